@@ -30,6 +30,7 @@
 //! pageblocks merge only within a group.
 
 use crate::FrameId;
+use crate::zeroed;
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
@@ -176,9 +177,14 @@ impl Lists {
 }
 
 #[derive(Clone, Copy)]
-struct Link {
+pub(crate) struct Link {
     next: u32,
     prev: u32,
+}
+
+impl Link {
+    /// Of a frame at which no free block ever began.
+    pub(crate) const UNUSED: Self = Self { next: 0, prev: 0 };
 }
 
 /// Frames that stand together.
@@ -190,19 +196,19 @@ struct Run {
 
 const ORDERS: usize = FreeLists::ORDER_MAX as usize + 1;
 const NIL: u32 = u32::MAX;
-const NO_BLOCK: u8 = u8::MAX;
-/// In a mark: where the number of the group stands, and the order below it.
+const NO_BLOCK: u8 = 0;
+/// In a mark: where the number of the group stands, and below it one more than the order.
 const GROUP_SHIFT: u32 = 4;
 const ORDER_MASK: u8 = (1 << GROUP_SHIFT) - 1;
 const _: () = assert!(
-    FreeLists::ORDER_MAX < NO_BLOCK & ORDER_MASK,
-    "no mark looks like none"
+    FreeLists::ORDER_MAX < ORDER_MASK,
+    "an order has room in a mark"
 );
 /// Frames that `put_batch` sorts at a time: the batches of reclaim are 32, of a truncate 256.
 const SORTED_MAX: usize = 512;
 
 fn mark(order: u8, group: u8) -> u8 {
-    group << GROUP_SHIFT | order
+    group << GROUP_SHIFT | (order + 1)
 }
 
 impl FreeLists {
@@ -231,14 +237,7 @@ impl FreeLists {
         );
         let groups = usize::from(blocks.zones) * usize::from(blocks.mobilities);
         Self {
-            links: vec![
-                Link {
-                    next: NIL,
-                    prev: NIL
-                };
-                frames as usize
-            ]
-            .into_boxed_slice(),
+            links: zeroed::table(frames as usize),
             marks: vec![NO_BLOCK; frames as usize].into_boxed_slice(),
             groups: vec![Lists::EMPTY; groups].into_boxed_slice(),
             blocks,
@@ -604,7 +603,7 @@ impl FreeLists {
             let Some(&found) = self.marks.get(buddy as usize) else {
                 break;
             };
-            if found & ORDER_MASK != order {
+            if found & ORDER_MASK != order + 1 {
                 break;
             }
             // Beyond a pageblock only what is of one group, and is on its lists, is one block.
@@ -668,8 +667,7 @@ impl FreeLists {
 
     /// The order of the free block that starts at a frame.
     fn order_at(&self, frame: u32) -> Option<u8> {
-        let mark = self.marks[frame as usize];
-        (mark != NO_BLOCK).then_some(mark & ORDER_MASK)
+        (self.marks[frame as usize] & ORDER_MASK).checked_sub(1)
     }
 
     /// The number of the group whose lists hold the free block that starts at a frame.

@@ -40,8 +40,9 @@ use core::sync::atomic::{AtomicU64 as PlainU64, Ordering as PlainOrdering};
 use crate::FrameId;
 use crate::sync::{AtomicU64, Ordering};
 
+pub(crate) use node::Node;
 pub use node::NodePool;
-use node::{Entry, HEIGHT_MAX, LEVEL_BITS, Mark, NIL, Node, SLOTS};
+use node::{Entry, HEIGHT_MAX, LEVEL_BITS, Mark, NIL, SLOTS};
 
 #[cfg(all(test, shuttle))]
 mod schedules;

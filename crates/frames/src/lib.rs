@@ -15,17 +15,21 @@
 //! | [`region`] | where each page of anonymous memory is | atomics, busy bits |
 //! | [`slots`] | which slots of a swap file are in use | one lock of `mm` |
 //! | [`counters`] | totals | relaxed atomics |
+//! | [`ledger`] | a total under a limit | a seat for each thread |
 //! | [`content`] | what the frames hold (a trait) | by `Pin` and `Busy` |
 //!
-//! All of it is safe code: links are numbers, and a reader that follows a stale number gets a wrong
-//! answer that the owner comparison of [`FrameTable::try_pin`] catches.
+//! All of it is safe code, but for tables that begin as zeroes ([`zeroed`]): links are numbers, and a reader that follows a stale
+//! number gets a wrong answer that the owner comparison of [`FrameTable::try_pin`] catches.
+//!
+//! A frame that nobody has used yet costs nothing: in each table it is zero bits, and these are not touched.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod content;
 pub mod counters;
 pub mod free;
 pub mod index;
+pub mod ledger;
 pub mod list;
 pub mod mapped;
 pub mod region;
@@ -33,11 +37,14 @@ pub mod slots;
 pub mod stack;
 mod sync;
 pub mod table;
+#[allow(unsafe_code, reason = "zero bytes as values")]
+pub mod zeroed;
 
 pub use content::{Content, PopulateError};
 pub use counters::Counter;
 pub use free::{FreeLists, Group, Pageblocks};
 pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, WriteToken};
+pub use ledger::{Ledger, SeatId};
 pub use list::Lists;
 pub use mapped::Mapped;
 pub use region::Region;

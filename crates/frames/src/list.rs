@@ -8,19 +8,26 @@
 //! ```
 
 use crate::FrameId;
+use crate::zeroed;
 
 /// Several doubly linked lists over the same frames. Plain data behind one lock of `mm`.
 pub struct Lists {
+    /// Each means something while its frame is on a list.
     links: Box<[Link]>,
-    /// The list each frame is on, or `ON_NONE`.
+    /// One more than the list each frame is on, or `ON_NONE`.
     on: Box<[u8]>,
     ends: Box<[Ends]>,
 }
 
 #[derive(Clone, Copy)]
-struct Link {
+pub(crate) struct Link {
     newer: u32,
     older: u32,
+}
+
+impl Link {
+    /// Of a frame that was never on a list.
+    pub(crate) const UNUSED: Self = Self { newer: 0, older: 0 };
 }
 
 #[derive(Clone, Copy)]
@@ -32,27 +39,20 @@ struct Ends {
 
 /// No frame: an end of a list.
 const NIL: u32 = u32::MAX;
-/// No list. So there are at most 255.
-const ON_NONE: u8 = u8::MAX;
+/// No list.
+const ON_NONE: u8 = 0;
 
 impl Lists {
     /// `lists` empty lists over `frames` frames.
     ///
     /// # Panics
-    /// On more than 254 lists, or on `u32::MAX` frames.
+    /// On 255 lists, or on `u32::MAX` frames.
     #[must_use]
     pub fn new(frames: u32, lists: u8) -> Self {
-        assert!(lists < ON_NONE, "one number is kept for no list");
+        assert!(lists < u8::MAX, "one number is kept for no list");
         assert!(frames < NIL, "one number is kept for no frame");
         Self {
-            links: vec![
-                Link {
-                    newer: NIL,
-                    older: NIL
-                };
-                frames as usize
-            ]
-            .into_boxed_slice(),
+            links: zeroed::table(frames as usize),
             on: vec![ON_NONE; frames as usize].into_boxed_slice(),
             ends: vec![
                 Ends {
@@ -92,8 +92,13 @@ impl Lists {
         let mut ends = self.ends[usize::from(list)];
         for &frame in frames {
             let on = &mut self.on[frame.0 as usize];
-            assert!(*on == ON_NONE, "frame {} is on list {on} already", frame.0);
-            *on = list;
+            assert!(
+                *on == ON_NONE,
+                "frame {} is on list {} already",
+                frame.0,
+                *on - 1
+            );
+            *on = list + 1;
             let older = core::mem::replace(&mut ends.head, frame.0);
             if older == NIL {
                 ends.tail = frame.0;
@@ -159,7 +164,7 @@ impl Lists {
             older => self.links[older as usize].newer = new.0,
         }
         self.links[new.0 as usize] = link;
-        self.on[new.0 as usize] = list;
+        self.on[new.0 as usize] = list + 1;
         self.on[old.0 as usize] = ON_NONE;
         true
     }
@@ -208,8 +213,7 @@ impl Lists {
     #[must_use]
     #[inline]
     pub fn list_of(&self, frame: FrameId) -> Option<u8> {
-        let list = self.on[frame.0 as usize];
-        (list != ON_NONE).then_some(list)
+        self.on[frame.0 as usize].checked_sub(1)
     }
 
     /// Length of a list.
@@ -247,8 +251,13 @@ impl Lists {
     #[inline]
     fn enlist(&mut self, list: u8, frame: FrameId) {
         let on = &mut self.on[frame.0 as usize];
-        assert!(*on == ON_NONE, "frame {} is on list {on} already", frame.0);
-        *on = list;
+        assert!(
+            *on == ON_NONE,
+            "frame {} is on list {} already",
+            frame.0,
+            *on - 1
+        );
+        *on = list + 1;
         self.ends[usize::from(list)].len += 1;
     }
 }

@@ -11,21 +11,24 @@
 //!      never comes back (within 2^32 steps): a `next` that has become stale meanwhile is never used.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::zeroed;
 
 /// Free numbers, last in first out.
 ///
 /// ```text
-///   head: | 63 .. 32 counter | 31 .. 0 top number, or NIL |
+///   head: | 63 .. 32 counter | 31 .. 0 top number, or `len` |
 /// ```
 pub struct IndexStack {
     head: AtomicU64,
-    /// The number below each.
+    /// The number below each, less the one after it: as long as nobody has pushed a number, the next one lies below it, and
+    /// its entry is a zero that was never touched.
     next: Box<[AtomicU32]>,
     /// At least how many are on the stack: counted before a push and after a pop, so never below zero.
     len: AtomicU32,
 }
 
-const NIL: u32 = u32::MAX;
+/// Fewer numbers than this, so that the one after the last is a number too: the bottom.
+const MOST: u32 = u32::MAX;
 
 impl IndexStack {
     /// A stack of all numbers below `len`, the smallest on top.
@@ -34,11 +37,10 @@ impl IndexStack {
     /// If `len` is `u32::MAX`.
     #[must_use]
     pub fn full(len: u32) -> Self {
-        assert!(len < NIL, "one number is kept for the bottom");
-        let below = |n: u32| if n + 1 < len { n + 1 } else { NIL };
+        assert!(len < MOST, "one number is kept for the bottom");
         Self {
-            head: AtomicU64::new(u64::from(if len == 0 { NIL } else { 0 })),
-            next: (0..len).map(|n| AtomicU32::new(below(n))).collect(),
+            head: AtomicU64::new(0),
+            next: zeroed::table(len as usize),
             len: AtomicU32::new(len),
         }
     }
@@ -50,10 +52,9 @@ impl IndexStack {
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             let top = number(head);
-            if top == NIL {
-                return None;
-            }
-            let below = self.next[top as usize].load(Ordering::Relaxed);
+            // The bottom is the number after the last.
+            let next = self.next.get(top as usize)?;
+            let below = next.load(Ordering::Relaxed).wrapping_add(top + 1);
             match self.head.compare_exchange_weak(
                 head,
                 stepped(head, below),
@@ -73,7 +74,8 @@ impl IndexStack {
         self.len.fetch_add(1, Ordering::Relaxed);
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            self.next[returned as usize].store(number(head), Ordering::Relaxed);
+            let below = number(head).wrapping_sub(returned + 1);
+            self.next[returned as usize].store(below, Ordering::Relaxed);
             // Release: what was done to the node, and its `next`, comes before the next pop.
             match self.head.compare_exchange_weak(
                 head,

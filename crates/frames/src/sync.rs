@@ -2,10 +2,10 @@
 //! tests, shuttle's (`--cfg shuttle`).
 
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 #[cfg(all(shuttle, test))]
-pub(crate) use shuttle::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use shuttle::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 #[cfg(not(any(loom, all(shuttle, test))))]
-pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};

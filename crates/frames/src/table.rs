@@ -48,6 +48,7 @@
 
 use crate::FrameId;
 use crate::sync::{AtomicU64, Ordering};
+use crate::zeroed;
 
 mod flags;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -111,8 +112,8 @@ pub struct FrameTable {
 }
 
 /// Word and owner side by side: a hit touches one cache line of the table.
-struct Frame {
-    /// Drawn at [`Flags`].
+pub(crate) struct Frame {
+    /// Drawn at [`Flags`], with `FREE` the other way round: a frame that nobody has claimed yet is a zero.
     word: AtomicU64,
     /// A packed [`Owner`], meaningful while `CACHED` or `ORPHAN`.
     owner: AtomicU64,
@@ -168,12 +169,8 @@ impl FrameTable {
     /// A table of `frames` frames, all `FREE`.
     #[must_use]
     pub fn new(frames: u32) -> Self {
-        let free = || Frame {
-            word: AtomicU64::new(u64::from(Flags::FREE.0)),
-            owner: AtomicU64::new(0),
-        };
         Self {
-            frames: (0..frames).map(|_| free()).collect(),
+            frames: zeroed::table(frames as usize),
         }
     }
 
@@ -225,20 +222,29 @@ impl FrameTable {
     /// `Busy`, `Gone`, `NotUptodate`, `TooManyPins`.
     #[inline]
     pub fn try_pin(&self, frame: FrameId, owner: Owner) -> Result<Pin, Refusal> {
+        self.try_pin_and_look(frame, owner).map(|(pin, _)| pin)
+    }
+
+    /// The same, with the flags as the step left them: a second look would wait for it.
+    ///
+    /// # Errors
+    /// As `try_pin`.
+    #[inline]
+    pub fn try_pin_and_look(&self, frame: FrameId, owner: Owner) -> Result<(Pin, Flags), Refusal> {
         let entry = self.frame(frame);
         let word = entry.word.load(Ordering::Acquire);
         if flags_of(word).is_pinnable()
             && entry.holds(owner)
             && entry.try_step(word, word + 1, Ordering::Acquire)
         {
-            return Ok(Pin { frame });
+            return Ok((Pin { frame }, flags_of(word + 1)));
         }
         self.try_pin_contended(frame, owner)
     }
 
     /// The refused or overtaken half of `try_pin`.
     #[cold]
-    fn try_pin_contended(&self, frame: FrameId, owner: Owner) -> Result<Pin, Refusal> {
+    fn try_pin_contended(&self, frame: FrameId, owner: Owner) -> Result<(Pin, Flags), Refusal> {
         let entry = self.frame(frame);
         loop {
             let word = entry.word.load(Ordering::Acquire);
@@ -256,7 +262,7 @@ impl FrameTable {
                 return Err(Refusal::TooManyPins);
             }
             if entry.try_step(word, word + 1, Ordering::Acquire) {
-                return Ok(Pin { frame });
+                return Ok((Pin { frame }, flags_of(word + 1)));
             }
         }
     }
@@ -704,6 +710,14 @@ impl FrameTable {
 }
 
 impl Frame {
+    /// Zeroes: free, in no generation yet.
+    pub(crate) fn unclaimed() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            owner: AtomicU64::new(0),
+        }
+    }
+
     /// Whether the frame is `owner`'s. Read between an acquire load of the word and a step from that
     /// very word, the answer holds for the step:
     ///
@@ -778,7 +792,7 @@ impl Frame {
             // Its order of changes does not know that nothing comes between a step's look and its store.
             let stood = self.word.swap(after, Ordering::Release);
             assert!(
-                flags_of(stood ^ word).0 & !Flags::HINTS.0 == 0,
+                low_half(stood ^ word) & !Flags::HINTS.0 == 0,
                 "more than a hint is lost: {:x?}",
                 flags_of(stood)
             );
@@ -823,12 +837,12 @@ fn assert_changeable(set: Flags, clear: Flags) {
 
 #[inline]
 fn flags_of(word: u64) -> Flags {
-    Flags(low_half(word))
+    Flags(low_half(word) ^ Flags::FREE.0)
 }
 
 #[inline]
 fn with_flags(word: u64, flags: Flags) -> u64 {
-    u64::from(high_half(word)) << 32 | u64::from(flags.0)
+    u64::from(high_half(word)) << 32 | u64::from(flags.0 ^ Flags::FREE.0)
 }
 
 #[inline]

@@ -7,7 +7,9 @@
 #![cfg(loom)]
 
 use frames::stack::IndexStack;
-use frames::{Flags, FrameId, FrameTable, NodePool, Owner, PageIndex, Pin, Refusal, Slot};
+use frames::{
+    Flags, FrameId, FrameTable, Ledger, NodePool, Owner, PageIndex, Pin, Refusal, SeatId, Slot,
+};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{
     AtomicU32,
@@ -834,5 +836,56 @@ fn a_copy_for_one_reader_is_nobody_elses_and_ends_with_its_pin() {
         stale.join().unwrap();
         writer.join().unwrap();
         assert!(world.table.flags(FrameId(1)).has(Flags::FREE));
+    });
+}
+
+/// Takes one of the ledger if it may, and counts it in `held` while it has it.
+fn take_and_give(ledger: &Ledger, held: &AtomicU32, seats: (SeatId, SeatId), limit: u32) {
+    if ledger.try_take(seats.0, 1, || limit) {
+        let others = held.fetch_add(1, Relaxed);
+        // The other one had looked at its grant and taken nothing yet when this one settled it.
+        assert!(others <= limit, "more than one call beyond the limit");
+        held.fetch_sub(1, Relaxed);
+        ledger.give(seats.1, 1);
+    }
+}
+
+#[test]
+fn a_ledger_keeps_its_books_beside_a_settlement() {
+    model(Some(3), || {
+        let world = Arc::new((Ledger::new(), AtomicU32::new(0)));
+        let (mine, theirs) = (SeatId::of(0), SeatId::of(1));
+        // Both have some granted.
+        assert!(world.0.try_take(mine, 1, || 1));
+        world.0.give(mine, 1);
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || take_and_give(&world.0, &world.1, (theirs, theirs), 1))
+        };
+        take_and_give(&world.0, &world.1, (mine, mine), 1);
+        other.join().unwrap();
+        assert_eq!(world.0.total(), 0);
+        // Alone again it is exact: nothing was lost, and nothing made.
+        assert!(world.0.try_take(theirs, 1, || 1));
+        assert!(!world.0.try_take(mine, 1, || 1));
+        assert!(!world.0.try_take(theirs, 1, || 1));
+        assert_eq!(world.0.total(), 1);
+    });
+}
+
+#[test]
+fn a_ledger_keeps_its_books_where_two_share_a_seat_and_one_gives_for_another() {
+    model(Some(3), || {
+        let world = Arc::new((Ledger::new(), AtomicU32::new(0)));
+        let (mine, shared) = (SeatId::of(0), SeatId::SHARED);
+        let other = {
+            let world = world.clone();
+            thread::spawn(move || take_and_give(&world.0, &world.1, (shared, shared), 2))
+        };
+        take_and_give(&world.0, &world.1, (shared, mine), 2);
+        other.join().unwrap();
+        assert_eq!(world.0.total(), 0);
+        assert!(world.0.try_take(shared, 2, || 2));
+        assert!(!world.0.try_take(mine, 1, || 2));
     });
 }

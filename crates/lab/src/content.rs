@@ -37,6 +37,7 @@ impl Sector {
 /// The stamps of all frames.
 #[derive(Debug)]
 pub struct Stamps {
+    /// Stamps less `Sector::JUNK`: what nobody has filled is zero, and costs nothing.
     frames: Box<[[AtomicU32; SECTORS_PER_FRAME]]>,
     populated: Box<[AtomicBool]>,
 }
@@ -48,9 +49,7 @@ impl Stamps {
         let chunks = frames.div_ceil(CHUNK_FRAMES) as usize;
         let frames = chunks * CHUNK_FRAMES as usize;
         Self {
-            frames: (0..frames)
-                .map(|_| [const { AtomicU32::new(Sector::JUNK.0) }; SECTORS_PER_FRAME])
-                .collect(),
+            frames: frames::zeroed::table(frames),
             populated: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
         }
     }
@@ -58,15 +57,13 @@ impl Stamps {
     /// What the frame holds; for device models and checkers.
     #[must_use]
     pub fn load(&self, frame: FrameId) -> [Sector; SECTORS_PER_FRAME] {
-        self.frame(frame)
-            .each_ref()
-            .map(|cell| Sector(cell.load(Ordering::Relaxed)))
+        self.frame(frame).each_ref().map(stamp)
     }
 
     /// Fills the frame; for device models.
     pub fn store(&self, frame: FrameId, sectors: [Sector; SECTORS_PER_FRAME]) {
         for (cell, sector) in self.frame(frame).iter().zip(sectors) {
-            cell.store(sector.0, Ordering::Relaxed);
+            put(cell, sector);
         }
     }
 
@@ -107,12 +104,29 @@ impl Stamps {
             before != populated,
             "the chunk of {first:?}: populated is {populated} already"
         );
+        if populated {
+            // As it began, or was left.
+            return;
+        }
         let start = first.0 as usize;
         let chunk = &self.frames[start..start + CHUNK_FRAMES as usize];
         for cell in chunk.as_flattened() {
-            cell.store(Sector::JUNK.0, Ordering::Relaxed);
+            // A look first: nothing is behind what nobody has filled.
+            if stamp(cell) != Sector::JUNK {
+                put(cell, Sector::JUNK);
+            }
         }
     }
+}
+
+#[inline]
+fn stamp(cell: &AtomicU32) -> Sector {
+    Sector(cell.load(Ordering::Relaxed).wrapping_add(Sector::JUNK.0))
+}
+
+#[inline]
+fn put(cell: &AtomicU32, sector: Sector) {
+    cell.store(sector.0.wrapping_sub(Sector::JUNK.0), Ordering::Relaxed);
 }
 
 /// Bytes as whole sectors.
@@ -152,7 +166,7 @@ impl Content for Stamps {
     #[inline]
     fn zero(&self, frame: &Busy, offset: usize, len: usize) {
         for cell in self.part(frame.frame(), offset, len) {
-            cell.store(Sector::ZERO.0, Ordering::Relaxed);
+            put(cell, Sector::ZERO);
         }
     }
 
@@ -160,7 +174,7 @@ impl Content for Stamps {
     fn zero_all(&self, frames: &[Busy]) {
         for frame in frames {
             for cell in self.frame(frame.frame()) {
-                cell.store(Sector::ZERO.0, Ordering::Relaxed);
+                put(cell, Sector::ZERO);
             }
         }
     }
@@ -168,21 +182,21 @@ impl Content for Stamps {
     fn copy_in(&self, frame: &Busy, offset: usize, data: &[Sector], from: usize, len: usize) {
         let from = &data[sectors(from)..sectors(from + len)];
         for (cell, sector) in self.part(frame.frame(), offset, len).iter().zip(from) {
-            cell.store(sector.0, Ordering::Relaxed);
+            put(cell, *sector);
         }
     }
 
     fn copy_out(&self, frame: &Pin, offset: usize, data: &mut [Sector], to: usize, len: usize) {
         let to = &mut data[sectors(to)..sectors(to + len)];
         for (cell, sector) in self.part(frame.frame(), offset, len).iter().zip(to) {
-            *sector = Sector(cell.load(Ordering::Relaxed));
+            *sector = stamp(cell);
         }
     }
 
     #[inline]
     fn mark(&self, frame: &Busy, word: u64) {
         let version = u32::try_from(word & u64::from(u32::MAX)).expect("the upper half is zero");
-        self.frame(frame.frame())[0].store(version, Ordering::Relaxed);
+        put(&self.frame(frame.frame())[0], Sector(version));
     }
 
     fn copy_frame(&self, to: &Busy, from: &Pin) {

@@ -111,7 +111,8 @@ pub struct Options {
     pub devices_max: u16,
     /// Files the cache has room for at once.
     pub files_max: u32,
-    /// Most frames that callers may keep pinned at once; of a limit that is lowered the same part.
+    /// Most frames that callers may keep pinned at once; of a limit that is lowered the same part. Threads that pin in the
+    /// very moment in which it is reached may have a call's worth each beyond it.
     pub pins_max: u32,
     /// Requests of up to 32 pages that may be on their way to the swap file at once. Whoever has more to send waits for one
     /// of them to end (`Cause::RequestSlot`).

@@ -16,8 +16,9 @@
 //! | `serve` | the server under fio, and on a slow device | nbdkit, `qemu-nbd`, Linux |
 //! | `shrink` | a limit that is lowered under a cache in use | 0.5 s; 0.98 of the hot pages stay |
 //! | `aged` | reads in sequence after minutes of random misses | 0.95 of a fresh cache |
+//! | `peers` | a page hit, a mix with misses, resident memory | quick_cache, moka, foyer |
 //!
-//! The last eight are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
+//! The last nine are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
 //! dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
@@ -29,6 +30,7 @@ mod governor;
 mod live;
 mod memory;
 mod pacing;
+mod peers;
 mod plan;
 mod serve;
 mod stutterp;
@@ -94,6 +96,7 @@ const SERVE: &str = "serve";
 const GOVERNOR: &str = "governor";
 const SHRINK: &str = "shrink";
 const AGED: &str = "aged";
+const PEERS: &str = "peers";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut pairs = PAIRS;
@@ -115,13 +118,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             GOVERNOR if wanted.is_empty() => return governor::run(arguments),
             SHRINK if wanted.is_empty() => return memory::shrink(arguments),
             AGED if wanted.is_empty() => return memory::aged(arguments),
+            PEERS if wanted.is_empty() => return peers::run(arguments),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
             "--memory" => memory = arguments.value_of("--memory")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
             _ => {
                 return Err(format!(
-                    "bench: '{word}' is not one of {}, {SERVE}, {GOVERNOR}, {SHRINK} or {AGED} (these first and alone)",
+                    "bench: '{word}' is not one of {}, {SERVE}, {GOVERNOR}, {SHRINK}, {AGED} or {PEERS} (these first and alone)",
                     STEPS.join(", ")
                 ));
             }

@@ -4,6 +4,7 @@ use super::{NoNodes, Shadow, Slot, Tag};
 use crate::FrameId;
 use crate::stack::IndexStack;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::zeroed;
 
 /// Bits of a page number that one level consumes.
 pub(super) const LEVEL_BITS: u32 = 6;
@@ -21,8 +22,8 @@ const _: () = {
     assert!(SLOTS == u64::BITS, "a mark of a node is one word");
     assert!(Shadow::BITS <= 30, "a shadow fits a slot");
     assert!(
-        cfg!(any(loom, shuttle)) || size_of::<Node>() == 320,
-        "five cache lines for 64 pages"
+        cfg!(any(loom, shuttle)) || size_of::<Node>() == 304,
+        "less than five cache lines for 64 pages"
     );
 };
 
@@ -127,22 +128,25 @@ impl Entry {
 
 /// One node. Slots are read by anybody; all else only by the writers of the index it is in, which are
 /// serialised by their token, so that plain (relaxed) loads and stores do.
-#[repr(align(64))]
-pub(super) struct Node {
+///
+/// Aligned as the system's allocator does by itself: for more it would fill a table with zeroes that are there.
+#[repr(align(16))]
+pub(crate) struct Node {
     slots: [AtomicU32; SLOTS as usize],
     marks: [AtomicU64; Mark::ALL.len()],
-    /// Number of the parent, or `NIL`.
+    /// One more than the number of the parent, or zero: a node that nobody has used yet is all zeroes.
     parent: AtomicU32,
     /// Level (0: leaf) in bits 8.., slot in the parent below.
     place: AtomicU32,
 }
 
 impl Node {
-    fn new() -> Self {
+    /// Zeroes: nothing in it, and no parent.
+    pub(crate) fn empty() -> Self {
         Self {
             slots: core::array::from_fn(|_| AtomicU32::new(0)),
             marks: core::array::from_fn(|_| AtomicU64::new(0)),
-            parent: AtomicU32::new(NIL),
+            parent: AtomicU32::new(0),
             place: AtomicU32::new(0),
         }
     }
@@ -183,8 +187,7 @@ impl Node {
     }
 
     pub(super) fn parent(&self) -> Option<u32> {
-        let parent = self.parent.load(Ordering::Relaxed);
-        (parent != NIL).then_some(parent)
+        self.parent.load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// The slot of the parent that holds this node.
@@ -197,7 +200,7 @@ impl Node {
     }
 
     pub(super) fn move_to(&self, parent: u32, level: u32, offset: u32) {
-        self.parent.store(parent, Ordering::Relaxed);
+        self.parent.store(parent.wrapping_add(1), Ordering::Relaxed);
         self.place.store(level * SLOTS + offset, Ordering::Relaxed);
     }
 }
@@ -217,7 +220,7 @@ impl NodePool {
     pub fn new(nodes: u32) -> Self {
         assert!(nodes <= PAYLOAD_MAX, "{nodes} nodes");
         Self {
-            nodes: (0..nodes).map(|_| Node::new()).collect(),
+            nodes: zeroed::table(nodes as usize),
             unused: IndexStack::full(nodes),
         }
     }

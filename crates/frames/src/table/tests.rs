@@ -256,10 +256,8 @@ fn update_leaves_free_frames_alone() {
 fn a_generation_that_wraps_does_no_harm() {
     let table = FrameTable::new(1);
     let frame = FrameId(0);
-    table.frames[0].word.store(
-        u64::from(u32::MAX) << 32 | u64::from(Flags::FREE.0),
-        Ordering::Relaxed,
-    );
+    let last = with_flags(u64::from(u32::MAX) << 32, Flags::FREE);
+    table.frames[0].word.store(last, Ordering::Relaxed);
     cached(&table, frame, PAGE, Flags::UPTODATE);
     assert_eq!(table.frames[0].word.load(Ordering::Relaxed) >> 32, 0);
     assert!(!table.unpin(table.try_pin(frame, PAGE).unwrap()));

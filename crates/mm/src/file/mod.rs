@@ -238,6 +238,7 @@ impl<E: Env> File<E> {
 
     /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or
     /// too many pins; `pin` settles it.
+    #[inline]
     pub fn try_pin(&self, page: u32) -> Option<Pinned<'_, E>> {
         // While a file is cut, what is behind its end is in the cache still.
         if u64::from(page) >= self.mapping.pages() || !self.cache.count_pin() {
@@ -266,7 +267,10 @@ impl<E: Env> File<E> {
             });
         }
         match read::pin_page(task, &self.cache, &self.mapping, page) {
-            Ok(pin) => Pinned::new(&self.cache, pin),
+            Ok(pin) => {
+                let flags = self.cache.pages.table.flags(pin.frame());
+                Pinned::new(&self.cache, (pin, flags))
+            }
             Err(error) => {
                 self.cache.uncount_pin();
                 Err(error)

@@ -1,9 +1,7 @@
 //! Zero-copy reads: a page held by its reader.
 
-use core::sync::atomic::Ordering;
-
 use env::Env;
-use frames::{PINS_MAX, Pin};
+use frames::{Flags, PINS_MAX, Pin, SeatId};
 use policy::units::Pages;
 
 use crate::Error;
@@ -23,18 +21,18 @@ pub struct Pinned<'a, E: Env> {
 }
 
 impl<'a, E: Env> Pinned<'a, E> {
-    /// Takes over a pin that was counted by `Cache::count_pin`.
+    /// Takes over a pin that was counted by `Cache::count_pin`, of a page whose flags with it are these.
     ///
     /// # Errors
     /// `TooMany` on this page.
-    pub(crate) fn new(cache: &'a Cache<E>, pin: Pin) -> Result<Self, Error> {
-        let pins = cache.pages.table.flags(pin.frame()).pins();
+    #[inline]
+    pub(crate) fn new(cache: &'a Cache<E>, (pin, flags): (Pin, Flags)) -> Result<Self, Error> {
         // Dropped, it is given back.
         let pinned = Self {
             cache,
             pin: Some(pin),
         };
-        if pins > PAGE_PINS_MAX {
+        if flags.pins() > PAGE_PINS_MAX {
             return Err(Error::TooMany {
                 what: "pins of one page",
                 limit: PAGE_PINS_MAX,
@@ -44,25 +42,24 @@ impl<'a, E: Env> Pinned<'a, E> {
     }
 
     /// The pin, for `E::Content`.
+    #[inline]
     pub fn pin(&self) -> &Pin {
         self.pin.as_ref().expect("taken only by drop")
     }
 
     /// The contents that the pin belongs to.
+    #[inline]
     pub fn content(&self) -> &'a E::Content {
         self.cache.content()
     }
 }
 
 impl<E: Env> Drop for Pinned<'_, E> {
+    #[inline]
     fn drop(&mut self) {
         if let Some(pin) = self.pin.take() {
             self.cache.unpin(pin);
-            self.cache
-                .writeback
-                .totals
-                .pinned
-                .fetch_sub(1, Ordering::Relaxed);
+            self.cache.uncount_pin();
         }
     }
 }
@@ -77,13 +74,8 @@ impl<E: Env> Cache<E> {
     /// The same of several.
     #[inline]
     pub(super) fn count_pins(&self, pages: u32) -> bool {
-        let pinned = &self.writeback.totals.pinned;
-        let before = pinned.fetch_add(pages, Ordering::Relaxed);
-        if before.saturating_add(pages) > self.pins_most() {
-            pinned.fetch_sub(pages, Ordering::Relaxed);
-            return false;
-        }
-        true
+        let most = || self.pins_most();
+        self.pages.pins.try_take(SeatId::mine(), pages, most)
     }
 
     /// Most pins there may be: the part of the limit that `pins_max` is of all frames. Those that were there before a limit
@@ -100,17 +92,16 @@ impl<E: Env> Cache<E> {
 
     /// Pins that callers hold: so many frames, if none is pinned twice.
     pub(crate) fn pinned(&self) -> Pages {
-        Pages(u64::from(
-            self.writeback.totals.pinned.load(Ordering::Relaxed),
-        ))
+        Pages(self.pages.pins.total())
     }
 
+    #[inline]
     pub(crate) fn uncount_pin(&self) {
         self.uncount_pins(1);
     }
 
+    #[inline]
     pub(super) fn uncount_pins(&self, pages: u32) {
-        let pinned = &self.writeback.totals.pinned;
-        pinned.fetch_sub(pages, Ordering::Relaxed);
+        self.pages.pins.give(SeatId::mine(), pages);
     }
 }

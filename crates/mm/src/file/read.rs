@@ -700,8 +700,9 @@ pub(crate) fn forget<E: Env>(
 }
 
 impl<E: Env> Cache<E> {
-    /// Looks a page up and pins it: no lock, no task, no `Env` call.
-    pub(crate) fn try_pin(&self, mapping: &Mapping<E>, page: u32) -> Option<Pin> {
+    /// Looks a page up and pins it: no lock, no task, no `Env` call. The flags are those with the pin.
+    #[inline]
+    pub(crate) fn try_pin(&self, mapping: &Mapping<E>, page: u32) -> Option<(Pin, Flags)> {
         let Slot::Frame(frame) = mapping.index.get(&self.pages.pool, page) else {
             return None;
         };
@@ -709,20 +710,32 @@ impl<E: Env> Cache<E> {
             file: mapping.id,
             index: page,
         };
-        let pin = self.pages.table.try_pin(frame, owner).ok()?;
-        self.touch(frame);
-        Some(pin)
+        let (pin, flags) = self.pages.table.try_pin_and_look(frame, owner).ok()?;
+        self.touch_seen(frame, flags);
+        Some((pin, flags))
     }
 
     /// Notes an access: the first marks the page referenced, the second has it made active.
+    #[inline]
     pub(crate) fn touch(&self, frame: FrameId) {
-        let flags = self.pages.table.flags(frame);
-        if !flags.has(Flags::REFERENCED) {
-            self.pages
-                .table
-                .update(frame, Flags::REFERENCED, Flags::NONE);
-        } else if !flags.has(Flags::ACTIVE) {
+        self.touch_seen(frame, self.pages.table.flags(frame));
+    }
+
+    /// The same of a page that was seen with these flags: most are noted already.
+    #[inline]
+    fn touch_seen(&self, frame: FrameId, flags: Flags) {
+        if !flags.has(Flags::REFERENCED | Flags::ACTIVE) {
+            self.note_access(frame, flags);
+        }
+    }
+
+    #[inline(never)]
+    fn note_access(&self, frame: FrameId, flags: Flags) {
+        if flags.has(Flags::REFERENCED) {
             self.activate(frame);
+        } else {
+            let table = &self.pages.table;
+            table.update(frame, Flags::REFERENCED, Flags::NONE);
         }
     }
 
@@ -739,6 +752,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// Gives a pin back; the last one of a replaced page frees its frame.
+    #[inline]
     pub(crate) fn unpin(&self, pin: Pin) {
         let frame = pin.frame();
         if self.pages.table.unpin(pin) {

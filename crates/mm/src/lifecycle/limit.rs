@@ -187,6 +187,8 @@ impl<E: Env> Cache<E> {
         let chunks: Vec<Chunk> = chunks.collect();
         let out = choose(&chunks, Pages(u64::from(frames)));
         self.memory.set_offline(context, &out);
+        // Fewer pins may be allowed than before.
+        self.pages.pins.lower();
     }
 }
 

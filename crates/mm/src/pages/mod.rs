@@ -8,7 +8,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use env::{Cause, Env, Signal, Task, WaitQueue};
-use frames::{Busy, Flags, FrameId, FrameTable, IndexWriter, NodePool, Owner};
+use frames::{Busy, Flags, FrameId, FrameTable, IndexWriter, Ledger, NodePool, Owner};
 
 use crate::Error;
 use awaited::Awaited;
@@ -25,6 +25,8 @@ pub(crate) struct CachedPages {
     pub(crate) table: FrameTable,
     /// Nodes of the indexes of all files.
     pub(crate) pool: NodePool,
+    /// Pins that callers hold.
+    pub(crate) pins: Ledger,
     /// Index nodes that are left to pages: below, evicted pages leave no shadows.
     shadow_floor: u32,
     /// Pages that are being brought in for those who come back for them.
@@ -41,6 +43,7 @@ impl CachedPages {
         Self {
             table: FrameTable::new(frames),
             pool: NodePool::new(nodes),
+            pins: Ledger::new(),
             shadow_floor: nodes / 2,
             brought: AtomicU32::new(0),
             awaited: Awaited::new(),

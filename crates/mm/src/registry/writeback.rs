@@ -44,7 +44,6 @@ pub(crate) struct Totals {
     pub(crate) cached: AtomicU64,
     /// Pages of anonymous memory in frames.
     pub(crate) anon: AtomicU64,
-    pub(crate) pinned: AtomicU32,
     /// Pages that are being read, or about to be.
     pub(crate) reading: AtomicU32,
 }

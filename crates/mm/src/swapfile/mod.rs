@@ -48,7 +48,7 @@ pub(crate) const BATCH: usize = 32;
 
 /// The swap file of a cache, if it has one, and the slot of each frame.
 pub(crate) struct State<E: Env> {
-    /// The slot of each frame that has one.
+    /// One more than the slot of each frame that has one, else zero.
     slot_of: Box<[AtomicU32]>,
     area: OnceLock<Arc<Area<E>>>,
 }
@@ -110,7 +110,7 @@ pub struct SwapStats {
 impl<E: Env> State<E> {
     pub(crate) fn new(frames: u32) -> Self {
         Self {
-            slot_of: (0..frames).map(|_| AtomicU32::new(NONE)).collect(),
+            slot_of: frames::zeroed::table(frames as usize),
             area: OnceLock::new(),
         }
     }
@@ -131,8 +131,7 @@ impl<E: Env> State<E> {
 
     /// The slot of the page in a frame (a hint without its busy bit).
     pub(crate) fn slot_of(&self, frame: FrameId) -> Option<u32> {
-        let slot = self.slot(frame).load(Ordering::Relaxed);
-        (slot != NONE).then_some(slot)
+        self.slot(frame).load(Ordering::Relaxed).checked_sub(1)
     }
 
     /// The cache has this swap file from now on; false: it has one.
@@ -142,7 +141,7 @@ impl<E: Env> State<E> {
 
     /// The page in a frame has this slot: a fresh one, or the one that it was read back from.
     pub(crate) fn keep(&self, frame: FrameId, slot: u32) {
-        self.slot(frame).store(slot, Ordering::Relaxed);
+        self.slot(frame).store(slot + 1, Ordering::Relaxed);
         if let Some(area) = self.area() {
             add(&area.kept, 1);
         }
@@ -152,14 +151,14 @@ impl<E: Env> State<E> {
     pub(crate) fn take_from(&self, frame: FrameId) -> Option<u32> {
         let place = self.slot(frame);
         // A look first: most pages have none, and it changes under the busy bit alone.
-        if place.load(Ordering::Relaxed) == NONE {
+        if place.load(Ordering::Relaxed) == 0 {
             return None;
         }
-        let slot = place.swap(NONE, Ordering::Relaxed);
+        let slot = place.swap(0, Ordering::Relaxed);
         if let Some(area) = self.area() {
             sub(&area.kept, 1);
         }
-        Some(slot)
+        slot.checked_sub(1)
     }
 
     fn slot(&self, frame: FrameId) -> &AtomicU32 {

@@ -38,7 +38,7 @@ const ROWS: [(&str, u64, u64); 4] = [
 ];
 
 /// Figures of a round by their names.
-type Figures = BTreeMap<String, f64>;
+pub(super) type Figures = BTreeMap<String, f64>;
 
 pub(super) fn shrink(mut arguments: Arguments) -> Result<()> {
     let (mut rounds, mut folder, mut program) = (ROUNDS, None, None);
@@ -146,7 +146,7 @@ fn built(name: &str, program: Option<PathBuf>) -> Result<PathBuf> {
     Ok(target.join("release/examples").join(name))
 }
 
-fn heading(rounds: usize) -> String {
+pub(super) fn heading(rounds: usize) -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%h"]).current_dir(root());
@@ -162,7 +162,7 @@ fn heading(rounds: usize) -> String {
 }
 
 /// In a folder that is there meanwhile; where none is given, not among temporary files: those may be memory.
-fn in_folder(
+pub(super) fn in_folder(
     folder: Option<PathBuf>,
     name: &str,
     work: impl FnOnce(&Path) -> Result<()>,
@@ -178,7 +178,7 @@ fn in_folder(
     result
 }
 
-fn run(program: &Path, folder: &Path, words: &[String]) -> Result<Vec<Figures>> {
+pub(super) fn run(program: &Path, folder: &Path, words: &[String]) -> Result<Vec<Figures>> {
     let mut command = Command::new(program);
     command.arg(folder).args(words);
     steps::output(&mut command)?.lines().map(parse).collect()
@@ -188,7 +188,7 @@ fn parse(line: &str) -> Result<Figures> {
     serde_json::from_str(line).map_err(|error| format!("'{line}': {error}"))
 }
 
-fn median_of(all: &[Figures], name: &str) -> Result<f64> {
+pub(super) fn median_of(all: &[Figures], name: &str) -> Result<f64> {
     let values = all.iter().map(|figures| figures.get(name).copied());
     let values: Option<Vec<f64>> = values.collect();
     let values = values.ok_or_else(|| format!("no '{name}' in what the example printed"))?;
