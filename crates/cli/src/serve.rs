@@ -51,10 +51,10 @@ Exit status: 0 all well; 1 the server does not answer; 2 a mistake in the comman
 /// Examples below `tidegate demo --help`.
 pub const DEMO_EXAMPLES: &str = "\
 Examples:
-  tidegate demo                      both halves, and the plot in this folder
+  tidegate demo                      all parts, and the plot in this folder
   tidegate demo --seconds 30 --out /tmp/demo
 
-Exit status: 0 both halves ran; 1 one could not, or its plot cannot be written; 2 a mistake in the
+Exit status: 0 all parts ran; 1 one could not, or its plot cannot be written; 2 a mistake in the
 command line; 130 interrupted.";
 
 /// Arguments of `serve`.
@@ -212,12 +212,12 @@ pub struct DemoArguments {
     /// Folder for the plot, made if it is not there, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Seconds of each half.
+    /// Seconds of each part.
     #[arg(
         long,
         value_name = "N",
         default_value_t = serve::demo::DemoOptions::default().seconds,
-        help = format!("Seconds of each half, {} to {}", serve::demo::SECONDS.start(), serve::demo::SECONDS.end())
+        help = format!("Seconds of each part, {} to {}", serve::demo::SECONDS.start(), serve::demo::SECONDS.end())
     )]
     pub seconds: u64,
 }

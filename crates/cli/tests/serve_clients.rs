@@ -6,6 +6,7 @@
 mod serving;
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -219,6 +220,51 @@ fn qemu_io_commands() {
     .into();
     assert_eq!(seen, [0xab, 0xcd, 0xcd, 0xab, 0, 0, 0x11, 1, 3]);
     server.stop_well();
+}
+
+/// The server is stopped and started again, as for an upgrade, while QEMU has the volume: requests wait, and all that was answered
+/// is there.
+#[test]
+fn qemu_goes_on_when_the_server_is_started_again() {
+    if !have("qemu restart", &["qemu-io"]) {
+        return;
+    }
+    let folder = Folder::new("qemu-restart");
+    let volume = sparse(&folder, "disk", 8 * MIB);
+    let mut server = Server::start(&folder, MEMORY, &[&volume]);
+    let image = format!(
+        "driver=raw,file.driver=nbd,file.export=disk,file.reconnect-delay=60,\
+         file.server.type=unix,file.server.path={}",
+        text(&folder.path("socket"))
+    );
+    let mut qemu = command("qemu-io", &["--image-opts", &image])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut input = qemu.stdin.take().unwrap();
+    writeln!(input, "write -P 1 0 1M").unwrap();
+    let output = BufReader::new(qemu.stdout.take().unwrap());
+    let mut lines = output.lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("wrote 1048576/1048576")));
+    server.stop_well();
+    // Nobody listens: this one waits.
+    writeln!(input, "write -P 2 1M 1M").unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let mut server = Server::start(&folder, MEMORY, &[&volume]);
+    writeln!(input, "read -P 1 0 1M\nread -P 2 1M 1M\nflush\nquit").unwrap();
+    let rest: Vec<String> = lines.collect();
+    let rest = rest.join("\n");
+    assert!(qemu.wait().unwrap().success(), "{rest}");
+    for said in ["wrote 1048576/1048576", "read 1048576/1048576"] {
+        assert!(rest.contains(said), "{rest}");
+    }
+    assert!(!rest.contains("verification failed"), "{rest}");
+    server.stop_well();
+    let disk = fs::read(folder.path("disk")).unwrap();
+    let (first, second) = disk[..2 << 20].split_at(1 << 20);
+    assert!(first.iter().all(|byte| *byte == 1) && second.iter().all(|byte| *byte == 2));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use device::{Layer, Stack};
 use mm::{DeviceOptions, ErrorPolicy, Populate};
 use policy::dirty::{DeviceTunables, Law, Threshold};
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
@@ -37,6 +38,7 @@ pub struct Builder {
     nodes: Nodes,
     follow_group: bool,
     dumped: bool,
+    layers: Vec<Layer>,
 }
 
 impl Default for Builder {
@@ -61,6 +63,7 @@ impl Default for Builder {
             nodes: Nodes::One,
             follow_group: true,
             dumped: false,
+            layers: Vec::new(),
         }
     }
 }
@@ -203,6 +206,47 @@ impl Builder {
         self
     }
 
+    /// Puts layers between the cache and each disk, for tests of a program on a disk that is slow, fails, fills up or hangs:
+    /// `slow:rate=16MB,latency=2ms`, `faulty:eio_writes=0.01,seed=7`, or several with a `+` between them, the first nearest to the
+    /// cache. [`Cache::release_layers`] ends what they do.
+    ///
+    /// | layer | keys |
+    /// |---|---|
+    /// | `slow` | `rate` bytes a second, `burst` bytes, `latency` time, `depth` number; `then` `RATE@TIME` for each change |
+    /// | `faulty` | `seed`; odds from 0 to 1: `eio_reads`, `eio_writes`, `torn_writes`, `flush_fails`, `no_space`, `hang`; which one, from 1: `eio_read_at`, `eio_write_at`, `flush_fail_at`; `eio_range` `FROM..TO` bytes; `full_after` bytes; times: `hang_at`, `hang_for`, `lost_at` |
+    /// | `trace` | `records` number |
+    ///
+    /// ```
+    /// # use tidegate::{Cache, OpenOptions};
+    /// # let path = std::env::temp_dir().join(format!("tidegate-doc-layers-{}", std::process::id()));
+    /// let cache = Cache::builder().memory(64 << 20).layers("faulty:eio_write_at=1")?.build()?;
+    /// let file = cache.open(&path, OpenOptions::new().create(true))?;
+    /// file.write_at(b"taken in", 0)?;
+    /// let error = file.sync().unwrap_err(); // names the file, the offset and the cause
+    /// assert!(error.to_string().starts_with(&path.display().to_string()));
+    /// # file.sync()?;
+    /// # drop(file);
+    /// # cache.close()?;
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `BadLayers`: there is no such layer or key, or it is `volatile`, which a cache over files has no memory for.
+    pub fn layers(mut self, layers: &str) -> Result<Self, Error> {
+        let refused = |why: String| Error::BadLayers {
+            layers: layers.to_owned(),
+            why,
+        };
+        let parsed = Layer::parse_stack(layers);
+        self.layers = parsed.map_err(|error| refused(error.to_string()))?;
+        if Stack::frames_needed(&self.layers) > 0 {
+            let why = "`volatile` needs memory beside the cache; `slow`, `faulty` and `trace` are possible";
+            return Err(refused(why.into()));
+        }
+        Ok(self)
+    }
+
     /// Builds the cache and starts its threads.
     ///
     /// # Errors
@@ -272,7 +316,7 @@ impl Builder {
         let cache = Cache::new(
             env,
             options,
-            device,
+            (device, self.layers),
             waits,
             (self.memory, self.beside),
             placement,

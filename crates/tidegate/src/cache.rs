@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use env::{Device, Task};
+use device::{Layer, Stack};
+use env::{Device, Interrupt, Task};
 use mm::DeviceOptions;
 use os::{FileDevice, ThreadEnv};
 use policy::dirty::DeviceIndex;
@@ -34,6 +35,8 @@ pub(crate) struct Inner {
     short: Option<u64>,
     placement: Placement,
     device: DeviceOptions,
+    /// What is put between the cache and each disk.
+    layers: Vec<Layer>,
     /// By the system's number of the file system or block device: a disk of its own, with its own
     /// share of the dirty limit and its own flusher.
     disks: Mutex<BTreeMap<u64, Disk>>,
@@ -124,6 +127,7 @@ impl Division {
 pub(crate) struct Disk {
     pub(crate) files: Arc<FileDevice>,
     index: DeviceIndex,
+    layers: Option<Arc<Stack>>,
 }
 
 /// How to open a file.
@@ -207,7 +211,7 @@ impl Cache {
     pub(crate) fn new(
         env: Arc<ThreadEnv>,
         options: mm::Options,
-        device: DeviceOptions,
+        (device, layers): (DeviceOptions, Vec<Layer>),
         waits: Arc<Waits>,
         (limit, beside): (u64, u64),
         placement: Placement,
@@ -247,6 +251,7 @@ impl Cache {
                 short,
                 placement,
                 device,
+                layers,
                 disks,
                 opened: Opened::default(),
                 closing: Mutex::new(None),
@@ -295,7 +300,8 @@ impl Cache {
                     }
                 };
                 let inner = Arc::clone(&entry.inner);
-                let file = File::new(self.clone(), key, &entry, inner, options.inner.read_only);
+                let read_only = options.inner.read_only;
+                let file = File::new(self.clone(), path, (key, &entry), inner, read_only);
                 entries.insert(key, entry);
                 drop(entries);
                 let opened = Self::prepared(path, options, file);
@@ -321,7 +327,8 @@ impl Cache {
                 _ => entry.inner.clone_handle(),
             };
             entry.handles += 1;
-            let file = File::new(self.clone(), known, entry, inner, options.inner.read_only);
+            let read_only = options.inner.read_only;
+            let file = File::new(self.clone(), path, (known, entry), inner, read_only);
             drop(entries);
             return Self::prepared(path, options, file);
         }
@@ -425,12 +432,24 @@ impl Cache {
         let files = FileDevice::new(env)?;
         files.expect_files_at(path);
         let info = files.info();
-        let id = env.add_device(Arc::clone(&files) as Arc<dyn Device>);
+        let mut device: Arc<dyn Device> = Arc::<FileDevice>::clone(&files);
+        let mut layers = None;
+        if !self.inner.layers.is_empty() {
+            let stack = Stack::new(&self.inner.layers, device, &env.host(), None);
+            let stack = stack.expect("`Builder::layers` takes none that needs frames");
+            device = Arc::clone(&stack.device);
+            layers = Some(Arc::new(stack));
+        }
+        let id = env.add_device(device);
         let mut task = env.enter();
         let mm = &self.inner.mm;
         let added = mm.add_device(&mut task, id, info, self.inner.device);
         let index = added.inspect_err(|_| env.remove_device(id))?;
-        let disk = Disk { files, index };
+        let disk = Disk {
+            files,
+            index,
+            layers,
+        };
         disks.insert(number, disk.clone());
         Ok(disk)
     }
@@ -587,6 +606,17 @@ impl Cache {
         self.inner.env.shutdown();
         *ended = Some(synced);
         Ok(synced?)
+    }
+
+    /// The layers that [`Builder::layers`] has put there hold nothing up any more: what hangs ends, what is slow is not, and
+    /// nothing fails. For the end of a test.
+    pub fn release_layers(&self) {
+        let disks = self.inner.disks.lock();
+        for disk in disks.unwrap_or_else(PoisonError::into_inner).values() {
+            if let Some(stack) = &disk.layers {
+                stack.cancel(&Interrupt::new());
+            }
+        }
     }
 
     /// The disk that `path` is on works again, and the caller answers for it: a failed flush or the

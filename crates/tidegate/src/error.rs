@@ -87,9 +87,27 @@ pub enum Error {
     /// The environment: memory, threads, io_uring, opening files.
     #[error("{0}")]
     System(os::OsError),
-    /// Reading, writing or syncing failed.
+    /// Something that is no call on one file failed.
     #[error("{0}")]
     Cache(mm::Error),
+    /// Reading, writing or syncing a file failed.
+    #[error("{}: {error}{}", path.display(), taken_in(*taken))]
+    File {
+        /// As it was opened.
+        path: PathBuf,
+        /// What failed, where in the file, and why.
+        error: mm::Error,
+        /// Of a write: how many bytes of it were taken in before that, from its first on. They are part of the file.
+        taken: u64,
+    },
+    /// Layers for the devices that do not exist, or that a cache cannot put there.
+    #[error("layers `{layers}`: {why}")]
+    BadLayers {
+        /// What was asked for.
+        layers: String,
+        /// What is wrong with it, and what would be right.
+        why: String,
+    },
     /// What takes whole pages was asked for a part of one.
     #[error(
         "bytes {offset} to {end} are not whole pages: touch and discard take ranges that begin and end at a multiple \
@@ -122,7 +140,15 @@ impl Error {
     /// can be written as zeroes.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
-        matches!(self, Self::Cache(error) if error.is_unsupported())
+        self.of_cache().is_some_and(mm::Error::is_unsupported)
+    }
+
+    /// What the cache said, of a file or otherwise.
+    pub(crate) fn of_cache(&self) -> Option<&mm::Error> {
+        match self {
+            Self::Cache(error) | Self::File { error, .. } => Some(error),
+            _ => None,
+        }
     }
 
     /// The system's error number, where the system or a device refused something with one: 28 (ENOSPC) on a full disk, 122
@@ -133,7 +159,7 @@ impl Error {
             Self::Cache(mm::Error::NoMemory { errno } | mm::Error::NoThread { errno, .. }) => {
                 Some(*errno)
             }
-            Self::Cache(error) => error.cause().and_then(errno_of),
+            Self::Cache(error) | Self::File { error, .. } => error.cause().and_then(errno_of),
             Self::System(
                 os::OsError::Arena { errno, .. }
                 | os::OsError::Uring { errno, .. }
@@ -178,6 +204,14 @@ fn method(option: &'static str) -> &'static str {
     }
 }
 
+/// What a failed write leaves behind.
+fn taken_in(bytes: u64) -> String {
+    match bytes {
+        0 => String::new(),
+        bytes => format!("; the first {bytes} bytes of the write were taken in"),
+    }
+}
+
 fn sizes((least, most): (u64, u64)) -> String {
     if most == 0 {
         return "nothing is left of that".into();
@@ -219,14 +253,23 @@ impl From<Error> for io::Error {
             | Error::SwapFileTooLarge { .. }
             | Error::PartOfPage { .. }
             | Error::OptionsContradict { .. }
-            | Error::Cache(mm::Error::BadOption { .. }) => io::ErrorKind::InvalidInput,
-            Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. }) => {
-                io::ErrorKind::OutOfMemory
-            }
-            Error::Cache(error) if error.is_unsupported() => io::ErrorKind::Unsupported,
+            | Error::BadLayers { .. } => io::ErrorKind::InvalidInput,
             Error::ReadOnly => io::ErrorKind::PermissionDenied,
             Error::Closed => io::ErrorKind::BrokenPipe,
-            Error::System(_) | Error::Cache(_) => match error.errno() {
+            Error::Cache(of_cache)
+            | Error::File {
+                error: of_cache, ..
+            } if of_cache.is_unsupported() => io::ErrorKind::Unsupported,
+            Error::Cache(of_cache)
+            | Error::File {
+                error: of_cache, ..
+            } if matches!(of_cache, mm::Error::BadOption { .. }) => io::ErrorKind::InvalidInput,
+            Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. })
+            | Error::File {
+                error: mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. },
+                ..
+            } => io::ErrorKind::OutOfMemory,
+            Error::System(_) | Error::Cache(_) | Error::File { .. } => match error.errno() {
                 Some(errno) => Self::from_raw_os_error(errno).kind(),
                 None => io::ErrorKind::Other,
             },

@@ -2,13 +2,13 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, TryLockError};
 
 use env::{ObjectId, Task};
 use mm::{Pinned, PinnedRun, Reader};
 use os::ThreadEnv;
-use policy::units::Bytes;
+use policy::units::{Bytes, Pages};
 
 use crate::cache::Disk;
 use crate::error::errno_of;
@@ -20,6 +20,8 @@ use crate::{Cache, Error, Writer};
 /// written in the background; `close` says whether that worked.
 pub struct File {
     cache: Cache,
+    /// As this handle was opened.
+    path: PathBuf,
     key: FileKey,
     /// It is out of the cache: nothing is left to let go.
     ended: bool,
@@ -36,13 +38,14 @@ pub struct File {
 impl File {
     pub(crate) fn new(
         cache: Cache,
-        key: FileKey,
-        entry: &Entry,
+        path: &Path,
+        (key, entry): (FileKey, &Entry),
         inner: Arc<mm::File<ThreadEnv>>,
         read_only: bool,
     ) -> Self {
         Self {
             cache,
+            path: path.to_owned(),
             key,
             ended: false,
             disk: entry.disk.clone(),
@@ -51,6 +54,46 @@ impl File {
             read_only,
             reader: Mutex::new(Reader::default()),
         }
+    }
+
+    /// An error of a call on this file. Before it, `taken` bytes of a write were taken in.
+    fn failed(&self, error: mm::Error, taken: Bytes) -> Error {
+        match Error::from(error) {
+            Error::Cache(error) => Error::File {
+                path: self.path.clone(),
+                error,
+                taken: taken.0,
+            },
+            other => other,
+        }
+    }
+
+    /// The answer of a call on this file that is no write.
+    fn answered<T>(&self, answer: Result<T, mm::Error>) -> Result<T, Error> {
+        answer.map_err(|error| self.failed(error, Bytes::ZERO))
+    }
+
+    /// The path that it was opened by.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the file holds of the cache, and what of it was asked for, all handles together. Counts its cached pages one by one:
+    /// some 10 ms for a GiB.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn stats(&self) -> Result<FileStats, Error> {
+        let stats = self.inner.stats(&mut self.cache.enter()?);
+        let bytes = |pages: Pages| pages.bytes().0;
+        Ok(FileStats {
+            cached: bytes(stats.cached),
+            dirty: bytes(stats.dirty),
+            writeback: bytes(stats.writeback),
+            hits_total: (stats.read - stats.missed.at_most(stats.read)).0,
+            misses_total: stats.missed.0,
+        })
     }
 
     /// Its length in bytes.
@@ -76,7 +119,7 @@ impl File {
     /// find the disk full only when it is written back, which `sync` tells.
     ///
     /// # Errors
-    /// `Cache`: no space, a failed device, no memory (everything pinned). A beginning of `data` may have been taken in, and is
+    /// `File`: no space, a failed device, no memory (everything pinned), and how much of `data` was taken in before that, which is
     /// part of the file. `ReadOnly`, `Closed`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, Error> {
         with_own(&self.cache.inner.mm, |writer| {
@@ -99,7 +142,9 @@ impl File {
 
     fn write_as(&self, writer: &mut mm::Writer, data: &[u8], offset: u64) -> Result<usize, Error> {
         let mut task = self.enter_to_change()?;
-        self.inner.write(&mut task, writer, Bytes(offset), data)?;
+        let offset = Bytes(offset);
+        let written = self.inner.write_counted(&mut task, writer, offset, data);
+        written.map_err(|(taken, error)| self.failed(error, taken))?;
         Ok(data.len())
     }
 
@@ -115,10 +160,10 @@ impl File {
     /// Fills `data` from `offset`; answers how much there was before the end of the file.
     ///
     /// # Errors
-    /// `Cache`: the device failed to read, or no memory. `Closed`.
+    /// `File`: the device failed to read, or no memory. `Closed`.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<usize, Error> {
         let mut task = self.cache.enter()?;
-        let read = match self.reader.try_lock() {
+        let read = self.answered(match self.reader.try_lock() {
             Ok(mut reader) => self.inner.read(&mut task, &mut reader, Bytes(offset), data),
             Err(TryLockError::Poisoned(poisoned)) => {
                 self.inner
@@ -128,7 +173,7 @@ impl File {
                 self.inner
                     .read(&mut task, &mut Reader::default(), Bytes(offset), data)
             }
-        }?;
+        })?;
         Ok(usize::try_from(read.bytes.0).expect("no more than was asked for"))
     }
 
@@ -144,11 +189,11 @@ impl File {
     /// Pins page `page`, reading it in if it is not in the cache.
     ///
     /// # Errors
-    /// `Cache`: beyond the end, too many pins, the device failed. `Closed`.
+    /// `File`: beyond the end, too many pins, the device failed. `Closed`.
     pub fn pin(&self, page: u32) -> Result<Pin<'_>, Error> {
         let mut task = self.cache.enter()?;
         Ok(Pin {
-            pinned: self.inner.pin(&mut task, page)?,
+            pinned: self.answered(self.inner.pin(&mut task, page))?,
         })
     }
 
@@ -182,32 +227,32 @@ impl File {
     /// ```
     ///
     /// # Errors
-    /// `Cache` with `BadOption` (no pages, or more than 512), `OutOfRange` (beyond the end), `TooMany` (each page is a pin; all pins
+    /// `File` with `BadOption` (no pages, or more than 512), `OutOfRange` (beyond the end), `TooMany` (each page is a pin; all pins
     /// together are at most a quarter of the memory), `NoRun` (pins and requests under way leave no block that can be emptied),
     /// `ReadFailed`, `OutOfMemory`. `Closed`.
     pub fn pin_run(&self, first: u32, pages: u32) -> Result<PinRun<'_>, Error> {
         let mut task = self.cache.enter()?;
-        let pinned = self.inner.pin_run(&mut task, first, pages)?;
+        let pinned = self.answered(self.inner.pin_run(&mut task, first, pages))?;
         Ok(PinRun { pinned })
     }
 
     /// Sets the length. A shorter file loses what lies beyond; a longer one reads as zeroes there.
     ///
     /// # Errors
-    /// `Cache`: the device refused. `ReadOnly`, `Closed`.
+    /// `File`: the device refused. `ReadOnly`, `Closed`.
     pub fn set_len(&self, len: u64) -> Result<(), Error> {
         let mut task = self.enter_to_change()?;
-        Ok(self.inner.truncate(&mut task, Bytes(len))?)
+        self.answered(self.inner.truncate(&mut task, Bytes(len)))
     }
 
     /// Makes everything written so far durable: on the device, and the device flushed.
     ///
     /// # Errors
-    /// `Cache` with `WriteFailed` while bytes are not durable, and once for an error that has
+    /// `File` with `WriteFailed` while bytes are not durable, and once for an error that has
     /// healed; `FlushFailed` until the device is reopened. `Closed`.
     pub fn sync(&self) -> Result<(), Error> {
         let mut task = self.cache.enter()?;
-        Ok(self.inner.sync(&mut task)?)
+        self.answered(self.inner.sync(&mut task))
     }
 
     /// Makes the bytes `offset..offset + len` durable.
@@ -216,9 +261,7 @@ impl File {
     /// As `sync`.
     pub fn sync_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         let mut task = self.cache.enter()?;
-        Ok(self
-            .inner
-            .sync_range(&mut task, Bytes(offset), Bytes(len))?)
+        self.answered(self.inner.sync_range(&mut task, Bytes(offset), Bytes(len)))
     }
 
     /// Whether its length cannot be changed: a block device.
@@ -244,9 +287,9 @@ impl File {
         };
         match self.inner.allocate(&mut task, bytes) {
             Err(error @ mm::Error::MetadataFailed { cause, .. }) => {
-                Err(errno_of(cause).map_or(error.into(), refused))
+                Err(errno_of(cause).map_or_else(|| self.failed(error, Bytes::ZERO), refused))
             }
-            allocated => Ok(allocated?),
+            allocated => self.answered(allocated),
         }
     }
 
@@ -269,9 +312,9 @@ impl File {
                     }
                     Err(_) => opened.keep(self.key),
                 }
-                closed.map_err(Error::from)
+                self.answered(closed)
             } else {
-                self.inner.sync(&mut task).map_err(Error::from)
+                self.answered(self.inner.sync(&mut task))
             }
         };
         closed.map_err(|error| CloseError {
@@ -302,7 +345,7 @@ impl File {
             }
             Err(_) => opened.keep(self.key),
         }
-        Ok(discarded?)
+        self.answered(discarded)
     }
 }
 
@@ -312,6 +355,22 @@ impl Drop for File {
             self.cache.inner.opened.let_go(self.key);
         }
     }
+}
+
+/// A reading of a file. Sizes in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FileStats {
+    /// In memory.
+    pub cached: u64,
+    /// Written and not yet on its way to the device.
+    pub dirty: u64,
+    /// On its way there.
+    pub writeback: u64,
+    /// Pages that [`File::read_at`] asked for and found in memory. Pins are not counted: that costs more than a pin does.
+    pub hits_total: u64,
+    /// Those that it did not find.
+    pub misses_total: u64,
 }
 
 /// A file that could not be closed, with everything it holds.

@@ -58,7 +58,7 @@ mod writer;
 pub use builder::Builder;
 pub use cache::{Cache, OpenOptions};
 pub use error::Error;
-pub use file::{CloseError, File, Pin, PinRun};
+pub use file::{CloseError, File, FileStats, Pin, PinRun};
 #[cfg(feature = "governor")]
 pub use governed::Governed;
 pub use mm::{Error as CacheError, ErrorPolicy};
@@ -66,6 +66,7 @@ pub use nodes::{Nodes, OneNode};
 pub use os::OsError as SystemError;
 pub use policy::dirty::{DeviceTunables, Law, Threshold};
 pub use policy::reclaim::ReclaimLaw;
+pub use policy::units::{Bytes, Nanos, Pages};
 pub use pressure::Pressure;
 pub use spill::{Spill, Touched};
 pub use stats::{NodeStats, Stats, Swap, Wait};

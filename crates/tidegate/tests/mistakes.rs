@@ -37,15 +37,23 @@ fn told<T>(answer: Result<T, Error>) -> String {
     answer.err().unwrap().to_string()
 }
 
+/// What a call on a file is told, behind the name of the file.
+fn told_of<T>(file: &File, answer: Result<T, Error>) -> String {
+    let words = told(answer);
+    let name = format!("{}: ", file.path().display());
+    let text = words.strip_prefix(&name).map(str::to_owned);
+    text.unwrap_or_else(|| panic!("{words} does not name {name}"))
+}
+
 #[test]
 fn who_goes_beyond_the_end_hears_where_it_is() {
     let dir = Dir::new("end");
     let cache = Cache::builder().memory(16 << 20).build().unwrap();
     let file = dir.open(&cache);
     let text = "the file ends at byte 0; byte 4096 is beyond it";
-    assert_eq!(told(file.pin(0)), text);
+    assert_eq!(told_of(&file, file.pin(0)), text);
     let text = "byte 18446744073709551615 is beyond the largest file (16 TiB less 4 KiB)";
-    assert_eq!(told(file.write_at(&[1; 8], u64::MAX - 3)), text);
+    assert_eq!(told_of(&file, file.write_at(&[1; 8], u64::MAX - 3)), text);
     let region = cache.spill(10_000).unwrap();
     let text = "the region ends at byte 10000; byte 10004 is beyond it";
     assert_eq!(told(region.write_at(&[1; 8], 9996)), text);

@@ -151,9 +151,10 @@ impl Run {
         };
         let pinned = match pinned {
             Ok(pinned) => pinned,
-            Err(Error::Cache(mm::Error::OutOfRange { .. } | mm::Error::TooMany { .. })) => {
-                return self.checker().on_read_failed(read);
-            }
+            Err(Error::File {
+                error: mm::Error::OutOfRange { .. } | mm::Error::TooMany { .. },
+                ..
+            }) => return self.checker().on_read_failed(read),
             Err(error) => panic!("pin: {error}"),
         };
         let seen = pinned.to_vec();

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::{FEATURES, Workspace, cargo};
 use crate::{Arguments, Result, steps};
 
 /// Longest build.
@@ -55,7 +55,8 @@ pub(crate) fn faults(seeds: u64, limit: Duration) -> Result<()> {
 /// Something flushed was lost, or the time is over.
 pub(crate) fn kills(times: u64, is_release: bool, limit: Duration) -> Result<()> {
     // The whole workspace: with the features that the other tests were built with.
-    let mut command = cargo(&["test", "--workspace", "--test", "serve_kill"]);
+    let mut command = cargo(&["test", "--workspace", "--features", FEATURES]);
+    command.args(["--test", "serve_kill"]);
     if is_release {
         command.arg("--release");
     }

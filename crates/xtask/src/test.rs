@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::steps::{self, End, Steps};
-use crate::workspace::{Workspace, cargo, root};
+use crate::workspace::{FEATURES, Workspace, cargo, root};
 use crate::{Arguments, Result, campaign, guest, lab, tidy};
 
 /// Longest time for a step that builds; the whole stays below half an hour on two cores that nobody else uses.
@@ -37,6 +37,8 @@ const STEPS: [Step; 17] = [
         cargo_step(&[
             "clippy",
             "--workspace",
+            "--features",
+            FEATURES,
             "--all-targets",
             "--keep-going",
             "--quiet",
@@ -46,7 +48,13 @@ const STEPS: [Step; 17] = [
         ])
     }),
     ("tests", || {
-        cargo_step(&["test", "--workspace", "--no-fail-fast"])
+        cargo_step(&[
+            "test",
+            "--workspace",
+            "--features",
+            FEATURES,
+            "--no-fail-fast",
+        ])
     }),
     ("kills", || campaign::kills(KILLS, false, RUN_MAX).into()),
     ("s3", s3),
@@ -121,6 +129,8 @@ fn s3() -> End {
     cargo_step(&[
         "test",
         "--workspace",
+        "--features",
+        FEATURES,
         "--features",
         "tidegate-objects/s3",
         "--test",

@@ -50,6 +50,10 @@ pub(crate) fn root() -> PathBuf {
     root.to_owned()
 }
 
+/// Features that the whole workspace is built with to be tested, so that what is off by default is tested too, and nothing is
+/// built twice.
+pub(crate) const FEATURES: &str = "tidegate-cli/parquet";
+
 /// `cargo`, the one that runs us, in the root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -38,6 +38,14 @@ impl Verdict {
             Self::NotJudged => "not judged",
         }
     }
+
+    /// The word behind a number of claims.
+    pub(super) const fn word_of(self, count: usize) -> &'static str {
+        match self {
+            Self::Holds if count != 1 => "hold",
+            one => one.word(),
+        }
+    }
 }
 
 /// One claim.

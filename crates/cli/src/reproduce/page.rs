@@ -50,7 +50,7 @@ fn head(board: &Board) -> String {
             let _ = write!(
                 html,
                 "<div><b class=\"{class}\">{of}</b>{}</div>",
-                verdict.word()
+                verdict.word_of(of)
             );
         }
     }

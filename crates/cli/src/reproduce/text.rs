@@ -222,7 +222,8 @@ fn render_sum(text: &mut String, board: &Board, width: usize) {
     let counts: Vec<String> = all
         .into_iter()
         .filter(|verdict| count(*verdict) > 0)
-        .map(|verdict| format!("{} {}", count(verdict), verdict.word()))
+        .map(|verdict| (count(verdict), verdict))
+        .map(|(count, verdict)| format!("{count} {}", verdict.word_of(count)))
         .collect();
     let _ = write!(line, " {}", counts.join(", "));
     let unknown = board.failing().count();

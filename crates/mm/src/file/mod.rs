@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use env::{Client, Env, Task};
 use frames::Content;
-use policy::units::{Bytes, PAGE_SHIFT};
+use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::file::sync::shut_settled;
@@ -37,6 +37,21 @@ pub struct File<E: Env> {
     seen_flushes: AtomicU64,
     /// Who has it, for tasks that act for it (`Task::act_for`).
     client: Arc<Client>,
+}
+
+/// What a file holds, and was asked for, in pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileStats {
+    /// In memory.
+    pub cached: Pages,
+    /// Written and not yet on their way to the device.
+    pub dirty: Pages,
+    /// On their way there.
+    pub writeback: Pages,
+    /// Ever asked for by calls that read; pages that were pinned are not counted.
+    pub read: Pages,
+    /// Of those, not in memory when they were asked for.
+    pub missed: Pages,
 }
 
 impl<E: Env> File<E> {
@@ -121,13 +136,65 @@ impl<E: Env> File<E> {
         offset: Bytes,
         data: &<E::Content as Content>::Data,
     ) -> Result<Bytes, Error> {
+        let written = self.write_counted(task, writer, offset, data);
+        written.map_err(|(_, error)| error)
+    }
+
+    /// The same; an error comes with how many bytes were taken in before it. They are part of the file.
+    ///
+    /// # Errors
+    /// As `write`.
+    pub fn write_counted(
+        &self,
+        task: &mut Task<'_, E>,
+        writer: &mut Writer,
+        offset: Bytes,
+        data: &<E::Content as Content>::Data,
+    ) -> Result<Bytes, (Bytes, Error)> {
         let len = E::Content::data_len(data) as u64;
-        let call = write::Call::new(task, self, writer, offset, len)?;
+        let call = write::Call::new(task, self, writer, offset, len);
+        let call = call.map_err(|error| (Bytes::ZERO, error))?;
         let progress = call.write(task, data, Pacing::Here)?;
         if progress.would_block {
-            return Err(Error::WouldWait);
+            return Err((progress.bytes, Error::WouldWait));
         }
         Ok(progress.bytes)
+    }
+
+    /// What it holds and was asked for. Counts its cached pages one by one.
+    pub fn stats(&self, task: &mut Task<'_, E>) -> FileStats {
+        let (read, missed) = self.mapping.reads();
+        FileStats {
+            cached: Pages(self.cached(task)),
+            dirty: Pages(self.mapping.dirty.load(Ordering::Relaxed)),
+            writeback: Pages(u64::from(self.mapping.writeback.load(Ordering::Relaxed))),
+            read,
+            missed,
+        }
+    }
+
+    /// Its pages in memory, counted so many at a time: writers to it wait meanwhile.
+    fn cached(&self, task: &mut Task<'_, E>) -> u64 {
+        const AT_A_TIME: usize = 1024;
+        let mut from = Some(0);
+        let mut count = 0;
+        while let Some(first) = from {
+            let mut token = self.mapping.token.lock(task);
+            let index = self
+                .mapping
+                .index
+                .writer(&self.cache.pages.pool, &mut token);
+            for _ in 0..AT_A_TIME {
+                let found = from.and_then(|from| index.next_frame(from, u32::MAX));
+                from = found.and_then(|(page, _)| page.checked_add(1));
+                count += u64::from(found.is_some());
+                if from.is_none() {
+                    break;
+                }
+            }
+            debug_assert!(from.is_none_or(|from| from > first), "it goes on");
+        }
+        count
     }
 
     /// Takes in `data` at `offset`, or as much as can be at once where the task may not block
@@ -144,7 +211,8 @@ impl<E: Env> File<E> {
     ) -> Result<Progress, Error> {
         let len = E::Content::data_len(data) as u64;
         let call = write::Call::new(task, self, writer, offset, len)?;
-        call.write(task, data, Pacing::Elsewhere)
+        let written = call.write(task, data, Pacing::Elsewhere);
+        written.map_err(|(_, error)| error)
     }
 
     /// Offers the pages of `len` bytes at `offset` that can be written to at once, from the first

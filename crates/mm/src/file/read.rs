@@ -130,8 +130,9 @@ impl<'a, E: Env> Call<'a, E> {
         let start = self.bytes.start;
         let bytes = Bytes(at.min(self.mapping.size()).saturating_sub(start));
         if !bytes.is_zero() {
-            self.cache
-                .copied(task, pages_of(start, start + bytes.0), self.far);
+            let pages = pages_of(start, start + bytes.0);
+            self.mapping.note_read(pages, missed);
+            self.cache.copied(task, pages, self.far);
             task.emit(&Event::Read {
                 bytes,
                 missed,

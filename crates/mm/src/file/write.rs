@@ -158,13 +158,13 @@ impl<'a, E: Env> Call<'a, E> {
     }
 
     /// Takes `data` in: all of it, or as much as can be without a wait where the task may not
-    /// block.
+    /// block. An error comes with how much was taken in before it.
     pub(crate) fn write(
         mut self,
         task: &mut Task<'_, E>,
         data: &<E::Content as Content>::Data,
         pacing: Pacing,
-    ) -> Result<Progress, Error> {
+    ) -> Result<Progress, (Bytes, Error)> {
         let began = task.now();
         task.did(Work::Call, 1);
         let mut at = self.bytes.start;
@@ -172,7 +172,7 @@ impl<'a, E: Env> Call<'a, E> {
             Ok(()) => false,
             Err(Error::WouldWait) => true,
             // What was taken in before it is part of the file, and paced.
-            Err(error) => return Err(error),
+            Err(error) => return Err((Bytes(at - self.bytes.start), error)),
         };
         let bytes = Bytes(at - self.bytes.start);
         self.wrote(task, began, bytes);

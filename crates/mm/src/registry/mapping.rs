@@ -19,7 +19,7 @@ use env::{
     ObjectId, Signal, Task, WaitQueue,
 };
 use frames::{NodePool, Owner, PageIndex, Slot, WriteToken};
-use policy::units::{Bytes, PAGE_SIZE};
+use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::Error;
 use crate::registry::Registry;
@@ -82,6 +82,9 @@ pub(crate) struct Mapping<E: Env> {
     /// Handles that have ended, and how many of them have nobody behind the gate any more.
     ended: AtomicU64,
     out: AtomicU64,
+    /// Pages that calls to read it asked for, and those of them that were not in memory.
+    read: AtomicU64,
+    missed: AtomicU64,
 }
 
 /// What went wrong lately.
@@ -134,7 +137,23 @@ impl<E: Env> Mapping<E> {
             closed: AtomicBool::new(false),
             ended: AtomicU64::new(0),
             out: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
         }
+    }
+
+    /// A call has read so many pages, of which some were not in memory.
+    pub(crate) fn note_read(&self, pages: u64, missed: Pages) {
+        self.read.fetch_add(pages, Ordering::Relaxed);
+        if !missed.is_zero() {
+            self.missed.fetch_add(missed.0, Ordering::Relaxed);
+        }
+    }
+
+    /// What readers asked for, and what of it was not in memory.
+    pub(crate) fn reads(&self) -> (Pages, Pages) {
+        let of = |count: &AtomicU64| Pages(count.load(Ordering::Relaxed));
+        (of(&self.read), of(&self.missed))
     }
 
     /// What stands at a page, exactly. `index.get` needs no lock but may miss a page that is there.

@@ -3,12 +3,14 @@
 //! ```text
 //!   heavy:    2000 writes/s ──┐ NBD over a                          ┌ 2 ms a request,
 //!   light:      20 writes/s ──┼─ Unix socket ──> server ──> cache ──┤ one at a time
-//!   commits:     1 a second ──┘                (this process)       └ a temporary file
+//!   commits:     1 a second ──┘                (this process,       └ a temporary file
+//!                                       or nbdkit's)
 //! ```
 //!
-//! The same load runs twice, each time on a fresh server with a fresh volume: first as a write-back cache does that knows
-//! nothing of its disk, and lets writers go on until its memory is full of data that the disk has not taken; then replies are
-//! held for as long as the law of the cache says. A *commit* is a write and a flush, as a database or a journal does them: it
+//! The same load runs two or three times, each time on a fresh server with a fresh volume. Where nbdkit is installed, first on
+//! its write-back cache: what many have today. Then on ours as a write-back cache that knows nothing of its disk, and
+//! lets writers go on until its memory is full of data that the disk has not taken. Then replies are held for as long as the
+//! law of the cache says. A *commit* is a write and a flush, as a database or a journal does them: it
 //! waits for all that the cache holds by then. Every latency is measured by the clients, over the socket, once the cache is
 //! full. Afterwards what is in the files is compared with what was written.
 
@@ -24,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use side::{Client, Side};
+use side::{Client, Nbdkit, Ours, Side};
 
 /// Requests a second that the heavy client would send.
 const HEAVY_RATE: u64 = 2000;
@@ -48,22 +50,27 @@ const COMMIT_BLOCKS: u64 = (1 << 20) / load::BLOCK as u64;
 const FILL: u64 = MEMORY.div_ceil((HEAVY_RATE - DISK_RATE) * load::BLOCK as u64);
 /// Requests a second that the disk does, one at a time.
 const DISK_RATE: u64 = 1000 / DISK_LATENCY_MS;
-/// How long each half may last, seconds; figures are of its second part.
+/// How long each part may last, seconds; figures are of its second half.
 pub const SECONDS: std::ops::RangeInclusive<u64> = 2 * FILL..=600;
+
+/// The columns.
+const NBDKIT: &str = "nbdkit, writeback";
+const NOT_PACED: &str = "ours, not paced";
+const PACED: &str = "ours, paced";
 
 /// How the demonstration is run.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
     /// Where the plot goes; the current directory without it.
     pub out: Option<PathBuf>,
-    /// Seconds of each half.
+    /// Seconds of each part.
     pub seconds: u64,
 }
 
-/// What is wrong with halves of so many seconds.
+/// What is wrong with parts of so many seconds.
 fn why_not(seconds: u64) -> &'static str {
     if seconds < *SECONDS.start() {
-        "too short, the cache would not be full in its half"
+        "too short, the cache would not be full in its part"
     } else {
         "too long"
     }
@@ -85,7 +92,7 @@ pub enum DemoError {
     /// It was interrupted.
     #[error("interrupted")]
     Interrupted,
-    /// The halves are too short to show something, or too long.
+    /// The parts are too short to show something, or too long.
     #[error("--seconds {seconds}: {}; choose {} to {}", why_not(*seconds), SECONDS.start(), SECONDS.end())]
     Seconds {
         /// What was asked for.
@@ -146,8 +153,8 @@ impl DemoError {
     }
 }
 
-/// What the clients met in one half.
-pub(crate) struct Half {
+/// What the clients met in one part.
+pub(crate) struct Part {
     pub(crate) title: &'static str,
     pub(crate) heavy: load::Met,
     pub(crate) light: load::Met,
@@ -155,10 +162,10 @@ pub(crate) struct Half {
     /// From when on figures are taken: the cache is as full as it gets.
     pub(crate) from: Duration,
     pub(crate) lasting: Duration,
-    /// Bytes that were written and not on the disk when the load was over.
-    pub(crate) waiting: u64,
+    /// Bytes that were written and not on the disk when the load was over, if the server says so.
+    pub(crate) waiting: Option<u64>,
     /// Bytes that the disk took while it lasted.
-    pub(crate) taken: u64,
+    pub(crate) taken: Option<u64>,
 }
 
 /// Runs it and prints what it shows.
@@ -190,20 +197,18 @@ pub fn run(options: &DemoOptions) -> Result<(), DemoError> {
     let lasting = Duration::from_secs(options.seconds);
     say(&table::introduction(&folder.0));
 
-    let mut halves = Vec::new();
-    for (title, file, paced) in [("not paced", "before", false), ("paced", "after", true)] {
-        let side = Side::start(&runtime, &folder.0, file, paced)?;
-        let half = half(title, &side, lasting, &stop);
-        // Nobody waits for a slow disk to take what is left: neither whoever looks on, nor whoever has interrupted.
-        side.settle()?;
-        let half = half?;
-        side.verify(&half)?;
-        halves.push(half);
+    let mut parts = Vec::new();
+    match Nbdkit::start(&folder.0)? {
+        Some(mut side) => parts.push(part(NBDKIT, &mut side, lasting, &stop)?),
+        None => say("nbdkit is not installed here, so its column is left out.\n"),
     }
-    say(&table::tables(&halves));
-    std::fs::write(&plot, plot::draw(&halves))
-        .map_err(DemoError::io(plot.display().to_string()))?;
-    say(&table::conclusion(&halves, &plot));
+    for (title, file, paced) in [(NOT_PACED, "before", false), (PACED, "after", true)] {
+        let mut side = Ours::start(&runtime, &folder.0, file, paced)?;
+        parts.push(part(title, &mut side, lasting, &stop)?);
+    }
+    say(&table::tables(&parts));
+    std::fs::write(&plot, plot::draw(&parts)).map_err(DemoError::io(plot.display().to_string()))?;
+    say(&table::conclusion(&parts, &plot));
     Ok(())
 }
 
@@ -220,13 +225,25 @@ fn can_be_written(path: &Path) -> io::Result<()> {
     std::fs::remove_file(path)
 }
 
-/// All clients at once.
-fn half(
+/// All clients at once, and the end of their server.
+fn part(
     title: &'static str,
-    side: &Side,
+    side: &mut dyn Side,
     lasting: Duration,
     stop: &AtomicBool,
-) -> Result<Half, DemoError> {
+) -> Result<Part, DemoError> {
+    let part = load_on(title, side, lasting, stop);
+    side.end(part.as_ref().ok())?;
+    part
+}
+
+/// All clients at once.
+fn load_on(
+    title: &'static str,
+    side: &mut dyn Side,
+    lasting: Duration,
+    stop: &AtomicBool,
+) -> Result<Part, DemoError> {
     let heavy_end = HEAVY_BLOCKS * load::BLOCK as u64;
     let light_end = heavy_end + LIGHT_BLOCKS * load::BLOCK as u64;
     let plan = |rate: u64, offset: u64, blocks: u64| load::Plan {
@@ -254,11 +271,11 @@ fn half(
     let counts = [const { AtomicU64::new(0) }; 3];
     let mut targets = Vec::new();
     for (client, _) in &clients {
-        let target = Client::connect(side);
+        let target = Client::connect(&*side);
         targets.push(target.map_err(|error| DemoError::Client { client, error })?);
     }
     let begin = Instant::now();
-    let (waiting, taken, met) = std::thread::scope(|scope| {
+    let (seen, met) = std::thread::scope(|scope| {
         let running: Vec<_> = clients
             .iter()
             .zip(targets)
@@ -273,7 +290,7 @@ fn half(
         follow(title, begin, lasting, &counts, || {
             begin.elapsed() >= lasting || stop.load(Ordering::Relaxed)
         });
-        let seen = (side.waiting(), side.taken());
+        let seen = side.seen();
         if stop.load(Ordering::Relaxed) {
             // A commit waits for the disk, and nobody for it.
             side.hurry();
@@ -285,22 +302,23 @@ fn half(
                 ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
             .collect();
-        (seen.0, seen.1, joined)
+        (seen, joined)
     });
-    let mut met = met?.into_iter();
+    // A client whose server was ended by an interrupt has met an error.
     if stop.load(Ordering::Relaxed) {
         return Err(DemoError::Interrupted);
     }
+    let mut met = met?.into_iter();
     let mut next = || met.next().unwrap_or_default();
-    Ok(Half {
+    Ok(Part {
         title,
         heavy: next(),
         light: next(),
         commits: next(),
         from: lasting / 2,
         lasting,
-        waiting,
-        taken,
+        waiting: seen.waiting,
+        taken: seen.taken,
     })
 }
 
@@ -329,7 +347,7 @@ fn follow(
         let rate = |at: usize| (counts[at] - before[at]) as f64 / (now - looked).as_secs_f64();
         let _ = write!(
             io::stderr(),
-            "\r{title:>9}: {:>2} of {} s   heavy {:>5.0} writes/s   light {:>3.0} writes/s   commits {}  ",
+            "\r{title:>23}: {:>2} of {} s   heavy {:>5.0} writes/s   light {:>3.0} writes/s   commits {}  ",
             (now - begin).min(lasting).as_secs(),
             lasting.as_secs(),
             rate(0),

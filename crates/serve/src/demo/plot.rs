@@ -1,9 +1,9 @@
-//! The plot: every write and every commit, when it was sent and how long it took; one panel for each half.
+//! The plot: every write and every commit, when it was sent and how long it took; one panel for each part.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::Half;
+use super::Part;
 use super::load::Met;
 
 /// A panel, and the room around it.
@@ -23,9 +23,9 @@ const HEAVY: &str = "#56b4e9";
 const LIGHT: &str = "#d55e00";
 const COMMITS: &str = "#222222";
 
-/// Draws both halves beside each other.
-pub(super) fn draw(halves: &[Half]) -> String {
-    let count = halves.len() as f64;
+/// Draws all parts beside each other.
+pub(super) fn draw(parts: &[Part]) -> String {
+    let count = parts.len() as f64;
     let (width, height) = (
         LEFT + count * WIDTH + (count - 1.0) * GAP + 20.0,
         TOP + HEIGHT + BOTTOM,
@@ -37,20 +37,20 @@ pub(super) fn draw(halves: &[Half]) -> String {
          <text x=\"{LEFT}\" y=\"24\" font-size=\"16\">How long each write and each commit took: tidegate demo, a \
          disk of 2 ms a request</text>\n"
     );
-    for (at, half) in halves.iter().enumerate() {
+    for (at, part) in parts.iter().enumerate() {
         let left = LEFT + at as f64 * (WIDTH + GAP);
-        panel(&mut svg, half, left, at == 0);
+        panel(&mut svg, part, left, at == 0);
     }
     svg + "</svg>\n"
 }
 
-fn panel(svg: &mut String, half: &Half, left: f64, has_labels: bool) {
+fn panel(svg: &mut String, part: &Part, left: f64, has_labels: bool) {
     let bottom = TOP + HEIGHT;
     let _ = writeln!(
         svg,
         "<text x=\"{left}\" y=\"{}\" font-weight=\"bold\">{}</text>",
         TOP - 12.0,
-        half.title
+        part.title
     );
     let names = [
         "10 µs", "0.1 ms", "1 ms", "10 ms", "0.1 s", "1 s", "10 s", "100 s",
@@ -71,9 +71,9 @@ fn panel(svg: &mut String, half: &Half, left: f64, has_labels: bool) {
             );
         }
     }
-    let seconds = half.lasting.as_secs_f64();
-    let step = (half.lasting.as_secs() / 5).max(1);
-    for second in (0..=half.lasting.as_secs()).step_by(usize::try_from(step).unwrap_or(1)) {
+    let seconds = part.lasting.as_secs_f64();
+    let step = (part.lasting.as_secs() / 5).max(1);
+    for second in (0..=part.lasting.as_secs()).step_by(usize::try_from(step).unwrap_or(1)) {
         let x = left + second as f64 / seconds * WIDTH;
         let _ = writeln!(
             svg,
@@ -99,9 +99,9 @@ fn panel(svg: &mut String, half: &Half, left: f64, has_labels: bool) {
             TOP - 12.0
         );
     };
-    client(&half.heavy, false, HEAVY, 1.6, "heavy", 3.0);
-    client(&half.light, false, LIGHT, 2.6, "light", 2.0);
-    client(&half.commits, true, COMMITS, 3.6, "commits", 1.0);
+    client(&part.heavy, false, HEAVY, 1.6, "heavy", 3.0);
+    client(&part.light, false, LIGHT, 2.6, "light", 2.0);
+    client(&part.commits, true, COMMITS, 3.6, "commits", 1.0);
     let _ = writeln!(
         svg,
         "<rect x=\"{left}\" y=\"{TOP}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" fill=\"none\" stroke=\"#444\"/>"
@@ -155,17 +155,17 @@ mod tests {
 
     #[test]
     fn the_drawing_is_whole() {
-        let half = Half {
+        let part = Part {
             title: "paced",
             heavy: met(1000),
             light: met(10),
             commits: Met::default(),
             from: Duration::ZERO,
             lasting: Duration::from_secs(1),
-            waiting: 0,
-            taken: 0,
+            waiting: Some(0),
+            taken: Some(0),
         };
-        let svg = draw(&[half]);
+        let svg = draw(&[part]);
         assert!(svg.starts_with("<svg") && svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("<circle").count(), 1010 + 3);
         assert!(!svg.contains("NaN"), "{svg}");

@@ -1,11 +1,17 @@
-//! One server of the demonstration, with its volume on a slow disk, in this process; and a client of it.
+//! One server of the demonstration, with its volume on a slow disk; and a client of it.
+//!
+//! `Ours` is in this process. `Nbdkit` is what many run today, a process of its own where it is installed: its filter `cache`
+//! keeps writes, and its filter `delay` below makes the disk as slow as ours. The cache filter sends one request at a
+//! time, so the disk does as many a second.
 
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::os::unix::fs::FileExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use device::{Layer, SlowOptions};
 use nbd::client::Wishes;
@@ -16,7 +22,7 @@ use tokio::task::JoinHandle;
 
 use super::load::{BLOCK, Met, Target, is_stamped};
 use super::{
-    COMMIT_BLOCKS, DIRTY, DISK_LATENCY, DemoError, HEAVY_BLOCKS, Half, LIGHT_BLOCKS, MEMORY,
+    COMMIT_BLOCKS, DIRTY, DISK_LATENCY, DemoError, HEAVY_BLOCKS, LIGHT_BLOCKS, MEMORY, Part,
     file_of,
 };
 use crate::config::{BackendConfig, BlockConfig, ShareConfig, VolumeConfig};
@@ -29,7 +35,32 @@ use backend::Layers;
 const NAME: &str = "demo";
 
 /// A server and its volume.
-pub(super) struct Side {
+pub(super) trait Side {
+    /// Where clients connect, and to which export.
+    fn address(&self) -> (&Path, &'static str);
+
+    /// Bytes that were written and are not on the disk, and those that the disk has taken.
+    fn seen(&self) -> Seen;
+
+    /// From now on nobody waits for the disk any more: the demonstration was interrupted.
+    fn hurry(&mut self);
+
+    /// Ends it, and compares the disk with what the clients know to be written, if they know.
+    ///
+    /// # Errors
+    /// The disk failed, it differs, or cannot be read.
+    fn end(&mut self, part: Option<&Part>) -> Result<(), DemoError>;
+}
+
+/// What a side says of its disk while the load is on; nothing of what it does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) waiting: Option<u64>,
+    pub(super) taken: Option<u64>,
+}
+
+/// Our server and its volume.
+pub(super) struct Ours {
     socket: PathBuf,
     file: PathBuf,
     export: Arc<Export>,
@@ -37,7 +68,7 @@ pub(super) struct Side {
     accepting: JoinHandle<()>,
 }
 
-impl Side {
+impl Ours {
     /// Starts a server with a fresh volume.
     ///
     /// # Errors
@@ -81,44 +112,37 @@ impl Side {
             accepting,
         })
     }
+}
 
-    /// Bytes that were written and are not on the disk.
-    pub(super) fn waiting(&self) -> u64 {
+impl Side for Ours {
+    fn address(&self) -> (&Path, &'static str) {
+        (&self.socket, NAME)
+    }
+
+    fn seen(&self) -> Seen {
         let stats = self.export.opened.volume.stats();
-        stats.dirty + stats.writeback
+        Seen {
+            waiting: Some(stats.dirty + stats.writeback),
+            taken: Some(stats.written_total),
+        }
     }
 
-    /// Bytes that the disk has taken.
-    pub(super) fn taken(&self) -> u64 {
-        self.export.opened.volume.stats().written_total
-    }
-
-    /// From now on the disk is no longer slow.
-    pub(super) fn hurry(&self) {
+    fn hurry(&mut self) {
         self.layers.release();
     }
 
-    /// Has the disk take everything, no longer slowly, and waits until it has.
-    ///
-    /// # Errors
-    /// The disk failed.
-    pub(super) fn settle(&self) -> Result<(), DemoError> {
+    fn end(&mut self, part: Option<&Part>) -> Result<(), DemoError> {
+        // Nobody waits for a slow disk to take what is left: neither a spectator nor one who has interrupted.
         self.hurry();
-        Ok(self.export.opened.volume.clone_handle().sync()?)
-    }
-
-    /// Compares the disk with what the clients know to be written.
-    ///
-    /// # Errors
-    /// It differs, or cannot be read.
-    pub(super) fn verify(&self, half: &Half) -> Result<(), DemoError> {
+        self.export.opened.volume.clone_handle().sync()?;
+        let Some(part) = part else { return Ok(()) };
         let failed = || DemoError::io(self.file.display().to_string());
         let file = File::open(&self.file).map_err(failed())?;
         let mut offset = 0;
         for (client, met) in [
-            ("heavy", &half.heavy),
-            ("light", &half.light),
-            ("committing", &half.commits),
+            ("heavy", &part.heavy),
+            ("light", &part.light),
+            ("committing", &part.commits),
         ] {
             let wrong = wrong_blocks(&file, offset, met).map_err(failed())?;
             if wrong > 0 {
@@ -130,9 +154,106 @@ impl Side {
     }
 }
 
-impl Drop for Side {
+impl Drop for Ours {
     fn drop(&mut self) {
         self.accepting.abort();
+    }
+}
+
+/// nbdkit with its write-back cache, a process.
+pub(super) struct Nbdkit {
+    socket: PathBuf,
+    log: PathBuf,
+    process: Child,
+}
+
+impl Nbdkit {
+    /// How long it may take to listen.
+    const START_MOST: Duration = Duration::from_secs(5);
+
+    /// Starts it with a fresh volume; `None` where it is not installed, or not with its filters.
+    ///
+    /// # Errors
+    /// No space for the volume.
+    pub(super) fn start(folder: &Path) -> Result<Option<Self>, DemoError> {
+        let is_there = Command::new("nbdkit")
+            .args(["--filter=cache", "--filter=log", "--filter=delay", "file"])
+            .arg("--dump-plugin")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        if !is_there.is_ok_and(|status| status.success()) {
+            return Ok(None);
+        }
+        let (file, socket) = (file_of(folder, "nbdkit"), folder.join("nbdkit.socket"));
+        make(&file).map_err(DemoError::io(file.display().to_string()))?;
+        let log = folder.join("nbdkit.log");
+        let delay = DISK_LATENCY.as_millis();
+        let mut process = Command::new("nbdkit")
+            .args(["--foreground", "--exit-with-parent", "--unix"])
+            .arg(&socket)
+            .args(["--filter=cache", "--filter=log", "--filter=delay", "file"])
+            .arg(&file)
+            // Its blocks are of 64 KiB if not told otherwise: a write of 4 KiB would read the rest first.
+            .args(["cache=writeback", "cache-min-block-size=4K"])
+            .arg(format!("logfile={}", log.display()))
+            .args([format!("wdelay={delay}ms"), format!("rdelay={delay}ms")])
+            .env("TMPDIR", folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(DemoError::io("nbdkit"))?;
+        let begin = Instant::now();
+        while UnixStream::connect(&socket).is_err() {
+            let ended = process.try_wait().map_err(DemoError::io("nbdkit"))?;
+            if ended.is_some() || begin.elapsed() > Self::START_MOST {
+                // Too old for these settings: as good as not there.
+                let _ = process.kill();
+                let _ = process.wait();
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(Some(Self {
+            socket,
+            log,
+            process,
+        }))
+    }
+}
+
+impl Side for Nbdkit {
+    fn address(&self) -> (&Path, &'static str) {
+        (&self.socket, "")
+    }
+
+    fn seen(&self) -> Seen {
+        // The log has a line for each request that its cache has sent.
+        let log = std::fs::read_to_string(&self.log).ok();
+        let taken = log.map(|log| log.matches(" Write id=").count() as u64 * BLOCK as u64);
+        Seen {
+            waiting: None,
+            taken,
+        }
+    }
+
+    fn hurry(&mut self) {
+        let _ = self.process.kill();
+    }
+
+    fn end(&mut self, _: Option<&Part>) -> Result<(), DemoError> {
+        self.hurry();
+        self.process.wait().map_err(DemoError::io("nbdkit"))?;
+        Ok(())
+    }
+}
+
+impl Drop for Nbdkit {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 
@@ -190,9 +311,9 @@ fn volume(file: &Path) -> VolumeConfig {
 pub(super) struct Client(nbd::client::Client<UnixStream>);
 
 impl Client {
-    pub(super) fn connect(side: &Side) -> io::Result<Self> {
-        let wishes = Wishes::export(NAME);
-        let client = nbd::client::Client::unix(&side.socket, &wishes);
+    pub(super) fn connect(side: &dyn Side) -> io::Result<Self> {
+        let (socket, export) = side.address();
+        let client = nbd::client::Client::unix(socket, &Wishes::export(export));
         Ok(Self(client.map_err(io::Error::other)?))
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::load::{Lengths, Met};
-use super::{DIRTY, DISK_LATENCY, DISK_RATE, HEAVY_RATE, Half, LIGHT_RATE, MEMORY};
+use super::{DIRTY, DISK_LATENCY, DISK_RATE, HEAVY_RATE, LIGHT_RATE, MEMORY, Part};
 use crate::config::show_size;
 
 /// Who takes part.
@@ -18,7 +18,8 @@ pub(super) fn introduction(folder: &Path) -> String {
          commits  writes 4 KiB and flushes, once a second: what a database does\n\
          A write is answered when it is in memory; a commit when all that was in memory by then is on the disk.\n\
          Not paced, as write-back caches are today, a write is held up only when the memory is full. Paced, each reply to\n\
-         the heavy client is held for as long as the disk needs for it, so that at most {} MiB wait for the disk.\n",
+         the heavy client is held for as long as the disk needs for it, so that at most {} MiB wait for the disk. nbdkit's\n\
+         cache, where it is installed, has no limit: it keeps the whole volume.\n",
         folder.display(),
         DISK_LATENCY.as_millis(),
         MEMORY >> 20,
@@ -27,14 +28,14 @@ pub(super) fn introduction(folder: &Path) -> String {
     )
 }
 
-/// Both halves beside each other.
-pub(super) fn tables(halves: &[Half]) -> String {
+/// All parts beside each other.
+pub(super) fn tables(parts: &[Part]) -> String {
     let mut text = format!("\n{:<28}", "");
-    for half in halves {
-        let _ = write!(text, "{:^28}", half.title);
+    for part in parts {
+        let _ = write!(text, "{:^28}", part.title);
     }
     let _ = write!(text, "\n{:<28}", "how long a write took");
-    for _ in halves {
+    for _ in parts {
         let _ = write!(text, "{:>14}{:>14}", "heavy", "light");
     }
     type Figure = fn(&Lengths) -> Option<Duration>;
@@ -46,107 +47,108 @@ pub(super) fn tables(halves: &[Half]) -> String {
     ];
     for (name, figure) in rows {
         let _ = write!(text, "\n{name:<28}");
-        for half in halves {
-            for met in [&half.heavy, &half.light] {
-                let length = figure(&met.writes(half.from));
+        for part in parts {
+            for met in [&part.heavy, &part.light] {
+                let length = figure(&met.writes(part.from));
                 let _ = write!(text, "{:>14}", length.map_or("-".into(), shown));
             }
         }
     }
     let _ = write!(text, "\n{:<28}", "writes a second");
-    for half in halves {
-        for met in [&half.heavy, &half.light] {
-            let _ = write!(text, "{:>14.1}", rate(half, met));
+    for part in parts {
+        for met in [&part.heavy, &part.light] {
+            let _ = write!(text, "{:>14.1}", rate(part, met));
         }
     }
-    type OfHalf = fn(&Half) -> String;
+    type OfHalf = fn(&Part) -> String;
     let rows: [(&str, OfHalf); 5] = [
-        ("a commit took", |half| {
-            length(half, |all| all.percentile(500))
+        ("a commit took", |part| {
+            length(part, |all| all.percentile(500))
         }),
-        ("  the longest", |half| length(half, Lengths::max)),
-        ("  commits that were done", |half| {
-            half.commits.flushes(half.from).count().to_string()
+        ("  the longest", |part| length(part, Lengths::max)),
+        ("  commits that were done", |part| {
+            part.commits.flushes(part.from).count().to_string()
         }),
-        ("the disk took, KiB a second", |half| {
-            format!("{:.0}", disk_rate(half) * 4.0)
+        ("the disk took, KiB a second", |part| {
+            disk_rate(part).map_or("-".into(), |rate| format!("{:.0}", rate * 4.0))
         }),
-        ("at the end not on the disk", |half| show_size(half.waiting)),
+        ("at the end not on the disk", |part| {
+            part.waiting.map_or("-".into(), show_size)
+        }),
     ];
     for (name, figure) in rows {
         let _ = write!(text, "\n{name:<28}");
-        for half in halves {
-            let _ = write!(text, "{:^28}", figure(half));
+        for part in parts {
+            let _ = write!(text, "{:^28}", figure(part));
         }
     }
     let _ = write!(
         text,
         "\nFrom second {} on, as the clients measured it; a write that was due while the one before it was held counts from when\n\
-         it was due. Every block on the disks was read back afterwards and is what was written last.\n",
-        halves.first().map_or(0, |half| half.from.as_secs())
+         it was due. Every block on our disks was read back afterwards and is what was written last.\n",
+        parts.first().map_or(0, |part| part.from.as_secs())
     );
     text
 }
 
 /// A length among those of the commits: from when the flush was sent.
-fn length(half: &Half, of: impl Fn(&Lengths) -> Option<Duration>) -> String {
-    of(&half.commits.flushes(half.from)).map_or("-".into(), shown)
+fn length(part: &Part, of: impl Fn(&Lengths) -> Option<Duration>) -> String {
+    of(&part.commits.flushes(part.from)).map_or("-".into(), shown)
 }
 
-/// Blocks a second that the disk took, over the whole half.
-fn disk_rate(half: &Half) -> f64 {
-    let blocks = half.taken / super::load::BLOCK as u64;
-    blocks as f64 / half.lasting.as_secs_f64()
+/// Blocks a second that the disk took, over the whole part.
+fn disk_rate(part: &Part) -> Option<f64> {
+    let blocks = part.taken? / super::load::BLOCK as u64;
+    Some(blocks as f64 / part.lasting.as_secs_f64())
 }
 
 /// Writes a second that were answered after the beginning was over.
-fn rate(half: &Half, met: &Met) -> f64 {
+fn rate(part: &Part, met: &Met) -> f64 {
     let answered = met.calls.iter().filter(|call| {
         let end = call.from + call.took;
-        !call.is_flush && end >= half.from && end <= half.lasting
+        !call.is_flush && end >= part.from && end <= part.lasting
     });
-    answered.count() as f64 / (half.lasting - half.from).as_secs_f64()
+    answered.count() as f64 / (part.lasting - part.from).as_secs_f64()
 }
 
 /// What it means, in words that follow from the figures: first what pacing is for, then what it costs.
-pub(super) fn conclusion(halves: &[Half], plot: &Path) -> String {
+pub(super) fn conclusion(parts: &[Part], plot: &Path) -> String {
     let mut text = String::new();
-    if let [before, after] = halves {
-        type Longest = fn(&Half) -> Duration;
+    if let [others @ .., paced] = parts {
+        type Longest = fn(&Part) -> Duration;
         let rows: [(&str, Longest); 2] = [
-            ("The longest commit", |half| {
-                half.commits.flushes(half.from).max().unwrap_or_default()
+            ("The longest commit", |part| {
+                part.commits.flushes(part.from).max().unwrap_or_default()
             }),
-            ("The light client's longest write", |half| {
-                half.light.writes(half.from).max().unwrap_or_default()
+            ("The light client's longest write", |part| {
+                part.light.writes(part.from).max().unwrap_or_default()
             }),
         ];
         for (name, of) in rows {
-            let (one, two) = (of(before), of(after));
-            let _ = writeln!(
-                text,
-                "{name}: {} not paced, {} paced{}.",
-                shown(one),
-                shown(two),
-                times(one, two)
-            );
+            let two = of(paced);
+            let _ = write!(text, "{name}: {} {}", shown(two), paced.title);
+            for other in others {
+                let one = of(other);
+                let _ = write!(text, "; {} {}{}", shown(one), other.title, times(one, two));
+            }
+            let _ = writeln!(text, ".");
         }
-        let commits = |half: &Half| half.commits.flushes(half.from).count();
+        let in_all = |of: &dyn Fn(&Part) -> String| {
+            let all: Vec<String> = parts.iter().map(of).collect();
+            all.join(", ")
+        };
         let _ = writeln!(
             text,
-            "Commits done in {} s: {} and {}.",
-            (before.lasting - before.from).as_secs(),
-            commits(before),
-            commits(after)
+            "In the order of the columns: commits done in {} s: {}.",
+            (paced.lasting - paced.from).as_secs(),
+            in_all(&|part| part.commits.flushes(part.from).count().to_string()),
         );
         let _ = writeln!(
             text,
-            "What it costs: the heavy client got {:.0} writes a second not paced and {:.0} paced. The disk took {:.0} and {:.0} \
-             of them,\n{DISK_RATE} requests that may be of several blocks; the rest lay in memory, or was written over there.",
-            rate(before, &before.heavy),
-            rate(after, &after.heavy),
-            disk_rate(before),
-            disk_rate(after)
+            "What it costs: the heavy client got {} writes a second. The disk took {} of them,\n{DISK_RATE} requests that may \
+             be of several blocks; the rest lay in memory, or was written over there.",
+            in_all(&|part| format!("{:.0}", rate(part, &part.heavy))),
+            in_all(&|part| disk_rate(part).map_or("-".into(), |rate| format!("{rate:.0}"))),
         );
     }
     let _ = writeln!(text, "Plot of every write: {}", plot.display());
@@ -160,9 +162,9 @@ pub(super) fn conclusion(halves: &[Half], plot: &Path) -> String {
 fn times(one: Duration, two: Duration) -> String {
     let ratio = one.as_secs_f64() / two.as_secs_f64().max(1e-9);
     match ratio {
-        ratio if ratio >= 1.5 => format!(", {ratio:.0} times shorter"),
-        ratio if ratio <= 0.67 => format!(", {:.1} times longer", 1.0 / ratio),
-        _ => ", about the same".into(),
+        ratio if ratio >= 1.5 => format!(" ({ratio:.0} times as long)"),
+        ratio if ratio <= 0.67 => format!(" ({:.1} times shorter)", 1.0 / ratio),
+        _ => " (about the same)".into(),
     }
 }
 
@@ -195,27 +197,27 @@ mod tests {
         }
     }
 
-    fn half(title: &'static str, took_ms: u64) -> Half {
+    fn part(title: &'static str, took_ms: u64) -> Part {
         let mut commits = met(500, 100 * took_ms);
         for call in &mut commits.calls {
             call.is_flush = true;
         }
-        Half {
+        Part {
             title,
             heavy: met(10, took_ms),
             light: met(50, took_ms),
             commits,
             from: Duration::ZERO,
             lasting: Duration::from_secs(1),
-            waiting: took_ms << 20,
-            taken: 400 * super::super::load::BLOCK as u64,
+            waiting: Some(took_ms << 20),
+            taken: Some(400 * super::super::load::BLOCK as u64),
         }
     }
 
     #[test]
     fn the_tables_say_what_was_met() {
-        let halves = [half("not paced", 30), half("paced", 3)];
-        let text = tables(&halves);
+        let parts = [part("not paced", 30), part("paced", 3)];
+        let text = tables(&parts);
         let mut longest = text.lines().filter(|line| line.contains("the longest"));
         let mut words = || {
             let line = longest.next().unwrap();
@@ -227,12 +229,12 @@ mod tests {
             text.contains("not on the disk") && text.contains("30 MiB"),
             "{text}"
         );
-        let said = conclusion(&halves, Path::new("x.svg"));
+        let said = conclusion(&parts, Path::new("x.svg"));
         for line in [
-            "The longest commit: 3.00 s not paced, 300 ms paced, 10 times shorter.",
-            "The light client's longest write: 30 ms not paced, 3.0 ms paced, 10 times shorter.",
-            "Commits done in 1 s: 2 and 2.",
-            "The disk took 400 and 400 of them,",
+            "The longest commit: 300 ms paced; 3.00 s not paced (10 times as long).",
+            "The light client's longest write: 3.0 ms paced; 30 ms not paced (10 times as long).",
+            "commits done in 1 s: 2, 2.",
+            "The disk took 400, 400 of them,",
         ] {
             assert!(said.contains(line), "{line}: {said}");
         }
@@ -240,10 +242,10 @@ mod tests {
 
     #[test]
     fn a_result_that_is_no_better_is_called_that() {
-        let halves = [half("not paced", 3), half("paced", 30)];
-        assert!(conclusion(&halves, Path::new("x")).contains("10.0 times longer"));
-        let halves = [half("not paced", 3), half("paced", 3)];
-        assert!(conclusion(&halves, Path::new("x")).contains("about the same"));
+        let parts = [part("not paced", 3), part("paced", 30)];
+        assert!(conclusion(&parts, Path::new("x")).contains("(10.0 times shorter)"));
+        let parts = [part("not paced", 3), part("paced", 3)];
+        assert!(conclusion(&parts, Path::new("x")).contains("about the same"));
     }
 
     #[test]

@@ -1,0 +1,157 @@
+//! What a program meets on a disk that fails or is slow, and what a file says of itself: `Builder::layers`, `Error::File`,
+//! `File::stats`.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use tidegate::{Cache, CacheError, Error, OpenOptions, PAGE_SIZE};
+
+const MIB: usize = 1 << 20;
+
+/// A file of its own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("tidegate-layers-{}-{name}", std::process::id());
+        Self(std::env::temp_dir().join(name))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn cache(layers: &str) -> Cache {
+    let builder = Cache::builder().memory(32 << 20);
+    builder.layers(layers).unwrap().build().unwrap()
+}
+
+#[test]
+fn a_disk_is_as_slow_as_asked_until_it_is_released() {
+    let scratch = Scratch::new("slow");
+    let cache = cache("slow:rate=4MB");
+    let create = OpenOptions::new().create(true);
+    let file = cache.open(&scratch.0, create).unwrap();
+    let begin = Instant::now();
+    file.write_at(&[1; MIB], 0).unwrap();
+    file.sync().unwrap();
+    assert!(
+        begin.elapsed() >= Duration::from_millis(240),
+        "1 MiB at 4 MB/s"
+    );
+    file.write_at(&[2; 2 * MIB], 0).unwrap();
+    cache.release_layers();
+    let begin = Instant::now();
+    file.sync().unwrap();
+    assert!(begin.elapsed() < Duration::from_millis(400));
+    file.close().unwrap();
+    cache.close().unwrap();
+}
+
+#[test]
+fn an_error_names_the_file_and_the_offset() {
+    let scratch = Scratch::new("names");
+    std::fs::write(&scratch.0, vec![1; MIB]).unwrap();
+    let cache = cache("faulty:eio_range=64KiB..68KiB");
+    let file = cache.open(&scratch.0, OpenOptions::new()).unwrap();
+    let mut data = [0; PAGE_SIZE];
+    let error = file.read_at(&mut data, 16 * PAGE_SIZE as u64).unwrap_err();
+    let Error::File {
+        path,
+        error: inner,
+        taken: 0,
+    } = &error
+    else {
+        panic!("{error:?}");
+    };
+    assert_eq!(*path, scratch.0);
+    assert!(matches!(inner, CacheError::ReadFailed { offset, .. } if offset.0 == 65536));
+    let words = error.to_string();
+    assert!(
+        words.starts_with(&format!("{}: ", scratch.0.display())),
+        "{words}"
+    );
+    assert_eq!(
+        std::io::Error::from(error).kind(),
+        std::io::Error::from_raw_os_error(5).kind()
+    );
+    drop(file);
+    cache.close().unwrap();
+}
+
+#[test]
+fn a_write_that_fails_says_how_much_was_taken_in() {
+    let scratch = Scratch::new("full");
+    let cache = cache("faulty:full_after=2MiB");
+    let create = OpenOptions::new().create(true);
+    let file = cache.open(&scratch.0, create).unwrap();
+    let error = file.write_at(&vec![3; 8 * MIB], 0).unwrap_err();
+    let Error::File { taken, .. } = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!(file.len(), taken, "what was taken in is part of the file");
+    assert!(taken > 0 && taken < 8 * MIB as u64, "{taken}");
+    assert!(
+        error
+            .to_string()
+            .contains(&format!("the first {taken} bytes"))
+    );
+    assert_eq!(
+        std::io::Error::from(error).kind(),
+        std::io::ErrorKind::StorageFull
+    );
+    cache.release_layers();
+    let _ = file.discard();
+    let _ = cache.close();
+}
+
+#[test]
+fn a_file_says_what_was_found_in_memory() {
+    let scratch = Scratch::new("stats");
+    std::fs::write(&scratch.0, vec![1; 64 * PAGE_SIZE]).unwrap();
+    let builder = Cache::builder().memory(32 << 20).readahead(0);
+    let cache = builder.build().unwrap();
+    let file = cache.open(&scratch.0, OpenOptions::new()).unwrap();
+    assert_eq!(file.path(), scratch.0);
+    let mut data = vec![0; 16 * PAGE_SIZE];
+    for _ in 0..2 {
+        file.read_at(&mut data, 0).unwrap();
+    }
+    let read = file.stats().unwrap();
+    assert_eq!((read.misses_total, read.hits_total), (16, 16));
+    assert_eq!((read.cached, read.dirty), (16 * PAGE_SIZE as u64, 0));
+    // Another handle sees the same file.
+    let other = cache.open(&scratch.0, OpenOptions::new()).unwrap();
+    other
+        .write_at(&[2; PAGE_SIZE], 20 * PAGE_SIZE as u64)
+        .unwrap();
+    let written = file.stats().unwrap();
+    assert_eq!(written.cached, 17 * PAGE_SIZE as u64);
+    assert_eq!(written.dirty + written.writeback, PAGE_SIZE as u64);
+    drop((file, other));
+    cache.close().unwrap();
+}
+
+#[test]
+fn layers_that_are_not_there_are_refused_by_name() {
+    for (layers, word) in [
+        ("slwo:rate=1MB", "slow"),
+        ("volatile:size=1MiB", "memory"),
+        ("", "layer"),
+    ] {
+        let refused = Cache::builder().layers(layers);
+        let Err(error @ Error::BadLayers { .. }) = refused else {
+            panic!("{layers}");
+        };
+        let words = error.to_string();
+        assert!(words.contains(word) && words.contains(layers), "{words}");
+    }
+}
