@@ -783,12 +783,16 @@ impl Object {
             self.first_logged += 1;
         }
         if self.kept.len() > KEPT_MAX {
-            let mut kept = core::mem::take(&mut self.kept);
-            kept.retain(|seen, record| {
+            // All are there while each is judged: what is acknowledged may be among them.
+            let is_dead = |(seen, record): &(&u32, &Record)| {
                 let mut covered = record.first..record.end;
-                covered.any(|sector| !self.is_stale(*seen, record, version(self.acked(sector))))
-            });
-            self.kept = kept;
+                covered.all(|sector| self.is_stale(**seen, record, version(self.acked(sector))))
+            };
+            let dead = self.kept.iter().filter(is_dead);
+            let dead: Vec<u32> = dead.map(|(seen, _)| *seen).collect();
+            for seen in dead {
+                self.kept.remove(&seen);
+            }
         }
         let zeroings = core::mem::take(&mut self.zeroings);
         self.zeroings = zeroings

@@ -442,3 +442,27 @@ fn dead_records_of_overlapping_writes_are_dropped() {
     assert!(checker.objects[2].kept.len() <= KEPT_MAX + 2);
     assert!(checker.objects[2].log.is_empty());
 }
+
+#[test]
+fn an_overlapped_write_stays_legal_when_the_dead_are_dropped() {
+    let mut checker = Checker::new();
+    let other = Bytes(4 * PAGE.0);
+    // Two that overlap: either may be what stands there, for good.
+    let one = checker.on_write_begin(FILE, other, PAGE);
+    let two = checker.on_write_begin(FILE, other, PAGE);
+    let version = one.version();
+    checker.on_write_end(one);
+    checker.on_write_end(two);
+    synced(&mut checker);
+    for _ in 0..KEPT_MAX {
+        let one = checker.on_write_begin(FILE, Bytes::ZERO, PAGE);
+        let two = checker.on_write_begin(FILE, Bytes::ZERO, PAGE);
+        checker.on_write_end(one);
+        checker.on_write_end(two);
+        synced(&mut checker);
+    }
+    assert!(checker.objects[2].kept.len() <= KEPT_MAX + 2);
+    let read = checker.on_read_begin(FILE, other, PAGE);
+    let page: [Sector; 8] = core::array::from_fn(|at| stamp(FILE, 32 + at as u64, version));
+    assert_eq!(checker.on_read_stamps(read, &page), Ok(()));
+}
