@@ -486,4 +486,29 @@ mod tests {
             assert!(!file.mapping.is_shut(), "it is open again");
         });
     }
+
+    /// One that finds the gate shut must leave it so: the task that shut it counts on being alone.
+    #[test]
+    fn who_finds_the_gate_shut_does_not_open_it() {
+        with_cache(Options::new(256, 1), |task, cache| {
+            let info = DeviceInfo {
+                alignment: 512,
+                stable_writes: false,
+                grows_slowly: false,
+                prepares_writes: false,
+                queue: None,
+            };
+            let device = DeviceOptions::default();
+            let device = cache.add_device(task, DeviceId(0), info, device).unwrap();
+            let object = env::ObjectId(1);
+            let file = cache.open(task, device, object, Bytes(4096)).unwrap();
+            let shut = file.mapping.shut(task, &cache.registry).unwrap();
+            assert!(file.mapping.try_shut(&cache.registry).is_none());
+            assert!(file.mapping.is_shut(), "it is still the first one's");
+            drop(shut);
+            assert!(!file.mapping.is_shut());
+            assert!(file.mapping.try_shut(&cache.registry).is_some());
+            file.discard(task).unwrap();
+        });
+    }
 }

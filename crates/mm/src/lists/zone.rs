@@ -175,7 +175,8 @@ impl Zone {
     /// The right to trim it, unless somebody has it.
     pub(crate) fn try_trim(&self) -> Option<Trimming<'_>> {
         let taken = self.trimming.swap(true, Ordering::Acquire);
-        (!taken).then_some(Trimming(&self.trimming))
+        // One that is made gives the right back when it is dropped: none is, unless it was taken here.
+        (!taken).then(|| Trimming(&self.trimming))
     }
 
     /// Dirty pages of files in it.
@@ -342,5 +343,19 @@ impl Balance {
     /// A cycle of reclaim has ended: refaults from now on say that the active lists are to be aged.
     pub(super) fn end_cycle(&mut self) {
         self.activated_before = self.activated;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_trim_leaves_the_right_with_its_holder() {
+        let zone = Zone::new(&Tunables::of(policy::reclaim::ReclaimLaw::TIDEGATE, 250));
+        let held = zone.try_trim().unwrap();
+        assert!(zone.try_trim().is_none() && zone.try_trim().is_none());
+        drop(held);
+        assert!(zone.try_trim().is_some());
     }
 }

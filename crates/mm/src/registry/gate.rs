@@ -98,7 +98,8 @@ impl<'a, E: Env> ShutGate<'a, E> {
 
     /// Shuts the gate unless somebody is inside.
     pub(super) fn try_shut(mapping: &'a Arc<Mapping<E>>) -> Option<Self> {
-        mapping.gate().try_shut().then_some(Self(mapping))
+        // A guard that is made opens the gate when it is dropped: none is, unless it was shut here.
+        mapping.gate().try_shut().then(|| Self(mapping))
     }
 }
 
