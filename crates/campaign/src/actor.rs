@@ -743,7 +743,7 @@ impl Actor {
             Err(_) if world.is_dark() => Err(Over),
             // What a truncation left to do may want a frame: as for the sync of one file.
             Err(error) if world.is_refusal(&error) => Ok(()),
-            // Which device it was is found out by whoever syncs a file of it.
+            // Which device it was is found out by the task that syncs a file of it.
             Err(error) => {
                 let all_calm = world.places.iter().all(|place| place.calm);
                 judge!(!all_calm, "unexpected-error", "sync of all: {error}");

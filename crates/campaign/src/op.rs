@@ -82,7 +82,7 @@ pub enum Op {
         page: u64,
         pages: u64,
     },
-    /// `renew R`: another region takes its place; whoever is in the old one ends there.
+    /// `renew R`: another region takes its place; the task that is in the old one ends there.
     Renew { region: usize },
     /// `limit N`
     Limit { frames: u64 },

@@ -52,7 +52,7 @@ pub struct Plan {
     pub version: u32,
     /// Of the chance that the lab and its devices draw.
     pub seed: u64,
-    /// What this shows, for whoever reads the file.
+    /// What this shows, for a reader of the file.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
     /// How it failed when it was written; a regression test has it pass.
@@ -769,7 +769,7 @@ impl DevicePlan {
         self.phases.iter().all(Phase::is_calm)
     }
 
-    /// It is calm, and as fast as ever: then whoever writes to it gets on.
+    /// It is calm, and as fast as ever: then the task that writes to it gets on.
     pub(crate) fn is_steady(&self) -> bool {
         self.is_calm()
             && self.phases.iter().all(|phase| {

@@ -118,7 +118,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
         running: (0..options.jobs).map(|_| Mutex::new(None)).collect(),
     });
     stop_on_signals(&shared)?;
-    // Whoever sees the folder may end it.
+    // A task that sees the folder may end it.
     let folder = &shared.out;
     std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let (sender, news) = mpsc::channel();

@@ -32,7 +32,7 @@ const TIMEOUTS_MAX: u64 = 20;
 /// No variant throttles longer at a time (5.16-rc1: no progress).
 const THROTTLE_MAX: Nanos = Nanos::millis(500);
 
-/// Whoever waits for the reserve looks again after this.
+/// A task that waits for the reserve looks again after this.
 const RESERVE_MAX: Nanos = Nanos::secs(1);
 
 /// Whether a task is held up by reclaim: it is woken by an event, or the time is over; both are as it should be.

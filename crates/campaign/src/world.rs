@@ -36,7 +36,7 @@ const STUCK: Nanos = Nanos::secs(3600);
 /// Where memory is short, each page may be had for itself, after all passes of a reclaim, twice over. A pass sleeps for 100 ms
 /// where a device holds it up; under 5.16-rc1 the last ten sleep for half a second besides where they free nothing (kernel:
 /// `VMSCAN_THROTTLE_NOPROGRESS`), so that all of them sleep 6.3 s, nearly half a second each (seed 109175: 12.3 s a page).
-/// Whoever sleeps does not see what it has freed, and another takes it: so it is for each page of all calls beside it too.
+/// A task that sleeps does not see what it has freed, and another takes it: so it is for each page of all calls beside it too.
 const PASSES: u64 = 2 * 13;
 /// What any call on a steady device may take, and how many times what the data before it is worth.
 const CALL_LEAST: Nanos = Nanos::secs(2);
@@ -416,7 +416,7 @@ impl World {
     }
 
     /// Under the laws that only pause, the writers of a device that may hold next to nothing look
-    /// again every 200 ms, and whoever looks first goes: nothing bounds the turns of a single one.
+    /// again every 200 ms, and the task that looks first goes: nothing bounds the turns of a single one.
     fn has_no_room(&self, place: Option<usize>) -> bool {
         let places = match place {
             Some(at) => &self.places[at..=at],
@@ -466,7 +466,7 @@ impl World {
                 (others_steady, floors.min().unwrap_or(1))
             }
         };
-        // Whoever needs memory waits for others' pages to be swapped out: for their device, and in reclaim.
+        // A task that needs memory waits for others' pages to be swapped out: for their device, and in reclaim.
         let steady = steady && !self.has_no_room(place) && self.regions.is_empty();
         if !steady {
             return Allowed {

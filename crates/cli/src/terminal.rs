@@ -20,7 +20,7 @@ pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => {}
-        // Whoever closed the pipe has seen enough.
+        // The one that closed the pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(error) => {
             if !LOST.swap(true, Ordering::Relaxed) {

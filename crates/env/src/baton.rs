@@ -18,7 +18,7 @@
 //!   3. A timer that was armed for a park does nothing once that park has ended (`Slot::parks`).
 //!   4. Code of others (timers' closures, bodies) is never called with the world locked.
 //!
-//! Concurrency: one mutex for the world, one condition variable for each task and one for whoever
+//! Concurrency: one mutex for the world, one condition variable for each task and one for the task that
 //! is outside. A waker may be used by any thread; those of this `Env` hold the baton, so the order
 //! stays determined.
 //!
@@ -48,7 +48,7 @@ use crate::{
 /// Who runs next when several can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Whoever became runnable first.
+    /// The task that became runnable first.
     Fifo,
     /// One at random, from the seed; and `did` may pass the baton on.
     Random,
@@ -99,7 +99,7 @@ pub struct BatonEnv<C: Content> {
 struct Core {
     options: BatonOptions,
     world: Mutex<World>,
-    /// Whoever is outside waits here.
+    /// The thread that is outside waits here.
     outside: Condvar,
     units: [AtomicU64; Work::COUNT],
 }
@@ -324,7 +324,7 @@ impl Core {
         self.pass_on(self.world(), None);
     }
 
-    /// Gives the baton to whoever is next and waits until it comes back to `me` (none: outside).
+    /// Gives the baton to the task that is next and waits until it comes back to `me` (none: outside).
     fn pass_on<'a>(&'a self, world: MutexGuard<'a, World>, me: Option<TaskId>) {
         self.hand_over(world);
         self.wait_for_baton(self.world(), me);
@@ -468,7 +468,7 @@ impl Core {
         self.hand_over(world);
     }
 
-    /// Gives the baton to whoever is next, for good.
+    /// Gives the baton to the task that is next, for good.
     fn hand_over<'a>(&'a self, mut world: MutexGuard<'a, World>) {
         loop {
             match self.next(&mut world) {
@@ -568,7 +568,7 @@ impl World {
 }
 
 enum Next {
-    /// This task, or whoever is outside.
+    /// This task, or the thread that is outside.
     Holder(Option<TaskId>),
     /// This closure first.
     Call(Box<dyn FnOnce(&Interrupt) + Send>),

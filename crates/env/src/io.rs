@@ -49,7 +49,7 @@ pub enum IoOp {
         /// Length from the request's offset.
         len: Bytes,
     },
-    /// A write is about to be taken in: whoever keeps the object may hold the writer up. Moves and
+    /// A write is about to be taken in: the task that keeps the object may hold the writer up. Moves and
     /// changes nothing; sent only to devices that want it (`DeviceInfo::prepares_writes`).
     Prepare {
         /// Length from the request's offset.
@@ -207,7 +207,7 @@ impl IoRequest {
         self.note
     }
 
-    /// Tells whoever put a handler on that the device is through with it; `complete` follows.
+    /// Tells the task that put a handler on that the device is through with it; `complete` follows.
     pub fn note_moved(&mut self, context: &Interrupt) {
         self.moved = true;
         for (handler, _) in self.done.iter().rev() {

@@ -8,7 +8,7 @@
 //! `Lock`, whose guard borrows it, so that waiting under a lock does not compile.
 //!
 //! Invariants
-//!   1. Whoever holds only `&Task`, an `Interrupt` or a guard cannot sleep.
+//!   1. A task that holds only `&Task`, an `Interrupt` or a guard cannot sleep.
 //!   2. A wake between the look at a condition and the sleep is never lost (`Task::wait_while`).
 //!   3. Every sleep has a `Cause`; one that was taken is emitted as an event with its length and with the `Signal` or the
 //!      deadline that ended it.

@@ -48,7 +48,7 @@ pub enum LockClass {
     Leaf = 8,
 }
 
-/// Whoever may take locks: a `Task`, or an `Interrupt`.
+/// What may take locks: a `Task`, or an `Interrupt`.
 pub trait Context {
     /// Bit set of lock classes held, for the order check.
     fn held(&self) -> &Cell<u16>;
@@ -114,7 +114,7 @@ impl<T> Lock<T> {
             self.class,
             held.get()
         );
-        // A panic under a lock is our bug and is reported where it happened; whoever comes after
+        // A panic under a lock is our bug and is reported where it happened; the task that comes after
         // must still be able to shut down.
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         held.set(held.get() | 1 << (self.class as u8));

@@ -1,4 +1,4 @@
-//! What ends waits: whoever wakes says what has happened.
+//! What ends waits: the task that wakes says what has happened.
 //!
 //! A wake hands its signal over with the place in the queue that it takes (`WaitQueue::wake`), so a wait that ended names
 //! the wake that ended it, not the last one of the queue. A wait that no wake ended says so too: `Seen`, `AtDeadline`.
@@ -50,7 +50,7 @@ pub enum Signal {
     FileDirtied,
     /// A sync, or the discard of a range, has ended: the flusher may have the file again.
     SyncEnded,
-    /// The gate of a file: a truncation is over, the last writer is out, or whoever was turned away is in.
+    /// The gate of a file: a truncation is over, the last writer is out, or the task that was turned away is in.
     GateOpened,
     /// The file system's journal got on.
     JournalMoved,

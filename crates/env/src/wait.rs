@@ -6,7 +6,7 @@
 //! waker sees the waiter or the waiter sees the change (model: tests/loom.rs).
 //!
 //! A wake says what has happened (`Signal`). The signal stays in the place that it took until the waiter leaves it, so
-//! whoever waits learns which wake was its own. Wakes take places from the front: those taken are always the first ones.
+//! the task that waits learns which wake was its own. Wakes take places from the front: those taken are always the first ones.
 //!
 //! Entries hold a `core::task::Waker`, so threads, coroutines and later async callers share one
 //! queue. Storage for `ROOM` waiters is taken when the queue is made.

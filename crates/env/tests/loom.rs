@@ -209,7 +209,7 @@ fn a_wake_used_up_by_a_deadline_is_passed_on() {
 }
 
 /// One waiter gives up at its first park, one never does: with a permit for each, the patient one
-/// gets one, whoever the wakes went to.
+/// gets one, no matter where the wakes went to.
 #[test]
 fn an_impatient_waiter_takes_no_wake_away() {
     let mut model = loom::model::Builder::new();

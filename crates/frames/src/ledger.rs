@@ -28,7 +28,7 @@
 //!
 //! Source: the batches ahead and the exact look near the limit are those of Linux' `percpu_counter`
 //! (v6.12 lib/percpu_counter.c). Deviations: by thread and not by CPU, as there is no way to stay on one; a seat's
-//! allowance is taken back by whoever needs it, so that nothing is refused early.
+//! allowance is taken back by the task that needs it, so that nothing is refused early.
 
 use crate::sync::{AtomicBool, AtomicI64, Ordering};
 
@@ -128,7 +128,7 @@ impl Ledger {
         u64::try_from(self.seats.iter().map(taken).sum::<i64>()).unwrap_or(0)
     }
 
-    /// The limit is lower than it was: takes back what was granted and is not taken. Whoever takes more asks again.
+    /// The limit is lower than it was: takes back what was granted and is not taken. A task that takes more asks again.
     pub fn lower(&self) {
         self.over.store(true, Ordering::Relaxed);
         self.settle();

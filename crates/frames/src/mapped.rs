@@ -1,7 +1,7 @@
 //! Two bits for each page of a range, which a processor keeps: *mapped* (it may be used without a fault) and *young* (it
 //! was used since somebody looked). So a run over pages that are there is a look at one word for 64 of them.
 //!
-//! Whoever maps a page has completed its content before; who may map and unmap one, and when, is its owner's to say. The
+//! A task that maps a page has completed its content before; who may map and unmap one, and when, is its owner's to say. The
 //! young bit is a hint that anybody may set and clear.
 //!
 //! Concurrency: everything takes `&self`.

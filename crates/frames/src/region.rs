@@ -10,12 +10,12 @@
 //! ```
 //!
 //! Invariants
-//!   1. An entry that holds a frame changes only by whoever has that frame's busy bit; one that holds
-//!      a slot changes by a compare-and-swap; one that holds nothing only by whoever alone fills pages of the
+//!   1. An entry that holds a frame changes only by the task that has that frame's busy bit; one that holds
+//!      a slot changes by a compare-and-swap; one that holds nothing only by the task that alone fills pages of the
 //!      region at that time (`try_fill`).
 //!   2. A mapped page is there, up to date and dirty. The bit is set and cleared under the page's busy
 //!      bit; the young bit is a hint that anybody may set and clear.
-//!   3. A stretch of pages that is marked as a *run* is in frames that stand together. Whoever takes a page of it elsewhere
+//!   3. A stretch of pages that is marked as a *run* is in frames that stand together. A task that takes a page of it elsewhere
 //!      takes the mark away first (`break_run`).
 //!
 //! Concurrency: everything takes `&self`. A reader with a stale entry gets a wrong answer that the

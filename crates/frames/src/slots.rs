@@ -7,7 +7,7 @@
 //! ```text
 //!   cluster 0 (256 slots)      cluster 1                  cluster 2 ...
 //!   [####################]     [#####>               ]    [                    ]
-//!                                    ^ cursor of CPU 0      next for whoever needs a cluster
+//!                                    ^ cursor of CPU 0      next for the task that needs a cluster
 //! ```
 //!
 //! Invariants
@@ -18,7 +18,7 @@
 //!
 //! Source: mechanisms 9; Linux v5.15 mm/swapfile.c, scan_swap_map_try_ssd_cluster(), for the scheme.
 //! Deviations: clusters are found by a walk over their counts, not by lists; a whole cluster's slots
-//! are handed out in order, whoever else frees some meanwhile.
+//! are handed out in order, no matter what is freed meanwhile.
 
 /// Slots of a cluster.
 const CLUSTER: u32 = 256;

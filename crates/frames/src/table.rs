@@ -190,7 +190,7 @@ impl FrameTable {
     #[inline]
     #[must_use]
     pub fn flags(&self, frame: FrameId) -> Flags {
-        // Acquire: whoever sees busy or writeback gone here may rely on what their holders did.
+        // Acquire: the task that sees busy or writeback gone here may rely on what their holders did.
         flags_of(self.frame(frame).word.load(Ordering::Acquire))
     }
 
@@ -208,7 +208,7 @@ impl FrameTable {
     #[must_use]
     pub fn is_busy_with(&self, frame: FrameId, owner: Owner) -> bool {
         let entry = self.frame(frame);
-        // Acquire: whoever sees `CACHED` of a later life sees its owner, too (`adopt`).
+        // Acquire: the task that sees `CACHED` of a later life sees its owner, too (`adopt`).
         let flags = flags_of(entry.word.load(Ordering::Acquire));
         flags.has(Flags::BUSY | Flags::CACHED) && entry.holds(owner)
     }
@@ -317,7 +317,7 @@ impl FrameTable {
                 "frame {} is claimed but not free: {before:x?}",
                 frame.0
             );
-            // Release, below: as in `adopt_as`. Whoever reads it beside an older word finds that word gone (`holds`).
+            // Release, below: as in `adopt_as`. A task that reads it beside an older word finds that word gone (`holds`).
             entry.owner.store(owner.packed(), Ordering::Relaxed);
             let flags = Flags::BUSY | Flags::CACHED | set;
             with_flags(word.wrapping_add(GENERATION_ONE), flags)
@@ -352,7 +352,7 @@ impl FrameTable {
                 !flags.has(Flags::CACHED),
                 "a frame changes its owner only through the free lists: {flags:x?}"
             );
-            // Release, below: whoever sees CACHED of this generation sees the owner.
+            // Release, below: the task that sees CACHED of this generation sees the owner.
             entry.owner.store(owner.packed(), Ordering::Relaxed);
             with_flags(word, flags.changed(Flags::CACHED | set, Flags::NONE))
         });

@@ -52,7 +52,7 @@ pub struct TgShare {
 struct Foreign {
     count: unsafe extern "C" fn(*mut c_void) -> u64,
     scan: unsafe extern "C" fn(*mut c_void, u64, u64) -> u64,
-    /// Set when it is a member: whoever is refused keeps `data`.
+    /// Set when it is a member: the one that is refused keeps `data`.
     drop: OnceLock<unsafe extern "C" fn(*mut c_void)>,
     data: *mut c_void,
 }

@@ -622,7 +622,7 @@ impl Inner {
         self.grant();
     }
 
-    /// A permit ends. Last its part of them: whoever looks between the two counts it once more, and not once less.
+    /// A permit ends. Last its part of them: the one that looks between the two counts it once more, and not once less.
     pub(crate) fn gave_up(&self, seat: &Seat, bytes: u64) {
         self.shrank(seat, bytes);
         seat.permitted.fetch_sub(bytes, SeqCst);
@@ -725,7 +725,7 @@ impl Inner {
     }
 
     /// Who is to be named to one who got nothing: of those that hold more than their target one that does not give, else the one that holds
-    /// most above it; else whoever holds most.
+    /// most above it; else the one that holds most.
     fn in_the_way(&self, asks: &Seat, bytes: u64, waited: Duration) -> Error {
         let core = self.core();
         let rank = |seat: &Arc<Seat>| {

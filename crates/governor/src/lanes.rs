@@ -5,7 +5,7 @@
 //!   second lane   asleep; woken when a call begins, and 100 ms later, if it has not ended: turns, until it has
 //! ```
 //!
-//! A turn takes a lane. There are two; the second is available only while whoever is in the first is late.
+//! A turn takes a lane. There are two; the second is available only while the one that is in the first is late.
 //!
 //! Concurrency: the bell is an atomic that is rung once for many events; the lock behind it is taken by the one that sleeps and by the one that wakes it.
 

@@ -1,4 +1,4 @@
-//! One memory limit for several caches, whoever wrote them.
+//! One memory limit for several caches, no matter who wrote them.
 //!
 //! A program with a block cache, a row cache and a write buffer has three limits, and each is wrong most of the time. A [`Governor`]
 //! has one. Each cache registers as a member with a [`Shrinker`]; what was evicted and is missed again tells what memory would be worth to

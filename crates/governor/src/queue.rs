@@ -1,6 +1,6 @@
 //! Who waits for memory, in the order in which they came.
 //!
-//! Whoever frees memory gives it to the first waiter, if it is enough for it, and wakes it alone. Nobody passes a waiter: while there is
+//! The one that frees memory gives it to the first waiter, if it is enough for it, and wakes it alone. Nobody passes a waiter: while there is
 //! one, who comes later stands in line.
 //!
 //! Concurrency: one lock, under which nothing waits but the sleepers themselves, each on a condition of its own.
@@ -42,7 +42,7 @@ impl Queue {
             line.push_back(waiter.clone());
             self.wanted.fetch_add(bytes, SeqCst);
         }
-        // Now that whoever frees something can see it.
+        // Now that the one that frees something can see it.
         stand();
         let mut granted = waiter
             .granted
@@ -57,7 +57,7 @@ impl Queue {
             granted = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(granted);
-        // Whoever grants does it under the line's lock: who is still in it has nothing.
+        // The one that grants does it under the line's lock: who is still in it has nothing.
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = line.iter().position(|other| Arc::ptr_eq(other, &waiter)) {
             line.remove(at);

@@ -5,7 +5,7 @@
 //!                                                more of it counts at once, less is smoothed over half a second
 //! ```
 //!
-//! An allocator keeps what was freed, for whoever takes memory next: that is not slack, and who took it for slack would shrink everybody again, and
+//! An allocator keeps what was freed, for the one that takes memory next: that is not slack, and who took it for slack would shrink everybody again, and
 //! again. What it cannot use for the next shows as a rise of the resident memory, and is slack by as much.
 //!
 //! Whether what it keeps can be used is found by trying: below the limit members may always hold a little more than that says. If nothing

@@ -35,7 +35,7 @@ impl Default for Share {
 
 impl Share {
     /// Bytes that are never taken from it. Default: 0. A member that reports no misses needs one: it cannot show what it would
-    /// do with more, so whoever can gets everything above.
+    /// do with more, so the one that can gets everything above.
     #[must_use]
     pub fn floor(mut self, bytes: u64) -> Self {
         self.floor = bytes;

@@ -86,7 +86,7 @@ pub enum Resized {
 
 /// A cache that can give memory back.
 ///
-/// All of it is called from the governor's thread (or from whoever calls [`Governor::turn`](crate::Governor::turn)), never with a lock of the
+/// All of it is called from the governor's thread (or from the one that calls [`Governor::turn`](crate::Governor::turn)), never with a lock of the
 /// governor held and never from the caller of [`Member::reserve`](crate::Member::reserve). One call at a time for each member. What takes longer
 /// than 100 ms is noted, and the member rests; what panics is not called again.
 pub trait Shrinker: Send + Sync {

@@ -110,7 +110,7 @@ struct Turn<'a> {
 impl Inner {
     pub(crate) fn turn(&self, now: Duration) -> Next {
         let Some(lane) = self.lanes.enter(now) else {
-            // Whoever is at it comes to the end, or is late by then.
+            // The one that is at it comes to the end, or is late by then.
             return Next {
                 at: Some(now + LATE),
             };

@@ -124,7 +124,7 @@ pub(crate) fn shared_words(count: usize) -> Result<&'static [AtomicU64]> {
     let address = map(bytes, flags, -1)?;
     // SAFETY: the range is the mapping made above.
     checked(unsafe { libc::mlock(address, bytes) }, "mlock")?;
-    // SAFETY: aligned to a page, `bytes` long, never unmapped; any bits are a word. Whoever shares it
+    // SAFETY: aligned to a page, `bytes` long, never unmapped; any bits are a word. The one that shares it
     // sees atomics too.
     Ok(unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), count) })
 }

@@ -40,7 +40,7 @@ pub(crate) struct Resume {
 /// How the body ended: by itself, or with a panic's payload.
 pub(crate) type Ended = Result<(), Box<dyn Any + Send>>;
 
-/// Gives control back to whoever resumed the coroutine it belongs to.
+/// Gives control back to the task that resumed the coroutine it belongs to.
 pub(crate) struct Suspender {
     yielder: NonNull<Yielder<Resume, ()>>,
 }

@@ -19,7 +19,7 @@
 //!      writeback. A writer that finds a page pinned puts a fresh frame in its place, once the
 //!      page is not under writeback: a page has at most one write in flight.
 //!   2. A cached frame that is not busy is on exactly one LRU list, or isolated by exactly one reclaimer, which
-//!      knows it again by its generation. Whoever takes a page out of an index takes it off its list and disowns
+//!      knows it again by its generation. A task that takes a page out of an index takes it off its list and disowns
 //!      or orphans it in one hold of the LRU lock.
 //!   3. `DIRTY` and `WRITEBACK` in the state word and the tags of the index change together, under
 //!      the file's index lock.

@@ -291,7 +291,7 @@ impl<E: Env> Cache<E> {
         Ok(Arc::new(File::new(Arc::clone(self), mapping)))
     }
 
-    /// A new writer: whoever writes through it is paced by what *it* has dirtied, and told of
+    /// A new writer: the task that writes through it is paced by what *it* has dirtied, and told of
     /// errors from now on.
     pub fn writer(&self) -> Writer {
         let context = Interrupt::new();

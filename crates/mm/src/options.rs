@@ -114,7 +114,7 @@ pub struct Options {
     /// Most frames that callers may keep pinned at once; of a limit that is lowered the same part. Threads that pin in the
     /// very moment in which it is reached may have a call's worth each beyond it.
     pub pins_max: u32,
-    /// Requests of up to 32 pages that may be on their way to the swap file at once. Whoever has more to send waits for one
+    /// Requests of up to 32 pages that may be on their way to the swap file at once. A task that has more to send waits for one
     /// of them to end (`Cause::RequestSlot`).
     pub swap_requests: u32,
 }

@@ -7,11 +7,11 @@
 //!   the index names the new one; it stands on the list where the old one stood; the old one is free
 //! ```
 //!
-//! Whoever comes with the old frame's number finds it gone and looks the page up again.
+//! A task that comes with the old frame's number finds it gone and looks the page up again.
 //!
 //! Invariants
 //!   1. A page that is pinned, busy, under writeback, or awaited by its reader stays where it is.
-//!   2. A page off the lists stays: whoever isolated it puts back what it took.
+//!   2. A page off the lists stays: the task that isolated it puts back what it took.
 //!   3. A dirty page is dirty in every moment: flag and tag go together.
 //!
 //! Source: ours. Linux 6.12 mm/migrate.c, migrate_folio(), has the same steps around page tables and references.

@@ -82,7 +82,7 @@ items! {
     Pgrotated = "pgrotated",
     /// Pages looked at by the background reclaimer.
     PgscanKswapd = "pgscan_kswapd",
-    /// Pages looked at by whoever needed memory.
+    /// Pages looked at by the task that needed memory.
     PgscanDirect = "pgscan_direct",
     /// Of these: anonymous.
     PgscanAnon = "pgscan_anon",
@@ -90,7 +90,7 @@ items! {
     PgscanFile = "pgscan_file",
     /// Pages freed by the background reclaimer.
     PgstealKswapd = "pgsteal_kswapd",
-    /// Pages freed by whoever needed memory.
+    /// Pages freed by the task that needed memory.
     PgstealDirect = "pgsteal_direct",
     /// Of these: anonymous.
     PgstealAnon = "pgsteal_anon",
@@ -150,7 +150,7 @@ items! {
     ZoneReclaimSuccess = "zone_reclaim_success",
     /// Objects that shrinkers looked at.
     SlabsScanned = "slabs_scanned",
-    /// Pages of files that went with the objects which held them, by whoever needed memory.
+    /// Pages of files that went with the objects which held them, by the task that needed memory.
     Pginodesteal = "pginodesteal",
     /// The same by the background reclaimer.
     KswapdInodesteal = "kswapd_inodesteal",

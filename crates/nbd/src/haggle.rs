@@ -17,7 +17,7 @@
 //!   1. Memory is bounded: by `OPTION_MAX` for what was received of an option, and by the answers to one option for
 //!      what is appended in one call.
 //!   2. With `Encryption::Required` nothing that depends on the exports is said before the connection is encrypted.
-//!   3. Bytes that arrive in the clear behind STARTTLS are never interpreted: whoever could put them there is not
+//!   3. Bytes that arrive in the clear behind STARTTLS are never interpreted: the one that could put them there is not
 //!      the client that is about to prove who it is.
 //!   4. Every option that can have an answer gets one; what has none ends the connection with an error that says why.
 //!

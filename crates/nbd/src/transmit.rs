@@ -1,6 +1,6 @@
 //! What a request asks for, or why it is refused, before anything is done for it.
 //!
-//! A pure function of the request and of what was agreed on. Whoever carries the work out need not look at flags,
+//! A pure function of the request and of what was agreed on. The one that carries the work out need not look at flags,
 //! ends of the export or alignment again.
 //!
 //! ```text

@@ -412,7 +412,7 @@ impl Request {
         bytes
     }
 
-    /// Bytes of payload behind it: whoever refuses a write still has to read them.
+    /// Bytes of payload behind it: the one that refuses a write still has to read them.
     #[must_use]
     pub const fn payload(&self) -> u32 {
         match self.command {

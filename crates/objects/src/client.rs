@@ -68,7 +68,7 @@ impl Trouble {
         }
     }
 
-    /// The class for whoever made the request.
+    /// The class for the program that made the request.
     pub(crate) fn io(&self) -> IoError {
         match self {
             Self::Late | Self::RunOut => TIMED_OUT,

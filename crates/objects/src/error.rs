@@ -205,7 +205,7 @@ fn advice(error: &object_store::Error) -> &'static str {
     ""
 }
 
-/// The class of a store's error, for whoever made the request.
+/// The class of a store's error, for the program that made the request.
 pub(crate) fn io_error(error: &object_store::Error) -> IoError {
     use object_store::Error as Store;
     let failed = |errno| IoError::Failed { errno };

@@ -1,12 +1,12 @@
 //! A local directory as a store, and the lock that says who has the volume in it.
 //!
 //! `LocalFileSystem` has no conditional update: `Client::put` looks at the version, and the store then renames the new
-//! file into place. That is safe against whoever takes the lock first, as every Tidegate does; a program that writes
+//! file into place. That is safe against any program that takes the lock first, as every Tidegate does; a program that writes
 //! into the directory all the same is noticed if it did so before the look. The system gives the lock back when the
 //! process ends, however it ends.
 //!
 //! A put that hangs in the file system goes on after nobody waits for it any more, and the runtime ends without its
-//! thread. Each put has a hold of the lock, so that whoever takes the directory next is not overwritten by it, and a turn at
+//! thread. Each put has a hold of the lock, so that the one that takes the directory next is not overwritten by it, and a turn at
 //! its object, so that no later put of this process is: the next one of that object waits until it has ended.
 //!
 //! Puts are synced, file and directory, before they are answered. What was there before may not be: of

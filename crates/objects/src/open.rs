@@ -255,7 +255,7 @@ async fn prepare(
     Ok((shared, made))
 }
 
-/// What an answered flush covers from now on: what is in the directory, whoever put it there.
+/// What an answered flush covers from now on: what is in the directory, no matter who put it there.
 async fn settle(
     path: &FilePath,
     settle: fn(&FilePath) -> std::io::Result<()>,

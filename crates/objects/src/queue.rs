@@ -125,7 +125,7 @@ impl<T> Queue<T> {
         self.look(object);
     }
 
-    /// Whoever was held in this object is held no more.
+    /// The one that was held in this object is held no more.
     pub(crate) fn let_go(&mut self, object: u64) {
         if let Some(entry) = self.objects.get_mut(&object) {
             entry.held = false;

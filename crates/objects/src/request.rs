@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::{Interrupt, IoError, IoRequest};
 
-/// Locks, whoever panicked under it.
+/// Locks, no matter who panicked under it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -97,7 +97,7 @@ impl Ledger {
         state.flushes = rest;
         drop(state);
         for (_, request) in done {
-            // A put that was answered is durable; one that failed has told whoever sent it.
+            // A put that was answered is durable; one that failed has told the one that sent it.
             complete(request, Ok(()));
         }
     }

@@ -935,7 +935,7 @@ fn a_directory_is_locked_and_cleaned() {
     assert!(!left.exists());
     assert_eq!(rig.read(&*second, 0, PAGE).unwrap(), pattern(6, PAGE));
     drop(first);
-    // Whoever writes into it all the same is noticed.
+    // The one that writes into it all the same is noticed.
     std::fs::write(dir.0.join("0000000000000000"), vec![1; OBJECT as usize]).unwrap();
     assert_eq!(
         rig.write(&*second, 0, &pattern(7, PAGE)),

@@ -77,7 +77,7 @@ pub(crate) struct Chunk {
     pub(crate) len: usize,
 }
 
-// SAFETY: a `Chunk` is an address and a length; sending it moves no access right. Whoever turns it
+// SAFETY: a `Chunk` is an address and a length; sending it moves no access right. A task that turns it
 // into an access (the kernel, through a ring) follows invariants 1 and 3.
 unsafe impl Send for Chunk {}
 
@@ -409,7 +409,7 @@ impl Arena {
 
     #[inline]
     fn is_resident(&self, chunk: u32) -> bool {
-        // Relaxed: whoever has a frame of the chunk got it after `populate`, through a lock.
+        // Relaxed: the task that has a frame of the chunk got it after `populate`, through a lock.
         self.resident[chunk as usize].load(Ordering::Relaxed)
     }
 

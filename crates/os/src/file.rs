@@ -320,7 +320,7 @@ fn open_best(path: &Path, options: OpenOptions) -> Result<(File, bool), OsError>
     Ok((file, false))
 }
 
-/// Opens what stands at `path` by now. If that has become a pipe, whoever would write it is not waited for.
+/// Opens what stands at `path` by now. If that has become a pipe, the task that would write it is not waited for.
 fn open_at_once(path: &Path, flags: &StdOptions, more: i32) -> std::io::Result<File> {
     let open = |more| flags.clone().custom_flags(more).open(path);
     let file = match open(more | libc::O_NONBLOCK) {

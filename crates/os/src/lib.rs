@@ -103,7 +103,7 @@ pub fn thread_cpu_times() -> (Nanos, Nanos) {
 /// The first descriptor that a supervisor passes (sd_listen_fds(3)).
 const PASSED_FIRST: i32 = 3;
 
-/// The sockets that whoever started the process passed to it, `count` of them: to be called before other descriptors are
+/// The sockets that the task that started the process passed to it, `count` of them: to be called before other descriptors are
 /// opened, or at least only where the supervisor says that there are so many. A second call has none.
 #[must_use]
 pub fn passed_descriptors(count: u32) -> Vec<std::os::fd::OwnedFd> {
@@ -148,7 +148,7 @@ impl Drop for TestDir {
     }
 }
 
-/// Makes what is in a folder durable, whoever wrote it, with all else on its file system.
+/// Makes what is in a folder durable, no matter who wrote it, with all else on its file system.
 ///
 /// # Errors
 /// The system's; since Linux 5.8 also that of a write that failed lately.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! *Waking*: `sleeping` is true only while the owner, having found the mailbox empty, waits in the
-//! kernel; whoever clears it writes the eventfd. A busy owner costs submitters no system call.
+//! kernel; the task that clears it writes the eventfd. A busy owner costs submitters no system call.
 //!
 //! *Registered memory*: chunks of the arena are registered one by one in a sparse table. A request
 //! whose memory is one run in one registered chunk is a `ReadFixed`/`WriteFixed`; several runs in

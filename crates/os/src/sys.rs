@@ -160,7 +160,7 @@ fn nanos(time: libc::timeval) -> Nanos {
     Nanos(secs * policy::units::SECOND + micros * 1_000)
 }
 
-/// The `count` descriptors that begin at `first` and are open: from whoever started the process. A second call has none.
+/// The `count` descriptors that begin at `first` and are open: from the task that started the process. A second call has none.
 pub(crate) fn passed_descriptors(first: i32, count: u32) -> Vec<OwnedFd> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::AcqRel) {

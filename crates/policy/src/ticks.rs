@@ -79,7 +79,7 @@ impl TickRate {
         Ticks(((expires >> shift) + 1) << shift)
     }
 
-    /// The length of `ticks`, rounded up, so that whoever sleeps it sees them all go by.
+    /// The length of `ticks`, rounded up, so that the task that sleeps it sees them all go by.
     pub(crate) const fn nanos(self, ticks: Ticks) -> Nanos {
         let seconds = (ticks.0 / self.0).saturating_mul(SECOND);
         Nanos(seconds.saturating_add((ticks.0 % self.0 * SECOND).div_ceil(self.0)))

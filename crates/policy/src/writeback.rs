@@ -197,7 +197,7 @@ impl FlushTunables {
         }
     }
 
-    /// Whether one more request may go out. `resumes`: whoever asks was refused before, and waits.
+    /// Whether one more request may go out. `resumes`: the task that asks was refused before, and waits.
     #[must_use]
     pub fn may_submit(&self, flight: &InFlight, resumes: bool) -> bool {
         match self.flight {
@@ -250,7 +250,7 @@ struct Throttle {
     most: u32,
     /// No more than these while no writer waits for them.
     calm: u32,
-    /// Whoever was refused goes on when so few are left.
+    /// A task that was refused goes on when so few are left.
     resume: u32,
 }
 

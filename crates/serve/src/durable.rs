@@ -10,13 +10,13 @@
 //! flush of everything, and a thousand clients that flush cost the backing no more than one.
 //!
 //! Invariants
-//!   1. Whoever asks is answered by a sync that began after that; so it covers all writes that were answered before.
+//!   1. The one that asks is answered by a sync that began after that; so it covers all writes that were answered before.
 //!   2. An error is told to each connection as if it had synced alone: what has healed, once.
 //!   3. A part that cannot be written fails those who want it, and nobody else. Where it is tried again, others wait for
 //!      `TRY_AGAIN` beside it; where it hangs, until the backing gives up.
 //!   4. Once it is answered, nothing changes any more for a client that was gone when it was asked
 //!      for (`clients.rs`).
-//!   5. Whoever asks is answered, also if the pool drops the round or it panics.
+//!   5. The one that asks is answered, also if the pool drops the round or it panics.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -85,7 +85,7 @@ impl Export {
 /// One sync after the other, until nobody waits in a lane.
 struct Round {
     durable: Arc<Durable>,
-    /// Whoever asks holds it. It is not held here while they are told: who hears of it may want the volume for itself.
+    /// The one that asks holds it. It is not held here while they are told: who hears of it may want the volume for itself.
     export: Weak<Export>,
     is_whole: bool,
     /// Nobody was waiting: the next one to come begins another.

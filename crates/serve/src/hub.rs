@@ -7,7 +7,7 @@
 //!
 //! Invariants
 //!   1. Never more than `Limits::connections` have a seat; a seat is given back when the connection ends, however.
-//!   2. Whoever changes what connections have to know wakes them all.
+//!   2. The one that changes what connections have to know wakes them all.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};

@@ -1,6 +1,6 @@
 //! Threads that wait for the cache, so that connections need not: a bounded number for each volume.
 //!
-//! Threads start when there is work and end when there was none for a while. The queues are bounded by whoever submits: a
+//! Threads start when there is work and end when there was none for a while. The queues are bounded by the one that submits: a
 //! connection has at most its requests in flight there.
 //!
 //! ```text
@@ -105,7 +105,7 @@ struct Line {
 
 /// What a thread takes up.
 struct Taken {
-    /// None: it syncs, for whoever waits for that.
+    /// None: it syncs, for the one that waits for that.
     of: Option<(Sort, Arc<Mailbox>)>,
     job: Job,
 }

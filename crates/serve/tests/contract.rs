@@ -209,7 +209,7 @@ fn hangs(backend: &BackendConfig, policy: ErrorPolicy) {
 }
 
 fn is_lost(backend: &BackendConfig, policy: ErrorPolicy) {
-    // Whoever is patient with a lost device waits until its volume is taken out.
+    // The one that is patient with a lost device waits until its volume is taken out.
     if policy == ErrorPolicy::Retry {
         return;
     }
@@ -447,7 +447,7 @@ fn a_file_that_was_cut_behind_the_servers_back() {
     client.write(2 << 20, &data).unwrap();
     assert_eq!(errno(client.flush()), Some(Errno::Io));
     assert_eq!(file.metadata().unwrap().len(), 1 << 20);
-    // Whoever gives it its length back answers for what is there; what was written meanwhile is kept.
+    // The one that gives it its length back answers for what is there; what was written meanwhile is kept.
     file.set_len(SIZE).unwrap();
     until("it is durable", || client.flush().is_ok());
     client.read(2 << 20, &mut back).unwrap();

@@ -175,7 +175,7 @@ impl Builder {
         self
     }
 
-    /// How whoever needs memory is held up while none can be freed (Tidegate's own law if not set).
+    /// How the one that needs memory is held up while none can be freed (Tidegate's own law if not set).
     #[must_use]
     pub fn reclaim(mut self, law: ReclaimLaw) -> Self {
         self.reclaim = law;

@@ -601,7 +601,7 @@ impl Cache {
             self.inner.mm.shutdown(&mut task)
         };
         drop(self.inner.take_follower());
-        // Not before: until here whoever syncs has to hear how that ended.
+        // Not before: until here the one that syncs has to hear how that ended.
         self.inner.closed.store(true, Ordering::Relaxed);
         self.inner.env.shutdown();
         *ended = Some(synced);
@@ -733,7 +733,7 @@ impl Drop for Inner {
         drop(self.take_follower());
         {
             let mut task = self.env.enter();
-            // Best effort: whoever wants to know calls `close`.
+            // Best effort: the one that wants to know calls `close`.
             let _ = self.mm.shutdown(&mut task);
         }
         self.env.shutdown();

@@ -8,7 +8,7 @@
 //! Invariants
 //!   1. A file of the system has at most one entry, and its pages belong to that.
 //!   2. An entry is ended (`ending`) by one thread at a time, without handles but that thread's own;
-//!      whoever opens the file meanwhile waits.
+//!      the one that opens the file meanwhile waits.
 //!   3. The lock is held across the system's `open`, never across requests to a device.
 
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ pub(crate) struct Opened {
 pub(crate) struct Entry {
     pub(crate) disk: Disk,
     pub(crate) object: ObjectId,
-    /// The first handle's, and that of whoever finds the file dropped: it knows which errors were
+    /// The first handle's, and that of the one that finds the file dropped: it knows which errors were
     /// not told to anybody yet.
     pub(crate) inner: Arc<mm::File<ThreadEnv>>,
     pub(crate) read_only: bool,

@@ -264,7 +264,7 @@ impl Volume {
         let mut task = self.enter()?;
         self.inner.truncate(&mut task, Bytes(size))?;
         self.inner.assume_allocated(Bytes(size));
-        // Not before: whoever sees it may use all of it.
+        // Not before: the one that sees it may use all of it.
         self.holders.size.fetch_max(size, Ordering::AcqRel);
         Ok(())
     }

@@ -87,7 +87,7 @@ fn write(volume: &Volume, writer: &mut Writer, data: &[u8], offset: u64) {
     panic!("no progress at {offset}+{done}");
 }
 
-/// While a device hangs, a wait for it would not end. So whoever ends has not waited.
+/// While a device hangs, a wait for it would not end. So the one that ends has not waited.
 #[test]
 fn a_device_that_hangs_holds_up_nobody_who_may_not_wait() {
     const SIZE: u64 = 64 << 20;

@@ -292,7 +292,7 @@ fn a_limit_is_lowered_and_raised_while_running() {
     assert!(cache.stats().anonymous > 30 << 20, "it may be used again");
 }
 
-/// A page is written and read as a whole: whoever reads it sees one version of it, or zeroes.
+/// A page is written and read as a whole: the one that reads it sees one version of it, or zeroes.
 fn is_whole(number: u64, bytes: &[u8]) -> bool {
     let word = |at: usize| u64::from_le_bytes(bytes[at * 8..][..8].try_into().unwrap());
     let version = word(1);

@@ -80,7 +80,7 @@ impl Barrier {
         self.state.lock(task).began.get_or_insert(now);
     }
 
-    /// Waits for all others. Whoever comes last is told of the round.
+    /// Waits for all others. A task that comes last is told of the round.
     ///
     /// # Errors
     /// `Cache(Cancelled)`: the environment shuts down.

@@ -20,7 +20,7 @@ mod workspace;
 
 use std::process::ExitCode;
 
-/// What went wrong, in words for whoever ran the command.
+/// What went wrong, in words for the person who ran the command.
 type Result<T> = std::result::Result<T, String>;
 
 const USAGE: &str = "\

@@ -1,4 +1,4 @@
-//! The echo of one reason's timeout among the sleeps for another: whoever sleeps for want of progress is woken by
+//! The echo of one reason's timeout among the sleeps for another: the one that sleeps for want of progress is woken by
 //! one who has just come back from a timeout of WRITEBACK and finds pages. Those sleeps end within two ticks after
 //! that timeout, and make a peak among the *partial* ones (longer than nothing, shorter than their own timeout).
 //!

@@ -144,7 +144,7 @@ pub(super) fn settled_fairness(outcome: &Outcome) -> Option<f64> {
 
 /// Of the heavy writers at work throughout the span.
 fn fairness(outcome: &Outcome, span: &Range<f64>) -> Option<f64> {
-    // Whoever began within the last second before it is one of the two.
+    // The one that began within the last second before it is one of the two.
     let there = |job: &&Job| job.began_s <= span.start && job.moved_s + 0.05 >= span.end;
     let all = heavy(outcome).filter(there);
     let bytes: Vec<f64> = all

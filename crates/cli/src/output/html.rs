@@ -1,7 +1,7 @@
 //! The report of a run: bands, figures, plots of each row, and who waited for what, in one HTML file.
 //!
 //! Plots are drawn in the page until it is as large as a page may be; those after it are files beside it, named with links.
-//! The first row's are open, the others are opened by whoever wants them.
+//! The first row's are open, the others are opened by the one that wants them.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! What the pages have in common: one file without network, light and dark, from a phone to a wide screen.
 //!
 //! Tables are complete without the script; with it a click on a head sorts them. What is wider than the screen scrolls
-//! within its own frame, the page never does. Whoever prints a page gets it in light colours.
+//! within its own frame, the page never does. The one that prints a page gets it in light colours.
 
 use std::fmt::Write as _;
 

@@ -6,7 +6,7 @@
 //! before both, so that an override is judged like the file itself.
 //!
 //! Invariants
-//!   1. A `Scenario` that `load` answered has passed every check: whoever runs it need not look again.
+//!   1. A `Scenario` that `load` answered has passed every check: the one that runs it need not look again.
 //!   2. Every number has its unit in its key's name.
 //!   3. Whatever is refused is shown with its place and the allowed values.
 //!
@@ -177,7 +177,7 @@ pub struct Machine {
     /// scale. Without it there are none, and no row can have them.
     #[serde(default)]
     pub thp: Option<Spanned<bool>>,
-    /// Out of memory, the program with the most memory is killed, as Linux does; without it, whoever asks is
+    /// Out of memory, the program with the most memory is killed, as Linux does; without it, the task that asks is
     /// refused, and its job has failed.
     #[serde(default)]
     pub oom_kills: bool,

@@ -50,7 +50,7 @@ impl QemuIo {
         }
     }
 
-    /// Connects. Whoever kills the server kills it after that: with its server gone it may wait for ever.
+    /// Connects. The one that kills the server kills it after that: with its server gone it may wait for ever.
     pub(crate) fn start(server: &Server) -> (Child, Talk) {
         // What fails is said on the other stream: it is heard in the same order.
         let line = format!("exec qemu-io -f raw -t none '{}' 2>&1", server.uri("disk"));

@@ -44,7 +44,7 @@ fn queue_up<H: Harness>(task: &mut TaskOf<'_, H>, gate: &Arc<Gate>, count: usize
     }
 }
 
-/// `wake_one` wakes whoever has waited longest.
+/// `wake_one` wakes the task that has waited longest.
 pub fn wake_one_is_first_come_first_served<H: Harness>(harness: &H) {
     run_root(harness, |task| {
         let gate = Arc::new(Gate::default());

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Says that it is done; whoever started it looks at its memory, and ends its input.
+/// Says that it is done; the one that started it looks at its memory, and ends its input.
 fn wait() {
     println!("done");
     let _ = std::io::stdin().read(&mut [0]);

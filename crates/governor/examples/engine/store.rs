@@ -99,7 +99,7 @@ impl Store {
         self.written.load(Relaxed).saturating_sub(self.passed())
     }
 
-    /// What one write more costs whoever needs memory: all of its time when so many are under way that it waits, less before.
+    /// What one write more costs the one that needs memory: all of its time when so many are under way that it waits, less before.
     pub(crate) fn waited_for_a_write(&self, full: u64) -> u64 {
         if self.serial {
             return WRITE;

@@ -28,7 +28,7 @@ use crate::content::Stamps;
 use crate::fs::{Extent, Layout, Side};
 use crate::platter::{FlushMark, PageStamps, Platter, SECTORS_PER_PAGE, SharedPlatter, ZEROES};
 
-/// Requests on their way back to whoever submitted them; a box is what `complete` takes.
+/// Requests on their way back to the task that submitted them; a box is what `complete` takes.
 type Requests = Vec<Box<IoRequest>>;
 
 /// Sectors that lab I/O is a multiple of, in bytes.
@@ -143,7 +143,7 @@ pub(crate) trait Mechanism: Send {
     fn holds_writes(&self) -> bool {
         false
     }
-    /// The device's own queue, if whoever fills it knows of it.
+    /// The device's own queue, if the task that fills it knows of it.
     fn queue(&self) -> Option<DeviceQueue> {
         None
     }

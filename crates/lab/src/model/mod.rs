@@ -15,7 +15,7 @@
 //!   2. What a reader waits for goes before what a sync waits for, before read-ahead, before
 //!      writeback; but a write that has waited `write_expire` goes first.
 //!   3. Content of a write is taken as it is submitted or as each piece ends, by chance: DMA may
-//!      read memory late, and whoever writes pages that are under writeback must cope.
+//!      read memory late, and the task that writes pages that are under writeback must cope.
 //!   4. Time is made of parameters and draws from the host's stream: nothing else.
 //!
 //! Source: experiments E (devices), A6 (scaling); each mechanism names its own.

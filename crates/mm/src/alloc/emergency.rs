@@ -18,7 +18,7 @@ use crate::reclaim::direct::direct;
 pub(super) const WANTED: Pages = Pages(1024);
 /// Rounds without progress, with nothing dirty or under writeback, before a caller is refused.
 pub(super) const HOPELESS_ROUNDS: u32 = 20;
-/// Nothing was freed and nothing written for so long: whoever waits for memory is refused, though pages are dirty or under
+/// Nothing was freed and nothing written for so long: the task that waits for memory is refused, though pages are dirty or under
 /// writeback. A device that hangs for half a minute and comes back is waited for.
 const STANDSTILL: Nanos = Nanos::secs(60);
 

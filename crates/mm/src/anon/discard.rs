@@ -1,9 +1,9 @@
 //! Giving pages of a region back: their frames and their slots, at once.
 //!
 //! A page under writeback leaves the region at once too; its frame and its slot follow when the device is done with
-//! them. Only a page that somebody reads in or looks at this very moment is waited for, and whoever has no task
+//! them. Only a page that somebody reads in or looks at this very moment is waited for, and the task that has no task
 //! to wait with (the last handle is dropped) leaves those to a task of their own; where no thread is available for it, to
-//! the background reclaimer and to whoever makes the next region.
+//! the background reclaimer and to the task that makes the next region.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -214,7 +214,7 @@ impl Batch {
         (end, None)
     }
 
-    /// Takes the pages out of the region; leaves those under writeback to whoever writes them.
+    /// Takes the pages out of the region; leaves those under writeback to the task that writes them.
     fn take_out<E: Env>(
         &mut self,
         cache: &Cache<E>,
@@ -243,7 +243,7 @@ impl Batch {
         }
     }
 
-    /// Whether whoever writes the page frees it; else its write has ended meanwhile, and it goes the way of the others.
+    /// Whether the task that writes the page frees it; else its write has ended meanwhile, and it goes the way of the others.
     fn orphan<E: Env>(&mut self, cache: &Cache<E>, context: &impl Context, at: usize) -> bool {
         let frame = self.pages[at].1;
         {

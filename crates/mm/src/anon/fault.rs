@@ -516,7 +516,7 @@ impl<'a, E: Env> Walk<'a, E> {
         Ok(())
     }
 
-    /// A page whose read failed goes back to its slot. Its reader is told; whoever finds an older failure tries again.
+    /// A page whose read failed goes back to its slot. Its reader is told; the task that finds an older failure tries again.
     fn failed(&self, task: &Task<'_, E>, page: u32, busy: Busy, tried: bool) -> Result<(), Error> {
         self.cache.undo_swap_in(task, self.anon, page, busy);
         if !tried {

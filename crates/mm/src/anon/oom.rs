@@ -1,6 +1,6 @@
-//! Out of memory, as Linux ends it: the region with the most pages gives way, and whoever asked tries again.
+//! Out of memory, as Linux ends it: the region with the most pages gives way, and the task that asked tries again.
 //!
-//! Off by default (`Tunables::oom_kills`): then whoever asked is told (`OutOfMemory`). In the lab it is a part of the machine
+//! Off by default (`Tunables::oom_kills`): then the task that asked is told (`OutOfMemory`). In the lab it is a part of the machine
 //! of an experiment whose programs want more than there is.
 //!
 //! ```text
@@ -13,7 +13,7 @@
 //!   2. A killed region is never touched again.
 //!
 //! Source: Linux 5.15 mm/oom_kill.c: out_of_memory(), oom_badness(), oom_reap_task_mm(). Deviations: a region stands for
-//! its process; whoever ran out empties it, not a thread of its own.
+//! its process; the task that ran out empties it, not a thread of its own.
 
 use std::sync::Arc;
 

@@ -333,7 +333,7 @@ impl<E: Env> ZonePass<'_, E> {
         }
         if self.way.captures {
             // Nobody else has been at work since the last page moved. Refused: memory that the system does not give, which is
-            // for whoever needs it next to say.
+            // for the task that needs it next to say.
             let _ = take_of(task, cache, self.runs, self.zone, None, &mut self.captured);
         }
         let counters = &cache.counters;

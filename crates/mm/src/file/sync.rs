@@ -159,7 +159,7 @@ fn make_durable<E: Env>(
     write_and_wait(task, cache, mapping, parts)?;
     settle_length(task, cache, mapping)?;
     flush_device(task, mapping)?;
-    // Last: whoever hears of this sync sees nothing change any more for those who had ended by now.
+    // Last: the task that hears of this sync sees nothing change any more for those who had ended by now.
     mapping.wait_for_the_ended(task)
 }
 

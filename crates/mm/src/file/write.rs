@@ -667,7 +667,7 @@ pub(super) fn budget<E: Env>(
 }
 
 /// Makes pages that were filled visible: on the lists, dirty, no longer busy. Answers how many became dirty. With `map`, they
-/// may be stored to by whoever has mapped the file; without, a call has written to them.
+/// may be stored to by the task that has mapped the file; without, a call has written to them.
 pub(super) fn show_filled<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,

@@ -1,4 +1,4 @@
-//! Whoever waits for a busy page is let go by whatever ends its being busy.
+//! A task that waits for a busy page is let go by whatever ends its being busy.
 
 #![allow(
     clippy::unwrap_used,

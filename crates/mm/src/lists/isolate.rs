@@ -107,7 +107,7 @@ impl Zones {
         let mut lru = self.lru(context);
         for page in pages {
             let (flags, generation) = cached.table.look(page.frame);
-            // Whoever takes a page out of the cache does so under this lock too.
+            // A task that takes a page out of the cache does so under this lock too.
             if generation != page.generation || !flags.has(Flags::CACHED) {
                 continue;
             }
@@ -131,7 +131,7 @@ impl Zones {
         back
     }
 
-    /// Fresh pages of regions, complete, onto their list. Whoever finds one from now on and takes it out of the cache waits
+    /// Fresh pages of regions, complete, onto their list. A task that finds one from now on and takes it out of the cache waits
     /// for this lock. `frames`: theirs, the last page's as the newest.
     pub(crate) fn add_fresh(
         &self,

@@ -9,7 +9,7 @@
 //! Invariants
 //!   1. A cached frame is on exactly one list, or isolated by exactly one reclaimer, or its busy holder is
 //!      about to put it on one.
-//!   2. Whoever takes a page out of an index takes it off its list and disowns or orphans it in one hold of the
+//!   2. A task that takes a page out of an index takes it off its list and disowns or orphans it in one hold of the
 //!      LRU lock. So put-back, under the same lock, sees whether the page still is.
 //!   3. `isolated` counts pages from the hold of the lock that took them off until the one that put them
 //!      back, or until they were freed.

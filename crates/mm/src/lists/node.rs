@@ -105,7 +105,7 @@ impl Background {
         self.asked.store(false, Ordering::Release);
     }
 
-    /// Asks it to work; whoever asks first wakes it.
+    /// Asks it to work; the task that asks first wakes it.
     pub(crate) fn ask(&self) {
         if !self.asked.swap(true, Ordering::AcqRel) {
             self.wait.wake_all(Signal::ReclaimAsked);

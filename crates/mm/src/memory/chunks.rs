@@ -44,7 +44,7 @@ pub(crate) struct Taken {
     pub(crate) wakes: bool,
 }
 
-/// A chunk on its way to or from the system; it arrives when this is dropped, by a panic too: else whoever finds no frame
+/// A chunk on its way to or from the system; it arrives when this is dropped, by a panic too: else the task that finds no frame
 /// would wait for it for ever.
 pub(crate) struct OnItsWay<'a, E: Env> {
     memory: &'a Memory<E>,

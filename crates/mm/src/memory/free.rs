@@ -3,7 +3,7 @@
 //! Invariants
 //!   1. `Memory::free` counts a zone's frames on its list, those of its chunks without memory, and those of chunks on their way;
 //!      it changes under the lock. What is offline is not free.
-//!   2. Whoever puts frames back, or a chunk, hands out and wakes whoever waits for memory, after it has let the lock go.
+//!   2. A task that puts frames back, or a chunk, hands out and wakes the task that waits for memory, after it has let the lock go.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -242,7 +242,7 @@ impl<E: Env> Memory<E> {
         free.lists.bytes() + self.slow_path.bytes() + cpu_lists
     }
 
-    /// Gives frames back and wakes whoever waits for memory.
+    /// Gives frames back and wakes the task that waits for memory.
     pub(crate) fn put(&self, context: &impl Context, frames: &[FrameId]) {
         if frames.is_empty() {
             return;
@@ -318,7 +318,7 @@ impl<E: Env> Memory<E> {
         Some(first)
     }
 
-    /// A chunk of `count` frames, which count as free or not, is where `put` puts it: whoever found nothing looks again.
+    /// A chunk of `count` frames, which count as free or not, is where `put` puts it: the task that found nothing looks again.
     pub(super) fn moved(
         &self,
         context: &impl Context,

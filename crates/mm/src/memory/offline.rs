@@ -45,7 +45,7 @@ pub(crate) struct OfflineFrames {
     next: u64,
 }
 
-/// Ranges that are emptied at a time, at most: each keeps its free frames from whoever wants some.
+/// Ranges that are emptied at a time, at most: each keeps its free frames from the task that wants some.
 const SOUGHT_MAX: usize = 2;
 
 /// A range of frames that a task empties.

@@ -12,7 +12,7 @@
 //! Invariants
 //!   1. Pages promised are free and nobody else takes them: `alloc` leaves `promised` behind. A grant is made
 //!      from what is free above the reserve and not promised.
-//!   2. Whoever puts frames back hands out, and so does whoever has just queued: no free page above the
+//!   2. A task that puts frames back hands out, and so does the task that has just queued: no free page above the
 //!      reserve stays while somebody waits.
 //!   3. A ticket is given back by its holder whatever ends the wait; what it did not take is handed on.
 //!   4. Nothing allocates after the start; no lock is held across a wake or a wait.
@@ -189,7 +189,7 @@ impl MemoryQueue {
         self.turns.lock(context).granted(ticket)
     }
 
-    /// Hands out free pages, those above the reserve to whoever is next, and those that are kept back to whom they are kept
+    /// Hands out free pages, those above the reserve to the task that is next, and those that are kept back to whom they are kept
     /// for. Called after the frames were put back, under no lock.
     pub(crate) fn hand_out(
         &self,

@@ -4,7 +4,7 @@
 //! the swap file it is all that a reclaimer finds, and it may be gone before the task that it was read for runs. Where
 //! several tasks read like that each takes its page from the next, and none ever gets on.
 //!
-//! So whoever has lost a page *awaits* the next: it is left alone until that task has looked.
+//! So the task that has lost a page *awaits* the next: it is left alone until that task has looked.
 //!
 //! Invariants
 //!   1. A task awaits at most one page, and only from its wait for the read until it has the page or has lost it anew.

@@ -3,7 +3,7 @@
 //! Invariants
 //!   1. A busy bit is given back here or by `FrameTable` under a lock, and then `wake_busy` is called: no waiter of a
 //!      page is forgotten.
-//!   2. A waiter counts itself, then looks at the bit; whoever gives the bit back, then looks at the count.
+//!   2. A waiter counts itself, then looks at the bit; the task that gives the bit back, then looks at the count.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -59,7 +59,7 @@ impl CachedPages {
             || index.remove_shadows(0, u32::MAX, SHADOWS_GIVEN_UP) > 0
     }
 
-    /// Gives a busy bit back and wakes whoever waits for it.
+    /// Gives a busy bit back and wakes the task that waits for it.
     pub(crate) fn release(&self, busy: Busy, set: Flags, clear: Flags) {
         let frame = busy.frame();
         self.table.release(busy, set, clear);
@@ -101,7 +101,7 @@ impl CachedPages {
         Error::after(wakeup)
     }
 
-    /// A page that never was to be found, or is not any more, gives its busy bit back with its owner; whoever came with an
+    /// A page that never was to be found, or is not any more, gives its busy bit back with its owner; the task that came with an
     /// old look-up and waits for it is woken. Under locks `FrameTable::disown` and, after them, `wake_busy`.
     pub(crate) fn disown(&self, busy: Busy) -> FrameId {
         let frame = self.table.disown(busy);
@@ -109,7 +109,7 @@ impl CachedPages {
         frame
     }
 
-    /// After busy bits were given back: wakes whoever waits for one of `frames`, and says why they were.
+    /// After busy bits were given back: wakes the task that waits for one of `frames`, and says why they were.
     pub(crate) fn wake_busy(&self, frames: &[FrameId], signal: Signal) {
         // The releases, then the look at the count (`wait_busy` counts, then looks at the bit).
         core::sync::atomic::fence(Ordering::SeqCst);

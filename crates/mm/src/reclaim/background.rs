@@ -91,7 +91,7 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool 
         }
         let (free, high) = (memory.spare_of(zone), memory.marks_of(zone).high);
         let failures = cache.zones[zone].balance(task).failures();
-        // Whoever waits for the reserve looks again: at the failures too.
+        // A task that waits for the reserve looks again: at the failures too.
         cache.reserve_wait(zone).wake_all(Signal::Balanced);
         if clears_flags(free, high, failures) {
             cache.zones[zone].clear_flags();
@@ -117,7 +117,7 @@ fn rest_in_vain<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) 
     let until = task.now() + nap;
     background.rest_until(until);
     background.begin();
-    // Whoever has taken a place in the line before this look is seen here; whoever comes after it asks again.
+    // A task that has taken a place in the line before this look is seen here; the task that comes after it asks again.
     fence(Ordering::SeqCst);
     cache.memory.is_short() || sleep(task, cache, zone, Some(nap))
 }

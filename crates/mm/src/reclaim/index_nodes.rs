@@ -9,7 +9,7 @@ use super::direct::direct;
 use crate::Error;
 use crate::cache::Cache;
 
-/// Whoever needs index nodes and can free none rests this long.
+/// A task that needs index nodes and can free none rests this long.
 const REST: Nanos = Nanos::millis(10);
 /// Rounds of reclaim for index nodes before a caller is refused.
 const ROUNDS: u32 = 64;

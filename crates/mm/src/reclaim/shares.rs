@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A page or an object that cannot go now (dirty, in use) is a reason to look further, not to stand still: a pass at the
-//! gentlest priority leaves it at the shares, and the next ones are content with whoever has something.
+//! gentlest priority leaves it at the shares, and the next ones are content with any cache that has something.
 //!
 //! Source: ours (ADR 21).
 

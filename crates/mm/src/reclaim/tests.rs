@@ -173,7 +173,7 @@ fn a_clean_page_is_not_sent_out() {
 }
 
 /// A page whose read failed stands in its region and holds nothing: its slot is not given up, however scarce slots are and
-/// whoever takes the page for used.
+/// the task that takes the page for used.
 #[test]
 fn a_page_that_holds_nothing_keeps_its_slot() {
     with_swap(ReclaimLaw::TIDEGATE, 20, |task, cache| {

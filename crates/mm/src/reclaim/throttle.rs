@@ -182,9 +182,9 @@ impl<E: Env> Cache<E> {
         self.memory.wake(Signal::PageWritten);
     }
 
-    /// Pages have been written, and are not counted as under writeback any more: whoever sleeps for writeback may go on.
+    /// Pages have been written, and are not counted as under writeback any more: the task that sleeps for writeback may go on.
     ///
-    /// Whether these were the last is a sum of two counters, of files and of the swap file, which whoever ends a write
+    /// Whether these were the last is a sum of two counters, of files and of the swap file, which the task that ends a write
     /// has counted down before this fence. Of two that end the last writes side by side the one whose fence is the later
     /// finds both sums zero. A sleeper has published itself before the fence of its queue (`env::wait`), after which it
     /// looks whether any write is left: if its fence is the earlier, it is seen here, else it sees here what has ended.

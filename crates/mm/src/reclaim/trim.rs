@@ -43,7 +43,7 @@ pub(crate) fn trim<E: Env>(
         Start::Full => return Outcome::Full,
         Start::Go => {}
     }
-    // Held until the passes are over, also while the task works: whoever looks meanwhile goes elsewhere.
+    // Held until the passes are over, also while the task works: the task that looks meanwhile goes elsewhere.
     let Some(_only) = cache.zones[zone].try_trim() else {
         return Outcome::NoScan;
     };

@@ -216,7 +216,7 @@ impl<E: Env> DeviceState<E> {
         self.retired.load(Ordering::Acquire)
     }
 
-    /// It is to go: whoever calls `retire` may find that it can.
+    /// It is to go: the task that calls `retire` may find that it can.
     pub(crate) fn leave(&self) {
         self.leaving.store(true, Ordering::Release);
     }

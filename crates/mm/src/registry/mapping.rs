@@ -70,7 +70,7 @@ pub(crate) struct Mapping<E: Env> {
     /// Bumped by every failed write; compared by holders without the lock.
     error_seq: AtomicU64,
     /// Writes and changes of length that the device has completed, and how many of them the last
-    /// good flush covers. What was there when the file was opened counts as one: whoever wrote it
+    /// good flush covers. What was there when the file was opened counts as one: the program that wrote it
     /// may have ended without a flush.
     completed: AtomicU64,
     flushed: AtomicU64,

@@ -5,7 +5,7 @@
 //!
 //! Invariants
 //!   1. A page's bits, `Flags::MAPPED` of its frame and the count of its zone change together, under the file's index lock.
-//!      So whoever takes a page out of the index unmaps it in the same hold (`Cache::unmap`).
+//!      So the task that takes a page out of the index unmaps it in the same hold (`Cache::unmap`).
 //!   2. A storable page is dirty: what starts its write takes that right away in the same hold, and the next store faults
 //!      and makes it dirty again.
 //!

@@ -24,7 +24,7 @@ pub(crate) struct Anon {
     /// With the top bit set.
     pub(crate) id: u32,
     pub(crate) pages: Region,
-    /// Its number is another's by now: whoever remembers it looks again.
+    /// Its number is another's by now: the task that remembers it looks again.
     ended: AtomicBool,
     /// Number of the task that last took memory for it: what is given back when nobody is there to do it is its.
     taker: AtomicU32,

@@ -25,7 +25,7 @@ const KEPT: usize = 2;
 /// Write requests that are not in use.
 ///
 /// A device that hangs gives none of its slots back, and one whose writes are single pages wants many. So half of the
-/// slots are kept, in equal parts, for devices that hold less than theirs; the other half is for whoever comes first.
+/// slots are kept, in equal parts, for devices that hold less than theirs; the other half is for the task that comes first.
 pub(crate) struct Requests {
     slots: Lock<Slots>,
     wait: WaitQueue,
@@ -145,7 +145,7 @@ impl Requests {
     }
 
     /// A slot for a write to `device`; `None`: there was none for it until the deadline, or it is not wanted any more
-    /// (whoever changes that calls `wake_all`).
+    /// (the task that changes that calls `wake_all`).
     pub(crate) fn take_while<E: Env>(
         &self,
         task: &mut Task<'_, E>,
@@ -173,7 +173,7 @@ impl Requests {
         self.wait.wake_all(signal);
     }
 
-    /// Gives a slot back. Among several devices, whoever waits looks again: the slot may be kept for some of them only.
+    /// Gives a slot back. Among several devices, a task that waits looks again: the slot may be kept for some of them only.
     pub(crate) fn put(
         &self,
         context: &impl Context,

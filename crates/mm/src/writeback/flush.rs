@@ -1,4 +1,4 @@
-//! Writing dirty pages back: one flusher per device, and whoever else has to write.
+//! Writing dirty pages back: one flusher per device, and any other task that has to write.
 //!
 //! The flusher sleeps until it is kicked (background threshold), until a dirty file has waited for
 //! `expire` (looked at every `interval`), or until the cache stops. It takes files oldest first
@@ -590,7 +590,7 @@ fn send<E: Env>(
     let pages = request.pages().0;
     let end = request.offset.0 + (pages << PAGE_SHIFT);
     mapping.raise_device_len(end);
-    // What is written of a file that is being synced is work of the sync's, whoever does it.
+    // What is written of a file that is being synced is work of the sync's, no matter which task does it.
     let for_sync = class == IoClass::Sync || mapping.syncing.load(Ordering::Acquire) > 0;
     if device.writes_inflight.enter(Pages(pages), for_sync) {
         device.note_moved(task.now());

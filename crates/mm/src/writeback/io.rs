@@ -51,7 +51,7 @@ impl<E: Env> Mapping<E> {
         let device = &self.device;
         let pages = request.frames.len() as u64;
         device.note_moved(now);
-        // All of this before the tags say so: whoever sees the writeback ended may look for an
+        // All of this before the tags say so: the task that sees the writeback ended may look for an
         // error, take the page for flushed, or count it off at once.
         match result {
             // Completed is not durable: the next sync has to flush.
@@ -240,7 +240,7 @@ impl IoDone for Answer {
     }
 }
 
-/// Lets whoever keeps the object hold a writer up before a write of `len` bytes is taken in.
+/// Lets the task that keeps the object hold a writer up before a write of `len` bytes is taken in.
 pub(crate) fn prepare<E: Env>(
     task: &mut Task<'_, E>,
     mapping: &Mapping<E>,

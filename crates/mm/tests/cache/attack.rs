@@ -130,7 +130,7 @@ fn a_small_sync_has_its_turns_beside_a_large_one() {
     );
 }
 
-/// Whoever waits for memory is woken when pages have become clean, not by its safety net.
+/// A task that waits for memory is woken when pages have become clean, not by its safety net.
 #[test]
 fn a_writer_without_memory_goes_on_as_soon_as_pages_are_clean() {
     const WRITERS: u32 = 4;
@@ -546,7 +546,7 @@ fn writes_that_end_in_an_error_are_held_for_what_was_taken_in() {
     });
 }
 
-/// Whoever is inside a file that is closed, and was told that its write is taken in, finds it on the device.
+/// A task that is inside a file that is closed, and was told that its write is taken in, finds it on the device.
 #[test]
 fn a_write_beside_a_close_is_written_or_refused() {
     let mut world = world(4096, 16 * MIB);

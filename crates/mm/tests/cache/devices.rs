@@ -202,7 +202,7 @@ fn how_a_disk_does_is_told() {
         cache.reopen_device(task, policy::dirty::DeviceIndex(0));
         let stats = cache.device_stats()[0];
         assert_eq!((stats.health, stats.first_error), (Health::Working, None));
-        // Told once more to whoever was not told; then all is well.
+        // Told once more to the task that was not told; then all is well.
         let _ = file.sync(task);
         file.sync(task).unwrap();
     });

@@ -247,7 +247,7 @@ fn what_is_received_goes_into_pages_that_are_there() {
         // Nothing lies beyond the end.
         let seen = receive(task, file, &mut writer, (1 << 30) - PAGE, &newer, 64);
         assert_eq!(seen, None);
-        // Whoever filled nothing has left nothing behind: the pages can be written to.
+        // A task that filled nothing has left nothing behind: the pages can be written to.
         let whole = data(3, 80, 10);
         assert_eq!(server.write(task, &mut writer, 3 * PAGE, &whole), 0);
         file.sync(task).unwrap();
@@ -527,7 +527,7 @@ fn a_wait_that_is_refused_loses_nothing() {
     });
 }
 
-/// Reads fail while nobody waits for them: whoever comes back hears of it, and nothing stays busy.
+/// Reads fail while nobody waits for them: the task that comes back hears of it, and nothing stays busy.
 #[test]
 fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
     let mut world = world(512, 100 << 20);

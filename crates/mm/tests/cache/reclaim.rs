@@ -1,5 +1,5 @@
 //! Reclaim in the lab: anonymous memory and pages of files compete, under each law of throttling. The sums hold, every
-//! sleep ends by an event or a counted timeout, and whoever must not be held up is not.
+//! sleep ends by an event or a counted timeout, and the task that must not be held up is not.
 
 #![allow(
     clippy::unwrap_used,

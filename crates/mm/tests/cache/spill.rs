@@ -124,7 +124,7 @@ fn third_walk(law: ReclaimLaw) -> u64 {
     seen.load(Ordering::Relaxed)
 }
 
-/// Whoever walks over what was swapped out stands before a page that was not asked for once in a while, not at the end of each
+/// A task that walks over what was swapped out stands before a page that was not asked for once in a while, not at the end of each
 /// window of eight.
 #[test]
 fn a_walk_has_what_follows_read_before_it_is_there() {
@@ -439,7 +439,7 @@ fn hang(disk: &Disk, task: &Task<'_, LabEnv>, time: Nanos) {
     disk.state().hangs = task.now()..task.now() + time;
 }
 
-/// A swap file whose disk hangs is waited for, but not for ever: whoever needs memory then gets the error that it gets
+/// A swap file whose disk hangs is waited for, but not for ever: the task that needs memory then gets the error that it gets
 /// where there is none. Nothing is lost, and all goes on when the disk is back.
 #[test]
 fn a_swap_file_that_hangs_is_waited_for_but_not_for_ever() {
@@ -448,7 +448,7 @@ fn a_swap_file_that_hangs_is_waited_for_but_not_for_ever() {
         ReclaimLaw::LINUX_5_16_RC1,
         ReclaimLaw::LINUX_5_16,
     ] {
-        // Four requests: whoever needs another one waits for it. Or as many as it takes to fill memory.
+        // Four requests: the task that needs another one waits for it. Or as many as it takes to fill memory.
         for requests in [4, 256] {
             // Linux waits for a request for ever.
             if requests == 4 && law != ReclaimLaw::TIDEGATE {
@@ -662,7 +662,7 @@ fn a_region_that_is_dropped_on_its_way_gives_all_back() {
 }
 
 /// Two regions that memory cannot hold together, and no swap file. Where the machine kills, the larger one gives way: its next
-/// touch says so, and whoever asked gets the memory. Where it does not, whoever asked is told.
+/// touch says so, and the task that asked gets the memory. Where it does not, the task that asked is told.
 #[test]
 fn out_of_memory_the_largest_region_gives_way() {
     for (law, kills) in [

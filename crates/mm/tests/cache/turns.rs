@@ -497,7 +497,7 @@ fn a_small_limit_does_not_stand_still() {
     assert!(stands_still > Nanos::secs(5), "{stands_still:?}");
 }
 
-/// All frames are pinned or dirty beyond hope: whoever asks is refused, and is not left waiting.
+/// All frames are pinned or dirty beyond hope: the task that asks is refused, and is not left waiting.
 #[test]
 fn where_nothing_can_be_freed_one_is_refused() {
     let mut lab = Lab::new(LabOptions {
@@ -534,7 +534,7 @@ fn where_nothing_can_be_freed_one_is_refused() {
     assert!(took < Nanos::secs(10), "{took:?}");
 }
 
-/// Whoever waits for memory leaves the queue of the swap file to the background reclaimer, though nothing is freed for
+/// A task that waits for memory leaves the queue of the swap file to the background reclaimer, though nothing is freed for
 /// longer than a turn may take: the disk is that slow.
 #[test]
 fn a_waiter_does_not_queue_at_the_device() {

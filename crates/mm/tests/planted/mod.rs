@@ -23,7 +23,7 @@ enum Wrong {
     DropsAfterFlush,
     /// The third write goes to the page after its own.
     Misdirects,
-    /// The third write is never completed: whoever waits for it is never woken.
+    /// The third write is never completed: the task that waits for it is never woken.
     ForgetsToComplete,
     /// Flushes end well and do nothing.
     NeverFlushes,

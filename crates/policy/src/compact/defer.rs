@@ -1,6 +1,6 @@
 //! How often a zone is left alone in which moving pages was in vain.
 //!
-//! After k times in vain in a row 2^k - 1 requests leave it, at most 63; then one may try. Each question counts, whoever
+//! After k times in vain in a row 2^k - 1 requests leave it, at most 63; then one may try. Each question counts, no matter who
 //! asks.
 //!
 //! Source: mechanisms 8.5; kernel-facts A5; Linux 3.2 include/linux/compaction.h, defer_compaction(), compaction_deferred().

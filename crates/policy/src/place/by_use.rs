@@ -1,7 +1,7 @@
 //! Tidegate's placement: where a frame comes from depends on what it is wanted for.
 //!
 //! What is touched once goes where memory is free; what is touched often stays local, and may have a cluster freed there
-//! if that costs less than being far away. Whoever finds memory short waits in one queue for all nodes: this decides
+//! if that costs less than being far away. A task that finds memory short waits in one queue for all nodes: this decides
 //! *which* frame, never *who* gets one.
 //!
 //! ```text

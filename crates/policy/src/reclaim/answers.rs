@@ -90,7 +90,7 @@ impl Tunables {
         }
     }
 
-    /// Whether each frame is allocated for itself, whoever wants how many, as in Linux: what that costs is the lab's matter.
+    /// Whether each frame is allocated for itself, no matter how many are wanted, as in Linux: what that costs is the lab's matter.
     #[must_use]
     pub fn allocates_singly(&self) -> bool {
         self.admission() == Admission::Direct

@@ -53,7 +53,7 @@ pub struct Rules {
     pub waits_for_writeout: bool,
     /// Fresh pages that one fault brings at most, of the range that the task says it touches.
     pub fault_around: u32,
-    /// Of so much memory, this many pages count as dirtyable whoever has them.
+    /// Of so much memory, this many pages count as dirtyable no matter who has them.
     pub files_least: fn(Pages) -> Pages,
     /// Anonymous memory counts as dirtyable as long as swap is free (2.6.36 to about 3.13).
     pub anon_is_dirtyable: bool,

@@ -24,7 +24,7 @@
 //! Invariants
 //!   1. Only a clean page is freed; an anonymous one only if a slot holds it.
 //!   2. A direct reclaimer never writes a page of a file, but with `Writers::All`.
-//!   3. A page under writeback is neither freed nor written, whoever asks.
+//!   3. A page under writeback is neither freed nor written, no matter which task asks.
 //!   4. Pages of anonymous memory never count as dirty, unqueued or congested: no flusher writes them.
 //!   5. R is set only on a page that is dirty or under writeback, or whose write the verdict starts.
 //!   6. With `Waits::Aside`, a page that is dirty or under writeback for a file is judged at most once per write.

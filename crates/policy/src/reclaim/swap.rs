@@ -1,14 +1,14 @@
 //! Reading ahead from the swap file, and when a page gives its slot up.
 //!
 //! Pages that were swapped out together lie in neighbouring slots: slots are handed out one after the other from a
-//! cluster. So whoever reads one back may want its neighbours, if reading neighbours has paid lately: each page
+//! cluster. So the task that reads one back may want its neighbours, if reading neighbours has paid lately: each page
 //! that was read ahead and then used (a *hit*) makes the next window larger, up to 8 pages; without hits it halves from
 //! fault to fault, down to the page alone. A window is aligned to its size, so the neighbours are on both sides.
 //!
 //! A page that was read back keeps its slot as long as nobody writes to it: it can go again without I/O. When more
 //! than half of the slots are taken, slots are worth more than that.
 //!
-//! In Tidegate's law whoever walks over what was swapped out does not wait at the end of each window ([`walk`]).
+//! In Tidegate's law the task that walks over what was swapped out does not wait at the end of each window ([`walk`]).
 //!
 //! Invariants
 //!   1. A window contains the slot that is wanted, and no slot beyond the file's end.

@@ -34,11 +34,11 @@ pub struct Tunables {
     /// xfs has none since 5.15 (Linux commit 21b4ee7029c9, "xfs: drop ->writepage completely").
     pub writes_files: bool,
     /// Pages of files are asked for from within a file system, which reclaim then may not enter (kernel: no `__GFP_FS`):
-    /// whoever asks may isolate eight times as much as others, and nobody is killed for it. So it is in xfs (Linux 5.15
+    /// the task that asks may isolate eight times as much as others, and nobody is killed for it. So it is in xfs (Linux 5.15
     /// fs/xfs/xfs_iops.c, xfs_setup_inode(); fs/iomap/buffered-io.c, iomap_write_begin()). Heeded by laws that say so
     /// (`Rules::heeds_within_fs`).
     pub files_within_fs: bool,
-    /// Out of memory, the largest region gives way, as in Linux; else whoever asked is told.
+    /// Out of memory, the largest region gives way, as in Linux; else the task that asked is told.
     pub oom_kills: bool,
 }
 
@@ -61,7 +61,7 @@ impl Tunables {
         }
     }
 
-    /// Of a memory of `memory` pages, this many count as dirtyable whoever has them.
+    /// Of a memory of `memory` pages, this many count as dirtyable no matter who has them.
     #[must_use]
     pub fn files_least(&self, memory: Pages) -> Pages {
         (self.law.files_least)(memory)

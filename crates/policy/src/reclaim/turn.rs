@@ -29,7 +29,7 @@
 //!   4. A ticket is granted once; a stale one does nothing.
 //!   5. `join`, `leave` and each grant are O(1); memory is taken by `new`.
 //!
-//! Concurrency: plain data behind a short lock of `mm`; whoever frees pages calls `hand_out`, unlocks, and
+//! Concurrency: plain data behind a short lock of `mm`; the task that frees pages calls `hand_out`, unlocks, and
 //! wakes those that it names.
 //!
 //! Source: ours; mechanisms 4.7; docs/adr/0014.
@@ -94,7 +94,7 @@ const UNTAKEN: Nanos = Nanos::secs(1);
 /// At most this part of the memory is kept back.
 const KEPT_SHARE: u64 = 16;
 
-/// Free pages kept back: whoever takes as much as it gives back will want them again in a moment, and
+/// Free pages kept back: the task that takes as much as it gives back will want them again in a moment, and
 /// would have to wait for reclaim if those in line had got them meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
@@ -151,7 +151,7 @@ impl Kept {
             self.pages = self.pages.saturating_sub(self.untaken);
             (self.untaken, self.since) = (self.pages, now);
         }
-        // Whoever is at taking its pages again is not to lose the rest because its round is long.
+        // A task that is at taking its pages again is not to lose the rest because its round is long.
         let moved = taken.saturating_add(given_back);
         if !moved.is_zero() && !self.pages.is_zero() {
             self.until = now + KEEP;

@@ -1,7 +1,7 @@
 //! Members with analytic miss curves, in virtual time.
 //!
 //! A step of the model: each member asks so often, misses as its curve says for what it holds, and what it brings in
-//! pushes something out of whoever has to give. A miss on what a member with `x` more would have had is one at that distance.
+//! pushes something out of the member that has to give. A miss on what a member with `x` more would have had is one at that distance.
 
 use proptest::prelude::*;
 

@@ -75,7 +75,7 @@ pub enum WithPages {
 ///
 /// | rule | an inode with pages | one that is dirty, once unused and off the list | what is off the list |
 /// |---|---|---|---|
-/// | 4.20 | loses them, unless there are several | is written by whoever shrinks, and waited for | gives its share |
+/// | 4.20 | loses them, unless there are several | is written by the task that shrinks, and waited for | gives its share |
 /// | 5.0 to 5.3 | loses them | the same | the same |
 /// | 6.12 | is not on the list | is left for a later pass | the same |
 /// | Tidegate | the same | the same | goes first, half of a scan |

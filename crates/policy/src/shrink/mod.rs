@@ -2,7 +2,7 @@
 //!
 //! A cache (of inodes, of directory entries, of anything that can be made again) is asked in the proportion in which the
 //! pass looks at the lists of pages. It is asked in batches; what is too little for a batch, and what a cache could not
-//! give to this caller, is *deferred*: owed by the cache, on that node, to whoever asks next.
+//! give to this caller, is *deferred*: owed by the cache, on that node, to the task that asks next.
 //!
 //! ```text
 //!   count() -> freeable      delta = freeable / 2^priority * 4 / seeks              (or by pages scanned: before 4.16)

@@ -23,7 +23,7 @@ use crate::log::warn;
 const SECTOR: u64 = 512;
 const PAGE: u64 = tidegate::PAGE_SIZE as u64;
 
-/// Permissions of a file that is made: whoever may use a volume is asked by the server, not by the file system.
+/// Permissions of a file that is made: who may use a volume is asked by the server, not by the file system.
 const FILE_MODE: u32 = 0o600;
 
 /// Opens a file for a device of its own.

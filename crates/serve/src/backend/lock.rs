@@ -95,7 +95,7 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
 }
 
 /// What a program says of an image by locks on its bytes, as QEMU does: with a shared lock on byte `USES + n` that it makes
-/// use of right `n`, with one on `KEEPS + n` that nobody else may. Whoever opens the image says its own first, and then
+/// use of right `n`, with one on `KEEPS + n` that nobody else may. The one that opens the image says its own first, and then
 /// looks whether others contradict: so of two at one time none gets it, or one.
 ///
 /// Source: QEMU's manual, "Disk image file locking", and what its programs show in `/proc/locks`.

@@ -41,7 +41,7 @@ pub struct Backend {
     pub layers: Arc<Layers>,
     /// Whether it goes past the system's own page cache.
     pub direct: bool,
-    /// Closes it, for whoever goes on without it.
+    /// Closes it, for the one that goes on without it.
     pub closer: Closer,
 }
 

@@ -88,7 +88,7 @@ impl Bring {
     }
 
     fn tell(self, result: Result<(), Error>) {
-        // Before it is told: whoever hears of it may want the volume for itself.
+        // Before it is told: the one that hears of it may want the volume for itself.
         drop((self.volume, self.export));
         let place = self.place;
         self.promise.keep(match self.purpose {

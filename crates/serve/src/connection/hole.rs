@@ -94,7 +94,7 @@ impl Hole {
             self.export.make_durable(Asker { volume, part, tell });
             return;
         }
-        // Before it is told: whoever hears of it may want the volume for itself.
+        // Before it is told: the one that hears of it may want the volume for itself.
         drop((self.volume, self.export));
         tell(result);
     }

@@ -298,7 +298,7 @@ where
         sleep.as_mut().poll(cx).is_ready()
     }
 
-    /// Whoever is not read from is not heard going: it is looked after once in a while.
+    /// The one that is not read from is not heard going: it is looked after once in a while.
     fn look(&mut self, cx: &mut Context<'_>) -> Result<(), EndedBy> {
         if self.input.is_listening {
             self.look = None;

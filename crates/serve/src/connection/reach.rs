@@ -1,6 +1,6 @@
 //! How much of large replies goes to the socket at once.
 //!
-//! A Unix socket holds 208 KiB by default, and wakes whoever fills it when three quarters of that are gone: a reply of
+//! A Unix socket holds 208 KiB by default, and wakes the one that fills it when three quarters of that are gone: a reply of
 //! 1 MiB takes six rounds, in which client and server wait for each other. A few connections, those that read much first,
 //! get larger ones. TCP's grow by themselves.
 //!

@@ -276,7 +276,7 @@ where
         let volume = Arc::clone(&self.volume);
         let job = move || {
             let result = work(&volume, &mut writer);
-            // Before it is told: whoever hears of it may want the volume for itself.
+            // Before it is told: the one that hears of it may want the volume for itself.
             drop(volume);
             promise.keep(Done::Write { writer, result });
         };

@@ -11,7 +11,7 @@
 //! A writer that is woken late by a busy machine counts from when it began: that is nobody's doing. A *heavy* writer
 //! behind its schedule does not catch up: at no time is it faster than its rate. A *light* one keeps its times.
 //!
-//! A block holds its place and its version over and over, so whoever reads it knows whether it is the one that was
+//! A block holds its place and its version over and over, so a reader knows whether it is the one that was
 //! written last.
 
 use std::fs::File;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a write.
 pub const BLOCK: usize = 4096;
-/// A write that takes this long was held up: a *pause*, whoever serves it. Our law holds nobody for less; what takes 1 to 4 ms
+/// A write that takes this long was held up: a *pause*, no matter who serves it. Our law holds nobody for less; what takes 1 to 4 ms
 /// without being held, on a machine that does other things too, was waiting for a CPU.
 pub const PAUSE_MIN: Duration = Duration::from_millis(5);
 

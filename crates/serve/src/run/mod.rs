@@ -216,7 +216,7 @@ impl Server {
         self.stop(signals).await
     }
 
-    /// One line for whoever asks how it is.
+    /// One line for the one that asks how it is.
     fn status(&self) -> String {
         let leaving = self.volumes.iter().filter(|it| it.is_leaving).count();
         let volumes = self.volumes.len() - leaving;

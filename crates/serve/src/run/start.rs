@@ -64,7 +64,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     let notify = Arc::new(Notify::of_process());
     let opened = open_all(&config, &cache, &notify).await?;
     let hub = Arc::new(hub(&config, limits)?);
-    // Sockets after volumes: whoever can connect can be served.
+    // Sockets after volumes: the one that can connect can be served.
     let mut addresses = Vec::new();
     let mut bound = Vec::new();
     for listen in &config.listen {
@@ -179,7 +179,7 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
         })?;
     let stats = built.stats();
     match &stats.one_node {
-        // Whoever asks for them on each machine alike knows that.
+        // The one that asks for them on each machine alike knows that.
         Some(OneNode::Only) => info!("the machine has one node"),
         Some(why) => warn!(cause = %why, "the cache is on one node"),
         None => {}

@@ -139,7 +139,7 @@ pub struct CommandReading {
 
 /// A server to be read.
 pub struct Watched {
-    // Whoever watches does not keep volumes open.
+    // The one that watches does not keep volumes open.
     hub: Weak<Hub>,
     cache: Cache,
     started: Instant,

@@ -1,6 +1,6 @@
 //! Says in the log what happens to volumes: states that change, reads and writes of the backing that fail.
 //!
-//! Looked at once a second rather than told by whoever fails: however many writes fail, a volume has one line a second at
+//! Looked at once a second rather than told by the one that fails: however many writes fail, a volume has one line a second at
 //! most, and a failing device does not wait for a log. While they go on failing, lines come 1, 2, 4 ... 60 s apart, each
 //! with all failures since the one before; a change of state is said at once. What works again, or has not failed for ten
 //! seconds, has recovered: the next failure is said at once.

@@ -3,7 +3,7 @@
 //! ```text
 //!   waits for a request ──(10 s from its arrival or the last answer, 16 KiB)──> is answered ──(5 s without progress)──> ...
 //! ```
-//! When all seats are taken, a newcomer gets the seat of whoever was silent longest; those that listen to events keep
+//! When all seats are taken, a newcomer gets the seat of the one that was silent longest; those that listen to events keep
 //! theirs. So any number of clients that connect and say nothing keep nobody out.
 //!
 //! Invariants
@@ -94,7 +94,7 @@ impl Door {
         }
     }
 
-    /// A seat for a newcomer, if need be that of whoever was silent longest.
+    /// A seat for a newcomer, if need be that of the one that was silent longest.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(permit);

@@ -4,7 +4,7 @@
 //!   Source ──once a second──> Sampler ──> latest snapshot ──> /events (one line of JSON a second), /snapshot.json
 //!      '──────when asked──────> /metrics, /healthz
 //! ```
-//! All of it runs on one thread of its own, so that whoever watches cannot hold up whoever reads and writes.
+//! All of it runs on one thread of its own, so that the one that watches cannot hold up the one that reads and writes.
 //!
 //! Invariants
 //!   1. Nothing here changes anything: only GET and HEAD, no request with a body.

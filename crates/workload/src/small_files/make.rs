@@ -1,6 +1,6 @@
 //! Makes small files as fast as can be, by several tasks in rounds: `fs_mark` without syncs.
 //!
-//! Files a second are counted a round, over all tasks: the report of whoever came last has the round's length as a sample.
+//! Files a second are counted a round, over all tasks: the report of the task that came last has the round's length as a sample.
 //!
 //! Source: experiments A4; `fs_mark -S0 -s -n -L -t`, one directory a task.
 

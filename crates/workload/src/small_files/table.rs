@@ -18,7 +18,7 @@
 //! Invariants
 //!   1. An inode is on at most one list: its node's, or the file system's own.
 //!   2. One with an entry is on neither.
-//!   3. One that is being looked at outside the lock (`held`) is on neither, and whoever holds it puts it back.
+//!   3. One that is being looked at outside the lock (`held`) is on neither, and the task that holds it puts it back.
 //!   4. What is left and not behind its directory's front of inodes is not taken.
 //!
 //! Source: kernel-facts 18; Linux 5.0 fs/dcache.c, dentry_lru_isolate(); fs/inode.c, inode_lru_isolate();
@@ -55,7 +55,7 @@ struct Flags {
     entry_used: bool,
     /// The inode was.
     inode_used: bool,
-    /// Its maker, or whoever has read it, has yet to give it its first entry.
+    /// Its maker, or the task that has read it, has yet to give it its first entry.
     open: bool,
     /// Somebody looks at it.
     held: bool,
@@ -216,7 +216,7 @@ impl<O: Copy> Table<O> {
         inode.flags = Flags {
             entry: true,
             inode_used: inode.flags.inode_used,
-            // Whoever looks at it finds the entry when done.
+            // A task that looks at it finds the entry when done.
             held: inode.flags.held,
             paged: inode.flags.paged,
             ..Flags::default()

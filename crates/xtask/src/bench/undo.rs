@@ -6,7 +6,7 @@
 //! whatever reason (Ctrl-C, `kill -9`). A journal that even the guardian has left behind is undone by the next bench.
 //!
 //! Invariants
-//!   1. One bench at a time has the lock; whoever undoes holds it.
+//!   1. One bench at a time has the lock; the one that undoes holds it.
 //!   2. A deed is in the journal before it is done and until it is undone; undoing one that was not done, or
 //!      twice, does no harm.
 //!   3. A process is ended by its number only while its start time is the one that was noted.
@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// Where lock and journal are; its owner is root, as is whoever can do these deeds.
+/// Where lock and journal are; its owner is root, as is the one that can do these deeds.
 const LOCK: &str = "/run/tidegate-bench.lock";
 const JOURNAL: &str = "/run/tidegate-bench.journal";
 /// How often a file system that is still in use is asked to go.

@@ -270,7 +270,7 @@ door() {
 }
 "#;
 
-/// What whoever models this guest has to know, as `key=value`.
+/// What a model of this guest has to know, as `key=value`.
 const FACTS: &str = r#"{
     echo "kernel=$(uname -r)"
     echo "version=$(uname -v)"

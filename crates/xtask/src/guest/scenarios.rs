@@ -123,7 +123,7 @@ fn named() -> Vec<Scenario> {
         plain("one-dd-4k").writer(0, LIGHT, 0, 0),
         plain("one-dd-64k").writer(0, 64 * 1024, 0, 0),
         plain("one-dd-8m").writer(0, 8 * HEAVY, 0, 0),
-        // Off the matrix, for whoever fits to it.
+        // Off the matrix, for the one that fits to it.
         Scenario::new("8-100-50-three", &[8], 100, 50).heavy(3),
         Scenario::new("32-128-16-two", &[32], 128, 16).heavy(2),
         Scenario::new("100-400-100-one", &[100], 400, 100).heavy(1),

@@ -5,7 +5,7 @@
 //! | counters | differences over the whole run, pages |
 //! | latency | rounds of the latency worker, from end to end less its rest |
 //! | CPU | user and system time of all tasks of a kind; of the background reclaimer |
-//! | throttled | how often, by reason, whoever it was |
+//! | throttled | how often, by reason, no matter which task it was |
 //! | composition | means of the samples from second 10 (the middle, if it is shorter than 20 s) |
 //!
 //! Source: ours: the bands were set before the lab was held against the first of these recordings.

@@ -159,7 +159,7 @@ struct Zone {
     min: f64,
 }
 
-/// What zones below the largest never give to programs and files: their part of MIN, and what they keep back from whoever could have
+/// What zones below the largest never give to programs and files: their part of MIN, and what they keep back from a task that could have
 /// memory elsewhere (`lowmem_reserve_ratio`).
 ///
 /// # Source

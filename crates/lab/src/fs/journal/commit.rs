@@ -48,7 +48,7 @@ fn commit<E: Env>(task: &mut Task<'_, E>, core: &Arc<Core>, device: DeviceId) ->
         let id = state.ledger.committing().map_or(0, |tx| tx.id);
         (log, pages, record, id)
     };
-    // Whoever waited for a handle has one of the next transaction, unless it is to change a block
+    // A task that waited for a handle has one of the next transaction, unless it is to change a block
     // of this one.
     core.retry();
 

@@ -90,7 +90,7 @@ struct Run {
     first: u64,
     next: u64,
     in_flight: u32,
-    /// Whoever sends it is inside the transaction until all but its last bio has been sent.
+    /// A task that sends it is inside the transaction until all but its last bio has been sent.
     in_handle: bool,
 }
 

@@ -1,6 +1,6 @@
 //! A journal in front of a device: a commit every few seconds, and writers held up by it.
 //!
-//! A file system with a journal changes its metadata in *transactions*. Whoever changes metadata
+//! A file system with a journal changes its metadata in *transactions*. A task that changes metadata
 //! takes a *handle* of the running transaction; every few seconds (`Options::commit`) the
 //! transaction is committed, and another runs meanwhile:
 //!
@@ -9,7 +9,7 @@
 //!              no new handle |                  | its blocks  | flush, record, flush    (after 30 s, or
 //!                            |                  | go to the log                          when the log
 //!                            |                  | (and its data, see below)              is full)
-//!   who waits:  whoever needs a handle   whoever must change     nobody
+//!   who waits:  who needs a handle       who must change        nobody
 //!                                        a block of it
 //! ```
 //!
@@ -530,7 +530,7 @@ impl Core {
     }
 }
 
-/// Linux's schedulers (none, mq-deadline) put no write before another, whoever waits for it; a flush
+/// Linux's schedulers (none, mq-deadline) put no write before another, no matter who waits for it; a flush
 /// goes past them.
 fn level(request: &mut IoRequest) {
     if request.op == IoOp::Write {

@@ -294,7 +294,7 @@ fn a_writer_is_held_up_by_the_flushers_handle_and_by_the_data() {
     let between = |time: Nanos, from, to| Nanos::millis(from) < time && time < Nanos::millis(to);
     assert!(between(locked, 30, 460), "{locked:?}");
     assert!(between(took - locked, 450, 750), "{took:?} {locked:?}");
-    // Both hold up whoever wrote in the transaction, wherever its inode is; the record nobody.
+    // Both hold up the task that wrote in the transaction, wherever its inode is; the record nobody.
     for held in [near, far] {
         assert!(between(held - locked, 200, 340), "{held:?} {locked:?}");
     }

@@ -19,7 +19,7 @@
 //!
 //! Source: Linux v3.0 mm/memory.c, __do_fault(); mm/filemap.c, filemap_fault(); fs/buffer.c, block_page_mkwrite();
 //! mm/page-writeback.c, set_page_dirty_balance().
-//! Deviations: nothing is read ahead of a fault; one page table for a file, whoever maps it; fresh pages come in runs of up to 16, as for regions; the kernel
+//! Deviations: nothing is read ahead of a fault; one page table for a file, no matter how many map it; fresh pages come in runs of up to 16, as for regions; the kernel
 //! fills a window of pages of a hole ahead of the one that is missing, unmapped, and here none comes before it is used.
 
 mod fault;

@@ -39,7 +39,7 @@ fn a_page_that_was_moved_meanwhile_is_dropped_where_it_is() {
         let (_, generation) = cache.pages.table.look(frame);
         let page = Page { frame, generation };
         assert_eq!(move_page(task, cache, page, fresh[0]), Ok(()));
-        // As whoever looked it up before that.
+        // As the task that looked it up before that.
         drop_page(task, cache, &mapping, 0, frame, Which::All).unwrap();
         let left = mapping.lookup(task, &cache.pages.pool, 0);
         assert_eq!(left, Slot::Empty);

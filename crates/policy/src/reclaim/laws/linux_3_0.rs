@@ -1,5 +1,5 @@
 //! Linux 3.0: each zone has lists of its own; dirty pages and those under writeback come round on the inactive list, and
-//! whoever reclaims may write them.
+//! the task that reclaims may write them.
 //!
 //! It stands for 2.6.36 to 3.0; 3.1 differs in what it does for runs of pages. Between those and the later laws lie 3.2 (direct reclaim writes no files any more), 3.6 (the
 //! reserve), 3.11 (a node is marked by what a pass met), 3.15 (pages that come back are known again), 4.8 (lists of a

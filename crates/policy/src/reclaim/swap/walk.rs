@@ -1,6 +1,6 @@
 //! Tidegate's own: a walk over memory that was swapped out has what follows read before it is there.
 //!
-//! A window is read when somebody stands before it, and whoever uses its eight pages in a few microseconds stands before the
+//! A window is read when somebody stands before it, and a task that uses its eight pages in a few microseconds stands before the
 //! next one at once: the disk has one short request at a time, and idles from its end until a thread has woken up and asked
 //! again. So where the page behind that of a fault is used next, two windows are kept under way ahead of the page in use. They
 //! are as long as what was walked so far, up to as many pages as go out together:

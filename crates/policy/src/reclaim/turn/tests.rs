@@ -134,7 +134,7 @@ fn all_tickets_can_be_out() {
     assert_eq!(Turns::new(0, 250).join(&request), None);
 }
 
-/// Whoever grows most is passed by newcomers, but gets one page in four once it is overdue.
+/// A task that grows most is passed by newcomers, but gets one page in four once it is overdue.
 #[test]
 fn the_overdue_get_a_quarter() {
     let mut turns = turns();

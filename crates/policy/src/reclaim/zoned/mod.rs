@@ -119,7 +119,7 @@ impl Prospects {
         self.looked_at = self.looked_at.saturating_add(pages.0);
     }
 
-    /// Pages of the zone have become free, whoever gave them back.
+    /// Pages of the zone have become free, no matter who gave them back.
     pub fn freed(&mut self) {
         *self = Self::default();
     }

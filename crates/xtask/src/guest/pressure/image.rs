@@ -191,7 +191,7 @@ fn plan(scenario: &Scenario) -> String {
     text
 }
 
-/// What whoever models this guest has to know, as `key=value`.
+/// What a model of this guest has to know, as `key=value`.
 const FACTS: &str = r#"{
     echo "kernel=$(uname -r)"
     echo "version=$(uname -v)"
