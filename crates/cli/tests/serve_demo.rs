@@ -109,7 +109,7 @@ fn an_interrupt_ends_it_and_leaves_nothing() {
     );
     let status = child.wait().unwrap();
     assert_eq!(status.code(), Some(130));
-    assert!(began.elapsed() < PATIENCE, "its halves took their time");
+    assert!(began.elapsed() < PATIENCE, "its parts took their time");
     assert_eq!(left_behind(&folder), 0);
     assert!(!folder.path("out").join("tidegate-demo.svg").exists());
 }
@@ -127,7 +127,7 @@ fn a_plot_that_cannot_be_written_is_said_before_anything_runs() {
 }
 
 #[test]
-fn halves_that_show_nothing_are_refused() {
+fn parts_that_show_nothing_are_refused() {
     let folder = Folder::new("demo-short");
     for (seconds, why) in [
         ("11", "--seconds 11: too short"),
@@ -143,5 +143,5 @@ fn halves_that_show_nothing_are_refused() {
     }
     let help = demo(&folder, &["--help"]).output().unwrap();
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
-    assert!(help.contains("Seconds of each half, 12 to 600"), "{help}");
+    assert!(help.contains("Seconds of each part, 12 to 600"), "{help}");
 }

@@ -651,8 +651,18 @@ impl Cache {
             (self.inner.mm.limit(), *memory)
         };
         let overhead = division.overhead(stats.frames, memory.beside);
+        let (asked, kept) = (
+            memory.limit.min(memory.ceiling),
+            overhead + bytes(limit.limit),
+        );
+        // Pages are whole: what of a limit fills none is nobody's, and kept all the same.
+        let is_asked = kept < asked && asked - kept < PAGE_SIZE as u64;
         Stats {
-            limit: division.built.min(overhead + bytes(limit.limit)),
+            limit: if is_asked {
+                asked
+            } else {
+                division.built.min(kept)
+            },
             over_limit: bytes(limit.over),
             ceiling: (memory.ceiling < memory.limit).then_some(memory.ceiling),
             short_at_start: self.inner.short,
