@@ -45,7 +45,7 @@ impl Plan {
             costs_ns: costs(dice),
         };
         let cache = cache(dice);
-        let devices: Vec<_> = (0..dice.pick(&[1, 1, 2, 2, 3]))
+        let mut devices: Vec<_> = (0..dice.pick(&[1, 1, 2, 2, 3]))
             .map(|_| device(dice))
             .collect();
         // All tasks on one small file now and then: they meet.
@@ -79,6 +79,9 @@ impl Plan {
             }
         }
         let objects = dice.one_in(3).then(|| objects(dice));
+        for device in &mut devices {
+            device.grow_ahead_kib = dice.one_in(2).then(|| dice.pick(&[4, 64, 1024]));
+        }
         Self {
             version: VERSION,
             seed,
@@ -287,6 +290,7 @@ fn device(dice: &mut Dice) -> DevicePlan {
         },
         max_ratio,
         assumed_fast: dice.one_in(3),
+        grow_ahead_kib: None,
         phases: phases(dice, slow.as_ref()),
         slow,
         volatile,

@@ -221,6 +221,10 @@ pub struct DevicePlan {
     pub max_ratio: u32,
     /// It is taken for 100 MiB/s at first; otherwise its first completions say.
     pub assumed_fast: bool,
+    /// Its files are given their length ahead of the writes, as those of a file system are, from so much space on
+    /// (`DeviceInfo::grow_ahead`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grow_ahead_kib: Option<u64>,
     /// `device::Slow` around it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<SlowPlan>,

@@ -328,6 +328,7 @@ fn simpler_devices(plan: &Plan) -> Vec<Plan> {
             |device| device.strict = false,
             |device| (device.min_ratio, device.max_ratio) = (0, 10_000),
             |device| device.assumed_fast = false,
+            |device| device.grow_ahead_kib = None,
         ],
     )
 }

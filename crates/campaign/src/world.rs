@@ -106,9 +106,11 @@ pub(crate) struct Place {
     pub(crate) flush_failed: AtomicBool,
 }
 
-/// Notes which objects of a device were flushed since they were opened. The outermost layer.
+/// Notes which objects of a device were flushed since they were opened. The outermost layer: what it says of itself is what the
+/// cache hears.
 pub(crate) struct Flushes {
     inner: Arc<dyn Device>,
+    grow_ahead: Option<Bytes>,
     flushed: Mutex<BTreeSet<u32>>,
 }
 
@@ -137,7 +139,10 @@ impl Device for Flushes {
     }
 
     fn info(&self) -> DeviceInfo {
-        self.inner.info()
+        DeviceInfo {
+            grow_ahead: self.grow_ahead,
+            ..self.inner.info()
+        }
     }
 }
 
@@ -604,6 +609,7 @@ pub(crate) fn parts(
         }
         let flushes = Arc::new(Flushes {
             inner: outermost,
+            grow_ahead: device.grow_ahead_kib.map(|kib| Bytes(kib << 10)),
             flushed: Mutex::default(),
         });
         parts.push(Part {

@@ -248,10 +248,10 @@ pub struct DeviceInfo {
     pub alignment: u32,
     /// Content must not change while a write is under way.
     pub stable_writes: bool,
-    /// Writes beyond an object's end are slow, even where space is allocated: set its length ahead
-    /// of them. (ext4 lets one writer at a time extend a file, and io_uring hands such writes to
+    /// Writes beyond an object's end are slow, even where space is allocated: its length is set ahead
+    /// of them, by so much at least. (ext4 lets one writer at a time extend a file, and io_uring hands such writes to
     /// its workers, which then spin for that lock.)
-    pub grows_slowly: bool,
+    pub grow_ahead: Option<Bytes>,
     /// May hold writers up: wants an `IoOp::Prepare` before each call that writes.
     pub prepares_writes: bool,
     /// The device's own queue, where it is known: Linux's flusher fits its requests to it.

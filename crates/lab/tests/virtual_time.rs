@@ -55,7 +55,7 @@ impl Device for Disk {
         DeviceInfo {
             alignment: 512,
             stable_writes: false,
-            grows_slowly: false,
+            grow_ahead: None,
             prepares_writes: false,
             queue: None,
         }
@@ -76,7 +76,7 @@ impl Device for Hung {
         DeviceInfo {
             alignment: 512,
             stable_writes: false,
-            grows_slowly: false,
+            grow_ahead: None,
             prepares_writes: false,
             queue: None,
         }

@@ -43,7 +43,7 @@ impl Device for Null {
         DeviceInfo {
             alignment: 512,
             stable_writes: false,
-            grows_slowly: false,
+            grow_ahead: None,
             prepares_writes: false,
             queue: None,
         }

@@ -427,7 +427,7 @@ impl Device for Objects {
             alignment: 4096,
             // The content is copied before it is sent.
             stable_writes: false,
-            grows_slowly: false,
+            grow_ahead: None,
             prepares_writes: false,
             queue: None,
         }

@@ -31,6 +31,8 @@ use crate::place;
 use crate::threads::{Mover, ThreadEnv};
 use crate::transfer::{Job, OpenFile};
 
+/// Growing a file ahead of its writes is worth a call from here on.
+const GROW_AHEAD: Bytes = Bytes(8 << 20);
 /// The usual alignment of direct I/O.
 const SECTOR: u32 = 512;
 
@@ -270,7 +272,7 @@ impl Device for FileDevice {
         DeviceInfo {
             alignment,
             stable_writes: self.stable_writes.load(Ordering::Relaxed),
-            grows_slowly: true,
+            grow_ahead: Some(GROW_AHEAD),
             prepares_writes: false,
             queue: None,
         }

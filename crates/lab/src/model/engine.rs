@@ -442,7 +442,7 @@ impl Device for Simulated {
         DeviceInfo {
             alignment: ALIGNMENT,
             stable_writes: self.core.stable_writes,
-            grows_slowly: false,
+            grow_ahead: None,
             prepares_writes: false,
             queue: self.core.queue,
         }

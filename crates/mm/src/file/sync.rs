@@ -452,7 +452,7 @@ mod tests {
             let info = DeviceInfo {
                 alignment: 512,
                 stable_writes: false,
-                grows_slowly: false,
+                grow_ahead: None,
                 prepares_writes: false,
                 queue: None,
             };
@@ -494,7 +494,7 @@ mod tests {
             let info = DeviceInfo {
                 alignment: 512,
                 stable_writes: false,
-                grows_slowly: false,
+                grow_ahead: None,
                 prepares_writes: false,
                 queue: None,
             };

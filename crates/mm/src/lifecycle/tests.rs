@@ -22,7 +22,7 @@ const FRAMES: u32 = 256;
 const INFO: DeviceInfo = DeviceInfo {
     alignment: 512,
     stable_writes: false,
-    grows_slowly: false,
+    grow_ahead: None,
     prepares_writes: false,
     queue: None,
 };

@@ -387,7 +387,7 @@ fn a_clean_page_is_dropped_and_a_dirty_one_stays() {
         let info = DeviceInfo {
             alignment: 512,
             stable_writes: false,
-            grows_slowly: false,
+            grow_ahead: None,
             prepares_writes: false,
             queue: None,
         };

@@ -42,9 +42,6 @@ const BUSY_RETRY: Nanos = Nanos::millis(2);
 /// sync ends.
 const SYNC_RETRY: Nanos = Nanos::millis(100);
 
-/// Growing an object ahead of its writes is worth a call from here on.
-const GROW_AHEAD_MIN: u64 = 8 << 20;
-
 /// Which pages of a file to write.
 #[derive(Clone, Copy)]
 pub(crate) struct Selection {
@@ -387,10 +384,12 @@ fn write_slice<E: Env>(
 /// Gives the device's object the length that it has space for, before it is written beyond its
 /// end, where the device wants that. The next sync sets the true length.
 fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Arc<Mapping<E>>) {
+    let Some(least) = mapping.device.info.grow_ahead else {
+        return;
+    };
     let device_len = mapping.device_len();
-    let allocated = mapping.allocated();
-    let worth_it = device_len < mapping.size() && allocated >= device_len + GROW_AHEAD_MIN;
-    if !mapping.device.info.grows_slowly || !worth_it {
+    let worth_it = mapping.allocated() >= device_len.saturating_add(least.0);
+    if device_len >= mapping.size() || !worth_it {
         return;
     }
     // With no writer inside, nothing can be written and sent beyond that space meanwhile: what a

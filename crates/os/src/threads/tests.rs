@@ -254,7 +254,7 @@ impl Device for Loser {
         env::DeviceInfo {
             alignment: 512,
             stable_writes: false,
-            grows_slowly: false,
+            grow_ahead: None,
             prepares_writes: false,
             queue: None,
         }
