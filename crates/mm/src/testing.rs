@@ -31,6 +31,15 @@ pub(crate) fn with_cache<T: Send + 'static>(
     .unwrap()
 }
 
+/// What a device without wishes says of itself.
+pub(crate) const INFO: DeviceInfo = DeviceInfo {
+    alignment: 512,
+    stable_writes: false,
+    grow_ahead: None,
+    prepares_writes: false,
+    queue: None,
+};
+
 /// Completes everything at once.
 pub(crate) struct Null;
 
@@ -40,12 +49,6 @@ impl Device for Null {
     }
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            alignment: 512,
-            stable_writes: false,
-            grow_ahead: None,
-            prepares_writes: false,
-            queue: None,
-        }
+        INFO
     }
 }

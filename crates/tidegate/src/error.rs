@@ -244,35 +244,30 @@ impl From<mm::Error> for Error {
 
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
-        let kind = match &error {
-            Error::LimitTooSmall { .. }
-            | Error::LimitTooLarge { .. }
-            | Error::LimitAboveGroup { .. }
-            | Error::BadSize { .. }
-            | Error::BadDivision { .. }
-            | Error::SwapFileTooLarge { .. }
-            | Error::PartOfPage { .. }
-            | Error::OptionsContradict { .. }
-            | Error::BadLayers { .. } => io::ErrorKind::InvalidInput,
-            Error::ReadOnly => io::ErrorKind::PermissionDenied,
-            Error::Closed => io::ErrorKind::BrokenPipe,
-            Error::Cache(of_cache)
-            | Error::File {
-                error: of_cache, ..
-            } if of_cache.is_unsupported() => io::ErrorKind::Unsupported,
-            Error::Cache(of_cache)
-            | Error::File {
-                error: of_cache, ..
-            } if matches!(of_cache, mm::Error::BadOption { .. }) => io::ErrorKind::InvalidInput,
-            Error::Cache(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. })
-            | Error::File {
-                error: mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. },
-                ..
-            } => io::ErrorKind::OutOfMemory,
-            Error::System(_) | Error::Cache(_) | Error::File { .. } => match error.errno() {
+        let kind = match (&error, error.of_cache()) {
+            (_, Some(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. })) => {
+                io::ErrorKind::OutOfMemory
+            }
+            (_, Some(mm::Error::BadOption { .. })) => io::ErrorKind::InvalidInput,
+            (_, Some(of_cache)) if of_cache.is_unsupported() => io::ErrorKind::Unsupported,
+            (Error::ReadOnly, _) => io::ErrorKind::PermissionDenied,
+            (Error::Closed, _) => io::ErrorKind::BrokenPipe,
+            (Error::System(_) | Error::Cache(_) | Error::File { .. }, _) => match error.errno() {
                 Some(errno) => Self::from_raw_os_error(errno).kind(),
                 None => io::ErrorKind::Other,
             },
+            (
+                Error::LimitTooSmall { .. }
+                | Error::LimitTooLarge { .. }
+                | Error::LimitAboveGroup { .. }
+                | Error::BadSize { .. }
+                | Error::BadDivision { .. }
+                | Error::SwapFileTooLarge { .. }
+                | Error::PartOfPage { .. }
+                | Error::OptionsContradict { .. }
+                | Error::BadLayers { .. },
+                _,
+            ) => io::ErrorKind::InvalidInput,
         };
         Self::new(kind, error)
     }

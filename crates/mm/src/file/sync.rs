@@ -439,25 +439,18 @@ fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<
 
 #[cfg(test)]
 mod tests {
-    use env::{DeviceId, DeviceInfo};
+    use env::DeviceId;
     use policy::units::Nanos;
 
     use super::*;
-    use crate::testing::with_cache;
+    use crate::testing::{INFO, with_cache};
     use crate::{DeviceOptions, Options};
 
     #[test]
     fn a_sync_waits_for_what_is_behind_the_gate_for_a_handle_that_has_ended() {
         with_cache(Options::new(256, 1), |task, cache| {
-            let info = DeviceInfo {
-                alignment: 512,
-                stable_writes: false,
-                grow_ahead: None,
-                prepares_writes: false,
-                queue: None,
-            };
             let device = DeviceOptions::default();
-            let device = cache.add_device(task, DeviceId(0), info, device).unwrap();
+            let device = cache.add_device(task, DeviceId(0), INFO, device).unwrap();
             let object = env::ObjectId(1);
             let file = cache.open(task, device, object, Bytes(4096)).unwrap();
             // Nothing here needs the device.
@@ -491,15 +484,8 @@ mod tests {
     #[test]
     fn who_finds_the_gate_shut_does_not_open_it() {
         with_cache(Options::new(256, 1), |task, cache| {
-            let info = DeviceInfo {
-                alignment: 512,
-                stable_writes: false,
-                grow_ahead: None,
-                prepares_writes: false,
-                queue: None,
-            };
             let device = DeviceOptions::default();
-            let device = cache.add_device(task, DeviceId(0), info, device).unwrap();
+            let device = cache.add_device(task, DeviceId(0), INFO, device).unwrap();
             let object = env::ObjectId(1);
             let file = cache.open(task, device, object, Bytes(4096)).unwrap();
             let shut = file.mapping.shut(task, &cache.registry).unwrap();

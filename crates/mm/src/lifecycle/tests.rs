@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, DeviceId, DeviceInfo, ObjectId, Signal, Task};
+use env::{Cause, DeviceId, ObjectId, Signal, Task};
 use frames::{Flags, FrameId, Owner};
 use lab::{Lab, LabEnv, Options as LabOptions};
 use policy::dirty::DeviceIndex;
@@ -15,17 +15,10 @@ use policy::place::by_use::Purpose;
 use policy::units::{Bytes, Nanos};
 
 use crate::alloc::Wanted;
-use crate::testing::with_cache;
+use crate::testing::{INFO, with_cache};
 use crate::{Cache, DeviceOptions, Error, Options};
 
 const FRAMES: u32 = 256;
-const INFO: DeviceInfo = DeviceInfo {
-    alignment: 512,
-    stable_writes: false,
-    grow_ahead: None,
-    prepares_writes: false,
-    queue: None,
-};
 const PAGE: Owner = Owner { file: 3, index: 7 };
 const OTHER: Owner = Owner { file: 3, index: 8 };
 

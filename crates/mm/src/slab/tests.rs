@@ -2,7 +2,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
-use env::{DeviceId, DeviceInfo, ObjectId};
+use env::{DeviceId, ObjectId};
 use lab::{LabEnv, Sector};
 use policy::reclaim::ReclaimLaw;
 use policy::shrink::Answer;
@@ -11,7 +11,7 @@ use policy::units::PAGE_SIZE;
 use super::*;
 use crate::lists::ZoneId;
 use crate::memory::free::Pick;
-use crate::testing::{Null, with_cache};
+use crate::testing::{INFO, Null, with_cache};
 use crate::{Ask, DeviceOptions, Dropped, Item, Options};
 
 const FRAMES: u32 = 1024;
@@ -384,15 +384,8 @@ fn a_clean_page_is_dropped_and_a_dirty_one_stays() {
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
         let cache = Cache::new(env, options).unwrap();
-        let info = DeviceInfo {
-            alignment: 512,
-            stable_writes: false,
-            grow_ahead: None,
-            prepares_writes: false,
-            queue: None,
-        };
         let device = cache
-            .add_device(task, id, info, DeviceOptions::default())
+            .add_device(task, id, INFO, DeviceOptions::default())
             .unwrap();
         let file = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
         let mut writer = cache.writer();
