@@ -143,6 +143,8 @@ pub struct IoRequest {
     pub begun: Instant,
     /// When it was handed to the `Env`.
     pub submitted: Instant,
+    /// Its submitter may block, and has nothing to do until it has ended: it may be done in the calling thread.
+    pub in_place: bool,
     /// A hint: the next request goes on where this one ends, with at most so many pages to come.
     pub more: Pages,
     /// Its submitter has been told that it was moved; to be cleared before it is used again.
@@ -175,6 +177,7 @@ impl IoRequest {
             busy: Vec::new(),
             begun: Instant::ZERO,
             submitted: Instant::ZERO,
+            in_place: false,
             more: Pages::ZERO,
             moved: false,
             cookie: [0; 2],
@@ -262,6 +265,11 @@ pub struct DeviceInfo {
 pub trait Device: Send + Sync + 'static {
     /// Takes a request. Never blocks.
     fn submit(&self, request: Box<IoRequest>);
+    /// Takes a request whose submitter waits for it (`IoRequest::in_place`), and may do it before it returns. A device
+    /// that holds another and hands requests on later has nobody who waits then, so it leaves this as it is.
+    fn submit_in_place(&self, request: Box<IoRequest>) {
+        self.submit(request);
+    }
     /// Its properties.
     fn info(&self) -> DeviceInfo;
 }

@@ -88,8 +88,8 @@ pub trait Env: Send + Sync + Sized + 'static {
     /// its calibrated CPU time to the task and lets due events run.
     fn did(&self, local: &mut Self::Local, work: Work, units: u64);
 
-    /// Hands a request to its device. Never blocks; `request.complete` is called exactly once,
-    /// possibly before this returns.
+    /// Hands a request to its device. Blocks only for a request that may be done `in_place`; `request.complete` is
+    /// called exactly once, possibly before this returns.
     fn submit(&self, request: Box<IoRequest>);
 
     /// Starts a task. It runs until its body returns; at shutdown its waits end with `Cancelled`.

@@ -232,9 +232,13 @@ impl FileDevice {
     /// Requests taken and not ended.
     #[must_use]
     pub fn pending(&self) -> u64 {
+        self.engine().pending()
+    }
+
+    fn engine(&self) -> &dyn Engine {
         match &self.mover {
-            Mover::Ring(ring) => ring.pending(),
-            Mover::Pool(pool) => pool.pending(),
+            Mover::Ring(ring) => &**ring,
+            Mover::Pool(pool) => &**pool,
         }
     }
 
@@ -244,8 +248,9 @@ impl FileDevice {
     }
 }
 
-impl Device for FileDevice {
-    fn submit(&self, request: Box<IoRequest>) {
+impl FileDevice {
+    /// The job that a request is; `None`: it named no open file, and has ended.
+    fn job_of(&self, request: Box<IoRequest>) -> Option<Job> {
         let moves = matches!(request.op, IoOp::Read | IoOp::Write);
         assert!(
             !moves || request.offset.0.is_multiple_of(PAGE_SIZE),
@@ -258,12 +263,24 @@ impl Device for FileDevice {
                 &Interrupt::new(),
                 Err(IoError::Failed { errno: libc::EBADF }),
             );
-            return;
+            return None;
         };
-        let job = Job::new(request, file);
-        match &self.mover {
-            Mover::Ring(ring) => ring.submit(job),
-            Mover::Pool(pool) => pool.submit(job),
+        Some(Job::new(request, file))
+    }
+}
+
+impl Device for FileDevice {
+    fn submit(&self, request: Box<IoRequest>) {
+        if let Some(job) = self.job_of(request) {
+            self.engine().submit(job);
+        }
+    }
+
+    fn submit_in_place(&self, request: Box<IoRequest>) {
+        if request.op != IoOp::Read {
+            self.submit(request);
+        } else if let Some(job) = self.job_of(request) {
+            self.engine().run_here(job);
         }
     }
 

@@ -107,6 +107,14 @@ impl Engine for Pool {
         self.shared.arrived.notify_one();
     }
 
+    fn run_here(&self, job: Job) {
+        let shared = &self.shared;
+        shared.ledger.began();
+        let stopping = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopping = stopping.stopping;
+        finish_here(&shared.arena, &shared.ledger, job, stopping);
+    }
+
     fn pending(&self) -> u64 {
         self.shared.ledger.pending()
     }
@@ -183,6 +191,18 @@ pub(crate) fn execute(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Re
             Step::Again => {}
         }
     }
+}
+
+/// Does a job that was taken and ends it; one that is no longer wanted only ends.
+pub(crate) fn finish_here(arena: &Arena, ledger: &Ledger, mut job: Job, stopping: bool) {
+    let result = if stopping {
+        Err(IoError::Cancelled)
+    } else {
+        // As many as it can need: most are of one page.
+        let mut vectors = vec![NO_MEMORY; job.request.frames.len().clamp(1, MAX_VECTORS)];
+        execute(arena, &mut job, &mut vectors)
+    };
+    ledger.finish(job, result);
 }
 
 /// One call to the system for what is left of the job.

@@ -17,6 +17,8 @@
 //! one registered chunk are a vectored fixed request where the kernel has it (6.15); all else is
 //! plain `Readv`/`Writev`. A refused registration (memory lock limit) means plain requests.
 //!
+//! A reader that waits anyway goes past all that (`run_here`): it reads by a call of its own, and the ledger counts it.
+//!
 //! Invariants
 //!   1. Only the owner touches the ring.
 //!   2. A chunk counts as registered only between a registration that succeeded and the removal
@@ -51,7 +53,7 @@ use rustix::event::EventfdFlags;
 use crate::arena::{Arena, Chunk, ChunkWatcher};
 use crate::engine::{Engine, Ledger};
 use crate::error::errno_of;
-use crate::pool::Pool;
+use crate::pool::{Pool, finish_here};
 use crate::queue::ClassQueue;
 use crate::transfer::{IoVec, Job, MAX_VECTORS, NO_MEMORY, Step};
 use crate::{OsError, Registration};
@@ -268,6 +270,14 @@ impl Engine for Ring {
             return;
         }
         self.shared.unlock_and_wake(mailbox);
+    }
+
+    fn run_here(&self, job: Job) {
+        self.shared.ledger.began();
+        let mailbox = self.shared.lock();
+        let stopping = mailbox.closed || mailbox.stop_at.is_some();
+        drop(mailbox);
+        finish_here(&self.arena, &self.shared.ledger, job, stopping);
     }
 
     fn pending(&self) -> u64 {

@@ -456,6 +456,7 @@ pub(super) fn start_read<E: Env>(
     let mut page = run.start;
     let mut frames: Vec<FrameId> = Vec::new();
     let mut is_short = false;
+    let mut is_first = true;
     // A window has a mark, at which the next one begins.
     let purpose = if mark.is_some() || class == IoClass::ReadAhead {
         Purpose::Stream
@@ -530,6 +531,14 @@ pub(super) fn start_read<E: Env>(
         task.did(Work::Insert, request.pages().0);
         let count = u32::try_from(request.pages().0).expect("no more than there was room for");
         room.send(task.now(), count);
+        // All that its reader needs, and it goes on to wait for it.
+        let is_all = core::mem::take(&mut is_first) && page >= end;
+        if is_all && mark.is_none() && class == IoClass::Read && task.may_block() {
+            // Others may want them meanwhile.
+            cache.put_unused(task, &frames);
+            frames.clear();
+            request.in_place = true;
+        }
         io::submit(task, request);
     }
     cache.put_unused(task, &frames);

@@ -36,6 +36,8 @@ pub struct State {
     /// Likewise reads.
     pub fail_reads: std::ops::Range<u64>,
     pub reads: u64,
+    /// Reads as they came: first page, pages, and whether their reader would do them itself.
+    pub asked: Vec<(u64, u64, bool)>,
     /// Likewise discards, with this error number. With 95 (not supported) they do nothing, else half of it.
     pub fail_discards: std::ops::Range<u64>,
     pub discard_errno: i32,
@@ -169,6 +171,10 @@ impl Device for Disk {
             }
             _ => Nanos::micros(10),
         };
+        if request.op == IoOp::Read {
+            let (first, Pages(pages)) = (request.offset.0 >> PAGE_SHIFT, request.pages());
+            self.state().asked.push((first, pages, request.in_place));
+        }
         let writes = matches!(request.op, IoOp::Write);
         let when = {
             let mut state = self.state.lock().unwrap();

@@ -679,3 +679,43 @@ fn the_dirty_limit_holds_where_a_writer_would_have_to_write() {
         }
     });
 }
+
+#[test]
+fn who_waits_for_all_that_it_sends_for_would_do_it_itself() {
+    let mut world = world(1024, 100 << 20);
+    let disk = Arc::clone(&world.disk);
+    let asked = move || core::mem::take(&mut disk.state().asked);
+    world.run(4096 * PAGE, move |task, _, file| {
+        let mut buffer = vec![Sector(0); 8];
+        file.pin(task, 1000).unwrap();
+        file.read(
+            task,
+            &mut Reader::default(),
+            Bytes(2000 * PAGE),
+            &mut buffer,
+        )
+        .unwrap();
+        assert_eq!(asked(), [(1000, 1, true), (2000, 1, true)]);
+        // It goes on to something else.
+        let tried = try_read(
+            file,
+            task,
+            &mut Reader::default(),
+            Bytes(3000 * PAGE),
+            &mut buffer,
+        );
+        assert!(tried.unwrap().would_block);
+        assert_eq!(asked(), [(3000, 1, false)]);
+        // A window: its reader begins with the first of it, and the next is sent for meanwhile.
+        let mut reader = Reader::default();
+        for page in 0..64 {
+            file.read(task, &mut reader, Bytes(page * PAGE), &mut buffer)
+                .unwrap();
+        }
+        let windows = asked();
+        assert!(
+            windows.len() > 2 && windows.iter().all(|(.., in_place)| !in_place),
+            "{windows:?}"
+        );
+    });
+}

@@ -51,6 +51,8 @@ struct Rig {
     id: DeviceId,
     inbox: Arc<Inbox>,
     dir: crate::TestDir,
+    /// Requests say that their submitter waits for them.
+    in_place: bool,
 }
 
 impl Rig {
@@ -72,6 +74,7 @@ impl Rig {
             id,
             inbox: Arc::default(),
             dir,
+            in_place: false,
         }
     }
 
@@ -93,6 +96,7 @@ impl Rig {
             IoClass::Writeback
         };
         request.offset = Bytes(offset);
+        request.in_place = self.in_place;
         request
             .frames
             .extend(frames.iter().map(|&frame| FrameId(frame)));
@@ -112,10 +116,15 @@ impl Drop for Rig {
     }
 }
 
-/// Both engines, where io_uring is available.
+/// Both engines, where io_uring is available, and the calling thread in place of each.
 fn both(name: &str, test: impl Fn(Rig)) {
-    test(Rig::new(name, Backend::Pool));
-    test(Rig::new(name, Backend::Uring));
+    for backend in [Backend::Pool, Backend::Uring] {
+        for in_place in [false, true] {
+            let mut rig = Rig::new(name, backend);
+            rig.in_place = in_place;
+            test(rig);
+        }
+    }
 }
 
 fn page(seed: u64) -> Vec<u8> {
@@ -316,6 +325,52 @@ fn errors_are_typed() {
             "{full}"
         );
         std::fs::remove_file(&small).unwrap();
+    });
+}
+
+/// Who ends a request.
+#[derive(Default)]
+struct EndedBy(Mutex<Vec<std::thread::ThreadId>>);
+
+impl IoDone for EndedBy {
+    fn io_done(&self, _: &Interrupt, _: Box<IoRequest>, result: Result<(), IoError>) {
+        assert_eq!(result, Ok(()));
+        self.0.lock().unwrap().push(std::thread::current().id());
+    }
+}
+
+#[test]
+fn who_waits_for_a_read_does_it_until_the_end() {
+    both("here", |rig| {
+        std::fs::write(rig.dir.join("file"), [5; 4096]).unwrap();
+        let path = rig.dir.join("file");
+        let (object, _) = rig.device.open(&path, OpenOptions::default()).unwrap();
+        let ended = Arc::<EndedBy>::default();
+        let mut request = IoRequest::with_room(1);
+        (request.device, request.object, request.op) = (rig.id, object, IoOp::Read);
+        request.frames.push(FrameId(1));
+        request.in_place = true;
+        request.on_done(ended.clone());
+        rig.env.submit(request);
+        let here = std::thread::current().id();
+        assert_eq!(
+            *ended.0.lock().unwrap(),
+            [here],
+            "it had ended before the call did"
+        );
+        assert_eq!(rig.device.pending(), 0);
+        rig.env.shutdown();
+        rig.device.engine().stop(std::time::Duration::ZERO);
+        let mut request = IoRequest::with_room(1);
+        (request.object, request.op) = (object, IoOp::Read);
+        request.frames.push(FrameId(1));
+        request.on_done(rig.inbox.clone());
+        rig.device.submit_in_place(request);
+        assert_eq!(
+            rig.inbox.wait(1)[0].1,
+            Err(IoError::Cancelled),
+            "not after the end"
+        );
     });
 }
 
