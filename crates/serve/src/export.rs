@@ -26,8 +26,29 @@ pub trait Extents: Send + Sync {
     fn next(&self, offset: u64, len: u64) -> io::Result<(u64, bool)>;
 }
 
-/// Says why a backing is lost until it is opened again, if it is. Waits for nobody.
-pub type Lost = Box<dyn Fn() -> Option<String> + Send + Sync>;
+/// A backing that is lost until it is opened again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Why, for people.
+    pub why: String,
+    /// What it holds is there for as long as this process has it open, and can be saved by somebody meanwhile.
+    pub goes_with_us: bool,
+}
+
+/// Says whether a backing is lost. Waits for nobody.
+pub type Lost = Box<dyn Fn() -> Option<Loss> + Send + Sync>;
+
+/// Room of a backing that is a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that its file system has left.
+    pub free: u64,
+    /// Bytes of that file system that the file has: fewer than its size where it is sparse.
+    pub taken: u64,
+}
+
+/// Says how much room a backing has, as far as that is known. Waits for nobody.
+pub type Space = Box<dyn Fn() -> Option<Room> + Send + Sync>;
 
 /// Has a backing follow what it is by now, or become as large as is wanted; answers the size that it has then, in whole pages. May
 /// wait for the backing.
@@ -43,6 +64,8 @@ pub struct Opened {
     pub can_punch: bool,
     /// Why its backing is lost, if it can say more than its errors do.
     pub lost: Option<Lost>,
+    /// How much room it has, if it can be short of it.
+    pub space: Option<Space>,
     /// Has it grow; none: it cannot, while it is open.
     pub grow: Option<Grow>,
     /// What has to live as long as the volume: its lock, handles to the layers of its device.
@@ -254,7 +277,17 @@ impl Export {
 
     /// Why the backing is lost, if it says so.
     pub(crate) fn lost(&self) -> Option<String> {
+        self.loss().map(|loss| loss.why)
+    }
+
+    /// The same, and whether there is something to be saved.
+    pub(crate) fn loss(&self) -> Option<Loss> {
         self.opened.lost.as_ref().and_then(|lost| lost())
+    }
+
+    /// How much room its backing has, if that is known.
+    pub(crate) fn room(&self) -> Option<Room> {
+        self.opened.space.as_ref().and_then(|space| space())
     }
 
     /// An error of the volume as people read it: with what the backing says of it.

@@ -19,6 +19,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::counters::{BUCKETS, Kind};
+use crate::export::Room;
 use crate::hub::Stage;
 use crate::snapshot::{CommandReading, Reading, State, VolumeReading};
 
@@ -449,6 +450,9 @@ fn door(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
 /// A metric of each volume: name, unit, help, value.
 type OfVolume = (&'static str, Of, &'static str, fn(&VolumeReading) -> u64);
 
+/// A metric of a volume whose backing is a file: name, help, value in bytes.
+type OfRoom = (&'static str, &'static str, fn(&Room) -> u64);
+
 fn volume_levels(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> fmt::Result {
     let gauges: [OfVolume; 11] = [
         (
@@ -520,6 +524,28 @@ fn volume_levels(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> f
             volumes
                 .iter()
                 .try_for_each(|volume| out.gauge(&[("volume", &volume.name)], value(volume)))
+        })?;
+    }
+    let rooms: [OfRoom; 2] = [
+        (
+            "tidegate_volume_backing_free",
+            "What the file system of the volume's file has left.",
+            |room| room.free,
+        ),
+        (
+            "tidegate_volume_backing_taken",
+            "What the volume's file takes of its file system: less than its size where it is sparse.",
+            |room| room.taken,
+        ),
+    ];
+    for (name, help, value) in rooms {
+        metric(to, Gauge, (name, Bytes), help, |out| {
+            let known = volumes
+                .iter()
+                .filter_map(|volume| Some((volume, volume.room?)));
+            known
+                .into_iter()
+                .try_for_each(|(volume, room)| out.gauge(&[("volume", &volume.name)], value(&room)))
         })?;
     }
     let help = "1 for the state that the volume is in.";

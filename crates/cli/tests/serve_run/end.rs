@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -85,6 +87,73 @@ fn a_backing_that_hangs_is_named_while_it_is_waited_for_and_when_it_is_given_up(
     let last = &said[said.find("ended at once").unwrap()..];
     assert!(
         last.contains("volume `hung`: backing") && last.contains("1 MiB (1048576 bytes)"),
+        "{last}"
+    );
+}
+
+#[test]
+fn a_file_that_was_removed_is_kept_open_at_the_end_and_can_be_saved() {
+    let folder = Folder::new("removed");
+    let volume = sparse(&folder, "gone", 8 * MIB);
+    let at = listen(&folder);
+    let mut process = Process::start(
+        &folder,
+        &["--memory", MEMORY, "--listen", &at, "--no-web", &volume],
+    );
+    process.wait_ready();
+    let data = random(MIB, 9);
+    let mut client = Client::connect(&folder.path("socket"), "gone");
+    write_all(&mut client, &data);
+    drop(client);
+    fs::remove_file(folder.path("gone")).unwrap();
+    process.signal(Signal::TERM);
+    process.wait_said("kept open for 30 s");
+    let said = process.said();
+    let (_, from) = said.split_once("save them before that from ").unwrap();
+    let from = from
+        .split(|c: char| c == '"' || c.is_whitespace())
+        .next()
+        .unwrap();
+    // What was written is there: it was synced before.
+    assert!(holds(Path::new(from), &data), "{from}");
+    // One right behind the first would be taken for a part of it.
+    let status = loop {
+        process.signal(Signal::INT);
+        std::thread::sleep(Duration::from_millis(200));
+        if let Some(status) = process.child.try_wait().unwrap() {
+            break status;
+        }
+    };
+    let said = process.said();
+    assert_eq!(status.code(), Some(1), "{said}");
+    let last = &said[said.find("not everything could be made durable").unwrap()..];
+    assert!(
+        last.contains("volume `gone`:") && last.contains("it was removed"),
+        "{last}"
+    );
+}
+
+#[test]
+fn a_backing_that_is_gone_is_said_with_what_was_not_written() {
+    let folder = Folder::new("device-gone");
+    let volume = sparse(&folder, "away", 8 * MIB) + ",device=faulty:lost_at=0s";
+    let at = listen(&folder);
+    let mut process = Process::start(
+        &folder,
+        &["--memory", MEMORY, "--listen", &at, "--no-web", &volume],
+    );
+    process.wait_ready();
+    let mut client = Client::connect(&folder.path("socket"), "away");
+    client.write(0, &random(4096, 5), false).unwrap();
+    process.signal(Signal::TERM);
+    let status = process.ended();
+    let said = process.said();
+    assert_eq!(status.code(), Some(1), "{said}");
+    let last = &said[said.find("not everything could be made durable").unwrap()..];
+    assert!(
+        last.contains("volume `away`:")
+            && last.contains("the device is gone")
+            && last.contains("(4096 bytes)"),
         "{last}"
     );
 }

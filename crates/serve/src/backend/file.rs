@@ -14,9 +14,9 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::{BackendError, Closer, Raw, lock};
+use super::{BackendError, Closer, Raw, lock, space};
 use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
-use crate::export::{Extents, Grow, Lost};
+use crate::export::{Extents, Grow, Loss, Lost};
 use crate::log::warn;
 
 /// Sizes are multiples of it.
@@ -83,7 +83,12 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         true => None,
         false => Some(Box::new({
             let (file, path) = (Arc::clone(&file), path.clone());
-            move || is_removed(&file).then(|| removed(&path, &file))
+            move || {
+                is_removed(&file).then(|| Loss {
+                    why: removed(&path, &file),
+                    goes_with_us: true,
+                })
+            }
         })),
     };
     let grow: Option<Grow> = match read_only || !size.is_multiple_of(PAGE) {
@@ -113,6 +118,8 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         extents,
         can_punch,
         lost,
+        // A device has the room that it has.
+        space: (!is_device).then(|| space::of(&file)),
         grow,
         direct,
         keep: Box::new(file),

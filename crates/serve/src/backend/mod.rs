@@ -17,6 +17,7 @@ mod file;
 mod lock;
 #[cfg(feature = "objects")]
 mod objects;
+mod space;
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use policy::dirty::DeviceTunables;
 use tidegate::{Backing, Cache, VolumeOptions};
 
 use crate::config::{BackendConfig, VolumeConfig};
-use crate::export::{Extents, Grow, Lost, Opened};
+use crate::export::{Extents, Grow, Lost, Opened, Space};
 
 pub use error::BackendError;
 
@@ -62,6 +63,7 @@ struct Raw {
     extents: Option<Arc<dyn Extents>>,
     can_punch: bool,
     lost: Option<Lost>,
+    space: Option<Space>,
     grow: Option<Grow>,
     direct: bool,
     /// What lives as long as the device: its lock.
@@ -84,6 +86,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
             raw.extents,
             raw.can_punch,
             raw.lost,
+            raw.space,
             raw.grow,
             raw.direct,
             raw.keep,
@@ -96,7 +99,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
             size: raw.size,
         })
     })?;
-    let (made, extents, can_punch, lost, grow, direct, keep, closer, layers) =
+    let (made, extents, can_punch, lost, space, grow, direct, keep, closer, layers) =
         rest.expect("attached with a backing");
     let layers = Arc::new(layers);
     let opened = Opened {
@@ -104,6 +107,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
         extents,
         can_punch: can_punch && !config.read_only,
         lost,
+        space,
         grow,
         keep: Box::new((keep, Arc::clone(&layers))),
     };

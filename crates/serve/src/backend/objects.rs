@@ -9,7 +9,7 @@ use os::ThreadEnv;
 
 use super::{BackendError, Closer, Raw};
 use crate::config::{BackendConfig, VolumeConfig};
-use crate::export::Extents;
+use crate::export::{Extents, Loss};
 use crate::log::warn;
 
 /// In the environment, of credentials that end.
@@ -47,8 +47,15 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         can_punch: true,
         lost: Some(Box::new({
             let objects = Arc::clone(&objects);
-            move || objects.failure()
+            move || {
+                let why = objects.failure()?;
+                Some(Loss {
+                    why,
+                    goes_with_us: false,
+                })
+            }
         })),
+        space: None,
         grow: None,
         direct: true,
         closer: Closer(Box::new({

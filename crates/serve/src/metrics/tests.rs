@@ -351,3 +351,121 @@ fn nodes_are_told_apart_by_the_systems_numbers_where_there_are_several() {
         5.0
     );
 }
+
+/// A label, and the values that are asked for.
+type Matcher = (String, Vec<String>);
+
+/// What an expression of Prometheus names, each with the matchers that stand behind it: `name{key="value",...}`.
+fn named(expression: &str) -> Vec<(String, Vec<Matcher>)> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    let mut rest = expression;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_alphabetic()) {
+        // A number's or a duration's letters are no name.
+        let is_part = rest[..start].ends_with(|c: char| c.is_ascii_digit());
+        let after = &rest[start..];
+        let end = after.find(|c| !is_name(c)).unwrap_or(after.len());
+        let (name, mut after) = after.split_at(end);
+        let mut matchers = Vec::new();
+        if let Some(inside) = after.strip_prefix('{') {
+            let (inside, behind) = inside.split_once('}').expect("an end of the matchers");
+            after = behind;
+            for matcher in inside.split(',') {
+                let (key, value) = matcher.split_once('=').expect("a matcher");
+                let value = value.trim_start_matches('~').trim_matches('"');
+                matchers.push((
+                    key.to_owned(),
+                    value.split('|').map(str::to_owned).collect(),
+                ));
+            }
+        }
+        let is_word = ["and", "or", "unless", "by", "rate", "increase", "sum"].contains(&name);
+        if !(is_part || is_word || after.starts_with('(')) {
+            found.push((name.to_owned(), matchers));
+        }
+        rest = after;
+    }
+    found
+}
+
+#[test]
+fn names_are_found_in_expressions() {
+    let found = named(r#"rate(a_total[5m]) > 0 and b{x=~"1|2",y="3"} / c_bytes < 1e9"#);
+    let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["a_total", "b", "c_bytes"]);
+    let values = |values: &[&str]| values.iter().map(|&value| value.to_owned()).collect();
+    assert_eq!(
+        found[1].1,
+        [
+            ("x".to_owned(), values(&["1", "2"])),
+            ("y".to_owned(), values(&["3"]))
+        ]
+    );
+}
+
+#[test]
+fn what_the_alerts_ask_for_is_told() {
+    let rules = include_str!("../../../../docs/tidegate-alerts.yml");
+    let page = include_str!("../../../../docs/monitor.md");
+    let families = families();
+    // As they are asked for: a sample's name is its family's and a suffix.
+    let samples: BTreeSet<String> = families
+        .iter()
+        .flat_map(|(name, family)| {
+            family
+                .samples
+                .keys()
+                .map(move |(suffix, _)| format!("{name}{suffix}"))
+        })
+        .collect();
+    let (mut alerts, mut asked) = (0, 0);
+    for line in rules.lines() {
+        if let Some(alert) = line.trim().strip_prefix("- alert: ") {
+            alerts += 1;
+            assert!(
+                page.contains(&format!("| `{alert}` (")),
+                "{alert} is not in monitor.md"
+            );
+        }
+        let Some(expression) = line.trim().strip_prefix("expr: ") else {
+            continue;
+        };
+        for (name, matchers) in named(expression) {
+            asked += 1;
+            // Prometheus' own.
+            let is_own = name == "up";
+            assert!(
+                is_own || samples.contains(&name),
+                "{name} is no metric: {line}"
+            );
+            for (key, values) in matchers {
+                // Prometheus puts it on everything.
+                if key == "job" {
+                    assert_eq!(values, ["tidegate"]);
+                    continue;
+                }
+                let told: BTreeSet<&str> = families[&name]
+                    .samples
+                    .keys()
+                    .flat_map(|(_, labels)| labels)
+                    .filter(|(label, _)| *label == key)
+                    .map(|(_, value)| value.as_str())
+                    .collect();
+                for value in values {
+                    assert!(
+                        told.contains(value.as_str()),
+                        "{name} has no {key}={value}: {told:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(
+        alerts >= 10 && asked > alerts,
+        "{alerts} alerts, {asked} names"
+    );
+    assert_eq!(
+        page.matches("` (page) |").count() + page.matches("` (ticket) |").count(),
+        alerts
+    );
+}

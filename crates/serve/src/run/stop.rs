@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use env::IoError;
 use tidegate::{CacheError, Error, VolumeState};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -24,6 +25,10 @@ const DRAIN_MAX: Duration = Duration::from_secs(10);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// A backing that has taken nothing for so long is named.
 const SILENT: Duration = Duration::from_secs(3);
+
+/// How long writes to a backing that says that it is gone are tried again at the end, and how long a file that has no name any
+/// more is kept open for whoever saves it.
+const GONE_MAX: Duration = Duration::from_secs(30);
 
 /// How far the sync of a volume is.
 struct Progress {
@@ -108,6 +113,7 @@ impl Server {
             }
         };
         if !failed.is_empty() {
+            let _ = unless_again(keep_open(&volumes, GONE_MAX, &stopping), signals).await;
             core::mem::forget(cache);
             return Err(ServeError::NotDurable(failed));
         }
@@ -135,6 +141,35 @@ impl Server {
         hub.enter(Stage::Ended);
         info!("ended: {ends}");
         Ok(())
+    }
+}
+
+/// Waits while data of a volume can still be saved that go with this process, so long at most: told in words, and every second
+/// to the supervisor.
+async fn keep_open(volumes: &[Served], most: Duration, tell: &dyn Fn(&str)) {
+    let until = Instant::now() + most;
+    let mut is_told = false;
+    loop {
+        let all = volumes
+            .iter()
+            .filter_map(|volume| Some((volume, volume.export.loss()?)));
+        let kept: Vec<_> = all.filter(|(_, loss)| loss.goes_with_us).collect();
+        let left = until.saturating_duration_since(Instant::now());
+        if kept.is_empty() || left.is_zero() {
+            return;
+        }
+        if !core::mem::replace(&mut is_told, true) {
+            for (volume, loss) in &kept {
+                warn!(
+                    volume = %volume.config.name,
+                    cause = %loss.why,
+                    "kept open for {} s, so that it can be saved; a second signal ends at once",
+                    most.as_secs()
+                );
+            }
+        }
+        tell(&format!("kept open for {} s, to be saved", left.as_secs()));
+        tokio::time::sleep(TELL_EVERY.min(left)).await;
     }
 }
 
@@ -179,7 +214,7 @@ async fn sync_all(
             let done = done.clone();
             move || {
                 let volume = &export.opened.volume;
-                let result = match sync_patiently(&export) {
+                let result = match sync_patiently(&export, GONE_MAX) {
                     // A reload was taking it out, and had got so far that nothing is left.
                     Err(Error::Closed) if unwritten(volume) == 0 => Ok(()),
                     result => result,
@@ -295,23 +330,41 @@ impl Served {
     }
 }
 
-/// Syncs a volume; one that is to try again does, for as long as its writes fail.
-fn sync_patiently(export: &Export) -> Result<(), Error> {
-    let mut is_told = false;
+/// Syncs a volume; one that is to try again does, for as long as its writes fail: where the backing says that it is gone, for
+/// `gone_max`.
+fn sync_patiently(export: &Export, gone_max: Duration) -> Result<(), Error> {
+    let (mut is_told, mut gone_since) = (false, None);
     loop {
-        match export.sync() {
-            Err(cause @ Error::Cache(CacheError::WriteFailed { .. })) if export.is_patient() => {
-                if !core::mem::replace(&mut is_told, true) {
-                    warn!(
-                        volume = %export.name(),
-                        cause = %last_words(&cause),
-                        "not synced yet: it is tried again until it is; a second signal gives it up"
-                    );
-                }
-                std::thread::sleep(TRY_AGAIN);
+        let error = match export.sync() {
+            Err(Error::Cache(error @ CacheError::WriteFailed { .. })) if export.is_patient() => {
+                error
             }
             result => return result,
+        };
+        let is_gone = matches!(
+            error,
+            CacheError::WriteFailed {
+                cause: IoError::Lost,
+                ..
+            }
+        );
+        gone_since = is_gone.then(|| gone_since.unwrap_or_else(Instant::now));
+        let error = Error::Cache(error);
+        if gone_since.is_some_and(|since| since.elapsed() >= gone_max) {
+            return Err(error);
         }
+        if !core::mem::replace(&mut is_told, true) {
+            let until = match gone_since {
+                Some(_) => format!("for {} s", gone_max.as_secs()),
+                None => "until it is".to_owned(),
+            };
+            warn!(
+                volume = %export.name(),
+                cause = %last_words(&error),
+                "not synced yet: it is tried again {until}; a second signal gives it up"
+            );
+        }
+        std::thread::sleep(TRY_AGAIN);
     }
 }
 
@@ -365,6 +418,35 @@ mod tests {
         let (runtime, volumes) = (&rig.runtime, &rig.server.volumes);
         let failed = runtime.block_on(sync_all(volumes, &Mutex::default(), &|_| ()));
         assert!(failed[0].cause.contains("replaced"), "{}", failed[0]);
+
+        // It is kept open so long and no longer, and the supervisor hears of it.
+        let (most, told) = (Duration::from_millis(50), Mutex::new(0));
+        let tell = |_: &str| *told.lock().unwrap() += 1;
+        let kept = keep_open(volumes, most, &tell);
+        let began = Instant::now();
+        let ended = runtime.block_on(async { timeout(Duration::from_secs(60), kept).await });
+        assert!(ended.is_ok(), "it goes on");
+        assert!(began.elapsed() >= most && *told.lock().unwrap() > 0);
+    }
+
+    #[test]
+    fn a_backing_that_is_gone_is_tried_again_for_a_while_and_no_longer() {
+        let mut rig = Rig::new("lost");
+        rig.reload(&(NEW.to_owned() + "policy = \"retry\"\ndevice = \"faulty:lost_at=0s\"\n"));
+        let export = &rig.server.volumes[0].export;
+        let volume = &export.opened.volume;
+        let mut writer = rig.server.cache.writer();
+        let wrote = volume.write(&mut writer, &[1; 4096], 0, tidegate::Mode::Blocking);
+        wrote.unwrap();
+        let began = Instant::now();
+        let error = sync_patiently(export, Duration::from_millis(600)).unwrap_err();
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(600), "{took:?}");
+        assert!(error.to_string().contains("the device is gone"), "{error}");
+        assert_eq!(unwritten(volume), 4096);
+        // Nothing of it can be saved.
+        let kept = keep_open(&rig.server.volumes, Duration::from_secs(3600), &|_| ());
+        rig.runtime.block_on(kept);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use tidegate::{Stats, Wait};
 
 use super::{CommandReading, Door, Reading, Source, State, VolumeReading};
 use crate::counters::{Histogram, Kind, Latencies};
+use crate::export::Room;
 use crate::hub::Stage;
 
 const MIB: u64 = 1 << 20;
@@ -65,6 +66,10 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         name: "data/backup".to_owned(),
         size: 4096 * MIB,
         read_only: true,
+        room: Some(Room {
+            free: 300 * MIB,
+            taken: 1024 * MIB,
+        }),
         paced: true,
         state,
         state_for: (state != State::Ok).then_some(Duration::from_secs(seconds)),

@@ -8,7 +8,7 @@ use tidegate::{Cache, Stats, VolumeState};
 
 use super::State;
 use crate::counters::{Kind, Latencies};
-use crate::export::Export;
+use crate::export::{Export, Room};
 use crate::hub::{Hub, Stage};
 
 /// Reads the server; also what tests put in its place.
@@ -92,6 +92,8 @@ pub struct VolumeReading {
     pub last_error: Option<String>,
     /// Why the backing is lost, if it says so.
     pub lost: Option<String>,
+    /// What the file system of its file has left, and what the file takes of it, as far as that is known.
+    pub room: Option<Room>,
     /// Could not be read from the backing, in whole pages (each try counts).
     pub read_failed_total: u64,
     /// The last read that failed: where and why.
@@ -214,6 +216,7 @@ fn volume(export: &Export) -> VolumeReading {
         errors: stats.errors,
         last_error: stats.last_error.map(|error| export.in_words(&error)),
         lost,
+        room: export.room(),
         read_failed_total: stats.read_failed_total,
         last_read_error: stats.last_read_error.map(|error| export.in_words(&error)),
         reads_failing: stats.reads_failing,
