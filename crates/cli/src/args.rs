@@ -49,10 +49,15 @@ Examples:
   tidegate compare recordings/one-dd --set vm.dirty_bytes=200M     what would that change?
   tidegate compare recordings/one-dd --set vm.dirty_background_bytes=8M \\
       --against recordings/16-64-8-one            and how wrong is the answer?
+  tidegate compare recordings/r1-4 recordings/r2-* recordings/r4-vfat       memory pressure
+  tidegate compare recordings/r2-mode0 --set vm.zone_reclaim_mode=1 \\
+      --against recordings/r2-mode1               the same question under memory pressure
 
-Keys of --set and --given: vm.dirty_bytes, vm.dirty_background_bytes, device.N.rate (MiB/s),
-device.N.max_ratio (%), writers, writer.N.bytes, writer.N.sleep_ms, writer.N.start_s, hz, cpus,
-memory_mib, page_size.
+Keys of --set and --given. Dirty throttling: vm.dirty_bytes, vm.dirty_background_bytes,
+device.N.rate (MiB/s), device.N.max_ratio (%), writers, writer.N.bytes, writer.N.sleep_ms,
+writer.N.start_s, hz, cpus, memory_mib, page_size. Memory pressure: memory_mib, vm.swappiness,
+vm.min_free_kbytes, vm.watermark_boost_factor, vm.zone_reclaim_mode, device.N.rate (MiB/s),
+device.N.fs (bare, ext4, vfat), swap_rate (MiB/s), writers, readers, hogs, seconds, hz, cpus.
 
 Exit status: 0 all well; 1 a run failed, or a band does not hold (--check); 2 a mistake in the
 command line or the recording; 130 interrupted.";

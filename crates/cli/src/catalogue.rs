@@ -15,10 +15,12 @@ pub fn file_systems() -> Vec<&'static str> {
 }
 
 /// Machines whose costs are known, by name.
-const MACHINES: [(&str, CostTable); 3] = [
+const MACHINES: [(&str, CostTable); 5] = [
     ("p0", fs::costs::P0),
     ("p3", fs::costs::P3),
     ("p4", fs::costs::P4),
+    ("guest", fs::costs::guest::GUEST),
+    ("guest-files", fs::costs::guest::FILES),
 ];
 
 /// Names of the machines whose costs are known.

@@ -22,6 +22,7 @@ pub mod zones;
 
 use crate::outcome::{Job, Outcome, Pause};
 use crate::stats::Better;
+pub(crate) use crate::stats::count;
 
 /// A metric's name, unit and direction.
 #[derive(Clone, Copy, Debug)]
@@ -680,11 +681,6 @@ fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {
 
 fn smallest(values: impl Iterator<Item = f64>) -> Option<f64> {
     values.min_by(f64::total_cmp)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-pub(crate) fn count(n: usize) -> f64 {
-    n as f64
 }
 
 #[expect(

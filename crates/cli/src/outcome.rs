@@ -439,6 +439,8 @@ pub struct Outcome {
     pub slots: Slots,
     /// Its levels and counters over time, of the first repetition.
     pub vmstat: VmSeries,
+    /// Levels of each node over time, of a machine with several, of the first repetition.
+    pub nodes: Vec<VmSeries>,
     /// What each task and device did when, where it was asked for.
     pub timeline: Option<Timeline>,
     /// Its length in its own time.
@@ -499,6 +501,7 @@ impl Outcome {
     pub fn forget_details(&mut self) {
         self.throttled = Vec::new();
         self.vmstat = VmSeries::default();
+        self.nodes = Vec::new();
         self.slots = Slots::default();
         self.timeline = None;
     }

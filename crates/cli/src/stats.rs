@@ -230,11 +230,15 @@ fn hmean(values: &[f64]) -> f64 {
     count(values.len()) / values.iter().map(|value| 1.0 / value).sum::<f64>()
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts of samples are far below 2^52"
-)]
-fn count(n: usize) -> f64 {
+/// A count as a number.
+#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
+pub(crate) fn count(n: usize) -> f64 {
+    n as f64
+}
+
+/// A counter as a number.
+#[expect(clippy::cast_precision_loss, reason = "counters are far below 2^52")]
+pub(crate) fn whole(n: u64) -> f64 {
     n as f64
 }
 

@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use cli::compare::{Recording, Setting, lab, measure, what_if::Change};
+use cli::compare::{Recording, Setting, lab, measure, what_if};
 use cli::scenario::{Scenario, Source};
 
 fn fixture(name: &str) -> PathBuf {
@@ -74,6 +74,10 @@ fn line(text: &str, number: usize, new: &str) -> String {
     let lines = text.lines().enumerate();
     let lines = lines.map(|(index, old)| if index + 1 == number { new } else { old });
     lines.map(|line| format!("{line}\n")).collect()
+}
+
+fn change(set: &str) -> Result<what_if::Change, what_if::ChangeError> {
+    what_if::Change::parse(what_if::THROTTLING, set)
 }
 
 fn tidegate(at: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -509,10 +513,10 @@ fn a_clock_that_the_pauses_contradict_is_said_with_both_places() {
     ] {
         assert!(notes.contains(part), "{part} in {notes}");
     }
-    let given = [Change::parse("hz=250").unwrap()];
+    let given = [change("hz=250").unwrap()];
     let recording = Recording::load_with(&path, &given, &[]).unwrap();
     assert_eq!(recording.notes, ["given on the command line: hz=250"]);
-    let given = [Change::parse("hz=7").unwrap()];
+    let given = [change("hz=7").unwrap()];
     let said = Recording::load_with(&path, &given, &[])
         .unwrap_err()
         .to_string();
@@ -696,7 +700,7 @@ fn a_trace_that_tells_too_little_asks_for_the_rest() {
     let said = Recording::load(&file).unwrap_err().to_string();
     assert!(said.contains("does not tell device.0.rate"), "{said}");
     assert!(said.contains("--given device.0.rate=..."), "{said}");
-    let rate = [Change::parse("device.0.rate=16").unwrap()];
+    let rate = [change("device.0.rate=16").unwrap()];
     let stated = Recording::load_with(&file, &rate, &[]).unwrap();
     assert_eq!(stated.setting.devices, [16.0]);
     // What it does not tell is no number.
@@ -746,7 +750,7 @@ fn keys_of_a_change_are_checked_like_those_of_run() {
         ),
         ("device.0.rate=-1", "it takes MiB/s"),
     ] {
-        let error = Change::parse(set).unwrap_err().to_string();
+        let error = change(set).unwrap_err().to_string();
         assert!(error.contains(said), "{said} in {error}");
     }
     let guest = fixture("guest");

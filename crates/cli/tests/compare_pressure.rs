@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use cli::compare::pressure::{FIGURES, Recording, figures, measure};
+use cli::compare::pressure::{FIGURES, Pressure, Recording, Setting, figures, lab, measure};
+use cli::compare::what_if::Change;
+use cli::compare::{Kind as _, show};
 
 static COPIES: AtomicU32 = AtomicU32::new(0);
 
@@ -50,14 +52,17 @@ fn what_the_lab_does_not_have_is_refused_by_name() {
     let of = |file, from: &'static str, to: &'static str| {
         refusal(file, move |text: &str| text.replacen(from, to, 1))
     };
-    let said = of("scenario.json", "\"mapper\"", "\"fsmark\"");
+    let said = of("scenario.json", "\"mapper\"", "\"pig\"");
     assert!(
-        said.contains("worker `m0`: no task of the lab is `fsmark`"),
+        said.contains("worker `m0`: no task of the lab is `pig`"),
         "{said}"
     );
-    assert!(said.contains("the lab has randwrite, randread"), "{said}");
+    assert!(said.contains("the lab has randwrite (path, "), "{said}");
+    assert!(said.contains("mapper (memory, rest)"), "{said}");
+    let said = of("scenario.json", "\"nodes\": 1", "\"nodes\": 9");
+    assert!(said.contains("9 nodes"), "{said}");
     let said = of("scenario.json", "\"nodes\": 1", "\"nodes\": 2");
-    assert!(said.contains("2 nodes: only recordings of one"), "{said}");
+    assert!(said.contains("has no `node0.csv`"), "{said}");
     let said = of("scenario.json", "\"lru_gen\": \"n\"", "\"lru_gen\": \"y\"");
     assert!(said.contains("`lru_gen` is `y`"), "{said}");
     let said = of("scenario.json", "\"seconds\": 16", "\"seconds\": 0");
@@ -92,21 +97,141 @@ fn what_is_measured_of_a_recording_is_what_its_tables_say() {
     assert!((26.5..29.0).contains(&p50), "{p50}");
 }
 
+fn said(arguments: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let out = command.arg("compare").args(arguments).output().unwrap();
+    assert_eq!(out.status.code(), Some(2), "{out:?}");
+    String::from_utf8(out.stderr).unwrap()
+}
+
 #[test]
-fn two_kinds_do_not_go_into_one_folder_and_a_setting_is_not_changed() {
-    let run = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
-        let out = command.arg("compare").args(arguments).output().unwrap();
-        assert_eq!(out.status.code(), Some(2), "{out:?}");
-        String::from_utf8(out.stderr).unwrap()
-    };
+fn two_kinds_do_not_go_into_one_folder_and_have_keys_of_their_own() {
     let (calm, throttled) = (recording("r1-calm"), recording("one-dd"));
     let (calm, throttled) = (calm.to_str().unwrap(), throttled.to_str().unwrap());
-    let said = run(&[calm, throttled, "--out", "/nonexistent"]);
-    assert!(said.contains("recordings of two kinds"), "{said}");
-    let said = run(&[calm, "--set", "rate=4"]);
+    let both = said(&[calm, throttled, "--out", "/nonexistent"]);
+    assert!(both.contains("recordings of two kinds"), "{both}");
+    assert!(both.contains("is of memory pressure, "), "{both}");
+    let unknown = said(&[calm, "--set", "vm.dirty_bytes=64M"]);
     assert!(
-        said.contains("--set is for recordings of dirty throttling"),
-        "{said}"
+        unknown.contains("unknown key `vm.dirty_bytes`"),
+        "{unknown}"
     );
+    assert!(unknown.contains("vm.swappiness"), "{unknown}");
+    let none = said(&[calm, "--set", "hogs=2"]);
+    assert!(
+        none.contains("--set hogs=2: there is no first hog"),
+        "{none}"
+    );
+    let small = said(&[calm, "--set", "memory_mib=100"]);
+    assert!(
+        small.contains("memory_mib is out of range: 100; allowed: "),
+        "{small}"
+    );
+    let given = said(&[calm, "--given", "vm.zone_reclaim_mode=1"]);
+    assert!(
+        given.contains("--given vm.zone_reclaim_mode=1: it says nothing to a machine of one node"),
+        "{given}"
+    );
+}
+
+/// A recording's setting under a change.
+fn under(name: &str, set: &str) -> (Setting, Setting) {
+    let before = Recording::load(&recording(name)).unwrap().setting;
+    let mut after = before.clone();
+    let change = Change::parse(Pressure::KEYS, set).unwrap();
+    Pressure::put(&change, &mut after).unwrap();
+    Pressure::check(&after).unwrap();
+    (before, after)
+}
+
+#[test]
+fn a_change_is_one_difference_and_is_in_the_scenario() {
+    for (name, set, said, written) in [
+        ("r1-4", "hogs=4", "hogs 2 -> 4", "region_mib = 122\n"),
+        ("r1-4", "writers=0", "writers 1 -> 0", "kind = \"hog\""),
+        (
+            "r1-4",
+            "swap_rate=64",
+            "disks 16 + 16 MiB/s -> 16 + 64 MiB/s",
+            "rate_mib = 64\n",
+        ),
+        (
+            "r1-4",
+            "memory_mib=600",
+            "memory 512 -> 600",
+            "memory_mib = 600\n",
+        ),
+        (
+            "r1-4",
+            "vm.swappiness=100",
+            "vm.swappiness 60 -> 100",
+            "swappiness = 100\n",
+        ),
+        (
+            "r2-mode0",
+            "vm.zone_reclaim_mode=1",
+            "vm.zone_reclaim_mode 0 -> 1",
+            "place = \"linux-6.12-mode1\"\n",
+        ),
+        (
+            "r3-boost0",
+            "vm.watermark_boost_factor=15000",
+            "vm.watermark_boost_factor 0.0 -> 15000.0",
+            "boost_factor = 15000\n",
+        ),
+        (
+            "r4-vfat",
+            "device.0.fs=ext4",
+            "file system vfat -> ext4",
+            "fs = \"ext4\"\n",
+        ),
+    ] {
+        let (before, after) = under(name, set);
+        assert_eq!(before.differences(&after), [said], "{name} {set}");
+        let plan = lab::plan(&after, &["linux-6.12"], 1).unwrap();
+        assert!(plan.source.text.contains(written), "{}", plan.source.text);
+    }
+}
+
+#[test]
+fn recordings_of_a_pair_differ_in_what_was_turned() {
+    let setting = |name: &str| Recording::load(&recording(name)).unwrap().setting;
+    for (one, other, said) in [
+        ("r2-mode0", "r2-mode1", "vm.zone_reclaim_mode 0 -> 1"),
+        (
+            "r3-boost0",
+            "r3-boost15000",
+            "vm.watermark_boost_factor 0.0 -> 15000.0",
+        ),
+        ("r4-vfat", "r4-ext4", "file system vfat -> ext4"),
+    ] {
+        assert_eq!(setting(one).differences(&setting(other)), [said]);
+    }
+}
+
+#[test]
+fn what_a_shape_has_of_its_own_is_measured() {
+    let value = |name: &str, figure: &str| {
+        let recording = Recording::load(&recording(name)).unwrap();
+        let values = measure(&recording.setting, &recording.outcome);
+        let index = figures::by_name(figure).unwrap();
+        let rows = Pressure::rows(&recording.setting, &[&values]);
+        let is_shown = |row: &show::Row| row.name.starts_with(figure);
+        assert!(rows.iter().any(is_shown), "{name}: {figure}");
+        values[index].unwrap()
+    };
+    assert_eq!(value("r2-mode1", "numa_foreign"), 106_168.0);
+    assert_eq!(value("r2-mode1", "zone_reclaim_success"), 1_840.0);
+    let first = value("r2-mode0", "pass 1");
+    assert!((13.5..14.2).contains(&first), "{first}");
+    assert!(value("r2-mode0", "node 1: files") > 300.0);
+    assert_eq!(value("r3-boost0", "extfrag_events"), 35_927.0);
+    assert_eq!(value("r3-boost0", "slabs_scanned"), 403_456.0);
+    let files = value("r3-boost0", "files before memory is full");
+    // The mean of 500 files over the length of each call: between calls nothing is counted.
+    assert!((2_460.0..2_470.0).contains(&files), "{files}");
+    assert_eq!(value("r4-vfat", "round 1: huge pages"), 35.0);
+    assert_eq!(value("r4-vfat", "compact_success"), 18.0);
+    let round = value("r4-vfat", "round 3");
+    assert!((8.4..8.5).contains(&round), "{round}");
 }

@@ -15,18 +15,15 @@ mod common;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use cli::compare::bands::{self, Verdict};
 use cli::compare::guess::{self, JUDGED};
 use cli::compare::measure::by_name;
+use cli::compare::pressure::Pressure;
 use cli::compare::setting::{Origin, Setting};
 use cli::compare::several::{self, Beside};
-use cli::compare::{Measures, Recording, lab, measure};
-use workload::Stop;
+use cli::compare::{Kind as _, Throttling};
 
-use common::Quiet;
+type Compared = common::Compared<Throttling>;
 
-/// The column that is judged.
-const COLUMN: &str = "linux-6.12";
 /// The error of the lab is at most this part of the best constant guess's.
 const OF_THE_GUESS: f64 = 0.5;
 /// Figures that have a band.
@@ -75,45 +72,13 @@ const WRONG_ANSWERS: [WrongAnswer; 6] = [
     ),
 ];
 
-/// A recording beside the lab's run of its setting.
-struct Compared {
-    setting: Setting,
-    recorded: Measures,
-    lab: Measures,
-}
-
-impl Compared {
-    fn verdicts(&self) -> Vec<Verdict> {
-        bands::judge(&self.setting, &self.recorded, &self.lab)
-    }
-}
-
-fn recordings() -> Vec<Recording> {
-    common::recordings()
-        .into_iter()
-        .filter(|recording| {
-            recording.setting.origin == Origin::Guest && recording.setting.fs.is_none()
-        })
-        .collect()
-}
-
-/// Runs all settings in the lab.
+/// Those of guests on a bare device.
 fn compared() -> Vec<Compared> {
-    let recordings = recordings();
-    let planned: Vec<_> = recordings
-        .iter()
-        .map(|recording| lab::plan(&recording.setting, &[COLUMN], 1).expect("a setting can be run"))
-        .collect();
-    let outcomes = lab::run(&planned, &Stop::default(), &Quiet).expect("the runs end");
-    recordings
-        .into_iter()
-        .zip(outcomes)
-        .map(|(recording, outcomes)| Compared {
-            recorded: measure(&recording.setting, &recording.outcome),
-            lab: measure(&recording.setting, &outcomes[0]),
-            setting: recording.setting,
-        })
-        .collect()
+    let mut folders = common::folders();
+    folders.retain(|path| !Pressure::is_one(path));
+    common::compared(&folders, |setting: &Setting| {
+        setting.origin == Origin::Guest && setting.fs.is_none()
+    })
 }
 
 /// Every figure within its band, but for the exceptions; and no exception without need.
@@ -201,14 +166,7 @@ fn no_better_than_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
 
 /// Pairs of recordings that differ in one setting: sign, and size within 30 %.
 fn wrong_answers(all: &[Compared], text: &mut String) -> Vec<String> {
-    let sides: Vec<Beside<'_>> = all
-        .iter()
-        .map(|side| Beside {
-            setting: &side.setting,
-            recorded: &side.recorded,
-            lab: &side.lab,
-        })
-        .collect();
+    let sides: Vec<Beside<'_, Throttling>> = all.iter().map(Compared::beside).collect();
     let pairs = several::pairs(&sides);
     let judged: Vec<_> = pairs.iter().filter(|pair| !pair.small).collect();
     let right = judged.iter().filter(|pair| pair.size_is_right()).count();
@@ -225,13 +183,10 @@ fn wrong_answers(all: &[Compared], text: &mut String) -> Vec<String> {
     let mut misses = Vec::new();
     let mut needed = 0;
     for pair in judged.iter().filter(|pair| !pair.size_is_right()) {
-        let line = format!(
-            "{} -> {}: {} changed by {:+.2}, in the lab by {:+.2}",
-            pair.from.name, pair.to.name, pair.quantity.name, pair.recorded, pair.lab
-        );
-        let known = WRONG_ANSWERS.iter().find(|known| {
-            (known.0, known.1, known.2) == (&*pair.from.name, &*pair.to.name, pair.quantity.name)
-        });
+        let line = pair.line();
+        let known = WRONG_ANSWERS
+            .iter()
+            .find(|known| (known.0, known.1, known.2) == (pair.from, pair.to, pair.figure.name));
         match known {
             Some(known) => {
                 needed += 1;
@@ -249,11 +204,9 @@ fn wrong_answers(all: &[Compared], text: &mut String) -> Vec<String> {
 #[test]
 fn the_lab_does_what_the_kernel_did() {
     let all = compared();
-    assert!(all.len() >= RECORDINGS_MIN, "only {} recordings", all.len());
     let mut text = String::new();
     let mut misses = out_of_band(&all, &mut text);
     misses.extend(no_better_than_a_guess(&all, &mut text));
     misses.extend(wrong_answers(&all, &mut text));
-    println!("{text}");
-    assert!(misses.is_empty(), "{text}\n{}", misses.join("\n"));
+    common::conclude(all.len(), RECORDINGS_MIN, &text, &misses);
 }

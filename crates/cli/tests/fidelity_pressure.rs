@@ -13,45 +13,44 @@ mod common;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use cli::compare::bands::Verdict;
-use cli::compare::lab;
-use cli::compare::pressure::{self, FIGURES, Recording, guess};
-use workload::Stop;
+use cli::compare::Kind as _;
+use cli::compare::pressure::{FIGURES, Pressure, guess};
 
-use common::Quiet;
+type Compared = common::Compared<Pressure>;
 
-/// The column that is judged.
-const COLUMN: &str = "linux-6.12";
 /// Fewer recordings would show little.
 const RECORDINGS_MIN: usize = 5;
 /// A known miss that is further off than it was by this factor has got worse.
 const WORSE: f64 = 1.5;
 /// Recordings of one task with memory to spare, which the costs of the guest were measured in: no constant is held against them.
-const CALM: &str = "r1-calm";
+const CALM: &str = "-calm";
 
 /// recording, figure, error in per cent, cause.
 const KNOWN: &str = include_str!("fidelity_pressure/known.csv");
 
 /// A miss that is known.
 struct Known {
-    recording: &'static str,
-    figure: &'static str,
+    recording: String,
+    figure: String,
     error: f64,
-    cause: &'static str,
+    cause: String,
 }
 
 fn known() -> Vec<Known> {
-    let line = |line: &'static str| {
-        let mut fields = line.splitn(4, ',');
-        let mut next = || fields.next().expect("recording,figure,error_percent,cause");
+    let line = |line: Result<csv::StringRecord, csv::Error>| {
+        let line = line.expect("recording,figure,error_percent,cause");
+        let percent: f64 = line[2].parse().expect("a number of per cent");
         Known {
-            recording: next(),
-            figure: next(),
-            error: next().parse::<f64>().expect("a number of per cent") / 100.0,
-            cause: next(),
+            recording: line[0].to_owned(),
+            figure: line[1].to_owned(),
+            error: percent / 100.0,
+            cause: line[3].to_owned(),
         }
     };
-    KNOWN.lines().skip(1).map(line).collect()
+    csv::Reader::from_reader(KNOWN.as_bytes())
+        .records()
+        .map(line)
+        .collect()
 }
 
 /// How far off, alike for too much and too little.
@@ -59,45 +58,10 @@ fn distance(error: f64) -> f64 {
     (1.0 + error).max(1e-3).ln().abs()
 }
 
-/// A recording beside the lab's run of its setting.
-struct Compared {
-    recording: Recording,
-    recorded: Vec<Option<f64>>,
-    lab: Vec<Option<f64>>,
-}
-
-impl Compared {
-    fn name(&self) -> &str {
-        &self.recording.setting.name
-    }
-
-    fn verdicts(&self) -> Vec<Verdict> {
-        pressure::judge(&self.recording.setting, &self.recorded, &self.lab)
-    }
-}
-
 fn compared() -> Vec<Compared> {
-    let recordings: Vec<Recording> = common::folders()
-        .iter()
-        .filter(|path| Recording::is_one(path))
-        .map(|path| Recording::load(path).expect("a recording that is checked in loads"))
-        .collect();
-    let planned: Vec<_> = recordings
-        .iter()
-        .map(|recording| {
-            pressure::lab::plan(&recording.setting, &[COLUMN], 1).expect("a setting can be run")
-        })
-        .collect();
-    let outcomes = lab::run(&planned, &Stop::default(), &Quiet).expect("the runs end");
-    recordings
-        .into_iter()
-        .zip(outcomes)
-        .map(|(recording, outcomes)| Compared {
-            recorded: pressure::measure(&recording.setting, &recording.outcome),
-            lab: pressure::measure(&recording.setting, &outcomes[0]),
-            recording,
-        })
-        .collect()
+    let mut folders = common::folders();
+    folders.retain(|path| Pressure::is_one(path));
+    common::compared(&folders, |_| true)
 }
 
 /// Every figure within its band, but for those that are known; and none of these without need.
@@ -123,7 +87,7 @@ fn out_of_band(all: &[Compared], text: &mut String) -> Vec<String> {
                 misses.push(format!("{name}: {}", verdict.line()));
                 continue;
             };
-            needed.insert((of.recording, of.figure));
+            needed.insert((&of.recording, &of.figure));
             let _ = writeln!(text, "  known: {}: {}", verdict.line(), of.cause);
             if distance(verdict.error) > WORSE * distance(of.error) {
                 misses.push(format!(
@@ -135,7 +99,7 @@ fn out_of_band(all: &[Compared], text: &mut String) -> Vec<String> {
         }
     }
     for of in &known {
-        if !needed.contains(&(of.recording, of.figure)) {
+        if !needed.contains(&(&of.recording, &of.figure)) {
             misses.push(format!(
                 "{}: {} is within its band: no exception any more",
                 of.recording, of.figure
@@ -155,11 +119,10 @@ fn beside_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
     {
         let points: Vec<_> = all
             .iter()
-            .filter(|side| !side.name().starts_with(CALM))
+            .filter(|side| !side.name().contains(CALM))
             .filter_map(|side| {
-                let setting = &side.recording.setting;
                 Some((
-                    setting,
+                    &side.setting,
                     side.recorded[index]?,
                     side.lab[index].unwrap_or(0.0),
                 ))
@@ -173,7 +136,7 @@ fn beside_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
         let _ = writeln!(
             text,
             "{:24} mean error {:6.1} %; best constant: {:6.1} %",
-            figure.name,
+            figure.label.name,
             own * 100.0,
             constant * 100.0
         );
@@ -195,10 +158,8 @@ const BETTER_LEAST: usize = 12;
 #[test]
 fn the_lab_does_under_pressure_what_the_kernel_did() {
     let all = compared();
-    assert!(all.len() >= RECORDINGS_MIN, "only {} recordings", all.len());
     let mut text = String::new();
     let mut misses = out_of_band(&all, &mut text);
     misses.extend(beside_a_guess(&all, &mut text));
-    println!("{text}");
-    assert!(misses.is_empty(), "{text}\n{}", misses.join("\n"));
+    common::conclude(all.len(), RECORDINGS_MIN, &text, &misses);
 }

@@ -14,6 +14,7 @@
 //! writers, light writer), D1 (task kinds).
 #![forbid(unsafe_code)]
 
+mod alloc;
 mod barrier;
 mod bystander;
 mod copy;
@@ -26,6 +27,7 @@ mod latency;
 mod light;
 mod mapped_writer;
 mod mapper;
+mod passes;
 mod phases;
 mod pinner;
 mod plan;
@@ -35,6 +37,7 @@ mod report;
 mod small_files;
 mod thpavail;
 
+pub use alloc::{Alloc, alloc};
 pub use barrier::Barrier;
 pub use bystander::{Bystander, bystander};
 pub use copy::{Cp, cp};
@@ -47,6 +50,7 @@ pub use latency::Latencies;
 pub use light::{LightWriter, light_writer};
 pub use mapped_writer::{MappedWriter, mapped_writer};
 pub use mapper::{Mapper, mapper};
+pub use passes::{Pass, Passes, passes};
 pub use phases::{Phase, Phases, phases};
 pub use pinner::{Pinner, pinner};
 pub use plan::{Job, Plan, Work, run};

@@ -369,7 +369,7 @@ fn touch_all<E: Env>(
         took,
     });
     let after = cache.vmstat();
-    let huge = level(&after, HUGE);
+    let huge = huge_pages(&after);
     *ended = (after, huge);
     Ok(true)
 }
@@ -389,8 +389,13 @@ fn level(reading: &Vmstat, name: &str) -> u64 {
     found.map_or(0, |(_, value)| value)
 }
 
+/// Huge pages of anonymous memory in a reading.
+pub(crate) fn huge_pages(reading: &Vmstat) -> u64 {
+    level(reading, HUGE)
+}
+
 /// Counters that are larger after than before.
-fn changes(before: &Vmstat, after: &Vmstat) -> Vec<(&'static str, u64)> {
+pub(crate) fn changes(before: &Vmstat, after: &Vmstat) -> Vec<(&'static str, u64)> {
     let pairs = before.entries().zip(after.entries());
     pairs
         .map(|((name, before), (_, after))| (name, after.saturating_sub(before)))

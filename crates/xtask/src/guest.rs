@@ -182,6 +182,25 @@ trait Guest {
     fn recording(&self, hz: u32, stream: &Stream) -> Result<Recording>;
 }
 
+/// The key and the value of a setting, `KEY=VALUE`.
+///
+/// # Errors
+/// It is none.
+fn parts(setting: &str) -> Result<(&str, &str)> {
+    let parts = setting.split_once('=');
+    parts.ok_or_else(|| format!("--set {setting}: not of the form KEY=VALUE"))
+}
+
+/// The value of a setting as a number.
+///
+/// # Errors
+/// It is none, or a smaller one.
+fn number_from(least: u32, setting: &str) -> Result<u32> {
+    let (_, value) = parts(setting)?;
+    let parsed = value.parse::<u32>().ok().filter(|number| *number >= least);
+    parsed.ok_or_else(|| format!("--set {setting}: '{value}' is not a number from {least} on"))
+}
+
 /// Every guest that has a name.
 fn all() -> Vec<Box<dyn Guest>> {
     let mut all: Vec<Box<dyn Guest>> = Vec::new();

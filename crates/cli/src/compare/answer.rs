@@ -6,26 +6,35 @@
 
 use core::fmt::Write as _;
 
-use super::measure::{Measures, QUANTITIES};
-use super::recording::Recording;
-use super::setting::Setting;
+use super::kind::Label;
 use super::several::NOTICEABLE;
 use super::show::percent;
 use super::what_if::Change;
 
+/// Least width of the first column.
 const NAME: usize = 28;
 const FIELD: usize = 12;
 
 /// A change and everything that is known of it.
 pub(super) struct Answered<'a> {
-    pub(super) before: &'a Setting,
-    pub(super) after: &'a Setting,
+    /// What it changes, in words.
+    pub(super) differs: Vec<String>,
     pub(super) changes: &'a [Change],
     pub(super) columns: &'a [&'a str],
-    pub(super) recorded: &'a Measures,
-    pub(super) lab: &'a [Measures],
-    pub(super) changed: &'a [Measures],
-    pub(super) against: Option<(&'a Recording, &'a Measures)>,
+    pub(super) labels: Vec<Label>,
+    /// The figures, in the order of the labels: recorded, and of each column, without and with the change.
+    pub(super) recorded: Vec<Option<f64>>,
+    pub(super) lab: Vec<Vec<Option<f64>>>,
+    pub(super) changed: Vec<Vec<Option<f64>>>,
+    pub(super) against: Option<Against<'a>>,
+}
+
+/// A recording of the change.
+pub(super) struct Against<'a> {
+    pub(super) name: &'a str,
+    /// In what else it differs.
+    pub(super) differs: Vec<String>,
+    pub(super) values: Vec<Option<f64>>,
 }
 
 /// The tables of a change: the first column with its answer, the others with what it does to them.
@@ -34,35 +43,38 @@ pub(super) fn render(answered: &Answered<'_>) -> String {
     let mut text = format!(
         "What if {}? ({})\n",
         sets.join(", "),
-        answered.before.differences(answered.after).join(", ")
+        answered.differs.join(", ")
     );
-    if let Some((against, _)) = answered.against {
-        let other = answered.after.differences(&against.setting);
-        if !other.is_empty() {
-            let _ = writeln!(
-                text,
-                "note: {} is no recording of that change; it also differs by: {}",
-                against.setting.name,
-                other.join(", ")
-            );
-        }
+    if let Some(against) = &answered.against
+        && !against.differs.is_empty()
+    {
+        let _ = writeln!(
+            text,
+            "note: {} is no recording of that change; it also differs by: {}",
+            against.name,
+            against.differs.join(", ")
+        );
     }
-    text.push_str(&first(answered));
+    let names = answered
+        .labels
+        .iter()
+        .map(|label| label.with_unit().len() + 1);
+    let width = names.max().unwrap_or(0).max(NAME);
+    text.push_str(&first(answered, width));
     for (index, column) in answered.columns.iter().enumerate().skip(1) {
-        let _ = writeln!(text, "{:NAME$}{column:>FIELD$}{:>FIELD$}", "", "changed");
-        for quantity in &QUANTITIES {
-            let value = |measures: &Measures| (quantity.of)(measures);
-            let (lab, changed) = (value(&answered.lab[index]), value(&answered.changed[index]));
-            if lab.is_none() && changed.is_none() {
+        let _ = writeln!(text, "{:width$}{column:>FIELD$}{:>FIELD$}", "", "changed");
+        let values = answered.lab[index].iter().zip(&answered.changed[index]);
+        for (label, (lab, changed)) in answered.labels.iter().zip(values) {
+            if is_nothing(&[*lab, *changed]) {
                 continue;
             }
-            let change = percent(lab, changed).unwrap_or_default();
+            let change = percent(*lab, *changed).unwrap_or_default();
             let _ = writeln!(
                 text,
-                "{:NAME$}{}{} {change:>9}",
-                label(quantity.name, quantity.unit),
-                field(lab, quantity.digits),
-                field(changed, quantity.digits),
+                "{:width$}{}{} {change:>9}",
+                label.with_unit(),
+                field(*lab, label.digits),
+                field(*changed, label.digits),
             );
         }
     }
@@ -71,34 +83,36 @@ pub(super) fn render(answered: &Answered<'_>) -> String {
 }
 
 /// The first column: its answer, and the error of it.
-fn first(answered: &Answered<'_>) -> String {
+fn first(answered: &Answered<'_>, width: usize) -> String {
     let mut text = format!(
-        "{:NAME$}{:>FIELD$}{:>FIELD$}{:>FIELD$}{:>FIELD$}{:>FIELD$}",
+        "{:width$}{:>FIELD$}{:>FIELD$}{:>FIELD$}{:>FIELD$}{:>FIELD$}",
         "", "recording", answered.columns[0], "changed", "effect", "answer"
     );
-    if let Some((against, _)) = answered.against {
-        let name: String = against.setting.name.chars().take(18).collect();
+    if let Some(against) = &answered.against {
+        let name: String = against.name.chars().take(18).collect();
         let _ = write!(text, "{name:>20}{:>10}{:>16}", "error", "of difference");
     }
     text.push('\n');
-    for quantity in &QUANTITIES {
-        let value = |measures: &Measures| (quantity.of)(measures);
-        let recorded = value(answered.recorded);
-        let (lab, changed) = (value(&answered.lab[0]), value(&answered.changed[0]));
-        let other = answered.against.and_then(|(_, measures)| value(measures));
-        if recorded.is_none() && changed.is_none() {
+    for (index, label) in answered.labels.iter().enumerate() {
+        let recorded = answered.recorded[index];
+        let (lab, changed) = (answered.lab[0][index], answered.changed[0][index]);
+        let other = answered
+            .against
+            .as_ref()
+            .and_then(|against| against.values[index]);
+        if is_nothing(&[recorded, lab, changed, other]) || recorded.is_none() && changed.is_none() {
             continue;
         }
         let answer = predict(recorded, lab, changed);
         let _ = write!(
             text,
-            "{:NAME$}{}{}{}{:>FIELD$}{}",
-            label(quantity.name, quantity.unit),
-            field(recorded, quantity.digits),
-            field(lab, quantity.digits),
-            field(changed, quantity.digits),
+            "{:width$}{}{}{}{:>FIELD$}{}",
+            label.with_unit(),
+            field(recorded, label.digits),
+            field(lab, label.digits),
+            field(changed, label.digits),
             percent(lab, changed).unwrap_or_default(),
-            field(answer, quantity.digits),
+            field(answer, label.digits),
         );
         if answered.against.is_some() {
             let of_difference = match (recorded, answer, other) {
@@ -110,7 +124,7 @@ fn first(answered: &Answered<'_>) -> String {
             let _ = write!(
                 text,
                 "{:>20}{:>10}{:>16}",
-                field(other, quantity.digits).trim_start(),
+                field(other, label.digits).trim_start(),
                 percent(other, answer).unwrap_or_default(),
                 of_difference.unwrap_or_default(),
             );
@@ -119,6 +133,13 @@ fn first(answered: &Answered<'_>) -> String {
         text.push('\n');
     }
     text
+}
+
+/// None of them is there, or all are zero.
+fn is_nothing(values: &[Option<f64>]) -> bool {
+    values
+        .iter()
+        .all(|value| value.is_none_or(|value| value == 0.0))
 }
 
 /// The recorded value under the change.
@@ -146,14 +167,6 @@ fn error_of_difference(recorded: f64, answer: f64, other: f64) -> Option<String>
         return Some("wrong sign".into());
     }
     Some(format!("{:+.0}%", 100.0 * (predicted / real - 1.0)))
-}
-
-fn label(name: &str, unit: &str) -> String {
-    if unit.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{name} ({unit})")
-    }
 }
 
 fn field(value: Option<f64>, digits: usize) -> String {

@@ -3,7 +3,7 @@
 //! Source: ours: goals set before the first recording was made.
 
 use super::measure::{Measures, by_name};
-use super::setting::{Origin, Setting};
+use super::setting::Setting;
 
 /// Figure and band: the lab's value may be off by this part of the recorded one.
 const BANDS: [(&str, f64); 4] = [
@@ -71,21 +71,6 @@ pub fn judge(setting: &Setting, recorded: &Measures, lab: &Measures) -> Vec<Verd
         });
     }
     verdicts
-}
-
-/// The verdicts in one line.
-pub(super) fn render(
-    setting: &Setting,
-    recorded: &Measures,
-    lab: &Measures,
-    column: &str,
-) -> String {
-    let verdicts = judge(setting, recorded, lab);
-    let column = match setting.origin {
-        Origin::Guest => column.to_owned(),
-        Origin::Chain | Origin::Trace => format!("{column}, by the bands of a guest"),
-    };
-    summary(&verdicts, &column)
 }
 
 /// How many bands hold, and which do not.

@@ -6,28 +6,22 @@ use std::path::{Path, PathBuf};
 use workload::Stop;
 
 use super::answer::{self, Answered};
-use super::bands::Verdict;
 use super::fault::Fault;
+use super::kind::{Kind, Loaded};
 use super::lab::{self, COLUMNS, LabError, Planned};
-use super::measure::{Measures, measure};
-use super::recording::{COLUMN, Recording};
-use super::setting::{Origin, Setting};
+use super::pressure::Pressure;
+use super::recording::COLUMN;
 use super::several::{self, Beside};
+use super::show::Value;
+use super::throttling::Throttling;
 use super::what_if::{Change, ChangeError};
-use super::{bands, pressure, show};
+use super::{bands, show};
 use crate::args::CompareArguments;
 use crate::outcome::Outcome;
 use crate::output::{self, About, Folder, OutputError, Shown, TidyTable};
 use crate::program::{FAILED, INTERRUPTED, OK, stop_at_interrupt};
 use crate::run::LiveFiles;
 use crate::terminal::{self, Progress};
-
-/// Said beside every field recording.
-const CHAIN: &str = "a field recording of a whole chain (loop device on FUSE on NBD, ext4): its journal \
-                     holds writers up for seconds that no pause explains, completions come in lumps of \
-                     several MiB, its sustained rate is 13 to 15 MiB/s where 16 were set, single runs \
-                     differ by 20 % and more; compare counts, medians and differences between settings, \
-                     not sums (docs/reference/field-recordings.md)";
 
 /// The comparison cannot be made: always with what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -49,20 +43,52 @@ pub enum CompareError {
     Usage(String),
 }
 
+/// A kind, as the command meets it.
+struct Entry {
+    of: &'static str,
+    is_one: fn(&Path) -> bool,
+    compare: fn(&CompareArguments, &[PathBuf], &Stop) -> Result<u8, CompareError>,
+}
+
+const fn entry<K: Kind>() -> Entry {
+    Entry {
+        of: K::OF,
+        is_one: K::is_one,
+        compare: compare::<K>,
+    }
+}
+
+/// All kinds. A path is of the first that says so; the last takes what is left.
+const KINDS: [Entry; 2] = [entry::<Pressure>(), entry::<Throttling>()];
+
 /// A recording with its runs.
-struct Side {
-    recording: Recording,
-    recorded: Measures,
+struct Side<K: Kind> {
+    recording: Loaded<K::Setting>,
+    recorded: K::Measures,
     /// In the order of the columns.
-    lab: Vec<Measures>,
+    lab: Vec<K::Measures>,
     /// With the changes of `--set`.
-    changed: Option<Changed>,
+    changed: Option<Changed<K>>,
 }
 
 /// The changed setting, and its runs.
-struct Changed {
-    setting: Setting,
-    lab: Vec<Measures>,
+struct Changed<K: Kind> {
+    setting: K::Setting,
+    lab: Vec<K::Measures>,
+}
+
+impl<K: Kind> Side<K> {
+    fn name(&self) -> &str {
+        K::name(&self.recording.setting)
+    }
+
+    fn beside(&self) -> Beside<'_, K> {
+        Beside {
+            setting: &self.recording.setting,
+            recorded: &self.recorded,
+            lab: &self.lab[0],
+        }
+    }
 }
 
 /// Does what the command line says; answers the exit status.
@@ -86,25 +112,38 @@ pub(crate) fn main(arguments: &CompareArguments) -> Result<u8, CompareError> {
 fn run(arguments: &CompareArguments, stop: &Stop) -> Result<u8, CompareError> {
     let all = arguments.recordings.iter();
     let named = all.filter(|path| arguments.recordings.len() == 1 || !is_readme(path));
-    let (pressure, throttling): (Vec<PathBuf>, Vec<PathBuf>) = named
-        .cloned()
-        .partition(|path| pressure::Recording::is_one(path));
-    if let (Some(one), Some(other), Some(_)) =
-        (pressure.first(), throttling.first(), &arguments.out)
+    let mut of_kinds = KINDS.map(|_| Vec::new());
+    for path in named {
+        let of = KINDS.iter().position(|kind| (kind.is_one)(path));
+        of_kinds[of.unwrap_or(KINDS.len() - 1)].push(path.clone());
+    }
+    let mut present = KINDS
+        .iter()
+        .zip(&of_kinds)
+        .filter(|(_, paths)| !paths.is_empty());
+    if let (Some((one, ones)), Some((other, others)), Some(_)) =
+        (present.next(), present.next(), &arguments.out)
     {
         return Err(CompareError::Usage(format!(
-            "--out is one folder, and these are recordings of two kinds: {} is of memory pressure, {} of dirty throttling; \
+            "--out is one folder, and these are recordings of two kinds: {} is of {}, {} of {}; \
              name one kind at a time, or leave --out out",
-            one.display(),
-            other.display()
+            ones[0].display(),
+            one.of,
+            others[0].display(),
+            other.of,
         )));
     }
-    let mut code = OK;
-    if !pressure.is_empty() {
-        code = code.max(pressure::run(arguments, &pressure, stop)?);
+    if of_kinds.iter().all(Vec::is_empty) {
+        let problem = "no recording among the names given; name a folder of tables or a trace";
+        return Err(CompareError::Usage(problem.into()));
     }
-    if !throttling.is_empty() || pressure.is_empty() {
-        code = code.max(throttling_of(arguments, &throttling, stop)?);
+    let mut code = OK;
+    for (kind, paths) in KINDS
+        .iter()
+        .zip(&of_kinds)
+        .filter(|(_, paths)| !paths.is_empty())
+    {
+        code = code.max((kind.compare)(arguments, paths, stop)?);
     }
     Ok(code)
 }
@@ -115,16 +154,25 @@ fn is_readme(path: &Path) -> bool {
     name.is_some_and(|name| name.to_ascii_uppercase().starts_with("README"))
 }
 
-fn throttling_of(
+/// Those of one kind.
+fn compare<K: Kind>(
     arguments: &CompareArguments,
     paths: &[PathBuf],
     stop: &Stop,
 ) -> Result<u8, CompareError> {
-    let changes = parse(&arguments.set)?;
-    let given = parse(&arguments.given)?;
-    let mut recordings = load(paths, &given, &changes)?;
+    let parse = |sets: &[String]| -> Result<Vec<Change>, ChangeError> {
+        sets.iter().map(|set| Change::parse(K::KEYS, set)).collect()
+    };
+    let (changes, given) = (parse(&arguments.set)?, parse(&arguments.given)?);
     let mut names = Names::default();
-    names.take_all(&mut recordings);
+    let mut recordings = Vec::new();
+    for path in paths {
+        let mut recording = K::load(path, &given, &changes)?;
+        let name = names.take(K::name(&recording.setting));
+        K::rename(&mut recording.setting, &name);
+        recording.outcome.case = name;
+        recordings.push(recording);
+    }
     let against = match &arguments.against {
         None => None,
         Some(_) if recordings.len() > 1 => {
@@ -133,7 +181,7 @@ fn throttling_of(
                     .into(),
             ));
         }
-        Some(path) => Some(Recording::load_with(path, &given, &changes)?),
+        Some(path) => Some(K::load(path, &given, &changes)?),
     };
     let columns: Vec<&str> = if arguments.policy.is_empty() {
         COLUMNS.to_vec()
@@ -143,21 +191,24 @@ fn throttling_of(
     let mut plans = Vec::new();
     let mut changed = Vec::new();
     for recording in &recordings {
-        plans.push(lab::plan(&recording.setting, &columns, arguments.seed)?);
-        let mut setting = changed_setting(recording, &changes)?;
+        plans.push(K::plan(&recording.setting, &columns, arguments.seed)?);
+        let mut setting = changed_setting::<K>(recording, &changes)?;
         if let Some(setting) = &mut setting {
-            setting.name = names.take(&format!("{}-changed", setting.name));
+            let name = names.take(&format!("{}-changed", K::name(setting)));
+            K::rename(setting, &name);
         }
         changed.push(setting);
     }
     for setting in changed.iter().flatten() {
-        plans.push(lab::plan(setting, &columns, arguments.seed)?);
+        plans.push(K::plan(setting, &columns, arguments.seed)?);
     }
     let settings = recordings.iter().map(|recording| &recording.setting);
     let settings = settings.chain(changed.iter().flatten());
-    let rows: Vec<String> = settings.map(|setting| setting.name.clone()).collect();
+    let rows: Vec<String> = settings
+        .map(|setting| K::name(setting).to_owned())
+        .collect();
     // Made before the work, so that a folder that cannot be made does not cost the results.
-    let name = format!("compare-{}", lab::plain(&recordings[0].setting.name));
+    let name = format!("compare-{}", lab::plain(&rows[0]));
     let folder = Folder::make(arguments.out.as_deref(), &name, arguments.seed)?;
     let runs = match run_plans(&plans, stop) {
         Ok(runs) => runs,
@@ -172,23 +223,24 @@ fn throttling_of(
     let mut planned = plans.iter();
     for (recording, plan) in recordings.into_iter().zip(planned.by_ref()) {
         let runs = runs.next().unwrap_or_default();
-        sides.push(side(recording, plan, runs, &mut outcomes));
+        sides.push(side::<K>(recording, plan, runs, &mut outcomes));
     }
     for (side, setting) in sides.iter_mut().zip(changed) {
         let Some(setting) = setting else { continue };
+        let case = K::name(&setting).to_owned();
         if let Some(against) = &against {
-            outcomes.push(relabelled(&against.outcome, &setting.name));
+            outcomes.push(relabelled(&against.outcome, &case));
         }
         let runs = runs.next().unwrap_or_default();
         let notes = planned.next().map(|plan| plan.notes.iter().cloned());
         side.recording.notes.extend(notes.into_iter().flatten());
-        let lab = runs.iter().map(|run| measure(&setting, run)).collect();
-        outcomes.extend(runs.iter().map(|run| relabelled(run, &setting.name)));
+        let lab = runs.iter().map(|run| K::measure(&setting, run)).collect();
+        outcomes.extend(runs.iter().map(|run| relabelled(run, &case)));
         side.changed = Some(Changed { setting, lab });
     }
     let text = render(&sides, &columns, &changes, against.as_ref());
     terminal::print(&text);
-    let mut tables = vec![show::tidy(&figures(&sides, &columns))];
+    let mut tables = vec![show::tidy(figures(&sides, &columns))];
     if sides.len() > 1 {
         tables.push(several::table(&beside(&sides)));
     }
@@ -200,100 +252,60 @@ fn throttling_of(
         seed: arguments.seed,
     };
     write(folder.path(), &made, tables)?;
-    let verdicts = sides.iter().map(|side| {
-        let setting = &side.recording.setting;
-        let verdicts = bands::judge(setting, &side.recorded, &side.lab[0]);
-        (setting.name.as_str(), verdicts)
-    });
-    Ok(judged(arguments.check, verdicts, columns[0]))
-}
-
-fn load(
-    paths: &[PathBuf],
-    given: &[Change],
-    changes: &[Change],
-) -> Result<Vec<Recording>, CompareError> {
-    let mut recordings = Vec::new();
-    for path in paths {
-        recordings.push(Recording::load_with(path, given, changes)?);
-    }
-    if recordings.is_empty() {
-        let problem = "no recording among the names given; name a folder of tables or a trace";
-        return Err(CompareError::Usage(problem.into()));
-    }
-    Ok(recordings)
-}
-
-fn parse(sets: &[String]) -> Result<Vec<Change>, ChangeError> {
-    sets.iter().map(|set| Change::parse(set)).collect()
+    Ok(judged(arguments.check, &sides, columns[0]))
 }
 
 /// The setting under the changes that its recording did not need for itself; `None`: there are none.
-fn changed_setting(
-    recording: &Recording,
+fn changed_setting<K: Kind>(
+    recording: &Loaded<K::Setting>,
     changes: &[Change],
-) -> Result<Option<Setting>, CompareError> {
+) -> Result<Option<K::Setting>, CompareError> {
     let mut setting = recording.setting.clone();
     let mut any = false;
     for change in changes {
         if recording.filled.contains(&change.key) {
             continue;
         }
-        change
-            .put(&mut setting)
+        K::put(change, &mut setting)
             .map_err(|problem| CompareError::Usage(format!("--set {change}: {problem}")))?;
         any = true;
     }
     if !any {
         return Ok(None);
     }
-    setting.check().map_err(|problem| {
+    K::check(&setting).map_err(|problem| {
         let sets: Vec<String> = changes
             .iter()
             .map(|change| format!("--set {change}"))
             .collect();
-        CompareError::Usage(format!(
-            "{}: {}; {}",
-            sets.join(" "),
-            problem.title,
-            problem.allowed
-        ))
+        CompareError::Usage(format!("{}: {problem}", sets.join(" ")))
     })?;
     Ok(Some(setting))
 }
 
 /// Names that tables and files of the results have already.
 #[derive(Default)]
-pub(super) struct Names(BTreeSet<String>);
+struct Names(BTreeSet<String>);
 
 impl Names {
     /// The name as files can have it, with a number behind it if another has that.
-    pub(super) fn take(&mut self, own: &str) -> String {
+    fn take(&mut self, own: &str) -> String {
         let own = output::plain(own);
         let numbered = (2..).map(|number| format!("{own}-{number}"));
         let mut names = core::iter::once(own.clone()).chain(numbered);
         let free = names.find(|name| self.0.insert(name.clone()));
         free.expect("there are more numbers than names")
     }
-
-    /// Tells recordings apart.
-    fn take_all(&mut self, recordings: &mut [Recording]) {
-        for recording in recordings {
-            let name = self.take(&recording.setting.name);
-            recording.setting.name.clone_from(&name);
-            recording.outcome.case = name;
-        }
-    }
 }
 
-pub(super) fn run_plans(plans: &[Planned], stop: &Stop) -> Result<Vec<Vec<Outcome>>, LabError> {
+fn run_plans(plans: &[Planned], stop: &Stop) -> Result<Vec<Vec<Outcome>>, LabError> {
     let progress = Progress::new(lab::orders(plans).len());
     let runs = lab::run(plans, stop, &progress);
     progress.finish();
     runs
 }
 
-pub(super) fn relabelled(outcome: &Outcome, case: &str) -> Outcome {
+fn relabelled(outcome: &Outcome, case: &str) -> Outcome {
     Outcome {
         case: case.to_owned(),
         ..outcome.clone()
@@ -301,21 +313,18 @@ pub(super) fn relabelled(outcome: &Outcome, case: &str) -> Outcome {
 }
 
 /// Measures a recording and its runs; their outcomes go to the results.
-fn side(
-    mut recording: Recording,
+fn side<K: Kind>(
+    mut recording: Loaded<K::Setting>,
     plan: &Planned,
     runs: Vec<Outcome>,
     outcomes: &mut Vec<Outcome>,
-) -> Side {
+) -> Side<K> {
     recording.notes.extend(plan.notes.iter().cloned());
-    if recording.setting.origin == Origin::Chain {
-        recording.notes.push(CHAIN.into());
-    }
     let setting = &recording.setting;
-    let recorded = measure(setting, &recording.outcome);
-    let lab = runs.iter().map(|run| measure(setting, run)).collect();
+    let recorded = K::measure(setting, &recording.outcome);
+    let lab = runs.iter().map(|run| K::measure(setting, run)).collect();
     outcomes.push(recording.outcome.clone());
-    outcomes.extend(runs.iter().map(|run| relabelled(run, &setting.name)));
+    outcomes.extend(runs.iter().map(|run| relabelled(run, K::name(setting))));
     Side {
         recording,
         recorded,
@@ -324,51 +333,59 @@ fn side(
     }
 }
 
-fn render(
-    sides: &[Side],
+fn render<K: Kind>(
+    sides: &[Side<K>],
     columns: &[&str],
     changes: &[Change],
-    against: Option<&Recording>,
+    against: Option<&Loaded<K::Setting>>,
 ) -> String {
     let mut text = String::new();
     for side in sides {
         text.push_str(&one(side, columns));
         text.push('\n');
         if let Some(changed) = &side.changed {
-            let against = against
-                .map(|recording| (recording, measure(&recording.setting, &recording.outcome)));
-            text.push_str(&answer::render(&Answered {
-                before: &side.recording.setting,
-                after: &changed.setting,
-                changes,
-                columns,
-                recorded: &side.recorded,
-                lab: &side.lab,
-                changed: &changed.lab,
-                against: against
-                    .as_ref()
-                    .map(|(recording, measures)| (*recording, measures)),
-            }));
+            text.push_str(&answered(side, changed, columns, changes, against));
         }
     }
     if sides.len() > 1 {
         text.push_str(&several::render(&beside(sides), columns[0]));
     }
-    let of: Vec<(&str, &[String])> = sides
-        .iter()
-        .map(|side| {
-            let name = side.recording.setting.name.as_str();
-            (name, side.recording.notes.as_slice())
-        })
-        .collect();
-    text.push_str(&notes(&of));
+    text.push_str(&notes(sides));
     text
 }
 
-/// All notes of (recording, its notes); what is said of several recordings is said once.
-pub(super) fn notes(sides: &[(&str, &[String])]) -> String {
+fn answered<K: Kind>(
+    side: &Side<K>,
+    changed: &Changed<K>,
+    columns: &[&str],
+    changes: &[Change],
+    against: Option<&Loaded<K::Setting>>,
+) -> String {
+    let values = |lab: &[K::Measures]| -> Vec<_> { lab.iter().map(K::values).collect() };
+    let against = against.map(|other| {
+        let measures = K::measure(&other.setting, &other.outcome);
+        answer::Against {
+            name: K::name(&other.setting),
+            differs: K::differences(&changed.setting, &other.setting),
+            values: K::values(&measures),
+        }
+    });
+    answer::render(&Answered {
+        differs: K::differences(&side.recording.setting, &changed.setting),
+        changes,
+        columns,
+        labels: K::labels(),
+        recorded: K::values(&side.recorded),
+        lab: values(&side.lab),
+        changed: values(&changed.lab),
+        against,
+    })
+}
+
+/// All notes; what is said of several recordings is said once.
+fn notes<K: Kind>(sides: &[Side<K>]) -> String {
     let mut seen: Vec<&String> = Vec::new();
-    for note in sides.iter().flat_map(|(_, notes)| *notes) {
+    for note in sides.iter().flat_map(|side| &side.recording.notes) {
         if !seen.contains(&note) {
             seen.push(note);
         }
@@ -376,8 +393,8 @@ pub(super) fn notes(sides: &[(&str, &[String])]) -> String {
     let line = |note: &String| {
         let of: Vec<&str> = sides
             .iter()
-            .filter(|(_, notes)| notes.contains(note))
-            .map(|(name, _)| *name)
+            .filter(|side| side.recording.notes.contains(note))
+            .map(Side::name)
             .collect();
         if of.len() == sides.len() {
             format!("note: {note}\n")
@@ -388,52 +405,37 @@ pub(super) fn notes(sides: &[(&str, &[String])]) -> String {
     seen.into_iter().map(line).collect()
 }
 
-fn beside(sides: &[Side]) -> Vec<Beside<'_>> {
-    sides
-        .iter()
-        .filter_map(|side| {
-            Some(Beside {
-                setting: &side.recording.setting,
-                recorded: &side.recorded,
-                lab: side.lab.first()?,
-            })
-        })
-        .collect()
+fn beside<K: Kind>(sides: &[Side<K>]) -> Vec<Beside<'_, K>> {
+    sides.iter().map(Side::beside).collect()
 }
 
 /// The table of one recording.
-fn one(side: &Side, columns: &[&str]) -> String {
-    let setting: &Setting = &side.recording.setting;
+fn one<K: Kind>(side: &Side<K>, columns: &[&str]) -> String {
+    let setting = &side.recording.setting;
     let heads: Vec<&str> = [COLUMN]
         .into_iter()
         .chain(columns.iter().copied())
         .collect();
-    let measures: Vec<&Measures> = [&side.recorded].into_iter().chain(&side.lab).collect();
-    let mut text = format!(
-        "{}: {}\n{}",
-        setting.name,
-        setting.summary(),
-        show::table(&heads, &show::rows(setting, &measures)),
-    );
-    text.push_str(&bands::render(
-        setting,
-        &side.recorded,
-        &side.lab[0],
-        columns[0],
-    ));
-    text
+    let measures: Vec<&K::Measures> = [&side.recorded].into_iter().chain(&side.lab).collect();
+    let verdicts = K::judge(setting, &side.recorded, &side.lab[0]);
+    let by = format!("{}{}", columns[0], K::judged_by(setting));
+    format!(
+        "{}: {}\n{}{}",
+        K::name(setting),
+        K::summary(setting),
+        show::table(&heads, &K::rows(setting, &measures)),
+        bands::summary(&verdicts, &by),
+    )
 }
 
 /// Names every band that does not hold, if that is asked for; answers the exit status.
-pub(super) fn judged<'a>(
-    check: bool,
-    sides: impl Iterator<Item = (&'a str, Vec<Verdict>)>,
-    column: &str,
-) -> u8 {
+fn judged<K: Kind>(check: bool, sides: &[Side<K>], column: &str) -> u8 {
     let mut code = OK;
-    for (name, verdicts) in sides.filter(|_| check) {
+    for side in sides.iter().filter(|_| check) {
+        let verdicts = K::judge(&side.recording.setting, &side.recorded, &side.lab[0]);
         for verdict in verdicts.iter().filter(|verdict| !verdict.holds) {
             code = FAILED;
+            let name = side.name();
             terminal::complain(&format!("tidegate: {name}, {column}: {}", verdict.line()));
         }
     }
@@ -441,20 +443,16 @@ pub(super) fn judged<'a>(
 }
 
 /// What is written.
-pub(super) struct Made<'a> {
+struct Made<'a> {
     /// What the plans are called in the tables, in their order.
-    pub(super) rows: &'a [String],
-    pub(super) plans: &'a [Planned],
-    pub(super) outcomes: &'a [Outcome],
-    pub(super) printed: &'a str,
-    pub(super) seed: u64,
+    rows: &'a [String],
+    plans: &'a [Planned],
+    outcomes: &'a [Outcome],
+    printed: &'a str,
+    seed: u64,
 }
 
-pub(super) fn write(
-    folder: &Path,
-    made: &Made<'_>,
-    own: Vec<TidyTable>,
-) -> Result<(), CompareError> {
+fn write(folder: &Path, made: &Made<'_>, own: Vec<TidyTable>) -> Result<(), CompareError> {
     let plans = made.plans;
     let first = &plans[0];
     let mut about = About {
@@ -487,19 +485,33 @@ pub(super) fn write(
     Ok(())
 }
 
-/// (recording, column, its figures) of everything that was measured.
-fn figures<'a>(sides: &'a [Side], columns: &[&'a str]) -> Vec<(&'a str, &'a str, &'a Measures)> {
+/// Every figure of everything that was measured.
+fn figures<'a, K: Kind>(sides: &'a [Side<K>], columns: &[&'a str]) -> Vec<Value<'a>> {
+    let labels = K::labels();
     let mut all = Vec::new();
-    let lab = |all: &mut Vec<_>, setting: &'a Setting, lab: &'a [Measures]| {
-        let columns = columns.iter().zip(lab);
-        all.extend(columns.map(|(column, measures)| (setting.name.as_str(), *column, measures)));
+    let mut take = |recording: &'a str, column: &'a str, measures: &'a K::Measures| {
+        let of = labels.iter().zip(K::values(measures));
+        let of = of.map(|(label, value)| (label.name.to_owned(), label.unit, value));
+        let others = K::others(measures).into_iter();
+        let others = others.map(|(name, unit, value)| (name, unit, Some(value)));
+        all.extend(of.chain(others).map(|(figure, unit, value)| Value {
+            recording,
+            column,
+            figure,
+            unit,
+            value,
+        }));
     };
     for side in sides {
-        let setting = &side.recording.setting;
-        all.push((setting.name.as_str(), COLUMN, &side.recorded));
-        lab(&mut all, setting, &side.lab);
-        if let Some(changed) = &side.changed {
-            lab(&mut all, &changed.setting, &changed.lab);
+        take(side.name(), COLUMN, &side.recorded);
+        for (column, lab) in columns.iter().zip(&side.lab) {
+            take(side.name(), column, lab);
+        }
+        let Some(changed) = &side.changed else {
+            continue;
+        };
+        for (column, lab) in columns.iter().zip(&changed.lab) {
+            take(K::name(&changed.setting), column, lab);
         }
     }
     all

@@ -189,18 +189,19 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
             );
         }
     }
-    self::columns(&mut text, columns, setting.hz);
+    self::columns(&mut text, columns, setting.hz, |_| String::new());
     text
 }
 
-/// The columns of a scenario.
-pub(super) fn columns(text: &mut String, columns: &[&str], hz: u32) {
+/// The columns of a scenario; `more`: further keys of each.
+pub(super) fn columns(text: &mut String, columns: &[&str], hz: u32, more: impl Fn(&str) -> String) {
     for name in columns {
         let _ = write!(text, "\n[[policy]]\nname = \"{name}\"\n");
         // The kernel's law counts in the kernel's ticks.
         if name.starts_with("linux-") {
             let _ = writeln!(text, "hz = {hz}");
         }
+        text.push_str(&more(name));
     }
 }
 

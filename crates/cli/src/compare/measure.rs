@@ -9,8 +9,10 @@
 //!
 //! Source: docs/reference/field-recordings.md, whose means are from second 10 on, too.
 
+use super::kind::Label;
 use super::setting::Setting;
 use crate::outcome::Outcome;
+use crate::stats::{count, whole};
 
 /// Levels are steady from here on, seconds.
 const STEADY_S: f64 = 10.0;
@@ -60,12 +62,8 @@ pub struct Measures {
 /// A figure of the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
-    /// Its name.
-    pub name: &'static str,
-    /// Its unit.
-    pub unit: &'static str,
-    /// Digits after the point.
-    pub digits: usize,
+    /// How it is shown.
+    pub label: Label,
     /// Its value.
     pub of: fn(&Measures) -> Option<f64>,
 }
@@ -76,12 +74,8 @@ const fn quantity(
     digits: usize,
     of: fn(&Measures) -> Option<f64>,
 ) -> Quantity {
-    Quantity {
-        name,
-        unit,
-        digits,
-        of,
-    }
+    let label = Label { name, unit, digits };
+    Quantity { label, of }
 }
 
 /// All figures but those of single writers, in the order of the tables.
@@ -113,7 +107,9 @@ pub const QUANTITIES: [Quantity; 16] = [
 /// The figure of that name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Quantity> {
-    QUANTITIES.iter().find(|quantity| quantity.name == name)
+    QUANTITIES
+        .iter()
+        .find(|quantity| quantity.label.name == name)
 }
 
 /// From which second on levels count.
@@ -210,16 +206,6 @@ pub fn lengths(all: impl Iterator<Item = (f64, u64)>) -> Option<Lengths> {
         max: longest,
         sum_s: sum / 1e3,
     })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn whole(n: u64) -> f64 {
-    n as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn count(n: usize) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

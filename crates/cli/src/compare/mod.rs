@@ -23,6 +23,7 @@ mod command;
 pub mod fault;
 mod folder;
 pub mod guess;
+pub mod kind;
 pub mod lab;
 pub mod measure;
 pub mod pressure;
@@ -30,7 +31,8 @@ pub mod recording;
 mod rows;
 pub mod setting;
 pub mod several;
-mod show;
+pub mod show;
+pub mod throttling;
 mod ticks;
 mod trace;
 pub mod what_if;
@@ -38,9 +40,11 @@ pub mod what_if;
 pub use command::CompareError;
 pub(crate) use command::main;
 pub use fault::Fault;
+pub use kind::Kind;
 pub use measure::{Measures, QUANTITIES, measure};
 pub use recording::Recording;
 pub use setting::Setting;
+pub use throttling::Throttling;
 
 #[cfg(test)]
 mod tests {

@@ -4,9 +4,11 @@
 use core::fmt::Write as _;
 
 use super::guess::{self, JUDGED, mean};
-use super::measure::{Measures, QUANTITIES, Quantity, by_name};
+use super::kind::{Kind, Label};
+use super::measure::{Quantity, by_name};
 use super::setting::Setting;
 use super::show::percent;
+use super::throttling::Throttling;
 use crate::output::{self, Column, Data, TidyTable};
 
 /// Differences below this part of the value are not judged: they are within what one run differs from
@@ -18,23 +20,25 @@ const SIZE: f64 = 0.3;
 const PAIRS_MOST: usize = 24;
 
 /// A recording and the first column's run of it.
-pub struct Beside<'a> {
+pub struct Beside<'a, K: Kind> {
     /// Under what it was made.
-    pub setting: &'a Setting,
+    pub setting: &'a K::Setting,
     /// What it shows.
-    pub recorded: &'a Measures,
+    pub recorded: &'a K::Measures,
     /// The lab's run.
-    pub lab: &'a Measures,
+    pub lab: &'a K::Measures,
 }
 
 /// How the lab answers to the change from one recording to another.
 pub struct Pair<'a> {
-    /// One of them.
-    pub from: &'a Setting,
-    /// The other.
-    pub to: &'a Setting,
+    /// Name of one of them.
+    pub from: &'a str,
+    /// Of the other.
+    pub to: &'a str,
+    /// In what they differ.
+    pub setting: String,
     /// Of which figure.
-    pub quantity: &'static Quantity,
+    pub figure: Label,
     /// The recorded difference.
     pub recorded: f64,
     /// The lab's.
@@ -47,7 +51,7 @@ impl Pair<'_> {
     /// Whether the lab's goes the same way.
     #[must_use]
     pub fn sign_is_right(&self) -> bool {
-        self.recorded.signum().total_cmp(&self.lab.signum()).is_eq()
+        self.recorded * self.lab > 0.0
     }
 
     /// How much larger the lab's difference is, as a part of the recorded one.
@@ -60,22 +64,35 @@ impl Pair<'_> {
     pub fn size_is_right(&self) -> bool {
         self.sign_is_right() && (self.lab.abs() / self.recorded.abs() - 1.0).abs() <= SIZE
     }
+
+    /// One line about it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let Self {
+            from,
+            to,
+            figure,
+            recorded,
+            lab,
+            ..
+        } = self;
+        let (name, digits) = (figure.name, figure.digits);
+        format!(
+            "{from} -> {to}: {name} changed by {recorded:+.digits$}, in the lab by {lab:+.digits$}"
+        )
+    }
 }
 
 /// The tables over all recordings; `column` is the name of the judged one.
 #[must_use]
-pub fn render(sides: &[Beside<'_>], column: &str) -> String {
-    let mut text = format!(
-        "All {} recordings: recorded, {column}, difference\n",
-        sides.len()
-    );
-    text.push_str(&overview(sides));
+pub fn render<K: Kind>(sides: &[Beside<'_, K>], column: &str) -> String {
+    let mut text = K::overview(sides, column);
     text.push('\n');
     let pairs = pairs(sides);
     if pairs.is_empty() {
         text.push_str("No two recordings differ in one setting only: no differences to judge.\n\n");
     } else {
-        text.push_str(&differences(&pairs, column));
+        text.push_str(&differences::<K>(&pairs, column));
     }
     text
 }
@@ -84,16 +101,21 @@ fn quantities() -> impl Iterator<Item = &'static Quantity> {
     JUDGED.iter().filter_map(|name| by_name(name))
 }
 
-fn overview(sides: &[Beside<'_>]) -> String {
+/// The table over recordings of dirty throttling.
+pub(super) fn overview(sides: &[Beside<'_, Throttling>], column: &str) -> String {
     const NARROW: usize = 30;
     let names = sides.iter().map(|side| side.setting.name.len());
     let width = names
         .max()
         .unwrap_or(0)
         .max("constant guess: mean |error|".len());
-    let mut text = format!("{:width$}", "");
+    let mut text = format!(
+        "All {} recordings: recorded, {column}, difference\n{:width$}",
+        sides.len(),
+        ""
+    );
     for quantity in quantities() {
-        let _ = write!(text, "{:>NARROW$}", label(quantity));
+        let _ = write!(text, "{:>NARROW$}", quantity.label.with_unit());
     }
     text.push('\n');
     for side in sides {
@@ -102,7 +124,7 @@ fn overview(sides: &[Beside<'_>]) -> String {
             let (recorded, lab) = ((quantity.of)(side.recorded), (quantity.of)(side.lab));
             let shown = |value: Option<f64>| {
                 value.map_or("-".to_owned(), |value| {
-                    format!("{value:.*}", quantity.digits)
+                    format!("{value:.*}", quantity.label.digits)
                 })
             };
             let change = percent(recorded, lab).unwrap_or_default();
@@ -144,31 +166,23 @@ fn overview(sides: &[Beside<'_>]) -> String {
             let _ = writeln!(
                 text,
                 "  {} = {:.3} {}",
-                quantity.name, fitted.share, fitted.of
+                quantity.label.name, fitted.share, fitted.of
             );
         }
     }
     text
 }
 
-fn label(quantity: &Quantity) -> String {
-    if quantity.unit.is_empty() {
-        quantity.name.to_owned()
-    } else {
-        format!("{} ({})", quantity.name, quantity.unit)
-    }
-}
-
-fn fitted(quantity: &'static Quantity, sides: &[Beside<'_>]) -> Option<guess::Fitted> {
+fn fitted(quantity: &'static Quantity, sides: &[Beside<'_, Throttling>]) -> Option<guess::Fitted> {
     let recorded: Vec<(&Setting, f64)> = sides
         .iter()
         .filter_map(|side| Some((side.setting, (quantity.of)(side.recorded)?)))
         .collect();
-    guess::best(quantity.name, &recorded)
+    guess::best(quantity.label.name, &recorded)
 }
 
 /// |lab / recorded - 1|.
-fn error(quantity: &Quantity, side: &Beside<'_>) -> Option<f64> {
+fn error(quantity: &Quantity, side: &Beside<'_, Throttling>) -> Option<f64> {
     let recorded = (quantity.of)(side.recorded).filter(|value| *value > 0.0)?;
     let lab = (quantity.of)(side.lab).unwrap_or(0.0);
     Some((lab / recorded - 1.0).abs())
@@ -176,29 +190,39 @@ fn error(quantity: &Quantity, side: &Beside<'_>) -> Option<f64> {
 
 /// All pairs of recordings that differ in one setting, figure by figure.
 #[must_use]
-pub fn pairs<'a>(sides: &'a [Beside<'a>]) -> Vec<Pair<'a>> {
+pub fn pairs<'a, K: Kind>(sides: &[Beside<'a, K>]) -> Vec<Pair<'a>> {
+    let (labels, judged) = (K::labels(), K::judged());
+    let judged: Vec<usize> = (0..labels.len())
+        .filter(|index| judged.contains(&labels[*index].name))
+        .collect();
     let mut pairs = Vec::new();
     for (index, from) in sides.iter().enumerate() {
         for to in &sides[index + 1..] {
-            if from.setting.differences(to.setting).len() != 1 {
+            let differences = K::differences(from.setting, to.setting);
+            let [setting] = &differences[..] else {
                 continue;
-            }
-            for quantity in quantities() {
-                let value = |side: &Beside<'_>| {
-                    Some(((quantity.of)(side.recorded)?, (quantity.of)(side.lab)?))
+            };
+            let values = |side: &Beside<'_, K>| (K::values(side.recorded), K::values(side.lab));
+            let (before, after) = (values(from), values(to));
+            for index in &judged {
+                let both = |one: &[Option<f64>], other: &[Option<f64>]| {
+                    Some((one[*index]?, other[*index]?))
                 };
-                let (Some(from_value), Some(to_value)) = (value(from), value(to)) else {
+                let (Some(recorded), Some(lab)) =
+                    (both(&before.0, &after.0), both(&before.1, &after.1))
+                else {
                     continue;
                 };
-                let recorded = to_value.0 - from_value.0;
-                let middle = f64::midpoint(to_value.0, from_value.0);
+                let difference = recorded.1 - recorded.0;
+                let middle = f64::midpoint(recorded.0, recorded.1);
                 pairs.push(Pair {
-                    from: from.setting,
-                    to: to.setting,
-                    quantity,
-                    recorded,
-                    lab: to_value.1 - from_value.1,
-                    small: recorded.abs() <= NOTICEABLE * middle,
+                    from: K::name(from.setting),
+                    to: K::name(to.setting),
+                    setting: setting.clone(),
+                    figure: labels[*index],
+                    recorded: difference,
+                    lab: lab.1 - lab.0,
+                    small: difference.abs() <= NOTICEABLE * middle,
                 });
             }
         }
@@ -206,23 +230,22 @@ pub fn pairs<'a>(sides: &'a [Beside<'a>]) -> Vec<Pair<'a>> {
     pairs
 }
 
-fn differences(pairs: &[Pair<'_>], column: &str) -> String {
+fn differences<K: Kind>(pairs: &[Pair<'_>], column: &str) -> String {
     let mut text = format!(
         "Pairs that differ in one setting: recorded difference, {column}'s, error of its size \
          (differences of less than 5 % are not judged)\n"
     );
-    let width = QUANTITIES.iter().map(|q| q.name.len()).max().unwrap_or(0);
-    for quantity in quantities() {
-        let all = || {
-            pairs
-                .iter()
-                .filter(|pair| pair.quantity.name == quantity.name)
-        };
+    let widths = K::labels().into_iter().map(|label| label.name.len());
+    let width = widths.max().unwrap_or(0);
+    for figure in K::judged() {
+        let all = || pairs.iter().filter(|pair| pair.figure.name == figure);
         let judged = || all().filter(|pair| !pair.small);
+        if all().next().is_none() {
+            continue;
+        }
         let _ = writeln!(
             text,
-            "  {:width$} {} pairs, {} judged: sign right in {}, size within 30 % in {}",
-            quantity.name,
+            "  {figure:width$} {} pairs, {} judged: sign right in {}, size within 30 % in {}",
             all().count(),
             judged().count(),
             judged().filter(|pair| pair.sign_is_right()).count(),
@@ -236,8 +259,7 @@ fn differences(pairs: &[Pair<'_>], column: &str) -> String {
         let _ = writeln!(text, "  the {PAIRS_MOST} worst of them (all in pairs.csv):");
     }
     for pair in judged {
-        let digits = pair.quantity.digits;
-        let what = pair.from.differences(pair.to).join(", ");
+        let digits = pair.figure.digits;
         let wrong = if pair.sign_is_right() {
             ""
         } else {
@@ -245,13 +267,14 @@ fn differences(pairs: &[Pair<'_>], column: &str) -> String {
         };
         let _ = writeln!(
             text,
-            "  {:width$} {:+.digits$} {:+.digits$} ({:+.0}%){wrong}  {} -> {}: {what}",
-            pair.quantity.name,
+            "  {:width$} {:+.digits$} {:+.digits$} ({:+.0}%){wrong}  {} -> {}: {}",
+            pair.figure.name,
             pair.recorded,
             pair.lab,
             pair.error() * 100.0,
-            pair.from.name,
-            pair.to.name,
+            pair.from,
+            pair.to,
+            pair.setting,
         );
     }
     text.push('\n');
@@ -259,7 +282,7 @@ fn differences(pairs: &[Pair<'_>], column: &str) -> String {
 }
 
 /// The pairs as a table.
-pub(super) fn table(sides: &[Beside<'_>]) -> TidyTable {
+pub(super) fn table<K: Kind>(sides: &[Beside<'_, K>]) -> TidyTable {
     let pairs = pairs(sides);
     let text = |of: &dyn Fn(&Pair<'_>) -> String| Data::Text(pairs.iter().map(of).collect());
     let real = |of: &dyn Fn(&Pair<'_>) -> f64| Data::Real(pairs.iter().map(of).collect());
@@ -267,14 +290,11 @@ pub(super) fn table(sides: &[Beside<'_>]) -> TidyTable {
     TidyTable::new(
         output::PAIRS,
         vec![
-            column("from", text(&|pair| pair.from.name.clone())),
-            column("to", text(&|pair| pair.to.name.clone())),
-            column(
-                "setting",
-                text(&|pair| pair.from.differences(pair.to).join(", ")),
-            ),
-            column("figure", text(&|pair| pair.quantity.name.to_owned())),
-            column("unit", text(&|pair| pair.quantity.unit.to_owned())),
+            column("from", text(&|pair| pair.from.to_owned())),
+            column("to", text(&|pair| pair.to.to_owned())),
+            column("setting", text(&|pair| pair.setting.clone())),
+            column("figure", text(&|pair| pair.figure.name.to_owned())),
+            column("unit", text(&|pair| pair.figure.unit.to_owned())),
             column("recorded", real(&|pair| pair.recorded)),
             column("lab", real(&|pair| pair.lab)),
             column(

@@ -13,12 +13,16 @@ const NAME: usize = 28;
 const FIELD: usize = 12;
 const COLUMN: usize = 22;
 
-/// A row of the table: name, unit, digits, and one value per column.
-pub(super) struct Row {
-    pub(super) name: String,
-    pub(super) unit: &'static str,
-    pub(super) digits: usize,
-    pub(super) values: Vec<Option<f64>>,
+/// A row of a table.
+pub struct Row {
+    /// Its name.
+    pub name: String,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Digits after the point.
+    pub digits: usize,
+    /// One a column.
+    pub values: Vec<Option<f64>>,
 }
 
 /// All rows that any column has a value for.
@@ -28,17 +32,17 @@ pub(super) fn rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
         let values: Vec<Option<f64>> = columns.iter().map(|m| (quantity.of)(m)).collect();
         if values.iter().any(Option::is_some) {
             rows.push(Row {
-                name: quantity.name.to_owned(),
-                unit: quantity.unit,
-                digits: quantity.digits,
+                name: quantity.label.name.to_owned(),
+                unit: quantity.label.unit,
+                digits: quantity.label.digits,
                 values,
             });
         }
         let several = setting.writers.len() > 1;
-        if quantity.name == "throughput" && several {
+        if quantity.label.name == "throughput" && several {
             rows.extend(writer_rows(setting, columns));
         }
-        if quantity.name == "pauses: sum" && several {
+        if quantity.label.name == "pauses: sum" && several {
             rows.extend(pause_rows(setting, columns));
         }
     }
@@ -165,30 +169,8 @@ pub(super) struct Value<'a> {
     pub(super) value: Option<f64>,
 }
 
-/// (recording, column, figures) as a table, one figure a row.
-pub(super) fn tidy(figures: &[(&str, &str, &Measures)]) -> TidyTable {
-    tidy_of(figures.iter().flat_map(|(recording, column, measures)| {
-        let value = |figure: String, unit, value| Value {
-            recording,
-            column,
-            figure,
-            unit,
-            value,
-        };
-        let all = QUANTITIES.iter();
-        let all = all.map(move |quantity| {
-            let name = quantity.name.to_owned();
-            value(name, quantity.unit, (quantity.of)(measures))
-        });
-        let writers = measures.writers.iter().enumerate();
-        let writers = writers
-            .map(move |(index, rate)| value(format!("writer {index}"), "MiB/s", Some(*rate)));
-        all.chain(writers)
-    }))
-}
-
 /// All of them as a table, one a row.
-pub(super) fn tidy_of<'a>(all: impl Iterator<Item = Value<'a>>) -> TidyTable {
+pub(super) fn tidy(all: Vec<Value<'_>>) -> TidyTable {
     let (mut recordings, mut columns) = (Vec::new(), Vec::new());
     let (mut names, mut units, mut values) = (Vec::new(), Vec::new(), Vec::new());
     for value in all {

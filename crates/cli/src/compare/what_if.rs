@@ -9,8 +9,12 @@ use crate::scenario::choices;
 
 const MIB: f64 = 1_048_576.0;
 
-/// What can be changed, and in which unit it is written.
-const KEYS: [(&str, &str); 12] = [
+/// What can be changed of a kind's settings, and in which unit it is written. A key that ends in `bytes` takes a size, one that
+/// ends in `fs` a word, all others a number.
+pub type Keys = &'static [(&'static str, &'static str)];
+
+/// Of recordings of dirty throttling.
+pub const THROTTLING: Keys = &[
     ("vm.dirty_bytes", "bytes, or a size such as 64M"),
     ("vm.dirty_background_bytes", "bytes, or a size such as 32M"),
     ("device.N.rate", "MiB/s"),
@@ -31,11 +35,13 @@ pub struct Change {
     /// Its key, as it was written.
     pub key: String,
     /// The key with `N` for its number.
-    form: &'static str,
+    pub(super) form: &'static str,
     /// The number in the key, 0 without one.
-    index: usize,
-    value: f64,
-    text: String,
+    pub(super) index: usize,
+    /// Its value, 0 of a word.
+    pub(super) value: f64,
+    /// The same as it was written.
+    pub(super) text: String,
 }
 
 /// A change that fits nowhere.
@@ -53,17 +59,18 @@ impl fmt::Display for Change {
 }
 
 impl Change {
-    /// From the command line.
+    /// From the command line; `keys`: those of the kind.
     ///
     /// # Errors
     /// The key is not known, with those that are; or the value is none of its unit.
-    pub fn parse(set: &str) -> Result<Self, ChangeError> {
+    pub fn parse(keys: Keys, set: &str) -> Result<Self, ChangeError> {
         let wrong = |problem: String| ChangeError {
             set: set.to_owned(),
             problem,
         };
         let (key, value) = set.split_once('=').ok_or_else(|| {
-            wrong("no `=`; write it as KEY=VALUE, for example vm.dirty_bytes=64M".into())
+            let (key, unit) = keys[0];
+            wrong(format!("no `=`; write it as KEY=VALUE: {key} takes {unit}"))
         })?;
         let (key, value) = (key.trim(), value.trim());
         let mut parts: Vec<&str> = key.split('.').collect();
@@ -73,16 +80,15 @@ impl Change {
             parts[1] = "N";
         }
         let form = parts.join(".");
-        let (form, unit) = KEYS
-            .into_iter()
-            .find(|(known, _)| *known == form)
-            .ok_or_else(|| {
-                let choices = choices(&form, KEYS.iter().map(|(known, _)| *known));
-                wrong(format!("unknown key `{key}`; {choices}"))
-            })?;
-        let sized = form.ends_with("bytes");
-        let number = if sized {
+        let known = keys.iter().find(|(known, _)| *known == form);
+        let (form, unit) = *known.ok_or_else(|| {
+            let choices = choices(&form, keys.iter().map(|(known, _)| *known));
+            wrong(format!("unknown key `{key}`; {choices}"))
+        })?;
+        let number = if form.ends_with("bytes") && !form.ends_with("kbytes") {
             size(value)
+        } else if form.ends_with("fs") {
+            Some(0.0)
         } else {
             value.parse().ok()
         };
@@ -116,20 +122,8 @@ impl Change {
     /// Changes the setting without a look at the whole.
     pub(super) fn put(&self, setting: &mut Setting) -> Result<(), String> {
         let (devices, writers) = (setting.devices.len(), setting.writers.len());
-        let there = |count: usize, what: &str| {
-            if self.index < count {
-                return Ok(());
-            }
-            let last = count.saturating_sub(1);
-            Err(format!(
-                "there is no {what} {}; allowed: 0 to {last}",
-                self.index
-            ))
-        };
-        let count = |most: u32| {
-            whole(self.value, most)
-                .ok_or_else(|| format!("`{}` is not a whole number of 1 to {most}", self.text))
-        };
+        let there = |count: usize, what: &str| self.there(count, what);
+        let count = |most: u32| self.count(1, most);
         match self.form {
             "vm.dirty_bytes" => setting.dirty_mib = self.value / MIB,
             "vm.dirty_background_bytes" => setting.background_mib = self.value / MIB,
@@ -166,6 +160,34 @@ impl Change {
     }
 }
 
+impl Change {
+    /// Whether there is the one whose number is in the key.
+    ///
+    /// # Errors
+    /// There is not, and those there are.
+    pub(super) fn there(&self, count: usize, what: &str) -> Result<(), String> {
+        if self.index < count {
+            return Ok(());
+        }
+        let last = count.saturating_sub(1);
+        Err(format!(
+            "there is no {what} {}; allowed: 0 to {last}",
+            self.index
+        ))
+    }
+
+    /// Its value as a whole number.
+    ///
+    /// # Errors
+    /// It is none of these.
+    pub(super) fn count(&self, least: u32, most: u32) -> Result<u32, String> {
+        let allowed = f64::from(least)..=f64::from(most);
+        whole(self.value)
+            .filter(|_| allowed.contains(&self.value))
+            .ok_or_else(|| format!("`{}` is not a whole number of {least} to {most}", self.text))
+    }
+}
+
 /// A size: a number and K, M or G (1024s).
 fn size(text: &str) -> Option<f64> {
     let split = text
@@ -187,6 +209,7 @@ fn size(text: &str) -> Option<f64> {
     clippy::cast_sign_loss,
     reason = "checked to be whole and in range"
 )]
-fn whole(value: f64, most: u32) -> Option<u32> {
-    (value.fract() == 0.0 && (1.0..=f64::from(most)).contains(&value)).then_some(value as u32)
+fn whole(value: f64) -> Option<u32> {
+    let fits = value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value);
+    fits.then_some(value as u32)
 }

@@ -5,7 +5,7 @@ use policy::units::Nanos;
 use toml::Spanned;
 use workload::{MakeSmall, Work, make_small};
 
-use crate::task::{Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
 
 keys! {
     /// Makes small files whose inodes and entries take memory, in a directory of its own, in rounds with the others of its
@@ -27,6 +27,7 @@ impl Keys {
             loops: *self.loops.get_ref(),
             // A file stands for as many more of the full size.
             think: Nanos(lab::fs::costs::p3::USER.0 * at.costs),
+            for_at_most: at.run_for,
         }
     }
 }
@@ -35,6 +36,7 @@ impl Kind for Keys {
     fn traits(&self) -> Traits {
         Traits {
             files: Files::SmallMade,
+            ends: Ends::Early,
             writes: Writes::Once,
             ..Traits::NONE
         }

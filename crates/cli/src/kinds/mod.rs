@@ -3,6 +3,7 @@
 //! A file has `Keys`, the type whose fields are the keys of the kind's table in a scenario, and what `task::Kind`
 //! asks for. The kind is called as its file. `Task` is made of the list, and the only matches over kinds are here.
 
+mod alloc;
 mod bystander;
 mod cp;
 mod dd;
@@ -13,6 +14,7 @@ mod light_writer;
 mod make_small;
 mod mapped_writer;
 mod mapper;
+mod passes;
 mod phases;
 mod pinner;
 mod rand_read;

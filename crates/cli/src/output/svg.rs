@@ -3,6 +3,8 @@
 
 use std::fmt::Write as _;
 
+use crate::stats::count;
+
 /// Colours that stay apart for all kinds of colour vision.
 pub(super) const PALETTE: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
@@ -636,11 +638,6 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
         kept.extend(ends);
     }
     kept
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts of panels and letters")]
-fn count(n: usize) -> f64 {
-    n as f64
 }
 
 #[cfg(test)]

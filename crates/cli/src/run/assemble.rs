@@ -59,6 +59,7 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Diges
         devices,
         counters: counters(ended),
         vmstat: ended.vmstat.clone(),
+        nodes: ended.nodes.clone(),
         virtual_s: seconds(ended.elapsed),
         memory_limit: number(cell.memory.bytes().0),
         ..Outcome::default()

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::{Meter, MeterReading};
 use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
-use mm::{Cache, DeviceOptions, DeviceStats, File, Stats, Vmstat};
+use mm::{Cache, DeviceOptions, DeviceStats, File, NodeStats, Stats, Vmstat};
 use policy::reclaim::CONGESTED;
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
@@ -81,6 +81,8 @@ pub(super) struct Ended {
     pub(super) meters: Vec<MeterReading>,
     /// Levels and counters of the cache over time.
     pub(super) vmstat: VmSeries,
+    /// Levels of each node over time, of a machine with several.
+    pub(super) nodes: Vec<VmSeries>,
     /// At the end of the jobs.
     pub(super) vmstat_end: Vmstat,
     /// After shutdown.
@@ -280,6 +282,7 @@ pub(super) fn run<E: Env>(
         levels: taken.levels,
         device_levels: taken.devices,
         vmstat: taken.vmstat,
+        nodes: taken.nodes,
         vmstat_end,
         vmstat_settled,
         meters,
@@ -449,6 +452,18 @@ struct Taken {
     levels: Vec<Level>,
     devices: Vec<Vec<DeviceLevel>>,
     vmstat: VmSeries,
+    /// Of a machine with several nodes.
+    nodes: Vec<VmSeries>,
+}
+
+/// Levels of a node, under the kernel's names: free pages, those of files, anonymous and dirty ones.
+fn node_levels(stats: &NodeStats) -> [(&'static str, f64); 4] {
+    [
+        ("nr_free_pages", number(stats.free.0)),
+        ("nr_file_pages", number(stats.file.0 + stats.aside.0)),
+        ("nr_anon_pages", number(stats.anon.0)),
+        ("nr_dirty", number(stats.dirty.0)),
+    ]
 }
 
 /// A task that reads the levels now and then.
@@ -483,6 +498,7 @@ impl Levels {
                 let level = level(&cache.stats(), at, resident());
                 let devices = cache.device_stats();
                 let vmstat = cache.vmstat();
+                let nodes = cache.node_stats();
                 {
                     let mut taken = sink.lock().unwrap_or_else(PoisonError::into_inner);
                     taken.levels.push(level);
@@ -492,6 +508,15 @@ impl Levels {
                     }
                     let row = vmstat.entries().map(|(_, value)| number(value)).collect();
                     taken.vmstat.rows.push((seconds(at), row));
+                    if nodes.len() > 1 {
+                        taken.nodes.resize_with(nodes.len(), VmSeries::default);
+                    }
+                    for (series, stats) in taken.nodes.iter_mut().zip(&nodes) {
+                        let levels = node_levels(stats);
+                        series.names = levels.map(|(name, _)| name).to_vec();
+                        let row = levels.map(|(_, value)| value).to_vec();
+                        series.rows.push((seconds(at), row));
+                    }
                 }
                 if stop.load(Ordering::Relaxed)
                     || task.sleep(Cause::Idle, every) == Wakeup::Cancelled

@@ -42,6 +42,7 @@ use policy::units::Nanos;
 
 use crate::cost::CostTable;
 
+pub mod guest;
 pub mod p0;
 pub mod p3;
 pub mod p4;

@@ -28,6 +28,8 @@ pub struct MakeSmall {
     pub loops: u32,
     /// The task's own time for a file, beside its calls.
     pub think: Nanos,
+    /// Makes no file later than this after it began.
+    pub for_at_most: Option<Nanos>,
 }
 
 impl MakeSmall {
@@ -77,10 +79,15 @@ impl<E: Env> Maker<'_, E> {
     fn rounds(&mut self, task: &mut Task<'_, E>, barrier: &Barrier) -> Result<bool, Failure> {
         let file = self.small.directory(task, self.directory);
         let data = buffer::<E>(self.small.size());
+        let limit = self.options.for_at_most;
+        let until = limit.map(|limit| self.report.began + limit);
         for _ in 0..self.options.loops {
             for _ in 0..self.options.files_per_loop {
                 if self.run.stop.is_raised() {
                     return Ok(false);
+                }
+                if until.is_some_and(|until| task.now() >= until) {
+                    return Ok(true);
                 }
                 let id = self.make(task)?;
                 let called = task.now();

@@ -200,13 +200,8 @@ impl Scenario {
     /// The setting is not known, or its value is none.
     pub(super) fn set(&mut self, setting: &str) -> Result<()> {
         let known = "dirty, bg, rate, seconds, writers, max_ratio, fs";
-        let (key, value) = setting
-            .split_once('=')
-            .ok_or_else(|| format!("--set {setting}: not of the form KEY=VALUE"))?;
-        let number = || {
-            let parsed = value.parse::<u32>().ok().filter(|number| *number > 0);
-            parsed.ok_or_else(|| format!("--set {setting}: '{value}' is not a number above 0"))
-        };
+        let (key, value) = super::parts(setting)?;
+        let number = || super::number_from(1, setting);
         match key {
             "dirty" => self.dirty = number()?,
             "bg" => self.bg = number()?,

@@ -4,25 +4,33 @@
 //! |---|---|
 //! | counters | differences over the whole run, pages |
 //! | latency | rounds of the latency worker, from end to end less its rest |
-//! | CPU | user and system time of all tasks of a kind; of the background reclaimer |
+//! | calls | lengths of the calls of a kind of worker |
+//! | CPU | user and system time of all tasks of a kind; of the background reclaimers |
 //! | throttled | how often, by reason, no matter which task it was |
-//! | composition | means of the samples from second 10 (the middle, if it is shorter than 20 s) |
+//! | composition | means of the samples from second 10 (the middle, if it is shorter than 20 s) until the last worker is done; slabs less those that were there before |
+//!
+//! Which figures there are say the shapes (`shapes`).
 //!
 //! Source: ours: the bands were set before the lab was held against the first of these recordings.
+
+use std::sync::LazyLock;
 
 use policy::reclaim::Reason;
 
 use super::super::bands::Verdict;
+use super::super::kind::Label;
 use super::guess::Scale;
 use super::setting::Setting;
-use crate::outcome::{Job, Outcome};
+use super::shapes::{SHAPES, Shape};
+use crate::metrics;
+use crate::outcome::{Job, Outcome, VmSeries};
+use crate::stats::{count, whole};
 
 /// How the lab calls the task that reclaims in the background.
 pub const RECLAIMER: &str = "reclaimer";
 /// Levels are steady from here on, seconds.
 const STEADY_S: f64 = 10.0;
 const PAGES_PER_MIB: f64 = 256.0;
-const MIB: f64 = 1_048_576.0;
 
 /// How far the lab may be off.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,12 +46,8 @@ pub enum Band {
 /// A figure of the tables.
 #[derive(Clone, Copy)]
 pub struct Figure {
-    /// Its name.
-    pub name: &'static str,
-    /// Its unit.
-    pub unit: &'static str,
-    /// Digits after the point.
-    pub digits: usize,
+    /// How it is shown.
+    pub label: Label,
     /// How near the lab has to be; `None`: it is shown.
     pub band: Option<Band>,
     /// What a constant guess of it goes by.
@@ -51,62 +55,147 @@ pub struct Figure {
     of: Of,
 }
 
+/// A figure with the shape that it is of.
+type OfShape = (fn(&Setting) -> bool, Figure);
+
 impl Figure {
     /// The least value that the tables show.
     fn least(&self) -> f64 {
-        (0..self.digits).fold(0.5, |least, _| least / 10.0)
+        (0..self.label.digits).fold(0.5, |least, _| least / 10.0)
+    }
+
+    /// The counters and levels that it is made of, under the kernel's names.
+    pub(super) fn names(&self) -> &'static [&'static str] {
+        match self.of {
+            Of::Levels(names) | Of::Counter(names) => names,
+            _ => &[],
+        }
+    }
+
+    /// Whether these are counters.
+    pub(super) fn counts(&self) -> bool {
+        matches!(self.of, Of::Counter(_))
     }
 }
 
 /// How a figure is had.
 #[derive(Clone, Copy)]
 enum Of {
-    /// A counter.
-    Counter(&'static str),
+    /// A counter, or the sum of several.
+    Counter(&'static [&'static str]),
     /// The mean of the sum of levels.
     Levels(&'static [&'static str]),
+    /// The mean of a level of a node.
+    Node(usize, &'static str),
     /// This part of the latencies is no longer; 1: the longest.
     Latency(f64),
-    /// CPU time of the tasks of a kind, or of the background reclaimer.
+    /// The same of the calls of a kind of task.
+    Call(&'static str, f64),
+    /// CPU time of the tasks of a kind, or of the background reclaimers.
     Cpu(&'static str),
     /// How often for that reason.
     Throttled(Reason),
     /// Of all jobs of a kind together.
     Jobs(&'static str, fn(&Job) -> f64),
+    /// A metric of experiments.
+    Metric(&'static str),
+    /// In a way of its own.
+    Own(fn(&Setting, &Outcome) -> Option<f64>),
 }
 
-const SCANNED: Option<Band> = Some(Band::Part(0.15));
-const SHORT: Option<Band> = Some(Band::Part(0.25));
-const LONG: Option<Band> = Some(Band::Factor(1.5));
-const CPU: Option<Band> = Some(Band::Part(0.2));
-const THROTTLED: Option<Band> = Some(Band::Factor(2.0));
-const LEVEL: Option<Band> = Some(Band::OfMemory(0.1));
+pub(super) const SCANNED: Band = Band::Part(0.15);
+pub(super) const SHORT: Band = Band::Part(0.25);
+pub(super) const LONG: Band = Band::Factor(1.5);
+pub(super) const CPU: Band = Band::Part(0.2);
+pub(super) const LEVEL: Band = Band::OfMemory(0.1);
+/// How long a worker takes for a part of its work, or how much it does a second.
+pub(super) const TIME: Band = Band::Part(0.15);
+/// Of two kinds of memory.
+pub(super) const PART: Band = Band::Part(0.15);
+/// Events that come in bursts: throttlings, fragmentation, huge pages.
+pub(super) const COUNT: Band = Band::Factor(2.0);
 
-const fn counter(name: &'static str, band: Option<Band>) -> Figure {
-    figure(name, "", 0, band, Scale::Seconds, Of::Counter(name))
+/// A counter.
+macro_rules! counter {
+    ($name:literal, $band:expr) => {
+        $crate::compare::pressure::figures::counted($name, &[$name], $band)
+    };
+}
+pub(super) use counter;
+
+pub(super) const fn counted(
+    name: &'static str,
+    of: &'static [&'static str],
+    band: Option<Band>,
+) -> Figure {
+    figure(name, "", 0, band, Scale::Seconds, Of::Counter(of))
 }
 
-const fn level(name: &'static str, of: &'static [&'static str]) -> Figure {
-    figure(name, "MiB", 1, LEVEL, Scale::Memory, Of::Levels(of))
+pub(super) const fn level(name: &'static str, of: &'static [&'static str]) -> Figure {
+    figure(name, "MiB", 1, Some(LEVEL), Scale::Memory, Of::Levels(of))
 }
 
-const fn latency(name: &'static str, part: f64, band: Option<Band>) -> Figure {
-    figure(name, "ms", 1, band, Scale::One, Of::Latency(part))
+pub(super) const fn node(name: &'static str, node: usize, of: &'static str, band: Band) -> Figure {
+    figure(
+        name,
+        "MiB",
+        1,
+        Some(band),
+        Scale::Memory,
+        Of::Node(node, of),
+    )
 }
 
-const fn cpu(name: &'static str, of: &'static str) -> Figure {
-    figure(name, "s", 2, CPU, Scale::Seconds, Of::Cpu(of))
+pub(super) const fn latency(name: &'static str, part: f64, band: Band) -> Figure {
+    figure(name, "ms", 1, Some(band), Scale::One, Of::Latency(part))
 }
 
-const fn throttled(name: &'static str, reason: Reason) -> Figure {
+pub(super) const fn call(name: &'static str, kind: &'static str, part: f64, band: Band) -> Figure {
+    figure(name, "ms", 1, Some(band), Scale::One, Of::Call(kind, part))
+}
+
+pub(super) const fn cpu(name: &'static str, of: &'static str, band: Band) -> Figure {
+    figure(name, "s", 2, Some(band), Scale::Seconds, Of::Cpu(of))
+}
+
+pub(super) const fn throttled(name: &'static str, reason: Reason) -> Figure {
     figure(
         name,
         "",
         0,
-        THROTTLED,
+        Some(COUNT),
         Scale::Seconds,
         Of::Throttled(reason),
     )
+}
+
+pub(super) const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    digits: usize,
+    of: &'static str,
+    band: Band,
+) -> Figure {
+    figure(name, unit, digits, Some(band), Scale::One, Of::Metric(of))
+}
+
+pub(super) const fn own(
+    name: &'static str,
+    unit: &'static str,
+    digits: usize,
+    band: Band,
+    of: fn(&Setting, &Outcome) -> Option<f64>,
+) -> Figure {
+    figure(name, unit, digits, Some(band), Scale::One, Of::Own(of))
+}
+
+pub(super) const fn jobs(
+    name: &'static str,
+    unit: &'static str,
+    kind: &'static str,
+    of: fn(&Job) -> f64,
+) -> Figure {
+    figure(name, unit, 0, None, Scale::Seconds, Of::Jobs(kind, of))
 }
 
 const fn figure(
@@ -118,99 +207,30 @@ const fn figure(
     of: Of,
 ) -> Figure {
     Figure {
-        name,
-        unit,
-        digits,
+        label: Label { name, unit, digits },
         band,
         scale,
         of,
     }
 }
 
-/// All figures, in the order of the tables.
-pub const FIGURES: [Figure; 44] = [
-    counter("pgscan_direct", SCANNED),
-    counter("pgscan_kswapd", SCANNED),
-    counter("pgsteal_direct", SCANNED),
-    counter("pgsteal_kswapd", SCANNED),
-    counter("pswpin", SCANNED),
-    counter("pswpout", SCANNED),
-    latency("latency: p50", 0.5, SHORT),
-    latency("latency: p90", 0.9, SHORT),
-    latency("latency: p99", 0.99, LONG),
-    latency("latency: longest", 1.0, LONG),
-    cpu("cpu: kswapd", RECLAIMER),
-    cpu("cpu: latency worker", "mapper"),
-    cpu("cpu: hogs", "hog"),
-    cpu("cpu: writers", "rand_write"),
-    cpu("cpu: readers", "rand_read"),
-    throttled("throttled: ISOLATED", Reason::Isolated),
-    throttled("throttled: WRITEBACK", Reason::Writeback),
-    throttled("throttled: NOPROGRESS", Reason::NoProgress),
-    throttled("throttled: CONGESTED", Reason::Congested),
-    level("free", &["nr_free_pages"]),
-    level("anonymous", &["nr_inactive_anon", "nr_active_anon"]),
-    level("files, active", &["nr_active_file"]),
-    level("files, inactive", &["nr_inactive_file"]),
-    level("dirty", &["nr_dirty"]),
-    level("writeback", &["nr_writeback"]),
-    counter("allocstall_normal", None),
-    counter("pageoutrun", None),
-    counter("pgscan_direct_throttle", None),
-    counter("pgscan_anon", None),
-    counter("pgscan_file", None),
-    counter("pgsteal_anon", None),
-    counter("pgsteal_file", None),
-    counter("pgmajfault", None),
-    counter("workingset_refault_anon", None),
-    counter("workingset_refault_file", None),
-    counter("nr_vmscan_write", None),
-    counter("nr_vmscan_immediate_reclaim", None),
-    counter("pgrotated", None),
-    counter("pgdeactivate", None),
-    counter("nr_dirtied", None),
-    figure(
-        "rounds",
-        "",
-        0,
-        None,
-        Scale::Seconds,
-        Of::Jobs("mapper", rounds),
-    ),
-    figure(
-        "hogs touched",
-        "MiB",
-        0,
-        None,
-        Scale::Seconds,
-        Of::Jobs("hog", |job| job.touched / PAGES_PER_MIB),
-    ),
-    figure(
-        "written",
-        "MiB",
-        0,
-        None,
-        Scale::Seconds,
-        Of::Jobs("rand_write", |job| job.bytes / MIB),
-    ),
-    figure(
-        "read",
-        "MiB",
-        0,
-        None,
-        Scale::Seconds,
-        Of::Jobs("rand_read", |job| job.bytes / MIB),
-    ),
-];
+/// All figures, in the order of the tables: shape by shape, those with bands first.
+pub static FIGURES: LazyLock<Vec<Figure>> =
+    LazyLock::new(|| ALL.iter().map(|(_, figure)| *figure).collect());
 
-fn rounds(job: &Job) -> f64 {
-    count(job.samples.len())
-}
+static ALL: LazyLock<Vec<OfShape>> = LazyLock::new(|| {
+    let of = |shape: &'static Shape| shape.figures.iter().map(|figure| (shape.has, *figure));
+    let all = || SHAPES.into_iter().flat_map(of);
+    let banded = all().filter(|(_, figure)| figure.band.is_some());
+    banded
+        .chain(all().filter(|(_, figure)| figure.band.is_none()))
+        .collect()
+});
 
 /// The figure of that name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<usize> {
-    FIGURES.iter().position(|figure| figure.name == name)
+    FIGURES.iter().position(|figure| figure.label.name == name)
 }
 
 /// From which second on levels count.
@@ -224,12 +244,22 @@ pub fn steady_from(setting: &Setting) -> f64 {
 pub fn measure(setting: &Setting, outcome: &Outcome) -> Vec<Option<f64>> {
     let latencies = latencies(outcome);
     let value = |figure: &Figure| match figure.of {
-        Of::Counter(name) => {
-            let found = outcome.counters.iter().find(|(known, _)| *known == name);
-            found.map(|(_, value)| *value)
+        Of::Counter(names) => {
+            let found = outcome
+                .counters
+                .iter()
+                .filter(|(known, _)| names.contains(known));
+            found
+                .map(|(_, value)| *value)
+                .reduce(|sum, value| sum + value)
         }
-        Of::Levels(names) => mean_level(setting, outcome, names),
+        Of::Levels(names) => mean_level(setting, outcome, &outcome.vmstat, names),
+        Of::Node(node, name) => mean_level(setting, outcome, outcome.nodes.get(node)?, &[name]),
         Of::Latency(part) => ranked(&latencies, part),
+        Of::Call(kind, part) => {
+            let jobs = outcome.jobs.iter().filter(|job| job.kind == kind);
+            ranked_calls(jobs.flat_map(|job| &job.call_lengths), part)
+        }
         Of::Cpu(of) => cpu_of(outcome, of),
         Of::Throttled(reason) => {
             let of = outcome.throttles.iter().filter(|of| of.reason == reason);
@@ -239,8 +269,11 @@ pub fn measure(setting: &Setting, outcome: &Outcome) -> Vec<Option<f64>> {
             let jobs = outcome.jobs.iter().filter(|job| job.kind == kind);
             jobs.map(of).reduce(|sum, value| sum + value)
         }
+        Of::Metric(name) => (metrics::by_name(name)?.of)(outcome),
+        Of::Own(of) => of(setting, outcome),
     };
-    FIGURES.iter().map(value).collect()
+    let of = |(has, figure): &OfShape| has(setting).then(|| value(figure)).flatten();
+    ALL.iter().map(of).collect()
 }
 
 /// All rounds of latency workers, the shortest first.
@@ -264,12 +297,37 @@ fn ranked(sorted: &[f64], part: f64) -> Option<f64> {
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
 }
 
-fn mean_level(setting: &Setting, outcome: &Outcome, names: &[&str]) -> Option<f64> {
-    let steady = steady_from(setting)..=setting.seconds;
+/// The same of (length, how many).
+fn ranked_calls<'a>(calls: impl Iterator<Item = &'a (f64, u64)>, part: f64) -> Option<f64> {
+    let mut calls: Vec<(f64, u64)> = calls.copied().collect();
+    calls.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let all: u64 = calls.iter().map(|(_, times)| times).sum();
+    let (mut passed, wanted) = (0, whole(all) * part);
+    let found = calls.iter().find(|(_, times)| {
+        passed += times;
+        whole(passed) >= wanted
+    });
+    found.map(|(length, _)| *length)
+}
+
+/// From when to when levels count: while somebody is at work.
+fn steady(setting: &Setting, outcome: &Outcome) -> core::ops::RangeInclusive<f64> {
+    let ended = outcome.jobs.iter().map(|job| job.ended_s);
+    let ended = ended.fold(0.0, f64::max).min(setting.seconds);
+    steady_from(setting).min(ended / 2.0)..=ended
+}
+
+fn mean_level(
+    setting: &Setting,
+    outcome: &Outcome,
+    series: &VmSeries,
+    names: &[&str],
+) -> Option<f64> {
+    let steady = steady(setting, outcome);
     let mut sum = 0.0;
     for name in names {
-        let level = outcome.vmstat.of(name)?;
-        let level: Vec<f64> = level
+        let level: Vec<f64> = series
+            .of(name)?
             .into_iter()
             .filter(|(at, _)| steady.contains(at))
             .map(|(_, pages)| pages)
@@ -288,7 +346,8 @@ fn cpu_of(outcome: &Outcome, of: &str) -> Option<f64> {
         if is_job {
             job().is_some_and(|job| job.kind == of)
         } else {
-            name == of
+            // Those of further nodes have a number.
+            name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-') == of
         }
     };
     outcome
@@ -331,21 +390,11 @@ pub fn judge(setting: &Setting, recorded: &[Option<f64>], lab: &[Option<f64>]) -
             }
         };
         verdicts.push(Verdict {
-            name: figure.name,
+            name: figure.label.name,
             error,
             band: words,
             holds,
         });
     }
     verdicts
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn whole(n: u64) -> f64 {
-    n as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn count(n: usize) -> f64 {
-    n as f64
 }

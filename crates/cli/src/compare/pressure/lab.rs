@@ -3,11 +3,13 @@
 use core::fmt::Write as _;
 
 use super::super::lab::{self, LabError, Planned};
-use super::setting::{Blocks, Setting, Work};
+use super::setting::{Disk, Setting};
 use crate::scenario::SCHEMA;
 
 /// Levels are sampled as often as the recordings are.
 const SAMPLE_MS: u64 = 100;
+/// The column that is Linux 6.12.
+const LINUX: &str = "linux-6.12";
 
 /// Plans the runs of a setting; `columns` are presets.
 ///
@@ -21,60 +23,21 @@ pub fn plan(setting: &Setting, columns: &[&str], seed: u64) -> Result<Planned, L
 
 /// The setting as the text of a scenario.
 fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<String>) -> String {
-    let reserved = 100.0 * (1.0 - setting.usable_mib / setting.memory_mib);
     let mut text = format!(
         "# Made by `tidegate compare` from the recording `{}`.\n\
          schema = \"{SCHEMA}\"\nname = \"{}\"\ntitle = {}\n\n\
-         [run]\nreplicas = 1\nseed = {seed}\nmax_s = {}\nsample_ms = {SAMPLE_MS}\n\n\
-         [machine]\ncpus = {}\nmemory_mib = {}\nreserved_percent = {reserved}\nmin_free_kib = {}\nswappiness = {}\n",
+         [run]\nreplicas = 1\nseed = {seed}\nmax_s = {}\nsample_ms = {SAMPLE_MS}\n\n",
         setting.name,
         lab::plain(&setting.name),
         lab::quoted(&setting.summary()),
         setting.seconds * 10.0 + 600.0,
-        setting.cpus,
-        setting.memory_mib,
-        setting.min_free_kib,
-        setting.swappiness,
     );
-    let read: Vec<usize> = setting
-        .workers
-        .iter()
-        .filter_map(|worker| match &worker.work {
-            Work::Read(blocks) => Some(blocks.disk),
-            _ => None,
-        })
-        .collect();
-    if let Some(disk) = read.first() {
-        // The kernel's: ours is deeper.
-        let _ = writeln!(
-            text,
-            "readahead_kib = {}",
-            setting.disks[*disk].readahead_kib
-        );
-    }
-    if let Some((disk, mib)) = setting.swap {
-        let _ = writeln!(text, "swap = {{ device = \"disk-{disk}\", mib = {mib} }}");
-    }
+    machine(&mut text, setting);
     for (index, disk) in setting.disks.iter().enumerate() {
-        let used = setting.workers.iter().any(|worker| match &worker.work {
-            Work::Write(blocks) | Work::Read(blocks) => blocks.disk == index,
-            Work::Hog { .. } | Work::Map { .. } => false,
-        });
-        if !used && setting.swap.is_none_or(|(swap, _)| swap != index) {
+        if setting.is_used(index) {
+            device(&mut text, setting, index, disk);
+        } else {
             notes.push(format!("disk {index} is left out: nobody uses it"));
-            continue;
-        }
-        let _ = write!(
-            text,
-            "\n[[device]]\nid = \"disk-{index}\"\nmodel = \"null_blk\"\nfs = \"bare\"\nrate_mib = {}\n\
-             params = {{ request_max_bytes = {}, queue_depth = {} }}\n",
-            disk.rate_mib,
-            disk.request_kib * 1024.0,
-            disk.requests,
-        );
-        if read.contains(&index) {
-            // What is read was there before and lies somewhere: it takes the disk's time.
-            text.push_str("placed_files = true\n");
         }
     }
     for worker in &setting.workers {
@@ -82,29 +45,115 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
             text,
             "\n[[task]]\nid = \"{}\"\nkind = \"{}\"\nstart_s = {:?}\nrun_s = {:?}\n",
             lab::plain(&worker.name),
-            worker.work.kind(),
+            worker.work.task,
             worker.start_s,
             setting.seconds - worker.start_s,
         );
-        let _ = match &worker.work {
-            Work::Write(blocks) | Work::Read(blocks) => {
-                let Blocks {
-                    disk,
-                    file_mib,
-                    block_kib,
-                } = blocks;
-                writeln!(
-                    text,
-                    "device = \"disk-{disk}\"\nfiles = 1\nfile_mib = {file_mib}\nblock_kib = {block_kib}"
-                )
-            }
-            Work::Hog { region_mib } => writeln!(text, "region_mib = {region_mib}"),
-            Work::Map {
-                region_mib,
-                rest_ms,
-            } => writeln!(text, "region_mib = {region_mib}\nevery_ms = {rest_ms}"),
-        };
+        if let Some(disk) = worker.disk {
+            let _ = writeln!(text, "device = \"disk-{disk}\"");
+        }
+        text.push_str(&(worker.work.keys)(worker));
     }
-    lab::columns(&mut text, columns, setting.hz);
+    lab::columns(&mut text, columns, setting.hz, |name| column(setting, name));
+    text
+}
+
+fn machine(text: &mut String, setting: &Setting) {
+    let reserved = 100.0 * (1.0 - setting.usable_mib / setting.memory_mib);
+    let _ = write!(
+        text,
+        "[machine]\ncpus = {}\nmemory_mib = {}\nreserved_percent = {reserved}\nmin_free_kib = {}\nswappiness = {}\n",
+        setting.cpus, setting.memory_mib, setting.min_free_kib, setting.swappiness,
+    );
+    let mut read = setting
+        .workers
+        .iter()
+        .filter(|worker| (worker.work.reads)(worker));
+    if let Some(disk) = read.find_map(|worker| worker.disk).or(setting.read_later()) {
+        // The kernel's: ours is deeper.
+        let _ = writeln!(
+            text,
+            "readahead_kib = {}",
+            setting.disks[disk].readahead_kib
+        );
+    }
+    if let Some((disk, mib)) = setting.swap {
+        let _ = writeln!(text, "swap = {{ device = \"disk-{disk}\", mib = {mib} }}");
+    }
+    if setting.disks.iter().any(|disk| disk.fs.is_some()) {
+        let files = if setting.object_caches.is_empty() {
+            ""
+        } else {
+            "-files"
+        };
+        let _ = writeln!(text, "costs = \"guest{files}\"");
+    }
+    if setting.thp.0 == "always" {
+        text.push_str("thp = true\n");
+    }
+    if !setting.nodes.is_empty() {
+        // Shares of what the programs can have; the CPUs are all on the first.
+        let whole: f64 = setting.nodes.iter().sum();
+        let node = |(number, mib): (usize, &f64)| {
+            let cpus = if number == 0 { setting.cpus } else { 1 };
+            format!(
+                "{{ mib = {:?}, cpus = {cpus} }}",
+                mib / whole * setting.memory_mib
+            )
+        };
+        let nodes: Vec<String> = setting.nodes.iter().enumerate().map(node).collect();
+        let _ = writeln!(text, "node = [{}]", nodes.join(", "));
+    }
+    if !setting.object_caches.is_empty() {
+        let cache = |cache: &super::setting::ObjectCache| {
+            format!(
+                "{{ role = \"{}\", bytes = {}, order = {}, reclaimable = {} }}",
+                cache.role, cache.bytes, cache.order, cache.reclaimable
+            )
+        };
+        let caches: Vec<String> = setting.object_caches.iter().map(cache).collect();
+        let _ = writeln!(text, "object_cache = [{}]", caches.join(", "));
+    }
+}
+
+fn device(text: &mut String, setting: &Setting, index: usize, disk: &Disk) {
+    let fs = disk.fs.as_deref().unwrap_or("bare");
+    let _ = write!(
+        text,
+        "\n[[device]]\nid = \"disk-{index}\"\nmodel = \"null_blk\"\nfs = {}\nrate_mib = {}\n\
+         params = {{ request_max_bytes = {}, queue_depth = {} }}\n",
+        lab::quoted(fs),
+        disk.rate_mib,
+        disk.request_kib * 1024.0,
+        disk.requests,
+    );
+    let read =
+        |worker: &&super::worker::Worker| worker.disk == Some(index) && (worker.work.reads)(worker);
+    if setting.workers.iter().any(|worker| read(&worker)) {
+        // What is read was there before and lies somewhere: it takes the disk's time.
+        text.push_str("placed_files = true\n");
+    }
+}
+
+/// What a column of Linux 6.12 has of the guest's sysctls, and of its file systems.
+fn column(setting: &Setting, name: &str) -> String {
+    let mut text = String::new();
+    if name != LINUX {
+        return text;
+    }
+    if setting.zone_reclaim_mode > 0.0 {
+        text.push_str("place = \"linux-6.12-mode1\"\n");
+    }
+    if let (Some(boost), false) = (setting.boost_factor, setting.object_caches.is_empty()) {
+        // Objects lie apart from pages.
+        let _ = writeln!(text, "keeps_apart = true\nboost_factor = {boost}");
+    }
+    if setting.disks.iter().any(|disk| disk.fs.is_some()) {
+        // None of them has a call by which reclaim could write a page.
+        text.push_str("writes_files = false\n");
+    }
+    if setting.thp.0 == "always" {
+        let _ = writeln!(text, "defrag = \"{}\"", setting.thp.1);
+    }
     text
 }

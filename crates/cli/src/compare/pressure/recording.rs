@@ -5,15 +5,14 @@
 //! | `scenario.json`, `facts.json` | yes | the setting |
 //! | `vmstat.csv` | yes | all of `/proc/vmstat`, ten times a second |
 //! | `samples.csv` | yes | every call of every worker: when it began, how long it took |
-//! | `summary.json` | yes | CPU times of workers and of the kernel's threads, throttlings by who and why |
+//! | `summary.json` | yes | CPU times of workers and of the kernel's threads, throttlings by who and why, how many events |
+//! | `node0.csv`, ... | of several nodes | the counters of each node |
+//! | `slabinfo.csv` | of small files | object caches |
 //!
 //! A table may be gzipped. Times are seconds from the start of the workers; samples begin before that.
-//!
-//! A latency worker's sample is the lab's: from the end of one round to the end of the next, less the rest. So what is late
-//! about the rest counts on both sides.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use policy::reclaim::Reason;
 use serde::Deserialize;
@@ -21,37 +20,27 @@ use serde::Deserialize;
 use super::super::fault::Fault;
 use super::super::recording::COLUMN;
 use super::super::rows::{self, Rows, Wanted, column};
-use super::setting::{self, Setting, Sources, Work, Worker};
+use super::figures::FIGURES;
+use super::setting::{self, Setting, Sources};
+use super::shapes::{SHAPES, small};
+use super::worker::{Call, Worker};
 use crate::outcome::{Job, Outcome, TaskCpu, ThrottleCount, ThrottleEnd, VmSeries};
+use crate::stats::whole;
 
 const PAGES: &str = "pages";
 
-/// Counters that the lab has under the same name.
-const COUNTERS: [&str; 24] = [
-    "pgscan_direct",
-    "pgscan_kswapd",
-    "pgscan_anon",
-    "pgscan_file",
+/// Counters over time that the lab has under the same name, beside those of the figures.
+const COUNTERS: [&str; 10] = [
+    "pgfault",
+    "pgactivate",
+    "pgrefill",
+    "nr_written",
+    "pginodesteal",
+    "slabs_scanned",
+    "kswapd_inodesteal",
     "pgsteal_direct",
     "pgsteal_kswapd",
-    "pgsteal_anon",
-    "pgsteal_file",
-    "pgscan_direct_throttle",
-    "pageoutrun",
-    "pswpin",
-    "pswpout",
-    "pgfault",
-    "pgmajfault",
-    "pgactivate",
-    "pgdeactivate",
-    "pgrefill",
-    "pgrotated",
-    "nr_vmscan_write",
-    "nr_vmscan_immediate_reclaim",
     "nr_dirtied",
-    "nr_written",
-    "workingset_refault_anon",
-    "workingset_refault_file",
 ];
 /// The kernel counts the begin of a direct reclaim by the zone that was wanted, the lab all in one.
 const STALLS: [&str; 4] = [
@@ -61,8 +50,10 @@ const STALLS: [&str; 4] = [
     "allocstall_movable",
 ];
 const STALL: &str = "allocstall_normal";
+/// Pages that shrinkers gave back, by the lab's name.
+const FREED_SLABS: &str = "slab_freed";
 /// Levels that the lab has under the same name.
-const LEVELS: [&str; 9] = [
+const LEVELS: [&str; 11] = [
     "nr_free_pages",
     "nr_inactive_anon",
     "nr_active_anon",
@@ -72,10 +63,16 @@ const LEVELS: [&str; 9] = [
     "nr_writeback",
     "nr_isolated_anon",
     "nr_isolated_file",
+    "nr_slab_reclaimable",
+    "nr_slab_unreclaimable",
 ];
-const SAMPLES: [Wanted; 3] = [
+/// Names of figures that are not of the kernel's `vmstat`: they are counted from other tables.
+const ELSEWHERE: [&str; 2] = [STALL, "extfrag_events"];
+const SAMPLES: [Wanted; 5] = [
     column("t", "seconds"),
     column("ms", "ms"),
+    column("n", "pages, bytes or files"),
+    column("extra", "a number"),
     column("finished", "0 or 1"),
 ];
 
@@ -90,11 +87,25 @@ pub struct Recording {
     pub notes: Vec<String>,
 }
 
+/// What a shape reads its own tables with.
+pub struct Tables<'a> {
+    /// The tables of the nodes.
+    pub nodes: &'a [PathBuf],
+    /// Events by the kernel's names, and how many.
+    pub events: &'a BTreeMap<String, u64>,
+}
+
 #[derive(Deserialize)]
 struct Summary {
+    trace: Option<Trace>,
     kthread_cpu_s: BTreeMap<String, f64>,
     throttled: BTreeMap<String, Throttled>,
     workers: BTreeMap<String, Done>,
+}
+
+#[derive(Deserialize)]
+struct Trace {
+    events: BTreeMap<String, u64>,
 }
 
 #[derive(Deserialize)]
@@ -112,6 +123,8 @@ struct Done {
     work: f64,
     system_ms: f64,
     user_ms: f64,
+    /// 1: with all it had to do.
+    done: Option<u32>,
 }
 
 impl Recording {
@@ -147,11 +160,20 @@ impl Recording {
         let path = need("scenario.json")?;
         let facts_path = need("facts.json")?;
         let vmstat_path = need("vmstat.csv")?;
+        let text = rows::text(&path)?;
+        let mut nodes = Vec::new();
+        let mut node_pages = Vec::new();
+        for number in 0..setting::nodes(&text) {
+            let table = need(&format!("node{number}.csv"))?;
+            node_pages.push(free_pages(&table)?);
+            nodes.push(table);
+        }
+        let counters = counters();
         let wanted: Vec<Wanted> = core::iter::once(column("t", "seconds"))
             .chain(
                 LEVELS
                     .iter()
-                    .chain(&COUNTERS)
+                    .chain(&counters)
                     .chain(&STALLS)
                     .map(|name| column(name, PAGES)),
             )
@@ -163,11 +185,13 @@ impl Recording {
         let setting = setting::read(
             &Sources {
                 path: &path,
-                text: &rows::text(&path)?,
+                text: &text,
                 facts_path: &facts_path,
                 facts: &rows::text(&facts_path)?,
                 // Pages of files that are there already can go.
                 free_pages: first[1] + first[4] + first[5],
+                node_pages,
+                object_caches: small::caches(folder)?,
             },
             &mut notes,
         )?;
@@ -181,19 +205,18 @@ impl Recording {
             })?;
         notes.extend(vmstat.notes.iter().chain(&samples.notes).cloned());
         let from = 1 + LEVELS.len();
-        let mut counters: Vec<(&'static str, f64)> = COUNTERS
-            .iter()
-            .enumerate()
-            .map(|(index, name)| (*name, last[from + index] - first[from + index]))
+        let stalls = from + counters.len()..from + counters.len() + STALLS.len();
+        let own = counters.iter().zip(from..);
+        let mut all: Vec<(&'static str, f64)> = own
+            .map(|(name, at)| (*name, last[at] - first[at]))
             .collect();
-        let stalls = from + COUNTERS.len()..from + COUNTERS.len() + STALLS.len();
-        counters.push((STALL, stalls.map(|at| last[at] - first[at]).sum()));
+        all.push((STALL, stalls.map(|at| last[at] - first[at]).sum()));
         let jobs = setting.workers.iter().map(|worker| {
             let done = summary.workers.get(&worker.name);
             job(&setting, worker, done, &samples, &of)
         });
         let jobs = jobs.collect();
-        let outcome = Outcome {
+        let mut outcome = Outcome {
             case: setting.name.clone(),
             policy: COLUMN.into(),
             scale: 1.0,
@@ -201,27 +224,72 @@ impl Recording {
             tick_ms: 1e3 / f64::from(setting.hz),
             jobs,
             tasks: tasks(&setting, &summary),
-            counters,
+            counters: all,
             throttles: throttles(&summary, &mut notes),
             vmstat: VmSeries {
-                names: LEVELS.to_vec(),
+                names: LEVELS
+                    .iter()
+                    .chain(&counters)
+                    .chain(&[FREED_SLABS])
+                    .copied()
+                    .collect(),
                 rows: vmstat
                     .rows
                     .iter()
                     .filter(|row| row[0] >= 0.0)
-                    .map(|row| (row[0], row[1..from].to_vec()))
+                    .map(|row| {
+                        let level = |at: usize| {
+                            // What was there before is none of the memory that the lab has.
+                            let kept = LEVELS[at - 1].starts_with("nr_slab");
+                            row[at] - if kept { first[at] } else { 0.0 }
+                        };
+                        let levels = (1..from).map(level);
+                        let counted = (from..from + counters.len()).map(|at| row[at] - first[at]);
+                        // The kernel does not count them.
+                        let all = levels.chain(counted).chain([0.0]);
+                        (row[0], all.collect())
+                    })
                     .collect(),
             },
             virtual_s: setting.seconds,
             memory_limit: setting.usable_mib * 1_048_576.0,
             ..Outcome::default()
         };
+        let none = BTreeMap::new();
+        let tables = Tables {
+            nodes: &nodes,
+            events: summary.trace.as_ref().map_or(&none, |trace| &trace.events),
+        };
+        for shape in SHAPES {
+            (shape.read)(&tables, &mut outcome)?;
+        }
         Ok(Self {
             setting,
             outcome,
             notes,
         })
     }
+}
+
+/// Counters of `vmstat` that figures and metrics are made of, each once.
+fn counters() -> Vec<&'static str> {
+    let of_figures = FIGURES.iter().filter(|figure| figure.counts());
+    let of_figures = of_figures.flat_map(|figure| figure.names().iter().copied());
+    let mut names: Vec<&str> = of_figures.chain(COUNTERS).collect();
+    names.retain(|name| !ELSEWHERE.contains(name));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Pages of a node that are free or of files, in its first sample.
+fn free_pages(table: &Path) -> Result<f64, Fault> {
+    let wanted = ["t", "nr_free_pages", "nr_inactive_file", "nr_active_file"];
+    let wanted = wanted.map(|name| column(name, PAGES));
+    let rows = rows::read(table, &wanted, None)?;
+    let first = rows.rows.first();
+    let first = first.ok_or_else(|| Fault::of(table, "has no samples", "record again"))?;
+    Ok(first[1] + first[2] + first[3])
 }
 
 /// A worker as a job of the lab.
@@ -232,51 +300,34 @@ fn job(
     samples: &Rows,
     of: &[String],
 ) -> Job {
-    let work = done.map_or(0.0, |done| done.work);
-    let (moves, rest_ms) = match worker.work {
-        Work::Write(_) | Work::Read(_) => (true, None),
-        Work::Hog { .. } => (false, None),
-        Work::Map { rest_ms, .. } => (false, Some(rest_ms)),
-    };
     let own = samples.rows.iter().zip(of);
-    let own = own.filter(|(row, of)| **of == worker.name && row[2] > 0.0);
-    // (when it ended, how long it was)
-    let calls: Vec<(f64, f64)> = own
-        .map(|(row, _)| (row[0] + row[1] / 1e3, row[1]))
+    let own = own.filter(|(row, of)| **of == worker.name && row[4] > 0.0);
+    let calls: Vec<Call> = own
+        .map(|(row, _)| Call {
+            ended_s: row[0] + row[1] / 1e3,
+            ms: row[1],
+            n: row[2],
+            extra: row[3],
+        })
         .collect();
-    let samples = match rest_ms {
-        Some(rest_ms) => rounds(worker.start_s, &calls, rest_ms),
-        None => Vec::new(),
-    };
-    Job {
+    let is_done = done.is_some_and(|done| done.done.unwrap_or(0) > 0);
+    let last = calls.last().map_or(setting.seconds, |call| call.ended_s);
+    let ended_s = if is_done { last } else { setting.seconds };
+    let mut job = Job {
         name: worker.name.clone(),
         entry: worker.name.clone(),
-        kind: worker.work.kind(),
+        kind: worker.work.task,
         began_s: worker.start_s,
-        ended_s: setting.seconds,
-        moved_s: setting.seconds,
-        bytes: if moves { work } else { 0.0 },
-        touched: if moves { 0.0 } else { work },
+        ended_s,
+        moved_s: ended_s,
         calls: done.map_or(0, |done| done.calls),
-        samples,
-        is_heavy: matches!(worker.work, Work::Write(_)),
-        is_reader: matches!(worker.work, Work::Read(_)),
-        is_hog: matches!(worker.work, Work::Hog { .. }),
-        is_mapper: matches!(worker.work, Work::Map { .. }),
+        call_lengths: calls.iter().map(|call| (call.ms, 1)).collect(),
         rate_share: 1.0,
         ..Job::default()
-    }
-}
-
-/// From the end of one round to the end of the next, less the rest.
-fn rounds(start_s: f64, calls: &[(f64, f64)], rest_ms: f64) -> Vec<(f64, f64)> {
-    let mut before = start_s;
-    let round = |(end, _): &(f64, f64)| {
-        let took = ((end - before) * 1e3 - rest_ms).max(0.0);
-        before = *end;
-        (*end, took)
     };
-    calls.iter().map(round).collect()
+    let work = done.map_or(0.0, |done| done.work);
+    (worker.work.job)(worker, &calls, work, &mut job);
+    job
 }
 
 fn tasks(setting: &Setting, summary: &Summary) -> Vec<TaskCpu> {
@@ -290,14 +341,16 @@ fn tasks(setting: &Setting, summary: &Summary) -> Vec<TaskCpu> {
             ..TaskCpu::default()
         })
     };
-    let kswapd = summary.kthread_cpu_s.get("kswapd0").copied();
+    let kswapd = summary.kthread_cpu_s.iter();
+    let kswapd = kswapd.filter(|(name, _)| name.starts_with("kswapd"));
+    let kswapd: f64 = kswapd.map(|(_, seconds)| seconds).sum();
     setting
         .workers
         .iter()
         .filter_map(of_worker)
         .chain([TaskCpu {
             name: super::figures::RECLAIMER.into(),
-            system_s: kswapd.unwrap_or(0.0),
+            system_s: kswapd,
             ..TaskCpu::default()
         }])
         .collect()
@@ -318,8 +371,8 @@ fn throttles(summary: &Summary, notes: &mut Vec<String>) -> Vec<ThrottleCount> {
             continue;
         };
         let between = throttled.n.saturating_sub(throttled.zero + throttled.full);
-        let full_ms = throttled.timeout_ms * count(throttled.full);
-        let mean_ms = (throttled.sum_ms - full_ms) / count(between.max(1));
+        let full_ms = throttled.timeout_ms * whole(throttled.full);
+        let mean_ms = (throttled.sum_ms - full_ms) / whole(between.max(1));
         for (count, delayed_ms, ended) in [
             (throttled.zero, 0.0, ThrottleEnd::NoSleep),
             (between, mean_ms, ThrottleEnd::Event),
@@ -338,25 +391,4 @@ fn throttles(summary: &Summary, notes: &mut Vec<String>) -> Vec<ThrottleCount> {
         }
     }
     all
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-fn count(n: u64) -> f64 {
-    n as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_round_is_from_end_to_end_less_the_rest() {
-        // Begins at 5 s, rests 5 ms, works 20 ms; then again, 3 ms late.
-        let calls = [(5.025, 20.0), (5.053, 20.0)];
-        let took: Vec<f64> = rounds(5.0, &calls, 5.0)
-            .iter()
-            .map(|(_, took)| took.round())
-            .collect();
-        assert_eq!(took, [20.0, 23.0]);
-    }
 }

@@ -9,9 +9,17 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
+use policy::place::NODES_MAX;
+
 use super::super::fault::Fault;
 use super::super::setting::key_place;
+use super::shapes;
+use super::worker::Worker;
 
+const PAGES_PER_MIB: f64 = 256.0;
+const KIB_PER_PAGE: f64 = 4.0;
+/// Ticks a second of a null_blk's budget.
+const TICKS: f64 = 50.0;
 /// The kernel of the guests, where the recording does not say it (Debian's).
 const HZ: u32 = 250;
 /// Workers in a scenario, at most: each is a task of the lab.
@@ -28,62 +36,21 @@ pub struct Disk {
     pub requests: u64,
     /// The largest read-ahead window, KiB.
     pub readahead_kib: f64,
+    /// Its file system; `None`: the disk itself.
+    pub fs: Option<String>,
 }
 
-/// What a worker does.
+/// A cache of objects of which each small file has one.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Work {
-    /// Overwrites blocks of a file at random, each once before one comes again.
-    Write(Blocks),
-    /// Reads blocks of a file at random.
-    Read(Blocks),
-    /// Writes to each page of its memory, over and over.
-    Hog {
-        /// How much memory that is.
-        region_mib: f64,
-    },
-    /// Rests, maps memory, writes to each page of it, unmaps it: the latency worker.
-    Map {
-        /// How much memory that is.
-        region_mib: f64,
-        /// How long it rests.
-        rest_ms: f64,
-    },
-}
-
-/// Blocks of a file.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Blocks {
-    /// Index of the disk.
-    pub disk: usize,
-    /// Size of the file.
-    pub file_mib: f64,
-    /// Size of a block.
-    pub block_kib: f64,
-}
-
-impl Work {
-    /// How the lab calls tasks of the kind.
-    #[must_use]
-    pub const fn kind(&self) -> &'static str {
-        match self {
-            Self::Write(_) => "rand_write",
-            Self::Read(_) => "rand_read",
-            Self::Hog { .. } => "hog",
-            Self::Map { .. } => "mapper",
-        }
-    }
-}
-
-/// One worker.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Worker {
-    /// Its name.
-    pub name: String,
-    /// When it starts.
-    pub start_s: f64,
-    /// What it does.
-    pub work: Work,
+pub struct ObjectCache {
+    /// What an object is to its file, as scenarios call it.
+    pub role: &'static str,
+    /// Its size.
+    pub bytes: f64,
+    /// Pages of a slab, as a power of two.
+    pub order: f64,
+    /// Whether its slabs can be freed.
+    pub reclaimable: bool,
 }
 
 /// The circumstances of a recording.
@@ -97,12 +64,24 @@ pub struct Setting {
     pub cpus: u32,
     /// Ticks per second of the kernel.
     pub hz: u32,
-    /// Memory of the machine.
+    /// Memory of the machine, but for what disks keep in it.
     pub memory_mib: f64,
     /// Of that: what programs and files can have. Of what was free when the workers started, all but what small zones keep back.
     pub usable_mib: f64,
     /// What zones keep for emergencies (MIN), but for small ones.
     pub min_free_kib: f64,
+    /// What small zones keep, of `vm.min_free_kbytes`.
+    pub small_zones_kib: f64,
+    /// Of the usable memory, that of each node, MiB; empty: there is one.
+    pub nodes: Vec<f64>,
+    /// `vm.zone_reclaim_mode`.
+    pub zone_reclaim_mode: f64,
+    /// `vm.watermark_boost_factor`; `None`: it is not told.
+    pub boost_factor: Option<f64>,
+    /// When a fault tries for a huge page (`transparent_hugepage/enabled`), and how hard (`defrag`).
+    pub thp: (String, String),
+    /// The caches of objects of a small file; empty: they are not told.
+    pub object_caches: Vec<ObjectCache>,
     /// `vm.swappiness`.
     pub swappiness: f64,
     /// How long the workers ran.
@@ -123,12 +102,14 @@ struct File {
     hz: Option<u32>,
     page_size: u32,
     memory_mib: f64,
-    nodes: u32,
+    nodes: usize,
     seconds: f64,
     devices: Vec<FileDisk>,
     swap_device: Option<usize>,
     swap_mib: f64,
     lru_gen: String,
+    thp: Option<String>,
+    thp_defrag: Option<String>,
     workers: Vec<Vec<Value>>,
 }
 
@@ -136,12 +117,13 @@ struct File {
 struct FileDisk {
     rate: f64,
     kib: f64,
+    mib: Option<f64>,
+    keeps: Option<bool>,
+    fs: Option<String>,
 }
 
 const FORM: &str = "keys: name, kernel, cpus, page_size, memory_mib, nodes, seconds, devices [{rate, kib}, ...], swap_device, \
                     swap_mib, lru_gen, workers [[name, kind, start_ms, ...], ...], as `cargo xtask guest` writes them";
-const KINDS: &str = "the lab has randwrite, randread (path, offset_mib, file_mib, block_kib, sleep_ms, seed), hog (mib) and mapper (mib, rest_ms)";
-
 /// What `scenario.json` is read with.
 pub(super) struct Sources<'a> {
     pub(super) path: &'a Path,
@@ -150,6 +132,9 @@ pub(super) struct Sources<'a> {
     pub(super) facts: &'a str,
     /// Pages free, and pages of files, in the first sample.
     pub(super) free_pages: f64,
+    /// The same of each node; empty: there is one.
+    pub(super) node_pages: Vec<f64>,
+    pub(super) object_caches: Vec<ObjectCache>,
 }
 
 /// A zone, in pages.
@@ -165,7 +150,8 @@ struct Zone {
 /// # Source
 /// Linux 6.12 mm/page_alloc.c, setup_per_zone_lowmem_reserve(), __zone_watermark_ok().
 struct Small {
-    kept_pages: f64,
+    /// Of each node.
+    kept_pages: BTreeMap<String, f64>,
     min_pages: f64,
 }
 
@@ -178,24 +164,42 @@ impl Small {
         let zones = facts.get("zones_pages").cloned().unwrap_or_default();
         let zones: BTreeMap<String, Zone> =
             serde_json::from_value(zones).map_err(|_| wrong("zones_pages"))?;
-        let managed = |zone: &&Zone| zone.managed > 0.0;
-        let zones: Vec<&Zone> = zones.values().filter(managed).collect();
-        let largest = zones.iter().map(|zone| zone.managed).fold(0.0, f64::max);
         let ratio = facts.get("vm.lowmem_reserve_ratio").and_then(Value::as_str);
         let ratio = ratio.and_then(|ratios| ratios.split_whitespace().next());
         let ratio: Option<f64> = ratio.and_then(|ratio| ratio.parse().ok());
         let ratio = ratio.ok_or_else(|| wrong("vm.lowmem_reserve_ratio"))?;
         let mut small = Self {
-            kept_pages: 0.0,
+            kept_pages: BTreeMap::new(),
             min_pages: 0.0,
         };
-        for zone in zones.iter().filter(|zone| zone.managed < largest) {
+        let node = |name: &str| name.split('.').next().unwrap_or("").to_owned();
+        for (name, zone) in zones.iter().filter(|(_, zone)| zone.managed > 0.0) {
+            let own = zones.iter().filter(|(other, _)| node(other) == node(name));
+            let largest = own.map(|(_, zone)| zone.managed).fold(0.0, f64::max);
+            let kept = small.kept_pages.entry(node(name)).or_default();
+            if zone.managed >= largest {
+                continue;
+            }
             let reserve = if ratio > 0.0 { largest / ratio } else { 0.0 };
-            small.kept_pages += (reserve.floor() + zone.min).min(zone.managed);
+            *kept += (reserve.floor() + zone.min).min(zone.managed);
             small.min_pages += zone.min;
         }
         Ok(small)
     }
+
+    fn kept(&self) -> f64 {
+        self.kept_pages.values().sum()
+    }
+}
+
+/// How many nodes the scenario of that text has, if there are several; a text that is none has none.
+pub(super) fn nodes(text: &str) -> usize {
+    let file: Option<Value> = serde_json::from_str(text).ok();
+    let nodes = file.as_ref().and_then(|file| file.get("nodes")?.as_u64());
+    let nodes = nodes.and_then(|nodes| usize::try_from(nodes).ok());
+    nodes
+        .filter(|nodes| (2..=NODES_MAX).contains(nodes))
+        .unwrap_or(0)
 }
 
 /// Reads a setting.
@@ -220,9 +224,10 @@ pub(super) fn read(sources: &Sources<'_>, notes: &mut Vec<String>) -> Result<Set
         Fault::of(sources.facts_path, title, help)
     })?;
     let fact = |name: &str| number_of(&facts, name, sources.facts_path);
-    if file.nodes != 1 {
-        let title = format!("{} nodes: only recordings of one are compared", file.nodes);
-        return Err(wrong("nodes", title, "name a recording of one node"));
+    if !(1..=NODES_MAX).contains(&file.nodes) {
+        let title = format!("{} nodes", file.nodes);
+        let help = format!("allowed: 1 to {NODES_MAX} nodes");
+        return Err(wrong("nodes", title, &help));
     }
     if !matches!(file.lru_gen.as_str(), "n" | "0") {
         let title = format!(
@@ -256,6 +261,7 @@ pub(super) fn read(sources: &Sources<'_>, notes: &mut Vec<String>) -> Result<Set
             request_kib: disk.kib,
             requests: whole(of("nr_requests")?),
             readahead_kib: of("read_ahead_kb")?,
+            fs: disk.fs.clone(),
         });
     }
     if let Some(swap) = file.swap_device
@@ -266,74 +272,46 @@ pub(super) fn read(sources: &Sources<'_>, notes: &mut Vec<String>) -> Result<Set
     }
     let mut workers = Vec::new();
     for worker in &file.workers {
-        let read = worker_of(worker, disks.len());
-        workers.push(read.map_err(|title| {
+        let read = Worker::read(worker, disks.len());
+        workers.push(read.map_err(|(title, help)| {
             let name = worker.first().and_then(Value::as_str).unwrap_or("workers");
-            wrong(name, title, KINDS)
+            wrong(name, title, &help)
         })?);
     }
+    // What a disk keeps is there before the run and never moves.
+    let kept = file.devices.iter().filter(|disk| disk.keeps == Some(true));
+    let kept: f64 = kept.filter_map(|disk| disk.mib).sum();
+    let nodes = sources
+        .node_pages
+        .iter()
+        .enumerate()
+        .map(|(number, pages)| {
+            let kept = small.kept_pages.get(&format!("node{number}"));
+            (pages - kept.unwrap_or(&0.0)) / PAGES_PER_MIB
+        });
+    let is_there = |name: &str| fact(name).ok();
     Ok(Setting {
         name: file.name,
         kernel: file.kernel,
         cpus: file.cpus,
         hz,
-        memory_mib: file.memory_mib,
-        usable_mib: (sources.free_pages - small.kept_pages) / 256.0,
-        min_free_kib: fact("vm.min_free_kbytes")? - small.min_pages * 4.0,
+        memory_mib: file.memory_mib - kept,
+        usable_mib: (sources.free_pages - small.kept()) / PAGES_PER_MIB,
+        min_free_kib: fact("vm.min_free_kbytes")? - small.min_pages * KIB_PER_PAGE,
+        small_zones_kib: small.min_pages * KIB_PER_PAGE,
+        nodes: nodes.collect(),
+        zone_reclaim_mode: is_there("vm.zone_reclaim_mode").unwrap_or(0.0),
+        boost_factor: is_there("vm.watermark_boost_factor"),
+        thp: (
+            file.thp.unwrap_or_else(|| "never".into()),
+            file.thp_defrag.unwrap_or_else(|| "madvise".into()),
+        ),
+        object_caches: sources.object_caches.clone(),
         swappiness: fact("vm.swappiness")?,
         seconds: file.seconds,
         disks,
         swap: file.swap_device.map(|swap| (swap, file.swap_mib)),
         workers,
-    })
-}
-
-/// One worker, as it stands in the file: its name, its kind, when it starts, and what the kind takes.
-fn worker_of(fields: &[Value], disks: usize) -> Result<Worker, String> {
-    let [Value::String(name), Value::String(kind), start, rest @ ..] = fields else {
-        return Err("a worker is not [name, kind, start_ms, ...]".into());
-    };
-    let number = |value: Option<&Value>, what: &str| {
-        let number = value
-            .and_then(Value::as_f64)
-            .filter(|value| value.is_finite() && *value >= 0.0);
-        number.ok_or_else(|| format!("worker `{name}`, `{kind}`: its {what} is not a number"))
-    };
-    let blocks = || {
-        let path = rest.first().and_then(Value::as_str).unwrap_or("");
-        let disk = path
-            .strip_prefix("/dev/nullb")
-            .and_then(|disk| disk.parse().ok());
-        let disk = disk.filter(|disk| *disk < disks).ok_or_else(|| {
-            format!("worker `{name}`, `{kind}`: `{path}` is none of the bare disks /dev/nullb0 ...")
-        })?;
-        if number(rest.get(4), "sleep")? > 0.0 {
-            return Err(format!(
-                "worker `{name}`, `{kind}`: it sleeps, and the lab's do not"
-            ));
-        }
-        Ok(Blocks {
-            disk,
-            file_mib: number(rest.get(2), "file")?,
-            block_kib: number(rest.get(3), "block")?,
-        })
-    };
-    let work = match kind.as_str() {
-        "randwrite" => Work::Write(blocks()?),
-        "randread" => Work::Read(blocks()?),
-        "hog" => Work::Hog {
-            region_mib: number(rest.first(), "memory")?,
-        },
-        "mapper" => Work::Map {
-            region_mib: number(rest.first(), "memory")?,
-            rest_ms: number(rest.get(1), "rest")?,
-        },
-        other => return Err(format!("worker `{name}`: no task of the lab is `{other}`")),
-    };
-    Ok(Worker {
-        name: name.clone(),
-        start_s: number(Some(start), "start")? / 1e3,
-        work,
     })
 }
 
@@ -372,24 +350,204 @@ impl Setting {
         starts.fold(0.0, f64::max)
     }
 
+    /// Another size of the memory: what programs and files can have grows or shrinks by the difference, in each node alike.
+    pub(super) fn set_memory(&mut self, mib: f64) {
+        let more = mib - self.memory_mib;
+        self.memory_mib = mib;
+        self.usable_mib += more;
+        let each = more / f64::from(u32::try_from(self.nodes.len().max(1)).unwrap_or(u32::MAX));
+        for node in &mut self.nodes {
+            *node += each;
+        }
+    }
+
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    pub fn check(&self) -> Result<(), String> {
+        let within = |what: &str, value: f64, low: f64, high: f64, unit: &str| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(format!(
+                "{what} is out of range: {value}; allowed: {low} to {high}{unit}"
+            ))
+        };
+        within("seconds", self.seconds, 1.0, 86_400.0, " s")?;
+        let reserved = self.memory_mib - self.usable_mib;
+        // What the kernel has for itself is at most half of it.
+        within(
+            "memory_mib",
+            self.memory_mib,
+            2.0 * reserved,
+            1_048_576.0,
+            " MiB",
+        )?;
+        within(
+            "vm.min_free_kbytes",
+            self.min_free_kib,
+            64.0,
+            self.usable_mib * 256.0,
+            " KiB",
+        )?;
+        for (number, disk) in self
+            .disks
+            .iter()
+            .enumerate()
+            .filter(|(_, disk)| disk.rate_mib > 0.0)
+        {
+            // A request that the budget of a tick does not hold never goes out.
+            let least = disk.request_kib * TICKS / 1024.0;
+            within(
+                &format!("device.{number}.rate"),
+                disk.rate_mib,
+                least,
+                100_000.0,
+                " MiB/s",
+            )?;
+        }
+        if self.workers.is_empty() {
+            return Err("nobody is left to work; allowed: 1 worker and more".into());
+        }
+        let last = self.pressed_from();
+        if last >= self.seconds {
+            return Err(format!(
+                "a worker begins at {last} s; allowed: seconds above that, not {}",
+                self.seconds
+            ));
+        }
+        Ok(())
+    }
+
+    /// In what it differs from another setting, in words, one per kind of setting.
+    #[must_use]
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let mut all = Vec::new();
+        let mut differ = |what: &str, one: String, other: String| {
+            if one != other {
+                all.push(format!("{what} {one} -> {other}"));
+            }
+        };
+        let number = |value: f64| format!("{value:.0}");
+        differ("memory", number(self.memory_mib), number(other.memory_mib));
+        let kept = |setting: &Self| number(setting.min_free_kib + setting.small_zones_kib);
+        differ("vm.min_free_kbytes", kept(self), kept(other));
+        differ(
+            "vm.swappiness",
+            number(self.swappiness),
+            number(other.swappiness),
+        );
+        let mode = |setting: &Self| number(setting.zone_reclaim_mode);
+        differ("vm.zone_reclaim_mode", mode(self), mode(other));
+        // Nothing follows from it where no object lies in pageblocks of its own.
+        let boost = |setting: &Self| match setting.object_caches.is_empty() {
+            true => String::new(),
+            false => format!("{:?}", setting.boost_factor.unwrap_or_default()),
+        };
+        differ("vm.watermark_boost_factor", boost(self), boost(other));
+        differ("huge pages", self.thp.0.clone(), other.thp.0.clone());
+        if self.thp.0 != "never" {
+            differ("defrag", self.thp.1.clone(), other.thp.1.clone());
+        }
+        let rates = |setting: &Self| {
+            let used = setting.disks.iter().enumerate();
+            let used = used.filter(|(number, _)| setting.is_used(*number));
+            let rates: Vec<String> = used.map(|(_, disk)| disk.rate_mib.to_string()).collect();
+            format!("{} MiB/s", rates.join(" + "))
+        };
+        let disks = |setting: &Self| {
+            let used = (0..setting.disks.len()).filter(|number| setting.is_used(*number));
+            used.collect::<Vec<_>>()
+        };
+        if disks(self) == disks(other) {
+            differ("disks", rates(self), rates(other));
+        }
+        let fs = |setting: &Self| {
+            let fs = setting.disks.iter().filter_map(|disk| disk.fs.clone());
+            fs.collect::<Vec<_>>().join(" + ")
+        };
+        differ("file system", fs(self), fs(other));
+        for work in shapes::works() {
+            let of = |setting: &Self| {
+                let own = setting.workers.iter().filter(|worker| worker.work == work);
+                own.cloned().collect::<Vec<_>>()
+            };
+            let (one, two) = (of(self), of(other));
+            let counts = [&one, &two].map(|workers| workers.len().to_string());
+            // Many hogs each touch less.
+            let alike =
+                one.iter().zip(&two).all(|(one, two)| one.is_like(two)) || work.name == "hog";
+            let [before, after] = counts;
+            differ(&format!("{}s", work.called), before, after);
+            if !alike {
+                differ(
+                    &format!("{}s", work.called),
+                    "as they are".into(),
+                    "others".into(),
+                );
+            }
+        }
+        let touched = |setting: &Self| {
+            let hogs = setting
+                .workers
+                .iter()
+                .filter(|worker| worker.work.name == "hog");
+            hogs.map(|worker| worker.number("memory")).sum::<f64>()
+        };
+        let (before, after) = (touched(self), touched(other));
+        // Where several share it, some MiB are left over.
+        if before > 0.0 && after > 0.0 && (before / after - 1.0).abs() > 0.02 {
+            differ("MiB that hogs touch", number(before), number(after));
+        }
+        let machine = |setting: &Self| {
+            format!(
+                "{} CPU, {} Hz, {} nodes",
+                setting.cpus,
+                setting.hz,
+                setting.nodes.len().max(1)
+            )
+        };
+        differ("machine", machine(self), machine(other));
+        differ("seconds", number(self.seconds), number(other.seconds));
+        all
+    }
+
+    /// The first disk that somebody reads from what was written before.
+    pub(super) fn read_later(&self) -> Option<usize> {
+        let mut reads = self
+            .workers
+            .iter()
+            .filter(|worker| worker.work.task == "passes");
+        reads
+            .find(|worker| worker.word("passes").contains('r'))?
+            .disk
+    }
+
+    /// Whether somebody uses a disk.
+    #[must_use]
+    pub fn is_used(&self, disk: usize) -> bool {
+        let swapped = self.swap.is_some_and(|(swap, _)| swap == disk);
+        swapped || self.workers.iter().any(|worker| worker.disk == Some(disk))
+    }
+
     /// One line about it.
     #[must_use]
     pub fn summary(&self) -> String {
-        let count = |kind: &str, name: &str| {
-            let of = self.workers.iter().filter(|w| w.work.kind() == kind);
+        let workers = shapes::works().filter_map(|work| {
+            let of = self.workers.iter().filter(|worker| worker.work == work);
             let count = of.count();
-            (count > 0).then(|| format!("{count} {name}{}", if count == 1 { "" } else { "s" }))
+            let s = if count == 1 { "" } else { "s" };
+            (count > 0).then(|| format!("{count} {}{s}", work.called))
+        });
+        let workers: Vec<String> = workers.collect();
+        let nodes = match self.nodes.len() {
+            0 => String::new(),
+            count => format!(" on {count} nodes"),
         };
-        let workers = [
-            count("rand_write", "writer"),
-            count("rand_read", "reader"),
-            count("hog", "hog"),
-            count("mapper", "latency worker"),
-        ];
-        let workers: Vec<String> = workers.into_iter().flatten().collect();
         let rates: Vec<String> = self.disks.iter().map(|d| d.rate_mib.to_string()).collect();
         format!(
-            "Linux {}, {} CPU, {:.0} MiB of {} free, disks {} MiB/s, {}, {} s",
+            "Linux {}, {} CPU, {:.0} MiB of {} free{nodes}, disks {} MiB/s, {}, {} s",
             self.kernel,
             self.cpus,
             self.usable_mib,

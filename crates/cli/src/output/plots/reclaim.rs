@@ -11,6 +11,7 @@ use policy::reclaim::Reason;
 use super::{MIB_PER_PAGE, TIME, unit};
 use crate::outcome::{Outcome, ThrottleCount};
 use crate::output::svg::{Figure, Key, Mark, PALETTE, Panel, Scales, column_colours};
+use crate::stats::{count, whole};
 
 /// Points of a stacked area.
 const AREA_MOST: usize = 400;
@@ -327,7 +328,7 @@ fn throttle_delays(case: &str, runs: &[&Outcome]) -> Option<Figure> {
             let mut timeouts: Vec<f64> = Vec::new();
             for kind in &kinds {
                 // In thousandths of a millisecond: a key that can be ordered.
-                *bars.entry(thousandths(kind.delayed_ms)).or_default() += tally(kind.count);
+                *bars.entry(thousandths(kind.delayed_ms)).or_default() += whole(kind.count);
                 if !timeouts.contains(&kind.timeout_ms) {
                     timeouts.push(kind.timeout_ms);
                 }
@@ -339,7 +340,7 @@ fn throttle_delays(case: &str, runs: &[&Outcome]) -> Option<Figure> {
             };
             let mut marks: Vec<Mark> = timeouts.into_iter().map(rule).collect();
             marks.push(Mark::Stems {
-                points: bars.map(|(at, n)| (tally(at) / 1e3, n)).collect(),
+                points: bars.map(|(at, n)| (whole(at) / 1e3, n)).collect(),
                 colour: PALETTE[0],
             });
             panels.push(Panel {
@@ -381,7 +382,7 @@ fn throttle_cdf(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         let line = |(group, kinds): (Group, Vec<&ThrottleCount>)| {
             let mut kinds: Vec<(f64, f64)> = kinds
                 .iter()
-                .map(|kind| (kind.delayed_ms, tally(kind.count)))
+                .map(|kind| (kind.delayed_ms, whole(kind.count)))
                 .collect();
             kinds.sort_by(|left, right| left.0.total_cmp(&right.0));
             let total: f64 = kinds.iter().map(|(_, n)| n).sum();
@@ -464,16 +465,6 @@ fn latency(case: &str, runs: &[&Outcome]) -> Option<Figure> {
             ..Scales::default()
         },
     })
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a count of points")]
-fn count(n: usize) -> f64 {
-    n as f64
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a count below 2^53")]
-fn tally(n: u64) -> f64 {
-    n as f64
 }
 
 #[expect(

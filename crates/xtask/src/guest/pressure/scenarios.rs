@@ -265,6 +265,12 @@ pub(crate) fn all() -> Vec<Scenario> {
     for boost in [0, 15_000] {
         all.push(Scenario::small_files(&format!("r3-boost{boost}"), boost));
     }
+    // What making a file costs while nothing is reclaimed.
+    all.push(
+        Scenario::small_files("r3-calm", 15_000)
+            .memory(640)
+            .seconds(12),
+    );
     all.push(Scenario::huge_pages("r4-vfat", Fs::Vfat, "-F 32"));
     let small_journal = "-N 1024 -J size=8 -E nodiscard,lazy_itable_init=0";
     all.push(Scenario::huge_pages("r4-ext4", Fs::Ext4, small_journal));
@@ -384,6 +390,11 @@ impl Scenario {
         self
     }
 
+    fn seconds(mut self, seconds: u32) -> Self {
+        self.seconds = seconds;
+        self
+    }
+
     fn swap_rate(mut self, rate: u32) -> Self {
         self.disks[1].rate = Some(rate);
         self
@@ -499,15 +510,8 @@ impl Scenario {
     /// The setting is not known, this scenario does not have it, or its value is none.
     pub(super) fn set(&mut self, setting: &str) -> Result<()> {
         let known = "memory, rate, swap_rate, writers, readers, hogs, seconds, and sysctls (vm.swappiness=100)";
-        let (key, value) = setting
-            .split_once('=')
-            .ok_or_else(|| format!("--set {setting}: not of the form KEY=VALUE"))?;
-        let number = |least: u32| {
-            let parsed = value.parse::<u32>().ok().filter(|number| *number >= least);
-            parsed.ok_or_else(|| {
-                format!("--set {setting}: '{value}' is not a number from {least} on")
-            })
-        };
+        let (key, value) = super::super::parts(setting)?;
+        let number = |least: u32| super::super::number_from(least, setting);
         match key {
             "memory" => self.memory = number(1)?,
             "seconds" => self.seconds = number(1)?,

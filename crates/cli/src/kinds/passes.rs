@@ -1,0 +1,103 @@
+//! `passes`: goes through a file again and again, to write or to read it.
+
+use env::Env;
+use toml::Spanned;
+use workload::{Pass, Passes, Work, passes};
+
+use crate::scenario::Mistake;
+use crate::task::{Around, Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+
+/// Block.
+const BLOCK_KIB: f64 = 1024.0;
+/// More are no plan.
+const PASSES_MOST: usize = 64;
+
+keys! {
+    /// Goes through a file from front to end, once for each letter of `passes`. One that begins with a pass that reads finds its
+    /// file with its content.
+    pub struct Keys {
+        /// Bytes of the file; scaled.
+        file_mib: Spanned<f64>,
+        /// What each pass does: `w` writes, `r` reads. Without it, one that writes.
+        passes: Option<Spanned<String>>,
+        /// How often all of them; without it, until `run_s` is over.
+        loops: Option<Spanned<u32>>,
+        /// Bytes of one call.
+        block_kib: Option<Spanned<f64>>,
+    }
+}
+
+impl Keys {
+    fn letters(&self) -> &str {
+        let given = self.passes.as_ref().map(|passes| passes.get_ref().as_str());
+        given.unwrap_or("w")
+    }
+
+    fn options(&self, at: &Sizes) -> Passes {
+        let block = at.block(&self.block_kib, BLOCK_KIB);
+        let letters = self.letters().chars();
+        Passes {
+            block,
+            file: at.file(block),
+            passes: letters
+                .map(|letter| {
+                    if letter == 'r' {
+                        Pass::Read
+                    } else {
+                        Pass::Write
+                    }
+                })
+                .collect(),
+            rounds: value(&self.loops).or(at.run_for.is_none().then_some(1)),
+            for_at_most: at.run_for,
+        }
+    }
+}
+
+impl Kind for Keys {
+    fn traits(&self) -> Traits {
+        let (reads, writes) = (self.letters().contains('r'), self.letters().contains('w'));
+        Traits {
+            files: if self.letters().starts_with('r') {
+                Files::Found
+            } else {
+                Files::Written
+            },
+            ends: Ends::Early,
+            writes: if writes {
+                Writes::Over
+            } else {
+                Writes::Nothing
+            },
+            reads: reads && !writes,
+            ..Traits::NONE
+        }
+    }
+
+    fn facts(&self, at: &Sizes) -> Facts {
+        let options = self.options(at);
+        Facts::of_files(options.block, options.file)
+    }
+
+    fn check(&self, _: &Around) -> Vec<Mistake> {
+        let Some(passes) = &self.passes else {
+            return Vec::new();
+        };
+        let letters = passes.get_ref();
+        let known = letters.chars().all(|letter| matches!(letter, 'w' | 'r'));
+        if known && (1..=PASSES_MOST).contains(&letters.len()) {
+            return Vec::new();
+        }
+        let mistake = Mistake::new(
+            format!("`{letters}` is no plan of passes"),
+            passes.span(),
+            format!("1 to {PASSES_MOST} letters"),
+        );
+        vec![mistake.help("write `w` for a pass that writes and `r` for one that reads: \"wrr\"")]
+    }
+
+    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+        let (options, file) = (self.options(at), given.file());
+        Work::new(move |task, cache, run| passes(task, cache, &file, &options, run))
+    }
+}

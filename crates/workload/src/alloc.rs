@@ -1,0 +1,128 @@
+//! Waits until little memory is free, then touches a lot of it at once and gives it back, again and again.
+//!
+//! Each round is an iteration as `thpavail` has them: how long the touching took, how many huge pages it got, and what the cache's
+//! counters did meanwhile. Who else uses memory are tasks of their own.
+
+use std::sync::Arc;
+
+use env::{Env, Event, Task, Wakeup};
+use mm::Cache;
+use policy::units::{Nanos, Pages};
+
+use crate::dd::Run;
+use crate::hog::count_of;
+use crate::thpavail::{Iteration, changes, huge_pages};
+use crate::{Failure, Report};
+
+/// It looks at the free memory so often.
+const LOOK: Nanos = Nanos::millis(100);
+/// From when little is free to when a round begins.
+const REST: Nanos = Nanos::secs(2);
+
+/// One task that does it.
+#[derive(Clone, Copy, Debug)]
+pub struct Alloc {
+    /// Pages that it touches.
+    pub pages: Pages,
+    /// Pages that it touches between two looks whether it is to stop: a huge page.
+    pub stride: u32,
+    /// A round begins when no more are free, and a rest later.
+    pub below: Pages,
+    /// Rounds.
+    pub rounds: u32,
+    /// Begins no round later than this after it began.
+    pub for_at_most: Option<Nanos>,
+}
+
+/// Touches memory, so many rounds.
+pub fn alloc<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    options: &Alloc,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.id(), task.now());
+    let outcome = rounds(task, cache, options, run, &mut report);
+    report.end(task.now(), outcome)
+}
+
+fn rounds<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    options: &Alloc,
+    run: &Run<'_>,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let until = options.for_at_most.map(|limit| report.began + limit);
+    for _ in 0..options.rounds {
+        loop {
+            if run.stop.is_raised() {
+                return Ok(false);
+            }
+            if until.is_some_and(|until| task.now() >= until) {
+                return Ok(true);
+            }
+            if cache.stats().free <= options.below {
+                break;
+            }
+            sleep(task, run, LOOK)?;
+        }
+        sleep(task, run, REST)?;
+        if !round(task, cache, options, run, report)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn sleep<E: Env>(task: &mut Task<'_, E>, run: &Run<'_>, pause: Nanos) -> Result<(), Failure> {
+    let until = task.now() + pause;
+    match run.stop.sleep_until(task, until) {
+        Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
+        Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
+    }
+}
+
+/// False: it was stopped.
+fn round<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    options: &Alloc,
+    run: &Run<'_>,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let (before, stats, began) = (cache.vmstat(), cache.stats(), task.now());
+    let region = cache.spill(task, options.pages)?;
+    let pages = count_of(options.pages);
+    let mut next = 0;
+    while next < pages {
+        if run.stop.is_raised() {
+            return Ok(false);
+        }
+        let count = options.stride.min(pages - next);
+        let touched = region.touch(task, next, count)?;
+        report.touched(&touched);
+        next += count;
+    }
+    let after = cache.vmstat();
+    region.discard(task, 0, pages)?;
+    let took = task.now().since(began);
+    report.passes += 1;
+    report.sampled(task.now(), run.origin, took);
+    report.iterations.push(Iteration {
+        alloc: run.name.to_owned(),
+        began: began.since(run.origin),
+        alloc_began: began.since(run.origin),
+        took,
+        free: stats.free,
+        dirty: stats.dirty + stats.writeback,
+        huge: huge_pages(&after),
+        counters: changes(&before, &after),
+        ..Iteration::default()
+    });
+    task.emit(&Event::Sampled {
+        pages: options.pages,
+        took,
+    });
+    Ok(true)
+}
