@@ -152,6 +152,7 @@ impl Capacity {
         self.last_completion = now;
         self.owes_since = if done.last { None } else { Some(now) };
         self.gaps.add(gap);
+        self.reach.on_completed(done.pages, gap);
         self.learn(done.pages, gap);
     }
 
