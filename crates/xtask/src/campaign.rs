@@ -70,9 +70,13 @@ fn out() -> Result<PathBuf> {
     Ok(Workspace::load()?.target.join("xtask/campaign"))
 }
 
+/// What builds the program.
+pub(crate) fn build_command() -> Command {
+    cargo(&["build", "--profile", "campaign", "-p", "tidegate-campaign"])
+}
+
 /// Builds the program and answers where it is.
 fn build() -> Result<PathBuf> {
-    let mut command = cargo(&["build", "--profile", "campaign", "-p", "tidegate-campaign"]);
-    steps::run(&mut command, BUILD_MAX)?;
+    steps::run(&mut build_command(), BUILD_MAX)?;
     Ok(Workspace::load()?.target.join("campaign/campaign"))
 }

@@ -5,6 +5,7 @@
 //! a tool is not there, it says so in a line that begins with `SKIPPED`.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod bench;
 mod campaign;
 mod csv;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::Result;
 
 /// How often a running command is looked at.
-const POLL: Duration = Duration::from_millis(50);
+pub(crate) const POLL: Duration = Duration::from_millis(50);
 
 /// How a step ended.
 pub(crate) enum End {

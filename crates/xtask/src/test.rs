@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that must pass before a commit.
 //!
 //! Steps run one after the other, each with a limit on its time, and all of them run whatever comes
-//! of the others. Tools that a machine may lack (Miri) are skipped with a line that says so; nothing
+//! of the others. What later ones build for themselves is built meanwhile (`ahead`). Tools that a machine may lack (Miri) are skipped with a line that says so; nothing
 //! of our own is: a test that is not there is a failure.
 
 use std::collections::BTreeSet;
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::ahead::Ahead;
 use crate::steps::{self, End, Steps};
 use crate::workspace::{FEATURES, Workspace, cargo, root};
 use crate::{Arguments, Result, campaign, guest, lab, tidy};
@@ -110,10 +111,29 @@ pub(crate) fn check(arguments: Arguments) -> Result<()> {
 
 fn run(title: &'static str, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let mut steps = Steps::new(title);
+    let ahead = STEPS
+        .iter()
+        .filter(|(name, _)| wanted(name))
+        .filter_map(|(name, _)| build_of(name)?.ok())
+        .collect();
+    let _ahead = Ahead::begin(ahead);
     for (name, step) in STEPS.iter().filter(|(name, _)| wanted(name)) {
         steps.run(name, step);
     }
     steps.finish()
+}
+
+/// What a step builds in a folder of its own, if it does: the step before it needs none of it.
+fn build_of(step: &str) -> Option<Result<Command>> {
+    match step {
+        "loom" => Some(loom_command().map(|mut command| {
+            command.arg("--no-run");
+            command
+        })),
+        "faults" => Some(Ok(campaign::build_command())),
+        "reproduce" => Some(lab_command()),
+        _ => None,
+    }
 }
 
 fn cargo_step(arguments: &[&str]) -> End {
@@ -191,20 +211,22 @@ fn documentation() -> End {
 
 /// The models of the protocols without locks, under every interleaving within the bound.
 fn loom() -> End {
-    let workspace = match Workspace::load() {
-        Ok(workspace) => workspace,
-        Err(problem) => return End::Failed(problem),
-    };
+    loom_command()
+        .and_then(|mut command| steps::run(&mut command, BUILD_MAX))
+        .into()
+}
+
+fn loom_command() -> Result<Command> {
     let mut command = cargo(&["test", "--release", "--test", "loom"]);
     command
         .args(["-p", "tidegate-frames", "-p", "tidegate-env"])
         .arg("--target-dir")
-        .arg(workspace.target.join("loom"))
+        .arg(Workspace::load()?.target.join("loom"))
         .env("RUSTFLAGS", "--cfg loom")
         .env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS)
         // Optimised, but not linked for a minute.
         .env("CARGO_PROFILE_RELEASE_LTO", "off");
-    steps::run(&mut command, BUILD_MAX).into()
+    Ok(command)
 }
 
 /// Undefined behaviour, in what has no system calls: the frames, and tasks under the baton.
@@ -390,7 +412,11 @@ pub(crate) fn build_program() -> Result<()> {
 /// server and the formats of results, whose dependencies take five minutes to optimise on two cores. In a folder of its
 /// own, so that it does not take the place of the whole program.
 pub(crate) fn build_lab() -> Result<PathBuf> {
-    let folder = Workspace::load()?.target.join("lab");
+    steps::run(&mut lab_command()?, BUILD_MAX)?;
+    Ok(lab_folder()?.join("release/tidegate"))
+}
+
+fn lab_command() -> Result<Command> {
     let mut command = cargo(&[
         "build",
         "--release",
@@ -398,9 +424,12 @@ pub(crate) fn build_lab() -> Result<PathBuf> {
         "tidegate-cli",
         "--no-default-features",
     ]);
-    command.arg("--target-dir").arg(&folder);
-    steps::run(&mut command, BUILD_MAX)?;
-    Ok(folder.join("release/tidegate"))
+    command.arg("--target-dir").arg(lab_folder()?);
+    Ok(command)
+}
+
+fn lab_folder() -> Result<PathBuf> {
+    Ok(Workspace::load()?.target.join("lab"))
 }
 
 /// Names of the experiments: those of the files in `experiments/`.
