@@ -176,7 +176,7 @@ fn a_change_is_one_difference_and_is_in_the_scenario() {
         (
             "r3-boost0",
             "vm.watermark_boost_factor=15000",
-            "vm.watermark_boost_factor 0.0 -> 15000.0",
+            "vm.watermark_boost_factor 0 -> 15000",
             "boost_factor = 15000\n",
         ),
         (
@@ -201,9 +201,19 @@ fn recordings_of_a_pair_differ_in_what_was_turned() {
         (
             "r3-boost0",
             "r3-boost15000",
-            "vm.watermark_boost_factor 0.0 -> 15000.0",
+            "vm.watermark_boost_factor 0 -> 15000",
         ),
         ("r4-vfat", "r4-ext4", "file system vfat -> ext4"),
+        (
+            "r1-4",
+            "../recordings-turned/r1-4+vm.watermark_boost_factor=0",
+            "vm.watermark_boost_factor 15000 -> 0",
+        ),
+        (
+            "r1-anon",
+            "../recordings-turned/r1-anon+swap_rate=64",
+            "disks 16 MiB/s -> 64 MiB/s",
+        ),
     ] {
         assert_eq!(setting(one).differences(&setting(other)), [said]);
     }

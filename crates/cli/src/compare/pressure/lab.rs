@@ -54,6 +54,12 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
         }
         text.push_str(&(worker.work.keys)(worker));
     }
+    if setting.boost_factor.is_some_and(|boost| boost > 0.0) && setting.object_caches.is_empty() {
+        notes.push(
+            "boosts of the marks are left out: nothing that the lab allocates here is unmovable, so no pageblock is mixed"
+                .into(),
+        );
+    }
     lab::columns(&mut text, columns, setting.hz, |name| column(setting, name));
     text
 }

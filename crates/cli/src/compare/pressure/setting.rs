@@ -440,12 +440,10 @@ impl Setting {
         );
         let mode = |setting: &Self| number(setting.zone_reclaim_mode);
         differ("vm.zone_reclaim_mode", mode(self), mode(other));
-        // Nothing follows from it where no object lies in pageblocks of its own.
-        let boost = |setting: &Self| match setting.object_caches.is_empty() {
-            true => String::new(),
-            false => format!("{:?}", setting.boost_factor.unwrap_or_default()),
-        };
-        differ("vm.watermark_boost_factor", boost(self), boost(other));
+        let boost = |setting: &Self| number(setting.boost_factor.unwrap_or_default());
+        if self.boost_factor.is_some() && other.boost_factor.is_some() {
+            differ("vm.watermark_boost_factor", boost(self), boost(other));
+        }
         differ("huge pages", self.thp.0.clone(), other.thp.0.clone());
         if self.thp.0 != "never" {
             differ("defrag", self.thp.1.clone(), other.thp.1.clone());
