@@ -25,7 +25,7 @@ use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{Loops, ReclaimLaw, Tunables, laws};
 use policy::shrink::ShrinkRule;
 use policy::units::{Bytes, Nanos, Pages};
-use policy::writeback::{Flight, FlushTunables, Slice};
+use policy::writeback::{Flight, FlushTunables, Slice, SwapRoom};
 use serde::{Deserialize, Serialize};
 
 use crate::op::Op;
@@ -192,6 +192,9 @@ pub struct FlushPlan {
     /// That, as Linux throttles writeback: by the device's queue, where it tells of one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub flight_by_queue: bool,
+    /// There, the background reclaimer's writes to the swap file have a room of their own.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub swap_room_apart: bool,
     /// Pages of a request at most.
     pub request_max_pages: u64,
 }
@@ -689,7 +692,10 @@ impl FlushPlan {
     pub fn of(flush: &FlushTunables) -> Self {
         let (flight_us, flight_requests) = match flush.flight {
             Flight::DeviceTime(time) => (Some(time.0 / 1000), None),
-            Flight::Requests(requests) | Flight::Throttled(requests) => (None, Some(requests)),
+            Flight::Requests(requests)
+            | Flight::Throttled {
+                untold: requests, ..
+            } => (None, Some(requests)),
         };
         Self {
             expire_us: flush.expire.0 / 1000,
@@ -700,7 +706,14 @@ impl FlushPlan {
             },
             flight_us,
             flight_requests,
-            flight_by_queue: matches!(flush.flight, Flight::Throttled(_)),
+            flight_by_queue: matches!(flush.flight, Flight::Throttled { .. }),
+            swap_room_apart: matches!(
+                flush.flight,
+                Flight::Throttled {
+                    swap_room: SwapRoom::Background,
+                    ..
+                }
+            ),
             request_max_pages: flush.request_max.0,
         }
     }
@@ -714,9 +727,14 @@ impl FlushPlan {
                 .map_or(Slice::Bandwidth, |pages| Slice::Fixed(Pages(pages))),
             flight: match (self.flight_us, self.flight_requests) {
                 (Some(us), _) => Flight::DeviceTime(Nanos::micros(us)),
-                (None, requests) if self.flight_by_queue => {
-                    Flight::Throttled(requests.unwrap_or(128))
-                }
+                (None, requests) if self.flight_by_queue => Flight::Throttled {
+                    untold: requests.unwrap_or(128),
+                    swap_room: if self.swap_room_apart {
+                        SwapRoom::Background
+                    } else {
+                        SwapRoom::Swap
+                    },
+                },
                 (None, requests) => Flight::Requests(requests.unwrap_or(128)),
             },
             request_max: Pages(self.request_max_pages),

@@ -26,8 +26,8 @@
 //!   4. To the nanosecond, user + system + asleep + ready + stolen is the time a task has existed.
 //!
 //! Deviations: one queue, first come first served, with a fixed slice and no priorities. A task
-//! that wakes preempts one that has had its slice, as sleepers preempt hogs in Linux. Interrupts
-//! run on CPU 0; what they cost delays the task there.
+//! that wakes preempts one that has had its slice, as sleepers preempt hogs in Linux; or else as
+//! `slices` says. Interrupts run on CPU 0; what they cost delays the task there.
 //!
 //! Concurrency: confined to the thread of the lab (`env::Core`).
 
@@ -43,13 +43,11 @@ use crate::env::LabEnv;
 use crate::event_queue::{EventQueue, Place};
 use crate::hash::TraceHash;
 use crate::record::{Blocked, TaskReport, Wakes};
+use crate::slices::{Share, Slices, Worked};
 
 /// How far a computation may run ahead of one on another CPU. Long against a switch (tens of
 /// nanoseconds of our own time), short against any device or pause that is studied.
 const QUANTUM: u64 = Nanos::micros(2).0;
-
-/// How long a task keeps its CPU while others wait for one (Linux: `sched_base_slice`, 3 ms).
-const SLICE: u64 = Nanos::millis(3).0;
 
 /// CPUs a lab can have: the bits of the set of idle ones.
 pub const CPUS_MAX: u32 = u128::BITS;
@@ -130,6 +128,7 @@ struct Slot {
     timer: u64,
     parked_at: u64,
     ready_since: u64,
+    share: Share,
     account: Account,
 }
 
@@ -152,6 +151,8 @@ struct Account {
 struct Cpu {
     /// `TaskId::NONE` when idle.
     task: TaskId,
+    /// When it came here.
+    since: u64,
     slice_end: u64,
     /// Time that interrupts took from `task`, not yet added to `until`.
     stolen: u64,
@@ -173,6 +174,9 @@ pub(crate) struct Scheduler {
     ends: Ends,
     idle: u128,
     ready: VecDeque<TaskId>,
+    slices: Slices,
+    /// What those have run that are on no CPU now; counted where slices are fair.
+    worked: Worked,
     /// When slices are looked at; `NEVER` when nobody waits for a CPU.
     slice: Place,
     /// The time of the last step.
@@ -195,6 +199,7 @@ impl Scheduler {
         );
         let cpu = || Cpu {
             task: TaskId::NONE,
+            since: 0,
             slice_end: 0,
             stolen: 0,
             free_at: 0,
@@ -206,6 +211,8 @@ impl Scheduler {
             ends: Ends::new(cpus),
             idle: u128::MAX >> (CPUS_MAX - cpus),
             ready: VecDeque::new(),
+            slices: Slices::AT_ONCE,
+            worked: Worked::default(),
             slice: Place::NEVER,
             frontier: 0,
             still: 0,
@@ -237,6 +244,7 @@ impl Scheduler {
             timer: u64::MAX,
             parked_at: now,
             ready_since: now,
+            share: Share::default(),
             account: Account {
                 started: now,
                 ..Account::default()
@@ -490,6 +498,11 @@ impl Scheduler {
         self.live
     }
 
+    pub(crate) fn preempt_at_ticks(&mut self, hz: u32) {
+        let cpus = u32::try_from(self.cpus.len()).expect("at most CPUS_MAX");
+        self.slices = Slices::at_ticks(hz, cpus);
+    }
+
     pub(crate) const fn set_still_max(&mut self, steps: u64) {
         self.still_max = steps;
     }
@@ -609,7 +622,11 @@ impl Scheduler {
         slot.ready_since = now;
         let last = slot.cpu;
         if self.idle == 0 {
+            let is_let_in = self.is_let_in(id, now);
             self.ready.push_back(id);
+            if is_let_in {
+                self.let_in(now, clock);
+            }
             self.arm_slices(now, clock);
             return;
         }
@@ -631,7 +648,8 @@ impl Scheduler {
         self.idle &= !(1 << at);
         let cpu = &mut self.cpus[at];
         cpu.task = id;
-        cpu.slice_end = now + SLICE;
+        cpu.since = now;
+        cpu.slice_end = now + self.slices.length;
         let until = self.due.place(now + debt);
         self.ends.set(at, until, debt == 0);
         clock.lower_limit(until.time);
@@ -639,6 +657,7 @@ impl Scheduler {
 
     /// The task on the CPU leaves it at `now`: the next one gets it.
     fn leave(&mut self, at: usize, now: u64, clock: &Clock) {
+        self.note_stint(at, now);
         let cpu = &mut self.cpus[at];
         cpu.task = TaskId::NONE;
         cpu.free_at = now;
@@ -652,6 +671,7 @@ impl Scheduler {
         } else {
             cpu.stolen = 0;
             self.idle |= 1 << at;
+            self.worked.idles += 1;
         }
     }
 
@@ -659,8 +679,11 @@ impl Scheduler {
     fn sleep_through(&mut self, at: usize, deadline: u64, clock: &Clock) {
         let task = self.cpus[at].task;
         self.slot(task).account.unnamed += deadline - clock.local();
+        self.note_stint(at, clock.local());
+        self.worked.idles += 1;
         self.cpus[at].stolen = 0;
-        self.cpus[at].slice_end = deadline + SLICE;
+        self.cpus[at].since = deadline;
+        self.cpus[at].slice_end = deadline + self.slices.length;
         self.frontier = deadline;
         self.still = 0;
         clock.set(deadline);
@@ -700,11 +723,72 @@ impl Scheduler {
         None
     }
 
+    /// Where slices are fair: a task leaves its CPU, and what it has run there counts.
+    fn note_stint(&mut self, at: usize, now: u64) {
+        if !self.slices.are_fair() {
+            return;
+        }
+        let Cpu { task, since, .. } = self.cpus[at];
+        self.worked.time += now.saturating_sub(since);
+        // What it has run is counted from here on, and no more with those that still run.
+        self.cpus[at].since = now;
+        let worked = self.worked_until(now);
+        let slices = self.slices;
+        let first = self.ready.front().copied();
+        let kept = first.map_or(0, |first| {
+            let waits_since = self.slot(first).ready_since;
+            now.saturating_sub(since.max(waits_since))
+        });
+        self.slot(task).share.leaves(kept, worked, slices);
+    }
+
+    /// What has been run on a CPU until `now`.
+    fn worked_until(&self, now: u64) -> Worked {
+        let running = self
+            .busy()
+            .map(|at| now.saturating_sub(self.cpus[at].since));
+        let time = self.worked.time + running.sum::<u64>();
+        Worked {
+            time: time / self.cpus.len() as u64,
+            idles: self.worked.idles,
+        }
+    }
+
+    /// Whether a task that was woken takes the CPU of another at once, where slices are fair.
+    fn is_let_in(&mut self, id: TaskId, now: u64) -> bool {
+        if !self.slices.are_fair() || !self.ready.is_empty() {
+            return false;
+        }
+        let worked = self.worked_until(now);
+        self.slot(id).share.pays(worked) == 0
+    }
+
+    /// The task that has had its CPU longest loses it.
+    fn let_in(&mut self, now: u64, clock: &Clock) {
+        let longest = self.busy().min_by_key(|at| self.cpus[*at].since);
+        let at = longest.expect("no CPU is idle");
+        self.cpus[at].slice_end = now;
+        self.slice = self.due.place(now);
+        clock.lower_limit(now);
+    }
+
+    /// When the first one that waits may have the CPU of another: not before it owes nothing, where slices are fair.
+    fn owes_until(&mut self, now: u64) -> u64 {
+        match self.ready.front().copied() {
+            Some(first) if self.slices.are_fair() => {
+                let worked = self.worked_until(now);
+                now + self.slot(first).share.pays(worked)
+            }
+            _ => now,
+        }
+    }
+
     /// Somebody waits for a CPU from `now`: the slices must be looked at.
     fn arm_slices(&mut self, now: u64, clock: &Clock) {
         if self.slice == Place::NEVER {
             let end = self.busy().map(|cpu| self.cpus[cpu].slice_end).min();
-            let end = end.expect("no CPU is idle").max(now);
+            let end = end.expect("no CPU is idle").max(self.owes_until(now));
+            let end = self.slices.looked_at(end);
             self.slice = self.due.place(end);
             clock.lower_limit(end);
         }

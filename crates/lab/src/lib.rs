@@ -57,6 +57,7 @@ mod hash;
 pub mod model;
 pub mod platter;
 pub mod record;
+mod slices;
 mod throttles;
 
 pub use crate::env::{LabEnv, Local};
@@ -197,6 +198,16 @@ impl Lab {
     /// time; where work costs nothing, much may happen at one moment).
     pub fn set_step_limit(&mut self, steps: u64) {
         self.env.core.scheduler().set_still_max(steps);
+    }
+
+    /// From now on tasks share CPUs as under Linux 6.12 with `hz` ticks a second: one that is woken gets the CPU of another at
+    /// once if it has had no more than its share, and otherwise at a tick. Without it: as soon as the other has had 3 ms.
+    ///
+    /// # Panics
+    /// If `hz` is zero.
+    pub fn preempt_at_ticks(&mut self, hz: u32) {
+        assert!(hz > 0, "no ticks: a task would keep its CPU for ever");
+        self.env.core.scheduler().preempt_at_ticks(hz);
     }
 
     /// A panic is not reported before it is passed on: who runs labs by the thousand does that.

@@ -198,6 +198,27 @@ fn a_sleeper_gets_the_cpu_from_one_that_has_had_its_slice() {
 }
 
 #[test]
+fn by_ticks_one_that_is_woken_is_let_in_at_once_unless_it_has_had_more_than_its_share() {
+    let mut lab = Lab::new(options(1));
+    lab.preempt_at_ticks(250);
+    lab.run(|task| {
+        let is_about = |at: Instant, ms: u64| at.0.abs_diff(ms * 1_000_000) < 10_000;
+        let hog = spawn(task.env(), "hog", |task| task.did(Work::User, 100_000_000));
+        task.sleep(Cause::Think, Nanos::millis(10));
+        assert!(is_about(task.now(), 10), "{:?}", task.now());
+        // The hog has waited for half a millisecond, and gets it back; then the tick comes.
+        task.did(Work::User, 500_000);
+        task.sleep(Cause::Think, Nanos::micros(200));
+        assert!(is_about(task.now(), 12), "{:?}", task.now());
+        task.sleep(Cause::Think, Nanos::millis(3));
+        assert!(is_about(task.now(), 15), "{:?}", task.now());
+        hog.join(task).unwrap();
+    })
+    .unwrap();
+    check_accounts(&lab);
+}
+
+#[test]
 fn charges_of_a_fraction_of_a_nanosecond_add_up() {
     let mut lab = Lab::new(options(1));
     lab.run(|task| {

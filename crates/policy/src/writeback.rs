@@ -33,9 +33,12 @@
 //! block/blk-rq-qos.c, rq_depth_calc_max_depth(); held against recordings of a guest, whose
 //! nr_writeback runs from 23 requests to 48 in steps of a tick's completions.
 //! Without a writer that paused in the last second it is given a quarter of that room only: 12 requests of a
-//! queue of 64.
+//! queue of 64. Whose writes to a swap file are counted with whose changed in 6.11 (`SwapRoom`): get_rq_wait() and
+//! bio_to_wbt_flags() of 5.15 and 6.12; B. Li, "blk-wbt: don't throttle swap writes in direct reclaim", June 2024.
+//! Which rule there is belongs to the column, as it came with a version of the kernel; how long the queue is, to the device.
 //! Deviation: the throttle is taken as it stands after its first 300 ms of nothing but writes, at its
-//! widest. With readers beside them the kernel narrows it when their latency suffers.
+//! widest. With readers beside them the kernel narrows it when their latency suffers. A disk with a volatile cache, where
+//! the kernel lets a sleeper go on only when nothing is left while no writer pauses, is taken for one without.
 
 use crate::units::{Nanos, Pages, PagesPerSec};
 
@@ -74,6 +77,16 @@ pub struct FlushTunables {
     pub request_max: Pages,
 }
 
+/// Whose room writes to a swap file take up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapRoom {
+    /// The background reclaimer has one for itself, and tasks that reclaim have one (kernel: `WBT_KSWAPD`, 4.10 to 6.10, where the
+    /// tasks' is that of the device's writeback: deviation). One that waits goes on when one write has ended (deviation).
+    Background,
+    /// There is one for all writes to the swap file (kernel: `WBT_SWAP`, since 6.11).
+    Swap,
+}
+
 /// Size of a slice of one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slice {
@@ -88,9 +101,13 @@ pub enum Slice {
 pub enum Flight {
     /// That many requests (block layer of Linux: 128).
     Requests(u32),
-    /// As Linux 6.12 throttles writeback: three quarters of the device's queue, in lumps; that many
-    /// requests where the device does not tell of its queue.
-    Throttled(u32),
+    /// As Linux has throttled writeback since 4.10: three quarters of the device's queue, in lumps.
+    Throttled {
+        /// So many requests where the device does not tell of its queue.
+        untold: u32,
+        /// Whose room writes to a swap file take up.
+        swap_room: SwapRoom,
+    },
     /// What the device writes in that time, at least one request. Reads wait no longer than this.
     DeviceTime(Nanos),
 }
@@ -129,17 +146,32 @@ impl FlushTunables {
         }
     }
 
-    /// Linux 6.12: slices by bandwidth, its writeback throttling, or a queue of 128 requests.
+    /// Linux 4.10 to 6.10: slices by bandwidth, writeback throttling, or a queue of 128 requests.
     ///
-    /// Its block layer merges up to 1280 KiB; 1 MiB is the most that Tidegate sends at a time.
+    /// Their block layer merges up to 1280 KiB; 1 MiB is the most that Tidegate sends at a time.
     #[must_use]
-    pub const fn linux_6_12() -> Self {
+    pub const fn linux_4_10() -> Self {
         Self {
             expire: Nanos::secs(30),
             interval: Nanos::secs(5),
             slice: Slice::Bandwidth,
-            flight: Flight::Throttled(128),
+            flight: Flight::Throttled {
+                untold: 128,
+                swap_room: SwapRoom::Background,
+            },
             request_max: Pages(256),
+        }
+    }
+
+    /// Linux 6.12: the same, and one room for all writes to a swap file.
+    #[must_use]
+    pub const fn linux_6_12() -> Self {
+        Self {
+            flight: Flight::Throttled {
+                untold: 128,
+                swap_room: SwapRoom::Swap,
+            },
+            ..Self::linux_4_10()
         }
     }
 
@@ -170,7 +202,7 @@ impl FlushTunables {
     #[must_use]
     pub fn request_pages(&self, bandwidth: PagesPerSec, queue: Option<DeviceQueue>) -> Pages {
         match self.flight {
-            Flight::Requests(_) | Flight::Throttled(_) => match queue {
+            Flight::Requests(_) | Flight::Throttled { .. } => match queue {
                 Some(queue) => self
                     .request_max
                     .at_most(queue.request_max)
@@ -185,16 +217,18 @@ impl FlushTunables {
         }
     }
 
-    /// Writes that may be on their way to a swap file on a device of that queue; `None`: it is not throttled.
-    ///
-    /// Those of the background reclaimer are counted apart, up to as many again (kernel: `WBT_RQ_KSWAPD`):
-    /// it does not wait behind writers of its own making.
+    /// The room for writes to a swap file on a device of that queue; `None`: it is not throttled.
     #[must_use]
-    pub fn swap_flight(&self, queue: Option<DeviceQueue>) -> Option<u32> {
-        match (self.flight, queue) {
-            (Flight::Throttled(_), Some(queue)) => Some(Throttle::of(queue).most),
-            _ => None,
-        }
+    pub fn swap_flight(&self, queue: Option<DeviceQueue>) -> Option<SwapFlight> {
+        let (Flight::Throttled { swap_room, .. }, Some(queue)) = (self.flight, queue) else {
+            return None;
+        };
+        let throttle = Throttle::of(queue);
+        Some(SwapFlight {
+            most: throttle.most,
+            resume: throttle.resume,
+            room: swap_room,
+        })
     }
 
     /// Whether one more request may go out. `resumes`: the task that asks was refused before, and waits.
@@ -202,9 +236,9 @@ impl FlushTunables {
     pub fn may_submit(&self, flight: &InFlight, resumes: bool) -> bool {
         match self.flight {
             Flight::Requests(most) => flight.requests < most.max(1),
-            Flight::Throttled(most) => {
+            Flight::Throttled { untold, .. } => {
                 let Some(queue) = flight.queue else {
-                    return flight.requests < most.max(1);
+                    return flight.requests < untold.max(1);
                 };
                 let throttle = Throttle::of(queue);
                 let most = if flight.hurried {
@@ -222,6 +256,17 @@ impl FlushTunables {
             }
         }
     }
+}
+
+/// The room for writes to a swap file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapFlight {
+    /// No more requests than these.
+    pub most: u32,
+    /// Once one was refused, no more until so few are left.
+    pub resume: u32,
+    /// Whose it is.
+    pub room: SwapRoom,
 }
 
 /// What is in flight to a device, and what would come on top.
@@ -321,11 +366,20 @@ mod tests {
             requests: 32,
             request_max: Pages(256),
         };
+        let flight = |room| SwapFlight {
+            most: 24,
+            resume: 9,
+            room,
+        };
+        let queue = Some(queue);
         let linux = FlushTunables::linux_6_12();
-        assert_eq!(linux.swap_flight(Some(queue)), Some(24));
+        assert_eq!(linux.swap_flight(queue), Some(flight(SwapRoom::Swap)));
+        let before = FlushTunables::linux_4_10();
+        let apart = flight(SwapRoom::Background);
+        assert_eq!(before.swap_flight(queue), Some(apart));
         assert_eq!(linux.swap_flight(None), None);
-        assert_eq!(FlushTunables::tidegate().swap_flight(Some(queue)), None);
-        assert_eq!(FlushTunables::linux_2_6_36().swap_flight(Some(queue)), None);
+        assert_eq!(FlushTunables::tidegate().swap_flight(queue), None);
+        assert_eq!(FlushTunables::linux_2_6_36().swap_flight(queue), None);
     }
 
     #[test]

@@ -118,6 +118,8 @@ pub struct Cell {
     pub shrink: u64,
     /// CPUs.
     pub cpus: u32,
+    /// Tasks share CPUs as under Linux 6.12 with so many ticks a second.
+    pub preempt_hz: Option<u32>,
     /// Memory for pages.
     pub memory: Pages,
     /// The law and its limits.
@@ -321,6 +323,7 @@ impl Cell {
             scale,
             shrink: whole(1.0 / scale),
             cpus,
+            preempt_hz: machine.preempt_hz.as_ref().map(|hz| *hz.get_ref()),
             memory,
             dirty,
             place: column.place,
@@ -405,7 +408,10 @@ fn shrunk(mut flush: FlushTunables, shrink: u64, least: Pages) -> FlushTunables 
     };
     flush.flight = match flush.flight {
         Flight::Requests(requests) => Flight::Requests(fewer(requests)),
-        Flight::Throttled(requests) => Flight::Throttled(fewer(requests)),
+        Flight::Throttled { untold, swap_room } => Flight::Throttled {
+            untold: fewer(untold),
+            swap_room,
+        },
         Flight::DeviceTime(bound) => Flight::DeviceTime(bound),
     };
     flush

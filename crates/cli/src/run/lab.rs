@@ -37,6 +37,9 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
         record: record(cell),
     });
     lab.set_time_limit(Instant(cell.longest.0));
+    if let Some(hz) = cell.preempt_hz {
+        lab.preempt_at_ticks(hz);
+    }
     let watch = Shared::new(trace);
     lab.set_watch(Box::new(watch.clone()));
     let Files {

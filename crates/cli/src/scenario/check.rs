@@ -198,6 +198,12 @@ impl Checker {
         self.range("sample_ms", &run.sample_ms, 1.0, 1e7, " ms");
     }
 
+    fn ticks(&mut self, key: &str, hz: &Spanned<u32>) {
+        let value = Spanned::new(hz.span(), f64::from(*hz.get_ref()));
+        let (least, most) = (f64::from(*HZ.start()), f64::from(*HZ.end()));
+        self.range(key, &value, least, most, " ticks a second");
+    }
+
     fn machine(&mut self, scenario: &Scenario) {
         let machine = &scenario.machine;
         let cpus = Spanned::new(machine.cpus.span(), f64::from(*machine.cpus.get_ref()));
@@ -282,6 +288,9 @@ impl Checker {
         self.nodes(scenario);
         self.runs_of_machine(scenario);
         self.readahead(machine.readahead_kib.as_ref());
+        if let Some(hz) = &machine.preempt_hz {
+            self.ticks("preempt_hz", hz);
+        }
         for row in scenario.rows() {
             self.background_below_dirty(scenario, &row);
         }
@@ -686,14 +695,7 @@ impl Checker {
             }
             self.runs_of_column(policy);
             if let Some(hz) = &policy.hz {
-                let value = Spanned::new(hz.span(), f64::from(*hz.get_ref()));
-                self.range(
-                    "hz",
-                    &value,
-                    f64::from(*HZ.start()),
-                    f64::from(*HZ.end()),
-                    " ticks a second",
-                );
+                self.ticks("hz", hz);
             }
             self.share(policy.max_percent.as_ref());
             self.readahead(policy.readahead_kib.as_ref());

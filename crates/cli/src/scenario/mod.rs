@@ -185,6 +185,10 @@ pub struct Machine {
     /// 8 MiB.
     #[serde(default)]
     pub readahead_kib: Option<Spanned<f64>>,
+    /// Tasks share CPUs as under Linux 6.12 with so many ticks a second (`lab::slices`); without it, a task loses its CPU to one
+    /// that waits as soon as it has had 3 ms.
+    #[serde(default)]
+    pub preempt_hz: Option<Spanned<u32>>,
     /// Its nodes, if they are not equal; instead of `nodes`.
     #[serde(default)]
     pub node: Vec<NodeEntry>,

@@ -43,6 +43,10 @@ struct Slots {
     part: u32,
     /// Sum over the devices of what they hold less than their part.
     kept: usize,
+    /// Once a task found none, no more go out until so few of them are out; none: the next one that is free does.
+    resume: Option<usize>,
+    /// A task found none, and more than that are out since.
+    held_back: bool,
 }
 
 impl Slots {
@@ -61,7 +65,14 @@ impl Slots {
     fn has_for(&self, device: DeviceIndex) -> bool {
         let below = self.held[usize::from(device.0)] < self.part;
         // What is kept is of use to its owners only; right after a device has come, it may not be there yet.
-        !self.free.is_empty() && (below || self.free.len() > self.kept)
+        !self.held_back && !self.free.is_empty() && (below || self.free.len() > self.kept)
+    }
+
+    /// For a task that waits if there is none.
+    fn pop_or_hold(&mut self, device: DeviceIndex) -> Option<Box<IoRequest>> {
+        let request = self.pop(device);
+        self.held_back |= request.is_none() && self.resume.is_some();
+        request
     }
 
     fn pop(&mut self, device: DeviceIndex) -> Option<Box<IoRequest>> {
@@ -79,6 +90,8 @@ impl Slots {
         *held -= 1;
         self.kept += usize::from(*held < self.part);
         self.free.push(request);
+        let out = self.total - self.free.len();
+        self.held_back &= self.resume.is_some_and(|resume| out > resume);
     }
 }
 
@@ -88,23 +101,34 @@ impl Requests {
         let devices = usize::from(devices);
         let deep = devices.min(DEVICES_DEEP);
         let count = deep * SLOTS_PER_DEVICE + (devices - deep) * SLOTS_PER_FURTHER_DEVICE;
-        Self::with_room(count.max(SLOTS_MIN), REQUEST_PAGES)
+        Self::with_room(count.max(SLOTS_MIN), REQUEST_PAGES, None)
     }
 
     /// `count` slots for `pages` pages each, for one device.
     pub(crate) fn for_one(count: usize, pages: usize) -> Self {
-        let requests = Self::with_room(count, pages);
+        Self::in_lumps(count, pages, None)
+    }
+
+    /// The same; once a task found none, it and all that come after it wait until no more than `resume` are out.
+    pub(crate) fn in_lumps(count: usize, pages: usize, resume: Option<usize>) -> Self {
+        assert!(
+            resume.is_none_or(|resume| resume < count),
+            "of {count} requests, {resume:?} are not fewer"
+        );
+        let requests = Self::with_room(count, pages, resume);
         requests.add_device(&Interrupt::new(), DeviceIndex(0));
         requests
     }
 
-    fn with_room(count: usize, pages: usize) -> Self {
+    fn with_room(count: usize, pages: usize, resume: Option<usize>) -> Self {
         let slots = Slots {
             free: (0..count).map(|_| IoRequest::for_writes(pages)).collect(),
             total: count,
             held: Vec::new(),
             part: 0,
             kept: 0,
+            resume,
+            held_back: false,
         };
         Self {
             slots: Lock::new(LockClass::Leaf, slots),
@@ -154,7 +178,8 @@ impl Requests {
         wanted: impl Fn() -> bool,
     ) -> Result<Option<Box<IoRequest>>, Error> {
         loop {
-            if let Some(request) = self.try_take(task, device) {
+            let taken = self.slots.lock(task).pop_or_hold(device);
+            if let Some(request) = taken {
                 return Ok(Some(request));
             }
             let wakeup = task.wait_while(&self.wait, Cause::RequestSlot, deadline, |task| {
@@ -185,7 +210,10 @@ impl Requests {
         let shared = {
             let mut slots = self.slots.lock(context);
             slots.push(device, request);
-            slots.held.len() > 1
+            if slots.held_back {
+                return;
+            }
+            slots.held.len() > 1 || slots.resume.is_some()
         };
         if shared {
             self.wait.wake_all(Signal::SlotFreed);
@@ -205,4 +233,31 @@ pub(crate) fn submit<E: Env>(task: &mut Task<'_, E>, mut request: Box<IoRequest>
     });
     task.did(env::Work::Submit, 1);
     task.env().submit(request);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_room_that_was_full_opens_when_it_has_drained() {
+        let context = Interrupt::new();
+        let device = DeviceIndex(0);
+        let room = Requests::in_lumps(4, 1, Some(1));
+        let take = || room.try_take(&context, device);
+        let mut out: Vec<_> = (0..4).map_while(|_| take()).collect();
+        assert_eq!(out.len(), 4);
+        // One that does not wait holds nobody back.
+        assert!(take().is_none());
+        room.put(&context, device, out.pop().unwrap());
+        out.extend(take());
+        assert_eq!(out.len(), 4);
+        assert!(room.slots.lock(&context).pop_or_hold(device).is_none());
+        for left in [3, 2] {
+            room.put(&context, device, out.pop().unwrap());
+            assert!(!room.has_one(&context, device), "{left} are out");
+        }
+        room.put(&context, device, out.pop().unwrap());
+        assert!(room.has_one(&context, device) && take().is_some());
+    }
 }

@@ -73,9 +73,6 @@ impl<E: Env> Cache<E> {
         let cursors = self.options.dirty.cpus.clamp(1, 64) as usize;
         let memory = Pages(u64::from(self.options.frames));
         let device = self.device(task, device);
-        let most = self.options.swap_requests.max(1);
-        let throttled = self.options.flush.swap_flight(device.info.queue);
-        let requests = throttled.map_or(most, |throttled| most.min(throttled)) as usize;
         let completions: Weak<dyn Completions<Area<E>>> = Arc::<Self>::downgrade(self);
         let shape = Shape {
             device: device.id,
@@ -83,8 +80,8 @@ impl<E: Env> Cache<E> {
             total,
             cpus: cursors,
             window_max: window_max(memory),
-            requests,
-            background: throttled.is_some(),
+            requests: self.options.swap_requests.max(1),
+            throttled: self.options.flush.swap_flight(device.info.queue),
         };
         if self.swap.set(Area::new(completions, &shape)) {
             Ok(())

@@ -22,6 +22,7 @@ use policy::dirty::DeviceIndex;
 use policy::reclaim::swap::SwapReadahead;
 use policy::reclaim::{SwapSender, WhenFull};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
+use policy::writeback::{SwapFlight, SwapRoom};
 
 use crate::registry::completions::Completions;
 use crate::registry::requests::{Requests, submit};
@@ -67,7 +68,7 @@ pub(crate) struct Area<E: Env> {
     /// What reclaim noted of an evicted page.
     shadows: Box<[AtomicU32]>,
     readahead: Lock<SwapReadahead>,
-    /// Slots for requests: of those who reclaim themselves and, where writeback is throttled, of the background.
+    /// Slots for requests: of those who reclaim and, where a law has it so, of the background apart.
     requests: Requests,
     background: Option<Requests>,
     /// Pages in frames that have a slot: what is clean among them can go although no slot is free.
@@ -175,10 +176,10 @@ pub(crate) struct Shape {
     pub(crate) cpus: usize,
     /// Longest window of a read.
     pub(crate) window_max: u32,
-    /// Requests that may be out at a time.
-    pub(crate) requests: usize,
-    /// The background reclaimer has as many of its own.
-    pub(crate) background: bool,
+    /// Requests that may be out at a time, at most.
+    pub(crate) requests: u32,
+    /// Where writeback to its device is throttled.
+    pub(crate) throttled: Option<SwapFlight>,
 }
 
 impl<E: Env> Area<E> {
@@ -190,9 +191,26 @@ impl<E: Env> Area<E> {
             total,
             cpus,
             window_max,
-            requests,
-            background,
+            requests: most,
+            throttled,
         } = *shape;
+        let pool = |count: u32| Requests::for_one(count as usize, BATCH);
+        let (requests, background) = match throttled {
+            None => (pool(most), None),
+            Some(flight) => {
+                let count = most.min(flight.most);
+                match flight.room {
+                    SwapRoom::Background => (pool(count), Some(pool(count))),
+                    SwapRoom::Swap => {
+                        let resume = flight.resume.min(count - 1) as usize;
+                        (
+                            Requests::in_lumps(count as usize, BATCH, Some(resume)),
+                            None,
+                        )
+                    }
+                }
+            }
+        };
         Self {
             completions,
             device,
@@ -203,8 +221,8 @@ impl<E: Env> Area<E> {
             owners: (0..total).map(|_| AtomicU64::new(NOBODY)).collect(),
             shadows: (0..total).map(|_| AtomicU32::new(0)).collect(),
             readahead: Lock::new(LockClass::Leaf, SwapReadahead::new(window_max)),
-            requests: Requests::for_one(requests, BATCH),
-            background: background.then(|| Requests::for_one(requests, BATCH)),
+            requests,
+            background,
             kept: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
             write_failed: AtomicU64::new(0),
@@ -259,7 +277,7 @@ impl<E: Env> Area<E> {
 
     /// Whether a failed write keeps the next ones back, or a device that hangs does.
     pub(crate) fn is_backing_off(&self, context: &impl Context, now: Instant) -> bool {
-        if self.stalled.load(Ordering::Relaxed) {
+        if self.is_stalled() {
             return true;
         }
         self.failures.load(Ordering::Relaxed) > 0 && now < self.errors.lock(context).retry_at
@@ -281,9 +299,8 @@ impl<E: Env> Area<E> {
             request.cookie[0] = pool;
             request
         };
-        let stalled = || self.stalled.load(Ordering::Relaxed);
         loop {
-            if stalled() {
+            if self.is_stalled() {
                 return requests.try_take(task, ONLY).map(labelled);
             }
             if when_full == WhenFull::Skip {
@@ -296,12 +313,16 @@ impl<E: Env> Area<E> {
             let deadline = self.late_at();
             let checks = when_full == WhenFull::BlockAndCheckHang;
             let deadline = (checks || task.now() + LONG >= deadline).then_some(deadline);
-            match requests.take_while(task, ONLY, deadline, || !stalled()) {
+            match requests.take_while(task, ONLY, deadline, || !self.is_stalled()) {
                 Ok(Some(request)) => return Some(labelled(request)),
                 Ok(None) => self.look(task.now()),
                 Err(_) => return None,
             }
         }
+    }
+
+    fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Relaxed)
     }
 
     /// When the swap file hangs if no request goes out or ends before.

@@ -68,7 +68,7 @@ pub struct PageRule {
     pub empties_full_swap: bool,
     /// A walk over memory that was swapped out has what follows read before it is there (`swap::walk`; ours).
     pub reads_on: bool,
-    /// The file systems have a call by which a single page is written (`Tunables::writes_files`). Else a page that reclaim
+    /// The file systems have a call by which a single page is written (and `Tunables::writes_files`). Else a page that reclaim
     /// would write is active.
     pub writes_files: bool,
 }

@@ -77,7 +77,7 @@ impl Tunables {
     #[must_use]
     pub fn page_rule(&self) -> PageRule {
         PageRule {
-            writes_files: self.writes_files,
+            writes_files: self.writes_files && self.law.page.writes_files,
             ..self.law.page
         }
     }

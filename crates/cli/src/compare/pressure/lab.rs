@@ -68,8 +68,8 @@ fn machine(text: &mut String, setting: &Setting) {
     let reserved = 100.0 * (1.0 - setting.usable_mib / setting.memory_mib);
     let _ = write!(
         text,
-        "[machine]\ncpus = {}\nmemory_mib = {}\nreserved_percent = {reserved}\nmin_free_kib = {}\nswappiness = {}\n",
-        setting.cpus, setting.memory_mib, setting.min_free_kib, setting.swappiness,
+        "[machine]\ncpus = {}\nmemory_mib = {}\nreserved_percent = {reserved}\nmin_free_kib = {}\nswappiness = {}\npreempt_hz = {}\n",
+        setting.cpus, setting.memory_mib, setting.min_free_kib, setting.swappiness, setting.hz,
     );
     let mut read = setting
         .workers
@@ -153,10 +153,6 @@ fn column(setting: &Setting, name: &str) -> String {
     if let (Some(boost), false) = (setting.boost_factor, setting.object_caches.is_empty()) {
         // Objects lie apart from pages.
         let _ = writeln!(text, "keeps_apart = true\nboost_factor = {boost}");
-    }
-    if setting.disks.iter().any(|disk| disk.fs.is_some()) {
-        // None of them has a call by which reclaim could write a page.
-        text.push_str("writes_files = false\n");
     }
     if setting.thp.0 == "always" {
         let _ = writeln!(text, "defrag = \"{}\"", setting.thp.1);

@@ -1,4 +1,4 @@
-//! Linux 5.16 final to 6.12: without progress, or where all is congested, a reclaimer sleeps for one
+//! Linux 5.16 final and later: without progress, or where all is congested, a reclaimer sleeps for one
 //! tick, and only as long as writing can be hoped to help.
 //!
 //! Source: mechanisms 4.3 to 4.5; commit 1b4e3f26f9f7; Linux 6.12 mm/vmscan.c: reclaim_throttle(),
@@ -22,11 +22,12 @@ const ONE: Ticks = Ticks(1);
 const LATE: Priority = Priority(1);
 
 impl ReclaimLaw {
-    /// Linux 5.16 to 6.12: NOPROGRESS and CONGESTED last a tick, and are skipped near out-of-memory.
+    /// Linux 5.16: NOPROGRESS and CONGESTED last a tick, and are skipped near out-of-memory.
     pub const LINUX_5_16: Self = Self::new(&RULES);
 }
 
-const RULES: Rules = Rules {
+/// What 6.12 has of it.
+pub(in crate::reclaim) const RULES: Rules = Rules {
     name: "mild",
     throttle: &Throttle,
     ..linux_5_15::RULES

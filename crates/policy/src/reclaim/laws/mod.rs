@@ -6,10 +6,11 @@
 //! | Linux 5.15 | `congestion_wait`, 100 ms for too many isolated | nothing: it lasts its timeout |
 //! | and patch 1 of p0 | WRITEBACK instead of the first in the scan | 32 pages written a sleeper: all |
 //! | 5.16-rc1 (p0) | WRITEBACK 100 ms, ISOLATED 20 ms, NOPROGRESS 500 ms | that; a look that finds few isolated; one that frees > 1/8 of what it scans |
-//! | 5.16 to 6.12 | the same, NOPROGRESS and CONGESTED one tick and rarely | the same |
+//! | 5.16 | the same, NOPROGRESS and CONGESTED one tick and rarely | the same |
+//! | 6.12 | as 5.16; dirty pages of files are not written by reclaim, but made active | the same |
 //! | Tidegate | WRITEBACK and ISOLATED; memory itself is handed out in turn (`turn`) | as many as the event can serve |
 //!
-//! The laws of Linux from 5.15 on throttle differently over one and the same table of pages, that of 5.15, so
+//! The laws of Linux from 5.15 to 5.16 throttle differently over one and the same table of pages, that of 5.15, so
 //! that what they differ in is the throttling. That of 3.0 differs in nearly everything; 3.1 and 3.2 are nearly it.
 
 pub(super) mod linux_3_0;
@@ -17,8 +18,9 @@ mod linux_3_1;
 pub(super) mod linux_3_2;
 pub(super) mod linux_5_15;
 mod linux_5_15_patch1;
-mod linux_5_16;
+pub(super) mod linux_5_16;
 mod linux_5_16_rc1;
+mod linux_6_12;
 pub(super) mod tidegate;
 
 pub use super::law::ReclaimLaw;
@@ -32,6 +34,7 @@ pub const ALL: &[ReclaimLaw] = &[
     ReclaimLaw::LINUX_5_15_PATCH1,
     ReclaimLaw::LINUX_5_16_RC1,
     ReclaimLaw::LINUX_5_16,
+    ReclaimLaw::LINUX_6_12,
     ReclaimLaw::TIDEGATE,
 ];
 
@@ -44,6 +47,7 @@ pub fn by_name(name: &str) -> Option<ReclaimLaw> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reclaim::Tunables;
 
     #[test]
     fn a_name_finds_its_own_law_alone() {
@@ -53,5 +57,19 @@ mod tests {
             assert_eq!(by_name(law.name), Some(*law));
         }
         assert_eq!(by_name("linux"), None);
+    }
+
+    #[test]
+    fn no_file_system_of_6_12_writes_single_pages() {
+        let writes = |law, on_these| {
+            let tunables = Tunables {
+                writes_files: on_these,
+                ..Tunables::of(law, 250)
+            };
+            tunables.page_rule().writes_files
+        };
+        assert!(writes(ReclaimLaw::LINUX_5_16, true));
+        assert!(!writes(ReclaimLaw::LINUX_5_16, false));
+        assert!(!writes(ReclaimLaw::LINUX_6_12, true));
     }
 }
