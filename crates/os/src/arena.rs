@@ -562,13 +562,24 @@ impl Content for Arena {
     fn copy_in(&self, frame: &Busy, offset: usize, data: &[u8], from: usize, len: usize) {
         let start = self.span(frame.frame(), offset, len);
         let source = &data[from..from + len];
-        // SAFETY: `span` checked the range; `Busy` is the exclusive right to the frame, so the
-        // caller's slice cannot lie in it.
-        unsafe { ptr::copy_nonoverlapping(source.as_ptr(), start, len) };
+        let mut at = start;
+        for source in source.chunks(piece(source.as_ptr(), start)) {
+            // SAFETY: `span` checked the range, of which the pieces are the parts; `Busy` is the exclusive right to the
+            // frame, so the caller's slice cannot lie in it.
+            unsafe { ptr::copy_nonoverlapping(source.as_ptr(), at, source.len()) };
+            at = at.wrapping_add(source.len());
+        }
     }
 
     fn copy_out(&self, frame: &Pin, offset: usize, data: &mut [u8], to: usize, len: usize) {
-        data[to..to + len].copy_from_slice(&self.bytes(frame)[offset..offset + len]);
+        let (source, data) = (
+            &self.bytes(frame)[offset..offset + len],
+            &mut data[to..to + len],
+        );
+        let piece = piece(source.as_ptr(), data.as_ptr());
+        for (from, to) in source.chunks(piece).zip(data.chunks_mut(piece)) {
+            to.copy_from_slice(from);
+        }
     }
 
     #[inline]
@@ -590,6 +601,25 @@ impl Content for Arena {
         assert_ne!(to.frame(), from.frame(), "each frame has one busy bit");
         // SAFETY: `span` checked both ranges; `Busy` is the exclusive right to a frame, and these are two frames.
         unsafe { ptr::copy_nonoverlapping(source, target, FRAME) };
+    }
+}
+
+/// A target that lies less than so many bytes behind its source, counted within pages, is copied to in pieces.
+const CLOSE_BEHIND: usize = 32;
+/// Small enough that the C library does not copy it by one instruction.
+const PIECE: usize = 2048;
+
+/// In which pieces a page, or a part of one, is copied.
+///
+/// 4 KiB are one `rep movsb` to the C library (glibc 2.36). On an AMD EPYC that takes five times as long where the target lies 1
+/// to 31 bytes behind the source, counted within pages (measured: 0.42 s a GiB instead of 0.08); and each large block that comes
+/// from `malloc` begins 16 bytes behind the beginning of a page, which is where frames begin.
+fn piece(source: *const u8, target: *const u8) -> usize {
+    let behind = target.addr().wrapping_sub(source.addr()) % FRAME;
+    if (1..CLOSE_BEHIND).contains(&behind) {
+        PIECE
+    } else {
+        FRAME
     }
 }
 
@@ -783,6 +813,41 @@ mod tests {
         let _ = table.disown(other);
         assert_eq!(arena.read_for_test(FrameId(6)), arena.bytes(&pin));
         let _ = table.unpin(pin);
+    }
+
+    #[test]
+    fn pages_are_copied_whole_wherever_they_come_from_and_go_to() {
+        let arena = Arena::reserve(64, 64).unwrap();
+        arena.populate(FrameId(0)).unwrap();
+        let table = FrameTable::new(64);
+        let owner = frames::Owner { file: 1, index: 0 };
+        let page: Vec<u8> = (1..=251).cycle().take(FRAME).collect();
+        for distance in [0, 1, 16, 31, 32, 33, 4080, 4095] {
+            let mut memory = vec![0; 3 * FRAME];
+            let first = memory.as_ptr().align_offset(FRAME) + distance;
+            memory[first..first + FRAME].copy_from_slice(&page);
+            let busy = table.claim(FrameId(5));
+            table.adopt(&busy, owner);
+            arena.copy_in(&busy, 0, &memory, first, FRAME);
+            assert_eq!(
+                piece(arena.address(FrameId(5)), &raw const memory[first]) == PIECE,
+                (1..32).contains(&distance)
+            );
+            table.release(busy, frames::Flags::UPTODATE, frames::Flags::NONE);
+            let pin = table.try_pin(FrameId(5), owner).unwrap();
+            memory.fill(0);
+            arena.copy_out(&pin, 0, &mut memory, first, FRAME);
+            assert_eq!(memory[first..first + FRAME], page, "{distance}");
+            assert!(
+                memory[..first]
+                    .iter()
+                    .chain(&memory[first + FRAME..])
+                    .all(|&byte| byte == 0)
+            );
+            let _ = table.unpin(pin);
+            let busy = table.try_busy(FrameId(5), owner).unwrap();
+            let _ = table.disown(busy);
+        }
     }
 
     #[test]

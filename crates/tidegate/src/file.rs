@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, TryLockError};
 
-use env::{ObjectId, Task};
+use env::{Env as _, ObjectId, Task};
 use mm::{Pinned, PinnedRun, Reader};
 use os::ThreadEnv;
 use policy::units::{Bytes, Pages};
@@ -162,19 +162,62 @@ impl File {
     /// # Errors
     /// `File`: the device failed to read, or no memory. `Closed`.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<usize, Error> {
-        let mut task = self.cache.enter()?;
-        let read = self.answered(match self.reader.try_lock() {
-            Ok(mut reader) => self.inner.read(&mut task, &mut reader, Bytes(offset), data),
-            Err(TryLockError::Poisoned(poisoned)) => {
-                self.inner
-                    .read(&mut task, &mut poisoned.into_inner(), Bytes(offset), data)
-            }
-            Err(TryLockError::WouldBlock) => {
-                self.inner
-                    .read(&mut task, &mut Reader::default(), Bytes(offset), data)
-            }
-        })?;
+        let offset = Bytes(offset);
+        let read = self.with_reader(|task, reader| self.inner.read(task, reader, offset, data))?;
         Ok(usize::try_from(read.bytes.0).expect("no more than was asked for"))
+    }
+
+    /// Shows `len` bytes from `offset` to `show` without a copy: piece by piece in order, each at most a page (4 KiB) and pinned
+    /// while it is shown; answers how many there were before the end of the file. What comes next is read ahead, as by `read_at`:
+    /// for who goes through a file once and keeps little of it, to sum, to search, to send on.
+    ///
+    /// ```
+    /// # use tidegate::{Cache, OpenOptions};
+    /// # let dir = std::env::temp_dir().join(format!("tidegate-doc-show-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&dir)?;
+    /// let cache = Cache::builder().memory(64 << 20).build()?;
+    /// let file = cache.open(dir.join("log"), OpenOptions::new().create(true))?;
+    /// file.write_at(&[b'x'; 10_000], 0)?;
+    ///
+    /// let mut sum = 0_u64;
+    /// let shown = file.show_at(100, 1 << 20, |bytes| {
+    ///     sum += bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+    /// })?;
+    /// assert_eq!((shown, sum), (9_900, 9_900 * u64::from(b'x')));
+    /// # drop(file);
+    /// # cache.close()?;
+    /// # std::fs::remove_dir_all(&dir)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As `read_at`; what was shown before the error was right.
+    pub fn show_at(
+        &self,
+        offset: u64,
+        len: u64,
+        mut show: impl FnMut(&[u8]),
+    ) -> Result<u64, Error> {
+        let place = (Bytes(offset), Bytes(len));
+        let shown = self.with_reader(|task, reader| {
+            let content = task.env().content();
+            let mut page = |pin: &_, within| show(&content.bytes(pin)[within]);
+            self.inner.show(task, reader, place, &mut page)
+        })?;
+        Ok(shown.bytes.0)
+    }
+
+    /// A call that reads, with this handle's reader, or another if that one is busy.
+    fn with_reader<T>(
+        &self,
+        read: impl FnOnce(&mut Task<'_, ThreadEnv>, &mut Reader) -> Result<T, mm::Error>,
+    ) -> Result<T, Error> {
+        let mut task = self.cache.enter()?;
+        self.answered(match self.reader.try_lock() {
+            Ok(mut reader) => read(&mut task, &mut reader),
+            Err(TryLockError::Poisoned(poisoned)) => read(&mut task, &mut poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => read(&mut task, &mut Reader::default()),
+        })
     }
 
     /// Pins page `page` (4 KiB each) for reading without a copy, if it is in the cache: a lookup and

@@ -24,7 +24,10 @@ const LIMIT: u64 = SIZE / 4;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Write,
+    /// Into a buffer of the caller's: fio has the disk put it there, ours copies it.
     Read,
+    /// Without a copy on either side.
+    Show,
 }
 
 impl Way {
@@ -32,6 +35,15 @@ impl Way {
         match self {
             Self::Write => "write",
             Self::Read => "read",
+            Self::Show => "show",
+        }
+    }
+
+    /// What fio does beside it; also the name of the file.
+    fn of_fio(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read | Self::Show => "read",
         }
     }
 }
@@ -54,7 +66,7 @@ pub(crate) fn compare(folder: &Path, pairs: usize) -> Result<()> {
     let seqio = workspace.target.join("release/examples/seqio");
     let folder = folder.join(format!("tidegate-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let result = [Way::Write, Way::Read]
+    let result = [Way::Write, Way::Read, Way::Show]
         .into_iter()
         .try_for_each(|way| compare_way(&seqio, &folder, way, pairs));
     let _ = fs::remove_dir_all(&folder);
@@ -63,9 +75,10 @@ pub(crate) fn compare(folder: &Path, pairs: usize) -> Result<()> {
 
 fn compare_way(seqio: &Path, folder: &Path, way: Way, pairs: usize) -> Result<()> {
     let name = way.name();
-    if way == Way::Read {
+    let file = folder.join(way.of_fio());
+    if way != Way::Write && !file.exists() {
         // What both will read.
-        fio(&folder.join("read"), Way::Write)?;
+        fio(&file, Way::Write)?;
     }
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for pair in 0..pairs {
@@ -120,7 +133,7 @@ fn compare_way(seqio: &Path, folder: &Path, way: Way, pairs: usize) -> Result<()
 
 /// The file of the next pass: for a write one that is not there yet.
 fn fresh(folder: &Path, way: Way) -> Result<PathBuf> {
-    let path = folder.join(way.name());
+    let path = folder.join(way.of_fio());
     if way == Way::Write && path.exists() {
         fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
     }
@@ -164,18 +177,18 @@ fn fio(path: &Path, way: Way) -> Result<Pass> {
         .args([
             "--output-format=json",
             &format!("--size={SIZE}"),
-            &format!("--rw={}", way.name()),
+            &format!("--rw={}", way.of_fio()),
         ])
         .arg(format!("--filename={}", path.display()));
     let json = parse(&steps::output(&mut command)?)?;
     let job = &json["jobs"][0];
-    let seconds = number(job, &[way.name(), "runtime"])? / 1e3;
+    let seconds = number(job, &[way.of_fio(), "runtime"])? / 1e3;
     let percent = number(job, &["usr_cpu"])? + number(job, &["sys_cpu"])?;
     let pass = Pass {
         seconds,
         cpu_seconds: percent / 100.0 * seconds,
     };
-    plausible(pass, number(job, &[way.name(), "io_bytes"])?)
+    plausible(pass, number(job, &[way.of_fio(), "io_bytes"])?)
 }
 
 /// A pass that moved another number of bytes, or took no time, is no measurement.

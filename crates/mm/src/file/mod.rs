@@ -14,11 +14,12 @@ pub(crate) mod truncate;
 pub(crate) mod write;
 pub(crate) mod writer;
 
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use env::{Client, Env, Task};
-use frames::Content;
+use frames::{Content, Pin};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
@@ -265,6 +266,21 @@ impl<E: Env> File<E> {
     ) -> Result<Progress, Error> {
         let len = Bytes(E::Content::data_len(data) as u64);
         read::Call::new(self, reader, offset, len).read(task, data)
+    }
+
+    /// Shows `len` bytes at `offset` to `show` where they are, with less at the end of the file: page by page, each pinned while
+    /// it is shown, with the bytes of it that are meant. Read ahead as by `read`, and nothing is copied.
+    ///
+    /// # Errors
+    /// As `read`.
+    pub fn show(
+        &self,
+        task: &mut Task<'_, E>,
+        reader: &mut Reader,
+        (offset, len): (Bytes, Bytes),
+        show: &mut dyn FnMut(&Pin, Range<usize>),
+    ) -> Result<Progress, Error> {
+        read::Call::new(self, reader, offset, len).show(task, show)
     }
 
     /// Waits until the first page at `offset` is in memory, and as many of those of the other `len`

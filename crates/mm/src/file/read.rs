@@ -105,9 +105,33 @@ impl<'a, E: Env> Call<'a, E> {
     /// Fills `data`; where the task may not block, up to the first page that is not in memory,
     /// which is read if there is memory for it.
     pub(crate) fn read(
-        mut self,
+        self,
         task: &mut Task<'_, E>,
         data: &mut <E::Content as Content>::Data,
+    ) -> Result<Progress, Error> {
+        let (content, start) = (self.cache.content(), self.bytes.start);
+        self.with_pages(task, true, &mut |pin, within, at| {
+            let to = usize::try_from(at - start).expect("within the caller's data");
+            content.copy_out(pin, within.start, data, to, within.len());
+        })
+    }
+
+    /// Shows the bytes to `show`, each page's while it is pinned, in order: as far as `read` would go.
+    pub(crate) fn show(
+        self,
+        task: &mut Task<'_, E>,
+        show: &mut dyn FnMut(&Pin, Range<usize>),
+    ) -> Result<Progress, Error> {
+        self.with_pages(task, false, &mut |pin, within, _| show(pin, within))
+    }
+
+    /// Has `each` take pages one after the other: the bytes within a page that belong to the call, and where in the file they
+    /// begin. Whether it copies them.
+    fn with_pages(
+        mut self,
+        task: &mut Task<'_, E>,
+        copies: bool,
+        each: &mut impl FnMut(&Pin, Range<usize>, u64),
     ) -> Result<Progress, Error> {
         let began = task.now();
         let (before, resumed) = (self.reader.readahead, self.reader.stuck);
@@ -116,7 +140,7 @@ impl<'a, E: Env> Call<'a, E> {
         if !self.bytes.is_empty() {
             task.did(Work::Call, 1);
         }
-        let would_block = match self.copy_parts(task, data, &mut at, &mut missed) {
+        let would_block = match self.each_part(task, each, &mut at, &mut missed) {
             // The file was cut under the reader: what it got before is the answer.
             Ok(()) | Err(Error::OutOfRange { .. }) => false,
             Err(Error::WouldWait) => true,
@@ -132,7 +156,11 @@ impl<'a, E: Env> Call<'a, E> {
         if !bytes.is_zero() {
             let pages = pages_of(start, start + bytes.0);
             self.mapping.note_read(pages, missed);
-            self.cache.copied(task, pages, self.far);
+            if copies {
+                self.cache.copied(task, pages, self.far);
+            } else {
+                task.did(Work::Lookup, pages);
+            }
             task.emit(&Event::Read {
                 bytes,
                 missed,
@@ -142,12 +170,11 @@ impl<'a, E: Env> Call<'a, E> {
         Ok(Progress { bytes, would_block })
     }
 
-    /// Copies part by part to its place in `data`, having sent for what is missing of each; `at`
-    /// moves.
-    fn copy_parts(
+    /// Takes part by part, having sent for what is missing of each; `at` moves.
+    fn each_part(
         &mut self,
         task: &mut Task<'_, E>,
-        data: &mut <E::Content as Content>::Data,
+        each: &mut impl FnMut(&Pin, Range<usize>, u64),
         at: &mut u64,
         missed: &mut Pages,
     ) -> Result<(), Error> {
@@ -168,18 +195,18 @@ impl<'a, E: Env> Call<'a, E> {
                 Err(error) => return Err(error),
             }
             let mut far = self.cache.far(task);
-            let copied = self.copy_out(task, data, at, until, &mut far);
+            let taken = self.each_page(task, each, at, until, &mut far);
             self.far += far.take();
-            copied?;
+            taken?;
         }
         Ok(())
     }
 
-    /// Copies what lies from `at` to `until`, page by page, to its place in `data`; `at` moves.
-    fn copy_out(
+    /// Takes what lies from `at` to `until`, page by page; `at` moves.
+    fn each_page(
         &self,
         task: &mut Task<'_, E>,
-        data: &mut <E::Content as Content>::Data,
+        each: &mut impl FnMut(&Pin, Range<usize>, u64),
         at: &mut u64,
         until: u64,
         far: &mut FarPages<'_>,
@@ -190,8 +217,7 @@ impl<'a, E: Env> Call<'a, E> {
             let pin = pin_page(task, self.cache, self.mapping, page)?;
             let within = usize::try_from(*at % PAGE_SIZE).expect("below a page");
             let count = usize::try_from(page_end - *at).expect("at most a page");
-            let to = usize::try_from(*at - self.bytes.start).expect("within the caller's data");
-            self.cache.content().copy_out(&pin, within, data, to, count);
+            each(&pin, within..within + count, *at);
             far.uses(pin.frame());
             self.cache.unpin(pin);
             *at = page_end;

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use crate::common::{data, world};
-use env::{Cause, ObjectId, Task};
+use env::{Cause, Env as _, ObjectId, Task};
 use frames::Content as _;
 use lab::{LabEnv, Sector};
 use mm::{Cache, Error, File, Item, Progress, Reader, Writer};
@@ -718,4 +718,50 @@ fn who_waits_for_all_that_it_sends_for_would_do_it_itself() {
             "{windows:?}"
         );
     });
+}
+
+#[test]
+fn what_is_shown_is_what_is_read_and_is_sent_for_alike() {
+    let run = |shows: bool| {
+        let mut world = world(1024, 100 << 20);
+        let disk = Arc::clone(&world.disk);
+        world.run(4096 * PAGE, move |task, cache, file| {
+            let (mut writer, env) = (cache.writer(), task.env());
+            file.write(task, &mut writer, Bytes(0), &data(0, 300, 1))
+                .unwrap();
+            file.sync(task).unwrap();
+            file.truncate(task, Bytes(299 * PAGE + 1024)).unwrap();
+            // They are driven out.
+            file.truncate(task, Bytes(4096 * PAGE)).unwrap();
+            for page in 1000..3000 {
+                file.pin(task, page).unwrap();
+            }
+            file.truncate(task, Bytes(299 * PAGE + 1024)).unwrap();
+            disk.state().asked.clear();
+            let (mut reader, mut all) = (Reader::default(), Vec::<Sector>::new());
+            for at in (512..310 * PAGE).step_by(64 << 10) {
+                let mut read = vec![Sector(0); 128];
+                let bytes = if shows {
+                    read.clear();
+                    let place = (Bytes(at), Bytes(64 << 10));
+                    let mut one = |pin: &frames::Pin, within: core::ops::Range<usize>| {
+                        let mut page = vec![Sector(0); within.len() / 512];
+                        env.content()
+                            .copy_out(pin, within.start, &mut page, 0, within.len());
+                        read.extend(page);
+                    };
+                    file.show(task, &mut reader, place, &mut one).unwrap().bytes
+                } else {
+                    file.read(task, &mut reader, Bytes(at), &mut read)
+                        .unwrap()
+                        .bytes
+                };
+                all.extend(&read[..usize::try_from(bytes.0 / 512).unwrap()]);
+            }
+            (all, core::mem::take(&mut disk.state().asked))
+        })
+    };
+    let (read, shown) = (run(false), run(true));
+    assert_eq!(read.0[..], data(0, 300, 1)[1..299 * 8 + 2]);
+    assert!(shown == read && shown.1.len() > 2, "{:?}", shown.1);
 }
