@@ -29,7 +29,7 @@ const LOOM_PREEMPTIONS: &str = "3";
 
 type Step = (&'static str, fn() -> End);
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 18] = [
     ("format", || {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -48,14 +48,11 @@ const STEPS: [Step; 17] = [
             "warnings",
         ])
     }),
-    ("tests", || {
-        cargo_step(&[
-            "test",
-            "--workspace",
-            "--features",
-            FEATURES,
-            "--no-fail-fast",
-        ])
+    ("build", || {
+        cargo_step(&[&TESTS[..], &["--no-run"]].concat())
+    }),
+    (WAITS, || {
+        cargo_step(&[&TESTS[..], &["--no-fail-fast"]].concat())
     }),
     ("kills", || campaign::kills(KILLS, false, RUN_MAX).into()),
     ("s3", s3),
@@ -73,6 +70,11 @@ const STEPS: [Step; 17] = [
     ("guest", guest::smoke),
     ("hashes", || lab::hashes_hold().into()),
 ];
+
+/// All tests of the workspace.
+const TESTS: [&str; 4] = ["test", "--workspace", "--features", FEATURES];
+/// The step in which a machine is idle for half of the time: what later ones build is built meanwhile.
+const WAITS: &str = "tests";
 
 /// The steps of `check`.
 const QUICK: [&str; 3] = ["format", "tidy", "clippy"];
@@ -111,15 +113,16 @@ pub(crate) fn check(arguments: Arguments) -> Result<()> {
 
 fn run(title: &'static str, wanted: impl Fn(&str) -> bool) -> Result<()> {
     let mut steps = Steps::new(title);
-    let ahead = STEPS
-        .iter()
-        .filter(|(name, _)| wanted(name))
-        .filter_map(|(name, _)| build_of(name)?.ok())
-        .collect();
-    let _ahead = Ahead::begin(ahead);
+    let mut ahead = None;
     for (name, step) in STEPS.iter().filter(|(name, _)| wanted(name)) {
+        if *name == WAITS {
+            let builds = STEPS.iter().filter(|(later, _)| wanted(later));
+            let builds = builds.filter_map(|(later, _)| build_of(later)?.ok());
+            ahead = Some(Ahead::begin(builds.collect()));
+        }
         steps.run(name, step);
     }
+    drop(ahead);
     steps.finish()
 }
 
