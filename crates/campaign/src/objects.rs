@@ -137,6 +137,10 @@ impl Objects {
         let frames = world.cache.stats().frames.0;
         let pages = |slabs: &Slabs<LabEnv>, task: &Task<'_, LabEnv>| slabs.pages(task).0;
         for _ in 0..BATCH {
+            // Each may wait for memory for a minute and be refused, and the end waits for this one only.
+            if world.fair.load(Ordering::Relaxed) {
+                break;
+            }
             let stays = task.random().is_multiple_of(4);
             let taken = if stays && pages(&self.staying, task) < frames / STAYING_PART {
                 let taken = self.staying.take(task);
