@@ -204,13 +204,17 @@ mod tests {
     fn what_is_ended_is_named_with_its_threads() {
         let mut command = Command::new("sleep");
         let mut child = command.arg("71").process_group(0).spawn().unwrap();
-        let said = at_work(child.id());
+        // It may not have got so far as to sleep.
+        let began = Instant::now();
+        let is_named = |said: &String| said.starts_with("    at work: sleep 71 (sleep in ");
+        let mut said = at_work(child.id());
+        while !is_named(&said) && began.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(POLL);
+            said = at_work(child.id());
+        }
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(
-            said.starts_with("    at work: sleep 71 (sleep in "),
-            "{said}"
-        );
+        assert!(is_named(&said), "{said}");
     }
 
     #[test]
