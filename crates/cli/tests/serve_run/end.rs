@@ -12,6 +12,16 @@ use rustix::process::Signal;
 use super::serving::{Client, Folder, MIB, sparse};
 use super::{MEMORY, Process, holds, listen, random, write_all};
 
+/// A server of these volumes that is ready.
+fn serve(folder: &Folder, volumes: &[&str]) -> Process {
+    let at = listen(folder);
+    let mut arguments = vec!["--memory", MEMORY, "--listen", &at, "--no-web"];
+    arguments.extend(volumes);
+    let mut process = Process::start(folder, &arguments);
+    process.wait_ready();
+    process
+}
+
 #[test]
 fn a_second_signal_ends_at_once_and_says_what_is_lost() {
     let folder = Folder::new("second");
@@ -63,12 +73,7 @@ fn a_second_signal_ends_at_once_and_says_what_is_lost() {
 fn a_backing_that_hangs_is_named_while_it_is_waited_for_and_when_it_is_given_up() {
     let folder = Folder::new("hangs");
     let volume = sparse(&folder, "hung", 8 * MIB) + ",device=faulty:hang=1";
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &volume],
-    );
-    process.wait_ready();
+    let mut process = serve(&folder, &[&volume]);
     let mut client = Client::connect(&folder.path("socket"), "hung");
     client.write(0, &random(MIB, 6), false).unwrap();
     process.signal(Signal::TERM);
@@ -95,12 +100,7 @@ fn a_backing_that_hangs_is_named_while_it_is_waited_for_and_when_it_is_given_up(
 fn a_file_that_was_removed_is_kept_open_at_the_end_and_can_be_saved() {
     let folder = Folder::new("removed");
     let volume = sparse(&folder, "gone", 8 * MIB);
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &volume],
-    );
-    process.wait_ready();
+    let mut process = serve(&folder, &[&volume]);
     let data = random(MIB, 9);
     let mut client = Client::connect(&folder.path("socket"), "gone");
     write_all(&mut client, &data);
@@ -137,12 +137,7 @@ fn a_file_that_was_removed_is_kept_open_at_the_end_and_can_be_saved() {
 fn a_backing_that_is_gone_is_said_with_what_was_not_written() {
     let folder = Folder::new("device-gone");
     let volume = sparse(&folder, "away", 8 * MIB) + ",device=faulty:lost_at=0s";
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &volume],
-    );
-    process.wait_ready();
+    let mut process = serve(&folder, &[&volume]);
     let mut client = Client::connect(&folder.path("socket"), "away");
     client.write(0, &random(4096, 5), false).unwrap();
     process.signal(Signal::TERM);
@@ -162,12 +157,7 @@ fn a_backing_that_is_gone_is_said_with_what_was_not_written() {
 fn a_volume_that_retries_is_tried_again_at_the_end_until_it_is_durable() {
     let folder = Folder::new("retry");
     let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=retry,device=faulty:eio_writes=0.7";
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &bad],
-    );
-    process.wait_ready();
+    let mut process = serve(&folder, &[&bad]);
     let data = random(4096, 7);
     let mut client = Client::connect(&folder.path("socket"), "bad");
     // Pages with gaps: a request each, and nearly all of a try's fail.
@@ -284,12 +274,7 @@ fn what_cannot_be_made_durable_is_named_and_the_status_says_so() {
     let folder = Folder::new("eio");
     let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=stop,device=faulty:eio_writes=1";
     let good = sparse(&folder, "good", 8 * MIB);
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &bad, &good],
-    );
-    process.wait_ready();
+    let mut process = serve(&folder, &[&bad, &good]);
     let data = random(MIB, 4);
     let socket = folder.path("socket");
     write_all(&mut Client::connect(&socket, "good"), &data);

@@ -33,7 +33,7 @@
 //! ten seconds.
 
 use super::reach::Reach;
-use super::work::Work;
+use super::work::{AT_ONCE, Work};
 use crate::dirty::limits::mul_div;
 use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
@@ -44,8 +44,6 @@ const TAU: Nanos = Nanos::secs(2);
 /// Work that is learned from at the start, in laps of at least this.
 const LEARN_FOR: Nanos = Nanos::millis(500);
 const LEARN_LAP: Nanos = Nanos::millis(20);
-/// Completions this soon after the first one come at once.
-const AT_ONCE: Nanos = Nanos::millis(1);
 /// How far back the usual gap is looked for.
 const GAP_WINDOW: Nanos = Nanos::secs(1);
 /// A silence is borne for so many usual gaps, and at least so long.

@@ -30,7 +30,7 @@
 //! Source: Tidegate's own; the idea of probing for bandwidth is that of BBR (Cardwell and others,
 //! ACM Queue 14-5, 2016).
 
-use super::work::Work;
+use super::work::{AT_ONCE, Work};
 use crate::units::{Nanos, Pages, PagesPerSec};
 
 /// The flight is doubled this often at most: to 2.5 s.
@@ -46,8 +46,6 @@ const GAIN: u64 = 8;
 const GAIN_FAR: u64 = 64;
 /// Work of twice the usual flight; doubled with it. What was under way is back after that.
 const SETTLE: Nanos = Nanos::millis(80);
-/// Completions closer than this are of one lump.
-const AT_ONCE: Nanos = Nanos::millis(1);
 /// The fewest lumps that say how fast a far device is.
 const LUMPS_LEAST: u32 = 4;
 

@@ -3,6 +3,8 @@
 use crate::dirty::limits::{RATE_MAX, mul_div};
 use crate::units::{Nanos, Pages, PagesPerSec, SECOND};
 
+/// Completions closer than this come at once.
+pub(super) const AT_ONCE: Nanos = Nanos::millis(1);
 /// The fewest completions of a lap.
 const LAP_COMPLETIONS: u32 = 4;
 /// A lap that lasts this long is closed with fewer.
