@@ -5,7 +5,7 @@
 //!                   -> run      (cells: a row and a column; lab or live; one session over any Env)
 //!                   -> outcome  (plain data) -> metrics -> stats -> table, report
 //!                                            -> expect  (bands)
-//!                                            -> output  (CSV, Parquet, SVG, HTML)
+//!                                            -> output  (CSV, SVG, HTML)
 //!                   task      (what a kind of task is) <- kinds (each of them, and the list)
 //!                -> reproduce (every published claim: runs, judged, one scoreboard)
 //!                -> compare  (a recording of a real kernel -> outcome; its setting -> scenario -> run)

@@ -961,9 +961,7 @@ fn several_recordings_get_errors_guesses_and_pairs() {
     std::fs::write(here.join("out/scenario-mine.toml"), "").unwrap();
     let one = [&arguments[..2], &arguments[3..]].concat();
     assert_eq!(tidegate(&here, &one).0, 0);
-    assert!(
-        !is_there("scenario-guest-2.toml") && !is_there("pairs.csv") && !is_there("pairs.parquet")
-    );
+    assert!(!is_there("scenario-guest-2.toml") && !is_there("pairs.csv"));
     assert!(is_there("figures.csv") && is_there("scenario-mine.toml"));
     let run = [
         "run",

@@ -52,7 +52,7 @@ pub(crate) fn root() -> PathBuf {
 
 /// Features that the whole workspace is built with to be tested, so that what is off by default is tested too, and nothing is
 /// built twice.
-pub(crate) const FEATURES: &str = "tidegate-cli/parquet";
+pub(crate) const FEATURES: &str = "tidegate-cli/serve";
 
 /// `cargo`, the one that runs us, in the root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {

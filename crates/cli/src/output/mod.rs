@@ -1,10 +1,8 @@
-//! The results folder: tidy tables as CSV and Parquet, plots, the printed comparison, the scenario.
+//! The results folder: tidy tables as CSV, plots, the printed comparison, the scenario.
 //!
 //! Everything is written to a new folder `NAME-seedN[-...]` and nothing outside it; an existing one of
 //! that name gets a number behind. Tables are of experiments D2, in long form: one thing a row.
 
-#[cfg(feature = "parquet")]
-mod columnar;
 mod columns;
 mod html;
 mod perfetto;
@@ -218,13 +216,7 @@ fn write_table(folder: &Path, table: &TidyTable) -> Result<(), OutputError> {
     let path = folder.join(format!("{}.csv", table.name));
     table
         .write_csv(&path)
-        .map_err(|error| OutputError::at(&path)(&error))?;
-    #[cfg(feature = "parquet")]
-    {
-        let path = folder.join(format!("{}.parquet", table.name));
-        columnar::write(table, &path).map_err(|error| OutputError::at(&path)(&error))?;
-    }
-    Ok(())
+        .map_err(|error| OutputError::at(&path)(&error))
 }
 
 /// Plots, traces, and the page with all of it.
@@ -311,9 +303,7 @@ fn remove_old_runs(folder: &Path) {
 fn remove_old_tables(folder: &Path, tables: &[TidyTable]) {
     for name in COMPARED {
         if tables.iter().all(|table| table.name != name) {
-            for ending in ["csv", "parquet"] {
-                let _ = std::fs::remove_file(folder.join(format!("{name}.{ending}")));
-            }
+            let _ = std::fs::remove_file(folder.join(format!("{name}.csv")));
         }
     }
 }
