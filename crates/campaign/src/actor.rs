@@ -11,10 +11,10 @@ use policy::units::{Bytes, Nanos};
 use crate::failure::fail;
 use crate::judge;
 use crate::memory;
+use crate::nonblocking;
 use crate::op::Op;
 use crate::plan::{SECTOR, SECTORS};
 use crate::run::{Going, Over};
-use crate::served;
 use crate::world::{Place, Slot, World, pause};
 
 /// Holds within holds.
@@ -267,7 +267,7 @@ impl Actor {
             slot.object.0
         );
         let result = if self.served {
-            served::write(task, &self.world, file, &mut self.writer, offset, &data)
+            nonblocking::write(task, &self.world, file, &mut self.writer, offset, &data)
         } else {
             file.write(task, &mut self.writer, offset, &data)
         };
@@ -313,7 +313,7 @@ impl Actor {
         let mut data = junk(len);
         let mut reader = self.readers[number];
         let result = if self.served {
-            served::read(task, file, &mut reader, offset, &mut data)
+            nonblocking::read(task, file, &mut reader, offset, &mut data)
         } else {
             let read = file.read(task, &mut reader, offset, &mut data);
             read.map(|progress| progress.bytes)
@@ -781,7 +781,7 @@ impl Actor {
         }
         place.checker().on_sync_ok(sync);
         place.check_durable();
-        let len = place.platter().len(slot.object);
+        let len = place.media().len(slot.object);
         judge!(
             len == file.len() || self.world.is_dark(),
             "length",

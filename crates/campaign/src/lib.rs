@@ -10,7 +10,7 @@
 //! | `draw` | from a seed to a plan: what is tried |
 //! | `world`, `actor`, `memory`, `run` | the run and its checks |
 //! | `verdicts` | pauses and waits against their bounds |
-//! | `failure`, `figures` | what comes of it |
+//! | `failure`, `tally` | what comes of it |
 //! | `shrink` | a failing plan, made small |
 //!
 //! The program `campaign` (`cargo xtask campaign`) does so by the million; `crates/mm/tests/faults.rs`
@@ -21,22 +21,21 @@
 #![forbid(unsafe_code)]
 
 mod actor;
-mod dice;
 mod draw;
 mod failure;
-mod figures;
 mod memory;
+mod nonblocking;
 mod objects;
 mod op;
 mod plan;
+mod rng;
 mod run;
-mod served;
 mod shrink;
+mod tally;
 mod verdicts;
 mod world;
 
 pub use failure::Failure;
-pub use figures::Figures;
 pub use op::Op;
 pub use plan::{
     CachePlan, Contradiction, DevicePlan, FailedAs, FilePlan, FlushPlan, Limit, Machine, OnError,
@@ -44,4 +43,5 @@ pub use plan::{
 };
 pub use run::{Outcome, Setup, run};
 pub use shrink::{Shrunk, shrink};
+pub use tally::Tally;
 pub use world::Plant;

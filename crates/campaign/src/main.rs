@@ -144,7 +144,7 @@ fn replay(file: &Path, shrinks: bool, say: bool) -> Result<(), String> {
     };
     match campaign::run(&plan, &setup) {
         Ok(outcome) => {
-            print!("{}", outcome.figures.table());
+            print!("{}", outcome.tally.table());
             println!("{} passes; trace {:016x}", file.display(), outcome.hash);
             Ok(())
         }

@@ -27,18 +27,18 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, JoinHandle, ObjectId, Task, Wakeup};
-use lab::platter::SharedPlatter;
+use lab::media::SharedMedia;
 use lab::{Lab, LabEnv, Recorded};
 use mm::Error;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use crate::actor::{Actor, read_all};
 use crate::failure::{Failure, catch, fail};
-use crate::figures::Figures;
 use crate::judge;
 use crate::memory;
 use crate::op::Op;
 use crate::plan::Plan;
+use crate::tally::Tally;
 use crate::verdicts;
 use crate::world::{self, Place, Plant, World, open, pause};
 
@@ -74,7 +74,7 @@ pub struct Outcome {
     /// Of everything that happened.
     pub hash: u64,
     /// What there was.
-    pub figures: Figures,
+    pub tally: Tally,
 }
 
 /// Runs a plan.
@@ -111,17 +111,17 @@ fn lives(plan: &Arc<Plan>, setup: &Setup) -> Outcome {
         }
         (world, crashed)
     }));
-    let mut figures = Figures::default();
-    describe(&mut figures, plan, &world, &lab, crashed);
+    let mut tally = Tally::default();
+    describe(&mut tally, plan, &world, &lab, crashed);
     let events = lab.take_events();
     verdicts::judge_wakes(&plan.cache.reclaim, &events);
-    verdicts::judge(&mut figures, plan, &of_actors(&lab, events));
+    verdicts::judge(&mut tally, plan, &of_actors(&lab, events));
     let hash = lab.trace_hash();
     drop(lab);
     if let Some(ops) = &plan.after_power_loss {
         second_life(plan, setup, &world, ops);
     }
-    Outcome { hash, figures }
+    Outcome { hash, tally }
 }
 
 fn ended<T>(result: Result<T, lab::LabError>) -> T {
@@ -145,79 +145,79 @@ fn of_actors(lab: &Lab, mut events: Vec<Recorded>) -> Vec<Recorded> {
     events
 }
 
-fn describe(figures: &mut Figures, plan: &Plan, world: &World, lab: &Lab, crashed: bool) {
-    figures.add("runs", "runs", 1);
-    figures.add("runs", "tasks", plan.tasks.len() as u64);
-    figures.add("runs", "files", plan.files.len() as u64);
-    figures.add("runs", "virtual time, ms", lab.now().0 / 1_000_000);
-    figures.add("runs", "contradictions refused", plan.refused.len() as u64);
-    figures.add("runs", "losses of power within", u64::from(crashed));
+fn describe(tally: &mut Tally, plan: &Plan, world: &World, lab: &Lab, crashed: bool) {
+    tally.add("runs", "runs", 1);
+    tally.add("runs", "tasks", plan.tasks.len() as u64);
+    tally.add("runs", "files", plan.files.len() as u64);
+    tally.add("runs", "virtual time, ms", lab.now().0 / 1_000_000);
+    tally.add("runs", "contradictions refused", plan.refused.len() as u64);
+    tally.add("runs", "losses of power within", u64::from(crashed));
     let second = u64::from(plan.after_power_loss.is_some());
-    figures.add("runs", "losses of power at the end", second);
-    figures.add("law", &plan.cache.law, 1);
+    tally.add("runs", "losses of power at the end", second);
+    tally.add("law", &plan.cache.law, 1);
     if let Some(objects) = &plan.objects {
-        figures.add("runs", "with caches of objects", 1);
-        figures.add("boost", &objects.boost, 1);
+        tally.add("runs", "with caches of objects", 1);
+        tally.add("boost", &objects.boost, 1);
         let vmstat = world.cache.vmstat();
         for item in [
             mm::Item::SlabsScanned,
             mm::Item::SlabFreed,
             mm::Item::ExtfragEvents,
         ] {
-            figures.add("objects", item.name(), vmstat.get(item));
+            tally.add("objects", item.name(), vmstat.get(item));
         }
     }
     for op in plan.tasks.iter().flat_map(|task| &task.ops) {
-        figures.add("steps", op.name(), 1);
+        tally.add("steps", op.name(), 1);
     }
     for (place, device) in world.places.iter().zip(&plan.devices) {
-        figures.add("devices", &device.model, 1);
-        figures.add("layers", "slow", u64::from(device.slow.is_some()));
-        figures.add("layers", "volatile", u64::from(device.volatile.is_some()));
+        tally.add("devices", &device.model, 1);
+        tally.add("layers", "slow", u64::from(device.slow.is_some()));
+        tally.add("layers", "volatile", u64::from(device.volatile.is_some()));
         let counts = place.layers.faulty.counts();
-        figures.add("faults", "failed", counts.failed);
-        figures.add("faults", "torn", counts.torn);
-        figures.add("faults", "no space", counts.no_space);
-        figures.add("faults", "hung", counts.hung);
-        figures.add("requests", "to devices", counts.requests);
+        tally.add("faults", "failed", counts.failed);
+        tally.add("faults", "torn", counts.torn);
+        tally.add("faults", "no space", counts.no_space);
+        tally.add("faults", "hung", counts.hung);
+        tally.add("requests", "to devices", counts.requests);
         let lost = place.layers.pages_lost.load(Ordering::Relaxed);
-        figures.add("faults", "pages lost with the power", lost);
+        tally.add("faults", "pages lost with the power", lost);
         for phase in &device.phases {
-            figures.add("weather", "phases", 1);
-            figures.add("weather", "device hangs", u64::from(phase.hung));
-            figures.add(
-                "weather",
+            tally.add("fault phases", "phases", 1);
+            tally.add("fault phases", "device hangs", u64::from(phase.hung));
+            tally.add(
+                "fault phases",
                 "another rate",
                 u64::from(phase.rate_kib.is_some()),
             );
-            figures.add(
-                "weather",
+            tally.add(
+                "fault phases",
                 "little space",
                 u64::from(phase.space_kib.is_some()),
             );
         }
     }
     let stats = world.cache.stats();
-    figures.add("pages", "dirtied", stats.dirtied.0);
-    figures.add("pages", "written", stats.written.0);
-    figures.add("pages", "read", stats.read_in.0);
-    figures.add("pages", "reclaimed", stats.reclaimed.0);
+    tally.add("pages", "dirtied", stats.dirtied.0);
+    tally.add("pages", "written", stats.written.0);
+    tally.add("pages", "read", stats.read_in.0);
+    tally.add("pages", "reclaimed", stats.reclaimed.0);
     if !plan.regions.is_empty() {
-        figures.add("runs", "with anonymous memory", 1);
-        figures.add("reclaim", &plan.cache.reclaim, 1);
+        tally.add("runs", "with anonymous memory", 1);
+        tally.add("reclaim", &plan.cache.reclaim, 1);
         for (name, value) in world.cache.vmstat().entries() {
             if !name.starts_with("nr_") && !name.starts_with("swap_") {
-                figures.add("vmstat", name, value);
+                tally.add("vmstat", name, value);
             }
         }
-        figures.add(
+        tally.add(
             "runs",
             "calls refused memory",
             world.refusals.load(Ordering::Relaxed),
         );
     }
     let share = world.longest_share.load(Ordering::Relaxed);
-    figures.share(
+    tally.share(
         "longest call on a steady device, of what it may take",
         &plan.cache.law,
         share,
@@ -248,8 +248,8 @@ fn first_life(
     for (number, device) in plan.devices.iter().enumerate() {
         if !device.phases.is_empty() {
             let (plan, world) = (Arc::clone(plan), Arc::clone(world));
-            env::spawn(&**env, &format!("weather-{number}"), move |task| {
-                weather(task, &plan, &world, number);
+            env::spawn(&**env, &format!("faults-{number}"), move |task| {
+                fault_phases(task, &plan, &world, number);
             });
         }
     }
@@ -323,7 +323,7 @@ fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frame
 
 /// The phases of a device, again and again, until the run ends. Each time round they last an eighth
 /// longer: otherwise a back-off could meet nothing but foul weather for ever, by its period alone.
-fn weather(task: &mut Task<'_, LabEnv>, plan: &Plan, world: &World, number: usize) {
+fn fault_phases(task: &mut Task<'_, LabEnv>, plan: &Plan, world: &World, number: usize) {
     let place = &world.places[number];
     let phases = &plan.devices[number].phases;
     for (at, phase) in phases.iter().cycle().enumerate() {
@@ -408,7 +408,7 @@ fn finish(task: &mut Task<'_, LabEnv>, world: &Arc<World>) {
                 "sync of a healed device: {error}"
             );
         }
-        let (len, reach) = (place.platter().len(slot.object), slot.reach());
+        let (len, reach) = (place.media().len(slot.object), slot.reach());
         judge!(
             len == file.len() && reach.is_none_or(|reach| len.0 >= reach),
             "length",
@@ -470,10 +470,10 @@ fn revive(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) {
     }
     // No write is under way once the files are discarded.
     place.layers.lose_power(task, true);
-    place.crash_platter(task.random());
+    place.crash_media(task.random());
     world.cache.reopen_device(task, place.index);
     for slot in world.slots.iter().filter(own) {
-        let len = place.platter().len(slot.object);
+        let len = place.media().len(slot.object);
         let file = open(task, &world.cache, place, slot.object, len);
         *slot.file_cell() = Some(file);
         slot.forget_reach();
@@ -489,15 +489,15 @@ fn check_discard(discarded: Result<(), Error>) {
 /// The power fails, and another cache begins with what has survived.
 fn second_life(plan: &Arc<Plan>, setup: &Setup, first: &Arc<World>, ops: &[Op]) {
     let mut lab = world::lab(plan);
-    let platters: Vec<SharedPlatter> = first
+    let media: Vec<SharedMedia> = first
         .places
         .iter()
-        .map(|place| Arc::clone(&place.platter))
+        .map(|place| Arc::clone(&place.media))
         .collect();
     for place in &first.places {
-        place.crash_platter(plan.seed ^ 0xdead);
+        place.crash_media(plan.seed ^ 0xdead);
     }
-    let parts = world::parts(&lab, plan, setup, Some(&platters));
+    let parts = world::parts(&lab, plan, setup, Some(&media));
     let (env, plan, first) = (Arc::clone(lab.env()), Arc::clone(plan), Arc::clone(first));
     let (ops, say) = (ops.to_vec(), setup.say);
     ended(lab.run(move |task| {
@@ -508,7 +508,7 @@ fn second_life(plan: &Arc<Plan>, setup: &Setup, first: &Arc<World>, ops: &[Op]) 
         }
         for slot in &second.slots {
             let place = &second.places[slot.place];
-            let len = place.platter().len(slot.object);
+            let len = place.media().len(slot.object);
             check_discard(slot.open_file().discard(task));
             *slot.file_cell() = Some(open(task, &second.cache, place, slot.object, len));
             slot.forget_reach();

@@ -17,7 +17,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use campaign::{Failure, Figures, Plan, Setup, shrink};
+use campaign::{Failure, Plan, Setup, Tally, shrink};
 
 use crate::SHRINK_MAX;
 
@@ -72,7 +72,7 @@ struct Shared {
 }
 
 enum News {
-    Done(Figures),
+    Done(Tally),
     Failed {
         seed: u64,
         failure: Failure,
@@ -92,12 +92,12 @@ struct Kind {
 /// The campaign so far.
 struct State {
     began: Instant,
-    figures: Figures,
+    tally: Tally,
     done: u64,
     failures: BTreeMap<String, Kind>,
 }
 
-/// Runs a campaign and prints its figures.
+/// Runs a campaign and prints its tally.
 ///
 /// # Errors
 /// A seed failed, or a file could not be written.
@@ -131,7 +131,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, String> {
     drop(sender);
     let mut state = State {
         began: Instant::now(),
-        figures: Figures::default(),
+        tally: Tally::default(),
         done: 0,
         failures: BTreeMap::new(),
     };
@@ -192,7 +192,7 @@ fn work(shared: &Shared, worker: usize, news: &Sender<News>) {
         let result = run_seed(&plan, seed);
         running(None);
         let told = match result {
-            Ok(figures) => News::Done(figures),
+            Ok(tally) => News::Done(tally),
             Err(failure) => {
                 let file = shared.is_first(&failure.kind).then(|| {
                     write_small(&shared.out, seed, &plan, &failure)
@@ -211,7 +211,7 @@ fn work(shared: &Shared, worker: usize, news: &Sender<News>) {
     }
 }
 
-fn run_seed(plan: &Plan, seed: u64) -> Result<Figures, Failure> {
+fn run_seed(plan: &Plan, seed: u64) -> Result<Tally, Failure> {
     let setup = Setup::default();
     let outcome = campaign::run(plan, &setup)?;
     if seed.is_multiple_of(TWICE) {
@@ -223,7 +223,7 @@ fn run_seed(plan: &Plan, seed: u64) -> Result<Figures, Failure> {
             });
         }
     }
-    Ok(outcome.figures)
+    Ok(outcome.tally)
 }
 
 impl Shared {
@@ -267,7 +267,7 @@ impl State {
     fn take(&mut self, news: News, terminal: bool) {
         self.done += 1;
         match news {
-            News::Done(figures) => self.figures.merge(&figures),
+            News::Done(tally) => self.tally.merge(&tally),
             News::Failed {
                 seed,
                 failure,
@@ -307,8 +307,8 @@ impl State {
             "seed {}, {} done, {rate}/s, {} faults, {} losses of power, {} failures, {} s to go",
             shared.next.load(Ordering::Relaxed),
             self.done,
-            self.figures.sum_of("faults"),
-            self.figures.sum("runs", "losses of power within"),
+            self.tally.sum_of("faults"),
+            self.tally.sum("runs", "losses of power within"),
             self.failed(),
             left.unwrap_or(0),
         );
@@ -361,7 +361,7 @@ fn finish(options: &Options, shared: &Shared, state: &State) -> Result<ExitCode,
         took.subsec_millis() / 100,
         per_second(state.done, took),
     );
-    text += &state.figures.table();
+    text += &state.tally.table();
     for (name, kind) in &state.failures {
         text += &format!(
             "FAILED {} times, first by seed {}: {name}: {}\n",

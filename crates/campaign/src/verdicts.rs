@@ -16,9 +16,9 @@ use policy::dirty::PauseReason;
 use policy::reclaim::{Reason, turn};
 use policy::units::{Nanos, SECOND};
 
-use crate::figures::Figures;
 use crate::judge;
 use crate::plan::{DevicePlan, Plan};
+use crate::tally::Tally;
 
 /// No law pauses longer at a time.
 const PAUSE_MAX: Nanos = Nanos::millis(200);
@@ -64,7 +64,7 @@ const fn is_awaited(cause: Cause) -> bool {
     )
 }
 
-pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
+pub(crate) fn judge(tally: &mut Tally, plan: &Plan, events: &[Recorded]) {
     let law = plan.cache.law.as_str();
     let law_tick = Nanos(SECOND / u64::from(plan.cache.law_hz));
     let tick = SECOND.checked_div(u64::from(plan.machine.hz)).unwrap_or(0);
@@ -84,7 +84,7 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                     PauseReason::OverShare => ("longest pause", false),
                     PauseReason::NoProgress => ("longest pause, no progress", true),
                 };
-                figures.time(group, law, pause);
+                tally.time(group, law, pause);
                 judge!(
                     pause <= longest,
                     "pause",
@@ -101,9 +101,9 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                 waited,
                 wakeup,
             } => {
-                figures.add("waits ended by", &format!("{cause:?}: {}", wakeup.by()), 1);
+                tally.add("waits ended by", &format!("{cause:?}: {}", wakeup.by()), 1);
                 if !matches!(cause, Cause::Think | Cause::Idle) {
-                    figures.time("longest wait", &format!("{cause:?}"), *waited);
+                    tally.time("longest wait", &format!("{cause:?}"), *waited);
                 }
                 judge!(
                     *cause != Cause::PageBusy || !wakeup.is_late(),
@@ -134,13 +134,13 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                         Wakeup::Ready(_) | Wakeup::Cancelled | Wakeup::Refused => "woken",
                     };
                     let what = format!("{}: {cause:?}, {ended}", plan.cache.reclaim);
-                    figures.add("throttled in reclaim", &what, 1);
+                    tally.add("throttled in reclaim", &what, 1);
                 }
                 // With anonymous memory, a turn for memory may well not come in time.
                 let in_turn = *cause == Cause::Memory && !plan.regions.is_empty();
                 if wakeup.is_late() && is_awaited(*cause) && !in_turn {
                     timeouts += 1;
-                    figures.add("timeouts of safety nets", &format!("{cause:?}"), 1);
+                    tally.add("timeouts of safety nets", &format!("{cause:?}"), 1);
                 }
             }
             Event::Throttled {
@@ -156,16 +156,16 @@ pub(crate) fn judge(figures: &mut Figures, plan: &Plan, events: &[Recorded]) {
                     "{} at {at:?}: {delayed:?} of {timeout:?}; {most:?} is the most",
                     reason.name()
                 );
-                figures.time("longest throttling", reason.name(), *delayed);
+                tally.time("longest throttling", reason.name(), *delayed);
             }
             _ => {}
         }
     }
-    figures.add("pauses", law, pauses);
-    figures.add("runs", "events judged", events.len() as u64);
+    tally.add("pauses", law, pauses);
+    tally.add("runs", "events judged", events.len() as u64);
     let all_steady = plan.devices.iter().all(DevicePlan::is_steady);
     if all_steady {
-        figures.share(
+        tally.share(
             "timeouts without a fault, of what is allowed",
             "all",
             timeouts * 1000 / TIMEOUTS_MAX,
@@ -239,9 +239,9 @@ mod tests {
     #[test]
     fn the_reserve_may_be_found_at_the_deadline_under_a_law_of_linux() {
         let found = [(Cause::Memory, FOUND)];
-        judged_under("mild", RESERVE_MAX, &found).unwrap();
-        judged_under("mild", Nanos::millis(100), &found).unwrap_err();
-        judged_under("mild", RESERVE_MAX, &[(Cause::SwapIo, FOUND)]).unwrap_err();
+        judged_under("linux-5.16", RESERVE_MAX, &found).unwrap();
+        judged_under("linux-5.16", Nanos::millis(100), &found).unwrap_err();
+        judged_under("linux-5.16", RESERVE_MAX, &[(Cause::SwapIo, FOUND)]).unwrap_err();
         judged_under("tidegate", RESERVE_MAX, &found).unwrap_err();
     }
 

@@ -10,19 +10,19 @@ use env::{Cause, Device, DeviceId, DeviceInfo, Host, IoOp, IoRequest, ObjectId, 
 use frames::{Content as _, FrameId};
 use lab::check::Checker;
 use lab::fs::Layout;
+use lab::media::{Media, SharedMedia, VolatileCache};
 use lab::model::{self, Surroundings};
-use lab::platter::{Platter, SharedPlatter, VolatileCache};
 use lab::{EventKind, Lab, LabEnv, Options as LabOptions, Record, Stamps};
 use mm::{Cache, Error, File, Populate, Spill};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
-use crate::dice::Dice;
 use crate::failure::fail;
 use crate::judge;
 use crate::objects::Objects;
 use crate::op::Op;
 use crate::plan::{Contradiction, Phase, Plan, SECTOR, SECTORS};
+use crate::rng::Rng;
 use crate::run::{Going, Over, Setup};
 
 /// Virtual time that a run may take, apart from what reclaim may sleep for all of its pages.
@@ -92,7 +92,7 @@ impl Memory {
 pub(crate) struct Place {
     pub(crate) index: DeviceIndex,
     pub(crate) layers: Layers,
-    pub(crate) platter: SharedPlatter,
+    pub(crate) media: SharedMedia,
     pub(crate) checker: Mutex<Checker>,
     /// Nothing may fail on it.
     pub(crate) calm: bool,
@@ -209,24 +209,24 @@ impl Place {
         self.checker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn platter(&self) -> MutexGuard<'_, Platter> {
-        self.platter.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn media(&self) -> MutexGuard<'_, Media> {
+        self.media.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What a sync has acknowledged would survive the loss of all that is volatile.
     pub(crate) fn check_durable(&self) {
-        let verdict = self.checker().check_durable(&self.platter());
+        let verdict = self.checker().check_durable(&self.media());
         if let Err(violation) = verdict {
             fail("not-durable", violation.to_string());
         }
     }
 
     /// The power fails: what survives is for the checker to judge.
-    pub(crate) fn crash_platter(&self, seed: u64) {
-        let mut platter = self.platter();
-        let mut dice = Dice::new(seed);
-        platter.crash(|| dice.roll());
-        if let Err(violation) = self.checker().on_crash(&platter) {
+    pub(crate) fn crash_media(&self, seed: u64) {
+        let mut media = self.media();
+        let mut rng = Rng::new(seed);
+        media.crash(|| rng.roll());
+        if let Err(violation) = self.checker().on_crash(&media) {
             fail("lost-in-crash", violation.to_string());
         }
     }
@@ -504,7 +504,7 @@ pub(crate) struct Part {
     id: DeviceId,
     info: DeviceInfo,
     layers: Layers,
-    platter: SharedPlatter,
+    media: SharedMedia,
 }
 
 pub(crate) fn lab(plan: &Plan) -> Lab {
@@ -543,31 +543,31 @@ impl FrameCopy for Copier {
     }
 }
 
-/// The devices; `platters`: what they hold from an earlier life.
+/// The devices; `kept`: what they hold from an earlier life.
 pub(crate) fn parts(
     lab: &Lab,
     plan: &Plan,
     setup: &Setup,
-    platters: Option<&[SharedPlatter]>,
+    kept: Option<&[SharedMedia]>,
 ) -> Vec<Part> {
     let mut parts = Vec::new();
     let mut frames = plan.cache.frames.next_multiple_of(CHUNK);
     for (number, device) in plan.devices.iter().enumerate() {
-        let platter = match platters {
-            Some(platters) => Arc::clone(&platters[number]),
-            None if device.write_cache => Platter::shared(VolatileCache::Pages(Pages(1 << 20))),
-            None => Platter::shared(VolatileCache::Off),
+        let media = match kept {
+            Some(media) => Arc::clone(&media[number]),
+            None if device.write_cache => Media::shared(VolatileCache::Pages(Pages(1 << 20))),
+            None => Media::shared(VolatileCache::Off),
         };
         let surroundings = Surroundings {
             host: lab.host(),
             stamps: lab.stamps(),
-            platter: Arc::clone(&platter),
+            media: Arc::clone(&media),
             layout: Layout::plain(),
             stable_writes: device.stable_writes,
         };
         let params = device.params().unwrap_or_else(|error| fail("lab", error));
         let model = model::build(&params, surroundings);
-        if platters.is_none() {
+        if kept.is_none() {
             for (object, file) in (0..).map(ObjectId).zip(&plan.files) {
                 if file.device == number && file.prefill_pages > 0 {
                     model.prefill(object, Pages(file.prefill_pages), 1);
@@ -623,7 +623,7 @@ pub(crate) fn parts(
                 flushes,
                 pages_lost: AtomicU64::new(0),
             },
-            platter,
+            media,
         });
     }
     parts
@@ -664,7 +664,7 @@ pub(crate) fn world(
         places.push(Place {
             index,
             layers: part.layers,
-            platter: part.platter,
+            media: part.media,
             checker: Mutex::new(checker(plan, number)),
             calm: device.is_calm(),
             steady: device.is_steady(),

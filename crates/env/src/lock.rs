@@ -24,28 +24,26 @@ use core::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Place of a lock in the documented order: a lock may be taken only while none of the same or a
-/// later class is held. (`Busy` bits are not locks; their place is between `FileSize` and `Index`.)
+/// later class is held. (Busy bits are not locks; their place is between `Registry` and `DirtyFiles`.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LockClass {
     /// Tables of files and devices.
     Registry = 0,
-    /// A file's size and truncation.
-    FileSize = 1,
     /// A device's lists of dirty files.
-    DirtyFiles = 2,
+    DirtyFiles = 1,
     /// A file's page index.
-    Index = 3,
+    Index = 2,
     /// LRU lists.
-    Lru = 4,
+    Lru = 3,
     /// Free lists.
-    Free = 5,
+    Free = 4,
     /// Dirty domain (limits, bandwidth, writers).
-    Dirty = 6,
+    Dirty = 5,
     /// A device's queue.
-    Device = 7,
+    Device = 6,
     /// Leaf: nothing is taken under it.
-    Leaf = 8,
+    Leaf = 7,
 }
 
 /// What may take locks: a `Task`, or an `Interrupt`.

@@ -47,7 +47,7 @@ pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, Wr
 pub use ledger::{Ledger, SeatId};
 pub use list::Lists;
 pub use mapped::Mapped;
-pub use region::Region;
+pub use region::{Region, RegionEntry};
 pub use slots::SlotMap;
 pub use table::{Busy, Flags, FrameTable, Generation, Owner, PINS_MAX, Pin, Refusal};
 

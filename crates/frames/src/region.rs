@@ -23,9 +23,9 @@
 
 use core::ops::Range;
 
+use crate::FrameId;
 use crate::mapped::{Mapped, WORD};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
-use crate::{FrameId, Shadow, Slot};
 
 const SWAPPED: u32 = 1 << 31;
 
@@ -34,6 +34,17 @@ pub struct Region {
     entries: Box<[AtomicU32]>,
     mapped: Mapped,
     runs: Option<Runs>,
+}
+
+/// Where a page of a region is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegionEntry {
+    /// Nowhere: it was never touched, or it was discarded.
+    Empty,
+    /// In a frame.
+    Frame(FrameId),
+    /// In this slot of the swap file.
+    Swapped(u32),
 }
 
 /// Which aligned stretches of pages are runs: a bit for each.
@@ -134,9 +145,9 @@ impl Region {
     /// Where a page is: pin its frame, or take its busy bit, and compare the owner.
     #[inline]
     #[must_use]
-    pub fn get(&self, page: u32) -> Slot {
+    pub fn get(&self, page: u32) -> RegionEntry {
         // Acquire: the frame was adopted for the page before it was put here.
-        slot_of(self.entries[page as usize].load(Ordering::Acquire))
+        unpacked(self.entries[page as usize].load(Ordering::Acquire))
     }
 
     /// Puts a frame where nothing stands. False: something does. The caller is the only one who fills pages of the region
@@ -146,19 +157,19 @@ impl Region {
     pub fn try_fill(&self, page: u32, frame: FrameId) -> bool {
         let entry = &self.entries[page as usize];
         // Acquire: the caller goes on with what was given back from here.
-        if slot_of(entry.load(Ordering::Acquire)) != Slot::Empty {
+        if unpacked(entry.load(Ordering::Acquire)) != RegionEntry::Empty {
             return false;
         }
         // Release: the frame is adopted before a reader sees it.
-        entry.store(entry_of(Slot::Frame(frame)), Ordering::Release);
+        entry.store(packed(RegionEntry::Frame(frame)), Ordering::Release);
         true
     }
 
     /// Puts a frame where a slot still stands. False: it does not any more.
     #[must_use]
     #[inline]
-    pub fn try_insert(&self, page: u32, slot: Shadow, frame: FrameId) -> bool {
-        self.try_change(page, Slot::Shadow(slot), Slot::Frame(frame))
+    pub fn try_insert(&self, page: u32, slot: u32, frame: FrameId) -> bool {
+        self.try_change(page, RegionEntry::Swapped(slot), RegionEntry::Frame(frame))
     }
 
     /// Takes a slot out. False: it does not stand there any more.
@@ -166,8 +177,8 @@ impl Region {
     /// # Panics
     /// If `expected` is a frame: that changes by `replace`.
     #[must_use]
-    pub fn try_clear(&self, page: u32, expected: Slot) -> bool {
-        self.try_change(page, expected, Slot::Empty)
+    pub fn try_clear(&self, page: u32, expected: RegionEntry) -> bool {
+        self.try_change(page, expected, RegionEntry::Empty)
     }
 
     /// Puts something else in the place of a frame, of which the caller has the busy bit; the page is
@@ -175,14 +186,14 @@ impl Region {
     ///
     /// # Panics
     /// If that frame does not stand there.
-    pub fn replace(&self, page: u32, frame: FrameId, by: Slot) {
+    pub fn replace(&self, page: u32, frame: FrameId, by: RegionEntry) {
         debug_assert!(!self.is_run(page), "page {page} leaves a run");
         self.unmap(page);
         self.test_and_clear_young(page);
         // Release: what was done to the page is over before somebody puts another frame here.
-        let before = self.entries[page as usize].swap(entry_of(by), Ordering::AcqRel);
+        let before = self.entries[page as usize].swap(packed(by), Ordering::AcqRel);
         assert!(
-            before == entry_of(Slot::Frame(frame)),
+            before == packed(RegionEntry::Frame(frame)),
             "page {page} holds {before:#x} and not frame {}",
             frame.0
         );
@@ -195,10 +206,10 @@ impl Region {
     pub fn moved(&self, page: u32, frame: FrameId, to: FrameId) {
         debug_assert!(!self.is_run(page), "page {page} leaves a run");
         // Release: the frame is adopted, and its content complete, before a reader sees it.
-        let entry = entry_of(Slot::Frame(to));
+        let entry = packed(RegionEntry::Frame(to));
         let before = self.entries[page as usize].swap(entry, Ordering::AcqRel);
         assert!(
-            before == entry_of(Slot::Frame(frame)),
+            before == packed(RegionEntry::Frame(frame)),
             "page {page} holds {before:#x} and not frame {}",
             frame.0
         );
@@ -241,12 +252,12 @@ impl Region {
                 // Nobody else changes it: it holds a frame that is busy for the caller.
                 let before = entry.load(Ordering::Relaxed);
                 assert!(
-                    before == entry_of(Slot::Frame(*frame)),
+                    before == packed(RegionEntry::Frame(*frame)),
                     "page {page} holds {before:#x} and not frame {}",
                     frame.0
                 );
                 // Release: as in `replace`.
-                entry.store(entry_of(Slot::Empty), Ordering::Release);
+                entry.store(packed(RegionEntry::Empty), Ordering::Release);
             }
         }
     }
@@ -286,17 +297,17 @@ impl Region {
     }
 
     #[inline]
-    fn try_change(&self, page: u32, expected: Slot, new: Slot) -> bool {
+    fn try_change(&self, page: u32, expected: RegionEntry, new: RegionEntry) -> bool {
         assert!(
-            !matches!(expected, Slot::Frame(_)),
+            !matches!(expected, RegionEntry::Frame(_)),
             "page {page}: a frame's place changes under its busy bit"
         );
         // Release: the frame is adopted before a reader sees it. Acquire: the caller goes on with
         // what was evicted from here.
         self.entries[page as usize]
             .compare_exchange(
-                entry_of(expected),
-                entry_of(new),
+                packed(expected),
+                packed(new),
                 Ordering::AcqRel,
                 Ordering::Relaxed,
             )
@@ -305,20 +316,20 @@ impl Region {
 }
 
 #[inline]
-fn slot_of(entry: u32) -> Slot {
+fn unpacked(entry: u32) -> RegionEntry {
     match entry {
-        0 => Slot::Empty,
-        entry if entry & SWAPPED != 0 => Slot::Shadow(Shadow(entry & !SWAPPED)),
-        entry => Slot::Frame(FrameId(entry - 1)),
+        0 => RegionEntry::Empty,
+        entry if entry & SWAPPED != 0 => RegionEntry::Swapped(entry & !SWAPPED),
+        entry => RegionEntry::Frame(FrameId(entry - 1)),
     }
 }
 
 #[inline]
-fn entry_of(slot: Slot) -> u32 {
-    match slot {
-        Slot::Empty => 0,
-        Slot::Frame(frame) => frame.0 + 1,
-        Slot::Shadow(shadow) => shadow.0 | SWAPPED,
+fn packed(entry: RegionEntry) -> u32 {
+    match entry {
+        RegionEntry::Empty => 0,
+        RegionEntry::Frame(frame) => frame.0 + 1,
+        RegionEntry::Swapped(slot) => slot | SWAPPED,
     }
 }
 
@@ -329,19 +340,19 @@ mod tests {
     #[test]
     fn an_entry_says_where_a_page_is() {
         let region = Region::new(3);
-        assert_eq!(region.get(1), Slot::Empty);
+        assert_eq!(region.get(1), RegionEntry::Empty);
         assert!(region.try_fill(1, FrameId(0)));
         assert!(!region.try_fill(1, FrameId(7)), "it is taken");
-        assert_eq!(region.get(1), Slot::Frame(FrameId(0)));
-        region.replace(1, FrameId(0), Slot::Shadow(Shadow(0)));
-        assert_eq!(region.get(1), Slot::Shadow(Shadow(0)));
-        assert!(!region.try_insert(1, Shadow(4), FrameId(7)));
-        assert!(region.try_insert(1, Shadow(0), FrameId(7)));
-        assert!(!region.try_clear(1, Slot::Shadow(Shadow(0))));
-        region.replace(1, FrameId(7), Slot::Shadow(Shadow(9)));
-        assert!(region.try_clear(1, Slot::Shadow(Shadow(9))));
-        assert_eq!(region.get(1), Slot::Empty);
-        assert_eq!(region.get(0), Slot::Empty);
+        assert_eq!(region.get(1), RegionEntry::Frame(FrameId(0)));
+        region.replace(1, FrameId(0), RegionEntry::Swapped(0));
+        assert_eq!(region.get(1), RegionEntry::Swapped(0));
+        assert!(!region.try_insert(1, 4, FrameId(7)));
+        assert!(region.try_insert(1, 0, FrameId(7)));
+        assert!(!region.try_clear(1, RegionEntry::Swapped(0)));
+        region.replace(1, FrameId(7), RegionEntry::Swapped(9));
+        assert!(region.try_clear(1, RegionEntry::Swapped(9)));
+        assert_eq!(region.get(1), RegionEntry::Empty);
+        assert_eq!(region.get(0), RegionEntry::Empty);
     }
 
     #[test]
@@ -389,7 +400,7 @@ mod tests {
                 .collect();
             all.take_out(&frames);
             for page in gone {
-                one.replace(page, FrameId(page + 1000), Slot::Empty);
+                one.replace(page, FrameId(page + 1000), RegionEntry::Empty);
             }
             assert_eq!(state(&one), state(&all), "{from} {to}");
         }
@@ -407,7 +418,7 @@ mod tests {
         assert!(region.try_fill(0, FrameId(3)));
         region.map(0);
         assert!(region.is_mapped(0));
-        region.replace(0, FrameId(3), Slot::Empty);
+        region.replace(0, FrameId(3), RegionEntry::Empty);
         assert!(!region.is_mapped(0));
         assert!(!region.test_and_clear_young(0));
     }
@@ -433,7 +444,7 @@ mod tests {
         let region = Region::with_runs(16, 2);
         assert!(region.try_fill(5, FrameId(9)));
         region.mark_run(4);
-        region.replace(5, FrameId(9), Slot::Empty);
+        region.replace(5, FrameId(9), RegionEntry::Empty);
     }
 
     #[test]
@@ -441,6 +452,6 @@ mod tests {
     fn a_stranger_is_not_replaced() {
         let region = Region::new(1);
         assert!(region.try_fill(0, FrameId(3)));
-        region.replace(0, FrameId(4), Slot::Empty);
+        region.replace(0, FrameId(4), RegionEntry::Empty);
     }
 }

@@ -1,11 +1,13 @@
 //! A turn: what the governor does when something has happened.
 //!
 //! ```text
-//!   look     members that do not report say what they hold; the process says what is resident
-//!   settle   reports of all go to the shares, which may move targets                          (under the lock)
+//!   look     members that do not report are asked what they hold
+//!   settle   the process is asked what is resident; the reports of all members go to the
+//!            shares, which may move targets                                    (under the lock)
 //!   resize   members that bound themselves get less, then others more
-//!   shrink   what is too much is asked for, in proportion to what is above the targets
-//!   grant    who waits gets what has come
+//!   shrink   each member above its target is asked to free its part of the excess
+//!   call_in  if nothing is too much, bytes that are lent and wanted back are asked for
+//!   grant    tasks that wait get the bytes that have come; `plan` says when to look again
 //! ```
 //!
 //! Invariants
@@ -110,7 +112,7 @@ struct Turn<'a> {
 impl Inner {
     pub(crate) fn turn(&self, now: Duration) -> Next {
         let Some(lane) = self.lanes.enter(now) else {
-            // The one that is at it comes to the end, or is late by then.
+            // The task in the lane has ended its turn by then, or is late.
             return Next {
                 at: Some(now + LATE),
             };
@@ -124,7 +126,7 @@ impl Inner {
             owed: 0,
             grows: u64::MAX,
         };
-        turn.look(now);
+        turn.look();
         turn.settle(now);
         turn.resize();
         let mut progress = turn.shrink();
@@ -185,7 +187,7 @@ impl Turn<'_> {
     }
 
     /// Asks those that do not report what they hold; new ones, whether they report.
-    fn look(&self, _now: Duration) {
+    fn look(&self) {
         for called in self.callable() {
             let (is_known, is_looked_at) = {
                 let conduct = conduct_of(&called.0);

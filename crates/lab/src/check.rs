@@ -44,7 +44,7 @@ use ::env::ObjectId;
 use policy::units::{Bytes, Pages};
 
 use crate::content::Sector;
-use crate::platter::{PageStamps, Platter, SECTOR_SIZE, SECTORS_PER_PAGE};
+use crate::media::{Media, PageStamps, SECTOR_SIZE, SECTORS_PER_PAGE};
 
 mod stamps;
 pub use stamps::{Garbled, Stamp, read_bytes, stamp, stamp_bytes, version_in};
@@ -305,7 +305,7 @@ impl Checker {
         Self::default()
     }
 
-    /// Takes note that the object's first pages hold `version`, durably (`Platter::prefill`).
+    /// Takes note that the object's first pages hold `version`, durably (`Media::prefill`).
     ///
     /// # Panics
     /// If the object was written before.
@@ -514,30 +514,30 @@ impl Checker {
     ///
     /// # Errors
     /// The first sector that would not.
-    pub fn check_durable(&self, platter: &Platter) -> Result<(), Violation> {
+    pub fn check_durable(&self, media: &Media) -> Result<(), Violation> {
         for (number, slot) in (0..).zip(&self.objects) {
             let object = ObjectId(number);
-            let undone = platter.undone(object);
-            slot.judge_survivors(object, During::Sync, platter.len(object), |page| {
+            let undone = media.undone(object);
+            slot.judge_survivors(object, During::Sync, media.len(object), |page| {
                 undone
                     .get(&page)
                     .copied()
-                    .unwrap_or_else(|| platter.read(object, page))
+                    .unwrap_or_else(|| media.read(object, page))
             })?;
         }
         Ok(())
     }
 
-    /// The power failed and `platter` is what is left (after `Platter::crash`). All operations that
+    /// The power failed and `media` is what is left (after `Media::crash`). All operations that
     /// were under way are over; what survived is from now on all there is.
     ///
     /// # Errors
     /// The first sector that is older than what a sync acknowledged, or was never written.
-    pub fn on_crash(&mut self, platter: &Platter) -> Result<(), Violation> {
+    pub fn on_crash(&mut self, media: &Media) -> Result<(), Violation> {
         let mut verdict = Ok(());
         for (number, slot) in (0..).zip(&mut self.objects) {
             let object = ObjectId(number);
-            let len = platter.len(object);
+            let len = media.len(object);
             let short = Fault::Short {
                 len,
                 acked: slot.acked_len,
@@ -551,12 +551,10 @@ impl Checker {
                     fault: short,
                 })
             } else {
-                slot.judge_survivors(object, During::Crash, len, |page| {
-                    platter.read(object, page)
-                })
+                slot.judge_survivors(object, During::Crash, len, |page| media.read(object, page))
             };
             verdict = verdict.and(judged);
-            slot.adopt(object, platter);
+            slot.adopt(object, media);
         }
         verdict
     }
@@ -831,12 +829,12 @@ impl Object {
     }
 
     /// Takes what survived for the whole truth.
-    fn adopt(&mut self, object: ObjectId, platter: &Platter) {
+    fn adopt(&mut self, object: ObjectId, media: &Media) {
         // What a write that failed has left behind counts, too.
         self.grow(0, self.furthest);
         for sector in 0..self.latest.len() {
             let number = sector as u64;
-            let page = platter.read(object, number / SECTORS_PER_PAGE as u64);
+            let page = media.read(object, number / SECTORS_PER_PAGE as u64);
             let left = page[sector % SECTORS_PER_PAGE];
             self.latest[sector] = match seen_stamp(object, number, left) {
                 Seen::Version(seen) => seen,
@@ -852,7 +850,7 @@ impl Object {
         self.reads_under_way = 0;
         self.truncates_under_way = 0;
         self.crashes += 1;
-        self.len = platter.len(object);
+        self.len = media.len(object);
         self.acked_len = self.len;
     }
 }

@@ -38,7 +38,7 @@ use policy::units::{Instant, Nanos};
 
 use crate::clock::Clock;
 use crate::coroutine::Resume;
-use crate::ends::Ends;
+use crate::cpu_deadlines::CpuDeadlines;
 use crate::env::LabEnv;
 use crate::event_queue::{EventQueue, Place};
 use crate::hash::TraceHash;
@@ -171,7 +171,7 @@ pub(crate) struct Scheduler {
     due: EventQueue<Due>,
     slots: Vec<Slot>,
     cpus: Vec<Cpu>,
-    ends: Ends,
+    deadlines: CpuDeadlines,
     idle: u128,
     ready: VecDeque<TaskId>,
     slices: Slices,
@@ -208,7 +208,7 @@ impl Scheduler {
             due: EventQueue::new(),
             slots: Vec::new(),
             cpus: (0..cpus).map(|_| cpu()).collect(),
-            ends: Ends::new(cpus),
+            deadlines: CpuDeadlines::new(cpus),
             idle: u128::MAX >> (CPUS_MAX - cpus),
             ready: VecDeque::new(),
             slices: Slices::AT_ONCE,
@@ -299,7 +299,7 @@ impl Scheduler {
         let task = self.cpus[cpu].task;
         self.slot(task).account.spent = spent;
         let until = self.due.place(after);
-        self.ends.set(cpu, until, false);
+        self.deadlines.set(cpu, until, false);
         true
     }
 
@@ -396,9 +396,9 @@ impl Scheduler {
                 Source::Cpu(cpu) => {
                     let stolen = self.pay_stolen(cpu);
                     if stolen > 0 {
-                        let fresh = self.ends.is_fresh(cpu);
+                        let fresh = self.deadlines.is_fresh(cpu);
                         let until = self.due.place(place.time + stolen);
-                        self.ends.set(cpu, until, fresh);
+                        self.deadlines.set(cpu, until, fresh);
                     } else {
                         return self.resume(cpu, clock, hash);
                     }
@@ -554,7 +554,7 @@ impl Scheduler {
         if self.slice < first.0 {
             first = (self.slice, Source::Slice);
         }
-        let (until, cpu) = self.ends.least();
+        let (until, cpu) = self.deadlines.least();
         if until < first.0 {
             first = (until, Source::Cpu(cpu));
         }
@@ -563,7 +563,7 @@ impl Scheduler {
 
     /// How far the task that executes from `now` may compute before it must settle.
     fn limit(&mut self, now: u64) -> u64 {
-        let (hard, soft) = self.ends.hard_and_soft();
+        let (hard, soft) = self.deadlines.hard_and_soft();
         let hard = hard.min(self.due.first().time).min(self.slice.time);
         hard.min(soft.max(now.saturating_add(QUANTUM)))
     }
@@ -651,7 +651,7 @@ impl Scheduler {
         cpu.since = now;
         cpu.slice_end = now + self.slices.length;
         let until = self.due.place(now + debt);
-        self.ends.set(at, until, debt == 0);
+        self.deadlines.set(at, until, debt == 0);
         clock.lower_limit(until.time);
     }
 
@@ -661,7 +661,7 @@ impl Scheduler {
         let cpu = &mut self.cpus[at];
         cpu.task = TaskId::NONE;
         cpu.free_at = now;
-        self.ends.set(at, Place::NEVER, false);
+        self.deadlines.set(at, Place::NEVER, false);
         if let Some(next) = self.ready.pop_front() {
             if self.ready.is_empty() {
                 self.slice = Place::NEVER;
@@ -704,7 +704,7 @@ impl Scheduler {
         clock.raise_floor(now);
         if self.ready.is_empty() {
             let until = self.due.place(now);
-            self.ends.set(at, until, false);
+            self.deadlines.set(at, until, false);
         } else {
             self.ready.push_back(task);
             self.leave(at, now, clock);
@@ -719,7 +719,7 @@ impl Scheduler {
             return Some(unparked);
         }
         let until = self.due.place(clock.local());
-        self.ends.set(at, until, false);
+        self.deadlines.set(at, until, false);
         None
     }
 
@@ -805,7 +805,7 @@ impl Scheduler {
                 continue;
             }
             let stolen = self.pay_stolen(at);
-            let (task, until) = (self.cpus[at].task, self.ends.of(at).time);
+            let (task, until) = (self.cpus[at].task, self.deadlines.of(at).time);
             hash.add([now, u64::from(task.0) << 1 | 1]);
             let slot = self.slot(task);
             slot.debt = until - now + stolen;
@@ -830,7 +830,7 @@ impl Scheduler {
 
     /// The computation on the CPU has ended: its task executes.
     fn resume(&mut self, at: usize, clock: &Clock, hash: &TraceHash) -> Step {
-        self.ends.set(at, Place::NEVER, false);
+        self.deadlines.set(at, Place::NEVER, false);
         clock.set_limit(self.limit(clock.local()));
         let task = self.cpus[at].task;
         hash.add([clock.local(), u64::from(task.0) << 32 | at as u64]);

@@ -25,7 +25,7 @@
 //!
 //! Modules of the machine: `env` (the `Env`, hosts), `cpu` and `ends` (who runs, what is next), `event_queue`,
 //! `clock`, `coroutine` (the context switch), `confined` (state of one thread), `cost`, `content`,
-//! `record`, `throttles` and `hash` (what is kept of a run). Of what is plugged into it: `platter`
+//! `record`, `throttles` and `hash` (what is kept of a run). Of what is plugged into it: `media`
 //! (what a device stores), `check` (every version ever written), `model` (devices), `fs` (file systems).
 //!
 //! Invariants
@@ -49,13 +49,13 @@ pub mod content;
 mod coroutine;
 pub mod cost;
 mod cpu;
-mod ends;
+mod cpu_deadlines;
 mod env;
 mod event_queue;
 pub mod fs;
 mod hash;
+pub mod media;
 pub mod model;
-pub mod platter;
 pub mod record;
 mod slices;
 mod throttles;

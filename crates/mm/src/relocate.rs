@@ -19,7 +19,7 @@
 use core::ops::Range;
 
 use env::{Env, Signal, Task, Work};
-use frames::{Busy, Content, Flags, FrameId, Slot, Tag};
+use frames::{Busy, Content, Flags, FrameId, RegionEntry, Slot, Tag};
 use policy::reclaim::scan::Kind;
 
 use crate::cache::Cache;
@@ -138,7 +138,7 @@ fn move_anon<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: Frame
     let Some(region) = cache.registry.regions.get(task, owner.file) else {
         return false;
     };
-    if region.pages.get(owner.index) != Slot::Frame(frame)
+    if region.pages.get(owner.index) != RegionEntry::Frame(frame)
         || !cache.zones.lru(task).replace(frame, to)
     {
         return false;

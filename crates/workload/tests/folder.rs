@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use env::{Device, Env, ObjectId, Task, Work as Kind};
 use lab::fs;
+use lab::media::Media;
 use lab::model::{self, Surroundings};
-use lab::platter::Platter;
 use lab::{CostTable, Lab, LabEnv, Options, Record};
 use mm::{Cache, DeviceOptions, Stats};
 use os::{FileDevice, OpenOptions, ThreadEnv};
@@ -79,7 +79,7 @@ fn in_lab(
     let surroundings = Surroundings {
         host: lab.host(),
         stamps: lab.stamps(),
-        platter: Platter::shared(params.volatile_cache()),
+        media: Media::shared(params.volatile_cache()),
         layout: fs::by_name("ext4").unwrap().layout(params.span(), 1),
         stable_writes: false,
     };
@@ -235,7 +235,7 @@ fn time_passes_in_rounds_that_cost_nothing() {
     let surroundings = Surroundings {
         host: lab.host(),
         stamps: lab.stamps(),
-        platter: Platter::shared(params.volatile_cache()),
+        media: Media::shared(params.volatile_cache()),
         layout: fs::Layout::plain(),
         stable_writes: false,
     };

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use env::{Device, ObjectId};
 use lab::fs;
+use lab::media::Media;
 use lab::model::{self, Surroundings};
-use lab::platter::Platter;
 use lab::{CostTable, EventKind, Lab, LabEnv, Options, Record, throttles};
 use mm::{Cache, DeviceOptions, File, Item, Vmstat};
 use policy::dirty::Law;
@@ -60,7 +60,7 @@ fn run(
     let surroundings = Surroundings {
         host: lab.host(),
         stamps: lab.stamps(),
-        platter: Platter::shared(params.volatile_cache()),
+        media: Media::shared(params.volatile_cache()),
         layout: fs::by_name("p0")
             .unwrap()
             .layout(params.span(), u64::from(SHRINK)),

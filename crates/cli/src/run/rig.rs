@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use env::{Host, Interrupt, ObjectId, Work};
 use lab::fs::Layout;
+use lab::media::Media;
 use lab::model::params::Unit;
 use lab::model::{self, Params, Simulated, Surroundings};
-use lab::platter::Platter;
 use lab::{CostTable, Lab, fs};
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Nanos};
@@ -85,9 +85,9 @@ pub(super) fn device(
     prefilled: &[(ObjectId, Bytes)],
 ) -> Result<Built, RunError> {
     let params = params(cell, spec)?;
-    let mut platter = Platter::new(params.volatile_cache());
+    let mut media = Media::new(params.volatile_cache());
     for (object, len) in prefilled {
-        platter.prefill(*object, len.pages_ceil(), BEFORE);
+        media.prefill(*object, len.pages_ceil(), BEFORE);
     }
     let mut layout = match &spec.fs {
         Some(name) => {
@@ -107,7 +107,7 @@ pub(super) fn device(
     let surroundings = Surroundings {
         host: lab.host(),
         stamps: lab.stamps(),
-        platter: Arc::new(std::sync::Mutex::new(platter)),
+        media: Arc::new(std::sync::Mutex::new(media)),
         layout,
         stable_writes: false,
     };

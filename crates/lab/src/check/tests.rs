@@ -1,7 +1,7 @@
 //! Legal histories are accepted, each planted fault is caught.
 
 use super::*;
-use crate::platter::VolatileCache;
+use crate::media::VolatileCache;
 
 const FILE: ObjectId = ObjectId(2);
 const PAGE: Bytes = Bytes(4096);
@@ -269,15 +269,15 @@ fn truncated_sectors_are_zeroes_and_nothing_else() {
 
 struct Device {
     checker: Checker,
-    platter: Platter,
+    media: Media,
 }
 
 impl Device {
     fn new() -> Self {
-        let platter = Platter::new(VolatileCache::Pages(Pages(100)));
+        let media = Media::new(VolatileCache::Pages(Pages(100)));
         Self {
             checker: Checker::new(),
-            platter,
+            media,
         }
     }
 
@@ -289,7 +289,7 @@ impl Device {
         let mut data = vec![Sector(0); (len.0 / SECTOR_SIZE) as usize];
         write.fill(&mut data);
         for (page, content) in pages.zip(data.as_chunks().0) {
-            self.platter.write(FILE, page, *content);
+            self.media.write(FILE, page, *content);
         }
         let version = write.version();
         self.checker.on_write_end(write);
@@ -299,7 +299,7 @@ impl Device {
     fn sync(&mut self, flushes: bool) {
         let sync = self.checker.on_sync_begin(FILE);
         if flushes {
-            self.platter.flush(FILE, self.platter.mark(FILE));
+            self.media.flush(FILE, self.media.mark(FILE));
         }
         self.checker.on_sync_ok(sync);
     }
@@ -321,12 +321,12 @@ fn a_crash_after_an_honest_sync_is_legal_over_many_seeds() {
             device.write(first..first + 1 + random() % 4);
             if random() % 4 == 0 {
                 device.sync(true);
-                assert_eq!(device.checker.check_durable(&device.platter), Ok(()));
+                assert_eq!(device.checker.check_durable(&device.media), Ok(()));
             }
             if random() % 8 == 0 {
-                device.platter.crash(&mut random);
+                device.media.crash(&mut random);
                 assert_eq!(
-                    device.checker.on_crash(&device.platter),
+                    device.checker.on_crash(&device.media),
                     Ok(()),
                     "seed {seed}"
                 );
@@ -344,7 +344,7 @@ fn a_sync_that_did_not_flush_is_caught() {
     device.sync(false);
     let violation = device
         .checker
-        .check_durable(&device.platter)
+        .check_durable(&device.media)
         .expect_err("not durable");
     assert_eq!(violation.during, During::Sync);
     assert_eq!(violation.fault, Fault::Stale { seen: old, newest });
@@ -356,13 +356,13 @@ fn a_sync_that_did_not_flush_is_caught() {
         device.write(0..2);
         device.sync(false);
         let mut state = seed;
-        device.platter.crash(|| {
+        device.media.crash(|| {
             state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1);
             state >> 33
         });
-        device.checker.on_crash(&device.platter).is_err()
+        device.checker.on_crash(&device.media).is_err()
     });
     assert!(caught);
 }
@@ -372,8 +372,8 @@ fn an_acknowledged_page_that_is_gone_is_caught() {
     let mut device = Device::new();
     device.write(0..4);
     device.sync(true);
-    device.platter.set_len(FILE, Pages(3).bytes());
-    let violation = device.checker.on_crash(&device.platter).expect_err("short");
+    device.media.set_len(FILE, Pages(3).bytes());
+    let violation = device.checker.on_crash(&device.media).expect_err("short");
     assert!(matches!(violation.fault, Fault::Short { .. }));
 }
 
@@ -383,8 +383,8 @@ fn a_lost_version_may_not_come_back_after_the_crash() {
     let kept = device.write(0..1);
     device.sync(true);
     let lost = device.write(0..1);
-    device.platter.write(FILE, 0, page_of(kept)); // the crash undid the second write
-    assert_eq!(device.checker.on_crash(&device.platter), Ok(()));
+    device.media.write(FILE, 0, page_of(kept)); // the crash undid the second write
+    assert_eq!(device.checker.on_crash(&device.media), Ok(()));
     assert_eq!(read(&mut device.checker, &page_of(kept)), Ok(()));
     let verdict = read(&mut device.checker, &page_of(lost));
     assert_eq!(fault(verdict), Fault::NeverWritten { seen: lost });
@@ -394,10 +394,10 @@ fn a_lost_version_may_not_come_back_after_the_crash() {
 fn a_page_written_where_nothing_was_written_is_caught_in_the_crash() {
     let mut device = Device::new();
     let version = device.write(0..1);
-    device.platter.write(FILE, 5, page_of(version));
+    device.media.write(FILE, 5, page_of(version));
     let violation = device
         .checker
-        .on_crash(&device.platter)
+        .on_crash(&device.media)
         .expect_err("misplaced");
     assert!((40..48).contains(&violation.sector), "{violation}");
 }
@@ -408,12 +408,12 @@ fn a_truncate_beside_a_sync_promises_no_length() {
     device.write(0..4);
     let sync = device.checker.on_sync_begin(FILE);
     let truncate = device.checker.on_truncate_begin(FILE, Bytes(4096));
-    device.platter.flush(FILE, device.platter.mark(FILE));
-    device.platter.set_len(FILE, Bytes(4096));
+    device.media.flush(FILE, device.media.mark(FILE));
+    device.media.set_len(FILE, Bytes(4096));
     device.checker.on_sync_ok(sync);
-    assert_eq!(device.checker.on_crash(&device.platter), Ok(()));
+    assert_eq!(device.checker.on_crash(&device.media), Ok(()));
     device.checker.on_truncate_end(truncate);
-    assert_eq!(device.platter.len(FILE), Bytes(4096));
+    assert_eq!(device.media.len(FILE), Bytes(4096));
 }
 
 #[test]

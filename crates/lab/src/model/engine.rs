@@ -12,7 +12,7 @@
 //! completes all writes it covered, in one burst.
 //!
 //! Concurrency: one mutex, never held while a request is completed. `Host::at` is called under it;
-//! the platter's mutex is taken within it.
+//! the mutex of the media is taken within it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ use super::turns::{Next, Slices, Turns};
 use super::Surroundings;
 use crate::content::Stamps;
 use crate::fs::{Extent, Layout, Side};
-use crate::platter::{FlushMark, PageStamps, Platter, SECTORS_PER_PAGE, SharedPlatter, ZEROES};
+use crate::media::{FlushMark, Media, PageStamps, SECTORS_PER_PAGE, SharedMedia, ZEROES};
 
 /// Requests on their way back to the task that submitted them; a box is what `complete` takes.
 type Requests = Vec<Box<IoRequest>>;
@@ -232,7 +232,7 @@ pub struct Simulated {
 struct Core {
     host: Arc<dyn Host>,
     stamps: Arc<Stamps>,
-    platter: SharedPlatter,
+    media: SharedMedia,
     stable_writes: bool,
     queue: Option<DeviceQueue>,
     state: Mutex<State>,
@@ -321,7 +321,7 @@ impl Simulated {
         let Surroundings {
             host,
             stamps,
-            platter,
+            media,
             layout,
             stable_writes,
         } = surroundings;
@@ -346,7 +346,7 @@ impl Simulated {
             core: Arc::new(Core {
                 host,
                 stamps,
-                platter,
+                media,
                 stable_writes,
                 queue: device_queue,
                 state,
@@ -386,8 +386,8 @@ impl Simulated {
 
     /// What it stores.
     #[must_use]
-    pub fn platter(&self) -> SharedPlatter {
-        Arc::clone(&self.core.platter)
+    pub fn media(&self) -> SharedMedia {
+        Arc::clone(&self.core.media)
     }
 
     /// Makes the object's first pages hold `version`, with a place on the device, before the run.
@@ -396,7 +396,7 @@ impl Simulated {
     /// If the object was written before.
     pub fn prefill(&self, object: ObjectId, pages: Pages, version: u32) {
         self.core.lock().layout.place(object, pages);
-        self.core.platter().prefill(object, pages, version);
+        self.core.media().prefill(object, pages, version);
     }
 
     /// The power fails: of the pieces under way any part is done, of what is volatile any part
@@ -412,13 +412,13 @@ impl Simulated {
         state.gate = Gate::default();
         let lost = core.tear(&mut state);
         drop(state);
-        core.platter().crash(|| core.host.random());
+        core.media().crash(|| core.host.random());
         for request in lost {
             request.complete(context, Err(IoError::Lost));
         }
     }
 
-    /// The power is back; the platter holds what survived.
+    /// The power is back; the media hold what survived.
     pub fn power_on(&self) {
         self.core.lock().powered = true;
     }
@@ -454,8 +454,8 @@ impl Core {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn platter(&self) -> MutexGuard<'_, Platter> {
-        self.platter.lock().unwrap_or_else(PoisonError::into_inner)
+    fn media(&self) -> MutexGuard<'_, Media> {
+        self.media.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Cuts a request into pieces and queues them.
@@ -464,7 +464,7 @@ impl Core {
         let (op, class, object) = (request.op, request.class, request.object);
         let (offset, first_page) = (request.offset, request.offset.0 >> PAGE_SHIFT);
         let pages = u32::try_from(request.frames.len()).expect("a request has few frames");
-        let mark = self.platter().mark(object);
+        let mark = self.media().mark(object);
         let early = self.early(state, &request);
         let slot = state.requests.insert(Active {
             request,
@@ -496,7 +496,7 @@ impl Core {
         let count = if extents.is_empty() {
             let kind = match op {
                 IoOp::Flush => Kind::Flush {
-                    unstable: self.platter().volatile_pages(object).bytes(),
+                    unstable: self.media().volatile_pages(object).bytes(),
                 },
                 IoOp::Read | IoOp::Write | IoOp::Prepare { .. } => Kind::Hole,
                 IoOp::Allocate { .. } if !state.layout.logs_allocation() => Kind::Hole,
@@ -632,7 +632,7 @@ impl Core {
                 active.pieces_left -= 1;
                 if active.pieces_left == 0 {
                     if holds && active.request.op == IoOp::Write {
-                        active.mark = self.platter().mark(active.request.object);
+                        active.mark = self.media().mark(active.request.object);
                         state.hold(slot);
                     } else {
                         done = Some(self.finish(&mut state, slot));
@@ -648,15 +648,15 @@ impl Core {
         }
     }
 
-    /// Moves a piece's data between frames and platter.
+    /// Moves a piece's data between frames and media.
     fn move_content(&self, active: &Active, piece: &Piece) {
         let request = &active.request;
         let first_page = request.offset.0 >> PAGE_SHIFT;
         let moved = piece.first as usize..(piece.first + piece.job.pages) as usize;
         match request.op {
             IoOp::Read => {
-                let platter = self.platter();
-                let (len, object) = (platter.len(request.object), request.object);
+                let media = self.media();
+                let (len, object) = (media.len(request.object), request.object);
                 // A hole's piece has no blocks: it stands for all the frames of the request.
                 let moved = if piece.job.pages == 0 {
                     0..request.frames.len()
@@ -669,16 +669,16 @@ impl Core {
                     let content = if beyond {
                         ZEROES
                     } else {
-                        platter.read(object, page)
+                        media.read(object, page)
                     };
                     self.stamps.store(request.frames[at], content);
                 }
             }
             IoOp::Write => {
-                let mut platter = self.platter();
+                let mut media = self.media();
                 for at in moved {
                     let content = active.content(&self.stamps, at);
-                    platter.write(request.object, first_page + at as u64, content);
+                    media.write(request.object, first_page + at as u64, content);
                 }
             }
             IoOp::Flush
@@ -699,10 +699,10 @@ impl Core {
                 state.stats.pages_written += request.pages().0;
                 state.gate.under_way -= request.pages().0;
             }
-            IoOp::Flush => self.platter().flush(request.object, active.mark),
-            IoOp::SetLen { len } => self.platter().set_len(request.object, len),
+            IoOp::Flush => self.media().flush(request.object, active.mark),
+            IoOp::SetLen { len } => self.media().set_len(request.object, len),
             IoOp::Allocate { .. } | IoOp::Prepare { .. } => {}
-            IoOp::Discard { len } => self.platter().discard(request.object, request.offset, len),
+            IoOp::Discard { len } => self.media().discard(request.object, request.offset, len),
         }
         if let Some(mut early) = active.early
             && state.scratch.spare.len() < SPARE_MAX
@@ -725,15 +725,15 @@ impl Core {
         for slot in slots {
             let mark = state.requests.get(slot).mark;
             let request = self.finish(state, slot);
-            self.platter().flush(request.object, mark);
+            self.media().flush(request.object, mark);
             ended.push(request);
         }
         ended
     }
 
-    /// Any part of the writes under way reaches the platter; all requests leave.
+    /// Any part of the writes under way reaches the media; all requests leave.
     fn tear(&self, state: &mut State) -> Requests {
-        let mut platter = self.platter();
+        let mut media = self.media();
         let mut lost = Vec::new();
         for active in state.requests.slots.iter_mut().filter_map(Option::take) {
             if active.request.op == IoOp::Write {
@@ -749,7 +749,7 @@ impl Core {
                     let content = active.content(&self.stamps, at);
                     if sectors > 0 {
                         let page = first_page + at as u64;
-                        platter.write_torn(active.request.object, page, content, sectors);
+                        media.write_torn(active.request.object, page, content, sectors);
                     }
                 }
             }

@@ -1,13 +1,13 @@
 //! Simulated devices: what a disk, a stick, an SSD, a server make of a stream of requests.
 //!
 //! A model is a *mechanism* (one file each: how long does this piece take now?) inside a common
-//! *engine* (`engine`: queue, order, splitting, content, completion). Data stands on a `Platter`,
+//! *engine* (`engine`: queue, order, splitting, content, completion). Data stands on a `Media`,
 //! placed by a file system's `Layout`. All numbers are in `params`.
 //!
 //! ```text
 //!   submit --> Layout: (object, page) -> blocks --> pieces of at most one request's size
 //!          --> queue by class, then by block or by arrival --> Mechanism::serve -> time
-//!          --> Host::at --> Platter <-> Stamps --> complete
+//!          --> Host::at --> Media <-> Stamps --> complete
 //! ```
 //!
 //! Invariants
@@ -28,7 +28,7 @@ use policy::units::{Bytes, Nanos, Pages};
 
 use crate::content::Stamps;
 use crate::fs::Layout;
-use crate::platter::{SharedPlatter, VolatileCache};
+use crate::media::{SharedMedia, VolatileCache};
 
 mod buffer;
 mod engine;
@@ -280,7 +280,7 @@ impl Params {
         }
     }
 
-    /// The volatile cache that a platter under this device should have.
+    /// The volatile cache that media under this device should have.
     #[must_use]
     pub fn volatile_cache(&self) -> VolatileCache {
         let bytes = match self {
@@ -334,7 +334,7 @@ pub struct Surroundings {
     /// The contents of the frames (`LabEnv::stamps`).
     pub stamps: Arc<Stamps>,
     /// What it stores; made with `Params::volatile_cache`.
-    pub platter: SharedPlatter,
+    pub media: SharedMedia,
     /// Where files lie on it (`fs::Model::layout`).
     pub layout: Layout,
     /// Content must not change while a write is under way (`DeviceInfo::stable_writes`).

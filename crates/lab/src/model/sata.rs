@@ -1,4 +1,4 @@
-//! A disk: the head seeks, the platter turns, the data pass.
+//! A disk: the head seeks, the media turn, the data pass.
 //!
 //! ```text
 //!   time of a piece = positioning + bytes / media rate

@@ -13,7 +13,7 @@ use super::*;
 use crate::check::{Checker, stamp, version_in};
 use crate::content::Sector;
 use crate::fs;
-use crate::platter::{PageStamps, Platter, ZEROES};
+use crate::media::{Media, PageStamps, ZEROES};
 
 const FRAMES: u32 = 4096;
 const FILE: ObjectId = ObjectId(0);
@@ -108,7 +108,7 @@ impl Bench {
         let surroundings = Surroundings {
             host: Arc::clone(&clock) as Arc<dyn Host>,
             stamps: Arc::clone(&stamps),
-            platter: Platter::shared(params.volatile_cache()),
+            media: Media::shared(params.volatile_cache()),
             layout,
             stable_writes: false,
         };
@@ -598,7 +598,7 @@ fn content_is_taken_early_or_late_by_chance() {
         bench.device.submit(request);
         fill(&bench, &frames, 0, 2);
         bench.run();
-        let left = bench.device.platter().lock().unwrap().read(FILE, 0);
+        let left = bench.device.media().lock().unwrap().read(FILE, 0);
         versions.insert(version_in(FILE, 0, left[0]));
     }
     assert_eq!(versions.into_iter().collect::<Vec<_>>(), [1, 2]);
@@ -607,8 +607,8 @@ fn content_is_taken_early_or_late_by_chance() {
 #[test]
 fn a_flush_makes_durable_what_had_ended_before_it_was_submitted() {
     let bench = Bench::of("null", "ext4");
-    let platter = bench.device.platter();
-    let undone = || platter.lock().unwrap().undone(FILE).len();
+    let media = bench.device.media();
+    let undone = || media.lock().unwrap().undone(FILE).len();
     bench.submit(IoOp::Write, IoClass::Sync, FILE, 0, 8);
     bench.run();
     assert_eq!(undone(), 8);
@@ -645,7 +645,7 @@ fn a_commit_takes_45_ms_and_10_ms_per_megabyte() {
         let took = bench.now().saturating_sub(began).as_millis_floor();
         assert_within("commit, ms", took, millis * 8 / 10, millis * 12 / 10);
         assert_eq!(
-            bench.device.platter().lock().unwrap().volatile_pages(FILE),
+            bench.device.media().lock().unwrap().volatile_pages(FILE),
             Pages::ZERO
         );
     }
@@ -662,7 +662,7 @@ fn nfs_writes_end_in_bursts_and_are_durable_then() {
         let ended = bench.ended().len();
         if ended > 0 {
             bursts.push(ended);
-            let left = bench.device.platter().lock().unwrap().undone(FILE);
+            let left = bench.device.media().lock().unwrap().undone(FILE);
             let ended: usize = bursts.iter().sum();
             let done = (ended * 256) as u64;
             assert!(
@@ -743,7 +743,7 @@ fn after_a_power_cut_the_checker_finds_what_was_flushed() {
             bench.run();
             checker.on_sync_ok(sync);
             assert_eq!(
-                checker.check_durable(&bench.device.platter().lock().unwrap()),
+                checker.check_durable(&bench.device.media().lock().unwrap()),
                 Ok(())
             );
             // Overwritten, partly under way when the power fails.
@@ -756,7 +756,7 @@ fn after_a_power_cut_the_checker_finds_what_was_flushed() {
             let lost = bench.run();
             assert_eq!(ended + lost.len(), 4, "{}: every request ends", entry.name);
             assert!(lost.iter().all(|(_, result)| *result == Err(IoError::Lost)));
-            let verdict = checker.on_crash(&bench.device.platter().lock().unwrap());
+            let verdict = checker.on_crash(&bench.device.media().lock().unwrap());
             assert_eq!(verdict, Ok(()), "{} seed {seed}", entry.name);
         }
     }

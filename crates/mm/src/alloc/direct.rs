@@ -8,7 +8,7 @@ use frames::FrameId;
 use policy::reclaim::retry::RetryVerdict;
 use policy::reclaim::throttle::Who;
 
-use super::emergency::Rounds;
+use super::rounds::Rounds;
 use super::{Wanted, search};
 use crate::Error;
 use crate::cache::Cache;

@@ -39,6 +39,7 @@ mod by_use;
 mod direct;
 mod emergency;
 mod queue;
+mod rounds;
 mod search;
 mod swapin;
 

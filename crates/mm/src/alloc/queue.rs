@@ -18,7 +18,7 @@ use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::Ticket;
 use policy::units::{Instant, Nanos, Pages};
 
-use super::emergency::{HOPELESS_ROUNDS, Standstill, WANTED};
+use super::rounds::{HOPELESS_ROUNDS, Standstill, WANTED};
 use super::{Wanted, by_use};
 use crate::Error;
 use crate::cache::{Cache, get};
@@ -34,7 +34,7 @@ const PASSED_OVER: Nanos = Nanos::secs(10);
 const FULL: Nanos = Nanos::secs(1);
 
 /// What a waiter has seen of the chances to get memory at all.
-struct Outlook {
+struct Patience {
     /// When its wait began, which stays as it is.
     began: Instant,
     /// What had been done by then: pages ever written, those to the swap file and without them.
@@ -55,7 +55,7 @@ struct Tries {
     is_hopeless: bool,
 }
 
-impl Outlook {
+impl Patience {
     fn new<E: Env>(cache: &Cache<E>, began: Instant) -> Self {
         Self {
             began,
@@ -104,7 +104,7 @@ pub(super) fn alloc<E: Env>(
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let memory = &cache.memory;
-    let mut outlook: Option<Outlook> = None;
+    let mut patience: Option<Patience> = None;
     loop {
         let taken = cache.alloc_at_hand(task, wanted, out)?;
         if taken > 0 {
@@ -112,9 +112,9 @@ pub(super) fn alloc<E: Env>(
         }
         let now = task.now();
         // One that waits again keeps its age.
-        let outlook = outlook.get_or_insert_with(|| Outlook::new(cache, now));
+        let patience = patience.get_or_insert_with(|| Patience::new(cache, now));
         let need = Pages(u64::from(wanted.frames()));
-        let since = (outlook.began, now);
+        let since = (patience.began, now);
         let Some(ticket) = queue.join(task, task.id(), since, need) else {
             let given_back = memory.given_back();
             cache.wait_for_memory(task, |memory| memory.given_back() == given_back)?;
@@ -129,7 +129,7 @@ pub(super) fn alloc<E: Env>(
             ticket,
             wanted,
         };
-        let taken = waiter.wait(task, out, outlook);
+        let taken = waiter.wait(task, out, patience);
         queue.leave(task, ticket);
         memory.hand_out(task);
         match taken {
@@ -159,7 +159,7 @@ impl<E: Env> Waiter<'_, E> {
         &self,
         task: &mut Task<'_, E>,
         out: &mut Vec<FrameId>,
-        outlook: &mut Outlook,
+        patience: &mut Patience,
     ) -> Result<u32, Error> {
         let Self { cache, queue, .. } = *self;
         loop {
@@ -179,11 +179,11 @@ impl<E: Env> Waiter<'_, E> {
             cache.look_again(task);
             cache.ask_reclaim_of_all(task);
             if freed(cache) <= before {
-                self.reclaim(task, &mut outlook.tries)?;
+                self.reclaim(task, &mut patience.tries)?;
             }
-            if outlook.is_over(cache, queue, task.now()) {
+            if patience.is_over(cache, queue, task.now()) {
                 cache.out_of_memory(task, Who::DIRECT)?;
-                outlook.tries = Tries::default();
+                patience.tries = Tries::default();
             }
         }
     }

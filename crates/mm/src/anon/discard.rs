@@ -9,7 +9,7 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Interrupt, Signal, Task, TaskId, Work};
-use frames::{Busy, Flags, FrameId, Refusal, Shadow, Slot};
+use frames::{Busy, Flags, FrameId, Refusal, RegionEntry};
 use policy::units::Nanos;
 
 use crate::Error;
@@ -181,32 +181,33 @@ impl Batch {
             // An entry that changes under the look is looked at again.
             loop {
                 match anon.pages.get(page) {
-                    Slot::Empty => {}
-                    Slot::Shadow(Shadow(slot)) => {
-                        if !anon.pages.try_clear(page, Slot::Shadow(Shadow(slot))) {
+                    RegionEntry::Empty => {}
+                    RegionEntry::Swapped(slot) => {
+                        if !anon.pages.try_clear(page, RegionEntry::Swapped(slot)) {
                             continue;
                         }
                         self.slots[self.taken] = slot;
                         self.taken += 1;
                     }
-                    Slot::Frame(frame) => match cache.pages.table.try_busy(frame, anon.owner(page))
-                    {
-                        Ok(busy) => {
-                            self.busies[self.frames] = Some(busy);
-                            self.pages[self.frames] = (page, frame);
-                            self.frames += 1;
+                    RegionEntry::Frame(frame) => {
+                        match cache.pages.table.try_busy(frame, anon.owner(page)) {
+                            Ok(busy) => {
+                                self.busies[self.frames] = Some(busy);
+                                self.pages[self.frames] = (page, frame);
+                                self.frames += 1;
+                            }
+                            Err(Refusal::Gone) => continue,
+                            Err(refusal) => {
+                                let pinned = refusal == Refusal::Pinned;
+                                let blocked = Blocked {
+                                    page,
+                                    frame,
+                                    pinned,
+                                };
+                                return (page, Some(blocked));
+                            }
                         }
-                        Err(Refusal::Gone) => continue,
-                        Err(refusal) => {
-                            let pinned = refusal == Refusal::Pinned;
-                            let blocked = Blocked {
-                                page,
-                                frame,
-                                pinned,
-                            };
-                            return (page, Some(blocked));
-                        }
-                    },
+                    }
                 }
                 break;
             }

@@ -8,7 +8,7 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Event, Signal, Task, Work};
-use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Shadow, Slot};
+use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, RegionEntry};
 use policy::place::by_use::Purpose;
 use policy::reclaim::FRESH;
 use policy::reclaim::swap::SlotMoment;
@@ -204,7 +204,7 @@ impl<'a, E: Env> Walk<'a, E> {
                 continue;
             }
             let from = at;
-            if self.anon.pages.get(at) == Slot::Empty {
+            if self.anon.pages.get(at) == RegionEntry::Empty {
                 if self.huge(task, at, Stamp::Page)? {
                     continue;
                 }
@@ -226,7 +226,7 @@ impl<'a, E: Env> Walk<'a, E> {
         let mut far = self.cache.far(task);
         if far.counts() {
             for page in pages {
-                if let Slot::Frame(frame) = self.anon.pages.get(page) {
+                if let RegionEntry::Frame(frame) = self.anon.pages.get(page) {
                     far.uses(frame);
                 }
             }
@@ -244,7 +244,11 @@ impl<'a, E: Env> Walk<'a, E> {
             return Ok(false);
         };
         let pages = &self.anon.pages;
-        let is_empty = || stretch.clone().all(|page| pages.get(page) == Slot::Empty);
+        let is_empty = || {
+            stretch
+                .clone()
+                .all(|page| pages.get(page) == RegionEntry::Empty)
+        };
         if !is_empty() || !task.may_block() {
             return Ok(false);
         }
@@ -322,7 +326,7 @@ impl<'a, E: Env> Walk<'a, E> {
         let stretch = self.anon.pages.stretch(from);
         let until = stretch.map_or(until, |stretch| until.min(stretch.end));
         let most = until.min(from.saturating_add(together));
-        let empty = |page: &u32| self.anon.pages.get(*page) == Slot::Empty;
+        let empty = |page: &u32| self.anon.pages.get(*page) == RegionEntry::Empty;
         let end = (from..most).find(|page| !empty(page)).unwrap_or(most);
         let want = end - from;
         let cache = self.cache;
@@ -451,14 +455,14 @@ impl<'a, E: Env> Walk<'a, E> {
     ) -> Result<Option<FrameId>, Error> {
         self.check_alive()?;
         match self.anon.pages.get(page) {
-            Slot::Frame(frame) => Ok(Some(frame)),
-            Slot::Empty => {
+            RegionEntry::Frame(frame) => Ok(Some(frame)),
+            RegionEntry::Empty => {
                 if !self.huge(task, page, Stamp::None)? {
                     self.fresh(task, page, self.end, Stamp::None)?;
                 }
                 Ok(None)
             }
-            Slot::Shadow(Shadow(slot)) => {
+            RegionEntry::Swapped(slot) => {
                 self.swap_in(task, page, slot)?;
                 *tried = true;
                 Ok(None)

@@ -74,7 +74,7 @@ impl<E: Env> Spill<E> {
     /// How many of its pages are in memory now. Walks over all of them.
     pub fn resident(&self) -> Pages {
         let pages = &self.anon.pages;
-        let there = |page: &u32| matches!(pages.get(*page), frames::Slot::Frame(_));
+        let there = |page: &u32| matches!(pages.get(*page), frames::RegionEntry::Frame(_));
         Pages((0..pages.len()).filter(there).count() as u64)
     }
 

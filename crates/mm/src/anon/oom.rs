@@ -18,7 +18,7 @@
 use std::sync::Arc;
 
 use env::{Cause, Env, Task};
-use frames::Slot;
+use frames::RegionEntry;
 use policy::reclaim::throttle::Who;
 use policy::units::Nanos;
 
@@ -33,7 +33,7 @@ const LOOK: Nanos = Nanos::millis(4);
 
 /// Pages in memory and in the swap file. Walks over all of them.
 fn weight(anon: &Anon) -> u32 {
-    let taken = |page: &u32| anon.pages.get(*page) != Slot::Empty;
+    let taken = |page: &u32| anon.pages.get(*page) != RegionEntry::Empty;
     let count = (0..anon.pages.len()).filter(taken).count();
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -9,7 +9,7 @@ use core::ops::Range;
 use std::sync::Arc;
 
 use env::{Context, Env, IoError, IoRequest, Signal, Task};
-use frames::{Busy, Flags, FrameId, Owner, Shadow, Slot};
+use frames::{Busy, Flags, FrameId, Owner, RegionEntry};
 use policy::place::by_use::Purpose;
 
 use crate::Error;
@@ -182,7 +182,7 @@ impl<E: Env> Cache<E> {
         let owner = area.owner(slot)?;
         let anon = cursor.region(&self.registry.regions, task, owner.file)?;
         let out = owner.index < anon.pages.len()
-            && anon.pages.get(owner.index) == Slot::Shadow(Shadow(slot));
+            && anon.pages.get(owner.index) == RegionEntry::Swapped(slot);
         out.then_some((anon, owner.index))
     }
 
@@ -204,7 +204,7 @@ impl<E: Env> Cache<E> {
             index: page,
         };
         self.pages.table.adopt_as(&busy, owner, Flags::ANON | set);
-        if !anon.pages.try_insert(page, Shadow(slot), frame) {
+        if !anon.pages.try_insert(page, slot, frame) {
             self.disown(busy);
             return None;
         }
@@ -236,7 +236,7 @@ impl<E: Env> Cache<E> {
         let slot = self
             .take_slot_from(&busy)
             .expect("a page that was to be read has its slot");
-        anon.pages.replace(page, frame, Slot::Shadow(Shadow(slot)));
+        anon.pages.replace(page, frame, RegionEntry::Swapped(slot));
         self.remove_anon(task, &mut [Some(busy)]);
     }
 

@@ -6,7 +6,7 @@
 )]
 
 use env::Cause;
-use frames::{Flags, Owner, Slot};
+use frames::{Flags, Owner, RegionEntry};
 use policy::place::machine::Machine;
 use policy::units::Nanos;
 
@@ -25,7 +25,7 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
         for by_reclaimer in [true, false] {
             let region = cache.spill(task, Pages(100)).unwrap();
             region.touch(task, 0, 100).unwrap();
-            let Slot::Frame(frame) = region.anon.pages.get(7) else {
+            let RegionEntry::Frame(frame) = region.anon.pages.get(7) else {
                 panic!("it was touched");
             };
             let owner = Owner {

@@ -167,7 +167,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
                 if may_begin(free(), marks.min, cache.is_hopeless(task, zone)) {
                     cache.reserve_wait(zone).wake_all(Signal::Balanced);
                 }
-                if got.in_vain && !memory.is_short() {
+                if got.fruitless && !memory.is_short() {
                     ended = Ended::InVain;
                     balance.stop();
                 }

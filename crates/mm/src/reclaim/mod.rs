@@ -180,7 +180,7 @@ pub(crate) fn shrink_zone<E: Env>(
         reclaimed,
         scanned: tally.scanned,
         skipped_deactivate,
-        in_vain: tally.is_in_vain(rule),
+        fruitless: tally.is_fruitless(rule),
     }
 }
 

@@ -112,7 +112,7 @@ pub(super) fn shrink_inactive<E: Env>(
         may_write: control.may_write && !control.who.within_fs,
         may_swap_out: kind == Kind::File || control.may_write && cache.can_send_out(task, sender),
         slot_free: kind == Kind::Anon && !cache.swap_free().is_zero(),
-        insists: pass.is_in_vain(rule) && cache.memory.is_short(),
+        no_second_chance: pass.is_fruitless(rule) && cache.memory.is_short(),
         rule,
     };
     judge_all(task, cache, kind, &batch, scanner, &mut tally, &mut sorted);

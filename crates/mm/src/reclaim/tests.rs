@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use env::{Device, ObjectId, Task};
-use frames::{Flags, Owner, Slot};
+use frames::{Flags, Owner, RegionEntry};
 use lab::{Lab, LabEnv, Options as LabOptions, Sector};
 use policy::place::by_use::Purpose;
 use policy::reclaim::scan::{Kind, Priority};
@@ -159,7 +159,7 @@ fn a_clean_page_is_not_sent_out() {
         all_out(task, cache, &region);
         region.read(task, Bytes(0), &mut [Sector(0); 8]).unwrap();
         let anon = cache.registry.regions.get(task, REGION).unwrap();
-        let Slot::Frame(frame) = anon.pages.get(0) else {
+        let RegionEntry::Frame(frame) = anon.pages.get(0) else {
             panic!("it was read")
         };
         let (flags, generation) = cache.pages.table.look(frame);
@@ -181,7 +181,7 @@ fn a_page_that_holds_nothing_keeps_its_slot() {
         region.touch(task, 0, 16).unwrap();
         all_out(task, cache, &region);
         let anon = cache.registry.regions.get(task, REGION).unwrap();
-        let Slot::Shadow(frames::Shadow(slot)) = anon.pages.get(3) else {
+        let RegionEntry::Swapped(slot) = anon.pages.get(3) else {
             panic!("it is out")
         };
         // As `start_swap_in` does, up to a read that fails.
@@ -299,7 +299,7 @@ fn a_page_that_can_go_has_the_background_look_again() {
         let region = cache.spill(task, Pages(1)).unwrap();
         region.touch(task, 0, 1).unwrap();
         let anon = cache.registry.regions.get(task, REGION).unwrap();
-        let Slot::Frame(frame) = anon.pages.get(0) else {
+        let RegionEntry::Frame(frame) = anon.pages.get(0) else {
             panic!("it was touched")
         };
         give_up(task, cache);

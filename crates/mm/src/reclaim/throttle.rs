@@ -157,7 +157,7 @@ pub(super) fn may_isolate<E: Env>(
         }
         let stops = cache.registry.stopping.load(Ordering::Acquire);
         let goes_on = found_at_work(task, cache, control.zone, Finding::Isolated, control.who);
-        stalled = !rule.insists || stops || !goes_on;
+        stalled = !rule.repeats || stops || !goes_on;
     }
 }
 

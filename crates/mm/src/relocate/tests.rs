@@ -92,7 +92,7 @@ fn a_dirty_page_moves_with_its_place_on_the_list() {
             "{flags:x?}"
         );
         assert!(cache.pages.table.flags(old).has(Flags::FREE));
-        // Who comes with the old number finds nothing to move.
+        // A task that comes with the old number finds nothing to move.
         let to = free_frame(task, cache);
         assert_eq!(move_page(task, cache, page, to), Err(to));
         cache.put_unused(task, &[to]);
@@ -146,7 +146,7 @@ fn an_anonymous_page_takes_its_slot_and_its_bits_along() {
         let regions = cache.registry.regions.all(task);
         let region = &regions[0];
         let frame_of = |page| match region.pages.get(page) {
-            Slot::Frame(frame) => frame,
+            RegionEntry::Frame(frame) => frame,
             other => panic!("{other:?}"),
         };
         let (old, to) = (frame_of(2), free_frame(task, cache));

@@ -28,7 +28,7 @@
 use std::sync::{Arc, Weak};
 
 use env::{Context, Env, Interrupt, ObjectId, Task};
-use frames::{Busy, Flags, FrameId, Shadow, Slot};
+use frames::{Busy, Flags, FrameId, RegionEntry};
 use policy::dirty::DeviceIndex;
 use policy::reclaim::swap::{SlotMoment, releases, window_max};
 use policy::units::Pages;
@@ -226,7 +226,7 @@ impl<E: Env> Cache<E> {
             .expect("a region ends after its pages");
         self.break_run(&anon, owner.index);
         anon.pages
-            .replace(owner.index, frame, Slot::Shadow(Shadow(slot)));
+            .replace(owner.index, frame, RegionEntry::Swapped(slot));
         sub(&self.writeback.totals.anon, 1);
         self.pages.table.disown(busy)
     }

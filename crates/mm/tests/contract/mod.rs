@@ -12,8 +12,8 @@ use std::sync::Arc;
 use device::{FaultPlan, Faulty, Odds};
 use env::{Cause, Device, IoError, ObjectId, Task, Work};
 use lab::fs::Layout;
+use lab::media::{Media, SharedMedia, VolatileCache};
 use lab::model::{self, Params, Surroundings};
-use lab::platter::{Platter, SharedPlatter, VolatileCache};
 use lab::{CostTable, Lab, LabEnv, Options as LabOptions, Sector};
 use mm::{Cache, DeviceOptions, Error, ErrorPolicy, File, Options, Reader};
 use policy::dirty::{DeviceIndex, Threshold};
@@ -28,7 +28,7 @@ const SOON: Nanos = Nanos::secs(10);
 struct Drive {
     index: DeviceIndex,
     faulty: Arc<Faulty>,
-    platter: SharedPlatter,
+    media: SharedMedia,
 }
 
 impl Drive {
@@ -45,7 +45,7 @@ impl Drive {
     }
 
     fn holds(&self, object: u32, page: u64, version: u32) {
-        let found = self.platter.lock().unwrap().read(ObjectId(object), page);
+        let found = self.media.lock().unwrap().read(ObjectId(object), page);
         assert_eq!(
             found.to_vec(),
             content(page as u32, 1, version),
@@ -133,7 +133,7 @@ fn bench_at<T: Send + 'static>(
     });
     let mut parts = Vec::new();
     for _ in 0..drives {
-        let platter = Platter::shared(VolatileCache::Pages(Pages(1 << 20)));
+        let media = Media::shared(VolatileCache::Pages(Pages(1 << 20)));
         let Params::TokenBucket(mut bucket) = model::by_name("token_bucket").unwrap() else {
             unreachable!("that is its name");
         };
@@ -141,14 +141,14 @@ fn bench_at<T: Send + 'static>(
         let surroundings = Surroundings {
             host: lab.host(),
             stamps: lab.stamps(),
-            platter: Arc::clone(&platter),
+            media: Arc::clone(&media),
             layout: Layout::plain(),
             stable_writes: false,
         };
         let model = model::build(&Params::TokenBucket(bucket), surroundings);
         let faulty = Faulty::new(Arc::new(model), lab.host(), FaultPlan::default());
         let id = lab.add_device(Arc::clone(&faulty) as Arc<dyn Device>);
-        parts.push((id, faulty, platter));
+        parts.push((id, faulty, media));
     }
     let env = Arc::clone(lab.env());
     let answer = lab
@@ -162,12 +162,12 @@ fn bench_at<T: Send + 'static>(
                 ..DeviceOptions::default()
             };
             let mut drives = Vec::new();
-            for (id, faulty, platter) in parts {
+            for (id, faulty, media) in parts {
                 let index = cache.add_device(task, id, faulty.info(), device).unwrap();
                 drives.push(Drive {
                     index,
                     faulty,
-                    platter,
+                    media,
                 });
             }
             let bench = Arc::new(Bench { cache, env, drives });
@@ -605,7 +605,7 @@ fn two_syncs_at_once_both_wait_for_a_flush() {
                 env::spawn(&*Arc::clone(&bench.env), "sync", move |task| {
                     file.sync(task).unwrap();
                     bench.drives[0]
-                        .platter
+                        .media
                         .lock()
                         .unwrap()
                         .volatile_pages(ObjectId(1))
@@ -730,7 +730,7 @@ fn a_length_set_beside_a_write_of_the_last_page_is_set_again() {
             file.truncate(task, len).unwrap();
             assert_eq!(sync.join(task), Some(Ok(())));
             file.sync(task).unwrap();
-            let found = drive.platter.lock().unwrap().len(ObjectId(object));
+            let found = drive.media.lock().unwrap().len(ObjectId(object));
             assert_eq!(found, len, "object {object}");
         }
     });

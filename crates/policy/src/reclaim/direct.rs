@@ -66,8 +66,8 @@ pub struct Got {
     pub scanned: Pages,
     /// An active list was left alone because the inactive one was large enough.
     pub skipped_deactivate: bool,
-    /// It met hardly anything but pages in use (`page::Tally::is_in_vain`).
-    pub in_vain: bool,
+    /// It met hardly anything but pages in use (`page::Tally::is_fruitless`).
+    pub fruitless: bool,
 }
 
 impl core::ops::AddAssign for Got {
@@ -76,7 +76,7 @@ impl core::ops::AddAssign for Got {
         self.reclaimed += other.reclaimed;
         self.scanned += other.scanned;
         self.skipped_deactivate |= other.skipped_deactivate;
-        self.in_vain |= other.in_vain;
+        self.fruitless |= other.fruitless;
     }
 }
 
@@ -229,7 +229,7 @@ mod tests {
             reclaimed: Pages(reclaimed),
             scanned: Pages(100),
             skipped_deactivate: false,
-            in_vain: false,
+            fruitless: false,
         }
     }
 

@@ -95,7 +95,7 @@ pub struct Isolation {
     /// as many are off the lists as on the inactive one.
     pub leaves_off_at_an_eighth: bool,
     /// It is throttled again and again until there are fewer; else once, and makes do without this turn.
-    pub insists: bool,
+    pub repeats: bool,
 }
 
 /// When inactive pages of files suffice, so that a pass leaves anonymous memory alone.

@@ -41,7 +41,7 @@ use crate::units::Pages;
 mod tests;
 
 /// Clusters of a pass that say whether it is in vain.
-const VAIN_CLUSTERS: u64 = 8;
+const FRUITLESS_CLUSTERS: u64 = 8;
 
 /// Where the tables of the versions differ, and ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,11 +58,11 @@ pub struct PageRule {
     pub marks: bool,
     /// An anonymous page that was accessed is active at once, without a second chance first (before 3.3).
     pub young_anon_is_active: bool,
-    /// A pass that finds hardly anything but pages in use stops giving second chances (`Tally::is_in_vain`; ours) if
+    /// A pass that finds hardly anything but pages in use stops giving second chances (`Tally::is_fruitless`; ours) if
     /// somebody waits for memory: where memory is used faster than one reclaimer looks at it, going round again would
     /// free the pages that are used once, not those that are many. If nobody waits, the background rests instead:
     /// pages in use are not taken to fill a stock.
-    pub insists: bool,
+    pub ends_second_chances: bool,
     /// Anonymous pages are scanned though no slot is free, as long as some page has its own (ours; in Linux a full swap
     /// file ends all scanning of them).
     pub empties_full_swap: bool,
@@ -178,8 +178,8 @@ pub struct Scanner {
     pub may_swap_out: bool,
     /// The swap file has a free slot.
     pub slot_free: bool,
-    /// Second chances are not given: `PageRule::insists`, and the pass has been in vain.
-    pub insists: bool,
+    /// Second chances are not given: `PageRule::ends_second_chances`, and the pass is fruitless.
+    pub no_second_chance: bool,
     /// The table.
     pub rule: PageRule,
 }
@@ -361,10 +361,13 @@ enum References {
 }
 
 /// Second chance (mechanisms 2.6): accessed through a region, it goes round once more, and the second time
-/// becomes active. One who insists does not ask.
+/// becomes active. One who no_second_chance does not ask.
 fn references(seen: &Seen, scanner: &Scanner) -> References {
     let at_once = seen.anon && scanner.rule.young_anon_is_active;
-    match (seen.young && !scanner.insists, seen.referenced || at_once) {
+    match (
+        seen.young && !scanner.no_second_chance,
+        seen.referenced || at_once,
+    ) {
         (true, true) => References::Activate,
         (true, false) => References::Keep,
         (false, true) if !seen.anon => References::ReclaimClean,
@@ -506,13 +509,13 @@ impl Tally {
 
     /// Whether a pass has looked at enough to say that it finds hardly anything but pages in use: less than an eighth
     /// was freed or is being written, and most of the rest was accessed. Never where the rule draws no conclusion from that
-    /// (`PageRule::insists`).
+    /// (`PageRule::ends_second_chances`).
     #[must_use]
-    pub fn is_in_vain(&self, rule: PageRule) -> bool {
+    pub fn is_fruitless(&self, rule: PageRule) -> bool {
         let gone = self.reclaimed.0 + self.written.0;
         let in_use = self.kept_referenced.0 + self.activated.0;
-        rule.insists
-            && self.scanned.0 >= VAIN_CLUSTERS * CLUSTER.0
+        rule.ends_second_chances
+            && self.scanned.0 >= FRUITLESS_CLUSTERS * CLUSTER.0
             && gone < self.scanned.0 / 8
             && in_use > self.scanned.0 / 2
     }

@@ -19,7 +19,7 @@ use super::EndedBy;
 use super::errors::told;
 use super::input::Receiving;
 use super::job::Place;
-use super::machine::{Connection, Pen};
+use super::machine::{Connection, WriterSlot};
 use super::peer::Peer;
 use super::table::into_page;
 
@@ -47,10 +47,11 @@ where
 
     /// Receives payload into the pages that it is for.
     pub(super) fn receive_direct(&mut self, place: Place, left: u32) -> Result<Direct, EndedBy> {
-        if !self.has_pen() {
+        if !self.has_writer() {
             return Ok(Direct::Refused);
         }
-        let (Pen::Here(writer), Some(socket)) = (&mut self.pen, self.stream.plain()) else {
+        let (WriterSlot::Here(writer), Some(socket)) = (&mut self.writer, self.stream.plain())
+        else {
             return Ok(Direct::Refused);
         };
         let there = ioctl_fionread(socket).unwrap_or(0).min(u64::from(left));
@@ -74,7 +75,7 @@ where
                 return Ok(Direct::Moved);
             }
         };
-        self.hold.fresh_bytes += bytes as u64;
+        self.paced.unpaced_bytes += bytes as u64;
         let left = self.table.at(place).take(bytes);
         if left == 0 {
             self.input.receiving = Receiving::Head;

@@ -14,9 +14,9 @@ use tokio::time::Sleep;
 
 use super::EndedBy;
 use super::errors::{LOST, Told, told};
-use super::hold::Hold;
 use super::input::{Input, Receiving};
 use super::job::{Done, Place};
+use super::paced::PacedReplies;
 use super::peer::{Peer, is_gone};
 use super::send::Output;
 use super::table::Table;
@@ -33,18 +33,18 @@ const LOOK: Duration = Duration::from_secs(1);
 const IN_FLIGHT_MAX: usize = crate::config::REQUESTS_MOST as usize;
 
 /// Where the connection's writer is.
-pub(super) enum Pen {
+pub(super) enum WriterSlot {
     /// Nothing was written yet.
     None,
     /// Here.
     Here(Box<Writer>),
     /// With a thread of the pool.
-    Away(Errand),
+    Away(Offload),
 }
 
 /// What a thread of the pool needs the writer for.
 #[derive(Clone, Copy)]
-pub(super) enum Errand {
+pub(super) enum Offload {
     /// A request that zeroes.
     Zeroes,
     /// The payload that is being received: nothing behind it is handled meanwhile.
@@ -61,12 +61,12 @@ pub(super) struct Connection<S> {
     pub(super) agreed: Box<Agreed>,
     pub(super) volume: Arc<Volume>,
     pub(super) cursor: Cursor,
-    pub(super) pen: Pen,
+    pub(super) writer: WriterSlot,
     pub(super) table: Table,
     pub(super) in_flight_max: usize,
     pub(super) input: Input,
     pub(super) output: Output,
-    pub(super) hold: Hold,
+    pub(super) paced: PacedReplies,
     sleep: Option<Pin<Box<Sleep>>>,
     /// When to look whether the client is still there, while it is not read from.
     look: Option<Pin<Box<Sleep>>>,
@@ -108,12 +108,12 @@ where
             export,
             agreed,
             cursor: Cursor::default(),
-            pen: Pen::None,
+            writer: WriterSlot::None,
             table: Table::default(),
             in_flight_max: limit.clamp(1, IN_FLIGHT_MAX),
             input: Input::new(rest),
             output: Output::default(),
-            hold: Hold::default(),
+            paced: PacedReplies::default(),
             sleep: None,
             look: None,
             zeroing: VecDeque::new(),
@@ -225,7 +225,7 @@ where
     fn pace(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         loop {
-            if let Some(until) = self.hold.until {
+            if let Some(until) = self.paced.until {
                 // Nobody waits for a pause when the connection is about to end.
                 let is_cut_short = self.is_draining || self.input.is_closed;
                 if !is_cut_short && !self.sleep_until(until, cx) {
@@ -236,10 +236,10 @@ where
                     moved = true;
                     continue;
                 }
-            } else if self.hold.fresh.is_empty() && self.hold.fresh_bytes == 0 {
+            } else if self.paced.unpaced.is_empty() && self.paced.unpaced_bytes == 0 {
                 return moved;
             }
-            let Pen::Here(writer) = &mut self.pen else {
+            let WriterSlot::Here(writer) = &mut self.writer else {
                 return moved;
             };
             let verdict = self.volume.pace(writer);
@@ -247,12 +247,12 @@ where
             match verdict {
                 // Held, or held on.
                 Ok(Some(until)) if self.export.is_paced() && !self.is_draining => {
-                    self.hold.begin_or_go_on(until, &self.export.counters);
+                    self.paced.begin_or_go_on(until, &self.export.counters);
                 }
                 Ok(_) => self.release(),
                 Err(error) => {
                     let told = told(&error);
-                    for place in self.hold.due() {
+                    for place in self.paced.due() {
                         self.table.at(*place).failed = Some(told);
                     }
                     self.fail_what_is_taken_in(told);
@@ -282,7 +282,7 @@ where
     /// Answers what is due: the writes of the stay that has ended or, without one, the fresh ones.
     fn release(&mut self) {
         let output = &mut self.output;
-        self.hold
+        self.paced
             .release(&self.export.counters, |place| output.answer(place));
     }
 
@@ -320,18 +320,18 @@ where
 
     /// The writer is back from the pool, or lost there.
     fn writer_is_back(&mut self, writer: Option<Box<Writer>>, result: Result<usize, Told>) {
-        let errand = match self.pen {
-            Pen::Away(errand) => errand,
-            Pen::None | Pen::Here(_) => Errand::Payload,
+        let offload = match self.writer {
+            WriterSlot::Away(offload) => offload,
+            WriterSlot::None | WriterSlot::Here(_) => Offload::Payload,
         };
         // Without one nobody could be asked when the writes before are free.
         let writer = writer.unwrap_or_else(|| Box::new(self.export.cache.writer()));
-        self.pen = Pen::Here(writer);
+        self.writer = WriterSlot::Here(writer);
         self.input.is_stuck = false;
-        match errand {
-            Errand::Zeroes => self.zeroes_can_go_on(result),
-            Errand::Payload => self.payload_can_go_on(result),
-            Errand::Rest(place) => self.rest_is_written(place, result),
+        match offload {
+            Offload::Zeroes => self.zeroes_can_go_on(result),
+            Offload::Payload => self.payload_can_go_on(result),
+            Offload::Rest(place) => self.rest_is_written(place, result),
         }
     }
 
@@ -372,7 +372,7 @@ where
     fn show(&mut self) {
         let counters = &self.export.counters;
         self.tally.put(counters);
-        let now = (self.table.len(), self.hold.held.len());
+        let now = (self.table.len(), self.paced.held.len());
         show_one(&counters.in_flight, self.shown.0, now.0);
         show_one(&counters.held, self.shown.1, now.1);
         self.shown = now;

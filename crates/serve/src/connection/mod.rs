@@ -18,20 +18,20 @@
 //!   6. Once it has ended, its requests change the volume no further than the step under way
 //!      (`Volume::end`).
 
-mod bring;
 mod direct;
 mod errors;
-mod hold;
+mod handshake;
 mod hole;
 mod input;
 mod job;
 mod machine;
 mod mailbox;
+mod paced;
 mod peer;
-mod reach;
+mod prefetch;
 mod receive;
 mod send;
-mod shake;
+mod send_batch;
 mod table;
 mod work;
 
@@ -48,10 +48,10 @@ use nbd::haggle::{Agreed, Haggle, HaggleError};
 use nbd::wire::{Errno, NoRequest};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
+use self::handshake::Shaken;
 use self::machine::Connection;
 pub(crate) use self::mailbox::Mailbox;
 pub use self::peer::Peer;
-use self::shake::Shaken;
 #[cfg(feature = "tls")]
 use crate::hub::Security;
 use crate::hub::{Hub, Seat, Stage};
@@ -163,7 +163,7 @@ where
 {
     let greeting = Haggle::greeting();
     stream.write_all(&greeting).await.map_err(EndedBy::Stream)?;
-    shake::shake(stream, shake::begin(hub), hub).await
+    handshake::shake(stream, handshake::begin(hub), hub).await
 }
 
 #[cfg(not(feature = "tls"))]
@@ -189,7 +189,7 @@ where
     let part = async {
         let mut stream = acceptor.accept(stream).await.map_err(EndedBy::Tls)?;
         haggle.encrypted();
-        let shaken = shake::shake(&mut stream, haggle, &opened.hub).await?;
+        let shaken = handshake::shake(&mut stream, haggle, &opened.hub).await?;
         Ok((stream, shaken))
     };
     let shaken = opened.bound(&seat, part).await;

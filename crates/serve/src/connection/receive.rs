@@ -22,7 +22,7 @@ use super::direct::Direct;
 use super::errors::{Told, told};
 use super::input::{Buffer, CARRY, Handling, Receiving};
 use super::job::Place;
-use super::machine::{Connection, Errand, Pen};
+use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
 use super::table::into_page;
 use crate::buffers::BUFFER;
@@ -61,7 +61,7 @@ where
         if let Some(handling) = self.input.handling.take() {
             return self.handle(handling);
         }
-        if self.hold.is_full() {
+        if self.paced.is_full() {
             return Ok(false);
         }
         let kept = self.input.carry.len();
@@ -235,11 +235,11 @@ where
 
     /// Takes payload into the cache; answers how much of it. `None`: the writer is not here.
     fn take_in(&mut self, place: Place, left: u32, payload: &[u8]) -> Option<usize> {
-        if !self.has_pen() {
+        if !self.has_writer() {
             self.input.is_stuck = true;
             return None;
         }
-        let Pen::Here(writer) = &mut self.pen else {
+        let WriterSlot::Here(writer) = &mut self.writer else {
             return None;
         };
         let at = self.table.at(place).next();
@@ -252,7 +252,7 @@ where
                 return Some(self.skip(place, left, payload.len()));
             }
         };
-        self.hold.fresh_bytes += tried.bytes as u64;
+        self.paced.unpaced_bytes += tried.bytes as u64;
         let request = self.table.at(place);
         let left = request.take(tried.bytes);
         let is_patient = request.tries <= PATIENCE;
@@ -270,10 +270,10 @@ where
                 }
                 self.input.is_stuck = true;
                 if is_patient {
-                    self.send_pen(Errand::Payload, at, u64::from(left).min(BUFFER as u64));
+                    self.offload_prepare(Offload::Payload, at, u64::from(left).min(BUFFER as u64));
                 } else {
                     let rest = &rest[..rest.len().min(RESCUE)];
-                    self.send_pen_with(Errand::Payload, at, rest.into());
+                    self.offload_write(Offload::Payload, at, rest.into());
                 }
             }
         }
@@ -287,7 +287,7 @@ where
             return false;
         };
         let data: Box<[u8]> = rest.into();
-        self.send_pen_to(Errand::Rest(place), move |volume, writer| {
+        self.offload(Offload::Rest(place), move |volume, writer| {
             let written = volume.write(writer, &data, offset, Mode::Blocking);
             let result = written.map(|progress| progress.bytes);
             drop((data, spilled));
@@ -300,7 +300,7 @@ where
     pub(super) fn rest_is_written(&mut self, place: Place, result: Result<usize, Told>) {
         match result {
             Ok(written) => {
-                self.hold.fresh_bytes += written as u64;
+                self.paced.unpaced_bytes += written as u64;
                 self.table.at(place).take(written);
                 self.written(place);
             }
@@ -323,7 +323,7 @@ where
                 if let Some(handling) = &mut self.input.handling {
                     handling.at += written;
                 }
-                self.hold.fresh_bytes += written as u64;
+                self.paced.unpaced_bytes += written as u64;
                 let left = self.table.at(place).take(written);
                 if left == 0 {
                     self.input.receiving = Receiving::Head;

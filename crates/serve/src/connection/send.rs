@@ -1,5 +1,5 @@
 //! Sending: replies are composed in a buffer of the thread and go to the socket together, as many bytes as the socket takes
-//! (`reach.rs`).
+//! (`send_batch.rs`).
 //!
 //! What the socket does not take is forgotten, but for the rest of a head; data are read from the cache again when the
 //! socket takes more. So a client that does not read costs its place in the table and nothing else.
@@ -25,7 +25,7 @@ use super::errors::{Told, told};
 use super::job::Place;
 use super::machine::Connection;
 use super::peer::Peer;
-use super::reach::{LARGE, REACH_MAX, Reach};
+use super::send_batch::{BATCH_MAX, LARGE, SendBatch};
 use crate::counters::Kind;
 
 /// As much is tried first when the socket was full.
@@ -52,7 +52,7 @@ pub(super) struct Output {
     is_full: bool,
     /// A wider socket was asked for.
     asked_for_more: bool,
-    reach: Reach,
+    batch: SendBatch,
     /// Requests may have data of their own.
     has_fetched: bool,
     /// The stream has something left that it took and did not send.
@@ -125,14 +125,14 @@ where
         }
         let volume = Arc::clone(&self.volume);
         SCRATCH_OF_THREAD.with_borrow_mut(|scratch| {
-            scratch.resize(REACH_MAX, 0);
+            scratch.resize(BATCH_MAX, 0);
             let mut moved = false;
             // A socket that was full is given nothing before it has room: that would be copied in vain.
             while !self.output.is_empty() && self.takes_more(cx) {
                 let room = if self.output.is_full {
                     SIP
                 } else {
-                    self.output.reach.bytes()
+                    self.output.batch.bytes()
                 };
                 let cursor = self.cursor;
                 let filled = self.compose(&mut scratch[..room], &volume)?;
@@ -147,7 +147,7 @@ where
                     Poll::Pending => 0,
                 };
                 self.output.is_full = count < filled;
-                self.output.reach.note(count, count < filled);
+                self.output.batch.note(count, count < filled);
                 if self.output.is_full {
                     // What was not sent is read again.
                     self.cursor = cursor;

@@ -10,13 +10,13 @@ use tidegate::{Cursor, Error, Mode, PAGE_SIZE, Volume, Writer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
-use super::bring::{Bring, Purpose};
 use super::errors::{LOST, NOT_FAST, SHUTDOWN, Told, told};
 use super::hole::Hole;
 use super::input::Receiving;
 use super::job::{Done, Extent, Place, Promise};
-use super::machine::{Connection, Errand, Pen};
+use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
+use super::prefetch::{Prefetch, Purpose};
 use super::receive::{PATIENCE, RESCUE};
 use super::table::{Request, into_page};
 use crate::counters::Kind;
@@ -143,7 +143,7 @@ where
             Work::Cache { range } => {
                 let place = self.table.insert(request);
                 let hub = Arc::clone(self.seat.hub());
-                self.bring(place, range, Cursor::default(), Purpose::Advice(hub));
+                self.prefetch(place, range, Cursor::default(), Purpose::Advice(hub));
             }
             Work::Status { one, .. } => {
                 request.one = one;
@@ -162,7 +162,7 @@ where
     pub(super) fn written(&mut self, place: Place) {
         let request = self.table.at(place);
         if !request.durable {
-            self.hold.fresh.push(place);
+            self.paced.unpaced.push(place);
             return;
         }
         let part = (request.offset, u64::from(request.len));
@@ -184,10 +184,10 @@ where
         let Some(place) = self.zeroing.front().copied() else {
             return false;
         };
-        if self.hold.until.is_some() || !self.has_pen() {
+        if self.paced.until.is_some() || !self.has_writer() {
             return false;
         }
-        let Pen::Here(writer) = &mut self.pen else {
+        let WriterSlot::Here(writer) = &mut self.writer else {
             return false;
         };
         let request = self.table.at(place);
@@ -209,16 +209,16 @@ where
             let at = at + tried.bytes as u64;
             let rest = piece - tried.bytes;
             if self.table.at(place).tries <= PATIENCE {
-                self.send_pen(Errand::Zeroes, at, rest as u64);
+                self.offload_prepare(Offload::Zeroes, at, rest as u64);
             } else {
-                self.send_pen_with(Errand::Zeroes, at, ZEROES[..rest.min(RESCUE)].into());
+                self.offload_write(Offload::Zeroes, at, ZEROES[..rest.min(RESCUE)].into());
             }
         }
         true
     }
 
     fn zeroes_are_taken(&mut self, place: Place, bytes: usize) {
-        self.hold.fresh_bytes += bytes as u64;
+        self.paced.unpaced_bytes += bytes as u64;
         if self.table.at(place).take(bytes) == 0 {
             self.zeroing.pop_front();
             self.written(place);
@@ -241,34 +241,36 @@ where
     }
 
     /// Whether the writer is here; made when it is wanted first.
-    pub(super) fn has_pen(&mut self) -> bool {
-        if matches!(self.pen, Pen::None) {
-            self.pen = Pen::Here(Box::new(self.export.cache.writer()));
+    pub(super) fn has_writer(&mut self) -> bool {
+        if matches!(self.writer, WriterSlot::None) {
+            self.writer = WriterSlot::Here(Box::new(self.export.cache.writer()));
         }
-        matches!(self.pen, Pen::Here(_))
+        matches!(self.writer, WriterSlot::Here(_))
     }
 
     /// Sends the writer to the pool, to wait for what it needs to write `len` bytes at `offset`.
-    pub(super) fn send_pen(&mut self, errand: Errand, offset: u64, len: u64) {
-        self.send_pen_to(errand, move |volume, writer| {
+    pub(super) fn offload_prepare(&mut self, offload: Offload, offset: u64, len: u64) {
+        self.offload(offload, move |volume, writer| {
             volume.prepare_write(writer, offset, len).map(|()| 0)
         });
     }
 
     /// Sends the writer to the pool, to write `data` at `offset`, however long that takes.
-    pub(super) fn send_pen_with(&mut self, errand: Errand, offset: u64, data: Box<[u8]>) {
-        self.send_pen_to(errand, move |volume, writer| {
+    pub(super) fn offload_write(&mut self, offload: Offload, offset: u64, data: Box<[u8]>) {
+        self.offload(offload, move |volume, writer| {
             let written = volume.write(writer, &data, offset, Mode::Blocking);
             written.map(|progress| progress.bytes)
         });
     }
 
-    pub(super) fn send_pen_to(
+    pub(super) fn offload(
         &mut self,
-        errand: Errand,
+        offload: Offload,
         work: impl FnOnce(&Volume, &mut Writer) -> Result<usize, Error> + Send + 'static,
     ) {
-        let Pen::Here(mut writer) = core::mem::replace(&mut self.pen, Pen::Away(errand)) else {
+        let WriterSlot::Here(mut writer) =
+            core::mem::replace(&mut self.writer, WriterSlot::Away(offload))
+        else {
             return;
         };
         self.stuck();
@@ -323,12 +325,12 @@ where
             offset: request.offset,
             len: request.len,
         };
-        self.bring(place, range, self.cursor, Purpose::Proof);
+        self.prefetch(place, range, self.cursor, Purpose::Proof);
     }
 
     /// Has the pool bring a range into memory.
-    fn bring(&self, place: Place, range: Range, cursor: Cursor, purpose: Purpose) {
-        Bring {
+    fn prefetch(&self, place: Place, range: Range, cursor: Cursor, purpose: Purpose) {
+        Prefetch {
             export: Arc::clone(&self.export),
             volume: Arc::clone(&self.volume),
             owner: Arc::clone(&self.seat.mailbox),

@@ -12,9 +12,9 @@
 //!   3. Exit status 0 means that everything that was ever written is durable.
 //!   4. A volume that hangs holds up neither the signals nor the sync of the others, nor one that is opened or taken out.
 
-mod come;
+mod attach;
+mod detach;
 mod error;
-mod leave;
 mod message;
 mod reload;
 mod signs;
@@ -38,7 +38,7 @@ pub use error::{NotDurable, ServeError};
 pub use message::uri;
 
 /// Wishes to end that come within it are one.
-const ONE_WISH: Duration = Duration::from_millis(500);
+const INTERRUPT_DEBOUNCE: Duration = Duration::from_millis(500);
 /// How often what may pass by itself is tried again.
 const AGAIN_EVERY: Duration = Duration::from_secs(5);
 /// Threads that run connections: they copy between sockets and memory, and never wait.
@@ -89,10 +89,10 @@ struct Server {
     hub: Arc<Hub>,
     volumes: Vec<Served>,
     /// Those of them that are being taken out.
-    leaving: JoinSet<leave::Left>,
+    leaving: JoinSet<detach::Left>,
     /// Volumes that a reload opens.
-    coming: Vec<come::Coming>,
-    opening: JoinSet<come::Opened>,
+    coming: Vec<attach::Coming>,
+    opening: JoinSet<attach::Opened>,
     /// Volumes that have gone so far.
     gone: u64,
     wanted: Vec<reload::Wanted>,
@@ -169,7 +169,7 @@ impl Signals {
         let first = tokio::time::Instant::now();
         loop {
             self.end().await;
-            if first.elapsed() >= ONE_WISH {
+            if first.elapsed() >= INTERRUPT_DEBOUNCE {
                 return;
             }
         }

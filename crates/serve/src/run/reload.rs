@@ -8,7 +8,7 @@
 //! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
 //! | pacing, the log's level | |
 //!
-//! A volume that goes does so beside all the rest (`leave.rs`), and so does one that comes (`come.rs`): a reload waits for
+//! A volume that goes does so beside all the rest (`detach.rs`), and so does one that comes (`attach.rs`): a reload waits for
 //! them a moment, and then says that they go on.
 
 use std::sync::Arc;

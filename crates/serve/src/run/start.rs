@@ -31,7 +31,7 @@ use crate::systemd::{Notify, Passed};
 /// Volumes that there may be more than at the start: places for devices are made then.
 pub(super) const ROOM: usize = 16;
 /// Volumes that they add at one time for which memory is put aside; for more, and for what their backings take beside that,
-/// the cache gives way (`come.rs`).
+/// the cache gives way (`attach.rs`).
 const ROOM_AT_ONCE: usize = 2;
 /// What threads of pools and of the runtime, allocator and log take beside what is counted.
 const BESIDE: u64 = 4 << 20;

@@ -9,7 +9,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::come::{Opened, close};
+use super::attach::{Opened, close};
 use super::message::{in_memory, place};
 use super::start::OTHERS;
 use super::{NotDurable, ServeError, Served, Server, Signals};
@@ -385,7 +385,7 @@ fn unwritten(volume: &tidegate::Volume) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::come::tests::{NEW, Rig};
+    use super::super::attach::tests::{NEW, Rig};
     use super::*;
 
     #[test]

@@ -10,8 +10,8 @@ use super::*;
 use crate::LabEnv;
 use crate::content::Sector;
 use crate::fs;
+use crate::media::{Media, SharedMedia};
 use crate::model::{self, Simulated, Surroundings};
-use crate::platter::{Platter, SharedPlatter};
 use crate::record::{EventKind, Recorded};
 use crate::{Lab, Options as LabOptions, Record as Keep};
 
@@ -25,7 +25,7 @@ struct Rig {
     journal: Arc<Journal>,
     device: DeviceId,
     simulated: Arc<Simulated>,
-    platter: SharedPlatter,
+    media: SharedMedia,
 }
 
 /// As before 5.6, and with memory in pieces: a commit waits for the handle and for the data.
@@ -58,11 +58,11 @@ fn rig_at(bytes_per_sec: u64, options: Options, seed: u64) -> Rig {
     }
     let mut params = model::by_name("token_bucket").unwrap();
     params.set("rate_bytes_per_sec", bytes_per_sec).unwrap();
-    let platter = Platter::shared(params.volatile_cache());
+    let media = Media::shared(params.volatile_cache());
     let surroundings = Surroundings {
         host: lab.host(),
         stamps: Arc::clone(&stamps),
-        platter: Arc::clone(&platter),
+        media: Arc::clone(&media),
         layout: fs::by_name("ext4")
             .unwrap()
             .layout_under(LOG, params.span(), 1),
@@ -83,7 +83,7 @@ fn rig_at(bytes_per_sec: u64, options: Options, seed: u64) -> Rig {
         journal,
         device,
         simulated,
-        platter,
+        media,
     }
 }
 
@@ -435,11 +435,11 @@ fn crash(options: Options, seed: u64) -> (usize, u64) {
         }
     });
     ended.unwrap();
-    let platter = rig.platter.lock().unwrap();
+    let media = rig.media.lock().unwrap();
     let mut speaks_of = BTreeSet::new();
     let mut survived = 0;
     for record in rig.journal.records() {
-        let content = platter.read(LOG, record.page)[0];
+        let content = media.read(LOG, record.page)[0];
         if u64::from(content.0) != record.id {
             continue;
         }
@@ -450,7 +450,7 @@ fn crash(options: Options, seed: u64) -> (usize, u64) {
     }
     let unwritten = speaks_of
         .iter()
-        .filter(|(object, page)| platter.read(*object, *page).contains(&Sector(0)));
+        .filter(|(object, page)| media.read(*object, *page).contains(&Sector(0)));
     (survived, unwritten.count() as u64)
 }
 

@@ -40,7 +40,7 @@ pub(super) const RULES: Rules = Rules {
     loops: Loops::Zones,
     isolation: Isolation {
         leaves_off_at_an_eighth: false,
-        insists: true,
+        repeats: true,
     },
     throttle: &Throttle,
     keeps_half_the_reserve: false,

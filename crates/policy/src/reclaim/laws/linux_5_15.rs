@@ -57,7 +57,7 @@ pub(in crate::reclaim) const PAGE: PageRule = PageRule {
     writers: Writers::Background,
     marks: true,
     young_anon_is_active: false,
-    insists: false,
+    ends_second_chances: false,
     empties_full_swap: false,
     reads_on: false,
     writes_files: true,
@@ -75,7 +75,7 @@ pub(in crate::reclaim) const SCAN: ScanRule = ScanRule {
 /// How many pages it isolates. Ours does the same.
 pub(super) const ISOLATION: Isolation = Isolation {
     leaves_off_at_an_eighth: true,
-    insists: false,
+    repeats: false,
 };
 
 /// Shared with the law that differs from this one in WRITEBACK alone.

@@ -28,7 +28,7 @@ impl ReclaimLaw {
 
 /// What 6.12 has of it.
 pub(in crate::reclaim) const RULES: Rules = Rules {
-    name: "mild",
+    name: "linux-5.16",
     throttle: &Throttle,
     ..linux_5_15::RULES
 };

@@ -57,7 +57,7 @@ pub(in crate::reclaim) const PAGE: PageRule = PageRule {
     writers: Writers::Background,
     marks: true,
     young_anon_is_active: false,
-    insists: true,
+    ends_second_chances: true,
     empties_full_swap: true,
     reads_on: true,
     writes_files: true,

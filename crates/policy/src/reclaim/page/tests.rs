@@ -48,7 +48,7 @@ const DIRECT: Scanner = Scanner {
     may_write: true,
     may_swap_out: true,
     slot_free: true,
-    insists: false,
+    no_second_chance: false,
     rule: linux_5_15::PAGE,
 };
 const BACKGROUND: Scanner = Scanner {
@@ -404,7 +404,7 @@ fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
             may_write: bit(15),
             may_swap_out: bit(11),
             slot_free: bit(12),
-            insists: false,
+            no_second_chance: false,
             priority: Priority(if bit(16) { 9 } else { 10 }),
             rule: rules[(case >> 17) as usize],
         };
@@ -831,9 +831,12 @@ fn one_who_insists_gives_no_second_chance() {
             Reclaim,
         ),
     ] {
-        for insists in [false, true] {
-            let scanner = Scanner { insists, ..DIRECT };
-            let expected = if insists { insisting } else { gentle };
+        for no_second_chance in [false, true] {
+            let scanner = Scanner {
+                no_second_chance,
+                ..DIRECT
+            };
+            let expected = if no_second_chance { insisting } else { gentle };
             assert_eq!(judge(&seen, &scanner).verdict, expected, "{seen:?}");
         }
     }
@@ -843,7 +846,7 @@ fn one_who_insists_gives_no_second_chance() {
         ..FILE
     };
     let scanner = Scanner {
-        insists: true,
+        no_second_chance: true,
         ..DIRECT
     };
     assert_eq!(judge(&writeback, &scanner).verdict, AwaitWrite);
@@ -859,18 +862,18 @@ fn a_pass_is_in_vain_if_hardly_anything_goes_and_most_is_in_use() {
         activated: Pages(activated),
         ..Tally::default()
     };
-    assert!(tally(256, 15, 16, 100, 29).is_in_vain(tidegate::PAGE));
+    assert!(tally(256, 15, 16, 100, 29).is_fruitless(tidegate::PAGE));
     assert!(
-        !tally(255, 0, 0, 255, 0).is_in_vain(tidegate::PAGE),
+        !tally(255, 0, 0, 255, 0).is_fruitless(tidegate::PAGE),
         "too few to say"
     );
     assert!(
-        !tally(256, 16, 16, 200, 24).is_in_vain(tidegate::PAGE),
+        !tally(256, 16, 16, 200, 24).is_fruitless(tidegate::PAGE),
         "an eighth goes"
     );
     assert!(
-        !tally(256, 0, 0, 100, 28).is_in_vain(tidegate::PAGE),
+        !tally(256, 0, 0, 100, 28).is_fruitless(tidegate::PAGE),
         "most waits for writes"
     );
-    assert!(!tally(256, 15, 16, 100, 29).is_in_vain(linux_5_15::PAGE));
+    assert!(!tally(256, 15, 16, 100, 29).is_fruitless(linux_5_15::PAGE));
 }

@@ -18,9 +18,9 @@ use super::machine::Connection;
 use super::peer::Peer;
 
 /// Most bytes that are composed together: half of a CPU's own cache, so that they are still there when the system copies them.
-pub(super) const REACH_MAX: usize = 512 << 10;
+pub(super) const BATCH_MAX: usize = 512 << 10;
 /// As many always may be.
-const REACH_LEAST: usize = 64 << 10;
+const BATCH_LEAST: usize = 64 << 10;
 /// As many as a socket is taken to have room for at first.
 const TAKES_FIRST: usize = 256 << 10;
 /// Who reads as much at once, and fills its socket, gets a larger one.
@@ -31,14 +31,14 @@ const WIDE: usize = 1 << 20;
 
 /// How much a socket takes.
 #[derive(Debug)]
-pub(super) struct Reach {
+pub(super) struct SendBatch {
     /// Bytes that it took from being writable to being full, the last time.
     takes: usize,
     /// That it has taken since it was full.
     taken: usize,
 }
 
-impl Default for Reach {
+impl Default for SendBatch {
     fn default() -> Self {
         Self {
             takes: TAKES_FIRST,
@@ -47,11 +47,11 @@ impl Default for Reach {
     }
 }
 
-impl Reach {
+impl SendBatch {
     /// How many bytes are composed together.
     pub(super) fn bytes(&self) -> usize {
         let left = self.takes.saturating_sub(self.taken);
-        left.max(self.taken / 4).clamp(REACH_LEAST, REACH_MAX)
+        left.max(self.taken / 4).clamp(BATCH_LEAST, BATCH_MAX)
     }
 
     /// The socket took `count` bytes, and is full with them or not.
@@ -85,32 +85,32 @@ mod tests {
 
     #[test]
     fn no_more_is_composed_than_the_socket_takes() {
-        let mut reach = Reach::default();
-        assert_eq!(reach.bytes(), TAKES_FIRST);
-        reach.note(160 << 10, true);
+        let mut batch = SendBatch::default();
+        assert_eq!(batch.bytes(), TAKES_FIRST);
+        batch.note(160 << 10, true);
         // As much as it took, then a little to see, and again.
         for _ in 0..3 {
-            assert_eq!(reach.bytes(), 160 << 10);
-            reach.note(160 << 10, false);
-            assert_eq!(reach.bytes(), REACH_LEAST);
+            assert_eq!(batch.bytes(), 160 << 10);
+            batch.note(160 << 10, false);
+            assert_eq!(batch.bytes(), BATCH_LEAST);
             // It was not writable at all, which says nothing.
-            reach.note(0, true);
-            assert_eq!(reach.bytes(), 160 << 10);
-            reach.note(0, true);
-            assert_eq!(reach.bytes(), 160 << 10);
+            batch.note(0, true);
+            assert_eq!(batch.bytes(), 160 << 10);
+            batch.note(0, true);
+            assert_eq!(batch.bytes(), 160 << 10);
         }
         // A wide one: what is more than can be composed together comes in two parts.
-        reach.note(768 << 10, true);
-        assert_eq!(reach.bytes(), REACH_MAX);
-        reach.note(REACH_MAX, false);
-        assert_eq!(reach.bytes(), 256 << 10);
+        batch.note(768 << 10, true);
+        assert_eq!(batch.bytes(), BATCH_MAX);
+        batch.note(BATCH_MAX, false);
+        assert_eq!(batch.bytes(), 256 << 10);
         // A client that keeps up: more and more.
         let mut last = 0;
         for _ in 0..40 {
-            reach.note(reach.bytes(), false);
-            assert!(reach.bytes() >= last.min(REACH_MAX) || last == 256 << 10);
-            last = reach.bytes();
+            batch.note(batch.bytes(), false);
+            assert!(batch.bytes() >= last.min(BATCH_MAX) || last == 256 << 10);
+            last = batch.bytes();
         }
-        assert_eq!(last, REACH_MAX);
+        assert_eq!(last, BATCH_MAX);
     }
 }

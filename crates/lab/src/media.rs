@@ -2,7 +2,7 @@
 //! sectors; and which of that would survive a loss of power.
 //!
 //! Vocabulary: a write is *completed* when the device has said so, *durable* when no loss of power
-//! can undo it. Between the two it sits in the device's volatile cache. The platter keeps the
+//! can undo it. Between the two it sits in the device's volatile cache. The media keep the
 //! completed content as the truth and, for every completed write that is not yet durable, the
 //! content it replaced (an undo log, oldest first):
 //!
@@ -23,7 +23,7 @@
 //! a journal commits; growth of the length by writes is durable with the writes' flush.
 //!
 //! Memory: 32 bytes a page, in chunks of 512 pages taken when first written; a prefilled object
-//! takes none until it is written. Concurrency: behind one mutex (`SharedPlatter`), a leaf lock.
+//! takes none until it is written. Concurrency: behind one mutex (`SharedMedia`), a leaf lock.
 //!
 //! Source: docs/adr/0009 (error contract), docs/adr/0011 (true size); ATA8-ACS (volatile write cache,
 //! FLUSH CACHE) for the meaning of completed and durable.
@@ -53,8 +53,8 @@ pub const ZEROES: PageStamps = [Sector(0); SECTORS_PER_PAGE];
 /// The stamps of one page.
 pub type PageStamps = [Sector; SECTORS_PER_PAGE];
 
-/// A platter that a device, its test and a checker look at together.
-pub type SharedPlatter = Arc<Mutex<Platter>>;
+/// Media that a device, its test and a checker look at together.
+pub type SharedMedia = Arc<Mutex<Media>>;
 
 /// The writes of one object completed so far; what a flush that starts now will cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ pub enum VolatileCache {
 
 /// All objects of a device.
 #[derive(Debug)]
-pub struct Platter {
+pub struct Media {
     objects: Vec<Object>,
     cache: VolatileCache,
 }
@@ -120,8 +120,8 @@ impl Prefill {
     }
 }
 
-impl Platter {
-    /// An empty platter.
+impl Media {
+    /// Empty media.
     #[must_use]
     pub fn new(cache: VolatileCache) -> Self {
         Self {
@@ -130,9 +130,9 @@ impl Platter {
         }
     }
 
-    /// An empty platter to be shared.
+    /// Empty media to be shared.
     #[must_use]
-    pub fn shared(cache: VolatileCache) -> SharedPlatter {
+    pub fn shared(cache: VolatileCache) -> SharedMedia {
         Arc::new(Mutex::new(Self::new(cache)))
     }
 
@@ -416,8 +416,8 @@ mod tests {
         [Sector(version); SECTORS_PER_PAGE]
     }
 
-    fn volatile() -> Platter {
-        Platter::new(VolatileCache::Pages(Pages(1000)))
+    fn volatile() -> Media {
+        Media::new(VolatileCache::Pages(Pages(1000)))
     }
 
     fn counting() -> impl FnMut() -> u64 {
@@ -432,31 +432,31 @@ mod tests {
 
     #[test]
     fn unwritten_pages_read_as_zeroes_and_growth_is_sparse() {
-        let mut platter = volatile();
-        platter.write(FILE, 1_000_000, page(1));
-        assert_eq!(platter.read(FILE, 1_000_000), page(1));
-        assert_eq!(platter.read(FILE, 999_999), ZEROES);
-        assert_eq!(platter.read(ObjectId(9), 0), ZEROES);
-        assert_eq!(platter.len(FILE), Pages(1_000_001).bytes());
-        let chunks = &platter.objects[3].chunks;
+        let mut media = volatile();
+        media.write(FILE, 1_000_000, page(1));
+        assert_eq!(media.read(FILE, 1_000_000), page(1));
+        assert_eq!(media.read(FILE, 999_999), ZEROES);
+        assert_eq!(media.read(ObjectId(9), 0), ZEROES);
+        assert_eq!(media.len(FILE), Pages(1_000_001).bytes());
+        let chunks = &media.objects[3].chunks;
         assert_eq!(chunks.iter().filter(|chunk| chunk.is_some()).count(), 1);
     }
 
     #[test]
     fn a_flush_covers_what_had_completed_when_it_began_and_nothing_later() {
-        let mut platter = volatile();
-        platter.write(FILE, 7, page(1));
-        let mark = platter.mark(FILE);
-        platter.write(FILE, 7, page(2));
-        platter.flush(FILE, mark);
+        let mut media = volatile();
+        media.write(FILE, 7, page(1));
+        let mark = media.mark(FILE);
+        media.write(FILE, 7, page(2));
+        media.flush(FILE, mark);
         assert_eq!(
-            platter.undone(FILE)[&7],
+            media.undone(FILE)[&7],
             page(1),
             "the first write is durable, the second not"
         );
-        platter.flush(FILE, platter.mark(FILE));
-        assert!(platter.undone(FILE).is_empty());
-        assert_eq!(platter.read(FILE, 7), page(2));
+        media.flush(FILE, media.mark(FILE));
+        assert!(media.undone(FILE).is_empty());
+        assert_eq!(media.read(FILE, 7), page(2));
     }
 
     #[test]
@@ -464,14 +464,14 @@ mod tests {
         let mut seen = std::collections::BTreeSet::new();
         let mut random = counting();
         for _ in 0..200 {
-            let mut platter = volatile();
-            platter.write(FILE, 0, page(1));
-            platter.write(FILE, 0, page(2));
-            platter.flush(FILE, platter.mark(FILE));
-            platter.write(FILE, 0, page(3));
-            platter.write(FILE, 0, page(4));
-            platter.crash(&mut random);
-            let left = platter.read(FILE, 0);
+            let mut media = volatile();
+            media.write(FILE, 0, page(1));
+            media.write(FILE, 0, page(2));
+            media.flush(FILE, media.mark(FILE));
+            media.write(FILE, 0, page(3));
+            media.write(FILE, 0, page(4));
+            media.crash(&mut random);
+            let left = media.read(FILE, 0);
             assert!(
                 left.iter().all(|sector| (2..=4).contains(&sector.0)),
                 "{left:?}"
@@ -481,7 +481,7 @@ mod tests {
             } else {
                 0
             });
-            assert!(platter.undone(FILE).is_empty(), "what survived is durable");
+            assert!(media.undone(FILE).is_empty(), "what survived is durable");
         }
         assert_eq!(
             seen.into_iter().collect::<Vec<_>>(),
@@ -492,64 +492,64 @@ mod tests {
 
     #[test]
     fn without_a_volatile_cache_nothing_is_undone() {
-        let mut platter = Platter::new(VolatileCache::Off);
-        platter.write(FILE, 0, page(1));
-        platter.write(FILE, 0, page(2));
-        platter.crash(counting());
-        assert_eq!(platter.read(FILE, 0), page(2));
-        assert_eq!(platter.len(FILE), Pages(1).bytes());
+        let mut media = Media::new(VolatileCache::Off);
+        media.write(FILE, 0, page(1));
+        media.write(FILE, 0, page(2));
+        media.crash(counting());
+        assert_eq!(media.read(FILE, 0), page(2));
+        assert_eq!(media.len(FILE), Pages(1).bytes());
     }
 
     #[test]
     fn a_full_cache_makes_its_oldest_write_durable() {
-        let mut platter = Platter::new(VolatileCache::Pages(Pages(2)));
+        let mut media = Media::new(VolatileCache::Pages(Pages(2)));
         for at in 0..5 {
-            platter.write(FILE, at, page(1));
+            media.write(FILE, at, page(1));
         }
-        assert_eq!(platter.undone(FILE).into_keys().collect::<Vec<_>>(), [3, 4]);
-        assert_eq!(platter.volatile_pages(FILE), Pages(2));
+        assert_eq!(media.undone(FILE).into_keys().collect::<Vec<_>>(), [3, 4]);
+        assert_eq!(media.volatile_pages(FILE), Pages(2));
     }
 
     #[test]
     fn what_is_cut_off_never_comes_back() {
-        let mut platter = volatile();
-        platter.write(FILE, 0, page(1));
-        platter.write(FILE, 1, page(1));
-        platter.write(FILE, 1, page(2));
-        platter.set_len(FILE, Bytes(4096 + 1024));
-        platter.set_len(FILE, Bytes(3 * 4096));
+        let mut media = volatile();
+        media.write(FILE, 0, page(1));
+        media.write(FILE, 1, page(1));
+        media.write(FILE, 1, page(2));
+        media.set_len(FILE, Bytes(4096 + 1024));
+        media.set_len(FILE, Bytes(3 * 4096));
         let mut half = page(2);
         half[2..].fill(Sector(0));
-        assert_eq!(platter.read(FILE, 1), half);
-        platter.crash(counting());
+        assert_eq!(media.read(FILE, 1), half);
+        media.crash(counting());
         assert!(
-            platter.read(FILE, 1)[2..]
+            media.read(FILE, 1)[2..]
                 .iter()
                 .all(|sector| *sector == Sector(0))
         );
-        assert_eq!(platter.len(FILE), Bytes(3 * 4096));
+        assert_eq!(media.len(FILE), Bytes(3 * 4096));
     }
 
     #[test]
     fn a_discarded_range_reads_as_zeroes_and_the_length_stays() {
-        let mut platter = volatile();
-        platter.prefill(FILE, Pages(4), 9);
-        platter.discard(FILE, Bytes(4096), Bytes(8192));
-        assert_eq!(platter.read(FILE, 1), ZEROES);
-        assert_eq!(platter.read(FILE, 2), ZEROES);
-        assert_ne!(platter.read(FILE, 3), ZEROES);
-        assert_eq!(platter.len(FILE), Pages(4).bytes());
+        let mut media = volatile();
+        media.prefill(FILE, Pages(4), 9);
+        media.discard(FILE, Bytes(4096), Bytes(8192));
+        assert_eq!(media.read(FILE, 1), ZEROES);
+        assert_eq!(media.read(FILE, 2), ZEROES);
+        assert_ne!(media.read(FILE, 3), ZEROES);
+        assert_eq!(media.len(FILE), Pages(4).bytes());
     }
 
     #[test]
     fn a_prefilled_object_costs_nothing_until_it_is_written() {
-        let mut platter = volatile();
-        platter.prefill(FILE, Pages(1 << 30), 5);
-        assert_eq!(platter.read(FILE, 77)[2], stamp(FILE, 77 * 8 + 2, 5));
-        assert!(platter.objects[3].chunks.is_empty());
-        platter.write(FILE, 77, page(1));
+        let mut media = volatile();
+        media.prefill(FILE, Pages(1 << 30), 5);
+        assert_eq!(media.read(FILE, 77)[2], stamp(FILE, 77 * 8 + 2, 5));
+        assert!(media.objects[3].chunks.is_empty());
+        media.write(FILE, 77, page(1));
         assert_eq!(
-            platter.read(FILE, 78)[0],
+            media.read(FILE, 78)[0],
             stamp(FILE, 78 * 8, 5),
             "neighbours keep theirs"
         );
@@ -557,11 +557,11 @@ mod tests {
 
     #[test]
     fn a_torn_write_changes_its_first_sectors_only() {
-        let mut platter = volatile();
-        platter.write(FILE, 0, page(1));
-        platter.write_torn(FILE, 0, page(2), 3);
+        let mut media = volatile();
+        media.write(FILE, 0, page(1));
+        media.write_torn(FILE, 0, page(2), 3);
         assert_eq!(
-            platter.read(FILE, 0).map(|sector| sector.0),
+            media.read(FILE, 0).map(|sector| sector.0),
             [2, 2, 2, 1, 1, 1, 1, 1]
         );
     }

@@ -7,7 +7,7 @@ use policy::units::Nanos;
 
 /// Sums and maxima. A name is `group/what`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct Tally {
     sums: BTreeMap<String, u64>,
     /// In nanoseconds.
     longest: BTreeMap<String, u64>,
@@ -15,7 +15,7 @@ pub struct Figures {
     most: BTreeMap<String, u64>,
 }
 
-impl Figures {
+impl Tally {
     /// Adds to a sum.
     pub fn add(&mut self, group: &str, what: &str, by: u64) {
         if by > 0 {
@@ -129,14 +129,14 @@ mod tests {
 
     #[test]
     fn figures_add_up_and_print() {
-        let mut figures = Figures::default();
-        figures.add("fault", "torn", 1200);
-        figures.add("fault", "hung", 0);
-        figures.time("longest pause", "rate-based", Nanos::millis(200));
-        figures.share("of what is allowed", "write", 421);
-        let mut all = Figures::default();
-        all.merge(&figures);
-        all.merge(&figures);
+        let mut tally = Tally::default();
+        tally.add("fault", "torn", 1200);
+        tally.add("fault", "hung", 0);
+        tally.time("longest pause", "rate-based", Nanos::millis(200));
+        tally.share("of what is allowed", "write", 421);
+        let mut all = Tally::default();
+        all.merge(&tally);
+        all.merge(&tally);
         assert_eq!(all.sum("fault", "torn"), 2400);
         assert_eq!(all.sum_of("fault"), 2400);
         let table = all.table();

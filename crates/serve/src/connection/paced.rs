@@ -1,8 +1,8 @@
 //! Which replies to writes are held back, and until when.
 //!
 //! ```text
-//!   taken in ──> fresh ──pace: None──> answered
-//!                  └─pace: until t──> held ──t passed, pace: None──> answered; what came meanwhile is fresh
+//!   taken in ──> unpaced ──pace: None──> answered
+//!                  └─pace: until t──> held ──t passed, pace: None──> answered; what came meanwhile is unpaced
 //! ```
 //!
 //! Bytes count from when they are taken in, also those of a write whose payload is still arriving: so one long write is
@@ -18,29 +18,29 @@ pub(super) const HELD_MAX: u64 = 256 << 10;
 
 /// Writes that are taken in and not answered.
 #[derive(Debug, Default)]
-pub(super) struct Hold {
+pub(super) struct PacedReplies {
     /// On the account that is due next.
-    pub(super) fresh: Vec<Place>,
-    pub(super) fresh_bytes: u64,
-    /// On the account of the stay under way.
+    pub(super) unpaced: Vec<Place>,
+    pub(super) unpaced_bytes: u64,
+    /// On the account of the pause under way.
     pub(super) held: Vec<Place>,
     pub(super) held_bytes: u64,
-    /// The end of the stay under way.
+    /// The end of the pause under way.
     pub(super) until: Option<Instant>,
     /// When it began.
     since: Option<Instant>,
 }
 
-impl Hold {
+impl PacedReplies {
     pub(super) fn is_full(&self) -> bool {
-        self.fresh_bytes + self.held_bytes >= HELD_MAX
+        self.unpaced_bytes + self.held_bytes >= HELD_MAX
     }
 
-    /// A stay begins for what is fresh, or the one under way goes on.
+    /// A pause begins for what is unpaced, or the one under way goes on.
     pub(super) fn begin_or_go_on(&mut self, until: Instant, counters: &Counters) {
         if self.until.is_none() {
-            core::mem::swap(&mut self.fresh, &mut self.held);
-            self.held_bytes = core::mem::take(&mut self.fresh_bytes);
+            core::mem::swap(&mut self.unpaced, &mut self.held);
+            self.held_bytes = core::mem::take(&mut self.unpaced_bytes);
             self.since = Some(Instant::now());
             let held = &counters.held_total;
             held.fetch_add(
@@ -51,19 +51,19 @@ impl Hold {
         self.until = Some(until);
     }
 
-    /// What is answered next: the writes of the stay under way or, without one, the fresh ones.
+    /// What is answered next: the writes of the pause under way or, without one, the unpaced ones.
     pub(super) fn due(&self) -> &[Place] {
         match self.until {
             Some(_) => &self.held,
-            None => &self.fresh,
+            None => &self.unpaced,
         }
     }
 
-    /// Answers what is due; a stay under way is over.
+    /// Answers what is due; a pause under way is over.
     pub(super) fn release(&mut self, counters: &Counters, mut answer: impl FnMut(Place)) {
         if self.until.take().is_none() {
-            self.fresh_bytes = 0;
-            self.fresh.drain(..).for_each(answer);
+            self.unpaced_bytes = 0;
+            self.unpaced.drain(..).for_each(answer);
             return;
         }
         if let Some(since) = self.since.take() {

@@ -10,7 +10,7 @@ const _: () = assert!(CPUS_MAX == 1 << CPU_BITS);
 /// One end by CPU. Looked at once or more a step, so they are kept together, and the least is
 /// remembered until it changes.
 #[derive(Clone, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct CpuDeadlines {
     /// By CPU: time, rank and whose it is in one number, so that the least is found without a branch for each.
     until: Box<[u128]>,
     /// CPUs whose task was just put there: it is hard for others.
@@ -44,7 +44,7 @@ fn unpacked(packed: u128) -> (Place, usize) {
     (Place { time, seq }, whose as usize)
 }
 
-impl Ends {
+impl CpuDeadlines {
     pub(crate) fn new(cpus: u32) -> Self {
         Self {
             until: (0..cpus).map(|_| NEVER).collect(),
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_least_is_found_again_after_any_change() {
-        let mut ends = Ends::new(5);
+        let mut deadlines = CpuDeadlines::new(5);
         let mut random = 9_u64;
         for seq in 0..2_000 {
             random = random
@@ -121,18 +121,21 @@ mod tests {
             } else {
                 Place { time, seq }
             };
-            ends.set(cpu, until, random >> 40 & 7 == 0);
-            let least = (0..5).map(|cpu| ends.of(cpu)).min().unwrap();
-            assert_eq!(ends.least().0, least);
+            deadlines.set(cpu, until, random >> 40 & 7 == 0);
+            let least = (0..5).map(|cpu| deadlines.of(cpu)).min().unwrap();
+            assert_eq!(deadlines.least().0, least);
             if least != Place::NEVER {
-                let whose = ends.least().1;
-                assert_eq!(ends.of(whose), least);
+                let whose = deadlines.least().1;
+                assert_eq!(deadlines.of(whose), least);
             }
             let of = |fresh| {
-                let times = (0..5).filter(|cpu| ends.is_fresh(*cpu) == fresh);
-                times.map(|cpu| ends.of(cpu).time).min().unwrap_or(u64::MAX)
+                let times = (0..5).filter(|cpu| deadlines.is_fresh(*cpu) == fresh);
+                times
+                    .map(|cpu| deadlines.of(cpu).time)
+                    .min()
+                    .unwrap_or(u64::MAX)
             };
-            assert_eq!((of(true), of(false)), ends.clone().hard_and_soft());
+            assert_eq!((of(true), of(false)), deadlines.clone().hard_and_soft());
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::hub::{Hub, Stage};
 use crate::pool::Sort;
 
 /// A range on its way into memory.
-pub(super) struct Bring {
+pub(super) struct Prefetch {
     pub(super) export: Arc<Export>,
     pub(super) volume: Arc<Volume>,
     pub(super) owner: Arc<Mailbox>,
@@ -39,7 +39,7 @@ pub(super) enum Purpose {
     Proof,
 }
 
-impl Bring {
+impl Prefetch {
     /// Has the pool do it.
     pub(super) fn submit(self) {
         let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
@@ -74,7 +74,7 @@ impl Bring {
         let (at, len) = (self.at, READY.min(self.end - self.at));
         self.at += len;
         match &self.purpose {
-            Purpose::Advice(hub) if self.is_in_vain(hub) => {
+            Purpose::Advice(hub) if self.is_pointless(hub) => {
                 self.at = self.end;
                 Ok(())
             }
@@ -83,7 +83,7 @@ impl Bring {
         }
     }
 
-    fn is_in_vain(&self, hub: &Hub) -> bool {
+    fn is_pointless(&self, hub: &Hub) -> bool {
         hub.stage() != Stage::Serving || self.export.withdrawn.load(Ordering::Acquire)
     }
 
