@@ -1,11 +1,12 @@
 //! How far to read ahead of a sequential or strided reader.
 //!
-//! Decides, at a miss or at a marked page, which pages to read. Three kinds of reader are told apart:
+//! Decides, at a miss or at a marked page, which pages to read. Three kinds of reader are told
+//! apart:
 //!
 //! - *sequential*: it begins at the start of the file, or goes on where the last access ended. It
 //!   gets a window that doubles from turn to turn up to a maximum. One page of each window carries
-//!   the *mark*: when the reader comes to it, the next window is read while the reader is still busy
-//!   with the rest of this one, so that it never waits.
+//!   the *mark*: when the reader comes to it, the next window is read while the reader is still
+//!   busy with the rest of this one, so that it never waits.
 //! - *strided*: three accesses at a constant distance that is not its own length. It gets the pages
 //!   of its next access, and of no other; the first of them carries the mark.
 //! - *random*: everything else. It gets what it asked for.
@@ -19,8 +20,8 @@
 //! Invariants
 //!   1. No window is longer than `max` (at least one page), whatever was asked for.
 //!   2. A window covers the first missing page; an answer at a mark covers only pages ahead of it.
-//!   3. A random reader gets no page it did not ask for; one that asks for more than a window gets windows that end with its
-//!      call, also at the start of the file.
+//!   3. A random reader gets no page it did not ask for. A reader that asks for more than a window
+//!      gets windows that end with its call, also at the start of the file.
 //!
 //! Concurrency: one per open file, `&mut` throughout.
 //!
@@ -49,8 +50,8 @@ pub struct Readahead {
     strided: u32,
     /// It went on where the one before it ended.
     follows: bool,
-    /// Nothing is read from this page on: it ends the call that the last access was a part of, and nobody knows whether its
-    /// reader goes on there.
+    /// Nothing is read from this page on: it ends the call that the last access was a part of, and
+    /// nobody knows whether its reader goes on there.
     until: Option<u64>,
 }
 
@@ -78,8 +79,8 @@ pub struct Window {
     pub start: u64,
     /// How many; includes the pages asked for when they were missing.
     pub count: Pages,
-    /// When the reader comes to this page the next window is due (the page gets the readahead mark).
-    /// It lies in the window or in `ahead`.
+    /// When the reader comes to this page the next window is due (the page gets the readahead
+    /// mark). It lies in the window or in `ahead`.
     pub mark: Option<u64>,
     /// A second run to read without waiting for it: the next access of a strided reader whose pages
     /// are missing now. To leave it out costs speed, never correctness.
@@ -95,9 +96,10 @@ enum Pattern {
 }
 
 impl Readahead {
-    /// The reader wants `access`, as a part of a call that ends at page `end`. `missing`: the first of
-    /// these pages that is not in the cache, if any. `on_mark`: it touched a marked page. `max`: the
-    /// largest window. Answers what to read, if anything; the answer is not clipped to the file's size.
+    /// The reader wants `access`, as a part of a call that ends at page `end`. `missing`: the first
+    /// of these pages that is not in the cache, if any. `on_mark`: it touched a marked page. `max`:
+    /// the largest window. Answers what to read, if anything; the answer is not clipped to the
+    /// file's size.
     ///
     /// To be called at every access that misses or touches a mark; calls at plain hits sharpen the
     /// picture of the reader and are not needed.
@@ -244,11 +246,11 @@ impl Readahead {
         self.go_to(self.window.end(), count)
     }
 
-    /// The window from `start` on. Its mark is its first page: when the reader enters it, it is time
-    /// for the next. None: the call ends before it.
+    /// The window from `start` on. Its mark is its first page: when the reader enters it, it is
+    /// time for the next. None: the call ends before it.
     fn go_to(&mut self, start: u64, count: Pages) -> Option<Window> {
         if self.until.is_some_and(|until| start >= until) {
-            // What follows is read when a call wants it, with a mark ahead of that.
+            // The pages that follow are read when a call wants them, with a mark ahead of them.
             self.window = Run::default();
             return None;
         }

@@ -1,8 +1,8 @@
 //! The clock of a law: whole ticks of 1/hz second, and when a timer of so many ticks fires.
 //!
-//! Source: the timer's rounding: Linux 6.12 kernel/time/timer.c, calc_index(), LVL_GRAN(): a timer fires
-//! at a tick of its level, never early, so that one of n ticks takes n + 1 and a long one up to a
-//! level's granularity more. p0's traces show it: a `congestion_wait` of 25 ticks lasts 26.
+//! Source: the timer's rounding: Linux 6.12 kernel/time/timer.c, calc_index(), LVL_GRAN(): a timer
+//! fires at a tick of its level, never early, so that one of n ticks takes n + 1 and a long one up
+//! to a level's granularity more. p0's traces show it: a `congestion_wait` of 25 ticks lasts 26.
 
 use crate::units::{Instant, Nanos, SECOND};
 

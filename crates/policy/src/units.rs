@@ -159,8 +159,9 @@ impl Bytes {
     }
 }
 
-/// Bytes as people read them, with the unit that suits them and one digit, rounded down: `10 GiB`, `1.5 MiB`, `513 B`.
-/// With `{:#}` the bytes stand behind it where that is not all of them: `1 GiB (1073741825 bytes)`.
+/// Bytes as people read them, with the unit that suits them and one digit, rounded down: `10 GiB`,
+/// `1.5 MiB`, `513 B`. With `{:#}` the bytes stand behind it where that is not all of them: `1 GiB
+/// (1073741825 bytes)`.
 #[derive(Clone, Copy, Debug)]
 pub struct ShownBytes(Bytes);
 

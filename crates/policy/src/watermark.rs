@@ -55,8 +55,9 @@ impl Watermarks {
 
     /// Marks of a machine that stands for one `scale` times larger: the larger one's, divided.
     ///
-    /// The root in MIN makes a small machine's marks larger in proportion; with these, the proportions of the
-    /// machine that is stood for are kept. Marks stay apart, however large the scale.
+    /// The root in MIN makes a small machine's marks larger in proportion; with these, the
+    /// proportions of the machine that is stood for are kept. Marks stay apart, however large the
+    /// scale.
     ///
     /// # Panics
     /// On a scale of 0.
@@ -119,7 +120,8 @@ impl AllocRight {
     }
 }
 
-/// Whether a single page may be taken while `free` pages are free: more must be free than the mark says.
+/// Whether a single page may be taken while `free` pages are free: more must be free than the mark
+/// says.
 #[must_use]
 pub const fn is_ok(free: Pages, mark: Pages, right: AllocRight) -> bool {
     free.0 > right.lowered(mark).0

@@ -4,12 +4,12 @@
 //! *request* is neighbouring pages sent to the device as one; the *flight* is all requests that
 //! the device has not completed.
 //!
-//! A read that misses waits behind the flight. Linux bounds the flight by the number of
-//! requests (a queue of 128), which is nothing on a fast device and seconds on a slow one. Tidegate
-//! bounds it by time: what is in flight is at most what the device writes in, say, 40 ms; and a
-//! request is at most half of that, so that there are two and the device never runs dry between them.
-//! For a device that turns out to do more with more (a file server, an object store) the bound is
-//! doubled as often as it does (`Domain::reach`).
+//! A read that misses waits behind the flight. Linux bounds the flight by the number of requests (a
+//! queue of 128), which is nothing on a fast device and seconds on a slow one. Tidegate bounds it
+//! by time: what is in flight is at most what the device writes in, say, 40 ms; and a request is at
+//! most half of that, so that there are two and the device never runs dry between them. For a
+//! device that turns out to do more with more (a file server, an object store) the bound is doubled
+//! as often as it does (`Domain::reach`).
 //!
 //! Linux 6.12 keeps writeback below three quarters of the device's queue, so that there is always
 //! room for others (*writeback throttling*), and lets it go on only when that has drained by a good
@@ -23,7 +23,8 @@
 //! ```
 //!
 //! Invariants
-//!   1. A request is never larger than `request_max`, nor, except at `request_max`, smaller than 64 KiB.
+//!   1. A request is never larger than `request_max`, nor, except at `request_max`, smaller than 64
+//!      KiB.
 //!   2. Two requests may always be in flight, however slow the device is: it never runs dry.
 //!   3. A slice is never empty while pages are left.
 //!
@@ -32,13 +33,15 @@
 //! throttling: Linux 6.12 block/blk-wbt.c, get_limit(), wbt_rqw_done(), calc_wb_limits(), and
 //! block/blk-rq-qos.c, rq_depth_calc_max_depth(); held against recordings of a guest, whose
 //! nr_writeback runs from 23 requests to 48 in steps of a tick's completions.
-//! Without a writer that paused in the last second it is given a quarter of that room only: 12 requests of a
-//! queue of 64. Whose writes to a swap file are counted with whose changed in 6.11 (`SwapRoom`): get_rq_wait() and
-//! bio_to_wbt_flags() of 5.15 and 6.12; B. Li, "blk-wbt: don't throttle swap writes in direct reclaim", June 2024.
-//! Which rule there is belongs to the column, as it came with a version of the kernel; how long the queue is, to the device.
-//! Deviation: the throttle is taken as it stands after its first 300 ms of nothing but writes, at its
-//! widest. With readers beside them the kernel narrows it when their latency suffers. A disk with a volatile cache, where
-//! the kernel lets a sleeper go on only when nothing is left while no writer pauses, is taken for one without.
+//! Without a writer that paused in the last second it is given a quarter of that room only: 12
+//! requests of a queue of 64. The room that counts writes to a swap file changed in 6.11
+//! (`SwapRoom`): get_rq_wait() and bio_to_wbt_flags() of 5.15 and 6.12; B. Li, "blk-wbt: don't
+//! throttle swap writes in direct reclaim", June 2024. Which rule there is belongs to the column,
+//! as it came with a version of the kernel; how long the queue is, to the device.
+//! Deviation: the throttle is taken as it stands after its first 300 ms of nothing but writes, at
+//! its widest. With readers beside them the kernel narrows it when their latency suffers. A disk
+//! with a volatile cache, where the kernel lets a sleeper go on only when nothing is left while no
+//! writer pauses, is taken for one without.
 
 use crate::units::{Nanos, Pages, PagesPerSec};
 
@@ -77,11 +80,12 @@ pub struct FlushTunables {
     pub request_max: Pages,
 }
 
-/// Whose room writes to a swap file take up.
+/// The room that writes to a swap file take up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapRoom {
-    /// The background reclaimer has one for itself, and tasks that reclaim have one (kernel: `WBT_KSWAPD`, 4.10 to 6.10, where the
-    /// tasks' is that of the device's writeback: deviation). One that waits goes on when one write has ended (deviation).
+    /// The background reclaimer has one for itself, and tasks that reclaim have one (kernel:
+    /// `WBT_KSWAPD`, 4.10 to 6.10, where the tasks' is that of the device's writeback: deviation).
+    /// A task that waits goes on when one write has ended (deviation).
     Background,
     /// There is one for all writes to the swap file (kernel: `WBT_SWAP`, since 6.11).
     Swap,
@@ -105,7 +109,7 @@ pub enum Flight {
     Throttled {
         /// So many requests where the device does not tell of its queue.
         untold: u32,
-        /// Whose room writes to a swap file take up.
+        /// The room that writes to a swap file take up.
         swap_room: SwapRoom,
     },
     /// What the device writes in that time, at least one request. Reads wait no longer than this.
@@ -177,9 +181,9 @@ impl FlushTunables {
 
     /// Pages of one slice (mechanisms 6.2: `round_down(min(bw/2, limit/8, left) + 1024, 1024)`).
     ///
-    /// `bandwidth`: of the device. `dirty_limit`: the global one. `left`: what the work still has to
-    /// write, `Pages::MAX` for background work. A fixed slice is never more than `left`; a slice by
-    /// bandwidth is rounded up to the next 4 MiB and may be.
+    /// `bandwidth`: of the device. `dirty_limit`: the global one. `left`: what the work still has
+    /// to write, `Pages::MAX` for background work. A fixed slice is never more than `left`; a slice
+    /// by bandwidth is rounded up to the next 4 MiB and may be.
     #[must_use]
     pub fn slice_pages(&self, bandwidth: PagesPerSec, dirty_limit: Pages, left: Pages) -> Pages {
         match self.slice {
@@ -231,7 +235,8 @@ impl FlushTunables {
         })
     }
 
-    /// Whether one more request may go out. `resumes`: the task that asks was refused before, and waits.
+    /// Whether one more request may go out. `resumes`: the task that asks was refused before, and
+    /// waits.
     #[must_use]
     pub fn may_submit(&self, flight: &InFlight, resumes: bool) -> bool {
         match self.flight {
@@ -265,7 +270,7 @@ pub struct SwapFlight {
     pub most: u32,
     /// Once one was refused, no more until so few are left.
     pub resume: u32,
-    /// Whose it is.
+    /// The room it takes.
     pub room: SwapRoom,
 }
 

@@ -6,8 +6,9 @@
 //!                                   '-- left out --------'   or, with 7b, single pages
 //! ```
 //!
-//! Source: mechanisms 1.6, 8.3, 8.5; kernel-facts A2, A5; Linux 3.2 mm/page_alloc.c, __alloc_pages_slowpath(),
-//! __alloc_pages_direct_compact(), __alloc_pages_direct_reclaim(), for GFP_TRANSHUGE.
+//! Source: mechanisms 1.6, 8.3, 8.5; kernel-facts A2, A5; Linux 3.2 mm/page_alloc.c,
+//! __alloc_pages_slowpath(), __alloc_pages_direct_compact(), __alloc_pages_direct_reclaim(), for
+//! GFP_TRANSHUGE.
 
 use super::defer::Deferral;
 use super::law::Scans;
@@ -137,7 +138,7 @@ impl Attempt {
 }
 
 impl Scans {
-    /// Whether a zone is left alone by one who asks now.
+    /// Whether a request at this moment leaves the zone alone.
     #[must_use]
     pub fn is_deferred(&self, deferral: &mut Deferral) -> bool {
         self.defers && deferral.is_deferred()

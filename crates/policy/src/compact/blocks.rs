@@ -1,17 +1,19 @@
 //! Which block is emptied for a run, and what becomes of the pages in it (ours).
 //!
-//! A run costs 2^order frames however it is got: they have to be free in any case. What can be saved is the search among
-//! frames that came free here and there. So a request looks at a few blocks, and empties the cheapest: what was read once
-//! is dropped, as reclaim would drop it; what is in use moves, dirty or not, by a copy. It never waits for a device and never
-//! reclaims: a block in which something is being written, read or looked at is not for now.
+//! A run costs 2^order frames however it is got: they have to be free in any case. The search among
+//! frames that came free here and there can be saved. So a request looks at a few blocks, and
+//! empties the cheapest: what was read once is dropped, as reclaim would drop it; what is in use
+//! moves, dirty or not, by a copy. It never waits for a device and never reclaims: a block in which
+//! something is being written, read or looked at is not for now.
 //!
 //! ```text
 //!   cost = moves * MOVE + drops * DROP          not for now: something busy, pinned, being written; a run; more than 1/8 to move
 //!   frames that it takes from what is free: those free in the block, and one for each page that moves
 //! ```
 //!
-//! That is worth something only if blocks hold pages that come free together. So pages lie with their like (`lies_with`): what
-//! is read, which can be dropped whole; what is written, which stays as long as its device takes; and the rest.
+//! That is worth something only if blocks hold pages that come free together. So pages lie with
+//! their like (`lies_with`): what is read, which can be dropped whole; what is written, which stays
+//! as long as its device takes; and the rest.
 //!
 //! Invariants
 //!   1. No page in use leaves memory for its place: it moves.
@@ -42,7 +44,8 @@ pub struct Found {
 /// A page in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Somebody looks at it or changes it, it is being written or read, or is none that can be moved.
+    /// Somebody looks at it or changes it, it is being written or read, or is none that can be
+    /// moved.
     pub held: bool,
     /// Of a file.
     pub file: bool,
@@ -66,7 +69,8 @@ pub enum Fate {
 }
 
 impl Blocks {
-    /// What would become of a page. One that was read ahead and not yet used is still to be: it moves.
+    /// What would become of a page. A page that was read ahead and not yet used is still to be
+    /// used: it moves.
     #[must_use]
     pub fn fate(&self, seen: &Seen) -> Fate {
         let read_once = seen.file && !seen.dirty && seen.referenced && !seen.active;
@@ -106,7 +110,7 @@ impl Blocks {
     }
 }
 
-/// Whose pageblocks a page of a file lies in: `written` by somebody, or read.
+/// The mobility of the pageblocks that a page of a file lies in: `written` by somebody, or read.
 #[must_use]
 pub const fn lies_with(written: bool) -> Mobility {
     if written {

@@ -1,9 +1,10 @@
-//! How often a zone is left alone in which moving pages was in vain.
+//! How long a zone is left alone after moving pages in it has failed.
 //!
-//! After k times in vain in a row 2^k - 1 requests leave it, at most 63; then one may try. Each question counts, no matter who
-//! asks.
+//! After k failures in a row, 2^k - 1 requests leave it alone, at most 63; then one may try. Each
+//! question counts, no matter who asks.
 //!
-//! Source: mechanisms 8.5; kernel-facts A5; Linux 3.2 include/linux/compaction.h, defer_compaction(), compaction_deferred().
+//! Source: mechanisms 8.5; kernel-facts A5; Linux 3.2 include/linux/compaction.h,
+//! defer_compaction(), compaction_deferred().
 
 /// Most failures that are counted (`COMPACT_MAX_DEFER_SHIFT`).
 const SHIFT_MAX: u8 = 6;
@@ -24,7 +25,7 @@ impl Deferral {
         self.considered < limit
     }
 
-    /// It was in vain.
+    /// Moving pages has failed.
     pub fn failed(&mut self) {
         self.considered = 0;
         self.shift = SHIFT_MAX.min(self.shift + 1);

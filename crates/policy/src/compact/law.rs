@@ -4,7 +4,7 @@
 //!                     3.1      3.2-rc5    + 1-10            + 1-11   andrea
 //!  first pass moves   clean*   clean      what its fs can   =        clean*        *: takes the others along, and puts
 //!  last pass          writes, waits       neither           =        waits            them back
-//!  left out after     any in vain         a last in vain, then gives up    a last in vain, then reclaims
+//!  left out after     any failure         a last failure, then gives up    a last failure, then reclaims
 //!  reclaim for it     to the end   one    until enough is free   =    to the end
 //!                              suitable
 //!                              zone ends it
@@ -21,7 +21,8 @@ use super::patches::{Patch, Patches, UnknownPatch};
 pub enum Compaction {
     /// Not at all: what is free, or none.
     Never,
-    /// The task that asks goes over its zones from both ends and moves pages from one to the other (Linux up to 3.3).
+    /// The task that asks goes over its zones from both ends and moves pages from one to the other
+    /// (Linux up to 3.3).
     Scans(Scans),
     /// The same, and a task of its own does it in the background (Linux since 4.6).
     Background(Background),
@@ -41,11 +42,11 @@ impl Compaction {
     /// Tidegate's.
     pub const TIDEGATE: Self = Self::Blocks(Blocks::TIDEGATE);
 
-    /// The column of that name: `never`, `linux-3.1`, `linux-3.2-rc5`, `linux-3.2-rc5+aa`, `linux-3.2-rc5+p4.1-10` (the
-    /// patches as in `Patches::by_name`), `linux-6.12`, `tidegate`.
+    /// The column of that name: `never`, `linux-3.1`, `linux-3.2-rc5`, `linux-3.2-rc5+aa`,
+    /// `linux-3.2-rc5+p4.1-10` (the patches as in `Patches::by_name`), `linux-6.12`, `tidegate`.
     ///
     /// # Errors
-    /// What it is that has no such name.
+    /// The part of the name that is unknown.
     pub fn by_name(name: &str) -> Result<Self, UnknownCompaction> {
         let unknown = || UnknownCompaction::Name(name.to_owned());
         if let Some(patches) = name.strip_prefix("linux-3.2-rc5+p4.") {
@@ -142,7 +143,7 @@ pub struct Scans {
     pub first: Moves,
     /// The pass after it (sync, or sync-light).
     pub last: Moves,
-    /// After a pass in vain further ones are left out for a while; false: never (a knock-out).
+    /// After a pass that failed further ones are left out for a while; false: never (a knock-out).
     pub defers: bool,
     /// After a last pass alone (7a).
     pub defers_after_last: bool,
@@ -169,7 +170,7 @@ pub struct Moves {
     pub takes_dirty: TakesDirty,
     /// It takes pages under writeback.
     pub takes_writeback: bool,
-    /// What it does with one that is under writeback.
+    /// What the pass does with a page that is under writeback.
     pub writeback: OnWriteback,
     /// Dirty pages with buffers (`Migrates::Buffers`).
     pub buffers: OnDirty,
@@ -190,7 +191,7 @@ pub struct Moves {
 pub enum TakesDirty {
     /// All.
     All,
-    /// Those that their file system can move.
+    /// Pages that their file system can move.
     IfMovable,
     /// None.
     None,
@@ -374,23 +375,24 @@ impl Moves {
 ///   woken when a reclaimer has worked off a boost:  a pass over each zone of its node that is not left out
 /// ```
 ///
-/// Source: mechanisms 1.6, 8.3 to 8.8; kernel-facts 16, A4; Linux 6.12 mm/huge_memory.c, vma_thp_gfp_mask(); mm/page_alloc.c,
-/// __alloc_pages_slowpath(), __alloc_pages_direct_compact(), compaction_capture(); mm/compaction.c, try_to_compact_pages(),
-/// kcompactd_do_work(); mm/vmscan.c, balance_pgdat().
+/// Source: mechanisms 1.6, 8.3 to 8.8; kernel-facts 16, A4; Linux 6.12 mm/huge_memory.c,
+/// vma_thp_gfp_mask(); mm/page_alloc.c, __alloc_pages_slowpath(), __alloc_pages_direct_compact(),
+/// compaction_capture(); mm/compaction.c, try_to_compact_pages(), kcompactd_do_work(); mm/vmscan.c,
+/// balance_pgdat().
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Background {
     /// A pass of a fault (async).
     pub faults: Moves,
     /// One of the task of its own (sync-light).
     pub own: Moves,
-    /// Faults of programs that did not ask for huge pages (`MADV_HUGEPAGE`) move pages too: `defrag` is `always`, not
-    /// `madvise`.
+    /// Faults of programs that did not ask for huge pages (`MADV_HUGEPAGE`) move pages too:
+    /// `defrag` is `always`, not `madvise`.
     pub for_all: bool,
     /// A run goes to who is moving pages for one as soon as it stands together.
     pub captures: bool,
     /// There is a task of its own (`kcompactd`).
     pub works: bool,
-    /// Zones in which it was in vain are left out for a while.
+    /// Zones in which it failed are left out for a while.
     pub defers: bool,
 }
 
@@ -414,7 +416,7 @@ impl Background {
         defers: true,
     };
 
-    /// Whether a zone is left alone by one who asks now.
+    /// Whether a request at this moment leaves the zone alone.
     #[must_use]
     pub fn is_deferred(&self, deferral: &mut Deferral) -> bool {
         self.defers && deferral.is_deferred()
@@ -430,7 +432,8 @@ pub struct Blocks {
     pub by_cost: bool,
     /// Pages that were read once are dropped; else they move like all others.
     pub drops: bool,
-    /// What comes free in a block that is being emptied is kept for the one who empties it.
+    /// Frames that come free in a block that is being emptied are kept for the task that empties
+    /// it.
     pub captures: bool,
     /// Blocks that one request looks at. 0: it takes what is free.
     pub looks: u32,

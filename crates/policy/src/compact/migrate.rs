@@ -1,4 +1,5 @@
-//! What a pass does with a page that is to be moved: a table of what is seen against what the pass may do.
+//! What a pass does with a page that is to be moved: a table of what is seen against what the pass
+//! may do.
 //!
 //! ```text
 //!   taken off its list?   under writeback: if the pass takes those      dirty: all, those its file system can move, none
@@ -10,9 +11,11 @@
 //!                         clean ............ Move
 //! ```
 //!
-//! Source: mechanisms 8.2; kernel-facts A2, A4; Linux 3.1, 3.2 and 3.3 mm/migrate.c, unmap_and_move(), move_to_new_page(),
-//! fallback_migrate_page(); mm/compaction.c, isolate_migratepages().
-//! Deviation: a buffer is locked only while its page is under writeback, so that nobody ever waits for one alone.
+//! Source: mechanisms 8.2; kernel-facts A2, A4; Linux 3.1, 3.2 and 3.3 mm/migrate.c,
+//! unmap_and_move(), move_to_new_page(), fallback_migrate_page(); mm/compaction.c,
+//! isolate_migratepages().
+//! Deviation: a buffer is locked only while its page is under writeback, so that nobody ever waits
+//! for one alone.
 
 use super::law::{Migrates, Moves, OnDirty, OnWriteback, TakesDirty};
 
@@ -155,7 +158,8 @@ mod tests {
                 v33.last,
                 "Move Move | Refuse Refuse | Move Move | Move Move | Refuse Refuse | Again Again",
             ),
-            // kernel-facts A2: what is dirty at first is refused for good, what is being written is waited for.
+            // kernel-facts A2: what is dirty at first is refused for good, what is being written is
+            // waited for.
             (
                 Scans::ANDREA.last,
                 "Move Move | Again Wait | Move Move | Refuse Move | Refuse Write | Again Again",

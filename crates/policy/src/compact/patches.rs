@@ -6,7 +6,7 @@
 //! | 2, 3, 4 | `compact_memory`, lumpy reclaim, an answer nobody reads here | nothing: same hash |
 //! | 5 | the first pass moves dirty pages with buffers | nothing without 1; nothing on vfat |
 //! | 6 | the first pass leaves alone what the file system cannot move, and what is being written | nothing without 1 |
-//! | 7a | only a last pass in vain makes the next requests leave it | |
+//! | 7a | only a last pass that fails makes the next requests leave it | |
 //! | 7b | who leaves it for that gives up, and does not reclaim | |
 //! | 8 | the last pass neither writes nor waits | |
 //! | 9 | reclaim for a run ends only where enough is free | |
@@ -27,19 +27,23 @@ pub enum Patch {
     Lumpy = 3,
     /// "mm: vmscan: Do not OOM if aborting reclaim to start compaction".
     AbortAnswersOne = 4,
-    /// "mm: compaction: Determine if dirty pages can be migrated without blocking within ->migratepage".
+    /// "mm: compaction: Determine if dirty pages can be migrated without blocking within
+    /// ->migratepage".
     MoveDirty = 5,
     /// "mm: compaction: Make isolate_lru_page() filter-aware again".
     Filter = 6,
-    /// "mm: page allocator: Do not call direct reclaim for THP allocations while compaction is deferred": when to defer.
+    /// "mm: page allocator: Do not call direct reclaim for THP allocations while compaction is
+    /// deferred": when to defer.
     DeferAfterLast = 7,
     /// The same: a request that is deferred gives up.
     DeferredGivesUp = 12,
     /// "mm: compaction: Introduce sync-light migration for use by compaction".
     SyncLight = 8,
-    /// "mm: vmscan: When reclaiming for compaction, ensure there are sufficient free pages available".
+    /// "mm: vmscan: When reclaiming for compaction, ensure there are sufficient free pages
+    /// available".
     Bound = 9,
-    /// "mm: vmscan: Check if reclaim should really abort even if compaction_ready() is true for one zone".
+    /// "mm: vmscan: Check if reclaim should really abort even if compaction_ready() is true for one
+    /// zone".
     SkipReady = 10,
     /// "mm: isolate pages for immediate reclaim on their own LRU", its counts as posted.
     Immediate = 11,
@@ -122,8 +126,9 @@ impl Patches {
         self.0 & patch.bit() != 0
     }
 
-    /// The subset of that name: parts between commas, from left to right. `5` is a patch, `1-8` all of them from one to
-    /// another, and a part that begins with a minus is left out again: `1-11,-7b`, or `1-11-7b`.
+    /// The subset of that name: parts between commas, from left to right. `5` is a patch, `1-8` all
+    /// of them from one to another, and a part that begins with a minus is left out again:
+    /// `1-11,-7b`, or `1-11-7b`.
     ///
     /// # Errors
     /// The part that names none.

@@ -1,15 +1,18 @@
-//! Reclaim for a run, up to Linux 3.3: it goes on until compaction could work, not until 32 pages are free.
+//! Reclaim for a run, up to Linux 3.3: it goes on until compaction could work, not until 32 pages
+//! are free.
 //!
-//! After each pass over a zone the same pass begins again (`goes_on`). A zone where compaction could work now is *ready*: it
-//! is passed over and, before patch 10, ends reclaim.
+//! After each pass over a zone the same pass begins again (`goes_on`). A zone where compaction
+//! could work now is *ready*: it is passed over and, before patch 10, ends reclaim.
 //!
-//! A batch may be looked at a second time, and what is under writeback waited for: only if every page of it that stays is
-//! just being written. One that stays for another reason (it was used, or is dirty and left to the flusher) is *plainly
-//! kept*, and ends both that and the going on. Since 3.2 leaves dirty pages to the flusher, it is hardly ever done there but
-//! for pages on their way to the swap file.
+//! A batch may be looked at a second time, and what is under writeback waited for: only if every
+//! page of it that stays is just being written. A page that stays for another reason (it was used,
+//! or is dirty and left to the flusher) is *plainly kept*, and ends both that and the going on.
+//! Since 3.2 leaves dirty pages to the flusher, it is hardly ever done there but for pages on their
+//! way to the swap file.
 //!
-//! Source: mechanisms 2.5, 3.6, 3.7, 8.6; kernel-facts A5; Linux 3.2 mm/vmscan.c, set_reclaim_mode(), should_reclaim_stall(),
-//! should_continue_reclaim(), shrink_zones(); Linux 3.3, compaction_ready().
+//! Source: mechanisms 2.5, 3.6, 3.7, 8.6; kernel-facts A5; Linux 3.2 mm/vmscan.c,
+//! set_reclaim_mode(), should_reclaim_stall(), should_continue_reclaim(), shrink_zones(); Linux
+//! 3.3, compaction_ready().
 
 use super::defer::Deferral;
 use super::law::{Ready, Scans};
@@ -17,7 +20,8 @@ use super::suitable::{Standing, Suitable};
 use crate::units::Pages;
 use crate::watermark::Watermarks;
 
-/// Orders up to this one are got by reclaim as single pages are (`PAGE_ALLOC_COSTLY_ORDER`), at the size that is stood for.
+/// Orders up to this one are got by reclaim as single pages are (`PAGE_ALLOC_COSTLY_ORDER`), at the
+/// size that is stood for.
 pub const COSTLY: u8 = 3;
 
 /// Less memory, and the kernel has no huge pages unless it is told to: 512 MiB.
@@ -37,7 +41,8 @@ pub struct RunZone<'a> {
 }
 
 impl Scans {
-    /// Whether a zone is passed over, as compaction could work there now. Asking counts for its deferral.
+    /// Whether a zone is passed over, as compaction could work there now. Asking counts for its
+    /// deferral.
     #[must_use]
     pub fn is_ready(&self, order: u8, zone: &RunZone<'_>, deferral: &mut Deferral) -> bool {
         let suitable = || zone.standing.suitable(order, zone.marks) != Suitable::Skipped;
@@ -85,12 +90,13 @@ pub fn goes_on(order: u8, zone: &RunZone<'_>, done: &Done) -> bool {
     zone.standing.suitable(order, zone.marks) == Suitable::Skipped
 }
 
-/// On a small machine: as many passes as would have freed two runs, a cluster by each, and less than that came of them.
+/// On a small machine: as many passes as would have freed two runs, a cluster by each, and less
+/// than that came of them.
 ///
-/// Deviation: the kernel knows no such end, and needs none: a pass at the gentlest priority looks at a 4096th of the lists, some
-/// clusters, and on a machine where that is a page or two there are no huge pages (mm/huge_memory.c, hugepage_init()). Where
-/// one page comes of a pass, and its write to the swap file is waited for, others allocate what comes free for as long as they
-/// like.
+/// Deviation: the kernel knows no such end, and needs none: a pass at the gentlest priority looks
+/// at a 4096th of the lists, some clusters, and on a machine where that is a page or two there are
+/// no huge pages (mm/huge_memory.c, hugepage_init()). Where one page comes of a pass, and its write
+/// to the swap file is waited for, others allocate what comes free for as long as they like.
 fn is_too_slow(order: u8, done: &Done) -> bool {
     let (freed, passes) = done.here;
     let by_clusters = Pages(passes * done.cluster.0);

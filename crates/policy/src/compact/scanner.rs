@@ -1,5 +1,5 @@
-//! Two positions in a zone that come towards each other: from below, pages are taken that are to move; from above, frames for
-//! them.
+//! Two positions in a zone that come towards each other: from below, pages are taken that are to
+//! move; from above, frames for them.
 //!
 //! ```text
 //!   first                                                         end
@@ -10,10 +10,12 @@
 //!
 //! Invariants
 //!   1. No window reaches beyond the lowest pageblock that frames were taken of.
-//!   2. Frames are taken of pageblocks above the window alone: nothing moves into what is being emptied.
+//!   2. Frames are taken of pageblocks above the window alone: nothing moves into what is being
+//!      emptied.
 //!   3. A pass ends: each window is beyond the last, or the pass takes pages.
 //!
-//! Source: mechanisms 8.1; kernel-facts A7; Linux 3.2 mm/compaction.c, isolate_migratepages(), isolate_freepages().
+//! Source: mechanisms 8.1; kernel-facts A7; Linux 3.2 mm/compaction.c, isolate_migratepages(),
+//! isolate_freepages().
 
 use core::ops::Range;
 
@@ -39,7 +41,8 @@ impl Scanner {
         }
     }
 
-    /// It goes on from there; from both ends where the two have met since, or a position is none of this zone.
+    /// It goes on from there; from both ends where the two have met since, or a position is none of
+    /// this zone.
     pub fn resume(&mut self, (migrate, free): (u32, u32)) {
         if migrate >= self.migrate && free <= self.free && migrate + self.block < free {
             (self.migrate, self.free) = (migrate, free);
@@ -58,8 +61,8 @@ impl Scanner {
         self.free <= self.migrate
     }
 
-    /// The frames to look at next: up to the end of a pageblock, of the next one if this one was begun. `None`: they would
-    /// reach where frames are taken; the pass is over.
+    /// The frames to look at next: up to the end of a pageblock, of the next one if this one was
+    /// begun. `None`: they would reach where frames are taken; the pass is over.
     #[must_use]
     pub fn window(&mut self) -> Option<Range<u32>> {
         let end = (self.migrate + self.block).next_multiple_of(self.block);
@@ -96,8 +99,8 @@ impl Scanner {
         })
     }
 
-    /// Frames were taken in blocks, of which `highest` is the first: there may be more. `None`: in none; there is nothing
-    /// left above the window.
+    /// Frames were taken in blocks, of which `highest` is the first: there may be more. `None`: in
+    /// none; there is nothing left above the window.
     pub fn took(&mut self, highest: Option<u32>) {
         let met = self.free.min(self.migrate + self.block);
         self.free = highest.map_or(met, |highest| highest.max(met));

@@ -1,7 +1,8 @@
 //! Whether a zone has a run to give, and whether moving pages could make one.
 //!
-//! Moving needs free frames to move to, so where few are free it is reclaim that has to work. Where many are free and there
-//! is no run all the same, they are scattered: the *fragmentation index* says which of the two it is.
+//! Moving needs free frames to move to, so where few are free it is reclaim that has to work. Where
+//! many are free and there is no run all the same, they are scattered: the *fragmentation index*
+//! says which of the two it is.
 //!
 //! ```text
 //!   free - 2^order - 1 <= LOW + 2 * 2^order ......... Skipped: reclaim first
@@ -10,8 +11,9 @@
 //!   else ............................................ Continue
 //! ```
 //!
-//! Source: mechanisms 1.3, 8.4, 8.6; kernel-facts A7; Linux 3.2 mm/compaction.c, compaction_suitable(); mm/vmstat.c,
-//! __fragmentation_index(); mm/page_alloc.c, __zone_watermark_ok(); Linux 3.3 mm/vmscan.c, compaction_ready().
+//! Source: mechanisms 1.3, 8.4, 8.6; kernel-facts A7; Linux 3.2 mm/compaction.c,
+//! compaction_suitable(); mm/vmstat.c, __fragmentation_index(); mm/page_alloc.c,
+//! __zone_watermark_ok(); Linux 3.3 mm/vmscan.c, compaction_ready().
 
 use crate::units::Pages;
 use crate::watermark::Watermarks;
@@ -20,7 +22,8 @@ use crate::watermark::Watermarks;
 const LACK: i64 = 500;
 /// The index where there is a run.
 const SOME: i64 = -1000;
-/// A zone may lie this part of it above HIGH before reclaim for a run leaves it (`KSWAPD_ZONE_BALANCE_GAP_RATIO`).
+/// A zone may lie this part of it above HIGH before reclaim for a run leaves it
+/// (`KSWAPD_ZONE_BALANCE_GAP_RATIO`).
 const GAP_PART: u64 = 100;
 
 /// What is free of a zone, and how it stands.
@@ -33,8 +36,9 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Whether a request of an order passes a mark: more than that is free when it is gone, and of what is left a half, a
-    /// quarter ... of the mark in blocks of at least 2, 4 ... pages. It does not say that there is such a block.
+    /// Whether a request of an order passes a mark: more than that is free when it is gone, and of
+    /// what is left a half, a quarter ... of the mark in blocks of at least 2, 4 ... pages. It does
+    /// not say that there is such a block.
     ///
     /// `kept_back`: pages besides the mark, against those who could have had them elsewhere.
     #[must_use]
@@ -55,8 +59,8 @@ impl Standing {
         true
     }
 
-    /// The same since 4.4 (6.12 mm/page_alloc.c, __zone_watermark_ok()): so much is free beside it, in whatever blocks, and
-    /// there is one.
+    /// The same since 4.4 (6.12 mm/page_alloc.c, __zone_watermark_ok()): so much is free beside it,
+    /// in whatever blocks, and there is one.
     #[must_use]
     pub fn has_above(&self, order: u8, mark: Pages, kept_back: Pages) -> bool {
         self.free + Pages(1) > mark + kept_back + Pages(1 << order) && self.has(order)
@@ -70,8 +74,8 @@ impl Standing {
             .any(|blocks| *blocks > 0)
     }
 
-    /// Towards 0: there is no run of 2^`order` for lack of free pages; towards 1000: because they are scattered. -1000: there is
-    /// one.
+    /// Towards 0: there is no run of 2^`order` for lack of free pages; towards 1000: because they
+    /// are scattered. -1000: there is one.
     #[must_use]
     pub fn fragmentation_index(&self, order: u8) -> i64 {
         let blocks: u32 = self.blocks.iter().sum();
@@ -102,7 +106,8 @@ impl Standing {
         Suitable::Continue
     }
 
-    /// Whether so much is free in a zone of `size` that moving pages does not come below its marks (patch 9).
+    /// Whether so much is free in a zone of `size` that moving pages does not come below its marks
+    /// (patch 9).
     #[must_use]
     pub fn has_enough(&self, order: u8, marks: &Watermarks, size: Pages) -> bool {
         let gap = marks.low.at_most(Pages(size.0.div_ceil(GAP_PART)));
@@ -110,7 +115,8 @@ impl Standing {
         self.is_above(0, mark, Pages::ZERO)
     }
 
-    /// Whether a pass over the zone has what it is for: a run of the request's own mobility, or a whole pageblock of another.
+    /// Whether a pass over the zone has what it is for: a run of the request's own mobility, or a
+    /// whole pageblock of another.
     #[must_use]
     pub fn is_served(
         &self,
@@ -131,8 +137,9 @@ impl Standing {
 pub enum Aim {
     /// Up to 3.3: a run above LOW.
     AboveLow,
-    /// Since then: a run, whatever is free beside it (6.12 mm/compaction.c, compaction_suit_allocation_order(),
-    /// __compact_finished()). There is one already: then at least MIN beside it.
+    /// Since then: a run, whatever is free beside it (6.12 mm/compaction.c,
+    /// compaction_suit_allocation_order(), __compact_finished()). There is one already: then at
+    /// least MIN beside it.
     AnyRun,
 }
 
@@ -151,7 +158,8 @@ impl Aim {
         }
     }
 
-    /// Whether a pass over the zone has what it is for. `own`: free blocks of the request's own mobility.
+    /// Whether a pass over the zone has what it is for. `own`: free blocks of the request's own
+    /// mobility.
     #[must_use]
     pub fn is_served(
         self,
@@ -239,7 +247,8 @@ mod tests {
 
     #[test]
     fn a_mark_halves_with_each_order() {
-        // Order 2: more than 1024 + 5, of that more than 512 in blocks of 2, and more than 256 in blocks of 4.
+        // Order 2: more than 1024 + 5, of that more than 512 in blocks of 2, and more than 256 in
+        // blocks of 4.
         let mark = Pages(1024);
         let passes = |blocks: &[(u8, u32)]| {
             let free = blocks

@@ -1,12 +1,14 @@
 //! How fast a device writes, measured; and the global limit, smoothed.
 //!
 //! Three estimators:
-//!   - `WriteBandwidth` (Linux 3.1+): two stages. `current` is a weighted mean over about 3 s (rounded up
-//!     to a power of two ticks); `smooth` follows it, but moves only when two samples in a row
-//!     agree in direction, so that a single lump of completions does not shake the pauses.
-//!   - `WeightedBandwidth` (the 2010 series of paper p1): one exponential mean, at most 1/8 per sample.
-//!   - `SmoothedLimit` (3.1+): the dirty limit goes up at once and comes down by 1/32 of the distance at
-//!     a time, so that a sudden drop of the limit does not stop all writers for seconds.
+//!   - `WriteBandwidth` (Linux 3.1+): two stages. `current` is a weighted mean over about 3 s
+//!     (rounded up to a power of two ticks); `smooth` follows it, but moves only when two samples
+//!     in a row agree in direction, so that a single lump of completions does not shake the pauses.
+//!   - `WeightedBandwidth` (the 2010 series of paper p1): one exponential mean, at most 1/8 per
+//!     sample.
+//!   - `SmoothedLimit` (3.1+): the dirty limit goes up at once and comes down by 1/32 of the
+//!     distance at a time, so that a sudden drop of the limit does not stop all writers for
+//!     seconds.
 //!
 //! `Interval`s come from a `Stopwatch`: at most one every 200 ms, and none over a time in which the
 //! device had nothing to do, which would look like slowness.
@@ -17,8 +19,8 @@
 //!
 //! Source: mechanisms 5.4, 5.5, 5.6; Linux 6.12 mm/page-writeback.c, wb_update_write_bandwidth(),
 //! update_dirty_limit(), __wb_update_bandwidth(), wb_bandwidth_estimate_start().
-//! Deviation: the kernel is told when writeback of an idle device begins; here idleness is also seen
-//! from the counts and from the first completion after more than a second of none.
+//! Deviation: the kernel is told when writeback of an idle device begins; here idleness is also
+//! seen from the counts and from the first completion after more than a second of none.
 
 use super::limits::{RATE_MAX, bounded, bounded_rate};
 use super::types::Counts;
@@ -190,7 +192,8 @@ impl WeightedBandwidth {
         rate.second_over(100)
     }
 
-    /// Takes one interval in: `bw += (sample - bw) * w`, w = (elapsed in 10 ms) / 1024, at most 1/8.
+    /// Takes one interval in: `bw += (sample - bw) * w`, w = (elapsed in 10 ms) / 1024, at most
+    /// 1/8.
     ///
     /// The exact weight of the 2010 series is not known for sure (mechanisms 13).
     pub(super) fn sample(&mut self, rate: TickRate, interval: &Interval) {

@@ -17,8 +17,8 @@ pub struct Domain {
     law: Box<dyn Engine>,
 }
 
-/// A writer of a `Domain`, from `add_writer` to `remove_writer`. What the law remembers of it is in
-/// the domain.
+/// A writer of a `Domain`, from `add_writer` to `remove_writer`. The law's memory of it is in the
+/// domain.
 #[derive(Debug)]
 pub struct WriterIndex(u32);
 
@@ -54,8 +54,9 @@ impl Domain {
         DeviceIndex(index)
     }
 
-    /// Another device takes the place of one that is gone, of which nobody holds or waits for anything: what was measured
-    /// of that one is forgotten where the law starts from nothing, and otherwise relearnt.
+    /// Another device takes the place of one that is gone, of which nobody holds or waits for
+    /// anything. Where the law starts from nothing, it forgets what was measured of the old device;
+    /// otherwise it relearns it.
     ///
     /// # Panics
     /// As `add_device`; of a device that was never added.
@@ -64,7 +65,8 @@ impl Domain {
         self.set_device(device, tunables);
     }
 
-    /// A device is gone: what was reserved for it is for the others, until another one takes its place.
+    /// A device is gone: what was reserved for it is for the others, until another one takes its
+    /// place.
     ///
     /// # Panics
     /// As `renew_device`.
@@ -139,12 +141,14 @@ impl Domain {
         self.law.devices_mut().on_written(now, device, done);
     }
 
-    /// A sync of a whole file begins, which finds `found` of its pages dirty. Heeded by Tidegate's own law.
+    /// A sync of a whole file begins, which finds `found` of its pages dirty. Heeded by Tidegate's
+    /// own law.
     pub fn on_sync(&mut self, now: Instant, device: DeviceIndex, found: Pages, counts: &Counts) {
         self.law.devices_mut().on_sync(now, device, found, counts);
     }
 
-    /// The flusher's turn to bring the bandwidth estimate up to date (at most every 200 ms has an effect).
+    /// The flusher's turn to bring the bandwidth estimate up to date (at most every 200 ms has an
+    /// effect).
     ///
     /// Once per slice is often enough, and once before the first request after a device was idle,
     /// with the counts of that moment: idle time is then not taken for slowness.
@@ -172,8 +176,8 @@ impl Domain {
         self.law.devices().bandwidth(device)
     }
 
-    /// How often the usual flight of writeback is to be doubled for the device, because it makes use
-    /// of more (see `writeback::Flight::DeviceTime`). Zero under laws that do not measure it.
+    /// How often the usual flight of writeback is to be doubled for the device, because it makes
+    /// use of more (see `writeback::Flight::DeviceTime`). Zero under laws that do not measure it.
     #[must_use]
     pub fn reach(&self, device: DeviceIndex) -> u32 {
         self.law.devices().reach(device)
@@ -191,7 +195,8 @@ impl Domain {
         self.law.begin(writer.0, device, pages);
     }
 
-    /// The next verdict of the writer's balance, and what a trace of it shows. Ask again until `Done`.
+    /// The next verdict of the writer's balance, and what a trace of it shows. Ask again until
+    /// `Done`.
     ///
     /// # Panics
     /// When none has begun, or it is over.

@@ -1,8 +1,8 @@
 //! How fast a new device writes, from its first completions.
 //!
 //! The estimators of Linux begin at 100 MiB/s and move by an eighth of the distance at a time, so a
-//! device far from that is misjudged for some 20 s: a slow one lets its writers run into the limit and
-//! stop there, a fast one paces them for nothing. Here the first completions are taken at their
+//! device far from that is misjudged for some 20 s: a slow one lets its writers run into the limit
+//! and stop there, a fast one paces them for nothing. Here the first completions are taken at their
 //! word: pages written over the time in which the device had work. After `LEARN_FOR` of such time
 //! the ordinary estimators go on from there.
 //!

@@ -23,8 +23,8 @@ use crate::units::{Pages, PagesPerSec};
 pub(super) const PAGES_MAX: u64 = 1 << 44;
 /// No bandwidth is taken for larger than this (256 TiB/s).
 pub(super) const RATE_MAX: u64 = 1 << 36;
-/// No dirty limit is lower, however little memory may become dirty (anonymous memory may have it all): under a limit of
-/// nothing no law lets a writer go, for a level of nothing is not below it.
+/// No dirty limit is lower, however little memory may become dirty (anonymous memory may have it
+/// all): under a limit of nothing no law lets a writer go, for a level of nothing is not below it.
 const DIRTY_LEAST: Pages = Pages(2);
 /// `DeviceTunables` ratios that mean "all".
 const RATIO_ONE: u64 = 10_000;
@@ -168,8 +168,8 @@ impl Level {
 
 /// The share of `limit` that belongs to a device which did `fraction` of the recent writeback.
 ///
-/// `reserved`: the sum of all devices' lower bounds, 1/10000. What is not reserved is dealt out
-/// by fraction; the device's own reserve comes on top.
+/// `reserved`: the sum of all devices' lower bounds, 1/10000. The rest, which is not reserved, is
+/// dealt out by fraction; the device's own reserve comes on top.
 pub(super) fn share(
     limit: Pages,
     reserved: u64,

@@ -1,8 +1,8 @@
 //! How long a writer of the rate-based law sleeps, and after how many pages.
 //!
-//! A writer that may dirty `rate` pages a second and has dirtied n has used up a *period* of
-//! `n / rate`. What it spent elsewhere since its last pause ended, its *think time*, is a part of it; the
-//! rest it sleeps.
+//! A writer that may dirty `rate` pages a second and has dirtied n has used up a *period* of `n /
+//! rate`. The time spent elsewhere since its last pause ended, its *think time*, is a part of the
+//! period; the rest it sleeps.
 //!
 //! ```text
 //!   paused_until            now                           paused_until'
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A pause shorter than the least one is not taken: the period is put on account instead
-//! (`paused_until` moves by it), as credit or debt. A pause longer than the longest is cut; what was
-//! cut is remembered only up to once more the longest.
+//! (`paused_until` moves by it), as credit or debt. A pause longer than the longest is cut; what
+//! was cut is remembered only up to once more the longest.
 //!
 //! Invariants
 //!   1. `1 <= longest <= max(HZ/5, 1)`; a pause taken lies in `least..=longest`.
@@ -31,8 +31,8 @@ pub(super) const POLL_PAGES: Pages = Pages(32);
 
 /// The longest pause: the time in which the device could run dry, at most 200 ms.
 ///
-/// It is what the device needs for an eighth of its backlog, counting `HZ/8` rounded up to a power of
-/// two ticks.
+/// It is what the device needs for an eighth of its backlog, counting `HZ/8` rounded up to a power
+/// of two ticks.
 pub(super) fn longest(rate: TickRate, device_dirty: Pages, bandwidth: PagesPerSec) -> Ticks {
     let per_slot = bandwidth.0 / (1 + rate.hz() / 8).next_power_of_two();
     let ticks = device_dirty.0 / (1 + per_slot) + 1;
@@ -59,8 +59,8 @@ pub(super) struct Rates {
     pub(super) task: PagesPerSec,
 }
 
-/// Chooses the pause to aim at: 10 ms, and 10 ms more for each doubling of the number of writers, so
-/// that many writers do not wake up all the time; but no fewer than 128 KiB between pauses.
+/// Chooses the pause to aim at: 10 ms, and 10 ms more for each doubling of the number of writers,
+/// so that many writers do not wake up all the time; but no fewer than 128 KiB between pauses.
 pub(super) fn aim(rate: TickRate, longest: Ticks, rates: &Rates) -> Aim {
     let hz = rate.hz();
     let pages_in = |pages_per_sec: u64, ticks: u64| pages_per_sec * ticks / hz.next_power_of_two();
@@ -160,7 +160,7 @@ impl Account {
             };
         }
         let period = Ticks(rate.hz() * dirtied.0 / task.0);
-        // What is slept already may lie ahead of `now`, after a pause that was cut.
+        // The end of what is slept already may lie ahead of `now`, after a pause that was cut.
         let ahead = self
             .paused_until
             .map_or(Ticks::ZERO, |until| until.since(now));

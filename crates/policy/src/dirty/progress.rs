@@ -1,8 +1,8 @@
 //! Whether a device that holds its writers back completes anything at all.
 //!
 //! A writer that waits because there is no room waits for completions. While they come, that is
-//! throttling; when none came for 200 ms in which some writer had to wait, it is a different wait with a
-//! different name, because another cause has to be looked for.
+//! throttling; when none came for 200 ms in which some writer had to wait, it is a different wait
+//! with a different name, because another cause has to be looked for.
 
 use super::types::PauseReason;
 use crate::ticks::{TickRate, Ticks};

@@ -1,12 +1,12 @@
-//! Who did how much of something lately: floating proportions.
+//! How much of something each did lately: floating proportions.
 //!
-//! A *period* counts events of all parties, a *share* those of one. When a period ends everything is
-//! halved, so that old events fade. Shares are halved lazily, once per period they have missed,
+//! A *period* counts events of all parties, a *share* those of one. When a period ends everything
+//! is halved, so that old events fade. Shares are halved lazily, once per period they have missed,
 //! when they are next looked at: nobody has to visit them all.
 //!
 //! Two forms, by what ends a period:
-//!   - `EventPeriod`, Linux 2.6.24..3.6: after P events; P is a power of two between one and two times
-//!     the dirty limit. Used for devices (events: writeback that ended) and, up to 3.1, for
+//!   - `EventPeriod`, Linux 2.6.24..3.6: after P events; P is a power of two between one and two
+//!     times the dirty limit. Used for devices (events: writeback that ended) and, up to 3.1, for
 //!     writers (events: pages dirtied).
 //!   - `TimedPeriod`, Linux 3.7+: after 3 s. It stands still while there are no events.
 //!
@@ -17,8 +17,8 @@
 //!
 //! Source: mechanisms 5.2; Linux 2.6.36 lib/proportions.c, 6.12 lib/flex_proportions.c and
 //! mm/page-writeback.c, writeout_period(), wb_domain_writeout_add().
-//! Deviations: counters are exact (the kernel's are batched per CPU); the timer of the timed form is
-//! always on time (the kernel's may be deferred on an idle CPU); events that come together are
+//! Deviations: counters are exact (the kernel's are batched per CPU); the timer of the timed form
+//! is always on time (the kernel's may be deferred on an idle CPU); events that come together are
 //! tested against an upper bound once per run of events that ends no period (event form).
 
 use crate::ticks::{TickRate, Ticks};
@@ -26,7 +26,8 @@ use crate::units::Pages;
 
 /// Length of a timed period, seconds (`VM_COMPLETIONS_PERIOD_LEN`).
 const PERIOD_SECONDS: u64 = 3;
-/// After so many periods of nothing but its own events a share no longer changes from one to the next.
+/// After so many periods of nothing but its own events a share no longer changes from one to the
+/// next.
 const PERIODS_TO_SETTLE: u64 = 64;
 /// `DeviceTunables::max_ratio` that means no bound.
 const RATIO_ONE: u32 = 10_000;

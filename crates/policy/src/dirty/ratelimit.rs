@@ -1,16 +1,16 @@
 //! The base rate of a device's writers: what each of them may dirty per second at the set point.
 //!
 //! It should be `bandwidth / writers`, but nobody counts the writers. Instead: if all were given
-//! `rate` for an interval and together dirtied `dirtied_rate`, there are about `dirtied_rate / rate`
-//! of them, and the balanced rate is
+//! `rate` for an interval and together dirtied `dirtied_rate`, there are about `dirtied_rate /
+//! rate` of them, and the balanced rate is
 //!
 //! ```text
 //! balanced = rate * position * bandwidth / dirtied_rate
 //! ```
 //!
-//! One interval's answer is noisy, so the base rate only takes a step towards it, and only as far as the
-//! previous answer, this answer and the rate now in force agree; smaller steps the smaller the
-//! distance is beside the rate.
+//! One interval's answer is noisy, so the base rate only takes a step towards it, and only as far
+//! as the previous answer, this answer and the rate now in force agree; smaller steps the smaller
+//! the distance is beside the rate.
 //!
 //! Invariants
 //!   1. The base rate is at least 1 page/s.

@@ -1,8 +1,8 @@
 //! What a law of dirty throttling has to say.
 //!
-//! A law is a type with both sets of rules: of devices and limits, and of writers. What it remembers
-//! of a writer and of one balance are types of its own (`WriterRules::Writer`, `Balance`), so that
-//! it never meets those of another law.
+//! A law is a type with both sets of rules: of devices and limits, and of writers. Its memory of a
+//! writer and of one balance are types of its own (`WriterRules::Writer`, `Balance`), so that it
+//! never meets those of another law.
 
 use super::types::{
     BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Dirtyable, Due, Limits, Verdict,
@@ -14,7 +14,8 @@ pub(super) trait DeviceRules: Send {
     /// Another device, the next in order.
     fn add_device(&mut self, now: Instant, tunables: DeviceTunables);
 
-    /// Another device takes the place of one that is gone; its tunables follow by `set_device`.
+    /// Another device takes the place of a device that is gone; its tunables follow by
+    /// `set_device`.
     fn renew_device(&mut self, _device: DeviceIndex) {}
 
     /// A device is gone.

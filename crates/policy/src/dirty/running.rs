@@ -12,7 +12,7 @@ use crate::units::{Instant, Nanos, Pages};
 pub(super) trait Engine: Send {
     fn devices(&self) -> &dyn DeviceRules;
     fn devices_mut(&mut self) -> &mut dyn DeviceRules;
-    /// Answers the number of a new writer. That of one that was removed is used again.
+    /// Answers the number of a new writer. The number of a removed writer is used again.
     fn add_writer(&mut self) -> u32;
     fn remove_writer(&mut self, writer: u32, cpu: usize);
     fn budget(&self, writer: u32, device: DeviceIndex, cpu: usize) -> Pages;

@@ -1,17 +1,18 @@
 //! Tidegate's placement: where a frame comes from depends on what it is wanted for.
 //!
-//! What is touched once goes where memory is free; what is touched often stays local, and may have a cluster freed there
-//! if that costs less than being far away. A task that finds memory short waits in one queue for all nodes: this decides
-//! *which* frame, never *who* gets one.
+//! A page that is touched once goes where memory is free. A page that is touched often stays local,
+//! and may have a cluster freed there if that costs less than being far away. A task that finds
+//! memory short waits in one queue for all nodes: this decides *which* frame, never *who* gets one.
 //!
 //! ```text
 //!   a stream:           local down to HIGH; the freest other node above HIGH; any
 //!   what is used again: local down to MIN; a cluster trimmed there, if it is worth it; the freest above HIGH; any
 //! ```
 //!
-//! So a stream never takes the stock between the marks that memory in use finds on its own node, and never has pages
-//! evicted while another node has free ones. A node that a pass found poor, one that gave next to nothing, is not trimmed
-//! until something on it has changed: a cluster was cleaned, or given back.
+//! So a stream never takes the stock between the marks that memory in use finds on its own node,
+//! and never has pages evicted while another node has free ones. A *poor* node, where a pass freed
+//! next to nothing, is not trimmed until something on it has changed: a cluster was cleaned, or
+//! given back.
 //!
 //! Source: ours. The costs are named here and are the same for all: `SCAN`, `READ`, `REMOTE`.
 
@@ -22,7 +23,8 @@ use crate::units::{Nanos, Pages};
 
 /// Looking at a page of a list (the lab's `Work::Scan`).
 const SCAN: Nanos = Nanos(500);
-/// Reading a page again, at the least: a fast SSD. What a disk takes only says so more clearly.
+/// Reading a page again, at the least: a fast SSD. A disk, which takes longer, only says so more
+/// clearly.
 const READ: Nanos = Nanos(60_000);
 /// One pass over a page of a node at the usual distance: 64 lines, 60 ns more each than at home.
 const REMOTE: Nanos = Nanos(3_840);
@@ -54,9 +56,10 @@ impl Purpose {
         }
     }
 
-    /// Whether every reclaimer is to work when no zone has memory to spare, not only that of the zone where a page costs least.
-    /// What is touched once is as good anywhere. Freed on one node alone it would turn over that node's pages for ever while
-    /// older ones stay elsewhere, which is what trims do in Linux 3.0.
+    /// Whether every reclaimer is to work when no zone has memory to spare, not only that of the
+    /// zone where a page costs least. A page that is touched once is as good anywhere. Freed on one
+    /// node alone it would turn over that node's pages for ever while older ones stay elsewhere,
+    /// which is what trims do in Linux 3.0.
     #[must_use]
     pub const fn asks_all(self) -> bool {
         matches!(self, Self::Stream)
@@ -93,8 +96,9 @@ pub struct Prospect {
     pub distance: u8,
 }
 
-/// The places of a list in the order in which their reclaimers are asked when no zone has memory to spare: first where a page
-/// costs least to free there and to use from here, those that would find next to nothing last; of two alike the nearer.
+/// The places of a list in the order in which their reclaimers are asked when no zone has memory to
+/// spare: first where a page costs least to free there and to use from here, those that would find
+/// next to nothing last; of two alike the nearer.
 ///
 /// # Panics
 /// If there are more than `ZONES_MAX`.
@@ -154,7 +158,8 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The steps for a task whose list of zones is seen like this, its own zone first, and is worth that much.
+    /// The steps for a task whose list of zones is seen like this, its own zone first, and is worth
+    /// that much.
     ///
     /// # Panics
     /// If no zone is seen, or more than `ZONES_MAX`.
@@ -207,8 +212,8 @@ impl Plan {
         self.count += 1;
     }
 
-    /// Where frames are taken that were promised, of whichever zone: the same places in the same order, each down to its floor,
-    /// then whatever there is.
+    /// Where frames are taken that were promised, of whichever zone: the same places in the same
+    /// order, each down to its floor, then whatever there is.
     pub fn takes(&self) -> impl Iterator<Item = (usize, Pages)> + use<> {
         self.steps().filter_map(|step| match step {
             Step::Take { place, keeps } => Some((place, keeps)),
@@ -232,7 +237,8 @@ impl View {
         parts(spare) - parts(dirty)
     }
 
-    /// Whether the reclaimer of the local zone is to work although others supply: memory in use is to find some there.
+    /// Whether the reclaimer of the local zone is to work although others supply: memory in use is
+    /// to find some there.
     #[must_use]
     pub fn asks_early(&self, purpose: Purpose) -> bool {
         purpose != Purpose::Stream && self.free.0 * 2 < self.min.0 + self.high.0
@@ -270,7 +276,8 @@ impl Worth {
         self.refaults += 1;
     }
 
-    /// Whether a pass would find next to nothing: the last one did, and no cluster has changed since.
+    /// Whether a pass would find next to nothing: the last one did, and no cluster has changed
+    /// since.
     #[must_use]
     pub fn is_poor(&self, changed: u64) -> bool {
         self.poor_since
@@ -288,7 +295,8 @@ impl Worth {
         self.scanned >= CLUSTER.0
     }
 
-    /// What a page costs that is freed here: the looks at those that were not, and its being read again.
+    /// The cost of a page that is freed here: the looks at pages that were not freed, and its being
+    /// read again.
     fn cost(&self) -> Nanos {
         let looks = if self.is_known() {
             self.scanned.div_ceil(self.freed.max(1))
@@ -412,7 +420,8 @@ mod tests {
         let mut worth = Worth::default();
         worth.note_pass(Pages(64), Pages(60), 0);
         assert!(trims(Purpose::Anon, &worth) && trims(Purpose::Used, &worth));
-        // Every page that goes is read again: 60 us are more than 4 passes over a far page, less than 16.
+        // Every page that goes is read again: 60 us are more than 4 passes over a far page, less
+        // than 16.
         for _ in 0..60 {
             worth.note_refault();
         }
@@ -446,7 +455,8 @@ mod tests {
         };
         let alike = [prospect(64, 64, 10), prospect(64, 64, 20)];
         assert_eq!(order(Purpose::Stream, &alike), [0, 1]);
-        // Nine looks more for a page cost 4.5 us: more than one pass over a far page, less than sixteen.
+        // Nine looks more for a page cost 4.5 us: more than one pass over a far page, less than
+        // sixteen.
         let hard = [prospect(80, 10, 10), prospect(64, 64, 20)];
         assert!(!hard[0].is_poor);
         assert_eq!(order(Purpose::Anon, &hard), [0, 1]);

@@ -1,8 +1,10 @@
-//! The zonelist cache: which zones of a list were found full of late, so that nobody looks at them again.
+//! The zonelist cache: which zones of a list were found full of late, so that nobody looks at them
+//! again.
 //!
-//! One for each node's list, shared by all tasks of that node. It forgets all at once: lazily, at the first search
-//! that fails a mark more than a second after the last time; and, with the paper's second patch, when direct reclaim
-//! has freed pages. The bit of a zone says nothing of the mark that was asked for.
+//! One for each node's list, shared by all tasks of that node. It forgets all at once: lazily, at
+//! the first search that fails a mark more than a second after the last time; and, with the paper's
+//! second patch, when direct reclaim has freed pages. The bit of a zone says nothing of the mark
+//! that was asked for.
 //!
 //! Source: mechanisms 1.7.1; Linux 3.0 mm/page_alloc.c, zlc_setup(), zlc_mark_zone_full(),
 //! zlc_zone_worth_trying(), zlc_clear_zones_full().
@@ -61,8 +63,8 @@ impl ZonelistCache {
         self.full |= 1 << place;
     }
 
-    /// Direct reclaim has freed pages for a task of this list; with patch 2 all are worth a try again. When the
-    /// second is over stays as it was.
+    /// Direct reclaim has freed pages for a task of this list; with patch 2 all are worth a try
+    /// again. When the second is over stays as it was.
     pub fn reclaimed(&mut self, rule: CacheRule, now: Instant) {
         self.reclaimed = now;
         if rule.cleared_by_reclaim {
@@ -70,7 +72,8 @@ impl ZonelistCache {
         }
     }
 
-    /// Whether a zone that is passed over was marked before direct reclaim last freed pages: what patch 2 ends.
+    /// Whether a zone that is passed over was marked before direct reclaim last freed pages: what
+    /// patch 2 ends.
     #[must_use]
     pub fn is_stale(&self, place: usize) -> bool {
         self.hides(place) && self.marked[place] < self.reclaimed

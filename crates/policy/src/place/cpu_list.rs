@@ -1,8 +1,8 @@
 //! Free frames that a CPU keeps for itself: how many come and go at a time.
 //!
-//! A frame that is given back goes to a list of the CPU that gives it, and the next allocation there takes it from
-//! that list. What is on such lists is free to no mark: a zone that was just reclaimed 32 pages may still be below the
-//! mark that it failed.
+//! A frame that is given back goes to a list of the CPU that gives it, and the next allocation
+//! there takes it from that list. Frames on such lists are free to no mark: a zone that was just
+//! reclaimed 32 pages may still be below the mark that it failed.
 //!
 //! Source: kernel-facts 8; Linux 3.0 mm/page_alloc.c, zone_batchsize(), setup_pageset().
 
@@ -27,7 +27,8 @@ impl CpuListRule {
     #[must_use]
     pub fn of_zone(pages: Pages) -> Self {
         let base = ((pages.0 / PART).min(MOST) / 4).max(1);
-        // One less than a power of two: lists of several CPUs then do not keep to frames of one colour.
+        // One less than a power of two: lists of several CPUs then do not keep to frames of one
+        // colour.
         let power = 1 << (base + base / 2).ilog2();
         let batch = u32::try_from(power - 1_u64).expect("a batch is small");
         Self {

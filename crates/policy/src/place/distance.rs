@@ -179,9 +179,9 @@ impl Distances {
         self.of[from * self.count + to]
     }
 
-    /// The nodes in the order in which each node's tasks fall back to them: `orders[n]` begins with `n`, then the
-    /// nearest node first. Of equally near ones a node without CPUs comes first, then one that fewer others have
-    /// first at that distance, then the next by number.
+    /// The nodes in the order in which each node's tasks fall back to them: `orders[n]` begins with
+    /// `n`, then the nearest node first. Of equally near nodes one without CPUs comes first, then
+    /// the node that fewer others have first at that distance, then the next by number.
     ///
     /// # Panics
     /// Unless `has_cpus` says it of each node.
@@ -201,7 +201,8 @@ impl Distances {
             let left = (0..self.count).filter(|node| !order.contains(node));
             let next = left.min_by_key(|&node| {
                 let distance = usize::from(self.between(from, node));
-                // One by one: a node below counts as a bit farther, and so does one with CPUs, whose tasks want it.
+                // One by one: a node below counts as a bit farther, and so does one with CPUs,
+                // whose tasks want it.
                 let near = distance + usize::from(node < from) + usize::from(has_cpus[node]);
                 (near, burden[node], node)
             });

@@ -1,4 +1,5 @@
-//! A machine as an allocation sees it: nodes with CPUs, the zones of each, and in which order its tasks try them.
+//! A machine as an allocation sees it: nodes with CPUs, the zones of each, and in which order its
+//! tasks try them.
 //!
 //! Source: mechanisms 1.1, 1.7; Linux 3.0 mm/page_alloc.c, build_all_zonelists().
 
@@ -83,7 +84,8 @@ impl fmt::Display for MachineFault {
 impl core::error::Error for MachineFault {}
 
 impl Machine {
-    /// A machine of these nodes. `order`: of its zone lists; `None`: what Linux up to 4.13 chose by itself.
+    /// A machine of these nodes. `order`: of its zone lists; `None`: what Linux up to 4.13 chose by
+    /// itself.
     ///
     /// # Errors
     /// `MachineFault`.
@@ -140,7 +142,8 @@ impl Machine {
         even.expect("a node with memory and a CPU")
     }
 
-    /// A machine of `count` nodes of one size, equally far from each other; the CPUs are shared out.
+    /// A machine of `count` nodes of one size, equally far from each other; the CPUs are shared
+    /// out.
     ///
     /// # Errors
     /// `MachineFault`.
@@ -190,7 +193,8 @@ impl Machine {
         }
     }
 
-    /// The same where what devices of 32 bits can reach is told apart from the rest of a node by nobody.
+    /// The same where what devices of 32 bits can reach is told apart from the rest of a node by
+    /// nobody.
     #[must_use]
     pub fn with_one_zone_a_node(&self) -> Self {
         let whole = |node: &Node| Node {
@@ -227,7 +231,7 @@ impl Machine {
         self.zones.iter().map(|zone| zone.pages).sum()
     }
 
-    /// The node of a CPU; of one that was not counted, the first that has CPUs.
+    /// The node of a CPU; for a CPU that was not counted, the first node that has CPUs.
     #[must_use]
     pub fn node_of_cpu(&self, cpu: usize) -> usize {
         let mut before = 0;

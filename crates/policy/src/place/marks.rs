@@ -1,15 +1,15 @@
 //! The marks of each zone of a machine.
 //!
-//! MIN of the whole machine is shared out by size. Besides its marks a zone of low memory keeps a *reserve* from
-//! those who could have used higher memory of its node.
+//! MIN of the whole machine is shared out by size. Besides its marks a zone of low memory keeps a
+//! *reserve* from those who could have used higher memory of its node.
 //!
 //! ```text
 //!   MIN, LOW, HIGH = those of the whole * zone / all zones
 //!   reserve against a class = pages of the node's zones above, up to that class / 256
 //! ```
 //!
-//! Shared out this way a gap between two marks is what the kernel gives the zone: a part of its MIN, or since 4.6 of
-//! its size if that is more, and both grow with the zone.
+//! Shared out this way a gap between two marks is what the kernel gives the zone: a part of its
+//! MIN, or since 4.6 of its size if that is more, and both grow with the zone.
 //!
 //! Source: mechanisms 1.2; Linux 3.0 and 6.12 mm/page_alloc.c, __setup_per_zone_wmarks(),
 //! setup_per_zone_lowmem_reserve().
@@ -18,13 +18,14 @@ use super::order::{Class, Zone};
 use crate::units::Pages;
 use crate::watermark::Watermarks;
 
-/// A zone of low memory keeps this part of the memory above it (`sysctl_lowmem_reserve_ratio`: Dma and Dma32).
+/// A zone of low memory keeps this part of the memory above it (`sysctl_lowmem_reserve_ratio`: Dma
+/// and Dma32).
 const RESERVE_PART: u64 = 256;
 
 /// The marks of one zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
-    /// What has to stay free, by who asks for what.
+    /// Pages that have to stay free, by the kind of request.
     pub watermarks: Watermarks,
     /// Besides it, against requests that may use Normal memory.
     pub reserve: Pages,
@@ -32,7 +33,8 @@ pub struct Marks {
 
 /// The marks of all zones of a machine. `whole`: those of all its memory.
 ///
-/// A zone too small for a share of its own gets a MIN of 0; whether that can work is the caller's to check.
+/// A zone too small for a share of its own gets a MIN of 0; whether that can work is the caller's
+/// to check.
 #[must_use]
 pub fn of_zones(zones: &[Zone], whole: Watermarks) -> Vec<Marks> {
     let all: u64 = zones.iter().map(|zone| zone.pages.0).sum();
@@ -130,7 +132,7 @@ mod tests {
         let marks = of_zones(&zones, whole);
         assert_eq!(marks[0].reserve, Pages(13_312));
         assert_eq!(marks[1].reserve, Pages::ZERO);
-        // What another node has does not count.
+        // Memory of another node does not count.
         let zones = [
             zone(0, Class::Dma32, 786_432),
             zone(1, Class::Normal, 3_407_872),

@@ -1,9 +1,10 @@
-//! From which free lists a block is taken where those of its own mobility have none, and whether its pageblock goes with it.
+//! From which free lists a block is taken where those of its own mobility have none, and whether
+//! its pageblock goes with it.
 //!
-//! Memory is kept apart by *mobility*: what can be moved, what can be thrown away, what stays. Then some pageblocks can
-//! be emptied whole. Where a request finds no block of its own it *falls back* on another mobility's lists. That is an
-//! *external-fragmentation event* if the block it takes from is smaller than a pageblock: from then on two mobilities
-//! live in one.
+//! Memory is kept apart by *mobility*: what can be moved, what can be thrown away, what stays. Then
+//! some pageblocks can be emptied whole. Where a request finds no block of its own it *falls back*
+//! on another mobility's lists. That is an *external-fragmentation event* if the block it takes
+//! from is smaller than a pageblock: from then on two mobilities live in one.
 //!
 //! ```text
 //!   own lists empty
@@ -17,20 +18,23 @@
 //!                   none claimed                               -> Take: from the smallest block; its rest stays foreign
 //! ```
 //!
-//! Vocabulary: a *pageblock* is a run of frames that is kept together, 2^9 or what its owner says; its *tag* is the
-//! mobility whose lists get what is freed in it; a *block* is a free run of 2^order frames.
+//! Vocabulary: a *pageblock* is a run of frames that is kept together, 2^9 or what its owner says;
+//! its *tag* is the mobility whose lists get what is freed in it; a *block* is a free run of
+//! 2^order frames.
 //!
 //! Invariants
-//!   1. No step names a block of the request's own mobility, nor one that is smaller than the request.
+//!   1. No step names a block of the request's own mobility, nor a block that is smaller than the
+//!      request.
 //!   2. A fallback ends: claims go down in order, and any other step is the last.
 //!   3. A block of a pageblock or more is never split between two mobilities.
-//!   4. Who keeps pageblocks apart never splits one.
+//!   4. A rule that keeps pageblocks apart never splits one.
 //!
 //! Concurrency: plain data, decided under the caller's lock of the lists.
 //!
-//! Source: mechanisms 1.8; kernel-facts 15, 19; Linux 5.0, 5.3 and 6.12 mm/page_alloc.c, __rmqueue_fallback(),
-//! steal_suitable_fallback(), __rmqueue_claim(), __rmqueue_steal(), try_to_claim_block(), find_suitable_fallback();
-//! include/trace/events/kmem.h, mm_page_alloc_extfrag.
+//! Source: mechanisms 1.8; kernel-facts 15, 19; Linux 5.0, 5.3 and 6.12 mm/page_alloc.c,
+//! __rmqueue_fallback(), steal_suitable_fallback(), __rmqueue_claim(), __rmqueue_steal(),
+//! try_to_claim_block(), find_suitable_fallback(); include/trace/events/kmem.h,
+//! mm_page_alloc_extfrag.
 //! Deviations: no HIGHATOMIC, CMA or ISOLATE pageblocks, and none that lies in two zones.
 
 use crate::reclaim::boost::Event;
@@ -61,7 +65,7 @@ impl Mobility {
         self as usize
     }
 
-    /// Whose lists are tried when its own are empty, in this order.
+    /// The mobilities whose lists are tried when its own are empty, in this order.
     #[must_use]
     pub const fn fallbacks(self) -> [Self; 2] {
         match self {
@@ -72,7 +76,8 @@ impl Mobility {
     }
 }
 
-/// Which lists of a zone have a block: bit k of a mobility's number says whether its list of order k has.
+/// Which lists of a zone have a block: bit k of a mobility's number says whether its list of order
+/// k has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FreeOrders([u16; 3]);
 
@@ -106,13 +111,16 @@ impl FreeOrders {
 pub struct FallbackRule {
     /// Name of its column.
     pub name: &'static str,
-    /// A pageblock is claimed whole or left; who can claim none takes what it needs from a block and leaves the rest.
-    /// Else what is free of a pageblock changes lists, whether or not the pageblock does.
+    /// A pageblock is claimed whole or left; a request that can claim none takes what it needs from
+    /// a block and leaves the rest. Else what is free of a pageblock changes lists, whether or not
+    /// the pageblock does.
     pub claims_or_leaves: bool,
-    /// Requests may ask that pageblocks be kept apart (`ALLOC_NOFRAGMENT`). 5.0 works it out and forgets to say so.
+    /// Requests may ask that pageblocks be kept apart (`ALLOC_NOFRAGMENT`). 5.0 works it out and
+    /// forgets to say so.
     pub keeps_apart: bool,
-    /// As it was in 3.x: always the largest block; what is free of its pageblock goes along only if the block is half
-    /// a pageblock's order, or for what can be thrown away; the tag if half of the pageblock is free, whatever else is in it.
+    /// As it was in 3.x: always the largest block; what is free of its pageblock goes along only if
+    /// the block is half a pageblock's order, or for what can be thrown away; the tag if half of
+    /// the pageblock is free, whatever else is in it.
     pub by_what_is_free: bool,
 }
 
@@ -180,14 +188,15 @@ pub struct Request {
 pub struct Block {
     /// Of that list.
     pub order: u8,
-    /// Whose list it is.
+    /// The mobility whose list it is.
     pub from: Mobility,
 }
 
 /// What the owner of the lists does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallbackStep {
-    /// Tags all pageblocks of the block as the request's, moves the block to its list and takes from it. No event.
+    /// Tags all pageblocks of the block as the request's, moves the block to its list and takes
+    /// from it. No event.
     Retag(Block),
     /// Looks at the block's pageblock, and asks `Fallback::looked`.
     Claim(Block),
@@ -200,7 +209,8 @@ pub enum FallbackStep {
 }
 
 impl FallbackStep {
-    /// The event it is, if the law boosts by it. With `Claim` it happens whether or not the claim succeeds.
+    /// The event it is, if the law boosts by it. With `Claim` it happens whether or not the claim
+    /// succeeds.
     #[must_use]
     pub fn event(self) -> Option<Event> {
         match self {
@@ -233,10 +243,11 @@ pub enum Claimed {
     Left,
 }
 
-/// Whether half of a pageblock is free or like what the request is for, so that it is better off with its tag.
+/// Whether half of a pageblock is free or like what the request is for, so that it is better off
+/// with its tag.
 ///
-/// Pages in use that cannot be moved are not told apart: for a request of either kind they are like it in a pageblock
-/// that was tagged movable, and in others none is.
+/// Pages in use that cannot be moved are not told apart: for a request of either kind they are like
+/// it in a pageblock that was tagged movable, and in others none is.
 #[must_use]
 pub fn is_alike(want: Mobility, found: &Found, pageblock_order: u8) -> bool {
     let whole = 1_u64 << pageblock_order;
@@ -337,8 +348,8 @@ impl Fallback {
         }
     }
 
-    /// Whether a pageblock may go with the block. Movable requests are content with a small one: compaction can
-    /// gather them.
+    /// Whether a pageblock may go with the block. Movable requests are content with a small one:
+    /// compaction can gather them.
     fn claims(&self, block: Block) -> bool {
         let takes_all = match self.request.mobility {
             Mobility::Movable => false,

@@ -1,5 +1,5 @@
-//! Where a frame comes from on a machine of several nodes: which zones are tried, in what order, down to
-//! which mark, and what is done where a mark stops the search.
+//! Where a frame comes from on a machine of several nodes: which zones are tried, in what order,
+//! down to which mark, and what is done where a mark stops the search.
 //!
 //! ```text
 //!   order: the fallback list of a node        list: N0.Normal  N1.Normal  N0.Dma32
@@ -11,10 +11,10 @@
 //!           all failed at MIN: exhausted; the caller reclaims
 //! ```
 //!
-//! Vocabulary: a *node* is memory near some CPUs; a *zone* is what has lists and marks of its own: a zone of
-//! a node before Linux 4.8, a node since. To *trim* a zone is to reclaim there before another one is tried
-//! (kernel: `zone_reclaim`, later `node_reclaim`). The *zonelist cache* remembers for up to a second which
-//! zones were found full.
+//! Vocabulary: a *node* is memory near some CPUs; a *zone* is what has lists and marks of its own:
+//! a zone of a node before Linux 4.8, a node since. To *trim* a zone is to reclaim there before
+//! another one is tried (kernel: `zone_reclaim`, later `node_reclaim`). The *zonelist cache*
+//! remembers for up to a second which zones were found full.
 //!
 //! | module | decides |
 //! |---|---|
@@ -30,12 +30,13 @@
 //! | `search` | the next step of an allocation |
 //!
 //! Invariants
-//!   1. A search ends: each zone of the list is taken from, trimmed or passed over at most twice a floor.
+//!   1. A search ends: each zone of the list is taken from, trimmed or passed over at most twice a
+//!      floor.
 //!   2. No reclaimer is woken while a zone of the list is above LOW.
 //!   3. A law without a cache never passes a zone over unseen.
 //!
-//! Source: mechanisms 1.5 to 1.7.1; paper p2; Linux 3.0 and 6.12 mm/page_alloc.c, get_page_from_freelist(),
-//! Linux 3.0 mm/vmscan.c, zone_reclaim().
+//! Source: mechanisms 1.5 to 1.7.1; paper p2; Linux 3.0 and 6.12 mm/page_alloc.c,
+//! get_page_from_freelist(), Linux 3.0 mm/vmscan.c, zone_reclaim().
 //! Deviations: no cpusets, no page order above 0 in the cache's test of a zone.
 
 pub mod by_use;
@@ -86,19 +87,20 @@ pub struct PlaceLaw {
     pub name: &'static str,
     /// What is looked at, in what order.
     pub way: Way,
-    /// What a trim may do; `None`: zones are not trimmed (`zone_reclaim_mode = 0`).
+    /// What a trim may do. `None`: zones are not trimmed (`zone_reclaim_mode = 0`).
     pub trims: Option<Mode>,
     /// How the zonelist cache is used; `None`: there is none (since 4.4).
     pub cache: Option<CacheRule>,
-    /// Zones farther away than this are not trimmed (`node_reclaim_distance`); `None`: those of other nodes with
-    /// CPUs are not, however near (3.x).
+    /// Zones farther away than this are not trimmed (`node_reclaim_distance`); `None`: those of
+    /// other nodes with CPUs are not, however near (3.x).
     pub trims_within: Option<u8>,
     /// LRU lists and marks are of a node (since 4.8), so that the memory of one is one zone.
     pub one_zone_a_node: bool,
-    /// Frames that are given back stay on a list of the CPU for a while, where no mark counts them. Later kernels have
-    /// such lists too; there they are left out.
+    /// Frames that are given back stay on a list of the CPU for a while, where no mark counts them.
+    /// Later kernels have such lists too; there they are left out.
     pub cpu_lists: bool,
-    /// Of a way by use: streams leave the stock between MIN and HIGH of their own zone to memory that is used for long.
+    /// Of a way by use: streams leave the stock between MIN and HIGH of their own zone to memory
+    /// that is used for long.
     pub keeps_stock: bool,
 }
 

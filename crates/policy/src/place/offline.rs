@@ -1,14 +1,17 @@
-//! Which chunks of memory go out of use when a limit is lowered: those that are cheapest to empty, of each zone its part.
+//! Which chunks of memory go out of use when a limit is lowered: those that are cheapest to empty,
+//! of each zone its part.
 //!
-//! A page that is in use can be moved to another chunk; one that is pinned, or on its way to or from a device, cannot, and
-//! its chunk has to wait for it. A free chunk costs nothing.
+//! A page that is in use can be moved to another chunk. A page that is pinned, or on its way to or
+//! from a device, cannot, and its chunk has to wait for it. A free chunk costs nothing.
 //!
 //! Invariants
-//!   1. What stays in use is the limit, to the frame, if the limit is whole chunks or all there is.
+//!   1. The limit stays in use, to the frame, if it is whole chunks or all there is.
 //!   2. A chunk of fewer frames than the others, the last, goes first and comes back last.
-//!   3. Of each zone its part by size is out, to a chunk or so; a higher limit takes no chunk of any zone out that is in.
+//!   3. Of each zone its part by size is out, to a chunk or so; a higher limit takes no chunk of
+//!      any zone out that is in.
 //!
-//! Source: ours. Linux takes the block that memory hotplug names (6.12 mm/memory_hotplug.c, offline_pages()).
+//! Source: ours. Linux takes the block that memory hotplug names (6.12 mm/memory_hotplug.c,
+//! offline_pages()).
 
 use crate::units::Pages;
 
@@ -32,7 +35,7 @@ pub struct Chunk {
 /// A chunk with one page that cannot go costs more than one full of pages that can.
 fn cost(chunk: &Chunk, movable_most: u32) -> u64 {
     let stuck = u64::from(chunk.stuck) * u64::from(movable_most + 1);
-    // What is out and empty already comes first, then what costs nothing.
+    // A chunk that is out and empty already comes first, then a chunk that costs nothing.
     let known = u64::from(!(chunk.is_out && chunk.is_absent));
     (stuck + u64::from(chunk.movable)) * 2 + known
 }
@@ -45,13 +48,15 @@ struct Part {
 }
 
 impl Part {
-    /// Twice the middle of the part that it has out, if one more goes, as a fraction (Sainte-Laguë: the parts grow one by one).
+    /// Twice the middle of the part that it has out, if one more goes, as a fraction (Sainte-Laguë:
+    /// the parts grow one by one).
     fn next_part(&self) -> (u64, u64) {
         (2 * self.out as u64 + 1, self.chunks.len() as u64)
     }
 }
 
-/// Which of these chunks are out of use under a limit: as many as leave the least that is not below it.
+/// Which of these chunks are out of use under a limit: as many as leave the least that is not below
+/// it.
 #[must_use]
 pub fn choose(chunks: &[Chunk], limit: Pages) -> Vec<bool> {
     let mut out = vec![false; chunks.len()];

@@ -1,7 +1,7 @@
 //! The zone lists: in which order a task of a node tries the zones of a machine.
 //!
-//! By *node*, all zones of one node come before those of the next; by *zone*, all Normal zones come before the
-//! first Dma32 one, so that memory that old devices need is spared.
+//! By *node*, all zones of one node come before those of the next; by *zone*, all Normal zones come
+//! before the first Dma32 one, so that memory that old devices need is spared.
 //!
 //! Source: mechanisms 1.7; Linux 3.0 mm/page_alloc.c, build_zonelists(), default_zonelist_order().
 
@@ -42,8 +42,8 @@ pub enum ZoneOrder {
 impl ZoneOrder {
     /// What Linux up to 4.13 chose by itself (`numa_zonelist_order=default`).
     ///
-    /// By zone, unless low memory (Dma32 and Dma) is absent, is more than half of all, is more than 70 % of a node of
-    /// more than average size, or is all that a node has.
+    /// By zone, unless low memory (Dma32 and Dma) is absent, is more than half of all, is more than
+    /// 70 % of a node of more than average size, or is all that a node has.
     #[must_use]
     pub fn chosen_by_linux(zones: &[Zone]) -> Self {
         let sum = |wanted: &dyn Fn(&Zone) -> bool| -> u64 {

@@ -13,10 +13,10 @@
 //! }
 //! ```
 //!
-//! A page is looked for from the head of the list: above LOW; where all zones fail, the reclaimers are woken and
-//! the list is gone through once more, down to MIN. Of the first zone several pages are taken at a time, as each of
-//! them would come from there; of a later one a single page where the law trims or remembers, since the next page's
-//! search would ask the zones before it again.
+//! A page is looked for from the head of the list: above LOW; where all zones fail, the reclaimers
+//! are woken and the list is gone through once more, down to MIN. Of the first zone several pages
+//! are taken at a time, as each of them would come from there; of a later one a single page where
+//! the law trims or remembers, since the next page's search would ask the zones before it again.
 //!
 //! Where the cache hid zones and nothing was found, the list is walked once more without it.
 //!
@@ -40,8 +40,8 @@ pub enum Floor {
 /// What the caller does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Take up to `most` frames of the zone at that place of the list, as long as more than the floor is free
-    /// there; then `Search::took`.
+    /// Take up to `most` frames of the zone at that place of the list, as long as more than the
+    /// floor is free there; then `Search::took`.
     Take {
         /// Of the list.
         place: usize,
@@ -188,8 +188,8 @@ impl Search {
         }
     }
 
-    /// How often a zone was passed over because the cache said so (`zlc_skipped`), and how often it was although
-    /// direct reclaim had freed pages since (`zlc_hidden`).
+    /// How often a zone was passed over because the cache said so (`zlc_skipped`), and how often it
+    /// was although direct reclaim had freed pages since (`zlc_hidden`).
     #[must_use]
     pub const fn passed_over(&self) -> (u32, u32) {
         (self.passed_over, self.stale)
@@ -272,7 +272,8 @@ impl Search {
     }
 }
 
-/// Whether what the search for one page did matters to the next one's: zones may be trimmed, or passed over.
+/// Whether what the search for one page did matters to the next one's: zones may be trimmed, or
+/// passed over.
 const fn asks_each_time(law: PlaceLaw) -> bool {
     law.cache.is_some() || law.trims.is_some()
 }

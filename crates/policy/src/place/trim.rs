@@ -1,7 +1,8 @@
 //! Whether a zone is trimmed before another one is tried, how far, and what came of it.
 //!
-//! A trim is worth it where enough of the zone can be freed without a write or an unmapping that its mode does not
-//! allow. It begins at a sixteenth of the lists and looks at twice as much with each pass.
+//! A trim is worth it where enough of the zone can be freed without a write or an unmapping that
+//! its mode does not allow. It begins at a sixteenth of the lists and looks at twice as much with
+//! each pass.
 //!
 //! ```text
 //!   page cache within the mode <= 1 % and slab <= 5 % of the zone      -> Full
@@ -58,7 +59,7 @@ pub struct Seen {
     pub hopeless: bool,
 }
 
-/// Who asks.
+/// The task that asks for a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     /// It may wait.
@@ -78,8 +79,8 @@ pub enum Start {
     NoScan,
     /// There is too little that could be freed.
     Full,
-    /// Passes, with `Trim`. The caller claims the zone for itself first; where another task has it, that is
-    /// `NoScan`.
+    /// Passes, with `Trim`. The caller claims the zone for itself first; where another task has it,
+    /// that is `NoScan`.
     Go,
 }
 
@@ -108,7 +109,8 @@ pub fn reclaimable(mode: Mode, seen: &Seen) -> Pages {
 /// Whether a task trims a zone. `within`: see `PlaceLaw::trims_within`.
 #[must_use]
 pub fn start(mode: Mode, within: Option<u8>, seen: &Seen, asker: Asker) -> Start {
-    // Since the list has been asked whether it may be trimmed at all, a far zone is passed over like a full one.
+    // Since the list has been asked whether it may be trimmed at all, a far zone is passed over
+    // like a full one.
     if within.is_some_and(|most| asker.distance > most) {
         return Start::Full;
     }

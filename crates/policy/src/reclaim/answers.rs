@@ -1,7 +1,7 @@
 //! What a law answers where `mm` would else have to ask which law it is.
 //!
-//! Each answer is a number, a choice or a yes of one question that a procedure has, so that the procedure reads the
-//! same under every law.
+//! Each answer is a number, a choice or a yes of one question that a procedure has, so that the
+//! procedure reads the same under every law.
 
 use super::scan::Kind;
 use super::swap::walk::SwapWalk;
@@ -24,14 +24,15 @@ impl Tunables {
         self.admission() == Admission::Queue
     }
 
-    /// How many frames a task that found none waits for, if it can use `want`: one page at a time in Linux, a batch
-    /// where each wait is a turn in the queue.
+    /// How many frames a task that found none waits for, if it can use `want`: one page at a time
+    /// in Linux, a batch where each wait is a turn in the queue.
     #[must_use]
     pub fn frames_asked(&self, want: u32) -> u32 {
         if self.has_queue() { want.max(1) } else { 1 }
     }
 
-    /// Pages that a task which wants `want` frames reclaims for itself: in Linux a cluster, whatever is wanted.
+    /// Pages that a task which wants `want` frames reclaims for itself: in Linux a cluster,
+    /// whatever is wanted.
     #[must_use]
     pub fn direct_target(&self, want: u32) -> Pages {
         let cluster = self.cluster();
@@ -41,8 +42,8 @@ impl Tunables {
         }
     }
 
-    /// Pages that lists which look empty may hold all the same: where a page stands for many, and somebody would be
-    /// killed for it.
+    /// Pages that lists which look empty may hold all the same: where a page stands for many, and
+    /// somebody would be killed for it.
     #[must_use]
     pub fn unseen(&self) -> Pages {
         let kills = self.admission() == Admission::Direct && self.oom_kills;
@@ -55,7 +56,8 @@ impl Tunables {
         self.law.heeds_within_fs && kind == Kind::File && self.files_within_fs
     }
 
-    /// Whether anonymous pages are worth a scan, where so many slots are free, and so many pages in frames keep one.
+    /// Whether anonymous pages are worth a scan, where so many slots are free, and so many pages in
+    /// frames keep one.
     #[must_use]
     pub fn scans_anon(&self, free: Pages, kept: Pages) -> bool {
         !free.is_zero() || self.law.page.empties_full_swap && !kept.is_zero()
@@ -67,21 +69,23 @@ impl Tunables {
         SwapWalk::new(self.law.page.reads_on)
     }
 
-    /// Whether slots of a full swap file go around: a page that comes back gets a frame of the reserve, gives up its
-    /// slot, and another page goes there. Not where the machine kills for memory: there somebody gives way.
+    /// Whether slots of a full swap file go around: a page that comes back gets a frame of the
+    /// reserve, gives up its slot, and another page goes there. Not where the machine kills for
+    /// memory: there somebody gives way.
     #[must_use]
     pub fn recycles_slots(&self) -> bool {
         self.has_queue() && !self.oom_kills
     }
 
-    /// Whether a background reclaimer that has given up looks again when pages that can be freed may have come. Nobody else
-    /// would where those who want memory wait in the queue.
+    /// Whether a background reclaimer that has given up looks again when pages that can be freed
+    /// may have come. Nobody else would where those who want memory wait in the queue.
     #[must_use]
     pub fn revives_background(&self) -> bool {
         self.has_queue()
     }
 
-    /// So many inactive pages of files keep a pass from anonymous memory that is to free `target`: in Linux a handful does.
+    /// So many inactive pages of files keep a pass from anonymous memory that is to free `target`:
+    /// in Linux a handful does.
     #[must_use]
     pub fn plenty(&self, target: Pages) -> Pages {
         match self.law.plenty {
@@ -90,7 +94,8 @@ impl Tunables {
         }
     }
 
-    /// Whether each frame is allocated for itself, no matter how many are wanted, as in Linux: what that costs is the lab's matter.
+    /// Whether each frame is allocated for itself, no matter how many are wanted, as in Linux: what
+    /// that costs is the lab's matter.
     #[must_use]
     pub fn allocates_singly(&self) -> bool {
         self.admission() == Admission::Direct
@@ -107,7 +112,7 @@ impl Tunables {
         }
     }
 
-    /// Who wakes those who leave the reserve alone.
+    /// What wakes the tasks that leave the reserve alone.
     #[must_use]
     pub fn reserve_wakes(&self) -> ReserveWakes {
         match self.admission() {
@@ -117,7 +122,7 @@ impl Tunables {
     }
 }
 
-/// Who sends pages to the swap file.
+/// Which tasks send pages to the swap file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapSender {
     /// The background reclaimer. Where writeback is throttled it has requests of its own.
@@ -135,15 +140,16 @@ pub enum WhenFull {
     Block,
     /// Waits, and finds that out itself.
     BlockAndCheckHang,
-    /// Sends it another time: the background is at it, and a task that needs memory must not queue at the device.
+    /// Sends it another time: the background is at it, and a task that needs memory must not queue
+    /// at the device.
     Skip,
 }
 
-/// Who wakes a task that waits because half of the reserve is for those who free memory.
+/// What wakes a task that waits because half of the reserve is for tasks that free memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReserveWakes {
-    /// The background reclaimer alone. Where a device holds it up, they wait although others gave memory back (Linux 5.15
-    /// mm/vmscan.c, throttle_direct_reclaim()).
+    /// The background reclaimer alone. Where a device holds it up, they wait although others gave
+    /// memory back (Linux 5.15 mm/vmscan.c, throttle_direct_reclaim()).
     Background,
     /// Everyone who gives memory back.
     Anyone,

@@ -7,12 +7,12 @@
 //! ```
 //!
 //! Invariants
-//!   1. One balance makes at most 12 passes that raise the priority, and ends at priority 1: it never
-//!      scans a whole list.
-//!   2. A pass that freed something and scanned less than was wanted does not raise it; each such pass
-//!      frees at least one page, so a balance ends.
-//!   3. After 16 balances in a row that freed nothing it rests until somebody frees a page; ours makes one more whenever
-//!      there may be more to find (`Failures::look_again`).
+//!   1. One balance makes at most 12 passes that raise the priority, and ends at priority 1: it
+//!      never scans a whole list.
+//!   2. A pass that freed something and scanned less than was wanted does not raise it; each such
+//!      pass frees at least one page, so a balance ends.
+//!   3. After 16 balances in a row that freed nothing it rests until somebody frees a page; ours
+//!      makes one more whenever there may be more to find (`Failures::look_again`).
 //!
 //! Source: mechanisms 3.1 to 3.3; Linux 5.15 and 6.12 mm/vmscan.c: wakeup_kswapd(), kswapd(),
 //! kswapd_try_to_sleep(), prepare_kswapd_sleep(), balance_pgdat(), kswapd_shrink_node().
@@ -38,14 +38,16 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// `revives`: having given up it looks again whenever there may be more to find (`Tunables::revives_background`).
+    /// `revives`: having given up it looks again whenever there may be more to find
+    /// (`Tunables::revives_background`).
     #[must_use]
     pub fn new(revives: bool) -> Self {
         Self { count: 0, revives }
     }
 
-    /// A balance has ended; `come`: pages that can be freed came meanwhile, behind its passes. One that slept for them
-    /// to the end has not looked at them, and if it revives says nothing of what is left.
+    /// A balance has ended; `come`: pages that can be freed came meanwhile, behind its passes. A
+    /// reclaimer that slept for them to the end has not looked at them, and if it revives says
+    /// nothing of what is left.
     pub fn balanced(&mut self, reclaimed: Pages, come: bool) {
         if reclaimed.is_zero() && !(self.revives && come) {
             self.count = self.count.saturating_add(1);
@@ -59,8 +61,8 @@ impl Failures {
         }
     }
 
-    /// There may be more to find than when it gave up: one more balance is worth the while, if it revives. Answers whether
-    /// it had given up and has not any more.
+    /// There may be more to find than when it gave up: one more balance is worth the while, if it
+    /// revives. Answers whether it had given up and has not any more.
     pub fn look_again(&mut self) -> bool {
         if !self.revives {
             return false;
@@ -134,8 +136,8 @@ pub fn nap(hz: u32) -> Nanos {
     rate.nanos(rate.second_over(NAP))
 }
 
-/// Whether the node's flags (WRITEBACK, DIRTY, CONGESTED) are cleared when it prepares to rest: it is
-/// balanced, and has not merely given up.
+/// Whether the node's flags (WRITEBACK, DIRTY, CONGESTED) are cleared when it prepares to rest: it
+/// is balanced, and has not merely given up.
 #[must_use]
 pub fn clears_flags(free: Pages, high: Pages, failures: Failures) -> bool {
     !failures.hopeless() && is_balanced(free, high)
@@ -144,8 +146,8 @@ pub fn clears_flags(free: Pages, high: Pages, failures: Failures) -> bool {
 /// What the owner of a `Balance` does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BalanceStep {
-    /// Shrink the node, having aged its anonymous pages (32 of the active list, if the inactive one is
-    /// low); then `Balance::shrunk`.
+    /// Shrink the node, having aged its anonymous pages (32 of the active list, if the inactive one
+    /// is low); then `Balance::shrunk`.
     Shrink {
         /// Share of each list to look at.
         priority: Priority,

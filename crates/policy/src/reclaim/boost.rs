@@ -1,8 +1,9 @@
 //! The watermark boost: a zone whose pageblocks were mixed keeps more memory free for a while.
 //!
-//! Where an allocation has to take from the free lists of another mobility, a pageblock comes to hold both, and no
-//! huge page can be made of it. Since 5.0 Linux answers each such event by raising the marks of the zone by a
-//! pageblock, up to a cap; the background reclaimer then frees as much more, gently.
+//! Where an allocation has to take from the free lists of another mobility, a pageblock comes to
+//! hold both, and no huge page can be made of it. Since 5.0 Linux answers each such event by
+//! raising the marks of the zone by a pageblock, up to a cap; the background reclaimer then frees
+//! as much more, gently.
 //!
 //! ```text
 //!   event -> Boost::on_event: + 1 pageblock, at most 150 % of HIGH     every mark of the zone stands higher by it
@@ -15,15 +16,17 @@
 //! ```
 //!
 //! Invariants
-//!   1. A boost is never above its cap, and falls at the end of a balance only: not with time, and not by what was freed.
-//!   2. What was boosted during a balance outlives it.
+//!   1. A boost is never above its cap, and falls at the end of a balance only: not with time, and
+//!      not by what was freed.
+//!   2. A boost that was added during a balance outlives it.
 //!   3. A boosted pass never writes, never swaps, and is never below priority 10.
-//!   4. A balance ends: it turns from boosted to ordinary once, and each pass that keeps its priority frees a page.
+//!   4. A balance ends: it turns from boosted to ordinary once, and each pass that keeps its
+//!      priority frees a page.
 //!
-//! Source: mechanisms 1.4, 3.4; kernel-facts 15, 16; paper p3; Linux 5.0, 5.3 and 6.12 mm/page_alloc.c, boost_watermark(),
-//! rmqueue(); mm/vmscan.c, balance_pgdat(), wakeup_kswapd().
-//! Deviations: a pageblock has the size its owner says, so that a scaled memory keeps the proportion; order 0;
-//! no laptop mode.
+//! Source: mechanisms 1.4, 3.4; kernel-facts 15, 16; paper p3; Linux 5.0, 5.3 and 6.12
+//! mm/page_alloc.c, boost_watermark(), rmqueue(); mm/vmscan.c, balance_pgdat(), wakeup_kswapd().
+//! Deviations: a pageblock has the size its owner says, so that a scaled memory keeps the
+//! proportion; order 0; no laptop mode.
 
 use super::background::LAST;
 use super::scan::Priority;
@@ -35,7 +38,8 @@ const BOOSTED_LAST: Priority = Priority(10);
 /// `vm.watermark_boost_factor`: the cap, in 1/10000 of HIGH.
 const FACTOR: u64 = 15_000;
 
-/// What an allocation does to a pageblock of another mobility, of which it takes less than the whole.
+/// What an allocation does to a pageblock of another mobility, of which it takes less than the
+/// whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// It tries to make the pageblock its own; whether it can is seen later.
@@ -51,7 +55,7 @@ pub enum BoostedBy {
     Nothing,
     /// All.
     Events,
-    /// Those that try to claim.
+    /// Requests that try to claim.
     Claims,
 }
 
@@ -66,7 +70,8 @@ pub struct BoostRule {
     pub factor: u64,
     /// A zone of fewer pageblocks is not boosted (4 since 5.7).
     pub blocks_least: u64,
-    /// The zone is marked, so that the next allocation wakes the reclaimer, even if the event did not boost it.
+    /// The zone is marked, so that the next allocation wakes the reclaimer, even if the event did
+    /// not boost it.
     pub marks_unboosted: bool,
     /// A mark is heeded only by an allocation that may itself wake the reclaimer; else by any.
     pub finder_may_wake: bool,
@@ -76,7 +81,8 @@ pub struct BoostRule {
     pub shrinks: bool,
     /// Trims of a zone (`place::trim`) run the shrinkers. Linux 5.0 forgot to allow it.
     pub trims_shrink: bool,
-    /// A boosted balance that freed nothing counts towards those after which the reclaimer gives up (until 6.18).
+    /// A boosted balance that freed nothing counts towards those after which the reclaimer gives up
+    /// (until 6.18).
     pub failures_count: bool,
 }
 
@@ -212,8 +218,8 @@ impl Boost {
         most.is_some()
     }
 
-    /// An allocation from the zone is over; `may_wake` as in `on_event`. Answers whether the reclaimer of the node is to
-    /// be woken, for single pages.
+    /// An allocation from the zone is over; `may_wake` as in `on_event`. Answers whether the
+    /// reclaimer of the node is to be woken, for single pages.
     pub fn on_allocated(&mut self, rule: &BoostRule, may_wake: bool) -> bool {
         let heeds = self.marked && (may_wake || !rule.finder_may_wake);
         if heeds {
@@ -305,7 +311,7 @@ pub enum BoostStep {
 pub struct BalanceEnd {
     /// Pages freed, those of slabs included.
     pub freed: Pages,
-    /// It counts as one that failed.
+    /// The balance counts as failed.
     pub failed: bool,
     /// Compaction of a pageblock is due.
     pub compacts: bool,
@@ -361,8 +367,8 @@ impl BoostedBalance {
         }
     }
 
-    /// The pass is over. `freed`: with the pages of slabs. `enough`: it scanned as many as the zones' marks say
-    /// (HIGH and boost of each, at least a cluster).
+    /// The pass is over. `freed`: with the pages of slabs. `enough`: it scanned as many as the
+    /// zones' marks say (HIGH and boost of each, at least a cluster).
     pub fn shrunk(&mut self, freed: Pages, enough: bool) {
         let stays = self.is_for_boost() && self.priority == Some(BOOSTED_LAST);
         self.freed += freed;

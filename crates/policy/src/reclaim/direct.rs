@@ -21,7 +21,7 @@
 //!
 //! Invariants
 //!   1. At most 13 passes, and 13 more after a start over; there is one start over at most.
-//!   2. What was reclaimed adds up over the passes; what was scanned is of one alone.
+//!   2. Pages reclaimed add up over the passes; pages scanned are of one pass alone.
 //!
 //! Source: mechanisms 3.6; Linux 5.15 and 6.12 mm/vmscan.c: try_to_free_pages(),
 //! do_try_to_free_pages(), too_many_isolated(), allow_direct_reclaim().
@@ -31,8 +31,8 @@ use super::scan::Priority;
 use super::throttle::Progress;
 use crate::units::Pages;
 
-/// One who may start I/O and enter the file system leaves off at an eighth of the inactive pages: one who
-/// may not must be able to get on then.
+/// A task that may start I/O and enter the file system leaves off at an eighth of the inactive
+/// pages, so that a task that may not can get on then.
 const ISOLATED_SHIFT: u32 = 3;
 
 /// What the owner of a `Direct` does next.
@@ -171,8 +171,8 @@ impl Direct {
     }
 }
 
-/// Whether a direct reclaimer finds too many pages of a kind isolated. The background reclaimer does
-/// not ask.
+/// Whether a direct reclaimer finds too many pages of a kind isolated. The background reclaimer
+/// does not ask.
 ///
 /// # Source
 /// Mechanisms 2.4; Linux 5.15 mm/vmscan.c, too_many_isolated().

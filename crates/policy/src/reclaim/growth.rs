@@ -1,8 +1,8 @@
 //! How much a task has grown of late: what it took less what it gave back itself.
 //!
-//! Kept as the *net* number of pages a task ever took. What reclaim took away from it does not count as
-//! given back: a hog that walks over more than fits grows for ever. Growth is how far the net
-//! number stands above the highest it had before this last second:
+//! Kept as the *net* number of pages a task ever took. Pages that reclaim took away from it do not
+//! count as given back: a hog that walks over more than fits grows for ever. Growth is how far the
+//! net number stands above the highest it had before this last second:
 //!
 //! ```text
 //!   net                      hog  .'|  growth        net    mapper
@@ -13,10 +13,10 @@
 //!                        the last second                              the last second
 //! ```
 //!
-//! For one who only takes that is what it took in the last second. For one who gives back as much as it
-//! takes it is nothing, wherever in its round it stands and however long a round lasts, up to
-//! `MEMORY`: a plain difference over the last second would call it the worst of all when its round
-//! is slow, which is when it needs the memory most.
+//! For a task that only takes, that is what it took in the last second. For a task that gives back
+//! as much as it takes it is nothing, wherever in its round it stands and however long a round
+//! lasts, up to `MEMORY`. A plain difference over the last second would call that task the worst of
+//! all when its round is slow, which is when it needs the memory most.
 //!
 //! Invariants
 //!   1. Growth is at most what was taken in the last second and an eighth.
@@ -34,8 +34,8 @@ mod tests;
 const PARTS: usize = 8;
 /// Length of a part, ns.
 const PART: u64 = SECOND / PARTS as u64;
-/// The highest of before is remembered for one to two of these, in parts: 8 s, several rounds of one
-/// who gives back, each as slow as a round may get.
+/// The highest of before is remembered for one to two of these, in parts: 8 s, several rounds of a
+/// task that gives back, each as slow as a round may get.
 const MEMORY: u64 = 8 * PARTS as u64;
 
 /// The growth of one task.
@@ -49,7 +49,8 @@ pub struct Growth {
     highs: [i64; PARTS],
     /// The part in which pages were last given back.
     gave_back: Option<u64>,
-    /// The highest in parts that are over for a second: of this period of `MEMORY`, and of the last.
+    /// The highest in parts that are over for a second: of this period of `MEMORY`, and of the
+    /// last.
     before: i64,
     earlier: i64,
 }
@@ -81,8 +82,9 @@ impl Growth {
         self.highs[at] = self.highs[at].max(self.net);
     }
 
-    /// Pages that it took and had no use for are free again: as if they had not been taken, but for the highest it had, which
-    /// is too high by no more than one such batch. That is no giving back.
+    /// Pages that it took and had no use for are free again: as if they had not been taken, but for
+    /// the highest it had, which is too high by no more than one such batch. That is no giving
+    /// back.
     pub fn unused(&mut self, now: Instant, pages: Pages) {
         self.advance(now);
         let pages = i64::try_from(pages.0).unwrap_or(i64::MAX);
@@ -95,8 +97,9 @@ impl Growth {
         positive(self.net.saturating_sub(self.before.max(self.earlier)))
     }
 
-    /// Whether it gives back as much as it takes: it does not grow, and has given pages back within `MEMORY`. One who got
-    /// nothing for a second does not grow either, but only because others were before it.
+    /// Whether it gives back as much as it takes: it does not grow, and has given pages back within
+    /// `MEMORY`. A task that got nothing for a second does not grow either, but only because others
+    /// were before it.
     pub fn is_modest(&mut self, now: Instant) -> bool {
         let grows = !self.growth(now).is_zero();
         let lately = |then| self.part.saturating_sub(then) <= 2 * MEMORY;

@@ -40,16 +40,17 @@ pub struct Rules {
     pub keeps_half_the_reserve: bool,
     /// A page that was evicted and is read again is known again (`workingset`; 3.15 and later).
     pub knows_again: bool,
-    /// A page of a file that is accessed a second time goes to the active list at once (3.x). Else it is marked, and goes
-    /// when a scan meets it: the lists are as long as they would be only then, but an access takes no lock.
+    /// A page of a file that is accessed a second time goes to the active list at once (3.x). Else
+    /// it is marked, and goes when a scan meets it: the lists are as long as they would be only
+    /// then, but an access takes no lock.
     pub activates_at_once: bool,
-    /// Who writes to a page of a file uses it, as who reads it does (before 4.7; Linux 3.0 mm/filemap.c,
+    /// Writing to a page of a file is a use, as reading it is (before 4.7; Linux 3.0 mm/filemap.c,
     /// generic_perform_write()): what is read once after it was written is active.
     pub writes_are_uses: bool,
     /// Fresh anonymous pages begin on the active list (before 5.9).
     pub fresh_is_active: bool,
-    /// After each pass over a zone a reclaimer waits as long as too much is under writeback (`zoned::is_over_writeout`;
-    /// 3.x).
+    /// After each pass over a zone a reclaimer waits as long as too much is under writeback
+    /// (`zoned::is_over_writeout`; 3.x).
     pub waits_for_writeout: bool,
     /// Fresh pages that one fault brings at most, of the range that the task says it touches.
     pub fault_around: u32,
@@ -60,8 +61,9 @@ pub struct Rules {
     /// A task that asks for a page from within a file system reclaims differently
     /// (`Tunables::files_within_fs`).
     pub heeds_within_fs: bool,
-    /// A task that reclaims on its own behalf leaves a page alone that would go to a device which says that it is congested, and
-    /// looks on (`may_write_to_queue`; up to 5.15). A queue of 128 requests says so from 113 on (`CONGESTED`).
+    /// A task that reclaims on its own behalf leaves a page alone that would go to a device which
+    /// says that it is congested, and looks on (`may_write_to_queue`; up to 5.15). A queue of 128
+    /// requests says so from 113 on (`CONGESTED`).
     pub heeds_congestion: bool,
     /// The marks of a memory.
     pub marks: fn(Pages) -> Watermarks,
@@ -88,13 +90,15 @@ pub enum Loops {
     Zones,
 }
 
-/// How many pages may be off the lists at once, and what a reclaimer does on its own behalf that finds more.
+/// How many pages may be off the lists at once, and what a reclaimer does on its own behalf that
+/// finds more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isolation {
-    /// One who may do I/O and enter a file system leaves off at an eighth of the inactive pages; else all leave off when
-    /// as many are off the lists as on the inactive one.
+    /// A task that may do I/O and enter a file system leaves off at an eighth of the inactive
+    /// pages; else all leave off when as many are off the lists as on the inactive one.
     pub leaves_off_at_an_eighth: bool,
-    /// It is throttled again and again until there are fewer; else once, and makes do without this turn.
+    /// It is throttled again and again until there are fewer; else once, and makes do without this
+    /// turn.
     pub repeats: bool,
 }
 
@@ -110,8 +114,8 @@ pub enum Plenty {
 /// Requests of a queue of 128 from which on its device is congested: seven eighths and one.
 ///
 /// # Source
-/// Kernel-facts 13; Linux 3.0 block/blk-core.c, blk_queue_congestion_threshold(). Deviation: it says so no more as soon as fewer
-/// are out, not first at 103.
+/// Kernel-facts 13; Linux 3.0 block/blk-core.c, blk_queue_congestion_threshold(). Deviation: it
+/// says so no more as soon as fewer are out, not first at 103.
 pub const CONGESTED: u32 = 113;
 
 impl ReclaimLaw {

@@ -1,8 +1,9 @@
-//! What reclaim does with a page that it has isolated, and what follows from a cluster and from a pass.
+//! What reclaim does with a page that it has isolated, and what follows from a cluster and from a
+//! pass.
 //!
-//! A page is isolated (its busy bit taken, off its list), *seen*, *judged*, and then freed, written or put
-//! back. What was judged is *tallied*: a cluster in which nothing but dirty pages was met wakes the flushers;
-//! a whole pass may mark the node, and may tell the reclaimer to pause before it goes on.
+//! A page is isolated (its busy bit taken, off its list), *seen*, *judged*, and then freed, written
+//! or put back. Judged pages are *tallied*: a cluster of nothing but dirty pages wakes the
+//! flushers; a whole pass may mark the node, and may tell the reclaimer to pause before it goes on.
 //!
 //! ```text
 //!                       under writeback --------------------> put aside, marked R (before 4.11: kept)
@@ -16,22 +17,27 @@
 //!                           `-- clean ----------------------> freed
 //! ```
 //!
-//! Vocabulary: *R* (`Flags::RECLAIM` in `mm`; PageReclaim): move this page to the old end of the inactive list when its
-//! write ends. *Unqueued dirty*: dirty and not under writeback. *Immediate*: a page that is still under writeback when the
-//! background comes by a second time, with R set, on a node that is known for it: it waits for the device,
-//! not for a flusher. *Aside* (ours): on a list that no pass scans, until the page is clean.
+//! Vocabulary: *R* (`Flags::RECLAIM` in `mm`; PageReclaim): move this page to the old end of the
+//! inactive list when its write ends. *Unqueued dirty*: dirty and not under writeback. *Immediate*:
+//! a page that is still under writeback when the background comes by a second time, with R set, on
+//! a node that is known for it: it waits for the device, not for a flusher. *Aside* (ours): on a
+//! list that no pass scans, until the page is clean.
 //!
 //! Invariants
 //!   1. Only a clean page is freed; an anonymous one only if a slot holds it.
 //!   2. A direct reclaimer never writes a page of a file, but with `Writers::All`.
 //!   3. A page under writeback is neither freed nor written, no matter which task asks.
-//!   4. Pages of anonymous memory never count as dirty, unqueued or congested: no flusher writes them.
-//!   5. R is set only on a page that is dirty or under writeback, or whose write the verdict starts.
-//!   6. With `Waits::Aside`, a page that is dirty or under writeback for a file is judged at most once per write.
+//!   4. Pages of anonymous memory never count as dirty, unqueued or congested: no flusher writes
+//!      them.
+//!   5. R is set only on a page that is dirty or under writeback, or whose write the verdict
+//!      starts.
+//!   6. With `Waits::Aside`, a page that is dirty or under writeback for a file is judged at most
+//!      once per write.
 //!
-//! Source: mechanisms 2.5, 2.6, 2.8; Linux 3.0 and 5.15 mm/vmscan.c, shrink_page_list(), page_check_references(),
-//! shrink_inactive_list(), shrink_node(); mm/swap.c, rotate_reclaimable_page(). `Waits::Aside` is after Linux patch
-//! "mm: vmscan: introduce LRU_IMMEDIATE" (p4, number 11, never merged), with a list that each page knows.
+//! Source: mechanisms 2.5, 2.6, 2.8; Linux 3.0 and 5.15 mm/vmscan.c, shrink_page_list(),
+//! page_check_references(), shrink_inactive_list(), shrink_node(); mm/swap.c,
+//! rotate_reclaimable_page(). `Waits::Aside` is after Linux patch "mm: vmscan: introduce
+//! LRU_IMMEDIATE" (p4, number 11, never merged), with a list that each page knows.
 //! Deviations: no cgroups, no executable mappings, no huge pages; a page is mapped once at most.
 
 use super::scan::{CLUSTER, Kind, Priority};
@@ -40,43 +46,47 @@ use crate::units::Pages;
 #[cfg(test)]
 mod tests;
 
-/// Clusters of a pass that say whether it is in vain.
+/// Clusters after which a pass can be called fruitless.
 const FRUITLESS_CLUSTERS: u64 = 8;
 
 /// Where the tables of the versions differ, and ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageRule {
-    /// The node is flagged DIRTY only if the pass met a dirty page (6.18; before, a pass over anonymous pages alone
-    /// flags it too).
+    /// The node is flagged DIRTY only if the pass met a dirty page (6.18; before, a pass over
+    /// anonymous pages alone flags it too).
     pub dirty_needs_a_page: bool,
     /// Where pages go that wait for their write.
     pub waits: Waits,
-    /// Who may write a dirty page of a file by itself.
+    /// Which tasks may write a dirty page of a file by themselves.
     pub writers: Writers,
-    /// What was met may mark the node, hold the reclaimer up and wake the flushers (3.11 and later; before, a direct
-    /// reclaimer wakes them by how much it scanned: `zoned::direct`).
+    /// A pass's tally may mark the node, hold the reclaimer up and wake the flushers (3.11 and
+    /// later; before, a direct reclaimer wakes them by how much it scanned: `zoned::direct`).
     pub marks: bool,
-    /// An anonymous page that was accessed is active at once, without a second chance first (before 3.3).
+    /// An anonymous page that was accessed is active at once, without a second chance first (before
+    /// 3.3).
     pub young_anon_is_active: bool,
-    /// A pass that finds hardly anything but pages in use stops giving second chances (`Tally::is_fruitless`; ours) if
-    /// somebody waits for memory: where memory is used faster than one reclaimer looks at it, going round again would
-    /// free the pages that are used once, not those that are many. If nobody waits, the background rests instead:
-    /// pages in use are not taken to fill a stock.
+    /// A pass that finds hardly anything but pages in use stops giving second chances
+    /// (`Tally::is_fruitless`; ours) if somebody waits for memory: where memory is used faster than
+    /// one reclaimer looks at it, going round again would free the pages that are used once, not
+    /// those that are many. If nobody waits, the background rests instead: pages in use are not
+    /// taken to fill a stock.
     pub ends_second_chances: bool,
-    /// Anonymous pages are scanned though no slot is free, as long as some page has its own (ours; in Linux a full swap
-    /// file ends all scanning of them).
+    /// Anonymous pages are scanned though no slot is free, as long as some page has its own (ours;
+    /// in Linux a full swap file ends all scanning of them).
     pub empties_full_swap: bool,
-    /// A walk over memory that was swapped out has what follows read before it is there (`swap::walk`; ours).
+    /// A walk over memory that was swapped out has what follows read before it is there
+    /// (`swap::walk`; ours).
     pub reads_on: bool,
-    /// The file systems have a call by which a single page is written (and `Tunables::writes_files`). Else a page that reclaim
-    /// would write is active.
+    /// The file systems have a call by which a single page is written (and
+    /// `Tunables::writes_files`). Else a page that reclaim would write is active.
     pub writes_files: bool,
 }
 
 /// Where pages go that wait for their write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
-    /// They are kept: to the young end of the inactive list, where they come round again (before 4.11).
+    /// They are kept: to the young end of the inactive list, where they come round again (before
+    /// 4.11).
     Inactive,
     /// Out of the way, to the active list, to come back when they are written (4.11 and later).
     Active,
@@ -84,14 +94,17 @@ pub enum Waits {
     Aside,
 }
 
-/// Who may write a dirty page of a file by itself.
+/// Which tasks may write a dirty page of a file by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writers {
-    /// Every reclaimer, at any priority (3.1 and before), as far as its pass may write (`Scanner::may_write`).
+    /// Every reclaimer, at any priority (3.1 and before), as far as its pass may write
+    /// (`Scanner::may_write`).
     All,
-    /// The background alone, once it has come to looking at more than a quarter of a percent of a list at a time (3.2 to 3.10).
+    /// The background alone, once it has come to looking at more than a quarter of a percent of a
+    /// list at a time (3.2 to 3.10).
     Late,
-    /// The background, a page that came round with R set, on a node that is marked DIRTY (3.11 to 6.18).
+    /// The background, a page that came round with R set, on a node that is marked DIRTY (3.11 to
+    /// 6.18).
     Background,
 }
 
@@ -99,7 +112,8 @@ pub enum Writers {
 const LATE: Priority = Priority(10);
 
 impl PageRule {
-    /// Whether pages of a kind that are left by a pass and wait for their write are put where no pass scans.
+    /// Whether pages of a kind that are left by a pass and wait for their write are put where no
+    /// pass scans.
     #[must_use]
     pub fn defers(&self, kind: Kind) -> bool {
         self.waits == Waits::Aside && kind == Kind::File
@@ -121,7 +135,8 @@ impl PageRule {
 pub struct Seen {
     /// Anonymous, not of a file.
     pub anon: bool,
-    /// Its content is nowhere else. An anonymous page without a slot is taken for dirty in any case.
+    /// Its content is nowhere else. An anonymous page without a slot is taken for dirty in any
+    /// case.
     pub dirty: bool,
     /// Being written.
     pub writeback: bool,
@@ -129,7 +144,8 @@ pub struct Seen {
     pub mapped: bool,
     /// R.
     pub reclaim: bool,
-    /// Accessed through its region since it was last looked at (kernel: the accessed bit of a page table).
+    /// Accessed through its region since it was last looked at (kernel: the accessed bit of a page
+    /// table).
     pub young: bool,
     /// Accessed once before (kernel: PageReferenced).
     pub referenced: bool,
@@ -137,10 +153,12 @@ pub struct Seen {
     pub has_slot: bool,
 }
 
-/// Marks of a node, made by the background reclaimer and taken away when it finds the node balanced.
+/// Marks of a node, made by the background reclaimer and taken away when it finds the node
+/// balanced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeFlags {
-    /// All pages of a pass were under writeback: pages go round the lists faster than they are written.
+    /// All pages of a pass were under writeback: pages go round the lists faster than they are
+    /// written.
     pub writeback: bool,
     /// All pages of files of a pass were dirty and no flusher had them: the background may write.
     pub dirty: bool,
@@ -160,7 +178,7 @@ impl NodeFlags {
     }
 }
 
-/// Who is reclaiming, and what it may do.
+/// The reclaimer, and what it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scanner {
     /// The background reclaimer.
@@ -171,8 +189,8 @@ pub struct Scanner {
     pub priority: Priority,
     /// Pages in page tables may be taken out of them (kernel: `may_unmap`).
     pub may_unmap: bool,
-    /// Writes of pages of files may be started: the pass may write, and enter a file system (kernel: `may_writepage`,
-    /// `__GFP_FS`).
+    /// Writes of pages of files may be started: the pass may write, and enter a file system
+    /// (kernel: `may_writepage`, `__GFP_FS`).
     pub may_write: bool,
     /// Writes to the swap file may be started (the pass may write, and the caller wait for I/O).
     pub may_swap_out: bool,
@@ -191,19 +209,20 @@ pub enum PageVerdict {
     Keep,
     /// The same, because it was accessed.
     KeepReferenced,
-    /// The same, and R is set: a dirty page that is left to the flusher comes round again until its write has ended (3.2 to
-    /// 3.10).
+    /// The same, and R is set: a dirty page that is left to the flusher comes round again until its
+    /// write has ended (3.2 to 3.10).
     KeepForWrite,
     /// To the active list. A clean swap slot may be given up (`swap::releases`).
     Activate,
-    /// R is set; out of the way: to the active list. When its write ends it goes to the old end of the inactive list.
+    /// R is set; out of the way: to the active list. When its write ends it goes to the old end of
+    /// the inactive list.
     AwaitWrite,
     /// The same, but out of the way is the list that is not scanned (`Waits::Aside`).
     Defer,
     /// Freed; what it was leaves a shadow. An anonymous page's slot stays.
     Reclaim,
-    /// A slot is taken, R is set, its write is started, it is kept until that ends. If there is no slot after all,
-    /// `Judgement::without_slot`.
+    /// A slot is taken, R is set, its write is started, it is kept until that ends. If there is no
+    /// slot after all, `Judgement::without_slot`.
     SwapOut,
     /// The same, for a page that has its place on the device.
     PageOut,
@@ -245,7 +264,8 @@ impl Judgement {
         )
     }
 
-    /// Whether a page that is mapped leaves its page table (row 9): it was not in use, whatever becomes of it.
+    /// Whether a page that is mapped leaves its page table (row 9): it was not in use, whatever
+    /// becomes of it.
     #[must_use]
     pub const fn unmaps(&self) -> bool {
         let in_use = match self.verdict {
@@ -281,7 +301,8 @@ impl Judgement {
 /// Judges one page.
 ///
 /// # Source
-/// mechanisms 2.5, rows 3 and 6 to 13; row 1 (busy) is the caller's, who then tells `Tally::note_refused`.
+/// mechanisms 2.5, rows 3 and 6 to 13; row 1 (busy) is the caller's, which then tells
+/// `Tally::note_refused`.
 #[must_use]
 #[inline]
 pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
@@ -360,8 +381,8 @@ enum References {
     Reclaim,
 }
 
-/// Second chance (mechanisms 2.6): accessed through a region, it goes round once more, and the second time
-/// becomes active. One who no_second_chance does not ask.
+/// Second chance (mechanisms 2.6): accessed through a region, it goes round once more, and the
+/// second time becomes active. Without second chances its age does not count.
 fn references(seen: &Seen, scanner: &Scanner) -> References {
     let at_once = seen.anon && scanner.rule.young_anon_is_active;
     match (
@@ -396,8 +417,8 @@ pub struct Tally {
     pub immediate: Pages,
     /// Dirty pages of files left to the flusher (counter nr_vmscan_immediate_reclaim).
     pub left_to_flusher: Pages,
-    /// Pages to the active list because they were accessed, or could not be swapped (counter pgactivate; those
-    /// out of the way for their write count there too).
+    /// Pages to the active list because they were accessed, or could not be swapped (counter
+    /// pgactivate; those out of the way for their write count there too).
     pub activated: Pages,
     /// Pages kept because they were accessed.
     pub kept_referenced: Pages,
@@ -407,8 +428,8 @@ pub struct Tally {
     pub written: Pages,
     /// Pages freed.
     pub reclaimed: Pages,
-    /// Of the last cluster, pages that were *plainly kept*: for another reason than that they are being written
-    /// (`compact::reclaim`).
+    /// Of the last cluster, pages that were *plainly kept*: for another reason than that they are
+    /// being written (`compact::reclaim`).
     pub plainly_kept: Pages,
 }
 
@@ -465,7 +486,8 @@ impl Tally {
         }
     }
 
-    /// A clean page of a file that somebody holds for longer than a moment (it is pinned), on an inactive list: it is kept.
+    /// A clean page of a file that somebody holds for longer than a moment (it is pinned), on an
+    /// inactive list: it is kept.
     pub fn note_held(&mut self) {
         self.note_refused(false);
         self.held += Pages(1);
@@ -507,9 +529,9 @@ impl Tally {
         self.reclaimed += *reclaimed;
     }
 
-    /// Whether a pass has looked at enough to say that it finds hardly anything but pages in use: less than an eighth
-    /// was freed or is being written, and most of the rest was accessed. Never where the rule draws no conclusion from that
-    /// (`PageRule::ends_second_chances`).
+    /// Whether a pass has looked at enough to say that it finds hardly anything but pages in use:
+    /// less than an eighth was freed or is being written, and most of the rest was accessed. Never
+    /// where the rule draws no conclusion from that (`PageRule::ends_second_chances`).
     #[must_use]
     pub fn is_fruitless(&self, rule: PageRule) -> bool {
         let gone = self.reclaimed.0 + self.written.0;
@@ -520,15 +542,15 @@ impl Tally {
             && in_use > self.scanned.0 / 2
     }
 
-    /// Whether the flushers are to be woken after this cluster: all that was met is dirty, and nobody is
-    /// writing it.
+    /// Whether the flushers are to be woken after this cluster: all that was met is dirty, and
+    /// nobody is writing it.
     #[must_use]
     pub fn wants_flushers(&self, rule: PageRule) -> bool {
         rule.marks && !self.taken.is_zero() && self.unqueued_dirty == self.taken
     }
 }
 
-/// Why a reclaimer is to pause after a pass over a node. What kind of pause that is, is the law's matter.
+/// Why a reclaimer is to pause after a pass over a node. The kind of pause is the law's matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassStall {
     /// The background: pages under writeback come round again, or nothing else is left.
@@ -544,16 +566,18 @@ pub struct NodeChange {
     pub set: NodeFlags,
     /// Whether to pause.
     pub stall: Option<PassStall>,
-    /// Nothing is left but what waits for its write: the flushers are to see to it. Nobody else may, and a pause ends by writes.
+    /// Nothing is left but what waits for its write: the flushers are to see to it. Nobody else
+    /// may, and a pause ends by writes.
     pub flushers: bool,
 }
 
-/// Who made the pass, and over what.
+/// Which reclaimer made the pass, and over what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The background reclaimer.
     pub background: bool,
-    /// A direct reclaimer that is not itself a part of writing (kernel: PF_LOCAL_THROTTLE) and may be held up.
+    /// A direct reclaimer that is not itself a part of writing (kernel: PF_LOCAL_THROTTLE) and may
+    /// be held up.
     pub may_throttle: bool,
     /// The node's marks before.
     pub node: NodeFlags,
@@ -569,12 +593,13 @@ pub struct Pass {
 
 /// Decides what follows from a pass over a node.
 ///
-/// With `Waits::Aside` no page of a file comes round again under writeback, so *immediate* hardly happens. What stands
-/// for it: the background freed nothing, less than a cluster is left to look at, whatever it met waits for its write, and
-/// so do pages aside. As long as more is left, or what was met was merely accessed, looking on is the better thing: each
-/// page is in the way only once. Pages that somebody holds are in the way each time, and count as not there; the last pass,
-/// which looks at half a list, takes the other half to be like it. A pass that met nothing says nothing, unless none looks at more: of short lists a gentle
-/// one sees no page.
+/// With `Waits::Aside` no page of a file comes round again under writeback, so *immediate* hardly
+/// happens. Another sign stands for it: the background freed nothing, less than a cluster is left
+/// to look at, whatever it met waits for its write, and so do pages aside. As long as more is left,
+/// or what was met was merely accessed, looking on is the better thing: each page is in the way
+/// only once. Pages that somebody holds are in the way each time, and count as not there; the last
+/// pass, which looks at half a list, takes the other half to be like it. A pass that met nothing
+/// says nothing, unless none looks at more: of short lists a gentle one sees no page.
 ///
 /// # Source
 /// mechanisms 2.5, below the table; Linux 5.15 mm/vmscan.c, shrink_node().
@@ -631,10 +656,11 @@ pub enum AfterWrite {
     StaysAside,
 }
 
-/// Decides where a page goes whose write has ended. `busy`: somebody holds it, who will put it where it belongs.
+/// Decides where a page goes whose write has ended. `busy`: another task holds it, and will put it
+/// where it belongs.
 ///
-/// Asked under the lock of the lists, after the page's flags have changed, so that a page is not put aside when its last
-/// write has just ended.
+/// Asked under the lock of the lists, after the page's flags have changed, so that a page is not
+/// put aside when its last write has just ended.
 ///
 /// # Source
 /// mechanisms 2.8; Linux 5.15 mm/swap.c, rotate_reclaimable_page().

@@ -4,8 +4,8 @@
 //!   1. It gives up after 17 rounds in a row without a page reclaimed.
 //!   2. It gives up at once if all that could be reclaimed would not lift the node above its mark.
 //!
-//! Source: mechanisms 1.6; Linux 5.15 mm/page_alloc.c, should_reclaim_retry() (the sleep is gone since
-//! 5.16, commit 132b0d21d21f).
+//! Source: mechanisms 1.6; Linux 5.15 mm/page_alloc.c, should_reclaim_retry() (the sleep is gone
+//! since 5.16, commit 132b0d21d21f).
 
 use super::throttle::Finding;
 use crate::units::Pages;

@@ -1,10 +1,10 @@
 //! How many pages of which list one pass of reclaim looks at, and in which order.
 //!
-//! A node has four lists: anonymous pages and pages of files, each *inactive* or *active*. A pass at
-//! *priority* p looks at `size >> p` pages of each, in clusters of 32 pages, from the old end. The two
-//! kinds share the pass by *cost*: the kind whose reclaim caused the more I/O of late is scanned less.
-//! When as much was reclaimed as was wanted, the rest of the pass is cut so that both kinds have been
-//! scanned in the proportion that was planned.
+//! A node has four lists: anonymous pages and pages of files, each *inactive* or *active*. A pass
+//! at *priority* p looks at `size >> p` pages of each, in clusters of 32 pages, from the old end.
+//! The two kinds share the pass by *cost*: the kind whose reclaim caused the more I/O of late is
+//! scanned less. When as much was reclaimed as was wanted, the rest of the pass is cut so that both
+//! kinds have been scanned in the proportion that was planned.
 //!
 //! ```text
 //!   plan()              sizes, free, costs, priority  ->  pages to scan of each list
@@ -14,17 +14,20 @@
 //! ```
 //!
 //! Invariants
-//!   1. `Turns` never hands out more pages of a list than were planned for it, nor more than 32 at a time.
+//!   1. `Turns` never hands out more pages of a list than were planned for it, nor more than 32 at
+//!      a time.
 //!   2. `Turns` ends: each turn takes at least one page off what is left, and nothing adds to it.
 //!   3. Without free swap no anonymous page is planned.
 //!   4. A pass at priority 0 plans the whole of each list it may touch, unless swappiness is 0.
 //!
-//! That is how it is since 5.8. In 3.x a pass is not cut but ends, the share of a kind follows from how many of its
-//! pages were found in use (`CostRule::Rotations`), and active lists are looked at turn by turn (`ScanRule`).
+//! That is how it is since 5.8. In 3.x a pass is not cut but ends, the share of a kind follows from
+//! how many of its pages were found in use (`CostRule::Rotations`), and active lists are looked at
+//! turn by turn (`ScanRule`).
 //!
-//! Source: mechanisms 2.1 to 2.3; Linux 5.15 and 6.12 mm/vmscan.c, inactive_is_low(), get_scan_count(),
-//! shrink_lruvec(), shrink_node(); mm/swap.c, lru_note_cost(). Linux 3.0 mm/vmscan.c, get_scan_count(), shrink_zone(),
-//! inactive_file_is_low_global(); mm/page_alloc.c, calculate_zone_inactive_ratio().
+//! Source: mechanisms 2.1 to 2.3; Linux 5.15 and 6.12 mm/vmscan.c, inactive_is_low(),
+//! get_scan_count(), shrink_lruvec(), shrink_node(); mm/swap.c, lru_note_cost(). Linux 3.0
+//! mm/vmscan.c, get_scan_count(), shrink_zone(), inactive_file_is_low_global(); mm/page_alloc.c,
+//! calculate_zone_inactive_ratio().
 
 use crate::units::Pages;
 
@@ -35,7 +38,7 @@ mod tests;
 const GIB_SHIFT: u32 = 18;
 /// What swappiness is out of.
 const SWAPPINESS_MAX: u8 = 200;
-/// How dear a page of I/O is beside a page that was scanned in vain (6.4 and later).
+/// How dear a page of I/O is beside a page that was scanned and not freed (6.4 and later).
 const IO_WEIGHT: u64 = 32;
 /// Costs are halved when their sum is above this share of the pages on the lists.
 const COST_SHARE: u64 = 4;
@@ -131,7 +134,7 @@ impl Lru {
         Self::ActiveFile,
     ];
 
-    /// Whose pages are on it.
+    /// The kind of its pages.
     #[must_use]
     pub const fn kind(self) -> Kind {
         match self {
@@ -225,12 +228,14 @@ pub struct ScanRule {
     pub feeds: Feeds,
     /// Whether it does is looked at in each turn on an active list (3.x), not once for a pass.
     pub looks_each_turn: bool,
-    /// Inactive pages of files in plenty keep a pass from anonymous ones (`Rules::plenty`; not in 3.x).
+    /// Inactive pages of files in plenty keep a pass from anonymous ones (`Rules::plenty`; not in
+    /// 3.x).
     pub spares_anon: bool,
-    /// A pass that has reclaimed enough scans the rest of its plan in proportion (3.11 and later); else it ends there.
+    /// A pass that has reclaimed enough scans the rest of its plan in proportion (3.11 and later);
+    /// else it ends there.
     pub ends_in_proportion: bool,
-    /// The background looks at a cluster, or a kind's share of one, of a list that is too short for its priority
-    /// (3.2 and before).
+    /// The background looks at a cluster, or a kind's share of one, of a list that is too short for
+    /// its priority (3.2 and before).
     pub background_looks_at_least: bool,
 }
 
@@ -239,7 +244,8 @@ pub struct ScanRule {
 pub enum Feeds {
     /// By the root of the two lists' size in GiB, both kinds alike (`inactive_is_low`; Linux 5.15).
     ByLists,
-    /// Anonymous pages by the root of the zone's size; pages of files as soon as fewer are inactive than active (3.x).
+    /// Anonymous pages by the root of the zone's size; pages of files as soon as fewer are inactive
+    /// than active (3.x).
     ByZone,
 }
 
@@ -263,14 +269,14 @@ impl ScanRule {
         !self.looks_each_turn || self.feeds(&sizes(), kind, zone)
     }
 
-    /// Whether a cluster of the active list of anonymous pages is to be aged: at the end of each pass over a zone,
-    /// and before each of the background's.
+    /// Whether a cluster of the active list of anonymous pages is to be aged: at the end of each
+    /// pass over a zone, and before each of the background's.
     #[must_use]
     pub fn ages_anon(&self, sizes: &Sizes, has_swap: bool, zone: Pages) -> bool {
         has_swap && self.feeds(sizes, Kind::Anon, zone)
     }
 
-    /// What a plan is told of which kinds may be aged. `once`: how that stands when the pass begins.
+    /// Which kinds may be aged, as a plan is told. `once`: how that stands when the pass begins.
     #[must_use]
     pub fn may_deactivate(&self, once: impl FnOnce() -> [bool; 2]) -> [bool; 2] {
         if self.looks_each_turn {
@@ -281,7 +287,8 @@ impl ScanRule {
     }
 }
 
-/// Whether the active list should feed the inactive one: `inactive * ratio < active` (mechanisms 2.1).
+/// Whether the active list should feed the inactive one: `inactive * ratio < active` (mechanisms
+/// 2.1).
 ///
 /// The ratio grows with the root of the lists' size in GiB, so that a large list keeps a
 /// smaller share of inactive pages: 1 up to one GiB, 3 at one, 31 at 100.
@@ -300,8 +307,9 @@ fn inactive_ratio(both: Pages) -> u64 {
 
 /// Whether a pass may move pages of one kind from its active list to the inactive one.
 ///
-/// `activated` and `activated_before`: refaults that went to the active list, now and at the end of the last
-/// cycle of reclaim. If there were any, the active list holds pages that lost against them and is aged.
+/// `activated` and `activated_before`: refaults that went to the active list, now and at the end of
+/// the last cycle of reclaim. If there were any, the active list holds pages that lost against them
+/// and is aged.
 ///
 /// # Source
 /// Linux 5.15 mm/vmscan.c, shrink_node(); snapshot_refaults() keeps the second number.
@@ -329,9 +337,9 @@ pub enum CostRule {
 
 /// What reclaiming each kind has cost lately.
 ///
-/// The sum stays below a quarter of the pages on the lists, by halving both: so old costs are forgotten
-/// at the pace at which new ones come. By `CostRule::Rotations` each kind is by itself: what was looked at of it stays
-/// below a quarter of its own lists (`forget`).
+/// The sum stays below a quarter of the pages on the lists, by halving both: so old costs are
+/// forgotten at the pace at which new ones come. By `CostRule::Rotations` each kind is by itself:
+/// what was looked at of it stays below a quarter of its own lists (`forget`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Costs {
     rule: CostRule,
@@ -365,7 +373,8 @@ impl Costs {
         self.note_looked_at(kind, shrunk.scanned, shrunk.activated);
     }
 
-    /// A cluster of an active list was aged: `used` of the `taken` pages had been accessed through a page table.
+    /// A cluster of an active list was aged: `used` of the `taken` pages had been accessed through
+    /// a page table.
     pub fn note_aged(&mut self, kind: Kind, taken: Pages, used: Pages) {
         self.note_looked_at(kind, taken, used);
     }
@@ -381,7 +390,8 @@ impl Costs {
         }
     }
 
-    /// By `CostRule::Rotations`, what pages of a kind are worth to look at: more the fewer of them were in use.
+    /// By `CostRule::Rotations`, what pages of a kind are worth to look at: more the fewer of them
+    /// were in use.
     fn yield_of(&self, kind: Kind, weight: u64) -> u64 {
         let [rotated, scanned] = [self.of, self.scanned].map(|of| of[kind.index()]);
         (weight + 1).saturating_mul(scanned.saturating_add(1)) / rotated.saturating_add(1)
@@ -496,7 +506,8 @@ pub struct ScanPlan {
 /// Decides how many pages of each list a pass looks at.
 ///
 /// # Source
-/// mechanisms 2.2; Linux 3.0 and 5.15 mm/vmscan.c, get_scan_count(), and 5.15 shrink_node() for the two shortcuts.
+/// mechanisms 2.2; Linux 3.0 and 5.15 mm/vmscan.c, get_scan_count(), and 5.15 shrink_node() for the
+/// two shortcuts.
 ///
 /// # Panics
 /// On a caller's bug: a swappiness above 200.
@@ -601,7 +612,8 @@ fn share(full: Pages, kind: Kind, balance: Balance) -> Pages {
 /// A turn: that many pages of that list are to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// Of which list: of an inactive one pages are reclaimed, of an active one they are deactivated.
+    /// Of which list: of an inactive one pages are reclaimed, of an active one they are
+    /// deactivated.
     pub list: Lru,
     /// How many, 1 to 32.
     pub pages: Pages,
@@ -624,9 +636,9 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Starts. `target`: pages after which the pass may end early. `never_early`: it may not; so for direct
-    /// reclaim of the whole system (in 3.x for all)
-    /// at the gentlest priority, where the plan is small and its proportions matter more.
+    /// Starts. `target`: pages after which the pass may end early. `never_early`: it may not; so
+    /// for direct reclaim of the whole system (in 3.x for all) at the gentlest priority, where the
+    /// plan is small and its proportions matter more.
     #[must_use]
     pub const fn new(plan: ScanPlan, target: Pages, never_early: bool) -> Self {
         Self {
@@ -648,7 +660,7 @@ impl Turns {
                     self.cut();
                 }
                 self.began = true;
-                // What is left of the active anonymous list alone is not worth a round.
+                // An active anonymous list that alone is left is not worth a round.
                 let worth = [Lru::InactiveAnon, Lru::ActiveFile, Lru::InactiveFile];
                 if worth.iter().all(|list| self.left.of(*list).is_zero()) {
                     return None;
@@ -676,7 +688,8 @@ impl Turns {
         self.skipped_deactivate
     }
 
-    /// Enough was reclaimed: the kind with less left stops here, the other goes on to the same share.
+    /// Enough was reclaimed: the kind with less left stops here, the other goes on to the same
+    /// share.
     fn cut(&mut self) {
         self.uncut = true;
         if !self.plan.ends_in_proportion {

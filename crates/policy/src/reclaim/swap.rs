@@ -1,23 +1,28 @@
 //! Reading ahead from the swap file, and when a page gives its slot up.
 //!
-//! Pages that were swapped out together lie in neighbouring slots: slots are handed out one after the other from a
-//! cluster. So the task that reads one back may want its neighbours, if reading neighbours has paid lately: each page
-//! that was read ahead and then used (a *hit*) makes the next window larger, up to 8 pages; without hits it halves from
-//! fault to fault, down to the page alone. A window is aligned to its size, so the neighbours are on both sides.
+//! Pages that were swapped out together lie in neighbouring slots: slots are handed out one after
+//! the other from a cluster. So the task that reads one back may want its neighbours, if reading
+//! neighbours has paid lately: each page that was read ahead and then used (a *hit*) makes the next
+//! window larger, up to 8 pages; without hits it halves from fault to fault, down to the page
+//! alone. A window is aligned to its size, so the neighbours are on both sides.
 //!
-//! A page that was read back keeps its slot as long as nobody writes to it: it can go again without I/O. When more
-//! than half of the slots are taken, slots are worth more than that.
+//! A page that was read back keeps its slot as long as nobody writes to it: it can go again without
+//! I/O. When more than half of the slots are taken, slots are worth more than that.
 //!
-//! In Tidegate's law the task that walks over what was swapped out does not wait at the end of each window ([`walk`]).
+//! In Tidegate's law the task that walks over what was swapped out does not wait at the end of each
+//! window ([`walk`]).
 //!
 //! Invariants
 //!   1. A window contains the slot that is wanted, and no slot beyond the file's end.
-//!   2. A window is no longer than `window_max`, and no shorter than half the last one (or that many fit).
+//!   2. A window is no longer than `window_max`, and no shorter than half the last one (or that
+//!      many fit).
 //!   3. A slot under writeback is never given up: the device is still reading for it.
 //!
-//! Source: mechanisms 9; Linux 5.15 mm/swap_state.c, __swapin_nr_pages(), swap_cluster_readahead(); mm/memory.c,
-//! do_swap_page(); mm/swapfile.c, reuse_swap_page(), try_to_free_swap(), mem_cgroup_swap_full() in mm/vmscan.c.
-//! Deviations: slots are counted from 0 (there is no header); no read-ahead by address (`swap_vma_readahead`).
+//! Source: mechanisms 9; Linux 5.15 mm/swap_state.c, __swapin_nr_pages(), swap_cluster_readahead();
+//! mm/memory.c, do_swap_page(); mm/swapfile.c, reuse_swap_page(), try_to_free_swap(),
+//! mem_cgroup_swap_full() in mm/vmscan.c.
+//! Deviations: slots are counted from 0 (there is no header); no read-ahead by address
+//! (`swap_vma_readahead`).
 
 use core::ops::Range;
 
@@ -79,7 +84,8 @@ impl SwapReadahead {
         self.hits = self.hits.saturating_add(1);
     }
 
-    /// The slots to be read for a fault on `slot`, of a file of `slots`. Which of them hold pages, the caller knows.
+    /// The slots to be read for a fault on `slot`, of a file of `slots`. Which of them hold pages,
+    /// the caller knows.
     ///
     /// # Panics
     /// On a caller's bug: a slot that the file does not have.
@@ -117,10 +123,11 @@ pub enum SlotMoment {
     Activated,
 }
 
-/// Whether the page gives its slot up now, and is dirty from then on. `free`, `total`: slots of all swap files.
+/// Whether the page gives its slot up now, and is dirty from then on. `free`, `total`: slots of all
+/// swap files.
 ///
-/// A page that keeps its slot when it is written to (its write is under way) becomes dirty too, and is written to
-/// the same slot again.
+/// A page that keeps its slot when it is written to (its write is under way) becomes dirty too, and
+/// is written to the same slot again.
 #[must_use]
 pub fn releases(moment: SlotMoment, writeback: bool, free: Pages, total: Pages) -> bool {
     if writeback {

@@ -1,7 +1,7 @@
 //! Why and for how long a reclaimer sleeps, and who is woken by what.
 //!
-//! A reclaimer that meets an obstacle says what it found (`Finding`, or the `Progress` of a pass). The
-//! law makes of it a `Reason`, the reason and the state of the node a `Verdict`:
+//! A reclaimer that meets an obstacle says what it found (`Finding`, or the `Progress` of a pass).
+//! The law makes of it a `Reason`, the reason and the state of the node a `Verdict`:
 //!
 //! ```text
 //!   Finding, Progress --law--> Reason --begin()--> Go | Yield | Sleep { deadline }
@@ -13,9 +13,9 @@
 //!
 //! The laws are files of `laws`; what they answer is in `law`.
 //!
-//! Vocabulary: *delay*, what a trace line prints: how many ticks began during the sleep, in the laws
-//! since p0 at most the timeout; *mark*, the count of pages written when the first of those who sleep
-//! for WRITEBACK fell asleep.
+//! Vocabulary: *delay*, what a trace line prints: how many ticks began during the sleep, in the
+//! laws since p0 at most the timeout; *mark*, the count of pages written when the first of those
+//! who sleep for WRITEBACK fell asleep.
 //!
 //! Invariants
 //!   1. Every sleep has a deadline, a whole tick; none is set for less than a tick.
@@ -24,13 +24,14 @@
 //!   4. With `Tunables::wakes` off nobody is woken; with a reason off nobody sleeps for it.
 //!   5. Nothing here allocates; every call is O(1).
 //!
-//! Concurrency: plain data, one per node, behind a short lock of `mm`. `begin` before the sleep, `end`
-//! after it, wakes after unlocking. A sleeper's ticket is made under the lock of `begin` and taken out under that of the
-//! event, so that no wake between `begin` and the sleep is lost.
+//! Concurrency: plain data, one per node, behind a short lock of `mm`. `begin` before the sleep,
+//! `end` after it, wakes after unlocking. A sleeper's ticket is made under the lock of `begin` and
+//! taken out under that of the event, so that no wake between `begin` and the sleep is lost.
 //!
-//! Source: mechanisms 4; paper p0; Linux 5.15, 5.16-rc1, 5.17, 6.12 mm/vmscan.c: reclaim_throttle(),
-//! consider_reclaim_throttle(), skip_throttle_noprogress(), shrink_node(), shrink_inactive_list(),
-//! __acct_reclaim_writeback(); 5.15 mm/backing-dev.c: congestion_wait(), wait_iff_congested().
+//! Source: mechanisms 4; paper p0; Linux 5.15, 5.16-rc1, 5.17, 6.12 mm/vmscan.c:
+//! reclaim_throttle(), consider_reclaim_throttle(), skip_throttle_noprogress(), shrink_node(),
+//! shrink_inactive_list(), __acct_reclaim_writeback(); 5.15 mm/backing-dev.c: congestion_wait(),
+//! wait_iff_congested().
 
 pub(super) mod law;
 #[cfg(test)]
@@ -96,7 +97,8 @@ impl Throttle {
         reason.filter(|reason| !self.tunables.off.has(*reason))
     }
 
-    /// Whether and for how long a reclaimer sleeps for `reason`. After `Sleep` comes `end`, exactly once.
+    /// Whether and for how long a reclaimer sleeps for `reason`. After `Sleep` comes `end`, exactly
+    /// once.
     ///
     /// # Source
     /// Mechanisms 4.1, 4.3, 4.4.
@@ -126,8 +128,8 @@ impl Throttle {
         }
     }
 
-    /// A sleep is over that began at `began`, by a wake or by its deadline. Answers the delay as the
-    /// law's trace line prints it: whole ticks, since p0 at most `timeout`.
+    /// A sleep is over that began at `began`, by a wake or by its deadline. Answers the delay as
+    /// the law's trace line prints it: whole ticks, since p0 at most `timeout`.
     pub fn end(&mut self, reason: Reason, timeout: Nanos, began: Instant, now: Instant) -> Nanos {
         if reason == Reason::Writeback {
             self.writeback.wake_up();
@@ -150,16 +152,16 @@ impl Throttle {
         }
     }
 
-    /// Whether anything can end a sleep before its deadline, with so many pages dirty or under writeback. Linux does not
-    /// look.
+    /// Whether anything can end a sleep before its deadline, with so many pages dirty or under
+    /// writeback. Linux does not look.
     #[must_use]
     pub fn may_be_woken(&self, reason: Reason, write_pending: Pages) -> bool {
         let looks = self.tunables.wakes && self.law().ends_without_writes(reason);
         !looks || !write_pending.is_zero()
     }
 
-    /// Pages of the node have been written, whatever they are and wherever to; `last`: nothing more is under way. Answers
-    /// who of those who sleep for WRITEBACK is to be woken.
+    /// Pages of the node have been written, whatever they are and wherever to; `last`: nothing more
+    /// is under way. Answers who of those who sleep for WRITEBACK is to be woken.
     ///
     /// # Source
     /// Mechanisms 4.5, "Writeback wake", and vector T1.
@@ -177,8 +179,8 @@ impl Throttle {
         self.allowed(wake)
     }
 
-    /// A direct reclaimer has looked and found that not too many pages are isolated: `room` more may
-    /// be. Answers who of those who sleep for ISOLATED is to be woken.
+    /// A direct reclaimer has looked and found that not too many pages are isolated: `room` more
+    /// may be. Answers who of those who sleep for ISOLATED is to be woken.
     #[must_use]
     pub fn on_checked(&self, room: Pages) -> Wake {
         let wake = self.law().wake_for_room(room);

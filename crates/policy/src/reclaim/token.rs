@@ -1,11 +1,13 @@
-//! Tidegate's own: where what tasks use together does not fit, one at a time brings its memory back.
+//! Tidegate's own: where what tasks use together does not fit, one at a time brings its memory
+//! back.
 //!
-//! Several tasks that walk over more than there is push each other's pages out in the order in which they will
-//! be wanted: under a fair hand all of them wait for the disk at each step, and nothing gets done. So
-//! while memory is short a task that wants pages back that were taken from it needs the *token*. Its
-//! holder reads at the speed of the device until its memory is there and it asks no more; it then runs
-//! without asking, and as its pages are used all the time, reclaim passes them by and takes those of the
-//! tasks that are *held*. These come in page by page, one each `HELD`, so that none stands still.
+//! Several tasks that walk over more than there is push each other's pages out in the order in
+//! which they will be wanted: under a fair hand all of them wait for the disk at each step, and
+//! nothing gets done. So while memory is short a task that wants pages back that were taken from it
+//! needs the *token*. Its holder reads at the speed of the device until its memory is there and it
+//! asks no more; it then runs without asking, and as its pages are used all the time, reclaim
+//! passes them by and takes those of the tasks that are *held*. These come in page by page, one
+//! each `HELD`, so that none stands still.
 //!
 //! ```text
 //!   asks -> nobody holds, or the holder has not asked for IDLE, or held for LONGEST -> holds: go
@@ -15,13 +17,13 @@
 //!
 //! Invariants
 //!   1. No pause is longer than `HELD`, a tick more or less.
-//!   2. A holder that asks no more loses the token after `IDLE`; one that always asks, after `LONGEST`, if
-//!      anybody waits for it.
+//!   2. A holder that asks no more loses the token after `IDLE`; a holder that always asks, after
+//!      `LONGEST`, if anybody waits for it.
 //!
 //! Concurrency: plain data behind a short lock of `mm`; asked once for each page that is read back.
 //!
-//! Source: ours, docs/adr/0014. The idea is P. Denning's load control and the kernel's swap token (2.6.9 to 3.4,
-//! mm/thrash.c), which protected a holder's pages but held nobody back.
+//! Source: ours, docs/adr/0014. The idea is P. Denning's load control and the kernel's swap token
+//! (2.6.9 to 3.4, mm/thrash.c), which protected a holder's pages but held nobody back.
 
 use crate::ticks::TickRate;
 use crate::units::{Instant, Nanos};
@@ -30,7 +32,8 @@ use crate::units::{Instant, Nanos};
 pub const HELD: Nanos = Nanos::millis(200);
 /// A holder that has not asked for this long has its memory: longer than a slow read.
 const IDLE: Nanos = Nanos::millis(100);
-/// Nobody holds it longer while others wait: several times what a disk needs to bring a gibibyte back.
+/// Nobody holds it longer while others wait: several times what a disk needs to bring a gibibyte
+/// back.
 const LONGEST: Nanos = Nanos::secs(20);
 
 /// What a task that wants a page back does.
@@ -51,7 +54,7 @@ struct Holder {
     asked: Instant,
 }
 
-/// Who may bring its memory back.
+/// The right to bring one's memory back.
 #[derive(Clone, Debug)]
 pub struct Token {
     rate: TickRate,
@@ -72,7 +75,8 @@ impl Token {
         }
     }
 
-    /// A task asks for a page while memory is short. `paused`: it has just paused for this page since then.
+    /// A task asks for a page while memory is short. `paused`: it has just paused for this page
+    /// since then.
     pub fn ask(&mut self, now: Instant, task: u32, paused: Option<Instant>) -> Entry {
         let Some(holder) = &mut self.holder else {
             return self.hold(now, task);

@@ -6,7 +6,7 @@ use super::reason::Reasons;
 use super::scan::CLUSTER;
 use crate::units::{Nanos, Pages};
 
-/// Fresh pages that get frames together, and that one that finds no memory asks for: 64 KiB.
+/// Fresh pages that get frames together, and that a task that finds no memory asks for: 64 KiB.
 pub const FRESH: u32 = 16;
 
 /// How reclaim works.
@@ -24,18 +24,20 @@ pub struct Tunables {
     pub wakes: bool,
     /// Timeout of WRITEBACK and of the two functions before it instead of 100 ms (an ablation).
     pub writeback_timeout: Option<Nanos>,
-    /// The memory stands for one so many times as large, as in a scaled experiment: what rules compare with
-    /// numbers of pages (a list shifted by a priority, the root of its GiB, clusters isolated) is taken for
-    /// so many times as long. 1: it stands for itself.
+    /// The memory stands for one so many times as large, as in a scaled experiment: what rules
+    /// compare with numbers of pages (a list shifted by a priority, the root of its GiB, clusters
+    /// isolated) is taken for so many times as long. 1: it stands for itself.
     pub stands_for: u32,
     /// A cluster stands for one so many times as large. 1: for itself.
     pub cluster_stands_for: u32,
-    /// The file systems have a call by which the background reclaimer writes a single page (kernel: `->writepage`).
-    /// xfs has none since 5.15 (Linux commit 21b4ee7029c9, "xfs: drop ->writepage completely").
+    /// The file systems have a call by which the background reclaimer writes a single page (kernel:
+    /// `->writepage`). xfs has none since 5.15 (Linux commit 21b4ee7029c9, "xfs: drop ->writepage
+    /// completely").
     pub writes_files: bool,
-    /// Pages of files are asked for from within a file system, which reclaim then may not enter (kernel: no `__GFP_FS`):
-    /// the task that asks may isolate eight times as much as others, and nobody is killed for it. So it is in xfs (Linux 5.15
-    /// fs/xfs/xfs_iops.c, xfs_setup_inode(); fs/iomap/buffered-io.c, iomap_write_begin()). Heeded by laws that say so
+    /// Pages of files are asked for from within a file system, which reclaim then may not enter
+    /// (kernel: no `__GFP_FS`): the task that asks may isolate eight times as much as others, and
+    /// nobody is killed for it. So it is in xfs (Linux 5.15 fs/xfs/xfs_iops.c, xfs_setup_inode();
+    /// fs/iomap/buffered-io.c, iomap_write_begin()). Heeded by laws that say so
     /// (`Rules::heeds_within_fs`).
     pub files_within_fs: bool,
     /// Out of memory, the largest region gives way, as in Linux; else the task that asked is told.
@@ -82,21 +84,23 @@ impl Tunables {
         }
     }
 
-    /// Fresh pages that get frames together where there is memory. In Linux each is a fault all the same.
+    /// Fresh pages that get frames together where there is memory. In Linux each is a fault all the
+    /// same.
     #[must_use]
     pub fn fresh_together(&self) -> u32 {
         self.fault_around().max(FRESH)
     }
 
-    /// Pages that reclaim takes at a time, and that a task frees on its own behalf before it goes on: 32
-    /// of the size that this one stands for. As few tasks then sleep as often as at full size.
+    /// Pages that reclaim takes at a time, and that a task frees on its own behalf before it goes
+    /// on: 32 of the size that this one stands for. As few tasks then sleep as often as at full
+    /// size.
     #[must_use]
     pub fn cluster(&self) -> Pages {
         Pages((CLUSTER.0 / u64::from(self.cluster_stands_for.max(1))).max(1))
     }
 
-    /// Isolated pages at the size that is stood for: who has isolated a cluster has isolated 32, however few
-    /// pages stand for them.
+    /// Isolated pages at the size that is stood for: who has isolated a cluster has isolated 32,
+    /// however few pages stand for them.
     #[must_use]
     pub fn isolated(&self, pages: Pages) -> Pages {
         Pages(pages.0.saturating_mul(CLUSTER.0) / self.cluster().0)

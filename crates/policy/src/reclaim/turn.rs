@@ -1,8 +1,8 @@
 //! Tidegate's own: memory that is short is handed out in turn.
 //!
-//! Who finds too few free pages does not reclaim: it takes a *ticket* and waits. The background
-//! reclaimer frees; what it has freed above the reserve is *granted* to tickets, and as many are woken
-//! as were granted.
+//! A task that finds too few free pages does not reclaim: it takes a *ticket* and waits. The
+//! background reclaimer frees; what it has freed above the reserve is *granted* to tickets, and as
+//! many are woken as were granted.
 //!
 //! ```text
 //!   free |//////////////|                                 who may take down to where, unasked
@@ -13,24 +13,26 @@
 //!      0 |______________|  exempt: flushers, I/O              '--> overdue, by age: 1 page in 4
 //! ```
 //!
-//! Ranked by *growth* (module `growth`), in classes a factor of 1.5 wide on the average, first come first
-//! served within a class. So one who gives back what it takes goes first, and hogs of like growth take
-//! turns. A ticket older than `OVERDUE` also stands in a second line, by age, that gets one page in four: no
-//! one can be passed for ever, and as those who grow little still get three in four, many hogs
-//! that are all overdue do not take their rank from them.
+//! Ranked by *growth* (module `growth`), in classes a factor of 1.5 wide on the average, first come
+//! first served within a class. So a task that gives back what it takes goes first, and hogs of
+//! like growth take turns. A ticket older than `OVERDUE` also stands in a second line, by age, that
+//! gets one page in four: no one can be passed for ever, and as those who grow little still get
+//! three in four, many hogs that are all overdue do not take their rank from them.
 //!
-//! A grant is a *promise*: those pages stay free but are not for others until the ticket is given back.
+//! A grant is a *promise*: those pages stay free but are not for others until the ticket is given
+//! back.
 //!
 //! Invariants
 //!   1. A ticket gets at least a page and at most a cluster; never more than it asked for.
-//!   2. Pages granted by one call are at most its `room`; `promised` is the sum of grants not given back.
+//!   2. Pages granted by one call are at most its `room`; `promised` is the sum of grants not given
+//!      back.
 //!   3. While a ticket is overdue, at least a quarter of the pages granted go to the overdue, the
 //!      oldest first (to within a cluster).
 //!   4. A ticket is granted once; a stale one does nothing.
 //!   5. `join`, `leave` and each grant are O(1); memory is taken by `new`.
 //!
-//! Concurrency: plain data behind a short lock of `mm`; the task that frees pages calls `hand_out`, unlocks, and
-//! wakes those that it names.
+//! Concurrency: plain data behind a short lock of `mm`; the task that frees pages calls `hand_out`,
+//! unlocks, and wakes those that it names.
 //!
 //! Source: ours; mechanisms 4.7; docs/adr/0014.
 
@@ -44,26 +46,27 @@ mod tests;
 
 /// A ticket of this age is overdue.
 pub const OVERDUE: Nanos = Nanos::millis(100);
-/// A wait for a turn lasts at most this, a tick more or less; then the waiter looks itself what is wrong.
+/// A wait for a turn lasts at most this, a tick more or less; then the waiter looks itself what is
+/// wrong.
 pub const BOUND: Nanos = Nanos::millis(200);
 /// Pages granted by rank for each page granted by age while a ticket is overdue.
 const RANKED_PER_OVERDUE: i64 = 3;
-/// What is owed beyond a few grants by age is forgotten: none comes in bursts.
+/// Grants owed by age beyond a few are forgotten: they never come in bursts.
 const OWED_MOST: i64 = 2 * RANKED_PER_OVERDUE * 32;
 /// Classes of growth: two for each power of two.
 const CLASSES: usize = 64;
 /// No ticket.
 const NONE: u32 = u32::MAX;
 
-/// How far down one for whom pages are kept may take them: the reserve is not for it, but what was given back need not fill
-/// that first.
+/// How far down one for whom pages are kept may take them: the reserve is not for it, but what was
+/// given back need not fill that first.
 #[must_use]
 pub fn kept_floor(min: Pages) -> Pages {
     Pages(min.0 / 2)
 }
 
-/// The growth by which a task is ranked: one who got nothing for a second does not grow either, but stands behind those who
-/// give back what they take.
+/// The growth by which a task is ranked. A task that got nothing for a second does not grow either,
+/// but stands behind those that give back what they take.
 pub fn rank(growth: &mut Growth, now: Instant) -> Pages {
     if growth.is_modest(now) {
         Pages::ZERO
@@ -87,15 +90,15 @@ impl Ticket {
     }
 }
 
-/// Pages that one who does not grow has given back stay for it and its like for this long.
+/// How long pages returned by a task that does not grow stay reserved for such tasks.
 const KEEP: Nanos = Nanos::millis(25);
 /// What none of them took for this long is not kept, however busy they are with the rest.
 const UNTAKEN: Nanos = Nanos::secs(1);
 /// At most this part of the memory is kept back.
 const KEPT_SHARE: u64 = 16;
 
-/// Free pages kept back: the task that takes as much as it gives back will want them again in a moment, and
-/// would have to wait for reclaim if those in line had got them meanwhile.
+/// Free pages kept back: the task that takes as much as it gives back will want them again in a
+/// moment, and would have to wait for reclaim if those in line had got them meanwhile.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
     pages: Pages,
@@ -142,7 +145,7 @@ impl Kept {
         (self.pages, self.until)
     }
 
-    /// One who does not grow took pages, or gave some back.
+    /// A task that does not grow took pages, or gave some back.
     pub fn note(&mut self, now: Instant, taken: Pages, given_back: Pages) {
         let left = self.pages(now).saturating_sub(taken);
         self.untaken = self.untaken.at_most(left);
@@ -151,7 +154,8 @@ impl Kept {
             self.pages = self.pages.saturating_sub(self.untaken);
             (self.untaken, self.since) = (self.pages, now);
         }
-        // A task that is at taking its pages again is not to lose the rest because its round is long.
+        // A task that is at taking its pages again is not to lose the rest because its round is
+        // long.
         let moved = taken.saturating_add(given_back);
         if !moved.is_zero() && !self.pages.is_zero() {
             self.until = now + KEEP;
@@ -177,8 +181,9 @@ impl Stock {
         self.free.saturating_sub(self.min).saturating_sub(taken)
     }
 
-    /// What may be granted to those for whom it is kept. A page that is promised counts as kept until it is taken, so that as
-    /// much again may come from the upper half of the reserve in that moment, and no more.
+    /// Pages that may be granted to the tasks they are kept for. A page that is promised counts as
+    /// kept until it is taken, so that as much again may come from the upper half of the reserve in
+    /// that moment, and no more.
     fn kept(&self, promised: Pages) -> Pages {
         let usable = self.free.saturating_sub(kept_floor(self.min));
         self.kept.at_most(usable.saturating_sub(promised))
@@ -192,7 +197,7 @@ pub struct Request {
     pub need: Pages,
     /// Its growth.
     pub growth: Pages,
-    /// When it first asked for these pages: one that waits again keeps its age.
+    /// When it first asked for these pages: a task that waits again keeps its age.
     pub since: Instant,
 }
 
@@ -240,7 +245,7 @@ const EMPTY: Ends = Ends {
     last: NONE,
 };
 
-/// Those who wait for memory of one node.
+/// The tasks that wait for memory of one node.
 #[derive(Clone, Debug)]
 pub struct Turns {
     rate: TickRate,
@@ -253,7 +258,8 @@ pub struct Turns {
     waiting: u32,
     wanted: Pages,
     promised: Pages,
-    /// Pages granted by rank, less `RANKED_PER_OVERDUE` times those by age, while a ticket was overdue.
+    /// Pages granted by rank, less `RANKED_PER_OVERDUE` times those by age, while a ticket was
+    /// overdue.
     owed: i64,
 }
 
@@ -294,7 +300,8 @@ impl Turns {
         }
     }
 
-    /// Takes a ticket; `None`: all are out. Then the task waits for anything to change, and tries again.
+    /// Takes a ticket; `None`: all are out. Then the task waits for anything to change, and tries
+    /// again.
     #[must_use]
     pub fn join(&mut self, request: &Request) -> Option<Ticket> {
         let at = self.vacant;
@@ -325,8 +332,8 @@ impl Turns {
         }
     }
 
-    /// Gives a ticket back, granted or not; what was promised to it is so no more. Its holder takes the
-    /// pages first. Answers what had been granted.
+    /// Gives a ticket back, granted or not; what was promised to it is so no more. Its holder takes
+    /// the pages first. Answers what had been granted.
     pub fn leave(&mut self, ticket: Ticket) -> Pages {
         let Some(slot) = self.slot(ticket) else {
             return Pages::ZERO;
@@ -350,8 +357,9 @@ impl Turns {
         granted
     }
 
-    /// Hands out up to `room` pages, those that are free above the reserve and not promised, to at most
-    /// `most` tickets. Names these in the order of the grants; answers how many pages are left.
+    /// Hands out up to `room` pages, those that are free above the reserve and not promised, to at
+    /// most `most` tickets. Names these in the order of the grants; answers how many pages are
+    /// left.
     fn grant(
         &mut self,
         now: Instant,
@@ -375,8 +383,9 @@ impl Turns {
         left
     }
 
-    /// Hands out up to `kept` pages, those that are kept back and not promised, to at most `most` of the first class, for
-    /// whom they are kept, first come first served. Names these in the order of the grants.
+    /// Hands out up to `kept` pages, those that are kept back and not promised, to at most `most`
+    /// of the first class, for whom they are kept, first come first served. Names these in the
+    /// order of the grants.
     fn grant_kept(&mut self, kept: Pages, most: u32, mut woken: impl FnMut(Ticket)) {
         let mut left = kept;
         for _ in 0..most {
@@ -390,8 +399,8 @@ impl Turns {
         }
     }
 
-    /// Hands out what is free, at most to `most` tickets, and what is kept back, to at most `most_kept`. Answers whether there
-    /// may be more to hand out at once.
+    /// Hands out what is free, at most to `most` tickets, and what is kept back, to at most
+    /// `most_kept`. Answers whether there may be more to hand out at once.
     pub fn hand_out(
         &mut self,
         now: Instant,
@@ -433,7 +442,8 @@ impl Turns {
         self.rate.nanos(self.rate.ticks_of(BOUND))
     }
 
-    /// How long a wait from `began` to `now` was, as a trace line prints it: whole ticks, at most the bound.
+    /// How long a wait from `began` to `now` was, as a trace line prints it: whole ticks, at most
+    /// the bound.
     #[must_use]
     pub fn delayed(&self, began: Instant, now: Instant) -> Nanos {
         let rate = self.rate;
@@ -465,7 +475,7 @@ impl Turns {
             .filter(|slot| slot.serial == ticket.serial)
     }
 
-    /// Who is next, and whether it is so by its age.
+    /// The next ticket, and whether its age made it so.
     fn choose(&self, now: Instant) -> Option<(u32, bool)> {
         if self.waiting == 0 {
             return None;
@@ -509,7 +519,8 @@ impl Turns {
         self.occupied |= 1 << class;
     }
 
-    /// Into the line by age: mostly at its end; one that waits again goes back to where it was.
+    /// Into the line by age: mostly at its end; a ticket that waits again goes back to where it
+    /// was.
     fn link_age(&mut self, at: u32) {
         let since = self.slots[at as usize].since;
         let mut previous = self.by_age.last;

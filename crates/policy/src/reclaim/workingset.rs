@@ -1,9 +1,9 @@
 //! Whether a page that comes back after its eviction belonged to the working set.
 //!
-//! A node has an *age*: it counts evictions and activations. An evicted page leaves a *shadow*, the age at
-//! that moment. When it is read again, the difference of the ages is its *refault distance*: so many places more would
-//! the inactive list have needed to hold it. If the lists that it competes with are at least that long, it deserved
-//! a place among them and becomes active at once.
+//! A node has an *age*: it counts evictions and activations. An evicted page leaves a *shadow*, the
+//! age at that moment. When it is read again, the difference of the ages is its *refault distance*:
+//! so many places more would the inactive list have needed to hold it. If the lists that it
+//! competes with are at least that long, it deserved a place among them and becomes active at once.
 //!
 //! ```text
 //!   27 bits of a shadow:   | age >> bucket (26 bits) | was in the working set |
@@ -12,10 +12,11 @@
 //! Invariants
 //!   1. A distance is never negative: ages are compared modulo 2^26 buckets.
 //!   2. The bucket is wide enough that a distance as long as memory does not wrap.
-//!   3. Coarse buckets round an age down when it is stored and when it is looked at: a distance is off by less than a
-//!      bucket either way.
+//!   3. Coarse buckets round an age down when it is stored and when it is looked at: a distance is
+//!      off by less than a bucket either way.
 //!
-//! Source: mechanisms 2.7; Linux 5.15 mm/workingset.c, workingset_eviction(), workingset_refault(), `bucket_order`.
+//! Source: mechanisms 2.7; Linux 5.15 mm/workingset.c, workingset_eviction(), workingset_refault(),
+//! `bucket_order`.
 
 use super::scan::{Kind, Lru, Sizes};
 use crate::units::Pages;
@@ -102,15 +103,17 @@ pub struct RefaultVerdict {
     pub distance: Pages,
     /// It goes to the active list at once; the age advances by it (counter workingset_activate).
     pub activate: bool,
-    /// It had been in the working set and was lost from it: it is marked so again, and costs its kind
-    /// (`Costs::note_refault`; counter workingset_restore).
+    /// It had been in the working set and was lost from it: it is marked so again, and costs its
+    /// kind (`Costs::note_refault`; counter workingset_restore).
     pub restore: bool,
 }
 
-/// Decides about a page of `kind` that left `shadow` and is read again. `may_swap`: there is free swap.
+/// Decides about a page of `kind` that left `shadow` and is read again. `may_swap`: there is free
+/// swap.
 ///
 /// # Source
-/// mechanisms 2.7. Anonymous memory counts among the competitors only as far as it could be swapped in its place.
+/// mechanisms 2.7. Anonymous memory counts among the competitors only as far as it could be swapped
+/// in its place.
 #[must_use]
 pub fn refault(
     age: &Age,

@@ -1,10 +1,12 @@
-//! Who gives memory back when the sum is too large, and who may borrow what another does not use.
+//! Which members give memory back when the sum is too large, and which may borrow what another does
+//! not use.
 
 use super::Shares;
 use super::member::{self, Member, MemberId};
 use crate::units::Bytes;
 
-/// Part of an unused target that is lent: its owner can grow by as much before anybody has to be asked.
+/// Part of an unused target that is lent: its owner can grow by as much before anybody has to be
+/// asked.
 const LENT_PART: u64 = 2;
 /// Of an unused target, times the margin within which it counts as used, that are not lent.
 const LENT_NOT: u64 = 2;
@@ -12,8 +14,9 @@ const LENT_NOT: u64 = 2;
 impl Shares {
     /// Shares `wanted` out among the members that can be asked, in the order of their numbers.
     ///
-    /// First in proportion to what each holds above its target, so that none is emptied before the next is touched; what that does
-    /// not bring, in proportion to what each holds above its floor. Nothing below a floor. A member that would be asked for nothing is left out.
+    /// First in proportion to what each holds above its target, so that none is emptied before the
+    /// next is touched; what that does not bring, in proportion to what each holds above its floor.
+    /// Nothing below a floor. A member that would be asked for nothing is left out.
     #[must_use]
     pub fn asks(&self, wanted: Bytes) -> Vec<(MemberId, Bytes)> {
         let mut asked = self.members.clone();
@@ -45,8 +48,8 @@ impl Shares {
             .sum()
     }
 
-    /// What each member may hold at once, for those that bound themselves: its target, less what it lends, or with its part of
-    /// what is lent. The sum is never above the pool.
+    /// What each member may hold at once, for those that bound themselves: its target, less what it
+    /// lends, or with its part of what is lent. The sum is never above the pool.
     #[must_use]
     pub fn allowances(&self) -> Vec<(MemberId, Bytes)> {
         let delta = self.delta();

@@ -53,8 +53,9 @@ pub struct Terms {
     pub ceiling: Bytes,
     /// What its regret counts, and its part where nobody regrets anything.
     pub weight: Weight,
-    /// The member whose entries stand for entries of this one, so that each use of this is one of that, and not the reverse (an
-    /// inode for the pages of its file). Where neither regrets anything, this one gives first, down to its floor.
+    /// The member whose entries stand for entries of this one, so that each use of this is one of
+    /// that, and not the reverse (an inode for the pages of its file). Where neither regrets
+    /// anything, this one gives first, down to its floor.
     pub carried_by: Option<MemberId>,
 }
 
@@ -86,7 +87,8 @@ pub struct View {
     pub regrets: u64,
 }
 
-/// A member that gave and won it back: not tried again until an epoch, unless somebody regrets twice as much as then.
+/// A member that gave and won it back: not tried again until an epoch, unless somebody regrets
+/// twice as much as then.
 #[derive(Clone, Copy, Debug, Default)]
 struct Spared {
     /// Epochs of the last time; the next is longer.
@@ -98,11 +100,12 @@ struct Spared {
 
 impl Spared {
     const SPAN_MIN: u64 = 8;
-    /// Each trial in vain makes the next so many times later: the fourth comes after half an hour or more, as an epoch has 50 ms at least.
+    /// Each trial that fails makes the next so many times later: the fourth comes after half an
+    /// hour or more, as an epoch has 50 ms at least.
     const LONGER: u64 = 16;
     /// Most epochs, of one whose use is known: it is not spared when that ends.
     const SPAN_MAX: u64 = 1 << 16;
-    /// Most epochs, of one that says nothing of its use: an end of it is found after so many.
+    /// Most epochs of a member that says nothing of its use: an end of it is found after so many.
     const SPAN_MAX_SILENT: u64 = 1 << 10;
 
     fn again(&mut self, epoch: u64, gain: u64, use_is_known: bool) {
@@ -159,10 +162,12 @@ impl Member {
         }
     }
 
-    /// Part of its target that a member may leave empty and yet use it: shards of a cache are never all full.
+    /// Part of its target that a member may leave empty and yet use it: shards of a cache are never
+    /// all full.
     const EMPTY_PART: u64 = 16;
 
-    /// Bytes below its target at which it still counts as used: a delta, or a sixteenth of the target.
+    /// Bytes below its target at which it still counts as used: a delta, or a sixteenth of the
+    /// target.
     pub(super) fn margin(&self, delta: Bytes) -> Bytes {
         delta.at_least(Bytes(self.target.0 / Self::EMPTY_PART))
     }
@@ -234,8 +239,8 @@ pub(super) fn part_ceil(whole: Bytes, of: u64, all: u64) -> Bytes {
     Bytes(u64::try_from(product).unwrap_or(u64::MAX))
 }
 
-/// Shares `wanted` out in proportion to what each `has`, never more than that, and answers what it came to: all that was
-/// wanted, or all there is.
+/// Shares `wanted` out in proportion to what each `has`, never more than that, and answers what it
+/// came to: all that was wanted, or all there is.
 pub(super) fn in_proportion(
     members: &mut [Option<Member>],
     wanted: Bytes,

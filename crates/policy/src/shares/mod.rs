@@ -1,8 +1,9 @@
 //! How several caches share one limit: by what each of them regrets to have evicted.
 //!
-//! The cost of a split is the sum over the caches of misses times the cost of a miss. Nobody knows the curves, but what
-//! was evicted and is missed again says how far off the memory was that would have kept it. So memory moves, a little at
-//! a time, from the member that would regret least to the one that regrets most.
+//! The cost of a split is the sum over the caches of misses times the cost of a miss. Nobody knows
+//! the curves, but what was evicted and is missed again says how far off the memory was that would
+//! have kept it. So memory moves, a little at a time, from the member that would regret least to
+//! the member that regrets most.
 //!
 //! ```text
 //!   evicted at age a, missed at age b      distance d = b - a          age: bytes ever evicted from the member
@@ -10,11 +11,11 @@
 //!   gain = max over k of (regret[0] + .. + regret[k]) / 2^k            ns saved by one delta more
 //! ```
 //!
-//! The maximum over the octaves is the concave hull of the miss curve: a loop that does not fit under LRU shows nothing at
-//! one delta, and everything at those that it lacks.
+//! The maximum over the octaves is the concave hull of the miss curve: a loop that does not fit
+//! under LRU shows nothing at one delta, and everything at those that it lacks.
 //!
-//! An *epoch* ends when a sixteenth of the limit has been evicted altogether, and not before 50 ms. At its end at most one
-//! transfer is made, and all regrets halve:
+//! An *epoch* ends when a sixteenth of the limit has been evicted altogether, and not before 50 ms.
+//! At its end at most one transfer is made, and all regrets halve:
 //!
 //! | transfer | when | how much |
 //! |---|---|---|
@@ -24,9 +25,10 @@
 //!
 //! A target that is not used is lent: another may hold more than its own, as long as the sum fits.
 //!
-//! Vocabulary: *held*, bytes of a member now; *target*, bytes that are its own; *floor*, *ceiling*, bounds of the target;
-//! *spare*, memory that the ceilings keep from everybody; *spared*, a member that gave and won it back at once, which is not
-//! tried again for a while (a loop that just fits regrets nothing until it is taken a page).
+//! Vocabulary: *held*, bytes of a member now; *target*, bytes that are its own; *floor*, *ceiling*,
+//! bounds of the target; *spare*, memory that the ceilings keep from everybody; *spared*, a member
+//! that gave and won it back at once, which is not tried again for a while (a loop that just fits
+//! regrets nothing until it is taken a page).
 //!
 //! | module | decides |
 //! |---|---|
@@ -39,13 +41,15 @@
 //! Invariants
 //!   1. The sum of targets and the spare is the pool: the limit less what is kept back.
 //!   2. No target is below its floor or above its ceiling.
-//!   3. Nobody is asked for what is below its floor; what is over the targets goes first, in proportion.
+//!   3. Nobody is asked for what is below its floor; what is over the targets goes first, in
+//!      proportion.
 //!   4. An epoch moves at most a sixteenth of the limit: four deltas.
 //!
 //! Concurrency: plain data behind `&mut`; it knows of no threads, names or caches.
 //!
-//! Source: ours ([ADR 21](../../../../docs/adr/0021-shares-by-regret.md)). The idea of shadow queues and hill climbing is that of
-//! Cliffhanger (Cidon, Eisenman, Alizadeh, Katti: NSDI 2016); other here are the cost of a miss, and octaves in place of one step.
+//! Source: ours ([ADR 21](../../../../docs/adr/0021-shares-by-regret.md)). The idea of shadow
+//! queues and hill climbing is that of Cliffhanger (Cidon, Eisenman, Alizadeh, Katti: NSDI 2016);
+//! other here are the cost of a miss, and octaves in place of one step.
 
 mod asks;
 mod member;
@@ -85,7 +89,8 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refused {
-    /// The floors of all members come to more than the pool. `floors`: their sum, with the refused one.
+    /// The floors of all members come to more than the pool. `floors`: their sum, with the refused
+    /// one.
     Floors {
         /// The sum of the floors.
         floors: Bytes,
@@ -131,8 +136,8 @@ impl Shares {
         }
     }
 
-    /// Takes a member in. It gets what its weight is of all weights, at least its floor; everybody gives in proportion to what is
-    /// above its floor.
+    /// Takes a member in. It gets what its weight is of all weights, at least its floor; everybody
+    /// gives in proportion to what is above its floor.
     ///
     /// # Errors
     /// The floors do not fit, the ceiling is below the floor, or there are too many members.
@@ -179,7 +184,8 @@ impl Shares {
             return Err(Refused::Unknown);
         }
         self.would_fit(Some(id), terms)?;
-        // First what the new floor lacks, from those above theirs; the member itself is at or below it and keeps what it has.
+        // First what the new floor lacks, from those above theirs; the member itself is at or below
+        // it and keeps what it has.
         let missing = self.get(id).map_or(Bytes::ZERO, |member| {
             terms.floor.saturating_sub(member.target)
         });
@@ -203,8 +209,9 @@ impl Shares {
         Ok(())
     }
 
-    /// Another limit, of which `kept_back` is for nobody. Both more and less are shared in proportion to what each has above its
-    /// floor: a limit that goes up and down leaves the targets as they were.
+    /// Another limit, of which `kept_back` is for nobody. Both more and less are shared in
+    /// proportion to what each has above its floor: a limit that goes up and down leaves the
+    /// targets as they were.
     ///
     /// # Errors
     /// The floors do not fit; then nothing changes.
@@ -236,7 +243,8 @@ impl Shares {
         }
     }
 
-    /// Whether a member is asked for memory at all; one that is not keeps what it holds, and others give for it.
+    /// Whether a member is asked for memory at all. A member that is not keeps what it holds, and
+    /// others give for it.
     pub fn set_askable(&mut self, id: MemberId, askable: bool) {
         if let Some(member) = self.get_mut(id) {
             member.askable = askable;
@@ -257,7 +265,8 @@ impl Shares {
         self.get(id).map_or(Bytes::ZERO, |member| member.age)
     }
 
-    /// One miss on something that was evicted `distance` bytes of age ago. `cost`: of the miss, at most a second counts.
+    /// One miss on something that was evicted `distance` bytes of age ago. `cost`: of the miss, at
+    /// most a second counts.
     pub fn missed(&mut self, id: MemberId, distance: Bytes, cost: Nanos) {
         let mut regrets = Regrets::default();
         regrets.add(distance, self.delta(), cost);
@@ -275,8 +284,9 @@ impl Shares {
         }
     }
 
-    /// A member was used in this epoch: found something, say. To be told once an epoch. A member that tells it is left alone as long as
-    /// it is used and what it has just fits, and is the first to give when it is not.
+    /// A member was used in this epoch: found something, say. To be told once an epoch. A member
+    /// that tells it is left alone as long as it is used and what it has just fits, and is the
+    /// first to give when it is not.
     pub fn used(&mut self, id: MemberId) {
         let epoch = self.epoch;
         if let Some(member) = self.get_mut(id) {

@@ -2,12 +2,13 @@
 
 use crate::units::{Bytes, Nanos};
 
-/// Octaves of distance: up to 1, 2, 4 .. 64 deltas, all of the limit. What is further off, no share of it would have kept.
+/// Octaves of distance: up to 1, 2, 4 .. 64 deltas, all of the limit. An eviction further off than
+/// that would not have been kept by any share.
 pub const OCTAVES: usize = 7;
 /// Most that one miss counts: a device that hung says nothing about memory.
 pub const COST_MAX: Nanos = Nanos::secs(1);
-/// Regrets fade by this part an epoch as a number, by half as a cost: a slow member beside a fast one needs several epochs for
-/// the few that make its cost believable.
+/// Regrets fade by this part an epoch as a number, by half as a cost: a slow member beside a fast
+/// one needs several epochs for the few that make its cost believable.
 const SEEN_FADES: u64 = 32;
 
 /// The octave of a distance: 0 up to a delta, 6 up to 64 of them, none beyond.
@@ -97,7 +98,7 @@ mod tests {
             regrets.add(Bytes(750), DELTA, Nanos(1_000));
         }
         assert_eq!(regrets.gain(), Nanos(10_000));
-        // What the first delta saves counts whole.
+        // The first delta's savings count whole.
         regrets.add(Bytes(50), DELTA, Nanos(20_000));
         assert_eq!(regrets.gain(), Nanos(20_000));
     }

@@ -13,8 +13,8 @@ const FLOOR_MOST: u64 = 4;
 pub struct ShareRule {
     /// What moves targets.
     pub mode: Mode,
-    /// Pages keep what the law of writers needs to hold a second of the devices: reclaim then never meets lists of nothing
-    /// but dirty pages.
+    /// Pages keep what the law of writers needs to hold a second of the devices: reclaim then never
+    /// meets lists of nothing but dirty pages.
     pub writers_floor: bool,
     /// Pages go before the objects that carry them, as long as neither is missed.
     pub carried_first: bool,
@@ -34,7 +34,8 @@ impl ShareRule {
         Bytes(limit.0 / FLOOR_LEAST)
     }
 
-    /// The floor of the pages. `written`: what all devices write in a second; `dirty`: of `files` bytes so many may be dirty.
+    /// The floor of the pages. `written`: what all devices write in a second; `dirty`: of `files`
+    /// bytes so many may be dirty.
     #[must_use]
     pub fn floor_of_pages(self, limit: Bytes, written: Bytes, dirty: Bytes, files: Bytes) -> Bytes {
         let least = Self::floor_of_objects(limit);

@@ -1,7 +1,8 @@
 //! Members with analytic miss curves, in virtual time.
 //!
-//! A step of the model: each member asks so often, misses as its curve says for what it holds, and what it brings in
-//! pushes something out of the member that has to give. A miss on what a member with `x` more would have had is one at that distance.
+//! A step of the model: each member asks so often, misses as its curve says for what it holds, and
+//! what it brings in pushes something out of the member that has to give. A miss on what a member
+//! with `x` more would have had is one at that distance.
 
 use proptest::prelude::*;
 
@@ -147,7 +148,8 @@ impl Model {
             let mut nearer = curve.missed(held);
             let mut brought = 0;
             for octave in 0..=OCTAVES {
-                // Those that one octave more would have kept, and in the end those that nothing would.
+                // Pages that one octave more would have kept, and in the end pages that nothing
+                // would.
                 let reach = delta.0 << octave;
                 let beyond = if octave == OCTAVES {
                     0
@@ -175,7 +177,7 @@ impl Model {
         self.check();
     }
 
-    /// What is too much is given back, as the asks say.
+    /// The excess is given back, as the asks say.
     fn give(&mut self) {
         for (at, held) in self.held.iter().enumerate() {
             self.shares.set_held(self.ids[at], Bytes(*held));
@@ -276,7 +278,8 @@ fn who_regrets_and_has_too_little_gets_memory_within_sixteen_epochs() {
 
 #[test]
 fn a_slow_and_dear_member_is_not_forgotten_beside_a_fast_stream() {
-    // The stream ends an epoch every 50 ms; of its 40 requests in that time, three miss what memory could have kept.
+    // The stream ends an epoch every 50 ms; of its 40 requests in that time, three miss what memory
+    // could have kept.
     let dear = user(Curve::Zipf(mib(256)), 4, 10_000);
     let mut model = Model::split(&[dear, user(Curve::Stream, 6_000, 10)], 3);
     model.epochs(16);
@@ -305,7 +308,8 @@ fn a_change_of_phase_is_followed_within_sixteen_epochs() {
 
 #[test]
 fn a_loop_that_does_not_fit_gets_all_that_it_lacks() {
-    // Eight deltas more and it never misses again; the other has half of what it wants and a slope everywhere.
+    // Eight deltas more and it never misses again; the other has half of what it wants and a slope
+    // everywhere.
     let looping = user(Curve::Loop(mib(40)), 300, 100);
     let mut model = Model::split(&[looping, user(Curve::Zipf(mib(512)), 200, 100)], 8);
     model.epochs(48);
@@ -347,9 +351,10 @@ fn in_a_steady_hour_memory_does_not_flutter() {
         assert!(epochs > 4_000, "{epochs}");
         assert!(taken_back <= 2, "{users:?}: {taken_back}");
     }
-    // Who does not tell that it is used is tried again now and then, as it may have ended.
+    // A member that does not tell that it is used is tried again now and then, as its use may have
+    // ended.
     let (taken_back, epochs) = back_and_forth(&[zipf(160), fitting], false);
-    // What one took may come back in two transfers.
+    // A delta that a member took may come back in two transfers.
     let trials = usize::try_from(epochs / 1024).unwrap() + 2;
     assert!((3..=2 * trials).contains(&taken_back), "{taken_back}");
 }
@@ -388,7 +393,8 @@ fn what_is_not_used_is_lent_and_comes_back() {
     while model.held[0] < mib(60) {
         model.tick();
     }
-    // Before regret has moved everything: it holds more than its target, and what bounds itself may.
+    // Before regret has moved everything: it holds more than its target, and what bounds itself
+    // may.
     let allowances = model.shares.allowances();
     assert!(allowances[0].1.0 >= model.target(0));
     assert!(model.target(0) + model.target(1) == LIMIT.0);
@@ -623,7 +629,7 @@ proptest! {
                     let _ = model.shares.set_limit(Bytes(limit), Bytes(kept_back));
                 }
                 Step::Run(ticks) => {
-                    // Who has left has no floor to look at.
+                    // A member that has left has no floor to look at.
                     if model.ids.iter().all(|id| model.shares.view(*id).is_some()) {
                         (0..ticks).for_each(|_| model.tick());
                     }

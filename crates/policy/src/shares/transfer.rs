@@ -1,4 +1,4 @@
-//! Who wins an epoch, who loses it, and how much moves.
+//! Which member wins an epoch, which loses it, and how much moves.
 
 use super::Shares;
 use super::member::{self, Member, MemberId};
@@ -29,9 +29,9 @@ pub enum Why {
 /// What an epoch moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Whose target fell.
+    /// The member whose target fell.
     pub from: MemberId,
-    /// Whose target rose.
+    /// The member whose target rose.
     pub to: MemberId,
     /// By how much.
     pub bytes: Bytes,
@@ -86,8 +86,8 @@ fn by_regret(shares: &Shares) -> Option<Transfer> {
     let (from, loser) = losers.min_by_key(|(id, member)| {
         (
             member.weighted_gain(),
-            // Nobody misses what is not used; what is carried is used less than its carrier; then who
-            // was silent longest.
+            // Nobody misses what is not used; what is carried is used less than its carrier; then
+            // who was silent longest.
             member.uses_target(shares.delta()),
             !is_carried_in_peace(shares, member),
             member.regretted.max(member.used),
@@ -143,7 +143,7 @@ fn to_even(shares: &Shares) -> Option<Transfer> {
     })
 }
 
-/// Whether it is carried by one that regrets as little as itself: nothing.
+/// Whether it is carried by a member that regrets as little as itself: nothing.
 fn is_carried_in_peace(shares: &Shares, member: &Member) -> bool {
     let carrier = member.terms.carried_by.and_then(|id| shares.get(id));
     carrier.is_some_and(|carrier| carrier.weighted_gain() == 0 && member.weighted_gain() == 0)

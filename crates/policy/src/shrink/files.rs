@@ -1,12 +1,13 @@
-//! The cache of one mounted file system: directory entries, inodes, and objects of its own, behind one shrinker.
+//! The cache of one mounted file system: directory entries, inodes, and objects of its own, behind
+//! one shrinker.
 //!
 //! ```text
 //!   count = (entries + inodes + own) * vfs_cache_pressure / 100
 //!   scan(n): each its share of n, and one more:   entries first, as they pin inodes; then inodes; then own, if any
 //! ```
 //!
-//! Source: mechanisms 7.3; kernel-facts 17; Linux 5.0 and 6.12 fs/super.c, super_cache_count(), super_cache_scan();
-//! include/linux/dcache.h, vfs_pressure_ratio().
+//! Source: mechanisms 7.3; kernel-facts 17; Linux 5.0 and 6.12 fs/super.c, super_cache_count(),
+//! super_cache_scan(); include/linux/dcache.h, vfs_pressure_ratio().
 
 /// `vfs_cache_pressure` as it is unless somebody sets it, in per cent.
 pub const PRESSURE: u32 = 100;
@@ -35,8 +36,8 @@ impl Objects {
         share(self.sum(), u64::from(pressure), 100)
     }
 
-    /// How a scan of `wanted` objects is shared out. Each kind gives at least one, but its own only if their share is
-    /// one: so it may come to three more than were wanted.
+    /// How a scan of `wanted` objects is shared out. Each kind gives at least one, but its own only
+    /// if their share is one: so it may come to three more than were wanted.
     fn shared_out(self, wanted: u64) -> Self {
         let whole = self.sum().saturating_add(1);
         let of = |objects| share(wanted, objects, whole);
@@ -48,8 +49,9 @@ impl Objects {
         }
     }
 
-    /// The same where its own go first: half of the scan is theirs, if there are so many. Nobody finds them any more, and what else is
-    /// pruned frees memory only as one of them; the other half goes on if they cannot be freed yet.
+    /// The same where its own go first: half of the scan is theirs, if there are so many. Nobody
+    /// finds them any more, and what else is pruned frees memory only as one of them; the other
+    /// half goes on if they cannot be freed yet.
     fn own_first(self, wanted: u64) -> Self {
         let own = self.own.min(wanted.div_ceil(2));
         let others = Self { own: 0, ..self };
@@ -80,17 +82,18 @@ pub enum WithPages {
 /// | 6.12 | is not on the list | is left for a later pass | the same |
 /// | Tidegate | the same | the same | goes first, half of a scan |
 ///
-/// Source: kernel-facts 17, 18; Linux 4.20, 5.0 and 6.12 fs/inode.c, inode_lru_isolate(); fs/xfs/xfs_icache.c,
-/// xfs_reclaim_inodes_nr().
+/// Source: kernel-facts 17, 18; Linux 4.20, 5.0 and 6.12 fs/inode.c, inode_lru_isolate();
+/// fs/xfs/xfs_icache.c, xfs_reclaim_inodes_nr().
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodeRule {
     /// Name of its column.
     pub name: &'static str,
     /// What becomes of an inode whose file has pages in memory.
     pub pages: WithPages,
-    /// Who shrinks waits for dirty inodes to be written.
+    /// The shrinking task waits for dirty inodes to be written.
     pub waits: bool,
-    /// What is left to the file system has half of a scan, if there is so much; else each kind gives its share.
+    /// The file system's own objects are half of a scan, if there are so many; else each kind gives
+    /// its share.
     pub own_first: bool,
 }
 
@@ -116,8 +119,9 @@ impl InodeRule {
         waits: false,
         own_first: false,
     };
-    /// Tidegate's own: as every use of a page is one of its inode, the page goes first; and an inode that went is freed before
-    /// another one goes. With shares alone a scan would leave five seconds of inodes to the file system's worker, gone and not free.
+    /// Tidegate's own: as every use of a page is one of its inode, the page goes first; and an
+    /// inode that went is freed before another one goes. With shares alone a scan would leave five
+    /// seconds of inodes to the file system's worker, gone and not free.
     pub const TIDEGATE: Self = Self {
         name: "tidegate",
         own_first: true,

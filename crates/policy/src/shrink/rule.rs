@@ -8,7 +8,8 @@
 //! | 5.0 to 5.12 | the priority | all | total <= freeable / 2 | the same |
 //! | 5.13 to 6.12 | the priority | by the priority | | the same, at most 2 * freeable |
 //!
-//! Source: mechanisms 7.2; kernel-facts 17; Linux mm/vmscan.c of those versions, shrink_slab(), do_shrink_slab().
+//! Source: mechanisms 7.2; kernel-facts 17; Linux mm/vmscan.c of those versions, shrink_slab(),
+//! do_shrink_slab().
 
 /// In what proportion a cache is scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,8 +53,8 @@ pub struct ShrinkRule {
     pub left: Left,
     /// A pass asks for a batch at least, or for all there is (4.20 alone).
     pub batch_at_least: bool,
-    /// A pass that would ask for less than a quarter of itself does not ask for more than half of what is freeable,
-    /// however much is owed: it must not empty a cache.
+    /// A pass that would ask for less than a quarter of itself does not ask for more than half of
+    /// what is freeable, however much is owed: it must not empty a cache.
     pub gentle_to_half: bool,
     /// The last batch may be a smaller one, where it is all that is freeable.
     pub takes_the_last: bool,

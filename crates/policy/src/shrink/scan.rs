@@ -5,8 +5,10 @@
 //!        delta 488  ->  Ask 128, Ask 128, Ask 128, Done  ->  104 owed
 //! ```
 //!
-//! Source: mechanisms 7.2; kernel-facts 17; Linux 3.2 mm/vmscan.c, shrink_slab(); Linux 5.0 and 6.12, do_shrink_slab().
-//! Deviation: before 4.16 an object that costs nothing is scanned as since then; there it was not available.
+//! Source: mechanisms 7.2; kernel-facts 17; Linux 3.2 mm/vmscan.c, shrink_slab(); Linux 5.0 and
+//! 6.12, do_shrink_slab().
+//! Deviation: before 4.16 an object that costs nothing is scanned as since then; there it was not
+//! available.
 
 use super::rule::{Left, Owed, ShrinkRule, Weight};
 use crate::reclaim::scan::{CLUSTER, Priority};
@@ -88,7 +90,7 @@ pub enum Answer {
         /// Objects it looked at; not more than it was asked for.
         looked_at: u64,
     },
-    /// It cannot work for this caller, who may hold what it needs (`SHRINK_STOP`).
+    /// It cannot work for this caller, which may hold what it needs (`SHRINK_STOP`).
     Stop,
 }
 
@@ -120,8 +122,8 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// A pass over a cache that has `freeable` objects; takes what it owes. `None`: there is nothing to free, and what it
-    /// owes it goes on owing.
+    /// A pass over a cache that has `freeable` objects; takes what it owes. `None`: there is
+    /// nothing to free, and what it owes it goes on owing.
     #[must_use]
     pub fn begin(
         rule: &ShrinkRule,
@@ -209,7 +211,8 @@ fn delta(weight: Weight, seeks: u32, freeable: u64, pressure: Pressure) -> u64 {
     match weight {
         Weight::Priority => shifted(freeable, pressure.priority).saturating_mul(SEEKS_EVEN) / seeks,
         Weight::PagesScanned => {
-            // A pass that has scanned none, as one for the caches alone, presses like one over a cluster.
+            // A pass that has scanned none, as one for the caches alone, presses like one over a
+            // cluster.
             let scanned = if pressure.scanned.is_zero() {
                 CLUSTER.0
             } else {

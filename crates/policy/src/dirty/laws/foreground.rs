@@ -9,8 +9,8 @@
 //!   sleep 1, 2, 4 ... ticks, at most 100 ms, and look again
 //! ```
 //!
-//! The pauses of one call add up: at 250 ticks a second 4, 12, 28, 60, 124, 224, 324 ms ... That sum
-//! is what paper p1 prints as its "before".
+//! The pauses of one call add up: at 250 ticks a second 4, 12, 28, 60, 124, 224, 324 ms ... That
+//! sum is what paper p1 prints as its "before".
 //!
 //! Invariants
 //!   1. A pause is at most HZ/10 (100 ms), or one tick.
@@ -86,7 +86,7 @@ impl DeviceRules for Foreground {
 }
 
 impl WriterRules for Foreground {
-    /// Its part of recent dirtying. What it dirtied is on its CPU's counter, so it owes nothing.
+    /// Its part of recent dirtying. Its dirtied pages are on its CPU's counter, so it owes nothing.
     type Writer = Share;
     type Balance = Balance;
 

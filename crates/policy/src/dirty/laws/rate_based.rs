@@ -6,13 +6,13 @@
 //!  bandwidth --> base rate -----+                  (less think time)
 //! ```
 //!
-//! The base rate finds `bandwidth / writers` slowly and keeps it; the position ratio steers the level to
-//! the set point at once. Below freerun nobody is held, and the flusher is not started on their account
-//! before the background limit.
+//! The base rate finds `bandwidth / writers` slowly and keeps it; the position ratio steers the
+//! level to the set point at once. Below freerun nobody is held, and the flusher is not started on
+//! their account before the background limit.
 //!
-//! A writer calls after `dirtied_pause` pages of its own, sooner (8 pages) while its device is over its
-//! share. A second counter, per CPU, makes sure that many young writers do not dirty much unseen
-//! between them. What a writer that ends still owed is left on its CPU for the next ones.
+//! A writer calls after `dirtied_pause` pages of its own, sooner (8 pages) while its device is over
+//! its share. A second counter, per CPU, makes sure that many young writers do not dirty much
+//! unseen between them. A writer that ends leaves its debt on its CPU for the next ones.
 //!
 //! Invariants
 //!   1. A pause lies in `least..=longest` (see `pause`), never above max(HZ/5, 1).
@@ -22,8 +22,8 @@
 //!
 //! Source: mechanisms 5.5, 5.6; Linux 6.12 mm/page-writeback.c, balance_dirty_pages(),
 //! balance_dirty_pages_ratelimited_flags(), __wb_update_bandwidth(), wb_over_bg_thresh().
-//! Deviations: no memory cgroups; no laptop mode; counters are exact, the kernel's per-CPU error is kept
-//! only as the backlog under which invariant 3 lets a writer go.
+//! Deviations: no memory cgroups; no laptop mode; counters are exact, the kernel's per-CPU error is
+//! kept only as the backlog under which invariant 3 lets a writer go.
 
 use crate::dirty::bandwidth::{SmoothedLimit, Stopwatch, WriteBandwidth};
 use crate::dirty::law::{Law, Prints, Profile, Tunables};
@@ -200,8 +200,8 @@ impl DeviceRules for RateBased {
             .count(now, &mut device.share, pages.0, max_ratio);
     }
 
-    /// The flusher's look: bandwidth only. The base rate is brought up to date by writers that are
-    /// held, who know their position.
+    /// The flusher's look: bandwidth only. Writers that are held know their position, and bring the
+    /// base rate up to date.
     fn update(&mut self, now: Instant, device: DeviceIndex, counts: &Counts) {
         let rate = self.rate;
         let now = rate.tick_at(now);

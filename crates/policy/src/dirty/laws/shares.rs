@@ -1,10 +1,10 @@
 //! What the laws of 2.6.24..3.1 have in common: shares by counted events, and when a writer calls.
 //!
 //! The dirty limit is dealt out twice: to devices by the writeback they completed, and below a
-//! device's share to writers by the pages they dirtied. A writer that dirties much has a limit a little
-//! lower than the device's, so it is held first, and a light one goes on.
+//! device's share to writers by the pages they dirtied. A writer that dirties much has a limit a
+//! little lower than the device's, so it is held first, and a light one goes on.
 //!
-//! Writers are counted per CPU, not each by itself: the one that dirties the page that fills the
+//! Writers are counted per CPU, not each by itself: the writer that dirties the page that fills the
 //! CPU's counter pays for all of them.
 //!
 //! Invariants

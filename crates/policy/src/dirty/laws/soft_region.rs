@@ -10,10 +10,11 @@
 //! ```
 //!
 //! Three levels, looked at once per turn:
-//!   1. In the soft region: one pause, what was dirtied at the bandwidth granted, then the writer leaves.
+//!   1. In the soft region: one pause, what was dirtied at the bandwidth granted, then the writer
+//!      leaves.
 //!   2. At or above T: nothing is granted; 200 ms a turn until the device is below T again.
-//!   3. Globally over the limit, and this device below its soft region: a pause of 1, 2, 4 ... ticks,
-//!      at most 200 ms, a turn.
+//!   3. Globally over the limit, and this device below its soft region: a pause of 1, 2, 4 ...
+//!      ticks, at most 200 ms, a turn.
 //!
 //! Invariants
 //!   1. A pause lies in 1 tick ..= max(HZ/5, 1).
@@ -180,7 +181,7 @@ impl DeviceRules for SoftRegion {
 }
 
 impl WriterRules for SoftRegion {
-    /// Its part of recent dirtying. What it dirtied is on its CPU's counter, so it owes nothing.
+    /// Its part of recent dirtying. Its dirtied pages are on its CPU's counter, so it owes nothing.
     type Writer = Share;
     type Balance = Balance;
 

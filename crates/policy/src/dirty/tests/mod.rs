@@ -383,7 +383,7 @@ fn under_6_12_writers_call_by_their_own_count_and_by_their_cpus() {
         }
     };
     assert_eq!((dirtied, due.pages), (guard, Pages(25)));
-    // What a writer that ended owed is taken over on its CPU, up to the heir's interval.
+    // The debt of a writer that ended is taken over on its CPU, up to the heir's interval.
     domain.on_dirtied(Instant(0), &other, DEVICE, 0, Pages(30));
     domain.remove_writer(other, 0);
     let heir = domain.add_writer();
@@ -538,8 +538,8 @@ fn exercise(bench: &mut Bench, step: u64, dirty: u64, writeback: u64, other: u64
     }
 }
 
-/// Anonymous memory takes its part of a limit, in per cent or in pages, but not what the device writes in 40 ms, as long as
-/// half of what files have is that much. Linux' limit in pages stays.
+/// Anonymous memory takes its part of a limit, in per cent or in pages, but not what the device
+/// writes in 40 ms, as long as half of what files have is that much. Linux' limit in pages stays.
 #[test]
 fn anonymous_memory_takes_its_part_of_the_limits_and_leaves_the_device_at_work() {
     let limits = |law, dirty, background, rate: u64, left: u64| {
@@ -592,8 +592,9 @@ fn anonymous_memory_takes_its_part_of_the_limits_and_leaves_the_device_at_work()
     assert_eq!(theirs, [20_000, 10_000]);
 }
 
-/// Anonymous memory has pushed the limit from 200000 to 50000 pages, and 60000 are dirty. Those who filled it wait until the
-/// device has written them; who adds a page now and then does not, as long as all that is dirty did not matter before.
+/// Anonymous memory has pushed the limit from 200000 to 50000 pages, and 60000 are dirty. Writers
+/// that filled it wait until the device has written them. A writer that adds a page now and then
+/// does not wait, as long as all that is dirty did not matter before.
 #[test]
 fn anonymous_memory_that_takes_of_the_limit_does_not_stop_a_light_writer() {
     let held = |pages, dirty, most: u64| {
@@ -620,7 +621,8 @@ fn anonymous_memory_that_takes_of_the_limit_does_not_stop_a_light_writer() {
     assert_eq!(lowered(1), (Pages(200_000), 20));
 }
 
-/// What is reserved for a device is the others' again as soon as it is gone, not when another one takes its place.
+/// Pages reserved for a device are the others' again as soon as it is gone, not when another one
+/// takes its place.
 #[test]
 fn a_device_that_is_gone_has_nothing_reserved() {
     let counts = Counts {

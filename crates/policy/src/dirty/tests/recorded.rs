@@ -1,14 +1,14 @@
 //! The rate-based law against a real kernel: every 97th `balance_dirty_pages` event of five
-//! recordings of Linux 6.18 (HZ=250, limits of 64 and 32 MiB; docs/reference/field-recordings.md says
-//! how they were made).
+//! recordings of Linux 6.18 (HZ=250, limits of 64 and 32 MiB; docs/reference/field-recordings.md
+//! says how they were made).
 //!
-//! A line of the trace holds what the kernel knew (levels, base rate, think time) and what it made of
-//! it (this task's rate, period, pause); the bandwidth is the one traced next, because the kernel
-//! traces before it measures. Rates are in KiB/s, times in ms.
+//! A line of the trace holds what the kernel knew (levels, base rate, think time) and what it made
+//! of it (this task's rate, period, pause); the bandwidth is the one traced next, because the
+//! kernel traces before it measures. Rates are in KiB/s, times in ms.
 //!
-//! A task's rate must agree within 1 %, since the trace rounds the share and the bandwidth; a pause and
-//! its period must agree exactly. (Of all 8200 events 0.6 % differ in rate and 0.2 % in pause: the kernel reads
-//! bandwidth and levels at slightly different moments than it traces them.)
+//! A task's rate must agree within 1 %, since the trace rounds the share and the bandwidth; a pause
+//! and its period must agree exactly. (Of all 8200 events 0.6 % differ in rate and 0.2 % in pause:
+//! the kernel reads bandwidth and levels at slightly different moments than it traces them.)
 
 use super::super::limits::bounded_rate;
 use super::super::pause::{self, Rates};

@@ -3,7 +3,8 @@ use super::*;
 
 const PAGEBLOCK: u8 = 9;
 
-/// Rules that tag a pageblock by what is free of it or like the request: all but that of 3.x, which has a test of its own.
+/// Rules that tag a pageblock by what is free of it or like the request: all but that of 3.x, which
+/// has a test of its own.
 const BY_WHAT_IS_ALIKE: [FallbackRule; 4] = [
     FallbackRule::LINUX_4_20,
     FallbackRule::LINUX_5_0,
@@ -83,7 +84,8 @@ fn a_larger_block_goes_before_a_nearer_mobility() {
 
 #[test]
 fn a_movable_request_claims_from_half_a_pageblock_order_on() {
-    // The largest foreign block, and what a movable request of order 0 and a reclaimable one do with it.
+    // The largest foreign block, and what a movable request of order 0 and a reclaimable one do
+    // with it.
     let of = |rule, want, order| {
         let from = if want == Movable {
             Reclaimable
@@ -140,7 +142,8 @@ fn a_claim_that_fails_in_6_12_goes_on_to_smaller_blocks_and_takes_in_the_end() {
             FallbackStep::Take(block(Movable, 0)),
         ]
     );
-    // A movable request leaves off where blocks are too small to claim, though a claim succeeded with none.
+    // A movable request leaves off where blocks are too small to claim, though a claim succeeded
+    // with none.
     let lists = [(Reclaimable, 7), (Unmovable, 4), (Unmovable, 3)];
     assert_eq!(
         steps(FallbackRule::LINUX_6_12, request(Movable, 0), &lists),

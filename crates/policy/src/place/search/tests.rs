@@ -215,7 +215,8 @@ fn where_all_are_hidden_the_list_is_walked_again_without_the_cache() {
     let mut machine = Machine::new(PlaceLaw::LINUX_3_0_BOTH, &[0, 0], &[Some(0), Some(0)]);
     machine.between = vec![0, 0];
     assert_eq!(machine.alloc(1), 0);
-    // At LOW: a walk that marks both, one without the cache; the same at MIN, where the cache hides both at first.
+    // At LOW: a walk that marks both, one without the cache; the same at MIN, where the cache hides
+    // both at first.
     assert_eq!(
         machine.said(),
         "0- trim0 0- 1- trim1 1- 0- trim0 0- 1- trim1 1- wake 0!- 0!- trim0 0!- 1!- trim1 1!-"

@@ -52,7 +52,7 @@ fn a_cap_is_a_pageblock_at_least_but_there_is_none_without_a_mark() {
     assert_eq!(with(12_484, 1_500), [0, 512, 1_024, 1_536, 1_872]);
     assert_eq!(with(0, 15_000), [0]);
     assert_eq!(with(12_484, 0), [0]);
-    // What the factor leaves of HIGH is rounded down before it is asked whether there is any.
+    // The factor's part of HIGH is rounded down before it is asked whether there is any.
     assert_eq!(with(1, 9_999), [0]);
     assert_eq!(with(1, 10_000), [0, 512]);
 }
@@ -193,8 +193,8 @@ fn a_boosted_node_is_woken_though_it_is_balanced() {
     assert!(!wants_wake(hopeless));
 }
 
-/// Passes of a balance: priority, `w`rites, `s`waps and shrinks `c`aches; each answered by `pass` with balanced
-/// before it, pages freed and whether it scanned enough.
+/// Passes of a balance: priority, `w`rites, `s`waps and shrinks `c`aches; each answered by `pass`
+/// with balanced before it, pages freed and whether it scanned enough.
 fn run(
     rule: BoostRule,
     boosts: u64,
@@ -300,8 +300,9 @@ fn the_patch_as_published_and_as_merged_differ_in_name_alone() {
     assert_eq!(BoostRule::by_name("linux-5.1"), None);
 }
 
-/// Free pages of a node, and pages freed in boosted and in ordinary passes, after 1000 events each of which gave `yielded`
-/// pages to slabs. Of 97 pages that are allocated 46 are for slabs, as in the paper's run.
+/// Free pages of a node, and pages freed in boosted and in ordinary passes, after 1000 events each
+/// of which gave `yielded` pages to slabs. Of 97 pages that are allocated 46 are for slabs, as in
+/// the paper's run.
 fn after_events(yielded: u64) -> (u64, u64, u64) {
     const START: u64 = 50_000;
     let rule = BoostRule::LINUX_5_0;
@@ -331,7 +332,8 @@ fn after_events(yielded: u64) -> (u64, u64, u64) {
 
 #[test]
 fn boosted_reclaim_feeds_itself_where_an_event_yields_fewer_than_243_pages() {
-    // 512 * 46 / 97 = 242.8. Below, memory gets ever freer and no pass is ordinary; above, it falls to the mark.
+    // 512 * 46 / 97 = 242.8. Below, memory gets ever freer and no pass is ordinary; above, it falls
+    // to the mark.
     for yielded in [27, 159, 170, 242] {
         let (free, by_boost, ordinary) = after_events(yielded);
         assert!(free > 50_000, "{yielded}: {free}");

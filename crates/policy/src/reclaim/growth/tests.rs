@@ -1,4 +1,4 @@
-//! Who grows and who does not, over time.
+//! Which tasks grow, and which do not, over time.
 
 use super::*;
 use crate::units::Nanos;
@@ -52,8 +52,8 @@ fn one_who_stands_still_is_not_modest_unless_it_gave_back() {
     assert!(!mapper.is_modest(at(60_000)), "that was long ago");
 }
 
-/// A writer takes batches and hands on what it did not use; that is no giving back, and it grows by what it kept, to within
-/// a batch, however long it holds one.
+/// A writer takes batches and hands on what it did not use; that is no giving back, and it grows by
+/// what it kept, to within a batch, however long it holds one.
 #[test]
 fn what_was_taken_and_not_used_is_as_if_it_had_not_been_taken() {
     for held in [0, 130, 250, 870] {

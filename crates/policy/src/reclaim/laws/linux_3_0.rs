@@ -1,18 +1,21 @@
-//! Linux 3.0: each zone has lists of its own; dirty pages and those under writeback come round on the inactive list, and
-//! the task that reclaims may write them.
+//! Linux 3.0: each zone has lists of its own; dirty pages and those under writeback come round on
+//! the inactive list, and the task that reclaims may write them.
 //!
-//! It stands for 2.6.36 to 3.0; 3.1 differs in what it does for runs of pages. Between those and the later laws lie 3.2 (direct reclaim writes no files any more), 3.6 (the
-//! reserve), 3.11 (a node is marked by what a pass met), 3.15 (pages that come back are known again), 4.8 (lists of a
+//! It stands for 2.6.36 to 3.0; 3.1 differs in what it does for runs of pages. Between those and
+//! the later laws lie 3.2 (direct reclaim writes no files any more), 3.6 (the reserve), 3.11 (a
+//! node is marked by what a pass met), 3.15 (pages that come back are known again), 4.8 (lists of a
 //! node) and 4.11 (what waits for its write is out of the way).
 //!
-//! Sleeps: `congestion_wait` for too many isolated, and of the background between priorities; `wait_iff_congested` of
-//! direct reclaim. Here no device says that it is congested. The queues of 3.0 did, from 113 of 128 requests on, so that
-//! its sleeps could end early there, `wait_iff_congested` was a sleep, and direct reclaim left pages of such a device
-//! alone; that is left out.
+//! Sleeps: `congestion_wait` for too many isolated, and of the background between priorities;
+//! `wait_iff_congested` of direct reclaim. Here no device says that it is congested. The queues of
+//! 3.0 did, from 113 of 128 requests on, so that its sleeps could end early there,
+//! `wait_iff_congested` was a sleep, and direct reclaim left pages of such a device alone; that is
+//! left out.
 //!
-//! Source: mechanisms 2.1 to 2.6, 3.5, 3.6, 4.1, 5.1; kernel-facts 13; Linux 3.0 mm/vmscan.c: shrink_page_list(),
-//! get_scan_count(), shrink_zone(), too_many_isolated(); mm/swap.c, mark_page_accessed(); mm/memory.c,
-//! do_anonymous_page(); mm/page-writeback.c, throttle_vm_writeout(), determine_dirtyable_memory().
+//! Source: mechanisms 2.1 to 2.6, 3.5, 3.6, 4.1, 5.1; kernel-facts 13; Linux 3.0 mm/vmscan.c:
+//! shrink_page_list(), get_scan_count(), shrink_zone(), too_many_isolated(); mm/swap.c,
+//! mark_page_accessed(); mm/memory.c, do_anonymous_page(); mm/page-writeback.c,
+//! throttle_vm_writeout(), determine_dirtyable_memory().
 
 use super::linux_5_15;
 use crate::reclaim::law::{Isolation, Loops, ReclaimLaw, Rules};

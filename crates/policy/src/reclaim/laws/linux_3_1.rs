@@ -1,4 +1,5 @@
-//! Linux 3.1: what paper p4 compares with. For single pages it is Linux 3.0; what it does for a run of them is `compact`'s.
+//! Linux 3.1: what paper p4 compares with. For single pages it is Linux 3.0; what it does for a run
+//! of them is `compact`'s.
 //!
 //! Source: mechanisms 2.5, 8; kernel-facts A5; Linux 3.1 mm/vmscan.c.
 

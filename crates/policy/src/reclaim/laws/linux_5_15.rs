@@ -1,6 +1,6 @@
-//! Linux 5.15: sleep until a device is congested no more. No device of several queues ever says that
-//! it is, so `congestion_wait` always lasts its whole timeout and `wait_iff_congested` never sleeps.
-//! That is all that is here: what 5.15 does for a device that does say so is left out.
+//! Linux 5.15: sleep until a device is congested no more. No device of several queues ever says
+//! that it is, so `congestion_wait` always lasts its whole timeout and `wait_iff_congested` never
+//! sleeps. That is all that is here: what 5.15 does for a device that does say so is left out.
 //!
 //! Nobody is exempt: 5.15 asks for that (`PF_LOCAL_THROTTLE`) in one place only, where it does not
 //! sleep in any case.

@@ -1,9 +1,10 @@
-//! Linux 5.15 and the first patch of p0's series alone: what the scan slept for in `congestion_wait` and
-//! `wait_iff_congested` is WRITEBACK, with a wake after 32 pages written a sleeper. The rest is 5.15's: the
-//! allocator's `congestion_wait`, the sleep of 100 ms for too many isolated.
+//! Linux 5.15 and the first patch of p0's series alone: what the scan slept for in
+//! `congestion_wait` and `wait_iff_congested` is WRITEBACK, with a wake after 32 pages written a
+//! sleeper. The rest is 5.15's: the allocator's `congestion_wait`, the sleep of 100 ms for too many
+//! isolated.
 //!
-//! The patch counts every sleeper of its function; as WRITEBACK is the only reason it has, that is those
-//! of `Writeback`.
+//! The patch counts every sleeper of its function; as WRITEBACK is the only reason it has, that is
+//! those of `Writeback`.
 //!
 //! Source: mechanisms 4.3, last paragraph; paper p0, the diff (commit 8cd7c588decf) of mm/vmscan.c.
 
@@ -17,8 +18,8 @@ use crate::ticks::{TickRate, Ticks};
 const TENTH: u64 = 10;
 
 impl ReclaimLaw {
-    /// Linux 5.15 and p0's own diff alone: WRITEBACK only, every sleep counted (mechanisms 4.3, last
-    /// paragraph).
+    /// Linux 5.15 and p0's own diff alone: WRITEBACK only, every sleep counted (mechanisms 4.3,
+    /// last paragraph).
     pub const LINUX_5_15_PATCH1: Self = Self::new(&RULES);
 }
 

@@ -1,5 +1,5 @@
-//! Linux 5.16 final and later: without progress, or where all is congested, a reclaimer sleeps for one
-//! tick, and only as long as writing can be hoped to help.
+//! Linux 5.16 final and later: without progress, or where all is congested, a reclaimer sleeps for
+//! one tick, and only as long as writing can be hoped to help.
 //!
 //! Source: mechanisms 4.3 to 4.5; commit 1b4e3f26f9f7; Linux 6.12 mm/vmscan.c: reclaim_throttle(),
 //! skip_throttle_noprogress(), consider_reclaim_throttle(). Of the latter two the comment beside

@@ -1,7 +1,7 @@
 //! Linux 5.16-rc1, the whole of p0's series: three reasons, each with its timeout and its event.
 //!
-//! A reclaimer that frees more than an eighth of what it scans wakes those without progress; any other
-//! joins them below priority 10, also one that did free something, at each node and each priority.
+//! A reclaimer that frees more than an eighth of what it scans wakes those without progress. Any
+//! other joins them below priority 10, even if it freed something, at each node and each priority.
 //!
 //! Source: mechanisms 4.3 to 4.5; paper p0; commits 8cd7c588decf, d818fca1cac3, 69392a403f49,
 //! c3f4a9a2b082, a19594ca4a8b, 66ce520bb7c2 of mm/vmscan.c: reclaim_throttle(),
@@ -88,7 +88,8 @@ impl ThrottleLaw for Throttle {
     }
 }
 
-/// Others need it to get on; the background reclaimer is a thread of the kernel, but not such a one.
+/// Others need it to get on; the background reclaimer is a thread of the kernel, but not such a
+/// one.
 pub(super) fn is_exempt(who: Who) -> bool {
     who.exempt && !who.background
 }

@@ -10,8 +10,9 @@
 //! | 6.12 | as 5.16; dirty pages of files are not written by reclaim, but made active | the same |
 //! | Tidegate | WRITEBACK and ISOLATED; memory itself is handed out in turn (`turn`) | as many as the event can serve |
 //!
-//! The laws of Linux from 5.15 to 5.16 throttle differently over one and the same table of pages, that of 5.15, so
-//! that what they differ in is the throttling. That of 3.0 differs in nearly everything; 3.1 and 3.2 are nearly it.
+//! The laws of Linux from 5.15 to 5.16 throttle differently over one and the same table of pages,
+//! that of 5.15, so that what they differ in is the throttling. That of 3.0 differs in nearly
+//! everything; 3.1 and 3.2 are nearly it.
 
 pub(super) mod linux_3_0;
 mod linux_3_1;

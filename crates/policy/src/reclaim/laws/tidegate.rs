@@ -1,6 +1,6 @@
-//! Tidegate: an event wakes as many as it can serve. Those who found memory short do not sleep here but
-//! wait for a turn (`turn`), so NOPROGRESS and CONGESTED do not exist; what is left is the background
-//! reclaimer, and the few who reclaim themselves because it got nowhere.
+//! Tidegate: an event wakes as many as it can serve. Tasks that found memory short do not sleep
+//! here but wait for a turn (`turn`), so NOPROGRESS and CONGESTED do not exist. The background
+//! reclaimer is left, and the few tasks that reclaim for themselves because it got nowhere.
 //!
 //! Source: mechanisms 4.7, last item (wake by ticket); docs/adr/0014.
 

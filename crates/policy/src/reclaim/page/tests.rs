@@ -254,7 +254,7 @@ fn the_table_of_3_0() {
         rule: linux_3_0::PAGE,
         ..BACKGROUND
     };
-    // A trim that may neither write nor unmap; and one who asks from within a file system.
+    // A trim that may neither write nor unmap; and a task within a file system.
     let trim = Scanner {
         may_unmap: false,
         may_write: false,

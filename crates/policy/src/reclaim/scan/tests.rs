@@ -342,8 +342,8 @@ fn planned(of: [u64; 4], may_deactivate: [bool; 2]) -> ScanPlan {
     }
 }
 
-/// Runs a pass in which each turn on an inactive list reclaims one page of `one_in`; answers what was scanned, by
-/// list, and what was reclaimed.
+/// Runs a pass in which each turn on an inactive list reclaims one page of `one_in`; answers what
+/// was scanned, by list, and what was reclaimed.
 fn run(mut turns: Turns, one_in: u64) -> ([u64; 4], u64) {
     let mut scanned = [0; 4];
     let mut reclaimed = 0;
@@ -385,8 +385,9 @@ fn a_pass_ends_in_proportion_when_enough_was_reclaimed() {
     let table = [
         // Nothing is ever enough.
         ([640, 0, 320, 0], 1, all, false, [640, 0, 320, 0]),
-        // Reached in the first round, 64 pages: anonymous pages have 608 left of 640, files 288 of 320. Files stop,
-        // having scanned 10 % (288 * 100 / 321 = 89 left): the other goes on to 11 % of 640.
+        // Reached in the first round, 64 pages: anonymous pages have 608 left of 640, files 288
+        // of 320. Files stop, having scanned 10 % (288 * 100 / 321 = 89 left): the other goes on to
+        // 11 % of 640.
         ([640, 0, 320, 0], 1, 64, false, [70, 0, 32, 0]),
         // The same, the other way round.
         ([320, 0, 640, 0], 1, 64, false, [32, 0, 70, 0]),
@@ -547,7 +548,8 @@ fn in_3_0_files_feed_by_half_and_anonymous_pages_by_the_zone() {
     let lists = sizes([100, 301, 100, 100]);
     assert!(!rule.feeds(&lists, Kind::File, Pages(4 * GIB)));
     assert!(rule.feeds(&sizes([0, 0, 100, 101]), Kind::File, Pages(GIB)));
-    // Ratio 3 in a zone of 1 GiB, 6 in one of 4, 1 in a smaller one, however short the lists are (vector L1).
+    // Ratio 3 in a zone of 1 GiB, 6 in one of 4, 1 in a smaller one, however short the lists are
+    // (vector L1).
     assert!(rule.feeds(&lists, Kind::Anon, Pages(GIB)));
     assert!(!rule.feeds(&lists, Kind::Anon, Pages(4 * GIB)));
     assert!(rule.feeds(&sizes([100, 101, 0, 0]), Kind::Anon, Pages(GIB - 1)));
@@ -594,7 +596,8 @@ fn in_3_0_a_kind_that_is_in_use_is_looked_at_less() {
         plan_of(&none, |_| ()),
         (shares(61, 141), [1230, 1230, 2845, 2845])
     );
-    // 999 anonymous pages looked at and half of them used; of files none: 61 * 1000 / 500 and 141 * 1000.
+    // 999 anonymous pages looked at and half of them used; of files none: 61 * 1000 / 500 and 141
+    // * 1000.
     let known = looked_at((999, 499), (999, 0));
     assert_eq!(plan_of(&known, |_| ()).0, shares(122, 141_000));
     // Inactive files in plenty spare nobody; few files do.

@@ -1,9 +1,11 @@
-//! Tidegate's own: a walk over memory that was swapped out has what follows read before it is there.
+//! Tidegate's own: a walk over memory that was swapped out has what follows read before it is
+//! there.
 //!
-//! A window is read when somebody stands before it, and a task that uses its eight pages in a few microseconds stands before the
-//! next one at once: the disk has one short request at a time, and idles from its end until a thread has woken up and asked
-//! again. So where the page behind that of a fault is used next, two windows are kept under way ahead of the page in use. They
-//! are as long as what was walked so far, up to as many pages as go out together:
+//! A window is read when somebody stands before it, and a task that uses its eight pages in a few
+//! microseconds stands before the next one at once: the disk has one short request at a time, and
+//! idles from its end until a thread has woken up and asked again. So where the page behind that of
+//! a fault is used next, two windows are kept under way ahead of the page in use. They are as long
+//! as what was walked so far, up to as many pages as go out together:
 //!
 //! ```text
 //!   walked                in use     under way                             slots ->
@@ -14,14 +16,18 @@
 //! A walk belongs to a region, so that walks over several do not take each other for chance.
 //!
 //! Invariants
-//!   1. What is to be read follows what was read, lies in the file, and is no longer than `longest`.
-//!   2. Nothing is read on before the page behind a fault was used, or a second fault has followed where the first window ended.
+//!   1. The slots to be read follow what was read, lie in the file, and are no longer than
+//!      `longest`.
+//!   2. Nothing is read on before the page behind a fault was used, or a second fault has followed
+//!      where the first window ended.
 //!
-//! Source: ours; windows grow with what was walked as those of files do (`policy::readahead`). Linux stops at eight pages.
+//! Source: ours; windows grow with what was walked as those of files do (`policy::readahead`).
+//! Linux stops at eight pages.
 
 use core::ops::Range;
 
-/// The longest window of a walk, in windows of a fault: with windows of eight pages what goes out in one cluster.
+/// The longest window of a walk, in windows of a fault: with windows of eight pages what goes out
+/// in one cluster.
 const LONGEST: u32 = 4;
 /// Windows under way ahead of the page in use: while one is used up, the device has another.
 const AHEAD: u32 = 2;
@@ -51,8 +57,8 @@ impl SwapWalk {
         }
     }
 
-    /// A fault on `slot` reads `window`. Only a window of `window_max`, of those who have found what they were looking for
-    /// beside their pages before, begins a walk.
+    /// A fault on `slot` reads `window`. Only a window of `window_max`, of those who have found
+    /// what they were looking for beside their pages before, begins a walk.
     pub fn faulted(&mut self, slot: u32, window: &Range<u32>, window_max: u32) {
         if self.is_off {
             return;
@@ -71,8 +77,8 @@ impl SwapWalk {
         };
     }
 
-    /// A page that had been read ahead from `slot` is used for the first time: the slots, of a file of `slots`, that are to
-    /// be read now. What of them is not read has to be said (`cut`).
+    /// A page that had been read ahead from `slot` is used for the first time: the slots, of a file
+    /// of `slots`, that are to be read now. A part of them that is not read has to be said (`cut`).
     pub fn used(&mut self, slot: u32, slots: u32, window_max: u32) -> Option<Range<u32>> {
         let follows = if self.is_new {
             slot == self.at + 1

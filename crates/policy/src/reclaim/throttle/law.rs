@@ -27,13 +27,13 @@ pub(in crate::reclaim) trait ThrottleLaw: Sync {
         false
     }
 
-    /// Who of those that sleep for WRITEBACK is woken now that pages were written. `last`: nothing
-    /// more is under way.
+    /// Which of the sleepers for WRITEBACK wake now that pages were written. `last`: nothing more
+    /// is under way.
     fn wake_for_written(&self, _writeback: &mut Writeback, _last: bool) -> Wake {
         Wake::None
     }
 
-    /// Who of those that sleep for ISOLATED is woken now that `room` more pages may be isolated.
+    /// Which of the sleepers for ISOLATED wake now that `room` more pages may be isolated.
     fn wake_for_room(&self, _room: Pages) -> Wake {
         Wake::None
     }
@@ -69,8 +69,8 @@ pub(in crate::reclaim) struct Writeback {
     pub(in crate::reclaim) sleepers: u32,
     /// Pages written while somebody slept (`NR_THROTTLED_WRITTEN`).
     pub(in crate::reclaim) written: u64,
-    /// `written` when the first of them fell asleep (`nr_reclaim_start`), or of what has been answered
-    /// by a wake since.
+    /// `written` when the first of them fell asleep (`nr_reclaim_start`), or of what has been
+    /// answered by a wake since.
     pub(in crate::reclaim) mark: u64,
 }
 
@@ -95,26 +95,27 @@ impl Writeback {
 /// What a reclaimer found that may be a reason to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Finding {
-    /// The background reclaimer met pages under writeback that had been marked for reclaim when it met
-    /// them before (`nr_immediate > 0` at the end of a pass).
+    /// The background reclaimer met pages under writeback that had been marked for reclaim when it
+    /// met them before (`nr_immediate > 0` at the end of a pass).
     Immediate,
     /// Direct reclaim in a node of which all dirty pages met are congested.
     Congested,
     /// Direct reclaim: more pages are isolated than may be.
     Isolated,
-    /// The allocator would try again, made no progress, and more than half of what could be reclaimed
-    /// is dirty or under writeback (`retry`).
+    /// The allocator would try again, made no progress, and more than half of what could be
+    /// reclaimed is dirty or under writeback (`retry`).
     WritePending,
 }
 
-/// Who reclaims.
+/// The reclaimer: what it is, and what it may do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Who {
     /// The background reclaimer.
     pub background: bool,
     /// A flusher or a thread of I/O: others need it to get on.
     pub exempt: bool,
-    /// It asks from within a file system, and reclaim must not enter one again (kernel: no `__GFP_FS`).
+    /// It asks from within a file system, and reclaim must not enter one again (kernel: no
+    /// `__GFP_FS`).
     pub within_fs: bool,
 }
 
@@ -144,7 +145,7 @@ pub struct Facts {
     pub hopeless: bool,
 }
 
-/// Who of the sleepers of one reason is to be woken, the longest asleep first.
+/// Which of the sleepers of one reason wake, the longest asleep first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wake {
     /// Nobody.

@@ -1,4 +1,5 @@
-//! The tables of mechanisms 4.1, 4.4 and 4.5, row by row; its edge cases a to f; vector T1; the ablations.
+//! The tables of mechanisms 4.1, 4.4 and 4.5, row by row; its edge cases a to f; vector T1; the
+//! ablations.
 
 use super::*;
 use crate::reclaim::law::ReclaimLaw;
@@ -165,8 +166,8 @@ fn which_reason_a_finding_is() {
     }
 }
 
-/// Mechanisms 4.4, at 250, 100 and 1000 ticks a second: WRITEBACK, ISOLATED, NOPROGRESS, CONGESTED and the
-/// two functions of 5.15. Zero: it does not sleep.
+/// Mechanisms 4.4, at 250, 100 and 1000 ticks a second: WRITEBACK, ISOLATED, NOPROGRESS, CONGESTED
+/// and the two functions of 5.15. Zero: it does not sleep.
 #[test]
 fn timeouts() {
     const REASONS: [Reason; 6] = [
@@ -318,8 +319,8 @@ fn the_bar_is_32_pages_a_sleeper_and_strict() {
     assert_eq!(throttle.throttled_written(), Pages(1097));
 }
 
-/// Edge cases a, b, c, e of mechanisms 4.5. (d, any page of the node counts, is `on_written` having no other
-/// argument; f, the background reclaimer counts, is below.)
+/// Edge cases a, b, c, e of mechanisms 4.5. (d, any page of the node counts, is `on_written` having
+/// no other argument; f, the background reclaimer counts, is below.)
 #[test]
 fn what_counts_for_the_bar() {
     for law in [
@@ -344,7 +345,7 @@ fn what_counts_for_the_bar() {
         for _ in 0..5 {
             assert_eq!(throttle.on_written(Pages(1), false), Wake::All);
         }
-        // b: one who joins now inherits the mark of the first, 69 pages ago.
+        // b: a reclaimer that joins now inherits the mark of the first, 69 pages ago.
         throttle.end(Reason::Writeback, Nanos::millis(100), NOW, NOW);
         asleep(&mut throttle, Reason::Writeback);
         assert_eq!(throttle.on_written(Pages(1), false), Wake::All);
@@ -358,7 +359,8 @@ fn what_counts_for_the_bar() {
     }
 }
 
-/// Ours: a write that ends wakes one sleeper for each 32 pages, and all of them if none is under way that could wake the rest.
+/// Ours: a write that ends wakes one sleeper for each 32 pages, and all of them if none is under
+/// way that could wake the rest.
 #[test]
 fn the_last_write_under_way_wakes_who_else_sleeps() {
     let mut ours = with_asleep(ReclaimLaw::TIDEGATE, 3);
@@ -577,8 +579,9 @@ fn the_timeout_of_writeback_can_be_changed_alone() {
     assert_eq!(timeouts(ReclaimLaw::LINUX_5_15_PATCH1), [60, 60, 100, 0]);
 }
 
-/// A device that writes a request of 16 pages each 2 ms, and seven reclaimers that come back 1 ms after each
-/// sleep: how long they sleep under each law. Kept as text: what a change of a rule does shows here.
+/// A device that writes a request of 16 pages each 2 ms, and seven reclaimers that come back 1 ms
+/// after each sleep: how long they sleep under each law. Kept as text: what a change of a rule does
+/// shows here.
 #[test]
 fn delays_as_a_series() {
     use std::fmt::Write as _;

@@ -213,7 +213,8 @@ fn what_is_given_back_stays_for_a_moment() {
     assert_eq!(kept.pages(at(315)), Pages(0));
 }
 
-/// A bystander that takes a few pages and gives them back all the time keeps a few, not what somebody else gave back once.
+/// A bystander that takes a few pages and gives them back all the time keeps a few, not what
+/// somebody else gave back once.
 #[test]
 fn what_nobody_takes_is_not_kept_however_busy_the_others_are() {
     let mut kept = Kept::new(Pages(16_000));
@@ -226,7 +227,7 @@ fn what_nobody_takes_is_not_kept_however_busy_the_others_are() {
         assert!(ms >= 1000 || found >= 600, "{ms}: {found}");
         assert!(found <= wanted || ms < 2010, "{ms}: {found}");
     }
-    // Who takes all of it in each of its rounds has it kept.
+    // A task that takes all of it in each of its rounds has it kept.
     let mut kept = Kept::new(Pages(16_000));
     for round in 0..500 {
         kept.note(at(10 * round), Pages(0), Pages(600));
@@ -248,7 +249,8 @@ fn no_more_is_kept_than_a_part_of_what_memory_there_is_now() {
     assert_eq!(kept.pages(at(2)), Pages(1000));
 }
 
-/// One who got nothing for a second does not grow either, but stands behind those who gave back.
+/// A task that got nothing for a second does not grow either, but stands behind those that gave
+/// back.
 #[test]
 fn who_got_nothing_is_not_ranked_with_those_who_give_back() {
     let mut hog = Growth::new(at(0));
@@ -271,8 +273,8 @@ fn hand_out(turns: &mut Turns, stock: Stock) -> Vec<(Ticket, u64)> {
         .collect()
 }
 
-/// What is kept is for the first class alone, and comes from the upper half of the reserve if need be. Nobody else's room is
-/// the larger by it.
+/// Kept pages are for the first class alone, and come from the upper half of the reserve if need
+/// be. Nobody else's room is the larger by it.
 #[test]
 fn what_is_kept_is_granted_to_whom_it_is_kept_for() {
     let mut turns = turns();
@@ -300,7 +302,8 @@ fn what_is_kept_is_granted_to_whom_it_is_kept_for() {
     );
 }
 
-/// A thousand wait, each for a page, and all are of one growth: none is served twice before all have been.
+/// A thousand wait, each for a page, and all are of one growth: none is served twice before all
+/// have been.
 #[test]
 fn a_thousand_hogs_take_turns() {
     let mut turns = Turns::new(1000, 250);
@@ -330,9 +333,9 @@ struct Task {
     waits: Vec<u64>,
 }
 
-/// 24 hogs of 8 pages each 4 ms, a mapper that takes 1024 pages and gives them back, and a bystander of 4
-/// pages each 10 ms, against a reclaimer that frees 3 pages a millisecond. What anybody gives back is
-/// handed out too.
+/// 24 hogs of 8 pages each 4 ms, a mapper that takes 1024 pages and gives them back, and a
+/// bystander of 4 pages each 10 ms, against a reclaimer that frees 3 pages a millisecond. Pages
+/// that any of them gives back are handed out too.
 #[test]
 fn a_crowd_as_a_series() {
     use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! The background reclaimer's work on the zones of a node, from the lowest up to the highest that is short.
+//! The background reclaimer's work on the zones of a node, from the lowest up to the highest that
+//! is short.
 //!
 //! ```text
 //!   round at priority p:   find     highest zone ... lowest   ages each, stops at the first below HIGH: the end
@@ -7,12 +8,12 @@
 //!   all balanced -> done   else p < 10: wait;   32 freed: over again at 12;   p - 1;   after 0: over again at 12
 //! ```
 //!
-//! Shrinking begins below: who allocates goes from the highest zone down, and would else take from behind the
-//! reclaimer.
+//! Shrinking begins below: allocation goes from the highest zone down, and would else take from
+//! behind the reclaimer.
 //!
 //! Invariants
-//!   1. A balance ends only when no zone is below HIGH, hopeless ones apart, or by `stop`. Its owner has to see to it
-//!      that a zone of which nothing comes becomes hopeless (`Prospects`).
+//!   1. A balance ends only when no zone is below HIGH, hopeless ones apart, or by `stop`. Its
+//!      owner has to see to it that a zone of which nothing comes becomes hopeless (`Prospects`).
 //!   2. A pass has no target: all zones are under the same pressure.
 //!
 //! Source: mechanisms 3.5; kernel-facts A5; Linux 3.0 mm/vmscan.c, balance_pgdat().
@@ -102,7 +103,8 @@ impl Balance {
         }
     }
 
-    /// What to do next. `zones`: the node's as they are now, from the lowest up, the same ones in each step.
+    /// What to do next. `zones`: the node's as they are now, from the lowest up, the same ones in
+    /// each step.
     #[must_use]
     pub fn step(&mut self, zones: &[ZoneView]) -> Step {
         loop {

@@ -1,4 +1,5 @@
-//! Reclaim by a task on its own behalf, over the zones of its list: which passes, what goes between them, when to stop.
+//! Reclaim by a task on its own behalf, over the zones of its list: which passes, what goes between
+//! them, when to stop.
 //!
 //! ```text
 //! let mut direct = Direct::begin(CLUSTER);
@@ -20,10 +21,11 @@
 //!
 //! Invariants
 //!   1. At most 13 rounds; the last looks at whole lists.
-//!   2. The flushers are asked once a round, from the first on that left more looked at than one and a half times the
-//!      target, for all that was looked at so far.
+//!   2. The flushers are asked once a round, from the first on that left more looked at than one
+//!      and a half times the target, for all that was looked at so far.
 //!
-//! Source: mechanisms 3.6; kernel-facts A5; Linux 3.0 mm/vmscan.c, do_try_to_free_pages(), shrink_zones().
+//! Source: mechanisms 3.6; kernel-facts A5; Linux 3.0 mm/vmscan.c, do_try_to_free_pages(),
+//! shrink_zones().
 
 use crate::reclaim::direct::Got;
 use crate::reclaim::scan::Priority;
@@ -151,10 +153,11 @@ impl Direct {
     }
 }
 
-/// What a direct reclaim answers that freed `freed` pages. Who freed none says one as long as a zone of its list is not
-/// hopeless: there is no reason to kill anybody then.
+/// What a direct reclaim answers that freed `freed` pages. A reclaimer that freed none says one as
+/// long as a zone of its list is not hopeless: there is no reason to kill a task then.
 ///
-/// Deviation: only if it looked at pages. Who did not would be back at once, and where looking takes no time for ever.
+/// Deviation: only if it looked at pages. A reclaimer that did not would be back at once, and where
+/// looking takes no time for ever.
 #[must_use]
 pub fn answer(freed: Pages, scanned: Pages, all_hopeless: bool) -> Pages {
     let may_hope = !all_hopeless && !scanned.is_zero();
@@ -197,7 +200,8 @@ mod tests {
 
     #[test]
     fn flushers_are_asked_from_49_pages_on_and_waits_begin_at_nine() {
-        // 1/16, 1/8 ... of lists of 64 Ki pages that give nothing: nothing is looked at twice in a round.
+        // 1/16, 1/8 ... of lists of 64 Ki pages that give nothing: nothing is looked at twice in a
+        // round.
         let (text, freed) = run(|priority| got(0, if priority == 12 { 48 } else { 1 }));
         assert_eq!(
             text,

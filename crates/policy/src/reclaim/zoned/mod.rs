@@ -1,5 +1,6 @@
-//! Reclaim over zones, as it was before Linux 4.8: each zone has lists, marks and prospects of its own; one background
-//! reclaimer looks after all zones of a node, and a direct reclaimer passes over those of its list.
+//! Reclaim over zones, as it was before Linux 4.8: each zone has lists, marks and prospects of its
+//! own; one background reclaimer looks after all zones of a node, and a direct reclaimer passes
+//! over those of its list.
 //!
 //! | module | decides |
 //! |---|---|
@@ -7,12 +8,13 @@
 //! | `direct` | the passes of a task that reclaims on its own behalf |
 //! | `balance` | those of the background over the zones of a node, from the lowest up |
 //!
-//! Vocabulary: *kept back*, what a lower zone keeps from those who could have used a
-//! higher one (`lowmem_reserve`); *hopeless*, a zone that was looked at six times over and gave nothing
+//! Vocabulary: *kept back*, what a lower zone keeps from those who could have used a higher one
+//! (`lowmem_reserve`); *hopeless*, a zone that was looked at six times over and gave nothing
 //! (`all_unreclaimable`): it is passed over but at the gentlest priority.
 //!
 //! Source: mechanisms 1.3, 3.1, 3.5, 3.6; kernel-facts A5; Linux 3.0 mm/vmscan.c, mm/page_alloc.c,
-//! __zone_watermark_ok(); mm/page-writeback.c, throttle_vm_writeout(). Deviations: order 0, no cgroups, no slab.
+//! __zone_watermark_ok(); mm/page-writeback.c, throttle_vm_writeout(). Deviations: order 0, no
+//! cgroups, no slab.
 
 pub mod balance;
 pub mod direct;
@@ -45,7 +47,8 @@ pub struct ZoneView {
 }
 
 impl ZoneView {
-    /// Whether more is free than a mark says. `for_higher`: also for one who could have used a higher zone.
+    /// Whether more is free than a mark says. `for_higher`: also for a request that could have used
+    /// a higher zone.
     ///
     /// # Source
     /// Mechanisms 1.3.
@@ -59,15 +62,16 @@ impl ZoneView {
         self.free > mark.saturating_add(kept_back).saturating_add(TAKEN)
     }
 
-    /// Whether a pass at a priority leaves the zone out: nothing may be hoped of it, and the gentlest look says whether
-    /// that has changed.
+    /// Whether a pass at a priority leaves the zone out: nothing may be hoped of it, and the
+    /// gentlest look says whether that has changed.
     #[must_use]
     pub fn is_left_out(&self, priority: Priority) -> bool {
         self.hopeless && priority != Priority::GENTLEST
     }
 }
 
-/// Whether an allocator that found no zone above its mark wakes the background reclaimer for this one.
+/// Whether an allocator that found no zone above its mark wakes the background reclaimer for this
+/// one.
 ///
 /// # Source
 /// Mechanisms 3.1; Linux 3.0 mm/vmscan.c, wakeup_kswapd().
@@ -76,7 +80,8 @@ pub fn wants_wake(zone: &ZoneView) -> bool {
     !zone.is_above(zone.marks.low, false)
 }
 
-/// Whether the background reclaimer of a node has no more to do: every zone is above HIGH, or hopeless.
+/// Whether the background reclaimer of a node has no more to do: every zone is above HIGH, or
+/// hopeless.
 ///
 /// # Source
 /// Linux 3.0 mm/vmscan.c, sleeping_prematurely().
@@ -95,8 +100,8 @@ pub fn rest(zones: &[ZoneView], napped: bool, hz: u32) -> Rest {
     rest_if(are_balanced(zones), napped, hz)
 }
 
-/// Whether so much is under writeback that a reclaimer waits after its pass (`congestion_wait`), again and again, or
-/// once if it may not enter a file system. `limit`: the dirty limit.
+/// Whether so much is under writeback that a reclaimer waits after its pass (`congestion_wait`),
+/// again and again, or once if it may not enter a file system. `limit`: the dirty limit.
 ///
 /// # Source
 /// Mechanisms 2.3; Linux 3.0 mm/page-writeback.c, throttle_vm_writeout().
@@ -124,7 +129,8 @@ impl Prospects {
         *self = Self::default();
     }
 
-    /// The background's pass over the zone has ended. `reclaimable`: pages on its lists that reclaim may hope for.
+    /// The background's pass over the zone has ended. `reclaimable`: pages on its lists that
+    /// reclaim may hope for.
     pub fn judge(&mut self, reclaimable: Pages) {
         if self.looked_at >= reclaimable.0.saturating_mul(LOOKED_AT) {
             self.hopeless = true;
@@ -142,7 +148,8 @@ impl Prospects {
 pub(super) mod tests {
     use super::*;
 
-    /// The zones of a node of p2's machine (Dma32 3 GiB, Normal 2.5 GiB) with the marks of 90112 KiB in 11.5 GiB.
+    /// The zones of a node of p2's machine (Dma32 3 GiB, Normal 2.5 GiB) with the marks of 90112
+    /// KiB in 11.5 GiB.
     pub(crate) const DMA32: ZoneView = ZoneView {
         free: Pages(0),
         marks: Watermarks {

@@ -204,7 +204,7 @@ fn who_may_not_enter_the_file_system_leaves_it_to_the_next() {
 
 #[test]
 fn a_series_of_refusals_is_paid_by_the_one_who_may() {
-    // 20 passes within a file system at priority 12, then one that may enter it.
+    // 20 passes within a file system at priority 12, then a pass that may enter it.
     let series = |rule| {
         let mut owed = 0;
         for _ in 0..20 {

@@ -1,8 +1,9 @@
 //! Writing ahead of syncs: what somebody is going to wait for is written while nobody does yet.
 //!
-//! Below the background mark dirty pages are left alone: they may be written again, or deleted, and nobody waits for them.
-//! Where whole files are synced again and again that is not so: the next sync writes them in any case, while somebody waits,
-//! on a device that had nothing to do before. So as long as a sync is expected, writeback begins with a few pages:
+//! Below the background mark dirty pages are left alone: they may be written again, or deleted, and
+//! nobody waits for them. Where whole files are synced again and again that is not so: the next
+//! sync writes them in any case, while somebody waits, on a device that had nothing to do before.
+//! So as long as a sync is expected, writeback begins with a few pages:
 //!
 //! ```text
 //!   sync        sync           sync            sync ...               none
@@ -10,24 +11,26 @@
 //!    | as usual  | a next one is expected: from what the device writes in AHEAD on   | as usual
 //! ```
 //!
-//! It is expected for twice the longer of the last two gaps. With gaps longer than `HOLD` nothing is
-//! expected: so old a page is written for its age.
+//! It is expected for twice the longer of the last two gaps. With gaps longer than `HOLD` nothing
+//! is expected: so old a page is written for its age.
 //!
-//! Written ahead, a page may be dirtied again before the sync, and is then written twice. So what is written ahead of a sync
-//! is bounded by what syncs find: a set of pages that is written over and over costs two or three times what the syncs alone
-//! would, and not all that the device can do.
+//! Written ahead, a page may be dirtied again before the sync, and is then written twice. So what
+//! is written ahead of a sync is bounded by what syncs find: a set of pages that is written over
+//! and over costs two or three times what the syncs alone would, and not all that the device can
+//! do.
 //!
 //! Invariants
-//!   1. From one sync to the next no more is written ahead than a sync found of late, and the slice of the flusher in which that is
-//!      reached.
-//!   2. What a device writes in `AHEAD` is left to the sync: where one comes after every few pages,
-//!      nothing is written ahead.
+//!   1. From one sync to the next no more is written ahead than a sync found of late, and the slice
+//!      of the flusher in which that is reached.
+//!   2. As much as a device writes in `AHEAD` is left to the sync: where a sync comes after every
+//!      few pages, nothing is written ahead.
 //!
 //! Source: Tidegate's own.
 
 use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
-/// Of what the device writes in this time nothing is written ahead: a sync waits for as long for what is under way.
+/// Of what the device writes in this time nothing is written ahead: a sync waits for as long for
+/// what is under way.
 const AHEAD: Nanos = Nanos::millis(40);
 /// The most that a sync found is forgotten by this part with each sync that found less.
 const FORGET: u64 = 8;
@@ -126,7 +129,8 @@ mod tests {
     #[test]
     fn no_more_is_written_ahead_than_syncs_find() {
         let mut ahead = Ahead::default();
-        // A hundred pages that are written over and over: found by each sync, however often they were written ahead.
+        // A hundred pages that are written over and over: found by each sync, however often they
+        // were written ahead.
         let mut written = 0;
         for round in 1..20 {
             ahead.on_sync(at(round), Pages(100), Pages(written));

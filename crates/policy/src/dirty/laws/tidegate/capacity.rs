@@ -11,19 +11,21 @@
 //!   two in a row, both > 1/4 beside it           is set to their mean: the device has changed
 //! ```
 //!
-//! What a device takes at once before any time has passed is not counted: that is room in a
-//! buffer, not a rate.
+//! Bytes that a device takes at once, before any time has passed, are not counted: they show the
+//! room in a buffer, not a rate.
 //!
-//! A write begins where it is put together, and not where it is sent: of many small files one flusher finds no more than so
-//! many a second, and a device that waits for it writes no more. Who took the device's own rate would let the level run up to
-//! the cap, where all writers are held and let go at once.
+//! A write begins where it is put together, and not where it is sent: of many small files one
+//! flusher finds no more than so many a second, and a device that waits for it writes no more. A
+//! law that took this for the device's own rate would let the level run up to the cap, where all
+//! writers are held and let go at once.
 //!
-//! A device that stops completes nothing, and so says nothing; its silence does. What it may be
-//! given sinks with the time since its last completion, and after `SILENCE_STALL` such gaps as it
-//! usually leaves (and `STALL_MIN`) it *makes no progress*.
+//! A device that stops completes nothing, and so says nothing; its silence does. Its rate sinks
+//! with the time since its last completion, and after `SILENCE_STALL` such gaps as it usually
+//! leaves (and `STALL_MIN`) it *makes no progress*.
 //!
 //! Invariants
-//!   1. Time in which nothing was under way to the device, or being put together for it, is not counted, however it was idle.
+//!   1. Time in which nothing was under way to the device, or being put together for it, is not
+//!      counted, however it was idle.
 //!   2. Before the first completion nothing is known (`rate` is none); afterwards the rate is at
 //!      least one page a second.
 //!   3. A stall is not taken for slowness: a gap counts for no more than what would be named one.

@@ -17,17 +17,18 @@
 //!          freerun    target   cap
 //! ```
 //!
-//! What it answers, by its form and not by its numbers:
+//! Its answers, by their form and not by their numbers:
 //!
-//!   - Old and new heavy writers have the same fair rate from the newcomer's first pause on: there is
-//!     no rate per writer that would have to be found.
-//!   - A light writer's debt is paid by the time it spends elsewhere, so it never grows to 5 ms. While anonymous memory
-//!     pushes the limit down faster than a device can follow, it goes on; those who filled it make the room.
+//!   - Old and new heavy writers have the same fair rate from the newcomer's first pause on: there
+//!     is no rate per writer that would have to be found.
+//!   - A light writer's debt is paid by the time it spends elsewhere, so it never grows to 5 ms.
+//!     While anonymous memory pushes the limit down faster than a device can follow, it goes on;
+//!     those who filled it make the room.
 //!   - A device counts by its own level, rate and writers; the limit is divided so that what one
 //!     leaves undone is never another's (`room`).
 //!   - The level is bounded in seconds of the device as well as in pages.
 //!   - A burst that stays below freerun is not paced.
-//!   - What a sync is expected to find is written while nobody waits for it (`ahead`).
+//!   - Pages that a sync is expected to find are written while nobody waits for them (`ahead`).
 //!   - A device that makes no progress stops writers that would have to pause; what a light writer
 //!     adds while a device pauses briefly does not matter.
 //!
@@ -36,14 +37,15 @@
 //!
 //! Invariants
 //!   1. A pause is 5..=200 ms, or it has the name `NoProgress`.
-//!   2. The level passes the limit by less than one page for each writer of the device; where anonymous memory has taken
-//!      its part of the limit, by what light writers add, up to the same bound of the whole limit.
+//!   2. The level passes the limit by less than one page for each writer of the device; where
+//!      anonymous memory has taken its part of the limit, by what light writers add, up to the same
+//!      bound of the whole limit.
 //!   3. Time is in nanoseconds: there is no tick, and what was slept too long shortens the next
 //!      pause.
-//!   4. One writer, one debt: who alternates between devices owes at each one's rate.
+//!   4. One writer, one debt: a writer that alternates between devices owes at each one's rate.
 //!
 //! Source: Tidegate's own. In place of a bucket of tokens the time at which it would be empty
-//! (ITU-T I.371, generic cell rate algorithm). What it takes from Linux 6.12 mm/page-writeback.c
+//! (ITU-T I.371, generic cell rate algorithm). Taken from Linux 6.12 mm/page-writeback.c
 //! (mechanisms 5.5, 5.6): freerun, the control by position, sleeping on one's own behalf only.
 
 mod ahead;
@@ -86,11 +88,11 @@ const HOLD: Nanos = Nanos::secs(30);
 const PAUSE_MIN: Nanos = Nanos::millis(5);
 /// The longest.
 const PAUSE_MAX: Nanos = Nanos::millis(200);
-/// A balance ends after this, though not all is paid, as long as the level leaves room. A device that
-/// pauses briefly makes debts of two or three times what was aimed at, and no writer of a single page
-/// has to wait for all of that at once.
+/// A balance ends after this, though not all is paid, as long as the level leaves room. A device
+/// that pauses briefly makes debts of two or three times what was aimed at, and no writer of a
+/// single page has to wait for all of that at once.
 const BALANCE_MAX: Nanos = Nanos::millis(30);
-/// What is carried is at most this.
+/// Most time that is carried from one pause to the next.
 const CARRY_MAX: Nanos = PAUSE_MAX;
 /// Pages that a balance has to be worth, at least, for a debt to be carried: or it would only grow.
 const CARRY_PAGES: u64 = 2;
@@ -100,14 +102,15 @@ const STALL_PAUSE: Nanos = Nanos::millis(50);
 const AIM: Nanos = Nanos::millis(20);
 /// Its page count is kept while it is no more than so many pages beside that.
 const AIM_SLACK: u64 = 1;
-/// Time a writer may be ahead when it begins to dirty, as long as the level is below the target: a burst
-/// of one who was quiet goes on up to there.
+/// Time a writer may be ahead when it begins to dirty, as long as the level is below the target: a
+/// burst of a writer that was quiet goes on up to there.
 const CREDIT: Nanos = Nanos::secs(1);
 /// Until a device's rate is known its writers look again after this.
 const UNKNOWN_PAUSE: Nanos = Nanos::millis(5);
 /// What a device is taken for when somebody asks before anything is known: 16 MiB/s.
 const UNKNOWN: PagesPerSec = PagesPerSec(4096);
-/// Dirty pages of an unknown device from which its flusher works, whatever the limits: to learn of it.
+/// Dirty pages of an unknown device from which its flusher works, whatever the limits: to learn of
+/// it.
 const LEARN_FROM: Pages = Pages(256);
 /// A debt is counted at no less than 13/16 of the device's rate (a factor in units of `1 / ONE`),
 /// so that no writer is held for much longer than its share of the device would take. Where that is
@@ -119,10 +122,11 @@ const BUDGET_FIRST: Pages = Pages(32);
 const UNSEEN_SHARE: u64 = 4;
 /// Pages a writer dirties between two balances, at most: 256 MiB.
 const BUDGET_MAX: u64 = 1 << 16;
-/// Anonymous memory leaves the limits what the devices write in this time: what a writer dirties between two balances, and as
-/// much again that is being written meanwhile.
+/// Anonymous memory leaves the limits what the devices write in this time: what a writer dirties
+/// between two balances, and as much again that is being written meanwhile.
 const BUSY: Nanos = Nanos(2 * AIM.0);
-/// Light writers leave a quarter of what files have clean, whatever anonymous memory has pushed the limit down to.
+/// Light writers leave a quarter of what files have clean, whatever anonymous memory has pushed the
+/// limit down to.
 const LIGHT_MOST: u64 = 3;
 const LIGHT_OF: u64 = 4;
 /// How often the other devices are looked at.
@@ -173,7 +177,7 @@ impl Writer {
         self.since = now;
     }
 
-    /// Pages until the next balance of one that dirties `fair` pages a second.
+    /// Pages until the next balance of a writer that dirties `fair` pages a second.
     fn keep_to(&mut self, fair: Fair) {
         let aim = fair.pages_in(AIM).0.clamp(1, BUDGET_MAX);
         if self.budget.0.abs_diff(aim) > AIM_SLACK {
@@ -279,8 +283,8 @@ struct View {
     limits: Limits,
     level: Level,
     marks: Marks,
-    /// The marks of light writers: of the limit without the part that anonymous memory has taken, as long as some of what
-    /// files have is clean.
+    /// The marks of light writers: of the limit without the part that anonymous memory has taken,
+    /// as long as some of what files have is clean.
     light: Marks,
 }
 
@@ -303,8 +307,8 @@ impl DeviceRules for Tidegate {
         self.device_mut(device).tunables = tunables;
     }
 
-    /// The limits. What anonymous memory takes, it takes of them too, but not what keeps the devices at work: where it leaves
-    /// files next to nothing, half of that may be dirty.
+    /// The limits. Anonymous memory takes its part of them too, but not what keeps the devices at
+    /// work: where it leaves files next to nothing, half of that may be dirty.
     fn limits(&self, dirtyable: Dirtyable) -> Limits {
         let busy = self.rates.pages_in(BUSY).at_most(self.most(dirtyable));
         self.thresholds
@@ -378,7 +382,7 @@ impl WriterRules for Tidegate {
         if let Some(before) = writer.device.replace(device)
             && before != device
         {
-            // What it dirtied there it owes at that device's rate.
+            // Pages that it dirtied there are owed at that device's rate.
             let dirtied = core::mem::take(&mut writer.dirtied);
             if let Some(fair) = self.device(before).fair {
                 writer.owe(now, fair.time_for(dirtied), Nanos::ZERO);
@@ -588,14 +592,16 @@ impl Device {
         }
     }
 
-    /// Whether it has a part of what goes by rate: as long as what it was given may have to wait to be written. Who writes
-    /// in bursts, or syncs, holds nothing for moments; one of them is no reason to give its part away, which would come
-    /// back as slowly as a slow device writes.
+    /// Whether it has a part of what goes by rate: as long as what it was given may have to wait to
+    /// be written. A writer in bursts, or one that syncs, holds nothing for moments. Such a moment
+    /// is no reason to give its device's part away, which would come back only as slowly as a slow
+    /// device writes.
     fn is_at_work(&self, now: Instant) -> bool {
         !self.level.is_zero() || self.held.is_some_and(|held| now.since(held) < HOLD)
     }
 
-    /// Whether its flusher has work: above its mark, ahead of a sync, or to learn what the device does.
+    /// Whether its flusher has work: above its mark, ahead of a sync, or to learn what the device
+    /// does.
     fn is_over_background(&self, marks: &Marks, counts: &Counts) -> bool {
         let dirty = bounded(counts.device_dirty);
         let Some(rate) = self.capacity.rate() else {
@@ -617,7 +623,8 @@ impl Device {
     ) -> Option<Nanos> {
         let (level, dirty) = (view.level.device_dirty, view.level.dirty);
         let Some(rate) = self.capacity.rate_now(now) else {
-            // Its first completion is a moment away, or it fails: up to the target that does not matter.
+            // Its first completion is a moment away, or it fails: up to the target that does not
+            // matter.
             let full = !view
                 .marks
                 .excess(level, dirty, self.roster.held())

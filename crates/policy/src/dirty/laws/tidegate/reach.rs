@@ -1,9 +1,10 @@
 //! Whether a device does more if more is under way.
 //!
-//! Writeback in flight is bounded by time, so that a read need not wait long. A near device works as
-//! fast with 40 ms of work in its queue as with a second's. A far one does not: a file server commits
-//! what it has been sent in one go, an object store answers after a tenth of a second however
-//! little it was asked for. Its rate is then what the bound makes of it. This finds out by trying:
+//! Writeback in flight is bounded by time, so that a read need not wait long. A near device works
+//! as fast with 40 ms of work in its queue as with a second's. A far one does not: a file server
+//! commits what it has been sent in one go, an object store answers after a tenth of a second
+//! however little it was asked for. Its rate is then what the bound makes of it. This finds out by
+//! trying:
 //!
 //! ```text
 //!   work ... | twice the flight, for a trial | rate higher by a part?  stay, try twice that at once
@@ -12,15 +13,16 @@
 //!
 //! and, from time to time, whether half would do as well.
 //!
-//! A near device's rate is never quite the same, so the first doubling must gain an eighth (`GAIN`). One
-//! that gained that is far. Where each flight costs a fixed time beside its own, what a doubling gains falls
-//! by half each time (27, 16, 8, 5, 2 % for a server with a COMMIT of 45 ms), and all that is left to gain is
-//! twice what the next one would. To be within 3 % of what the device can do it must go on as
-//! long as a doubling gains a sixty-fourth (`GAIN_FAR`).
+//! A near device's rate is never quite the same, so the first doubling must gain an eighth
+//! (`GAIN`). A device that gained that is far. Where each flight costs a fixed time beside its own,
+//! what a doubling gains falls by half each time (27, 16, 8, 5, 2 % for a server with a COMMIT of
+//! 45 ms), and all that is left to gain is twice what the next one would. To be within 3 % of what
+//! the device can do it must go on as long as a doubling gains a sixty-fourth (`GAIN_FAR`).
 //!
-//! So small a difference is not seen in laps. A far device completes in lumps: half a flight at a time, then nothing.
-//! A lap that ends within a lump has all of its time and a part of its pages. A far device is
-//! measured in whole lumps, after what was under way when the flight changed has come back (`Lumps`).
+//! So small a difference is not seen in laps. A far device completes in lumps: half a flight at a
+//! time, then nothing. A lap that ends within a lump has all of its time and a part of its pages. A
+//! far device is measured in whole lumps, after what was under way when the flight changed has come
+//! back (`Lumps`).
 //!
 //! Invariants
 //!   1. The flight is 1, 2, 4 .. 2^`DOUBLINGS_MAX` times the usual one.
@@ -37,14 +39,16 @@ use crate::units::{Nanos, Pages, PagesPerSec};
 const DOUBLINGS_MAX: u32 = 6;
 /// Work that the trial of the first doubling measures; doubled with the flight.
 const TRIAL: Nanos = Nanos::millis(300);
-/// Work before the first trial, after one that gained nothing, and at most.
+/// Work before the first trial, after a trial that gained nothing, and at most.
 const REST_FIRST: Nanos = Nanos::millis(500);
 const REST: Nanos = Nanos::secs(16);
 const REST_MAX: Nanos = Nanos::secs(128);
-/// The first doubling must gain one part in this, a further one in that; a halving may lose half as much.
+/// The first doubling must gain one part in this, a further one in that; a halving may lose half as
+/// much.
 const GAIN: u64 = 8;
 const GAIN_FAR: u64 = 64;
-/// Work of twice the usual flight; doubled with it. What was under way is back after that.
+/// Work of twice the usual flight; doubled with it. Requests that were under way are back after
+/// that.
 const SETTLE: Nanos = Nanos::millis(80);
 /// The fewest lumps that say how fast a far device is.
 const LUMPS_LEAST: u32 = 4;
@@ -54,7 +58,7 @@ const LUMPS_LEAST: u32 = 4;
 pub(super) struct Reach {
     doublings: u32,
     trial: Option<Trial>,
-    /// Work until the next trial, and after the next one that gains nothing.
+    /// Work until the next trial, and after the next trial that gains nothing.
     rest: Nanos,
     next_rest: Nanos,
     /// The next trial is one of less, if there is less.
@@ -278,8 +282,8 @@ mod tests {
         assert!(beyond <= Nanos::secs(30), "{beyond:?} of 600 s");
     }
 
-    /// A server that takes in half a flight, commits it, and only then answers: in lumps, whose last
-    /// completions come with no time of their own.
+    /// A server that takes in half a flight, commits it, and only then answers: in lumps, whose
+    /// last completions come with no time of their own.
     #[test]
     fn a_server_that_commits_each_flight_is_given_as_much_as_covers_the_commits() {
         let mut reach = Reach::default();

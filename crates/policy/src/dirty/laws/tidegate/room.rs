@@ -6,8 +6,8 @@
 //!            writes                                                  in parts of the device's rate
 //! ```
 //!
-//! Alone on a cache, a device has the marks of the whole limit: freerun at three quarters of it, the target halfway to the
-//! cap. Among others:
+//! Alone on a cache, a device has the marks of the whole limit: freerun at three quarters of it,
+//! the target halfway to the cap. Among others:
 //!
 //!   - A quarter of the whole target is *reserved*, in equal parts. Nobody else can take a device's
 //!     reserve, however slow or dead that device is.
@@ -20,7 +20,8 @@
 //! at seven eighths: a target moves, nobody stops.
 //!
 //! Required
-//!   1. The sum of the targets is at most the whole target, and so that of the caps at most the limit.
+//!   1. The sum of the targets is at most the whole target, and so that of the caps at most the
+//!      limit.
 //!   2. At freerun 5/4, at the target 1, at the cap 0; never rising with the level.
 //!   3. Near the whole limit all are held, so that it is not passed.
 //!
@@ -49,8 +50,9 @@ const TARGET_MIN: Pages = Pages(256);
 /// `DeviceTunables` ratios that mean "all".
 const RATIO_ONE: u64 = 10_000;
 
-/// Up to here nobody is held: three quarters of the limit, which is what Linux has with its usual background limit of half
-/// of it; more where that is higher. A lower one has the flusher begin sooner, and is no reason to hold writers sooner.
+/// Up to here nobody is held: three quarters of the limit, which is what Linux has with its usual
+/// background limit of half of it; more where that is higher. A lower one has the flusher begin
+/// sooner, and is no reason to hold writers sooner.
 pub(super) const fn freerun(limits: Limits) -> Pages {
     let quarter = limits.dirty.0.div_ceil(FREERUN_LEAVES);
     Pages(limits.dirty.0 - quarter).at_least(limits.freerun())
@@ -69,7 +71,7 @@ pub(super) struct Field {
     pub(super) dirty: Pages,
     /// Devices there are.
     pub(super) devices: u64,
-    /// What the others have reserved and do not hold.
+    /// Pages that are reserved for the others and that they do not hold.
     pub(super) unclaimed: Pages,
     /// Of all rates, this device's; and all of them.
     pub(super) rate: PagesPerSec,
@@ -127,7 +129,8 @@ impl Target {
         self.moved
     }
 
-    /// Brings the target to where it should be: up at once, down no faster than the device can follow.
+    /// Brings the target to where it should be: up at once, down no faster than the device can
+    /// follow.
     pub(super) fn follow(
         &mut self,
         now: Instant,
@@ -202,7 +205,8 @@ impl Marks {
         level <= self.freerun && dirty <= self.alarm && dirty < self.limit.at_least(Pages(1))
     }
 
-    /// Whether nothing is near its limit: the device is nearer to its target than to its cap, and all are to theirs.
+    /// Whether nothing is near its limit: the device is nearer to its target than to its cap, and
+    /// all are to theirs.
     pub(super) fn has_room(&self, level: Pages, dirty: Pages) -> bool {
         level.0 <= u64::midpoint(self.target.0, self.cap.0) && dirty <= self.alarm
     }

@@ -1,4 +1,4 @@
-//! Who is held at a device, and what passes without being held.
+//! Which writers are held at a device, and what passes without being held.
 //!
 //! A writer that had to pause is *held* for the rest of the window and the next one. The fair rate
 //! of a held writer is what the others leave, divided by the number of the held:
@@ -7,19 +7,19 @@
 //!   fair = (rate of the device - rate of those who are not held) / held
 //! ```
 //!
-//! A writer that dirties less than that is never held, one that dirties more is held sooner or
+//! A writer that dirties less than that is never held, a writer that dirties more is held sooner or
 //! later: that is max-min fairness, found without a control loop. A newcomer counts from its first
-//! pause, one who has gone is missed after a window, so that N writers share the device equally
-//! after that time.
+//! pause, and a writer that has gone is missed after a window, so N writers share the device
+//! equally after that time.
 //!
 //! Invariants
 //!   1. `held` is at least one.
 //!   2. A writer counts once in a window, however often it pauses and however many devices it
 //!      alternates between (up to `MARKS` of them).
 //!
-//! Source: Tidegate's own; max-min fairness as in Bertsekas and Gallager, Data Networks, 6.5. What
-//! it replaces: Linux's base rate finds rate / N by steps (mechanisms 5.5), paper p1's proportions
-//! by halves.
+//! Source: Tidegate's own; max-min fairness as in Bertsekas and Gallager, Data Networks, 6.5. It
+//! replaces two others: Linux's base rate finds rate / N by steps (mechanisms 5.5), paper p1's
+//! proportions by halves.
 
 use crate::dirty::limits::mul_div;
 use crate::dirty::types::DeviceIndex;
@@ -56,7 +56,8 @@ impl Marks {
         marks.find(|mark| mark.device == device).copied()
     }
 
-    /// Puts a mark in its device's place, or in that of the device that held it the longest time ago.
+    /// Puts a mark in its device's place, or in that of the device that held it the longest time
+    /// ago.
     fn set(&mut self, mark: Mark) {
         let place = self.0.iter_mut().min_by_key(|place| match place {
             Some(at) if at.device == mark.device => 0,
@@ -67,8 +68,8 @@ impl Marks {
     }
 }
 
-/// What each of the held may dirty: what is left for all of them, and how many they are. Kept apart, as
-/// a part of a page a second is no small thing where there are a thousand writers.
+/// What each of the held may dirty: what is left for all of them, and how many they are. Kept
+/// apart, as a part of a page a second is no small thing where there are a thousand writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fair {
     left: PagesPerSec,

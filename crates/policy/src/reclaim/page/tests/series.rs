@@ -1,5 +1,6 @@
-//! A node under a writer that is faster than its device, reclaimed by the background alone: how many pages are
-//! looked at for each that is freed, with and without a list for pages that wait for their write.
+//! A node under a writer that is faster than its device, reclaimed by the background alone: how
+//! many pages are looked at for each that is freed, with and without a list for pages that wait for
+//! their write.
 
 use super::super::super::background::LAST;
 use super::super::super::scan::{
@@ -122,7 +123,8 @@ impl Node {
         Sizes([Pages::ZERO, Pages::ZERO, of(INACTIVE), of(ACTIVE)])
     }
 
-    /// The background, from the gentlest priority on, until `target` pages are freed or it is to pause.
+    /// The background, from the gentlest priority on, until `target` pages are freed or it is to
+    /// pause.
     fn balance(&mut self, target: u64) -> bool {
         let mut freed = 0;
         let mut priority = Some(Priority::GENTLEST);
@@ -227,8 +229,8 @@ impl Node {
     }
 }
 
-/// Sixty ticks, a line for every ten: a writer that would fill memory at once is held at 80 % of it, dirty; a reader
-/// streams through the rest at 400 pages a tick; the device writes 100.
+/// Sixty ticks, a line for every ten: a writer that would fill memory at once is held at 80 % of
+/// it, dirty; a reader streams through the rest at 400 pages a tick; the device writes 100.
 ///
 /// Answers what was met, and the pages written to.
 fn run(rule: PageRule, text: &mut String) -> (Tally, u64) {
@@ -271,9 +273,9 @@ fn pages_that_wait_for_their_write_are_not_looked_at_again() {
     text += "\nTidegate\n";
     let ours = run(tidegate::PAGE, &mut text);
     compare("aside", &text);
-    // With Linux's table, dirty pages outgrow the inactive list, come back from the active one, and the background
-    // pauses for them while clean pages are at hand. Ours looks at a page at most once before its write and once
-    // after it, and does not pause.
+    // With Linux's table, dirty pages outgrow the inactive list, come back from the active one, and
+    // the background pauses for them while clean pages are at hand. Ours looks at a page at most
+    // once before its write and once after it, and does not pause.
     let (linux, _) = linux;
     let (ours, written) = ours;
     assert!(ours.reclaimed.0 > 2 * linux.reclaimed.0, "{text}");

@@ -90,7 +90,8 @@ fn the_highest_zone_that_is_short_is_the_end() {
     // Dma32 alone is short: Normal is aged on the way and not shrunk.
     let mut lower = Node::new(&node(8000, 8000), 1 << 19, |_, _| got(4000, 4000));
     assert_eq!(lower.balance(100), "begin a1 a0 s0@12 done 4000");
-    // Normal is short: Dma32, above its own HIGH, has to be above what it keeps back as well, and a gap.
+    // Normal is short: Dma32, above its own HIGH, has to be above what it keeps back as well, and a
+    // gap.
     let mut both = Node::new(&node(9000, 6000), 1 << 19, |_, _| got(16_000, 16_000));
     assert_eq!(both.balance(100), "begin a1 s0@12 s1@12 done 32000");
 }
