@@ -1,7 +1,8 @@
 //! Page events per second of the lab on one core: a page dirtied, submitted, completed, scanned,
 //! faulted or freed. There are to be 10 million at least.
 //!
-//! A sequential writer through a cache of 64 MiB on a disk of 400 MB/s; then a reader of the same file.
+//! A sequential writer through a cache of 64 MiB on a disk of 400 MB/s; then a reader of the same
+//! file.
 
 #[path = "../tests/cache/common.rs"]
 mod common;

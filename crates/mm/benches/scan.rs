@@ -1,8 +1,9 @@
 //! Real time of a page that reclaim looks at and frees, on one core: 60 ns at most are wanted.
 //!
-//! A file is read front to back, once through a cache that it fits and once through one of a sixteenth of it: the
-//! second has to scan and free a page for every page that it reads. What it takes longer, over the pages it scanned.
-//! In the lab, where devices and time cost next to nothing and the procedures are those that run live.
+//! A file is read front to back, once through a cache that it fits and once through one of a
+//! sixteenth of it: the second has to scan and free a page for every page that it reads. Reported
+//! is the extra time of the second, over the pages it scanned. In the lab, where devices and time
+//! cost next to nothing and the procedures are those that run live.
 
 #[path = "../tests/cache/common.rs"]
 mod common;

@@ -25,7 +25,7 @@ use crate::{Error, swapfile};
 
 /// A page cache under one memory limit.
 ///
-/// What it has is kept by owners; each says what may be done with what it keeps.
+/// Its parts are kept by owners; each says what may be done with what it keeps.
 pub struct Cache<E: Env> {
     pub(crate) env: Arc<E>,
     pub(crate) options: Options,
@@ -46,8 +46,9 @@ pub struct Cache<E: Env> {
 }
 
 impl<E: Env> Cache<E> {
-    /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits shrink when slabs or
-    /// anonymous memory take the frames, by the latter in our law down to what is the files' in any case; not in that of 3.0.
+    /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits
+    /// shrink when slabs or anonymous memory take the frames, by the latter in our law down to what
+    /// is the files' in any case; not in that of 3.0.
     pub(crate) fn dirtyable(&self) -> Dirtyable {
         let frames = Pages(u64::from(self.memory.limit_frames()));
         let movable = frames.saturating_sub(
@@ -90,7 +91,8 @@ impl<E: Env> Cache<E> {
         self.registry.files.lock(context).get(id).cloned()
     }
 
-    /// A file without pages gives its number back; false: not yet, as a sync of the whole cache is in it.
+    /// A file without pages gives its number back; false: not yet, as a sync of the whole cache is
+    /// in it.
     pub(crate) fn forget_file(&self, context: &impl Context, mapping: &Mapping<E>) -> bool {
         {
             let mut files = mapping.device.files.lock(context);
@@ -119,7 +121,8 @@ impl<E: Env> Cache<E> {
         is_there
     }
 
-    /// A page of a file leaves its page table, if it is in it; false: it is not. Under its file's index lock.
+    /// A page of a file leaves its page table, if it is in it; false: it is not. Under its file's
+    /// index lock.
     pub(crate) fn unmap(
         &self,
         context: &impl Context,
@@ -175,7 +178,8 @@ impl<E: Env> Cache<E> {
         self.zones_for(task)[0]
     }
 
-    /// Pages of a zone that were ever cleaned or given back: more of them means that a pass may find something there.
+    /// Pages of a zone that were ever cleaned or given back: more of them means that a pass may
+    /// find something there.
     pub(crate) fn changed(&self, zone: ZoneId) -> u64 {
         self.zones[zone].cleaned() + self.memory.given_back_of(zone)
     }

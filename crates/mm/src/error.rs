@@ -1,4 +1,4 @@
-//! What can go wrong, by cause, and what the caller can do about it.
+//! Errors by cause, and what the caller can do about each.
 
 use core::fmt;
 
@@ -89,8 +89,8 @@ pub enum Error {
         /// Why.
         cause: IoError,
     },
-    /// A page of anonymous memory could not be read from the swap file. It is still there; the next access tries
-    /// again.
+    /// A page of anonymous memory could not be read from the swap file. It is still there; the next
+    /// access tries again.
     SwapReadFailed {
         /// Where in the region.
         offset: Bytes,
@@ -115,14 +115,15 @@ pub enum Error {
         /// Why.
         cause: IoError,
     },
-    /// The device refused something that is no reading or writing: another length, space for a write.
+    /// The device refused something that is no reading or writing: another length, space for a
+    /// write.
     MetadataFailed {
         /// What was to be done.
         what: &'static str,
         /// Why.
         cause: IoError,
     },
-    /// A hole could not be punched. What is before it in the range has been.
+    /// A hole could not be punched. The part of the range before it has been.
     PunchFailed {
         /// From where on.
         offset: Bytes,
@@ -143,7 +144,8 @@ pub enum Error {
         /// How many were asked for.
         pages: Pages,
     },
-    /// The region has given way: memory ran out, and it was the largest (`Tunables::oom_kills`). Its pages are gone.
+    /// The region has given way: memory ran out, and it was the largest (`Tunables::oom_kills`).
+    /// Its pages are gone.
     Killed,
     /// The environment shuts down.
     Cancelled,
@@ -221,8 +223,8 @@ impl Error {
         }
     }
 
-    /// Whether the device cannot do at all what it was asked for, and something else may: a hole that cannot be punched
-    /// can be written as zeroes.
+    /// Whether the device cannot do at all what it was asked for, and something else may: a hole
+    /// that cannot be punched can be written as zeroes.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::PunchFailed { cause, .. } if is_unsupported(*cause))

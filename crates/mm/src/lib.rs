@@ -18,13 +18,13 @@
 //!   1. Content changes only under the busy bit; it is read only under a pin or by a device under
 //!      writeback. A writer that finds a page pinned puts a fresh frame in its place, once the
 //!      page is not under writeback: a page has at most one write in flight.
-//!   2. A cached frame that is not busy is on exactly one LRU list, or isolated by exactly one reclaimer, which
-//!      knows it again by its generation. A task that takes a page out of an index takes it off its list and disowns
-//!      or orphans it in one hold of the LRU lock.
+//!   2. A cached frame that is not busy is on exactly one LRU list, or isolated by exactly one
+//!      reclaimer, which knows it again by its generation. A task that takes a page out of an index
+//!      takes it off its list and disowns or orphans it in one hold of the LRU lock.
 //!   3. `DIRTY` and `WRITEBACK` in the state word and the tags of the index change together, under
 //!      the file's index lock.
-//!   4. Nobody waits for anything while holding busy bits, except for the read that fills them, and for the device
-//!      that discards what they hold (`punch`).
+//!   4. Nobody waits for anything while holding busy bits, except for the read that fills them, and
+//!      for the device that discards what they hold (`punch`).
 //!   5. Lock order: busy bit, then index, LRU, free lists, dirty domain, device (env::LockClass).
 //!      Wake after unlocking.
 //!   6. From a dirty page to its completed write nothing is allocated: request slots, index nodes

@@ -50,8 +50,8 @@ impl<E: Env> Cache<E> {
     /// Builds a cache over the frames of `env` and starts its background reclaimer.
     ///
     /// # Errors
-    /// `LimitTooSmall`; `BadOption`; `NoMemory` when everything is populated at the start and the system refuses;
-    /// `NoThread`.
+    /// `LimitTooSmall`; `BadOption`; `NoMemory` when everything is populated at the start and the
+    /// system refuses; `NoThread`.
     pub fn new(env: Arc<E>, options: Options) -> Result<Arc<Self>, Error> {
         let frames = options.frames;
         if frames < FRAMES_MIN {
@@ -197,8 +197,9 @@ impl<E: Env> Cache<E> {
         Ok(index)
     }
 
-    /// Gives up a device whose files are closed; its place is for the next one that is added. Answers by what `Env` knows it;
-    /// `None`: something of it is still open or under way. It is then among `removed_devices` when that has ended.
+    /// Gives up a device whose files are closed; its place is for the next device that is added.
+    /// Answers by what `Env` knows it; `None`: something of it is still open or under way. It is
+    /// then among `removed_devices` when that has ended.
     ///
     /// # Panics
     /// If `device` is not of this cache.
@@ -208,7 +209,8 @@ impl<E: Env> Cache<E> {
         self.retire_device(task, &device)
     }
 
-    /// Devices that were to be removed when that could not be, and are now: by what `Env` knows them.
+    /// Devices that were to be removed when that could not be, and are now: by what `Env` knows
+    /// them.
     pub fn removed_devices(&self, task: &mut Task<'_, E>) -> Vec<DeviceId> {
         let devices = self.writeback.devices.lock(task).clone();
         let leaving = devices.iter().filter(|device| device.is_leaving());
@@ -231,7 +233,8 @@ impl<E: Env> Cache<E> {
         self.registry.serials.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// From now on the device's share of the dirty limit, and what its writers get while writes fail, are another.
+    /// From now on the device's share of the dirty limit, and what its writers get while writes
+    /// fail, are another.
     ///
     /// # Errors
     /// `BadOption`.

@@ -34,9 +34,10 @@ pub enum Populate {
 /// Free memory is kept apart by mobility, pageblock by pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Apart {
-    /// Whose free lists serve a request that its own cannot.
+    /// The mobility whose free lists serve a request that its own cannot.
     pub rule: FallbackRule,
-    /// Frames of a pageblock, as a power of two: 9, and less where the memory stands for a larger one.
+    /// Frames of a pageblock, as a power of two: 9, and less where the memory stands for a larger
+    /// one.
     pub pageblock_order: u8,
 }
 
@@ -55,7 +56,8 @@ impl Apart {
 /// Faults on regions may ask for frames that stand together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runs {
-    /// Frames of a run, as a power of two: 9, a huge page, and less where the memory stands for a larger one.
+    /// Frames of a run, as a power of two: 9, a huge page, and less where the memory stands for a
+    /// larger one.
     pub order: u8,
     /// Whether faults ask for them (`transparent_hugepage/enabled`).
     pub faults: bool,
@@ -93,9 +95,11 @@ pub struct Options {
     pub shrink: ShrinkRule,
     /// How pages and caches of objects share the memory; `None`: by pressure alone.
     pub shares: Option<ShareRule>,
-    /// Whether pages, objects and what cannot be moved have free lists of their own; `None`: they have not.
+    /// Whether pages, objects and what cannot be moved have free lists of their own; `None`: they
+    /// have not.
     pub apart: Option<Apart>,
-    /// Whether faults ask for frames that stand together, and how they are got; `None`: nobody does.
+    /// Whether faults ask for frames that stand together, and how they are got; `None`: nobody
+    /// does.
     pub runs: Option<Runs>,
     /// How a zone answers when pageblocks are mixed.
     pub boost: BoostRule,
@@ -111,11 +115,12 @@ pub struct Options {
     pub devices_max: u16,
     /// Files the cache has room for at once.
     pub files_max: u32,
-    /// Most frames that callers may keep pinned at once; of a limit that is lowered the same part. Threads that pin in the
-    /// very moment in which it is reached may have a call's worth each beyond it.
+    /// Most frames that callers may keep pinned at once; of a limit that is lowered the same part.
+    /// Threads that pin in the very moment in which it is reached may have a call's worth each
+    /// beyond it.
     pub pins_max: u32,
-    /// Requests of up to 32 pages that may be on their way to the swap file at once. A task that has more to send waits for one
-    /// of them to end (`Cause::RequestSlot`).
+    /// Requests of up to 32 pages that may be on their way to the swap file at once. A task that
+    /// has more to send waits for one of them to end (`Cause::RequestSlot`).
     pub swap_requests: u32,
 }
 
@@ -149,7 +154,7 @@ impl Options {
             devices_max: 16,
             files_max: 4096,
             pins_max: frames / 4,
-            // What a queue of Linux' block layer takes (`nr_requests`).
+            // Requests that a queue of Linux' block layer takes (`nr_requests`).
             swap_requests: 256,
         }
     }
@@ -310,13 +315,14 @@ pub enum ErrorPolicy {
 pub struct DeviceOptions {
     /// Share of the dirty limit.
     pub tunables: DeviceTunables,
-    /// What writers get when writes fail.
+    /// The error that writers get when writes fail.
     pub on_error: ErrorPolicy,
     /// First wait before a failed write is tried again; doubles up to 64 times as long.
     pub retry_after: Nanos,
-    /// What its dirty pages can do that are to be moved.
+    /// What can be done with its dirty pages that are to be moved.
     pub migrates: Migrates,
-    /// Among whose pageblocks its pages lie, where memory is kept apart: those of a raw device are not movable up to 3.x.
+    /// Among whose pageblocks its pages lie, where memory is kept apart: those of a raw device are
+    /// not movable up to 3.x.
     pub mobility: Mobility,
 }
 

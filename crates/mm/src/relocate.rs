@@ -1,5 +1,5 @@
-//! Moving a page to another frame, because of where its own is: what is in it, whether it is dirty, and its place on the
-//! lists go with it, and no device is asked.
+//! Moving a page to another frame, because of where its own is: what is in it, whether it is dirty,
+//! and its place on the lists go with it, and no device is asked.
 //!
 //! ```text
 //!   the old frame busy: no pin, no writer, no flusher     the new one claimed, for the same page, with the same flags
@@ -14,7 +14,8 @@
 //!   2. A page off the lists stays: the task that isolated it puts back what it took.
 //!   3. A dirty page is dirty in every moment: flag and tag go together.
 //!
-//! Source: ours. Linux 6.12 mm/migrate.c, migrate_folio(), has the same steps around page tables and references.
+//! Source: ours. Linux 6.12 mm/migrate.c, migrate_folio(), has the same steps around page tables
+//! and references.
 
 use core::ops::Range;
 
@@ -103,7 +104,8 @@ fn try_move<E: Env>(
     Ok(())
 }
 
-/// The index names `to` in the place of the frame, and the list has it. False: the page is off its list, or its file has gone.
+/// The index names `to` in the place of the frame, and the list has it. False: the page is off its
+/// list, or its file has gone.
 fn move_file<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: FrameId) -> bool {
     let frame = old.frame();
     let owner = cache.pages.table.owner(frame);
@@ -158,7 +160,8 @@ pub(crate) struct Found {
     pub(crate) moves: bool,
 }
 
-/// Moves the pages that are to, as far as there are `fresh` frames for them; answers how many. What is left stays in `found`.
+/// Moves the pages that are to, as far as there are `fresh` frames for them; answers how many. The
+/// rest stay in `found`.
 pub(crate) fn move_found<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -182,7 +185,8 @@ pub(crate) fn move_found<E: Env>(
     (before - found.len()) as u64
 }
 
-/// The pages in frames that are to be cleared; `all` of them move, or those alone that were used lately or are dirty.
+/// The pages in frames that are to be cleared; `all` of them move, or those alone that were used
+/// lately or are dirty.
 pub(crate) fn look<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,

@@ -1,7 +1,7 @@
 //! Counters under the names that the kernel gives them in `/proc/vmstat`.
 //!
-//! Events are totals since the cache was built and change where the thing happens, a batch at a time; levels
-//! are read when somebody asks. The sums that have to hold are `Vmstat::check`'s.
+//! Events are totals since the cache was built and change where the thing happens, a batch at a
+//! time; levels are read when somebody asks. The sums that have to hold are `Vmstat::check`'s.
 //!
 //! Source: mechanisms 10.1; Linux v6.12 mm/vmstat.c, `vmstat_text`.
 
@@ -108,11 +108,13 @@ items! {
     Allocstall = "allocstall_normal",
     /// Passes of the background reclaimer.
     Pageoutrun = "pageoutrun",
-    /// Waits of the background reclaimer between two priorities that it left out as a zone was below MIN (before 4.8).
+    /// Waits of the background reclaimer between two priorities that it left out as a zone was
+    /// below MIN (before 4.8).
     KswapdSkipCongestionWait = "kswapd_skip_congestion_wait",
     /// Pages that reclaim itself wrote.
     NrVmscanWrite = "nr_vmscan_write",
-    /// Pages whose write reclaim waited for, to look at them again (order 3 and more, before 3.12). Ours.
+    /// Pages whose write reclaim waited for, to look at them again (order 3 and more, before 3.12).
+    /// Ours.
     NrVmscanWaited = "nr_vmscan_waited",
     /// Dirty pages of files that reclaim met and left to the flusher.
     NrVmscanImmediateReclaim = "nr_vmscan_immediate_reclaim",
@@ -206,7 +208,8 @@ items! {
     CompactWritten = "compact_written",
     /// Waits of compaction for a page's write. Ours.
     CompactWaits = "compact_waits",
-    /// Pages that came back from the list of those that wait for their write because it seemed empty.
+    /// Pages that came back from the list of those that wait for their write because it seemed
+    /// empty.
     Pgrescued = "pgrescued",
     /// Level: pages on that list, as counted.
     NrImmediate = "nr_immediate",
@@ -226,7 +229,8 @@ items! {
     NumaRemoteCopy = "numa_remote_copy",
     /// Zones that a search passed over because the zonelist cache had them as full. Ours.
     ZlcSkipped = "zlc_skipped",
-    /// Of these: zones above their mark, kept from view by what was found before the last direct reclaim. Ours.
+    /// Of these: zones above their mark, kept from view by what was found before the last direct
+    /// reclaim. Ours.
     ZlcHidden = "zlc_hidden",
 }
 
@@ -297,8 +301,8 @@ impl Vmstat {
 
     /// The first sum that does not hold, by name. All hold when no reclaimer is at work.
     ///
-    /// Pages scanned are those of the two kinds and those of the two sorts of reclaimer; likewise pages freed; what was
-    /// isolated was freed, put back, or gone meanwhile.
+    /// Pages scanned are those of the two kinds and those of the two sorts of reclaimer; likewise
+    /// pages freed; what was isolated was freed, put back, or gone meanwhile.
     #[must_use]
     pub fn broken_sum(&self) -> Option<&'static str> {
         use Item as I;
@@ -318,7 +322,7 @@ impl Vmstat {
         if scanned != isolated {
             return Some("pgscan = pgisolated");
         }
-        // What reclaim writes, it puts back first, or waits for.
+        // Reclaim first puts back the pages that it writes, or waits for them.
         if self.get(I::NrVmscanWrite) > sum(&[I::Pgputback, I::Pgisolatedgone, I::NrVmscanWaited]) {
             return Some("nr_vmscan_write <= pgputback + pgisolated_gone");
         }

@@ -1,5 +1,5 @@
-//! The fault campaign in small: every failure of the past passes, some seeds do, and a planted bug is
-//! found and shrunk. `cargo xtask campaign` runs seeds by the million.
+//! The fault campaign in small: every failure of the past passes, some seeds do, and a planted bug
+//! is found and shrunk. `cargo xtask campaign` runs seeds by the million.
 //!
 //! `TIDEGATE_SEED=S` runs one seed.
 

@@ -49,7 +49,7 @@ pub(super) fn take<E: Env>(
                         taken += frames;
                         search::count(cache, home, list, place, frames);
                     }
-                    // What another zone gave is the caller's.
+                    // Frames that another zone gave are the caller's.
                     Err(_) if taken > 0 => break,
                     Err(error) => return Err(error),
                 }
@@ -100,7 +100,7 @@ pub(super) fn take_granted<E: Env>(
                 taken += frames;
                 search::count(cache, home, list, place, frames);
             }
-            // What another zone gave is the caller's.
+            // Frames that another zone gave are the caller's.
             Err(_) if taken > 0 => break,
             Err(error) => return Err(error),
         }
@@ -145,7 +145,8 @@ impl<E: Env> Cache<E> {
         u32::try_from(free.saturating_sub(keeps).0).expect("no more than are free")
     }
 
-    /// Takes what is asked for, as far down as this task may take it and `keeps` of the zone's stay free.
+    /// Takes what is asked for, as far down as this task may take it and `keeps` of the zone's stay
+    /// free.
     fn take_keeping(
         &self,
         task: &mut Task<'_, E>,

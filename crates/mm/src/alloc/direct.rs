@@ -1,7 +1,8 @@
-//! Allocation where each task reclaims for itself, as in Linux: direct reclaim, a retry as long as there is something to
-//! hope for, a sleep for a reason, and out of memory.
+//! Allocation where each task reclaims for itself, as in Linux: direct reclaim, a retry as long as
+//! there is something to hope for, a sleep for a reason, and out of memory.
 //!
-//! Source: mechanisms 1.6; Linux 5.15 mm/page_alloc.c, __alloc_pages_slowpath(), should_reclaim_retry().
+//! Source: mechanisms 1.6; Linux 5.15 mm/page_alloc.c, __alloc_pages_slowpath(),
+//! should_reclaim_retry().
 
 use env::{Env, Task};
 use frames::FrameId;
@@ -32,7 +33,7 @@ pub(super) fn alloc<E: Env>(
             return Ok(taken);
         }
         let verdict = rounds.reclaim(task, cache, wanted.frames(), who)?;
-        // What it has freed may have stayed on lists of CPUs.
+        // The frames it has freed may have stayed on lists of CPUs.
         if verdict.is_some() && cache.memory.drain_cpu_lists(task) {
             continue;
         }

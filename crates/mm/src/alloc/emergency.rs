@@ -10,7 +10,8 @@ use super::rounds::Rounds;
 use crate::Error;
 use crate::cache::Cache;
 
-/// Takes between one frame and as many as are wanted for a task that others need: it reclaims for itself and stands in no queue.
+/// Takes between one frame and as many as are wanted for a task that others need: it reclaims for
+/// itself and stands in no queue.
 ///
 /// # Errors
 /// `OutOfMemory`, `NoMemory`, `Cancelled`.

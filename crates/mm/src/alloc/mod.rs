@@ -8,10 +8,11 @@
 //!                        '-- emergency: one that others need to get on, in either case; who waits here waits for a write
 //! ```
 //!
-//! Marks (policy::watermark): below `low` the background reclaimer is woken; below `min` the slow path begins, so that a
-//! reserve stays for those who must not wait. It ends with a typed error only when nothing can change any more: no page is
-//! under writeback or dirty, and none could be freed; or when nothing has changed for so long that what is under
-//! writeback is at a device that hangs.
+//! Marks (policy::watermark): below `low` the background reclaimer is woken; below `min` the slow
+//! path begins, so that a reserve stays for those who must not wait. It ends with a typed error
+//! only when nothing can change any more: no page is under writeback or dirty, and none could be
+//! freed; or when nothing has changed for so long that what is under writeback is at a device that
+//! hangs.
 
 use env::{Context, Env, Event, Task, TaskId, Work};
 use frames::{Flags, FrameId};
@@ -45,7 +46,8 @@ mod swapin;
 
 /// A sleeper for memory looks again after this even if nobody woke it (a safety net).
 const LOOK_AGAIN: Nanos = Nanos::millis(100);
-/// Who takes this many frames at a time takes many; a whole fault of ours does.
+/// A request for at least this many frames also populates the next chunk; one fault under
+/// Tidegate's law is this large.
 const MANY: u32 = 64;
 
 /// Frames that a task wants.
@@ -87,12 +89,13 @@ impl Wanted {
         }
     }
 
-    /// The same for pages that lie in pageblocks of another mobility, whether or not they can be moved.
+    /// The same for pages that lie in pageblocks of another mobility, whether or not they can be
+    /// moved.
     pub(crate) fn among(self, mobility: Mobility) -> Self {
         Self { mobility, ..self }
     }
 
-    /// One block instead, for one who has no right to reclaim or to wake a reclaimer.
+    /// One block instead, for a request that has no right to reclaim or to wake a reclaimer.
     pub(crate) fn quietly(self, order: u8) -> Self {
         Self {
             blocks: 1,
@@ -127,8 +130,8 @@ fn kind_of(purpose: Purpose) -> Kind {
 }
 
 impl<E: Env> Cache<E> {
-    /// Takes up to as many frames as are wanted without waiting; answers how many were appended to `out`. Does not
-    /// go below the reserve.
+    /// Takes up to as many frames as are wanted without waiting; answers how many were appended to
+    /// `out`. Does not go below the reserve.
     pub(crate) fn try_alloc(
         &self,
         task: &mut Task<'_, E>,
@@ -165,7 +168,8 @@ impl<E: Env> Cache<E> {
         Ok(taken)
     }
 
-    /// Takes up to as many frames as are picked, as far down as this task may take them; answers how many.
+    /// Takes up to as many frames as are picked, as far down as this task may take them; answers
+    /// how many.
     fn take_above(
         &self,
         task: &mut Task<'_, E>,
@@ -186,8 +190,8 @@ impl<E: Env> Cache<E> {
         })
     }
 
-    /// Takes up to as many frames as are picked, as many at a time as `room` allows, which is told how many have been taken.
-    /// It looks while the free lists are locked.
+    /// Takes up to as many frames as are picked, as many at a time as `room` allows, which is told
+    /// how many have been taken. It looks while the free lists are locked.
     fn take(
         &self,
         task: &mut Task<'_, E>,
@@ -196,7 +200,7 @@ impl<E: Env> Cache<E> {
         room: impl Fn(&Task<'_, E>, u32) -> u32,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
-        // What reclaim finds on its lists. The last pageblock may reach beyond the memory.
+        // Pages that reclaim finds on its lists. The last pageblock may reach beyond the memory.
         let is_movable = |frame: FrameId| {
             frame.0 < self.options.frames && self.pages.table.flags(frame).has(Flags::CACHED)
         };
@@ -236,8 +240,9 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Takes between one frame and as many as are wanted, reclaiming and waiting as it must. The caller holds no
-    /// busy bit. For a task that may not wait it neither reclaims nor takes a place in the line.
+    /// Takes between one frame and as many as are wanted, reclaiming and waiting as it must. The
+    /// caller holds no busy bit. For a task that may not wait it neither reclaims nor takes a place
+    /// in the line.
     ///
     /// # Errors
     /// `OutOfMemory`, `NoMemory`, `Cancelled`, `WouldWait`.
@@ -263,7 +268,8 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Takes up to as many frames as are wanted without reclaiming, but waits for chunks on their way; answers how many.
+    /// Takes up to as many frames as are wanted without reclaiming, but waits for chunks on their
+    /// way; answers how many.
     fn alloc_at_hand(
         &self,
         task: &mut Task<'_, E>,
@@ -302,7 +308,7 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Who the task is to reclaim when it asks for pages of a kind.
+    /// The reclaimer that the task is when it asks for pages of a kind.
     pub(crate) fn who(&self, task: &Task<'_, E>, kind: Kind) -> Who {
         Who {
             background: false,
@@ -311,8 +317,8 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// The same for frames. What cannot be moved is mostly asked for from within a file system, objects that a shrinker
-    /// frees are not (Linux 5.0 fs/xfs/xfs_super.c, xfs_icache.c).
+    /// The same for frames. Memory that cannot be moved is mostly asked for from within a file
+    /// system; objects that a shrinker frees are not (Linux 5.0 fs/xfs/xfs_super.c, xfs_icache.c).
     fn who_wants(&self, task: &Task<'_, E>, wanted: Wanted) -> Who {
         let who = self.who(task, kind_of(wanted.purpose));
         let within_fs = match wanted.mobility {
@@ -324,8 +330,9 @@ impl<E: Env> Cache<E> {
         Who { within_fs, ..who }
     }
 
-    /// From now on the task is one of those that others need to get on: a thread of I/O that allocates. It may take
-    /// from the reserve and is never throttled when it has to reclaim (kernel: `PF_MEMALLOC_NOIO` and the like).
+    /// From now on the task is one of those that others need to get on: a thread of I/O that
+    /// allocates. It may take from the reserve and is never throttled when it has to reclaim
+    /// (kernel: `PF_MEMALLOC_NOIO` and the like).
     pub fn exempt(&self, task: &Task<'_, E>) {
         self.memory.make_exempt(task);
     }

@@ -1,4 +1,5 @@
-//! Allocation where memory is handed out in turn: a place in the queue instead of a pass of one's own.
+//! Allocation where memory is handed out in turn: a place in the queue instead of a pass of one's
+//! own.
 //!
 //! ```text
 //!   too little free -> ticket -> granted: take what was promised
@@ -26,14 +27,16 @@ use crate::lists::ZoneId;
 use crate::memory::queue::MemoryQueue;
 use crate::reclaim::direct::direct_until;
 
-/// Who has waited for a turn so long without one page, while pages of files were written and went to others and no anonymous page
-/// could leave for want of a slot, will not get one: somebody's memory is too much. One such waiter is refused at a time.
+/// A waiter is refused after so long without one page, while pages of files were written and went
+/// to others and no anonymous page could leave for want of a slot: somebody's memory is too much.
+/// One such waiter is refused at a time.
 const PASSED_OVER: Nanos = Nanos::secs(10);
 
-/// The same where the swap file is full and no page of a file was written, if all that was freed went to pages that came back.
+/// The same where the swap file is full and no page of a file was written, if all that was freed
+/// went to pages that came back.
 const FULL: Nanos = Nanos::secs(1);
 
-/// What a waiter has seen of the chances to get memory at all.
+/// What a waiter has observed since it began to wait; decides when to give up.
 struct Patience {
     /// When its wait began, which stays as it is.
     began: Instant,
@@ -81,8 +84,8 @@ impl Patience {
             && queue.refuses_first(last, now)
     }
 
-    /// There is a place for every page, and none for more: not while more is being written to the swap file than goes around,
-    /// which will be free.
+    /// There is a place for every page, and none for more: not while more is being written to the
+    /// swap file than goes around, which will be free.
     fn is_full<E: Env>(&self, cache: &Cache<E>, now: Instant) -> bool {
         now.since(self.began) >= FULL
             && cache.swap_slots_recycle()
@@ -111,7 +114,7 @@ pub(super) fn alloc<E: Env>(
             return Ok(taken);
         }
         let now = task.now();
-        // One that waits again keeps its age.
+        // A task that waits again keeps its age.
         let patience = patience.get_or_insert_with(|| Patience::new(cache, now));
         let need = Pages(u64::from(wanted.frames()));
         let since = (patience.began, now);
@@ -121,7 +124,7 @@ pub(super) fn alloc<E: Env>(
             continue;
         };
         cache.ask_reclaim_of_all(task);
-        // What has become free between the look and the ticket.
+        // Frames that have become free between the look and the ticket.
         memory.hand_out(task);
         let waiter = Waiter {
             cache,
@@ -139,12 +142,13 @@ pub(super) fn alloc<E: Env>(
     }
 }
 
-/// Pages that were ever reclaimed, but for those that went to pages that came back while the swap file was full.
+/// Pages that were ever reclaimed, but for those that went to pages that came back while the swap
+/// file was full.
 fn freed<E: Env>(cache: &Cache<E>) -> Pages {
     cache.reclaimed().saturating_sub(cache.memory.returned())
 }
 
-/// One that has a place in the queue.
+/// A task that has a place in the queue.
 struct Waiter<'a, E: Env> {
     cache: &'a Cache<E>,
     queue: &'a MemoryQueue,
@@ -153,8 +157,8 @@ struct Waiter<'a, E: Env> {
 }
 
 impl<E: Env> Waiter<'_, E> {
-    /// Waits until its turn has come, and takes what was granted. `Ok(0)`: what was granted could not be taken, and
-    /// is to be asked for again.
+    /// Waits until its turn has come, and takes what was granted. `Ok(0)`: what was granted could
+    /// not be taken, and is to be asked for again.
     fn wait(
         &self,
         task: &mut Task<'_, E>,
@@ -163,11 +167,12 @@ impl<E: Env> Waiter<'_, E> {
     ) -> Result<u32, Error> {
         let Self { cache, queue, .. } = *self;
         loop {
-            // What tasks give back may be kept for them: it says nothing about reclaim.
+            // Pages that tasks give back may be kept for them: they say nothing about reclaim.
             let before = freed(cache);
             let wakeup = queue.wait(task, self.ticket);
             if wakeup == Wakeup::TimedOut {
-                // What was kept for others may be so no more, and nobody puts anything back when its time is over.
+                // Pages that were kept for others may be kept no more, and nobody puts anything
+                // back when their time is over.
                 cache.memory.hand_out(task);
             }
             if let Some(granted) = queue.granted(task, self.ticket) {
@@ -208,11 +213,12 @@ impl<E: Env> Waiter<'_, E> {
         by_use::take_granted(task, cache, wanted, out)
     }
 
-    /// Nothing has become free for as long as a turn may take: it reclaims itself, and finds out whether there is
-    /// anything to hope for.
+    /// Nothing has become free for as long as a turn may take: it reclaims itself, and finds out
+    /// whether there is anything to hope for.
     fn reclaim(&self, task: &mut Task<'_, E>, tries: &mut Tries) -> Result<(), Error> {
         let Self { cache, queue, .. } = *self;
-        // It has its pages, or whatever it finds could not be sent out: looking on would cost time and free nothing.
+        // It has its pages, or whatever it finds could not be sent out: looking on would cost time
+        // and free nothing.
         let enough = |task: &Task<'_, E>| {
             queue.granted(task, self.ticket).is_some()
                 || !cache.can_send_out(task, SwapSender::Direct)

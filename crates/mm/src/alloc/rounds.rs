@@ -17,8 +17,9 @@ use crate::reclaim::direct::direct;
 pub(super) const WANTED: Pages = Pages(1024);
 /// Rounds without progress, with nothing dirty or under writeback, before a caller is refused.
 pub(super) const HOPELESS_ROUNDS: u32 = 20;
-/// Nothing was freed and nothing written for so long: the task that waits for memory is refused, though pages are dirty or under
-/// writeback. A device that hangs for half a minute and comes back is waited for.
+/// Nothing was freed and nothing written for so long: the task that waits for memory is refused,
+/// though pages are dirty or under writeback. A device that hangs for half a minute and comes back
+/// is waited for.
 const STANDSTILL: Nanos = Nanos::secs(60);
 
 /// For how long a waiter has seen nothing freed and nothing written.
@@ -29,7 +30,8 @@ pub(super) struct Standstill {
 }
 
 impl Standstill {
-    /// A look at the pages ever reclaimed and ever cleaned; whether they have been the same for too long.
+    /// A look at the pages ever reclaimed and ever cleaned; whether they have been the same for too
+    /// long.
     pub(super) fn lasts(&mut self, now: Instant, seen: (Pages, u64)) -> bool {
         let since = match self.since {
             Some(since) if self.seen == seen => since,
@@ -40,7 +42,8 @@ impl Standstill {
     }
 }
 
-/// The rounds of a task that reclaims for itself, and what it has seen in them of the chances to get memory at all.
+/// The rounds of a task that reclaims for itself, and what it has seen in them of the chances to
+/// get memory at all.
 #[derive(Default)]
 pub(super) struct Rounds {
     retry: Retry,
@@ -54,8 +57,8 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// One round of reclaim. Answers what to do next; `None`: look again at once, as something was freed or somebody
-    /// gave way.
+    /// One round of reclaim. Answers what to do next; `None`: look again at once, as something was
+    /// freed or somebody gave way.
     ///
     /// # Errors
     /// `OutOfMemory`, `Cancelled`.
@@ -87,7 +90,8 @@ impl Rounds {
         Ok(Some(verdict))
     }
 
-    /// Nothing is clean: has what is dirty written, and waits for frames or for pages that can be freed.
+    /// Nothing is clean: has what is dirty written, and waits for frames or for pages that can be
+    /// freed.
     ///
     /// # Errors
     /// `OutOfMemory`: nothing has changed for too long; `Cancelled`.

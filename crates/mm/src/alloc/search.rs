@@ -1,6 +1,7 @@
 //! Frames of a machine of several zones: whose, decided step by step (`policy::place::search`).
 //!
-//! Source: mechanisms 1.5, 1.7; Linux 3.0 mm/page_alloc.c, get_page_from_freelist(), wake_all_kswapd(), zone_statistics().
+//! Source: mechanisms 1.5, 1.7; Linux 3.0 mm/page_alloc.c, get_page_from_freelist(),
+//! wake_all_kswapd(), zone_statistics().
 
 use env::{Env, Task};
 use frames::FrameId;
@@ -15,7 +16,8 @@ use crate::lists::NodeId;
 use crate::reclaim::trim::trim;
 use crate::vmstat::Item;
 
-/// Takes up to as many frames as are wanted without waiting for them; answers how many. A law that trims zones reclaims there.
+/// Takes up to as many frames as are wanted without waiting for them; answers how many. A law that
+/// trims zones reclaims there.
 ///
 /// # Errors
 /// `NoMemory`, if nothing was taken.
@@ -49,7 +51,7 @@ pub(super) fn take<E: Env>(
                 let took = match got {
                     Ok(0) => Took::BelowMark,
                     Ok(frames) => Took::Frames(frames >> wanted.order),
-                    // What another zone gave is the caller's.
+                    // Frames that another zone gave are the caller's.
                     Err(_) if taken > 0 => break,
                     Err(error) => return Err(error),
                 };
@@ -91,7 +93,7 @@ pub(super) fn reclaimed<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) {
     }
 }
 
-/// Counts where frames came from: the zone that was tried first is the one that was wanted.
+/// Counts where frames came from: the zone that was tried first is the zone that was wanted.
 pub(super) fn count<E: Env>(
     cache: &Cache<E>,
     home: NodeId,

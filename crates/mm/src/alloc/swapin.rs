@@ -1,10 +1,12 @@
 //! Frames for pages that come back from the swap file.
 //!
-//! Memory and swap file together may have a place for every page, and yet a page that is out would stay there: there is no
-//! frame for it, and no slot for another that is to make room. So it gets one of the reserve. Once it is read it gives its
-//! slot up, another page goes there, and the reserve has its frame again: the slot is recycled.
+//! Memory and swap file together may have a place for every page, and yet a page that is out would
+//! stay there: there is no frame for it, and no slot for another that is to make room. So it gets
+//! one of the reserve. Once it is read it gives its slot up, another page goes there, and the
+//! reserve has its frame again: the slot is recycled.
 //!
-//! Only where memory is handed out in turn, and not where the machine kills for memory: there somebody gives way.
+//! Only where memory is handed out in turn, and not where the machine kills for memory: there
+//! somebody gives way.
 //!
 //! Source: docs/adr/0014, full swap file.
 
@@ -27,8 +29,8 @@ const RESERVE_REST: u64 = 4;
 const FULL_SWAP_GRACE: Nanos = Nanos::secs(1);
 
 impl<E: Env> Cache<E> {
-    /// A task wants a page back that was taken from it. Where memory is handed out in turn and short, it may have to
-    /// wait for that too. Answers whether it may read the pages beside it.
+    /// A task wants a page back that was taken from it. Where memory is handed out in turn and
+    /// short, it may have to wait for that too. Answers whether it may read the pages beside it.
     pub(crate) fn may_swap_in(&self, task: &mut Task<'_, E>) -> bool {
         match self.memory.queue_if_short() {
             Some(queue) if !self.memory.is_exempt(task) => queue.may_return(task),
@@ -42,8 +44,8 @@ impl<E: Env> Cache<E> {
         queue.is_none_or(|queue| queue.may_read_on(task))
     }
 
-    /// Whether a page that comes back may use the reserve: the slots that are free would not even fill that, and pages that
-    /// are sent out arrive there.
+    /// Whether a page that comes back may use the reserve: the slots that are free would not even
+    /// fill that, and pages that are sent out arrive there.
     pub(crate) fn swap_slots_recycle(&self) -> bool {
         // One look: the last free slot may be another's at the next.
         let free = self.swap.area().map_or(Pages::ZERO, |area| area.free());
@@ -53,7 +55,8 @@ impl<E: Env> Cache<E> {
             && (free.is_zero() || !self.swap_rests())
     }
 
-    /// Takes a frame for a page that is out, as `alloc` does, where slots are recycled from the reserve if need be.
+    /// Takes a frame for a page that is out, as `alloc` does, where slots are recycled from the
+    /// reserve if need be.
     pub(crate) fn alloc_for_swapin(
         &self,
         task: &mut Task<'_, E>,

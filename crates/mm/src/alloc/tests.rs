@@ -52,7 +52,8 @@ fn with(
     testing::with_cache(options, body);
 }
 
-/// One to whom pages were granted that are not there any more waits again, and is not behind those who came later.
+/// One to whom pages were granted that are not there any more waits again, and is not behind those
+/// who came later.
 #[test]
 fn who_waits_again_keeps_its_age() {
     const WANT: u32 = 32;
@@ -161,7 +162,8 @@ fn take(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, count: u32) -> Vec<F
     frames
 }
 
-/// One who may take what is kept takes it from there, also what it grows by; one who grows does not.
+/// A task that may take kept pages takes them from there, also those it grows by; a task that grows
+/// does not.
 #[test]
 fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
     with_cache(|task, cache| {
@@ -182,7 +184,7 @@ fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
     });
 }
 
-/// What is kept back is a part of the memory that there is, not of what the cache was built with.
+/// Kept pages are a part of the memory that there is, not of what the cache was built with.
 #[test]
 fn a_lowered_limit_keeps_less_back() {
     with_cache(|task, cache| {
@@ -245,8 +247,8 @@ fn room_is_looked_up_under_the_lock() {
     });
 }
 
-/// A task takes memory from its own zone down to LOW, then from the other, and only then what both have above MIN; what
-/// it gives back goes where it came from.
+/// A task takes memory from its own zone down to LOW, then from the other, and only then what both
+/// have above MIN; what it gives back goes where it came from.
 #[test]
 fn another_nodes_memory_comes_before_what_is_below_low() {
     with_nodes(|task, cache| {
@@ -301,8 +303,8 @@ fn leave(
     assert_eq!(cache.memory.free_of(zone), left);
 }
 
-/// As long as all memory together has too little above HIGH, no zone has enough, however much is free in it; else its own
-/// mark alone counts.
+/// As long as all memory together has too little above HIGH, no zone has enough, however much is
+/// free in it; else its own mark alone counts.
 #[test]
 fn no_reclaimer_rests_that_could_make_up_for_another() {
     with_nodes_and_turns(|task, cache| {
@@ -335,7 +337,8 @@ fn no_reclaimer_rests_that_could_make_up_for_another() {
     });
 }
 
-/// What was granted is taken at home down to the floor of its purpose, then elsewhere, then wherever there is any.
+/// Granted pages are taken at home down to the floor of their purpose, then elsewhere, then
+/// wherever there are any.
 #[test]
 fn what_was_granted_comes_from_whichever_node_has_it() {
     with_nodes_and_turns(|task, cache| {
@@ -378,7 +381,8 @@ fn the_reserve_of_all_nodes_is_one_where_memory_is_handed_out_in_turn() {
     });
 }
 
-/// A zone where a pass found next to nothing is left out of a task's own passes as long as there is another.
+/// A zone where a pass found next to nothing is left out of a task's own passes as long as there is
+/// another.
 #[test]
 fn a_poor_zone_is_left_out_unless_all_are() {
     with_nodes_and_turns(|task, cache| {
@@ -396,7 +400,7 @@ fn a_poor_zone_is_left_out_unless_all_are() {
     });
 }
 
-/// Who asks from within a file system kills nobody: it tries until another has made room.
+/// A task within a file system kills nobody: it tries until another has made room.
 #[test]
 fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
     for (within, purpose, kills) in [

@@ -1,9 +1,10 @@
 //! Giving pages of a region back: their frames and their slots, at once.
 //!
-//! A page under writeback leaves the region at once too; its frame and its slot follow when the device is done with
-//! them. Only a page that somebody reads in or looks at this very moment is waited for, and the task that has no task
-//! to wait with (the last handle is dropped) leaves those to a task of their own; where no thread is available for it, to
-//! the background reclaimer and to the task that makes the next region.
+//! A page under writeback leaves the region at once too; its frame and its slot follow when the
+//! device is done with them. Only a page that somebody reads in or looks at this very moment is
+//! waited for, and the task that has no task to wait with (the last handle is dropped) leaves those
+//! to a task of their own; where no thread is available for it, to the background reclaimer and to
+//! the task that makes the next region.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ const BATCH: usize = 32;
 /// A page that a reader has pinned for the time of a copy is looked at again after this.
 const COPY: Nanos = Nanos::micros(20);
 
-/// What is given back in one go.
+/// Pages and slots that are given back in one go.
 struct Batch {
     busies: [Option<Busy>; BATCH],
     /// Pages whose busy bits these are, and their frames.
@@ -50,7 +51,7 @@ pub(super) fn discard<E: Env>(
     discard_for(task, cache, anon, first..end, who)
 }
 
-/// The same on behalf of a task: the one that took the memory.
+/// The same on behalf of the task that took the memory.
 fn discard_for<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -60,7 +61,7 @@ fn discard_for<E: Env>(
 ) -> Result<(), Error> {
     let (mut at, end) = (pages.start, pages.end);
     let together = u64::from(cache.options.reclaim.fault_around());
-    // Pages that go along with the last one that was charged whole.
+    // Pages that go along with the last page that was charged whole.
     let mut along = 0;
     while at < end {
         let mut batch = Batch::new();
@@ -107,8 +108,8 @@ pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
     }
 }
 
-/// Gives back what is not busy of a region without handles, and forgets it when nothing is left; else answers the first
-/// page that is.
+/// Gives back what is not busy of a region without handles, and forgets it when nothing is left;
+/// else answers the first page that is.
 fn empty<E: Env>(cache: &Cache<E>, context: &impl Context, anon: &Anon) -> Option<u32> {
     let end = anon.pages.len();
     let (mut at, mut left) = (0, None);
@@ -151,7 +152,8 @@ impl Batch {
         }
     }
 
-    /// Takes pages out of the region until it is full; answers where to go on, and the page that is in the way.
+    /// Takes pages out of the region until it is full; answers where to go on, and the page that is
+    /// in the way.
     fn fill<E: Env>(
         &mut self,
         cache: &Cache<E>,
@@ -215,7 +217,8 @@ impl Batch {
         (end, None)
     }
 
-    /// Takes the pages out of the region; leaves those under writeback to the task that writes them.
+    /// Takes the pages out of the region; leaves those under writeback to the task that writes
+    /// them.
     fn take_out<E: Env>(
         &mut self,
         cache: &Cache<E>,
@@ -244,7 +247,8 @@ impl Batch {
         }
     }
 
-    /// Whether the task that writes the page frees it; else its write has ended meanwhile, and it goes the way of the others.
+    /// Whether the task that writes the page frees it; else its write has ended meanwhile, and it
+    /// goes the way of the others.
     fn orphan<E: Env>(&mut self, cache: &Cache<E>, context: &impl Context, at: usize) -> bool {
         let frame = self.pages[at].1;
         {

@@ -1,8 +1,8 @@
 //! Touching, reading and writing pages of a region, and what happens when one is not there.
 //!
-//! A *minor* fault needs no I/O: the page is fresh, or in a frame and not mapped (it was read back or ahead, or is on
-//! its way out). A *major* one reads the page from its slot and waits for that. A page that was written to gives
-//! its slot up: the slot's copy is old.
+//! A *minor* fault needs no I/O: the page is fresh, or in a frame and not mapped (it was read back
+//! or ahead, or is on its way out). A *major* one reads the page from its slot and waits for that.
+//! A page that was written to gives its slot up: the slot's copy is old.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -136,7 +136,8 @@ fn end_of(offset: Bytes, len: usize) -> u32 {
     u32::try_from(end.div_ceil(PAGE_SIZE)).expect("the range was checked")
 }
 
-/// Calls `each` with the page, the offset in it, the offset in the caller's data and the length of every part.
+/// Calls `each` with the page, the offset in it, the offset in the caller's data and the length of
+/// every part.
 fn by_page(
     offset: Bytes,
     len: usize,
@@ -236,7 +237,8 @@ impl<'a, E: Env> Walk<'a, E> {
         }
     }
 
-    /// Gives the whole stretch of a page a run, if it holds nothing and there is one. False: it has to do with single pages.
+    /// Gives the whole stretch of a page a run, if it holds nothing and there is one. False: it has
+    /// to do with single pages.
     fn huge(&mut self, task: &mut Task<'_, E>, page: u32, stamp: Stamp) -> Result<bool, Error> {
         let cache = self.cache;
         let (Some(runs), Some(stretch)) = (cache.runs_of_faults(), self.anon.pages.stretch(page))
@@ -313,7 +315,8 @@ impl<'a, E: Env> Walk<'a, E> {
         cache.wake_busy(frames, Signal::PageUnlocked);
     }
 
-    /// Gives fresh pages to as many of `from..until` as have none, a few at a time; answers how many.
+    /// Gives fresh pages to as many of `from..until` as have none, a few at a time; answers how
+    /// many.
     fn fresh(
         &mut self,
         task: &mut Task<'_, E>,
@@ -520,7 +523,8 @@ impl<'a, E: Env> Walk<'a, E> {
         Ok(())
     }
 
-    /// A page whose read failed goes back to its slot. Its reader is told; the task that finds an older failure tries again.
+    /// A page whose read failed goes back to its slot. Its reader is told; the task that finds an
+    /// older failure tries again.
     fn failed(&self, task: &Task<'_, E>, page: u32, busy: Busy, tried: bool) -> Result<(), Error> {
         self.cache.undo_swap_in(task, self.anon, page, busy);
         if !tried {
@@ -530,8 +534,8 @@ impl<'a, E: Env> Walk<'a, E> {
         Err(Error::swap_read(offset, self.cache.swap_read_error(task)))
     }
 
-    /// A page was stored to: it is dirty and mapped, and its slot, which holds something older, is given up, unless the
-    /// page is just being written there.
+    /// A page was stored to: it is dirty and mapped, and its slot, which holds something older, is
+    /// given up, unless the page is just being written there.
     fn wrote(&mut self, task: &mut Task<'_, E>, page: u32, busy: Busy) {
         let cache = self.cache;
         let frame = busy.frame();
@@ -557,7 +561,8 @@ impl<'a, E: Env> Walk<'a, E> {
         }
     }
 
-    /// A page that was read ahead is used for the first time; answers the slots that are to be read now.
+    /// A page that was read ahead is used for the first time; answers the slots that are to be read
+    /// now.
     fn hit(&self, context: &impl Context, frame: FrameId) -> Option<Range<u32>> {
         self.cache
             .pages

@@ -1,16 +1,21 @@
-//! Anonymous memory that spills: a region of pages that go to the swap file under pressure and come back on access.
+//! Anonymous memory that spills: a region of pages that go to the swap file under pressure and come
+//! back on access.
 //!
-//! A page of a region is nowhere (it reads as zeroes), in a frame, or in a slot of the swap file. A task that
-//! touches it waits until it is in a frame; reclaim decides when it leaves. What a page table does for a process,
-//! `frames::Region` does here: a page that is *mapped* is there and dirty, and touching it is a look at a bit.
+//! A page of a region is nowhere (it reads as zeroes), in a frame, or in a slot of the swap file. A
+//! task that touches it waits until it is in a frame; reclaim decides when it leaves.
+//! `frames::Region` does here what a page table does for a process: a page that is *mapped* is
+//! there and dirty, and touching it is a look at a bit.
 //!
 //! Invariants
-//!   1. A frame stands in its region's table as long as it is cached; an entry changes under the frame's busy bit.
-//!   2. Dirty says that the slot, if there is one, does not hold the content. A page without a slot is dirty.
+//!   1. A frame stands in its region's table as long as it is cached; an entry changes under the
+//!      frame's busy bit.
+//!   2. Dirty says that the slot, if there is one, does not hold the content. A page without a slot
+//!      is dirty.
 //!
-//! Source: mechanisms 9; Linux v5.15 mm/memory.c, do_anonymous_page(), do_swap_page(), zap_pte_range().
-//! Deviations: a read of a page that is nowhere gives it a frame (no shared page of zeroes); fresh pages come in
-//! runs of up to 16, as the kernel's lists of each CPU hand out frames.
+//! Source: mechanisms 9; Linux v5.15 mm/memory.c, do_anonymous_page(), do_swap_page(),
+//! zap_pte_range().
+//! Deviations: a read of a page that is nowhere gives it a frame (no shared page of zeroes); fresh
+//! pages come in runs of up to 16, as the kernel's lists of each CPU hand out frames.
 
 use std::sync::Arc;
 
@@ -29,13 +34,14 @@ mod swapin;
 #[cfg(test)]
 mod tests;
 
-/// The tables of all regions together take at most this part of the limit. They come on top of the limit, and with them
-/// resident memory stays below the limit and the 5 % that are promised.
+/// The tables of all regions together take at most this part of the limit. They come on top of the
+/// limit, and with them resident memory stays below the limit and the 5 % that are promised.
 const TABLES_PART: u64 = 32;
 /// A page's entry in the table of its region, and its two bits, in bits.
 const ENTRY_BITS: u64 = 32 + 2;
 
-/// Pages that all regions under a limit of `frames` frames may have together: some thirty times its memory.
+/// Pages that all regions under a limit of `frames` frames may have together: some thirty times its
+/// memory.
 const fn pages_most(frames: u32) -> u64 {
     let tables = ((frames as u64) << PAGE_SHIFT) / TABLES_PART;
     tables * 8 / ENTRY_BITS
@@ -78,13 +84,15 @@ impl<E: Env> Spill<E> {
         Pages((0..pages.len()).filter(there).count() as u64)
     }
 
-    /// Touches `count` pages from `first` on as a program does that stores to each what is there already: each is in
-    /// memory and dirty when it was touched. A page that was nowhere is full of zeroes, but for its stamp, one word
-    /// at its start that says which page of which region it is (a read or a write leaves none). Order: ascending.
+    /// Touches `count` pages from `first` on as a program does that stores to each what is there
+    /// already: each is in memory and dirty when it was touched. A page that was nowhere is full of
+    /// zeroes, but for its stamp, one word at its start that says which page of which region it is
+    /// (a read or a write leaves none). Order: ascending.
     ///
     /// # Errors
-    /// `OutOfRange`; `OutOfMemory`, `NoMemory` (pages before it were touched); `SwapReadFailed`: the page's content is in
-    /// the swap file and could not be read, the next access tries again; `Killed`; `Cancelled`.
+    /// `OutOfRange`; `OutOfMemory`, `NoMemory` (pages before it were touched); `SwapReadFailed`:
+    /// the page's content is in the swap file and could not be read, the next access tries again;
+    /// `Killed`; `Cancelled`.
     pub fn touch(&self, task: &mut Task<'_, E>, first: u32, count: u32) -> Result<Touched, Error> {
         let end = self.end(first, count)?;
         fault::touch(task, &self.cache, &self.anon, first, end)
@@ -118,7 +126,8 @@ impl<E: Env> Spill<E> {
         fault::read(task, &self.cache, &self.anon, offset, data)
     }
 
-    /// Gives the memory and the slots of `count` pages from `first` on back; they are nowhere again.
+    /// Gives the memory and the slots of `count` pages from `first` on back; they are nowhere
+    /// again.
     ///
     /// # Errors
     /// `OutOfRange`, `Cancelled`.
@@ -159,9 +168,9 @@ impl<E: Env> Drop for Spill<E> {
 }
 
 impl<E: Env> Cache<E> {
-    /// A new region of `pages` pages, all of them nowhere: it takes memory as it is touched. Four and a quarter
-    /// bytes a page are taken for its table, on top of the limit; so all regions together may have thirty times as many
-    /// pages as the limit, no more.
+    /// A new region of `pages` pages, all of them nowhere: it takes memory as it is touched. Four
+    /// and a quarter bytes a page are taken for its table, on top of the limit; so all regions
+    /// together may have thirty times as many pages as the limit, no more.
     ///
     /// # Errors
     /// `TooMany`; `BadOption`: no pages, or more than are left for regions.

@@ -1,7 +1,8 @@
-//! Out of memory, as Linux ends it: the region with the most pages gives way, and the task that asked tries again.
+//! Out of memory, as Linux ends it: the region with the most pages gives way, and the task that
+//! asked tries again.
 //!
-//! Off by default (`Tunables::oom_kills`): then the task that asked is told (`OutOfMemory`). In the lab it is a part of the machine
-//! of an experiment whose programs want more than there is.
+//! Off by default (`Tunables::oom_kills`): then the task that asked is told (`OutOfMemory`). In the
+//! lab it is a part of the machine of an experiment whose programs want more than there is.
 //!
 //! ```text
 //!    17 rounds without a page --> largest region: killed --> its pages and slots go back --> the caller tries again
@@ -12,8 +13,9 @@
 //!   1. One region at a time: while one is being emptied, others who run out wait for that.
 //!   2. A killed region is never touched again.
 //!
-//! Source: Linux 5.15 mm/oom_kill.c: out_of_memory(), oom_badness(), oom_reap_task_mm(). Deviations: a region stands for
-//! its process; the task that ran out empties it, not a thread of its own.
+//! Source: Linux 5.15 mm/oom_kill.c: out_of_memory(), oom_badness(), oom_reap_task_mm().
+//! Deviations: a region stands for its process; the task that ran out empties it, not a thread of
+//! its own.
 
 use std::sync::Arc;
 
@@ -28,7 +30,8 @@ use crate::cache::Cache;
 use crate::registry::regions::Anon;
 use crate::vmstat::Item;
 
-/// How long one waits who runs out while a region is being emptied, or from within a file system, before it looks again.
+/// How long one waits who runs out while a region is being emptied, or from within a file system,
+/// before it looks again.
 const LOOK: Nanos = Nanos::millis(4);
 
 /// Pages in memory and in the swap file. Walks over all of them.
@@ -39,8 +42,9 @@ fn weight(anon: &Anon) -> u32 {
 }
 
 impl<E: Env> Cache<E> {
-    /// There is no memory available. Either somebody has given way, and the caller is to try again, or it is told. One who
-    /// asks from within a file system makes nobody give way: it tries again, at the next tick (the kernel: at once).
+    /// There is no memory available. Either somebody has given way, and the caller is to try again,
+    /// or it is told. A task within a file system makes nobody give way: it tries again, at the
+    /// next tick (the kernel: at once).
     ///
     /// # Errors
     /// `OutOfMemory`, `Cancelled`.

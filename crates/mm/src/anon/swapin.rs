@@ -1,9 +1,10 @@
 //! On the way back: a page is read from its slot, and its neighbours ahead of being wanted.
 //!
-//! The pages that lie beside it in the swap file went out together with it. Those of the window that are still
-//! out, of whatever region, get frames that can be had at once and come along; their busy bits travel with the
-//! request. In Tidegate's law a walk has what follows read as it comes to what was read ahead. A page whose read
-//! failed stands in its region, not up to date, until somebody asks for it.
+//! The pages that lie beside it in the swap file went out together with it. Those of the window
+//! that are still out, of whatever region, get frames that can be had at once and come along; their
+//! busy bits travel with the request. In Tidegate's law a walk has what follows read as it comes to
+//! what was read ahead. A page whose read failed stands in its region, not up to date, until
+//! somebody asks for it.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -23,8 +24,8 @@ use crate::vmstat::Item;
 const WINDOW_MAX: usize = 32;
 
 impl<E: Env> Cache<E> {
-    /// Starts reading a page from its slot, with its neighbours. Does not wait for the read, but for memory if it
-    /// must. Answers the frame; `None`: somebody else was faster.
+    /// Starts reading a page from its slot, with its neighbours. Does not wait for the read, but
+    /// for memory if it must. Answers the frame; `None`: somebody else was faster.
     pub(crate) fn start_swap_in(
         &self,
         task: &mut Task<'_, E>,
@@ -56,8 +57,8 @@ impl<E: Env> Cache<E> {
         Ok(Some(frame))
     }
 
-    /// A walk over a region has come to what was read ahead of it (`swap_readahead_hit`): reads the slots that follow, as
-    /// far as frames can be had at once. Does not wait.
+    /// A walk over a region has come to what was read ahead of it (`swap_readahead_hit`): reads the
+    /// slots that follow, as far as frames can be had at once. Does not wait.
     pub(crate) fn swap_in_on(
         &self,
         task: &mut Task<'_, E>,
@@ -74,8 +75,9 @@ impl<E: Env> Cache<E> {
         anon.walk(task).cut(end);
     }
 
-    /// Reads those pages of a window that are still out and for which there are frames, `wanted` among them, which has its
-    /// own. Answers the first slot that there was no frame for, or the window's end.
+    /// Reads those pages of a window that are still out and for which there are frames, `wanted`
+    /// among them, which has its own. Answers the first slot that there was no frame for, or the
+    /// window's end.
     fn read_window(
         &self,
         area: &Arc<Area<E>>,
@@ -85,7 +87,8 @@ impl<E: Env> Cache<E> {
     ) -> u32 {
         let slot = wanted.as_ref().map_or(NONE, |(slot, _)| *slot);
         let mut cursor = Cursor::new();
-        // Frames are for pages that are out: where few are, a walk would take a batch from others for nothing.
+        // Frames are for pages that are out: where few are, a walk would take a batch from others
+        // for nothing.
         let mut outs = [NONE; WINDOW_MAX];
         let mut others = 0;
         for at in window.clone().filter(|at| *at != slot) {
@@ -186,7 +189,8 @@ impl<E: Env> Cache<E> {
         out.then_some((anon, owner.index))
     }
 
-    /// Puts a frame where a slot stands, busy, and onto a list. The frame is still free if that fails.
+    /// Puts a frame where a slot stands, busy, and onto a list. The frame is still free if that
+    /// fails.
     #[expect(clippy::too_many_arguments, reason = "what a page is, and where")]
     fn install(
         &self,
@@ -240,7 +244,8 @@ impl<E: Env> Cache<E> {
         self.remove_anon(task, &mut [Some(busy)]);
     }
 
-    /// Frees pages that stand in no region any more: off their lists and disowned in one hold of the lock.
+    /// Frees pages that stand in no region any more: off their lists and disowned in one hold of
+    /// the lock.
     pub(crate) fn remove_anon(&self, context: &impl Context, busies: &mut [Option<Busy>]) {
         const MOST: usize = 32;
         for part in busies.chunks_mut(MOST) {
@@ -266,8 +271,8 @@ impl<E: Env> Cache<E> {
         area.map_or(IoError::Lost, |area| area.last_read_error(context))
     }
 
-    /// A page of a region that was read ahead is used for the first time, and has not given its slot up yet. Answers the slots
-    /// that are to be read now (`swap_in_on`).
+    /// A page of a region that was read ahead is used for the first time, and has not given its
+    /// slot up yet. Answers the slots that are to be read now (`swap_in_on`).
     pub(crate) fn swap_readahead_hit(
         &self,
         context: &impl Context,

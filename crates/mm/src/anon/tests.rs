@@ -58,7 +58,8 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
     });
 }
 
-/// The work of a page on another node is reported with the touch or the copy, and nothing of the kind where there is one node.
+/// The work of a page on another node is reported with the touch or the copy, and nothing of the
+/// kind where there is one node.
 #[test]
 fn a_page_on_another_node_costs_more_to_touch_and_to_copy() {
     for (nodes, far) in [(1, 0), (2, 10)] {

@@ -1,17 +1,19 @@
-//! Runs as Linux gets them since 4.6: a fault moves pages only for a program that asked for huge pages, or where the system is
-//! told so; besides, a task of its own moves them when a reclaimer has worked off a boost.
+//! Runs as Linux gets them since 4.6: a fault moves pages only for a program that asked for huge
+//! pages, or where the system is told so; besides, a task of its own moves them when a reclaimer
+//! has worked off a boost.
 //!
 //! ```text
 //!   boost worked off --ask--> compactor: each zone of the node that is not left out, until it has a run, or all was looked at
 //!   fault ------------------> take, a pass, reclaim, a pass; what stands together during its pass is its own
 //! ```
 //!
-//! Deviations: pageblocks in which nothing was found are not marked to be skipped; the compactor moves pages on its own account
-//! alone (in the kernel also every 500 ms, where free memory is scattered and the reclaimer idle: `compaction_proactiveness`); reclaim
-//! for a run frees a cluster and does not go on until compaction could work.
+//! Deviations: pageblocks in which nothing was found are not marked to be skipped; the compactor
+//! moves pages on its own account alone (in the kernel also every 500 ms, where free memory is
+//! scattered and the reclaimer idle: `compaction_proactiveness`); reclaim for a run frees a cluster
+//! and does not go on until compaction could work.
 //!
-//! Source: mechanisms 8.3 to 8.8; Linux 6.12 mm/compaction.c, kcompactd(), kcompactd_do_work(), try_to_compact_pages();
-//! mm/page_alloc.c, __alloc_pages_direct_compact().
+//! Source: mechanisms 8.3 to 8.8; Linux 6.12 mm/compaction.c, kcompactd(), kcompactd_do_work(),
+//! try_to_compact_pages(); mm/page_alloc.c, __alloc_pages_direct_compact().
 
 use std::sync::Weak;
 
@@ -33,7 +35,7 @@ use crate::options::Runs;
 use crate::reclaim::direct::direct;
 use crate::vmstat::Item;
 
-/// Takes a run that is free, or as the law has it for one who asks for it.
+/// Takes a run that is free, or as the law has it for a task that asks for one.
 ///
 /// # Errors
 /// `NoMemory`.
@@ -75,7 +77,7 @@ enum Answer {
     NotTried,
 }
 
-/// A pass over the zones for a fault. One in vain does not have a zone left out.
+/// A pass over the zones for a fault. A pass that fails does not have a zone left out.
 fn compact<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,

@@ -1,5 +1,5 @@
-//! Emptying a block for a run: what was read once is dropped, the rest moves, and what comes free in it is kept until it is
-//! whole (`policy::compact::blocks`).
+//! Emptying a block for a run: what was read once is dropped, the rest moves, and what comes free
+//! in it is kept until it is whole (`policy::compact::blocks`).
 //!
 //! Nobody waits: what cannot go in this moment ends it, and what was kept goes to the free lists.
 
@@ -49,7 +49,7 @@ pub(super) fn take<E: Env>(
         let Some((block, found)) = choose(task, cache, *zone, runs, law) else {
             continue;
         };
-        // What is free in it goes to the run, and a frame to each page that moves.
+        // Its free frames go to the run, and a frame to each page that moves.
         let asked = Asked {
             zone: *zone,
             floor: Floor::Min,
@@ -256,7 +256,8 @@ fn empty_part<E: Env>(
     task.did(Work::MovePage, moved);
 }
 
-/// Moves a page to a frame among those of its like. False: there is none, or it cannot go in this moment.
+/// Moves a page to a frame among those of its like. False: there is none, or it cannot go in this
+/// moment.
 fn move_one<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page, flags: Flags) -> bool {
     let mobility = if !cache.groups() || flags.has(Flags::ANON) {
         Mobility::Movable

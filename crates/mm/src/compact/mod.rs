@@ -50,7 +50,7 @@ impl<E: Env> Cache<E> {
         self.options.runs.filter(|runs| runs.faults)
     }
 
-    /// Whose pageblocks pages of a file lie in, that are to be written to, or read.
+    /// The mobility whose pageblocks hold the pages of a file that are to be written to, or read.
     pub(crate) fn lies_in(&self, mapping: &Mapping<E>, written: bool) -> Mobility {
         if self.groups() {
             lies_with(written)
@@ -65,7 +65,8 @@ impl<E: Env> Cache<E> {
         self.options.runs.as_ref().is_some_and(groups)
     }
 
-    /// A page of a region is about to be elsewhere than its neighbours; the caller has its busy bit.
+    /// A page of a region is about to be elsewhere than its neighbours; the caller has its busy
+    /// bit.
     #[inline]
     pub(crate) fn break_run(&self, anon: &Anon, page: u32) {
         if anon.pages.break_run(page) {
@@ -88,8 +89,8 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Takes a run for a fault, whatever its law does for one; appends its frames. False: there is none, and single pages
-    /// have to do. The caller holds no busy bit.
+    /// Takes a run for a fault, whatever its law does for one; appends its frames. False: there is
+    /// none, and single pages have to do. The caller holds no busy bit.
     ///
     /// # Errors
     /// `NoMemory`, `Cancelled`.
@@ -140,7 +141,7 @@ fn by_scans<E: Env>(
                 let answer = compact(task, cache, runs, scans, pass);
                 let mut got = false;
                 if answer != Suitable::Skipped {
-                    // What has come free on lists of CPUs stands beside other frames.
+                    // Frames that have come free on lists of CPUs stand beside other frames.
                     cache.memory.drain_cpu_lists(task);
                     got = take_free(task, cache, runs, Floor::Min, out)?;
                     let item = if got {
@@ -231,11 +232,11 @@ fn take_of<E: Env>(
         watermarks,
         reserve,
     } = memory.zone_marks(zone);
-    // What reclaim finds on its lists. The last pageblock may reach beyond the memory.
+    // Pages that reclaim finds on its lists. The last pageblock may reach beyond the memory.
     let is_movable = |frame: FrameId| {
         frame.0 < cache.options.frames && cache.pages.table.flags(frame).has(Flags::CACHED)
     };
-    // What is promised to those who wait in a queue is not free for a run.
+    // Frames promised to tasks that wait in a queue are not free for a run.
     let has_room = |floor: Floor| {
         let asked = Asked {
             zone,

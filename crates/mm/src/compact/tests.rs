@@ -163,7 +163,7 @@ fn pages_move_together_until_a_run_stands_free() {
                 "{name}"
             );
             assert_eq!(cache.vmstat().broken_sum(), None, "{name}");
-            // What was moved is there.
+            // The moved pages are there.
             for page in (1..3_900_u64).step_by(2) {
                 let mut data = vec![Sector(0); 8];
                 rest.read(task, Bytes(page * PAGE_SIZE), &mut data).unwrap();
@@ -250,7 +250,7 @@ fn among_dirty(name: &'static str, migrates: Migrates) -> [u64; 4] {
     let mut runs = column(name);
     runs.order = 6;
     if let Compaction::Scans(scans) = &mut runs.compaction {
-        // Else the first pass in vain has the last one left out.
+        // Else the first pass that fails has the last one left out.
         scans.defers = false;
     }
     options.runs = Some(runs);
@@ -308,7 +308,8 @@ fn a_page_that_its_file_system_cannot_move_is_written_or_refused() {
     );
 }
 
-/// Blocks of pages that were read once, with one in use in each, and no run free: `(alloc, fallback, moved, dropped)`.
+/// Blocks of pages that were read once, with one in use in each, and no run free: `(alloc,
+/// fallback, moved, dropped)`.
 fn among_read(change: impl Fn(&mut Blocks)) -> [u64; 4] {
     let mut law = Blocks::TIDEGATE;
     change(&mut law);

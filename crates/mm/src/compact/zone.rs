@@ -1,5 +1,5 @@
-//! Moving pages in one zone until a run stands together, as Linux does: from below they are taken, in front of the upper end
-//! they are put (`policy::compact::scanner`).
+//! Moving pages in one zone until a run stands together, as Linux does: from below they are taken,
+//! in front of the upper end they are put (`policy::compact::scanner`).
 //!
 //! ```text
 //!   window: up to 32 pages --> rounds: move each, or again, or write it, or wait --> the next window
@@ -8,14 +8,15 @@
 //!
 //! Nothing is locked or busy while a write is sent or waited for.
 //!
-//! A pass that captures looks after each window whether a run stands together. Deviation: the kernel does at each frame that comes
-//! free (6.12 mm/page_alloc.c, compaction_capture()).
+//! A pass that captures looks after each window whether a run stands together. Deviation: the
+//! kernel does at each frame that comes free (6.12 mm/page_alloc.c, compaction_capture()).
 //!
-//! Deviation: a page stays on its list until it has moved, and goes to the young end then; it counts as off its list from when
-//! it was taken. So reclaim may take it away meanwhile, which counts as refused.
+//! Deviation: a page stays on its list until it has moved, and goes to the young end then; it
+//! counts as off its list from when it was taken. So reclaim may take it away meanwhile, which
+//! counts as refused.
 //!
-//! Source: mechanisms 8.1, 8.2; kernel-facts A4, A7; Linux 3.2 mm/compaction.c, compact_zone(), isolate_migratepages(),
-//! compaction_alloc(); mm/migrate.c, migrate_pages().
+//! Source: mechanisms 8.1, 8.2; kernel-facts A4, A7; Linux 3.2 mm/compaction.c, compact_zone(),
+//! isolate_migratepages(), compaction_alloc(); mm/migrate.c, migrate_pages().
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -53,7 +54,8 @@ pub(super) struct ZonePass<'a, E: Env> {
     moves: &'a Moves,
     /// A run that was taken as soon as it stood together.
     captured: Vec<FrameId>,
-    /// Pages that are taken at a time: a cluster (`COMPACT_CLUSTER_MAX`), which is smaller where memory stands for a larger one.
+    /// Pages that are taken at a time: a cluster (`COMPACT_CLUSTER_MAX`), which is smaller where
+    /// memory stands for a larger one.
     batch: usize,
     scanner: Scanner,
     /// Frames to move pages to.
@@ -157,7 +159,8 @@ impl<E: Env> ZonePass<'_, E> {
         !self.way.aim.is_served(&standing, orders, &own, &marks)
     }
 
-    /// Takes pages of the next window. `None`: too many are off their lists, and this pass does not wait.
+    /// Takes pages of the next window. `None`: too many are off their lists, and this pass does not
+    /// wait.
     fn take(&mut self, task: &mut Task<'_, E>) -> Option<Vec<Taken>> {
         while self.is_crowded(task) {
             let who = Who::DIRECT;
@@ -332,8 +335,8 @@ impl<E: Env> ZonePass<'_, E> {
             cache.zones[self.zone].note_gone(kind, count);
         }
         if self.way.captures {
-            // Nobody else has been at work since the last page moved. Refused: memory that the system does not give, which is
-            // for the task that needs it next to say.
+            // Nobody else has been at work since the last page moved. Refused: memory that the
+            // system does not give, which is for the task that needs it next to say.
             let _ = take_of(task, cache, self.runs, self.zone, None, &mut self.captured);
         }
         let counters = &cache.counters;
@@ -396,7 +399,8 @@ impl<E: Env> ZonePass<'_, E> {
         for block in self.scanner.blocks() {
             scanned += u64::from(block.end - block.start);
             let first = block.start;
-            // As the kernel tests it for a single page: more than LOW and the block itself, and one page.
+            // As the kernel tests it for a single page: more than LOW and the block itself, and one
+            // page.
             let may = |order: u8, free: Pages| free > low + Pages(1 << order) + Pages(2);
             if memory.take_targets(task, block, &mut self.targets, may) > 0 {
                 highest = highest.or(Some(first));

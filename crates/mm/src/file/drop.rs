@@ -1,7 +1,8 @@
-//! Clean pages leave the cache without a need for memory: one because the inode of its file does, or all there are.
+//! Clean pages leave the cache without a need for memory: one because the inode of its file does,
+//! or all there are.
 //!
-//! Source: kernel-facts 18; Linux 5.0 fs/inode.c, inode_lru_isolate(), by mm/truncate.c, invalidate_inode_page(); fs/drop_caches.c,
-//! drop_pagecache_sb().
+//! Source: kernel-facts 18; Linux 5.0 fs/inode.c, inode_lru_isolate(), by mm/truncate.c,
+//! invalidate_inode_page(); fs/drop_caches.c, drop_pagecache_sb().
 
 use env::{Env, Signal, Task, Work};
 use frames::{Flags, FrameId, Generation, Slot};
@@ -26,7 +27,8 @@ pub enum Dropped {
 }
 
 impl<E: Env> File<E> {
-    /// Drops a page of the file from memory if it is there, clean, and in nobody's use; waits for nothing. `page`: its number.
+    /// Drops a page of the file from memory if it is there, clean, and in nobody's use; waits for
+    /// nothing. `page`: its number.
     pub fn drop_clean(&self, task: &mut Task<'_, E>, page: u64) -> Dropped {
         let (cache, mapping) = (&self.cache, &self.mapping);
         let Ok(page) = u32::try_from(page) else {
@@ -41,8 +43,8 @@ impl<E: Env> File<E> {
 }
 
 impl<E: Env> Cache<E> {
-    /// Drops every page of a file that is clean and in nobody's use, as `/proc/sys/vm/drop_caches` does; waits for nothing.
-    /// Answers how many there were.
+    /// Drops every page of a file that is clean and in nobody's use, as `/proc/sys/vm/drop_caches`
+    /// does; waits for nothing. Answers how many there were.
     pub fn drop_caches(&self, task: &mut Task<'_, E>) -> Pages {
         let unless = Flags::DIRTY | Flags::WRITEBACK | Flags::BUSY;
         let mut dropped = 0;

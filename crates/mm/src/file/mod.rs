@@ -36,7 +36,7 @@ pub struct File<E: Env> {
     /// Errors that this handle has reported (`sync::SeenErrors`).
     seen_writes: AtomicU64,
     seen_flushes: AtomicU64,
-    /// Who has it, for tasks that act for it (`Task::act_for`).
+    /// The client that has it, for tasks that act for it (`Task::act_for`).
     client: Arc<Client>,
 }
 
@@ -68,14 +68,14 @@ impl<E: Env> File<E> {
         }
     }
 
-    /// Whom tasks act for that change the file for this handle's holder.
+    /// The client that tasks act for when they change the file for this handle's holder.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
-    /// The handle's holder is gone: tasks that act for it change nothing any more. A write or a hole
-    /// under way ends with `Cancelled` before its next step, and a sync that ends after this waits
-    /// for the step. So once such a sync is answered, nothing changes for this holder.
+    /// The handle's holder is gone: tasks that act for it change nothing any more. A write or a
+    /// hole under way ends with `Cancelled` before its next step, and a sync that ends after this
+    /// waits for the step. So once such a sync is answered, nothing changes for this holder.
     pub fn end(&self) {
         self.client.end();
         self.mapping.note_ended();
@@ -111,7 +111,7 @@ impl<E: Env> File<E> {
         self.mapping.note_allocated(len.0);
     }
 
-    /// What is in the file is durable, or nobody will be told that it is. Without this the first
+    /// The file's content is durable, or nobody will be told that it is. Without this the first
     /// sync flushes the device, whatever was written through this cache.
     pub fn assume_durable(&self) {
         if let Some(completed) = self.mapping.unflushed() {
@@ -141,7 +141,8 @@ impl<E: Env> File<E> {
         written.map_err(|(_, error)| error)
     }
 
-    /// The same; an error comes with how many bytes were taken in before it. They are part of the file.
+    /// The same; an error comes with how many bytes were taken in before it. They are part of the
+    /// file.
     ///
     /// # Errors
     /// As `write`.
@@ -162,7 +163,7 @@ impl<E: Env> File<E> {
         Ok(progress.bytes)
     }
 
-    /// What it holds and was asked for. Counts its cached pages one by one.
+    /// Its pages, and the accesses to it. Counts its cached pages one by one.
     pub fn stats(&self, task: &mut Task<'_, E>) -> FileStats {
         let (read, missed) = self.mapping.reads();
         FileStats {
@@ -268,8 +269,9 @@ impl<E: Env> File<E> {
         read::Call::new(self, reader, offset, len).read(task, data)
     }
 
-    /// Shows `len` bytes at `offset` to `show` where they are, with less at the end of the file: page by page, each pinned while
-    /// it is shown, with the bytes of it that are meant. Read ahead as by `read`, and nothing is copied.
+    /// Shows `len` bytes at `offset` to `show` where they are, with less at the end of the file:
+    /// page by page, each pinned while it is shown, with the bytes of it that are meant. Read ahead
+    /// as by `read`, and nothing is copied.
     ///
     /// # Errors
     /// As `read`.
@@ -433,8 +435,8 @@ impl<E: Env> File<E> {
         self.sync(task)?;
         let mut file = mapping.shut_at_the_end(task)?;
         if !sync::is_durable(task, &self.cache, &file) {
-            // Writers inside the gate were promised their write. No more are admitted, or one that
-            // keeps writing would hold the file open for ever.
+            // Writers inside the gate were promised their write. No more are admitted, or a writer
+            // that keeps writing would hold the file open for ever.
             file.close();
             drop(file);
             let synced = self.sync(task);
@@ -455,8 +457,7 @@ impl<E: Env> File<E> {
     }
 
     fn discard_shut(&self, task: &mut Task<'_, E>, file: ShutGate<'_, E>) -> Result<(), Error> {
-        // First, so that nothing that is still under way brings a page in behind the one that is
-        // looked at.
+        // First, so that nothing that is still under way brings a page in behind the look.
         file.close();
         let dropped = truncate::drop_pages(task, &self.cache, &file, 0);
         dropped.inspect_err(|_| file.reopen())?;

@@ -7,12 +7,14 @@ use policy::units::Pages;
 use crate::Error;
 use crate::cache::Cache;
 
-/// Pins that callers may have on one page. The other half is for those who copy out of it and those who put a frame in its
-/// place: they hold one for a moment, and one that gets none tries again until it does.
+/// Pins that callers may have on one page. The other half is for tasks that copy out of it and
+/// tasks that put a frame in its place: they hold one pin for a moment, and a task that gets none
+/// tries again until it does.
 pub(super) const PAGE_PINS_MAX: u32 = PINS_MAX / 2;
 
 /// A page that stays as it is while this lives: a write to it meanwhile goes to another frame.
-/// Dropping it needs no task. Counted and capped (`Options::pins_max`, and less under a lowered limit).
+/// Dropping it needs no task. Counted and capped (`Options::pins_max`, and less under a lowered
+/// limit).
 ///
 /// It borrows the file that it is of: a hit costs no reference count.
 pub struct Pinned<'a, E: Env> {
@@ -21,7 +23,8 @@ pub struct Pinned<'a, E: Env> {
 }
 
 impl<'a, E: Env> Pinned<'a, E> {
-    /// Takes over a pin that was counted by `Cache::count_pin`, of a page whose flags with it are these.
+    /// Takes over a pin that was counted by `Cache::count_pin`, of a page whose flags with it are
+    /// these.
     ///
     /// # Errors
     /// `TooMany` on this page.
@@ -78,8 +81,8 @@ impl<E: Env> Cache<E> {
         self.pages.pins.try_take(SeatId::mine(), pages, most)
     }
 
-    /// Most pins there may be: the part of the limit that `pins_max` is of all frames. Those that were there before a limit
-    /// was lowered stay.
+    /// Most pins there may be: the part of the limit that `pins_max` is of all frames. Pins taken
+    /// before a limit was lowered stay.
     pub(crate) fn pins_most(&self) -> u32 {
         let (most, frames) = (self.options.pins_max, self.options.frames);
         let limit = self.memory.limit_frames();

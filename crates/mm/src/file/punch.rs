@@ -1,9 +1,10 @@
 //! Punching holes: whole pages of a file leave the cache and the device, and read as zeroes.
 //!
-//! What is dirty in the range is thrown away: together with truncation the only way in which dirty data is ever
-//! dropped. Should the device refuse, it must be there still: no write of it was ever asked for, so what the device holds
-//! is older than what readers saw. So dirty pages are *held* (busy: nobody reads, writes, frees or writes them back)
-//! while the device discards, and go only after it has.
+//! Dirty pages in the range are thrown away: together with truncation the only way in which dirty
+//! data is ever dropped. Should the device refuse, it must be there still: no write of it was ever
+//! asked for, so what the device holds is older than what readers saw. So dirty pages are *held*
+//! (busy: nobody reads, writes, frees or writes them back) while the device discards, and go only
+//! after it has.
 //!
 //! ```text
 //!   shut the gate ──> hold what is dirty ──> Discard ──ok───> forget what is held, drop what is clean
@@ -13,25 +14,29 @@
 //! ```
 //!
 //! Invariants
-//!   1. While the device discards, no page of the part is dirty but held ones, and none is under writeback: nothing that
-//!      is older than the hole can reach the device after it. The gate keeps writers out.
-//!   2. A read that began before may bring old content: its page is in the index before its request is sent, so dropping
-//!      the clean pages after the Discard finds it, waits for it and drops it.
+//!   1. While the device discards, no page of the part is dirty but held ones, and none is under
+//!      writeback: nothing that is older than the hole can reach the device after it. The gate
+//!      keeps writers out.
+//!   2. A read that began before may bring old content: its page is in the index before its request
+//!      is sent, so dropping the clean pages after the Discard finds it, waits for it and drops it.
 //!   3. Nothing is waited for while pages are held, but the Discard: its device is theirs.
-//!   4. The hole counts as a change that is not durable before the next flush, before the gate opens: a sync that finds a
-//!      page gone that it was to write waits for the gate, and then flushes.
+//!   4. The hole counts as a change that is not durable before the next flush, before the gate
+//!      opens: a sync that finds a page gone that it was to write waits for the gate, and then
+//!      flushes.
 //!
-//!   5. Writers of the file wait for the device's Discards, and not for what a hole waits for: a write to an object that does
-//!      not answer keeps that hole waiting, and nobody else. But a hole comes to its end: where the same page is on its
-//!      way again each time, `OPEN_WAITS` times, it is waited for with the gate shut.
+//!   5. Writers of the file wait for the device's Discards, and not for what a hole waits for: a
+//!      write to an object that does not answer keeps that hole waiting, and nobody else. But a
+//!      hole comes to its end: where the same page is on its way again each time, `OPEN_WAITS`
+//!      times, it is waited for with the gate shut.
 //!   6. Whether the hole is still wanted is asked behind the gate, at each hold of it: one whose
 //!      client has ended goes no further (`File::end`).
 //!
-//! A hold of the gate is at most `STEP` long, and who was turned away goes in before the next one: writers and syncs of the
-//! file get their turn in between.
+//! A hold of the gate is at most `STEP` long, and who was turned away goes in before the next one:
+//! writers and syncs of the file get their turn in between.
 //!
-//! Concurrency: one punch or truncation of a file at a time (the gate). Deviation from Linux, which drops the pages first
-//! and punches then (v6.12 fs/ext4/inode.c, `ext4_punch_hole()`): there, a failure in between loses what was dirty.
+//! Concurrency: one punch or truncation of a file at a time (the gate). Deviation from Linux, which
+//! drops the pages first and punches then (v6.12 fs/ext4/inode.c, `ext4_punch_hole()`): there, a
+//! failure in between loses what was dirty.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -51,7 +56,8 @@ use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
 use crate::{Error, writeback::io};
 
-/// Pages of one hold of the gate: 16 MiB, from a multiple of it to the next, so that objects of a store go as a whole.
+/// Pages of one hold of the gate: 16 MiB, from a multiple of it to the next, so that objects of a
+/// store go as a whole.
 const STEP: u32 = 1 << 12;
 /// How often a hole waits with the gate open without having come any further.
 const OPEN_WAITS: u32 = 8;
@@ -61,17 +67,19 @@ const HELD_MAX: usize = 256;
 const RUN_MAX: u32 = 1024;
 
 impl<E: Env> File<E> {
-    /// Punches a hole: the whole pages inside `from..from + len` lose their content, dirty or not, give their space on the
-    /// device back and read as zeroes. A last page that the file ends in counts as whole if the range reaches the end. The
-    /// length stays. Where exactly the hole is while this runs, nobody can tell.
+    /// Punches a hole: the whole pages inside `from..from + len` lose their content, dirty or not,
+    /// give their space on the device back and read as zeroes. A last page that the file ends in
+    /// counts as whole if the range reaches the end. The length stays. Where exactly the hole is
+    /// while this runs, nobody can tell.
     ///
-    /// The space may be missing when the hole is written again: a disk that has filled up meanwhile then fails the
-    /// write-back, not the write.
+    /// The space may be missing when the hole is written again: a disk that has filled up meanwhile
+    /// then fails the write-back, not the write.
     ///
     /// # Errors
-    /// `PunchFailed` with where (what lies before it is punched; what lies behind has its old content, or is zeroes where
-    /// it was not dirty; `Error::is_unsupported` if the device cannot do it at all), `FlushFailed`, `OutOfMemory` (a pinned
-    /// page needs a copy), `MetadataFailed` (a truncation had failed before), `Cancelled`.
+    /// `PunchFailed` with where (what lies before it is punched; what lies behind has its old
+    /// content, or is zeroes where it was not dirty; `Error::is_unsupported` if the device cannot
+    /// do it at all), `FlushFailed`, `OutOfMemory` (a pinned page needs a copy), `MetadataFailed`
+    /// (a truncation had failed before), `Cancelled`.
     pub fn punch(&self, task: &mut Task<'_, E>, from: Bytes, len: Bytes) -> Result<(), Error> {
         let (cache, mapping) = (&self.cache, &self.mapping);
         let page = |page: u64| u32::try_from(page).expect("below FILE_MAX");
@@ -95,8 +103,8 @@ impl<E: Env> File<E> {
         let mut waited = 0;
         loop {
             let file = shut_settled(task, cache, mapping)?;
-            // Behind the gate: where the file has grown, the page that it ended in holds bytes behind the range. Who goes on
-            // writing at the end is not followed.
+            // Behind the gate: where the file has grown, the page that it ended in holds bytes
+            // behind the range. A writer that goes on at the end is not followed.
             let end = last.min(end_now());
             if at >= end {
                 break;
@@ -120,8 +128,9 @@ impl<E: Env> File<E> {
         Ok(())
     }
 
-    /// The next run of pages at or after `from` and before `to` that are dirty or on their way to the device: where it
-    /// begins and how long it is, in whole pages. Long runs may be cut; ask again from their end. Waits for nothing.
+    /// The next run of pages at or after `from` and before `to` that are dirty or on their way to
+    /// the device: where it begins and how long it is, in whole pages. Long runs may be cut; ask
+    /// again from their end. Waits for nothing.
     pub fn next_unwritten(
         &self,
         task: &Task<'_, E>,
@@ -248,7 +257,8 @@ fn hold<E: Env>(
     Until::Page(next)
 }
 
-/// Takes the busy bit of a dirty page that is not under writeback. `None`: its state has just changed.
+/// Takes the busy bit of a dirty page that is not under writeback. `None`: its state has just
+/// changed.
 fn take<E: Env>(
     cache: &Cache<E>,
     mapping: &Mapping<E>,
@@ -288,7 +298,8 @@ impl Obstacle {
     }
 }
 
-/// Puts a copy in the place of a pinned page: its holder keeps what it sees, and the copy can be held.
+/// Puts a copy in the place of a pinned page: its holder keeps what it sees, and the copy can be
+/// held.
 fn unpin_by_copy<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -309,7 +320,8 @@ fn unpin_by_copy<E: Env>(
     Ok(())
 }
 
-/// Has the device discard the pages `from..to`, all dirty ones of which are held, and takes them out of the cache.
+/// Has the device discard the pages `from..to`, all dirty ones of which are held, and takes them
+/// out of the cache.
 fn discard<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -339,7 +351,7 @@ fn discard<E: Env>(
             cache.release(busy, Flags::NONE, Flags::NONE);
         }
     }
-    // What was read before, and also what is being read since.
+    // Pages that were read before, and also those that are being read since.
     let dropped = drop_range(task, cache, mapping, from, to - 1, which);
     result.map_err(|cause| Error::punch(offset, cause))?;
     dropped

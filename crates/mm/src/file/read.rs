@@ -6,9 +6,9 @@
 //! copies page by page under pins, waiting for the busy ones. Read-ahead never waits for memory:
 //! what cannot be had at once is left out.
 //!
-//! A task that may not block copies what is in memory, up to the first page that is not. What it
-//! needs behind that was sent for, as far as there was memory; one that may block waits for it
-//! (`Call::prepare`), and the reader comes back for the rest, which is the same access for
+//! A task that may not block copies what is in memory, up to the first page that is not. The pages
+//! it needs behind that were sent for, as far as there was memory. A task that may block waits for
+//! them (`Call::prepare`), and the reader comes back for the rest, which is the same access for
 //! `policy::readahead`.
 //!
 //! A page whose read failed stays in the index, not up to date, until somebody asks for it: that
@@ -116,7 +116,8 @@ impl<'a, E: Env> Call<'a, E> {
         })
     }
 
-    /// Shows the bytes to `show`, each page's while it is pinned, in order: as far as `read` would go.
+    /// Shows the bytes to `show`, each page's while it is pinned, in order: as far as `read` would
+    /// go.
     pub(crate) fn show(
         self,
         task: &mut Task<'_, E>,
@@ -125,8 +126,8 @@ impl<'a, E: Env> Call<'a, E> {
         self.with_pages(task, false, &mut |pin, within, _| show(pin, within))
     }
 
-    /// Has `each` take pages one after the other: the bytes within a page that belong to the call, and where in the file they
-    /// begin. Whether it copies them.
+    /// Has `each` take pages one after the other: the bytes within a page that belong to the call,
+    /// and where in the file they begin. Whether it copies them.
     fn with_pages(
         mut self,
         task: &mut Task<'_, E>,
@@ -180,7 +181,7 @@ impl<'a, E: Env> Call<'a, E> {
     ) -> Result<(), Error> {
         let Range { start, end } = self.bytes;
         while *at < end {
-            // One that does not wait sends for all at once.
+            // A call that does not wait sends for all at once.
             let pages = pages_of(start, end);
             let part = if task.may_block() {
                 part_of_call(self.cache, pages)
@@ -448,7 +449,7 @@ pub(crate) fn is_cached<E: Env>(
 }
 
 /// Pins a page, waiting once for the task that fills it, but not for memory. If its read fails, the
-/// first one that needs the page finds out.
+/// first task that needs the page finds out.
 fn pin_or_await<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -736,7 +737,8 @@ pub(crate) fn forget<E: Env>(
 }
 
 impl<E: Env> Cache<E> {
-    /// Looks a page up and pins it: no lock, no task, no `Env` call. The flags are those with the pin.
+    /// Looks a page up and pins it: no lock, no task, no `Env` call. The flags are those with the
+    /// pin.
     #[inline]
     pub(crate) fn try_pin(&self, mapping: &Mapping<E>, page: u32) -> Option<(Pin, Flags)> {
         let Slot::Frame(frame) = mapping.index.get(&self.pages.pool, page) else {
@@ -775,7 +777,8 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// A page was accessed a second time. Under most laws it is marked, and moved when a scan meets it.
+    /// A page was accessed a second time. Under most laws it is marked, and moved when a scan meets
+    /// it.
     fn activate(&self, frame: FrameId) {
         if self.options.reclaim.law.activates_at_once {
             let moved = self

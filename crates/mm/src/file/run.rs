@@ -1,4 +1,5 @@
-//! Zero-copy reads of several pages in one piece: their frames stand side by side while a reader holds them.
+//! Zero-copy reads of several pages in one piece: their frames stand side by side while a reader
+//! holds them.
 //!
 //! ```text
 //!   try_pin_run: they stand together already: looked up, pinned
@@ -6,11 +7,13 @@
 //!            page by page: it moves there, and is pinned there; one that cannot move now is copied there
 //! ```
 //!
-//! Each page is as it was when it was pinned; a write to one of them meanwhile goes to another frame, as with one page's pin. A page
-//! that is pinned already, or under writeback, stays where it is: the copy is the reader's alone, and goes when the run does. So
-//! no run waits for a device that writes, and a page that is written all the time holds none up.
+//! Each page is as it was when it was pinned; a write to one of them meanwhile goes to another
+//! frame, as with one page's pin. A page that is pinned already, or under writeback, stays where it
+//! is: the copy is the reader's alone, and goes when the run does. So no run waits for a device
+//! that writes, and a page that is written all the time holds none up.
 //!
-//! A run is refused where no block can be emptied: pins and requests under way are in each that was looked at.
+//! A run is refused where no block can be emptied: pins and requests under way are in each that was
+//! looked at.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -32,7 +35,7 @@ use crate::relocate::{look, move_found, move_page};
 
 /// Most pages of a run: 2 MiB.
 pub const RUN_MAX: u32 = 512;
-/// How often a run is tried: who changes the file all the time could break each.
+/// How often a run is tried: a writer that changes the file all the time could break each.
 const ROUNDS: u32 = 2;
 /// Frames that are looked at for a block that is cheap to empty.
 const LOOK_FRAMES: u32 = 1 << 15;
@@ -42,8 +45,8 @@ const TRIES: u32 = 4;
 const AGAIN: Nanos = Nanos::millis(1);
 const WAITS: u32 = 20;
 
-/// Pages of a file in frames side by side, which stay as they are while this lives. Dropping it needs no task. Each page counts as
-/// a pin.
+/// Pages of a file in frames side by side, which stay as they are while this lives. Dropping it
+/// needs no task. Each page counts as a pin.
 pub struct PinnedRun<'a, E: Env> {
     cache: &'a Cache<E>,
     pins: Vec<Pin>,
@@ -92,8 +95,8 @@ impl<E: Env> Drop for Counted<'_, E> {
 }
 
 impl<E: Env> File<E> {
-    /// Pins `pages` pages from `first` on, if all are in the cache and stand side by side: no task, no lock. `None`: `pin_run`
-    /// settles it.
+    /// Pins `pages` pages from `first` on, if all are in the cache and stand side by side: no task,
+    /// no lock. `None`: `pin_run` settles it.
     pub fn try_pin_run(&self, first: u32, pages: u32) -> Option<PinnedRun<'_, E>> {
         self.check_run(first, pages).ok()?;
         let counted = self.count_run(pages).ok()?;
@@ -101,11 +104,13 @@ impl<E: Env> File<E> {
         Some(counted.had(pins))
     }
 
-    /// Pins `pages` pages from `first` on, 1 to 512, in frames side by side: reads in what is missing, and moves together what is not.
+    /// Pins `pages` pages from `first` on, 1 to 512, in frames side by side: reads in what is
+    /// missing, and moves together what is not.
     ///
     /// # Errors
-    /// `BadOption` (no pages, or more than 512), `OutOfRange` (beyond the end), `TooMany` pins, `NoRun` (no block of memory can be
-    /// emptied, or the file is cut and written all the time), `ReadFailed`, `OutOfMemory`, `Cancelled`.
+    /// `BadOption` (no pages, or more than 512), `OutOfRange` (beyond the end), `TooMany` pins,
+    /// `NoRun` (no block of memory can be emptied, or the file is cut and written all the time),
+    /// `ReadFailed`, `OutOfMemory`, `Cancelled`.
     pub fn pin_run(
         &self,
         task: &mut Task<'_, E>,
@@ -186,7 +191,8 @@ impl<E: Env> File<E> {
         Some(pins)
     }
 
-    /// Pins the pages from `first` on in these frames, which were taken for it. `None`: one of them went away meanwhile.
+    /// Pins the pages from `first` on in these frames, which were taken for it. `None`: one of them
+    /// went away meanwhile.
     fn gather(
         &self,
         task: &mut Task<'_, E>,
@@ -222,7 +228,8 @@ impl<E: Env> File<E> {
         placed.map(|_| None)
     }
 
-    /// Pins a page in the frame `to`: it moves there, or a copy of it is made. `None`: it has gone from there.
+    /// Pins a page in the frame `to`: it moves there, or a copy of it is made. `None`: it has gone
+    /// from there.
     fn place(
         &self,
         task: &mut Task<'_, E>,
@@ -279,7 +286,8 @@ impl<E: Env> Cache<E> {
         pins.drain(..).for_each(|pin| self.unpin(pin));
     }
 
-    /// Frames side by side for so many pages: free ones, or those of a block that is emptied. `None`: none can be.
+    /// Frames side by side for so many pages: free ones, or those of a block that is emptied.
+    /// `None`: none can be.
     fn side_by_side(
         &self,
         task: &mut Task<'_, E>,
@@ -318,7 +326,8 @@ impl<E: Env> Cache<E> {
             if tried > 0 {
                 break;
             }
-            // The memory beside what was looked at is next; or others, who empty as many blocks as may be, are done.
+            // The memory beside the last look is next; or other tasks, which empty as many blocks
+            // as may be, are done.
             if task.sleep(Cause::Memory, AGAIN) == Wakeup::Cancelled {
                 return Err(Error::Cancelled);
             }
@@ -326,8 +335,8 @@ impl<E: Env> Cache<E> {
         Ok(None)
     }
 
-    /// Blocks of `size` frames whose pages can all be moved, with how many these are, those with the fewest first, of the part of
-    /// the memory that is next.
+    /// Blocks of `size` frames whose pages can all be moved, with how many these are, those with
+    /// the fewest first, of the part of the memory that is next.
     fn cheapest_blocks(&self, size: u32) -> Vec<(u32, Range<u32>)> {
         let all = self.options.frames / size;
         let count = (LOOK_FRAMES / size).min(all);
@@ -377,7 +386,7 @@ impl<E: Env> Cache<E> {
                 }
                 let had = fresh.len();
                 move_found(task, self, &mut found, &mut fresh);
-                // Those that did not move are left: the look at the next block says why.
+                // Pages that did not move are left: the look at the next block says why.
                 if had >= wanted as usize {
                     break;
                 }

@@ -49,7 +49,7 @@ pub(crate) fn reserve_space<E: Env>(
     let wanted = (end + ahead).next_multiple_of(AHEAD_MIN);
     let exact = end.next_multiple_of(PAGE_SIZE);
     let mut result = Ok(());
-    // What is asked for ahead may be too much where the file itself still fits.
+    // The space asked for ahead may be too much where the file itself still fits.
     for until in [wanted, exact] {
         result = ask_space(task, mapping, from, until);
         if result.is_err_and(is_unsupported) {

@@ -10,8 +10,9 @@
 //! to each holder. A failed flush fails the device until it is reopened: what it had taken since
 //! the last good flush can no longer be known.
 //!
-//! One sync may be carried out for many holders: all who asked before it began. Each caller gets the result that its own
-//! sync would have had, and takes it from the same one (`Synced`), since each is told of a healed error once.
+//! One sync may be carried out for many holders: all who asked before it began. Each caller gets
+//! the result that its own sync would have had, and takes it from the same one (`Synced`), since
+//! each is told of a healed error once.
 //!
 //! Source: docs/adr/0009 (error contract); mechanisms 6.2 (tagging against livelock).
 
@@ -110,7 +111,8 @@ fn carry_out<E: Env>(
 }
 
 impl Synced {
-    /// Whether all that was asked for is durable, whatever a holder has yet to be told of what went wrong before.
+    /// Whether all that was asked for is durable, whatever a holder has yet to be told of what went
+    /// wrong before.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.done.is_ok()
@@ -124,7 +126,7 @@ impl Synced {
         seen: &mut SeenErrors,
     ) -> Result<(), Error> {
         let result = self.done.and_then(|()| {
-            // Also one that the device was reopened after: what was written before it may be gone.
+            // Also a sync since which the device was reopened: writes before it may be gone.
             let device = &mapping.device;
             device.flush_failure_since(task, self.before.flushes)?;
             device.flush_failure_since(task, seen.flushes)?;
@@ -159,7 +161,8 @@ fn make_durable<E: Env>(
     write_and_wait(task, cache, mapping, parts)?;
     settle_length(task, cache, mapping)?;
     flush_device(task, mapping)?;
-    // Last: the task that hears of this sync sees nothing change any more for those who had ended by now.
+    // Last: the task that hears of this sync sees nothing change any more for those who had ended
+    // by now.
     mapping.wait_for_the_ended(task)
 }
 
@@ -185,7 +188,8 @@ fn write_parts<E: Env>(
     mapping: &Arc<Mapping<E>>,
     parts: &[Part],
 ) -> Result<(), Error> {
-    // Under the lock: of a write that is just failing, either its pages are dirty by now or its error is yet to come.
+    // Under the lock: of a write that is just failing, either its pages are dirty by now or its
+    // error is yet to come.
     let before = {
         let _token = mapping.token.lock(task);
         mapping.error_seq()
@@ -326,8 +330,8 @@ fn settle_length<E: Env>(
     cache: &Arc<Cache<E>>,
     mapping: &Arc<Mapping<E>>,
 ) -> Result<(), Error> {
-    // A truncation under way may have dropped what this sync was to write: until the device's object
-    // is cut, an older version stands there.
+    // A truncation under way may have dropped what this sync was to write: until the device's
+    // object is cut, an older version stands there.
     if mapping.has_settled() && !mapping.is_shut() {
         wait_for_length(task, cache, mapping)?;
         if mapping.has_settled() && !mapping.is_shut() {
@@ -382,7 +386,8 @@ pub(crate) fn is_durable<E: Env>(
     !has_pages && mapping.has_settled() && mapping.unflushed().is_none()
 }
 
-/// Does what a truncation could not, before the file grows again: what was cut off must not come back.
+/// Does what a truncation could not, before the file grows again: what was cut off must not come
+/// back.
 pub(crate) fn settle_cut<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -395,9 +400,9 @@ pub(crate) fn settle_cut<E: Env>(
     shut_settled(task, cache, mapping).map(drop)
 }
 
-/// Shuts the gate with no cut owed behind it, where the file changes its length or its space: what is still to be done of an
-/// older truncation is done first. Of a closed file nothing is: its object may be another's by then. The task may wait
-/// (`may_call`).
+/// Shuts the gate with no cut owed behind it, where the file changes its length or its space: what
+/// is still to be done of an older truncation is done first. Of a closed file nothing is: its
+/// object may be another's by then. The task may wait (`may_call`).
 pub(crate) fn shut_settled<'a, E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -480,7 +485,8 @@ mod tests {
         });
     }
 
-    /// One that finds the gate shut must leave it so: the task that shut it counts on being alone.
+    /// A task that finds the gate shut must leave it so: the task that shut it counts on being
+    /// alone.
     #[test]
     fn who_finds_the_gate_shut_does_not_open_it() {
         with_cache(Options::new(256, 1), |task, cache| {

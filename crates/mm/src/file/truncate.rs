@@ -2,10 +2,10 @@
 //!
 //! Order: writers are kept out (the gate), the size changes first so that readers see no more than
 //! the new end, then each page beyond it is unlinked, its write waited for, the tail of the last
-//! page zeroed, and the device's object cut. Each of these steps can fail. The size is the new one then, and the file owes
-//! its cut (`cut_owed`) from before the first of them until after the last: nobody writes, grows or syncs it without doing
-//! them all. What was dirty beyond the new end is thrown away:
-//! together with holes (`punch`) the only way in which dirty data is ever dropped.
+//! page zeroed, and the device's object cut. Each of these steps can fail. The size is the new one
+//! then, and the file owes its cut (`cut_owed`) from before the first of them until after the last:
+//! nobody writes, grows or syncs it without doing them all. Dirty pages beyond the new end are
+//! thrown away: together with holes (`punch`) the only way in which dirty data is ever dropped.
 
 use std::sync::Arc;
 
@@ -48,8 +48,8 @@ pub(crate) fn truncate<E: Env>(
     cut(task, cache, &file)
 }
 
-/// Takes away what is behind the end of a file that was made shorter, in the cache and on the device; an error leaves that
-/// owed.
+/// Takes away what is behind the end of a file that was made shorter, in the cache and on the
+/// device; an error leaves that owed.
 pub(crate) fn cut<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -80,7 +80,7 @@ pub(crate) fn drop_behind_end<E: Env>(
 pub(crate) enum Which {
     /// All, dirty ones too.
     All,
-    /// Those that are neither dirty nor under writeback.
+    /// Pages that are neither dirty nor under writeback.
     Clean,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn drop_range<E: Env>(
         drop_page(task, cache, mapping, page, frame, which)?;
         next = page.checked_add(1).filter(|next| *next <= last);
     }
-    // What was evicted from there.
+    // Shadows of pages that were evicted from there.
     loop {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
@@ -166,7 +166,7 @@ fn drop_page<E: Env>(
                 }
             }
             Err(Refusal::Busy) => cache.wait_busy(task, Cause::PageBusy, frame, owner)?,
-            // Gone, or only moved: who makes room for a lower limit does not ask the gate.
+            // Gone, or only moved: a task that makes room for a lower limit does not ask the gate.
             Err(_) => match mapping.lookup(task, &cache.pages.pool, page) {
                 Slot::Frame(now) => frame = now,
                 Slot::Empty | Slot::Shadow(_) => return Ok(()),

@@ -11,7 +11,7 @@
 //! Before anything that may wait, the batch so far is made visible and its busy bits are given back
 //! (lib.rs, rule 4).
 //!
-//! There is one loop for all who write. What differs is
+//! There is one loop for all who write. Calls differ in three things:
 //!
 //! ```text
 //!   may the task block?           no: what it would have to wait for ends the call, with what it took in shown; a task that
@@ -72,7 +72,7 @@ pub(super) struct Filled {
     pub(super) busy: Busy,
     /// Its frame is fresh: not on an LRU list yet.
     pub(super) fresh: bool,
-    /// The page is dirty already, in this frame or in the one that it replaced.
+    /// The page is dirty already, in this frame or in the frame that it replaced.
     pub(super) was_dirty: bool,
 }
 
@@ -124,7 +124,7 @@ pub struct Progress {
 pub(crate) enum Pacing {
     /// In its call, where a balance is due.
     Here,
-    /// By its owner, who asks `Cache::pace`.
+    /// By its owner, which asks `Cache::pace`.
     Elsewhere,
 }
 
@@ -171,7 +171,7 @@ impl<'a, E: Env> Call<'a, E> {
         let would_block = match self.take_in(task, data, pacing, &mut at) {
             Ok(()) => false,
             Err(Error::WouldWait) => true,
-            // What was taken in before it is part of the file, and paced.
+            // Bytes that were taken in before it are part of the file, and paced.
             Err(error) => return Err((Bytes(at - self.bytes.start), error)),
         };
         let bytes = Bytes(at - self.bytes.start);
@@ -291,7 +291,7 @@ impl<'a, E: Env> Call<'a, E> {
     }
 
     /// Waits until the page can be written to at once; answers whether a frame is needed for it.
-    /// What it waits for is what `Batch::fill_page` does.
+    /// Its waits are those that `Batch::fill_page` would need.
     fn prepare_page(&self, task: &mut Task<'_, E>, part: Part) -> Result<bool, Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let owner = mapping.owner(part.page);
@@ -666,8 +666,9 @@ pub(super) fn budget<E: Env>(
     budget.0.clamp(1, BATCH)
 }
 
-/// Makes pages that were filled visible: on the lists, dirty, no longer busy. Answers how many became dirty. With `map`, they
-/// may be stored to by the task that has mapped the file; without, a call has written to them.
+/// Makes pages that were filled visible: on the lists, dirty, no longer busy. Answers how many
+/// became dirty. With `map`, they may be stored to by the task that has mapped the file; without, a
+/// call has written to them.
 pub(super) fn show_filled<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,

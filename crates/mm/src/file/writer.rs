@@ -72,9 +72,9 @@ impl Writer {
 
 impl<E: Env> Cache<E> {
     /// Until when the writer is paused for what it took in unpaced so far. `None`: it need not be.
-    /// `Some`: ask again then, not before; it may be paused for longer. What it takes in meanwhile
-    /// is a matter of the next balance, which begins with the first call after this one has ended
-    /// with `None`.
+    /// `Some`: ask again then, not before; it may be paused for longer. Bytes that it takes in
+    /// meanwhile are a matter of the next balance, which begins with the first call after this one
+    /// has ended with `None`.
     ///
     /// Never waits. Under the law of 2.6.36 a writer writes pages itself, which cannot be done
     /// here: the flusher does it, and the writer is paused by the naps of that law.
@@ -89,8 +89,8 @@ impl<E: Env> Cache<E> {
         task.nonblocking(|task| balance(task, self, &mut writer.pacer))
     }
 
-    /// A writer is done for now: what it still owes is passed on, as that of one that is gone, and
-    /// it is as a new one.
+    /// A writer is done for now: its debt is passed on, as that of a writer that is gone, and it is
+    /// as a new one.
     pub fn settle(&self, writer: &mut Writer) {
         let context = Interrupt::new();
         writer.pacer.account = Account::default();

@@ -1,16 +1,20 @@
-//! A limit changed while the cache runs: chunks of the arena go out of use, those that are cheapest to empty.
+//! A limit changed while the cache runs: chunks of the arena go out of use, those that are cheapest
+//! to empty.
 //!
-//! Frames of such a chunk go offline as they come free: those that are free at once, the others when their pages have left.
-//! A task takes care of that. A page that is used, or dirty, *moves* to a free frame of a chunk that stays, and asks no
-//! device; of what was not used twice and is clean as many are freed where they are as there is no room for. Room for those that move is made by reclaim, which
-//! frees the oldest of all. What is pinned, or on its way to a device, is left until it is not; where that lasts and
-//! another chunk can be emptied instead, that one goes. A chunk of which all frames are offline gives its memory back to
-//! the system. Raising the limit gives the frames back.
+//! Frames of such a chunk go offline as they come free: those that are free at once, the others
+//! when their pages have left. A task takes care of that. A page that is used, or dirty, *moves* to
+//! a free frame of a chunk that stays, and asks no device; of what was not used twice and is clean
+//! as many are freed where they are as there is no room for. Room for those that move is made by
+//! reclaim, which frees the oldest of all. A page that is pinned, or on its way to a device, is
+//! left until it is not; where that lasts and another chunk can be emptied instead, the other chunk
+//! goes. A chunk of which all frames are offline gives its memory back to the system. Raising the
+//! limit gives the frames back.
 //!
-//! Slabs do not move: their caches of objects are asked, harder from look to look, as long as there are any in what is to go.
-//! What they keep is said in `Limit::over`.
+//! Slabs do not move: their caches of objects are asked, harder from look to look, as long as there
+//! are any in what is to go. The memory they keep is said in `Limit::over`.
 //!
-//! Where there is never a frame to move to, pages leave as they do in reclaim: freed, written, swapped out.
+//! Where there is never a frame to move to, pages leave as they do in reclaim: freed, written,
+//! swapped out.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -33,21 +37,22 @@ use crate::reclaim::objects;
 use crate::reclaim::shrink::clear_out;
 use crate::relocate::{look, move_found};
 
-/// The task looks again after this at what it could not free; after twice as long where a look was fruitless, up to
-/// `AGAIN_MOST`.
+/// The task looks again after this at what it could not free; after twice as long where a look was
+/// fruitless, up to `AGAIN_MOST`.
 const AGAIN: Nanos = Nanos::millis(2);
 const AGAIN_MOST: Nanos = Nanos::secs(1);
 /// While it looks again within this it waits for frames that pages can move to.
 const AGAIN_MOVES: Nanos = Nanos::millis(10);
 
 impl<E: Env> Cache<E> {
-    /// Changes how many frames the cache may use, up to those it was built with; rounded up to whole chunks. Lower than
-    /// what is in use, it is reached in the background: `limit` says how far it is.
+    /// Changes how many frames the cache may use, up to those it was built with; rounded up to
+    /// whole chunks. Lower than what is in use, it is reached in the background: `limit` says how
+    /// far it is.
     ///
     /// # Errors
-    /// `BadOption` (more than the cache was built with), `LimitTooSmall`, `PinnedAboveLimit` (callers hold more),
-    /// `RegionsAboveLimit` (their tables come on top of it), `NoThread` (for the task that frees what is beyond the
-    /// limit). The limit is then what it was.
+    /// `BadOption` (more than the cache was built with), `LimitTooSmall`, `PinnedAboveLimit`
+    /// (callers hold more), `RegionsAboveLimit` (their tables come on top of it), `NoThread` (for
+    /// the task that frees what is beyond the limit). The limit is then what it was.
     pub fn set_limit(self: &Arc<Self>, task: &mut Task<'_, E>, limit: Pages) -> Result<(), Error> {
         let frames = u64::from(self.options.frames);
         let least = (4 * self.memory.marks().high.0)
@@ -73,7 +78,8 @@ impl<E: Env> Cache<E> {
         let limit = u32::try_from(limit.0).expect("no more than the frames");
         let limit = self.memory.whole_chunks(limit);
         {
-            // Held throughout: the task does not end between a look at the old limit and the new one.
+            // Held throughout: the task does not end between a look at the old limit and the new
+            // one.
             let mut shrinking = self.memory.shrinking(task);
             self.check_tables(limit)?;
             // Over the old one although nobody clears: the task that was to do it panicked.
@@ -133,7 +139,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                 return;
             }
             let before = cache.limit();
-            // Who has found nothing for long does not insist on places.
+            // A task that has found nothing for long is not particular about places.
             let pass = pass(task, &cache, again > AGAIN_MOVES);
             if pass.dirty {
                 cache.wake_flushers(task);
@@ -141,7 +147,8 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
             let after = cache.limit();
             if after.over.is_zero() {
                 let mut shrinking = cache.memory.shrinking(task);
-                // Not where it was lowered meanwhile: free frames beyond it have memory to be given back.
+                // Not where it was lowered meanwhile: free frames beyond it have memory to be given
+                // back.
                 if cache.limit().over.is_zero() {
                     *shrinking = false;
                     return;
@@ -154,7 +161,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                     objects::ask_everywhere(task, &cache, urgency);
                     urgency = urgency.raised().unwrap_or(urgency);
                 }
-                // What is stuck may be so for ever.
+                // Pages that are stuck may be so for ever.
                 let _unchanged = cache.memory.shrinking(task);
                 cache.move_limit(task, cache.memory.limit_frames());
             } else {
@@ -169,7 +176,8 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
 }
 
 impl<E: Env> Cache<E> {
-    /// So many frames are in use from now on: the chunks that are cheapest to empty are not. The caller holds `shrinking`.
+    /// So many frames are in use from now on: the chunks that are cheapest to empty are not. The
+    /// caller holds `shrinking`.
     pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
         let table = &self.pages.table;
         let chunks = self.memory.chunks(context).into_iter();
@@ -192,7 +200,8 @@ impl<E: Env> Cache<E> {
     }
 }
 
-/// Pages in a chunk that can be moved or freed, and frames of it that cannot come free in this moment.
+/// Pages in a chunk that can be moved or freed, and frames of it that cannot come free in this
+/// moment.
 pub(super) fn contents(table: &FrameTable, state: &ChunkState) -> (u32, u32) {
     let (mut movable, mut busy) = (0, 0);
     for flags in state
@@ -215,7 +224,8 @@ pub(super) fn contents(table: &FrameTable, state: &ChunkState) -> (u32, u32) {
     (movable, busy + taken)
 }
 
-/// Whether slabs have frames of the chunks that are to be cleared, and anybody can be asked for them.
+/// Whether slabs have frames of the chunks that are to be cleared, and anybody can be asked for
+/// them.
 fn has_slabs<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> bool {
     let slabs = cache.shrinkers.pages();
     if slabs.reclaimable.is_zero() || cache.shrinkers.is_empty() {
@@ -255,8 +265,8 @@ fn too_many<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> u64 {
     pages.saturating_sub(spare)
 }
 
-/// Looks once at every frame of the chunks that are to be cleared. `evicts`: pages leave as in reclaim, if there is no
-/// frame for them.
+/// Looks once at every frame of the chunks that are to be cleared. `evicts`: pages leave as in
+/// reclaim, if there is no frame for them.
 fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, evicts: bool) -> Pass {
     let mut pass = Pass::default();
     cache.memory.drain_cpu_lists(task);
@@ -274,7 +284,7 @@ fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, evicts: bool) -> Pass 
             clear_part(task, cache, at..end, &mut ways, &mut pass);
             at = end;
         }
-        // What is empty is given back before the next one is begun.
+        // An empty chunk is given back before the next is begun.
         while let Some(chunk) = cache.memory.take_to_release(task) {
             cache.memory.give_to_system(chunk);
         }

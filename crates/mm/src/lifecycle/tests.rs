@@ -22,8 +22,9 @@ const FRAMES: u32 = 256;
 const PAGE: Owner = Owner { file: 3, index: 7 };
 const OTHER: Owner = Owner { file: 3, index: 8 };
 
-/// Has a task wait for `PAGE` in a frame that is busy with it, and `change` what is there a millisecond later; answers
-/// after how long the waiter went on. A waiter that nobody wakes is a deadlock, which the lab reports.
+/// Has a task wait for `PAGE` in a frame that is busy with it, and `change` what is there a
+/// millisecond later; answers after how long the waiter went on. A waiter that nobody wakes is a
+/// deadlock, which the lab reports.
 fn let_go_by(
     change: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, frames::Busy) + Send + 'static,
 ) -> Nanos {

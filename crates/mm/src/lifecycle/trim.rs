@@ -1,8 +1,9 @@
-//! Memory that no page needs goes back to the system: chunks that are wholly free, and those that become so when their pages move
-//! to what is free elsewhere.
+//! Memory that no page needs goes back to the system: chunks that are wholly free, and those that
+//! become so when their pages move to what is free elsewhere.
 //!
-//! Chunks are emptied one at a time, those with the fewest pages first, as long as what is left over is more than the reclaimer
-//! keeps free. No page is evicted or written for it: what cannot move, and the chunk that it is in, stays.
+//! Chunks are emptied one at a time, those with the fewest pages first, as long as what is left
+//! over is more than the reclaimer keeps free. No page is evicted or written for it: what cannot
+//! move, and the chunk that it is in, stays.
 
 use core::ops::Range;
 
@@ -18,7 +19,8 @@ use crate::lists::isolate::CLUSTER_FRAMES;
 use crate::relocate::{look, move_found};
 
 impl<E: Env> Cache<E> {
-    /// Gives memory that no page needs back to the system; it is taken again when needed. Answers how many frames that were.
+    /// Gives memory that no page needs back to the system; it is taken again when needed. Answers
+    /// how many frames that were.
     pub fn trim(&self, task: &mut Task<'_, E>) -> Pages {
         self.memory.drain_cpu_lists(task);
         let mut given = self.memory.trim(task);
@@ -44,7 +46,8 @@ impl<E: Env> Cache<E> {
         given
     }
 
-    /// Empties a chunk by moving what is in it, and gives its memory back; answers how many frames that were.
+    /// Empties a chunk by moving what is in it, and gives its memory back; answers how many frames
+    /// that were.
     fn give_chunk(&self, task: &mut Task<'_, E>, frames: Range<u32>) -> Pages {
         let Some(evacuation) = self.memory.evacuate(task, frames.clone()) else {
             return Pages::ZERO;

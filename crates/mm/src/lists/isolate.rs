@@ -1,7 +1,8 @@
 //! Taking pages off a list to look at them, and putting back those that stay.
 //!
-//! Isolation needs no right to a page but the hold of the LRU lock: an isolated page may be read, written
-//! and given back meanwhile. Reclaim looks at it again, by its generation, when it acts on it.
+//! Isolation needs no right to a page but the hold of the LRU lock: an isolated page may be read,
+//! written and given back meanwhile. Reclaim looks at it again, by its generation, when it acts on
+//! it.
 //!
 //! Source: mechanisms 2.4; Linux v6.12 mm/vmscan.c, isolate_lru_folios(), move_folios_to_lru().
 
@@ -59,8 +60,8 @@ impl Batch {
 impl Zones {
     /// Takes up to `count` pages from the old end of a list of a zone.
     ///
-    /// A page of an inactive list that was accessed twice stands there only because a hit takes no lock: it goes to the
-    /// active list now and was not looked at. Answers how many did.
+    /// A page of an inactive list that was accessed twice stands there only because a hit takes no
+    /// lock: it goes to the active list now and was not looked at. Answers how many did.
     pub(crate) fn isolate(
         &self,
         context: &impl Context,
@@ -91,11 +92,11 @@ impl Zones {
         (batch, moved)
     }
 
-    /// Puts pages back at the heads of the lists that their flags say; those that are gone are left out.
-    /// Answers how many came back.
+    /// Puts pages back at the heads of the lists that their flags say; those that are gone are left
+    /// out. Answers how many came back.
     ///
-    /// With `aside`, what is dirty or under writeback goes where no pass scans until it is clean; if its write has just
-    /// ended, to the old end.
+    /// With `aside`, what is dirty or under writeback goes where no pass scans until it is clean;
+    /// if its write has just ended, to the old end.
     pub(crate) fn put_back(
         &self,
         context: &impl Context,
@@ -131,8 +132,9 @@ impl Zones {
         back
     }
 
-    /// Fresh pages of regions, complete, onto their list. A task that finds one from now on and takes it out of the cache waits
-    /// for this lock. `frames`: theirs, the last page's as the newest.
+    /// Fresh pages of regions, complete, onto their list. A task that finds one from now on and
+    /// takes it out of the cache waits for this lock. `frames`: theirs, the last page's as the
+    /// newest.
     pub(crate) fn add_fresh(
         &self,
         context: &impl Context,
@@ -154,8 +156,9 @@ impl Zones {
         lru.push_heads(list, frames);
     }
 
-    /// A page goes to the active list at once, and counts as not accessed since then. Answers whether it
-    /// was on the inactive one; isolated ones go where their flags say when they are put back.
+    /// A page goes to the active list at once, and counts as not accessed since then. Answers
+    /// whether it was on the inactive one; isolated ones go where their flags say when they are put
+    /// back.
     pub(crate) fn activate(
         &self,
         context: &impl Context,

@@ -1,7 +1,7 @@
 //! Where zones lie among the frames, and in which order tasks try them.
 //!
-//! A zone is a run of whole chunks, so that a chunk gets its memory, and gives it back, in one zone. The sizes that the
-//! machine says are rounded to chunks.
+//! A zone is a run of whole chunks, so that a chunk gets its memory, and gives it back, in one
+//! zone. The sizes that the machine says are rounded to chunks.
 
 use core::ops::Range;
 
@@ -26,7 +26,8 @@ pub(crate) struct Layout {
 
 const _: () = assert!(ZONES_MAX <= u8::MAX as usize, "a zone's number fits");
 
-/// Counts pages that lie on another node than a task that uses them. Where there is one node there is nothing to count.
+/// Counts pages that lie on another node than a task that uses them. Where there is one node there
+/// is nothing to count.
 pub(crate) struct FarPages<'a> {
     several: Option<(&'a Layout, NodeId)>,
     count: u64,

@@ -1,23 +1,27 @@
-//! What lies in a zone: its LRU lists, what is off them, who sleeps and why; and what belongs to a node of the machine.
+//! What lies in a zone: its LRU lists, what is off them, who sleeps and why; and what belongs to a
+//! node of the machine.
 //!
-//! Memory is one zone of one node, but for a machine of several sockets (`Options::machine`). A zone has a run of whole
-//! chunks, and four lists (anonymous and file, inactive and active); under Tidegate's law a fifth for pages of files that
-//! wait for their write. A reclaimer that takes pages off a list *isolates* them: they stay cached, may be pinned, written
-//! and even given back by their owner, but are on no list; the reclaimer knows each again by its generation. What it does
-//! not free it puts back. A node has a background reclaimer for its zones, and a list of zones that its tasks try.
+//! Memory is one zone of one node, but for a machine of several sockets (`Options::machine`). A
+//! zone has a run of whole chunks, and four lists (anonymous and file, inactive and active); under
+//! Tidegate's law a fifth for pages of files that wait for their write. A reclaimer that takes
+//! pages off a list *isolates* them: they stay cached, may be pinned, written and even given back
+//! by their owner, but are on no list; the reclaimer knows each again by its generation. Pages that
+//! it does not free are put back. A node has a background reclaimer for its zones, and a list of
+//! zones that its tasks try.
 //!
 //! Invariants
-//!   1. A cached frame is on exactly one list, or isolated by exactly one reclaimer, or its busy holder is
-//!      about to put it on one.
-//!   2. A task that takes a page out of an index takes it off its list and disowns or orphans it in one hold of the
-//!      LRU lock. So put-back, under the same lock, sees whether the page still is.
-//!   3. `isolated` counts pages from the hold of the lock that took them off until the one that put them
-//!      back, or until they were freed.
-//!   4. A frame is on lists of its own zone alone. One lock holds the lists of all, so that pages of several zones are
-//!      moved in one hold; that the kernel has one a zone shows in what their reclaimers wait for each other
-//!      (`Zone::enter_work`), which is counted by zone.
+//!   1. A cached frame is on exactly one list, or isolated by exactly one reclaimer, or its busy
+//!      holder is about to put it on one.
+//!   2. A task that takes a page out of an index takes it off its list and disowns or orphans it in
+//!      one hold of the LRU lock. So put-back, under the same lock, sees whether the page still is.
+//!   3. `isolated` counts pages from the hold of the lock that took them off until the hold that
+//!      put them back, or until they were freed.
+//!   4. A frame is on lists of its own zone alone. One lock holds the lists of all, so that pages
+//!      of several zones are moved in one hold; that the kernel has one a zone shows in what their
+//!      reclaimers wait for each other (`Zone::enter_work`), which is counted by zone.
 //!
-//! Source: mechanisms 2.1, 2.4, 2.8, 4.2; Linux v6.12 mm/vmscan.c, mm/swap.c folio_rotate_reclaimable().
+//! Source: mechanisms 2.1, 2.4, 2.8, 4.2; Linux v6.12 mm/vmscan.c, mm/swap.c
+//! folio_rotate_reclaimable().
 
 pub(crate) mod isolate;
 pub(crate) mod layout;
@@ -107,8 +111,8 @@ impl Lru<'_> {
         }
     }
 
-    /// Puts a frame in the place of another, or in another zone at the new end of the list of that kind. False: that was on
-    /// none.
+    /// Puts a frame in the place of another, or in another zone at the new end of the list of that
+    /// kind. False: that was on none.
     pub(crate) fn replace(&mut self, old: FrameId, new: FrameId) -> bool {
         if self.layout.of(old) == self.layout.of(new) {
             return self.lists.replace(old, new);
@@ -308,8 +312,9 @@ pub(crate) fn list_of(flags: Flags) -> u8 {
 }
 
 impl Zones {
-    /// The writes of the pages `written` have ended. Those in `rotate` had the flag `RECLAIM`: they go to the inactive
-    /// tail, to be freed next, unless they are dirty again. Answers how many went.
+    /// The writes of the pages `written` have ended. Those in `rotate` had the flag `RECLAIM`: they
+    /// go to the inactive tail, to be freed next, unless they are dirty again. Answers how many
+    /// went.
     pub(crate) fn rotate(
         &self,
         context: &impl Context,
@@ -323,7 +328,7 @@ impl Zones {
         }
         {
             let mut lru = self.lru(context);
-            // Whatever waits for its write may wait for any of its writes.
+            // A page that waits for its write may wait for any of its writes.
             let candidates = if lru.waits_aside() { written } else { rotate };
             // In the order of `written`.
             let mut marks = rotate.iter().peekable();
@@ -352,9 +357,10 @@ impl Zones {
         }
     }
 
-    /// The same where inactive pages that wait for their write are on a list of their own as in paper p4's patch 11. As it was
-    /// posted, the end of any write of a marked page counts one less there, also if the page never was; when it reads as
-    /// empty, all that is there comes back; and no page that comes back is counted on the list that it comes to.
+    /// The same where inactive pages that wait for their write are on a list of their own as in
+    /// paper p4's patch 11. As it was posted, the end of any write of a marked page counts one less
+    /// there, also if the page never was; when it reads as empty, all that is there comes back; and
+    /// no page that comes back is counted on the list that it comes to.
     ///
     /// # Source
     /// Mechanisms 2.9. Deviation: pages move at once, not in batches of a CPU.

@@ -1,4 +1,5 @@
-//! What a node of the machine has: a background reclaimer for its zones, what wakes it, and who waits for it.
+//! What a node of the machine has: a background reclaimer for its zones, what wakes it, and who
+//! waits for it.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -25,11 +26,12 @@ pub(crate) struct Node {
     background: Background,
     /// What wakes the task that moves pages.
     compactor: Background,
-    /// Who found less than half of the reserve.
+    /// Tasks that found less than half of the reserve.
     reserve_wait: WaitQueue,
     /// What its tasks know of the zones that they try.
     zonelist_cache: Lock<ZonelistCache>,
-    /// Frames that its tasks took here, and on other nodes, ever; not counted where there is one zone.
+    /// Frames that its tasks took here, and on other nodes, ever; not counted where there is one
+    /// zone.
     taken: [AtomicU64; 2],
 }
 

@@ -1,10 +1,11 @@
-//! Who sleeps for a reason on a zone, and whom an event lets go. The law decides (`policy::reclaim::throttle`); here are
-//! the queues.
+//! The tasks that sleep for a reason on a zone, and those that an event wakes. The law decides
+//! (`policy::reclaim::throttle`); here are the queues.
 //!
-//! A sleeper has a ticket. The law and the tickets change under one lock: to be told to sleep is to have a ticket, and an
-//! event that the law answers takes tickets out, the oldest first, before anybody else is told anything. A sleeper whose
-//! ticket is gone was woken, one that finds it there at its deadline takes it out itself. So no wake is lost between the
-//! verdict and the sleep, none goes to one that has left, and each sleep ends by an event or a counted timeout.
+//! A sleeper has a ticket. The law and the tickets change under one lock: to be told to sleep is to
+//! have a ticket, and an event that the law answers takes tickets out, the oldest first, before
+//! anybody else is told anything. A sleeper whose ticket is gone was woken; a sleeper that finds it
+//! there at its deadline takes it out itself. So no wake is lost between the verdict and the sleep,
+//! none goes to a task that has left, and each sleep ends by an event or a counted timeout.
 //!
 //! Source: mechanisms 4; Linux 5.16 mm/vmscan.c, reclaim_throttle().
 
@@ -22,7 +23,7 @@ mod tests;
 /// Sleepers that a reason has room for before it has to allocate.
 const ROOM: usize = 256;
 
-/// Who sleeps on a zone, for each reason.
+/// The tasks that sleep on a zone, for each reason.
 pub(crate) struct Sleepers {
     inner: Lock<Inner>,
     queues: [WaitQueue; Reason::COUNT],
@@ -55,7 +56,8 @@ impl Sleepers {
         ask(&mut self.inner.lock(context).law)
     }
 
-    /// Something has happened: lets those go whom it can serve, as the law says, of those who sleep for `reason`.
+    /// Something has happened: lets those go whom it can serve, as the law says, of those who sleep
+    /// for `reason`.
     pub(crate) fn wake(
         &self,
         context: &impl Context,
@@ -77,11 +79,12 @@ impl Sleepers {
             }
             tickets.drain(..count);
         }
-        // The queue's order may differ from that of the tickets: each looks whether its own is gone.
+        // The queue's order may differ from that of the tickets: each looks whether its own is
+        // gone.
         self.queues[reason as usize].wake_all(signal);
     }
 
-    /// What the law says to one that has a reason to sleep. `Sleep` comes with a ticket.
+    /// The law's verdict on a task that has a reason to sleep. `Sleep` comes with a ticket.
     pub(crate) fn begin(
         &self,
         context: &impl Context,

@@ -13,8 +13,9 @@ use crate::pages::CachedPages;
 use crate::vmstat::{Counters, Item, add, get};
 
 impl Zones {
-    /// A page comes back into `frame` that had left `shadow` when it was evicted. Before it goes onto a list:
-    /// its flags say onto which. Answers how many evictions and activations ago that was.
+    /// A page comes back into `frame` that had left `shadow` when it was evicted. Before it goes
+    /// onto a list: its flags say onto which. Answers how many evictions and activations ago that
+    /// was.
     pub(crate) fn refaulted(
         &self,
         context: &impl Context,
@@ -83,7 +84,8 @@ impl Zones {
         verdict.distance
     }
 
-    /// Pages that ever came back, by how far they had fallen: up to 1, 2, 4 .. 2^31 evictions and activations.
+    /// Pages that ever came back, by how far they had fallen: up to 1, 2, 4 .. 2^31 evictions and
+    /// activations.
     pub(crate) fn fallen(&self) -> [u64; FALLEN] {
         core::array::from_fn(|octave| get(&self.fallen[octave]))
     }

@@ -1,5 +1,5 @@
-//! What a zone has beside its lists: what is off them, how hard each kind of page is pressed, who is at work on it, who
-//! sleeps for it.
+//! What a zone has beside its lists: what is off them, how hard each kind of page is pressed, who
+//! is at work on it, who sleeps for it.
 
 use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -38,13 +38,14 @@ pub(crate) struct Zone {
     looked_through: [AtomicU64; 2],
     /// What freeing pages here costs.
     worth: Lock<Worth>,
-    /// How often it is left alone where moving pages for a run was in vain.
+    /// How long the zone is left alone after moving pages for a run has failed.
     deferral: Lock<Deferral>,
-    /// The block of it that is looked at next, for one that can be emptied.
+    /// The block of it that is looked at next, in search of a block that can be emptied.
     next_block: AtomicU32,
     /// How far the last pass that moved pages of it had come, from below and from above.
     scanned: [AtomicU32; 2],
-    /// Pages on the list of those that wait for their write, as the law counts them (`Immediate::Published`).
+    /// Pages on the list of those that wait for their write, as the law counts them
+    /// (`Immediate::Published`).
     immediate: AtomicI64,
     /// What that law counts too few on the inactive list of files.
     lost_files: AtomicI64,
@@ -62,12 +63,14 @@ impl Drop for Trimming<'_> {
 /// What the pressure on the two kinds of pages is.
 pub(crate) struct Balance {
     costs: Costs,
-    /// Refaults that went to the active list, by kind, and what they were when the last cycle of reclaim ended.
+    /// Refaults that went to the active list, by kind, and what they were when the last cycle of
+    /// reclaim ended.
     activated: [u64; 2],
     activated_before: [u64; 2],
     failures: Failures,
     prospects: Prospects,
-    /// Frames that had ever come onto the zone's free lists when `prospects` was last asked or told.
+    /// Frames that had ever come onto the zone's free lists when `prospects` was last asked or
+    /// told.
     given_back: u64,
 }
 
@@ -147,7 +150,8 @@ impl Zone {
         self.flags.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the background reclaimer has given up. `given_back`: frames that ever came onto the zone's free lists.
+    /// Whether the background reclaimer has given up. `given_back`: frames that ever came onto the
+    /// zone's free lists.
     pub(crate) fn is_hopeless(&self, context: &impl Context, given_back: u64) -> bool {
         let mut balance = self.balance.lock(context);
         balance.failures.hopeless() || balance.prospects(given_back).hopeless()
@@ -175,7 +179,8 @@ impl Zone {
     /// The right to trim it, unless somebody has it.
     pub(crate) fn try_trim(&self) -> Option<Trimming<'_>> {
         let taken = self.trimming.swap(true, Ordering::Acquire);
-        // One that is made gives the right back when it is dropped: none is, unless it was taken here.
+        // A guard that is made gives the right back when it is dropped: none is, unless it was
+        // taken here.
         (!taken).then(|| Trimming(&self.trimming))
     }
 
@@ -217,7 +222,7 @@ impl Zone {
         self.worth.lock(context)
     }
 
-    /// How often it is left alone where moving pages for a run was in vain.
+    /// How long the zone is left alone after moving pages for a run has failed.
     pub(crate) fn deferral<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Deferral> {
         self.deferral.lock(context)
     }
@@ -271,7 +276,7 @@ impl Zone {
     }
 }
 
-/// Who counts a page off may come before who counts it.
+/// A task that counts a page off may come before the task that counts it.
 fn counted(pages: &AtomicI64) -> Pages {
     let pages = u64::try_from(pages.load(Ordering::Relaxed));
     Pages(pages.unwrap_or(0))
@@ -332,7 +337,8 @@ impl Balance {
         self.prospects.looked_at(taken);
     }
 
-    /// A page that had left is read again, into this zone. `listed`: pages on the lists, if it was of the working set.
+    /// A page that had left is read again, into this zone. `listed`: pages on the lists, if it was
+    /// of the working set.
     pub(super) fn note_refault(&mut self, kind: Kind, activated: bool, listed: Option<Pages>) {
         self.activated[kind.index()] += u64::from(activated);
         if let Some(listed) = listed {

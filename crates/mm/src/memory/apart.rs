@@ -1,11 +1,13 @@
-//! Free memory that is kept apart by mobility: from whose lists a block comes where its own have none, and what becomes of
-//! the pageblock that it lies in (`policy::place::mobility`); and by how much a zone's marks stand higher for it
-//! (`policy::reclaim::boost`).
+//! Free memory that is kept apart by mobility: from whose lists a block comes where its own have
+//! none, and what becomes of the pageblock that it lies in (`policy::place::mobility`); and by how
+//! much a zone's marks stand higher for it (`policy::reclaim::boost`).
 //!
-//! Invariant: `Memory::raised` of a zone is the boost that `Free` has of it; it changes under the lock.
+//! Invariant: `Memory::raised` of a zone is the boost that `Free` has of it; it changes under the
+//! lock.
 //!
-//! Source: mechanisms 1.4, 1.8; Linux 5.0 mm/page_alloc.c, __rmqueue_fallback(), steal_suitable_fallback(),
-//! move_freepages_block(), boost_watermark(). Deviation: what a CPU has freed of late is on the free lists at once.
+//! Source: mechanisms 1.4, 1.8; Linux 5.0 mm/page_alloc.c, __rmqueue_fallback(),
+//! steal_suitable_fallback(), move_freepages_block(), boost_watermark(). Deviation: what a CPU has
+//! freed of late is on the free lists at once.
 
 use core::sync::atomic::Ordering;
 
@@ -31,7 +33,7 @@ pub(crate) struct Mixed {
     pub(crate) event: Event,
     /// Order of the block that was taken from.
     pub(crate) order: u8,
-    /// Whose it was, and whose request it served.
+    /// Its mobility before, and that of the request it served.
     pub(crate) from: Mobility,
     pub(crate) to: Mobility,
     /// Frames that came to the request's lists, or to the request.
@@ -67,8 +69,8 @@ pub(super) fn group(zone: ZoneId, mobility: Mobility) -> Group {
 }
 
 impl Free {
-    /// Serves one block from the lists of other mobilities, as those of its own have none; appends its frames. Answers how
-    /// many, and appends the event that it was to `mixed`.
+    /// Serves one block from the lists of other mobilities, as those of its own have none; appends
+    /// its frames. Answers how many, and appends the event that it was to `mixed`.
     pub(super) fn take_of_others(
         &mut self,
         apart: Apart,

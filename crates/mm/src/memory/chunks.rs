@@ -1,4 +1,5 @@
-//! Chunks of memory: taken from the system as frames are wanted, given back to it, and out of use beyond a limit.
+//! Chunks of memory: taken from the system as frames are wanted, given back to it, and out of use
+//! beyond a limit.
 //!
 //! Which chunks are beyond a limit, and how their pages leave: `lifecycle::limit`.
 
@@ -16,8 +17,8 @@ use crate::Error;
 use crate::lists::ZoneId;
 use crate::memory::offline::Limit;
 
-/// Frames with memory that a task which takes many leaves behind, as long as the limit allows: two of the
-/// largest batches, so that one is there while the next chunk gets its memory.
+/// Frames with memory that a task which takes many leaves behind, as long as the limit allows: two
+/// of the largest batches, so that one is there while the next chunk gets its memory.
 const READY: u32 = 512;
 
 /// A chunk of memory.
@@ -44,8 +45,8 @@ pub(crate) struct Taken {
     pub(crate) wakes: bool,
 }
 
-/// A chunk on its way to or from the system; it arrives when this is dropped, by a panic too: else the task that finds no frame
-/// would wait for it for ever.
+/// A chunk on its way to or from the system; it arrives when this is dropped, by a panic too: else
+/// the task that finds no frame would wait for it for ever.
 pub(crate) struct OnItsWay<'a, E: Env> {
     memory: &'a Memory<E>,
     first: FrameId,
@@ -96,8 +97,8 @@ impl<E: Env> Memory<E> {
         Pages(u64::from(self.lists.lock(context).offline.count()))
     }
 
-    /// Takes the chunks for which `out` says so out of use, and the others into use: what is free of the former goes
-    /// offline at once, what was offline of the latter is given back.
+    /// Takes the chunks for which `out` says so out of use, and the others into use: what is free
+    /// of the former goes offline at once, what was offline of the latter is given back.
     pub(crate) fn set_offline(&self, context: &impl Context, out: &[bool]) {
         let frames = {
             let mut free = self.lists.lock(context);
@@ -231,8 +232,9 @@ impl<E: Env> Memory<E> {
         Some(self.on_its_way(first, false))
     }
 
-    /// Takes up to as many frames as are picked, as many at a time as `room` allows, which is told how many have been taken.
-    /// It looks while the free lists are locked. `is_movable` says of a frame in use whether it can be moved.
+    /// Takes up to as many frames as are picked, as many at a time as `room` allows, which is told
+    /// how many have been taken. It looks while the free lists are locked. `is_movable` says of a
+    /// frame in use whether it can be moved.
     ///
     /// # Errors
     /// `NoMemory`, if nothing was taken.
@@ -273,7 +275,7 @@ impl<E: Env> Memory<E> {
                 drop(free);
                 match self.populate(first) {
                     Ok(()) => continue,
-                    // What was taken before is the caller's.
+                    // Frames that were taken before are the caller's.
                     Err(_) if taken.frames > 0 => break,
                     Err(error) => return Err(error),
                 }
@@ -298,8 +300,8 @@ impl<E: Env> Memory<E> {
         Ok(taken)
     }
 
-    /// Leaves frames with memory behind. Giving a chunk its memory takes milliseconds; a task that takes many frames at
-    /// a time spends them, so that one that takes a few finds them there.
+    /// Leaves frames with memory behind. Giving a chunk its memory takes milliseconds; a task that
+    /// takes many frames at a time spends them, so that a task that takes a few finds them there.
     pub(crate) fn populate_ahead(&self, task: &Task<'_, E>) {
         let absent = {
             let mut free = self.lists.lock(task);
@@ -335,7 +337,8 @@ impl<E: Env> Memory<E> {
         Ok(())
     }
 
-    /// Gives the memory of wholly free chunks back to the system; answers how many frames that were.
+    /// Gives the memory of wholly free chunks back to the system; answers how many frames that
+    /// were.
     pub(crate) fn trim(&self, context: &impl Context) -> Pages {
         let mut given = 0;
         for first in (0..self.frames).step_by(self.chunk as usize).map(FrameId) {

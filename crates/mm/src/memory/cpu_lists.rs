@@ -2,7 +2,8 @@
 //!
 //! Invariant: a frame on such a list counts as taken (`Memory::free`), and is on no other list.
 //!
-//! Source: kernel-facts 8; Linux 3.0 mm/page_alloc.c, free_hot_cold_page(), free_pcppages_bulk(), buffered_rmqueue().
+//! Source: kernel-facts 8; Linux 3.0 mm/page_alloc.c, free_hot_cold_page(), free_pcppages_bulk(),
+//! buffered_rmqueue().
 
 use env::{Context, Lock, LockClass};
 use frames::FrameId;
@@ -35,8 +36,8 @@ impl CpuLists {
         &self.lists[cpu % cpus * self.rules.len() + zone.index()]
     }
 
-    /// Takes up to `want` frames from the CPU's list; where it is empty, `refill` brings so many. Answers how many it took,
-    /// and how many the refill brought.
+    /// Takes up to `want` frames from the CPU's list; where it is empty, `refill` brings so many.
+    /// Answers how many it took, and how many the refill brought.
     pub(super) fn take(
         &self,
         context: &impl Context,
@@ -56,7 +57,8 @@ impl CpuLists {
         (taken, brought)
     }
 
-    /// Frames of one zone go to the CPU's list; what comes to be too many is appended to `back`, to go to the free lists.
+    /// Frames of one zone go to the CPU's list; what comes to be too many is appended to `back`, to
+    /// go to the free lists.
     pub(super) fn put(
         &self,
         context: &impl Context,

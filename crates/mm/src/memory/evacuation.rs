@@ -1,4 +1,5 @@
-//! A range of frames that a task empties, so as to have it whole: to give its memory to the system, or to put pages side by side.
+//! A range of frames that a task empties, so as to have it whole: to give its memory to the system,
+//! or to put pages side by side.
 //!
 //! ```text
 //!   evacuate ----> what is free of it is kept, and what comes free ----> capture: all of it is the caller's
@@ -6,7 +7,7 @@
 //!                                                                    '-> dropped: what was kept is free again
 //! ```
 //!
-//! What is kept is not free: who seeks a range leaves others as many frames as it takes.
+//! Kept frames are not free: the seeker of a range leaves others as many frames as it takes.
 
 use core::ops::Range;
 use core::sync::atomic::Ordering;
@@ -25,8 +26,8 @@ pub(crate) struct Evacuation<'a, E: Env> {
 }
 
 impl<E: Env> Memory<E> {
-    /// Begins to empty a range that is of one chunk. `None`: its chunk has no memory or is beyond the limit, another task empties
-    /// it, or too many do.
+    /// Begins to empty a range that is of one chunk. `None`: its chunk has no memory or is beyond
+    /// the limit, another task empties it, or too many do.
     pub(crate) fn evacuate(
         &self,
         context: &impl Context,

@@ -1,9 +1,10 @@
 //! The frames that hold no page: a list for each zone, and chunks that have no memory yet.
 //!
 //! Invariants
-//!   1. `Memory::free` counts a zone's frames on its list, those of its chunks without memory, and those of chunks on their way;
-//!      it changes under the lock. What is offline is not free.
-//!   2. A task that puts frames back, or a chunk, hands out and wakes the task that waits for memory, after it has let the lock go.
+//!   1. `Memory::free` counts a zone's frames on its list, those of its chunks without memory, and
+//!      those of chunks on their way; it changes under the lock. Offline frames are not free.
+//!   2. A task that puts frames back, or a chunk, hands out and wakes the task that waits for
+//!      memory, after it has let the lock go.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -87,7 +88,7 @@ impl Absent {
         had
     }
 
-    /// The first one that fits.
+    /// The first frame that fits.
     fn find(&self, fits: impl Fn(FrameId) -> bool) -> Option<FrameId> {
         let words = (0u32..).zip(&self.bits);
         let mut firsts = words.flat_map(|(word, bits)| {
@@ -106,7 +107,7 @@ pub(crate) struct Pick {
     /// How many, in blocks of 2^`order`.
     pub(crate) frames: u32,
     pub(crate) order: u8,
-    /// Who takes them may wake the background reclaimer.
+    /// The task that takes them may wake the background reclaimer.
     pub(crate) wakes: bool,
 }
 
@@ -146,11 +147,11 @@ impl Free {
         }
     }
 
-    /// Takes up to `want` frames that have memory, in whole blocks as picked, of the pick's own lists; appends them; answers
-    /// how many.
+    /// Takes up to `want` frames that have memory, in whole blocks as picked, of the pick's own
+    /// lists; appends them; answers how many.
     ///
-    /// Where mobilities have lists of their own, each block is the first of the smallest that hold it, as in Linux: that is
-    /// how they come to be mixed. Else single frames come in runs.
+    /// Where mobilities have lists of their own, each block is the first of the smallest that hold
+    /// it, as in Linux: that is how they come to be mixed. Else single frames come in runs.
     pub(super) fn take(&mut self, pick: Pick, want: u32, out: &mut Vec<FrameId>) -> u32 {
         if pick.order == 0 && !self.is_apart {
             let group = Group::of_zone(pick.zone.0);
@@ -193,7 +194,8 @@ impl Free {
         given
     }
 
-    /// A chunk has got its memory; answers how many of its frames, which counted as free, are beyond the limit.
+    /// A chunk has got its memory; answers how many of its frames, which counted as free, are
+    /// beyond the limit.
     pub(super) fn give_chunk(&mut self, first: FrameId, count: u32) -> u32 {
         if !self.offline.wants(first) {
             self.lists.add_range(first, count);
@@ -318,7 +320,8 @@ impl<E: Env> Memory<E> {
         Some(first)
     }
 
-    /// A chunk of `count` frames, which count as free or not, is where `put` puts it: the task that found nothing looks again.
+    /// A chunk of `count` frames, which count as free or not, is where `put` puts it: the task that
+    /// found nothing looks again.
     pub(super) fn moved(
         &self,
         context: &impl Context,

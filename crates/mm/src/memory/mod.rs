@@ -1,8 +1,12 @@
-//! The frames that hold no page: how many, where they are, who may take them, and who waits for them.
+//! The frames that hold no page: how many, where they are, which tasks may take them, and which
+//! wait for them.
 //!
-//! `free` holds the lists and the chunks without memory, `cpu_lists` what CPUs keep for themselves, `room` says how far down they may be taken, `chunks` takes
-//! memory from the system and gives it back, `offline` is what a lowered limit has put out of use and what a task empties (`evacuation`), `slow_path` what a
-//! task does that finds too little, and `queue` who waits for a turn where that is a queue. Getting a frame by reclaiming and waiting is `alloc`'s.
+//! `free` holds the lists and the chunks without memory, `cpu_lists` what CPUs keep for themselves,
+//! `room` says how far down they may be taken, `chunks` takes memory from the system and gives it
+//! back, `offline` is what a lowered limit has put out of use and what a task empties
+//! (`evacuation`), `slow_path` says what a task does that finds too little, and `queue` holds the
+//! tasks that wait for a turn where there are turns. Getting a frame by reclaiming and waiting is
+//! `alloc`'s.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
@@ -192,7 +196,8 @@ impl<E: Env> Memory<E> {
         self.wait.wake_all(signal);
     }
 
-    /// Held while the limit is changed, or must not change: whether a task is clearing the frames beyond it.
+    /// Held while the limit is changed, or must not change: whether a task is clearing the frames
+    /// beyond it.
     pub(crate) fn shrinking<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, bool> {
         self.shrinking.lock(context)
     }

@@ -1,13 +1,18 @@
-//! Frames that are out of use: those of chunks that a lowered limit takes, and those of a range that a task empties.
+//! Frames that are out of use: those of chunks that a lowered limit takes, and those of a range
+//! that a task empties.
 //!
-//! What is free of them goes offline, and the others as they come free. A chunk beyond the limit gives its memory back when all of it
-//! is offline; a range that is *sought* is then its seeker's, who has it whole or ends the search.
+//! Their free frames go offline, and the others as they come free. A chunk beyond the limit gives
+//! its memory back when all of it is offline; a range that is *sought* is then its seeker's, who
+//! has it whole or ends the search.
 //!
-//! Which chunks: `policy::place::offline`. How their pages leave: `lifecycle::limit`. Who seeks: `memory::evacuation`.
+//! Which chunks: `policy::place::offline`. How their pages leave: `lifecycle::limit`. The seeker:
+//! `memory::evacuation`.
 //!
 //! Invariants
-//!   1. A frame with its bit set is held for its chunk, if that is out, else for the one range that it is in.
-//!   2. No range is in a chunk that is out: the limit takes what was held for it, and its seeker finds it gone.
+//!   1. A frame with its bit set is held for its chunk, if that is out, else for the one range that
+//!      it is in.
+//!   2. No range is in a chunk that is out: the limit takes what was held for it, and its seeker
+//!      finds it gone.
 
 use core::ops::Range;
 
@@ -19,8 +24,8 @@ use policy::units::Pages;
 pub struct Limit {
     /// Frames that the cache may use.
     pub limit: Pages,
-    /// Frames beyond it that have their memory: a chunk gives it back when the last of its frames is free. Zero: the
-    /// limit holds.
+    /// Frames beyond it that have their memory: a chunk gives it back when the last of its frames
+    /// is free. Zero: the limit holds.
     pub over: Pages,
     /// Frames that are neither free nor out of use.
     pub used: Pages,
@@ -45,7 +50,8 @@ pub(crate) struct OfflineFrames {
     next: u64,
 }
 
-/// Ranges that are emptied at a time, at most: each keeps its free frames from the task that wants some.
+/// Ranges that are emptied at a time, at most: each keeps its free frames from the task that wants
+/// some.
 const SOUGHT_MAX: usize = 2;
 
 /// A range of frames that a task empties.
@@ -91,8 +97,8 @@ impl OfflineFrames {
         self.out > 0 || !self.sought.is_empty()
     }
 
-    /// Begins to seek a range; answers its number. `None`: it is not of one chunk, or beyond the limit, a part of it is sought
-    /// already, or too many are.
+    /// Begins to seek a range; answers its number. `None`: it is not of one chunk, or beyond the
+    /// limit, a part of it is sought already, or too many are.
     pub(crate) fn seek(&mut self, frames: Range<u32>) -> Option<u64> {
         let at = (frames.start / self.chunk) as usize;
         let is_of_one = frames.end <= self.range(at).end;
@@ -115,8 +121,8 @@ impl OfflineFrames {
         Some(number)
     }
 
-    /// Ends a search, if the limit has not: its frames, if all are held, are not offline any more and the caller's. Else
-    /// `frame` gets those that were held, which the caller gives back.
+    /// Ends a search, if the limit has not: its frames, if all are held, are not offline any more
+    /// and the caller's. Else `frame` gets those that were held, which the caller gives back.
     pub(crate) fn end_seek(&mut self, number: u64, mut frame: impl FnMut(FrameId)) -> bool {
         let Some(at) = self.sought.iter().position(|one| one.number == number) else {
             return false;
@@ -202,8 +208,8 @@ impl OfflineFrames {
         self.count += self.len(first.0);
     }
 
-    /// A chunk all of whose frames are offline with their memory. They are not any more: the caller comes back with
-    /// the chunk.
+    /// A chunk all of whose frames are offline with their memory. They are not any more: the caller
+    /// comes back with the chunk.
     pub(crate) fn next_to_release(&mut self) -> Option<FrameId> {
         if self.complete == 0 {
             return None;
@@ -221,7 +227,8 @@ impl OfflineFrames {
         Some(FrameId(frames.start))
     }
 
-    /// Takes a chunk out of use; false if it is. What of it is free, the caller holds.
+    /// Takes a chunk out of use; false if it is. The caller holds those of its frames that are
+    /// free.
     pub(crate) fn take_out(&mut self, at: usize) -> bool {
         if core::mem::replace(&mut self.chunks[at].is_out, true) {
             return false;
@@ -238,7 +245,8 @@ impl OfflineFrames {
         true
     }
 
-    /// Takes a chunk into use again, and gives back what was offline of it: single frames, or all of it, without memory.
+    /// Takes a chunk into use again, and gives back what was offline of it: single frames, or all
+    /// of it, without memory.
     pub(crate) fn take_in(
         &mut self,
         at: usize,

@@ -1,7 +1,7 @@
 //! Waiting for memory in turn: tickets, grants, and what each task has taken of late.
 //!
-//! `policy::reclaim::turn` decides who is next; here are the queues. Under laws without turns there is no queue at all
-//! (`super::slow_path`).
+//! `policy::reclaim::turn` decides who is next; here are the queues. Under laws without turns there
+//! is no queue at all (`super::slow_path`).
 //!
 //! ```text
 //!   alloc finds too little -> ticket -> hand_out (what has become free meanwhile) -> wait
@@ -10,11 +10,12 @@
 //! ```
 //!
 //! Invariants
-//!   1. Pages promised are free and nobody else takes them: `alloc` leaves `promised` behind. A grant is made
-//!      from what is free above the reserve and not promised.
-//!   2. A task that puts frames back hands out, and so does the task that has just queued: no free page above the
-//!      reserve stays while somebody waits.
-//!   3. A ticket is given back by its holder whatever ends the wait; what it did not take is handed on.
+//!   1. Pages promised are free and nobody else takes them: `alloc` leaves `promised` behind. A
+//!      grant is made from what is free above the reserve and not promised.
+//!   2. A task that puts frames back hands out, and so does the task that has just queued: no free
+//!      page above the reserve stays while somebody waits.
+//!   3. A ticket is given back by its holder whatever ends the wait; what it did not take is handed
+//!      on.
 //!   4. Nothing allocates after the start; no lock is held across a wake or a wait.
 //!
 //! Source: docs/adr/0014; mechanisms 4.7.
@@ -28,19 +29,20 @@ use policy::reclaim::turn::{Kept, Request, Stock, Ticket, Turns, rank};
 use policy::reclaim::{Reason, Tunables};
 use policy::units::{Instant, Nanos, Pages};
 
-/// Tickets that can be out at a time; who finds none waits for any change.
+/// Tickets that can be out at a time; a task that finds none waits for any change.
 const TICKETS: u32 = 1024;
 /// Queues of waiters, picked by ticket: few of those awake that were not meant.
 const QUEUES: usize = 64;
-/// Tasks whose growth is known. Tasks are numbered in the order of their start, so that two share an
-/// account only if more than this are alive; then the one that was here last is known.
+/// Tasks whose growth is known. Tasks are numbered in the order of their start, so that two share
+/// an account only if more than this are alive; then the account is that of the task that was here
+/// last.
 const ACCOUNTS: usize = 1024;
 /// Grants that one hand-out wakes without looking again: its memory for them.
 const AT_ONCE: u32 = 32;
 /// And of those who do not grow, from what is kept for them.
 const KEPT_AT_ONCE: u32 = 8;
 
-/// Those who wait for memory, and what tasks took of late.
+/// The tasks that wait for memory, and what tasks took of late.
 pub(crate) struct MemoryQueue {
     turns: Lock<Turns>,
     /// Copies for looks without the lock; changed under it.
@@ -99,7 +101,8 @@ impl MemoryQueue {
         self.promised.load(Ordering::Acquire)
     }
 
-    /// Pages that waiters still want: the background reclaimer frees them besides what its mark says.
+    /// Pages that waiters still want: the background reclaimer frees them besides what its mark
+    /// says.
     pub(crate) fn wanted(&self) -> u32 {
         self.wanted.load(Ordering::Relaxed)
     }
@@ -114,7 +117,7 @@ impl MemoryQueue {
         given_back: Pages,
     ) {
         let modest = self.with_account(context, task, now, |account| {
-            // Who may take what is kept takes it from there, also if it grows by it.
+            // A task that may take kept pages takes them from there, also if it grows by it.
             let takes = given_back.is_zero() && account.growth.is_modest(now);
             account.growth.note(now, taken, given_back);
             takes || !given_back.is_zero() && account.growth.is_modest(now)
@@ -189,16 +192,16 @@ impl MemoryQueue {
         self.turns.lock(context).granted(ticket)
     }
 
-    /// Hands out free pages, those above the reserve to the task that is next, and those that are kept back to whom they are kept
-    /// for. Called after the frames were put back, under no lock.
+    /// Hands out free pages, those above the reserve to the task that is next, and those that are
+    /// kept back to whom they are kept for. Called after the frames were put back, under no lock.
     pub(crate) fn hand_out(
         &self,
         context: &impl Context,
         now: impl Fn() -> Instant,
         stock: impl Fn() -> Stock,
     ) {
-        // Pairs with the publication in `join`: frames first, then this look; place first, then the look
-        // for frames that `join`'s caller takes.
+        // Pairs with the publication in `join`: frames first, then this look; place first, then the
+        // look for frames that `join`'s caller takes.
         core::sync::atomic::fence(Ordering::SeqCst);
         while self.waiting.load(Ordering::Relaxed) > 0 {
             let mut woken = [0; (AT_ONCE + KEPT_AT_ONCE) as usize];
@@ -252,8 +255,8 @@ impl MemoryQueue {
             .is_ok()
     }
 
-    /// A task wants a page back that was taken from it, while memory is short: waits for the token, or until
-    /// it may have one page. Answers whether it may read those beside it too.
+    /// A task wants a page back that was taken from it, while memory is short: waits for the token,
+    /// or until it may have one page. Answers whether it may read those beside it too.
     pub(crate) fn may_return<E: env::Env>(&self, task: &mut Task<'_, E>) -> bool {
         let began = task.now();
         let id = task.id();
@@ -283,7 +286,8 @@ impl MemoryQueue {
         }
     }
 
-    /// Whether a task that has its pages back may read on without a wait: it has not grown, or keeps the token.
+    /// Whether a task that has its pages back may read on without a wait: it has not grown, or
+    /// keeps the token.
     pub(crate) fn may_read_on<E: env::Env>(&self, task: &Task<'_, E>) -> bool {
         let now = task.now();
         let id = task.id();

@@ -1,7 +1,8 @@
 //! How far down free frames may be taken, and by whom; and what is free for those who wait.
 //!
-//! Where each task reclaims for itself, a mark is kept free. Where memory is handed out in turn it depends on who asks:
-//! what is promised or kept back for others is not available, and one for whom pages are kept may use half the reserve for them.
+//! Where each task reclaims for itself, a mark is kept free. Where memory is handed out in turn it
+//! depends on who asks: what is promised or kept back for others is not available, and one for whom
+//! pages are kept may use half the reserve for them.
 //!
 //! Source: policy::watermark, policy::reclaim::turn.
 
@@ -32,7 +33,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// What is left to ask for when `taken` have been taken.
+    /// The pages left to ask for when `taken` have been taken.
     pub(crate) fn after(self, taken: u32) -> Self {
         Self {
             want: self.want - taken,
@@ -85,19 +86,22 @@ impl<E: Env> Memory<E> {
         if frames.is_empty() {
             return;
         }
-        // First, as where pages are given back: what is kept for it and its like is not handed out to others.
+        // First, as where pages are given back: what is kept for it and its like is not handed out
+        // to others.
         let pages = Pages(frames.len() as u64);
         self.slow_path.unused(task, task.id(), || task.now(), pages);
         self.put(task, frames);
     }
 
-    /// Free frames as the background reclaimer counts them: less what is promised, asked for or kept back.
+    /// Free frames as the background reclaimer counts them: less what is promised, asked for or
+    /// kept back.
     pub(crate) fn spare(&self) -> Pages {
         Pages(u64::from(self.free().saturating_sub(self.spoken_for())))
     }
 
-    /// The same of one zone. What is spoken for may come from any of them: by as much as all have too little above HIGH after
-    /// it, each has too little, so that no reclaimer rests that could make up for another's.
+    /// The same of one zone. Pages that are spoken for may come from any of them: by as much as all
+    /// have too little above HIGH after it, each has too little, so that no reclaimer rests that
+    /// could make up for another's.
     pub(crate) fn spare_of(&self, zone: ZoneId) -> Pages {
         let free = Pages(u64::from(self.free_of(zone)));
         if self.slow_path.queue().is_none() {
@@ -114,8 +118,8 @@ impl<E: Env> Memory<E> {
         free.at_most(self.marks_of(zone).high.saturating_sub(missing))
     }
 
-    /// The zones whose reserve is one for a task of the zone `home`: that alone where each task reclaims for itself, all where
-    /// memory is handed out in turn, of whichever zone.
+    /// The zones whose reserve is one for a task of the zone `home`: that alone where each task
+    /// reclaims for itself, all where memory is handed out in turn, of whichever zone.
     pub(crate) fn zones_of_reserve(&self, home: ZoneId) -> impl Iterator<Item = ZoneId> + use<E> {
         let all = !matches!(self.slow_path, SlowPath::Direct);
         self.layout.zones().filter(move |zone| all || *zone == home)
@@ -141,7 +145,8 @@ impl<E: Env> Memory<E> {
         u32::try_from(room.0).expect("no more than are free")
     }
 
-    /// The floor has to stay free. One that others need to get on takes its first frame from the reserve.
+    /// The floor has to stay free. A task that others need to get on takes its first frame from the
+    /// reserve.
     fn room_above(&self, asked: &Asked) -> Pages {
         let free = Pages(u64::from(self.free_of(asked.zone)));
         let Marks {
@@ -179,7 +184,8 @@ impl<E: Env> Memory<E> {
         if kept == 0 || !queue.is_modest(task, task.id(), now) {
             return above;
         }
-        // What was given back does not fill the reserve first: it is no emptier afterwards than it was before.
+        // Pages that were given back do not fill the reserve first: it is no emptier afterwards
+        // than it was before.
         let own = left(free, kept_floor(min)).at_most(Pages(u64::from(kept)));
         left(free, min).at_least(own)
     }

@@ -34,8 +34,8 @@ impl<E: Env> Memory<E> {
         (self.standing_of(&free, zone), free.lists.blocks(group))
     }
 
-    /// Free blocks that begin among frames, by their first frame and their order; and whether the pageblock of the first is one
-    /// of what can be moved.
+    /// Free blocks that begin among frames, by their first frame and their order; and whether the
+    /// pageblock of the first is one of what can be moved.
     pub(crate) fn free_blocks(
         &self,
         task: &Task<'_, E>,
@@ -63,8 +63,9 @@ impl<E: Env> Memory<E> {
                 == apart::number(Mobility::Movable)
     }
 
-    /// Takes what is free of a pageblock, as frames to move pages to: of one that is for what can be moved, or begins with a
-    /// free block of its size; as far down as `may` says, which is told the order of each block. Answers how many.
+    /// Takes free frames of a pageblock, to move pages to. The pageblock is for what can be moved,
+    /// or begins with a free block of its size; frames are taken as far down as `may` says, which
+    /// is told the order of each block. Answers how many.
     pub(crate) fn take_targets(
         &self,
         task: &Task<'_, E>,
@@ -114,7 +115,8 @@ impl<E: Env> Memory<E> {
         self.layout.zones().map(runs_of).sum()
     }
 
-    /// Takes a run of 2^`order` frames of a zone, if there is one and `may` says so of what is free; appends its frames.
+    /// Takes a run of 2^`order` frames of a zone, if there is one and `may` says so of what is
+    /// free; appends its frames.
     ///
     /// # Errors
     /// `NoMemory`.

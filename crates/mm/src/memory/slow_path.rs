@@ -1,7 +1,8 @@
 //! What a task does that finds too little free, chosen once, when the cache is built.
 //!
-//! Under most laws a task reclaims for itself, and nothing has to be known of it before: nobody waits for a turn, nothing
-//! is promised or kept back, and what tasks take and give back is not noted. Each verb here is then a look at one word.
+//! Under most laws a task reclaims for itself, and nothing has to be known of it before: nobody
+//! waits for a turn, nothing is promised or kept back, and what tasks take and give back is not
+//! noted. Each verb here is then a look at one word.
 
 use env::{Context, TaskId};
 use policy::reclaim::turn::Stock;
@@ -20,7 +21,7 @@ pub(crate) enum SlowPath {
     Direct,
     /// It waits in the queue.
     Queue(MemoryQueue),
-    /// It reclaims for itself as one that others need to get on (an ablation).
+    /// It reclaims for itself like a task that others need to get on (an ablation).
     Unqueued,
 }
 

@@ -1,18 +1,21 @@
 //! Pages that reclaim leaves to those who wait for their read.
 //!
-//! A page that has just been read is clean and not pinned yet. Where nearly all else is pinned, dirty or has no place in
-//! the swap file it is all that a reclaimer finds, and it may be gone before the task that it was read for runs. Where
-//! several tasks read like that each takes its page from the next, and none ever gets on.
+//! A page that has just been read is clean and not pinned yet. Where nearly all else is pinned,
+//! dirty or has no place in the swap file it is all that a reclaimer finds, and it may be gone
+//! before the task that it was read for runs. Where several tasks read like that each takes its
+//! page from the next, and none ever gets on.
 //!
 //! So the task that has lost a page *awaits* the next: it is left alone until that task has looked.
 //!
 //! Invariants
-//!   1. A task awaits at most one page, and only from its wait for the read until it has the page or has lost it anew.
-//!   2. Pages are known by frame and generation: a frame's later life is not left alone for its earlier.
+//!   1. A task awaits at most one page, and only from its wait for the read until it has the page
+//!      or has lost it anew.
+//!   2. Pages are known by frame and generation: a frame's later life is not left alone for its
+//!      earlier.
 //!   3. While nobody has lost a page, reclaim pays for one look at a counter.
 //!
-//! Source: Linux 6.12 mm/filemap.c, filemap_create_folio(): a reader holds a reference to the folio over its read, and
-//! reclaim frees none that has one.
+//! Source: Linux 6.12 mm/filemap.c, filemap_create_folio(): a reader holds a reference to the folio
+//! over its read, and reclaim frees none that has one.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 

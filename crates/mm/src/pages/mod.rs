@@ -1,9 +1,11 @@
-//! The pages of a cache: which frame holds which, who is busy with one, and who waits for that.
+//! The pages of a cache: which frame holds which, which task is busy with one, and which wait for
+//! that.
 //!
 //! Invariants
-//!   1. A busy bit is given back here or by `FrameTable` under a lock, and then `wake_busy` is called: no waiter of a
-//!      page is forgotten.
-//!   2. A waiter counts itself, then looks at the bit; the task that gives the bit back, then looks at the count.
+//!   1. A busy bit is given back here or by `FrameTable` under a lock, and then `wake_busy` is
+//!      called: no waiter of a page is forgotten.
+//!   2. A waiter counts itself, then looks at the bit; the task that gives the bit back, then looks
+//!      at the count.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -52,8 +54,8 @@ impl CachedPages {
         }
     }
 
-    /// Whether pages evicted from this index leave shadows: as long as nodes are plenty, or made so by giving up
-    /// this file's first ones.
+    /// Whether pages evicted from this index leave shadows: as long as nodes are plenty, or made so
+    /// by giving up this file's first ones.
     pub(crate) fn leaves_shadows(&self, index: &mut IndexWriter<'_>) -> bool {
         self.pool.free() > self.shadow_floor
             || index.remove_shadows(0, u32::MAX, SHADOWS_GIVEN_UP) > 0
@@ -101,15 +103,17 @@ impl CachedPages {
         Error::after(wakeup)
     }
 
-    /// A page that never was to be found, or is not any more, gives its busy bit back with its owner; the task that came with an
-    /// old look-up and waits for it is woken. Under locks `FrameTable::disown` and, after them, `wake_busy`.
+    /// A page that never was to be found, or is not any more, gives its busy bit back with its
+    /// owner; the task that came with an old look-up and waits for it is woken. Under locks
+    /// `FrameTable::disown` and, after them, `wake_busy`.
     pub(crate) fn disown(&self, busy: Busy) -> FrameId {
         let frame = self.table.disown(busy);
         self.wake_busy(&[frame], Signal::PageUnlocked);
         frame
     }
 
-    /// After busy bits were given back: wakes the task that waits for one of `frames`, and says why they were.
+    /// After busy bits were given back: wakes the task that waits for one of `frames`, and says why
+    /// they were.
     pub(crate) fn wake_busy(&self, frames: &[FrameId], signal: Signal) {
         // The releases, then the look at the count (`wait_busy` counts, then looks at the bit).
         core::sync::atomic::fence(Ordering::SeqCst);

@@ -1,7 +1,8 @@
-//! Ageing: pages of an active list go to the inactive one, where they have to be used again to come back.
+//! Ageing: pages of an active list go to the inactive one, where they have to be used again to come
+//! back.
 //!
-//! Source: mechanisms 2.6; Linux 5.15 mm/vmscan.c, shrink_active_list(). Deviation: nothing is executable here, so every
-//! page goes.
+//! Source: mechanisms 2.6; Linux 5.15 mm/vmscan.c, shrink_active_list(). Deviation: nothing is
+//! executable here, so every page goes.
 
 use env::{Env, Task, Work};
 use frames::Flags;

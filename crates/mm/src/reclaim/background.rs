@@ -49,7 +49,8 @@ pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>,
     }
 }
 
-/// Sleeps until it is asked, at most for `nap`; false on shutdown. The reclaimer is that of the zone's node.
+/// Sleeps until it is asked, at most for `nap`; false on shutdown. The reclaimer is that of the
+/// zone's node.
 pub(super) fn sleep<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -109,15 +110,16 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool 
     }
 }
 
-/// All that could be freed is in use, and nobody waits for memory: rests until somebody does, or for a nap; false on
-/// shutdown.
+/// All that could be freed is in use, and nobody waits for memory: rests until somebody does, or
+/// for a nap; false on shutdown.
 fn rest_in_vain<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
     let background = cache.zones.node_of(zone).background();
     let nap = nap(cache.options.reclaim.hz);
     let until = task.now() + nap;
     background.rest_until(until);
     background.begin();
-    // A task that has taken a place in the line before this look is seen here; the task that comes after it asks again.
+    // A task that has taken a place in the line before this look is seen here; the task that comes
+    // after it asks again.
     fence(Ordering::SeqCst);
     cache.memory.is_short() || sleep(task, cache, zone, Some(nap))
 }
@@ -197,7 +199,8 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
 }
 
 impl<E: Env> Cache<E> {
-    /// A zone is below LOW: its background reclaimer is to work, unless it has given up. Answers whether it has been asked.
+    /// A zone is below LOW: its background reclaimer is to work, unless it has given up. Answers
+    /// whether it has been asked.
     pub(crate) fn ask_reclaim(&self, context: &impl env::Context, zone: ZoneId) -> bool {
         let memory = &self.memory;
         let background = self.zones.node_of(zone).background();
@@ -232,8 +235,9 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Pages that can be freed have come, or may have: a background reclaimer that had given up looks again, once, where
-    /// the law says so. Nobody else would where those who want memory wait in a queue.
+    /// Pages that can be freed have come, or may have: a background reclaimer that had given up
+    /// looks again, once, where the law says so. Nobody else would where those who want memory wait
+    /// in a queue.
     pub(crate) fn look_again(&self, context: &impl env::Context) {
         for zone in self.zones.layout().zones() {
             let looks = {

@@ -1,7 +1,9 @@
-//! A balance of the background reclaimer where zones are boosted (`policy::reclaim::boost`): as long as the node is balanced
-//! it frees for the boost, within its limits; else it does as ever, with the marks raised.
+//! A balance of the background reclaimer where zones are boosted (`policy::reclaim::boost`): as
+//! long as the node is balanced it frees for the boost, within its limits; else it does as ever,
+//! with the marks raised.
 //!
-//! Source: mechanisms 3.4; kernel-facts 16; Linux 5.0 mm/vmscan.c, balance_pgdat(), kswapd_shrink_node().
+//! Source: mechanisms 3.4; kernel-facts 16; Linux 5.0 mm/vmscan.c, balance_pgdat(),
+//! kswapd_shrink_node().
 
 use core::sync::atomic::Ordering;
 

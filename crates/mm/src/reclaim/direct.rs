@@ -44,8 +44,9 @@ pub(crate) struct ForRun {
     pub(crate) scans: Scans,
 }
 
-/// Reclaims until moving pages could make a run, as the law says; answers how many pages were freed, or one if there is hope.
-/// A law that reclaims over nodes knows nothing of runs and frees a cluster.
+/// Reclaims until moving pages could make a run, as the law says; answers how many pages were
+/// freed, or one if there is hope. A law that reclaims over nodes knows nothing of runs and frees a
+/// cluster.
 pub(crate) fn direct_for_run<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -86,7 +87,7 @@ fn reclaim<E: Env>(
 pub(super) struct Ended {
     pub(super) scanned: Pages,
     pub(super) freed: Pages,
-    /// What the task is told was freed.
+    /// The number of freed pages that the task is told.
     pub(super) answer: Pages,
 }
 
@@ -198,6 +199,6 @@ fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     );
 }
 
-/// A task that waits for the reserve goes on after this in any case (in the kernel only one that may not enter
-/// the file system: `HZ`).
+/// A task that waits for the reserve goes on after this in any case (in the kernel only a task that
+/// may not enter the file system: `HZ`).
 const RESERVE: Nanos = Nanos::secs(1);

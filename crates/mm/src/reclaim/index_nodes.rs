@@ -31,7 +31,7 @@ pub(crate) fn free_index_nodes<E: Env>(
     }
     for _ in 0..ROUNDS {
         let freed = direct(task, cache, CLUSTER, Who::DIRECT);
-        // What was freed may have left shadows in the nodes.
+        // Pages that were freed may have left shadows in the nodes.
         if cache.drop_shadows(task) || cache.pages.pool.free() > before {
             return Ok(());
         }

@@ -1,4 +1,5 @@
-//! Pages of files that are mapped, as reclaim meets them: whether they were used, and how they leave their page tables.
+//! Pages of files that are mapped, as reclaim meets them: whether they were used, and how they
+//! leave their page tables.
 //!
 //! Source: mechanisms 2.5, rows 3 and 9; Linux v3.0 mm/rmap.c, page_referenced(), try_to_unmap().
 
@@ -22,7 +23,8 @@ impl<E: Env> Maps<E> {
         Self { last: None }
     }
 
-    /// Whether a page was used since the last look. The owner may be an old one: the frame may be another file's by now.
+    /// Whether a page was used since the last look. The owner may be an old one: the frame may be
+    /// another file's by now.
     pub(super) fn test_and_clear_young(
         &mut self,
         cache: &Cache<E>,

@@ -1,4 +1,5 @@
-//! Reclaim: freeing pages by scanning the LRU lists, in the background and by those who need memory.
+//! Reclaim: freeing pages by scanning the LRU lists, in the background and by those who need
+//! memory.
 //!
 //! ```text
 //!   background (kswapd) --.                        .--> shrink: inactive pages are judged, freed, written, put back
@@ -184,8 +185,8 @@ pub(crate) fn shrink_zone<E: Env>(
     }
 }
 
-/// The turns of a pass: how much of which list, and cluster by cluster until the target is reached. Answers how many pages
-/// were freed, and whether an active list was spared.
+/// The turns of a pass: how much of which list, and cluster by cluster until the target is reached.
+/// Answers how many pages were freed, and whether an active list was spared.
 fn take_turns<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -313,8 +314,8 @@ impl<E: Env> Cache<E> {
         Pages(pages.0.saturating_mul(factor))
     }
 
-    /// Whether a task's own passes leave a zone out: a pass found next to nothing there, nothing on it has changed since, and
-    /// there is another where that is not so.
+    /// Whether a task's own passes leave a zone out: a pass found next to nothing there, nothing on
+    /// it has changed since, and there is another where that is not so.
     pub(crate) fn leaves_out(&self, context: &impl Context, zone: ZoneId) -> bool {
         self.options.place.way == Way::ByUse
             && self.is_poor(context, zone)
@@ -344,7 +345,8 @@ impl<E: Env> Cache<E> {
         task.did(Work::ContendLru, u64::from(others));
     }
 
-    /// Asks the flusher of each device for `pages`: nothing is clean, and what is dirty has to be written first.
+    /// Asks the flusher of each device for `pages`: nothing is clean, and what is dirty has to be
+    /// written first.
     pub(crate) fn want_of_each(&self, context: &impl Context, pages: Pages) {
         for device in self.writeback.devices.lock(context).iter() {
             device.want(pages);

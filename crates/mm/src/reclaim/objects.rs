@@ -1,7 +1,8 @@
-//! The part of a pass that goes to caches of objects: each is asked in the proportion in which the lists were looked at.
+//! The part of a pass that goes to caches of objects: each is asked in the proportion in which the
+//! lists were looked at.
 //!
-//! Source: mechanisms 3.4, 7; Linux 5.0 mm/vmscan.c, shrink_node(), shrink_slab(). Deviation: where passes go over zones
-//! (before 4.8), those of a node are asked once for each of its zones.
+//! Source: mechanisms 3.4, 7; Linux 5.0 mm/vmscan.c, shrink_node(), shrink_slab(). Deviation: where
+//! passes go over zones (before 4.8), those of a node are asked once for each of its zones.
 
 use core::sync::atomic::Ordering;
 
@@ -16,12 +17,14 @@ use crate::cache::Cache;
 use crate::shrinkers::{Ask, Registered};
 use crate::vmstat::Item;
 
-/// Objects that are looked at for a page of them, at the gentlest priority: some lie on a page, each is looked at some times
-/// before it goes, and a slab goes with its last one (GUESS; a pass that gets too little is followed by a harder one).
+/// Objects that are looked at for a page of them, at the gentlest priority: some lie on a page,
+/// each is looked at some times before it goes, and a slab goes with its last one (GUESS; a pass
+/// that gets too little is followed by a harder one).
 const LOOKS_A_PAGE: u64 = 32;
 
-/// Asks caches of objects on the node of a zone whose lists a pass has just looked at: all, or where memory is shared those that
-/// do not say what they hold. Answers how many pages came free by it. The caller holds nothing.
+/// Asks caches of objects on the node of a zone whose lists a pass has just looked at: all, or
+/// where memory is shared those that do not say what they hold. Answers how many pages came free by
+/// it. The caller holds nothing.
 pub(super) fn ask<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -79,8 +82,8 @@ pub(crate) fn ask_everywhere<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, p
     }
 }
 
-/// Asks one for `wanted` pages. It looks at no more objects than may be worth them, by the priority, and at none more than
-/// twice. Answers how many pages came free.
+/// Asks one for `wanted` pages. It looks at no more objects than may be worth them, by the
+/// priority, and at none more than twice. Answers how many pages came free.
 pub(super) fn give<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -121,7 +124,8 @@ pub(super) fn give<E: Env>(
 
 /// Asks one; answers how many objects it has looked at.
 ///
-/// What is counted and answered stands for so many times as many, as the pages of the lists do (`Tunables::stands_for`).
+/// The count and the answer stand for so many times as many, as the pages of the lists do
+/// (`Tunables::stands_for`).
 fn ask_one<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -175,8 +179,8 @@ fn ask_one<E: Env>(
 }
 
 impl<E: Env> Cache<E> {
-    /// A shrinker, asked for objects, has dropped pages of files that these held (kernel: an inode with its pages). They
-    /// count as freed by the pass that asks.
+    /// A shrinker, asked for objects, has dropped pages of files that these held (kernel: an inode
+    /// with its pages). They count as freed by the pass that asks.
     pub fn note_inode_steal(&self, task: &Task<'_, E>, pages: Pages) {
         let item = match self.shrinkers.note_freed(task, pages) {
             Some(true) => Item::KswapdInodesteal,

@@ -1,11 +1,13 @@
-//! A pass where pages and caches of objects share the memory: each is asked for what it holds above its share.
+//! A pass where pages and caches of objects share the memory: each is asked for what it holds above
+//! its share.
 //!
 //! ```text
 //!   objects give theirs --> pages give theirs --> from the second pass on: what one has left undone, the others give
 //! ```
 //!
-//! A page or an object that cannot go now (dirty, in use) is a reason to look further, not to stand still: a pass at the
-//! gentlest priority leaves it at the shares, and the next ones are content with any cache that has something.
+//! A page or an object that cannot go now (dirty, in use) is a reason to look further, not to stand
+//! still: a pass at the gentlest priority leaves it at the shares, and the next ones are content
+//! with any cache that has something.
 //!
 //! Source: ours (ADR 21).
 
@@ -18,8 +20,9 @@ use super::{Control, objects, take_turns};
 use crate::cache::{Cache, get};
 use crate::shrinkers::shares::Writers;
 
-/// The part of a pass that goes to those who share the memory; `None`: nobody shares it with the pages. Answers how many
-/// pages came free, and whether an active list was spared. The caller holds nothing.
+/// The part of a pass that goes to those who share the memory; `None`: nobody shares it with the
+/// pages. Answers how many pages came free, and whether an active list was spared. The caller holds
+/// nothing.
 pub(super) fn pass<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -72,8 +75,8 @@ pub(super) fn pass<E: Env>(
     Some((freed, skipped))
 }
 
-/// The gentlest priority at which a pass looks at twice as many pages of the lists as are wanted: what is asked for is a number of
-/// pages and not a part of the lists.
+/// The gentlest priority at which a pass looks at twice as many pages of the lists as are wanted:
+/// what is asked for is a number of pages and not a part of the lists.
 fn reaching(listed: Pages, wanted: Pages) -> Priority {
     let part = listed.0 / wanted.0.saturating_mul(2).max(1);
     let shift = part.checked_ilog2().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! Shrinking the inactive lists: a cluster of pages is isolated, each is looked at, judged and dealt with, and what
-//! stays is put back.
+//! Shrinking the inactive lists: a cluster of pages is isolated, each is looked at, judged and
+//! dealt with, and what stays is put back.
 //!
 //! ```text
 //!   isolate 32 --> judge each --.--> freed: out of its index, leaving a shadow
@@ -7,10 +7,12 @@
 //!                               '--> put back: where its flags say, or aside
 //! ```
 //!
-//! Nothing is locked or busy while a write is submitted, CPU time is charged, or the reclaimer is throttled; the pages are
-//! only isolated then, which others see in `Zone::isolated`. A page that is pinned or busy is kept.
+//! Nothing is locked or busy while a write is submitted, CPU time is charged, or the reclaimer is
+//! throttled; the pages are only isolated then, which others see in `Zone::isolated`. A page that
+//! is pinned or busy is kept.
 //!
-//! Source: mechanisms 2.5, 2.6, 2.8; Linux 5.15 mm/vmscan.c, shrink_inactive_list(), shrink_page_list().
+//! Source: mechanisms 2.5, 2.6, 2.8; Linux 5.15 mm/vmscan.c, shrink_inactive_list(),
+//! shrink_page_list().
 
 use env::{Env, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId};
@@ -133,7 +135,8 @@ pub(super) fn shrink_inactive<E: Env>(
     cache.zones[zone].note_looked_through(Pages(taken), freed);
     let back = put_back(task, cache, zone, kind, &sorted);
     cache.counters.add(Item::Pgputback, back);
-    // Of those that were to be put back, not of what is missing: a page that nobody accounts for must show.
+    // Of those that were to be put back, not of what is missing: a page that nobody accounts for
+    // must show.
     let gone = sorted.kept.len() - back;
     cache.counters.add(Item::Pgisolatedgone, gone);
     written += sorted.swapping;
@@ -154,7 +157,7 @@ pub(super) fn shrink_inactive<E: Env>(
     let left = tally.left_to_flusher.0;
     cache.counters.add(Item::NrVmscanImmediateReclaim, left);
     cache.counters.add(Item::Pgactivate, tally.activated.0);
-    // What was judged to go and was taken by its owner, or pinned, in that moment.
+    // Pages that were judged to go and were taken by their owner, or pinned, in that moment.
     tally.reclaimed = freed;
     tally.written = Pages(written);
     let listed = cache.zones.listed(task, control.zone);
@@ -177,9 +180,9 @@ pub(super) fn shrink_inactive<E: Env>(
     freed
 }
 
-/// Looks at what stays of a cluster a second time, and waits for what is being written, up to the first page that stays for
-/// another reason (`policy::compact::reclaim`). Answers how many writes the first look had begun, and how many anonymous pages
-/// were unmapped by it.
+/// Looks at what stays of a cluster a second time, and waits for what is being written, up to the
+/// first page that stays for another reason (`policy::compact::reclaim`). Answers how many writes
+/// the first look had begun, and how many anonymous pages were unmapped by it.
 fn look_again<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -221,8 +224,9 @@ fn look_again<E: Env>(
     (written, unmapped)
 }
 
-/// Clears out pages that were taken off their lists because of where they are: what is clean is freed, anonymous pages
-/// are written; the others go back. Nothing of it counts as scanned. Answers how many were freed, or are on their way out.
+/// Clears out pages that were taken off their lists because of where they are: what is clean is
+/// freed, anonymous pages are written; the others go back. Nothing of it counts as scanned. Answers
+/// how many were freed, or are on their way out.
 pub(crate) fn clear_out<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -318,8 +322,8 @@ fn judge_all<E: Env>(
     }
 }
 
-/// Whether a page that cannot be taken now goes back where it was and may stay so for long: it is pinned, and nothing else
-/// is the matter with it.
+/// Whether a page that cannot be taken now goes back where it was and may stay so for long: it is
+/// pinned, and nothing else is the matter with it.
 fn is_held(flags: Flags) -> bool {
     let moves = Flags::BUSY | Flags::DIRTY | Flags::WRITEBACK | Flags::ACTIVE;
     flags.pins() > 0 && !flags.any(moves)
@@ -332,8 +336,8 @@ enum Acted {
     Full,
 }
 
-/// Does with a page what was judged, as far as it can be done before the batch is put back. Whatever cannot be
-/// (somebody took the page in that moment) is kept.
+/// Does with a page what was judged, as far as it can be done before the batch is put back. A
+/// verdict that cannot be carried out (somebody took the page in that moment) keeps the page.
 fn act<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
@@ -419,7 +423,8 @@ pub(super) enum Swapped {
     Refused,
 }
 
-/// Gives an anonymous page a slot and puts it under writeback; its request goes out when the batch is put back.
+/// Gives an anonymous page a slot and puts it under writeback; its request goes out when the batch
+/// is put back.
 pub(super) fn swap_out<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
@@ -435,7 +440,7 @@ pub(super) fn swap_out<E: Env>(
         return Swapped::Refused;
     };
     if !cache.pages.table.flags(page.frame).has(Flags::DIRTY) {
-        // Its slot holds it already; who asks for this found it pinned a moment ago, and did not free it.
+        // Its slot holds it already; the caller found it pinned a moment ago, and did not free it.
         cache.release(busy, Flags::NONE, Flags::NONE);
         return Swapped::Refused;
     }
@@ -544,8 +549,8 @@ fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> b
     flush::try_write_page(task, cache, &mapping, owner.index)
 }
 
-/// Puts back what stays, where its flags say; where the law defers them, pages that wait for their write
-/// where no pass scans. Answers how many came back.
+/// Puts back what stays, where its flags say; where the law defers them, pages that wait for their
+/// write where no pass scans. Answers how many came back.
 fn put_back<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,

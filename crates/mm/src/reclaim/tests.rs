@@ -29,7 +29,8 @@ use crate::testing::{Null, with_cache};
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
 use policy::reclaim::SwapSender;
 
-/// Reclaims half of a cache full of clean pages, twice over, and answers nanoseconds a page scanned.
+/// Reclaims half of a cache full of clean pages, twice over, and answers nanoseconds a page
+/// scanned.
 fn scan_cost(frames: u32) -> f64 {
     let mut lab = Lab::new(LabOptions {
         frames,
@@ -80,7 +81,8 @@ fn cost_of_a_page_scanned() {
     }
 }
 
-/// Runs `body` with a cache of 1024 frames that has a swap file on a device which completes everything at once.
+/// Runs `body` with a cache of 1024 frames that has a swap file on a device which completes
+/// everything at once.
 fn with_swap<T: Send + 'static>(
     law: ReclaimLaw,
     swap: u64,
@@ -133,8 +135,8 @@ fn all_out(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, region: &crate::S
 
 const REGION: u32 = 1 << 31;
 
-/// A scanner knows the owner of a page from a look that is old by now: the region's number may be another, smaller
-/// region's, and the frame may hold a page of a file.
+/// A scanner knows the owner of a page from a look that is old by now: the region's number may be
+/// another, smaller region's, and the frame may hold a page of a file.
 #[test]
 fn an_old_owner_harms_nobody() {
     with_swap(ReclaimLaw::TIDEGATE, 4096, |task, cache| {
@@ -149,8 +151,8 @@ fn an_old_owner_harms_nobody() {
     });
 }
 
-/// A page that was read back and is only read has its slot and is clean: a reclaimer that found it pinned, and so did not
-/// free it, does not send it out either.
+/// A page that was read back and is only read has its slot and is clean: a reclaimer that found it
+/// pinned, and so did not free it, does not send it out either.
 #[test]
 fn a_clean_page_is_not_sent_out() {
     with_swap(ReclaimLaw::TIDEGATE, 4096, |task, cache| {
@@ -172,8 +174,8 @@ fn a_clean_page_is_not_sent_out() {
     });
 }
 
-/// A page whose read failed stands in its region and holds nothing: its slot is not given up, however scarce slots are and
-/// the task that takes the page for used.
+/// A page whose read failed stands in its region and holds nothing: its slot is not given up,
+/// however scarce slots are and the task that takes the page for used.
 #[test]
 fn a_page_that_holds_nothing_keeps_its_slot() {
     with_swap(ReclaimLaw::TIDEGATE, 20, |task, cache| {
@@ -197,7 +199,7 @@ fn a_page_that_holds_nothing_keeps_its_slot() {
     });
 }
 
-/// Who sleeps in a reclaimer's pause is not at work, and is not counted off twice.
+/// A task that sleeps in a reclaimer's pause is not at work, and is not counted off twice.
 #[test]
 fn at_work_are_those_at_work() {
     for law in [
@@ -238,7 +240,8 @@ fn at_work_are_those_at_work() {
     }
 }
 
-/// Who drops its last handle gives its pages back, like one who discards them: it does not grow by its next region.
+/// A task that drops its last handle gives its pages back, like a task that discards them: it does
+/// not grow by its next region.
 #[test]
 fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
     let mut options = Options::new(4096, 2);
@@ -267,8 +270,9 @@ fn give_up(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) {
     assert!(cache.is_hopeless(task, ZoneId(0)));
 }
 
-/// Something is under way, and the background reclaimer has given up on a memory that has changed since: it looks again when a
-/// waiter has reached its bound, and not after all of the bounds for which writes are trusted.
+/// Something is under way, and the background reclaimer has given up on a memory that has changed
+/// since: it looks again when a waiter has reached its bound, and not after all of the bounds for
+/// which writes are trusted.
 #[test]
 fn nobody_waits_long_for_a_reclaimer_that_has_given_up() {
     let took = with_swap(ReclaimLaw::TIDEGATE, 4096, |task, cache| {
@@ -313,7 +317,8 @@ fn a_page_that_can_go_has_the_background_look_again() {
     });
 }
 
-/// A task's memory has been taken from it: there is room that was not there when the background reclaimer gave up.
+/// A task's memory has been taken from it: there is room that was not there when the background
+/// reclaimer gave up.
 #[test]
 fn who_gives_way_has_the_background_look_again() {
     let mut tunables = Tunables::of(ReclaimLaw::TIDEGATE, 250);
@@ -328,8 +333,8 @@ fn who_gives_way_has_the_background_look_again() {
     });
 }
 
-/// An eighth of the inactive pages is isolated and more: others sleep for it; who asks from within a file system does not,
-/// and its look, which finds them few enough, lets the others go.
+/// An eighth of the inactive pages is isolated and more: others sleep for it. A task within a file
+/// system does not, and its look, which finds them few enough, lets the others go.
 #[test]
 fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
     with_swap(ReclaimLaw::LINUX_5_16_RC1, 4096, |task, cache| {

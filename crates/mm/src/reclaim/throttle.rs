@@ -1,8 +1,9 @@
-//! Sleeping for a reason, and waking those who do. The law decides (`policy::reclaim::throttle`); who sleeps is known to
-//! the zone (`lists::sleepers`).
+//! Sleeping for a reason, and waking those who do. The law decides (`policy::reclaim::throttle`);
+//! the zone knows the sleepers (`lists::sleepers`).
 //!
-//! Under Tidegate's law a sleeper for writes is also woken when none is left: the last that ends wakes all, and one
-//! that comes too late for it looks whether any is left (`Cache::on_written` says why one of the two always sees the other).
+//! Under Tidegate's law a sleeper for writes is also woken when none is left: the last write that
+//! ends wakes all, and a sleeper that comes too late for it looks whether any is left
+//! (`Cache::on_written` says why one of the two always sees the other).
 //!
 //! Source: mechanisms 4; Linux 5.16 mm/vmscan.c, reclaim_throttle().
 
@@ -37,7 +38,8 @@ fn cause_of(reason: Reason) -> Cause {
     }
 }
 
-/// Throttles the reclaimer for what it found, if the law makes a reason of it. False: its sleep was cancelled.
+/// Throttles the reclaimer for what it found, if the law makes a reason of it. False: its sleep was
+/// cancelled.
 pub(crate) fn found<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -50,7 +52,7 @@ pub(crate) fn found<E: Env>(
     reason.is_none_or(|reason| pause(task, cache, zone, reason, who))
 }
 
-/// The same for one that is at work on the zone: it is not while it sleeps.
+/// The same for a task that is at work on the zone: it is not while it sleeps.
 pub(super) fn found_at_work<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -64,8 +66,8 @@ pub(super) fn found_at_work<E: Env>(
     goes_on
 }
 
-/// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it does not sleep. False: its
-/// sleep was cancelled.
+/// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it
+/// does not sleep. False: its sleep was cancelled.
 pub(crate) fn pause<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -102,7 +104,8 @@ pub(crate) fn pause<E: Env>(
     wakeup != Some(Wakeup::Cancelled)
 }
 
-/// Waits after a pass as long as too much is under writeback; who may not enter a file system, once.
+/// Waits after a pass as long as too much is under writeback; a task that may not enter a file
+/// system waits once.
 ///
 /// # Source
 /// Mechanisms 2.3; Linux 3.0 mm/page-writeback.c, throttle_vm_writeout().
@@ -125,7 +128,8 @@ pub(super) fn wait_for_writeout<E: Env>(
     }
 }
 
-/// Whether the reclaimer may isolate pages of a kind; if too many are, it is throttled and looks again, once or until it may.
+/// Whether the reclaimer may isolate pages of a kind; if too many are, it is throttled and looks
+/// again, once or until it may.
 pub(super) fn may_isolate<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -182,12 +186,15 @@ impl<E: Env> Cache<E> {
         self.memory.wake(Signal::PageWritten);
     }
 
-    /// Pages have been written, and are not counted as under writeback any more: the task that sleeps for writeback may go on.
+    /// Pages have been written, and are not counted as under writeback any more: the task that
+    /// sleeps for writeback may go on.
     ///
-    /// Whether these were the last is a sum of two counters, of files and of the swap file, which the task that ends a write
-    /// has counted down before this fence. Of two that end the last writes side by side the one whose fence is the later
-    /// finds both sums zero. A sleeper has published itself before the fence of its queue (`env::wait`), after which it
-    /// looks whether any write is left: if its fence is the earlier, it is seen here, else it sees here what has ended.
+    /// Whether these were the last is a sum of two counters, of files and of the swap file, which
+    /// the task that ends a write has counted down before this fence. Of two that end the last
+    /// writes side by side the one whose fence is the later finds both sums zero. A sleeper has
+    /// published itself before the fence of its queue (`env::wait`), after which it looks whether
+    /// any write is left: if its fence is the earlier, it is seen here, else it sees here what has
+    /// ended.
     pub(crate) fn on_written(&self, context: &impl Context, written: &[FrameId]) {
         fence(Ordering::SeqCst);
         let last = self.under_writeback().is_zero();

@@ -1,8 +1,9 @@
 //! Trimming a zone: reclaim by a task that wants a frame of it, before it looks at another zone.
 //!
-//! It frees page cache within its mode, and where slabs have more than a twentieth of the zone objects: it neither ages anonymous pages
-//! nor sleeps for what it finds. (6.12 asks for objects in each pass, however few there are.)
-//! Two tasks do not trim one zone at a time: who comes second goes elsewhere.
+//! It frees page cache within its mode, and where slabs have more than a twentieth of the zone
+//! objects: it neither ages anonymous pages nor sleeps for what it finds. (6.12 asks for objects in
+//! each pass, however few there are.) Two tasks do not trim one zone at a time: the second goes
+//! elsewhere.
 //!
 //! Source: mechanisms 1.7; Linux 3.0 mm/vmscan.c, zone_reclaim(), __zone_reclaim().
 
@@ -43,7 +44,8 @@ pub(crate) fn trim<E: Env>(
         Start::Full => return Outcome::Full,
         Start::Go => {}
     }
-    // Held until the passes are over, also while the task works: the task that looks meanwhile goes elsewhere.
+    // Held until the passes are over, also while the task works: the task that looks meanwhile goes
+    // elsewhere.
     let Some(_only) = cache.zones[zone].try_trim() else {
         return Outcome::NoScan;
     };
@@ -90,8 +92,8 @@ fn count<E: Env>(cache: &Cache<E>, gave_enough: bool) {
     cache.counters.add(item, 1);
 }
 
-/// Frees a cluster of clean pages of files, if two clusters at the old end of the inactive list have as many; answers whether
-/// they had.
+/// Frees a cluster of clean pages of files, if two clusters at the old end of the inactive list
+/// have as many; answers whether they had.
 pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
     let own = &cache.zones[zone];
     let Some(_only) = own.try_trim() else {

@@ -1,7 +1,9 @@
-//! Reclaim over zones, as it was before Linux 4.8: the background's work on the zones of a node, and a task's own over
-//! those that it may take memory of. What is done to a zone is the same as ever (`shrink_zone`).
+//! Reclaim over zones, as it was before Linux 4.8: the background's work on the zones of a node,
+//! and a task's own over those that it may take memory of. The procedure for one zone is the same
+//! as ever (`shrink_zone`).
 //!
-//! Source: mechanisms 3.5, 3.6; Linux 3.0 mm/vmscan.c, balance_pgdat(), kswapd_try_to_sleep(), do_try_to_free_pages().
+//! Source: mechanisms 3.5, 3.6; Linux 3.0 mm/vmscan.c, balance_pgdat(), kswapd_try_to_sleep(),
+//! do_try_to_free_pages().
 
 use core::sync::atomic::Ordering;
 
@@ -35,7 +37,8 @@ fn view<E: Env>(cache: &Cache<E>, context: &impl Context, zone: ZoneId) -> ZoneV
     }
 }
 
-/// Whether an allocator that found no zone above its mark wakes the background reclaimer for this one.
+/// Whether an allocator that found no zone above its mark wakes the background reclaimer for this
+/// one.
 pub(super) fn wants_wake<E: Env>(cache: &Cache<E>, context: &impl Context, zone: ZoneId) -> bool {
     zoned::wants_wake(&view(cache, context, zone))
 }
@@ -140,7 +143,8 @@ fn judge<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
         .judge(reclaimable);
 }
 
-/// A task reclaims at least `target` pages, or as many as 13 rounds give, or until it has `enough`; for a run, if one is named.
+/// A task reclaims at least `target` pages, or as many as 13 rounds give, or until it has `enough`;
+/// for a run, if one is named.
 pub(super) fn direct<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -197,8 +201,9 @@ pub(super) fn direct<E: Env>(
                 throttle::pause(task, cache, zones[0], Reason::WaitIffCongested, who);
             }
             direct::Step::Done(freed) => {
-                // Deviation: in the kernel the background alone judges. Where a device that is gone holds it up, those who
-                // are told of progress would come back for ever; so they would in a cache that stops.
+                // Deviation: in the kernel the background alone judges. Where a device that is gone
+                // holds it up, those who are told of progress would come back for ever; so they
+                // would in a cache that stops.
                 if freed.is_zero() {
                     for zone in zones {
                         judge(task, cache, *zone);

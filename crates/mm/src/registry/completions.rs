@@ -1,7 +1,8 @@
 //! What becomes of requests that have ended.
 //!
-//! A request ends with the file, or the swap file, that it was sent for. What that means for pages,
-//! lists, pacing and waiters is known on the floors above, all of it in one place: `complete`.
+//! A request ends with the file, or the swap file, that it was sent for. Its consequences for
+//! pages, lists, pacing and waiters are known on the floors above, all of them in one place:
+//! `complete`.
 
 use env::{Interrupt, IoError, IoRequest};
 

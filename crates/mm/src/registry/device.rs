@@ -18,11 +18,13 @@ use crate::registry::mapping::Mapping;
 
 /// Back-off between tries of a failed write doubles this many times at most.
 const BACKOFF_DOUBLINGS: u32 = 6;
-/// A device with writes under way is stalled when none has ended for so long; likewise one with reads.
+/// A device with writes under way is stalled when none has ended for so long; likewise one with
+/// reads.
 const STALLED_AFTER: Nanos = Nanos::secs(5);
 /// Writers of a device are paused if one began a pause so lately.
 const PAUSING: Nanos = Nanos::secs(1);
-/// Reads that fail further apart are not one trouble, and one that failed so long ago is none of now.
+/// Reads that fail further apart are not one trouble, and a read that failed so long ago says
+/// nothing of now.
 const READS_APART: Nanos = Nanos::secs(60);
 
 /// A device.
@@ -61,7 +63,7 @@ pub(crate) struct DeviceState<E: Env> {
     /// Tasks that are writing its files back now.
     pub(crate) walkers: AtomicU32,
     pub(crate) flusher: Flusher,
-    /// What writers get when writes fail (`ErrorPolicy`); may change.
+    /// The error that writers get when writes fail (`ErrorPolicy`); may change.
     on_error: AtomicU8,
     /// It is to go as soon as nothing of it is open or under way.
     leaving: AtomicBool,
@@ -87,8 +89,8 @@ pub(crate) struct Flusher {
     pub(crate) running: AtomicBool,
 }
 
-/// Files with dirty pages (kernel: `b_dirty`, `b_io`, `b_more_io`), oldest first. Room for a file is taken when it is
-/// opened.
+/// Files with dirty pages (kernel: `b_dirty`, `b_io`, `b_more_io`), oldest first. Room for a file
+/// is taken when it is opened.
 pub(crate) struct DirtyFiles<E: Env> {
     /// Files of the device that are open.
     open: usize,
@@ -182,8 +184,9 @@ impl<E: Env> DeviceState<E> {
         }
     }
 
-    /// Writers get this from now on while writes fail. What failed under another policy and has gone through since is
-    /// nothing to them; what is dirty is tried at once, so that a page that still cannot be written is found out.
+    /// Writers get this from now on while writes fail. Writes that failed under another policy and
+    /// have gone through since are nothing to them; dirty pages are tried at once, so that a page
+    /// that still cannot be written is found out.
     pub(crate) fn set_on_error(&self, context: &impl Context, on_error: ErrorPolicy) {
         let errors = self.errors.lock(context);
         let before = self.on_error.swap(on_error as u8, Ordering::Relaxed);
@@ -226,8 +229,8 @@ impl<E: Env> DeviceState<E> {
         self.leaving.load(Ordering::Acquire) && !self.is_retired()
     }
 
-    /// Gives up one that is to go if nothing of it is open, dirty or under way; has its flusher end. Answers whether it was
-    /// this call that did.
+    /// Gives up a device that is to go if nothing of it is open, dirty or under way; has its
+    /// flusher end. Answers whether it was this call that did.
     pub(crate) fn retire(&self, context: &impl Context) -> bool {
         if !self.is_leaving() {
             return false;

@@ -1,4 +1,5 @@
-//! The gate of a file: many writers inside, or one who changes its length, its space or its holes.
+//! The gate of a file: many writers inside, or one task that changes its length, its space or its
+//! holes.
 //!
 //! It is held across waits, so it is no `Lock` but a counter and a queue. Its holder has a guard,
 //! which is the file as well: what must run inside, or behind the shut gate, takes the guard in
@@ -11,8 +12,8 @@
 //!
 //! Invariants
 //!   1. There is no `ShutGate` beside a `GateGuard` of the same file, nor beside another.
-//!   2. Who wants to shut is not kept waiting by writers that come later: from then on they are
-//!      turned away.
+//!   2. A task that wants to shut it is not kept waiting by writers that come later: from then on
+//!      they are turned away.
 
 use core::ops::Deref;
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -133,8 +134,8 @@ impl Gate {
         Ok(())
     }
 
-    /// Waits until those who were turned away have gone in: one who has opened the gate and is to
-    /// shut it again at once would never leave them a turn.
+    /// Waits until the writers that were turned away have gone in: a task that has opened the gate
+    /// and is to shut it again at once would never leave them a turn.
     pub(super) fn let_in<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
         Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
             self.turned_away.load(Ordering::Acquire) > 0 && !self.is_shut()

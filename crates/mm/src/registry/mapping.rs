@@ -1,7 +1,7 @@
 //! One file as the cache sees it: its index, size, dirty state, errors.
 //!
-//! What is said of its length, its space and its end changes in few places, and only for those whom
-//! the gate has let do it (`gate`):
+//! Its length, its space and its end change in few places, and only for tasks that the gate has let
+//! do it (`gate`):
 //!
 //! | | changes | by |
 //! |---|---|---|
@@ -70,8 +70,8 @@ pub(crate) struct Mapping<E: Env> {
     /// Bumped by every failed write; compared by holders without the lock.
     error_seq: AtomicU64,
     /// Writes and changes of length that the device has completed, and how many of them the last
-    /// good flush covers. What was there when the file was opened counts as one: the program that wrote it
-    /// may have ended without a flush.
+    /// good flush covers. The content that was there when the file was opened counts as one: the
+    /// program that wrote it may have ended without a flush.
     completed: AtomicU64,
     flushed: AtomicU64,
     /// A truncation is under way, or could not do all of it: that comes before the file grows
@@ -180,7 +180,7 @@ impl<E: Env> Mapping<E> {
         self.completed.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// What a flush that begins now will cover; none: the last good one covers it all.
+    /// The number that a flush that begins now will cover; none: the last good one covers it all.
     pub(crate) fn unflushed(&self) -> Option<u64> {
         let completed = self.completed.load(Ordering::Acquire);
         (self.flushed.load(Ordering::Acquire) < completed).then_some(completed)
@@ -426,7 +426,7 @@ impl<E: Env> ShutGate<'_, E> {
         self.size.store(size, Ordering::Release);
     }
 
-    /// What is behind its end is still to be taken away.
+    /// The part behind its end is still to be taken away.
     pub(crate) fn owe_cut(&self) {
         self.cut_owed.store(true, Ordering::Release);
     }

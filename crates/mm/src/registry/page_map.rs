@@ -1,15 +1,18 @@
 //! The pages of a file that may be used without a call: what a page table is to a process.
 //!
-//! A page is *mapped* where a load needs no fault, and *storable* where a store needs none; a storable page is mapped and
-//! dirty. There is one map for a file, however many handles it has: a page is mapped once at most.
+//! A page is *mapped* where a load needs no fault, and *storable* where a store needs none; a
+//! storable page is mapped and dirty. There is one map for a file, however many handles it has: a
+//! page is mapped once at most.
 //!
 //! Invariants
-//!   1. A page's bits, `Flags::MAPPED` of its frame and the count of its zone change together, under the file's index lock.
-//!      So the task that takes a page out of the index unmaps it in the same hold (`Cache::unmap`).
-//!   2. A storable page is dirty: what starts its write takes that right away in the same hold, and the next store faults
-//!      and makes it dirty again.
+//!   1. A page's bits, `Flags::MAPPED` of its frame and the count of its zone change together,
+//!      under the file's index lock. So the task that takes a page out of the index unmaps it in
+//!      the same hold (`Cache::unmap`).
+//!   2. A storable page is dirty: what starts its write takes that right away in the same hold, and
+//!      the next store faults and makes it dirty again.
 //!
-//! Source: mechanisms 2.6; Linux v3.0 mm/memory.c, __do_fault(); mm/rmap.c, page_mkclean(), page_referenced().
+//! Source: mechanisms 2.6; Linux v3.0 mm/memory.c, __do_fault(); mm/rmap.c, page_mkclean(),
+//! page_referenced().
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -63,7 +66,8 @@ impl PageMap {
         self.handles.load(Ordering::Acquire) == 0
     }
 
-    /// Uses the first pages of `from..to` that need no fault; answers the first that does, `to` if there is none.
+    /// Uses the first pages of `from..to` that need no fault; answers the first that does, `to` if
+    /// there is none.
     pub(crate) fn touch(&self, from: u32, to: u32, access: Access) -> u32 {
         match access {
             Access::Load => self.mapped.touch(from, to),

@@ -26,13 +26,14 @@ pub(crate) struct Anon {
     pub(crate) pages: Region,
     /// Its number is another's by now: the task that remembers it looks again.
     ended: AtomicBool,
-    /// Number of the task that last took memory for it: what is given back when nobody is there to do it is its.
+    /// Number of the task that last took memory for it: what is given back when nobody is there to
+    /// do it is its.
     taker: AtomicU32,
     /// It has given way to others.
     killed: AtomicBool,
     /// How far a walk over it was read ahead.
     walk: Lock<SwapWalk>,
-    /// Who gives frames to pages that have none: one at a time.
+    /// Held by the task that gives frames to pages that have none: one at a time.
     filling: Lock<()>,
 }
 
@@ -68,7 +69,7 @@ impl Anon {
         self.walk.lock(context)
     }
 
-    /// Held by the one that gives frames to pages that have none.
+    /// Held by the task that gives frames to pages that have none.
     pub(crate) fn filling<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, ()> {
         self.filling.lock(context)
     }
@@ -107,7 +108,8 @@ impl Regions {
         self.table.lock(context).iter().flatten().cloned().collect()
     }
 
-    /// A new one over these pages, which were counted, for the task `taker`. `None`: there are too many.
+    /// A new one over these pages, which were counted, for the task `taker`. `None`: there are too
+    /// many.
     pub(crate) fn add(
         &self,
         context: &impl Context,
@@ -194,7 +196,8 @@ impl Cursor {
         Self { last: None }
     }
 
-    /// The region of that number. Takes a lock of class `Registry` if it is another one than last time.
+    /// The region of that number. Takes a lock of class `Registry` if it is another one than last
+    /// time.
     pub(crate) fn region(
         &mut self,
         regions: &Regions,
@@ -208,8 +211,8 @@ impl Cursor {
         self.last.as_ref()
     }
 
-    /// Whether a page was used since the last look. The owner may be an old one: the frame may be a file's by now, and the
-    /// region's number another, smaller region's.
+    /// Whether a page was used since the last look. The owner may be an old one: the frame may be a
+    /// file's by now, and the region's number another, smaller region's.
     pub(crate) fn test_and_clear_young(
         &mut self,
         regions: &Regions,

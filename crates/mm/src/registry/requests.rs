@@ -13,7 +13,8 @@ use policy::units::Instant;
 use crate::Error;
 use crate::registry::REQUEST_PAGES;
 
-/// Write slots taken at the start for each of the first devices a cache has room for, and for each further one.
+/// Write slots taken at the start for each of the first devices a cache has room for, and for each
+/// further one.
 const SLOTS_PER_DEVICE: usize = 16;
 const DEVICES_DEEP: usize = 16;
 const SLOTS_PER_FURTHER_DEVICE: usize = 4;
@@ -24,8 +25,9 @@ const KEPT: usize = 2;
 
 /// Write requests that are not in use.
 ///
-/// A device that hangs gives none of its slots back, and one whose writes are single pages wants many. So half of the
-/// slots are kept, in equal parts, for devices that hold less than theirs; the other half is for the task that comes first.
+/// A device that hangs gives none of its slots back, and one whose writes are single pages wants
+/// many. So half of the slots are kept, in equal parts, for devices that hold less than theirs; the
+/// other half is for the task that comes first.
 pub(crate) struct Requests {
     slots: Lock<Slots>,
     wait: WaitQueue,
@@ -43,7 +45,8 @@ struct Slots {
     part: u32,
     /// Sum over the devices of what they hold less than their part.
     kept: usize,
-    /// Once a task found none, no more go out until so few of them are out; none: the next one that is free does.
+    /// Once a task found none, no more go out until so few of them are out; none: the next free
+    /// request goes out.
     resume: Option<usize>,
     /// A task found none, and more than that are out since.
     held_back: bool,
@@ -64,7 +67,8 @@ impl Slots {
 
     fn has_for(&self, device: DeviceIndex) -> bool {
         let below = self.held[usize::from(device.0)] < self.part;
-        // What is kept is of use to its owners only; right after a device has come, it may not be there yet.
+        // Kept requests are of use to their owners only; right after a device has come, they may
+        // not be there yet.
         !self.held_back && !self.free.is_empty() && (below || self.free.len() > self.kept)
     }
 
@@ -109,7 +113,8 @@ impl Requests {
         Self::in_lumps(count, pages, None)
     }
 
-    /// The same; once a task found none, it and all that come after it wait until no more than `resume` are out.
+    /// The same; once a task found none, it and all that come after it wait until no more than
+    /// `resume` are out.
     pub(crate) fn in_lumps(count: usize, pages: usize, resume: Option<usize>) -> Self {
         assert!(
             resume.is_none_or(|resume| resume < count),
@@ -168,8 +173,8 @@ impl Requests {
         }
     }
 
-    /// A slot for a write to `device`; `None`: there was none for it until the deadline, or it is not wanted any more
-    /// (the task that changes that calls `wake_all`).
+    /// A slot for a write to `device`; `None`: there was none for it until the deadline, or it is
+    /// not wanted any more (the task that changes that calls `wake_all`).
     pub(crate) fn take_while<E: Env>(
         &self,
         task: &mut Task<'_, E>,
@@ -198,7 +203,8 @@ impl Requests {
         self.wait.wake_all(signal);
     }
 
-    /// Gives a slot back. Among several devices, a task that waits looks again: the slot may be kept for some of them only.
+    /// Gives a slot back. Among several devices, a task that waits looks again: the slot may be
+    /// kept for some of them only.
     pub(crate) fn put(
         &self,
         context: &impl Context,
@@ -247,7 +253,7 @@ mod tests {
         let take = || room.try_take(&context, device);
         let mut out: Vec<_> = (0..4).map_while(|_| take()).collect();
         assert_eq!(out.len(), 4);
-        // One that does not wait holds nobody back.
+        // A call that does not wait holds nobody back.
         assert!(take().is_none());
         room.put(&context, device, out.pop().unwrap());
         out.extend(take());

@@ -1,16 +1,18 @@
 //! Caches of objects that can be made again, and the pages that objects take.
 //!
-//! A cache of objects (inodes, directory entries, rows) registers a `Shrink`. Passes of reclaim ask each of them, after the
-//! lists and at the same priority (`policy::shrink`). Its objects mostly lie on slab pages (`slab`), which it gives back
-//! when their last object goes; what a pass has freed by asking is therefore counted where slab pages are given back, for
-//! the task that asks.
+//! A cache of objects (inodes, directory entries, rows) registers a `Shrink`. Passes of reclaim ask
+//! each of them, after the lists and at the same priority (`policy::shrink`). Its objects mostly
+//! lie on slab pages (`slab`), which it gives back when their last object goes; what a pass has
+//! freed by asking is therefore counted where slab pages are given back, for the task that asks.
 //!
 //! Invariants
-//!   1. A shrinker is called with no lock held and no page isolated. It may take objects, give them back, and wait.
-//!   2. Pages that a task gives back while it asks a shrinker count as freed by its pass, and those of nobody else.
+//!   1. A shrinker is called with no lock held and no page isolated. It may take objects, give them
+//!      back, and wait.
+//!   2. Pages that a task gives back while it asks a shrinker count as freed by its pass, and those
+//!      of nobody else.
 //!
-//! Source: mechanisms 7; Linux 5.0 mm/vmscan.c, shrink_slab(), register_shrinker(); mm/slub.c, __free_slab()
-//! (`reclaimed_slab`).
+//! Source: mechanisms 7; Linux 5.0 mm/vmscan.c, shrink_slab(), register_shrinker(); mm/slub.c,
+//! __free_slab() (`reclaimed_slab`).
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
@@ -37,7 +39,7 @@ pub trait Shrink<E: Env>: Send + Sync {
     /// What reports call it; no two that are registered share a name.
     fn name(&self) -> &'static str;
 
-    /// What an object costs that has to be made again: 2 for one read of a disk (`policy::shrink::Cache`).
+    /// The cost of making an object again: 2 for one read of a disk (`policy::shrink::Cache`).
     fn seeks(&self) -> u32 {
         policy::shrink::Cache::default().seeks
     }
@@ -45,14 +47,14 @@ pub trait Shrink<E: Env>: Send + Sync {
     /// Objects on a node that could be freed now. Cheap, and may be a little old.
     fn count(&self, node: NodeId) -> u64;
 
-    /// Pages that its objects hold on all nodes, at once and without a lock. `None`: it does not know; then it is asked by
-    /// pressure and has no share.
+    /// Pages that its objects hold on all nodes, at once and without a lock. `None`: it does not
+    /// know; then it is asked by pressure and has no share.
     fn held(&self) -> Option<Pages> {
         None
     }
 
-    /// Each use of a page of a file is one of an object of it too, and not the reverse, as of an inode: pages go first as long as
-    /// neither is missed.
+    /// Each use of a page of a file is one of an object of it too, and not the reverse, as of an
+    /// inode: pages go first as long as neither is missed.
     fn carries_pages(&self) -> bool {
         false
     }
@@ -68,8 +70,8 @@ pub struct Ask {
     pub node: NodeId,
     /// Objects to look at.
     pub objects: u64,
-    /// The caller is not within a file system: the shrinker may take its locks and write. Else one that must answers
-    /// `Stop`.
+    /// The caller is not within a file system: the shrinker may take its locks and write. Else a
+    /// shrinker that must answers `Stop`.
     pub may_enter_fs: bool,
     /// The background reclaimer asks, and not a task that needs memory.
     pub background: bool,
@@ -108,7 +110,7 @@ impl<E: Env> Registered<E> {
     }
 }
 
-/// One that shares the memory.
+/// A cache of objects that shares the memory.
 pub(crate) struct Sharing<E: Env> {
     pub(crate) registered: Arc<Registered<E>>,
     pub(crate) id: MemberId,
@@ -138,7 +140,8 @@ struct Asking {
 }
 
 impl<E: Env> Shrinkers<E> {
-    /// For a machine of so many nodes and zones, whose memory is shared by a rule or by pressure alone.
+    /// For a machine of so many nodes and zones, whose memory is shared by a rule or by pressure
+    /// alone.
     pub(crate) fn new(
         (nodes, zones): (usize, usize),
         rule: Option<ShareRule>,
@@ -195,7 +198,7 @@ impl<E: Env> Shrinkers<E> {
         self.shares.as_ref()
     }
 
-    /// Those that share the memory with the pages, with what they hold.
+    /// The caches of objects that share the memory with the pages, with what they hold.
     pub(crate) fn members(&self, context: &impl Context) -> Vec<Sharing<E>> {
         let list = self.list.lock(context);
         let members = list.iter().filter_map(|one| {
@@ -263,8 +266,8 @@ impl<E: Env> Shrinkers<E> {
         self.note_freed(task, pages);
     }
 
-    /// The task gave pages back. If it asks shrinkers, they are freed by its pass; answers whether it does so in the
-    /// background.
+    /// The task gave pages back. If it asks shrinkers, they are freed by its pass; answers whether
+    /// it does so in the background.
     pub(crate) fn note_freed(&self, task: &Task<'_, E>, pages: Pages) -> Option<bool> {
         if self.askers.load(Ordering::Relaxed) == 0 {
             return None;

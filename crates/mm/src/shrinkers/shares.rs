@@ -1,5 +1,5 @@
-//! Whose memory goes where pages and caches of objects share it: who holds most above its share, and shares follow what is
-//! missed (`policy::shares`).
+//! Where memory goes when pages and caches of objects share it: the cache that holds most above its
+//! share gives, and shares follow what is missed (`policy::shares`).
 //!
 //! ```text
 //!   a pass wants T ----> each gives T x over / sum of over                     (`reclaim::shares` asks them)
@@ -7,15 +7,16 @@
 //!   a sixteenth of the memory was evicted ----> at most a sixteenth changes hands
 //! ```
 //!
-//! All pages on the lists of reclaim are one member; which of them go is the business of the lists. A cache of objects is one
-//! if it says what it holds (`Shrink::held`); others are asked by pressure, as in Linux.
+//! All pages on the lists of reclaim are one member; which of them go is the business of the lists.
+//! A cache of objects is one if it says what it holds (`Shrink::held`); others are asked by
+//! pressure, as in Linux.
 //!
 //! Invariants
 //!   1. Nothing is locked beside `state` while it is.
 //!   2. Where no cache of objects is a member, nothing of this is asked, and all is as without it.
 //!
-//! Source: ours (ADR 21). The cost of a missed page is the mean that a page's read takes, over the last few: what is read at once
-//! shares its time.
+//! Source: ours (ADR 21). The cost of a missed page is the mean that a page's read takes, over the
+//! last few: what is read at once shares its time.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,7 +26,8 @@ use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use crate::Error;
 
-/// Most caches of objects that share the memory: each has a 64th of it as its floor, and pages up to a quarter.
+/// Most caches of objects that share the memory: each has a 64th of it as its floor, and pages up
+/// to a quarter.
 const SHARING_MAX: u32 = 48;
 /// The time of a page's read moves by this part of what is new.
 const READ_MEAN: u64 = 8;
@@ -68,7 +70,7 @@ pub(crate) struct MemoryShares {
 struct State {
     shares: Shares,
     pages: MemberId,
-    /// Who carries the pages.
+    /// The member that carries the pages.
     carrier: Option<MemberId>,
     limit: Bytes,
     /// Caches of objects.
@@ -166,7 +168,8 @@ impl MemoryShares {
         asks
     }
 
-    /// Pages were evicted. At the end of an epoch `writers` is asked for, and what was moved is answered.
+    /// Pages were evicted. At the end of an epoch `writers` is asked for, and what was moved is
+    /// answered.
     pub(crate) fn evicted_pages(
         &self,
         context: &impl Context,

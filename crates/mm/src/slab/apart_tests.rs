@@ -141,7 +141,7 @@ fn the_first_try_of_a_large_slab_boosts_and_wakes_nobody() {
                 raised,
                 "and a boost does not pass with time"
             );
-            // A single frame of another mobility is taken by one who may wake.
+            // A single frame of another mobility is taken by a task that may wake.
             let log = cache.add_slabs(LOG).unwrap();
             let other = log.take(task).unwrap();
             task.sleep(env::Cause::Idle, Nanos::millis(10));

@@ -1,7 +1,9 @@
-//! Slabs: pages of the cache's memory that hold objects of one size, as the inodes of a file system.
+//! Slabs: pages of the cache's memory that hold objects of one size, as the inodes of a file
+//! system.
 //!
-//! An object is a place in a slab and nothing more: its content is its owner's, and in the lab nobody keeps any. What
-//! matters here is where the pages come from, and that they come free when the last object of a slab does.
+//! An object is a place in a slab and nothing more: its content is its owner's, and in the lab
+//! nobody keeps any. It matters here where the pages come from, and that they come free when the
+//! last object of a slab does.
 //!
 //! ```text
 //!   take: a slab that is partly used, of the task's node
@@ -11,17 +13,18 @@
 //! ```
 //!
 //! Invariants
-//!   1. A slab's frames are claimed and never adopted (`BUSY` without `CACHED`): reclaim, a lowered limit and readers pass
-//!      over them.
-//!   2. A slab is on the list of its node exactly if it is partly used and not the one that its node's tasks fill. A full
-//!      one is on none, and there is no empty one.
+//!   1. A slab's frames are claimed and never adopted (`BUSY` without `CACHED`): reclaim, a lowered
+//!      limit and readers pass over them.
+//!   2. A slab is on the list of its node exactly if it is partly used and is not the slab that its
+//!      node's tasks fill. A full one is on none, and there is no empty one.
 //!   3. No lock is held while frames are taken: two that find no slab at once make two.
 //!
 //! Concurrency: one lock for the slabs of a cache of objects, held for a few list steps.
 //!
-//! Source: kernel-facts 14; Linux 5.0 mm/slub.c, allocate_slab(), __slab_free(). Deviations: one slab a node is filled at a
-//! time and not one a CPU; a slab goes back at once where Linux keeps a few empty ones; the slabs of other nodes are not
-//! looked at before a fresh one is made (`remote_node_defrag_ratio`); an object is at most a page.
+//! Source: kernel-facts 14; Linux 5.0 mm/slub.c, allocate_slab(), __slab_free(). Deviations: one
+//! slab a node is filled at a time and not one a CPU; a slab goes back at once where Linux keeps a
+//! few empty ones; the slabs of other nodes are not looked at before a fresh one is made
+//! (`remote_node_defrag_ratio`); an object is at most a page.
 
 use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
@@ -58,7 +61,8 @@ pub struct SlabSpec {
     pub name: &'static str,
     /// Size of an object, at most a page.
     pub object: Bytes,
-    /// Pages of a slab, as a power of two, at most 3. Tried first, without a right to reclaim; then a single page.
+    /// Pages of a slab, as a power of two, at most 3. Tried first, without a right to reclaim; then
+    /// a single page.
     pub order: u8,
     /// `Reclaimable` if a shrinker frees its objects, else `Unmovable`.
     pub mobility: Mobility,
@@ -81,8 +85,8 @@ impl<E: Env> Cache<E> {
     /// Slabs for a cache of objects, none of them yet.
     ///
     /// # Errors
-    /// `BadOption`: an object of less than 8 bytes or more than a page; an order above 3, or above a pageblock; objects that
-    /// can be moved.
+    /// `BadOption`: an object of less than 8 bytes or more than a page; an order above 3, or above
+    /// a pageblock; objects that can be moved.
     pub fn add_slabs(self: &Arc<Self>, spec: SlabSpec) -> Result<Arc<Slabs<E>>, Error> {
         let check = |what, value, allowed: (u64, u64)| {
             let fits = (allowed.0..=allowed.1).contains(&value);
@@ -109,7 +113,8 @@ impl<E: Env> Cache<E> {
         }))
     }
 
-    /// From now on passes of reclaim ask this cache of objects, too; if it says what it holds, for what is above its share.
+    /// From now on passes of reclaim ask this cache of objects, too; if it says what it holds, for
+    /// what is above its share.
     ///
     /// # Errors
     /// `RegisteredTwice`: one of that name is registered; `TooMany`.
@@ -121,8 +126,8 @@ impl<E: Env> Cache<E> {
         self.shrinkers.register(task, shrinker)
     }
 
-    /// Objects of `bytes` in all leave a cache of them, to make room. Answers what each is to remember, to be told to
-    /// `object_missed` if it is made again.
+    /// Objects of `bytes` in all leave a cache of them, to make room. Answers what each is to
+    /// remember, to be told to `object_missed` if it is made again.
     pub fn objects_evicted(
         &self,
         context: &impl Context,
@@ -148,8 +153,8 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// What pages and caches of objects have of the memory they share, and how often anything of it changed hands. Empty
-    /// where pages are alone.
+    /// What pages and caches of objects have of the memory they share, and how often anything of it
+    /// changed hands. Empty where pages are alone.
     pub fn shares(&self, context: &impl Context) -> (Vec<ShareView>, u64) {
         let Some(shares) = self.shrinkers.shares() else {
             return (Vec::new(), 0);
@@ -178,11 +183,12 @@ fn objects_in(spec: SlabSpec, order: u8) -> u32 {
 }
 
 impl<E: Env> Slabs<E> {
-    /// Takes an object, of a slab of the task's node if one is partly used; a fresh slab's frames may have to be
-    /// reclaimed and waited for.
+    /// Takes an object, of a slab of the task's node if one is partly used; a fresh slab's frames
+    /// may have to be reclaimed and waited for.
     ///
     /// # Errors
-    /// `OutOfMemory`, `NoMemory`, `Cancelled`; `TooMany` objects; `WouldWait`, where the task may not.
+    /// `OutOfMemory`, `NoMemory`, `Cancelled`; `TooMany` objects; `WouldWait`, where the task may
+    /// not.
     pub fn take(&self, task: &mut Task<'_, E>) -> Result<Object, Error> {
         task.did(Work::SlabTake, 1);
         let home = self.cache.home_node(task);
@@ -221,7 +227,7 @@ impl<E: Env> Slabs<E> {
     /// Gives an object back, and with the last of a slab its frames.
     ///
     /// # Panics
-    /// If it is not one that was taken.
+    /// If it was not taken.
     pub fn give(&self, task: &mut Task<'_, E>, object: Object) {
         task.did(Work::SlabGive, 1);
         let gone = self.places.lock(task).give(object);
@@ -267,7 +273,7 @@ impl<E: Env> Slabs<E> {
     /// The node of an object's memory.
     ///
     /// # Panics
-    /// If it is not one that was taken.
+    /// If it was not taken.
     pub fn node_of(&self, task: &Task<'_, E>, object: Object) -> NodeId {
         self.places.lock(task).node_of(object)
     }

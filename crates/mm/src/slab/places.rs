@@ -1,7 +1,7 @@
 //! Which places of which slabs are taken.
 //!
-//! A slab has a number; an object's is that of its slab times the objects of the largest one, and its place. Places are a
-//! bit each, set while free.
+//! A slab has a number; an object's is that of its slab times the objects of the largest one, and
+//! its place. Places are a bit each, set while free.
 
 use frames::Busy;
 use policy::units::Pages;
@@ -42,7 +42,8 @@ enum State {
     Vacant,
     /// On no list.
     Full,
-    /// Its node's tasks take from it, if that is the one which `filled` names; whatever node its memory is on.
+    /// Its node's tasks take from it, if that is the one which `filled` names; whatever node its
+    /// memory is on.
     Filled,
     /// On its node's list.
     Listed,
@@ -52,8 +53,8 @@ enum State {
 struct OfNode {
     /// The slab that the node's tasks take from.
     filled: u32,
-    /// Slabs of the node's memory that are partly used: the first is taken from next, and what comes to be partly used is
-    /// the last.
+    /// Slabs of the node's memory that are partly used: the first is taken from next, and what
+    /// comes to be partly used is the last.
     head: u32,
     tail: u32,
 }
@@ -92,8 +93,8 @@ impl Places {
         Some(self.take_filled(home))
     }
 
-    /// A fresh slab, on the memory of `node`; and a place of it for a task of `home`. Its frames again, if there can be no
-    /// more.
+    /// A fresh slab, on the memory of `node`; and a place of it for a task of `home`. Its frames
+    /// again, if there can be no more.
     pub(super) fn add(
         &mut self,
         home: NodeId,

@@ -8,7 +8,8 @@ use crate::cache::{Cache, get};
 use crate::lists::NodeId;
 use crate::vmstat::Item;
 
-/// A node of the machine, in the order of its frames. Levels are pages now; totals since the cache was built.
+/// A node of the machine, in the order of its frames. Levels are pages now; totals since the cache
+/// was built.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {

@@ -1,7 +1,8 @@
-//! What reclaim asks of the swap file (`swapfile`): slots for pages that go out, and their way there.
+//! What reclaim asks of the swap file (`swapfile`): slots for pages that go out, and their way
+//! there.
 //!
-//! A page of anonymous memory gets a slot when it is to go out and keeps it as long as the slot holds what the page
-//! holds, so that a page that was read back can go again without I/O:
+//! A page of anonymous memory gets a slot when it is to go out and keeps it as long as the slot
+//! holds what the page holds, so that a page that was read back can go again without I/O:
 //!
 //! ```text
 //!   no slot, dirty --take_slot--> slot, dirty --begin_swap_out--> slot, writeback --ok--> slot, clean
@@ -12,18 +13,19 @@
 //!       '----------------------------------------------------------------------------------'   the region's table
 //! ```
 //!
-//! Reclaim isolates, decides and puts back; it calls the methods here with a page's busy bit in hand. What it
-//! starts with `begin_swap_out` it sends with `submit_swap_out`, after the put-back: neighbouring slots of the
-//! batch make one request.
+//! Reclaim isolates, decides and puts back; it calls the methods here with a page's busy bit in
+//! hand. Writes that it starts with `begin_swap_out` are sent with `submit_swap_out`, after the
+//! put-back: neighbouring slots of the batch make one request.
 //!
 //! Invariants
-//!   1. `slot_of[frame]` changes under the frame's busy bit while the page is not under writeback, and by the end
-//!      of the write while it is.
-//!   2. A slot in use stands in `slot_of` of one frame, or in one entry of a region, and nowhere else.
+//!   1. `slot_of[frame]` changes under the frame's busy bit while the page is not under writeback,
+//!      and by the end of the write while it is.
+//!   2. A slot in use stands in `slot_of` of one frame, or in one entry of a region, and nowhere
+//!      else.
 //!   3. Nothing is allocated from a dirty page to its completed write.
 //!
-//! Source: mechanisms 9; Linux v5.15 mm/swap_state.c, mm/page_io.c. Deviations: one swap file; a slot whose
-//! write failed is given up, so that the page goes to another one, after a back-off.
+//! Source: mechanisms 9; Linux v5.15 mm/swap_state.c, mm/page_io.c. Deviations: one swap file; a
+//! slot whose write failed is given up, so that the page goes to another one, after a back-off.
 
 use std::sync::{Arc, Weak};
 
@@ -48,7 +50,8 @@ pub(crate) use out::SwapOut;
 const SLOTS_MAX: u64 = 1 << 27;
 
 impl<E: Env> Cache<E> {
-    /// Gives the cache a swap file: the first `pages` pages of an object, whose content is the cache's from now on.
+    /// Gives the cache a swap file: the first `pages` pages of an object, whose content is the
+    /// cache's from now on.
     ///
     /// # Errors
     /// `TooMany`: it has one. `BadOption`: no pages, or more than 2^27.
@@ -100,7 +103,8 @@ impl<E: Env> Cache<E> {
             .map_or_else(SwapStats::default, |area| area.stats())
     }
 
-    /// Slots that pages can have now: none without a swap file, and none while it rests after a failed write.
+    /// Slots that pages can have now: none without a swap file, and none while it rests after a
+    /// failed write.
     pub(crate) fn swap_free(&self) -> Pages {
         match self.swap.area() {
             Some(area) if !self.swap_rests() => area.free(),
@@ -114,8 +118,8 @@ impl<E: Env> Cache<E> {
         self.swap.area().is_some_and(rests)
     }
 
-    /// Whether anonymous pages are worth a scan: there is a slot for one or, where the law looks for that, one that has
-    /// its slot.
+    /// Whether anonymous pages are worth a scan: there is a slot for a page or, where the law looks
+    /// for that, a page that has its slot.
     pub(crate) fn can_swap(&self) -> bool {
         let area = self.swap.area();
         let kept = area.map_or(Pages::ZERO, |area| area.kept());
@@ -143,8 +147,8 @@ impl<E: Env> Cache<E> {
         self.swap.slot_of(frame).is_some()
     }
 
-    /// Gives a page that is to go out a slot if it has none. False: none is free, or the swap file rests after a
-    /// failed write.
+    /// Gives a page that is to go out a slot if it has none. False: none is free, or the swap file
+    /// rests after a failed write.
     pub(crate) fn take_slot(&self, task: &Task<'_, E>, busy: &Busy) -> bool {
         let Some(area) = self.swap.area() else {
             return false;
@@ -167,7 +171,8 @@ impl<E: Env> Cache<E> {
         self.give_slot_up(context, busy, SlotMoment::Activated);
     }
 
-    /// Gives a page's slot up where the policy says so; then the page is dirty. Answers whether it has none now.
+    /// Gives a page's slot up where the policy says so; then the page is dirty. Answers whether it
+    /// has none now.
     pub(crate) fn give_slot_up(
         &self,
         context: &impl Context,
@@ -175,8 +180,8 @@ impl<E: Env> Cache<E> {
         moment: SlotMoment,
     ) -> bool {
         let frame = busy.frame();
-        // In this order: the end of a write that fails gives the slot up itself, and only then takes WRITEBACK off. Where
-        // that is off, none begins without the busy bit.
+        // In this order: the end of a write that fails gives the slot up itself, and only then
+        // takes WRITEBACK off. Where that is off, none begins without the busy bit.
         let flags = self.pages.table.flags(frame);
         let (Some(area), Some(slot)) = (self.swap.area(), self.swap.slot_of(frame)) else {
             return true;
@@ -200,15 +205,16 @@ impl<E: Env> Cache<E> {
         self.swap.take_from(busy.frame())
     }
 
-    /// The page of `busy` moves to the frame `to`: its slot, if it has one, is that frame's from now on.
+    /// The page of `busy` moves to the frame `to`: its slot, if it has one, is that frame's from
+    /// now on.
     pub(crate) fn move_slot(&self, busy: &Busy, to: FrameId) {
         if let Some(slot) = self.swap.take_from(busy.frame()) {
             self.swap.keep(to, slot);
         }
     }
 
-    /// Takes a clean page that has a slot out of its region; the slot stays there, and `shadow` beside it. The frame
-    /// is free; the caller has it on no list.
+    /// Takes a clean page that has a slot out of its region; the slot stays there, and `shadow`
+    /// beside it. The frame is free; the caller has it on no list.
     ///
     /// # Panics
     /// If the page has no slot: its content would be lost.

@@ -29,8 +29,8 @@ impl SwapOut {
 }
 
 impl<E: Env> Cache<E> {
-    /// A dirty page that has a slot goes out: it is unmapped and under writeback from now on, and on its way once the
-    /// caller, who gives the busy bit back first, calls `submit_swap_out`.
+    /// A dirty page that has a slot goes out: it is unmapped and under writeback from now on. It is
+    /// on its way once the caller, which gives the busy bit back first, calls `submit_swap_out`.
     ///
     /// # Panics
     /// If the page has no slot, or `out` holds a whole batch.
@@ -53,7 +53,8 @@ impl<E: Env> Cache<E> {
         out.count += 1;
     }
 
-    /// Whether what is sent out now can go: one that does not wait for a request looks first.
+    /// Whether a page that is sent out now can go: a sender that does not wait for a request looks
+    /// first.
     pub(crate) fn can_send_out(&self, context: &impl Context, sender: SwapSender) -> bool {
         let Some(area) = self.swap.area() else {
             return true;
@@ -63,8 +64,8 @@ impl<E: Env> Cache<E> {
             || area.is_late(self.env.now())
     }
 
-    /// Sends what `out` holds; pages in neighbouring slots go together. Where all requests are out, the law says what
-    /// `sender` does.
+    /// Sends what `out` holds; pages in neighbouring slots go together. Where all requests are out,
+    /// the law says what `sender` does.
     pub(crate) fn submit_swap_out(
         &self,
         task: &mut Task<'_, E>,

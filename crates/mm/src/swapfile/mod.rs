@@ -1,11 +1,12 @@
 //! The swap file: its slots, its requests, and the slot of each frame.
 //!
-//! What it holds changes with pages that go out and come back (`swap`, `anon`). Here is what is known of it: which slots
-//! are free, whose page is in each, whether its device fails or hangs.
+//! Its content changes with pages that go out and come back (`swap`, `anon`). Here is what is known
+//! of it: which slots are free, whose page is in each, whether its device fails or hangs.
 //!
-//! A swap file whose device hangs takes as many requests as there are slots for. A task that needs another one waits; if none
-//! has ended for `STALLED`, what it was to send is dirty again, and nobody sends anything until one ends. (Under a law of
-//! Linux it is found out only if somebody comes late: there, one waits for a request for ever.)
+//! A swap file whose device hangs takes as many requests as there are slots for. A task that needs
+//! another one waits; if none has ended for `STALLED`, what it was to send is dirty again, and
+//! nobody sends anything until one ends. (Under a law of Linux it is found out only if somebody
+//! comes late: there, one waits for a request for ever.)
 //!
 //! Concurrency: the slot map is behind a leaf lock; the rest are atomics.
 
@@ -37,7 +38,7 @@ const RETRY_AFTER: Nanos = Nanos::millis(100);
 const BACKOFF_DOUBLINGS: u32 = 6;
 /// The swap file has its slots for itself.
 const ONLY: DeviceIndex = DeviceIndex(0);
-/// Whose slot a request has (`IoRequest::cookie`).
+/// The owner of the slot that a request has (`IoRequest::cookie`).
 const CALLERS: u64 = 0;
 const BACKGROUND: u64 = 1;
 /// A swap file that has ended no request for so long, with all of them out, hangs.
@@ -63,12 +64,13 @@ pub(crate) struct Area<E: Env> {
     slots: Lock<SlotMap>,
     /// A copy of `SlotMap::free`.
     free: AtomicU32,
-    /// Whose page is in a slot: packed, or `NOBODY`. A hint for read-ahead.
+    /// The owner of the page in a slot: packed, or `NOBODY`. A hint for read-ahead.
     owners: Box<[AtomicU64]>,
     /// What reclaim noted of an evicted page.
     shadows: Box<[AtomicU32]>,
     readahead: Lock<SwapReadahead>,
-    /// Slots for requests: of those who reclaim and, where a law has it so, of the background apart.
+    /// Slots for requests: of those who reclaim and, where a law has it so, of the background
+    /// apart.
     requests: Requests,
     background: Option<Requests>,
     /// Pages in frames that have a slot: what is clean among them can go although no slot is free.
@@ -140,7 +142,7 @@ impl<E: Env> State<E> {
         self.area.set(Arc::new(area)).is_ok()
     }
 
-    /// The page in a frame has this slot: a fresh one, or the one that it was read back from.
+    /// The page in a frame has this slot: a fresh slot, or the slot that it was read back from.
     pub(crate) fn keep(&self, frame: FrameId, slot: u32) {
         self.slot(frame).store(slot + 1, Ordering::Relaxed);
         if let Some(area) = self.area() {
@@ -283,8 +285,8 @@ impl<E: Env> Area<E> {
         self.failures.load(Ordering::Relaxed) > 0 && now < self.errors.lock(context).retry_at
     }
 
-    /// A slot for a request, to be waited for as long as others end. One that blocks and does not check itself leaves when
-    /// another has found out that none does.
+    /// A slot for a request, to be waited for as long as others end. A task that blocks and does
+    /// not check itself leaves when another has found out that none does.
     pub(crate) fn request(
         &self,
         task: &mut Task<'_, E>,
@@ -337,7 +339,8 @@ impl<E: Env> Area<E> {
     /// Somebody found no request: perhaps the swap file hangs.
     fn look(&self, now: Instant) {
         if self.is_late(now) && !self.stalled.swap(true, Ordering::AcqRel) {
-            // The last write may just have ended: nobody else would say so, for none goes out while it hangs.
+            // The last write may just have ended: nobody else would say so, for none goes out while
+            // it hangs.
             if !self.is_late(now) {
                 self.stalled.store(false, Ordering::Relaxed);
                 return;
@@ -367,7 +370,7 @@ impl<E: Env> Area<E> {
         self.total
     }
 
-    /// Whose page is in a slot: a hint.
+    /// The owner of the page in a slot: a hint.
     pub(crate) fn owner(&self, slot: u32) -> Option<Owner> {
         unpacked(self.owners[slot as usize].load(Ordering::Relaxed))
     }

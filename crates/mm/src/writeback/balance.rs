@@ -2,7 +2,7 @@
 //!
 //! A balance becomes due as pages are dirtied, and stands in the writer's account until it begins.
 //! The law decides under a short lock, from one reading of the counters; a pause is an absolute
-//! deadline. A task that may block sleeps until then; one that may not gets the deadline as its
+//! deadline. A task that may block sleeps until then. A task that may not gets the deadline as its
 //! answer, and pauses its client by it. Verdicts and their order are the same.
 //!
 //! ```text
@@ -14,8 +14,8 @@
 //!
 //! A pause that is answered is told to `Env` as the wait that it is, once, when it is over.
 //!
-//! Under the law of 2.6.36 a writer writes pages itself. One that may not block has the flusher do
-//! it, and is paused by the naps of that law, having written nothing.
+//! Under the law of 2.6.36 a writer writes pages itself. A writer that may not block has the
+//! flusher do it, and is paused by the naps of that law, having written nothing.
 //!
 //! Source: mechanisms 5; Linux v6.12 mm/page-writeback.c, balance_dirty_pages(), in our own words.
 
@@ -104,7 +104,7 @@ pub(crate) fn balance<E: Env>(
                 return Ok(Some(until));
             }
         } else if goes_on && !task.may_block() {
-            // What was dirtied during its pauses is a matter of the next call.
+            // Pages that were dirtied during its pauses are a matter of the next call.
             return Ok(None);
         }
     }

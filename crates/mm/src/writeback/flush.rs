@@ -394,10 +394,10 @@ fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Arc<Ma
     }
     // With no writer inside, nothing can be written and sent beyond that space meanwhile: what a
     // late call would cut off. If somebody is inside, the next slice tries again.
-    // Of a file that was taken out since it was looked up, the object may be another's; of a cache that ends, its length
-    // has been settled: then the gate is not shut.
+    // Of a file that was taken out since it was looked up, the object may be another's; of a cache
+    // that ends, its length has been settled: then the gate is not shut.
     if let Some(file) = mapping.try_shut(&cache.registry) {
-        // What has space by now; an error leaves it to the writes to extend the object.
+        // The part that has space by now; an error leaves it to the writes to extend the object.
         let allocated = file.allocated();
         if allocated >= file.size() {
             let _ = set_device_len(task, &file, allocated);
@@ -405,7 +405,8 @@ fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Arc<Ma
     }
 }
 
-/// Writes the selected pages of a file; waits for room in flight, never for the writes themselves. `turn`: `wait_for_room`.
+/// Writes the selected pages of a file; waits for room in flight, never for the writes themselves.
+/// `turn`: `wait_for_room`.
 pub(crate) fn write_pages<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -452,8 +453,8 @@ pub(crate) fn write_pages<E: Env>(
     Ok(outcome)
 }
 
-/// The background reclaimer writes one page itself, if there is room for a request at once. False: there is not, or
-/// the page is not available.
+/// The background reclaimer writes one page itself, if there is room for a request at once. False:
+/// there is not, or the page is not available.
 pub(crate) fn try_write_page<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -468,7 +469,8 @@ pub(crate) fn try_write_page<E: Env>(
     request.is_some_and(|request| write_page(task, cache, mapping, page, request))
 }
 
-/// The same by one who waits for room. False: the page is not available, the device fails, or the wait was cancelled.
+/// The same by a task that waits for room. False: the page is not available, the device fails, or
+/// the wait was cancelled.
 pub(crate) fn write_page_in_turn<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -544,7 +546,7 @@ fn gather<E: Env>(
                     request.offset = Bytes(u64::from(page) << PAGE_SHIFT);
                 }
                 if let Some(map) = &map {
-                    // What is stored from now on makes it dirty again.
+                    // A store from now on makes it dirty again.
                     map.protect(page);
                 }
                 request.frames.push(frame);
@@ -589,7 +591,7 @@ fn send<E: Env>(
     let pages = request.pages().0;
     let end = request.offset.0 + (pages << PAGE_SHIFT);
     mapping.raise_device_len(end);
-    // What is written of a file that is being synced is work of the sync's, no matter which task does it.
+    // A write of a file that is being synced is the sync's work, no matter which task does it.
     let for_sync = class == IoClass::Sync || mapping.syncing.load(Ordering::Acquire) > 0;
     if device.writes_inflight.enter(Pages(pages), for_sync) {
         device.note_moved(task.now());

@@ -1,7 +1,7 @@
 //! Requests: how they are sent, and what their end means for a file.
 //!
-//! Completions run as interrupts: they take short locks, change state, unlock, wake. Reads carry the
-//! busy bits of their frames; writes are named by `WRITEBACK`.
+//! Completions run as interrupts: they take short locks, change state, unlock, wake. Reads carry
+//! the busy bits of their frames; writes are named by `WRITEBACK`.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -51,8 +51,8 @@ impl<E: Env> Mapping<E> {
         let device = &self.device;
         let pages = request.frames.len() as u64;
         device.note_moved(now);
-        // All of this before the tags say so: the task that sees the writeback ended may look for an
-        // error, take the page for flushed, or count it off at once.
+        // All of this before the tags say so: the task that sees the writeback ended may look for
+        // an error, take the page for flushed, or count it off at once.
         match result {
             // Completed is not durable: the next sync has to flush.
             Ok(()) => self.note_completed(),
@@ -131,7 +131,8 @@ impl<E: Env> Mapping<E> {
         let failed = result.is_err();
         let mut redirtied = 0;
         let mut token = self.token.lock(context);
-        // Under the lock: a sync that has this error behind it finds the pages dirty again (`sync::write_parts`).
+        // Under the lock: a sync that has this error behind it finds the pages dirty again
+        // (`sync::write_parts`).
         if let Err(error) = result {
             let at = Bytes(u64::from(first) << PAGE_SHIFT);
             self.note_write_error(context, at, *error);
@@ -256,7 +257,8 @@ pub(crate) fn prepare<E: Env>(
     call(task, device, object, op, offset, Cause::Journal).map_err(Error::unprepared)
 }
 
-/// Whether the task may have a device do something and wait for it: once sent, it would be done unseen.
+/// Whether the task may have a device do something and wait for it: once sent, it would be done
+/// unseen.
 pub(crate) fn may_call<E: Env>(task: &Task<'_, E>) -> Result<(), Error> {
     if task.may_block() {
         Ok(())
@@ -331,7 +333,8 @@ pub(crate) fn set_len<E: Env>(
     }
     result.map_err(Error::metadata)?;
     if len <= before {
-        // Space beyond a length that was cut, or set again, may be gone. What it grew by before had none.
+        // Space beyond a length that was cut, or set again, may be gone. The part that it grew by
+        // before had none.
         mapping.lose_space_behind(len);
     }
     mapping.note_completed();

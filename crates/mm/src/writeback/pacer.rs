@@ -43,7 +43,7 @@ impl Pacer {
     }
 }
 
-/// What a writer has dirtied and was not paused for yet.
+/// Pages that a writer has dirtied and was not paused for yet.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     /// Pages that a balance is due for, by device: mostly one.

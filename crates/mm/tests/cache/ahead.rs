@@ -1,7 +1,9 @@
-//! Writing ahead of syncs, under Tidegate's own law: a device on which somebody waits again and again has no rest before.
+//! Writing ahead of syncs, under Tidegate's own law: a device on which somebody waits again and
+//! again has no rest before.
 //!
-//! The device takes 2 ms for a request of whatever size, one at a time; a heavy writer of pages by chance over 512 MiB, 2000 a second if it
-//! is let, syncs after every 5000 or not at all; a light one, 20 a second over 8 MiB behind those. Limits as those of the server with 64 MiB.
+//! The device takes 2 ms for a request of whatever size, one at a time; a heavy writer of pages by
+//! chance over 512 MiB, 2000 a second if it is let, syncs after every 5000 or not at all; a light
+//! one, 20 a second over 8 MiB behind those. Limits as those of the server with 64 MiB.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,7 +29,8 @@ const EVERY: u32 = 5000;
 /// What a run came to.
 #[derive(Debug)]
 struct Met {
-    /// Pages that the writer wrote, requests and pages that the device was sent, from the end of the first round to that of the last.
+    /// Pages that the writer wrote, requests and pages that the device was sent, from the end of
+    /// the first round to that of the last.
     pages: u64,
     requests: u64,
     written: u64,
@@ -81,12 +84,14 @@ fn light(
     })
 }
 
-/// `rounds` rounds of `every` pages out of `span` at `period` each, and a sync; after one that is not counted.
+/// `rounds` rounds of `every` pages out of `span` at `period` each, and a sync; after a round that
+/// is not counted.
 fn syncs(span: u32, every: u32, period: Nanos, rounds: u64) -> Met {
     run(span, every, period, 1..=rounds, true)
 }
 
-/// Rounds of `every` pages out of `span` at `period` each, those counted that are named, and those before them.
+/// Rounds of `every` pages out of `span` at `period` each, those counted that are named, and those
+/// before them.
 fn run(
     span: u32,
     every: u32,
@@ -150,7 +155,8 @@ fn run(
     })
 }
 
-/// Whose data are synced every 5000 writes has the device at work all the time from the third round on.
+/// A file that is synced every 5000 writes has the device at work all the time from the third round
+/// on.
 #[test]
 fn a_device_that_is_synced_again_and_again_has_no_rest_in_between() {
     let met = syncs(HEAVY, EVERY, Nanos::micros(500), 6);
@@ -159,8 +165,9 @@ fn a_device_that_is_synced_again_and_again_has_no_rest_in_between() {
     assert!(met.light_max < Nanos::millis(5), "{met:?}");
 }
 
-/// A hundred pages that are written over and over, as a journal's, and synced every ten seconds: what is written ahead is
-/// no more than what a sync finds, and the slice of the flusher in which that is reached. The device could write 5000.
+/// A hundred pages that are written over and over, as a journal's, and synced every ten seconds:
+/// what is written ahead is no more than what a sync finds, and the slice of the flusher in which
+/// that is reached. The device could write 5000.
 #[test]
 fn pages_that_are_written_over_and_over_are_not_written_all_the_time() {
     let met = syncs(100, 5000, Nanos::millis(2), 6);
@@ -168,7 +175,8 @@ fn pages_that_are_written_over_and_over_are_not_written_all_the_time() {
     assert!(met.written <= 6 * 3 * (100 + 200), "{met:?}");
 }
 
-/// Who does not sync has as much of the dirty limit to merge in, however early the device begins to write.
+/// A writer that does not sync has as much of the dirty limit to merge in, however early the device
+/// begins to write.
 #[test]
 fn the_background_limit_takes_no_room_from_writers_that_do_not_sync() {
     let met = run(HEAVY, EVERY, Nanos::micros(500), 16..=31, false);

@@ -65,8 +65,8 @@ fn small_sync(
     Ok(task.now().since(began))
 }
 
-/// A sync of one file has its part of a device while the flusher writes another without end. (All were woken when there was
-/// room in flight, and in virtual time the flusher was always first.)
+/// A sync of one file has its part of a device while the flusher writes another without end. (All
+/// were woken when there was room in flight, and in virtual time the flusher was always first.)
 #[test]
 fn a_sync_has_its_turns_beside_a_flusher_that_is_never_done() {
     for law in [Law::RATE_BASED, Law::TIDEGATE] {
@@ -98,7 +98,8 @@ fn a_sync_has_its_turns_beside_a_flusher_that_is_never_done() {
     }
 }
 
-/// Syncs of one device take turns: a small one beside a large one is done long before it, and the large one is not kept.
+/// Syncs of one device take turns: a small one beside a large one is done long before it, and the
+/// large one is not kept.
 #[test]
 fn a_small_sync_has_its_turns_beside_a_large_one() {
     const LARGE: u32 = 4096;
@@ -183,7 +184,7 @@ fn a_writer_without_memory_goes_on_as_soon_as_pages_are_clean() {
     assert!(waits > 10, "only {waits} waits: nothing was tried");
 }
 
-/// What a write was told is in the file when the shutdown beside it says Ok.
+/// Bytes that a write has acknowledged are in the file when the shutdown beside it says Ok.
 #[test]
 fn a_write_beside_a_shutdown_is_written_or_refused() {
     let mut world = world(16384, 16 * MIB).limits(8192, 8192);
@@ -228,7 +229,8 @@ fn a_write_beside_a_shutdown_is_written_or_refused() {
     });
 }
 
-/// Once a shutdown has begun, nothing of a file is changed behind the sync that ends it, whichever way in one comes.
+/// Once a shutdown has begun, nothing of a file is changed behind the sync that ends it, whichever
+/// way in one comes.
 #[test]
 fn nothing_changes_a_file_of_a_cache_that_has_ended() {
     let mut world = world(1024, 16 * MIB);
@@ -252,8 +254,8 @@ fn nothing_changes_a_file_of_a_cache_that_has_ended() {
     });
 }
 
-/// An error that has healed before a writer came is none of its business; one of another device
-/// does not hide behind one that it was told of.
+/// An error that has healed before a writer came is none of its business; an error of another
+/// device does not hide behind an error that it was told of.
 #[test]
 fn a_writer_is_told_of_the_errors_of_its_time() {
     let mut world = world(1024, 64 * MIB);
@@ -284,7 +286,7 @@ fn a_writer_is_told_of_the_errors_of_its_time() {
     });
 }
 
-/// What a cut that failed left behind the end does not come back with the file's growth.
+/// Bytes that a failed cut left behind the end do not come back with the file's growth.
 #[test]
 fn the_tail_of_a_cut_that_failed_stays_cut() {
     let mut world = world(1024, 64 * MIB);
@@ -334,7 +336,7 @@ fn nothing_comes_into_a_file_that_is_taken_out() {
         // It stands at page 10, which is on its way.
         task.sleep(Cause::Think, Nanos::millis(10));
         assert!(!going.is_done());
-        // Who was let in before does not know, and comes behind it.
+        // A reader that was let in before does not know, and comes behind it.
         let late = read(task, file, 3);
         let late = late.join(task).unwrap();
         assert_eq!(late.map(|got| got.bytes), Ok(Bytes::ZERO));
@@ -350,8 +352,8 @@ fn nothing_comes_into_a_file_that_is_taken_out() {
     });
 }
 
-/// A truncation that finds no memory for the last page, which is pinned, is done before anything else: nothing that was cut
-/// off is seen again, and no page behind the end stays.
+/// A truncation that finds no memory for the last page, which is pinned, is done before anything
+/// else: nothing that was cut off is seen again, and no page behind the end stays.
 #[test]
 fn a_truncation_without_memory_is_made_up_for() {
     for law in [ReclaimLaw::TIDEGATE, ReclaimLaw::LINUX_5_16] {
@@ -418,7 +420,8 @@ fn assert_cut_to_a_sector(task: &mut Task<'_, LabEnv>, file: &Arc<File<LabEnv>>,
     assert_eq!(back, expected);
 }
 
-/// A cut that the device failed, and for which there was no memory when it was tried again, is still owed.
+/// A cut that the device failed, and for which there was no memory when it was tried again, is
+/// still owed.
 #[test]
 fn a_cut_that_is_tried_again_without_memory_is_still_owed() {
     let mut world = world(1024, 200 * MIB);
@@ -455,8 +458,8 @@ fn a_cut_that_is_tried_again_without_memory_is_still_owed() {
     });
 }
 
-/// As many pins of one page as callers get leave it to be read, written, cut and pinned by one more who waits for none of
-/// them.
+/// As many pins of one page as callers get leave it to be read, written, cut and pinned by one more
+/// who waits for none of them.
 #[test]
 fn a_page_with_all_the_pins_there_are_is_read_written_and_cut() {
     let mut world = world(1024, 64 * MIB);
@@ -505,7 +508,8 @@ fn the_last_page_of_the_largest_file_is_written() {
     });
 }
 
-/// A file that is cut while it is read ends where it was cut: what was read before is no end of the file.
+/// A file that is cut while it is read ends where it was cut: what was read before is no end of the
+/// file.
 #[test]
 fn a_read_of_a_file_that_is_cut_ends_where_that_ends() {
     const PAGES: u32 = 600;
@@ -527,7 +531,8 @@ fn a_read_of_a_file_that_is_cut_ends_where_that_ends() {
     });
 }
 
-/// Writes that fail at their last page, which cannot be read, are held for the pages before it as others are.
+/// Writes that fail at their last page, which cannot be read, are held for the pages before it as
+/// others are.
 #[test]
 fn writes_that_end_in_an_error_are_held_for_what_was_taken_in() {
     let mut world = world(16384, 4 * MIB).limits(1024, 512);
@@ -546,7 +551,8 @@ fn writes_that_end_in_an_error_are_held_for_what_was_taken_in() {
     });
 }
 
-/// A task that is inside a file that is closed, and was told that its write is taken in, finds it on the device.
+/// A task that is inside a file that is closed, and was told that its write is taken in, finds it
+/// on the device.
 #[test]
 fn a_write_beside_a_close_is_written_or_refused() {
     let mut world = world(4096, 16 * MIB);
@@ -585,7 +591,8 @@ fn a_write_beside_a_close_is_written_or_refused() {
     assert_eq!(disk.state().pages.len(), taken.min(300) as usize);
 }
 
-/// What is behind the end of a file that is being cut is not available, though it is in the cache still.
+/// Pages behind the end of a file that is being cut are not available, though they are in the cache
+/// still.
 #[test]
 fn pages_behind_the_end_are_not_pinned_while_a_file_is_cut() {
     let mut world = world(1024, MIB);
@@ -671,7 +678,8 @@ fn what_a_refused_allocation_took_is_given_back() {
             cause: IoError::NoSpace,
         };
         assert_eq!(file.allocate(task, Bytes(MIB)), Err(refused));
-        // A length that is set again lets go of what is behind it; one that is longer than the last does not.
+        // A length that is set again lets go of what is behind it; a length beyond the last does
+        // not.
         assert_eq!(disk.state().lengths, [20 * 4096, 20 * 4096]);
         let wrote = file.write(task, &mut writer, Bytes(20 * 4096), &data(20, 1, 1));
         assert_eq!(wrote, Err(refused), "its space ahead is gone, too");
@@ -686,8 +694,9 @@ fn what_a_refused_allocation_took_is_given_back() {
     });
 }
 
-/// A call for more than the window of read-ahead, wherever it begins: what is behind the window is not read page by page, and
-/// what is behind the call not at all, but where the reader comes from the page before; also where it is made ready in parts.
+/// A call for more than the window of read-ahead, wherever it begins: what is behind the window is
+/// not read page by page, and what is behind the call not at all, but where the reader comes from
+/// the page before; also where it is made ready in parts.
 #[test]
 fn a_call_for_more_than_a_window_is_read_in_windows() {
     for (window, requests) in [(32, 40), (1, 30), (0, 30)] {
@@ -742,7 +751,8 @@ fn space_that_was_given_is_not_taken_by_a_truncation_of_before() {
         disk.state().fail_lengths = false;
         file.allocate(task, Bytes(MIB)).unwrap();
 
-        // The same with one that is before it at the gate, which a sync has shut to set the length.
+        // The same with a task that is before it at the gate, which a sync has shut to set the
+        // length.
         file.truncate(task, Bytes(30 * 4096)).unwrap();
         disk.state().fail_lengths = true;
         let now = task.now();
@@ -769,7 +779,8 @@ fn space_that_was_given_is_not_taken_by_a_truncation_of_before() {
     });
 }
 
-/// A sync of all files that is in one when that is taken out of the cache: the file's object is its own until it has left.
+/// A sync of all files that is in one when that is taken out of the cache: the file's object is its
+/// own until it has left.
 #[test]
 fn a_file_is_not_taken_out_beneath_a_sync_of_all() {
     let mut world = world(1024, 64 * MIB);

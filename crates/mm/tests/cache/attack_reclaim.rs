@@ -24,8 +24,9 @@ fn lab(frames: u32) -> Lab {
     })
 }
 
-/// One who does not grow gives pages back, which are kept for it for 25 ms. When that is over the task that waits gets them at
-/// its bound, though nobody gives anything back and nothing can be freed: it is not refused.
+/// A task that does not grow gives pages back, which are kept for it for 25 ms. When that is over
+/// the task that waits gets them at its bound, though nobody gives anything back and nothing can be
+/// freed: it is not refused.
 #[test]
 fn what_was_kept_is_handed_out_when_its_time_is_over() {
     let frames = 4096;

@@ -38,13 +38,14 @@ pub struct State {
     pub reads: u64,
     /// Reads as they came: first page, pages, and whether their reader would do them itself.
     pub asked: Vec<(u64, u64, bool)>,
-    /// Likewise discards, with this error number. With 95 (not supported) they do nothing, else half of it.
+    /// Likewise discards, with this error number. With 95 (not supported) they do nothing, else
+    /// half of it.
     pub fail_discards: std::ops::Range<u64>,
     pub discard_errno: i32,
     pub discards: u64,
     /// Bytes that it discards in a second; 0: any number at once.
     pub discard_rate: u64,
-    /// What comes in this time is begun at its end.
+    /// Requests that come in this time are begun at its end.
     pub hangs: std::ops::Range<Instant>,
     /// What it tells of its queue.
     pub queue: Option<policy::writeback::DeviceQueue>,
@@ -140,7 +141,7 @@ impl Disk {
                 state.discards += 1;
                 let end = (request.offset.0 + len.0).div_ceil(4096);
                 let failed = state.fail_discards.contains(&nth);
-                // One that fails has zeroed some of it.
+                // A request that fails has zeroed some of it.
                 let end = if failed { (first + end) / 2 } else { end };
                 let gone = (request.object.0, first)..(request.object.0, end);
                 if !(failed && state.discard_errno == 95) {

@@ -57,8 +57,8 @@ impl Device for Hanging {
     }
 }
 
-/// Pages that writers of single pages got written to a good disk in 30 s, and the most requests that the disk beside it
-/// held while it hung for that long.
+/// Pages that writers of single pages got written to a good disk in 30 s, and the most requests
+/// that the disk beside it held while it hung for that long.
 fn written_beside(hangs: bool) -> (Pages, usize) {
     let mut world = world(32768, 200 * MIB);
     world.disk.keep(false);
@@ -208,8 +208,8 @@ fn how_a_disk_does_is_told() {
     });
 }
 
-/// The most that a slow disk held in the second minute beside a quick one whose writer writes a little, syncs and rests; in MiB, of a
-/// limit of 24.
+/// The most that a slow disk held in the second minute beside a quick one whose writer writes a
+/// little, syncs and rests; in MiB, of a limit of 24.
 fn held_beside_bursts(rest: Nanos) -> u64 {
     let mut world = world(32768, MIB).limits(24 * 256, 12 * 256);
     world.disk.keep(false);
@@ -260,8 +260,9 @@ fn held_beside_bursts(rest: Nanos) -> u64 {
     })
 }
 
-/// A moment in which a quick disk holds nothing is not the end of its work: a slow one beside it, which would need minutes to
-/// give back what it took, keeps to its part. That is a quarter of the target in halves, and little by rate.
+/// A moment in which a quick disk holds nothing is not the end of its work: a slow one beside it,
+/// which would need minutes to give back what it took, keeps to its part. That is a quarter of the
+/// target in halves, and little by rate.
 #[test]
 fn a_slow_disk_does_not_take_the_part_of_one_that_is_written_in_bursts() {
     for rest in [Nanos::millis(300), Nanos::secs(5), Nanos::secs(20)] {
@@ -292,8 +293,9 @@ fn read_and_write(
     task.now().since(began)
 }
 
-/// A disk that hangs on reads, with readers enough to fill memory: what they and their read-ahead have under way is bounded, so
-/// that the disk beside it is read and written as ever; and it is seen to be stalled.
+/// A disk that hangs on reads, with readers enough to fill memory: what they and their read-ahead
+/// have under way is bounded, so that the disk beside it is read and written as ever; and it is
+/// seen to be stalled.
 #[test]
 fn a_disk_that_hangs_on_reads_holds_no_more_than_its_part_of_memory() {
     const FRAMES: u32 = 4096;
@@ -340,8 +342,8 @@ fn a_disk_that_hangs_on_reads_holds_no_more_than_its_part_of_memory() {
     });
 }
 
-/// Many disks that hang on reads, each with readers enough to fill memory: together they leave half of it, so that another disk
-/// is read and written as ever.
+/// Many disks that hang on reads, each with readers enough to fill memory: together they leave half
+/// of it, so that another disk is read and written as ever.
 #[test]
 fn disks_that_hang_on_reads_leave_half_of_memory_however_many() {
     const FRAMES: u32 = 4096;
@@ -399,7 +401,7 @@ fn disks_that_hang_on_reads_leave_half_of_memory_however_many() {
     });
 }
 
-/// What a writer was told of a device is nothing to the one that has its place.
+/// Errors that a writer was told of a device are nothing to the device that has its place.
 #[test]
 fn a_writer_hears_of_the_errors_of_a_device_that_took_the_place_of_another() {
     let mut world = world(4096, 64 * MIB);
@@ -441,7 +443,8 @@ fn a_writer_hears_of_the_errors_of_a_device_that_took_the_place_of_another() {
     });
 }
 
-/// A device whose place could not be given up when it was asked for, because something was under way, gives it up later.
+/// A device whose place could not be given up when it was asked for, because something was under
+/// way, gives it up later.
 #[test]
 fn a_place_is_given_up_when_what_was_under_way_has_ended() {
     let mut world = world(4096, 64 * MIB);

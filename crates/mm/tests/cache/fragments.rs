@@ -1,8 +1,9 @@
-//! A stream of small files on four nodes, as in paper p3: each is one page, and as much again in objects that lie on slabs.
-//! When memory is full, slabs take pieces of pages' pageblocks.
+//! A stream of small files on four nodes, as in paper p3: each is one page, and as much again in
+//! objects that lie on slabs. When memory is full, slabs take pieces of pages' pageblocks.
 //!
-//! The small run is a test of the mechanism. The large one is at the paper's size and prints what is to be compared with it:
-//! `cargo test --release -p tidegate-mm --test cache -- --ignored --nocapture fragments`.
+//! The small run is a test of the mechanism. The large one is at the paper's size and prints what
+//! is to be compared with it: `cargo test --release -p tidegate-mm --test cache -- --ignored
+//! --nocapture fragments`.
 
 #![allow(
     clippy::unwrap_used,
@@ -313,7 +314,8 @@ fn fragments_at_full_size() {
         );
         let run = run(options(scale, boost, true), seconds);
         let mut slabs_before = 0;
-        // Steps in which most of what was freed was freed for boosts: how many, slab pages taken, events, pages freed.
+        // Steps in which most of what was freed was freed for boosts: how many, slab pages taken,
+        // events, pages freed.
         let mut boosted = [0; 4];
         for (at, pair) in run.seen.windows(2).enumerate() {
             let [before, now] = pair else { unreachable!() };
@@ -348,8 +350,8 @@ fn fragments_at_full_size() {
             );
         }
         let [steps, taken, events, freed] = boosted;
-        // As the published figures were derived: every pageblock freed is a boost that was worked off. Events that find the
-        // boost at its cap are none.
+        // As the published figures were derived: every pageblock freed is a boost that was worked
+        // off. Events that find the boost at its cap are none.
         let worked_off = freed * u64::from(scale) / 512;
         println!(
             "{}: {steps} steps of boosted reclaim. Boosts worked off {}/s (derived from the paper: 267), slab pages \

@@ -1,4 +1,5 @@
-//! A limit changed while the cache runs: it is reached in the background, and nothing is lost on the way.
+//! A limit changed while the cache runs: it is reached in the background, and nothing is lost on
+//! the way.
 
 #![allow(
     clippy::unwrap_used,
@@ -87,7 +88,8 @@ fn pages_of_files_and_of_regions_leave_and_come_back() {
     });
 }
 
-/// Without a swap file, and where it is full, pages of regions move to the frames that stay, as those of files leave them.
+/// Without a swap file, and where it is full, pages of regions move to the frames that stay, as
+/// those of files leave them.
 #[test]
 fn pages_of_regions_that_have_no_slot_move() {
     for slots in [0, 64] {
@@ -157,7 +159,8 @@ fn a_limit_is_lowered_while_others_allocate() {
     });
 }
 
-/// Pages that are dirty move to frames that stay: nobody waits for a device that needs four seconds for them.
+/// Pages that are dirty move to frames that stay: nobody waits for a device that needs four seconds
+/// for them.
 #[test]
 fn dirty_pages_move_and_no_device_is_asked() {
     let mut world = world(FRAMES, MIB);
@@ -204,7 +207,8 @@ fn dirty_pages_move_and_no_device_is_asked() {
     });
 }
 
-/// The half of the memory that is used again and again is there after the limit was halved, wherever it was.
+/// The half of the memory that is used again and again is there after the limit was halved,
+/// wherever it was.
 #[test]
 fn what_is_used_stays_when_the_limit_is_halved() {
     let mut world = world(FRAMES, 100 * MIB);
@@ -301,7 +305,7 @@ fn a_lowered_limit_has_its_part_of_pins_and_says_what_it_is() {
         assert_eq!(pins.len(), most as usize);
         let what = "pinned pages";
         assert_eq!(refused, Error::TooMany { what, limit: most });
-        // What is not available is said of this limit too.
+        // The part that is not available is said of this limit too.
         let region = cache.spill(task, Pages(1024)).unwrap();
         let refused = region.touch(task, 0, 1024).unwrap_err();
         assert_eq!(refused, Error::OutOfMemory { frames: limit });

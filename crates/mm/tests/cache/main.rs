@@ -1,5 +1,5 @@
-//! The cache in virtual time, through what its users call. One program: each of these modules alone would have the whole of
-//! `mm` compiled for it once more.
+//! The cache in virtual time, through what its users call. One program: each of these modules alone
+//! would have the whole of `mm` compiled for it once more.
 
 mod ahead;
 mod attack;

@@ -1,5 +1,5 @@
-//! Callers that may not wait, in the lab: no time passes inside their calls, what was taken in is right, limits hold, and
-//! a wait that is refused loses nothing.
+//! Callers that may not wait, in the lab: no time passes inside their calls, what was taken in is
+//! right, limits hold, and a wait that is refused loses nothing.
 
 #![allow(
     clippy::unwrap_used,
@@ -18,7 +18,7 @@ use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE, Pages};
 
 const PAGE: u64 = PAGE_SIZE;
 
-/// One that has others to serve: no call of it may take time.
+/// A task that has others to serve: no call of it may take time.
 struct Server<'a> {
     cache: &'a Arc<Cache<LabEnv>>,
     file: &'a Arc<File<LabEnv>>,
@@ -162,8 +162,8 @@ fn what_fits_is_taken_at_once_and_is_there() {
     assert_eq!(disk.state().pages[&(1, 3)][..], data(3, 1, 2)[..]);
 }
 
-/// Offers the pages of `sectors` at `at`, and fills as many of them as the caller has: answers how many were offered and
-/// filled; none: nothing was offered.
+/// Offers the pages of `sectors` at `at`, and fills as many of them as the caller has: answers how
+/// many were offered and filled; none: nothing was offered.
 fn receive(
     task: &mut Task<'_, LabEnv>,
     file: &File<LabEnv>,
@@ -213,7 +213,8 @@ fn what_is_received_goes_into_pages_that_are_there() {
         let mut there = data(3, 80, 1);
         server.write(task, &mut writer, 3 * PAGE, &there);
         file.sync(task).unwrap();
-        // From the middle of a page on; all that is offered, a part of a page less, a part of the first page, nothing.
+        // From the middle of a page on; all that is offered, a part of a page less, a part of the
+        // first page, nothing.
         for (version, (wanted, have)) in
             (2..).zip([(100, 100), (630, 65 * 8 - 3), (300, 69), (300, 2), (300, 0)])
         {
@@ -231,7 +232,8 @@ fn what_is_received_goes_into_pages_that_are_there() {
             file.sync(task).unwrap();
             assert_eq!(disk.state().pages[&(1, 3)][..], there[..8]);
         }
-        // A page that is pinned, and one that is not there, end what is offered; as the first, nothing is.
+        // A page that is pinned, or a page that is not there, ends the offer; as the first, nothing
+        // is offered.
         let newer = data(3, 8, 9);
         let pinned = file.try_pin(5);
         assert!(pinned.is_some());
@@ -288,7 +290,7 @@ fn a_writer_that_is_served_is_held_like_one_that_waits() {
     );
 }
 
-/// Files longer than the memory, read in order: by one that waits, and by one that is served.
+/// Files longer than the memory, read in order: by a task that waits, and by a task that is served.
 #[test]
 fn a_reader_that_is_served_is_read_ahead_of_like_one_that_waits() {
     let pages = 8192;
@@ -363,7 +365,8 @@ fn a_part_of_a_page_waits_for_the_rest_of_it_elsewhere() {
     });
 }
 
-/// A hundred at once, each with a file part of its own, over a disk of 8 MiB/s and a memory of 4 MiB.
+/// A hundred at once, each with a file part of its own, over a disk of 8 MiB/s and a memory of 4
+/// MiB.
 #[test]
 fn a_hundred_who_may_not_wait_keep_to_the_limits_and_share_the_disk() {
     const WRITERS: u32 = 100;
@@ -400,8 +403,8 @@ fn a_hundred_who_may_not_wait_keep_to_the_limits_and_share_the_disk() {
             .map(|writer| writer.join(task).unwrap().0 / 1_000_000)
             .collect();
         ends.sort_unstable();
-        // 37.5 MiB at 8 MiB/s; and but for those who came before the limit was reached, nobody was done long before the
-        // others.
+        // 37.5 MiB at 8 MiB/s; and but for those who came before the limit was reached, nobody was
+        // done long before the others.
         assert!(ends[99] < 5000, "the last ended at {} ms", ends[99]);
         assert!(ends[10] > 3000, "{ends:?}");
         file.sync(task).unwrap();
@@ -414,7 +417,8 @@ fn a_hundred_who_may_not_wait_keep_to_the_limits_and_share_the_disk() {
     }
 }
 
-/// Each wait that a read or a write can come to, refused; then the file is thrown away, and every frame is there.
+/// Each wait that a read or a write can come to, refused; then the file is thrown away, and every
+/// frame is there.
 #[test]
 fn a_wait_that_is_refused_loses_nothing() {
     let mut world = world(512, 4 << 20).limits(400, 300);
@@ -527,7 +531,8 @@ fn a_wait_that_is_refused_loses_nothing() {
     });
 }
 
-/// Reads fail while nobody waits for them: the task that comes back hears of it, and nothing stays busy.
+/// Reads fail while nobody waits for them: the task that comes back hears of it, and nothing stays
+/// busy.
 #[test]
 fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
     let mut world = world(512, 100 << 20);
@@ -583,7 +588,7 @@ fn a_read_that_failed_unseen_is_tried_again_and_then_told() {
         let (got, _) = server.read(task, &mut reader, 5 * PAGE, 8);
         assert_eq!(got, data(5, 1, 7));
         assert_eq!(cache.device_stats()[0].reads_failing, None);
-        // A page behind the one that is waited for, for good: it does not matter before it is the first.
+        // A page behind the awaited page, for good: it does not matter before it is the first.
         let next = state.state().reads;
         state.state().fail_reads = next + 1..u64::MAX;
         let brought = file.prepare_read(task, &mut reader, Bytes(20 * PAGE), Bytes(8 * PAGE));
@@ -616,8 +621,9 @@ fn what_was_waited_for_is_there_as_a_whole() {
     });
 }
 
-/// A look whether a range is there, and a check that all of it can be read, are no accesses: the look sends for nothing, and
-/// the read behind the check is the first. A page that cannot be read is found wherever it is in the range.
+/// A look whether a range is there, and a check that all of it can be read, are no accesses: the
+/// look sends for nothing, and the read behind the check is the first. A page that cannot be read
+/// is found wherever it is in the range.
 #[test]
 fn a_range_is_proven_readable_without_an_access_to_it() {
     const PAGES: u64 = 300;
@@ -659,7 +665,7 @@ fn a_range_is_proven_readable_without_an_access_to_it() {
     assert_eq!([1, 2].map(activated), [0, PAGES]);
 }
 
-/// Under the law that has a writer write pages itself, one that cannot is held all the same.
+/// Under the law that has a writer write pages itself, a writer that cannot is held all the same.
 #[test]
 fn the_dirty_limit_holds_where_a_writer_would_have_to_write() {
     let mut world = world(2048, 4 << 20)

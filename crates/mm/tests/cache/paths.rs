@@ -250,7 +250,7 @@ fn the_first_sync_after_an_open_flushes_the_device_whatever_was_written_here() {
             let device = policy::dirty::DeviceIndex(0);
             cache.open(task, device, ObjectId(object), Bytes(MIB))
         };
-        // What is there may be of a process that was killed before it could flush.
+        // The content may be of a process that was killed before it could flush.
         for _ in 0..2 {
             file.sync(task).unwrap();
             assert_eq!(flushes(), 1, "once is enough");
@@ -301,8 +301,8 @@ fn free_chunks_go_back_to_the_system_and_come_again() {
     });
 }
 
-/// Nearly all memory is pinned: what was just read is all that the background reclaimer finds, and it has the one CPU when
-/// the reader's page comes. The reader must get on all the same.
+/// Nearly all memory is pinned: what was just read is all that the background reclaimer finds, and
+/// it has the one CPU when the reader's page comes. The reader must get on all the same.
 #[test]
 fn what_was_just_read_is_not_taken_from_its_reader_for_ever() {
     const FRAMES: u32 = 256;
@@ -340,7 +340,7 @@ fn what_was_just_read_is_not_taken_from_its_reader_for_ever() {
             }
         });
         let _ = task.sleep(Cause::Idle, Nanos::millis(500));
-        // Here: one that never gets its page never ends either.
+        // Here: a task that never gets its page never ends either.
         let pinned = pinned.load(Ordering::Relaxed);
         assert_eq!(pinned, most, "pages pinned in half a second");
         reader.join(task).unwrap();

@@ -75,7 +75,7 @@ fn a_hole_reads_as_zeroes_and_its_dirty_pages_are_discarded() {
         assert_eq!(read_back(task, file, 0, 8), data(0, 8, 1));
         assert_eq!(read_back(task, file, 8, 32), zeroes(32));
         assert_eq!(read_back(task, file, 40, 24), data(40, 24, 1));
-        // What is written again is there, in part and as a whole.
+        // Pages that are written again are there, in part and as a whole.
         write(task, cache, file, 10, 1, 3);
         let mut writer = cache.writer();
         file.write(task, &mut writer, Bytes(12 * PAGE + 512), &[Sector(9)])
@@ -183,7 +183,7 @@ fn writeback_in_flight_does_not_fill_the_hole() {
     });
 }
 
-/// What is dirty when the device refuses is still there, and goes to the device after all.
+/// Pages that are dirty when the device refuses are still there, and go to the device after all.
 #[test]
 fn a_device_that_cannot_punch_loses_nothing() {
     let mut world = world(4096, 64 * MIB);
@@ -208,7 +208,8 @@ fn a_device_that_cannot_punch_loses_nothing() {
     });
 }
 
-/// A hole that is half there when the device fails: zeroes or what was there, and from then on always the same.
+/// A hole that is half there when the device fails: zeroes or what was there, and from then on
+/// always the same.
 #[test]
 fn a_hole_that_fails_in_the_middle_leaves_old_or_zero() {
     let mut world = world(4096, 64 * MIB);
@@ -261,7 +262,8 @@ fn a_pinned_page_keeps_what_its_holder_sees() {
     });
 }
 
-/// The last page counts as whole only as far as the file ends in it when the hole is made, not when it was asked for.
+/// The last page counts as whole only as far as the file ends in it when the hole is made, not when
+/// it was asked for.
 #[test]
 fn what_a_file_grows_by_while_a_hole_waits_for_the_gate_is_kept() {
     // A page takes 4 ms.
@@ -286,8 +288,8 @@ fn what_a_file_grows_by_while_a_hole_waits_for_the_gate_is_kept() {
     });
 }
 
-/// A hole of a client that has ended goes no further than its step, and a sync of another waits for that
-/// one: what another wrote in the rest of the range, and flushed, stays.
+/// A hole of a client that has ended goes no further than its step, and a sync of another waits for
+/// that one: what another wrote in the rest of the range, and flushed, stays.
 #[test]
 fn a_hole_ends_with_its_client_and_a_sync_waits_for_its_step() {
     let mut world = world(4096, 64 * MIB);
@@ -440,7 +442,8 @@ fn a_hole_beside_endless_syncs_of_a_page_in_it_is_made() {
     });
 }
 
-/// A device that discards slowly keeps writers of other pages waiting for a part, not for the whole hole.
+/// A device that discards slowly keeps writers of other pages waiting for a part, not for the whole
+/// hole.
 #[test]
 fn writers_get_their_turn_between_the_parts_of_a_hole() {
     let mut world = world(4096, 64 * MIB);
@@ -472,7 +475,8 @@ fn writers_get_their_turn_between_the_parts_of_a_hole() {
     });
 }
 
-/// Each page of a hole beside writers is zeroes or the version that is written beside it, as a whole.
+/// Each page of a hole beside writers is zeroes or the version that is written beside it, as a
+/// whole.
 #[test]
 fn writers_beside_holes_win_or_lose_page_by_page() {
     let mut world = world(1024, 64 * MIB).limits(200, 100);
@@ -552,7 +556,8 @@ fn unwritten_pages_are_told_while_dirty_and_while_they_are_written() {
     });
 }
 
-/// Random writes, holes, cuts, syncs and failures against a model of sectors, in a cache that is too small for the file.
+/// Random writes, holes, cuts, syncs and failures against a model of sectors, in a cache that is
+/// too small for the file.
 #[test]
 fn a_file_with_holes_is_what_a_model_says() {
     for seed in 1..=60 {

@@ -1,5 +1,6 @@
-//! Reclaim in the lab: anonymous memory and pages of files compete, under each law of throttling. The sums hold, every
-//! sleep ends by an event or a counted timeout, and the task that must not be held up is not.
+//! Reclaim in the lab: anonymous memory and pages of files compete, under each law of throttling.
+//! The sums hold, every sleep ends by an event or a counted timeout, and the task that must not be
+//! held up is not.
 
 #![allow(
     clippy::unwrap_used,
@@ -36,7 +37,8 @@ const FRAMES: u32 = 16384;
 const SHRINK: u32 = 32;
 const MEMORY: Pages = Pages(FRAMES as u64);
 
-/// A small stutterp: hogs over more memory than there is, writers of files, one who allocates now and then.
+/// A small stutterp: hogs over more memory than there is, writers of files, a task that allocates
+/// now and then.
 struct Pressure {
     reclaim: Tunables,
     machine: Machine,
@@ -45,7 +47,7 @@ struct Pressure {
     /// Pages of the hogs in all, and of the files.
     anon: u32,
     file: u32,
-    /// The one who allocates now and then is exempt.
+    /// The task that allocates now and then is exempt.
     exempt: bool,
     seconds: u64,
 }
@@ -199,7 +201,7 @@ impl Pressure {
             touched += job.join(task).unwrap();
         }
         let (id, longest) = bystander.join(task).unwrap();
-        // What is on its way out ends.
+        // Writes that are on their way out end.
         task.sleep(Cause::Idle, Nanos::secs(20));
         let vmstat = cache.vmstat();
         let _ = cache.shutdown(task);
@@ -300,8 +302,8 @@ fn under_every_law_pages_add_up_and_every_sleep_ends() {
     }
 }
 
-/// On a machine of two nodes each has its own background reclaimer, and a direct reclaimer passes over both: the same
-/// sums hold.
+/// On a machine of two nodes each has its own background reclaimer, and a direct reclaimer passes
+/// over both: the same sums hold.
 #[test]
 fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
     for law in LAWS {
@@ -329,8 +331,8 @@ fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
     }
 }
 
-/// What tells 3.0 from the later laws where everything is short: its reclaimers write pages of files, sleep by the clock,
-/// and know no page again.
+/// What tells 3.0 from the later laws where everything is short: its reclaimers write pages of
+/// files, sleep by the clock, and know no page again.
 #[test]
 fn reclaimers_of_3_0_write_and_sleep_by_the_clock() {
     let law = ReclaimLaw::LINUX_3_0;
@@ -353,7 +355,8 @@ fn reclaimers_of_3_0_write_and_sleep_by_the_clock() {
     assert!(sums.contains_key(&(false, Reason::WaitIffCongested)));
 }
 
-/// One background reclaimer has two zones to balance. Each is reclaimed for itself, so that both are used to the end.
+/// One background reclaimer has two zones to balance. Each is reclaimed for itself, so that both
+/// are used to the end.
 #[test]
 fn both_zones_of_a_node_are_balanced() {
     let law = ReclaimLaw::LINUX_3_0;

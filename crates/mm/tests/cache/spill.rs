@@ -1,5 +1,5 @@
-//! Anonymous memory in the lab: what was written comes back after any number of trips to the swap file, and what
-//! goes wrong has a name.
+//! Anonymous memory in the lab: what was written comes back after any number of trips to the swap
+//! file, and what goes wrong has a name.
 
 #![allow(
     clippy::unwrap_used,
@@ -44,7 +44,7 @@ fn spill(
             let region = cache.spill(task, Pages(pages)).unwrap();
             body(task, &cache, &region);
             drop(region);
-            // What was on its way out still gives its slot back when it ends.
+            // Pages that were on their way out still give their slots back when they end.
             task.sleep(Cause::Idle, Nanos::secs(5));
             let swap = cache.swap_stats();
             assert_eq!(swap.free, swap.total, "slots were lost");
@@ -124,8 +124,8 @@ fn third_walk(law: ReclaimLaw) -> u64 {
     seen.load(Ordering::Relaxed)
 }
 
-/// A task that walks over what was swapped out stands before a page that was not asked for once in a while, not at the end of each
-/// window of eight.
+/// A task that walks over what was swapped out stands before a page that was not asked for once in
+/// a while, not at the end of each window of eight.
 #[test]
 fn a_walk_has_what_follows_read_before_it_is_there() {
     let ours = third_walk(ReclaimLaw::TIDEGATE);
@@ -311,7 +311,8 @@ fn regions_take_no_more_for_their_tables_than_is_promised() {
     });
 }
 
-/// Bounded memory and no way out: a typed error, and everything works again once memory is given back.
+/// Bounded memory and no way out: a typed error, and everything works again once memory is given
+/// back.
 #[test]
 fn without_a_swap_file_memory_runs_out_with_a_name() {
     let mut world = world(1024, 200 << 20);
@@ -344,7 +345,8 @@ fn a_full_swap_file_refuses_and_keeps_what_it_has() {
         assert!(matches!(refused, Error::OutOfMemory { .. }), "{refused}");
         assert!((1400..=1524).contains(&taken), "{taken}");
         assert_eq!(cache.swap_stats().free, Pages::ZERO);
-        // Reading needs frames too: one of the reserve, and then the slot of what was read back goes around.
+        // Reading needs frames too: one of the reserve, and then the slot of what was read back
+        // goes around.
         let began = task.now();
         for page in 0..taken {
             check(task, region, page, 1);
@@ -368,7 +370,7 @@ fn a_full_swap_file_refuses_and_keeps_what_it_has() {
         let took = task.now().since(began);
         assert!(took <= Nanos::millis(1_000), "{took:?}");
 
-        // Who wants more than there is, is told so: that pages go around is no hope for it.
+        // A task that wants more than there is, is told so: that pages go around is no hope for it.
         let over = Arc::new(AtomicBool::new(false));
         let walking = {
             let (region, over) = (Arc::clone(region), Arc::clone(&over));
@@ -439,8 +441,9 @@ fn hang(disk: &Disk, task: &Task<'_, LabEnv>, time: Nanos) {
     disk.state().hangs = task.now()..task.now() + time;
 }
 
-/// A swap file whose disk hangs is waited for, but not for ever: the task that needs memory then gets the error that it gets
-/// where there is none. Nothing is lost, and all goes on when the disk is back.
+/// A swap file whose disk hangs is waited for, but not for ever: the task that needs memory then
+/// gets the error that it gets where there is none. Nothing is lost, and all goes on when the disk
+/// is back.
 #[test]
 fn a_swap_file_that_hangs_is_waited_for_but_not_for_ever() {
     for law in [
@@ -448,7 +451,8 @@ fn a_swap_file_that_hangs_is_waited_for_but_not_for_ever() {
         ReclaimLaw::LINUX_5_16_RC1,
         ReclaimLaw::LINUX_5_16,
     ] {
-        // Four requests: the task that needs another one waits for it. Or as many as it takes to fill memory.
+        // Four requests: the task that needs another one waits for it. Or as many as it takes to
+        // fill memory.
         for requests in [4, 256] {
             // Linux waits for a request for ever.
             if requests == 4 && law != ReclaimLaw::TIDEGATE {
@@ -500,8 +504,8 @@ fn a_swap_file_that_hangs_is_waited_for_but_not_for_ever() {
     }
 }
 
-/// Who wants memory for files of a disk that works gets it although the disk of the swap file hangs: the background
-/// reclaimer does not stand still with it.
+/// A task that wants memory for files of a disk that works gets it although the disk of the swap
+/// file hangs: the background reclaimer does not stand still with it.
 #[test]
 fn a_swap_file_that_hangs_does_not_hold_readers_of_another_disk() {
     let mut world = world(1024, 200 << 20);
@@ -541,8 +545,9 @@ fn a_swap_file_that_hangs_does_not_hold_readers_of_another_disk() {
     });
 }
 
-/// Where Linux throttles writeback, so many writes are on their way to the swap file: since 6.11 those of all together. Before, the
-/// background reclaimer had as many of its own: it did not wait behind tasks.
+/// Where Linux throttles writeback, so many writes are on their way to the swap file: since 6.11
+/// those of all together. Before, the background reclaimer had as many of its own: it did not wait
+/// behind tasks.
 #[test]
 fn swap_writes_have_the_room_that_throttled_writeback_leaves_them() {
     let most = |flush, queue| {
@@ -612,7 +617,8 @@ fn whoever_is_cancelled_in_a_fault_leaves_nothing_behind() {
     let mut world = world(1024, 200 << 20);
     let answers = Arc::new(std::sync::Mutex::new(Vec::new()));
     let told = Arc::clone(&answers);
-    // The swap file is read at one page a second: the tasks sleep in their faults when the root ends.
+    // The swap file is read at one page a second: the tasks sleep in their faults when the root
+    // ends.
     let env = Arc::clone(world.lab.env());
     let (options, device) = (world.options.clone(), world.device);
     let info = world.disk.info();
@@ -664,8 +670,9 @@ fn a_region_that_is_dropped_on_its_way_gives_all_back() {
     });
 }
 
-/// Two regions that memory cannot hold together, and no swap file. Where the machine kills, the larger one gives way: its next
-/// touch says so, and the task that asked gets the memory. Where it does not, the task that asked is told.
+/// Two regions that memory cannot hold together, and no swap file. Where the machine kills, the
+/// larger one gives way: its next touch says so, and the task that asked gets the memory. Where it
+/// does not, the task that asked is told.
 #[test]
 fn out_of_memory_the_largest_region_gives_way() {
     for (law, kills) in [

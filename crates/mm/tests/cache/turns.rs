@@ -1,6 +1,6 @@
-//! Memory in turn (docs/adr/0014), in the lab: a bystander is not held up by hogs, hogs share, one who gives back goes
-//! before them, no wake is lost, and each wait ends by a grant or at its bound. A limit as small as the one at which
-//! p0's series stood still for minutes.
+//! Memory in turn (docs/adr/0014), in the lab: a bystander is not held up by hogs, hogs share, a
+//! task that gives back goes before them, no wake is lost, and each wait ends by a grant or at its
+//! bound. A limit as small as the one at which p0's series stood still for minutes.
 
 #![allow(
     clippy::unwrap_used,
@@ -305,7 +305,7 @@ fn a_bystander_is_not_held_up_and_a_mapper_is_before_the_hogs() {
         "{:?}",
         ours.p99_small()
     );
-    // What the disk needs for the mapper's pages, and two seconds.
+    // The time the disk needs for the mapper's pages, and two seconds.
     let mib = u64::from(Crowd::P0.mapped * Crowd::P0.shrink) >> 8;
     let device = Nanos(mib * Nanos::secs(1).0 / Crowd::P0.mib_per_s);
     let most = Nanos::secs(2) + device;
@@ -317,8 +317,9 @@ fn a_bystander_is_not_held_up_and_a_mapper_is_before_the_hogs() {
     assert!(work(&ours) >= work(&theirs), "no hog starves");
 }
 
-/// p0's crowds of 4 and of 21: what the hogs get done where their memory does not fit. One after the other brings its
-/// memory back and runs, instead of all of them waiting for the disk at each step.
+/// p0's crowds of 4 and of 21: what the hogs get done where their memory does not fit. One after
+/// the other brings its memory back and runs, instead of all of them waiting for the disk at each
+/// step.
 #[test]
 fn hogs_that_do_not_fit_get_more_done() {
     for (hogs, writers) in [(2, 1), (10, 10)] {
@@ -341,7 +342,7 @@ fn hogs_that_do_not_fit_get_more_done() {
         print(&format!("{hogs} hogs, ours"), &ours);
         print(&format!("{hogs} hogs, 5.16-rc1"), &theirs);
         assert!(work(&ours) >= work(&theirs));
-        // One that is held gets a page each 200 ms.
+        // A hog that is held gets a page each 200 ms.
         let fits = u64::from(62_900 / hogs);
         assert!(
             ours.hogs.iter().all(|touched| *touched > fits / 2),
@@ -352,9 +353,9 @@ fn hogs_that_do_not_fit_get_more_done() {
     }
 }
 
-/// Hogs that do not fit share what comes back: none is given half as many pages again as another, first fill included, and something
-/// comes back to each. Who has all of
-/// its memory then touches it as often as it likes, and nobody is the poorer for that.
+/// Hogs that do not fit share what comes back: none is given half as many pages again as another,
+/// first fill included, and something comes back to each. A hog that has all of its memory then
+/// touches it as often as it likes, and nobody is the poorer for that.
 #[test]
 fn hogs_share() {
     let seen = Crowd {
@@ -376,7 +377,8 @@ fn hogs_share() {
     );
 }
 
-/// 40 tasks want more than the disk can free in the bound: waits reach it, and go on with their place kept.
+/// 40 tasks want more than the disk can free in the bound: waits reach it, and go on with their
+/// place kept.
 #[test]
 fn every_wait_is_bounded_also_where_many_wait() {
     let seen = Crowd {
@@ -392,11 +394,12 @@ fn every_wait_is_bounded_also_where_many_wait() {
         assert!(*delayed <= BOUND, "{delayed:?}");
         assert_ne!(*wakeup, Wakeup::Cancelled);
     }
-    // The bound, the tick of the timer, and a CPU: hogs that have all of their memory compute, and there are 4 for 42 tasks.
+    // The bound, the tick of the timer, and a CPU: hogs that have all of their memory compute, and
+    // there are 4 for 42 tasks.
     for waited in seen.waits_for_memory() {
         assert!(waited <= BOUND + TICK + SLICE + SLICE, "{waited:?}");
     }
-    // Also the one that got least has walked over all its pages and on.
+    // Also the hog that got least has walked over all its pages and on.
     let pages = u64::from(Crowd::P0.anon / 32);
     let least = seen.hogs.iter().min().unwrap();
     assert!(*least > pages, "{:?}", seen.hogs);
@@ -404,8 +407,9 @@ fn every_wait_is_bounded_also_where_many_wait() {
     assert!(p99 <= Nanos::millis(10), "{p99:?}");
 }
 
-/// Were a wake lost, its sleeper would find its grant when its timer fires: at the beginning of a tick, to the
-/// nanosecond, as CPUs are idle. With wakes switched off that is how waits end; so the test can tell.
+/// Were a wake lost, its sleeper would find its grant when its timer fires: at the beginning of a
+/// tick, to the nanosecond, as CPUs are idle. With wakes switched off that is how waits end; so the
+/// test can tell.
 #[test]
 fn no_wake_is_lost() {
     let slept_through = |seen: &Seen| {
@@ -453,8 +457,9 @@ fn the_same_seed_gives_the_same_run() {
     assert_eq!(run(), run());
 }
 
-/// Mechanisms 4.7: under a limit of 25 MB a test that took seconds took hours with 5.16-rc2, as every reclaimer
-/// without progress sleeps 500 ms. Here hogs, writers and a mapper share 25 MiB and a slow disk for 10 s.
+/// Mechanisms 4.7: under a limit of 25 MB a test that took seconds took hours with 5.16-rc2, as
+/// every reclaimer without progress sleeps 500 ms. Here hogs, writers and a mapper share 25 MiB and
+/// a slow disk for 10 s.
 #[test]
 fn a_small_limit_does_not_stand_still() {
     let small = Crowd {
@@ -497,7 +502,8 @@ fn a_small_limit_does_not_stand_still() {
     assert!(stands_still > Nanos::secs(5), "{stands_still:?}");
 }
 
-/// All frames are pinned or dirty beyond hope: the task that asks is refused, and is not left waiting.
+/// All frames are pinned or dirty beyond hope: the task that asks is refused, and is not left
+/// waiting.
 #[test]
 fn where_nothing_can_be_freed_one_is_refused() {
     let mut lab = Lab::new(LabOptions {
@@ -534,8 +540,8 @@ fn where_nothing_can_be_freed_one_is_refused() {
     assert!(took < Nanos::secs(10), "{took:?}");
 }
 
-/// A task that waits for memory leaves the queue of the swap file to the background reclaimer, though nothing is freed for
-/// longer than a turn may take: the disk is that slow.
+/// A task that waits for memory leaves the queue of the swap file to the background reclaimer,
+/// though nothing is freed for longer than a turn may take: the disk is that slow.
 #[test]
 fn a_waiter_does_not_queue_at_the_device() {
     let seen = Crowd {
@@ -558,8 +564,8 @@ fn a_waiter_does_not_queue_at_the_device() {
     assert!(queued.len() <= 1, "others than the background: {queued:?}");
 }
 
-/// A crowd stands in line for memory. What a mapper gives back is there for its next pass, and not handed to the crowd before it
-/// counts as the mapper's.
+/// A crowd stands in line for memory. Pages that a mapper gives back are there for its next pass,
+/// and not handed to the crowd before they count as the mapper's.
 #[test]
 fn a_mapper_has_what_it_gave_back_though_a_crowd_waits() {
     // With a reserve that the crowd has half used up, and with hardly any.
@@ -610,8 +616,8 @@ fn what_it_gave_back(reserve: Pages) {
     assert!(took < Nanos::millis(20), "{took:?}");
 }
 
-/// Some who give back what they take, beside a crowd whose memory cannot leave: what is kept is for each of them, also for one who
-/// had to wait in line, and none is refused.
+/// Some mappers give back what they take, beside a crowd whose memory cannot leave: kept pages are
+/// for each of them, also for a mapper that had to wait in line, and none is refused.
 #[test]
 fn mappers_have_what_is_kept_in_turn() {
     const EACH: u32 = 240;
@@ -685,7 +691,8 @@ fn marked_lab() -> Lab {
     })
 }
 
-/// What fits above the reserve stays, though fewer pages are free than the marks want: nobody waits for them.
+/// What fits above the reserve stays, though fewer pages are free than the marks want: nobody waits
+/// for them.
 #[test]
 fn pages_in_use_are_not_taken_to_fill_a_stock() {
     let mut lab = marked_lab();

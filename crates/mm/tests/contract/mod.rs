@@ -305,7 +305,7 @@ fn another_policy_brings_back_no_error_that_has_healed() {
         bench(1, ErrorPolicy::Retry, move |task, bench| {
             let drive = &bench.drives[0];
             let file = bench.open(task, 0, 1);
-            // One who is there all the time has yet to be told of all.
+            // A writer that is there all the time has yet to be told of all.
             let mut writer = bench.cache.writer();
             let page = content(0, 1, 1);
             drive.fails_writes();

@@ -13,7 +13,8 @@ use policy::units::{Bytes, Nanos};
 
 /// Seeds until a planted bug has to be found.
 const SEEDS: u64 = 100;
-/// Our own time for shrinking one: it ends when nothing is found any more, however slow the machine is.
+/// Our own time for shrinking one: it ends when nothing is found any more, however slow the machine
+/// is.
 const BUDGET: Duration = Duration::from_secs(600);
 
 /// What a wrong device does once.

@@ -1,4 +1,5 @@
-//! Two nodes, a reader on the first: what each law of placement does when that is full of clean pages.
+//! Two nodes, a reader on the first: what each law of placement does when that is full of clean
+//! pages.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -91,7 +92,8 @@ fn without_trims_a_reader_goes_to_the_other_node_and_wakes_nobody() {
 fn with_trims_it_stays_at_home_and_the_other_node_stays_empty() {
     for place in [PlaceLaw::LINUX_3_0, PlaceLaw::LINUX_6_12_RECLAIM] {
         let (free, count) = after_reading(place);
-        // A few pages spill where the mark fails after a trim that gave enough: on a CPU's list they count as taken.
+        // A few pages spill where the mark fails after a trim that gave enough: on a CPU's list
+        // they count as taken.
         assert!(
             free[1] > FRAMES / 2 - FRAMES / 8,
             "{}: {free:?}",
@@ -114,7 +116,8 @@ fn every_frame_that_was_given_out_is_counted_once() {
     }
 }
 
-/// A program's memory after a stream: how much of it came from the other node, and what was freed for it.
+/// A program's memory after a stream: how much of it came from the other node, and what was freed
+/// for it.
 fn memory_after_a_stream(place: PlaceLaw) -> (u64, u64) {
     with_law(place, |task, cache, file| {
         read(task, file, FRAMES / 4 * 3);
@@ -140,7 +143,7 @@ fn memory_in_use_stays_local_though_a_stream_was_there_first() {
     assert_eq!(count(Item::PgscanDirect) + count(Item::PgscanKswapd), 0);
 }
 
-/// What is dirty a trim in its plain mode leaves alone: the node counts as full.
+/// A trim in its plain mode leaves dirty pages alone: the node counts as full.
 #[test]
 fn a_node_full_of_dirty_pages_is_not_trimmed() {
     let scanned = with_law(PlaceLaw::LINUX_3_0, |task, cache, file| {
@@ -200,7 +203,8 @@ impl Shrink<LabEnv> for Kept {
     }
 }
 
-/// Objects fill the near node; more of them come from it where it is trimmed, and from the other one where it is not.
+/// Objects fill the near node; more of them come from it where it is trimmed, and from the other
+/// one where it is not.
 #[test]
 fn a_trim_asks_objects_where_they_have_more_than_a_twentieth_of_the_zone() {
     for (place, stays) in [

@@ -107,7 +107,8 @@ impl<E: Env> Walk<'_, E> {
         Ok(())
     }
 
-    /// Faults on pages from `first` on, up to `until` or to the writer's next balance; at least one.
+    /// Faults on pages from `first` on, up to `until` or to the writer's next balance; at least
+    /// one.
     fn faults(
         &mut self,
         task: &mut Task<'_, E>,
@@ -182,7 +183,8 @@ impl<E: Env> Walk<'_, E> {
         Ok(())
     }
 
-    /// A page is mapped, or several that are fresh; or none, where its state has changed: look again.
+    /// A page is mapped, or several that are fresh; or none, where its state has changed: look
+    /// again.
     fn page(&mut self, task: &mut Task<'_, E>, page: u32, until: u32) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         if u64::from(page) >= mapping.pages() {
@@ -355,7 +357,8 @@ impl<E: Env> Walk<'_, E> {
         }
     }
 
-    /// A pin is a snapshot: its holder keeps what it sees, and the file gets a frame that may be stored to.
+    /// A pin is a snapshot: its holder keeps what it sees, and the file gets a frame that may be
+    /// stored to.
     fn store_beside_pins(
         &mut self,
         task: &mut Task<'_, E>,
@@ -439,7 +442,8 @@ impl<E: Env> Walk<'_, E> {
 /// Bytes of a page.
 const WHOLE: usize = 1 << PAGE_SHIFT;
 
-/// Whether a page that is not in memory is zeroes: the device was never given anything so far behind.
+/// Whether a page that is not in memory is zeroes: the device was never given anything so far
+/// behind.
 fn is_hole<E: Env>(mapping: &Mapping<E>, page: u32) -> bool {
     u64::from(page) << PAGE_SHIFT >= mapping.device_len()
 }

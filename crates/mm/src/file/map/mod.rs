@@ -8,8 +8,8 @@
 //!      '--------------------------------'
 //! ```
 //!
-//! The bits are those of `registry::page_map`. A page that is mapped may be evicted: reclaim gives it a second chance where
-//! it was used, and takes it out of the page table before it frees it.
+//! The bits are those of `registry::page_map`. A page that is mapped may be evicted: reclaim gives
+//! it a second chance where it was used, and takes it out of the page table before it frees it.
 //!
 //! Invariants
 //!   1. A store is paced as a write is: where its fault makes a page dirty, the writer pays for it.
@@ -17,10 +17,12 @@
 //!
 //! Concurrency: a fault is inside the file's gate, and holds no busy bit where it waits.
 //!
-//! Source: Linux v3.0 mm/memory.c, __do_fault(); mm/filemap.c, filemap_fault(); fs/buffer.c, block_page_mkwrite();
-//! mm/page-writeback.c, set_page_dirty_balance().
-//! Deviations: nothing is read ahead of a fault; one page table for a file, no matter how many map it; fresh pages come in runs of up to 16, as for regions; the kernel
-//! fills a window of pages of a hole ahead of the one that is missing, unmapped, and here none comes before it is used.
+//! Source: Linux v3.0 mm/memory.c, __do_fault(); mm/filemap.c, filemap_fault(); fs/buffer.c,
+//! block_page_mkwrite(); mm/page-writeback.c, set_page_dirty_balance().
+//! Deviations: nothing is read ahead of a fault; there is one page table for a file, no matter how
+//! many map it; fresh pages come in runs of up to 16, as for regions; no page of a hole comes
+//! before it is used, where the kernel fills a window of them, unmapped, ahead of the page that is
+//! missing.
 
 mod fault;
 #[cfg(test)]
@@ -38,7 +40,8 @@ use crate::registry::mapping::Mapping;
 use crate::registry::page_map::{Access, PageMap};
 use crate::{Error, Touched, Writer};
 
-/// Pages of a file of which a map takes as much memory as a page of a region does: four bits each, and not 34.
+/// Pages of a file of which a map takes as much memory as a page of a region does: four bits each,
+/// and not 34.
 const PAGES_A_REGION_PAGE: u64 = 8;
 
 /// A file that is mapped. Dropping it ends that; what was stored stays in the file.
@@ -50,12 +53,13 @@ pub struct FileMap<E: Env> {
 }
 
 impl<E: Env> File<E> {
-    /// Maps the first `pages` pages of the file, which need not be as long yet. All who map it have the same pages: the
-    /// first of them says how many there can be, until the last is gone. Half a byte a page is taken for it, on top of the
-    /// limit, beside what regions take.
+    /// Maps the first `pages` pages of the file, which need not be as long yet. All maps of a file
+    /// have the same pages: the first of them says how many there can be, until the last is gone.
+    /// Half a byte a page is taken for it, on top of the limit, beside what regions take.
     ///
     /// # Errors
-    /// `BadOption`: no pages, more than were mapped before, or more than there is room for beside regions.
+    /// `BadOption`: no pages, more than were mapped before, or more than there is room for beside
+    /// regions.
     pub fn map(&self, context: &impl Context, pages: Pages) -> Result<FileMap<E>, Error> {
         let refused = |what, most: u64| Error::BadOption {
             what,
@@ -125,14 +129,15 @@ impl<E: Env> FileMap<E> {
         self.pages == 0
     }
 
-    /// Uses `count` pages from `first` on, one after the other. A store is one of what is there already: each page is in
-    /// memory and dirty when it was stored to. A page that was a hole is full of zeroes, but that a store leaves a word at
-    /// its start that says which page it is. A store that makes a page dirty is paced here, as a write is.
+    /// Uses `count` pages from `first` on, one after the other. A store is one of what is there
+    /// already: each page is in memory and dirty when it was stored to. A page that was a hole is
+    /// full of zeroes, but that a store leaves a word at its start that says which page it is. A
+    /// store that makes a page dirty is paced here, as a write is.
     ///
     /// # Errors
-    /// `OutOfRange`: the map, or the file, ends before; `MetadataFailed` (no space), `DeviceStopped`, `FlushFailed`,
-    /// `ReadFailed`, `OutOfMemory`, `NoMemory`, `Cancelled`, and `WouldWait` where the task may not block. Pages before
-    /// the one that met it were used.
+    /// `OutOfRange`: the map, or the file, ends before; `MetadataFailed` (no space),
+    /// `DeviceStopped`, `FlushFailed`, `ReadFailed`, `OutOfMemory`, `NoMemory`, `Cancelled`, and
+    /// `WouldWait` where the task may not block. Pages before the page that met it were used.
     pub fn touch(
         &self,
         task: &mut Task<'_, E>,

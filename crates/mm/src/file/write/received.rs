@@ -7,14 +7,14 @@
 //!                                                     '──> the others: as they were
 //! ```
 //!
-//! Whatever else a write can meet (a page to be read, memory, a pinned page) ends the run of pages.
-//! If that is at the first, nothing is offered, and the caller writes as others do.
+//! Any other thing that a write can meet (a page to be read, memory, a pinned page) ends the run of
+//! pages. If that is at the first, nothing is offered, and the caller writes as others do.
 //!
 //! Invariants
 //!   1. The pages are busy for one call of the caller's that does not wait (lib.rs, rule 4): never
 //!      for a client.
-//!   2. Only pages that are up to date are offered. So one that is filled in part is whole, of new
-//!      bytes and old ones, as after a write that ended there.
+//!   2. Only pages that are up to date are offered. So a page that is filled in part is whole, of
+//!      new bytes and old ones, as after a write that ended there.
 
 use core::ops::Range;
 

@@ -9,7 +9,8 @@ use policy::units::Bytes;
 use crate::testing::{Null, with_cache};
 use crate::{DeviceOptions, Options};
 
-/// Whether a page is marked as used, and as used again, after a write, and after a read that follows it.
+/// Whether a page is marked as used, and as used again, after a write, and after a read that
+/// follows it.
 fn uses_of(law: ReclaimLaw) -> [(bool, bool); 2] {
     let mut options = Options::new(1_024, 1);
     options.reclaim = Tunables::of(law, 250);

@@ -106,7 +106,8 @@ fn a_limit_that_finds_no_thread_changes_nothing() {
     });
 }
 
-/// Where there are two nodes, each gives up its part, whether its frames are free or in use, and gets it back.
+/// Where there are two nodes, each gives up its part, whether its frames are free or in use, and
+/// gets it back.
 #[test]
 fn a_lowered_limit_takes_from_each_node_in_proportion() {
     let mut options = Options::new(FRAMES, 2);

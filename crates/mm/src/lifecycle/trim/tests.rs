@@ -16,7 +16,8 @@ use crate::{DeviceOptions, File, Options};
 const FRAMES: u32 = 16 * 512;
 const PAGES: u32 = 6000;
 
-/// A file of which every third page is dirty, after `body` two thirds of it are gone again: what is left is all over the memory.
+/// A file of which every third page is dirty, after `body` two thirds of it are gone again: what is
+/// left is all over the memory.
 fn with_scattered(
     body: impl FnOnce(
         &mut Task<'_, lab::LabEnv>,
@@ -77,7 +78,8 @@ fn what_is_free_in_pieces_is_given_back_and_no_page_is_lost() {
         let given = cache.trim(task);
         let after = resident(cache, task);
         assert_eq!(u64::from(before - after), given.0);
-        // What is left holds the pages, what the reclaimer keeps free, and a chunk that is not whole.
+        // The rest holds the pages, the reclaimer's stock of free frames, and a chunk that is not
+        // whole.
         let most = cached.0 + cache.memory.marks().high.0 + 2 * 512;
         assert!(u64::from(after) <= most, "{after} of {before}, {most}");
         let stats = cache.stats();

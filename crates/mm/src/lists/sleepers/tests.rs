@@ -23,8 +23,8 @@ fn begin(sleepers: &Sleepers, reason: Reason) -> u64 {
     ticket
 }
 
-/// What happens as soon as a reclaimer has been told to sleep, before it does anything more, wakes it: on threads it may
-/// happen right then.
+/// What happens as soon as a reclaimer has been told to sleep, before it does anything more, wakes
+/// it: on threads it may happen right then.
 #[test]
 fn an_event_between_the_verdict_and_the_sleep_is_not_lost() {
     let context = Interrupt::new();
@@ -52,7 +52,8 @@ fn an_event_between_the_verdict_and_the_sleep_is_not_lost() {
         });
         assert!(!goes_on(&sleepers, Reason::Isolated, isolated), "{law:?}");
     }
-    // One event for one of them, who need not have got as far as its sleep: the other's is to come.
+    // One event for one of them, which need not have got as far as its sleep: the other's is to
+    // come.
     let sleepers = Sleepers::new(&Tunables::of(ReclaimLaw::TIDEGATE, 250));
     let tickets = [(); 2].map(|()| begin(&sleepers, Reason::Writeback));
     for left in [1, 0] {

@@ -9,7 +9,8 @@ use super::*;
 use crate::Options;
 use crate::testing::with_cache;
 
-/// The last write may end between the pass that met it and the sleep: nothing would wake the reclaimer. Linux sleeps.
+/// The last write may end between the pass that met it and the sleep: nothing would wake the
+/// reclaimer. Linux sleeps.
 #[test]
 fn nobody_sleeps_for_writes_of_which_none_is_left() {
     for (law, pending, sleeps) in [

@@ -1,17 +1,18 @@
 //! What a device is reading for its readers, and how much of it at a time.
 //!
-//! A page that is being read holds memory that nothing can take back before the device answers. Devices that hang on
-//! reads would, with readers enough and their read-ahead, come to hold all of it. So the pages under way to one device
-//! are bounded: beyond it read-ahead is left out, and who needs a page waits for those under way (`ReadIo`), as it would
-//! for its own.
+//! A page that is being read holds memory that nothing can take back before the device answers.
+//! Devices that hang on reads would, with readers enough and their read-ahead, come to hold all of
+//! it. So the pages under way to one device are bounded: beyond it read-ahead is left out, and who
+//! needs a page waits for those under way (`ReadIo`), as it would for its own.
 //!
-//! The bound is a part of what is left of a pool, which is half of the memory: a third, so that a device alone comes to
-//! hold a quarter of the pool, an eighth of the memory, and devices that hang, however many, never all of it; the other
-//! readers have a third of the rest. (A dynamic threshold, as switches share their buffers: Choudhury and Hahne 1998.)
+//! The bound is a part of what is left of a pool, which is half of the memory: a third, so that a
+//! device alone comes to hold a quarter of the pool, an eighth of the memory, and devices that
+//! hang, however many, never all of it; the other readers have a third of the rest. (A dynamic
+//! threshold, as switches share their buffers: Choudhury and Hahne 1998.)
 //!
 //! Invariants
-//!   1. `pages` is at most what the bound was when the last of them were sent; all together at most the pool, and a page of
-//!      each device.
+//!   1. `pages` is at most what the bound was when the last of them were sent; all together at most
+//!      the pool, and a page of each device.
 //!   2. Every page counted is part of one request that has not ended, or of a `Room`.
 //!
 //! Reads of the swap file have a bound of their own (its window).
@@ -28,8 +29,8 @@ use crate::registry::REQUEST_PAGES;
 const POOL: u32 = 2;
 /// One device's at most this part of what the pool has left.
 const OF_REST: u32 = 3;
-/// So those of a device alone at most this part of the frames: with 64 MiB of memory 8 MiB, far more than the flight that
-/// keeps any disk busy.
+/// So those of a device alone at most this part of the frames: with 64 MiB of memory 8 MiB, far
+/// more than the flight that keeps any disk busy.
 const PART: u32 = POOL * (OF_REST + 1);
 
 /// Reads of one device that are under way.
@@ -70,8 +71,8 @@ impl Drop for Room<'_> {
 }
 
 impl ReadInflight {
-    /// Room for up to `wanted` pages, as much as there is; `None`: there is none. `all`: pages of all
-    /// devices that are being read; `frames`: those of the cache.
+    /// Room for up to `wanted` pages, as much as there is; `None`: there is none. `all`: pages of
+    /// all devices that are being read; `frames`: those of the cache.
     pub(crate) fn room<'a>(
         &'a self,
         all: &'a AtomicU32,
@@ -97,7 +98,8 @@ impl ReadInflight {
     /// Pages that may be sent beside `held` of this device.
     fn left(&self, all: &AtomicU32, frames: u32, held: u32) -> u32 {
         let rest = (frames / POOL).saturating_sub(all.load(Ordering::Acquire));
-        // What keeps `held` below a third of what is left beside it, and a page always: a reader that waits, waits for its own device.
+        // It keeps `held` below a third of what is left beside it, and a page always: a reader that
+        // waits, waits for its own device.
         let left = rest.saturating_sub(OF_REST.saturating_mul(held)) / (OF_REST + 1);
         left.max(u32::from(held == 0))
     }

@@ -1,15 +1,17 @@
 //! Writes in flight to a device: how many, and who may send the next one.
 //!
-//! The bound is `policy::writeback`'s. A task that wants to send waits here for room, never for the writes themselves. All who
-//! wait are woken when there is room, so who runs first would have it each time: in virtual time always the same one.
+//! The bound is `policy::writeback`'s. A task that wants to send waits here for room, never for the
+//! writes themselves. All that wait are woken when there is room, so the first to run would have it
+//! each time: in virtual time always the same one.
 //!
 //! Invariants
 //!   1. Of the room that syncs and others wait for, syncs have at least every second request.
-//!   2. Syncs that wait stand in a line. The first one sends for as long as a turn lasts and goes to the end of the line if
-//!      it has more; one that comes anew while others stand there goes to the end, too.
+//!   2. Syncs that wait stand in a line. The first sends for as long as a turn lasts and goes to
+//!      the end of the line if it has more. A sync that comes anew while others stand there goes to
+//!      the end, too.
 //!
-//! Deviation from Linux, where all write-back waits for one request of the block layer (v6.12 block/blk-mq-tag.c,
-//! `blk_mq_get_tag()`), first come, first served.
+//! Deviation from Linux, where all write-back waits for one request of the block layer (v6.12
+//! block/blk-mq-tag.c, `blk_mq_get_tag()`), first come, first served.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
@@ -26,8 +28,8 @@ use crate::vmstat::{add, get, sub};
 /// Writeback is in a hurry for so long after a writer paused (kernel: `wb_recent_wait`).
 const HURRIED: Nanos = Nanos::secs(1);
 
-/// A sync that is first in the line stays there until it has sent what the device writes in this time: a disk that seeks is to
-/// get more than one request of a file.
+/// A sync that is first in the line stays there until it has sent what the device writes in this
+/// time: a disk that seeks is to get more than one request of a file.
 const SYNC_SLICE: Nanos = Nanos::millis(500);
 
 /// Writeback in flight to one device.
@@ -36,8 +38,9 @@ pub(crate) struct WriteInflight {
     pages: AtomicU64,
     pub(crate) wait: WaitQueue,
     line: Lock<Line>,
-    /// How many stand in it; changes under its lock. Who looks without may miss a sync that takes its place at the same moment,
-    /// as one may that has the lock just before it: that sync has the room after the next.
+    /// How many stand in it; changes under its lock. A look without the lock may miss a sync that
+    /// takes its place at the same moment, and so may a task that has the lock just before it: that
+    /// sync has the room after the next.
     standing: AtomicU32,
     /// The room that comes next is a sync's: somebody else had the last.
     owed: AtomicBool,
@@ -127,8 +130,8 @@ impl WriteInflight {
     }
 }
 
-/// Waits until one more request may go out; answers how many pages it may have. `turn`: those that were sent since it was let
-/// through; none: it comes anew.
+/// Waits until one more request may go out; answers how many pages it may have. `turn`: those that
+/// were sent since it was let through; none: it comes anew.
 pub(crate) fn wait_for_room<E: Env>(
     task: &mut Task<'_, E>,
     flush: &FlushTunables,
