@@ -1,7 +1,7 @@
 //! Nanoseconds for the operations on the hot paths: `cargo bench -p tidegate-frames`.
 //!
-//! Each figure is the best of several rounds, so that a busy machine disturbs it little; the median is
-//! printed beside it. Nothing here fails: a timed test would.
+//! Each figure is the best of several rounds, so that a busy machine disturbs it little; the median
+//! is printed beside it. Nothing here fails: a timed test would.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -45,7 +45,8 @@ struct Cache {
     token: WriteToken,
 }
 
-/// `PAGES` pages of one file, each in a frame; frame numbers are scattered as after a while of running.
+/// `PAGES` pages of one file, each in a frame; frame numbers are scattered as after a while of
+/// running.
 fn filled() -> Cache {
     let (index, mut token) = PageIndex::new();
     let table = FrameTable::new(PAGES);

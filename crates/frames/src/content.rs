@@ -24,8 +24,8 @@ pub trait Content: Send + Sync + 'static {
     /// # Errors
     /// The system has no memory.
     fn populate(&self, first: FrameId) -> Result<(), PopulateError>;
-    /// Gives the chunk's memory back to the system, or leaves it populated where the system does not take it. No I/O may be
-    /// under way on it.
+    /// Gives the chunk's memory back to the system, or leaves it populated where the system does
+    /// not take it. No I/O may be under way on it.
     fn release(&self, first: FrameId);
     /// A caller's buffer of `bytes` bytes, all zero.
     fn new_data(bytes: usize) -> Box<Self::Data>;
@@ -39,8 +39,8 @@ pub trait Content: Send + Sync + 'static {
     fn copy_in(&self, frame: &Busy, offset: usize, data: &Self::Data, from: usize, len: usize);
     /// Copies `len` bytes of the frame at `offset` into `data` at `to`.
     fn copy_out(&self, frame: &Pin, offset: usize, data: &mut Self::Data, to: usize, len: usize);
-    /// Puts a number of the caller's at the frame's start: 8 bytes live, the low half as the first sector's
-    /// version in the lab.
+    /// Puts a number of the caller's at the frame's start: 8 bytes live, the low half as the first
+    /// sector's version in the lab.
     fn mark(&self, frame: &Busy, word: u64);
     /// Copies a whole frame.
     fn copy_frame(&self, to: &Busy, from: &Pin);

@@ -2,7 +2,8 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// A total, kept apart from its neighbours by two cache lines (adjacent lines are fetched in pairs).
+/// A total, kept apart from its neighbours by two cache lines (adjacent lines are fetched in
+/// pairs).
 ///
 /// The steps are relaxed: a total orders nothing, it only never loses an addition.
 #[derive(Debug)]

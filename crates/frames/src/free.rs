@@ -1,9 +1,9 @@
 //! Buddy free lists for orders 0..=10, by zone and mobility.
 //!
-//! A free block of order k is 2^k frames at a multiple of 2^k; its buddy is the block that differs in
-//! bit k of the number. Two free buddies of one pageblock never stand beside each other: they are one
-//! block of order k + 1. Every frame has a link and a mark; both mean something at the first frame of a
-//! free block only:
+//! A free block of order k is 2^k frames at a multiple of 2^k; its buddy is the block that differs
+//! in bit k of the number. Two free buddies of one pageblock never stand beside each other: they
+//! are one block of order k + 1. Every frame has a link and a mark; both mean something at the
+//! first frame of a free block only:
 //!
 //! ```text
 //!   frame   0   1   2   3   4   5   6   7
@@ -11,23 +11,25 @@
 //!          [free ]  no free [    free     ]      frame 2 is in use (or was never added)
 //! ```
 //!
-//! Vocabulary: a *pageblock* is a run of frames that is kept together (512, as large as a huge page). Each is of
-//! one *zone*, for good, and is tagged with a *mobility*, which may change: what is given back goes to the
-//! lists of its tag. The lists of one zone and mobility are a *group*. A free block that was taken from another
-//! mobility's lists (`move_block`) may stand in another group than its pageblock's tag says until it is given
-//! back.
+//! Vocabulary: a *pageblock* is a run of frames that is kept together (512, as large as a huge
+//! page). Each is of one *zone*, for good, and is tagged with a *mobility*, which may change: what
+//! is given back goes to the lists of its tag. The lists of one zone and mobility are a *group*. A
+//! free block that was taken from another mobility's lists (`move_block`) may stand in another
+//! group than its pageblock's tag says until it is given back.
 //!
 //! Invariants
-//!   1. `marks[f]` is order and group exactly if a free block starts at f, and then f is on that list.
+//!   1. `marks[f]` is order and group exactly if a free block starts at f, and then f is on that
+//!      list.
 //!   2. `nonempty` of a group has bit k exactly if its list k is not empty.
 //!   3. `free` of a group is the number of frames in all its blocks.
 //!   4. A block larger than a pageblock is of one group.
 //!
-//! Concurrency: plain data behind one lock of `mm`; so a batch is a few list steps, whatever its length.
+//! Concurrency: plain data behind one lock of `mm`; so a batch is a few list steps, whatever its
+//! length.
 //!
-//! Source: mechanisms 1.8; Linux v6.12 mm/page_alloc.c, __free_one_page(), __rmqueue_smallest(), for the scheme
-//! (Knowlton 1965). Deviations: links are numbers; a batch takes runs instead of single pages; blocks of two
-//! pageblocks merge only within a group.
+//! Source: mechanisms 1.8; Linux v6.12 mm/page_alloc.c, __free_one_page(), __rmqueue_smallest(),
+//! for the scheme (Knowlton 1965). Deviations: links are numbers; a batch takes runs instead of
+//! single pages; blocks of two pageblocks merge only within a group.
 
 use crate::FrameId;
 use crate::zeroed;
@@ -84,8 +86,8 @@ impl Pageblocks {
         Self::new(frames, 9, 1, |_| 0)
     }
 
-    /// Pageblocks of 2^`order` frames; `zone_of` says of the first frame of each which zone it is of. All are
-    /// tagged with mobility 0.
+    /// Pageblocks of 2^`order` frames; `zone_of` says of the first frame of each which zone it is
+    /// of. All are tagged with mobility 0.
     ///
     /// # Panics
     /// If `order` is above `FreeLists::ORDER_MAX`, or there are no mobilities or more groups than
@@ -280,8 +282,8 @@ impl FreeLists {
         true
     }
 
-    /// Takes a naturally aligned block of `2^order` frames: of the smallest block of the group that holds it; the
-    /// rest stays in the group.
+    /// Takes a naturally aligned block of `2^order` frames: of the smallest block of the group that
+    /// holds it; the rest stays in the group.
     ///
     /// # Panics
     /// If `order` is above `ORDER_MAX`.
@@ -315,11 +317,11 @@ impl FreeLists {
         Some(FrameId(start))
     }
 
-    /// Takes up to `want` single frames of a group in ascending runs as long as can be had; appends them; answers how
-    /// many.
+    /// Takes up to `want` single frames of a group in ascending runs as long as can be had; appends
+    /// them; answers how many.
     ///
-    /// The smallest block that holds all that is still wanted gives one run; where there is none, the
-    /// largest block goes whole.
+    /// The smallest block that holds all that is still wanted gives one run; where there is none,
+    /// the largest block goes whole.
     pub fn try_take_batch(&mut self, group: Group, want: u32, out: &mut Vec<FrameId>) -> u32 {
         let group = self.blocks.number(group);
         let mut left = want;
@@ -431,7 +433,7 @@ impl FreeLists {
         self.blocks.group(self.blocks.home(frame.0))
     }
 
-    /// The first free block of that order in a group: the one that would be taken next.
+    /// The first free block of that order in a group: the block that would be taken next.
     #[must_use]
     pub fn first_block(&self, group: Group, order: u8) -> Option<FrameId> {
         let lists = &self.groups[usize::from(self.blocks.number(group))];
@@ -453,7 +455,8 @@ impl FreeLists {
         self.order_at(frame.0)
     }
 
-    /// Takes the free blocks that begin in `first..end` whole, as long as `may` says so of their order; appends their frames.
+    /// Takes the free blocks that begin in `first..end` whole, as long as `may` says so of their
+    /// order; appends their frames.
     ///
     /// # Panics
     /// If a frame is not in the arena.
@@ -479,11 +482,12 @@ impl FreeLists {
         taken
     }
 
-    /// What the pageblock of a frame gets back goes to that mobility from now on. What is free there stays where it
-    /// is.
+    /// Frames that the pageblock of a frame gets back go to that mobility from now on. Its free
+    /// frames stay where they are.
     ///
     /// # Panics
-    /// If there is no such mobility; if a free block reaches beyond the pageblock: it is of one group.
+    /// If there is no such mobility; if a free block reaches beyond the pageblock: it is of one
+    /// group.
     pub fn tag(&mut self, frame: FrameId, mobility: u8) {
         assert!(mobility < self.blocks.mobilities, "mobility {mobility}");
         let block = self.blocks.of(frame.0);
@@ -516,7 +520,8 @@ impl FreeLists {
         self.link(other, first.0, order);
     }
 
-    /// Moves all free blocks of the pageblock of a frame to the lists of another mobility; answers how many frames.
+    /// Moves all free blocks of the pageblock of a frame to the lists of another mobility; answers
+    /// how many frames.
     ///
     /// # Panics
     /// As `move_block`.
@@ -564,7 +569,8 @@ impl FreeLists {
         self.put_run(start, end);
     }
 
-    /// Gives back the frames `at..end` as the largest aligned blocks of one group, each merged with its buddies.
+    /// Gives back the frames `at..end` as the largest aligned blocks of one group, each merged with
+    /// its buddies.
     fn put_run(&mut self, mut at: u32, end: u32) {
         while at < end {
             let group = self.blocks.home(at);
@@ -619,8 +625,8 @@ impl FreeLists {
         self.link(group, start, order);
     }
 
-    /// Puts `at..end`, a piece of a block just taken, on the lists of its group; its buddies are in use, so nothing
-    /// merges.
+    /// Puts `at..end`, a piece of a block just taken, on the lists of its group; its buddies are in
+    /// use, so nothing merges.
     fn link_aligned(&mut self, group: u8, mut at: u32, end: u32) {
         while at < end {
             let order = order_fitting(at, end);

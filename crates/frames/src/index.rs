@@ -10,27 +10,28 @@
 //! ```
 //!
 //! Vocabulary: a *mark* is one bit per slot of a node: the three tags, "a frame", "a shadow". In an
-//! inner node it is set exactly if the child's word of that mark is not zero; so walks over a range skip
-//! whole subtrees and, in a node, find the next page by one bit scan.
+//! inner node it is set exactly if the child's word of that mark is not zero; so walks over a range
+//! skip whole subtrees and, in a node, find the next page by one bit scan.
 //!
 //! Invariants
 //!   1. A bit of an inner node is set exactly if the child has any of that mark.
 //!   2. A tag implies the mark `Frame`. `Frame` and `Shadow` exclude each other in a leaf.
-//!   3. Every node in the tree holds a frame or a shadow below it; the root has more than its first child, or is
-//!      a leaf. Empty nodes go back to the pool at once.
+//!   3. Every node in the tree holds a frame or a shadow below it; the root has more than its first
+//!      child, or is a leaf. Empty nodes go back to the pool at once.
 //!   4. A node in the pool has empty slots and no marks.
 //!
-//! Concurrency: writers of one index are serialised by the [`WriteToken`], which lives in the lock around
-//! them. Readers ([`PageIndex::get`]) take nothing and may walk through a node that has been freed, or freed and
-//! taken by another index. That is harmless: nodes are numbers in a pool that never shrinks, each slot
-//! says itself what it holds, and a walk is as long as the root's height. Such a reader gets a wrong answer:
-//! a frame of another page, which `FrameTable::try_pin` refuses as `Gone`, or "nothing", which its
-//! caller takes as a miss and looks up again as a writer. It never gets a frame that was not put into an
-//! index, and every answer was put there before (acquire), so the frame's owner was, too.
+//! Concurrency: writers of one index are serialised by the [`WriteToken`], which lives in the lock
+//! around them. Readers ([`PageIndex::get`]) take nothing and may walk through a node that has been
+//! freed, or freed and taken by another index. That is harmless: nodes are numbers in a pool that
+//! never shrinks, each slot says itself what it holds, and a walk is as long as the root's height.
+//! Such a reader gets a wrong answer: a frame of another page, which `FrameTable::try_pin` refuses
+//! as `Gone`, or "nothing", which its caller takes as a miss and looks up again as a writer. It
+//! never gets a frame that was not put into an index, and every answer was put there before
+//! (acquire), so the frame's owner was, too.
 //!
-//! Source: Linux v6.12 lib/xarray.c, include/linux/xarray.h (marks and their propagation, shadow entries
-//! as values). Deviations: no RCU, see above; presence is a mark as well; no entry in the root itself: a file of
-//! one page takes a node; no multi-index entries.
+//! Source: Linux v6.12 lib/xarray.c, include/linux/xarray.h (marks and their propagation, shadow
+//! entries as values). Deviations: no RCU, see above; presence is a mark as well; no entry in the
+//! root itself: a file of one page takes a node; no multi-index entries.
 
 mod node;
 
@@ -157,8 +158,8 @@ impl PageIndex {
         )
     }
 
-    /// Looks an index up without a lock. The answer may be stale: pin the frame and compare its owner; look
-    /// `Empty` and `Shadow` up again through a writer before acting on them.
+    /// Looks an index up without a lock. The answer may be stale: pin the frame and compare its
+    /// owner; look `Empty` and `Shadow` up again through a writer before acting on them.
     #[inline]
     #[must_use]
     pub fn get(&self, pool: &NodePool, index: u32) -> Slot {
@@ -177,7 +178,8 @@ impl PageIndex {
         pool.node(node).entry(slot_at(index, 0)).as_slot()
     }
 
-    /// Whether nothing, not even a shadow, is in the index: it holds no nodes (a hint beside writers).
+    /// Whether nothing, not even a shadow, is in the index: it holds no nodes (a hint beside
+    /// writers).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         Root::unpacked(self.root.load(Ordering::Relaxed)).height == 0
@@ -186,7 +188,7 @@ impl PageIndex {
     /// Changes the index. `pool` must be the same at every call.
     ///
     /// # Panics
-    /// If `token` is not the one that `new` gave with this index.
+    /// If `token` is not the token that `new` gave with this index.
     #[inline]
     #[must_use]
     pub fn writer<'a>(&'a self, pool: &'a NodePool, token: &'a mut WriteToken) -> IndexWriter<'a> {
@@ -311,7 +313,8 @@ impl IndexWriter<'_> {
             .map(|found| self.frame_of(&found))
     }
 
-    /// Sets `set` on at most `max` pages of `from..=to` that have `when`; answers where to go on, `None` when done.
+    /// Sets `set` on at most `max` pages of `from..=to` that have `when`; answers where to go on,
+    /// `None` when done.
     ///
     /// # Panics
     /// If `max` is zero: the caller would never be done.
@@ -421,7 +424,8 @@ impl IndexWriter<'_> {
         }
     }
 
-    /// Makes the path to a page that has no leaf yet. Its nodes are empty until the caller marks a page.
+    /// Makes the path to a page that has no leaf yet. Its nodes are empty until the caller marks a
+    /// page.
     #[cold]
     fn build_leaf(&mut self, index: u32) -> Result<u32, NoNodes> {
         let root = self.root();
@@ -495,7 +499,8 @@ impl IndexWriter<'_> {
         });
     }
 
-    /// Sets the mark on some slots of a leaf, and upwards as far as it is news. Answers whether one had it.
+    /// Sets the mark on some slots of a leaf, and upwards as far as it is news. Answers whether one
+    /// had it.
     #[inline]
     fn mark(&self, leaf: u32, bits: u64, mark: Mark) -> bool {
         let before = self.node(leaf).marks(mark);
@@ -520,7 +525,8 @@ impl IndexWriter<'_> {
         }
     }
 
-    /// Clears the mark on some slots of a leaf, and upwards where it was the last. Answers whether one had it.
+    /// Clears the mark on some slots of a leaf, and upwards where it was the last. Answers whether
+    /// one had it.
     #[inline]
     fn unmark(&self, leaf: u32, bits: u64, mark: Mark) -> bool {
         let before = self.node(leaf).marks(mark);
@@ -601,7 +607,8 @@ impl IndexWriter<'_> {
         }
     }
 
-    /// The first page in `from..=to` with the mark: up while there is nothing to the right, down where there is.
+    /// The first page in `from..=to` with the mark: up while there is nothing to the right, down
+    /// where there is.
     #[inline]
     fn next_marked(&self, from: u32, to: u32, mark: Mark) -> Option<Found> {
         let leaf = self.token.last_leaf();
@@ -629,7 +636,8 @@ impl IndexWriter<'_> {
             let shift = level * LEVEL_BITS;
             let slot = u32::try_from(at >> shift & u64::from(SLOTS - 1)).expect("six bits");
             let Some(marked) = self.node(node).next(mark, slot) else {
-                // On with the slot after this node in its parent, or after the parent in the parent's.
+                // On with the slot after this node in its parent, or after the parent in the
+                // parent's.
                 loop {
                     let offset = self.node(node).offset();
                     node = self.node(node).parent()?;

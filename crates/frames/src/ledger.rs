@@ -1,9 +1,10 @@
 //! A total under a limit that many threads change at the same time, each in a place of its own.
 //!
-//! One counter that every thread steps costs each of them a trip to the other's cache. Here a thread
-//! has a *seat*, which it alone writes to, with a load and a store: what it took less what it gave. A seat may
-//! take as much as it was *granted*; the sum of all grants keeps to the limit. A thread asks for a
-//! grant some steps ahead, and only one that finds the limit used up looks at the other seats.
+//! One counter that every thread steps costs each of them a trip to the other's cache. Here a
+//! thread has a *seat*, which it alone writes to, with a load and a store: what it took less what
+//! it gave. A seat may take as much as it was *granted*; the sum of all grants keeps to the limit.
+//! A thread asks for a grant some steps ahead, and only a thread that finds the limit used up looks
+//! at the other seats.
 //!
 //! ```text
 //!   take   taken + n <= granted?  yes: taken += n          no lock, no step that others see
@@ -17,18 +18,23 @@
 //! ```
 //!
 //! Invariants
-//!   1. The sum of the grants is `all`, once the steps under way are over, and is not raised above the limit.
-//!   2. One thread alone is refused exactly when the total would pass the limit, whatever other seats had before.
-//!   3. Beside others, the total is above the limit by at most what each other thread takes in one call: that
-//!      of a thread which looked at its grant just before it was settled. The next to settle puts it on the books.
-//!      (And by `AHEAD` if a limit is lowered while a thread is asking under the old one.)
+//!   1. The sum of the grants is `all`, once the steps under way are over, and is not raised above
+//!      the limit.
+//!   2. One thread alone is refused exactly when the total would pass the limit, whatever other
+//!      seats had before.
+//!   3. Beside others, the total is above the limit by at most what each other thread takes in one
+//!      call: that of a thread which looked at its grant just before it was settled. The next to
+//!      settle puts it on the books. (And by `AHEAD` if a limit is lowered while a thread is asking
+//!      under the old one.)
 //!
-//! Concurrency: `taken` is written by the seat's thread alone, but for the last seat, which all threads share that came
-//! when the others were taken. A thread that ends leaves its seat to the next, with what it has taken.
+//! Concurrency: `taken` is written by the seat's thread alone, but for the last seat, which all
+//! threads share that came when the others were taken. A thread that ends leaves its seat to the
+//! next, with what it has taken.
 //!
 //! Source: the batches ahead and the exact look near the limit are those of Linux' `percpu_counter`
-//! (v6.12 lib/percpu_counter.c). Deviations: by thread and not by CPU, as there is no way to stay on one; a seat's
-//! allowance is taken back by the task that needs it, so that nothing is refused early.
+//! (v6.12 lib/percpu_counter.c). Deviations: by thread and not by CPU, as there is no way to stay
+//! on one; a seat's allowance is taken back by the task that needs it, so that nothing is refused
+//! early.
 
 use crate::sync::{AtomicBool, AtomicI64, Ordering};
 
@@ -42,11 +48,12 @@ pub struct Ledger {
     seats: Box<[Seat; SEATS as usize]>,
     /// The sum of what is granted.
     all: Alone<AtomicI64>,
-    /// More may be granted than the limit allows, as it was lowered: what is given back is not to be taken again.
+    /// More may be granted than the limit allows, as it was lowered: what is given back is not to
+    /// be taken again.
     over: AtomicBool,
 }
 
-/// Whose entry it is: of one thread at a time, or of all that have none.
+/// An entry of one thread at a time, or of all that have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeatId(u8);
 
@@ -93,8 +100,8 @@ impl Ledger {
         }
     }
 
-    /// Takes `amount`, unless the total would then be above the limit. `limit` is asked for only where what the thread was
-    /// granted does not do.
+    /// Takes `amount`, unless the total would then be above the limit. `limit` is asked for only
+    /// where what the thread was granted does not do.
     #[inline]
     #[must_use]
     pub fn try_take(&self, seat: SeatId, amount: u32, limit: impl Fn() -> u32) -> bool {
@@ -128,7 +135,8 @@ impl Ledger {
         u64::try_from(self.seats.iter().map(taken).sum::<i64>()).unwrap_or(0)
     }
 
-    /// The limit is lower than it was: takes back what was granted and is not taken. A task that takes more asks again.
+    /// The limit is lower than it was: takes back what was granted and is not taken. A task that
+    /// takes more asks again.
     pub fn lower(&self) {
         self.over.store(true, Ordering::Relaxed);
         self.settle();

@@ -1,8 +1,8 @@
 //! The memory itself: frame table and state word, free lists, page index, lists, counters.
 //!
 //! Nothing here waits and nothing spins without a bound: every operation that can be refused is
-//! `try_` or answers with a refusal; waiting is `mm`'s job. A compare-and-swap loop goes round again
-//! only because another thread made progress.
+//! `try_` or answers with a refusal; waiting is `mm`'s job. A compare-and-swap loop goes round
+//! again only because another thread made progress.
 //!
 //! | module | holds | shared how |
 //! |---|---|---|
@@ -18,10 +18,12 @@
 //! | [`ledger`] | a total under a limit | a seat for each thread |
 //! | [`content`] | what the frames hold (a trait) | by `Pin` and `Busy` |
 //!
-//! All of it is safe code, but for tables that begin as zeroes ([`zeroed`]): links are numbers, and a reader that follows a stale
-//! number gets a wrong answer that the owner comparison of [`FrameTable::try_pin`] catches.
+//! All of it is safe code, but for tables that begin as zeroes ([`zeroed`]): links are numbers, and
+//! a reader that follows a stale number gets a wrong answer that the owner comparison of
+//! [`FrameTable::try_pin`] catches.
 //!
-//! A frame that nobody has used yet costs nothing: in each table it is zero bits, and these are not touched.
+//! A frame that nobody has used yet costs nothing: in each table it is zero bits, and these are not
+//! touched.
 
 #![deny(unsafe_code)]
 

@@ -169,7 +169,8 @@ impl Lists {
         true
     }
 
-    /// Takes frames off their lists, those that are on one. Neighbours that follow each other from old to new go in one step.
+    /// Takes frames off their lists, those that are on one. Neighbours that follow each other from
+    /// old to new go in one step.
     pub fn remove_all(&mut self, frames: &[FrameId]) {
         let mut at = 0;
         while at < frames.len() {
@@ -234,7 +235,7 @@ impl Lists {
         (size_of_val(&*self.links) + size_of_val(&*self.on) + size_of_val(&*self.ends)) as u64
     }
 
-    /// What was between them is gone.
+    /// The frames between them are gone.
     #[inline]
     fn close(&mut self, list: u8, newer: u32, older: u32) {
         let ends = &mut self.ends[usize::from(list)];

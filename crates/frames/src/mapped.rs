@@ -1,8 +1,10 @@
-//! Two bits for each page of a range, which a processor keeps: *mapped* (it may be used without a fault) and *young* (it
-//! was used since somebody looked). So a run over pages that are there is a look at one word for 64 of them.
+//! Two bits for each page of a range, which a processor keeps: *mapped* (it may be used without a
+//! fault) and *young* (it was used since somebody looked). So a run over pages that are there is a
+//! look at one word for 64 of them.
 //!
-//! A task that maps a page has completed its content before; who may map and unmap one, and when, is its owner's to say. The
-//! young bit is a hint that anybody may set and clear.
+//! A task that maps a page has completed its content before; when a page may be mapped and
+//! unmapped, and by which task, is its owner's to say. The young bit is a hint that anybody may set
+//! and clear.
 //!
 //! Concurrency: everything takes `&self`.
 
@@ -31,8 +33,8 @@ impl Mapped {
         }
     }
 
-    /// The first pages of `from..to` that are mapped, marked young: an access to each that changes nothing. Answers the
-    /// first page that is not mapped, `to` if there is none.
+    /// The first pages of `from..to` that are mapped, marked young: an access to each that changes
+    /// nothing. Answers the first page that is not mapped, `to` if there is none.
     #[inline]
     #[must_use]
     pub fn touch(&self, from: u32, to: u32) -> u32 {

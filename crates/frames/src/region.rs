@@ -1,8 +1,8 @@
 //! The pages of one region of anonymous memory: what a page table is to a process.
 //!
-//! A word for each page says where it is; two bits for each page are what a processor keeps: *mapped*
-//! (a store needs no fault) and *young* (used since somebody looked). So a run over pages that are
-//! there is a look at one word for 64 of them.
+//! A word for each page says where it is; two bits for each page are what a processor keeps:
+//! *mapped* (a store needs no fault) and *young* (used since somebody looked). So a run over pages
+//! that are there is a look at one word for 64 of them.
 //!
 //! ```text
 //!   entry:  0           1 ....... 2^31 - 1        1 << 31 | slot
@@ -10,13 +10,13 @@
 //! ```
 //!
 //! Invariants
-//!   1. An entry that holds a frame changes only by the task that has that frame's busy bit; one that holds
-//!      a slot changes by a compare-and-swap; one that holds nothing only by the task that alone fills pages of the
-//!      region at that time (`try_fill`).
-//!   2. A mapped page is there, up to date and dirty. The bit is set and cleared under the page's busy
-//!      bit; the young bit is a hint that anybody may set and clear.
-//!   3. A stretch of pages that is marked as a *run* is in frames that stand together. A task that takes a page of it elsewhere
-//!      takes the mark away first (`break_run`).
+//!   1. An entry that holds a frame changes only by the task that has that frame's busy bit; an
+//!      entry that holds a slot changes by a compare-and-swap; an entry that holds nothing only by
+//!      the task that alone fills pages of the region at that time (`try_fill`).
+//!   2. A mapped page is there, up to date and dirty. The bit is set and cleared under the page's
+//!      busy bit; the young bit is a hint that anybody may set and clear.
+//!   3. A stretch of pages that is marked as a *run* is in frames that stand together. A task that
+//!      takes a page of it elsewhere takes the mark away first (`break_run`).
 //!
 //! Concurrency: everything takes `&self`. A reader with a stale entry gets a wrong answer that the
 //! owner comparison of [`crate::FrameTable::try_busy`] catches.
@@ -87,7 +87,8 @@ impl Region {
         }
     }
 
-    /// The aligned stretch of pages that a page is in, if it can be a run: it is as a whole in the region.
+    /// The aligned stretch of pages that a page is in, if it can be a run: it is as a whole in the
+    /// region.
     #[must_use]
     pub fn stretch(&self, page: u32) -> Option<Range<u32>> {
         let order = self.runs.as_ref()?.order;
@@ -96,7 +97,8 @@ impl Region {
         (end <= self.len()).then_some(first..end)
     }
 
-    /// The stretch of a page is in frames that stand together; the caller has the busy bits of all of them.
+    /// The stretch of a page is in frames that stand together; the caller has the busy bits of all
+    /// of them.
     ///
     /// # Panics
     /// If the page is of none.
@@ -119,7 +121,8 @@ impl Region {
         })
     }
 
-    /// A page is about to be elsewhere than its neighbours; the caller has its busy bit. Answers whether its stretch was a run.
+    /// A page is about to be elsewhere than its neighbours; the caller has its busy bit. Answers
+    /// whether its stretch was a run.
     #[must_use]
     #[inline]
     pub fn break_run(&self, page: u32) -> bool {
@@ -150,8 +153,8 @@ impl Region {
         unpacked(self.entries[page as usize].load(Ordering::Acquire))
     }
 
-    /// Puts a frame where nothing stands. False: something does. The caller is the only one who fills pages of the region
-    /// meanwhile, by a lock of its own.
+    /// Puts a frame where nothing stands. False: something does. The caller alone fills pages of
+    /// the region meanwhile, by a lock of its own.
     #[must_use]
     #[inline]
     pub fn try_fill(&self, page: u32, frame: FrameId) -> bool {
@@ -181,8 +184,8 @@ impl Region {
         self.try_change(page, expected, RegionEntry::Empty)
     }
 
-    /// Puts something else in the place of a frame, of which the caller has the busy bit; the page is
-    /// neither mapped nor young after it.
+    /// Puts something else in the place of a frame, of which the caller has the busy bit; the page
+    /// is neither mapped nor young after it.
     ///
     /// # Panics
     /// If that frame does not stand there.
@@ -199,7 +202,8 @@ impl Region {
         );
     }
 
-    /// The page is in another frame now, of both of which the caller has the busy bits. Whether it is mapped and young stays.
+    /// The page is in another frame now, of both of which the caller has the busy bits. Whether it
+    /// is mapped and young stays.
     ///
     /// # Panics
     /// If `frame` does not stand there.
@@ -234,8 +238,9 @@ impl Region {
         self.mapped.map_run(from, to);
     }
 
-    /// Takes frames out, of each of which the caller has the busy bit; neither page is mapped or young after it. As
-    /// `replace` by nothing, a step for those of each 64 pages that stand together.
+    /// Takes frames out, of each of which the caller has the busy bit; neither page is mapped or
+    /// young after it. As `replace` by nothing, a step for those of each 64 pages that stand
+    /// together.
     ///
     /// # Panics
     /// If one of them does not stand there.

@@ -1,8 +1,9 @@
 //! Slots of a swap file: which are in use, and which comes next.
 //!
-//! Pages that go out together are wanted back together, so they are to lie together: each cursor (one
-//! for each CPU) hands out the slots of a cluster of its own, in order. When that is used up it moves
-//! to a cluster that is wholly free, and where there is none, to one that has a free slot.
+//! Pages that go out together are wanted back together, so they are to lie together: each cursor
+//! (one for each CPU) hands out the slots of a cluster of its own, in order. When that is used up
+//! it moves to a cluster that is wholly free, and where there is none, to a cluster that has a free
+//! slot.
 //!
 //! ```text
 //!   cluster 0 (256 slots)      cluster 1                  cluster 2 ...
@@ -16,9 +17,10 @@
 //!
 //! Concurrency: plain data behind one lock of `mm`.
 //!
-//! Source: mechanisms 9; Linux v5.15 mm/swapfile.c, scan_swap_map_try_ssd_cluster(), for the scheme.
-//! Deviations: clusters are found by a walk over their counts, not by lists; a whole cluster's slots
-//! are handed out in order, no matter what is freed meanwhile.
+//! Source: mechanisms 9; Linux v5.15 mm/swapfile.c, scan_swap_map_try_ssd_cluster(), for the
+//! scheme.
+//! Deviations: clusters are found by a walk over their counts, not by lists; a whole cluster's
+//! slots are handed out in order, no matter what is freed meanwhile.
 
 /// Slots of a cluster.
 const CLUSTER: u32 = 256;

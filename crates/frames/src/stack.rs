@@ -1,14 +1,16 @@
 //! A lock-free stack of the numbers `0..n`: the free nodes of the index pool.
 //!
-//! Several indexes share the pool, and their writers hold only their own index' lock. A Treiber stack
-//! whose head carries a counter was preferred to a short lock: nobody can be preempted while holding
-//! it (in the lab a coroutine, live a thread), so it needs neither a bound on spinning nor a refusal that
-//! means "try again". It is touched once per node, so about once in 64 pages.
+//! Several indexes share the pool, and their writers hold only their own index' lock. A Treiber
+//! stack whose head carries a counter was preferred to a short lock: nobody can be preempted while
+//! holding it (in the lab a coroutine, live a thread), so it needs neither a bound on spinning nor
+//! a refusal that means "try again". It is touched once per node, so about once in 64 pages.
 //!
 //! Invariants
-//!   1. A number is pushed only by who popped it (or `full` put it there): it is on the stack at most once.
-//!   2. The counter in the head is stepped by every push and pop, so a head that a thread has looked at
-//!      never comes back (within 2^32 steps): a `next` that has become stale meanwhile is never used.
+//!   1. A number is pushed only by who popped it (or `full` put it there): it is on the stack at
+//!      most once.
+//!   2. The counter in the head is stepped by every push and pop, so a head that a thread has
+//!      looked at never comes back (within 2^32 steps): a `next` that has become stale meanwhile is
+//!      never used.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::zeroed;
@@ -20,10 +22,11 @@ use crate::zeroed;
 /// ```
 pub struct IndexStack {
     head: AtomicU64,
-    /// The number below each, less the one after it: as long as nobody has pushed a number, the next one lies below it, and
-    /// its entry is a zero that was never touched.
+    /// The number below each, less the one after it: as long as nobody has pushed a number, the
+    /// next one lies below it, and its entry is a zero that was never touched.
     next: Box<[AtomicU32]>,
-    /// At least how many are on the stack: counted before a push and after a pop, so never below zero.
+    /// At least how many are on the stack: counted before a push and after a pop, so never below
+    /// zero.
     len: AtomicU32,
 }
 

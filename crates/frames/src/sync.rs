@@ -1,5 +1,5 @@
-//! Where this crate's atomics come from: the machine's, loom's (`--cfg loom`) or, in the crate's own
-//! tests, shuttle's (`--cfg shuttle`).
+//! Where this crate's atomics come from: the machine's, loom's (`--cfg loom`) or, in the crate's
+//! own tests, shuttle's (`--cfg shuttle`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! The frame table: one state word and one owner per frame.
 //!
-//! It decides who may read, write, write back or free a frame, and nothing else: what is in the index,
-//! on a list or under I/O is `mm`'s book-keeping.
+//! It decides who may read, write, write back or free a frame, and nothing else: what is in the
+//! index, on a list or under I/O is `mm`'s book-keeping.
 //!
 //! ```text
 //!           claim            adopt         release, show
@@ -14,33 +14,35 @@
 //!    '----------------- ORPHAN <--- try_orphan (replaced while pinned or under writeback)
 //! ```
 //!
-//! Vocabulary: a *pin* is the right to read a frame's content, shared; *busy* is the right to change
-//! content and owner, exclusive; an *orphan* is a frame that was replaced in the index while somebody
-//! still used it, and that its last user frees; the *generation* counts how often a frame was claimed.
+//! Vocabulary: a *pin* is the right to read a frame's content, shared; *busy* is the right to
+//! change content and owner, exclusive; an *orphan* is a frame that was replaced in the index while
+//! somebody still used it, and that its last user frees; the *generation* counts how often a frame
+//! was claimed.
 //!
 //! Invariants
-//!   1. `BUSY` and a pin exclude each other. Pins rise only from a word with `CACHED | UPTODATE` and
-//!      without `BUSY`; `BUSY` is set only on a word without pins.
-//!   2. The owner changes only between `claim`, or in `claim_for`, and the `release` or `show` after it, so never under a pin and
-//!      never within one generation as a reader can see it.
+//!   1. `BUSY` and a pin exclude each other. Pins rise only from a word with `CACHED | UPTODATE`
+//!      and without `BUSY`; `BUSY` is set only on a word without pins.
+//!   2. The owner changes only between `claim`, or in `claim_for`, and the `release` or `show`
+//!      after it, so never under a pin and never within one generation as a reader can see it.
 //!   3. `FREE` stands alone: no pins, no other flag.
-//!   4. `ORPHAN` implies neither `CACHED` nor `BUSY` nor `DIRTY`; its pins only fall. So among the last
-//!      `unpin` and `end_writeback` exactly one sees "no user left".
-//!   5. Once a frame is adopted its word is only stepped (read-modify-write), until it is free. So each release heads
-//!      a release sequence that every later step continues: an acquire sees *all* earlier releases, of pins
-//!      too, and not only the last one. Where nobody else has anything to release it is stored to, each store a release
-//!      behind an acquire: from `claim` to `adopt`, when not even a stale hint (`update`) changes it; and by the holder of
-//!      the busy bit, in `show` and when the frame ends. Beside that one, outside writeback, only hints are stepped, and one
-//!      may be lost there.
+//!   4. `ORPHAN` implies neither `CACHED` nor `BUSY` nor `DIRTY`; its pins only fall. So among the
+//!      last `unpin` and `end_writeback` exactly one sees "no user left".
+//!   5. Once a frame is adopted its word is only stepped (read-modify-write), until it is free. So
+//!      each release heads a release sequence that every later step continues: an acquire sees
+//!      *all* earlier releases, of pins too, and not only the last one. Where nobody else has
+//!      anything to release it is stored to, each store a release behind an acquire: from `claim`
+//!      to `adopt`, when not even a stale hint (`update`) changes it; and by the holder of the busy
+//!      bit, in `show` and when the frame ends. Beside that one, outside writeback, only hints are
+//!      stepped, and one may be lost there.
 //!
-//! Why the word holds a generation: a reader compares the owner *before* its compare-and-swap, and the
-//! step succeeds only in the same generation. Pinning first and comparing afterwards would be one
-//! field less, but a reader with a stale lookup would then hold a pin on a stranger's frame for a
-//! moment: reclaim would be refused for nothing, and, worse, that stray pin could be the last one of
-//! an orphan, whose frame `try_pin` has no way to hand on.
+//! Why the word holds a generation: a reader compares the owner *before* its compare-and-swap, and
+//! the step succeeds only in the same generation. Pinning first and comparing afterwards would be
+//! one field less, but a reader with a stale lookup would then hold a pin on a stranger's frame for
+//! a moment: reclaim would be refused for nothing, and, worse, that stray pin could be the last one
+//! of an orphan, whose frame `try_pin` has no way to hand on.
 //!
-//! Concurrency: everything takes `&self`. A loop goes round again only if another thread stepped the
-//! same word meanwhile.
+//! Concurrency: everything takes `&self`. A loop goes round again only if another thread stepped
+//! the same word meanwhile.
 //!
 //! Source: the idea of one state word per frame is that of vmcache (Leis et al., SIGMOD 2023,
 //! `PageState`) and of Postgres' buffer headers (src/backend/storage/buffer/README); the meaning of
@@ -113,7 +115,8 @@ pub struct FrameTable {
 
 /// Word and owner side by side: a hit touches one cache line of the table.
 pub(crate) struct Frame {
-    /// Drawn at [`Flags`], with `FREE` the other way round: a frame that nobody has claimed yet is a zero.
+    /// Drawn at [`Flags`], with `FREE` the other way round: a frame that nobody has claimed yet is
+    /// a zero.
     word: AtomicU64,
     /// A packed [`Owner`], meaningful while `CACHED` or `ORPHAN`.
     owner: AtomicU64,
@@ -190,7 +193,8 @@ impl FrameTable {
     #[inline]
     #[must_use]
     pub fn flags(&self, frame: FrameId) -> Flags {
-        // Acquire: the task that sees busy or writeback gone here may rely on what their holders did.
+        // Acquire: the task that sees busy or writeback gone here may rely on what their holders
+        // did.
         flags_of(self.frame(frame).word.load(Ordering::Acquire))
     }
 
@@ -203,8 +207,8 @@ impl FrameTable {
 
     /// Whether somebody holds the busy bit of `owner`'s page in this frame.
     ///
-    /// A frame that was freed and is busy again, but holds nobody's page yet, still bears its last owner's name: its busy
-    /// bit no longer matters for that page.
+    /// A frame that was freed and is busy again, but holds nobody's page yet, still bears its last
+    /// owner's name: its busy bit no longer matters for that page.
     #[must_use]
     pub fn is_busy_with(&self, frame: FrameId, owner: Owner) -> bool {
         let entry = self.frame(frame);
@@ -267,13 +271,14 @@ impl FrameTable {
         }
     }
 
-    /// Gives a pin back. True: it was the last one of an orphan not under writeback, and the caller must
-    /// free the frame (`FrameTable::take_orphan`).
+    /// Gives a pin back. True: it was the last one of an orphan not under writeback, and the caller
+    /// must free the frame (`FrameTable::take_orphan`).
     #[inline]
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "the right to read ends here")]
     pub fn unpin(&self, pin: Pin) -> bool {
-        // Release: the reads made under the pin are over before anybody writes (acquires BUSY) or frees.
+        // Release: the reads made under the pin are over before anybody writes (acquires BUSY) or
+        // frees.
         let before = flags_of(self.frame(pin.frame).word.fetch_sub(1, Ordering::Release));
         debug_assert!(
             before.pins() > 0,
@@ -317,7 +322,8 @@ impl FrameTable {
                 "frame {} is claimed but not free: {before:x?}",
                 frame.0
             );
-            // Release, below: as in `adopt_as`. A task that reads it beside an older word finds that word gone (`holds`).
+            // Release, below: as in `adopt_as`. A task that reads it beside an older word finds
+            // that word gone (`holds`).
             entry.owner.store(owner.packed(), Ordering::Relaxed);
             let flags = Flags::BUSY | Flags::CACHED | set;
             with_flags(word.wrapping_add(GENERATION_ONE), flags)
@@ -358,7 +364,8 @@ impl FrameTable {
         });
     }
 
-    /// Takes the busy bit of a page that is still `owner`'s, whether dirty or clean, up to date or not.
+    /// Takes the busy bit of a page that is still `owner`'s, whether dirty or clean, up to date or
+    /// not.
     ///
     /// # Errors
     /// `Busy`, `Pinned`, `Gone`.
@@ -372,14 +379,16 @@ impl FrameTable {
                 return Err(Refusal::Gone);
             }
             busy_refusal(flags)?;
-            // Acquire: content and owner are the holder's now, so every earlier release and unpin is over.
+            // Acquire: content and owner are the holder's now, so every earlier release and unpin
+            // is over.
             if entry.try_step(word, word | u64::from(Flags::BUSY.0), Ordering::Acquire) {
                 return Ok(Busy { frame });
             }
         }
     }
 
-    /// Takes the busy bit of a cached frame only if it is unpinned, clean and not under writeback (reclaim, truncate).
+    /// Takes the busy bit of a cached frame only if it is unpinned, clean and not under writeback
+    /// (reclaim, truncate).
     ///
     /// # Errors
     /// `Busy`, `Pinned`, `Gone` (not cached), `NotClean`.
@@ -401,8 +410,9 @@ impl FrameTable {
         }
     }
 
-    /// State word now and the generation it is of: enough to know later whether the frame still holds
-    /// the page that it holds now. Says something about a page only while the frame is cached.
+    /// State word now and the generation it is of: enough to know later whether the frame still
+    /// holds the page that it holds now. Says something about a page only while the frame is
+    /// cached.
     #[inline]
     #[must_use]
     pub fn look(&self, frame: FrameId) -> (Flags, Generation) {
@@ -410,11 +420,12 @@ impl FrameTable {
         (flags_of(word), Generation(high_half(word)))
     }
 
-    /// Takes the busy bit of the page that the frame held in `generation`, if it is unpinned and has
-    /// none of the flags `unless`.
+    /// Takes the busy bit of the page that the frame held in `generation`, if it is unpinned and
+    /// has none of the flags `unless`.
     ///
     /// # Errors
-    /// `Gone` (another generation, or not cached any more), `Busy`, `Pinned`, `NotClean` (one of `unless`).
+    /// `Gone` (another generation, or not cached any more), `Busy`, `Pinned`, `NotClean` (one of
+    /// `unless`).
     #[inline]
     pub fn try_busy_of(
         &self,
@@ -440,8 +451,8 @@ impl FrameTable {
         }
     }
 
-    /// Sets and clears flags of the page that the frame held in `generation`; answers the flags before,
-    /// `None` if it holds it no more.
+    /// Sets and clears flags of the page that the frame held in `generation`; answers the flags
+    /// before, `None` if it holds it no more.
     ///
     /// # Panics
     /// For a flag that is not the caller's.
@@ -468,10 +479,12 @@ impl FrameTable {
         }
     }
 
-    /// Gives the busy bit back, setting and clearing flags in the same step. Answers the flags before.
+    /// Gives the busy bit back, setting and clearing flags in the same step. Answers the flags
+    /// before.
     ///
     /// # Panics
-    /// If the frame was never adopted (nobody could find it again), or for a flag that is not the caller's.
+    /// If the frame was never adopted (nobody could find it again), or for a flag that is not the
+    /// caller's.
     #[expect(
         clippy::needless_pass_by_value,
         reason = "the right to write ends here"
@@ -490,8 +503,8 @@ impl FrameTable {
         })
     }
 
-    /// Gives the busy bit of a new page back, setting flags in the same step. No reclaim knows the page yet: a hint that it is
-    /// used or active may be lost.
+    /// Gives the busy bit of a new page back, setting flags in the same step. No reclaim knows the
+    /// page yet: a hint that it is used or active may be lost.
     ///
     /// # Panics
     /// As `release`, and if the page is under writeback.
@@ -517,7 +530,8 @@ impl FrameTable {
         self.end(busy, Flags::DIRTY | Flags::WRITEBACK)
     }
 
-    /// The same where the content is given up on purpose, dirty or not: its owner does not want it any more.
+    /// The same where the content is given up on purpose, dirty or not: its owner does not want it
+    /// any more.
     ///
     /// # Panics
     /// If under writeback: the device reads it.
@@ -526,8 +540,8 @@ impl FrameTable {
         self.end(busy, Flags::WRITEBACK)
     }
 
-    /// The claimed frame holds a copy that its maker alone reads: an orphan from the beginning, with one pin. Its last `unpin`
-    /// frees it.
+    /// The claimed frame holds a copy that its maker alone reads: an orphan from the beginning,
+    /// with one pin. Its last `unpin` frees it.
     ///
     /// # Panics
     /// If it was adopted: somebody could have found it.
@@ -537,7 +551,8 @@ impl FrameTable {
     )]
     pub fn keep_for_pin(&self, busy: Busy) -> Pin {
         let frame = busy.frame;
-        // Nobody else steps the word before it is adopted (invariant 5), and an orphan is stepped by its users alone.
+        // Nobody else steps the word before it is adopted (invariant 5), and an orphan is stepped
+        // by its users alone.
         self.frame(frame).alone(|word| {
             let before = flags_of(word);
             assert!(
@@ -563,12 +578,13 @@ impl FrameTable {
         frame
     }
 
-    /// Sets and clears flags (never `BUSY`, `CACHED`, `FREE`, `ORPHAN`, `WRITEBACK`, pins) in one step; answers the
-    /// flags before.
+    /// Sets and clears flags (never `BUSY`, `CACHED`, `FREE`, `ORPHAN`, `WRITEBACK`, pins) in one
+    /// step; answers the flags before.
     ///
-    /// Without a pin or the busy bit the frame may be another page's by now: only hints (`REFERENCED`,
-    /// `ACTIVE`, `MARK`, `RECLAIM`, `WORKINGSET`) may be changed so. A frame that no index holds is left alone. Nothing is
-    /// stepped, and so nothing ordered, if the flags stand already.
+    /// Without a pin or the busy bit the frame may be another page's by now: only hints
+    /// (`REFERENCED`, `ACTIVE`, `MARK`, `RECLAIM`, `WORKINGSET`) may be changed so. A frame that no
+    /// index holds is left alone. Nothing is stepped, and so nothing ordered, if the flags stand
+    /// already.
     ///
     /// # Panics
     /// For a flag that is not the caller's.
@@ -579,13 +595,15 @@ impl FrameTable {
             let after = before.changed(set, clear);
             (after != before && before.has(Flags::CACHED)).then_some(after)
         };
-        // AcqRel: a flag such as DIRTY or FAILED may stand for something the caller did or will look at.
+        // AcqRel: a flag such as DIRTY or FAILED may stand for something the caller did or will
+        // look at.
         match self.frame(frame).try_change(Ordering::AcqRel, change) {
             Ok(before) | Err(before) => before,
         }
     }
 
-    /// Dirty and not busy and not under writeback -> not dirty, under writeback; in one step. False: refused.
+    /// Dirty and not busy and not under writeback -> not dirty, under writeback; in one step.
+    /// False: refused.
     #[must_use]
     #[inline]
     pub fn try_begin_writeback(&self, frame: FrameId) -> bool {
@@ -600,8 +618,8 @@ impl FrameTable {
             .is_ok()
     }
 
-    /// The page, of which the caller has the busy bit, goes out: dirty -> not dirty, under writeback, with
-    /// `set` in the same step. The caller keeps the busy bit.
+    /// The page, of which the caller has the busy bit, goes out: dirty -> not dirty, under
+    /// writeback, with `set` in the same step. The caller keeps the busy bit.
     ///
     /// # Panics
     /// If the page is not dirty, or under writeback already.
@@ -621,8 +639,8 @@ impl FrameTable {
         });
     }
 
-    /// The page left its index while it was written, and the caller has its busy bit: the end of the
-    /// write frees the frame.
+    /// The page left its index while it was written, and the caller has its busy bit: the end of
+    /// the write frees the frame.
     ///
     /// # Errors
     /// The busy bit, if no writeback is under way (any more).
@@ -640,9 +658,9 @@ impl FrameTable {
         }
     }
 
-    /// Ends writeback (and clears `RECLAIM`; `FAILED` too, unless `failed`). `failed`: sets `FAILED | DIRTY`
-    /// (not for an orphan, whose content has been replaced). Answers the flags *before*.
-    /// If they hold `ORPHAN` and no pins, the caller must free the frame (`take_orphan`).
+    /// Ends writeback (and clears `RECLAIM`; `FAILED` too, unless `failed`). `failed`: sets
+    /// `FAILED | DIRTY` (not for an orphan, whose content has been replaced). Answers the flags
+    /// *before*. If they hold `ORPHAN` and no pins, the caller must free the frame (`take_orphan`).
     ///
     /// # Panics
     /// If no writeback was under way.
@@ -663,9 +681,9 @@ impl FrameTable {
         })
     }
 
-    /// Replaced in the index while pinned or under writeback (under the index lock): clears `CACHED` and `DIRTY`,
-    /// sets `ORPHAN`. False if the frame turned out neither pinned nor under writeback, or is busy: then
-    /// nothing was changed.
+    /// Replaced in the index while pinned or under writeback (under the index lock): clears
+    /// `CACHED` and `DIRTY`, sets `ORPHAN`. False if the frame turned out neither pinned nor under
+    /// writeback, or is busy: then nothing was changed.
     ///
     /// # Panics
     /// If the frame is not cached.
@@ -687,7 +705,8 @@ impl FrameTable {
             .is_ok()
     }
 
-    /// Claims an orphan without users for the free lists: `FREE` afterwards. Exactly one caller gets true.
+    /// Claims an orphan without users for the free lists: `FREE` afterwards. Exactly one caller
+    /// gets true.
     #[must_use]
     pub fn take_orphan(&self, frame: FrameId) -> bool {
         let change = |before: Flags| before.is_unused_orphan().then_some(Flags::FREE);
@@ -718,20 +737,21 @@ impl Frame {
         }
     }
 
-    /// Whether the frame is `owner`'s. Read between an acquire load of the word and a step from that
-    /// very word, the answer holds for the step:
+    /// Whether the frame is `owner`'s. Read between an acquire load of the word and a step from
+    /// that very word, the answer holds for the step:
     ///
     /// - not older than the word: the owner was stored before the release that the load acquired;
-    /// - not younger: between two owners the frame is `FREE`. If that came before our step, ours fails: the
-    ///   generation never comes again. If it comes after ours, it comes after our unpin too (release, acquired by
-    ///   the busy bit), so this read happens before the new store and cannot see it.
+    /// - not younger: between two owners the frame is `FREE`. If that came before our step, ours
+    ///   fails: the generation never comes again. If it comes after ours, it comes after our unpin
+    ///   too (release, acquired by the busy bit), so this read happens before the new store and
+    ///   cannot see it.
     #[inline]
     fn holds(&self, owner: Owner) -> bool {
         self.owner.load(Ordering::Relaxed) == owner.packed()
     }
 
-    /// One attempt. The success ordering matters although the word was loaded with acquire: between the
-    /// two a holder of the busy bit may have come and gone and left the same word behind.
+    /// One attempt. The success ordering matters although the word was loaded with acquire: between
+    /// the two a holder of the busy bit may have come and gone and left the same word behind.
     #[inline]
     fn try_step(&self, from: u64, to: u64, order: Ordering) -> bool {
         self.word
@@ -789,7 +809,8 @@ impl Frame {
         );
         let after = with_flags(word, change(before));
         if cfg!(loom) {
-            // Its order of changes does not know that nothing comes between a step's look and its store.
+            // Its order of changes does not know that nothing comes between a step's look and its
+            // store.
             let stood = self.word.swap(after, Ordering::Release);
             assert!(
                 low_half(stood ^ word) & !Flags::HINTS.0 == 0,

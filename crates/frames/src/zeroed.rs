@@ -1,8 +1,10 @@
-//! Tables that cost nothing where nobody has been: allocated as the system gives memory, which is zero.
+//! Tables that cost nothing where nobody has been: allocated as the system gives memory, which is
+//! zero.
 //!
-//! A large table of zeroes is a mapping that no page stands behind until somebody writes there. Filling it, with whatever, touches
-//! all of it: that was some 70 bytes for each frame of a machine, used or not. So what a table holds at the start is all
-//! zero bits, and its types say what these mean ([`Zeroed`]).
+//! A large table of zeroes is a mapping that no page stands behind until somebody writes there.
+//! Filling it, with whatever, touches all of it: that was some 70 bytes for each frame of a
+//! machine, used or not. So what a table holds at the start is all zero bits, and its types say
+//! what these mean ([`Zeroed`]).
 
 use crate::index::Node;
 use crate::sync::{AtomicU32, AtomicU64};
@@ -69,7 +71,8 @@ unsafe impl Zeroed for free::Link {
 
 /// `len` zeroes, none of which is touched.
 ///
-/// Not of a type that is aligned to more than the system's allocator aligns by itself: that would touch all of it.
+/// Not of a type that is aligned to more than the system's allocator aligns by itself: that would
+/// touch all of it.
 #[cfg(not(any(loom, shuttle)))]
 #[must_use]
 pub fn table<T: Zeroed>(len: usize) -> Box<[T]> {

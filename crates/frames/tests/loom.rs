@@ -2,8 +2,9 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p tidegate-frames --test loom --release`
 //!
-//! A frame's content is modelled twice: by a cell that fails the model when a read and a write are not
-//! ordered (`Content::cell`), and by a relaxed atomic that may show any value the orderings allow.
+//! A frame's content is modelled twice: by a cell that fails the model when a read and a write are
+//! not ordered (`Content::cell`), and by a relaxed atomic that may show any value the orderings
+//! allow.
 #![cfg(loom)]
 
 use frames::stack::IndexStack;
@@ -363,8 +364,9 @@ fn a_late_reader_does_not_revive_an_orphan() {
     });
 }
 
-/// Writes the page back if it is dirty, as the flusher does. The device sees `content` at some moment in
-/// between: a writer may overwrite it meanwhile (docs/adr/0007), so only the atomic is read here.
+/// Writes the page back if it is dirty, as the flusher does. The device sees `content` at some
+/// moment in between: a writer may overwrite it meanwhile (docs/adr/0007), so only the atomic is
+/// read here.
 fn flush(world: &World, device: &AtomicU32, fails: bool) {
     if world.table.try_begin_writeback(FRAME) {
         let seen = world.content.value.load(Relaxed);
@@ -427,7 +429,8 @@ fn the_node_stack_hands_a_node_to_one_thread() {
             IndexStack::full(3),
             [Content::new(0), Content::new(0), Content::new(0)],
         ));
-        // Pops two and puts the first back, so that the head comes back with another `next` below it.
+        // Pops two and puts the first back, so that the head comes back with another `next` below
+        // it.
         let shuffler = {
             let stack = stack.clone();
             thread::spawn(move || {
@@ -459,13 +462,13 @@ fn the_node_stack_hands_a_node_to_one_thread() {
     });
 }
 
-// In the models of the index the main thread writes and the spawned ones read, not the other way round. loom
-// runs the spawning thread first, and looks for other orders only from the last access to an atomic: a writer
-// that loads a word and then stores it hides an earlier load by a reader (seen with loom 0.7.2: one
-// execution in all, and a relaxed root went unnoticed).
+// In the models of the index the main thread writes and the spawned ones read, not the other way
+// round. loom runs the spawning thread first, and looks for other orders only from the last access
+// to an atomic: a writer that loads a word and then stores it hides an earlier load by a reader
+// (seen with loom 0.7.2: one execution in all, and a relaxed root went unnoticed).
 
-/// A page leaves one file, its node and its frame are taken by another: a reader of either finds its own
-/// page, nothing, or a refusal.
+/// A page leaves one file, its node and its frame are taken by another: a reader of either finds
+/// its own page, nothing, or a refusal.
 #[test]
 fn a_lookup_through_a_reused_node_is_caught() {
     model(Some(3), || {
@@ -551,7 +554,8 @@ fn a_page_that_is_found_can_be_pinned() {
     });
 }
 
-/// A page that stays is found at every moment while the tree grows above it (while it shrinks, it may be missed).
+/// A page that stays is found at every moment while the tree grows above it (while it shrinks, it
+/// may be missed).
 #[test]
 fn a_page_is_found_while_the_tree_grows() {
     model(Some(3), || {
@@ -744,7 +748,8 @@ impl Moving {
         }
     }
 
-    /// Nobody is left: the page is in one frame, the other is free, and what is clean is on the device.
+    /// Nobody is left: the page is in one frame, the other is free, and what is clean is on the
+    /// device.
     fn check(&self, newest: u32) {
         let frame = self.find();
         for other in [0, 1].map(FrameId) {

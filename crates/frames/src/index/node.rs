@@ -27,8 +27,8 @@ const _: () = {
     );
 };
 
-/// What a node knows about each of its slots, one bit each. In an inner node a bit says that the child
-/// has at least one such bit.
+/// What a node knows about each of its slots, one bit each. In an inner node a bit says that the
+/// child has at least one such bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Dirty,
@@ -62,8 +62,8 @@ impl From<Tag> for Mark {
     }
 }
 
-/// A slot's word. It says itself what it is, because a reader without a lock may look at a node that has
-/// become another's: it must not take a node's number for a frame's.
+/// A slot's word. It says itself what it is, because a reader without a lock may look at a node
+/// that has become another's: it must not take a node's number for a frame's.
 ///
 /// ```text
 ///    31 30 29                                0
@@ -126,15 +126,17 @@ impl Entry {
     }
 }
 
-/// One node. Slots are read by anybody; all else only by the writers of the index it is in, which are
-/// serialised by their token, so that plain (relaxed) loads and stores do.
+/// One node. Slots are read by anybody; all else only by the writers of the index it is in, which
+/// are serialised by their token, so that plain (relaxed) loads and stores do.
 ///
-/// Aligned as the system's allocator does by itself: for more it would fill a table with zeroes that are there.
+/// Aligned as the system's allocator does by itself: for more it would fill a table with zeroes
+/// that are there.
 #[repr(align(16))]
 pub(crate) struct Node {
     slots: [AtomicU32; SLOTS as usize],
     marks: [AtomicU64; Mark::ALL.len()],
-    /// One more than the number of the parent, or zero: a node that nobody has used yet is all zeroes.
+    /// One more than the number of the parent, or zero: a node that nobody has used yet is all
+    /// zeroes.
     parent: AtomicU32,
     /// Level (0: leaf) in bits 8.., slot in the parent below.
     place: AtomicU32,
@@ -153,7 +155,8 @@ impl Node {
 
     #[inline]
     pub(super) fn entry(&self, slot: u32) -> Entry {
-        // Acquire: what the entry names (a node's slots, a frame's owner) was made before it was put here.
+        // Acquire: what the entry names (a node's slots, a frame's owner) was made before it was
+        // put here.
         Entry(self.slots[(slot % SLOTS) as usize].load(Ordering::Acquire))
     }
 
@@ -205,7 +208,8 @@ impl Node {
     }
 }
 
-/// All nodes of all indexes of a cache: preallocated, type-stable (a freed node stays a node), counted.
+/// All nodes of all indexes of a cache: preallocated, type-stable (a freed node stays a node),
+/// counted.
 pub struct NodePool {
     nodes: Box<[Node]>,
     unused: IndexStack,
@@ -237,8 +241,8 @@ impl NodePool {
         size_of_val(&*self.nodes) as u64 + self.unused.bytes()
     }
 
-    /// Nodes that `pages` densely cached pages of one file need, for sizing. A file that is cached in
-    /// pieces, and every further file, needs more: up to its height for each piece.
+    /// Nodes that `pages` densely cached pages of one file need, for sizing. A file that is cached
+    /// in pieces, and every further file, needs more: up to its height for each piece.
     #[must_use]
     pub fn nodes_for(pages: u64) -> u32 {
         let (mut nodes, mut level) = (0_u64, pages);
@@ -276,7 +280,8 @@ impl NodePool {
         Ok(reserve)
     }
 
-    /// Gives a node back. It is empty, so that the next user, and a reader still in it, finds it so.
+    /// Gives a node back. It is empty, so that the next user, and a reader still in it, finds it
+    /// so.
     pub(super) fn put(&self, node: u32) {
         debug_assert!(
             Mark::ALL

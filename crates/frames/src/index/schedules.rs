@@ -17,8 +17,8 @@ const PAGES: [u32; 5] = [0, 1, 63, 64, 4097];
 /// Few, so that a frame goes from page to page and from file to file while a reader looks at it.
 const FRAMES: u32 = 3;
 const SCHEDULES: usize = 10_000;
-/// A thread is stopped for long at this many places of a schedule. (Switching at every step finds nothing
-/// here: a whole eviction has to fit between two steps of a reader.)
+/// A thread is stopped for long at this many places of a schedule. (Switching at every step finds
+/// nothing here: a whole eviction has to fit between two steps of a reader.)
 const PREEMPTIONS: usize = 3;
 
 struct World {
@@ -73,7 +73,8 @@ fn cache(world: &World, writer: &mut IndexWriter<'_>, owner: Owner) -> Option<Fr
     None
 }
 
-/// Looks pages of both files up; what can be pinned holds what was asked for, as long as it is pinned.
+/// Looks pages of both files up; what can be pinned holds what was asked for, as long as it is
+/// pinned.
 fn read(world: &World) -> u32 {
     let mut hits = 0;
     for _ in 0..12 {

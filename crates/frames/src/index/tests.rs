@@ -518,8 +518,8 @@ proptest! {
     }
 }
 
-/// A writer moves pages of two files in and out of one small pool; readers without locks never get a
-/// frame that was not put there.
+/// A writer moves pages of two files in and out of one small pool; readers without locks never get
+/// a frame that was not put there.
 #[test]
 fn readers_beside_a_writer() {
     use core::sync::atomic::AtomicBool;

@@ -1,6 +1,6 @@
 //! The flags of a frame, with its count of pins.
 //!
-//! What they mean together, and who may change them, is said in the parent module.
+//! The parent module says what they mean together, and which task may change them.
 
 use super::PINS_MAX;
 

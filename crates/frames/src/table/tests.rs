@@ -291,7 +291,8 @@ fn update_does_not_touch_the_protocol() {
     table.update(frame, Flags::ORPHAN, Flags::NONE);
 }
 
-/// Threads hammer four pages; every reader checks, under its pin, that owner and content belong together.
+/// Threads hammer four pages; every reader checks, under its pin, that owner and content belong
+/// together.
 #[test]
 fn threads_never_read_a_strangers_or_half_written_page() {
     use core::sync::atomic::AtomicU64 as Cell;
