@@ -1,10 +1,10 @@
 //! An `Env` of OS threads of which exactly one runs at a time, in virtual time.
 //!
-//! Every task is a thread; the one that holds the *baton* runs. A task that parks, ends or (in
+//! Every task is a thread; the task that holds the *baton* runs. A task that parks, ends or (in
 //! `Order::Random`, at `did`) yields passes the baton to the next runnable task; when there is
-//! none, time moves on to the next timer. So the order of everything follows from the seed, like
-//! in the lab, but with stacks that Miri and TSan understand. It is slow (a thread switch each
-//! wait), and it is the reference for the lab's scheduler.
+//! none, time moves on to the next timer. So the order of everything follows from the seed, like in
+//! the lab, but with stacks that Miri and TSan understand. It is slow (a thread switch each wait),
+//! and it is the reference for the lab's scheduler.
 //!
 //! ```text
 //!   outside ──run──> task ──park──> task ──...──> root ends ──> outside
@@ -18,9 +18,9 @@
 //!   3. A timer that was armed for a park does nothing once that park has ended (`Slot::parks`).
 //!   4. Code of others (timers' closures, bodies) is never called with the world locked.
 //!
-//! Concurrency: one mutex for the world, one condition variable for each task and one for the task that
-//! is outside. A waker may be used by any thread; those of this `Env` hold the baton, so the order
-//! stays determined.
+//! Concurrency: one mutex for the world, one condition variable for each task and one for the task
+//! that is outside. A waker may be used by any thread; those of this `Env` hold the baton, so the
+//! order stays determined.
 //!
 //! Deviations from the lab: work costs no time; CPUs are names (task number modulo CPUs).
 //!
@@ -45,7 +45,7 @@ use crate::{
     Unparked, Work,
 };
 
-/// Who runs next when several can.
+/// The order in which tasks run when several can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// The task that became runnable first.
@@ -63,7 +63,7 @@ pub struct BatonOptions {
     pub seed: u64,
     /// Deadlines of parks are rounded up to a multiple of it. Zero: not rounded.
     pub tick: Nanos,
-    /// Who runs next.
+    /// The order in which tasks run.
     pub order: Order,
 }
 
@@ -82,7 +82,7 @@ impl Default for BatonOptions {
 const TURNS_MAX: u64 = 1_000_000;
 /// Of how many calls of `did` one yields, in `Order::Random`.
 const YIELD_ONE_IN: u64 = 4;
-/// Timers called at shutdown, at most: one that sets itself again for ever is cut off.
+/// Timers called at shutdown, at most: a timer that sets itself again for ever is cut off.
 const TIMERS_LEFT_MAX: u64 = 1_000_000;
 /// Timers before the stale ones are first swept out.
 const TIMERS_ROOM: usize = 1024;
@@ -106,7 +106,7 @@ struct Core {
 
 struct World {
     now: Instant,
-    /// Who holds the baton. None: somebody outside.
+    /// The task that holds the baton. None: somebody outside.
     holder: Option<TaskId>,
     runnable: VecDeque<TaskId>,
     timers: BinaryHeap<Timer>,
@@ -324,7 +324,8 @@ impl Core {
         self.pass_on(self.world(), None);
     }
 
-    /// Gives the baton to the task that is next and waits until it comes back to `me` (none: outside).
+    /// Gives the baton to the task that is next and waits until it comes back to `me` (none:
+    /// outside).
     fn pass_on<'a>(&'a self, world: MutexGuard<'a, World>, me: Option<TaskId>) {
         self.hand_over(world);
         self.wait_for_baton(self.world(), me);

@@ -16,7 +16,8 @@ impl TaskId {
     pub const NONE: Self = Self(u32::MAX);
 }
 
-/// Why a task waited. Every stall has one of these names, so that nobody needs a debugger to find one.
+/// Why a task waited. Every stall has one of these names, so that nobody needs a debugger to find
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Cause {
@@ -50,7 +51,8 @@ pub enum Cause {
     ReclaimIsolated,
     /// Reclaim made no progress (`VMSCAN_THROTTLE_NOPROGRESS`).
     ReclaimNoProgress,
-    /// Reclaim met only pages that cycle faster than they are written (`VMSCAN_THROTTLE_CONGESTED`).
+    /// Reclaim met only pages that cycle faster than they are written
+    /// (`VMSCAN_THROTTLE_CONGESTED`).
     ReclaimCongested,
     /// Before 5.16: `congestion_wait` and `wait_iff_congested`.
     CongestionWait,
@@ -62,8 +64,8 @@ pub enum Cause {
     RetryBackoff,
     /// The file system's journal: a commit is under way, or the journal is full.
     Journal,
-    /// A page that cannot be waited for is looked at again in a moment: one that a reader has pinned for the time of a copy,
-    /// or those that a flusher found busy. Its end is its time.
+    /// A page that cannot be waited for is looked at again in a moment: a page that a reader has
+    /// pinned for the time of a copy, or pages that a flusher found busy. Its end is its time.
     PageRetry,
 }
 
@@ -98,8 +100,8 @@ impl Cause {
         )
     }
 
-    /// Whether the wait counts as pressure on memory, as PSI has it: reclaim, and pages that come back from
-    /// the swap file.
+    /// Whether the wait counts as pressure on memory, as PSI has it: reclaim, and pages that come
+    /// back from the swap file.
     #[must_use]
     pub const fn is_memory(self) -> bool {
         self.is_reclaim() || matches!(self, Self::SwapIo)
@@ -126,7 +128,8 @@ impl Wakeup {
         matches!(self, Self::Ready(_))
     }
 
-    /// Whether no wake ended it, but its time: also where what it waited for was then found to be there.
+    /// Whether no wake ended it, but its time: also where what it waited for was then found to be
+    /// there.
     #[must_use]
     pub const fn is_late(self) -> bool {
         matches!(self, Self::TimedOut | Self::Ready(Signal::AtDeadline))
@@ -148,7 +151,8 @@ impl Wakeup {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A task begins. Told by environments whose tasks are threads; others keep the accounts of theirs themselves.
+    /// A task begins. Told by environments whose tasks are threads; others keep the accounts of
+    /// theirs themselves.
     Began,
     /// A task is about to wait: an `Env` that finds all tasks blocked can say on what.
     Waiting {
@@ -167,7 +171,7 @@ pub enum Event {
     /// One verdict of `balance_dirty_pages` (kernel tracepoint of that name). A zero pause is an
     /// entry that did not sleep.
     BalanceDirtyPages {
-        /// Whose pages.
+        /// The device of the pages.
         device: DeviceIndex,
         /// Which writer handle.
         writer: u32,
@@ -247,8 +251,9 @@ pub enum Event {
         /// Pages that files were given in the transaction, and that were written before its record.
         ordered: Pages,
     },
-    /// A reclaimer was throttled, or was to be and was not (kernel tracepoint `mm_vmscan_throttled`;
-    /// for the variants before 5.16 `writeback_congestion_wait`, `writeback_wait_iff_congested`).
+    /// A reclaimer was throttled, or was to be and was not (kernel tracepoint
+    /// `mm_vmscan_throttled`; for the variants before 5.16 `writeback_congestion_wait`,
+    /// `writeback_wait_iff_congested`).
     Throttled {
         /// By the background reclaimer.
         background: bool,
@@ -276,22 +281,22 @@ pub enum Event {
         /// How long the fault took.
         took: Nanos,
     },
-    /// A frame, or a block of them, was taken from the free lists of another mobility, less than a pageblock: from now on
-    /// two live in one (kernel tracepoint `mm_page_alloc_extfrag`).
+    /// A frame, or a block of them, was taken from the free lists of another mobility, less than a
+    /// pageblock: from now on two live in one (kernel tracepoint `mm_page_alloc_extfrag`).
     Fragmented {
         /// Order of the block that was taken from.
         order: u8,
-        /// Whose it was.
+        /// The mobility it had.
         from: Mobility,
-        /// Whose request it served.
+        /// The mobility of the request it served.
         to: Mobility,
         /// Frames that came to the request's lists, or to the request.
         pages: Pages,
         /// The pageblock is the request's from now on.
         tagged: bool,
     },
-    /// One pass through a job's own measured operation ended: a mapping touched and unmapped, a walk
-    /// over a hog's memory.
+    /// One pass through a job's own measured operation ended: a mapping touched and unmapped, a
+    /// walk over a hog's memory.
     Sampled {
         /// How many pages.
         pages: Pages,

@@ -28,7 +28,7 @@ pub struct ObjectId(pub u32);
 /// What a request asks for. Offsets and lengths are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoOp {
-    /// Read into the frames. What lies beyond the object's end reads as zeroes.
+    /// Read into the frames. Bytes beyond the object's end read as zeroes.
     Read,
     /// Write from the frames.
     Write,
@@ -49,15 +49,16 @@ pub enum IoOp {
         /// Length from the request's offset.
         len: Bytes,
     },
-    /// A write is about to be taken in: the task that keeps the object may hold the writer up. Moves and
-    /// changes nothing; sent only to devices that want it (`DeviceInfo::prepares_writes`).
+    /// A write is about to be taken in: the task that keeps the object may hold the writer up.
+    /// Moves and changes nothing; sent only to devices that want it
+    /// (`DeviceInfo::prepares_writes`).
     Prepare {
         /// Length from the request's offset.
         len: Bytes,
     },
 }
 
-/// Who waits for the request: queues that choose serve them in this order.
+/// The kind of task that waits for the request: queues that choose serve them in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IoClass {
     /// A reader waits.
@@ -131,7 +132,7 @@ pub struct IoRequest {
     pub object: ObjectId,
     /// What.
     pub op: IoOp,
-    /// Who waits.
+    /// The kind of task that waits.
     pub class: IoClass,
     /// First byte in the object; a multiple of the page size for reads and writes.
     pub offset: Bytes,
@@ -143,7 +144,8 @@ pub struct IoRequest {
     pub begun: Instant,
     /// When it was handed to the `Env`.
     pub submitted: Instant,
-    /// Its submitter may block, and has nothing to do until it has ended: it may be done in the calling thread.
+    /// Its submitter may block, and has nothing to do until it has ended: it may be done in the
+    /// calling thread.
     pub in_place: bool,
     /// A hint: the next request goes on where this one ends, with at most so many pages to come.
     pub more: Pages,
@@ -251,9 +253,9 @@ pub struct DeviceInfo {
     pub alignment: u32,
     /// Content must not change while a write is under way.
     pub stable_writes: bool,
-    /// Writes beyond an object's end are slow, even where space is allocated: its length is set ahead
-    /// of them, by so much at least. (ext4 lets one writer at a time extend a file, and io_uring hands such writes to
-    /// its workers, which then spin for that lock.)
+    /// Writes beyond an object's end are slow, even where space is allocated: its length is set
+    /// ahead of them, by so much at least. (ext4 lets one writer at a time extend a file, and
+    /// io_uring hands such writes to its workers, which then spin for that lock.)
     pub grow_ahead: Option<Bytes>,
     /// May hold writers up: wants an `IoOp::Prepare` before each call that writes.
     pub prepares_writes: bool,
@@ -265,8 +267,9 @@ pub struct DeviceInfo {
 pub trait Device: Send + Sync + 'static {
     /// Takes a request. Never blocks.
     fn submit(&self, request: Box<IoRequest>);
-    /// Takes a request whose submitter waits for it (`IoRequest::in_place`), and may do it before it returns. A device
-    /// that holds another and hands requests on later has nobody who waits then, so it leaves this as it is.
+    /// Takes a request whose submitter waits for it (`IoRequest::in_place`), and may do it before
+    /// it returns. A device that holds another and hands requests on later has nobody who waits
+    /// then, so it leaves this as it is.
     fn submit_in_place(&self, request: Box<IoRequest>) {
         self.submit(request);
     }

@@ -10,8 +10,8 @@
 //! Invariants
 //!   1. A task that holds only `&Task`, an `Interrupt` or a guard cannot sleep.
 //!   2. A wake between the look at a condition and the sleep is never lost (`Task::wait_while`).
-//!   3. Every sleep has a `Cause`; one that was taken is emitted as an event with its length and with the `Signal` or the
-//!      deadline that ended it.
+//!   3. Every sleep has a `Cause`; a sleep that was taken is emitted as an event with its length
+//!      and with the `Signal` or the deadline that ended it.
 //!   4. A task that may not block (`Task::nonblocking`) parks nowhere and queues nowhere.
 //!   5. There is no current task: no globals, no thread locals in any procedure.
 //!
@@ -88,8 +88,8 @@ pub trait Env: Send + Sync + Sized + 'static {
     /// its calibrated CPU time to the task and lets due events run.
     fn did(&self, local: &mut Self::Local, work: Work, units: u64);
 
-    /// Hands a request to its device. Blocks only for a request that may be done `in_place`; `request.complete` is
-    /// called exactly once, possibly before this returns.
+    /// Hands a request to its device. Blocks only for a request that may be done `in_place`;
+    /// `request.complete` is called exactly once, possibly before this returns.
     fn submit(&self, request: Box<IoRequest>);
 
     /// Starts a task. It runs until its body returns; at shutdown its waits end with `Cancelled`.

@@ -24,7 +24,8 @@ use core::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Place of a lock in the documented order: a lock may be taken only while none of the same or a
-/// later class is held. (Busy bits are not locks; their place is between `Registry` and `DirtyFiles`.)
+/// later class is held. (Busy bits are not locks; their place is between `Registry` and
+/// `DirtyFiles`.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum LockClass {
@@ -112,8 +113,8 @@ impl<T> Lock<T> {
             self.class,
             held.get()
         );
-        // A panic under a lock is our bug and is reported where it happened; the task that comes after
-        // must still be able to shut down.
+        // A panic under a lock is our bug and is reported where it happened; the task that comes
+        // after must still be able to shut down.
         let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         held.set(held.get() | 1 << (self.class as u8));
         LockGuard {

@@ -1,7 +1,8 @@
-//! What ends waits: the task that wakes says what has happened.
+//! The ends of waits: the task that wakes says what has happened.
 //!
-//! A wake hands its signal over with the place in the queue that it takes (`WaitQueue::wake`), so a wait that ended names
-//! the wake that ended it, not the last one of the queue. A wait that no wake ended says so too: `Seen`, `AtDeadline`.
+//! A wake hands its signal over with the place in the queue that it takes (`WaitQueue::wake`), so a
+//! wait that ended names the wake that ended it, not the last one of the queue. A wait that no wake
+//! ended says so too: `Seen`, `AtDeadline`.
 
 /// What happened that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -9,8 +10,8 @@
 pub enum Signal {
     /// No wake was needed: what was waited for came while the task took its place, before it slept.
     Seen,
-    /// No wake came: what was waited for was found to be there when the deadline passed. Of a condition that only events
-    /// change, this is a wake-up that was lost.
+    /// No wake came: what was waited for was found to be there when the deadline passed. Of a
+    /// condition that only events change, this is a wake-up that was lost.
     AtDeadline,
     /// A page was read in, or its read failed.
     PageRead,
@@ -26,7 +27,7 @@ pub enum Signal {
     SlotFreed,
     /// A device has answered an operation: flush, set length, allocate, discard.
     Answered,
-    /// The swap file hangs: who waits for it is to go on without.
+    /// The swap file hangs: a task that waits for it is to go on without.
     SwapHangs,
     /// Pages were freed, by whomever.
     Freed,
@@ -36,7 +37,7 @@ pub enum Signal {
     Balanced,
     /// A turn for memory was given (Tidegate's law).
     TurnGiven,
-    /// Enough pages were written for one who was throttled for writeback.
+    /// Enough pages were written for a task that was throttled for writeback.
     WrittenEnough,
     /// Isolated pages were put back.
     PutBack,
@@ -50,7 +51,8 @@ pub enum Signal {
     FileDirtied,
     /// A sync, or the discard of a range, has ended: the flusher may have the file again.
     SyncEnded,
-    /// The gate of a file: a truncation is over, the last writer is out, or the task that was turned away is in.
+    /// The gate of a file: a truncation is over, the last writer is out, or the task that was
+    /// turned away is in.
     GateOpened,
     /// The file system's journal got on.
     JournalMoved,

@@ -54,7 +54,8 @@ const POLL: Nanos = Nanos::micros(200);
 /// What an `Env` says of its clock and its chance.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
-    /// Virtual time: a wait with a deadline ends at this moment, exactly (plus `slack`). Live: none.
+    /// Virtual time: a wait with a deadline ends at this moment, exactly (plus `slack`). Live:
+    /// none.
     pub wakes_at: Option<fn(deadline: Instant) -> Instant>,
     /// CPU time that the `Env` may charge for a wake-up before the task sees the clock.
     pub slack: Nanos,

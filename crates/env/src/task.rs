@@ -17,7 +17,7 @@ pub struct Task<'e, E: Env> {
     waker: Waker,
     held: Cell<u16>,
     may_block: bool,
-    /// Whom it acts for, if that is somebody who may end before it does.
+    /// The client it acts for, if that may end before the task does.
     client: Option<Arc<Client>>,
 }
 
@@ -64,8 +64,8 @@ impl<'e, E: Env> Task<'e, E> {
         }
     }
 
-    /// Has the task do `work` without a wait: one that would have to be taken ends at once with `Refused`, and no event
-    /// tells of it. For tasks on threads that have others to serve.
+    /// Has the task do `work` without a wait: a wait that would have to be taken ends at once with
+    /// `Refused`, and no event tells of it. For tasks on threads that have others to serve.
     pub fn nonblocking<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
         let before = core::mem::replace(&mut self.may_block, false);
         let answer = work(self);
@@ -154,8 +154,9 @@ impl<'e, E: Env> Task<'e, E> {
     /// Waits in `queue` as long as `blocked` answers true, at most until `deadline`.
     ///
     /// The condition is looked at after queueing and after every wake, so no wake is lost. A wake
-    /// that this task used up without need (its deadline passed at the same moment) is passed on.
-    /// A wait that ends `Ready` names the wake that ended it, or says that none did (`Signal::Seen`, `AtDeadline`).
+    /// that this task used up without need (its deadline passed at the same moment) is passed on. A
+    /// wait that ends `Ready` names the wake that ended it, or says that none did (`Signal::Seen`,
+    /// `AtDeadline`).
     pub fn wait_while(
         &mut self,
         queue: &WaitQueue,

@@ -5,8 +5,9 @@
 //! first, unlock, then wake. Between the two there is a full fence on both sides, so either the
 //! waker sees the waiter or the waiter sees the change (model: tests/loom.rs).
 //!
-//! A wake says what has happened (`Signal`). The signal stays in the place that it took until the waiter leaves it, so
-//! the task that waits learns which wake was its own. Wakes take places from the front: those taken are always the first ones.
+//! A wake says what has happened (`Signal`). The signal stays in the place that it took until the
+//! waiter leaves it, so the task that waits learns which wake was its own. Wakes take places from
+//! the front: those taken are always the first ones.
 //!
 //! Entries hold a `core::task::Waker`, so threads, coroutines and later async callers share one
 //! queue. Storage for `ROOM` waiters is taken when the queue is made.
@@ -112,7 +113,7 @@ impl WaitQueue {
         self.wake(1, signal)
     }
 
-    /// Wakes all that wait now; one that queues again meanwhile is not woken twice.
+    /// Wakes all that wait now; a task that queues again meanwhile is not woken twice.
     pub fn wake_all(&self, signal: Signal) -> usize {
         self.wake(usize::MAX, signal)
     }

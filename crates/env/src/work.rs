@@ -24,8 +24,8 @@ pub enum Work {
     Balance,
     /// A file looked at by writeback (list handling, its lock), whether or not it wrote anything.
     VisitFile,
-    /// Another task that was writing back the same device during such a visit (unit: one such task):
-    /// they meet at its locks.
+    /// Another task that was writing back the same device during such a visit (unit: one such
+    /// task): they meet at its locks.
     Contend,
     /// A page prepared for writeback: found, tagged, mapped to the device.
     WritePage,
@@ -48,12 +48,14 @@ pub enum Work {
     Deactivate,
     /// A page unmapped by reclaim, or given back by its owner, then with its frame's way back.
     Unmap,
-    /// Another task, on a CPU, that was shrinking the same node during a batch of reclaim (unit: one such
-    /// task): they meet at the lock of its lists.
+    /// Another task, on a CPU, that was shrinking the same node during a batch of reclaim (unit:
+    /// one such task): they meet at the lock of its lists.
     ContendLru,
-    /// A fresh page that came with another's fault: its place in the tables and the accounts, and no entry.
+    /// A fresh page that came with another's fault: its place in the tables and the accounts, and
+    /// no entry.
     Around,
-    /// A frame allocated together with another, in one hold of the free lists. Reported before the `Alloc` that it came with.
+    /// A frame allocated together with another, in one hold of the free lists. Reported before the
+    /// `Alloc` that it came with.
     Drawn,
     /// A page given back by its owner along with another, its frame's way back in it, and no entry.
     Returned,

@@ -101,7 +101,7 @@ mod random {
     env::suite_cases!(tests);
 }
 
-/// Who went through the gate when; and the hash of the whole run.
+/// Which task went through the gate when; and the hash of the whole run.
 fn crowd(seed: u64, order: Order) -> (Vec<(TaskId, Instant)>, u64) {
     let options = BatonOptions {
         seed,

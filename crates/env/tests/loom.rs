@@ -193,7 +193,7 @@ fn a_wake_used_up_by_a_deadline_is_passed_on() {
                 };
                 let parker = std::sync::Arc::new(Parker::default());
                 let mut task = Task::new(&env, parker, TaskId(0));
-                // Leaves the queue before it parks: the path on which a wake is used in vain.
+                // Leaves the queue before it parks: the path on which a wake is used for nothing.
                 let mut looks = 0;
                 task.wait_while(&gate.queue, Cause::Idle, Some(Instant::ZERO), |_| {
                     looks += 1;

@@ -14,7 +14,7 @@ const ROUNDS: usize = if cfg!(miri) { 20 } else { 3_000 };
 /// Two tasks that wake each other in turn.
 pub fn ping_pong_loses_no_wake<H: Harness>(harness: &H) {
     run_root(harness, |task| {
-        // Whose turn it is, and one queue for each.
+        // The number of the task whose turn it is, and one queue for each.
         let shared = Arc::new((AtomicUsize::new(0), [WaitQueue::new(), WaitQueue::new()]));
         let players: Vec<_> = (0..2)
             .map(|me| {

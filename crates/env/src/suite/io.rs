@@ -159,7 +159,8 @@ pub fn many_requests_in_flight_all_come_back<H: Harness>(harness: &H) {
     finish(&mut world);
 }
 
-/// What the submitter wrote on the request is there when it comes back, and when it went is too.
+/// The submitter's fields on the request are there when it comes back, and so is the time when it
+/// went.
 pub fn a_request_comes_back_as_it_went<H: Harness>(harness: &H) {
     let (mut world, device) = start(harness, 2);
     let id = world.device();

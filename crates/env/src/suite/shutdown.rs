@@ -128,7 +128,7 @@ pub fn a_wait_begun_after_cancellation_is_cancelled<H: Harness>(harness: &H) {
     ends.check(&["first", "second", "sleep", "woken"]);
 }
 
-/// A task started by one that is being cancelled runs, and its waits end.
+/// A task started by a task that is being cancelled runs, and its waits end.
 pub fn tasks_started_while_shutting_down_end<H: Harness>(harness: &H) {
     let (mut world, _) = start(harness, 2);
     let ends = Ends::default();

@@ -35,8 +35,8 @@ pub fn a_sleep_is_never_shorter_than_asked<H: Harness>(harness: &H) {
     });
 }
 
-/// In virtual time a sleep ends at the tick at or after its deadline, and never later; a program's own
-/// may end at its deadline.
+/// In virtual time a sleep ends at the tick at or after its deadline, and never later; a program's
+/// own may end at its deadline.
 pub fn a_sleep_ends_exactly_at_its_tick_in_virtual_time<H: Harness>(harness: &H) {
     let timing = harness.timing();
     let Some(wakes_at) = timing.wakes_at else {
@@ -254,7 +254,7 @@ pub fn sleepers_end_in_the_order_of_their_deadlines<H: Harness>(harness: &H) {
     });
 }
 
-/// No task reads a time before one that any task has read already.
+/// No task reads a time before a time that any task has read already.
 pub fn now_never_goes_back<H: Harness>(harness: &H) {
     run_root(harness, |task| {
         let latest = Arc::new(AtomicU64::new(0));
@@ -286,7 +286,8 @@ pub fn now_never_goes_back<H: Harness>(harness: &H) {
 pub fn timers_of_the_host_run_in_order_and_never_early<H: Harness>(harness: &H) {
     let (mut world, device) = start(harness, 2);
     world.run(move |task| {
-        // A machine that stalls may come to their time before all have been handed over: that try shows nothing.
+        // A machine that stalls may come to their time before all have been handed over: that try
+        // shows nothing.
         let in_time = (0..1000).any(|_| timers_in_order::<H>(task, device.host()));
         assert!(in_time, "timers were never handed over within 5 ms");
     });

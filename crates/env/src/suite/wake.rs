@@ -1,4 +1,4 @@
-//! Who is woken, in which order, and what a wake before the park is worth.
+//! Which task is woken, in which order, and what a wake before the park is worth.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -94,7 +94,8 @@ pub fn wake_answers_how_many_it_woke<H: Harness>(harness: &H) {
     });
 }
 
-/// `wake_all` wakes each of those waiting once; one that queues again and one that comes later wait.
+/// `wake_all` wakes each of those waiting once; a task that queues again and a task that comes
+/// later wait.
 pub fn wake_all_wakes_only_those_waiting<H: Harness>(harness: &H) {
     run_root(harness, |task| {
         let gate = Arc::new(Gate::default());
@@ -113,7 +114,7 @@ pub fn wake_all_wakes_only_those_waiting<H: Harness>(harness: &H) {
             looks.load(Ordering::SeqCst) == 8
         });
         assert_eq!(gate.queue.wake_all(Signal::Other), 4, "wake_all of four");
-        // Woken in vain: each looks, queues again, looks, and waits for the next wake.
+        // Woken for nothing: each looks, queues again, looks, and waits for the next wake.
         until_waiting(task, &gate.queue, 4);
         until(task, &"two more looks of each", |_| {
             looks.load(Ordering::SeqCst) == 16
@@ -200,7 +201,8 @@ fn looks_after_a_wake<H: Harness>(task: &mut TaskOf<'_, H>) -> u32 {
     looks
 }
 
-/// Each wait answers what the wake said that ended it: not an earlier one that it met in vain, nor a later one of the queue.
+/// Each wait answers what the wake said that ended it: not an earlier wake that changed nothing,
+/// nor a later wake of the queue.
 pub fn a_wait_names_the_wake_that_ended_it<H: Harness>(harness: &H) {
     run_root(harness, |task| {
         let gate = Arc::new(Gate::default());
@@ -218,7 +220,7 @@ pub fn a_wait_names_the_wake_that_ended_it<H: Harness>(harness: &H) {
                 })
             })
             .collect();
-        // Before it queues and after it; and so once more, for it is woken in vain.
+        // Before it queues and after it; and so once more, for the wake changes nothing.
         until(task, &"two looks of each", |_| {
             looks.load(Ordering::SeqCst) == 6
         });
@@ -267,7 +269,8 @@ pub fn a_condition_that_holds_needs_no_wait<H: Harness>(harness: &H) {
     });
 }
 
-/// A wait of a task that may not is refused: it neither takes time nor a place in the queue, and later waits are as ever.
+/// A wait of a task that may not is refused: it neither takes time nor a place in the queue, and
+/// later waits are as ever.
 pub fn a_task_that_may_not_wait_is_refused_and_leaves_no_trace<H: Harness>(harness: &H) {
     run_root(harness, |task| {
         let queue = WaitQueue::new();
