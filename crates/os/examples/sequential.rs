@@ -208,7 +208,7 @@ fn main() {
     for run in 0..runs {
         let path = Path::new(dir).join("tidegate-sequential");
         let both = || (fio(&path, "write", mib), fio(&path, "read", mib));
-        // Who goes first alternates.
+        // The two take turns in going first.
         let early = (run % 2 == 1).then(both);
         let before = os::cpu_times();
         let (write, read) = ours(&env, (&device, id), &path, mib);

@@ -25,8 +25,8 @@
 //!      a request that carries the frame; they are read through `&Pin` or by such a device.
 //!   2. Only frames of a resident chunk are touched: every access asserts it.
 //!   3. A chunk's memory is dropped only after every watcher has answered.
-//!   4. The mapping lives as long as anybody who may touch it: readers borrow the arena, engines
-//!      hold an `Arc`, and one that could not get its requests back leaks that `Arc`.
+//!   4. The mapping lives as long as any of its users: readers borrow the arena, engines hold an
+//!      `Arc`, and an engine that could not get its requests back leaks that `Arc`.
 //!
 //! Safety rests on one promise that types do not carry: the `Pin`s and `Busy`s come from the one
 //! frame table that belongs to this arena, and a request carries frames that are busy or under
@@ -77,8 +77,8 @@ pub(crate) struct Chunk {
     pub(crate) len: usize,
 }
 
-// SAFETY: a `Chunk` is an address and a length; sending it moves no access right. A task that turns it
-// into an access (the kernel, through a ring) follows invariants 1 and 3.
+// SAFETY: a `Chunk` is an address and a length; sending it moves no access right. A task that turns
+// it into an access (the kernel, through a ring) follows invariants 1 and 3.
 unsafe impl Send for Chunk {}
 
 /// The memory of all frames. `frames::Content` over bytes.
@@ -107,8 +107,8 @@ impl Arena {
     /// Reserves address space for `frames` frames, populated by chunks of `chunk_frames`.
     ///
     /// # Errors
-    /// `OsError::Option` for a chunk size that is not a power of two in 16..=16384 or for no frames,
-    /// `OsError::Arena` when the system refuses the address space.
+    /// `OsError::Option` for a chunk size that is not a power of two in 16..=16384 or for no
+    /// frames, `OsError::Arena` when the system refuses the address space.
     pub(crate) fn reserve(frames: u32, chunk_frames: u32) -> Result<Self, OsError> {
         if frames == 0 {
             let allowed = "1 or more";
@@ -143,14 +143,17 @@ impl Arena {
         // SAFETY: the mapping is `BASE_ALIGN` longer than needed, so `offset` lies within it.
         let base = unsafe { start.cast::<u8>().add(offset) };
         if chunk_frames as usize * FRAME >= BASE_ALIGN {
-            // SAFETY: advice on our own mapping, which holds nothing yet. A refusal means small pages.
+            // SAFETY: advice on our own mapping, which holds nothing yet. A refusal means small
+            // pages.
             let _ =
                 unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxHugepage) };
         }
-        // A child of a fork does not get a copy of the cache, which would be another limit's worth of memory as soon as either
-        // writes; and a core dump does not hold what belongs to clients, nor a limit's worth of it.
+        // A child of a fork does not get a copy of the cache, which would be another limit's worth
+        // of memory as soon as either writes; and a core dump does not hold what belongs to
+        // clients, nor a limit's worth of it.
         for advice in [Advice::LinuxDontFork, Advice::LinuxDontDump] {
-            // SAFETY: advice on our own mapping, which holds nothing yet; where the system refuses, it is as it was.
+            // SAFETY: advice on our own mapping, which holds nothing yet; where the system refuses,
+            // it is as it was.
             let _ = unsafe { rustix::mm::madvise(mapped, whole, advice) };
         }
         let chunks = frames.div_ceil(chunk_frames) as usize;
@@ -173,8 +176,8 @@ impl Arena {
         let _ = unsafe { rustix::mm::madvise(start.as_ptr(), whole, Advice::LinuxDoDump) };
     }
 
-    /// Asks for the memory of runs of frames, whole chunks in order, from a node of the system each; before any is
-    /// resident.
+    /// Asks for the memory of runs of frames, whole chunks in order, from a node of the system
+    /// each; before any is resident.
     ///
     /// # Errors
     /// The system's error number.
@@ -259,13 +262,14 @@ impl Arena {
             assert_eq!(pin.frame().0, at, "a run of frames side by side");
             self.address(pin.frame());
         }
-        // SAFETY: frames side by side are bytes side by side of one mapping, each of them resident (asserted), and live as long as
-        // `self`; while the pins are borrowed nobody holds the `Busy` of any of them, so none of their bytes change (invariant 1).
+        // SAFETY: frames side by side are bytes side by side of one mapping, each of them resident
+        // (asserted), and live as long as `self`; while the pins are borrowed nobody holds the
+        // `Busy` of any of them, so none of their bytes change (invariant 1).
         unsafe { core::slice::from_raw_parts(self.address(first), pins.len() * FRAME) }
     }
 
-    /// Fills parts of busy frames, one after the other, with what a socket has; never waits. Answers how many bytes: none
-    /// at the end of the stream.
+    /// Fills parts of busy frames, one after the other, with what a socket has; never waits.
+    /// Answers how many bytes: none at the end of the stream.
     ///
     /// # Errors
     /// The system's; `WouldBlock` if there is nothing now.
@@ -359,8 +363,8 @@ impl Arena {
     /// Copies what a write request carries, from byte `from` of it on, into `to`. For devices that
     /// keep bytes elsewhere than in files (object stores).
     ///
-    /// A page under writeback may be overwritten meanwhile, unless the device asks for stable bytes:
-    /// then it is copied as it was, as it will be, or mixed by words, and is dirty again and
+    /// A page under writeback may be overwritten meanwhile, unless the device asks for stable
+    /// bytes: then it is copied as it was, as it will be, or mixed by words, and is dirty again and
     /// written again, as with a disk that reads memory by itself.
     ///
     /// # Panics
@@ -375,8 +379,9 @@ impl Arena {
             let part = &mut to[done..done + len];
             if start.align_offset(WORD) == 0 && len.is_multiple_of(WORD) {
                 for (index, word) in part.chunks_exact_mut(WORD).enumerate() {
-                    // SAFETY: `span` checked the range and `start` is aligned. Volatile: a writer may be
-                    // changing the word, and the compiler must neither read it twice nor assume that it stays.
+                    // SAFETY: `span` checked the range and `start` is aligned. Volatile: a writer
+                    // may be changing the word, and the compiler must neither read it twice nor
+                    // assume that it stays.
                     let value = unsafe { start.add(index * WORD).cast::<u64>().read_volatile() };
                     word.copy_from_slice(&value.to_ne_bytes());
                 }
@@ -445,19 +450,21 @@ impl Arena {
                 Ok(())
             }
             Err(error) => {
-                // What has come of it may stay: the chunk is not resident, and can be populated again.
+                // The part that has come of it may stay: the chunk is not resident, and can be
+                // populated again.
                 let _ = Self::drop_memory(chunk);
                 Err(failed(error))
             }
         }
     }
 
-    /// Fails where the system keeps it: locked memory (`mlockall` of the host program) before Linux 5.18.
+    /// Fails where the system keeps it: locked memory (`mlockall` of the host program) before Linux
+    /// 5.18.
     fn drop_memory(chunk: Chunk) -> rustix::io::Result<()> {
         let start = chunk.base.cast::<c_void>();
         let drop_as = |advice| {
-            // SAFETY: the range is one chunk of the arena's own mapping, and no frame of it is in use
-            // (contract of `Content::release`), so losing its bytes is what is asked for.
+            // SAFETY: the range is one chunk of the arena's own mapping, and no frame of it is in
+            // use (contract of `Content::release`), so losing its bytes is what is asked for.
             unsafe { rustix::mm::madvise(start, chunk.len, advice) }
         };
         match drop_as(Advice::LinuxDontNeed) {
@@ -465,13 +472,14 @@ impl Arena {
             Err(rustix::io::Errno::INVAL) => drop_as(Advice::LinuxDontneedLocked)?,
             dropped => dropped?,
         }
-        // A refusal (no memory for the kernel's bookkeeping) costs only the trap for stray accesses.
-        // SAFETY: as above; the chunk is not resident and `address` refuses it.
+        // A refusal (no memory for the kernel's bookkeeping) costs only the trap for stray
+        // accesses. SAFETY: as above; the chunk is not resident and `address` refuses it.
         let _ = unsafe { rustix::mm::mprotect(start, chunk.len, MprotectFlags::empty()) };
         Ok(())
     }
 
-    /// What `Content::release` does; `drop_memory` is an argument for tests of a system that refuses.
+    /// What `Content::release` does; `drop_memory` is an argument for tests of a system that
+    /// refuses.
     fn release_with(
         &self,
         first: FrameId,
@@ -487,7 +495,8 @@ impl Arena {
             watcher.releasing(chunk);
         }
         if drop_memory(chunk).is_err() {
-            // It is as it was, old bytes included: nobody relies on zeroes in a frame that comes off a list.
+            // It is as it was, old bytes included: nobody relies on zeroes in a frame that comes
+            // off a list.
             resident.store(true, Ordering::Relaxed);
             for watcher in watchers.iter() {
                 watcher.populated(chunk);
@@ -554,7 +563,8 @@ impl Content for Arena {
             for frame in chunks.chain([last]) {
                 self.address(FrameId(frame));
             }
-            // SAFETY: `address` checked the range, chunk by chunk; `Busy` is the exclusive right to each of its frames.
+            // SAFETY: `address` checked the range, chunk by chunk; `Busy` is the exclusive right to
+            // each of its frames.
             unsafe { ptr::write_bytes(start, 0, run.len() * FRAME) };
         }
     }
@@ -564,8 +574,8 @@ impl Content for Arena {
         let source = &data[from..from + len];
         let mut at = start;
         for source in source.chunks(piece(source.as_ptr(), start)) {
-            // SAFETY: `span` checked the range, of which the pieces are the parts; `Busy` is the exclusive right to the
-            // frame, so the caller's slice cannot lie in it.
+            // SAFETY: `span` checked the range, of which the pieces are the parts; `Busy` is the
+            // exclusive right to the frame, so the caller's slice cannot lie in it.
             unsafe { ptr::copy_nonoverlapping(source.as_ptr(), at, source.len()) };
             at = at.wrapping_add(source.len());
         }
@@ -599,21 +609,24 @@ impl Content for Arena {
             self.span(from.frame(), 0, FRAME),
         );
         assert_ne!(to.frame(), from.frame(), "each frame has one busy bit");
-        // SAFETY: `span` checked both ranges; `Busy` is the exclusive right to a frame, and these are two frames.
+        // SAFETY: `span` checked both ranges; `Busy` is the exclusive right to a frame, and these
+        // are two frames.
         unsafe { ptr::copy_nonoverlapping(source, target, FRAME) };
     }
 }
 
-/// A target that lies less than so many bytes behind its source, counted within pages, is copied to in pieces.
+/// A target that lies less than so many bytes behind its source, counted within pages, is copied to
+/// in pieces.
 const CLOSE_BEHIND: usize = 32;
 /// Small enough that the C library does not copy it by one instruction.
 const PIECE: usize = 2048;
 
 /// In which pieces a page, or a part of one, is copied.
 ///
-/// 4 KiB are one `rep movsb` to the C library (glibc 2.36). On an AMD EPYC that takes five times as long where the target lies 1
-/// to 31 bytes behind the source, counted within pages (measured: 0.42 s a GiB instead of 0.08); and each large block that comes
-/// from `malloc` begins 16 bytes behind the beginning of a page, which is where frames begin.
+/// 4 KiB are one `rep movsb` to the C library (glibc 2.36). On an AMD EPYC that takes five times as
+/// long where the target lies 1 to 31 bytes behind the source, counted within pages (measured: 0.42
+/// s a GiB instead of 0.08); and each large block that comes from `malloc` begins 16 bytes behind
+/// the beginning of a page, which is where frames begin.
 fn piece(source: *const u8, target: *const u8) -> usize {
     let behind = target.addr().wrapping_sub(source.addr()) % FRAME;
     if (1..CLOSE_BEHIND).contains(&behind) {
@@ -685,7 +698,7 @@ mod tests {
         }
     }
 
-    /// What the system says of the mapping that a frame is in.
+    /// The system's flags of the mapping that a frame is in.
     fn flags_of(arena: &Arena) -> Vec<String> {
         let at = arena.base.as_ptr().addr();
         let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();

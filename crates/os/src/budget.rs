@@ -7,13 +7,14 @@
 //!   limit = frames * (a page + metadata per frame) + fixed + resident
 //! ```
 //!
-//! Who asks knows what its metadata and its fixed part are; whether the system has that much
+//! The caller knows what its metadata and its fixed part are; whether the system has that much
 //! memory to give is asked here. Two figures say so, and they are not the same kind:
 //!
 //!   - the limit of a control group (`group.rs`): over it the kernel kills. It is a bound.
-//!   - what the system thinks that it could give (MemAvailable): a guess, and too small where a file system keeps a
-//!     cache of its own (ZFS) or where there is swap to make room with. Over the guess, and not over what it leaves
-//!     out, it is a doubt that the caller tells; over both it is refused.
+//!   - what the system thinks that it could give (MemAvailable): a guess, and too small where a
+//!     file system keeps a cache of its own (ZFS) or where there is swap to make room with. Over
+//!     the guess, and not over what it leaves out, it is a doubt that the caller tells; over both
+//!     it is refused.
 //!
 //! Source: docs/adr/0006. Resident and pinned memory together stay below the limit and 5 %.
 
@@ -30,7 +31,7 @@ pub struct Budget {
     pub limit: u64,
     /// What the process has already, if the limit is for all of it; else zero.
     pub resident: u64,
-    /// What comes beside the pages and does not grow with them.
+    /// Bytes beside the pages that do not grow with them.
     pub fixed: u64,
     /// Metadata of a frame.
     pub per_frame: u64,
@@ -69,7 +70,8 @@ pub enum BudgetError {
 pub struct Available {
     /// What it says itself; `u64::MAX` if it does not say.
     pub bytes: u64,
-    /// What that leaves out and may give way: free swap, and what ZFS keeps beyond its least.
+    /// Memory that this leaves out and that may give way: free swap, and what ZFS keeps beyond its
+    /// least.
     pub more: u64,
 }
 
@@ -112,7 +114,8 @@ impl Available {
 }
 
 impl Budget {
-    /// How many frames the limit leaves, given what the system has to give now, and what the process's control groups allow.
+    /// How many frames the limit leaves, given what the system has to give now, and what the
+    /// process's control groups allow.
     ///
     /// # Errors
     /// The limit is too small for a cache, or more than there is.

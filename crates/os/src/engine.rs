@@ -13,8 +13,9 @@ use crate::transfer::Job;
 pub(crate) trait Engine: Send + Sync {
     /// Takes a job. Never blocks; after `stop` the job ends with `Cancelled` at once.
     fn submit(&self, job: Job);
-    /// Does a job in the calling thread, which waits for it: no other thread has to be woken, to begin it or to tell of
-    /// its end. After `stop` the job ends with `Cancelled` at once; one that hangs holds its caller.
+    /// Does a job in the calling thread, which waits for it: no other thread has to be woken, to
+    /// begin it or to tell of its end. After `stop` the job ends with `Cancelled` at once; a job
+    /// that hangs holds its caller.
     fn run_here(&self, job: Job);
     /// Jobs taken and not finished.
     fn pending(&self) -> u64;

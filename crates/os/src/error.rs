@@ -1,4 +1,4 @@
-//! What can go wrong before a request exists: starting up, opening files.
+//! Errors before a request exists: starting up, opening files.
 
 use core::fmt;
 use std::path::PathBuf;

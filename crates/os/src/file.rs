@@ -47,8 +47,8 @@ pub struct OpenOptions {
     pub read_only: bool,
     /// Take space for that much at once, without changing the length.
     pub preallocate: Option<Bytes>,
-    /// The file has the size that it has, like a block device: its last page is cut there, and it neither grows nor
-    /// shrinks.
+    /// The file has the size that it has, like a block device: its last page is cut there, and it
+    /// neither grows nor shrinks.
     pub fixed: bool,
     /// True: direct I/O or an error. False: direct I/O where the file system has it.
     pub direct: bool,
@@ -99,7 +99,7 @@ impl FileDevice {
         }))
     }
 
-    /// What is opened here will stand at `path` or beside it: `info` says from now on what holds
+    /// Files opened here will stand at `path` or beside it: `info` says from now on what holds
     /// there. For callers that have to know before the first file is open.
     pub fn expect_files_at(&self, path: &Path) {
         let stable = place::wants_stable_writes_at(path);
@@ -158,11 +158,13 @@ impl FileDevice {
         drop(closed);
     }
 
-    /// Closes all files, whose content nobody wants any more: for files that are removed, once no request is under way.
+    /// Closes all files, whose content nobody wants any more: for files that are removed, once no
+    /// request is under way.
     ///
-    /// Random writes leave a file in as many pieces as there were writes, and a file system that tells its disk of what is
-    /// freed (ext4's `discard`) does so piece by piece, and waits each time: 256 MiB of 1 MiB writes took 0.9 s to close,
-    /// as one piece of zeroes 0.1 s. So they become that, where the file system can, and several are closed at a time.
+    /// Random writes leave a file in as many pieces as there were writes, and a file system that
+    /// tells its disk of what is freed (ext4's `discard`) does so piece by piece, and waits each
+    /// time: 256 MiB of 1 MiB writes took 0.9 s to close, as one piece of zeroes 0.1 s. So they
+    /// become that, where the file system can, and several are closed at a time.
     pub fn give_up(&self) {
         let objects = {
             let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
@@ -181,7 +183,8 @@ impl FileDevice {
         });
     }
 
-    /// An object of a fixed size has grown: from now on it is `size`. Requests under way end as if it had not.
+    /// An object of a fixed size has grown: from now on it is `size`. Requests under way end as if
+    /// it had not.
     ///
     /// # Errors
     /// It is not open; no descriptor can be had.
@@ -298,7 +301,8 @@ impl Device for FileDevice {
 
 /// Opens with direct I/O if that can be had.
 fn open_best(path: &Path, options: OpenOptions) -> Result<(File, bool), OsError> {
-    // Before it is opened: a pipe that nobody writes would be waited for, and other devices take an open for a deed.
+    // Before it is opened: a pipe that nobody writes would be waited for, and other devices take an
+    // open for a deed.
     let seen = std::fs::metadata(path).map(|data| data.file_type());
     if seen.as_ref().is_ok_and(|kind| !keeps_bytes(*kind)) {
         return Err(OsError::NotAFile { path: path.into() });
@@ -339,7 +343,8 @@ fn open_best(path: &Path, options: OpenOptions) -> Result<(File, bool), OsError>
     Ok((file, false))
 }
 
-/// Opens what stands at `path` by now. If that has become a pipe, the task that would write it is not waited for.
+/// Opens what stands at `path` by now. If that has become a pipe, the task that would write it is
+/// not waited for.
 fn open_at_once(path: &Path, flags: &StdOptions, more: i32) -> std::io::Result<File> {
     let open = |more| flags.clone().custom_flags(more).open(path);
     let file = match open(more | libc::O_NONBLOCK) {
@@ -384,7 +389,8 @@ fn measure(path: &Path, open: &mut OpenFile) -> Result<Bytes, OsError> {
     Ok(size)
 }
 
-/// Zeroes a file, with what was allocated beyond its end; nothing of a device, and nothing where the system cannot.
+/// Zeroes a file, with what was allocated beyond its end; nothing of a device, and nothing where
+/// the system cannot.
 fn make_one_piece(open: &OpenFile) {
     let Ok(stat) = rustix::fs::fstat(&open.file) else {
         return;

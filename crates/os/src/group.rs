@@ -5,18 +5,20 @@
 //!   /proc/self/mountinfo:  where groups are seen  cgroup2 at /sys/fs/cgroup, of which `/a` is the root
 //!   folders, inside out:   /sys/fs/cgroup/b, /sys/fs/cgroup
 //! ```
-//! The smallest limit of the own group and of every parent that can be seen is the one that counts. What is outside of a
-//! container's own tree cannot be seen: of version 1 the kernel tells the smallest limit all the same (`memory.stat`), of
-//! version 2 the folder where the tree is mounted is the container's own group, with its limit.
+//! The smallest limit of the own group and of every parent that can be seen counts. Groups outside
+//! of a container's own tree cannot be seen: of version 1 the kernel tells the smallest limit all
+//! the same (`memory.stat`), of version 2 the folder where the tree is mounted is the container's
+//! own group, with its limit.
 //!
-//! Vocabulary: *limit*, bytes over which the kernel kills (`memory.max`, `memory.limit_in_bytes`) or holds up
-//! (`memory.high`); *unmovable*, memory of the group that the kernel cannot take without swap; *pressure*, time that
-//! somebody of the group was stalled for memory (PSI).
+//! Vocabulary: *limit*, bytes over which the kernel kills (`memory.max`, `memory.limit_in_bytes`)
+//! or holds up (`memory.high`); *unmovable*, memory of the group that the kernel cannot take
+//! without swap; *pressure*, time that somebody of the group was stalled for memory (PSI).
 //!
 //! All of it is read under a root path, so that a test has a tree of its own.
 //!
-//! Source: cgroup_namespaces(7), proc_pid_mountinfo(5); Linux v6.6 Documentation/admin-guide/cgroup-v2.rst and
-//! cgroup-v1/memory.rst, Documentation/accounting/psi.rst.
+//! Source: cgroup_namespaces(7), proc_pid_mountinfo(5); Linux v6.6
+//! Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst,
+//! Documentation/accounting/psi.rst.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -113,8 +115,8 @@ impl Groups {
             .min_by_key(|limit| limit.bytes)
     }
 
-    /// Memory of the group that has the smallest limit which the kernel cannot take from it: not the page cache, which it
-    /// lets go of by itself.
+    /// Memory of the group that has the smallest limit which the kernel cannot take from it: not
+    /// the page cache, which it lets go of by itself.
     #[must_use]
     pub fn unmovable(&self, limit: &GroupLimit) -> Option<u64> {
         let file = limit.file.with_file_name(STAT);
@@ -130,7 +132,8 @@ impl Groups {
         (!found.is_empty()).then(|| found.iter().sum())
     }
 
-    /// For how long somebody of the own group was stalled for memory so far; of version 2 with PSI only.
+    /// For how long somebody of the own group was stalled for memory so far; of version 2 with PSI
+    /// only.
     #[must_use]
     pub fn stalled(&self) -> Option<Duration> {
         let text = std::fs::read_to_string(self.unified.first()?.join("memory.pressure")).ok()?;
@@ -175,7 +178,8 @@ impl<'a> Mount<'a> {
             "/" => Some(group),
             at => group.strip_prefix(at),
         };
-        // A group outside of what is mounted (`/../x`, another container's) is seen at the mount point, if anywhere.
+        // A group outside of what is mounted (`/../x`, another container's) is seen at the mount
+        // point, if anywhere.
         let seen = seen.filter(|path| !path.contains("..")).unwrap_or("");
         let own = point.join(seen.trim_start_matches('/'));
         let within = own.ancestors().take_while(|at| at.starts_with(&point));
@@ -299,7 +303,7 @@ mod tests {
         let file = "sys/fs/cgroup/memory/memory.limit_in_bytes";
         tree.put(file, "200\n");
         assert_eq!(tree.limit(), told(200, file));
-        // A path that is not there at all, and one that leads out.
+        // A path that is not there at all, and a path that leads out.
         for group in ["/docker/other", "/../../x", "/docker/0a/gone"] {
             tree.put("proc/self/cgroup", &format!("4:memory:{group}\n"));
             assert_eq!(tree.limit(), told(200, file), "{group}");

@@ -76,8 +76,8 @@ pub fn peak_resident_bytes() -> u64 {
     kib.unwrap_or(0).saturating_mul(1024)
 }
 
-/// Gives memory back to the system that the allocator keeps and nobody uses: what threads that have ended left, mostly.
-/// Where the allocator has no such call, nothing happens.
+/// Gives memory back to the system that the allocator keeps and nobody uses: what threads that have
+/// ended left, mostly. Where the allocator has no such call, nothing happens.
 pub fn trim_heaps() {
     sys::trim_heaps();
 }
@@ -103,20 +103,22 @@ pub fn thread_cpu_times() -> (Nanos, Nanos) {
 /// The first descriptor that a supervisor passes (sd_listen_fds(3)).
 const PASSED_FIRST: i32 = 3;
 
-/// The sockets that the task that started the process passed to it, `count` of them: to be called before other descriptors are
-/// opened, or at least only where the supervisor says that there are so many. A second call has none.
+/// The sockets that the task that started the process passed to it, `count` of them: to be called
+/// before other descriptors are opened, or at least only where the supervisor says that there are
+/// so many. A second call has none.
 #[must_use]
 pub fn passed_descriptors(count: u32) -> Vec<std::os::fd::OwnedFd> {
     sys::passed_descriptors(PASSED_FIRST, count)
 }
 
-/// Tells the system that its own memory may have to be written back through this thread and those that it starts from now
-/// on (a file system on a disk that this process serves): their allocations then neither wait for such writes nor are
-/// throttled for them. Call it before any thread is started.
+/// Tells the system that its own memory may have to be written back through this thread and those
+/// that it starts from now on (a file system on a disk that this process serves): their allocations
+/// then neither wait for such writes nor are throttled for them. Call it before any thread is
+/// started.
 ///
 /// # Errors
-/// `System` with EPERM without CAP_SYS_RESOURCE, EINVAL before Linux 5.6. Nothing is changed then; where nothing of this
-/// machine's file systems is on what the process serves, it does no harm.
+/// `System` with EPERM without CAP_SYS_RESOURCE, EINVAL before Linux 5.6. Nothing is changed then;
+/// where nothing of this machine's file systems is on what the process serves, it does no harm.
 pub fn io_flusher() -> Result<(), OsError> {
     sys::set_io_flusher().map_err(|errno| OsError::System {
         what: "prctl(PR_SET_IO_FLUSHER)",
@@ -156,9 +158,9 @@ pub fn sync_file_system(folder: &std::path::Path) -> std::io::Result<()> {
     Ok(rustix::fs::syncfs(std::fs::File::open(folder)?)?)
 }
 
-/// Of which of these sockets (by their numbers) the other end is closed; where the second of a pair is
-/// true, also if it has only ended its half of the stream. Waits for nothing. The caller sees to it that
-/// the numbers are those of open sockets.
+/// Of which of these sockets (by their numbers) the other end is closed; where the second of a pair
+/// is true, also if it has only ended its half of the stream. Waits for nothing. The caller sees to
+/// it that the numbers are those of open sockets.
 #[must_use]
 pub fn hung_up(sockets: &[(std::os::fd::RawFd, bool)]) -> Vec<bool> {
     sys::hung_up(sockets)
@@ -172,8 +174,9 @@ pub fn time_since_boot() -> std::time::Duration {
     std::time::Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Puts a shared lock on one byte of a file, which lasts until it is taken off or the file is closed, however the process
-/// ends; `on` false: takes it off. fcntl(2), locks of open file descriptions.
+/// Puts a shared lock on one byte of a file, which lasts until it is taken off or the file is
+/// closed, however the process ends; `on` false: takes it off. fcntl(2), locks of open file
+/// descriptions.
 ///
 /// # Errors
 /// `WouldBlock`: somebody has that byte for itself. The file system has no such locks.
@@ -181,7 +184,8 @@ pub fn share_byte(file: &std::fs::File, byte: u64, on: bool) -> std::io::Result<
     sys::share_byte(file, byte, on).map_err(std::io::Error::from_raw_os_error)
 }
 
-/// Whether somebody else, through another opening of the file, has a lock on that byte, shared or not.
+/// Whether somebody else, through another opening of the file, has a lock on that byte, shared or
+/// not.
 ///
 /// # Errors
 /// The file system has no such locks.

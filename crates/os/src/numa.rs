@@ -1,4 +1,5 @@
-//! The nodes of the machine, as far as this process may use them, and memory that is asked from one of them.
+//! The nodes of the machine, as far as this process may use them, and memory that is asked from one
+//! of them.
 //!
 //! ```text
 //!   Topology::read    /sys/devices/system/node: which nodes there are, their CPUs, memory, distances
@@ -7,11 +8,12 @@
 //!   ThreadEnv::start  tells the system of it; the memory itself comes as it is used
 //! ```
 //!
-//! A part of the arena *prefers* its node: where that has nothing left the system gives memory of another, and does not
-//! refuse. Such chunks are *misplaced*: counted, and not moved.
+//! A part of the arena *prefers* its node: where that has nothing left the system gives memory of
+//! another, and does not refuse. Such chunks are *misplaced*: counted, and not moved.
 //!
-//! Source: Documentation/admin-guide/mm/numa_memory_policy.rst, Documentation/ABI/stable/sysfs-devices-node,
-//! set_mempolicy(2), mbind(2), proc_pid_status(5) of Linux 6.12.
+//! Source: Documentation/admin-guide/mm/numa_memory_policy.rst,
+//! Documentation/ABI/stable/sysfs-devices-node, set_mempolicy(2), mbind(2), proc_pid_status(5) of
+//! Linux 6.12.
 
 use core::fmt;
 use core::ops::Range;

@@ -26,7 +26,8 @@ pub fn leads_to(path: &Path, file: &File) -> io::Result<bool> {
     }
 }
 
-/// A path that was made here; removed when dropped, if it is still the same, and empty if it is a folder.
+/// A path that was made here; removed when dropped, if it is still the same, and empty if it is a
+/// folder.
 #[derive(Debug, Default)]
 pub struct OwnPath {
     path: PathBuf,
@@ -81,7 +82,7 @@ impl OwnPaths {
     /// Those of the system.
     pub fn make_folders(&mut self, path: &Path) -> io::Result<()> {
         match self.make_missing(path) {
-            // Who was refused took away one that was there a moment ago.
+            // A folder that was there a moment ago was taken away by a program that was refused.
             Err(error) if error.kind() == io::ErrorKind::NotFound => self.make_missing(path),
             made => made,
         }

@@ -2,9 +2,9 @@
 //! must hold still.
 //!
 //! A device that computes something of a write on its way (a checksum, parity) wants pages that do
-//! not change meanwhile, and so does a file system that keeps checksums of data. Linux holds its own
-//! page cache to that; direct writes are on their own. If their pages change, what is read back does
-//! not match its checksum: the data are lost, though nothing failed.
+//! not change meanwhile, and so does a file system that keeps checksums of data. Linux holds its
+//! own page cache to that; direct writes are on their own. If their pages change, what is read back
+//! does not match its checksum: the data are lost, though nothing failed.
 //!
 //! - A block device says so in its queue (`stable_writes`); a file has the device that its file
 //!   system is on.
@@ -58,7 +58,8 @@ impl Place {
         })
     }
 
-    /// Whether the bytes of a write must not change until it has ended; `devices`: where the system tells of them.
+    /// Whether the bytes of a write must not change until it has ended; `devices`: where the system
+    /// tells of them.
     fn wants_stable_writes(self, devices: &Path) -> bool {
         let is_known = |system| CHECKSUMMED.iter().any(|(known, _)| *known == system);
         self.system.is_some_and(is_known) || self.device_wants_them(devices)

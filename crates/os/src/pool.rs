@@ -193,7 +193,7 @@ pub(crate) fn execute(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Re
     }
 }
 
-/// Does a job that was taken and ends it; one that is no longer wanted only ends.
+/// Does a job that was taken and ends it; a job that is no longer wanted only ends.
 pub(crate) fn finish_here(arena: &Arena, ledger: &Ledger, mut job: Job, stopping: bool) {
     let result = if stopping {
         Err(IoError::Cancelled)

@@ -63,7 +63,8 @@ impl<T> ClassQueue<T> {
         self.len -= 1;
         let job = self.classes[turn].pop_front();
         if self.classes[turn].is_empty() {
-            // Back to the beginning of its storage: a queue that is never long touches little of it.
+            // Back to the beginning of its storage: a queue that is never long touches little of
+            // it.
             self.classes[turn].clear();
         }
         job

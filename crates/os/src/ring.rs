@@ -10,14 +10,16 @@
 //! ```
 //!
 //! *Waking*: `sleeping` is true only while the owner, having found the mailbox empty, waits in the
-//! kernel; the task that clears it writes the eventfd. A busy owner costs submitters no system call.
+//! kernel; the task that clears it writes the eventfd. A busy owner costs submitters no system
+//! call.
 //!
 //! *Registered memory*: chunks of the arena are registered one by one in a sparse table. A request
 //! whose memory is one run in one registered chunk is a `ReadFixed`/`WriteFixed`; several runs in
 //! one registered chunk are a vectored fixed request where the kernel has it (6.15); all else is
 //! plain `Readv`/`Writev`. A refused registration (memory lock limit) means plain requests.
 //!
-//! A reader that waits anyway goes past all that (`run_here`): it reads by a call of its own, and the ledger counts it.
+//! A reader that waits anyway goes past all that (`run_here`): it reads by a call of its own, and
+//! the ledger counts it.
 //!
 //! Invariants
 //!   1. Only the owner touches the ring.
@@ -803,11 +805,12 @@ impl Drop for Owner {
     }
 }
 
-/// Elements for all slots. Nothing is written to them here: what no request has used is not resident, and the ring takes
-/// the slot that was free last.
+/// Elements for all slots. Nothing is written to them here: what no request has used is not
+/// resident, and the ring takes the slot that was free last.
 fn no_vectors() -> Box<[IoVec]> {
     let vectors = Box::<[IoVec]>::new_zeroed_slice(DEPTH * MAX_VECTORS);
-    // SAFETY: an element is a pointer and a length; null and zero, which is `NO_MEMORY`, are values of them.
+    // SAFETY: an element is a pointer and a length; null and zero, which is `NO_MEMORY`, are values
+    // of them.
     unsafe { vectors.assume_init() }
 }
 

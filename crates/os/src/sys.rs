@@ -36,8 +36,9 @@ const MPOL_F_ADDR: libc::c_int = 1 << 1;
 /// Words of a mask of nodes: 1024 of them, the most that the system can be built for.
 const NODE_WORDS: usize = 1024 / libc::c_ulong::BITS as usize;
 
-/// Memory of the arena's bytes `range` is asked from that node of the system from now on, as long as it has any (mbind(2),
-/// MPOL_PREFERRED). Answers the error number where the system refuses: EPERM in many containers, ENOSYS without nodes.
+/// Memory of the arena's bytes `range` is asked from that node of the system from now on, as long
+/// as it has any (mbind(2), MPOL_PREFERRED). Answers the error number where the system refuses:
+/// EPERM in many containers, ENOSYS without nodes.
 pub(crate) fn prefer_node(arena: &Arena, range: Range<usize>, node: u32) -> Result<(), i32> {
     let bits = libc::c_ulong::BITS as usize;
     let node = node as usize;
@@ -49,8 +50,8 @@ pub(crate) fn prefer_node(arena: &Arena, range: Range<usize>, node: u32) -> Resu
     // The system takes one bit off it (mm/mempolicy.c, get_nodes()).
     let most = NODE_WORDS * bits + 1;
     let start = arena.reserved(&range);
-    // SAFETY: `reserved` checked the range, which is our own mapping: where its memory is to come from changes nothing of
-    // its content. `mask` has `most - 1` bits and lives over the call.
+    // SAFETY: `reserved` checked the range, which is our own mapping: where its memory is to come
+    // from changes nothing of its content. `mask` has `most - 1` bits and lives over the call.
     let refused = unsafe {
         libc::syscall(
             libc::SYS_mbind,
@@ -86,11 +87,13 @@ pub(crate) fn prefer_no_node(arena: &Arena, range: Range<usize>) {
     };
 }
 
-/// The system's node that the memory at this byte of the arena is on; it is resident. `None`: the system does not say.
+/// The system's node that the memory at this byte of the arena is on; it is resident. `None`: the
+/// system does not say.
 pub(crate) fn node_at(arena: &Arena, at: usize) -> Option<u32> {
     let mut node: libc::c_int = -1;
     let start = arena.reserved(&(at..at + 1));
-    // SAFETY: `reserved` checked the place; the call looks its node up and writes one `int` (MPOL_F_NODE | MPOL_F_ADDR).
+    // SAFETY: `reserved` checked the place; the call looks its node up and writes one `int`
+    // (MPOL_F_NODE | MPOL_F_ADDR).
     let refused = unsafe {
         libc::syscall(
             libc::SYS_get_mempolicy,
@@ -123,10 +126,12 @@ pub(crate) fn set_io_flusher() -> Result<(), i32> {
     }
 }
 
-/// Gives pages back to the system in which the allocator has nothing any more, of all threads' heaps.
+/// Gives pages back to the system in which the allocator has nothing any more, of all threads'
+/// heaps.
 pub(crate) fn trim_heaps() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: one number in, one number out: the heaps are the allocator's, and it locks each as it looks through it.
+    // SAFETY: one number in, one number out: the heaps are the allocator's, and it locks each as it
+    // looks through it.
     unsafe {
         libc::malloc_trim(0);
     }
@@ -160,7 +165,8 @@ fn nanos(time: libc::timeval) -> Nanos {
     Nanos(secs * policy::units::SECOND + micros * 1_000)
 }
 
-/// The `count` descriptors that begin at `first` and are open: from the task that started the process. A second call has none.
+/// The `count` descriptors that begin at `first` and are open: from the task that started the
+/// process. A second call has none.
 pub(crate) fn passed_descriptors(first: i32, count: u32) -> Vec<OwnedFd> {
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Ordering::AcqRel) {
@@ -173,14 +179,15 @@ pub(crate) fn passed_descriptors(first: i32, count: u32) -> Vec<OwnedFd> {
     };
     (first..last)
         .filter(is_open)
-        // SAFETY: it is open, was given to this process for its own, and nobody else takes it: this is the first call.
+        // SAFETY: it is open, was given to this process for its own, and nobody else takes it: this
+        // is the first call.
         .map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
         .collect()
 }
 
-/// Puts a shared lock on one byte of a file (or takes it off again), for as long as the file is open: fcntl(2), locks of open
-/// file descriptions. Answers the error number where somebody has that byte for itself (EAGAIN, EACCES) or such locks are
-/// not available.
+/// Puts a shared lock on one byte of a file (or takes it off again), for as long as the file is
+/// open: fcntl(2), locks of open file descriptions. Answers the error number where somebody has
+/// that byte for itself (EAGAIN, EACCES) or such locks are not available.
 pub(crate) fn share_byte(file: &File, byte: u64, on: bool) -> Result<(), i32> {
     let kind = if on { libc::F_RDLCK } else { libc::F_UNLCK };
     byte_lock(file, libc::F_OFD_SETLK, byte, kind).map(|_| ())
@@ -188,7 +195,7 @@ pub(crate) fn share_byte(file: &File, byte: u64, on: bool) -> Result<(), i32> {
 
 /// Whether somebody else has a lock on that byte of a file, shared or not.
 pub(crate) fn is_byte_locked(file: &File, byte: u64) -> Result<bool, i32> {
-    // What would be in the way of a lock for its holder alone.
+    // The lock that is in the way of a lock for its holder alone, if there is one.
     let found = byte_lock(file, libc::F_OFD_GETLK, byte, libc::F_WRLCK)?;
     Ok(found != libc::F_UNLCK)
 }
@@ -200,13 +207,15 @@ fn byte_lock(
     byte: u64,
     kind: libc::c_int,
 ) -> Result<libc::c_int, i32> {
-    // SAFETY: `flock` is plain numbers, for which all zeroes is a value; its process has to be zero here.
+    // SAFETY: `flock` is plain numbers, for which all zeroes is a value; its process has to be zero
+    // here.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_type = libc::c_short::try_from(kind).expect("kinds of locks are few");
     lock.l_whence = libc::c_short::try_from(libc::SEEK_SET).expect("it is zero");
     lock.l_start = offset_of(byte)?;
     lock.l_len = 1;
-    // SAFETY: the descriptor is open over the call, and `lock` is a valid place for question and answer.
+    // SAFETY: the descriptor is open over the call, and `lock` is a valid place for question and
+    // answer.
     let refused = unsafe { libc::fcntl(file.as_raw_fd(), call, &raw mut lock) };
     if refused == 0 {
         Ok(libc::c_int::from(lock.l_type))
@@ -251,19 +260,20 @@ pub(crate) fn write(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Resu
 
 /// What a socket has, into memory of which the caller has all rights over the call; never waits.
 pub(crate) fn receive(socket: BorrowedFd<'_>, vectors: &mut [IoVec]) -> io::Result<usize> {
-    // SAFETY: `msghdr` is plain numbers and addresses, for which all zeroes is a value: no name, nothing beside the bytes.
+    // SAFETY: `msghdr` is plain numbers and addresses, for which all zeroes is a value: no name,
+    // nothing beside the bytes.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     message.msg_iov = vectors.as_mut_ptr();
     // As wide as the C library has it.
     message.msg_iovlen = vectors.len() as _;
-    // SAFETY: the socket is open over the call, `message` is a valid place with as many elements as it says, and the caller
-    // vouches for the memory that they describe.
+    // SAFETY: the socket is open over the call, `message` is a valid place with as many elements as
+    // it says, and the caller vouches for the memory that they describe.
     let moved = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     usize::try_from(moved).map_err(|_| io::Error::last_os_error())
 }
 
-/// Of which of these sockets the other end is closed, or, where the second of a pair says so, writes
-/// nothing any more. Waits for nothing; a number that is none of an open file is not closed.
+/// Of which of these sockets the other end is closed, or, where the second of a pair says so,
+/// writes nothing any more. Waits for nothing; a number that is none of an open file is not closed.
 pub(crate) fn hung_up(sockets: &[(RawFd, bool)]) -> Vec<bool> {
     let asked = |(fd, half): &(RawFd, bool)| libc::pollfd {
         fd: *fd,
@@ -273,7 +283,8 @@ pub(crate) fn hung_up(sockets: &[(RawFd, bool)]) -> Vec<bool> {
     let mut asked: Vec<libc::pollfd> = sockets.iter().map(asked).collect();
     let count = asked.len().try_into().expect("no more than open files");
     loop {
-        // SAFETY: the array is as long as `count` says and lives over the call, which writes to nothing else.
+        // SAFETY: the array is as long as `count` says and lives over the call, which writes to
+        // nothing else.
         let answered = unsafe { libc::poll(asked.as_mut_ptr(), count, 0) };
         if answered >= 0 || last_errno() != libc::EINTR {
             break;

@@ -6,25 +6,28 @@
 //!                            +--submit--> Device --> ring or pool thread --io_done--> wake
 //! ```
 //!
-//! A read that its task waits for and that goes straight to a `FileDevice` is done by that task (`Env::submit` of a request
-//! that may be done in place): a hand-over to a ring's thread and back took longer than many disks do. No shutdown
-//! wakes it: where the device hangs, it returns when the device does.
+//! A read that its task waits for and that goes straight to a `FileDevice` is done by that task
+//! (`Env::submit` of a request that may be done in place): a hand-over to a ring's thread and back
+//! took longer than many disks do. No shutdown wakes it: where the device hangs, it returns when
+//! the device does.
 //!
 //! Threads of its own: one timer; per `FileDevice` a ring's owner and one helper, or `workers`
 //! threads of the pool; one per spawned task.
 //!
 //! Shutdown, in order, each step bounded:
-//!   1. Every wait of every task, spawned or entered, ends with `Cancelled`, now and from now on; a read that a task does
-//!      itself goes on.
-//!   2. Spawned tasks are waited for (`TASKS_BOUND`); one that does not end is left behind.
+//!   1. Every wait of every task, spawned or entered, ends with `Cancelled`, now and from now on; a
+//!      read that a task does itself goes on.
+//!   2. Spawned tasks are waited for (`TASKS_BOUND`); a task that does not end is left behind.
 //!   3. New requests end with `Cancelled` at once. The timer hurries and the engines work on, until
 //!      nothing is under way or `REQUESTS_BOUND` has passed: so requests in flight are completed.
 //!   4. Engines cancel what is left (a hanging device) and stop; a request ends with `Cancelled`,
-//!      although a write may still reach the device later. The timer stops; closures left are dropped.
+//!      although a write may still reach the device later. The timer stops; closures left are
+//!      dropped.
 //!
 //! Invariants
 //!   1. `shutdown` returns within `TASKS_BOUND + REQUESTS_BOUND + ~2 s`, whatever hangs.
-//!   2. A panic in a task or a completion is reported by the panic hook, counted, and stops nobody else.
+//!   2. A panic in a task or a completion is reported by the panic hook, counted, and stops nobody
+//!      else.
 //!   3. No thread of ours keeps the environment alive but spawned tasks.
 //!
 //! Source: docs/adr/0001.
@@ -95,20 +98,22 @@ pub struct Options {
     pub backend: Backend,
     /// Threads per device of the pool.
     pub workers: usize,
-    /// Whether rings register the arena with the kernel, so that it need not look pages up for each request. The kernel
-    /// keeps up to 16 bytes a page for it, for each device: with 256 of them as much as the arena itself.
+    /// Whether rings register the arena with the kernel, so that it need not look pages up for each
+    /// request. The kernel keeps up to 16 bytes a page for it, for each device: with 256 of them as
+    /// much as the arena itself.
     pub register: bool,
     /// From which nodes the memory is asked; none: from wherever the system likes.
     pub binding: Option<Binding>,
     /// Whether core dumps of the process hold the memory of frames.
     pub dumped: bool,
-    /// Who hears of events; none: nobody.
+    /// The receiver of events; none: nobody.
     pub sink: Option<Sink>,
 }
 
 impl Options {
-    /// Defaults for an arena of `frames` frames: chunks of 2 MiB, the least that the system keeps as one page of its own, and larger
-    /// (to 64 MiB) where that would be more of them than a ring can register, above 32 GiB; io_uring if it can be had; eight workers.
+    /// Defaults for an arena of `frames` frames: chunks of 2 MiB, the least that the system keeps
+    /// as one page of its own, and larger (to 64 MiB) where that would be more of them than a ring
+    /// can register, above 32 GiB; io_uring if it can be had; eight workers.
     #[must_use]
     pub fn new(frames: u32) -> Self {
         let chunk_frames = frames.div_ceil(CHUNKS_MOST).next_power_of_two();
@@ -196,7 +201,8 @@ impl ThreadEnv {
     /// Starts an environment.
     ///
     /// # Errors
-    /// An option out of range, no address space, no thread, or no io_uring where it was insisted on.
+    /// An option out of range, no address space, no thread, or no io_uring where it was insisted
+    /// on.
     pub fn start(options: Options) -> Result<Arc<Self>, OsError> {
         if options.workers == 0 || options.workers > WORKERS_MAX {
             let (value, allowed) = (options.workers as u64, "1 to 256");
@@ -284,7 +290,8 @@ impl ThreadEnv {
         Arc::clone(&self.timer) as Arc<dyn Host>
     }
 
-    /// Adds a device; requests name it by the number answered, which may be that of one that was removed.
+    /// Adds a device; requests name it by the number answered, which may be that of a device that
+    /// was removed.
     ///
     /// # Panics
     /// At the 257th device.
@@ -301,7 +308,8 @@ impl ThreadEnv {
         DeviceId(u16::try_from(id).expect("DEVICES_MAX is a number of 16 bits"))
     }
 
-    /// Lets go of a device of which no request is under way, and none will come; may wait for threads of it to end.
+    /// Lets go of a device of which no request is under way, and none will come; may wait for
+    /// threads of it to end.
     pub fn remove_device(&self, id: DeviceId) {
         let place = self.devices.get(usize::from(id.0));
         let device = place.and_then(|place| {
@@ -323,15 +331,15 @@ impl ThreadEnv {
         self.backend
     }
 
-    /// Why the pool serves although io_uring was wanted, for the caller to print: all devices, or one that came later, when
-    /// descriptors or memory for a ring were short.
+    /// Why the pool serves although io_uring was wanted, for the caller to print: all devices, or a
+    /// device that came later, when descriptors or memory for a ring were short.
     #[must_use]
     pub fn fallback(&self) -> Option<&OsError> {
         self.fallback.get()
     }
 
-    /// The error number with which the system refused to ask for memory from nodes (`Options::binding`): it comes from
-    /// wherever the system likes.
+    /// The error number with which the system refused to ask for memory from nodes
+    /// (`Options::binding`): it comes from wherever the system likes.
     #[must_use]
     pub fn unbound(&self) -> Option<i32> {
         self.unbound
@@ -481,7 +489,7 @@ impl Env for ThreadEnv {
         match device {
             Some(device) if request.in_place => device.submit_in_place(request),
             Some(device) => device.submit(request),
-            // Of one that was removed.
+            // A request to a device that was removed.
             None => request.complete(&Interrupt::new(), Err(IoError::Cancelled)),
         }
     }
@@ -575,8 +583,8 @@ impl Tasks {
         self.ended.notify_all();
     }
 
-    /// Keeps a thread to be joined, and joins those that have ended: what a thread keeps for itself is dropped after its
-    /// task has ended, and is to be gone when the environment is.
+    /// Keeps a thread to be joined, and joins those that have ended: what a thread keeps for itself
+    /// is dropped after its task has ended, and is to be gone when the environment is.
     fn keep(&self, thread: JoinHandle<()>) {
         let mut inner = self.lock();
         let ended: Vec<_> = inner
@@ -584,7 +592,7 @@ impl Tasks {
             .extract_if(.., |thread| thread.is_finished())
             .collect();
         inner.threads.push(thread);
-        // What is dropped there may come here.
+        // Drops there may lead here.
         drop(inner);
         for thread in ended {
             // Its panic, if any, was caught and counted.

@@ -1,9 +1,9 @@
 //! Closures that run at a time: the clock of device wrappers.
 //!
 //! One thread serves a heap ordered by (time, call of `at`). Closures run on that thread, one by
-//! one, and must not wait. Near shutdown the timer *hurries*: no closure waits longer than
-//! `HURRY`, so that a wrapper which holds requests back passes them on and they can end; one that
-//! re-arms itself for ever is cut off when the timer stops, and what is left is dropped.
+//! one, and must not wait. Near shutdown the timer *hurries*: no closure waits longer than `HURRY`,
+//! so that a wrapper which holds requests back passes them on and they can end. A closure that
+//! re-arms itself for ever is cut off when the timer stops, and the rest is dropped.
 
 use core::cmp::Reverse;
 use core::panic::AssertUnwindSafe;
@@ -226,7 +226,8 @@ mod tests {
     #[test]
     fn closures_run_in_order_of_time_then_of_the_call() {
         let (timer, thread) = timer();
-        // A machine that stalls may come to their time before all have been handed over: that try shows nothing.
+        // A machine that stalls may come to their time before all have been handed over: that try
+        // shows nothing.
         let mut is_shown = false;
         for _ in 0..1000 {
             let (tell, told) = mpsc::channel();

@@ -13,9 +13,10 @@
 //!   EINTR, EAGAIN     again, RETRIES_MAX times        again, RETRIES_MAX times
 //! ```
 //!
-//! An object of a fixed size has its end there and nowhere else: a read that ends before it, or a write beyond where the file
-//! ends now, has met a device that lost its capacity or a file that was cut, and is `Lost`. Zeroes in its place would be kept,
-//! and written back; a write would leave them between the cut and itself.
+//! An object of a fixed size has its end there and nowhere else: a read that ends before it, or a
+//! write beyond where the file ends now, has met a device that lost its capacity or a file that was
+//! cut, and is `Lost`. Zeroes in its place would be kept, and written back; a write would leave
+//! them between the cut and itself.
 //!
 //! Adjacent frames become one element of the vector. A vector has at most `MAX_VECTORS` elements;
 //! a request with more runs is moved in parts, as if the system had answered short.
@@ -48,7 +49,8 @@ pub(crate) const NO_MEMORY: IoVec = IoVec {
     iov_len: 0,
 };
 
-/// Adds `bytes` of memory from `start` on to the last element if they follow it; false: they do not.
+/// Adds `bytes` of memory from `start` on to the last element if they follow it; false: they do
+/// not.
 pub(crate) fn grow(vectors: &mut [IoVec], start: *mut u8, bytes: usize) -> bool {
     let last = vectors.last_mut();
     let before = last.filter(|last| last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == start);
@@ -62,8 +64,8 @@ pub(crate) struct OpenFile {
     pub(crate) file: File,
     /// Whether it is open with O_DIRECT.
     pub(crate) direct: bool,
-    /// Size of a block device, or of a file that is to have the one it was opened with; other files may grow and
-    /// shrink.
+    /// Size of a block device, or of a file that is to have the one it was opened with; other files
+    /// may grow and shrink.
     pub(crate) fixed_size: Option<Bytes>,
 }
 
@@ -134,8 +136,8 @@ impl Job {
         Some(size.0.saturating_sub(self.request.offset.0))
     }
 
-    /// Whether the file was cut since it was opened, below what is to be changed: that would make it longer again, with zeroes
-    /// where the rest of it was.
+    /// Whether the file was cut since it was opened, below what is to be changed: that would make
+    /// it longer again, with zeroes where the rest of it was.
     fn is_cut(&self) -> bool {
         let Some(size) = self.file.fixed_size else {
             return false;
@@ -146,8 +148,8 @@ impl Job {
             _ => self.frames(),
         };
         let end = size.0.min(self.request.offset.0.saturating_add(len));
-        // As the system knows it: asking the server of the file system might wait for it. It is asked before anything is
-        // lost, for it may be long ago, and where the system cannot say.
+        // As the system knows it: asking the server of the file system might wait for it. It is
+        // asked before anything is lost, for it may be long ago, and where the system cannot say.
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let what = StatxFlags::TYPE | StatxFlags::SIZE;
         let is_whole = rustix::fs::statx(file, c"", how, what).is_ok_and(|stat| {
@@ -160,7 +162,7 @@ impl Job {
             })
     }
 
-    /// What can be said before anything is done.
+    /// The answer that can be given before anything is done.
     pub(crate) fn early(&self) -> Option<Result<(), IoError>> {
         let size = self.file.fixed_size;
         match self.request.op {
@@ -287,7 +289,7 @@ impl Job {
 
     /// Ends the request.
     pub(crate) fn finish(self, context: &Interrupt, result: Result<(), IoError>) {
-        // The file first: who hears of the end may want to delete it.
+        // The file first: a task that hears of the end may want to delete it.
         drop(self.file);
         self.request.complete(context, result);
     }

@@ -328,7 +328,7 @@ fn errors_are_typed() {
     });
 }
 
-/// Who ends a request.
+/// The thread that ends a request.
 #[derive(Default)]
 struct EndedBy(Mutex<Vec<std::thread::ThreadId>>);
 
@@ -712,7 +712,7 @@ fn what_is_given_up_is_one_piece_of_zeroes_that_keeps_its_space() {
     assert!(stat.st_blocks >= blocks.min(64 * 8), "{blocks} {stat:?}");
 }
 
-/// Who opens a pipe for reading waits for a writer; here for nobody.
+/// Opening a pipe for reading waits for a writer; here for nobody.
 #[test]
 fn a_pipe_is_refused_before_it_is_opened() {
     let rig = Rig::new("pipe", Backend::Pool);
@@ -733,7 +733,8 @@ fn a_pipe_is_refused_before_it_is_opened() {
     assert!(matches!(refused, Err(OsError::NotAFile { .. })));
 }
 
-/// One that took a file's place after that was looked at; and what is opened so is as if it had been waited for.
+/// A pipe that took a file's place after the look; and a file opened so behaves as if it had been
+/// waited for.
 #[test]
 fn who_opens_waits_for_nobody_and_requests_wait_again() {
     let rig = Rig::new("swapped", Backend::Pool);

@@ -71,7 +71,8 @@ fn sleeps_are_never_short_and_rarely_long() {
     let env = small();
     let mut task = env.enter();
     let mut medians = Vec::new();
-    // On a busy machine everybody sleeps long: a try counts if the system's own sleeps beside ours did not.
+    // On a busy machine everybody sleeps long: a try counts if the system's own sleeps beside ours
+    // did not.
     for _ in 0..30 {
         let (mut late, mut others): (Vec<u64>, Vec<u64>) = (Vec::new(), Vec::new());
         for pause in [1, 2, 5, 10, 20, 1, 2, 5, 10, 20, 3] {
@@ -202,7 +203,8 @@ fn many_threads_through_one_queue_lose_no_wake() {
         .unwrap();
     }
     let mut task = env.enter();
-    // Each turn is a switch of threads: some milliseconds where others have the CPUs. A wake that is lost ends it here.
+    // Each turn is a switch of threads: some milliseconds where others have the CPUs. A wake that
+    // is lost ends it here.
     let deadline = task.now() + Nanos::secs(300);
     let all = TASKS * ROUNDS;
     let done = |_: &Task<'_, ThreadEnv>| turn.0.load(Ordering::Relaxed) != all;
@@ -294,7 +296,8 @@ fn a_wrappers_delayed_request_still_ends_at_shutdown() {
     assert_eq!(*count.0.lock().unwrap(), [Ok(())]);
 }
 
-/// A container that refuses mbind(2), or a node that there is not: the memory comes from wherever the system likes.
+/// A container that refuses mbind(2), or a node that there is not: the memory comes from wherever
+/// the system likes.
 #[test]
 #[cfg(not(miri))]
 fn memory_that_no_node_is_asked_for_is_memory_all_the_same() {
