@@ -2,7 +2,7 @@
 //!
 //! Each request gets its fate when it comes in; the first that applies of: the device is lost; it
 //! hangs; it is full; this flush, read or write is one of those to fail; the write is torn; it
-//! passes. A failed request moves nothing. What the plan does not name is left alone.
+//! passes. A failed request moves nothing. Requests that the plan does not name are left alone.
 //!
 //! | fate | what the submitter sees | what the inner device sees |
 //! |---|---|---|
@@ -119,14 +119,15 @@ struct State {
     /// The plan's hang is over.
     hang_over: bool,
     lost: bool,
-    /// What was cut off from torn writes under way, by place.
+    /// The parts cut off from torn writes under way, by place.
     torn: Vec<Option<Vec<FrameId>>>,
 }
 
 /// Space that objects take, as far as this device has seen.
 #[derive(Default)]
 struct Space {
-    /// Of each object, ascending: between them are holes, which count as taken once something behind them is.
+    /// Of each object, ascending: between them are holes, which count as taken once something
+    /// behind them is.
     ranges: BTreeMap<ObjectId, Vec<Range<u64>>>,
     used: u64,
 }

@@ -15,8 +15,8 @@
 //! | `Meter` | counts what it moves, and how long the device has something to do |
 //! | `Trace` | writes down when it came, what it was, how long it took and how it ended |
 //!
-//! `Layer::parse_stack` reads the program's `--device slow:rate=16MB,latency=2ms+trace`, `Stack` puts
-//! the layers on a device.
+//! `Layer::parse_stack` reads the program's `--device slow:rate=16MB,latency=2ms+trace`, `Stack`
+//! puts the layers on a device.
 //!
 //! Invariants
 //!   1. Every request that comes in is completed once, after `Stack::cancel` at the latest.

@@ -1,8 +1,8 @@
 //! The wire of a slow device: transfers one after the other at a rate, as exact integers.
 //!
 //! A transfer becomes ready (its latency is over), waits for those before it, then moves its bytes
-//! at the rate. What an idle wire could have moved is saved as credit, up to the burst, and the
-//! next transfers use it first. Work is counted in byte-nanoseconds (bytes * 10^9), of which
+//! at the rate. Bytes that an idle wire could have moved are saved as credit, up to the burst, and
+//! the next transfers use them first. Work is counted in byte-nanoseconds (bytes * 10^9), of which
 //! `rate` are done in each nanosecond; so nothing is lost but the fraction of a nanosecond at the
 //! end of each transfer.
 //!
@@ -11,7 +11,8 @@
 //! however late `pop_finished` is called; a change of rate holds from its moment on, for the rest
 //! of the transfer under way too.
 //!
-//! Source: token bucket, as in ITU-T I.371's generic cell rate algorithm, with credit for idle time.
+//! Source: token bucket, as in ITU-T I.371's generic cell rate algorithm, with credit for idle
+//! time.
 
 use std::collections::VecDeque;
 
@@ -63,7 +64,7 @@ impl<T> Link<T> {
         });
     }
 
-    /// Changes the rate from `now` on. What ended before must have been popped.
+    /// Changes the rate from `now` on. Transfers that ended before must have been popped.
     pub(crate) fn set_rate(&mut self, now: Instant, rate: Option<BytesPerSec>) {
         debug_assert!(
             self.eta().is_none_or(|eta| eta > now),

@@ -43,7 +43,7 @@ pub struct MeterReading {
     pub read: Bytes,
     /// Reads that ended well.
     pub reads: u64,
-    /// Reads and writes that did not begin where the one that ended before them had ended.
+    /// Reads and writes that did not begin where the request that ended before them had ended.
     pub seeks: u64,
 }
 

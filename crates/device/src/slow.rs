@@ -6,20 +6,22 @@
 //!                                                            meanwhile the inner device works
 //! ```
 //!
-//! A request in service ends when the link has moved it *and* the inner device has completed it;
-//! so an inner device that is quicker than the rate adds nothing to the time, and one that is
-//! slower shows. With depth 1 a request of `len` bytes takes `latency + len / rate` and requests
-//! are served strictly one at a time; with more, latencies overlap and the rate is shared in order.
+//! A request in service ends when the link has moved it *and* the inner device has completed it; so
+//! an inner device that is quicker than the rate adds nothing to the time, and a slower one shows.
+//! With depth 1 a request of `len` bytes takes `latency + len / rate` and requests are served
+//! strictly one at a time; with more, latencies overlap and the rate is shared in order.
 //!
 //! Invariants
 //!   1. At most `depth` requests are in service.
-//!   2. No request enters service while one of an earlier class waits, or an earlier one of its own.
-//!   3. Bytes of requests that end in a window are at most rate * window + burst + one request. This
-//!      is of the device's own time: a timer that comes late delays an end, and what was waiting then
-//!      still begins when its turn was. So a busy machine shifts ends, and does not slow the device.
+//!   2. No request enters service while one of an earlier class waits, or an earlier one of its
+//!      own.
+//!   3. Bytes of requests that end in a window are at most rate * window + burst + one request.
+//!      This is of the device's own time: a timer that comes late delays an end, and what was
+//!      waiting then still begins when its turn was. So a busy machine shifts ends, and does not
+//!      slow the device.
 //!
-//! Allocating space and setting a length are work of the file system, in memory: they are no requests of
-//! a disk, so they pass at once, whatever waits.
+//! Allocating space and setting a length are work of the file system, in memory: they are no
+//! requests of a disk, so they pass at once, whatever waits.
 //!
 //! A reader waits for what is in service, at most `depth` requests: bound their size, not their
 //! number. Readers can starve writers; a cache's readers are bounded by its misses.
@@ -28,8 +30,8 @@
 //! runs: it takes one action under the lock, does it outside, and looks again. So a completion
 //! that submits again does not recurse.
 //!
-//! The rate may change at given moments (`then=8MiB@40s`), or when told (`set_rate`). At a rate of zero
-//! the device stands still: a hang, which ends with the next change.
+//! The rate may change at given moments (`then=8MiB@40s`), or when told (`set_rate`). At a rate of
+//! zero the device stands still: a hang, which ends with the next change.
 //!
 //! At the end: a timer called before its time (an `Env` that shuts down hurries) opens the device:
 //! everything ends as soon as the inner device has it.
@@ -57,7 +59,8 @@ pub struct SlowOptions {
     pub latency: Nanos,
     /// Requests in service at once; at least one, at most `SlowOptions::DEPTH_MAX`.
     pub depth: usize,
-    /// Changes of the rate, each at its moment of the host's clock; at most `SlowOptions::STEPS_MAX`.
+    /// Changes of the rate, each at its moment of the host's clock; at most
+    /// `SlowOptions::STEPS_MAX`.
     pub then: Vec<RateStep>,
 }
 
@@ -164,7 +167,8 @@ impl Slow {
     /// Makes `inner` slow.
     ///
     /// # Panics
-    /// If the depth is zero or above `SlowOptions::DEPTH_MAX`, or with more than `STEPS_MAX` changes.
+    /// If the depth is zero or above `SlowOptions::DEPTH_MAX`, or with more than `STEPS_MAX`
+    /// changes.
     #[must_use]
     pub fn new(inner: Arc<dyn Device>, host: Arc<dyn Host>, options: &SlowOptions) -> Arc<Self> {
         assert!(
@@ -206,7 +210,8 @@ impl Slow {
         slow
     }
 
-    /// Changes the rate at a moment to come. A host that shuts down and calls early changes nothing.
+    /// Changes the rate at a moment to come. A host that shuts down and calls early changes
+    /// nothing.
     pub fn change_at(&self, step: RateStep) {
         let me = Weak::clone(&self.me);
         let change = move |context: &Interrupt| {

@@ -330,7 +330,7 @@ impl Rig {
         state.now = state.now.max(limit.0);
     }
 
-    /// What has come back since the last call.
+    /// Requests that have come back since the last call.
     pub(crate) fn ended(&self) -> Vec<Ended> {
         std::mem::take(&mut *take_lock(&self.ended.ended))
     }

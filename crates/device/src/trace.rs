@@ -17,7 +17,7 @@ pub struct TraceRecord {
     pub at: Instant,
     /// What it asked for.
     pub op: IoOp,
-    /// Who waited.
+    /// The kind of task that waited.
     pub class: IoClass,
     /// On which object.
     pub object: ObjectId,

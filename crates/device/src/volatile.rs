@@ -302,7 +302,7 @@ impl Volatile {
         self.work();
     }
 
-    /// What was under way when the power failed is not answered with success.
+    /// A request that was under way when the power failed is not answered with success.
     fn seen_from_above(&self, result: Result<(), IoError>) -> Result<(), IoError> {
         if take_lock(&self.state).crashed {
             Err(IoError::Lost)
@@ -360,7 +360,7 @@ impl State {
         }
         let lacking = self.pages.lacking(head.object, pages.clone());
         if lacking > 0 {
-            // What is on its way down makes room by itself.
+            // Pages on their way down make room by themselves.
             return if lacking > self.pages.cleaning() {
                 self.destage(None)
             } else {
@@ -375,7 +375,8 @@ impl State {
         Some(Action::EndLater(request, Ok(())))
     }
 
-    /// Sends a run of dirty pages (of `object`, or of any) down, if there are any and a request is free.
+    /// Sends a run of dirty pages (of `object`, or of any) down, if there are any and a request is
+    /// free.
     fn destage(&mut self, object: Option<ObjectId>) -> Option<Action> {
         let mut request = self.pool.pop()?;
         request.frames.clear();
