@@ -6,7 +6,7 @@
 //! somebody else's. In the lab a stamp is 32 bits (`stamp`), live it fills the whole sector
 //! (`stamp_bytes`); the judgement is the same code.
 //!
-//! What is legal, for one sector, with the time of the calls as a clock of ticks:
+//! These contents are legal, for one sector, with the time of the calls as a clock of ticks:
 //!
 //! ```text
 //!   write v1 |-----|                     A read that begins here must see v2 or v3: v1 ended
@@ -15,16 +15,18 @@
 //!   read                        |---|    have ended, either may be what stands there.
 //! ```
 //!
-//!   A version `v` is *stale* at an instant if some write of the sector had ended by then that began
-//!   after `v` ended. A read may answer any version that had begun before the read ended and was
-//!   not stale when the read began. A crash may leave any version that was not stale among the
+//!   A version `v` is *stale* at an instant if some write of the sector had ended by then that
+//!   began after `v` ended. A read may answer any version that had begun before the read ended and
+//!   was not stale when the read began. A crash may leave any version that was not stale among the
 //!   writes acknowledged by a sync. Zeroes are version 0, and what truncate and discard write.
 //!
 //! Invariants
-//!   1. `latest[s]` is the youngest (by begin) write of sector `s` that has ended, or that a read has
-//!      seen; `acked[s]` the youngest that a sync has acknowledged. Versions are in order of begin.
-//!   2. A record of a write is forgotten only when it is acknowledged, overlapped no other write, and
-//!      neither reads nor writes of the object are under way: then equality with `acked` is exact.
+//!   1. `latest[s]` is the youngest (by begin) write of sector `s` that has ended, or that a read
+//!      has seen; `acked[s]` the youngest that a sync has acknowledged. Versions are in order of
+//!      begin.
+//!   2. A record of a write is forgotten only when it is acknowledged, overlapped no other write,
+//!      and neither reads nor writes of the object are under way: then equality with `acked` is
+//!      exact.
 //!   3. After a crash the survivors are all there is: a version that was lost may not come back.
 //!
 //! Not caught: a cache that changes its mind about the order of two overlapping writes after both
@@ -830,7 +832,7 @@ impl Object {
 
     /// Takes what survived for the whole truth.
     fn adopt(&mut self, object: ObjectId, media: &Media) {
-        // What a write that failed has left behind counts, too.
+        // The part that a failed write has left behind counts, too.
         self.grow(0, self.furthest);
         for sector in 0..self.latest.len() {
             let number = sector as u64;

@@ -32,7 +32,7 @@ impl Clock {
         self.local.load(Ordering::Relaxed)
     }
 
-    /// The time to show: never before one that was shown.
+    /// The time to show: never before a time that was shown.
     pub(crate) fn now(&self) -> u64 {
         self.local().max(self.floor.load(Ordering::Relaxed))
     }

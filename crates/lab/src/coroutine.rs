@@ -8,9 +8,9 @@
 //!      in the `Local` of the task, which the body sees only behind `&mut Task`.)
 //!   2. A panic does not cross the switch: it is caught on the coroutine's stack and handed out by
 //!      `resume`.
-//!   3. A suspended coroutine is never dropped. Its task is woken with `Cancelled` and returns.
-//!      One that does not, because of a bug, is forgotten with its stack: unwinding it from outside
-//!      would run destructors in a place their author did not choose.
+//!   3. A suspended coroutine is never dropped. Its task is woken with `Cancelled` and returns. A
+//!      task that does not, because of a bug, is forgotten with its stack: unwinding it from
+//!      outside would run destructors in a place their author did not choose.
 //!
 //! Source: corosensei 0.3; docs/adr/0001.
 
@@ -83,7 +83,7 @@ impl Coroutine {
         }
     }
 
-    /// The stack of one that has ended.
+    /// The stack of a coroutine that has ended.
     pub(crate) fn into_stack(self) -> DefaultStack {
         self.inner.into_stack()
     }

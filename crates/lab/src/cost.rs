@@ -28,7 +28,8 @@ impl CostTable {
         }
     }
 
-    /// The same table where each frame is allocated for itself, as in Linux: `Work::Drawn` is `Work::Alloc` too.
+    /// The same table where each frame is allocated for itself, as in Linux: `Work::Drawn` is
+    /// `Work::Alloc` too.
     #[must_use]
     pub const fn with_frames_alone(mut self) -> Self {
         self.frames_alone = true;
@@ -72,10 +73,10 @@ impl CostTable {
         self
     }
 
-    /// The same on a machine smaller by `shrink`, on which one page stands for that many: what is done
-    /// page by page, call by call, request by request or scan by scan costs `shrink` times as much, so
-    /// that the same share of memory takes the same time. What comes with time does not: a switch, a
-    /// pass of balancing, a visit of the flusher.
+    /// The same on a machine smaller by `shrink`, on which one page stands for that many: what is
+    /// done page by page, call by call, request by request or scan by scan costs `shrink` times as
+    /// much, so that the same share of memory takes the same time. Costs that come with time do not
+    /// grow: a switch, a pass of balancing, a visit of the flusher.
     #[must_use]
     pub fn shrunk(mut self, shrink: u32) -> Self {
         for work in Work::ALL {

@@ -1,4 +1,4 @@
-//! Who runs on which CPU, and what happens next.
+//! Which task runs on which CPU, and what happens next.
 //!
 //! A task needs a CPU to run. It runs in no time at all, except where it reports work: then it
 //! occupies its CPU for as long as the work costs. So the only thing to decide is the order.
@@ -18,15 +18,15 @@
 //! CPU's computation, which it may pass by up to `QUANTUM` so as not to switch for every charge.
 //!
 //! Invariants
-//!   1. What happens next is the least place among the queue of timers and calls, the check of
-//!      slices, and the ends of computation on the busy CPUs. Places never go back.
+//!   1. The next thing to happen is the least place among the queue of timers and calls, the check
+//!      of slices, and the ends of computation on the busy CPUs. Places never go back.
 //!   2. A task that executes has no end of computation (`Place::NEVER`); every other task on a CPU
 //!      has one. No task executes while `next` looks.
 //!   3. The queue is empty, or no CPU is idle and the slices are going to be checked.
 //!   4. To the nanosecond, user + system + asleep + ready + stolen is the time a task has existed.
 //!
 //! Deviations: one queue, first come first served, with a fixed slice and no priorities. A task
-//! that wakes preempts one that has had its slice, as sleepers preempt hogs in Linux; or else as
+//! that wakes preempts a task that has had its slice, as sleepers preempt hogs in Linux; or else as
 //! `slices` says. Interrupts run on CPU 0; what they cost delays the task there.
 //!
 //! Concurrency: confined to the thread of the lab (`env::Core`).
@@ -175,7 +175,7 @@ pub(crate) struct Scheduler {
     idle: u128,
     ready: VecDeque<TaskId>,
     slices: Slices,
-    /// What those have run that are on no CPU now; counted where slices are fair.
+    /// The time that tasks have run which are on no CPU now; counted where slices are fair.
     worked: Worked,
     /// When slices are looked at; `NEVER` when nobody waits for a CPU.
     slice: Place,
@@ -730,7 +730,7 @@ impl Scheduler {
         }
         let Cpu { task, since, .. } = self.cpus[at];
         self.worked.time += now.saturating_sub(since);
-        // What it has run is counted from here on, and no more with those that still run.
+        // Its run time is counted from here on, and no more with the tasks that still run.
         self.cpus[at].since = now;
         let worked = self.worked_until(now);
         let slices = self.slices;
@@ -772,7 +772,8 @@ impl Scheduler {
         clock.lower_limit(now);
     }
 
-    /// When the first one that waits may have the CPU of another: not before it owes nothing, where slices are fair.
+    /// When the first task that waits may have the CPU of another: not before that owes nothing,
+    /// where slices are fair.
     fn owes_until(&mut self, now: u64) -> u64 {
         match self.ready.front().copied() {
             Some(first) if self.slices.are_fair() => {

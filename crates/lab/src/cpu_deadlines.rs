@@ -11,7 +11,8 @@ const _: () = assert!(CPUS_MAX == 1 << CPU_BITS);
 /// remembered until it changes.
 #[derive(Clone, Debug)]
 pub(crate) struct CpuDeadlines {
-    /// By CPU: time, rank and whose it is in one number, so that the least is found without a branch for each.
+    /// By CPU: time, rank and whose it is in one number, so that the least is found without a
+    /// branch for each.
     until: Box<[u128]>,
     /// CPUs whose task was just put there: it is hard for others.
     fresh: u128,
@@ -67,7 +68,8 @@ impl CpuDeadlines {
     pub(crate) fn set(&mut self, cpu: usize, until: Place, fresh: bool) {
         let until = packed(until, cpu);
         let before = core::mem::replace(&mut self.until[cpu], until);
-        // A store of a part of it only if it changes: the look at all of it that follows waits for that.
+        // A store of a part of it only if it changes: the look at all of it that follows waits for
+        // that.
         if fresh || self.fresh != 0 {
             self.fresh = self.fresh & !(1 << cpu) | u128::from(fresh) << cpu;
         }

@@ -1,11 +1,11 @@
 //! The `Env` of the lab: time is a number, a wait is a switch to another coroutine.
 //!
 //! `now`, `did`, `emit` of an event nobody records, `cpu` and `random` are a few loads and stores.
-//! Whatever may change who runs next (`park`, a wake, `spawn`, a charge that reaches the clock's
-//! limit) goes to the `Scheduler`, which is confined to the lab's thread.
+//! A call that may change which task runs next (`park`, a wake, `spawn`, a charge that reaches the
+//! clock's limit) goes to the `Scheduler`, which is confined to the lab's thread.
 //!
-//! Who owns whom: `LabEnv` owns the `Core`, the contents and the devices; a task's waker and a
-//! device's `Host` own the `Core` alone, so a device that keeps its host makes no cycle.
+//! Ownership: `LabEnv` owns the `Core`, the contents and the devices; a task's waker and a device's
+//! `Host` own the `Core` alone, so a device that keeps its host makes no cycle.
 //!
 //! Interrupts: a device's timer is called from the loop of `Lab::run`, at its time, with an
 //! `Interrupt`. For each page of a request that ends, `Work::EndPage` is charged to the interrupt
@@ -424,7 +424,7 @@ impl Env for LabEnv {
     fn park(&self, local: &mut Local, deadline: Option<Instant>) -> Unparked {
         let core = &*self.core;
         let deadline = deadline.and_then(|deadline| {
-            // One that has passed is not moved to the next tick.
+            // A deadline that has passed is not moved to the next tick.
             let exact = core.hz == 0
                 || deadline.0 <= core.clock.now()
                 || core.scheduler().waits_exactly(local.cpu as usize);
@@ -437,7 +437,7 @@ impl Env for LabEnv {
         let Some(unparked) = parked else {
             return local.suspend();
         };
-        // One that did not block is no step of the loop, and is hashed here.
+        // A park that did not block is no step of the loop, and is hashed here.
         core.hash
             .add([HASH_PARK, core.clock.local(), unparked as u64]);
         unparked

@@ -23,10 +23,11 @@
 //! assert_eq!(took.unwrap(), Nanos(5_300_000));
 //! ```
 //!
-//! Modules of the machine: `env` (the `Env`, hosts), `cpu` and `ends` (who runs, what is next), `event_queue`,
-//! `clock`, `coroutine` (the context switch), `confined` (state of one thread), `cost`, `content`,
-//! `record`, `throttles` and `hash` (what is kept of a run). Of what is plugged into it: `media`
-//! (what a device stores), `check` (every version ever written), `model` (devices), `fs` (file systems).
+//! Modules of the machine: `env` (the `Env`, hosts), `cpu` and `cpu_deadlines` (which task runs,
+//! what is next), `event_queue`, `clock`, `coroutine` (the context switch), `confined` (state of
+//! one thread), `cost`, `content`, `record`, `throttles` and `hash` (what is kept of a run). Of
+//! what is plugged into it: `media` (what a device stores), `check` (every version ever written),
+//! `model` (devices), `fs` (file systems).
 //!
 //! Invariants
 //!   1. Same options, same program: same `trace_hash`. Nothing depends on addresses, on our own
@@ -200,8 +201,9 @@ impl Lab {
         self.env.core.scheduler().set_still_max(steps);
     }
 
-    /// From now on tasks share CPUs as under Linux 6.12 with `hz` ticks a second: one that is woken gets the CPU of another at
-    /// once if it has had no more than its share, and otherwise at a tick. Without it: as soon as the other has had 3 ms.
+    /// From now on tasks share CPUs as under Linux 6.12 with `hz` ticks a second: a task that is
+    /// woken gets the CPU of another at once if it has had no more than its share, and otherwise at
+    /// a tick. Without it: as soon as the other has had 3 ms.
     ///
     /// # Panics
     /// If `hz` is zero.
@@ -210,7 +212,8 @@ impl Lab {
         self.env.core.scheduler().preempt_at_ticks(hz);
     }
 
-    /// A panic is not reported before it is passed on: who runs labs by the thousand does that.
+    /// A panic is not reported before it is passed on: programs that run labs by the thousand do
+    /// that.
     pub const fn set_quiet(&mut self, quiet: bool) {
         self.quiet = quiet;
     }
@@ -275,7 +278,8 @@ impl Lab {
         self.env.core.hash.value()
     }
 
-    /// The time. After a run, that at which the last request ended; `tasks` knows when the root did.
+    /// The time. After a run, that at which the last request ended; `tasks` knows when the root
+    /// did.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.env.core.now()
@@ -422,7 +426,7 @@ impl Lab {
 }
 
 impl Drop for Lab {
-    /// What was asked for and never ran goes without running.
+    /// Calls that were asked for and never ran go without running.
     fn drop(&mut self) {
         let suspended = self.coroutines.iter().flatten().count();
         self.forget_coroutines();

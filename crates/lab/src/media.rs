@@ -25,8 +25,8 @@
 //! Memory: 32 bytes a page, in chunks of 512 pages taken when first written; a prefilled object
 //! takes none until it is written. Concurrency: behind one mutex (`SharedMedia`), a leaf lock.
 //!
-//! Source: docs/adr/0009 (error contract), docs/adr/0011 (true size); ATA8-ACS (volatile write cache,
-//! FLUSH CACHE) for the meaning of completed and durable.
+//! Source: docs/adr/0009 (error contract), docs/adr/0011 (true size); ATA8-ACS (volatile write
+//! cache, FLUSH CACHE) for the meaning of completed and durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -136,7 +136,8 @@ impl Media {
         Arc::new(Mutex::new(Self::new(cache)))
     }
 
-    /// Makes `object` hold `version` in all its first `pages` pages, durably and at no cost of memory.
+    /// Makes `object` hold `version` in all its first `pages` pages, durably and at no cost of
+    /// memory.
     ///
     /// # Panics
     /// If the object was written before.
@@ -268,7 +269,8 @@ impl Media {
         }
     }
 
-    /// What every page would hold if nothing volatile survived: pages that would differ from `read`.
+    /// What every page would hold if nothing volatile survived: pages that would differ from
+    /// `read`.
     #[must_use]
     pub fn undone(&self, object: ObjectId) -> BTreeMap<u64, PageStamps> {
         let mut undone = BTreeMap::new();
@@ -280,8 +282,8 @@ impl Media {
         undone
     }
 
-    /// The power fails: of every page with volatile writes, any of the contents since the last flush
-    /// survives, mostly whole, sometimes torn between sectors. `random` decides.
+    /// The power fails: of every page with volatile writes, any of the contents since the last
+    /// flush survives, mostly whole, sometimes torn between sectors. `random` decides.
     pub fn crash(&mut self, mut random: impl FnMut() -> u64) {
         for slot in &mut self.objects {
             slot.crash(&mut random);

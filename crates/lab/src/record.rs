@@ -1,7 +1,7 @@
 //! What is kept of a run: events, one line of account per task, and why a run could not end.
 //!
-//! Every event goes into the trace hash. Those whose kind `Options::record` names are kept as well,
-//! with time and task.
+//! Every event goes into the trace hash. Events whose kind `Options::record` names are kept as
+//! well, with time and task.
 
 use core::fmt;
 
@@ -45,7 +45,7 @@ pub enum EventKind {
     Faulted,
     /// `Event::Sampled`.
     Sampled,
-    /// One that this crate does not know.
+    /// An event that this crate does not know.
     Other,
 }
 
@@ -114,9 +114,9 @@ pub struct Recorded {
     pub event: Event,
 }
 
-/// An observer that is told of every event as it happens and keeps what it wants of it: for runs with
-/// more events than memory. It sees a task's events in order, and those of different tasks nearly so:
-/// each stands at its task's clock.
+/// An observer that is told of every event as it happens and keeps what it wants of it: for runs
+/// with more events than memory. It sees a task's events in order, and those of different tasks
+/// nearly so: each stands at its task's clock.
 pub trait Watcher: Send {
     /// Something happened.
     fn event(&mut self, at: Instant, task: TaskId, event: &Event);

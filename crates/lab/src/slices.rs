@@ -1,25 +1,29 @@
-//! When a task loses its CPU to one that waits for it.
+//! When a task loses its CPU to a task that waits for it.
 //!
-//! Two ways. *At once*: when it has had its slice, whatever the one that waits has had. *At ticks*, as Linux 6.12 shares a CPU
-//! among tasks of one weight: the scheduler looks when a task is woken and when the tick comes, and each time lets a task
-//! in only if it has had no more of the CPU than its share.
+//! There are two ways. *At once*: when it has had its slice, whatever the waiting task has had. *At
+//! ticks*, as Linux 6.12 shares a CPU among tasks of one weight: the scheduler looks when a task is
+//! woken and when the tick comes, and each time lets a task in only if it has had no more of the
+//! CPU than its share.
 //!
 //! ```text
 //!   woken, has had its share or less, nobody else waits     takes the CPU at once
 //!   woken, has had more, or others wait too                 at the next tick by which it has not had more
 //! ```
 //!
-//! So a task that hardly runs is let in at once, and one that has just run for a millisecond waits until others have, and then
-//! for the tick.
+//! So a task that hardly runs is let in at once, and a task that has just run for a millisecond
+//! waits until others have, and then for the tick.
 //!
-//! Vocabulary: a task *owes* what it has run while others waited (in Linux: twice the lag of one of two tasks). It is paid by
-//! what others run afterwards, whether it waits or sleeps; once a CPU falls idle, nobody owes anything.
+//! Vocabulary: a task *owes* what it has run while others waited (in Linux: twice the lag of one of
+//! two tasks). It is paid by what others run afterwards, whether it waits or sleeps; once a CPU
+//! falls idle, nobody owes anything.
 //!
-//! Source: Linux 6.12 kernel/sched/fair.c: pick_eevdf(), check_preempt_wakeup_fair(), place_entity(), entity_tick(),
-//! update_entity_lag() (lag is at most a tick), dequeue_entities() (one that owes stays until it does not, or the CPU is idle),
-//! sysctl_sched_base_slice, get_update_sysctl_factor(). In a guest of 250 ticks a second short of memory, kswapd runs 1.6 ms
+//! Source: Linux 6.12 kernel/sched/fair.c: pick_eevdf(), check_preempt_wakeup_fair(),
+//! place_entity(), entity_tick(), update_entity_lag() (lag is at most a tick), dequeue_entities()
+//! (a task that owes stays until it does not, or the CPU is idle), sysctl_sched_base_slice,
+//! get_update_sysctl_factor(). In a guest of 250 ticks a second short of memory, kswapd runs 1.6 ms
 //! (median) after its wake, and where it loses its CPU it is away for 4.0 ms.
-//! Deviations: those that wait stand in one line, first come, first served, not by deadline; several CPUs have one account.
+//! Deviations: those that wait stand in one line, first come, first served, not by deadline;
+//! several CPUs have one account.
 
 use policy::units::Nanos;
 
@@ -91,7 +95,8 @@ pub(crate) struct Worked {
 }
 
 impl Share {
-    /// It leaves its CPU, which it has `kept` while others waited; all have run `worked`, that included.
+    /// It leaves its CPU, which it has `kept` while others waited; all have run `worked`, that
+    /// included.
     pub(crate) fn leaves(&mut self, kept: u64, worked: Worked, slices: Slices) {
         self.owes = (self.owes + kept).min(slices.owed_most());
         self.paid_at = worked.time;

@@ -21,7 +21,7 @@ struct LabWorld {
     device: DeviceId,
 }
 
-/// What a wake-up costs where work costs anything.
+/// The cost of a wake-up where work costs anything.
 const SWITCH: Nanos = Nanos(1_500);
 
 impl Harness for LabHarness {

@@ -629,9 +629,9 @@ fn a_timeout_of_100_ms_at_250_hz_is_a_tick_too_long_and_two_where_the_cpu_is_bus
 
 #[test]
 fn one_that_sleeps_now_and_then_is_not_starved_by_four_hogs_a_cpu() {
-    // Each charge is much longer than a slice. 48 hogs on 12 CPUs leave the worker, which wants 30 ms
-    // after each 5 ms of rest, a fifth of a CPU at worst; and nobody waits for longer than three slices
-    // of others before each of its own.
+    // Each charge is much longer than a slice. 48 hogs on 12 CPUs leave the worker, which wants 30
+    // ms after each 5 ms of rest, a fifth of a CPU at worst; and nobody waits for longer than three
+    // slices of others before each of its own.
     let mut lab = Lab::new(options(12));
     lab.run(|task| {
         let hogs: Vec<_> = (0..48)
@@ -812,7 +812,8 @@ fn a_panic_of_a_device_is_the_panic_of_the_run() {
     });
 }
 
-/// Frames from one hold of the free lists are charged with it; where each is allocated for itself they cost as many.
+/// Frames from one hold of the free lists are charged with it; where each is allocated for itself
+/// they cost as many.
 #[test]
 fn frames_of_a_batch_cost_what_the_machine_says() {
     let costs = CostTable::zero()

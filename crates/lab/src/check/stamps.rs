@@ -1,4 +1,5 @@
-//! What is written into a sector so that it can be recognised: 32 bits in the lab, 512 bytes live.
+//! The stamp that is written into a sector so that it can be recognised: 32 bits in the lab, 512
+//! bytes live.
 
 use core::fmt;
 
@@ -17,7 +18,7 @@ const HEADER: usize = 24;
 /// What a live sector says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// Whose it is.
+    /// The object it belongs to.
     pub object: ObjectId,
     /// Its place there.
     pub sector: u64,
@@ -74,8 +75,8 @@ pub fn version_in(object: ObjectId, sector: u64, found: Sector) -> u32 {
     }
 }
 
-/// The live stamp of a sector: who it is, and a filling derived from that to the last byte, so that
-/// a sector torn anywhere is recognised.
+/// The live stamp of a sector: its identity, and a filling derived from that to the last byte, so
+/// that a sector torn anywhere is recognised.
 #[must_use]
 pub fn stamp_bytes(object: ObjectId, sector: u64, version: u32) -> [u8; LEN] {
     let mut bytes = [0; LEN];

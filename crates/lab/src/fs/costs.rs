@@ -10,30 +10,30 @@
 //! ```
 //!
 //! `BEFORE` says how much of each kind of work the before column is assumed to hold. `dirty` is
-//! computed from that by `calibrated`, in the open; a better count (from a run) goes in there and all
-//! tables follow. The after column enters no formula; see `VisitFile` below for where it was looked
-//! at. It is to come out of the mechanism, which does less of `VisitFile`, `WritePage` and `Submit`
-//! in the writer.
+//! computed from that by `calibrated`, in the open; a better count (from a run) goes in there and
+//! all tables follow. The after column enters no formula; see `VisitFile` below for where it was
+//! looked at. It is to come out of the mechanism, which does less of `VisitFile`, `WritePage` and
+//! `Submit` in the writer.
 //!
-//! What is known, derived, guessed
+//! Known, derived, guessed
 //!   - Totals per file system: PAPER (A2).
-//!   - `BEFORE`: counted in the lab: our own 2.6.36 law, ext4, full scale, seed 1. p1's trace agrees in
-//!     size: its 15 calls in 1.273 s hold 64 passes and 49 naps (pauses are sums of 1, 2, 4, 8, 16,
-//!     25, 25 .. jiffies), so 8,985 and 6,878 in 178.7 s; and the writer wrote 57 of about 19,500
-//!     pages itself, so that almost all of `foreground_pages` is the final `sync`.
-//!   - All shares: GUESSes of usual sizes for that machine (4 KiB copied at about 6 GB/s, a radix tree
-//!     insertion, a page from the per-CPU list ...). Copy includes dd's read of /dev/zero.
+//!   - `BEFORE`: counted in the lab: our own 2.6.36 law, ext4, full scale, seed 1. p1's trace
+//!     agrees in size: its 15 calls in 1.273 s hold 64 passes and 49 naps (pauses are sums of 1, 2,
+//!     4, 8, 16, 25, 25 .. jiffies), so 8,985 and 6,878 in 178.7 s; and the writer wrote 57 of
+//!     about 19,500 pages itself, so that almost all of `foreground_pages` is the final `sync`.
+//!   - All shares: GUESSes of usual sizes for that machine (4 KiB copied at about 6 GB/s, a radix
+//!     tree insertion, a page from the per-CPU list ...). Copy includes dd's read of /dev/zero.
 //!   - `VisitFile`: GUESS. A writer that visits a file the flusher is busy with finds most pages of
-//!     its chunk of 1536 already taken, at about 0.2 us a page for tag lookup and page lock. Its size
-//!     is not independent of A2's after column: the difference of the columns over p1's naps (2.3 s
-//!     over 6,878: 330 us) suggested it. The lab then counted no such visit with one writer.
-//!   - `WritePage` per file system: GUESS by kind of path (mapped page by page, in clusters, by worker
-//!     threads, by calls).
+//!     its chunk of 1536 already taken, at about 0.2 us a page for tag lookup and page lock. Its
+//!     size is not independent of A2's after column: the difference of the columns over p1's naps
+//!     (2.3 s over 6,878: 330 us) suggested it. The lab then counted no such visit with one writer.
+//!   - `WritePage` per file system: GUESS by kind of path (mapped page by page, in clusters, by
+//!     worker threads, by calls).
 //!   - `Scan`: experiments F, 0.4-0.6 us.
 //!
-//! What this cannot explain: with one writer the law of 2.6.36 hardly writes in the foreground, in
-//! p1's trace as in the lab, so page work does not make the 4-16 % that A2 shows between its columns.
-//! Where the rest went on the real machine is not known.
+//! This does not explain p1's page work: with one writer the law of 2.6.36 hardly writes in the
+//! foreground, in p1's trace as in the lab, so page work does not make the 4-16 % that A2 shows
+//! between its columns. Where the rest went on the real machine is not known.
 //!
 //! Source: experiments A2, F; paper p1.
 
@@ -54,29 +54,32 @@ pub use p4::P4;
 /// What every other task that is writing back at the same time adds to one `VisitFile`.
 ///
 /// CALIBRATED, on one published number. Writers of 2.6.36 that write back themselves meet at the
-/// global inode lock, the locks of the device's queue and of the file system's allocator, and at the
-/// pages of their chunks. A chunk is 1536 pages, about 3 ms of `WritePage`; how much of that two
-/// walkers spend on each other is not known. MAIL 10675764999 (xfs, 2011) says that without them
-/// system time falls to a tenth with 100 writers; with 2 ms `dd-many` gives 0.26 at scale 1 and 0.09 at 1/8 (0.84 without
-/// any contention, 0.21 with 1 ms). What was not calibrated: with 10 writers the mail says a half,
-/// we get 0.72; with one and two writers nobody meets. So row 17 of A7 shows that the foreground
-/// walkers are the mechanism, not that the size of the effect was predicted.
+/// global inode lock, the locks of the device's queue and of the file system's allocator, and at
+/// the pages of their chunks. A chunk is 1536 pages, about 3 ms of `WritePage`; how much of that
+/// two walkers spend on each other is not known. MAIL 10675764999 (xfs, 2011) says that without
+/// them system time falls to a tenth with 100 writers; with 2 ms `dd-many` gives 0.26 at scale 1
+/// and 0.09 at 1/8 (0.84 without any contention, 0.21 with 1 ms). Not calibrated: with 10 writers
+/// the mail says a half, we get 0.72; with one and two writers nobody meets. So row 17 of A7 shows
+/// that the foreground walkers are the mechanism, not that the size of the effect was predicted.
 pub const CONTENTION: Nanos = Nanos::millis(2);
 
-/// What a touch of a page costs beside its `Touch` where the page lies on another node: a line of memory there takes 1.6 times as
-/// long as one at home, whose 100 ns are `p0::WORKER`'s.
+/// What a touch of a page costs beside its `Touch` where the page lies on another node: a line of
+/// memory there takes 1.6 times as long as one at home, whose 100 ns are `p0::WORKER`'s.
 ///
-/// GUESS, within the 1.4 to 1.7 of experiments E for a machine of two sockets; the same for all columns, and fitted to nothing.
+/// GUESS, within the 1.4 to 1.7 of experiments E for a machine of two sockets; the same for all
+/// columns, and fitted to nothing.
 pub const REMOTE_TOUCH: Nanos = Nanos(60);
-/// What a copy costs more, per cent of `Copy`, whose one side lies on another node. GUESS: of what a copy takes, half is waiting for
-/// memory, since lines are fetched ahead; the other half does not know where the page is.
+/// What a copy costs more, per cent of `Copy`, whose one side lies on another node. GUESS: of what
+/// a copy takes, half is waiting for memory, since lines are fetched ahead; the other half does not
+/// know where the page is.
 pub const REMOTE_COPY_PERCENT: u64 = 30;
 
 /// What it takes to move a page to another frame, its copy and its place in the index included.
 ///
 /// GUESS: 1.5 to 3 us is usual; the same for all columns, and fitted to nothing.
 pub const MOVE_PAGE: Nanos = Nanos(2_000);
-/// What a look at a frame costs, of `MOVE_PAGE`, in compaction: mmtests' model of its costs (1038 : 7 : 7).
+/// What a look at a frame costs, of `MOVE_PAGE`, in compaction: mmtests' model of its costs (1038 :
+/// 7 : 7).
 const MOVE_TO_LOOK: (u64, u64) = (1_038, 7);
 
 /// A table with the costs of compaction. Charged only where runs are asked for.
@@ -158,22 +161,25 @@ pub const BTRFS: CostTable = calibrated(Nanos::millis(12_212), 400);
 /// NFS: a request a page, coalesced into calls.
 pub const NFS: CostTable = calibrated(Nanos::millis(16_807), 600);
 
-/// The guest of the recordings (docs/record-a-guest.md): Linux 6.12 writing to a bare block device, every
-/// instruction 2 ns. For all columns alike.
+/// The guest of the recordings (docs/record-a-guest.md): Linux 6.12 writing to a bare block device,
+/// every instruction 2 ns. For all columns alike.
 ///
-/// Measured in such guests (`sched_switch`, `wbc_writepage` and `block_rq_issue` of the kernel's own
-/// trace), with nothing else to do: a `write()` of 1 MiB takes 2.70 ms as long as nobody is paced, so
-/// 10.4 us a page beside the call; the flusher needs 7 us a page; a request of 16 pages takes 44 us from
-/// its issue to its completion. How a page's 10.4 us are split is a GUESS: they are charged together.
-/// Most of them are the copy, whose string instruction counts once for every few bytes.
+/// Measured in such guests (`sched_switch`, `wbc_writepage` and `block_rq_issue` of the kernel's
+/// own trace), with nothing else to do: a `write()` of 1 MiB takes 2.70 ms as long as nobody is
+/// paced, so 10.4 us a page beside the call; the flusher needs 7 us a page; a request of 16 pages
+/// takes 44 us from its issue to its completion. How a page's 10.4 us are split is a GUESS: they
+/// are charged together. Most of them are the copy, whose string instruction counts once for every
+/// few bytes.
 ///
-/// Anonymous memory, from the recordings `r1-calm` and `r1-calm-hog` (a latency worker, and a hog, alone with memory to spare): the first touch
-/// of a page takes 7.66 us, of which its zeroing and its frame are 4.6 and `Fault` the rest; a touch of a page that is there 20 ns; a page given back
+/// Anonymous memory, from the recordings `r1-calm` and `r1-calm-hog` (a latency worker, and a hog,
+/// alone with memory to spare): the first touch of a page takes 7.66 us, of which its zeroing and
+/// its frame are 4.6 and `Fault` the rest; a touch of a page that is there 20 ns; a page given back
 /// 1.66 us.
 ///
-/// Reclaim of clean pages of files by kswapd (`r2-mode0`): 5.1 us for a page that is scanned and freed. How that is split over `Scan` and `Free`
-/// is a GUESS by eye: no recording has the one without the other. What a page costs that is swapped in is not measured, nor is
-/// `Deactivate`: neither is charged beside what is above.
+/// Reclaim of clean pages of files by kswapd (`r2-mode0`): 5.1 us for a page that is scanned and
+/// freed. How that is split over `Scan` and `Free` is a GUESS by eye: no recording has the one
+/// without the other. The cost of a page that is swapped in is not measured, nor is `Deactivate`:
+/// neither is charged beside the costs above.
 pub const GUEST: CostTable = with_nodes(GUEST_OF_ONE_NODE);
 const GUEST_OF_ONE_NODE: CostTable = CostTable::zero()
     .with(Work::Call, Nanos(1_000))
@@ -208,7 +214,7 @@ pub const fn calibrated(system: Nanos, write_page: u64) -> CostTable {
         .with(Work::Copy, Nanos(COPY))
         .with(Work::Zero, Nanos(ZERO))
         .with(Work::Alloc, Nanos(ALLOC))
-        // What less a batch costs there is not known.
+        // How much less a batch costs there is not known.
         .with(Work::Drawn, Nanos(ALLOC))
         .with(Work::Insert, Nanos(INSERT))
         .with(Work::Balance, Nanos(BALANCE))

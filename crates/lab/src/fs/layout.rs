@@ -2,8 +2,9 @@
 //!
 //! Files are given runs of blocks as they are first written (that is delayed allocation; for ext2
 //! and ext3, which allocate as pages are dirtied, it is the same order as long as a file is written
-//! in sequence). All files draw from one cursor that moves over the device; how much a file reserves
-//! for itself at a time, its *window*, decides how writers that write at once are interleaved:
+//! in sequence). All files draw from one cursor that moves over the device; how much a file
+//! reserves for itself at a time, its *window*, decides how writers that write at once are
+//! interleaved:
 //!
 //! ```text
 //!   ext4, two writers     AAAABBBBAAAABBBB     short windows: what goes out in turn lies in sequence
@@ -95,8 +96,8 @@ pub(super) const EXT3: LayoutParams = LayoutParams {
 };
 
 /// ext4: extents; large files of all writers come from one stream, as they are written. That a file
-/// reserves no more than a request at a time is a GUESS from E: ten dd on a stick are nearly as fast
-/// as one (with the 8 MiB of a normalised request they would not be).
+/// reserves no more than a request at a time is a GUESS from E: ten dd on a stick are nearly as
+/// fast as one (with the 8 MiB of a normalised request they would not be).
 pub(super) const EXT4: LayoutParams = LayoutParams {
     window_pages: 256,
     group_pages: 524_288, // flexible groups: the heads of 16 groups lie together
@@ -127,9 +128,10 @@ pub(super) const BTRFS: LayoutParams = LayoutParams {
     ..LayoutParams::DEFAULT
 };
 
-/// vfat: clusters as they are free, in long runs on a stick that is fresh; the table (a sector of it for a mebibyte of data, and its
-/// copy) and the directory's entry are rewritten in place after every 4 MiB slice of data. How many blocks that are at a time is
-/// a GUESS: two copies of the table and the entry.
+/// vfat: clusters as they are free, in long runs on a stick that is fresh; the table (a sector of
+/// it for a mebibyte of data, and its copy) and the directory's entry are rewritten in place after
+/// every 4 MiB slice of data. How many blocks that are at a time is a GUESS: two copies of the
+/// table and the entry.
 pub(super) const VFAT: LayoutParams = LayoutParams {
     window_pages: 16_384,
     indirect_pages: 1_024,
@@ -137,7 +139,8 @@ pub(super) const VFAT: LayoutParams = LayoutParams {
     ..LayoutParams::DEFAULT
 };
 
-/// A block device read as it is: one object from its first block to its last, in runs as long as there are.
+/// A block device read as it is: one object from its first block to its last, in runs as long as
+/// there are.
 pub(super) const RAW: LayoutParams = LayoutParams {
     window_pages: 262_144,
     ..LayoutParams::DEFAULT
@@ -188,7 +191,7 @@ struct File {
     window: Run,
     /// Data blocks given since the last indirect block.
     since_indirect: u64,
-    /// Indirect blocks not yet written, and data written since the last one that was.
+    /// Indirect blocks not yet written, and data written since the last indirect block that was.
     indirects: VecDeque<u64>,
     written: u64,
 }

@@ -1,8 +1,8 @@
 //! File-system models: where files lie on a device, and what writing them costs in CPU time.
 //!
 //! A model is data: the parameters of a `Layout` (one algorithm for all), a table of CPU costs, and
-//! the device it usually stands on. The columns of an experiment share a model; what differs between
-//! them is the law, never a cost (`costs` says which shares are guesses).
+//! the device it usually stands on. The columns of an experiment share a model; what differs
+//! between them is the law, never a cost (`costs` says which shares are guesses).
 //!
 //! Source: experiments A2, E.
 
@@ -33,11 +33,14 @@ pub struct Model {
     pub layout: LayoutParams,
     /// The device model it stands on if a scenario names none.
     pub device: &'static str,
-    /// It has a call by which reclaim writes a single page (`policy::reclaim::Tunables::writes_files`).
+    /// It has a call by which reclaim writes a single page
+    /// (`policy::reclaim::Tunables::writes_files`).
     pub writes_pages: bool,
-    /// Pages of its files are asked for from within it (`policy::reclaim::Tunables::files_within_fs`).
+    /// Pages of its files are asked for from within it
+    /// (`policy::reclaim::Tunables::files_within_fs`).
     pub asks_within: bool,
-    /// What kernels of 3.x did with a dirty page of its files that was to be moved (kernel-facts A4).
+    /// What kernels of 3.x did with a dirty page of its files that was to be moved (kernel-facts
+    /// A4).
     pub migrates: Migrates,
     /// Its pages are allocated as unmovable: the cache of a block device itself (kernel-facts A6).
     pub unmovable: bool,
@@ -93,7 +96,8 @@ impl fmt::Display for UnknownFs {
 
 impl std::error::Error for UnknownFs {}
 
-/// The file system of that name, as of Linux 2.6.36; `bare` as of 6.12, `p0` as of 5.15, `p3` as of 5.3.
+/// The file system of that name, as of Linux 2.6.36; `bare` as of 6.12, `p0` as of 5.15, `p3` as of
+/// 5.3.
 ///
 /// # Errors
 /// There is none; the message lists those there are.

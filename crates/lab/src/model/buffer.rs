@@ -1,7 +1,8 @@
 //! A buffer in front of a slow medium: writes end when the interface has taken them in.
 //!
-//! The interface fills it faster than the medium empties it; when it is full the disk takes nothing in until it
-//! has drained to its low mark. So completions of a steady stream come in lumps, although the medium never rests:
+//! The interface fills it faster than the medium empties it; when it is full the disk takes nothing
+//! in until it has drained to its low mark. So completions of a steady stream come in lumps,
+//! although the medium never rests:
 //!
 //! ```text
 //!   buffered  high |     /|  /|  /|
@@ -9,7 +10,7 @@
 //!                  |___/
 //! ```
 //!
-//! What is buffered is measured by the time that the medium needs for it.
+//! Buffered data is measured by the time that the medium needs for it.
 
 use policy::units::{Bytes, Nanos};
 
@@ -31,7 +32,8 @@ pub(super) struct TakeIn {
 }
 
 impl WriteBuffer {
-    /// One that is full at `high_us` of the medium's time and open again at `low_us`; none if it holds nothing.
+    /// A buffer that is full at `high_us` of the medium's time and open again at `low_us`; none if
+    /// it holds nothing.
     pub(super) fn new(high_us: u64, low_us: u64, interface_bytes_per_sec: u64) -> Option<Self> {
         (high_us > 0).then(|| Self {
             high: Nanos::micros(high_us),

@@ -1,8 +1,8 @@
 //! The common part of all models: queue, order of service, content, completion.
 //!
-//! A request is cut into *pieces*: at the seams of the layout, and at the largest request the device
-//! takes. A mechanism serves up to `depth` pieces at once. A layout may add pieces of its own
-//! (indirect blocks, journal) that nobody waits for and that cost the device time.
+//! A request is cut into *pieces*: at the seams of the layout, and at the largest request the
+//! device takes. A mechanism serves up to `depth` pieces at once. A layout may add pieces of its
+//! own (indirect blocks, journal) that nobody waits for and that cost the device time.
 //!
 //! A mechanism may refuse a piece for now: then nothing is served until the time that it says, and
 //! that piece goes first. Its rate may be changed in mid run (`Simulated::set_rate`).
@@ -147,12 +147,13 @@ pub(crate) trait Mechanism: Send {
     fn queue(&self) -> Option<DeviceQueue> {
         None
     }
-    /// How the time of the device is shared between those that are waited for and writeback; none: the former always go first.
+    /// How the time of the device is shared between those that are waited for and writeback; none:
+    /// the former always go first.
     fn slices(&self) -> Option<Slices> {
         None
     }
-    /// Whether a piece may be served now; if not, when it is to be asked again (`Instant::MAX`: once
-    /// the rate is changed). Nothing else is served before.
+    /// Whether a piece may be served now; if not, when it is to be asked again (`Instant::MAX`:
+    /// once the rate is changed). Nothing else is served before.
     fn admit(&mut self, _job: &Job, _now: Instant) -> Result<(), Instant> {
         Ok(())
     }
@@ -961,7 +962,7 @@ impl Queue {
         let (place, class) = match self.order {
             Order::Position => (piece.job.block, class),
             Order::Arrival => (0, class),
-            // What is no I/O (space in a file that nobody logs) does not queue.
+            // A job that is no I/O (space in a file that nobody logs) does not queue.
             Order::Unscheduled if piece.job.kind == Kind::Hole => (0, IoClass::Read),
             Order::Unscheduled => (0, IoClass::Sync),
         };

@@ -12,8 +12,8 @@
 //!
 //! Invariants
 //!   1. A request is completed exactly once, never from within `submit`, and after all its pieces.
-//!   2. What a reader waits for goes before what a sync waits for, before read-ahead, before
-//!      writeback; but a write that has waited `write_expire` goes first.
+//!   2. A request that a reader waits for goes before one that a sync waits for, before read-ahead,
+//!      before writeback; but a write that has waited `write_expire` goes first.
 //!   3. Content of a write is taken as it is submitted or as each piece ends, by chance: DMA may
 //!      read memory late, and the task that writes pages that are under writeback must cope.
 //!   4. Time is made of parameters and draws from the host's stream: nothing else.
@@ -246,7 +246,8 @@ impl Params {
         }
     }
 
-    /// The same on a machine smaller by `shrink` whose requests shrink with it (`params`, third way).
+    /// The same on a machine smaller by `shrink` whose requests shrink with it (`params`, third
+    /// way).
     ///
     /// # Panics
     /// If `shrink` is zero.
@@ -263,7 +264,8 @@ impl Params {
         }
     }
 
-    /// The same on a machine smaller by `shrink` whose requests keep their size (`params`, second way).
+    /// The same on a machine smaller by `shrink` whose requests keep their size (`params`, second
+    /// way).
     ///
     /// # Panics
     /// If `shrink` is zero.
@@ -288,7 +290,7 @@ impl Params {
             Self::Sata2010(inner) => inner.volatile_cache_bytes,
             Self::UsbStick(inner) => inner.volatile_cache_bytes,
             Self::Ssd(inner) => inner.volatile_cache_bytes,
-            // What the server has taken and not committed.
+            // The bytes that the server has taken and not committed.
             Self::Nfs(inner) => inner.server_burst_bytes,
             Self::TokenBucket(inner) => inner.volatile_cache_bytes,
             Self::NullBlk(inner) => inner.volatile_cache_bytes,

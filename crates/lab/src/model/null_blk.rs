@@ -1,5 +1,5 @@
-//! Linux's `null_blk` with a bandwidth: a device that takes requests at once out of a budget that is
-//! filled up fifty times a second.
+//! Linux's `null_blk` with a bandwidth: a device that takes requests at once out of a budget that
+//! is filled up fifty times a second.
 //!
 //! ```text
 //!   tick (20 ms)      |                 |                 |
@@ -7,23 +7,24 @@
 //!   requests           16 16 16 (waits)  16 16 16 (waits)  16 ..      pages; what is left is lost
 //! ```
 //!
-//! A request goes whole if the budget has its bytes, and completes at once. One for which there is not
-//! enough waits for the next tick, and all behind it with it. What is left of a budget is not saved up:
-//! with requests of 64 KiB the device gives 3.125, 15.625 and 62.5 MiB/s of 4, 16 and 64.
+//! A request goes whole if the budget has its bytes, and completes at once. One for which there is
+//! not enough waits for the next tick, and all behind it with it. The rest of a budget is not saved
+//! up: with requests of 64 KiB the device gives 3.125, 15.625 and 62.5 MiB/s of 4, 16 and 64.
 //!
 //! It has no scheduler (`none`): a read waits behind all writes that came before it.
 //!
 //! The timer that ticks stops at a tick before which nothing was used, and is started by the next
-//! request; its old time of expiry has passed, so that it fires at once and that request is free. From
-//! then on it keeps to its old grid.
+//! request; its old time of expiry has passed, so that it fires at once and that request is free.
+//! From then on it keeps to its old grid.
 //!
 //! Invariants
 //!   1. Between two ticks no more than one budget goes through.
-//!   2. A request larger than the budget never goes: the device then stands still, as the kernel's does.
+//!   2. A request larger than the budget never goes: the device then stands still, as the kernel's
+//!      does.
 //!
 //! Source: Linux v6.12 drivers/block/null_blk/main.c, null_handle_throttled(), nullb_bwtimer_fn(),
-//! mb_per_tick(), nullb_setup_bwtimer(); limits of the queue: the same file, null_init_tag_set(), and
-//! block/blk-mq.c (`nr_requests` of a queue without a scheduler is its depth).
+//! mb_per_tick(), nullb_setup_bwtimer(); limits of the queue: the same file, null_init_tag_set(),
+//! and block/blk-mq.c (`nr_requests` of a queue without a scheduler is its depth).
 //! Deviations: requests beyond the depth wait in our queue, not for a tag; the rate may be changed
 //! while the device works, which the kernel refuses (in a guest it is done from outside).
 

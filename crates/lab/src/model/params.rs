@@ -7,20 +7,22 @@
 //! shrinks with it and what is a time stays; sizes of requests shrink down to 128 KiB, below which
 //! the per-request times would rule. The `Unit` of a parameter says what happens to it.
 //!
-//! There is a second way (`scaled_whole`), for machines on which one page stands for `s` pages and costs
-//! `s` times the CPU time (`CostTable::shrunk`): requests keep their size, and what each takes beside its
-//! bytes grows by `s`. Then every stream, of many requests or of one at a time, moves the same share of
-//! memory a second as at full size, at any size of its requests. What is not kept is the time of a single
-//! request: with `s = 32` a random access of 0.1 ms takes 3 ms, one of 12.4 ms 0.4 s, which is no longer
-//! short against a timeout of 100 ms. And requests that a scenario shrinks all the same (blocks of 1 MiB
-//! taken as 128 KiB) are charged eight times too much of the fixed time: next to nothing for `p0_ssd`,
-//! whose commands overlap, but most of the rate of `p0_disk`. So disks that seek want the first way.
+//! There is a second way (`scaled_whole`), for machines on which one page stands for `s` pages and
+//! costs `s` times the CPU time (`CostTable::shrunk`): requests keep their size, and what each
+//! takes beside its bytes grows by `s`. Then every stream, of many requests or of one at a time,
+//! moves the same share of memory a second as at full size, at any size of its requests. The time
+//! of a single request is not kept: with `s = 32` a random access of 0.1 ms takes 3 ms, an access
+//! of 12.4 ms 0.4 s, which is no longer short against a timeout of 100 ms. And requests that a
+//! scenario shrinks all the same (blocks of 1 MiB taken as 128 KiB) are charged eight times too
+//! much of the fixed time: next to nothing for `p0_ssd`, whose commands overlap, but most of the
+//! rate of `p0_disk`. So disks that seek want the first way.
 //!
-//! A third (`scaled_with_requests`) is for such machines with disks that seek: requests shrink as the pages do, down to
-//! one page, and a time of a request stays, so that there are as many requests in a run, and each takes as long, as at full size.
+//! A third (`scaled_with_requests`) is for such machines with disks that seek: requests shrink as
+//! the pages do, down to one page, and a time of a request stays, so that there are as many
+//! requests in a run, and each takes as long, as at full size.
 //!
-//! Evidence is cited as in docs/reference/experiments.md: A2, A5, MAIL and so on are its sections and
-//! tags; GUESS is an estimate of ours, a free parameter.
+//! Evidence is cited as in docs/reference/experiments.md: A2, A5, MAIL and so on are its sections
+//! and tags; GUESS is an estimate of ours, a free parameter.
 
 use core::fmt;
 
@@ -263,7 +265,8 @@ macro_rules! parameters {
                 Self { $($field: $crate::model::params::Unit::$unit.scaled(self.$field, shrink),)* }
             }
 
-            /// The same on a machine smaller by `shrink` whose requests shrink with it, down to a page.
+            /// The same on a machine smaller by `shrink` whose requests shrink with it, down to a
+            /// page.
             ///
             /// # Panics
             /// If `shrink` is zero.
@@ -312,8 +315,8 @@ parameters! {
 }
 
 parameters! {
-    /// 7200 rpm SATA disk of 2010: its write buffer takes data in ahead of the media, without queueing
-    /// in the drive.
+    /// 7200 rpm SATA disk of 2010: its write buffer takes data in ahead of the media, without
+    /// queueing in the drive.
     Sata2010, "sata2010" {
         /// Rate at which sectors pass the head.
         media_bytes_per_sec: 61_200_000, BytesPerSec, 4096..=RATE_MAX, "A2 DERIVED: ext4 60.1 MB/s end to end, dd 64.0 without its sync; 57-64 (E)";
@@ -336,12 +339,12 @@ parameters! {
         /// The write buffer, as the time the media need for what it holds; 0: none.
         ///
         /// Both figures of the buffer were chosen so that experiments A7 rows 13, 15, 16 and 17
-        /// hold: the middle of the region in which all of them do, which is 130 to 190 ms for this one
-        /// and 70 to 110 ms for its distance to the low mark (for 150 ms up to 130, for 170 and 190 up
-        /// to 150). Lumps shorter than 68 ms, the 4 MiB that a writer of 2.6.36 is charged with at a
-        /// time, leave it no call without a nap (row 15); below 130 ms the longest pause of 2.6.36 is too
-        /// short (row 15), from 210 ms on that of p1 too long (row 16). Rows 13 and 17 do not care. The table
-        /// is in docs/lab/ablations.md.
+        /// hold: the middle of the region in which all of them do, which is 130 to 190 ms for this
+        /// one and 70 to 110 ms for its distance to the low mark (for 150 ms up to 130, for 170 and
+        /// 190 up to 150). Lumps shorter than 68 ms, the 4 MiB that a writer of 2.6.36 is charged
+        /// with at a time, leave it no call without a nap (row 15); below 130 ms the longest pause
+        /// of 2.6.36 is too short (row 15), from 210 ms on that of p1 too long (row 16). Rows 13
+        /// and 17 do not care. The table is in docs/lab/ablations.md.
         write_buffer_us: 160_000, Micros, 0..=DAY_US, "CALIBRATED on A7 rows 15 and 16; a size of 10 MB of a 32 MB cache";
         /// A buffer that was full takes nothing in until it has drained to this.
         write_buffer_low_us: 70_000, Micros, 0..=DAY_US, "CALIBRATED with write_buffer_us; the lumps in which such disks complete writes";
@@ -351,7 +354,8 @@ parameters! {
         flush_max_us: 30_000, Micros, 0..=DAY_US, "E GUESS: 15-30 ms";
         /// A write that has waited so long goes before reads.
         write_expire_us: 5_000_000, Micros, 0..=DAY_US, "Linux 2.6.36 block/deadline-iosched.c: write_expire 5 s";
-        /// Turn of what is waited for, of an I/O scheduler that shares time; 0: there is none, and reads always go first.
+        /// Turn of what is waited for, of an I/O scheduler that shares time; 0: there is none, and
+        /// reads always go first.
         slice_sync_us: 0, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_sync 100 ms; 0 is how other experiments were run";
         /// Turn of writeback.
         slice_async_us: 40_000, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_async 40 ms";
@@ -385,11 +389,13 @@ parameters! {
         span_bytes: 8_000_000_000, Bytes, 1 << 20..=1 << 50, "GUESS";
         /// Largest request.
         request_max_bytes: 120 << 10, RequestBytes, 4096..=1 << 30, "usb-storage, 240 sectors: kernel-facts 13";
-        /// Turn of what is waited for, of an I/O scheduler that shares time; 0: there is none, and reads always go first.
+        /// Turn of what is waited for, of an I/O scheduler that shares time; 0: there is none, and
+        /// reads always go first.
         slice_sync_us: 0, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_sync 100 ms; 0 is how other experiments were run";
         /// Turn of writeback.
         slice_async_us: 40_000, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_async 40 ms";
-        /// Requests that its queue tells of; 0: it does not, and a flusher merges and sends as it would to any device.
+        /// Requests that its queue tells of; 0: it does not, and a flusher merges and sends as it
+        /// would to any device.
         queue_requests: 0, Count, 0..=65536, "Linux of 2011: 128 (kernel-facts 13); 0 is how other experiments were run";
         /// Flush.
         flush_us: 5_000, Micros, 0..=DAY_US, "GUESS: sticks mostly ignore it";
@@ -427,7 +433,8 @@ parameters! {
         gc_max_us: 500_000, Micros, 0..=DAY_US, "E: hundreds of ms, 100-500";
         /// Largest request.
         request_max_bytes: 512 << 10, RequestBytes, 4096..=1 << 30, "GUESS: MDTS of the time";
-        /// Requests that the kernel knows it to take at once, and so throttles writeback by; 0: nothing is known.
+        /// Requests that the kernel knows it to take at once, and so throttles writeback by; 0:
+        /// nothing is known.
         queue_depth: 0, Count, 0..=65536, "GUESS: as if it were not throttled";
         /// Rate of the interface, at which the write buffer takes data in.
         interface_bytes_per_sec: 3_200_000_000, BytesPerSec, 4096..=RATE_MAX, "E: as fast as it is read";
@@ -443,13 +450,15 @@ parameters! {
 }
 
 impl Ssd {
-    /// The disk of p0's machine, taken for a SATA SSD: linear, and nearly so at random blocks of 1 MiB.
+    /// The disk of p0's machine, taken for a SATA SSD: linear, and nearly so at random blocks of 1
+    /// MiB.
     ///
-    /// Rate: INFERRED at 160 MB/s or more (A1: 2093 s hold six runs of 300 s and their warm-ups of as long
-    /// as 5 GiB take), DERIVED at 170 (E). Reading, latencies and IOPS: GUESS, usual for SATA at 6 Gbit/s.
-    /// Fast cells: none apart, the rate is the sustained one. GC: as in E. Queue: NCQ has 32 commands, which is
-    /// what the throttle of writeback goes by (Linux 5.15 block/blk-wbt.c, wbt_init(); blk_queue_depth() of a SCSI
-    /// disk); requests: `max_sectors_kb` 1280.
+    /// Rate: INFERRED at 160 MB/s or more (A1: 2093 s hold six runs of 300 s and their warm-ups of
+    /// as long as 5 GiB take), DERIVED at 170 (E). Reading, latencies and IOPS: GUESS, usual for
+    /// SATA at 6 Gbit/s. Fast cells: none apart, the rate is the sustained one. GC: as in E. Queue:
+    /// NCQ has 32 commands, which is what the throttle of writeback goes by (Linux 5.15
+    /// block/blk-wbt.c, wbt_init(); blk_queue_depth() of a SCSI disk); requests:
+    /// `max_sectors_kb` 1280.
     pub const P0: Self = Self {
         read_bytes_per_sec: 500_000_000,
         write_bytes_per_sec: 170_000_000,
@@ -466,10 +475,12 @@ impl Ssd {
 
     /// The same with a write buffer.
     ///
-    /// CALIBRATED on rows 7 and 8 of A7, the sleeps that end before the next tick. A disk that answers each request as its
-    /// last byte is on the medium answers one of 1 MiB every 7 ms, two ticks, and so nothing ends a sleep sooner; disks
-    /// answer as fast as their interface takes data in (SATA at 6 Gbit/s: 500 MB/s) until their buffer is full, and then
-    /// pause. 80 ms are 12 MB at 150 MB/s. With 20 ms row 8 is missed, from 40 to 160 ms its zeros hold (docs/lab/stutterp-notebook.md).
+    /// CALIBRATED on rows 7 and 8 of A7, the sleeps that end before the next tick. A disk that
+    /// answers each request as its last byte is on the medium answers one of 1 MiB every 7 ms, two
+    /// ticks, and so nothing ends a sleep sooner; disks answer as fast as their interface takes
+    /// data in (SATA at 6 Gbit/s: 500 MB/s) until their buffer is full, and then pause. 80 ms are
+    /// 12 MB at 150 MB/s. With 20 ms row 8 is missed, from 40 to 160 ms its zeros hold
+    /// (docs/lab/stutterp-notebook.md).
     pub const P0_BUFFERED: Self = Self {
         interface_bytes_per_sec: 500_000_000,
         write_buffer_us: 80_000,
@@ -479,8 +490,8 @@ impl Ssd {
 }
 
 impl Sata2010 {
-    /// The disk of p0's machine, taken for one that seeks: 170 MB/s linear, 12.4 ms and the transfer for a
-    /// random block (E, DERIVED), so 57 MB/s at 1 MiB.
+    /// The disk of p0's machine, taken for a disk that seeks: 170 MB/s linear, 12.4 ms and the
+    /// transfer for a random block (E, DERIVED), so 57 MB/s at 1 MiB.
     ///
     /// Media rate as `Ssd::P0`; size and interface: GUESS, usual for 2015.
     pub const P0: Self = Self {
@@ -511,7 +522,8 @@ parameters! {
         commit_bytes_per_sec: 100_000_000, BytesPerSec, 4096..=RATE_MAX, "E: t(ms) = 45 + 1000 x size_MB/100";
         /// Unstable data at which the server writes out by itself, answering nothing meanwhile.
         server_burst_bytes: 1_000_000_000, Bytes, 4096..=1 << 50, "GUESS: dirty limit of a 2010 server with 8 GB";
-        /// 1: a WRITE's pages stay under writeback until a COMMIT, which the client sends once half of what is under way is unstable. 0: they end with the WRITE.
+        /// 1: a WRITE's pages stay under writeback until a COMMIT, which the client sends once half
+        /// of what is under way is unstable. 0: they end with the WRITE.
         commit_by_client: 1, Flag, 0..=1, "mechanisms 6.3: Linux 2.6.36 fs/nfs/write.c, nfs_commit_unstable_pages";
         /// A write that has waited so long goes before reads.
         write_expire_us: 5_000_000, Micros, 0..=DAY_US, "GUESS: as for disks";

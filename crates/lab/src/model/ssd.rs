@@ -8,8 +8,8 @@
 //!                       rate whenever nothing is written
 //! ```
 //!
-//! With a buffer (`buffer`) a write ends when the interface has taken it in, and the cells follow; a flush waits for
-//! them, a read does not.
+//! With a buffer (`buffer`) a write ends when the interface has taken it in, and the cells follow;
+//! a flush waits for them, a read does not.
 //!
 //! Source: experiments E, SSD (p3), and its write stall (c).
 

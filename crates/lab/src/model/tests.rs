@@ -382,12 +382,13 @@ fn p0s_ssd_ends_writes_in_lumps_at_the_rate_of_its_cells() {
     let pauses = gaps.iter().filter(|gap| **gap > Nanos::millis(40));
     let (quick, pauses) = (quick.count(), pauses.count());
     assert_eq!(quick + pauses, gaps.len(), "{gaps:?}");
-    // From the low mark to the high one: 40 ms, at 6.2 ms of the cells less 2.1 of the interface a request.
+    // From the low mark to the high one: 40 ms, at 6.2 ms of the cells less 2.1 of the interface a
+    // request.
     assert_within("lumps of 400 requests", pauses as u64, 33, 40);
     let cells = 400 * 1_048_576 * 1_000 / 170_000_000;
     bench.run();
     assert_within("took, ms", bench.now().as_millis_floor(), cells - 81, cells);
-    // What has ended may still be in the buffer: a flush waits for it.
+    // Data whose writes have ended may still be in the buffer: a flush waits for it.
     let written = bench.now();
     bench.submit(IoOp::Flush, IoClass::Sync, FILE, 0, 0);
     bench.run();

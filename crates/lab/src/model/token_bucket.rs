@@ -4,8 +4,8 @@
 //! Kept as a *theoretical arrival time*: the instant at which the bucket would be empty had nothing
 //! been saved. A piece may end `burst` before it.
 //!
-//! Source: docs/reference/field-recordings.md (a token bucket with 50 ms of burst); ITU-T I.371, the generic cell rate
-//! algorithm, for the form.
+//! Source: docs/reference/field-recordings.md (a token bucket with 50 ms of burst); ITU-T I.371,
+//! the generic cell rate algorithm, for the form.
 
 use policy::units::{Bytes, Instant, Nanos};
 
@@ -48,7 +48,7 @@ impl Mechanism for TokenBucket {
         }
     }
 
-    /// What is in service keeps the time it was given.
+    /// A request in service keeps the time it was given.
     fn set_rate(&mut self, _now: Instant, bytes_per_sec: u64) -> bool {
         self.params.rate_bytes_per_sec = bytes_per_sec;
         true

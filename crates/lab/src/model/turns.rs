@@ -1,4 +1,5 @@
-//! Turns of an I/O scheduler that shares a disk's time: some for what is waited for, some for writeback.
+//! Turns of an I/O scheduler that shares a disk's time: some for what is waited for, some for
+//! writeback.
 //!
 //! ```text
 //!   waited for |====read====read====read=|                |====read====
@@ -6,11 +7,13 @@
 //!              <------- 100 ms ---------> <--- 40 ms ---->
 //! ```
 //!
-//! A turn ends early if its side has nothing more to do and the other has; of what is waited for only when none has come for
-//! `idle`: who reads a file has the next read ready a moment after the last one. Nobody's turn is cut short by the other.
+//! A turn ends early if its side has nothing more to do and the other has. A side that is waited
+//! for has nothing more when no request has come for `idle`: a reader of a file has its next read
+//! ready a moment after the last. Nobody's turn is cut short by the other.
 //!
-//! Source: Linux 3.2 block/cfq-iosched.c: cfq_slice_sync, cfq_slice_async, cfq_slice_idle. Deviations: one queue a side; a read that comes
-//! does not end a turn of writeback (in the kernel it may).
+//! Source: Linux 3.2 block/cfq-iosched.c: cfq_slice_sync, cfq_slice_async, cfq_slice_idle.
+//! Deviations: one queue a side; a read that comes does not end a turn of writeback (in the kernel
+//! it may).
 
 use policy::units::{Instant, Nanos};
 
@@ -21,11 +24,12 @@ pub(crate) struct Slices {
     pub(super) waited: Nanos,
     /// For writeback.
     pub(super) writeback: Nanos,
-    /// Within the former, the device is left idle for so long after a piece has ended: another that follows it is to come.
+    /// Within the former, the device is left idle for so long after a piece has ended: another that
+    /// follows it is to come.
     pub(super) idle: Nanos,
 }
 
-/// Whose turn it is.
+/// The side whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Turns {
     writeback: bool,
@@ -34,7 +38,7 @@ pub(super) struct Turns {
     pub(super) quiet: Instant,
 }
 
-/// Who is to be served.
+/// The side that is to be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Waited,
@@ -50,7 +54,7 @@ impl Turns {
         quiet: Instant::ZERO,
     };
 
-    /// Whose piece is next, of those that there are of each; at least one has any.
+    /// The side whose piece is next, of those that there are of each; at least one has any.
     pub(super) fn next(
         &mut self,
         slices: Slices,
@@ -93,7 +97,8 @@ mod tests {
         idle: Nanos(8),
     };
 
-    /// Whose pieces of 10 are served until 300, a letter each, where reads come `think` after one has ended.
+    /// The sides whose pieces of 10 are served until 300, a letter each, where reads come `think`
+    /// after one has ended.
     fn served(think: u64, writes: bool) -> String {
         let (mut turns, mut now, mut ready) = (Turns::FIRST, 0, 0);
         let mut text = String::new();

@@ -1,8 +1,8 @@
 //! A USB stick: flash in large erase units, of which its controller can keep a few open.
 //!
 //! A write that goes on where the last one in its unit ended runs at full rate. One elsewhere in an
-//! open unit costs a few milliseconds. A unit that has been written as a whole closes by itself. One
-//! in a unit that is not open, while all are in use, closes the unit used longest ago: what is
+//! open unit costs a few milliseconds. A unit that has been written as a whole closes by itself.
+//! One in a unit that is not open, while all are in use, closes the unit used longest ago: what is
 //! missing of it is copied over, up to seconds. So a stick is fast for one or a few streams and
 //! collapses beyond its number of open units.
 //!

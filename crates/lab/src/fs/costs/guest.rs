@@ -1,10 +1,11 @@
-//! CPU costs of the guest of the recordings where it has file systems (docs/record-a-guest.md): `super::GUEST`, and what a bare
-//! disk does not need.
+//! CPU costs of the guest of the recordings where it has file systems (docs/record-a-guest.md):
+//! `super::GUEST`, and what a bare disk does not need.
 //!
-//! Small files on ext4 are measured in the recording `r3-calm`, where one task makes 29,032 files of a page in 12 s and nothing is
-//! reclaimed: 321.1 us of CPU time a file in the task (3.4 of them its own), 99.4 us a page in the flusher. How they are split is a
-//! GUESS: what a page takes in a file on the bare disk is taken off, and the rest is `Work::Create` and `Work::WritePage`. The log's task
-//! (4.8 us a file) has no work of its own here.
+//! Small files on ext4 are measured in the recording `r3-calm`, where one task makes 29,032 files
+//! of a page in 12 s and nothing is reclaimed: 321.1 us of CPU time a file in the task (3.4 of them
+//! its own), 99.4 us a page in the flusher. How they are split is a
+//! GUESS: what a page takes in a file on the bare disk is taken off, and the rest is `Work::Create`
+//! and `Work::WritePage`. The log's task (4.8 us a file) has no work of its own here.
 
 use env::Work;
 use policy::units::Nanos;
@@ -30,7 +31,7 @@ const BESIDE: [(Work, u64); 6] = [
     (Work::Dirty, 1),
 ];
 
-/// With huge pages. What a moved page costs is the GUESS of all tables.
+/// With huge pages. The cost of a moved page is the GUESS of all tables.
 pub const GUEST: CostTable = with_compaction(BARE);
 
 /// With small files on ext4.

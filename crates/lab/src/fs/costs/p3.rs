@@ -1,18 +1,21 @@
-//! CPU costs of p3's machine (experiments A4): 16 CPUs of about 2018, Linux 5.3-rc, xfs; an NVMe that is hardly busy.
+//! CPU costs of p3's machine (experiments A4): 16 CPUs of about 2018, Linux 5.3-rc, xfs; an NVMe
+//! that is hardly busy.
 //!
 //! Published are three numbers, and no profile:
-//!   - 868.193 s of system time for the 16 creators of some 10.7 million files (run average times run time): 81 us a
-//!     file. `CREATOR` holds its shares; their sum is tested against it. All but one are GUESSES of usual sizes,
-//!     `Work::Create` is the rest: entry, inode and transactions, and whatever the 16 lose to each other on the way.
-//!     Balancing, switches and reclaim are in the published time and are charged by what happens, so a run comes out higher.
+//!   - 868.193 s of system time for the 16 creators of some 10.7 million files (run average times
+//!     run time): 81 us a file. `CREATOR` holds its shares; their sum is tested against it. All but
+//!     one are GUESSES of usual sizes, `Work::Create` is the rest: entry, inode and transactions,
+//!     and whatever the 16 lose to each other on the way. Balancing, switches and reclaim are in
+//!     the published time and are charged by what happens, so a run comes out higher.
 //!   - 57.852 s of user time: 5.4 us a file, `USER`.
-//!   - 51.7 thousand files a second while nothing is wrong, from a device that is idle half of the time and creators that use
-//!     five of the sixteen CPUs. What is left is the flusher, one task: 19 us a file. `FLUSHER` is CALIBRATED on that rate, the
-//!     only number here that was: mapping a delayed extent of one block is a transaction a file. What reclaim writes itself
-//!     costs it the same.
+//!   - 51.7 thousand files a second while nothing is wrong, from a device that is idle half of the
+//!     time and creators that use five of the sixteen CPUs. The rest of the time is the flusher's,
+//!     one task: 19 us a file. `FLUSHER` is CALIBRATED on that rate, the only number here that was:
+//!     mapping a delayed extent of one block is a transaction a file. Files that reclaim writes
+//!     itself cost it the same.
 //!
-//! What belongs to pages and lists is as on p0's machine (`P0`). A shrinker looks at an object for as long as a page is
-//! looked at. None of it was tuned to a row of A7.
+//! The costs of pages and lists are as on p0's machine (`P0`). A shrinker looks at an object for as
+//! long as a page is looked at. None of it was tuned to a row of A7.
 //!
 //! Source: experiments A4; paper p3.
 

@@ -1,9 +1,10 @@
 //! CPU costs of p4's machine (experiments A5): four CPUs of 2011, Linux 3.1 and 3.2.
 //!
-//! Nothing is published but sums: system time over pages scanned comes to 0.41 to 0.64 us a page in three of the columns, all
-//! of it charged to scanning. So the table is that of the disk of 2010 (`EXT4`, whose `Scan` is 0.5 us), with faults and the
-//! way out as on p0's machine (`P0`), which is a few years younger, and compaction's (`with_compaction`). Contention of reclaimers is left out: 0.41 to 0.64 us is all in.
-//! None of it was tuned to a row of A7.
+//! Nothing is published but sums: system time over pages scanned comes to 0.41 to 0.64 us a page in
+//! three of the columns, all of it charged to scanning. So the table is that of the disk of 2010
+//! (`EXT4`, whose `Scan` is 0.5 us), with faults and the way out as on p0's machine (`P0`), which
+//! is a few years younger, and compaction's (`with_compaction`). Contention of reclaimers is left
+//! out: 0.41 to 0.64 us is all in. None of it was tuned to a row of A7.
 
 use env::Work;
 

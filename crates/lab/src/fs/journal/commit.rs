@@ -48,8 +48,8 @@ fn commit<E: Env>(task: &mut Task<'_, E>, core: &Arc<Core>, device: DeviceId) ->
         let id = state.ledger.committing().map_or(0, |tx| tx.id);
         (log, pages, record, id)
     };
-    // A task that waited for a handle has one of the next transaction, unless it is to change a block
-    // of this one.
+    // A task that waited for a handle has one of the next transaction, unless it is to change a
+    // block of this one.
     core.retry();
 
     let size = core.options.size.0;

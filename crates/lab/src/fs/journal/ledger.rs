@@ -395,7 +395,7 @@ impl Ledger {
             .take()
             .expect("what is recorded was committing");
         self.committed = done.id;
-        // What is in a later transaction's log need not be written in place for an older one.
+        // Blocks in a later transaction's log need not be written in place for an older one.
         for older in self.checkpoints.iter_mut().filter(|c| c.writing.is_none()) {
             older
                 .buffers

@@ -1,7 +1,7 @@
 //! A journal in front of a device: a commit every few seconds, and writers held up by it.
 //!
-//! A file system with a journal changes its metadata in *transactions*. A task that changes metadata
-//! takes a *handle* of the running transaction; every few seconds (`Options::commit`) the
+//! A file system with a journal changes its metadata in *transactions*. A task that changes
+//! metadata takes a *handle* of the running transaction; every few seconds (`Options::commit`) the
 //! transaction is committed, and another runs meanwhile:
 //!
 //! ```text
@@ -13,34 +13,34 @@
 //!                                        a block of it
 //! ```
 //!
-//! Who needs a handle, of what is modelled here (ext4, delayed allocation):
+//! The tasks that need a handle, of those modelled here (ext4, delayed allocation):
 //!   - a call that writes, for the file's time, at most once a tick: the block of its inode. It
 //!     holds the handle for no time. That is the only thing that holds a writer up;
-//!   - the flusher, for each run of pages that have no blocks yet, at most 8 MiB: inode, bitmap, group
-//!     descriptor. It holds the handle until all but the last bio of the run has been sent
-//!     (`Options::bio`): where memory is in pieces and the device's queue is full, that is as long as
-//!     the device takes;
+//!   - the flusher, for each run of pages that have no blocks yet, at most 8 MiB: inode, bitmap,
+//!     group descriptor. It holds the handle until all but the last bio of the run has been sent
+//!     (`Options::bio`): where memory is in pieces and the device's queue is full, that is as long
+//!     as the device takes;
 //!   - the end of such a run's writes, to make it part of the file (`Data::Unwritten`): the inode;
 //!   - a change of length.
 //!
-//! So a commit holds writers up twice: while it waits for the flusher's handle, and while the blocks
-//! that they have to change stand to be logged. That lasts until the log has been written, behind
-//! whatever the device has in its queue; with `Data::Ordered` also until the data that were given
-//! blocks in the transaction are there. Every file that was written in the last seconds has its
-//! inode among those blocks, and so has its neighbour (16 inodes are one block): a writer of a few
-//! bytes is held up as long as one that writes with all its might.
+//! So a commit holds writers up twice: while it waits for the flusher's handle, and while the
+//! blocks that they have to change stand to be logged. That lasts until the log has been written,
+//! behind whatever the device has in its queue; with `Data::Ordered` also until the data that were
+//! given blocks in the transaction are there. Every file that was written in the last seconds has
+//! its inode among those blocks, and so has its neighbour (16 inodes are one block): a writer of a
+//! few bytes is held up as long as a writer that writes with all its might.
 //!
-//! And there is a third effect, of which no wait speaks: with `Data::Unwritten` the writeback of a run
-//! ends all at once, when the last of it was written. The cache sees nothing come clean for as long
-//! as the device takes for 8 MiB, then all of it, and paces its writers by that.
+//! And there is a third effect, of which no wait speaks: with `Data::Unwritten` the writeback of a
+//! run ends all at once, when the last of it was written. The cache sees nothing come clean for as
+//! long as the device takes for 8 MiB, then all of it, and paces its writers by that.
 //!
 //! Where it stands: `Journal` is a device around a device. It is told of a write before it is taken
 //! in (`IoOp::Prepare`) and answers when the writer may go on; a request that has to wait is kept
 //! here. The commit itself is a task (`commit`), a procedure that waits. `ledger` keeps book.
 //!
 //! Invariants
-//!   1. A record reaches the device after its blocks and, except with `Data::Writeback`, after the data
-//!      of all pages that it makes part of a file: after a loss of power no file that a record
+//!   1. A record reaches the device after its blocks and, except with `Data::Writeback`, after the
+//!      data of all pages that it makes part of a file: after a loss of power no file that a record
 //!      speaks of holds what nobody wrote.
 //!   2. Transactions are committed one at a time, in the order in which they began.
 //!   3. Where nothing changed nothing is committed.
@@ -50,11 +50,12 @@
 //! Concurrency: one mutex, a leaf, not held while a request is passed on or completed.
 //!
 //! Source: Linux v6.12 fs/jbd2/commit.c (jbd2_journal_commit_transaction: phases and their order),
-//! fs/jbd2/transaction.c (start_this_handle: who waits for a locked transaction;
-//! do_get_write_access: who waits for a block on its way to the log), fs/jbd2/checkpoint.c,
-//! fs/ext4/inode.c (ext4_do_writepages: one handle and one io_end for an extent of up to 2048
-//! blocks), fs/ext4/page-io.c (ext4_end_io_end: conversion, then the end of writeback), fs/ext4/super.c
-//! (DIOREAD_NOLOCK by default), fs/inode.c (file_update_time), fs/ext4/ext4_jbd2.h; S. Tweedie, Journaling the Linux ext2fs Filesystem, 1998.
+//! fs/jbd2/transaction.c (start_this_handle: waits for a locked transaction; do_get_write_access:
+//! waits for a block on its way to the log), fs/jbd2/checkpoint.c, fs/ext4/inode.c
+//! (ext4_do_writepages: one handle and one io_end for an extent of up to 2048 blocks),
+//! fs/ext4/page-io.c (ext4_end_io_end: conversion, then the end of writeback), fs/ext4/super.c
+//! (DIOREAD_NOLOCK by default), fs/inode.c (file_update_time), fs/ext4/ext4_jbd2.h; S. Tweedie,
+//! Journaling the Linux ext2fs Filesystem, 1998.
 //! Deviations: blocks come from one group after another for all files; a file's extents need no
 //! block of their own; data written over while a commit waits are not sent once more; orphans,
 //! barriers left out (`nobarrier`) and fast commits are not modelled.
@@ -82,7 +83,7 @@ use ledger::{Ledger, Write};
 
 /// Pages of one request to the log.
 const REQUEST_PAGES: u64 = 256;
-/// What is written after the journal has failed (Linux: the file system is read-only then).
+/// The error of writes after the journal has failed (Linux: the file system is read-only then).
 const READ_ONLY: IoError = IoError::Failed { errno: 30 };
 
 /// How data and the metadata that speak of them are kept in order.
@@ -105,7 +106,7 @@ pub struct Options {
     pub commit: Nanos,
     /// Size of the log; at least `Options::SIZE_MIN`.
     pub size: Pages,
-    /// What keeps a file from speaking of what was never written.
+    /// How a file is kept from showing bytes that were never written.
     pub data: Data,
     /// Pages of the largest bio: as many as lie together in memory. An extent's last bio is sent
     /// after its handle has ended.
@@ -336,7 +337,7 @@ impl Device for Journal {
         if let Some(step) = step {
             core.carry_out(step);
         }
-        // Whatever came may have begun a transaction, or ask for something.
+        // Any request that came may have begun a transaction, or ask for something.
         core.wait.wake_all(Signal::JournalMoved);
     }
 
@@ -530,8 +531,8 @@ impl Core {
     }
 }
 
-/// Linux's schedulers (none, mq-deadline) put no write before another, no matter who waits for it; a flush
-/// goes past them.
+/// Linux's schedulers (none, mq-deadline) put no write before another, no matter who waits for it;
+/// a flush goes past them.
 fn level(request: &mut IoRequest) {
     if request.op == IoOp::Write {
         request.class = IoClass::Writeback;

@@ -159,7 +159,8 @@ fn prepare(task: &mut Task<'_, LabEnv>, device: DeviceId, object: u32) -> Nanos 
     task.now() - began
 }
 
-/// Writes runs of `run` MiB of a file, front to back, with `depth` requests of 1 MiB under way, until `until`.
+/// Writes runs of `run` MiB of a file, front to back, with `depth` requests of 1 MiB under way,
+/// until `until`.
 fn flusher(
     task: &mut Task<'_, LabEnv>,
     device: DeviceId,
@@ -294,7 +295,8 @@ fn a_writer_is_held_up_by_the_flushers_handle_and_by_the_data() {
     let between = |time: Nanos, from, to| Nanos::millis(from) < time && time < Nanos::millis(to);
     assert!(between(locked, 30, 460), "{locked:?}");
     assert!(between(took - locked, 450, 750), "{took:?} {locked:?}");
-    // Both hold up the task that wrote in the transaction, wherever its inode is; the record nobody.
+    // Both hold up the task that wrote in the transaction, wherever its inode is; the record
+    // nobody.
     for held in [near, far] {
         assert!(between(held - locked, 200, 340), "{held:?} {locked:?}");
     }
