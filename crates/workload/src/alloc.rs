@@ -1,7 +1,9 @@
-//! Waits until little memory is free, then touches a lot of it at once and gives it back, again and again.
+//! Waits until little memory is free, then touches a lot of it at once and gives it back, again and
+//! again.
 //!
-//! Each round is an iteration as `thpavail` has them: how long the touching took, how many huge pages it got, and what the cache's
-//! counters did meanwhile. Who else uses memory are tasks of their own.
+//! Each round is an iteration as `thpavail` has them: how long the touching took, how many huge
+//! pages it got, and what the cache's counters did meanwhile. Other users of memory are tasks of
+//! their own.
 
 use std::sync::Arc;
 

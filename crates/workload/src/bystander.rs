@@ -1,8 +1,8 @@
 //! An innocent bystander: a program that allocates a page now and then, and gives one back for it.
 //!
-//! Pages are due at fixed times, as the blocks of a light writer are: one that is late does not move
-//! those after it. `latencies` and `samples` are of the allocations alone, `responses` from when they
-//! were due.
+//! Pages are due at fixed times, as the blocks of a light writer are: a page that is late does not
+//! move those after it. `latencies` and `samples` are of the allocations alone, `responses` from
+//! when they were due.
 
 use std::sync::Arc;
 

@@ -39,7 +39,8 @@ pub struct Dd {
 
 /// Runs `dd` on `file`. `origin` is when the run began, for the bytes per second.
 ///
-/// Its reading of `/dev/zero` is part of the calibrated cost of a copy (lab::fs::costs), not charged here.
+/// Its reading of `/dev/zero` is part of the calibrated cost of a copy (lab::fs::costs), not
+/// charged here.
 pub fn dd<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,

@@ -1,10 +1,12 @@
 //! Files that a job makes while it runs.
 //!
-//! Most jobs are given their files, open, before the run. A job with a `Folder` makes its own: an object of the folder's
-//! device, which is a number in the lab and a path live (`Objects`), opened in the cache as an empty file.
+//! Most jobs are given their files, open, before the run. A job with a `Folder` makes its own: an
+//! object of the folder's device, which is a number in the lab and a path live (`Objects`), opened
+//! in the cache as an empty file.
 //!
-//! A file stays in the cache for as long as it has pages there, whether or not its maker still has it; the folder keeps the
-//! handles of all that it has not removed, so that a run that is interrupted can throw them away.
+//! A file stays in the cache for as long as it has pages there, whether or not its maker still has
+//! it; the folder keeps the handles of all that it has not removed, so that a run that is
+//! interrupted can throw them away.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
@@ -84,7 +86,8 @@ impl<E: Env> Folder<E> {
     /// Makes an empty file.
     ///
     /// # Errors
-    /// `NoFile`: the device gives none. `Cache`: the cache has no room for another, or its device has failed.
+    /// `NoFile`: the device gives none. `Cache`: the cache has no room for another, or its device
+    /// has failed.
     pub fn make(&self, task: &mut Task<'_, E>) -> Result<Made<E>, Failure> {
         let object = self.objects.make().map_err(Failure::NoFile)?;
         let opened = self.cache.open(task, self.device, object, Bytes::ZERO);
@@ -95,7 +98,8 @@ impl<E: Env> Folder<E> {
         Ok(Made { file, object })
     }
 
-    /// Removes a file: its pages leave the cache, what is dirty unwritten, and its device gets the space back.
+    /// Removes a file: its pages leave the cache, what is dirty unwritten, and its device gets the
+    /// space back.
     ///
     /// # Errors
     /// `Cache`: the device refused; the file is still there then.
@@ -115,7 +119,8 @@ impl<E: Env> Folder<E> {
         self.made.lock(context).len()
     }
 
-    /// Takes all files out of the cache without writing what is dirty: for a run that was interrupted.
+    /// Takes all files out of the cache without writing what is dirty: for a run that was
+    /// interrupted.
     ///
     /// # Errors
     /// `Cache`: the first that could not be taken out.

@@ -1,8 +1,8 @@
 //! Many small files, made as fast as can be by several tasks in rounds: `fs_mark` without syncs.
 //!
-//! A task makes its files of a round, each in calls of `block`, and gives each up when it is written; the files stay. It
-//! then waits for the others. Files a second are counted a round, over all tasks: the report of the task that came last has the
-//! round's length as a sample.
+//! A task makes its files of a round, each in calls of `block`, and gives each up when it is
+//! written; the files stay. It then waits for the others. Files a second are counted a round, over
+//! all tasks: the report of the task that came last has the round's length as a sample.
 //!
 //! Directories and inodes cost nothing here but the calls that make and close a file.
 //!

@@ -1,7 +1,8 @@
-//! An anonymous hog: one region of memory, of which it writes one word a page in address order, for ever.
+//! An anonymous hog: one region of memory, of which it writes one word a page in address order, for
+//! ever.
 //!
-//! Where all of its region fits, it does nothing but use its CPU; where it does not, each page that it
-//! comes to is the one that went longest ago.
+//! Where all of its region fits, it does nothing but use its CPU; where it does not, each page that
+//! it comes to is the page that went longest ago.
 //!
 //! Source: experiments B1 (memory hog of stutterp).
 
@@ -43,7 +44,8 @@ pub fn hog<E: Env>(
 ) -> Report {
     let mut report = Report::begin(run.name, task.id(), task.now());
     let outcome = match touch_for_ever(task, cache, options, run, &mut report) {
-        // It was the largest when memory ran out: no fault of the run, and counted (vmstat `oom_kill`).
+        // It was the largest when memory ran out: no fault of the run, and counted (vmstat
+        // `oom_kill`).
         Err(Failure::Cache(mm::Error::Killed)) => Ok(false),
         outcome => outcome,
     };
@@ -95,8 +97,8 @@ pub(crate) fn count_of(pages: Pages) -> u32 {
     u32::try_from(pages.0).expect("the pages of a region are numbered by 32 bits")
 }
 
-/// How many pages are touched between two looks at the clock: few while they fault, since each fault
-/// may be held up for long, many while all are there.
+/// How many pages are touched between two looks at the clock: few while they fault, since each
+/// fault may be held up for long, many while all are there.
 pub(crate) struct Stride {
     pub(crate) pages: u32,
 }

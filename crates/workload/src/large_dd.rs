@@ -1,11 +1,13 @@
-//! A source that comes in over a network, copies of it by `dd`, and their removal: mmtests' `largedd`.
+//! A source that comes in over a network, copies of it by `dd`, and their removal: mmtests'
+//! `largedd`.
 //!
-//! Three parts, each with its time in the report: `download` writes the source no faster than it comes in; `copy` writes
-//! copies, one after the other, until there are as many bytes as asked for; `delete` removes all files.
+//! Three parts, each with its time in the report: `download` writes the source no faster than it
+//! comes in; `copy` writes copies, one after the other, until there are as many bytes as asked for;
+//! `delete` removes all files.
 //!
-//! `dd` by default moves 512 bytes a call. Here a call moves `block`, and the calls that `dd` would have made are charged
-//! as `Work::Call`: several reads of one page would be several uses of it to reclaim, where a kernel notes a page of a
-//! sequential read once.
+//! `dd` by default moves 512 bytes a call. Here a call moves `block`, and the calls that `dd` would
+//! have made are charged as `Work::Call`: several reads of one page would be several uses of it to
+//! reclaim, where a kernel notes a page of a sequential read once.
 //!
 //! Source: experiments A3b.
 
@@ -133,7 +135,8 @@ impl<E: Env> Large<'_, E> {
                 return Ok(false);
             }
             if let Some(rate) = self.options.rate {
-                // What the writer could not take when it came, comes later: the network keeps nothing.
+                // Blocks that the writer could not take when they came, come later: the network
+                // keeps nothing.
                 due = due.max(task.now()) + Nanos(size.0 * SECOND / rate.max(1));
                 if task.sleep_until(Cause::Think, due) == Wakeup::Cancelled {
                     return Err(Failure::Cache(mm::Error::Cancelled));

@@ -1,17 +1,19 @@
-//! Writers and readers of files, and users of anonymous memory, written once over `E: Env` and run in the lab and live.
+//! Writers and readers of files, and users of anonymous memory, written once over `E: Env` and run
+//! in the lab and live.
 //!
-//! A *job* is one task: what it does with which files (its *work*, any procedure), and when. A *plan* is all jobs of a
-//! run. `run` starts the plan's jobs, waits for them and answers with one `Report` each. What the cache does
-//! for them is seen in what the cache emits; of their own they emit `Event::Sampled` alone.
+//! A *job* is one task: what it does with which files (its *work*, any procedure), and when. A
+//! *plan* is all jobs of a run. `run` starts the plan's jobs, waits for them and answers with one
+//! `Report` each. The events that the cache emits show what it does for them; of their own they
+//! emit `Event::Sampled` alone.
 //!
 //! Invariants
 //!   1. A report counts only bytes that the cache accepted.
-//!   2. A job ends early, and says so, when its `Stop` is raised, the environment shuts down, or the
-//!      cache answers with an error; the bytes until then are counted.
+//!   2. A job ends early, and says so, when its `Stop` is raised, the environment shuts down, or
+//!      the cache answers with an error; the bytes until then are counted.
 //!   3. Latencies are of single calls, in a histogram of bounded size; the longest call is exact.
 //!
-//! Source: experiments A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), A3 (large dd, fs_mark, mapped writer), A5 (thpavail), C (N
-//! writers, light writer), D1 (task kinds).
+//! Source: experiments A1, B1 (hog, mapper, random writers and readers), A2 (dd, cp), A3 (large dd,
+//! fs_mark, mapped writer), A5 (thpavail), C (N writers, light writer), D1 (task kinds).
 #![forbid(unsafe_code)]
 
 mod alloc;
@@ -94,7 +96,7 @@ impl Stop {
             .any(|raised| raised.load(Ordering::Relaxed))
     }
 
-    /// One that stops a single run of those that this one stops.
+    /// A stop for a single run of the tasks that this one stops.
     #[must_use]
     pub fn of_one_run(&self) -> Self {
         Self {
@@ -104,8 +106,8 @@ impl Stop {
         }
     }
 
-    /// The same one, for a world in which time is ours: a job that waits for its time to begin looks at it so often. In
-    /// virtual time that would cost steps and gain nothing.
+    /// The same one, for a world in which time is ours: a job that waits for its time to begin
+    /// looks at it so often. In virtual time that would cost steps and gain nothing.
     #[must_use]
     pub fn looked_at_every(mut self, every: Nanos) -> Self {
         self.look_every = Some(every);

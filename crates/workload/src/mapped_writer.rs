@@ -1,7 +1,8 @@
 //! A file that is mapped and stored to from front to back, a word a page, and not synced: mmtests'
 //! `vmscan-file-mmap-write` (`usemem`).
 //!
-//! The file is made as long as the map before the first store, so that all of it is a hole. No page is used twice.
+//! The file is made as long as the map before the first store, so that all of it is a hole. No page
+//! is used twice.
 //!
 //! Source: experiments A3c, B5.
 

@@ -1,8 +1,8 @@
 //! The latency worker of stutterp: rests, maps fresh memory, writes one word a page, unmaps it.
 //!
-//! Its sample is that of October 2021: from the end of one round to the end of the next, less the rest,
-//! and not below zero. So what is late about the rest counts too. A round that is under way when its
-//! time is over is finished and counted, as there.
+//! Its sample is that of October 2021: from the end of one round to the end of the next, less the
+//! rest, and not below zero. So what is late about the rest counts too. A round that is under way
+//! when its time is over is finished and counted, as there.
 //!
 //! Source: experiments B1; mechanisms 10.4.
 

@@ -1,8 +1,9 @@
-//! A load that changes: anonymous memory, a file, pinned pages, each for some seconds, round and round.
+//! A load that changes: anonymous memory, a file, pinned pages, each for some seconds, round and
+//! round.
 //!
-//! Whatever a phase took it gives back at its end, but for what the file left in the cache. A page that
-//! cannot be pinned because there is no memory or no pin left counts as refused, and the phase holds
-//! what it has.
+//! A phase gives back at its end all that it took, but for what the file left in the cache. A page
+//! that cannot be pinned because there is no memory or no pin left counts as refused, and the phase
+//! holds what it has.
 
 use std::sync::Arc;
 

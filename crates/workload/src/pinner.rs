@@ -1,7 +1,8 @@
-//! A load that keeps pages of a file which nobody else can free: it pins them and holds them to its end.
+//! A load that keeps pages of a file which nobody else can free: it pins them and holds them to its
+//! end.
 //!
-//! To reclaim they are what pages in use are on any machine: on the lists of files, isolated and looked at by every pass,
-//! and put back.
+//! To reclaim they are what pages in use are on any machine: on the lists of files, isolated and
+//! looked at by every pass, and put back.
 
 use std::sync::Arc;
 
@@ -24,8 +25,8 @@ pub struct Pinner {
     pub for_at_most: Option<Nanos>,
 }
 
-/// Pins pages of `file` and holds them until it is stopped. A page that cannot be pinned because there is no memory or no pin
-/// left counts as refused, and those that it has are held.
+/// Pins pages of `file` and holds them until it is stopped. A page that cannot be pinned because
+/// there is no memory or no pin left counts as refused, and those that it has are held.
 pub fn pinner<E: Env>(
     task: &mut Task<'_, E>,
     file: &Arc<File<E>>,

@@ -1,8 +1,8 @@
 //! Random writers and readers, as fio has them.
 //!
 //! A writer goes round its files, one block each (`file_service_type=roundrobin`), and writes every
-//! block of a file once, in random order, before it writes one again (fio's random map). A reader stays
-//! with a file for some blocks before it goes on to the next.
+//! block of a file once, in random order, before it writes one again (fio's random map). A reader
+//! stays with a file for some blocks before it goes on to the next.
 //!
 //! Source: experiments B1; defaults of fio.
 

@@ -79,7 +79,7 @@ pub enum Failure {
     },
     /// A file could not be made; why, in words.
     NoFile(String),
-    /// What was to fill the memory did not.
+    /// A task that was to fill the memory did not.
     NeverFull {
         /// So much was free in the end.
         free: Pages,
@@ -155,7 +155,7 @@ pub struct Report {
     pub faults: Pages,
     /// Of these, pages that had to be read from the swap file.
     pub major: Pages,
-    /// What it looked for was not in memory and had to be read: inodes.
+    /// Inodes that it looked for were not in memory and had to be read.
     pub misses: u64,
     /// Requests for memory that the cache refused, and that the job went on without.
     pub refused: u64,

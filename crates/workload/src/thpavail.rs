@@ -1,5 +1,5 @@
-//! A program touches as much memory as there is while one copy streams from a disk and another goes to a USB stick: mmtests'
-//! `thpavail`, the `writebackCP` tests of paper p4.
+//! A program touches as much memory as there is while one copy streams from a disk and another goes
+//! to a USB stick: mmtests' `thpavail`, the `writebackCP` tests of paper p4.
 //!
 //! One conductor and three roles, a task each:
 //!
@@ -10,10 +10,11 @@
 //!   alloc                                                 |== touches ==|
 //! ```
 //!
-//! *Settle*: sync, drop the caches, and again as long as more than 4 MiB are dirty. Iterations share one world: what the one
-//! leaves in the kernel, the next one finds. `alloc` touches a byte of each page, once; its time is what is measured.
+//! *Settle*: sync, drop the caches, and again as long as more than 4 MiB are dirty. Iterations
+//! share one world: what the one leaves in the kernel, the next one finds. `alloc` touches a byte
+//! of each page, once; its time is what is measured.
 //!
-//! What becomes of the copy's file when an iteration ends is not published (`FileEnds`).
+//! The end of the copy's file when an iteration ends is not published (`FileEnds`).
 //!
 //! Source: experiments A5, B4.
 
@@ -207,8 +208,8 @@ impl<E: Env> Conductor<'_, E> {
         Ok(true)
     }
 
-    /// Throws away what the copy wrote, from its end: a cut waits for what is being written, and the flusher comes from the
-    /// beginning and would be ahead of it all the way.
+    /// Throws away what the copy wrote, from its end: a cut waits for what is being written, and
+    /// the flusher comes from the beginning and would be ahead of it all the way.
     fn remove(&self, task: &mut Task<'_, E>) -> Result<(), Failure> {
         let step = Bytes(self.target.len().0.div_ceil(CUTS))
             .pages_ceil()

@@ -174,7 +174,8 @@ fn a_source_comes_in_at_its_rate_and_is_copied_and_removed() {
     check_large_dd(&ended);
     let download = ended.reports[0].parts[0].took;
     assert!(download < Nanos::millis(520), "{download:?}");
-    // Each page of a copy: eight reads and eight writes of 512 bytes; and each block of the source one write.
+    // Each page of a copy: eight reads and eight writes of 512 bytes; and each block of the source
+    // one write.
     let (pages, blocks) = (3 * 2048, 64);
     assert_eq!(lab.units(Kind::Call), 16 * pages + blocks);
     // The memory holds half of it: the copies pushed the source out, or each other.

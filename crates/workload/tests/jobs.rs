@@ -1,5 +1,5 @@
-//! The loads of stutterp in the lab, small: each does what it says, ends when it should, and where its time went
-//! adds up.
+//! The loads of stutterp in the lab, small: each does what it says, ends when it should, and where
+//! its time went adds up.
 #![allow(
     clippy::unwrap_used,
     reason = "support code of tests: a failure here is a failed test"
@@ -159,7 +159,8 @@ fn alone_the_latency_worker_takes_what_was_published() {
     });
     let report = &ended.reports[0];
     assert!(report.complete && report.failure.is_none(), "{report:?}");
-    // 0.92 to 0.96 us a page at full size, and 5 ms of rest: fault, frame, zeroing, store and unmap, nothing twice.
+    // 0.92 to 0.96 us a page at full size, and 5 ms of rest: fault, frame, zeroing, store and
+    // unmap, nothing twice.
     let mean = report.latencies.mean_floor();
     let published = Nanos(Mapper::PAGES.0 * 920)..=Nanos(Mapper::PAGES.0 * 960);
     assert!(published.contains(&mean), "{mean:?} of {published:?}");
@@ -282,7 +283,8 @@ fn what_a_pinner_holds_is_scanned_again_and_again_and_never_freed() {
     assert!(times > 10, "each was looked at {times} times");
 }
 
-/// Pinned pages are many beside what a pass is to free, and none of them is available: the background looks at others.
+/// Pinned pages are many beside what a pass is to free, and none of them is available: the
+/// background looks at others.
 #[test]
 fn pins_do_not_keep_the_background_reclaimer_from_anonymous_memory() {
     let ended = run(ReclaimLaw::TIDEGATE, 1, |files| {

@@ -1,4 +1,5 @@
-//! The keeper of small files: appends to the log, and writes inodes behind the first dirty file of each directory.
+//! The keeper of small files: appends to the log, and writes inodes behind the first dirty file of
+//! each directory.
 //!
 //! ```text
 //!   every LOOK        the front of each directory moves to its first file that is not written
@@ -7,11 +8,12 @@
 //!   when wanted       clusters at once, parts of them too: somebody who shrinks waits
 //! ```
 //!
-//! It is paced by nobody (`File::write_unpaced`) and waits for its writes; afterwards their pages leave the cache, since a file system
-//! keeps them elsewhere.
+//! It is paced by nobody (`File::write_unpaced`) and waits for its writes; afterwards their pages
+//! leave the cache, since a file system keeps them elsewhere.
 //!
-//! Source: experiments A4; Linux 5.0 fs/xfs/xfs_trans_ail.c, xfsaild(); fs/xfs/xfs_icache.c, xfs_reclaim_worker() (5 s:
-//! xfs_syncd_centisecs / 6 * 10 ms). The turn of one second is a GUESS: a log of some 100 MB is committed about as often.
+//! Source: experiments A4; Linux 5.0 fs/xfs/xfs_trans_ail.c, xfsaild(); fs/xfs/xfs_icache.c,
+//! xfs_reclaim_worker() (5 s: xfs_syncd_centisecs / 6 * 10 ms). The turn of one second is a GUESS:
+//! a log of some 100 MB is committed about as often.
 
 use std::sync::Arc;
 
@@ -160,7 +162,8 @@ impl<E: Env> Keeper<'_, E> {
         Ok(())
     }
 
-    /// Writes the clusters before the fronts; the last one of each directory, too, if somebody waits.
+    /// Writes the clusters before the fronts; the last one of each directory, too, if somebody
+    /// waits.
     fn write_inodes(&mut self, task: &mut Task<'_, E>, all: bool) -> Result<(), Failure> {
         let count = self.small.table.lock(task).directories();
         for at in 0..count {

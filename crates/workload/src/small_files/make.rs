@@ -1,6 +1,7 @@
 //! Makes small files as fast as can be, by several tasks in rounds: `fs_mark` without syncs.
 //!
-//! Files a second are counted a round, over all tasks: the report of the task that came last has the round's length as a sample.
+//! Files a second are counted a round, over all tasks: the report of the task that came last has
+//! the round's length as a sample.
 //!
 //! Source: experiments A4; `fs_mark -S0 -s -n -L -t`, one directory a task.
 
@@ -16,7 +17,7 @@ use crate::barrier::Barrier;
 use crate::dd::{Run, buffer};
 use crate::{Failure, Report};
 
-/// Calls that make a file and close it; the one that writes it counts itself.
+/// Calls that make a file and close it; the call that writes it counts itself.
 const OPEN_AND_CLOSE: u64 = 2;
 
 /// One task that makes small files.

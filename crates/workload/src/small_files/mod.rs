@@ -1,8 +1,10 @@
-//! Many small files: their inodes and entries in memory, what writes them, and who makes, looks up and reads them.
+//! Many small files: their inodes and entries in memory, what writes them, and who makes, looks up
+//! and reads them.
 //!
-//! It is a file system's cache, not a file system. A *directory* is one file of the cache, and a small file some pages of it, in the
-//! order in which they are made: the flusher sees runs of pages, as delayed allocation lays small files next to each other,
-//! and reclaim sees single ones. What a file has in memory beside its pages are *objects* on slab pages (`mm::Slabs`):
+//! It is a file system's cache, not a file system. A *directory* is one file of the cache, and a
+//! small file some pages of it, in the order in which they are made: the flusher sees runs of
+//! pages, as delayed allocation lays small files next to each other, and reclaim sees single ones.
+//! Beside its pages a file has *objects* in memory, on slab pages (`mm::Slabs`):
 //!
 //! ```text
 //!   entry      a name in its directory; goes when a shrinker looks at it unused
@@ -10,21 +12,24 @@
 //!   beside     what else there is for an inode, such as its place in the log; goes with it
 //! ```
 //!
-//! The life of an inode is drawn in `table`. One task (`keep`) stands for the log and its tail: it appends what each file
-//! costs the log, and writes the inodes behind the first file of a directory that is dirty, a cluster of 32 at a time, to the
-//! device.
+//! The life of an inode is drawn in `table`. One task (`keep`) stands for the log and its tail: it
+//! appends what each file costs the log, and writes the inodes behind the first file of a directory
+//! that is dirty, a cluster of 32 at a time, to the device.
 //!
 //! Invariants
 //!   1. A dirty inode is not given up: what is left waits for its cluster to be written.
 //!   2. A file that was made is found again: its inode is in memory, or on the device.
-//!   3. Nothing is held while objects are taken or given back, pages dropped, or anything waited for.
+//!   3. Nothing is held while objects are taken or given back, pages dropped, or anything waited
+//!      for.
 //!
-//! Concurrency: one lock for the table, taken for a few list steps; what a shrinker could free is told by atomics.
+//! Concurrency: one lock for the table, taken for a few list steps; what a shrinker could free is
+//! told by atomics.
 //!
-//! Source: experiments A4; paper p3; kernel-facts 14, 18, 19; mechanisms 7.3; Linux 5.0 fs/super.c, super_cache_scan().
-//! Deviations: clusters and the log go through files of the cache and leave it as soon as they are written, so they are
-//! dirty pages for some milliseconds; directory blocks are not modelled; inodes are logged and written in the order in which
-//! they were made.
+//! Source: experiments A4; paper p3; kernel-facts 14, 18, 19; mechanisms 7.3; Linux 5.0 fs/super.c,
+//! super_cache_scan().
+//! Deviations: clusters and the log go through files of the cache and leave it as soon as they are
+//! written, so they are dirty pages for some milliseconds; directory blocks are not modelled;
+//! inodes are logged and written in the order in which they were made.
 
 mod keep;
 mod make;
@@ -119,7 +124,7 @@ pub struct SmallFiles<E: Env> {
     /// Tasks that make files, and those that use them at all.
     makers: AtomicU32,
     users: AtomicU32,
-    /// Who waits for the last maker, for written inodes, and the keeper.
+    /// Tasks that wait for the last maker, for written inodes, and the keeper.
     made: WaitQueue,
     written: WaitQueue,
     keeper: WaitQueue,
@@ -135,7 +140,8 @@ impl<E: Env> SmallFiles<E> {
     /// None yet, with a shrinker for their objects in the cache.
     ///
     /// # Errors
-    /// `BadOption`: sizes or orders that make no slab; `RegisteredTwice`: this cache has small files already.
+    /// `BadOption`: sizes or orders that make no slab; `RegisteredTwice`: this cache has small
+    /// files already.
     pub fn new(
         task: &Task<'_, E>,
         cache: &Arc<Cache<E>>,
@@ -411,7 +417,7 @@ impl<E: Env> SmallFiles<E> {
         self.keeper.wake_all(Signal::Other);
     }
 
-    /// Whether the task is the keeper, who cannot wait for itself.
+    /// Whether the task is the keeper, which cannot wait for itself.
     fn is_keeper(&self, task: &Task<'_, E>) -> bool {
         self.keeper_id.load(Ordering::Relaxed) == u64::from(task.id().0)
     }

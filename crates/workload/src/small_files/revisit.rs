@@ -1,10 +1,12 @@
 //! Looks at small files again that were made before: their inodes alone (`stat`), or their content.
 //!
-//! A file whose entry is in memory costs a call. One whose inode is there gets an entry. Any other has to be read: its cluster
-//! of inodes, 16 KiB, which the report counts as a miss; the pages of the cluster stay in the cache, so that the other inodes in it
-//! need no read for some time. Of pages of content, the device's reads tell.
+//! A file whose entry is in memory costs a call. A file whose inode is there gets an entry. Any
+//! other has to be read: its cluster of inodes, 16 KiB, which the report counts as a miss; the
+//! pages of the cluster stay in the cache, so that the other inodes in it need no read for some
+//! time. Of pages of content, the device's reads tell.
 //!
-//! Source: experiments A4 (who reads metadata again is the paper's loser); Linux 5.0 fs/xfs/xfs_icache.c, xfs_iget().
+//! Source: experiments A4 (the paper's loser reads metadata again); Linux 5.0 fs/xfs/xfs_icache.c,
+//! xfs_iget().
 
 use env::{Env, Task, Work};
 use policy::units::{Bytes, Nanos};

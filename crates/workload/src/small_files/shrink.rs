@@ -1,4 +1,5 @@
-//! The shrinker of small files: that of a mounted file system, which looks at entries, inodes and the file system's own.
+//! The shrinker of small files: that of a mounted file system, which looks at entries, inodes and
+//! the file system's own.
 //!
 //! ```text
 //!   entry   used since the last look: round again         else gone, and its inode is unused
@@ -8,7 +9,8 @@
 //!   own     written: gone, with all that is beside it     dirty: waited for (up to 5.3), or left
 //! ```
 //!
-//! Source: mechanisms 7.3; kernel-facts 17, 18; Linux 5.0 fs/super.c, super_cache_scan(); fs/inode.c, inode_lru_isolate().
+//! Source: mechanisms 7.3; kernel-facts 17, 18; Linux 5.0 fs/super.c, super_cache_scan();
+//! fs/inode.c, inode_lru_isolate().
 
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -54,7 +56,7 @@ impl<E: Env> Shrink<E> for Pruner<E> {
     fn scan(&self, task: &mut Task<'_, E>, ask: Ask) -> Answer {
         match self.0.upgrade() {
             Some(small) if ask.may_enter_fs => small.prune(task, ask.node, ask.objects),
-            // Who asks from within the file system may hold what it needs.
+            // A task within the file system may hold what it needs.
             Some(_) | None => Answer::Stop,
         }
     }
@@ -80,7 +82,7 @@ impl<E: Env> SmallFiles<E> {
             + self.reclaim_own(task, share.own);
         task.did(Work::Prune, wanted);
         if freed == 0 {
-            // Whatever could go is dirty.
+            // All objects that could go are dirty.
             self.ask_keeper();
         }
         Answer::Freed {
@@ -154,7 +156,7 @@ impl<E: Env> SmallFiles<E> {
                     freed += 1;
                 }
                 Own::Dirty(id) if may_wait && !self.is_keeper(task) => {
-                    // What was dirty then is written with it.
+                    // Objects that were dirty then are written with it.
                     may_wait = false;
                     self.wait_written(task, id);
                 }

@@ -1,4 +1,5 @@
-//! Which files have an inode in memory, and on which list it is. Plain data: no lock, no clock, no page.
+//! Which files have an inode in memory, and on which list it is. Plain data: no lock, no clock, no
+//! page.
 //!
 //! ```text
 //!   made, open --close--> with an entry ----------prune an entry----------.
@@ -11,18 +12,20 @@
 //!                             '------------------------------ left: the file system's own list --written, reclaimed--> gone
 //! ```
 //!
-//! Vocabulary: an *entry* (dentry) pins its inode; *unused*, an inode without one; *left*, one that is off the inodes' list and
-//! still has its memory; *front* of a directory: all files before it are written (`data`), or their inodes are (`inodes`).
-//! Files are written in the order in which they were made, so two numbers a directory stand for the state of each.
+//! Vocabulary: an *entry* (dentry) pins its inode; *unused*, an inode without one; *left*, an inode
+//! that is off the inodes' list and still has its memory; *front* of a directory: all files before
+//! it are written (`data`), or their inodes are (`inodes`). Files are written in the order in which
+//! they were made, so two numbers a directory stand for the state of each.
 //!
 //! Invariants
 //!   1. An inode is on at most one list: its node's, or the file system's own.
 //!   2. One with an entry is on neither.
-//!   3. One that is being looked at outside the lock (`held`) is on neither, and the task that holds it puts it back.
-//!   4. What is left and not behind its directory's front of inodes is not taken.
+//!   3. An inode that is being looked at outside the lock (`held`) is on neither, and the task that
+//!      holds it puts it back.
+//!   4. An inode that is left and not behind its directory's front of inodes is not taken.
 //!
-//! Source: kernel-facts 18; Linux 5.0 fs/dcache.c, dentry_lru_isolate(); fs/inode.c, inode_lru_isolate();
-//! fs/xfs/xfs_icache.c, xfs_reclaim_inodes_count() (one count for all nodes).
+//! Source: kernel-facts 18; Linux 5.0 fs/dcache.c, dentry_lru_isolate(); fs/inode.c,
+//! inode_lru_isolate(); fs/xfs/xfs_icache.c, xfs_reclaim_inodes_count() (one count for all nodes).
 
 use std::collections::VecDeque;
 
@@ -44,7 +47,8 @@ pub(super) struct FileId {
     pub(super) file: u32,
 }
 
-/// Objects of an inode, of each cache one, in the order of the caches; none: of its entry's, or of none.
+/// Objects of an inode, of each cache one, in the order of the caches; none: of its entry's, or of
+/// none.
 pub(super) type Taken<O> = [Option<O>; CACHES_MAX];
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -80,7 +84,8 @@ struct Inode<O> {
 struct Directory {
     /// The place of each file's inode.
     places: Vec<u32>,
-    /// How old the cache of objects was when each file's inode went; as long as the last one that did.
+    /// How old the cache of objects was when each file's inode went; as long as the last inode that
+    /// did.
     gone: Vec<u32>,
     /// Files before it have been written.
     data: u32,
@@ -171,7 +176,8 @@ impl<O: Copy> Table<O> {
         self.inodes.len() - self.free.len()
     }
 
-    /// A new file of a directory, open: it is on no list. Answers its number; nothing if no more fit.
+    /// A new file of a directory, open: it is on no list. Answers its number; nothing if no more
+    /// fit.
     pub(super) fn make(
         &mut self,
         directory: u16,
@@ -188,8 +194,8 @@ impl<O: Copy> Table<O> {
         Some(id)
     }
 
-    /// An inode that was read: it is open until it has an entry. False: another was quicker, or no more fit, and the
-    /// objects are the caller's to give back.
+    /// An inode that was read: it is open until it has an entry. False: another was quicker, or no
+    /// more fit, and the objects are the caller's to give back.
     pub(super) fn read(&mut self, id: FileId, objects: Taken<O>, node: NodeId) -> bool {
         if self.place_of(id) != NONE {
             return false;
@@ -239,8 +245,8 @@ impl<O: Copy> Table<O> {
         Found::Inode
     }
 
-    /// Looks at the oldest `most` entries of a node and lets go of those that were not used since the last look. Their
-    /// objects are added to `gone`. Answers how many were let go.
+    /// Looks at the oldest `most` entries of a node and lets go of those that were not used since
+    /// the last look. Their objects are added to `gone`. Answers how many were let go.
     pub(super) fn prune_entries(&mut self, node: NodeId, most: u64, gone: &mut Vec<O>) -> u64 {
         let mut pruned = 0;
         for _ in 0..most {
@@ -276,8 +282,8 @@ impl<O: Copy> Table<O> {
         Looked::Held(inode.id)
     }
 
-    /// The look at a held inode is over. If its file had pages, it counts as used, and is looked at again at once; else it
-    /// leaves the list. Answers whether it left.
+    /// The look at a held inode is over. If its file had pages, it counts as used, and is looked at
+    /// again at once; else it leaves the list. Answers whether it left.
     pub(super) fn looked_at(&mut self, id: FileId, had_pages: bool) -> bool {
         let place = self.place_of(id);
         let inode = &mut self.inodes[place as usize];
@@ -332,7 +338,8 @@ impl<O: Copy> Table<O> {
         (own.data, own.inodes)
     }
 
-    /// The first of the files that are made and closed which may be dirty, and the one behind the last.
+    /// The first of the files that are made and closed which may be dirty, and the one behind the
+    /// last.
     pub(super) fn unwritten(&self, directory: u16) -> (u32, u32) {
         let own = self.directory(directory);
         let open = own.places.iter().rev().take_while(|place| {
@@ -343,8 +350,8 @@ impl<O: Copy> Table<O> {
         (own.data, u32::try_from(closed).expect("counted already"))
     }
 
-    /// Whole clusters of a directory whose files are written and whose inodes are not: the first inode, and the one
-    /// behind the last.
+    /// Whole clusters of a directory whose files are written and whose inodes are not: the first
+    /// inode, and the one behind the last.
     pub(super) fn clusters(&self, directory: u16, all: bool) -> (u32, u32) {
         let (data, inodes) = self.fronts(directory);
         let end = if all {
@@ -361,7 +368,8 @@ impl<O: Copy> Table<O> {
         own.inodes = own.inodes.max(front);
     }
 
-    /// Puts inodes on their lists whose pages have gone, `cached` tells of which not. Looks at the oldest of each directory.
+    /// Puts inodes on their lists whose pages have gone, `cached` tells of which not. Looks at the
+    /// oldest of each directory.
     pub(super) fn sweep(&mut self, mut cached: impl FnMut(FileId) -> bool) {
         for directory in 0..self.directories.len() {
             let mut kept = Vec::new();
