@@ -1,10 +1,12 @@
-//! What a page of p0's latency worker costs, on one thread: a region that fits is touched, 2048 fresh pages a call, 64, 16
-//! or one, and given back; and written, 64 pages a call. The worker touches all of its 32768 in one call. Beside it the same with
-//! anonymous memory of the kernel's, and what nobody can do without: zeroing as many pages at once (64 at most) and a store to
-//! each, or a copy.
+//! What a page of p0's latency worker costs, on one thread: a region that fits is touched, 2048
+//! fresh pages a call, 64, 16 or one, and given back; and written, 64 pages a call. The worker
+//! touches all of its 32768 in one call. Beside it the same with anonymous memory of the kernel's,
+//! and what nobody can do without: zeroing as many pages at once (64 at most) and a store to each,
+//! or a copy.
 //!
-//! Nanoseconds a page: the median of runs of 64 pages (2048 where a call has as many), so short that others' work seldom falls
-//! into one. What is above the zeroing, and the way back, set the lab's costs of a page beside others (`lab::fs::costs::p0`).
+//! Nanoseconds a page: the median of runs of 64 pages (2048 where a call has as many), so short
+//! that others' work seldom falls into one. The time above the zeroing, and the way back, set the
+//! lab's costs of a page beside others (`lab::fs::costs::p0`).
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -15,7 +17,8 @@ use frames::{Busy, Content, FrameId, FrameTable};
 use os::{Arena, ThreadEnv};
 use tidegate::{Cache, Spill};
 
-/// What fits the CPU's caches, where zeroing is as fast as on p0's machine, and what the worker has.
+/// What fits the CPU's caches, where zeroing is as fast as on p0's machine, and what the worker
+/// has.
 const REGIONS: [usize; 2] = [8 << 20, 128 << 20];
 const PAGE: usize = 4096;
 const TOGETHER: usize = 64;

@@ -1,10 +1,11 @@
-//! A trip to the swap file and back, beside the same bytes moved by `dd` with `O_DIRECT`. It is to be within 10 % of
-//! the raw device.
+//! A trip to the swap file and back, beside the same bytes moved by `dd` with `O_DIRECT`. It is to
+//! be within 10 % of the raw device.
 //!
-//! A region twice the limit is touched front to back, so that every page goes out and comes back in. `dd` writes and then
-//! reads as many bytes, before and after, on the same disk, with requests as long as ours: 32 pages. Beside it the same
-//! with 8 pages at a time on the way back, the longest that the kernel reads of a swap file. The
-//! files are made in `TIDEGATE_BENCH_DIR`, or in the folder for temporary files.
+//! A region twice the limit is touched front to back, so that every page goes out and comes back
+//! in. `dd` writes and then reads as many bytes, before and after, on the same disk, with requests
+//! as long as ours: 32 pages. Beside it the same with 8 pages at a time on the way back, the
+//! longest that the kernel reads of a swap file. The files are made in `TIDEGATE_BENCH_DIR`, or in
+//! the folder for temporary files.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -1,5 +1,5 @@
-//! What a server pays for a call that does not wait: a read of resident pages and a write of resident dirty ones, beside
-//! those that may wait, on one thread.
+//! What a server pays for a call that does not wait: a read of resident pages and a write of
+//! resident dirty ones, beside those that may wait, on one thread.
 
 use std::hint::black_box;
 use std::os::unix::fs::FileExt;

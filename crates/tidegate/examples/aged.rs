@@ -1,10 +1,13 @@
-//! Sequential reads of 1 MiB by a fresh cache and by one that has had random misses for long; `cargo xtask bench aged` runs it.
+//! Sequential reads of 1 MiB by a fresh cache and by a cache that has had random misses for long;
+//! `cargo xtask bench aged` runs it.
 //!
-//! `aged FOLDER SECONDS AGAIN_SECONDS ROUNDS [THREADS]`: in a cache of 512 MiB, on a file of 3 GiB. Each round makes a fresh cache that
-//! reads the file's first GiB twice (the second time it has to reclaim what it takes); THREADS threads then read random pages of 4 KiB
-//! of the rest for SECONDS (AGAIN_SECONDS from the second round on), so that none of them is a part of what is read in sequence; and
-//! the first GiB is read again. Prints a line of JSON a round: MiB a second of all of that, and of its first 512 MiB, and the runs of
-//! frames that a request to the device is made of, each of which is an element of its vector.
+//! `aged FOLDER SECONDS AGAIN_SECONDS ROUNDS [THREADS]`: in a cache of 512 MiB, on a file of 3 GiB.
+//! Each round makes a fresh cache that reads the file's first GiB twice (the second time it has to
+//! reclaim what it takes); THREADS threads then read random pages of 4 KiB of the rest for SECONDS
+//! (AGAIN_SECONDS from the second round on), so that none of them is a part of what is read in
+//! sequence; and the first GiB is read again. Prints a line of JSON a round: MiB a second of all of
+//! that, and of its first 512 MiB, and the runs of frames that a request to the device is made of,
+//! each of which is an element of its vector.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! On which nodes of the machine a cache lies, as it says itself and as the system says.
 //!
-//! Fills a cache of 128 MiB on the nodes of the machine by a file of 96 MiB, and prints both. Ends with 1 where the memory
-//! of a node's part is mostly on another node although nothing else took that node's memory.
+//! Fills a cache of 128 MiB on the nodes of the machine by a file of 96 MiB, and prints both. Ends
+//! with 1 where the memory of a node's part is mostly on another node although nothing else took
+//! that node's memory.
 //!
 //!     cargo run --release --example nodes
 //!     taskset -c 0 target/release/examples/nodes    # from the CPUs of one node

@@ -1,10 +1,10 @@
 //! One sequential pass over a file through the cache, in 1 MiB calls; `cargo xtask bench` runs it
 //! beside fio.
 //!
-//! `seqio PATH SIZE LIMIT write|read|show [pool]`: sizes in bytes; `show` reads without a copy. Prints one line of JSON: seconds from
-//! the first byte to the flush (write) or to the last byte (read), CPU seconds of the pass, and the
-//! largest resident size seen. The arena is prefaulted before the clock starts; a written file is
-//! fresh and preallocated, as fio's is.
+//! `seqio PATH SIZE LIMIT write|read|show [pool]`: sizes in bytes; `show` reads without a copy.
+//! Prints one line of JSON: seconds from the first byte to the flush (write) or to the last byte
+//! (read), CPU seconds of the pass, and the largest resident size seen. The arena is prefaulted
+//! before the clock starts; a written file is fresh and preallocated, as fio's is.
 
 use std::time::Instant;
 
@@ -55,7 +55,7 @@ fn run(path: &str, size: u64, limit: u64, mode: &str, uring: bool) -> Result<(),
         if write {
             file.write_at(&block, at)?;
         } else if mode == "show" {
-            // As much of it as one who only passes it on.
+            // As much of it as a program that only passes it on needs.
             file.show_at(at, BLOCK as u64, |bytes| sum ^= u64::from(bytes[0]))?;
         } else {
             file.read_at(&mut block, at)?;

@@ -1,12 +1,16 @@
-//! A cache of 1 GiB whose limit is lowered to 512 MiB while it is used; `cargo xtask bench shrink` runs it.
+//! A cache of 1 GiB whose limit is lowered to 512 MiB while it is used; `cargo xtask bench shrink`
+//! runs it.
 //!
-//! `shrink FOLDER HOT_MIB RATE_MIB SECONDS`: HOT_MIB of the volume are read at random all the time, 96 MiB are dirty, on a device of
-//! RATE_MIB a second (0: it hangs from the moment on in which the limit is lowered), and the rest of the cache was read once. All of
-//! it lies mixed in memory. Prints one line of JSON: seconds until the limit holds, by the cache and by `smaps_rollup` of the process
-//! (what it has beside the limit before it is lowered comes off; the limit is rounded up to whole chunks), and the part of the reads that hit, by second.
+//! `shrink FOLDER HOT_MIB RATE_MIB SECONDS`: HOT_MIB of the volume are read at random all the time,
+//! 96 MiB are dirty, on a device of RATE_MIB a second (0: it hangs from the moment on in which the
+//! limit is lowered), and the rest of the cache was read once. All of it lies mixed in memory.
+//! Prints one line of JSON: seconds until the limit holds, by the cache and by `smaps_rollup` of
+//! the process (what it has beside the limit before it is lowered comes off; the limit is rounded
+//! up to whole chunks), and the part of the reads that hit, by second.
 //!
-//! Nobody waits for a miss: it is sent for, and the next page is read. *Room* is the part of the hot pages that fits into what the
-//! lowered limit leaves beside what is dirty, to the frame: more nobody could keep.
+//! Nobody waits for a miss: it is sent for, and the next page is read. *Room* is the part of the
+//! hot pages that fits into what the lowered limit leaves beside what is dirty, to the frame: more
+//! nobody could keep.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -24,15 +28,17 @@ const MIB: u64 = 1 << 20;
 const MEMORY: u64 = 1024 * MIB;
 const LOWERED: u64 = 512 * MIB;
 const DIRTY: u64 = 96 * MIB;
-/// What is read at a time to fill the cache, in an order by chance: pages of all kinds are then in every chunk.
+/// What is read at a time to fill the cache, in an order by chance: pages of all kinds are then in
+/// every chunk.
 const STEP: u64 = 16 << 10;
 /// Reads of each hot page before the limit is lowered.
 const WARM: u64 = 6;
 /// How often it is looked whether the limit holds.
 const LOOK: Duration = Duration::from_millis(2);
-/// Resident memory is at the limit when no more than this part of it is beyond: requests under way, threads, the allocator.
+/// Resident memory is at the limit when no more than this part of it is beyond: requests under way,
+/// threads, the allocator.
 const BEYOND: u64 = 50;
-/// Who has not reached it by then does not.
+/// A cache that has not reached it by then does not.
 const LONGEST: Duration = Duration::from_secs(30);
 
 fn main() {
@@ -127,7 +133,7 @@ fn measure(cache: &Cache, reads: &Reads, asked: &Asked, before: u64) -> Result<S
     let dirty = stats.dirty + stats.writeback;
     let (hits, misses) = reads.take();
     let mut line = format!("{{\"hit_before\":{:.5}", part(hits, misses));
-    // What the process has beside the cache now: threads, a ring, what the kernel rounds up.
+    // Memory that the process has beside the cache now: threads, a ring, what the kernel rounds up.
     let before = before.max(resident().saturating_sub(stats.limit));
     write!(line, ",\"dirty_mib\":{}", dirty / MIB).expect("a string takes it");
     let began = Instant::now();
@@ -139,7 +145,8 @@ fn measure(cache: &Cache, reads: &Reads, asked: &Asked, before: u64) -> Result<S
         if over.is_none() && cache.stats().over_limit == 0 {
             over = Some(began.elapsed());
         }
-        // Not before: to count its pages takes the kernel as long as some hundred of them take to move.
+        // Not before: to count its pages takes the kernel as long as some hundred of them take to
+        // move.
         if over.is_some() && within.is_none() && resident() <= most {
             within = Some(began.elapsed());
         }

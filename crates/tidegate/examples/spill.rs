@@ -1,8 +1,9 @@
-//! What anonymous memory costs: a fresh page, a page that is there, a trip to the swap file and back.
+//! What anonymous memory costs: a fresh page, a page that is there, a trip to the swap file and
+//! back.
 //!
-//! `cargo run --release --example spill -p tidegate [DIR]`: the swap file is made in DIR (the temporary directory if
-//! not given). Each figure is one pass; hold them against `dd` with `oflag=direct`, `iflag=direct` and blocks of 128
-//! and 32 KiB on the same disk.
+//! `cargo run --release --example spill -p tidegate [DIR]`: the swap file is made in DIR (the
+//! temporary directory if not given). Each figure is one pass; hold them against `dd` with
+//! `oflag=direct`, `iflag=direct` and blocks of 128 and 32 KiB on the same disk.
 
 use std::time::{Duration, Instant};
 

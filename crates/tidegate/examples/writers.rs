@@ -1,16 +1,16 @@
-//! Writers whose every call is timed, through `write(2)` or through the cache: one program for both,
-//! so that `cargo xtask bench pacing` compares the paths and not two programs.
+//! Writers whose every call is timed, through `write(2)` or through the cache: one program for
+//! both, so that `cargo xtask bench pacing` compares the paths and not two programs.
 //!
 //! ```text
 //! writers kernel                        SECONDS PATH,BYTES,EVERY_MS,START_S,OFFSET...
 //! writers cache=MEMORY,DIRTY,BACKGROUND SECONDS PATH,BYTES,EVERY_MS,START_S,OFFSET...
 //! ```
 //!
-//! Sizes in MiB but for BYTES and OFFSET. A writer writes BYTES at a time, one call after the other from
-//! OFFSET on: with an EVERY_MS of 0 as fast as it is let, otherwise on a schedule whose times a
-//! late call does not move (as `workload::light_writer`). Nobody syncs. It begins START_S after the
-//! beginning, and all stop SECONDS after it. A path of a block device is written as it is, any other
-//! is a fresh file.
+//! Sizes in MiB but for BYTES and OFFSET. A writer writes BYTES at a time, one call after the other
+//! from OFFSET on: with an EVERY_MS of 0 as fast as it is let, otherwise on a schedule whose times
+//! a late call does not move (as `workload::light_writer`). Nobody syncs. It begins START_S after
+//! the beginning, and all stop SECONDS after it. A path of a block device is written as it is, any
+//! other is a fresh file.
 //!
 //! Says `begin` when the time begins, and at the end, in seconds since then and bytes:
 //! `call,WRITER,STARTED,LATE,TOOK,BYTES` of every call (LATE: from when it was due to its start),

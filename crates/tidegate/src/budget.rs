@@ -8,23 +8,24 @@ use os::{Budget, BudgetError};
 
 use crate::{Error, PAGE_SIZE};
 
-/// Metadata of a frame: table, lists, free lists, its slot, and its share of index nodes (measured by the
-/// test of `frames`; `Stats::metadata_bytes` says what it is).
+/// Metadata of a frame: table, lists, free lists, its slot, and its share of index nodes (measured
+/// by the test of `frames`; `Stats::metadata_bytes` says what it is).
 const METADATA_PER_FRAME: u64 = 76;
-/// Metadata of a slot of the swap file: whose page it holds, what reclaim noted of it, whether it is in use (checked by
-/// `tests/spill.rs`).
+/// Metadata of a slot of the swap file: whose page it holds, what reclaim noted of it, whether it
+/// is in use (checked by `tests/spill.rs`).
 pub(crate) const METADATA_PER_SLOT: u64 = 13;
 /// Request slots (256 of 1.3 KiB), rings and their buffers, stacks of the few threads, allocator.
 const FIXED: u64 = 3 << 20;
 /// Frames below which a cache is no use.
 const FRAMES_MIN: u64 = 1024;
 
-/// What a swap file may have: `mm` numbers 1 to 2^27 slots.
+/// The size that a swap file may have: `mm` numbers 1 to 2^27 slots.
 pub(crate) const SWAP: RangeInclusive<u64> = PAGE_SIZE as u64..=(1 << 27) * PAGE_SIZE as u64;
 
-/// What a volume on a file of its own takes beside its pages: three threads (flusher, ring, the lane beside it), the
-/// ring, its queues (108 KiB once it is attached), and 4 KiB for each request that was under way at once (206 KiB after
-/// one flood of small writes; 64 of them would be 360). `tests/volumes.rs` measures it.
+/// What a volume on a file of its own takes beside its pages: three threads (flusher, ring, the
+/// lane beside it), the ring, its queues (108 KiB once it is attached), and 4 KiB for each request
+/// that was under way at once (206 KiB after one flood of small writes; 64 of them would be 360).
+/// `tests/volumes.rs` measures it.
 const PER_DEVICE: u64 = 256 << 10;
 /// Devices that `FIXED` covers.
 const DEVICES_FIXED: u64 = 8;
@@ -39,8 +40,8 @@ pub(crate) const fn of_swap(bytes: u64) -> u64 {
     bytes / PAGE_SIZE as u64 * METADATA_PER_SLOT
 }
 
-/// Frames for a limit of `limit` bytes, `taken` of which are taken already, beside what is kept of a swap file of `swap`
-/// bytes.
+/// Frames for a limit of `limit` bytes, `taken` of which are taken already, beside what is kept of
+/// a swap file of `swap` bytes.
 pub(crate) fn frames_beside_swap(limit: u64, taken: u64, swap: u64) -> Result<u32, Error> {
     let table = of_swap(swap);
     let frames_of_all = frames(limit, taken.saturating_add(table));

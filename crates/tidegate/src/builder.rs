@@ -83,16 +83,17 @@ impl Builder {
         self
     }
 
-    /// So many bytes of the limit are left to the program itself: what it will take beside the cache, for buffers,
-    /// connections, threads. Nobody keeps it to that.
+    /// So many bytes of the limit are left to the program itself: what it will take beside the
+    /// cache, for buffers, connections, threads. Nobody keeps it to that.
     #[must_use]
     pub fn beside(mut self, bytes: u64) -> Self {
         self.beside = bytes;
         self
     }
 
-    /// Room for so many disks and volumes together, 1 to 255 (16 if not set). From the ninth on each takes 256 KiB off
-    /// the limit, whether it is used or not: threads, a ring, requests. Eight are in what a cache takes anyhow.
+    /// Room for so many disks and volumes together, 1 to 255 (16 if not set). From the ninth on
+    /// each takes 256 KiB off the limit, whether it is used or not: threads, a ring, requests.
+    /// Eight are in what a cache takes anyhow.
     #[must_use]
     pub fn devices(mut self, count: u16) -> Self {
         self.devices = Some(count);
@@ -106,8 +107,9 @@ impl Builder {
         self
     }
 
-    /// Dirty data over which writers are paced (20 % of the cache if not set). What regions ([`Spill`](crate::Spill)) have of the
-    /// memory they have of this limit too, in per cent or in pages.
+    /// Dirty data over which writers are paced (20 % of the cache if not set). Regions
+    /// ([`Spill`](crate::Spill)) take their part of this limit too, in per cent or in pages, as
+    /// they take it of the memory.
     #[must_use]
     pub fn dirty_limit(mut self, limit: Threshold) -> Self {
         self.dirty = limit;
@@ -128,8 +130,8 @@ impl Builder {
         self
     }
 
-    /// Largest read-ahead window in bytes (if not set: 8 MiB, at most a sixteenth of the cache; less
-    /// than two pages turn it off).
+    /// Largest read-ahead window in bytes (if not set: 8 MiB, at most a sixteenth of the cache;
+    /// less than two pages turn it off).
     #[must_use]
     pub fn readahead(mut self, bytes: u64) -> Self {
         self.readahead = Some(bytes);
@@ -157,25 +159,28 @@ impl Builder {
         self
     }
 
-    /// A new file of `bytes` bytes to which anonymous memory ([`crate::Spill`]) spills. Its space is taken now. Its name
-    /// is removed as soon as it is open: nobody else can open it, and however the process ends, its space is free
-    /// again. Without a swap file anonymous memory stays in memory. What is kept of its slots, 13 bytes for each 4 KiB
-    /// (0.3 % of its size), counts against the limit: 3.25 MiB for each GiB.
+    /// A new file of `bytes` bytes to which anonymous memory ([`crate::Spill`]) spills. Its space
+    /// is taken now. Its name is removed as soon as it is open: nobody else can open it, and
+    /// however the process ends, its space is free again. Without a swap file anonymous memory
+    /// stays in memory. The records of its slots, 13 bytes for each 4 KiB (0.3 % of its size),
+    /// count against the limit: 3.25 MiB for each GiB.
     #[must_use]
     pub fn swap_file(mut self, path: impl Into<PathBuf>, bytes: u64) -> Self {
         self.swap = Some((path.into(), bytes));
         self
     }
 
-    /// How dear a page of a file is beside an anonymous one, 0 to 200: 100 takes them for equally dear, less spares
-    /// anonymous memory, at 200 it alone is reclaimed as long as there is any (60 if not set).
+    /// How dear a page of a file is beside an anonymous one, 0 to 200: 100 takes them for equally
+    /// dear, less spares anonymous memory, at 200 it alone is reclaimed as long as there is any (60
+    /// if not set).
     #[must_use]
     pub fn swappiness(mut self, swappiness: u8) -> Self {
         self.swappiness = swappiness;
         self
     }
 
-    /// How the one that needs memory is held up while none can be freed (Tidegate's own law if not set).
+    /// How a task that needs memory is held up while none can be freed (Tidegate's own law if not
+    /// set).
     #[must_use]
     pub fn reclaim(mut self, law: ReclaimLaw) -> Self {
         self.reclaim = law;
@@ -189,26 +194,28 @@ impl Builder {
         self
     }
 
-    /// Whether core dumps of the process hold what is cached (no if not set: it belongs to others, and there is much of it).
+    /// Whether core dumps of the process hold what is cached (no if not set: it belongs to others,
+    /// and there is much of it).
     #[must_use]
     pub fn core_dump(mut self, dumped: bool) -> Self {
         self.dumped = dumped;
         self
     }
 
-    /// Whether the cache takes less than its limit while the control group of the process would not allow it (yes if not
-    /// set): a limit of the group that is lowered, others in it that take memory, pressure. A thread looks at that four
-    /// times a second, where there is a group that has a limit or may get one. [`Stats::ceiling`](crate::Stats::ceiling)
-    /// says how it is held.
+    /// Whether the cache takes less than its limit while the control group of the process would not
+    /// allow it (yes if not set): a limit of the group that is lowered, others in it that take
+    /// memory, pressure. A thread looks at that four times a second, where there is a group that
+    /// has a limit or may get one. [`Stats::ceiling`](crate::Stats::ceiling) says how it is held.
     #[must_use]
     pub fn follow_group(mut self, follow: bool) -> Self {
         self.follow_group = follow;
         self
     }
 
-    /// Puts layers between the cache and each disk, for tests of a program on a disk that is slow, fails, fills up or hangs:
-    /// `slow:rate=16MB,latency=2ms`, `faulty:eio_writes=0.01,seed=7`, or several with a `+` between them, the first nearest to the
-    /// cache. [`Cache::release_layers`] ends what they do.
+    /// Puts layers between the cache and each disk, for tests of a program on a disk that is slow,
+    /// fails, fills up or hangs: `slow:rate=16MB,latency=2ms`, `faulty:eio_writes=0.01,seed=7`, or
+    /// several with a `+` between them, the first nearest to the cache. [`Cache::release_layers`]
+    /// ends what they do.
     ///
     /// | layer | keys |
     /// |---|---|
@@ -232,7 +239,8 @@ impl Builder {
     /// ```
     ///
     /// # Errors
-    /// `BadLayers`: there is no such layer or key, or it is `volatile`, which a cache over files has no memory for.
+    /// `BadLayers`: there is no such layer or key, or it is `volatile`, which a cache over files
+    /// has no memory for.
     pub fn layers(mut self, layers: &str) -> Result<Self, Error> {
         let refused = |why: String| Error::BadLayers {
             layers: layers.to_owned(),
@@ -250,8 +258,9 @@ impl Builder {
     /// Builds the cache and starts its threads.
     ///
     /// # Errors
-    /// `LimitTooSmall`, `LimitTooLarge`, `LimitAboveGroup`, `BadDivision`, `SwapFileTooLarge`, `BadSize` (of the swap file), `Cache` with `BadOption`, or
-    /// `System` when memory or threads cannot be had, or the swap file (its path is taken, or its disk has no space).
+    /// `LimitTooSmall`, `LimitTooLarge`, `LimitAboveGroup`, `BadDivision`, `SwapFileTooLarge`,
+    /// `BadSize` (of the swap file), `Cache` with `BadOption`, or `System` when memory or threads
+    /// cannot be had, or the swap file (its path is taken, or its disk has no space).
     pub fn build(self) -> Result<Cache, Error> {
         let resident = if self.whole_process {
             os::resident_bytes()
@@ -279,7 +288,7 @@ impl Builder {
         } else {
             os::Backend::Pool
         };
-        // What the kernel keeps for it is not in the limit.
+        // The kernel's memory for it is not in the limit.
         options.register = devices <= DEVICES;
         options.sink = Some(waits.sink());
         options.dumped = self.dumped;

@@ -41,7 +41,8 @@ pub(crate) struct Inner {
     /// share of the dirty limit and its own flusher.
     disks: Mutex<BTreeMap<u64, Disk>>,
     pub(crate) opened: Opened,
-    /// Held by `close`, and how it ended: who closes it too hears that, not that it is being closed.
+    /// Held by `close`, and how it ended: a second `close` hears that, not that the cache is being
+    /// closed.
     closing: Mutex<Option<Result<(), mm::Error>>>,
     /// `close` has ended.
     closed: AtomicBool,
@@ -110,8 +111,8 @@ impl Division {
         }
     }
 
-    /// The control group leaves so much, or as little as the cache can do with. What is pinned stays, and the next change is
-    /// another try.
+    /// The control group leaves so much, or as little as the cache can do with. Pinned pages stay,
+    /// and the next change is another try.
     fn set_ceiling(&self, ceiling: u64) {
         let mut memory = self.memory();
         let wanted = Memory { ceiling, ..*memory };
@@ -157,15 +158,16 @@ impl OpenOptions {
         self
     }
 
-    /// For reading only: this handle refuses to write, whatever others of the file do. Does not go with `create`, `truncate`
-    /// and `preallocate`.
+    /// For reading only: this handle refuses to write, whatever others of the file do. Does not go
+    /// with `create`, `truncate` and `preallocate`.
     #[must_use]
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.inner.read_only = read_only;
         self
     }
 
-    /// Take space for `bytes` on the device now. Where it has not as much, what it took behind the file's end is given back.
+    /// Take space for `bytes` on the device now. Where it has not as much, what it took behind the
+    /// file's end is given back.
     #[must_use]
     pub fn preallocate(mut self, bytes: u64) -> Self {
         self.inner.preallocate = Some(Bytes(bytes));
@@ -179,7 +181,7 @@ impl OpenOptions {
         self
     }
 
-    /// Who only reads changes nothing.
+    /// A reader changes nothing.
     fn check(&self) -> Result<(), Error> {
         let options = &self.inner;
         let changes = [
@@ -194,7 +196,7 @@ impl OpenOptions {
     }
 }
 
-/// What was found to stand at a path as it was opened.
+/// The kind of file that was found at a path as it was opened.
 enum Opening {
     New(FileKey, Entry),
     /// That file is open.
@@ -265,8 +267,9 @@ impl Cache {
     /// pages, also after all its handles were dropped.
     ///
     /// # Errors
-    /// `System` (the path, the reason; busy: it is open for reading only; no space for what is to be
-    /// preallocated), `Cache` (more files than there is room for; a device that failed). `OptionsContradict`. `Closed`.
+    /// `System` (the path, the reason; busy: it is open for reading only; no space for what is to
+    /// be preallocated), `Cache` (more files than there is room for; a device that failed).
+    /// `OptionsContradict`. `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
         self.is_open()?;
         options.check()?;
@@ -280,8 +283,8 @@ impl Cache {
         }
     }
 
-    /// Opens what stands at a path, which looked like `key`. What was opened there counts: a file system may number it
-    /// otherwise each time that it is looked at.
+    /// Opens what stands at a path, which looked like `key`. The file that was opened counts: a
+    /// file system may number it otherwise each time that it is looked at.
     fn try_open(
         &self,
         path: &Path,
@@ -481,13 +484,14 @@ impl Cache {
         Ok(added?)
     }
 
-    /// A region of `bytes` bytes of anonymous memory: it takes memory as it is written, and shares the limit. With a
-    /// swap file it may be much larger than the limit. Its own table, four and a quarter bytes for each 4 KiB, comes
-    /// on top of the limit; the tables of all regions take at most a 32nd of it, so that regions may have thirty
-    /// times the limit together.
+    /// A region of `bytes` bytes of anonymous memory: it takes memory as it is written, and shares
+    /// the limit. With a swap file it may be much larger than the limit. Its own table, four and a
+    /// quarter bytes for each 4 KiB, comes on top of the limit; the tables of all regions take at
+    /// most a 32nd of it, so that regions may have thirty times the limit together.
     ///
     /// # Errors
-    /// `BadSize` for no bytes, or more than are left for regions; `Cache`: more than 65536 regions. `Closed`.
+    /// `BadSize` for no bytes, or more than are left for regions; `Cache`: more than 65536 regions.
+    /// `Closed`.
     pub fn spill(&self, bytes: u64) -> Result<Spill, Error> {
         let mut task = self.enter()?;
         let pages = Pages(bytes.div_ceil(PAGE_SIZE as u64));
@@ -502,16 +506,18 @@ impl Cache {
         }
     }
 
-    /// Changes the memory limit while the cache runs, up to the one it was built with. A lower one is reached in the
-    /// background: what is in use is moved out of the memory that goes, without a write to any device, and what was not used lately
-    /// is let go. [`Stats::over_limit`] says how far it is. Metadata stays that of
-    /// the limit it was built with. The limit moves in steps of 2 MiB (more in caches above 32 GiB) and is rounded up: by
-    /// less than a step, never above the one it was built with; [`Stats::limit`] says what it is.
+    /// Changes the memory limit while the cache runs, up to the one it was built with. A lower one
+    /// is reached in the background: what is in use is moved out of the memory that goes, without a
+    /// write to any device, and what was not used lately is let go. [`Stats::over_limit`] says how
+    /// far it is. Metadata stays that of the limit it was built with. The limit moves in steps of 2
+    /// MiB (more in caches above 32 GiB) and is rounded up: by less than a step, never above the
+    /// one it was built with; [`Stats::limit`] says what it is.
     ///
     /// # Errors
-    /// `LimitTooSmall`; `BadSize` for more than it was built with; `Cache` with `PinnedAboveLimit` while callers have more
-    /// pinned, with `RegionsAboveLimit` while regions have more than thirty times as much; `System` when there is no
-    /// thread to clear what is above a lower one. The limit is then what it was. `Closed`.
+    /// `LimitTooSmall`; `BadSize` for more than it was built with; `Cache` with `PinnedAboveLimit`
+    /// while callers have more pinned, with `RegionsAboveLimit` while regions have more than thirty
+    /// times as much; `System` when there is no thread to clear what is above a lower one. The
+    /// limit is then what it was. `Closed`.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
         self.is_open()?;
         let mut memory = self.inner.division.memory();
@@ -520,7 +526,8 @@ impl Cache {
         self.inner.division.divide(wanted, &mut memory)
     }
 
-    /// The same for what the pages alone may have; as little as the cache can do with, if that is more.
+    /// The same for what the pages alone may have; as little as the cache can do with, if that is
+    /// more.
     #[cfg(feature = "governor")]
     pub(crate) fn set_limit_of_pages(&self, bytes: u64) -> Result<(), Error> {
         let division = &self.inner.division;
@@ -532,8 +539,8 @@ impl Cache {
         }
     }
 
-    /// So many bytes of the limit are left to the program itself from now on (`Builder::beside`); at least as many as when the
-    /// cache was built.
+    /// So many bytes of the limit are left to the program itself from now on (`Builder::beside`);
+    /// at least as many as when the cache was built.
     ///
     /// # Errors
     /// As `set_limit`; it is then what it was.
@@ -545,7 +552,8 @@ impl Cache {
         self.inner.division.divide(wanted, &mut memory)
     }
 
-    /// A task for one call; `Closed` once the cache was closed. Every call that is not to work then comes in here.
+    /// A task for one call; `Closed` once the cache was closed. Every call that is not to work then
+    /// comes in here.
     #[inline]
     pub(crate) fn enter(&self) -> Result<Task<'_, ThreadEnv>, Error> {
         self.is_open()?;
@@ -560,7 +568,8 @@ impl Cache {
     /// `Closed` once it was closed.
     #[inline]
     pub(crate) fn is_open(&self) -> Result<(), Error> {
-        // Who calls after `close` returned knows that from the thread that called it, and sees this with it.
+        // A caller that comes after `close` returned knows that from the thread that called it, and
+        // sees this with it.
         if self.inner.closed.load(Ordering::Relaxed) {
             Err(Error::Closed)
         } else {
@@ -584,12 +593,13 @@ impl Cache {
         Ok(synced?)
     }
 
-    /// Syncs and ends the cache. Every later call on it, its files, regions and volumes that can fail answers `Closed`;
-    /// [`File::try_pin`] finds nothing. Pins that are held stay as they are, what is dropped is given back, readings
-    /// ([`Cache::stats`], lengths) go on. Who closes it again hears how it ended.
+    /// Syncs and ends the cache. Every later call on it, its files, regions and volumes that can
+    /// fail answers `Closed`; [`File::try_pin`] finds nothing. Pins that are held stay as they are,
+    /// what is dropped is given back, readings ([`Cache::stats`], lengths) go on. A second call
+    /// hears how the first one ended.
     ///
     /// # Errors
-    /// What could not be made durable; the cache is ended all the same.
+    /// The data that could not be made durable; the cache is ended all the same.
     pub fn close(&self) -> Result<(), Error> {
         let closing = &self.inner.closing;
         let mut ended = closing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -601,15 +611,15 @@ impl Cache {
             self.inner.mm.shutdown(&mut task)
         };
         drop(self.inner.take_follower());
-        // Not before: until here the one that syncs has to hear how that ended.
+        // Not before: until here the task that syncs has to hear how that ended.
         self.inner.closed.store(true, Ordering::Relaxed);
         self.inner.env.shutdown();
         *ended = Some(synced);
         Ok(synced?)
     }
 
-    /// The layers that [`Builder::layers`] has put there hold nothing up any more: what hangs ends, what is slow is not, and
-    /// nothing fails. For the end of a test.
+    /// The layers that [`Builder::layers`] has put there hold nothing up any more: what hangs ends,
+    /// what is slow is not, and nothing fails. For the end of a test.
     pub fn release_layers(&self) {
         let disks = self.inner.disks.lock();
         for disk in disks.unwrap_or_else(PoisonError::into_inner).values() {
@@ -620,8 +630,8 @@ impl Cache {
     }
 
     /// The disk that `path` is on works again, and the caller answers for it: a failed flush or the
-    /// policy `Stop` holds it back no longer. What it had taken between its last good flush and the
-    /// failure is unknown; write that again.
+    /// policy `Stop` holds it back no longer. Data that it had taken between its last good flush
+    /// and the failure are unknown; write them again.
     ///
     /// # Errors
     /// `System` if the path's disk cannot be told. `Closed`.
@@ -632,8 +642,9 @@ impl Cache {
         Ok(())
     }
 
-    /// Gives memory that no page needs back to the system; it is taken again when needed. Pages that stand in the way are moved
-    /// together: no page is let go or written for it. Answers how many bytes that were.
+    /// Gives memory that no page needs back to the system; it is taken again when needed. Pages
+    /// that stand in the way are moved together: no page is let go or written for it. Answers how
+    /// many bytes that were.
     pub fn trim(&self) -> u64 {
         let mut task = self.task();
         self.inner.mm.trim(&mut task).bytes().0
@@ -743,7 +754,7 @@ impl Drop for Inner {
         drop(self.take_follower());
         {
             let mut task = self.env.enter();
-            // Best effort: the one that wants to know calls `close`.
+            // Best effort: a program that wants to know calls `close`.
             let _ = self.mm.shutdown(&mut task);
         }
         self.env.shutdown();

@@ -1,4 +1,4 @@
-//! What can go wrong, each with the thing, the value and the way out.
+//! Errors, each with the thing, the value and the way out.
 
 use std::io;
 use std::path::PathBuf;
@@ -67,7 +67,7 @@ pub enum Error {
         /// The least and the most that it may be; the most is 0 where nothing is left to have.
         allowed: (u64, u64),
     },
-    /// What is kept of the swap file leaves no room for pages.
+    /// The records of the swap file leave no room for pages.
     #[error(
         "a swap file of {} is too large for a memory limit of {}: what is kept of its slots, {} at {} bytes for each \
          4 KiB, counts against the limit; at most {:#} go with this limit; make the swap file smaller, or raise the limit",
@@ -97,7 +97,8 @@ pub enum Error {
         path: PathBuf,
         /// What failed, where in the file, and why.
         error: mm::Error,
-        /// Of a write: how many bytes of it were taken in before that, from its first on. They are part of the file.
+        /// Of a write: how many bytes of it were taken in before that, from its first on. They are
+        /// part of the file.
         taken: u64,
     },
     /// Layers for the devices that do not exist, or that a cache cannot put there.
@@ -108,7 +109,7 @@ pub enum Error {
         /// What is wrong with it, and what would be right.
         why: String,
     },
-    /// What takes whole pages was asked for a part of one.
+    /// A call that takes whole pages was asked for a part of one.
     #[error(
         "bytes {offset} to {end} are not whole pages: touch and discard take ranges that begin and end at a multiple \
          of {PAGE_SIZE} bytes, or end where the region ends"
@@ -119,7 +120,8 @@ pub enum Error {
         /// Where it ends.
         end: u64,
     },
-    /// An option that changes the file, of a handle for reading only. Nothing was opened, or changed.
+    /// An option that changes the file, of a handle for reading only. Nothing was opened, or
+    /// changed.
     #[error(
         "`{option}` changes the file, and it is opened for reading only; leave `read_only` or `{option}` away"
     )]
@@ -136,8 +138,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the device cannot do at all what it was asked for, and something else may: a hole that cannot be punched
-    /// can be written as zeroes.
+    /// Whether the device cannot do at all what it was asked for, and something else may: a hole
+    /// that cannot be punched can be written as zeroes.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         self.of_cache().is_some_and(mm::Error::is_unsupported)
@@ -151,8 +153,8 @@ impl Error {
         }
     }
 
-    /// The system's error number, where the system or a device refused something with one: 28 (ENOSPC) on a full disk, 122
-    /// (EDQUOT) where a quota is used up.
+    /// The system's error number, where the system or a device refused something with one: 28
+    /// (ENOSPC) on a full disk, 122 (EDQUOT) where a quota is used up.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {

@@ -79,8 +79,8 @@ impl File {
         &self.path
     }
 
-    /// What the file holds of the cache, and what of it was asked for, all handles together. Counts its cached pages one by one:
-    /// some 10 ms for a GiB.
+    /// What the file holds of the cache, and what of it was asked for, all handles together. Counts
+    /// its cached pages one by one: some 10 ms for a GiB.
     ///
     /// # Errors
     /// `Closed`.
@@ -115,12 +115,12 @@ impl File {
     }
 
     /// Writes all of `data` at `offset` as this thread's own writer; pauses when that one is over
-    /// its share. Answers `data.len()`. Far behind the end it leaves a hole; a later write into that may
-    /// find the disk full only when it is written back, which `sync` tells.
+    /// its share. Answers `data.len()`. Far behind the end it leaves a hole; a later write into
+    /// that may find the disk full only when it is written back, which `sync` tells.
     ///
     /// # Errors
-    /// `File`: no space, a failed device, no memory (everything pinned), and how much of `data` was taken in before that, which is
-    /// part of the file. `ReadOnly`, `Closed`.
+    /// `File`: no space, a failed device, no memory (everything pinned), and how much of `data` was
+    /// taken in before that, which is part of the file. `ReadOnly`, `Closed`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, Error> {
         with_own(&self.cache.inner.mm, |writer| {
             self.write_as(writer, data, offset)
@@ -148,7 +148,8 @@ impl File {
         Ok(data.len())
     }
 
-    /// A task for a call that changes the file: what a handle for reading would change could never be written back.
+    /// A task for a call that changes the file: what a handle for reading would change could never
+    /// be written back.
     fn enter_to_change(&self) -> Result<Task<'_, ThreadEnv>, Error> {
         let task = self.cache.enter()?;
         if self.read_only {
@@ -167,9 +168,10 @@ impl File {
         Ok(usize::try_from(read.bytes.0).expect("no more than was asked for"))
     }
 
-    /// Shows `len` bytes from `offset` to `show` without a copy: piece by piece in order, each at most a page (4 KiB) and pinned
-    /// while it is shown; answers how many there were before the end of the file. What comes next is read ahead, as by `read_at`:
-    /// for who goes through a file once and keeps little of it, to sum, to search, to send on.
+    /// Shows `len` bytes from `offset` to `show` without a copy: piece by piece in order, each at
+    /// most a page (4 KiB) and pinned while it is shown; answers how many there were before the end
+    /// of the file. The pages that come next are read ahead, as by `read_at`: for programs that go
+    /// through a file once and keep little of it, to sum, to search, to send on.
     ///
     /// ```
     /// # use tidegate::{Cache, OpenOptions};
@@ -220,8 +222,8 @@ impl File {
         })
     }
 
-    /// Pins page `page` (4 KiB each) for reading without a copy, if it is in the cache: a lookup and
-    /// a compare-and-swap, no lock.
+    /// Pins page `page` (4 KiB each) for reading without a copy, if it is in the cache: a lookup
+    /// and a compare-and-swap, no lock.
     #[must_use]
     #[inline]
     pub fn try_pin(&self, page: u32) -> Option<Pin<'_>> {
@@ -240,8 +242,9 @@ impl File {
         })
     }
 
-    /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece, if all are in the cache and stand side by side: no lock, no
-    /// wait. Who pinned them with [`File::pin_run`] lately finds them so.
+    /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece, if all are in the cache
+    /// and stand side by side: no lock, no wait. A caller that pinned them with [`File::pin_run`]
+    /// lately finds them so.
     #[must_use]
     pub fn try_pin_run(&self, first: u32, pages: u32) -> Option<PinRun<'_>> {
         self.cache.is_open().ok()?;
@@ -249,8 +252,9 @@ impl File {
         Some(PinRun { pinned })
     }
 
-    /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece: reads in what is not in the cache, and moves together what
-    /// is not side by side, without a write to any device. A page that is pinned already or on its way to a device is copied.
+    /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece: reads in what is not in
+    /// the cache, and moves together what is not side by side, without a write to any device. A
+    /// page that is pinned already or on its way to a device is copied.
     ///
     /// ```
     /// # use tidegate::{Cache, OpenOptions};
@@ -270,9 +274,10 @@ impl File {
     /// ```
     ///
     /// # Errors
-    /// `File` with `BadOption` (no pages, or more than 512), `OutOfRange` (beyond the end), `TooMany` (each page is a pin; all pins
-    /// together are at most a quarter of the memory), `NoRun` (pins and requests under way leave no block that can be emptied),
-    /// `ReadFailed`, `OutOfMemory`. `Closed`.
+    /// `File` with `BadOption` (no pages, or more than 512), `OutOfRange` (beyond the end),
+    /// `TooMany` (each page is a pin; all pins together are at most a quarter of the memory),
+    /// `NoRun` (pins and requests under way leave no block that can be emptied), `ReadFailed`,
+    /// `OutOfMemory`. `Closed`.
     pub fn pin_run(&self, first: u32, pages: u32) -> Result<PinRun<'_>, Error> {
         let mut task = self.cache.enter()?;
         let pinned = self.answered(self.inner.pin_run(&mut task, first, pages))?;
@@ -410,9 +415,10 @@ pub struct FileStats {
     pub dirty: u64,
     /// On its way there.
     pub writeback: u64,
-    /// Pages that [`File::read_at`] asked for and found in memory. Pins are not counted: that costs more than a pin does.
+    /// Pages that [`File::read_at`] asked for and found in memory. Pins are not counted: that costs
+    /// more than a pin does.
     pub hits_total: u64,
-    /// Those that it did not find.
+    /// Pages that it did not find.
     pub misses_total: u64,
 }
 
@@ -449,8 +455,9 @@ impl Deref for Pin<'_> {
     }
 }
 
-/// Pages held in the cache in one piece, up to 2 MiB: their bytes stay as they are while this lives, each page as it was when it was
-/// pinned. A write to one of them meanwhile goes to other memory. Each page counts as a pin; drop it soon.
+/// Pages held in the cache in one piece, up to 2 MiB: their bytes stay as they are while this
+/// lives, each page as it was when it was pinned. A write to one of them meanwhile goes to other
+/// memory. Each page counts as a pin; drop it soon.
 pub struct PinRun<'a> {
     pinned: PinnedRun<'a, ThreadEnv>,
 }

@@ -5,12 +5,14 @@
 //!   looked at                              <---- frames in use; what was evicted; what came back, by how far it had fallen
 //! ```
 //!
-//! The cache bounds itself, so it is told a bound, and never asked for single pages. What more memory would be worth to it it knows by the
-//! shadows of the pages that it evicted: each that comes back counts with what its read takes.
+//! The cache bounds itself, so it is told a bound, and never asked for single pages. The shadows of
+//! the pages that it evicted say what more memory would be worth: each page that comes back counts
+//! with the time of its read.
 //!
 //! Invariants
-//!   1. The floor is at least what the cache can do with; the ceiling at most what it was built with.
-//!   2. A governor keeps no cache open: one that is closed holds nothing.
+//!   1. The floor is at least what the cache can do with; the ceiling at most what it was built
+//!      with.
+//!   2. A governor keeps no cache open: a cache that is closed holds nothing.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -23,10 +25,12 @@ use crate::{Error, PAGE_SIZE};
 
 /// A limit that was lowered is looked at again after this.
 const AGAIN: Duration = Duration::from_millis(5);
-/// Frames without which a cache is no use, and as many again: `set_limit` has a least of its own, beside marks and pins.
+/// Frames without which a cache is no use, and as many again: `set_limit` has a least of its own,
+/// beside marks and pins.
 const LEAST: u64 = 16 << 20;
 
-/// A page cache under a governor. The membership ends with it; the cache keeps the bound it had last.
+/// A page cache under a governor. The membership ends with it; the cache keeps the bound it had
+/// last.
 pub struct Governed {
     member: Arc<Member>,
 }
@@ -40,10 +44,12 @@ impl Governed {
 }
 
 impl Cache {
-    /// Puts the pages of this cache under a governor's limit, as the member `name`. The cache has to be built with as much memory as it
-    /// shall ever have; how much of it it uses is the governor's from now on, and [`set_limit`](Self::set_limit) is not to be called.
+    /// Puts the pages of this cache under a governor's limit, as the member `name`. The cache has
+    /// to be built with as much memory as it shall ever have; how much of it it uses is the
+    /// governor's from now on, and [`set_limit`](Self::set_limit) is not to be called.
     ///
-    /// Its floor is at least 16 MiB. Give it what your writers need to go on: a fifth of what it has may be dirty.
+    /// Its floor is at least 16 MiB. Give it what your writers need to go on: a fifth of what it
+    /// has may be dirty.
     ///
     /// # Errors
     /// Those of [`Governor::register`]: a name that is taken, floors that do not fit.

@@ -3,19 +3,20 @@
 //! ```text
 //!   thread: 4 looks a second ──> Rule ──> ceiling ──> the limit in force = min(asked for, ceiling)
 //! ```
-//! A group's limit may be lowered while the cache runs, and others in the group may want memory too. What the cache has is
-//! anonymous memory that the kernel cannot take back: at the limit it kills. So the cache looks at the limit, at what of
-//! the group's memory cannot be taken, and at the pressure (PSI), and takes less in time. It takes more again, step by
-//! step, when all of that has been quiet for a while.
+//! A group's limit may be lowered while the cache runs, and others in the group may want memory
+//! too. The cache's memory is anonymous memory that the kernel cannot take back: at the limit it
+//! kills. So the cache looks at the limit, at what of the group's memory cannot be taken, and at
+//! the pressure (PSI), and takes less in time. It takes more again, step by step, when all of that
+//! has been quiet for a while.
 //!
 //! Invariants
 //!   1. The ceiling is never above `ROOM` below the group's limit.
-//!   2. It falls by a step a look at most while somebody is pressed, to a quarter of what the cache was built with at
-//!      least; a lower limit of the group is followed at once.
+//!   2. It falls by a step a look at most while somebody is pressed, to a quarter of what the cache
+//!      was built with at least; a lower limit of the group is followed at once.
 //!   3. It rises by a step a second at most, after ten quiet seconds.
 //!
-//! Bounds: a limit that is written below what is in use at that moment kills at once; nobody can give way in time. Lower
-//! it in steps, or lower `memory.high` first.
+//! Bounds: a limit that is written below what is in use at that moment kills at once; nobody can
+//! give way in time. Lower it in steps, or lower `memory.high` first.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -25,7 +26,8 @@ use os::Groups;
 
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(250);
-/// Of a group's limit, what the kernel is left for its own part of it: page tables, sockets, stacks. GUESS.
+/// Of a group's limit, what the kernel is left for its own part of it: page tables, sockets,
+/// stacks. GUESS.
 const ROOM: u64 = 16;
 /// The group is full if no more than this part of its limit is left. GUESS.
 const FULL: u64 = 32;
@@ -83,7 +85,8 @@ impl Rule {
     fn look(&mut self, look: Look) -> u64 {
         let before = core::mem::replace(&mut self.stalled, look.stalled);
         let stalled = before.zip(look.stalled);
-        // Where there is no limit nobody is killed for it: the system's own shortage is for the system.
+        // Where there is no limit nobody is killed for it: the system's own shortage is for the
+        // system.
         let is_stalled = look.limit.is_some()
             && stalled.is_some_and(|(before, now)| now.saturating_sub(before) > PERIOD / PRESSED);
         let is_full = look
@@ -114,8 +117,9 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Follows the groups of this process for a cache that was built with so much, if they could bound it. The first look is
-    /// made before this returns; where there is no thread for the others, it is the only one.
+    /// Follows the groups of this process for a cache that was built with so much, if they could
+    /// bound it. The first look is made before this returns; where there is no thread for the
+    /// others, it is the only one.
     pub(crate) fn start(built: u64, follow: impl Fn(u64) + Send + 'static) -> Option<Self> {
         let groups = Groups::of_process();
         if !groups.is_bounded() {
@@ -189,7 +193,7 @@ mod tests {
             stalled: Some(Duration::from_millis(ms)),
             ..Look::default()
         };
-        // What was before it began is not its own.
+        // Stalls before it began are not its own.
         assert_eq!(rule.look(stalled(90_000)), 160 * MIB);
         assert_eq!(rule.look(stalled(90_020)), 160 * MIB);
         assert_eq!(rule.look(stalled(90_100)), 150 * MIB);

@@ -24,7 +24,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it promises: the memory limit counts pages, metadata and what is pinned; a writer that is
+//! It promises that the memory limit counts pages, metadata and what is pinned; a writer that is
 //! over its share sleeps for short, even times instead of stalling; nothing that `sync` answered
 //! for is lost; nothing dirty is dropped or called clean after a failed write; every stall has a
 //! name (`Stats::waits`).

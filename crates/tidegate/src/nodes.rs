@@ -21,13 +21,14 @@ pub enum Nodes {
     /// One, wherever the system takes its memory from.
     #[default]
     One,
-    /// Those of the machine that this process may use: for programs whose threads are kept to sockets. Each gets a part of
-    /// the limit in proportion to its memory, which is asked from it (mbind(2), preferred) and comes from another where it
-    /// has none left. Where there is one node, or the system does not say or refuses, the cache has one, and
-    /// `Stats::one_node` says why.
+    /// Those of the machine that this process may use: for programs whose threads are kept to
+    /// sockets. Each gets a part of the limit in proportion to its memory, which is asked from it
+    /// (mbind(2), preferred) and comes from another where it has none left. Where there is one
+    /// node, or the system does not say or refuses, the cache has one, and `Stats::one_node` says
+    /// why.
     System,
-    /// So many of one size, 1 to 8, each with its part of the CPUs, and no word of it to the system. For tests: all that
-    /// several nodes do happens, on any machine.
+    /// So many of one size, 1 to 8, each with its part of the CPUs, and no word of it to the
+    /// system. For tests: all that several nodes do happens, on any machine.
     Divide(u8),
 }
 

@@ -1,14 +1,14 @@
 //! Which files are open: each once, however many handles it has.
 //!
-//! Two sets of cached pages of one file would not know of each other: a reader of one would miss what
-//! is dirty in the other, and the later write-back would win. So a file that is opened again, under
-//! whatever name, shares its pages with the handles it has; and one whose handles were all dropped
-//! stays, until it is opened again or its place is needed.
+//! Two sets of cached pages of one file would not know of each other: a reader of one would miss
+//! what is dirty in the other, and the later write-back would win. So a file that is opened again,
+//! under whatever name, shares its pages with the handles it has; and one whose handles were all
+//! dropped stays, until it is opened again or its place is needed.
 //!
 //! Invariants
 //!   1. A file of the system has at most one entry, and its pages belong to that.
-//!   2. An entry is ended (`ending`) by one thread at a time, without handles but that thread's own;
-//!      the one that opens the file meanwhile waits.
+//!   2. An entry is ended (`ending`) by one thread at a time, without handles but that thread's
+//!      own; a thread that opens the file meanwhile waits.
 //!   3. The lock is held across the system's `open`, never across requests to a device.
 
 use std::collections::BTreeMap;
@@ -56,8 +56,8 @@ pub(crate) struct Opened {
 pub(crate) struct Entry {
     pub(crate) disk: Disk,
     pub(crate) object: ObjectId,
-    /// The first handle's, and that of the one that finds the file dropped: it knows which errors were
-    /// not told to anybody yet.
+    /// The first handle's, and that of the thread that finds the file dropped: it knows which
+    /// errors were not told to anybody yet.
     pub(crate) inner: Arc<mm::File<ThreadEnv>>,
     pub(crate) read_only: bool,
     pub(crate) handles: usize,

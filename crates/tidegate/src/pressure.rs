@@ -1,12 +1,14 @@
 //! Pressure totals: for how long somebody, and for how long everybody, was stalled for memory.
 //!
-//! A caller is stalled while it reclaims on its own behalf, and while it waits for memory, for the end of a
-//! throttling, or for a page from the swap file. *some*: at least one caller is; *full*: at least one is, and every
-//! caller that was seen in the last second is. Callers are seen by what they wait for and by their events; the
-//! cache's own tasks do not count as callers unless they are stalled themselves.
+//! A caller is stalled while it reclaims on its own behalf, and while it waits for memory, for the
+//! end of a throttling, or for a page from the swap file. *some*: at least one caller is; *full*:
+//! at least one is, and every caller that was seen in the last second is. Callers are seen by what
+//! they wait for and by their events; the cache's own tasks do not count as callers unless they are
+//! stalled themselves.
 //!
-//! Source: Linux v6.12 kernel/sched/psi.c, for the two words and what counts as a stall of memory. Deviation:
-//! the kernel knows which tasks want to run; a library sees its callers only when they call.
+//! Source: Linux v6.12 kernel/sched/psi.c, for the two words and what counts as a stall of memory.
+//! Deviation: the kernel knows which tasks want to run; a library sees its callers only when they
+//! call.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;

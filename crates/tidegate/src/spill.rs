@@ -8,9 +8,10 @@ use policy::units::Bytes;
 
 use crate::{Cache, Error, PAGE_SIZE};
 
-/// A region of bytes that share the cache's memory limit: what is not used for a while goes to the swap file
-/// ([`crate::Builder::swap_file`]) and comes back on access. It reads as zeroes until it is written; nothing of it
-/// outlives the process. Shared by reference between threads; dropping it gives its memory and its slots back.
+/// A region of bytes that share the cache's memory limit: what is not used for a while goes to the
+/// swap file ([`crate::Builder::swap_file`]) and comes back on access. It reads as zeroes until it
+/// is written; nothing of it outlives the process. Shared by reference between threads; dropping it
+/// gives its memory and its slots back.
 ///
 /// ```
 /// use tidegate::Cache;
@@ -81,8 +82,9 @@ impl Spill {
     /// Writes all of `data` at `offset`.
     ///
     /// # Errors
-    /// `Cache`: beyond the end, no memory and no room in the swap file, a page that could not be read back (it is kept,
-    /// the next access tries again). Data before the point of the error was taken in. `Closed`.
+    /// `Cache`: beyond the end, no memory and no room in the swap file, a page that could not be
+    /// read back (it is kept, the next access tries again). Data before the point of the error was
+    /// taken in. `Closed`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         let mut task = self.cache.enter()?;
         self.check(offset, data.len() as u64)?;
@@ -92,17 +94,18 @@ impl Spill {
     /// Fills all of `data` from `offset`.
     ///
     /// # Errors
-    /// As `write_at`. No memory too: what is out comes back to a frame, and where all memory is anonymous and the swap file
-    /// full there may be none, until something is discarded. Nothing is lost by that.
+    /// As `write_at`. No memory too: what is out comes back to a frame, and where all memory is
+    /// anonymous and the swap file full there may be none, until something is discarded. Nothing is
+    /// lost by that.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<(), Error> {
         let mut task = self.cache.enter()?;
         self.check(offset, data.len() as u64)?;
         Ok(self.inner.read(&mut task, Bytes(offset), data)?)
     }
 
-    /// Brings the pages of a range into memory and marks them as written to, as a store to each of what is there
-    /// already: for programs that want memory at hand, and for measuring. A page that was neither read nor written
-    /// gets its first word set to a number of its own.
+    /// Brings the pages of a range into memory and marks them as written to, as a store to each of
+    /// what is there already: for programs that want memory at hand, and for measuring. A page that
+    /// was neither read nor written gets its first word set to a number of its own.
     ///
     /// # Errors
     /// As `write_at`. `PartOfPage` for a range that does not begin and end at a page (4096 bytes).
@@ -120,8 +123,8 @@ impl Spill {
     /// Gives the memory and the slots of a range back; it reads as zeroes again.
     ///
     /// # Errors
-    /// `Cache` with `OutOfRange` for a range beyond the end, `PartOfPage` for one that does not begin and end at a page.
-    /// `Closed`.
+    /// `Cache` with `OutOfRange` for a range beyond the end, `PartOfPage` for a range that does not
+    /// begin and end at a page. `Closed`.
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         let mut task = self.cache.enter()?;
         let (first, count) = self.pages(offset, len)?;
@@ -140,7 +143,8 @@ impl Spill {
         Ok(())
     }
 
-    /// Number of the first page and number of pages of a range of whole pages; the last page may be cut by the end.
+    /// Number of the first page and number of pages of a range of whole pages; the last page may be
+    /// cut by the end.
     fn pages(&self, offset: u64, len: u64) -> Result<(u32, u32), Error> {
         self.check(offset, len)?;
         let page = PAGE_SIZE as u64;

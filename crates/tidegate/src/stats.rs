@@ -15,15 +15,18 @@ use crate::pressure::{Meter, Pressure};
 pub struct Stats {
     /// The memory limit now.
     pub limit: u64,
-    /// What is resident beyond a limit that was lowered, in whole chunks (2 MiB; more in caches above 32 GiB): one whose last
-    /// page is pinned counts as a whole. Zero: the limit holds.
+    /// Memory that is resident beyond a limit that was lowered, in whole chunks (2 MiB; more in
+    /// caches above 32 GiB): a chunk whose last page is pinned counts as a whole. Zero: the limit
+    /// holds.
     pub over_limit: u64,
-    /// The control group of the process holds the cache below the limit that was asked for: the most that it takes now.
+    /// The control group of the process holds the cache below the limit that was asked for: the
+    /// most that it takes now.
     pub ceiling: Option<u64>,
-    /// By how much the limit that it was built with was more than the system said that it had: as it said so itself, without
-    /// free swap and without what ZFS keeps, which may make room.
+    /// By how much the limit that it was built with was more than the system said that it had: as
+    /// it said so itself, without free swap and without what ZFS keeps, which may make room.
     pub short_at_start: Option<u64>,
-    /// Why not all I/O goes through io_uring, though it was to: the pool of threads does it, more slowly.
+    /// Why not all I/O goes through io_uring, though it was to: the pool of threads does it, more
+    /// slowly.
     pub no_io_uring: Option<String>,
     /// What of the limit is left to the program itself (`Builder::beside`).
     pub beside: u64,
@@ -49,11 +52,13 @@ pub struct Stats {
     pub read_total: u64,
     /// Ever freed by reclaim.
     pub reclaimed_total: u64,
-    /// Pages ever moved to another frame: for a lowered limit, for `Cache::trim`, for `File::pin_run`, or when memory is grouped.
+    /// Pages ever moved to another frame: for a lowered limit, for `Cache::trim`, for
+    /// `File::pin_run`, or when memory is grouped.
     pub moved_total: u64,
     /// How often a page was to be moved and stayed: it was pinned, being written, or gone.
     pub move_refused_total: u64,
-    /// Free memory by what stands side by side: free blocks of 4 KiB, 8 KiB, ... 4 MiB. Memory that is the system's is in none.
+    /// Free memory by what stands side by side: free blocks of 4 KiB, 8 KiB, ... 4 MiB. Memory that
+    /// is the system's is in none.
     pub runs: [u64; 11],
     /// Writes to devices that failed and are tried again.
     pub failed_total: u64,
@@ -63,7 +68,8 @@ pub struct Stats {
     pub anonymous: u64,
     /// The swap file; all zero without one.
     pub swap: Swap,
-    /// The nodes of the machine that the memory lies on (`Builder::nodes`); one, if there are not several.
+    /// The nodes of the machine that the memory lies on (`Builder::nodes`); one, if there are not
+    /// several.
     pub nodes: Vec<NodeStats>,
     /// Why it is one although it was to be those of the machine (`Nodes::System`).
     pub one_node: Option<OneNode>,
@@ -135,10 +141,11 @@ pub struct Wait {
     pub max: Duration,
     /// How many ended by a timeout that was only a safety net.
     pub timed_out: u64,
-    /// How many were how long: the first counts waits below a microsecond, each next one those below twice as long, the
-    /// last all from 35 minutes on.
+    /// How many were how long: the first counts waits below a microsecond, each next one those
+    /// below twice as long, the last all from 35 minutes on.
     pub histogram: [u64; BUCKETS],
-    /// What ended them, the event by its name or the deadline, and how many; what ended none is left out.
+    /// What ended them, the event by its name or the deadline, and how many; what ended none is
+    /// left out.
     pub ended_by: Vec<(&'static str, u64)>,
 }
 
@@ -153,7 +160,8 @@ impl Wait {
         (bucket + 1 < BUCKETS).then(|| Duration::from_micros(1 << exponent))
     }
 
-    /// A bound for the longest of all but `1 - share` of the waits, from the histogram: at most twice the true value.
+    /// A bound for the longest of all but `1 - share` of the waits, from the histogram: at most
+    /// twice the true value.
     #[must_use]
     pub fn quantile(&self, permille: u64) -> Duration {
         let rank = (self.count * permille).div_ceil(1000);

@@ -1,4 +1,5 @@
-//! What a server does with a volume beside reading and writing it: holes, what is not written yet, how it does, its end.
+//! What a server does with a volume beside reading and writing it: holes, what is not written yet,
+//! how it does, its end.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -10,8 +11,9 @@ use policy::units::{Bytes, Pages};
 use crate::cache::Inner;
 use crate::{Cache, Error, Volume, VolumeOptions};
 
-/// How long a volume that is taken out waits for those that are inside it, before it leaves them its place, which the last
-/// of them gives up. They are microseconds from their end, or wait for a backing that hangs.
+/// How long a volume that is taken out waits for those that are inside it, before it leaves them
+/// its place, which the last of them gives up. They are microseconds from their end, or wait for a
+/// backing that hangs.
 const LEAVE_MAX: Duration = Duration::from_millis(200);
 
 /// A reading of one volume. Sizes in bytes.
@@ -50,7 +52,8 @@ pub struct VolumeStats {
     pub last_error: Option<mm::Error>,
     /// The last read that failed since then.
     pub last_read_error: Option<mm::Error>,
-    /// Reads fail, the last within a minute, none has gone well since: how long ago the first and the last one did.
+    /// Reads fail, the last within a minute, none has gone well since: how long ago the first and
+    /// the last one did.
     pub reads_failing: Option<(Duration, Duration)>,
     /// How it does.
     pub state: VolumeState,
@@ -80,20 +83,23 @@ pub enum VolumeState {
 }
 
 impl Volume {
-    /// Punches a hole: the whole pages inside `offset..offset + len` lose their content, give their space on the backing
-    /// back and read as zeroes. The rest of the range is left as it is. Waits for the backing.
+    /// Punches a hole: the whole pages inside `offset..offset + len` lose their content, give their
+    /// space on the backing back and read as zeroes. The rest of the range is left as it is. Waits
+    /// for the backing.
     ///
     /// # Errors
-    /// `Cache` with `PunchFailed`; what is there then is as it was, or zeroes; if [`Error::is_unsupported`], writing zeroes
-    /// works instead. Beyond the end, a failed flush, no memory. `Closed`.
+    /// `Cache` with `PunchFailed`; what is there then is as it was, or zeroes; if
+    /// [`Error::is_unsupported`], writing zeroes works instead. Beyond the end, a failed flush, no
+    /// memory. `Closed`.
     pub fn punch(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;
         let mut task = self.enter()?;
         Ok(self.inner.punch(&mut task, Bytes(offset), Bytes(len))?)
     }
 
-    /// The next pages from `from` on and before `to` that the backing does not have as they are: where they begin, and how
-    /// many bytes. Cut where a run is long; ask again from its end. Does not wait.
+    /// The next pages from `from` on and before `to` that the backing does not have as they are:
+    /// where they begin, and how many bytes. Cut where a run is long; ask again from its end. Does
+    /// not wait.
     #[must_use]
     pub fn next_unwritten(&self, from: u64, to: u64) -> Option<(u64, u64)> {
         let task = self.cache.task();
@@ -141,15 +147,17 @@ impl Volume {
         }
     }
 
-    /// The backing works again, and the caller answers for it: a failed flush or the policy `Stop` holds it back no longer.
-    /// What it had taken between its last good flush and the failure is unknown; write that again.
+    /// The backing works again, and the caller answers for it: a failed flush or the policy `Stop`
+    /// holds it back no longer. Data that it had taken between its last good flush and the failure
+    /// are unknown; write them again.
     pub fn reopen(&self) {
-        // Another volume may have the place of one that was taken out.
+        // Another volume may have the place of a volume that was taken out.
         let Ok(mut task) = self.enter() else { return };
         self.cache.inner.mm.reopen_device(&mut task, self.device);
     }
 
-    /// From now on it has this share of the dirty limit, and its writers get this while writes to the backing fail.
+    /// From now on it has this share of the dirty limit, and its writers get this while writes to
+    /// the backing fail.
     ///
     /// # Errors
     /// `Cache` with `BadOption`. `Closed`.
@@ -159,9 +167,10 @@ impl Volume {
         Ok(mm.set_device(&mut task, self.device, options.of_device())?)
     }
 
-    /// Syncs the volume and takes it out of the cache, for all holders: whatever they ask for afterwards is `Closed`. Its
-    /// memory is free for others, and so are its place among the devices, its device with its threads, and its backing: at
-    /// once, or when what is under way in it has ended.
+    /// Syncs the volume and takes it out of the cache, for all holders: whatever they ask for
+    /// afterwards is `Closed`. Its memory is free for others, and so are its place among the
+    /// devices, its device with its threads, and its backing: at once, or when what is under way in
+    /// it has ended.
     ///
     /// # Errors
     /// As `sync`; the volume then stays as it is.
@@ -177,7 +186,8 @@ impl Volume {
         }
         closed?;
         holders.closed.store(true, Ordering::SeqCst);
-        // Who is still inside asks for no page that is not there, but has the place in hand.
+        // A holder that is still inside asks for no page that is not there, but has the place in
+        // hand.
         let is_used = |(): &mut ()| holders.inside.load(Ordering::SeqCst) > 0;
         let quiet = holders.quiet.lock();
         let quiet = quiet.unwrap_or_else(PoisonError::into_inner);
@@ -206,7 +216,8 @@ impl Volume {
 }
 
 impl Cache {
-    /// Gives back what is kept of devices that were taken out while a sync of the whole cache was in them.
+    /// Gives back what is kept of devices that were taken out while a sync of the whole cache was
+    /// in them.
     pub(crate) fn give_back_devices(&self) {
         let gone = self.inner.mm.removed_devices(&mut self.task());
         gone.into_iter()

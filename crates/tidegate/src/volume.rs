@@ -14,7 +14,8 @@
 //! Invariants
 //!   1. A device, its share of the dirty limit, its flusher and its errors belong to one volume.
 //!   2. A nonblocking operation never waits: not for memory, a device, a page, or a pause.
-//!   3. What `write` has taken is part of the volume: readers see it, `sync` makes it durable.
+//!   3. Bytes that `write` has taken are part of the volume: readers see them, `sync` makes them
+//!      durable.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -89,9 +90,9 @@ pub(crate) struct Holders {
     pub(crate) closed: AtomicBool,
     /// Its place was given up, or is being: once.
     pub(crate) left: AtomicBool,
-    /// Operations under way. One that begins counts itself first and looks at `gone` then; who
-    /// takes the volume out does it the other way round, so that no one is missed by both. Who
-    /// leaves and who closes it likewise.
+    /// Operations under way. An operation that begins counts itself first and looks at `gone` then;
+    /// the holder that takes the volume out does it the other way round, so that no one is missed
+    /// by both. Leaving and closing it likewise.
     pub(crate) inside: AtomicUsize,
     /// Bytes; only grows.
     size: AtomicU64,
@@ -246,11 +247,12 @@ impl Volume {
         self.holders.size.load(Ordering::Acquire)
     }
 
-    /// The volume has grown to `size`, whole pages before and after, and so has its backing, already: what is new is as it is
-    /// there. It never shrinks.
+    /// The volume has grown to `size`, whole pages before and after, and so has its backing,
+    /// already: what is new is as it is there. It never shrinks.
     ///
     /// # Errors
-    /// `BadSize` for less than it has, or where either is no multiple of a page; `Cache`: the backing refused. `Closed`.
+    /// `BadSize` for less than it has, or where either is no multiple of a page; `Cache`: the
+    /// backing refused. `Closed`.
     pub fn grow(&self, size: u64) -> Result<(), Error> {
         let has = self.size();
         let page = crate::PAGE_SIZE as u64;
@@ -264,7 +266,7 @@ impl Volume {
         let mut task = self.enter()?;
         self.inner.truncate(&mut task, Bytes(size))?;
         self.inner.assume_allocated(Bytes(size));
-        // Not before: the one that sees it may use all of it.
+        // Not before: a holder that sees it may use all of it.
         self.holders.size.fetch_max(size, Ordering::AcqRel);
         Ok(())
     }
@@ -281,9 +283,9 @@ impl Volume {
         }
     }
 
-    /// This holder is gone. What is under way for it changes nothing more of the volume after its next
-    /// step, and fails (`Closed`); so does what is begun. Once a sync by another holder
-    /// that ends after this has been answered, nothing of the volume changes for this one.
+    /// This holder is gone. Operations under way for it change nothing more of the volume after
+    /// their next step, and fail (`Closed`); so do new ones. Once a sync by another holder that
+    /// ends after this has been answered, nothing of the volume changes for this one.
     pub fn end(&self) {
         self.inner.end();
     }
@@ -384,7 +386,7 @@ impl Volume {
     ///
     /// # Errors
     /// `Cache`: beyond the end, a failed device, no memory, a page could not be read. `Closed`.
-    /// What was taken before the error stays.
+    /// Bytes that were taken before the error stay.
     pub fn write(
         &self,
         writer: &mut Writer,
@@ -444,7 +446,8 @@ impl Volume {
     }
 
     /// When the writer may be told that what it wrote so far is done: `None` at once, otherwise not
-    /// before that moment, and then ask again. What it writes meanwhile is on its next account.
+    /// before that moment, and then ask again. Bytes that it writes meanwhile are on its next
+    /// account.
     ///
     /// # Errors
     /// `Cache`: a failed device. `Closed`.

@@ -1,4 +1,4 @@
-//! Who writes: the unit that pacing holds back.
+//! Writers: the unit that pacing holds back.
 //!
 //! A program with clients of its own (a server) keeps a `Writer` for each, so that a heavy one
 //! does not slow the others. Everybody else need not care: a thread that writes without naming a
@@ -10,10 +10,11 @@ use std::sync::{Arc, Weak};
 use env::Env;
 use os::ThreadEnv;
 
-/// A writer: may be moved between threads, is used by one at a time. Used with another cache than the one that made it, it is a new writer
-/// of that one from then on.
+/// A writer: may be moved between threads, is used by one at a time. Used with a cache that did not
+/// make it, it is a new writer of that cache from then on.
 ///
-/// Dropped, it passes on what it still owes, and gives back memory that `Volume::prepare_write` took for it.
+/// Dropped, it passes on what it still owes, and gives back memory that `Volume::prepare_write`
+/// took for it.
 pub struct Writer {
     inner: mm::Writer,
     cache: Weak<mm::Cache<ThreadEnv>>,
@@ -31,7 +32,8 @@ impl Writer {
         self.cache.as_ptr() == Arc::as_ptr(cache)
     }
 
-    /// As `cache` knows it: its frames, its debts and the devices that it was told of are those of one cache.
+    /// As `cache` knows it: its frames, its debts and the devices that it was told of are those of
+    /// one cache.
     #[inline]
     pub(crate) fn of(&mut self, cache: &Arc<mm::Cache<ThreadEnv>>) -> &mut mm::Writer {
         if !self.is_of(cache) {
@@ -62,7 +64,8 @@ pub(crate) fn with_own<T>(
 where
     ThreadEnv: Env,
 {
-    // Where the thread ends, what it keeps is gone already: a destructor that writes is a new writer then.
+    // Where the thread ends, what it keeps is gone already: a destructor that writes is a new
+    // writer then.
     let own = OWN.try_with(|own| {
         let mut own = own.borrow_mut();
         let at = own.iter().position(|own| own.is_of(cache));

@@ -1,4 +1,5 @@
-//! The page cache under a governor: it gives what others reserve, gets it back for what it misses, and goes without a trace.
+//! The page cache under a governor: it gives what others reserve, gets it back for what it misses,
+//! and goes without a trace.
 
 #![allow(
     clippy::unwrap_used,
@@ -82,7 +83,7 @@ fn pages_make_room_for_what_others_reserve() {
         let stats = cache.stats();
         stats.cached <= 36 * MIB && stats.over_limit == 0
     });
-    // What is left is a page cache still.
+    // The rest is a page cache still.
     read(&file, 64);
     file.write_at(&[9; 4096], 0).unwrap();
     file.sync().unwrap();

@@ -1,4 +1,5 @@
-//! A cache in a control group of its own, of the system that the test runs on: the limit is seen, and followed.
+//! A cache in a control group of its own, of the system that the test runs on: the limit is seen,
+//! and followed.
 
 #![allow(
     clippy::unwrap_used,

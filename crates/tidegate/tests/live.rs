@@ -202,7 +202,8 @@ fn a_writer_never_has_more_dirty_than_the_limit() {
     file.sync().unwrap();
 }
 
-/// Space is taken for what is written, and not for the hole before it: a write at a wrong place filled the disk.
+/// Space is taken for what is written, and not for the hole before it: a write at a wrong place
+/// filled the disk.
 #[test]
 fn a_write_far_behind_the_end_leaves_a_hole() {
     use std::os::unix::fs::MetadataExt as _;

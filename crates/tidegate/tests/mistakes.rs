@@ -1,4 +1,4 @@
-//! What callers get wrong is told in their words: bytes, and the names of this library.
+//! Mistakes of callers are told in their words: bytes, and the names of this library.
 
 #![allow(
     clippy::unwrap_used,
@@ -277,7 +277,7 @@ fn after_close_every_call_answers_so() {
     assert!(!dir.0.join("new").exists());
     closed("close", other.close().map_err(|error| error.error));
 
-    // What goes on.
+    // These go on.
     assert!(pin.iter().all(|byte| *byte == 7));
     drop(pin);
     drop((writer, region));
@@ -373,7 +373,7 @@ fn sizes_are_told_in_bytes_and_settings_by_their_method() {
     drop(all);
 }
 
-/// What is no disk takes no disk's place.
+/// A file that is no disk takes no disk's place.
 #[test]
 fn special_files_that_are_refused_leave_room_for_disks() {
     let dir = Dir::new("special");

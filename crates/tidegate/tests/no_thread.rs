@@ -1,4 +1,4 @@
-//! What a cache that runs does when the system has no thread to give: an error, and nothing is lost.
+//! A running cache when the system has no thread to give: an error, and nothing is lost.
 
 #![allow(
     clippy::unwrap_used,

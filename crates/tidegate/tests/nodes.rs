@@ -1,4 +1,5 @@
-//! A cache on several nodes. On a machine of one they are parts of its memory (`Nodes::Divide`), so that all of it runs.
+//! A cache on several nodes. On a machine of one they are parts of its memory (`Nodes::Divide`), so
+//! that all of it runs.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +36,7 @@ fn page(number: u64, version: u8) -> Vec<u8> {
     bytes
 }
 
-/// What is said of the nodes adds up to what is said of the cache.
+/// The figures of the nodes add up to the figures of the cache.
 fn adds_up(stats: &Stats) {
     let sum = |of: fn(&tidegate::NodeStats) -> u64| stats.nodes.iter().map(of).sum::<u64>();
     assert_eq!(sum(|node| node.free), stats.free, "{stats:?}");

@@ -1,4 +1,5 @@
-//! Volumes as a server uses them, on real threads and files: calls that do not wait, and threads that wait for them.
+//! Volumes as a server uses them, on real threads and files: calls that do not wait, and threads
+//! that wait for them.
 
 #![allow(
     clippy::unwrap_used,
@@ -87,7 +88,7 @@ fn write(volume: &Volume, writer: &mut Writer, data: &[u8], offset: u64) {
     panic!("no progress at {offset}+{done}");
 }
 
-/// While a device hangs, a wait for it would not end. So the one that ends has not waited.
+/// While a device hangs, a wait for it would not end. So a call that ends has not waited.
 #[test]
 fn a_device_that_hangs_holds_up_nobody_who_may_not_wait() {
     const SIZE: u64 = 64 << 20;
@@ -153,7 +154,8 @@ struct Client {
     done: usize,
 }
 
-/// One thread serves many clients and never waits for one of them; others wait where they are stuck.
+/// One thread serves many clients and never waits for one of them; others wait where they are
+/// stuck.
 #[test]
 fn one_thread_serves_many_who_are_held_and_does_not_wait() {
     const CLIENTS: u64 = 16;
@@ -274,8 +276,8 @@ fn one_thread_serves_many_who_are_held_and_does_not_wait() {
     }
 }
 
-/// A writer belongs to the cache that made it: frames that it was given are that one's, and so are what it owes and to which
-/// law. Used with another cache it is a new one there.
+/// A writer belongs to the cache that made it: frames that it was given are that one's, and so are
+/// what it owes and to which law. Used with another cache it is a new one there.
 #[test]
 fn a_writer_of_another_cache_brings_nothing_along() {
     let dir = Dir::new("stranger");

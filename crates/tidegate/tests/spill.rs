@@ -1,4 +1,5 @@
-//! Anonymous memory on real memory and a real swap file: bytes come back, the limit holds, nothing is left behind.
+//! Anonymous memory on real memory and a real swap file: bytes come back, the limit holds, nothing
+//! is left behind.
 
 #![allow(
     clippy::unwrap_used,
@@ -166,7 +167,7 @@ fn many_threads_share_regions_and_files_under_one_limit() {
         drop(region);
         let after = cache.stats();
         assert_eq!(after.anonymous, 0, "the region gave all back");
-        // What was on its way out gives its slot back when it arrives.
+        // A page on its way out gives its slot back when it arrives.
         for _ in 0..12_000 {
             if cache.stats().swap.free == cache.stats().swap.total {
                 break;
@@ -292,7 +293,7 @@ fn a_limit_is_lowered_and_raised_while_running() {
     assert!(cache.stats().anonymous > 30 << 20, "it may be used again");
 }
 
-/// A page is written and read as a whole: the one that reads it sees one version of it, or zeroes.
+/// A page is written and read as a whole: a reader sees one version of it, or zeroes.
 fn is_whole(number: u64, bytes: &[u8]) -> bool {
     let word = |at: usize| u64::from_le_bytes(bytes[at * 8..][..8].try_into().unwrap());
     let version = word(1);

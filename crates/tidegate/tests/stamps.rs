@@ -1,8 +1,8 @@
 //! The checker of the lab on real files: threads write, read, pin, truncate and sync, every sector
 //! carries its place and version, and no read may show a wrong one.
 //!
-//! `TIDEGATE_SEED=S` sets the seed (the schedule is the machine's, so a seed does not repeat a run),
-//! `TIDEGATE_SECONDS=N` the length of each part (2 if not given).
+//! `TIDEGATE_SEED=S` sets the seed (the schedule is the machine's, so a seed does not repeat a
+//! run), `TIDEGATE_SECONDS=N` the length of each part (2 if not given).
 
 #![allow(
     clippy::unwrap_used,
@@ -244,7 +244,7 @@ fn run(uring: bool) {
         "{stats:?}"
     );
     let lens: Vec<u64> = run.files.iter().map(File::len).collect();
-    // What others see of the files is what the checker knows.
+    // Others see of the files what the checker knows.
     let Run { files, checker, .. } = run;
     for file in files {
         file.close().unwrap();

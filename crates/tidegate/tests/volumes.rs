@@ -146,7 +146,7 @@ fn what_a_socket_has_goes_into_pages_that_are_there() {
         read(&volume, &mut back, 0);
         assert!(back == there, "{sent} bytes at {offset}");
     }
-    // What is not in memory is not offered, and nothing is taken from the socket for it.
+    // Pages that are not in memory are not offered, and nothing is taken from the socket for them.
     client.write_all(&[7; 4096]).unwrap();
     assert!(receive(&volume, 4 << 20, 4096).unwrap().is_none());
     let beyond = receive(&volume, SIZE - 1, 2);
