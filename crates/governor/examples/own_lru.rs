@@ -1,4 +1,5 @@
-//! A cache of one's own under a limit: an `LruCache` in a mutex, two closures, and reports of what it evicts and misses.
+//! A cache of one's own under a limit: an `LruCache` in a mutex, two closures, and reports of what
+//! it evicts and misses.
 //!
 //! `cargo run --release -p tidegate-governor --example own_lru`
 

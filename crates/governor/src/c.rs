@@ -1,8 +1,8 @@
 //! The C interface: `include/governor.h`, where each function is described.
 //!
-//! A governor and a member are boxes behind opaque pointers. Nothing unwinds into C: what panics here is caught and answered as a code. What a
-//! caller promises is written in the header: pointers come from here and were not freed, and a shrinker's functions may be
-//! called from another thread.
+//! A governor and a member are boxes behind opaque pointers. Nothing unwinds into C: what panics
+//! here is caught and answered as a code. The header says what a caller promises: pointers come
+//! from here and were not freed, and a shrinker's functions may be called from another thread.
 #![allow(unsafe_code)]
 
 use std::cell::RefCell;
@@ -52,12 +52,13 @@ pub struct TgShare {
 struct Foreign {
     count: unsafe extern "C" fn(*mut c_void) -> u64,
     scan: unsafe extern "C" fn(*mut c_void, u64, u64) -> u64,
-    /// Set when it is a member: the one that is refused keeps `data`.
+    /// Set when it is a member: a caller that is refused keeps `data`.
     drop: OnceLock<unsafe extern "C" fn(*mut c_void)>,
     data: *mut c_void,
 }
 
-// SAFETY: the header says that the functions are called from the governor's thread; `data` is handed to them and not touched here.
+// SAFETY: the header says that the functions are called from the governor's thread; `data` is
+// handed to them and not touched here.
 unsafe impl Send for Foreign {}
 // SAFETY: the same; and the governor makes one call at a time.
 unsafe impl Sync for Foreign {}
@@ -78,7 +79,8 @@ impl Shrinker for Foreign {
 impl Drop for Foreign {
     fn drop(&mut self) {
         if let Some(drop) = self.drop.get() {
-            // SAFETY: as above; nobody calls anything with `data` after the last owner of this has gone.
+            // SAFETY: as above; nobody calls anything with `data` after the last owner of this has
+            // gone.
             unsafe { drop(self.data) }
         }
     }
@@ -137,7 +139,8 @@ unsafe fn give<T>(place: *mut *mut T, value: T) -> c_int {
 unsafe fn copy(text: &str, place: *mut c_char, size: usize) -> usize {
     if !place.is_null() && size > 0 {
         let length = text.len().min(size - 1);
-        // SAFETY: `length` and the zero behind it fit in `size`, and a text of ours does not lie in the caller's buffer.
+        // SAFETY: `length` and the zero behind it fit in `size`, and a text of ours does not lie in
+        // the caller's buffer.
         unsafe {
             std::ptr::copy_nonoverlapping(text.as_ptr().cast::<c_char>(), place, length);
             place.add(length).write(0);

@@ -63,18 +63,19 @@ pub enum Error {
         limit: u64,
         /// The sum of the floors, in bytes.
         floors: u64,
-        /// Who has the highest floor.
+        /// The member with the highest floor.
         highest: String,
     },
     /// No memory came in time.
     Full {
-        /// Who asked.
+        /// The member that asked.
         member: String,
         /// For how many bytes.
         bytes: u64,
         /// How long it waited.
         waited: Duration,
-        /// Who is in the way: holds most above its target, or does not give back what it should.
+        /// The member in the way: it holds most above its target, or does not give back what it
+        /// should.
         by: String,
         /// What of it is held, in bytes.
         held: u64,
@@ -83,7 +84,7 @@ pub enum Error {
     },
     /// More than the whole limit.
     LargerThanLimit {
-        /// Who asked.
+        /// The member that asked.
         member: String,
         /// For how many bytes.
         bytes: u64,
@@ -92,7 +93,7 @@ pub enum Error {
     },
     /// Memory was asked for inside a scan, which is there to give some back.
     InScan {
-        /// Who asked.
+        /// The member that asked.
         member: String,
     },
     /// The governor's thread could not be started.

@@ -1,18 +1,21 @@
 //! What was evicted a while ago: which of one member's keys, and at what age.
 //!
-//! A table of slots, one word each: 32 bits of the key's hash and 32 of the age at which it went, in 256ths of a delta. A key has one
-//! place; who comes later takes it. Only keys whose hash ends in `shift` zeros are remembered, so that a quarter of the limit of evicted bytes
-//! (as far as it reaches back) fills half of the table; a miss that is found stands for 2^shift of them.
+//! A table of slots, one word each: 32 bits of the key's hash and 32 of the age at which it went,
+//! in 256ths of a delta. A key has one place; a later key takes it. Only keys whose hash ends in
+//! `shift` zeros are remembered, so that a quarter of the limit of evicted bytes (as far as it
+//! reaches back) fills half of the table; a miss that is found stands for 2^shift of them.
 //!
 //! Concurrency: words that are swapped; two threads on one slot lose one of two memories, no more.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Deltas that a table reaches back: of what went before, few are remembered, and these say too little.
+/// Deltas that a table reaches back: of what went before, few are remembered, and these say too
+/// little.
 const DELTAS: u64 = 16;
 /// Units of age in a delta.
 const UNITS: u64 = 256;
-/// Most and fewest slots of a table; with `PARTS` members the tables take at most 0.5 % of the limit.
+/// Most and fewest slots of a table; with `PARTS` members the tables take at most 0.5 % of the
+/// limit.
 const SLOTS_MAX: u64 = 1 << 16;
 const SLOTS_MIN: u64 = 1 << 9;
 const PARTS: u64 = 8;
@@ -53,7 +56,8 @@ impl Ghost {
         self.slots.len() as u64 * 8
     }
 
-    /// Remembers fewer or more of the keys, now that so many bytes of so many entries have been evicted.
+    /// Remembers fewer or more of the keys, now that so many bytes of so many entries have been
+    /// evicted.
     pub(crate) fn adapt(&self, bytes: u64, entries: u64) {
         let Some(mean) = bytes.checked_div(entries).filter(|mean| *mean > 0) else {
             return;

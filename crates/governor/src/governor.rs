@@ -6,8 +6,8 @@
 //!              reserve slows down     targets come to this    reserve waits
 //! ```
 //!
-//! Locks, in this order: `core` (targets, the table), a seat's `conduct`. The queue and the lanes have their own, under which no other is
-//! taken. None is held while a shrinker is called.
+//! Locks, in this order: `core` (targets, the table), a seat's `conduct`. The queue and the lanes
+//! have their own, under which no other is taken. None is held while a shrinker is called.
 
 use std::collections::VecDeque;
 use std::collections::hash_map::RandomState;
@@ -45,7 +45,8 @@ pub enum Regret {
     /// What they evicted and miss again.
     #[default]
     On,
-    /// Nothing: floors, ceilings and weights alone say who has what. What one does not use is still lent.
+    /// Nothing: floors, ceilings and weights alone say who has what. Memory that one does not use
+    /// is still lent.
     Off,
 }
 
@@ -80,7 +81,8 @@ impl Builder {
         self
     }
 
-    /// Does not look at the resident memory: the limit is for what members say they hold, and for nothing else.
+    /// Does not look at the resident memory: the limit is for what members say they hold, and for
+    /// nothing else.
     #[must_use]
     pub fn without_resident(mut self) -> Self {
         self.resident = None;
@@ -94,15 +96,17 @@ impl Builder {
         self
     }
 
-    /// What gives back to the system what the allocator keeps, when the process has all that it may have. Default: `malloc_trim` of glibc,
-    /// nothing elsewhere. It takes at most a fiftieth of the time of one thread.
+    /// The call that gives back to the system what the allocator keeps, when the process has all
+    /// that it may have. Default: `malloc_trim` of glibc, nothing elsewhere. It takes at most a
+    /// fiftieth of the time of one thread.
     #[must_use]
     pub fn trim(mut self, trim: impl Fn() + Send + Sync + 'static) -> Self {
         self.trim = Box::new(trim);
         self
     }
 
-    /// Bytes of the process that the limit is not for: what it holds beside its caches. Default: none, the limit is for the process.
+    /// Bytes of the process that the limit is not for: what it holds beside its caches. Default:
+    /// none, the limit is for the process.
     #[must_use]
     pub fn beside(mut self, bytes: u64) -> Self {
         self.beside = bytes;
@@ -116,15 +120,17 @@ impl Builder {
         self
     }
 
-    /// The clock by which calls are timed; answers the time since the governor began, and never goes back. For tests.
+    /// The clock by which calls are timed; answers the time since the governor began, and never
+    /// goes back. For tests.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
         self
     }
 
-    /// No thread is started: the caller calls [`Governor::turn`], when its last answer says so or `wake` is called. `wake` comes from any
-    /// thread, must not block, and must not call the governor.
+    /// No thread is started: the caller calls [`Governor::turn`], when its last answer says so or
+    /// `wake` is called. `wake` comes from any thread, must not block, and must not call the
+    /// governor.
     #[must_use]
     pub fn driven_by_caller(mut self, wake: impl Fn() + Send + Sync + 'static) -> Self {
         self.driven_by_caller = Some(Box::new(wake));
@@ -192,8 +198,8 @@ impl Builder {
     }
 }
 
-/// One memory limit for all that register. Clones are the same governor; its thread ends with the last of them and of its
-/// members.
+/// One memory limit for all that register. Clones are the same governor; its thread ends with the
+/// last of them and of its members.
 #[derive(Clone)]
 pub struct Governor {
     pub(crate) inner: Arc<Inner>,
@@ -201,8 +207,8 @@ pub struct Governor {
 }
 
 impl Governor {
-    /// A governor with a thread of its own. `limit`: bytes, for the whole process unless [`Builder::beside`] or
-    /// [`Builder::without_resident`] say otherwise.
+    /// A governor with a thread of its own. `limit`: bytes, for the whole process unless
+    /// [`Builder::beside`] or [`Builder::without_resident`] say otherwise.
     ///
     /// # Errors
     /// A limit of 0, or the system has no thread to give.
@@ -226,10 +232,12 @@ impl Governor {
         }
     }
 
-    /// Takes a member in. It gets its part by weight, at least its floor; the others give for it in proportion to what they have above theirs.
+    /// Takes a member in. It gets its part by weight, at least its floor; the others give for it in
+    /// proportion to what they have above theirs.
     ///
     /// # Errors
-    /// A name of nothing or one that is taken; a weight outside 1/16 to 16; a ceiling below the floor; a floor that does not fit; too many members.
+    /// An empty name or a name that is taken; a weight outside 1/16 to 16; a ceiling below the
+    /// floor; a floor that does not fit; too many members.
     pub fn register(
         &self,
         name: impl Into<String>,
@@ -316,7 +324,8 @@ impl Governor {
                     limit,
                 }
             }
-            // What is left: a full table (an unknown member has no handle), and what a later version may add.
+            // The rest: a full table (an unknown member has no handle), and what a later version
+            // may add.
             _ => Error::TooManyMembers {
                 members: core.seats().count(),
             },
@@ -329,7 +338,7 @@ impl Governor {
         self.inner.limit()
     }
 
-    /// Another limit. What is too much is asked for at once; nobody waits for it here.
+    /// Another limit. The excess is asked for at once; nobody waits for it here.
     ///
     /// # Errors
     /// It is 0, or below what the floors come to; then the old one stays.
@@ -354,15 +363,16 @@ impl Governor {
         (self.inner.clock)()
     }
 
-    /// Does what is due: looks at members that do not report, moves targets, asks who has too much. Calls shrinkers, so it takes as long
-    /// as they do. For [`Builder::driven_by_caller`]; beside the governor's thread it does no harm.
+    /// Does what is due: looks at members that do not report, moves targets, asks who has too much.
+    /// Calls shrinkers, so it takes as long as they do. For [`Builder::driven_by_caller`]; beside
+    /// the governor's thread it does no harm.
     ///
     /// `now` never goes back. The answer says when to come again if nothing happens before.
     pub fn turn(&self, now: Duration) -> Next {
         self.inner.turn(now)
     }
 
-    /// Who has what, who moved what and why, and who waited.
+    /// The members' memory, the moves of targets with their reasons, and the waits.
     #[must_use]
     pub fn report(&self) -> Report {
         let inner = &self.inner;
@@ -451,7 +461,8 @@ pub(crate) struct Core {
     pub(crate) slack_bytes: u64,
     pub(crate) resident: Option<u64>,
     pub(crate) rate: Rate,
-    /// A bound could not grow, as the process has all that it may have; and when it may again without that.
+    /// A bound could not grow, as the process has all that it may have; and when it may again
+    /// without that.
     pub(crate) wants_room: bool,
     pub(crate) tries_again: Duration,
     /// By how much they were let grow the last time, and what was resident then.
@@ -592,7 +603,7 @@ impl Inner {
         self.limit() / HEADROOM_PART
     }
 
-    /// What all may hold before somebody is asked.
+    /// Bytes that all may hold before somebody is asked.
     pub(crate) fn pool(&self) -> u64 {
         self.ceiling.load(SeqCst).saturating_sub(self.headroom())
     }
@@ -622,7 +633,8 @@ impl Inner {
         self.grant();
     }
 
-    /// A permit ends. Last its part of them: the one that looks between the two counts it once more, and not once less.
+    /// A permit ends. Last its part of them: a look between the two counts it once more, and not
+    /// once less.
     pub(crate) fn gave_up(&self, seat: &Seat, bytes: u64) {
         self.shrank(seat, bytes);
         seat.permitted.fetch_sub(bytes, SeqCst);
@@ -680,13 +692,13 @@ impl Inner {
         } else {
             let began = Instant::now();
             granted = self.queue.wait(bytes, at_most, || {
-                // What came free between the look and the line.
+                // Memory that came free between the look and the line.
                 self.grant();
                 self.bell.ring();
             });
             self.waited(began.elapsed(), !granted);
             if !granted {
-                // Who stood behind may be content with less.
+                // The next waiter may be content with less.
                 self.grant();
                 return Err(self.in_the_way(seat, bytes, began.elapsed()));
             }
@@ -695,7 +707,8 @@ impl Inner {
         Ok(())
     }
 
-    /// Slows growth in the last sixteenth below the ceiling: by the time that freeing the bytes takes, and by how deep it is.
+    /// Slows growth in the last sixteenth below the ceiling: by the time that freeing the bytes
+    /// takes, and by how deep it is.
     fn pace(&self, seat: &Seat, bytes: u64, at_most: Duration) {
         let ceiling = self.ceiling.load(Relaxed);
         let zone = (self.limit() / PACED_PART).max(1);
@@ -724,8 +737,8 @@ impl Inner {
         waits.refused += u64::from(refused);
     }
 
-    /// Who is to be named to one who got nothing: of those that hold more than their target one that does not give, else the one that holds
-    /// most above it; else the one that holds most.
+    /// Picks the member to blame in `Error::Full`: one above its target that gives nothing; else
+    /// the one furthest above its target; else the largest.
     fn in_the_way(&self, asks: &Seat, bytes: u64, waited: Duration) -> Error {
         let core = self.core();
         let rank = |seat: &Arc<Seat>| {

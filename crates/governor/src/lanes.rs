@@ -1,13 +1,16 @@
-//! Who drives the governor: a thread that sleeps until something happens, and a second one for when the first is stuck in a call.
+//! The threads that drive the governor: a thread that sleeps until something happens, and a second
+//! one for when the first is stuck in a call.
 //!
 //! ```text
 //!   first lane    wait for the bell, or for the time that the last turn named -> turn -> ...
 //!   second lane   asleep; woken when a call begins, and 100 ms later, if it has not ended: turns, until it has
 //! ```
 //!
-//! A turn takes a lane. There are two; the second is available only while the one that is in the first is late.
+//! A turn takes a lane. There are two; the second is available only while the turn in the first is
+//! late.
 //!
-//! Concurrency: the bell is an atomic that is rung once for many events; the lock behind it is taken by the one that sleeps and by the one that wakes it.
+//! Concurrency: the bell is an atomic that is rung once for many events; the lock behind it is
+//! taken by the thread that sleeps and by the thread that wakes it.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -53,7 +56,7 @@ impl Bell {
     }
 
     fn wake_all(&self) {
-        // Who has looked and not yet slept holds the lock.
+        // A thread that has looked and not yet slept holds the lock.
         drop(self.asleep.lock().unwrap_or_else(PoisonError::into_inner));
         self.woken.notify_all();
     }
@@ -83,7 +86,7 @@ impl Bell {
     }
 }
 
-/// Who is in a turn, and since when in a call.
+/// Which threads are in a turn, and since when in a call.
 pub(crate) struct Lanes {
     slots: Mutex<[Option<Slot>; 2]>,
     /// For the second thread.
@@ -117,7 +120,7 @@ impl Lanes {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A lane, unless somebody is in one who is not late, or both are taken.
+    /// A lane, unless a thread is in one that is not late, or both are taken.
     pub(crate) fn enter(&self, now: Duration) -> Option<Lane<'_>> {
         let mut slots = self.slots();
         let at = slots.iter().position(Option::is_none)?;

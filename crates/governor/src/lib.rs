@@ -1,9 +1,11 @@
 //! One memory limit for several caches, no matter who wrote them.
 //!
-//! A program with a block cache, a row cache and a write buffer has three limits, and each is wrong most of the time. A [`Governor`]
-//! has one. Each cache registers as a member with a [`Shrinker`]; what was evicted and is missed again tells what memory would be worth to
-//! it, and a little at a time memory goes to who regrets most. The limit holds: for permits to the byte, for caches that report
-//! afterwards within what they grow in a moment, and for the whole process by its resident memory.
+//! A program with a block cache, a row cache and a write buffer has three limits, and each is wrong
+//! most of the time. A [`Governor`] has one. Each cache registers as a member with a [`Shrinker`];
+//! what was evicted and is missed again tells what memory would be worth to it, and a little at a
+//! time memory goes to who regrets most. The limit holds: for permits to the byte, for caches that
+//! report afterwards within what they grow in a moment, and for the whole process by its resident
+//! memory.
 //!
 //! ```
 //! use governor::{Governor, Share};
@@ -44,11 +46,13 @@
 //!
 //! Rules that the governor keeps to, whatever its members do; each has a test in `tests/rules.rs`:
 //!
-//! 1. A shrinker is called from the governor's thread, without a lock of the governor's, and never by who reserves.
+//! 1. A shrinker is called from the governor's thread, without a lock of the governor's, and never
+//!    by who reserves.
 //! 2. One call at a time for a member.
-//! 3. A call that takes longer than 100 ms is counted; the member rests, from 100 ms doubling to 5 s, and a second lane asks the others meanwhile. There
-//!    are two lanes at most.
-//! 4. What a scan says it freed is a claim; what counts is that what is held falls. Three claims without that, and the member is
+//! 3. A call that takes longer than 100 ms is counted; the member rests, from 100 ms doubling to 5
+//!    s, and a second lane asks the others meanwhile. There are two lanes at most.
+//! 4. The bytes that a scan says it freed are a claim; the fall of what is held counts. Three
+//!    claims without that, and the member is
 //!    [`Standing::Lies`]: by name in reports, and its memory counts as not available.
 //! 5. A panic disables the member, not the process.
 //! 6. To reserve inside a scan is refused.

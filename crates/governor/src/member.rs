@@ -1,7 +1,7 @@
 //! A member: what it reports, and memory that is reserved before it is taken.
 //!
-//! Reports are atomics and ring a bell only where somebody has to act; they wait for nothing. `reserve` is the only call here
-//! that may sleep.
+//! Reports are atomics and ring a bell only where somebody has to act; they wait for nothing.
+//! `reserve` is the only call here that may sleep.
 
 use std::hash::{BuildHasher as _, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -123,11 +123,11 @@ impl Seat {
     }
 }
 
-/// A member's reports and permits. Dropping it ends the membership: its target goes to the others, and what it held does
-/// not count any more.
+/// A member's reports and permits. Dropping it ends the membership: its target goes to the others,
+/// and what it held does not count any more.
 ///
-/// Calls come from any thread. The governor's thread lives as long as a member or a [`Governor`] does; a shrinker that
-/// keeps its own `Member` is never dropped.
+/// Calls come from any thread. The governor's thread lives as long as a member or a [`Governor`]
+/// does; a shrinker that keeps its own `Member` is never dropped.
 pub struct Member {
     pub(crate) seat: Arc<Seat>,
     pub(crate) governor: Governor,
@@ -158,11 +158,13 @@ impl Member {
 
     /// Memory before it is taken: counts as held at once, until the permit is dropped.
     ///
-    /// Above 15/16 of the limit it waits for as long as freeing so much takes at the rate that was seen, so that growth slows before it stops;
-    /// at the limit it waits for memory, first come first served, 200 ms at most ([`Builder::wait_max`](crate::Builder::wait_max)).
+    /// Above 15/16 of the limit it waits for as long as freeing so much takes at the rate that was
+    /// seen, so that growth slows before it stops; at the limit it waits for memory, first come
+    /// first served, 200 ms at most ([`Builder::wait_max`](crate::Builder::wait_max)).
     ///
     /// # Errors
-    /// [`Error::Full`] names who is in the way; [`Error::LargerThanLimit`] where it never fits; [`Error::InScan`] inside a scan.
+    /// [`Error::Full`] names who is in the way; [`Error::LargerThanLimit`] where it never fits;
+    /// [`Error::InScan`] inside a scan.
     pub fn reserve(&self, bytes: u64) -> Result<Permit, Error> {
         self.reserve_within(bytes, self.inner().wait_max)
     }
@@ -187,9 +189,11 @@ impl Member {
         })
     }
 
-    /// The entry with this hash went, to make room, and had so many bytes. (What was replaced or removed is not evicted.)
+    /// The entry with this hash went, to make room, and had so many bytes. (What was replaced or
+    /// removed is not evicted.)
     ///
-    /// Any hash will do that is the same in [`missed`](Self::missed); see [`hash`](Self::hash). Does not change what is held.
+    /// Any hash will do that is the same in [`missed`](Self::missed); see [`hash`](Self::hash).
+    /// Does not change what is held.
     pub fn evicted(&self, hash: u64, bytes: u64) {
         let (seat, inner) = (&self.seat, self.inner());
         let ghost = seat.ghost.get_or_init(|| Ghost::new(inner.limit()));
@@ -210,8 +214,9 @@ impl Member {
         }
     }
 
-    /// The entry with this hash was wanted and was not there. If it was evicted a while ago, more memory would have kept it, and its
-    /// cost counts for that: as [`Share::miss_cost`](crate::Share::miss_cost) has it.
+    /// The entry with this hash was wanted and was not there. If it was evicted a while ago, more
+    /// memory would have kept it, and its cost counts for that: as
+    /// [`Share::miss_cost`](crate::Share::miss_cost) has it.
     pub fn missed(&self, hash: u64) {
         self.missed_at(
             hash,
@@ -238,8 +243,8 @@ impl Member {
         seat.seen.fetch_add(1, Relaxed);
     }
 
-    /// So many bytes went, to make room. For a cache that remembers by itself what it evicted, with `missed_after`; not beside
-    /// [`evicted`](Self::evicted).
+    /// So many bytes went, to make room. For a cache that remembers by itself what it evicted, with
+    /// `missed_after`; not beside [`evicted`](Self::evicted).
     pub fn evicted_bytes(&self, bytes: u64) {
         let (seat, inner) = (&self.seat, self.inner());
         seat.age.fetch_add(bytes, Relaxed);
@@ -247,8 +252,8 @@ impl Member {
         inner.evicted(bytes);
     }
 
-    /// `misses` entries were wanted that had gone, each while `distance` more bytes were evicted: what more memory would have kept. `cost`: of
-    /// one; more than a second counts as one.
+    /// `misses` entries were wanted that had gone, each while `distance` more bytes were evicted:
+    /// what more memory would have kept. `cost`: of one; more than a second counts as one.
     pub fn missed_after(&self, distance: u64, misses: u64, cost: Duration) {
         if misses == 0 {
             return;
@@ -264,7 +269,8 @@ impl Member {
         seat.seen.fetch_add(misses, Relaxed);
     }
 
-    /// It is used: something was found, say. Cheap enough for every hit. A member that never says so is taken for idle only by its misses.
+    /// It is used: something was found, say. Cheap enough for every hit. A member that never says
+    /// so is taken for idle only by its misses.
     pub fn used(&self) {
         // Looked at first: written only once a turn, so that the line stays with all who read it.
         if !self.seat.used.load(Relaxed) {
@@ -272,7 +278,8 @@ impl Member {
         }
     }
 
-    /// A hash for [`evicted`](Self::evicted) and [`missed`](Self::missed), the same for equal keys as long as the governor lives.
+    /// A hash for [`evicted`](Self::evicted) and [`missed`](Self::missed), the same for equal keys
+    /// as long as the governor lives.
     #[must_use]
     pub fn hash<K: Hash + ?Sized>(&self, key: &K) -> u64 {
         self.inner().hasher.hash_one(key)

@@ -1,9 +1,10 @@
-//! Who waits for memory, in the order in which they came.
+//! The waiters for memory, in the order in which they came.
 //!
-//! The one that frees memory gives it to the first waiter, if it is enough for it, and wakes it alone. Nobody passes a waiter: while there is
-//! one, who comes later stands in line.
+//! A member that frees memory gives it to the first waiter, if it is enough for it, and wakes it
+//! alone. Nobody passes a waiter: while there is one, a later request stands in line.
 //!
-//! Concurrency: one lock, under which nothing waits but the sleepers themselves, each on a condition of its own.
+//! Concurrency: one lock, under which nothing waits but the sleepers themselves, each on a
+//! condition of its own.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -42,7 +43,7 @@ impl Queue {
             line.push_back(waiter.clone());
             self.wanted.fetch_add(bytes, SeqCst);
         }
-        // Now that the one that frees something can see it.
+        // Now that a member that frees something can see it.
         stand();
         let mut granted = waiter
             .granted
@@ -57,7 +58,7 @@ impl Queue {
             granted = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
         drop(granted);
-        // The one that grants does it under the line's lock: who is still in it has nothing.
+        // A grant is made under the line's lock: a waiter that is still in it has nothing.
         let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(at) = line.iter().position(|other| Arc::ptr_eq(other, &waiter)) {
             line.remove(at);

@@ -1,4 +1,4 @@
-//! Who has what, who moved what and why, and who waited.
+//! The members' memory, the moves of targets with their reasons, and the waits.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,8 @@ pub enum Standing {
     Rests,
     /// It was asked several times and gave nothing; it is not asked for a while.
     GivesNothing,
-    /// Three times it said that it freed something, and what it holds did not fall. Asked every 5 s only.
+    /// Three times it said that it freed something, and what it holds did not fall. Asked every 5 s
+    /// only.
     Lies,
     /// It panicked, and is not called again.
     Panicked,
@@ -26,7 +27,8 @@ pub enum Standing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WhyMoved {
-    /// A delta more saves the winner so much, and costs the loser so much, in an epoch; times their weights.
+    /// A delta more saves the winner so much, and costs the loser so much, in an epoch; times their
+    /// weights.
     Regret {
         /// The winner's.
         saves: Duration,
@@ -42,9 +44,9 @@ pub enum WhyMoved {
 pub struct Move {
     /// When, since the governor began.
     pub at: Duration,
-    /// Whose target fell.
+    /// The member whose target fell.
     pub from: String,
-    /// Whose rose.
+    /// The member whose target rose.
     pub to: String,
     /// By how many bytes.
     pub bytes: u64,
@@ -63,7 +65,8 @@ pub struct MemberReport {
     pub held: u64,
     /// Bytes that are its own.
     pub target: u64,
-    /// Bytes it may hold now, if it bounds itself: its target, with what it borrows or less what it lends.
+    /// Bytes it may hold now, if it bounds itself: its target, with what it borrows or less what it
+    /// lends.
     pub bound: Option<u64>,
     /// Bytes never taken from it.
     pub floor: u64,

@@ -1,15 +1,18 @@
-//! Resident memory beyond what members say they hold: their tables, their allocator's rests, all else in the process.
+//! Resident memory beyond what members say they hold: their tables, their allocator's rests, all
+//! else in the process.
 //!
 //! ```text
 //!   slack = resident - held at its highest      as long as resident memory has not fallen since; what falls comes off both
 //!                                                more of it counts at once, less is smoothed over half a second
 //! ```
 //!
-//! An allocator keeps what was freed, for the one that takes memory next: that is not slack, and who took it for slack would shrink everybody again, and
-//! again. What it cannot use for the next shows as a rise of the resident memory, and is slack by as much.
+//! An allocator keeps freed memory for the next request: that is not slack. Taken for slack, it
+//! would shrink everybody again, and again. The part that it cannot use for the next shows as a
+//! rise of the resident memory, and is slack by as much.
 //!
-//! Whether what it keeps can be used is found by trying: below the limit members may always hold a little more than that says. If nothing
-//! rises, what they held at their highest rises, and the slack falls.
+//! Whether what it keeps can be used is found by trying: below the limit members may always hold a
+//! little more than that says. If nothing rises, what they held at their highest rises, and the
+//! slack falls.
 
 use std::time::Duration;
 
@@ -53,14 +56,16 @@ impl Slack {
     }
 }
 
-/// Resident memory of this process, in bytes: the second field of `/proc/self/statm`, in pages of the system.
+/// Resident memory of this process, in bytes: the second field of `/proc/self/statm`, in pages of
+/// the system.
 pub(crate) fn of_this_process() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages = text.split(' ').nth(1)?.parse::<u64>().ok()?;
     Some(pages * page_size())
 }
 
-/// The system's size of a page: what the kernel maps at least. Found once, from two figures for the same memory.
+/// The system's size of a page: what the kernel maps at least. Found once, from two figures for the
+/// same memory.
 fn page_size() -> u64 {
     static SIZE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
     *SIZE.get_or_init(|| {
@@ -98,7 +103,7 @@ mod tests {
         assert_eq!(slack.look(at(0), 6000, 5000, LIMIT), 900);
         // Somebody gives 2000 back, which the allocator keeps.
         assert_eq!(slack.look(at(500), 6000, 3000, LIMIT), 900);
-        // Who comes next needs 50 more than that from the system.
+        // The next request needs 50 more than that from the system.
         assert_eq!(slack.look(at(1000), 6050, 3500, LIMIT), 950);
         // The system gets 1000 of it back: neither is what it was.
         assert_eq!(slack.look(at(1500), 5050, 3500, LIMIT), 950);

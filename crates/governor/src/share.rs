@@ -34,8 +34,8 @@ impl Default for Share {
 }
 
 impl Share {
-    /// Bytes that are never taken from it. Default: 0. A member that reports no misses needs one: it cannot show what it would
-    /// do with more, so the one that can gets everything above.
+    /// Bytes that are never taken from it. Default: 0. A member that reports no misses needs one:
+    /// it cannot show what it would do with more, so members that can get everything above.
     #[must_use]
     pub fn floor(mut self, bytes: u64) -> Self {
         self.floor = bytes;
@@ -63,23 +63,25 @@ impl Share {
         self
     }
 
-    /// What a nanosecond of its misses counts beside that of others, and its part where nobody misses anything: 0.0625 to 16, in
-    /// sixteenths. Default: 1.
+    /// What a nanosecond of its misses counts beside that of others, and its part where nobody
+    /// misses anything: 0.0625 to 16, in sixteenths. Default: 1.
     #[must_use]
     pub fn weight(mut self, weight: f64) -> Self {
         self.weight = weight;
         self
     }
 
-    /// What a miss costs where [`Member::missed`] is not told. Default: 100 us. What counts are the proportions between members.
+    /// What a miss costs where [`Member::missed`] is not told. Default: 100 us. The proportions
+    /// between members count.
     #[must_use]
     pub fn miss_cost(mut self, cost: Duration) -> Self {
         self.miss_cost = cost;
         self
     }
 
-    /// Each use of this one's entries is a use of the other's, and not the reverse (the pages of a file and its inode, a block and its
-    /// index). As long as neither misses anything, this one gives first.
+    /// Each use of this one's entries is a use of the other's, and not the reverse (the pages of a
+    /// file and its inode, a block and its index). As long as neither misses anything, this one
+    /// gives first.
     #[must_use]
     pub fn carried_by(mut self, carrier: &Member) -> Self {
         self.carried_by = Some(carrier.id());

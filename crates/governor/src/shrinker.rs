@@ -1,4 +1,4 @@
-//! What a cache has to be able to do.
+//! The calls that a cache has to be able to answer.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 pub struct Freeable {
     /// Bytes that could go now. A member that is looked at and has none is not asked.
     pub bytes: u64,
-    /// Bytes it holds beside its permits, if it does not report them by [`Member::grew`](crate::Member::grew).
+    /// Bytes it holds beside its permits, if it does not report them by
+    /// [`Member::grew`](crate::Member::grew).
     pub held: Option<u64>,
 }
 
@@ -18,7 +19,8 @@ impl Freeable {
         Self { bytes, held: None }
     }
 
-    /// So much is held, and all of it could go. For a cache that reports nothing by itself; it is asked now and then.
+    /// So much is held, and all of it could go. For a cache that reports nothing by itself; it is
+    /// asked now and then.
     #[must_use]
     pub fn all_of(held: u64) -> Self {
         Self {
@@ -53,7 +55,7 @@ impl Ask {
 /// What a scan did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
-    /// Bytes it freed, as it thinks. What counts is that what it holds falls.
+    /// Bytes it freed, as it thinks. The fall of what it holds counts.
     pub freed: u64,
     /// Entries it looked at.
     pub looked_at: u64,
@@ -86,9 +88,11 @@ pub enum Resized {
 
 /// A cache that can give memory back.
 ///
-/// All of it is called from the governor's thread (or from the one that calls [`Governor::turn`](crate::Governor::turn)), never with a lock of the
-/// governor held and never from the caller of [`Member::reserve`](crate::Member::reserve). One call at a time for each member. What takes longer
-/// than 100 ms is noted, and the member rests; what panics is not called again.
+/// All of it is called from the governor's thread (or from the thread that calls
+/// [`Governor::turn`](crate::Governor::turn)), never with a lock of the governor held and never
+/// from the caller of [`Member::reserve`](crate::Member::reserve). One call at a time for each
+/// member. A call that takes longer than 100 ms is noted, and the member rests; a member that
+/// panics is not called again.
 pub trait Shrinker: Send + Sync {
     /// What could go now. Cheap, and may be stale.
     fn count(&self) -> Freeable;
@@ -96,7 +100,8 @@ pub trait Shrinker: Send + Sync {
     /// Gives back up to `ask.bytes` by `ask.deadline`, and reports what it gave as it always does.
     fn scan(&self, ask: &Ask) -> Scanned;
 
-    /// A cache that bounds itself holds no more than `bytes` from now on. Called in steps, with less as with more.
+    /// A cache that bounds itself holds no more than `bytes` from now on. Called in steps, with
+    /// less as with more.
     fn resize(&self, bytes: u64) -> Resized {
         let _ = bytes;
         Resized::Unbounded
@@ -127,7 +132,8 @@ pub trait Shrinker: Send + Sync {
 /// let rows = governor.register("rows", governor::Share::default(), shrinker).unwrap();
 /// ```
 ///
-/// `held` answers the bytes held, all of which could go; `free` gives some back and answers how many.
+/// `held` answers the bytes held, all of which could go; `free` gives some back and answers how
+/// many.
 pub fn by(
     held: impl Fn() -> u64 + Send + Sync + 'static,
     free: impl Fn(&Ask) -> u64 + Send + Sync + 'static,

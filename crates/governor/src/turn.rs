@@ -13,7 +13,7 @@
 //! Invariants
 //!   1. No lock of ours is held in a call, and a member is in one call at a time.
 //!   2. A turn ends: each round of asks brings something, and there are at most `ROUNDS`.
-//!   3. What a member does wrong has consequences for it alone: rest, name, end.
+//!   3. A member's mistake has consequences for it alone: rest, name, end.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,8 +52,9 @@ const BATCH_PART: u64 = 16;
 /// Part of the limit by which slack must change before targets follow.
 const SLACK_PART: u64 = 512;
 
-/// Bounds may grow, now and then, to see whether the allocator has kept memory for it: by these parts of the limit at most and at least. Twice as much as
-/// the last time, if nothing rose; a quarter, if it did.
+/// Now and then a bound grows beyond what is free, to find out whether freed memory can be reused.
+/// The step lies between limit/2048 and limit/64; it doubles while resident memory stays and is
+/// quartered when it rises.
 const TRIED_MOST: u64 = 64;
 const TRIED_LEAST: u64 = 2048;
 const TRIED_EVERY: Duration = Duration::from_millis(50);
@@ -96,14 +97,15 @@ impl Next {
     }
 }
 
-/// Who can be called, and by what.
+/// A member that can be called, and the calls for it.
 type Called = (Arc<Seat>, Arc<dyn Shrinker>);
 
 struct Turn<'a> {
     inner: &'a Inner,
     lane: Lane<'a>,
     next: Next,
-    /// Bytes that members which bound themselves should have and cannot be given yet: another holds them above its target.
+    /// Bytes that members which bound themselves should have and cannot be given yet: another holds
+    /// them above its target.
     owed: u64,
     /// Bytes by which bounds may grow in this turn.
     grows: u64,
@@ -144,7 +146,7 @@ impl Turn<'_> {
         (self.inner.clock)()
     }
 
-    /// Those that can be called now, in the order of their numbers.
+    /// The members that can be called now, in the order of their numbers.
     fn callable(&self) -> Vec<Called> {
         let now = self.now();
         let core = self.inner.core();
@@ -167,7 +169,7 @@ impl Turn<'_> {
         let began = self.now();
         self.lane.begins(began);
         IN_SCAN.set(true);
-        // What it left half done is its own; it is not called again.
+        // A panic leaves the member with its own work half done; it is not called again.
         let result = catch_unwind(AssertUnwindSafe(|| what(shrinker.as_ref())));
         IN_SCAN.set(false);
         self.lane.ends();
@@ -213,7 +215,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Resident memory that the limit is for; above the limit, after the allocator gave back what it can.
+    /// Resident memory that the limit is for; above the limit, after the allocator gave back what
+    /// it can.
     fn resident(&self, now: Duration) -> Option<u64> {
         let inner = self.inner;
         let look = inner.resident.as_ref()?;
@@ -269,7 +272,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Tells those that bound themselves what they may hold now. Less first; more only as far as there is room.
+    /// Tells those that bound themselves what they may hold now. Less first; more only as far as
+    /// there is room.
     fn resize(&mut self) {
         let delta = self.inner.delta();
         let callable = self.callable();
@@ -328,7 +332,8 @@ impl Turn<'_> {
             let at = self.now() + TRIED_EVERY / 4;
             self.next.no_later_than(at);
         }
-        // What was lent comes back from who does not bound itself by asking for it, a little at a time.
+        // Lent memory comes back from a member that does not bound itself by asking for it, a
+        // little at a time.
         self.owed = self.owed.min(delta);
     }
 
@@ -353,7 +358,8 @@ impl Turn<'_> {
         resized == Resized::Done
     }
 
-    /// Asks for what is lent and is wanted back, of those above their targets; whether anything came.
+    /// Asks for what is lent and is wanted back, of those above their targets; whether anything
+    /// came.
     fn call_in(&mut self) -> bool {
         let lent = self.asks(self.owed, true);
         let before = self.inner.total.load(SeqCst);
@@ -408,7 +414,8 @@ impl Turn<'_> {
         progress
     }
 
-    /// Who is asked for how much; `only_lent`: for no more than what is above targets.
+    /// The members that are asked, and for how much; `only_lent`: for no more than what is above
+    /// targets.
     fn asks(&self, excess: u64, only_lent: bool) -> Vec<(Called, u64)> {
         let callable = self.callable();
         let mut core = self.inner.core();
@@ -476,7 +483,8 @@ impl Turn<'_> {
         }
     }
 
-    /// Looks, before it is asked again, whether what it claimed the last time has come: by now, as reports may be late.
+    /// Looks, before it is asked again, whether what it claimed the last time has come: by now, as
+    /// reports may be late.
     fn judge(&self, seat: &Seat, fell: u64) {
         let now = self.now();
         let mut conduct = conduct_of(seat);
@@ -540,8 +548,9 @@ impl Turn<'_> {
     }
 }
 
-/// Bytes by which bounds may grow now, so that the process keeps to the limit: what it has left, less what was granted and is not yet filled; and
-/// now and then a little of what the allocator may have kept.
+/// Bytes by which bounds may grow now, so that the process keeps to the limit: what it has left,
+/// less what was granted and is not yet filled; and now and then a little of what the allocator may
+/// have kept.
 fn may_grow(core: &mut Core, limit: u64, resident: u64, now: Duration) -> u64 {
     let unfilled = core.seats().map(|seat| {
         let bound = conduct_of(seat).bound.unwrap_or(0);

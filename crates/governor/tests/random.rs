@@ -1,4 +1,5 @@
-//! Random members under one limit, in virtual time: some lie, some are slow, some panic, some report late.
+//! Random members under one limit, in virtual time: some lie, some are slow, some panic, some
+//! report late.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -215,7 +216,8 @@ proptest! {
             let report = governor.report();
             let targets = report.members.iter().map(|member| member.target).sum::<u64>();
             prop_assert_eq!(targets + report.spare + report.headroom, LIMIT);
-            // While a slow member rests its neighbours give for it; it may be too much when they have nothing left.
+            // While a slow member rests its neighbours give for it; it may be too much when they
+            // have nothing left.
             let is_slow = caches.iter().any(|(cache, _)| cache.plan.manner == Manner::Slow);
             let others_give = caches.iter().any(|(cache, member)| {
                 matches!(cache.plan.manner, Manner::Good | Manner::LateReports)

@@ -13,7 +13,7 @@ use governor::{
 const LIMIT: u64 = 1 << 20;
 const MS: Duration = Duration::from_millis(1);
 
-/// What a cache does when it is asked.
+/// How a cache acts when it is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Way {
     #[default]
@@ -494,7 +494,8 @@ fn caches_that_bound_themselves_are_told_and_borrow_what_others_do_not_use() {
     let bounds = || [0, 1].map(|at: usize| caches[at].bound.load(SeqCst));
     let pool = LIMIT - LIMIT / 128;
     assert_eq!(bounds(), [pool / 2; 2]);
-    // One is full, the other empty: it borrows most of what is over, and gives it back as the other fills.
+    // One is full, the other empty: it borrows most of what is over, and gives it back as the other
+    // fills.
     for _ in 0..16 {
         caches[0].held.store(bounds()[0], SeqCst);
         bench.turn();
@@ -572,7 +573,7 @@ fn memory_goes_to_who_misses_what_it_evicted() {
     idle.grow(LIMIT / 2);
     let member = misses.member();
     for entry in 0..4000_u64 {
-        // What goes is wanted again 20 entries later.
+        // An entry that goes is wanted again 20 entries later.
         member.evicted(member.hash(&entry), 1024);
         if entry >= 20 {
             member.missed(member.hash(&(entry - 20)));

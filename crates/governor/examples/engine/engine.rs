@@ -1,4 +1,5 @@
-//! A small storage engine: a memtable of dirty blocks, a cache of rows, a cache of blocks, over a store.
+//! A small storage engine: a memtable of dirty blocks, a cache of rows, a cache of blocks, over a
+//! store.
 //!
 //! ```text
 //!   get   memtable, rows, blocks, store        what is read from the store goes into blocks, the row into rows
@@ -6,7 +7,8 @@
 //!   put   memtable; the oldest blocks are written when it has to give
 //! ```
 //!
-//! Its memory is split by hand, or a governor has it: then the caches are members that bound themselves, and the memtable reserves what it takes.
+//! Its memory is split by hand, or a governor has it: then the caches are members that bound
+//! themselves, and the memtable reserves what it takes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -25,7 +27,8 @@ use crate::store::{ROW, ROWS, Store, WORK};
 const ENTRY: u64 = 64;
 /// Rows' memory is reserved in such pieces.
 const PIECE: u64 = 64 << 10;
-/// Writes that may be under way, in their time: then a flush stops, and who needs its memory waits for half of them.
+/// Writes that may be under way, in their time: then a flush stops, and who needs its memory waits
+/// for half of them.
 const BACKLOG: u64 = 50_000_000;
 /// Longest flush of a store that does one thing at a time.
 const FLUSH: u64 = 50_000_000;
@@ -46,7 +49,7 @@ pub(crate) struct Split {
     pub(crate) memtable: u64,
 }
 
-/// A cache with a fixed size, or one that is governed.
+/// A cache with a fixed size, or a governed cache.
 enum Layer {
     Fixed(Box<Cache<u64, Value, ByWeight, Hasher>>),
     Governed(Governed<u64, Value, ByteWeigher<Weigh>, Hasher>),
@@ -175,7 +178,7 @@ impl Shrinker for Memtable {
     }
 
     fn scan(&self, ask: &Ask) -> Scanned {
-        // What is reserved and unused first.
+        // Reserved and unused memory first.
         let unused = self.reserved.swap(0, Relaxed);
         if let Some(member) = self.member() {
             member.shrank(unused);
@@ -185,7 +188,7 @@ impl Shrinker for Memtable {
     }
 }
 
-/// Who has the memory.
+/// The owner of the memory.
 enum Memory {
     Split(Split),
     Governed {
@@ -196,7 +199,7 @@ enum Memory {
     },
 }
 
-/// What is due of a governor that has no thread.
+/// Turns that are due of a governor that has no thread.
 #[derive(Default)]
 pub(crate) struct Driven {
     /// By the model's clock; 0 for at once.
@@ -301,7 +304,8 @@ impl Engine {
         drop(dirty);
         if let Memory::Governed { member, .. } = &self.memory {
             if is_new {
-                // Had it been kept, this row would have gone out with it. What a write costs is what somebody waits for it.
+                // Had it been kept, this row would have gone out with it. The cost of a write is
+                // the time that somebody waits for it.
                 let cost = self.store.waited_for_a_write(BACKLOG);
                 member.missed_at(block, Duration::from_nanos(cost));
             } else {

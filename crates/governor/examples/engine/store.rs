@@ -1,7 +1,8 @@
 //! A store that counts, and the time it takes: blocks of rows, each read and written as one.
 //!
-//! Reads are waited for. Writes are what an engine does behind: they take the time of a channel of their own, and only who needs their memory
-//! waits for them. (`serial` makes it a store that does one thing at a time.)
+//! Reads are waited for. Writes are what an engine does behind: they take the time of a channel of
+//! their own, and only who needs their memory waits for them. (`serial` makes it a store that does
+//! one thing at a time.)
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 pub(crate) const ROW: usize = 1024;
 /// Rows of a block.
 pub(crate) const ROWS: u64 = 8;
-/// A block read, a block written, and the work of one operation beside: assumed, in ns. What counts are the proportions.
+/// A block read, a block written, and the work of one operation beside: assumed, in ns. The
+/// proportions count.
 pub(crate) const READ: u64 = 20_000;
 pub(crate) const WRITE: u64 = 20_000;
 pub(crate) const WORK: u64 = 2_000;
@@ -99,7 +101,8 @@ impl Store {
         self.written.load(Relaxed).saturating_sub(self.passed())
     }
 
-    /// What one write more costs the one that needs memory: all of its time when so many are under way that it waits, less before.
+    /// The cost of one write more for the thread that needs memory: all of its time when so many
+    /// are under way that it waits, less before.
     pub(crate) fn waited_for_a_write(&self, full: u64) -> u64 {
         if self.serial {
             return WRITE;

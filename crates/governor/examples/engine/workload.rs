@@ -1,4 +1,5 @@
-//! Five phases, each with another need: point reads, scans, a load, reads and updates, point reads of another range.
+//! Five phases, each with another need: point reads, scans, a load, reads and updates, point reads
+//! of another range.
 
 use std::sync::Arc;
 
@@ -75,7 +76,8 @@ impl Keys {
         self.random.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A rank with popularity 1/rank, spread over all keys: hot rows lie in cold blocks. `range` gives each range hot rows of its own.
+    /// A rank with popularity 1/rank, spread over all keys: hot rows lie in cold blocks. `range`
+    /// gives each range hot rows of its own.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -19,8 +19,9 @@
 //! # }
 //! ```
 //!
-//! `Cache::resize` starts and joins a thread of the system for each shard and evicts the whole overflow under the shard's lock, so it is
-//! called at most every 200 ms, and bounds follow that much later. In a hybrid cache what is evicted goes to the disk.
+//! `Cache::resize` starts and joins a thread of the system for each shard and evicts the whole
+//! overflow under the shard's lock, so it is called at most every 200 ms, and bounds follow that
+//! much later. In a hybrid cache what is evicted goes to the disk.
 
 use std::hash::Hash;
 use std::ops::Deref;
@@ -84,7 +85,8 @@ impl<K: Key, V: Value> EventListener for Listener<K, V> {
     }
 }
 
-/// A foyer cache under a governor. Used like the cache, which it dereferences to; `get` and `missed` report.
+/// A foyer cache under a governor. Used like the cache, which it dereferences to; `get` and
+/// `missed` report.
 ///
 /// Clones are the same cache; the membership ends with the last.
 #[derive(Clone)]
@@ -94,7 +96,8 @@ pub struct Governed<K: Key, V: Value, S: HashBuilder = DefaultHasher> {
 }
 
 impl<K: Key, V: Value, S: HashBuilder> Governed<K, V, S> {
-    /// Registers a cache that was built with the listener of `reports`. Its capacity may be the whole limit; it is lowered here.
+    /// Registers a cache that was built with the listener of `reports`. Its capacity may be the
+    /// whole limit; it is lowered here.
     ///
     /// # Errors
     /// As [`Governor::register`].
@@ -181,7 +184,7 @@ impl<K: Key, V: Value, S: HashBuilder> Shrinker for Bounds<K, V, S> {
         if goal >= usage || self.cache.resize(goal).is_err() {
             return Scanned::default();
         }
-        // A capacity that the cache had cannot be one that it refuses.
+        // The cache cannot refuse a capacity that it had.
         let _ = self.cache.resize(capacity);
         Scanned::freed(usage.saturating_sub(self.cache.usage()) as u64)
     }

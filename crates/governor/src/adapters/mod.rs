@@ -6,10 +6,11 @@
 //! | `foyer` | foyer-memory 0.22 | yes, with a thread a shard for each | yes | at most every 200 ms |
 //! | `moka` | moka 0.12 | **no** | yes | scanned, and what goes is chosen by hash: random victims |
 //!
-//! A cache that locks itself (`lru` in a mutex) needs none of these: two closures do, see [`by`](crate::by) and the example `own_lru`.
+//! A cache that locks itself (`lru` in a mutex) needs none of these: two closures do, see
+//! [`by`](crate::by) and the example `own_lru`.
 //!
-//! Weights must be bytes: what an entry takes, keys and values and what they point to. What is left out shows as slack of the process,
-//! which comes off everybody.
+//! Weights must be bytes: what an entry takes, keys and values and what they point to. Memory that
+//! weights leave out shows as slack of the process, which comes off everybody.
 //!
 //! Source: the published sources of the versions named.
 

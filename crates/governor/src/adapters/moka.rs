@@ -1,8 +1,10 @@
 //! moka: what it allows.
 //!
-//! **A moka cache cannot be resized while it runs** (its `set_max_capacity` is not public in 0.12). It is scanned instead: entries are removed in
-//! the order in which it iterates, by hash. So what goes is not what was used least, and its hit ratio is that of random eviction while it is
-//! being shrunk; what it evicts at its own capacity is still well chosen. Give it a ceiling near what it should have, as its own capacity.
+//! **A moka cache cannot be resized while it runs** (its `set_max_capacity` is not public in 0.12).
+//! It is scanned instead: entries are removed in the order in which it iterates, by hash. So what
+//! goes is not what was used least, and its hit ratio is that of random eviction while it is being
+//! shrunk; what it evicts at its own capacity is still well chosen. Give it a ceiling near what it
+//! should have, as its own capacity.
 //!
 //! ```
 //! # fn main() -> Result<(), governor::Error> {
@@ -69,7 +71,8 @@ impl<K: Hash + 'static, V: 'static> Reports<K, V> {
     }
 }
 
-/// A moka cache under a governor. Used like the cache, which it dereferences to; `get` and `missed` report.
+/// A moka cache under a governor. Used like the cache, which it dereferences to; `get` and `missed`
+/// report.
 ///
 /// Clones are the same cache; the membership ends with the last.
 #[derive(Clone)]

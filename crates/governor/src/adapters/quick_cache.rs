@@ -13,8 +13,9 @@
 //! # }
 //! ```
 //!
-//! `Cache::set_capacity` evicts the whole overflow of a shard under its write lock, so it is called in steps of a 64th; at 0 a cache loses its memory
-//! of keys for good, so it never falls below 64 KiB.
+//! `Cache::set_capacity` evicts the whole overflow of a shard under its write lock, so it is called
+//! in steps of a 64th; at 0 a cache loses its memory of keys for good, so it never falls below 64
+//! KiB.
 
 use std::hash::{BuildHasher, Hash};
 use std::ops::Deref;
@@ -81,7 +82,8 @@ impl<K: Hash, V, We: Weighter<K, V>> Lifecycle<K, V> for Reports<We> {
 
 type Inner<K, V, We, B> = Cache<K, V, We, B, Reports<We>>;
 
-/// A quick_cache under a governor. Used like the cache, which it dereferences to; `get`, `get_or_insert_with` and `missed` report.
+/// A quick_cache under a governor. Used like the cache, which it dereferences to; `get`,
+/// `get_or_insert_with` and `missed` report.
 ///
 /// Clones are the same cache; the membership ends with the last.
 pub struct Governed<K, V, We, B = DefaultHashBuilder> {
@@ -104,7 +106,8 @@ where
     V: Clone + Send + Sync + 'static,
     F: Fn(&K, &V) -> u64 + Clone + Send + Sync + 'static,
 {
-    /// Builds a cache and registers it. `entries`: how many are expected under the whole limit; tables are made for them. `weigh`: bytes of an entry.
+    /// Builds a cache and registers it. `entries`: how many are expected under the whole limit;
+    /// tables are made for them. `weigh`: bytes of an entry.
     ///
     /// # Errors
     /// As [`Governor::register`].
@@ -214,8 +217,9 @@ impl<K, V, We, B> Deref for Governed<K, V, We, B> {
     }
 }
 
-/// A cache that is there already, for [`Governor::register`]: it is resized and scanned, but reports neither evictions nor misses, so it shows no
-/// regret. Give it a floor, or report by its [`Member`].
+/// A cache that is there already, for [`Governor::register`]: it is resized and scanned, but
+/// reports neither evictions nor misses, so it shows no regret. Give it a floor, or report by its
+/// [`Member`].
 pub fn of<K, V, We, B, L>(cache: &Arc<Cache<K, V, We, B, L>>) -> Arc<dyn Shrinker>
 where
     K: Eq + Hash + Clone + Send + Sync + 'static,
