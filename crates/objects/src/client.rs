@@ -1,4 +1,5 @@
-//! The store as the device uses it: every call has a bound in time, is counted, and its failure is sorted.
+//! The store as the device uses it: every call has a bound in time, is counted, and its failure is
+//! sorted.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +54,8 @@ pub(crate) enum Trouble {
     Length,
     /// The lease has run out: nothing was sent.
     RunOut,
-    /// The directory is not where it was locked. What was put may have come there before, or somewhere else.
+    /// The directory is not where it was locked. Objects that were put may have come there before,
+    /// or somewhere else.
     Away,
 }
 
@@ -115,7 +117,8 @@ pub(crate) struct Client {
     pub(crate) place: String,
     /// Bound on a call, retries of the client library included.
     pub(crate) timeout: Duration,
-    /// Conditions on versions are looked at here: the store has none, and a lock stands against others.
+    /// Conditions on versions are looked at here: the store has none, and a lock stands against
+    /// others.
     pub(crate) looks_first: bool,
     /// That lock: each put has a hold of it, and a turn at its object.
     pub(crate) lock: Weak<DirectoryLock>,
@@ -185,7 +188,8 @@ impl Client {
         .await
     }
 
-    /// Reads an object, or a range of it, in pieces: `take` gets each with its place from the range's start.
+    /// Reads an object, or a range of it, in pieces: `take` gets each with its place from the
+    /// range's start.
     pub(crate) async fn get(
         &self,
         name: &str,
@@ -319,14 +323,15 @@ impl Client {
         Ok(answer)
     }
 
-    /// Whether a directory is still where it was locked: the store would make another one for what it is to create.
+    /// Whether a directory is still where it was locked: the store would make another one for what
+    /// it is to create.
     async fn in_place(&self) -> Result<(), Trouble> {
         let Some(lock) = self.lock.upgrade() else {
             return Ok(());
         };
         match tokio::task::spawn_blocking(move || lock.in_place()).await {
             Ok(Ok(true)) => Ok(()),
-            // What cannot be looked at is not known to be there.
+            // A directory that cannot be looked at is not known to be there.
             _ => Err(Trouble::Away),
         }
     }
@@ -339,7 +344,8 @@ impl Client {
         }
     }
 
-    /// Calls `take` for each object under the prefix: its name and what is known of it. Stops when `take` says so.
+    /// Calls `take` for each object under the prefix: its name and what is known of it. Stops when
+    /// `take` says so.
     pub(crate) async fn list(
         &self,
         mut take: impl FnMut(&str, Found) -> bool,

@@ -1,12 +1,13 @@
 //! Until when puts may be sent: the clock of a lease.
 //!
-//! A lease runs out for all others while its owner's machine is suspended, or stands still as a copy
-//! of another. So it is over by either of two clocks: one that goes on over a suspension
-//! (CLOCK_BOOTTIME), and the time of day, which a machine is told anew when it was stopped from
-//! outside. A time of day that was set by mistake costs no more than the wait for the next renewal.
+//! A lease runs out for all others while its owner's machine is suspended, or stands still as a
+//! copy of another. So a lease is over by either of two clocks: the clock that goes on over a
+//! suspension (CLOCK_BOOTTIME), and the time of day, which a machine is told anew when it was
+//! stopped from outside. A time of day that was set by mistake costs no more than the wait for the
+//! next renewal.
 //!
-//! It is asked last of all, by who sends: the client library tries a call again, and may do so after
-//! a long sleep of the machine.
+//! It is asked last of all, by who sends: the client library tries a call again, and may do so
+//! after a long sleep of the machine.
 //!
 //! Source: clock_gettime(2).
 

@@ -1,4 +1,5 @@
-//! What can go wrong: typed errors while a volume is opened, and how errors of a store become errors of requests.
+//! Errors: typed errors while a volume is opened, and how errors of a store become errors of
+//! requests.
 
 use std::error::Error as StdError;
 use std::io;

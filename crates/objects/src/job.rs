@@ -1,8 +1,9 @@
 //! One put or get: what the parts that go together become at the store.
 //!
-//! A put names the version that it replaces, or that there is none. If that is not so any more, the object is looked
-//! at: content that this device tried to put before, and had no answer for, is its own; anything else is somebody
-//! else's, and the device is lost: what the cache believes of the volume may be wrong, and to go on would overwrite.
+//! A put names the version that it replaces, or that there is none. If that is not so any more, the
+//! object is looked at: content that this device tried to put before, and had no answer for, is its
+//! own; anything else is somebody else's, and the device is lost: what the cache believes of the
+//! volume may be wrong, and to go on would overwrite.
 //!
 //! ```text
 //!   put ---- done ----------> known in its new version
@@ -11,8 +12,9 @@
 //!    '- changed -> look: this content -> done | tried before -> again | same version -> again | other -> lost
 //! ```
 //!
-//! A discard of a whole object puts an empty one instead of deleting it: a delete has no condition, so a stranger's
-//! content would go unnoticed, and a late put that creates the object could bring old content back.
+//! A discard of a whole object puts an empty one instead of deleting it: a delete has no condition,
+//! so a stranger's content would go unnoticed, and a late put that creates the object could bring
+//! old content back.
 
 use bytes::Bytes;
 use env::IoError;
@@ -165,7 +167,8 @@ async fn look(
     Ok((found, digester.end()))
 }
 
-/// Sends a put. True: done. False: what was there was an earlier try of this device; to be tried again on top of it.
+/// Sends a put. True: done. False: what was there was an earlier try of this device; to be tried
+/// again on top of it.
 async fn put(shared: &Shared, object: u64, body: Bytes, when: When) -> Result<bool, IoError> {
     let name = name_of(object);
     let has_data = !body.is_empty();
@@ -217,7 +220,8 @@ fn settle(
             known.put_failed(object, None);
             drop(known);
             if unchanged {
-                // The store refused for a moment: S3 answers so while another put of the object ends.
+                // The store refused for a moment: S3 answers so while another put of the object
+                // ends.
                 return Ok(false);
             }
             Err(shared.changed(object))
@@ -286,7 +290,8 @@ pub(crate) async fn read(shared: &Shared, object: u64, parts: &[WholePart]) -> R
     Ok(())
 }
 
-/// Why a read failed: of an object that somebody cut, stores say no more than that there is no such range.
+/// Why a read failed: of an object that somebody cut, stores say no more than that there is no such
+/// range.
 async fn unread(shared: &Shared, object: u64, before: &Seen, trouble: Trouble) -> IoError {
     if matches!(trouble, Trouble::Failed(_) | Trouble::Length)
         && let Ok(found) = shared.client.head(&name_of(object)).await

@@ -1,4 +1,5 @@
-//! What the device knows of its objects: which there are, which hold data, and the version last seen of each.
+//! What the device knows of its objects: which there are, which hold data, and the version last
+//! seen of each.
 //!
 //! ```text
 //!   exists  data   reads as        next put
@@ -7,11 +8,12 @@
 //!     1      1     its content     update of the version last seen
 //! ```
 //!
-//! A put without an answer may have been done, or be done later: what was tried is remembered as a digest, so that
-//! the device knows its own work when it meets it again, and calls nobody a stranger for it.
+//! A put without an answer may have been done, or be done later: its content is remembered as a
+//! digest, so that a late write of its own is not taken for another writer's.
 //!
-//! Versions are kept for `TAGS_MAX` objects; of others the version is asked for before the next put, and a change by
-//! somebody else between the two is not noticed there (the lease stands against that).
+//! Versions are kept for `TAGS_MAX` objects; of others the version is asked for before the next
+//! put, and a change by somebody else between the two is not noticed there (the lease stands
+//! against that).
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
@@ -20,7 +22,8 @@ use std::hash::{DefaultHasher, Hasher};
 pub(crate) const TAGS_MAX: usize = 16_384;
 /// Heap bytes of one of them, at most, with what the tree adds.
 pub(crate) const TAG_BYTES: u64 = 192;
-/// Puts without an answer that are remembered of one object; older ones have long been cut off by the server.
+/// Puts without an answer that are remembered of one object; older ones have long been cut off by
+/// the server.
 const TRIED_MAX: usize = 32;
 
 /// A digest of an object's content: against chance, not against forgers.
@@ -161,7 +164,8 @@ impl Known {
         self.bound();
     }
 
-    /// A put ended well. In one step with `found`: a reader must not see the old version called certain.
+    /// A put ended well. In one step with `found`: a reader must not see the old version called
+    /// certain.
     pub(crate) fn put_done(&mut self, object: u64, tag: Option<&str>, has_data: bool) {
         self.seen.entry(object).or_default().flying = false;
         self.found(object, tag, has_data);
@@ -215,7 +219,7 @@ impl Known {
             .sum()
     }
 
-    /// Forgets versions over the bound, in turn; never one that a put depends on.
+    /// Forgets versions over the bound, in turn; never a version that a put depends on.
     fn bound(&mut self) {
         let mut looked = 0;
         while self.seen.len() > self.most && looked <= 2 * self.most {

@@ -8,8 +8,8 @@
 //!   PREFIX/probe                whether the store honours conditions
 //! ```
 //!
-//! Objects are as long as the manifest says, the last one as long as the volume goes: put in order, they are the
-//! volume.
+//! Objects are as long as the manifest says, the last one as long as the volume goes: put in order,
+//! they are the volume.
 
 use std::ops::Range;
 
@@ -129,7 +129,8 @@ impl Geometry {
             .min(self.size.saturating_sub(object * self.object_size))
     }
 
-    /// The shares of the objects in a range of the volume: object, bytes within it. Cut at the volume's end.
+    /// The shares of the objects in a range of the volume: object, bytes within it. Cut at the
+    /// volume's end.
     pub(crate) fn cut(self, range: Range<u64>) -> impl Iterator<Item = (u64, Range<u64>)> {
         let end = range.end.min(self.size);
         let mut at = range.start;
@@ -173,7 +174,8 @@ pub(crate) fn object_of(name: &str) -> Option<u64> {
     digits.then(|| u64::from_str_radix(name, 16).ok()).flatten()
 }
 
-/// Whether a file of a directory is what `LocalFileSystem` was writing when it was killed: NAME#NUMBER.
+/// Whether a file of a directory is what `LocalFileSystem` was writing when it was killed:
+/// NAME#NUMBER.
 pub(crate) fn is_half_done(name: &str) -> bool {
     name.split_once('#').is_some_and(|(name, number)| {
         let ours = object_of(name).is_some() || name == MANIFEST;

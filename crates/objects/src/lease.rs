@@ -1,4 +1,5 @@
-//! Who has the volume: an object that its owner renews, and that another one takes over only after it has run out.
+//! The right to the volume: an object that its owner renews, and that another owner takes over only
+//! after it has run out.
 //!
 //! ```text
 //!   owner     put lease --- renew --- renew --- (no answer) ... stops writing |
@@ -6,20 +7,21 @@
 //!   another                                                       may take over: later, by the store's copy
 //! ```
 //!
-//! Every change of the lease is conditional on the version last seen, so of two that want it one gets it, and an
-//! owner whose lease was taken learns of it at its next renewal. An owner that cannot renew stops sending puts when
-//! the lease has run out by its own clock (`clock.rs`), counted from before its last good renewal. If a renewal succeeds after
-//! all, nobody took it meanwhile, and it goes on.
+//! Every change of the lease is conditional on the version last seen, so of two that want it one
+//! gets it, and an owner whose lease was taken learns of it at its next renewal. An owner that
+//! cannot renew stops sending puts when the lease has run out by its own clock (`clock.rs`),
+//! counted from before its last good renewal. If a renewal succeeds after all, nobody took it
+//! meanwhile, and it goes on.
 //!
-//! Taken by force, the lease is rewritten at once, and then waited for as long as the other one may still believe in
-//! it. So the two never write at the same time, unless a put of the old one is still on its way; the condition of
-//! each put stands against that.
+//! Taken by force, the lease is rewritten at once, and then waited for as long as the other one may
+//! still believe in it. So the two never write at the same time, unless a put of the old one is
+//! still on its way; the condition of each put stands against that.
 //!
-//! A server that was killed leaves its lease. On the same machine it is known to be dead (same boot, same process
-//! namespace, no such process any more) and its lease is taken at once.
+//! A server that was killed leaves its lease. On the same machine it is known to be dead (same
+//! boot, same process namespace, no such process any more) and its lease is taken at once.
 //!
-//! Clocks: whether a stranger's lease has run out is judged by this machine's clock against the time that the
-//! stranger wrote; they must agree to within `ttl`, which is added as a margin.
+//! Clocks: whether a stranger's lease has run out is judged by this machine's clock against the
+//! time that the stranger wrote; they must agree to within `ttl`, which is added as a margin.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
@@ -247,7 +249,7 @@ impl Lease {
     /// Does what takes as long as it takes, and renews the lease meanwhile.
     ///
     /// # Errors
-    /// `InUse`: somebody else took it. What was being done is given up then.
+    /// `InUse`: somebody else took it. The work under way is given up then.
     pub(crate) async fn renewed_while<T>(
         &self,
         client: &Client,
@@ -257,7 +259,7 @@ impl Lease {
         let taken = async {
             loop {
                 tokio::time::sleep(turn).await;
-                // One that hangs must not take the others' time.
+                // A renewal that hangs must not take the others' time.
                 let renewed = tokio::time::timeout(turn, self.renew(client)).await;
                 if let Ok(Renewed::Taken { by }) = renewed {
                     return by;
@@ -292,7 +294,8 @@ impl Lease {
     }
 
     async fn write(&self, client: &Client, released: bool) -> Renewed {
-        // Again at once where it is still ours: with an own renewal that was not answered, much of its time has gone by.
+        // Again at once where it is still ours: with an own renewal that was not answered, much of
+        // its time has gone by.
         for _ in 0..2 {
             let text = Text {
                 renewed: now_ms(),
@@ -322,8 +325,8 @@ impl Lease {
         Renewed::NotNow
     }
 
-    /// The version is not the one last seen: an own renewal that was not answered, of which the version is seen now, or
-    /// somebody else.
+    /// The version is not the one last seen: an own renewal that was not answered, of which the
+    /// version is seen now, or somebody else.
     async fn look(&self, client: &Client) -> Option<Renewed> {
         let taken = |by: &str| Some(Renewed::Taken { by: by.into() });
         match client.get_small(LEASE).await {
@@ -373,8 +376,9 @@ mod tests {
         client.guard.left().is_some()
     }
 
-    /// A machine that was suspended, or that was stopped from outside and told the time of day since: until the next
-    /// renewal nothing is sent, and a put that was under way is not tried again.
+    /// A machine that was suspended, or that was stopped from outside and told the time of day
+    /// since: until the next renewal nothing is sent, and a put that was under way is not tried
+    /// again.
     #[test]
     fn it_runs_out_while_the_machine_stands_still() {
         run(async {

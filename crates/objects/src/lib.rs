@@ -1,9 +1,10 @@
-//! A volume kept as objects of one size in an object store: a local directory, memory, Amazon S3 and what speaks its
-//! protocol.
+//! A volume kept as objects of one size in an object store: a local directory, memory, Amazon S3
+//! and what speaks its protocol.
 //!
-//! `Objects` is an `env::Device` with one object, the volume. A request is cut at the boundaries of the store's
-//! objects; parts of one object are put in order and merged while they wait, different objects go side by side. A
-//! part of an object is written by reading the rest and putting the whole; nothing that nobody wrote is stored.
+//! `Objects` is an `env::Device` with one object, the volume. A request is cut at the boundaries of
+//! the store's objects; parts of one object are put in order and merged while they wait, different
+//! objects go side by side. A part of an object is written by reading the rest and putting the
+//! whole; nothing that nobody wrote is stored.
 //!
 //! ```text
 //!   cache --request--> cut into parts --queue by object--> job --get, put if unchanged--> store
@@ -11,13 +12,17 @@
 //! ```
 //!
 //! Invariants
-//!   1. A put names the version that it replaces. If somebody else wrote the object, nothing is overwritten and the
-//!      device is lost (`IoError::Lost`, `Objects::failure`).
-//!   2. A put that was answered is durable, so a flush waits for the writes before it and asks nothing of the store.
-//!   3. At most `parallel` contents of objects are in memory for writes; reads copy into the frames as they arrive.
-//!   4. `submit` never waits; calls have a bound in time, and what fails is told to the cache, which decides.
-//!   5. An object of a wrong length is in the way of who wants to write; who reads is told at that place (EIO).
-//!   6. A second server is kept out by a lease (a lock of the system's for a directory); one that lost it stops.
+//!   1. A put names the version that it replaces. If somebody else wrote the object, nothing is
+//!      overwritten and the device is lost (`IoError::Lost`, `Objects::failure`).
+//!   2. A put that was answered is durable, so a flush waits for the writes before it and asks
+//!      nothing of the store.
+//!   3. At most `parallel` contents of objects are in memory for writes; reads copy into the frames
+//!      as they arrive.
+//!   4. `submit` never waits; calls have a bound in time, and what fails is told to the cache,
+//!      which decides.
+//!   5. An object of a wrong length refuses writes; a reader is told at that place (EIO).
+//!   6. A second server is kept out by a lease (a lock of the system's for a directory); a server
+//!      that lost it stops.
 //!
 //! Concurrency: a thread of its own runs a tokio runtime; `Objects` may be used from any thread.
 #![forbid(unsafe_code)]
@@ -80,13 +85,15 @@ pub struct Config {
     pub url: String,
     /// Its size in bytes: made if it is not there; if it is, it must agree. None: it must be there.
     pub size: Option<u64>,
-    /// Bytes of an object: a power of two from 256 KiB to 64 MiB (1 MiB for a new volume, if not set).
+    /// Bytes of an object: a power of two from 256 KiB to 64 MiB (1 MiB for a new volume, if not
+    /// set).
     pub object_size: Option<u64>,
     /// Puts at once, and as many gets: 1 to 64 (8 if not set).
     pub parallel: Option<u16>,
     /// Nothing is written, and nobody else is kept out.
     pub read_only: bool,
-    /// Take the lease of another server, which is then stopped. Not for a directory: end the other process.
+    /// Take the lease of another server, which is then stopped. Not for a directory: end the other
+    /// process.
     pub force: bool,
     /// How long a lease lasts that is not renewed (30 s).
     pub lease: Duration,
@@ -123,14 +130,16 @@ impl Config {
     }
 }
 
-/// Answers of stores while volumes were opened, in this process so far: it grows while a start that is slow goes on.
+/// Answers of stores while volumes were opened, in this process so far: it grows while a start that
+/// is slow goes on.
 #[must_use]
 pub fn answers() -> u64 {
     open::answers()
 }
 
-/// Bytes of memory that a volume takes beside the cache, at most: for `Builder::beside`. A volume that is there
-/// already and has larger objects than `config` says takes more; `Objects::memory` says how much.
+/// Bytes of memory that a volume takes beside the cache, at most: for `Builder::beside`. A volume
+/// that is there already and has larger objects than `config` says takes more; `Objects::memory`
+/// says how much.
 #[must_use]
 pub fn memory(config: &Config) -> u64 {
     let object_size = config.object_size.unwrap_or(OBJECT_USUAL);
@@ -173,7 +182,8 @@ pub struct Objects {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Opens a volume, or makes it. Waits for the store. `arena`: the memory of the frames that requests carry.
+/// Opens a volume, or makes it. Waits for the store. `arena`: the memory of the frames that
+/// requests carry.
 ///
 /// # Errors
 /// See [`Error`].
@@ -183,8 +193,8 @@ pub fn open(config: &Config, arena: Arc<Arena>) -> Result<Arc<Objects>, Error> {
     Ok(objects)
 }
 
-/// As `open`. Answers too what was made in a local directory for it, folders and all: it goes again unless it is kept, which
-/// has to be before the volume is closed.
+/// As `open`. Answers too what was made in a local directory for it, folders and all: it goes again
+/// unless it is kept, which has to be before the volume is closed.
 ///
 /// # Errors
 /// See [`Error`].
@@ -222,8 +232,9 @@ impl Objects {
         )
     }
 
-    /// How far, from `offset` on and for `len` bytes at most, the volume is all hole or all data: bytes, and true
-    /// for a hole. Asks nothing of the store. What the cache has not written is not known here.
+    /// How far, from `offset` on and for `len` bytes at most, the volume is all hole or all data:
+    /// bytes, and true for a hole. Asks nothing of the store. Data that the cache has not written
+    /// are not known here.
     #[must_use]
     pub fn extents(&self, offset: u64, len: u64) -> (u64, bool) {
         let geometry = self.shared.geometry;
@@ -243,15 +254,16 @@ impl Objects {
         lock(&self.shared.known).filled() * self.shared.geometry.object_size
     }
 
-    /// Why the device is lost, if it is, or why calls on a directory fail until somebody brings it back.
+    /// Why the device is lost, if it is, or why calls on a directory fail until somebody brings it
+    /// back.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let lost = self.shared.lost.get().cloned();
         lost.or_else(|| self.shared.away())
     }
 
-    /// Objects of a wrong length, by name, with that length. A volume that is open for reading has them: what is in them
-    /// cannot be read, all else can.
+    /// Objects of a wrong length, by name, with that length. A volume that is open for reading has
+    /// them: what is in them cannot be read, all else can.
     pub fn damaged(&self) -> impl Iterator<Item = (String, u64)> {
         let damaged = self.shared.damaged.iter();
         damaged.map(|(object, has)| (layout::name_of(*object), *has))
@@ -279,8 +291,9 @@ impl Objects {
         }
     }
 
-    /// Ends it: waits for what is under way, at most for `bound`, ends the rest as cancelled, and gives the lease
-    /// back. Requests that come later are cancelled. A second call finds nothing to do.
+    /// Ends it: waits for what is under way, at most for `bound`, ends the rest as cancelled, and
+    /// gives the lease back. Requests that come later are cancelled. A second call finds nothing to
+    /// do.
     pub fn close(&self, bound: Duration) {
         let deadline = Instant::now() + bound;
         while self.pending() > 0 && Instant::now() < deadline {
@@ -325,7 +338,7 @@ impl Objects {
         }
         let mut jobs = lock(&shared.jobs);
         if want != Want::Write {
-            // What is not stored, and not on its way there, is zeroes already.
+            // An object that is not stored, and not on its way there, is zeroes already.
             let known = lock(&shared.known);
             let is_there = |object| match want {
                 // A put without an answer may still make it.

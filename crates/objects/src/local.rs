@@ -1,16 +1,19 @@
 //! A local directory as a store, and the lock that says who has the volume in it.
 //!
-//! `LocalFileSystem` has no conditional update: `Client::put` looks at the version, and the store then renames the new
-//! file into place. That is safe against any program that takes the lock first, as every Tidegate does; a program that writes
-//! into the directory all the same is noticed if it did so before the look. The system gives the lock back when the
-//! process ends, however it ends.
+//! `LocalFileSystem` has no conditional update: `Client::put` looks at the version, and the store
+//! then renames the new file into place. That is safe against any program that takes the lock
+//! first, as every Tidegate does; a program that writes into the directory all the same is noticed
+//! if it did so before the look. The system gives the lock back when the process ends, however it
+//! ends.
 //!
-//! A put that hangs in the file system goes on after nobody waits for it any more, and the runtime ends without its
-//! thread. Each put has a hold of the lock, so that the one that takes the directory next is not overwritten by it, and a turn at
-//! its object, so that no later put of this process is: the next one of that object waits until it has ended.
+//! A put that hangs in the file system goes on after nobody waits for it any more, and the runtime
+//! ends without its thread. Each put has a hold of the lock, so that a server that takes the
+//! directory next is not overwritten by it. It also has a turn at its object, so that no later put
+//! of this process is: the next put of that object waits until it has ended.
 //!
-//! Puts are synced, file and directory, before they are answered. What was there before may not be: of
-//! a server that was killed, or copied there a moment ago. It is synced before the volume is open.
+//! Puts are synced, file and directory, before they are answered. Objects that were there before
+//! may not be synced: they are of a server that was killed, or were copied there a moment ago. It
+//! is synced before the volume is open.
 
 use std::collections::BTreeSet;
 use std::fs::{DirEntry, File, TryLockError};
@@ -31,10 +34,11 @@ use crate::request::lock;
 
 /// The file whose lock says who has the volume.
 const LOCK: &str = "lock";
-/// Times that a lock is opened which others, who are refused, take away.
+/// Times that a lock is opened which others, that are refused, take away.
 const TRIES: u32 = 3;
 
-/// A directory as a store, and what it is called whatever becomes of links to it; made if there is `made` to note it in.
+/// A directory as a store, and what it is called whatever becomes of links to it; made if there is
+/// `made` to note it in.
 pub(crate) fn open(
     path: &FilePath,
     made: Option<&mut OwnPaths>,
@@ -62,7 +66,8 @@ pub(crate) fn open(
     Ok((store.with_fsync(true), root))
 }
 
-/// Refuses what has an object's name and is no file: it would not be listed, and would read as zeroes; a pipe would hang.
+/// Refuses what has an object's name and is no file: it would not be listed, and would read as
+/// zeroes; a pipe would hang.
 fn only_files(entry: &DirEntry) -> Result<(), Error> {
     let is_object = |name: &str| layout::object_of(name).is_some();
     if !entry.file_name().to_str().is_some_and(is_object) {
@@ -103,7 +108,8 @@ pub(crate) struct DirectoryLock {
 }
 
 impl Drop for DirectoryLock {
-    /// Unlocks: to close would leave the lock with any copy that a program being started has, from its fork until it runs.
+    /// Unlocks: to close would leave the lock with any copy that a program being started has, from
+    /// its fork until it runs.
     fn drop(&mut self) {
         // Closing it gives it back as well, only later.
         let _ = self.file.unlock();
@@ -131,7 +137,8 @@ impl DirectoryLock {
         }
     }
 
-    /// Takes it, and removes what writers that were killed left half done. Notes the file in `made`, if it was not there.
+    /// Takes it, and removes what writers that were killed left half done. Notes the file in
+    /// `made`, if it was not there.
     pub(crate) fn take(path: &FilePath, made: &mut OwnPaths) -> Result<Self, Error> {
         let name: PathBuf = path.join(LOCK);
         let system = |what| {
@@ -185,7 +192,8 @@ impl DirectoryLock {
             }
             Err(TryLockError::Error(source)) => return Err(system("lock")(source)),
         };
-        // A start that is refused removes what it made before it unlocks it: this is nobody's lock then.
+        // A start that is refused removes what it made before it unlocks it: this is nobody's lock
+        // then.
         if !lock.in_place().map_err(system("look at"))? {
             return Ok(None);
         }
@@ -245,8 +253,9 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// The content of a put, which has the turn as long as it lives, and where it is found whether the directory was in
-    /// place at the end of the put. The store's thread drops the content then: the look, which may hang, needs no other.
+    /// The content of a put, which has the turn as long as it lives, and where it is found whether
+    /// the directory was in place at the end of the put. The store's thread drops the content then:
+    /// the look, which may hang, needs no other.
     pub(crate) fn with(self, content: Bytes) -> (Bytes, Arc<OnceLock<bool>>) {
         let in_place = Arc::default();
         let held = Held {
@@ -274,7 +283,7 @@ struct Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // What cannot be looked at is not known to be there.
+        // A directory that cannot be looked at is not known to be there.
         let in_place = self.turn.lock.in_place().unwrap_or(false);
         let _ = self.in_place.set(in_place);
     }
@@ -335,7 +344,7 @@ mod tests {
         let nobodys = DirectoryLock::of(late, &dir.0, true, &mut OwnPaths::default());
         assert!(matches!(nobodys, Ok(None)), "{nobodys:?}");
         drop(take(&dir).unwrap());
-        // One that was there before stays.
+        // A lock file that was there before stays.
         let mut made = OwnPaths::default();
         drop(DirectoryLock::take(&dir.0, &mut made).unwrap());
         drop(made);
@@ -451,7 +460,8 @@ mod tests {
         assert!(object[..PAGE] == [3; PAGE], "{}", object[0]);
     }
 
-    /// Closes a volume of one object while the put of `submit` hangs. Answers the object once the lock is free.
+    /// Closes a volume of one object while the put of `submit` hangs. Answers the object once the
+    /// lock is free.
     fn close_while_stuck(
         dir: &TestDir,
         submit: impl FnOnce(&Rig, &dyn Device) -> Pending,

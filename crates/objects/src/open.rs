@@ -1,12 +1,14 @@
 //! Opening a volume: its manifest, what the store can do, who has it, and which objects there are.
 //!
-//! Before anything is written to it, a store is asked to refuse two puts that it must refuse: one that says "if absent" of
-//! an object that is there, and one that names a version that never was. Some servers ignore conditions, and would let two
-//! Tidegates overwrite each other. And it is asked to do one that it must do, of the version that is there: some refuse
-//! that too, and each write of the volume would. The version that a list tells has to be the same one, as what is known of
+//! Before anything is written to it, a store is asked to refuse two puts that it must refuse: a put
+//! "if absent" of an object that is there, and a put that names a version that never was. Some
+//! servers ignore conditions, and would let two Tidegates overwrite each other. And it is asked to
+//! do a put that it must do, of the version that is there: some refuse that too, and each write of
+//! the volume would fail. The version that a list tells has to be the same one, as what is known of
 //! the objects comes from there.
 //!
-//! Listing a large volume takes longer than a lease lasts: it is renewed from the moment that it was taken.
+//! Listing a large volume takes longer than a lease lasts: it is renewed from the moment that it
+//! was taken.
 
 use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
@@ -71,8 +73,8 @@ pub fn open_on(
     Ok(objects)
 }
 
-/// Starts the device's thread, and opens the volume there. Answers too what was made in a directory for it, which goes again
-/// unless it is kept.
+/// Starts the device's thread, and opens the volume there. Answers too what was made in a directory
+/// for it, which goes again unless it is kept.
 pub(crate) fn open_at(
     place: impl FnOnce() -> Result<Place, Error>,
     config: &Config,
@@ -122,7 +124,7 @@ pub(crate) fn open_at(
                 let _ = tokio::time::timeout(RELEASE_BOUND, lease.release(&shared.client)).await;
             }
         });
-        // What is still under way ends as cancelled.
+        // Requests that are still under way end as cancelled.
         runtime.shutdown_timeout(END_BOUND);
     };
     let thread = std::thread::Builder::new()
@@ -224,7 +226,7 @@ async fn prepare(
     };
     if let Err(error) = complete {
         if let Fence::Lease(lease) = &fence {
-            // Who tries again need not wait for it.
+            // A second try need not wait for it.
             let _ = tokio::time::timeout(RELEASE_BOUND, lease.release(&client)).await;
         }
         return Err(error);
@@ -316,7 +318,8 @@ async fn design(client: &Client, config: &Config) -> Result<Manifest, Error> {
     Manifest::new(size, config.object_size.unwrap_or(OBJECT_USUAL))
 }
 
-/// Writes the manifest of a new volume. Answers the one that counts, and whether that is this one.
+/// Writes the manifest of a new volume. Answers the manifest that counts, and whether that is this
+/// one.
 async fn make(
     client: &Client,
     manifest: Manifest,
@@ -327,7 +330,8 @@ async fn make(
         .await
     {
         Ok(_) => Ok((manifest, true)),
-        // Somebody else made it just now: then that one counts. So does an own put whose answer was lost.
+        // Somebody else made it just now: then that one counts. So does an own put whose answer was
+        // lost.
         Err(Trouble::Changed) => {
             let there = client.get_small(MANIFEST).await;
             let (text, _) = there.map_err(client.error("read volume.json"))?;
@@ -337,7 +341,8 @@ async fn make(
     }
 }
 
-/// Answers of stores while volumes are opened, of this process: a start that is slow and goes on can be told from one that hangs.
+/// Answers of stores while volumes are opened, of this process: a start that is slow and goes on
+/// can be told from a start that hangs.
 static ANSWERS: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn answers() -> u64 {
@@ -351,8 +356,8 @@ fn count_answer() {
 /// Times that the probe is put in the version that is there, while others probe too.
 const PROBES: u32 = 4;
 
-/// Whether the store honours conditions: answers the version of the probe. It stays: another server may be probing at the
-/// same time.
+/// Whether the store honours conditions: answers the version of the probe. It stays: another server
+/// may be probing at the same time.
 async fn probe(client: &Client) -> Result<String, Error> {
     let failed = client.error("write the probe");
     let body = || Bytes::from_static(b"whether this store honours conditions\n");

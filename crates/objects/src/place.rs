@@ -1,10 +1,11 @@
 //! Where a volume is kept: what `dir:PATH`, `mem:` and `s3://BUCKET/PREFIX` stand for.
 //!
-//! S3 takes its credentials, region and endpoint from the environment, as `AmazonS3Builder::from_env` has them:
-//! AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT, AWS_ALLOW_HTTP, and so on.
+//! S3 takes its credentials, region and endpoint from the environment, as
+//! `AmazonS3Builder::from_env` has them: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+//! AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT, AWS_ALLOW_HTTP, and so on.
 //!
-//! Retries: the client library tries again only for a short while. What is to be done about a store that stays away
-//! is decided by the cache's error policy, which must hear of it.
+//! Retries: the client library tries again only for a short while. The cache's error policy decides
+//! what is done about a store that stays away, so it must hear of it.
 
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
@@ -184,7 +185,7 @@ mod guarded {
                 let name = request.uri().path().rsplit('/').next();
                 let is_object = name.and_then(layout::object_of).is_some();
                 if is_object && request.method() == "PUT" && self.guard.left().is_none() {
-                    // Not one that is tried again.
+                    // Not an error that is tried again.
                     return Err(HttpError::new(HttpErrorKind::Unknown, RunOut));
                 }
                 self.client.execute(request).await

@@ -1,14 +1,15 @@
 //! Which request goes to the store next: the order within an object, and merging.
 //!
-//! A request is cut into *parts*, one per object. Writes of one object go one put at a time: what arrives while a
-//! put is under way waits, and all that waits goes together in the next one. Reads go beside them, unless an earlier
-//! write that has not ended touches the same bytes.
+//! A request is cut into *parts*, one per object. Writes of one object go one put at a time: what
+//! arrives while a put is under way waits, and all that waits goes together in the next one. Reads
+//! go beside them, unless an earlier write that has not ended touches the same bytes.
 //!
-//! A write whose submitter said that more follows is held for a moment, so that its neighbours make it in time
-//! for the same put: half an object costs a read as well.
+//! A write whose submitter said that more follows is held for a moment, so that its neighbours make
+//! it in time for the same put: half an object costs a read as well.
 //!
 //! Invariants
-//!   1. Of one object, at most one job of writes is under way, and it has all writes that waited when it began.
+//!   1. Of one object, at most one job of writes is under way, and it has all writes that waited
+//!      when it began.
 //!   2. A read never overtakes a write that came before it and overlaps it.
 //!   3. Nothing here waits, and nothing is dropped: `drain` gives back what never began.
 
@@ -108,7 +109,8 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Takes a part. `hold`: more of the same object is on its way; the caller calls `let_go` in a moment.
+    /// Takes a part. `hold`: more of the same object is on its way; the caller calls `let_go` in a
+    /// moment.
     pub(crate) fn push(&mut self, object: u64, part: Part<T>, hold: bool) {
         self.seq += 1;
         let waiting = Waiting {
@@ -125,7 +127,7 @@ impl<T> Queue<T> {
         self.look(object);
     }
 
-    /// The one that was held in this object is held no more.
+    /// The request that was held in this object is held no more.
     pub(crate) fn let_go(&mut self, object: u64) {
         if let Some(entry) = self.objects.get_mut(&object) {
             entry.held = false;
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!(names(queue.next_read()), None);
         assert_eq!(names(queue.next_write()), Some((1, vec![1])));
         assert_eq!(names(queue.next_read()), None);
-        // One that came later is not waited for.
+        // A part that came later is not waited for.
         queue.push(1, part(4, Want::Write, 0..10), false);
         queue.end_write(1);
         assert_eq!(names(queue.next_read()), Some((1, vec![2])));

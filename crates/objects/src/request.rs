@@ -1,11 +1,13 @@
-//! A request that was cut into parts: it ends when its last part does, and a flush when the writes before it have.
+//! A request that was cut into parts: it ends when its last part does, and a flush when the writes
+//! before it have.
 //!
-//! A write may be called moved as soon as it is taken: its submitter, who otherwise keeps no more on its way than a disk
-//! does in 40 ms, then sends others, and those of one object go in one put. Bounded by what the device can put at once.
+//! A write may be called moved as soon as it is taken: its submitter, which otherwise keeps no more
+//! on its way than a disk does in 40 ms, then sends others, and those of one object go in one put.
+//! Bounded by what the device can put at once.
 //!
 //! Invariants
-//!   1. A request ends exactly once: when the last hold of it goes, whatever became of its parts. A part that was
-//!      dropped without an answer (the device stops) counts as `Cancelled`.
+//!   1. A request ends exactly once: when the last hold of it goes, whatever became of its parts. A
+//!      part that was dropped without an answer (the device stops) counts as `Cancelled`.
 //!   2. No lock of the device is held while a request ends: its handlers may submit others.
 
 use std::collections::BTreeSet;
@@ -59,8 +61,8 @@ impl Ledger {
         Self::settle(state);
     }
 
-    /// Calls the request of `bytes` bytes moved, unless more than `bound` of others are so already. Answers its bytes
-    /// if it was.
+    /// Calls the request of `bytes` bytes moved, unless more than `bound` of others are so already.
+    /// Answers its bytes if it was.
     pub(crate) fn move_on(&self, request: &mut IoRequest, bytes: u64, bound: u64) -> u64 {
         if self.moved.load(Ordering::Relaxed) >= bound {
             return 0;
@@ -97,7 +99,7 @@ impl Ledger {
         state.flushes = rest;
         drop(state);
         for (_, request) in done {
-            // A put that was answered is durable; one that failed has told the one that sent it.
+            // A put that was answered is durable; a put that failed has told the task that sent it.
             complete(request, Ok(()));
         }
     }

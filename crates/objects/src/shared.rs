@@ -1,7 +1,9 @@
-//! What the device's caller and its runtime share: the queue, what is known, and who may still write.
+//! What the device's caller and its runtime share: the queue, what is known, and who may still
+//! write.
 //!
-//! Jobs run as tasks of the device's own runtime: at most `parallel` of writes, each with one object's content in
-//! memory, and as many of reads, which copy what arrives straight into the frames.
+//! Jobs run as tasks of the device's own runtime: at most `parallel` of writes, each with one
+//! object's content in memory, and as many of reads, which copy what arrives straight into the
+//! frames.
 //!
 //! Lock order: `queue`, then `known`. Neither is held while a request ends or a call is under way.
 
@@ -25,7 +27,8 @@ use crate::local::DirectoryLock;
 use crate::queue::{Part, Queue};
 use crate::request::{Ledger, Whole, lock};
 
-/// How long a write waits for its neighbours of the same object, if its submitter said that there are more.
+/// How long a write waits for its neighbours of the same object, if its submitter said that there
+/// are more.
 const HOLD: Duration = Duration::from_millis(5);
 
 pub(crate) type WholePart = Part<Arc<Whole>>;
@@ -62,8 +65,8 @@ impl Jobs {
         }
     }
 
-    /// Puts that share a slow line may all be too late, for ever: half as many then, and one more when each of
-    /// them has been answered.
+    /// Puts that share a slow line may all be too late, for ever: half as many then, and one more
+    /// when each of them has been answered.
     fn on_written(&mut self, result: Result<(), IoError>, parallel: usize) {
         self.answered += 1;
         if result == Err(TIMED_OUT) {
@@ -181,12 +184,14 @@ impl Shared {
                     return;
                 }
             };
-            // If the runtime is gone the task is dropped here, and the job with it: it ends as cancelled.
+            // If the runtime is gone the task is dropped here, and the job with it: it ends as
+            // cancelled.
             self.handle.spawn(job.run());
         }
     }
 
-    /// Lets go of a directory's lock: no put will begin. One that hangs in the file system has a hold of its own.
+    /// Lets go of a directory's lock: no put will begin. A put that hangs in the file system has a
+    /// hold of its own.
     pub(crate) fn unlock(&self) {
         if let Fence::Lock(held) = &self.fence {
             drop(lock(held).take());
@@ -221,7 +226,8 @@ impl Shared {
         turns.tick().await;
         loop {
             turns.tick().await;
-            // One that hangs must not take the others' time: the next begins when it is given up, and sees whether it was done.
+            // A renewal that hangs must not take the others' time: the next begins when it is given
+            // up, and sees whether it was done.
             let renewed = tokio::time::timeout(turn, lease.renew(&self.client)).await;
             if let Ok(Renewed::Taken { by }) = renewed {
                 self.lose(format!(

@@ -453,7 +453,7 @@ fn a_hang_ends_after_the_bound_and_holds_up_nobody_else() {
     let faulty = Faulty::new(memory());
     let store: Arc<dyn ObjectStore> = faulty.clone();
     let config = Config {
-        // What does not hang is done within it on a busy machine, too.
+        // A request that does not hang is done within it on a busy machine, too.
         timeout: Duration::from_secs(3),
         ..config(4 * OBJECT)
     };
@@ -783,7 +783,7 @@ fn an_object_of_another_length_is_named() {
         let file = std::fs::File::options().write(true).open(dir.0.join(name));
         file.unwrap().set_len(len).unwrap();
     };
-    // What of it is read is there, is not, or is there in part; or it is to be written in part.
+    // The part that is read is there, is not, or is there in part; or it is to be written in part.
     for (len, at, is_write) in [
         (OBJECT - 1, 0, false),
         (PAGE as u64, OBJECT - PAGE as u64, false),
@@ -808,7 +808,7 @@ fn an_object_of_another_length_is_named() {
         let why = open().err().unwrap().to_string();
         let length = format!("{name} is {len} bytes long, not {OBJECT}");
         assert!(why.contains(&length), "{why}");
-        // Who only reads gets all else.
+        // A reader gets all else.
         let reader = Config {
             read_only: true,
             ..config.clone()
@@ -857,7 +857,7 @@ fn a_directory_that_is_moved_is_not_made_anew() {
     let missing = Err(IoError::Failed { errno: 2 });
     assert_eq!(rig.write(&*device, OBJECT, &pattern(2, PAGE)), missing);
     assert!(!dir.0.exists());
-    // What is there already is not lost either, and it is said why nothing comes of it.
+    // Objects that are there already are not lost either, and it is said why nothing comes of it.
     assert_eq!(
         rig.read(&*device, 0, PAGE),
         Err(IoError::Failed { errno: 2 })
@@ -935,7 +935,7 @@ fn a_directory_is_locked_and_cleaned() {
     assert!(!left.exists());
     assert_eq!(rig.read(&*second, 0, PAGE).unwrap(), pattern(6, PAGE));
     drop(first);
-    // The one that writes into it all the same is noticed.
+    // A program that writes into it all the same is noticed.
     std::fs::write(dir.0.join("0000000000000000"), vec![1; OBJECT as usize]).unwrap();
     assert_eq!(
         rig.write(&*second, 0, &pattern(7, PAGE)),

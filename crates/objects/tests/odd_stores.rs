@@ -1,4 +1,5 @@
-//! Stores that are slow or odd in ways that a start has to see: refused then, not in the middle of a guest's writes.
+//! Stores that are slow or odd in ways that a start has to see: refused then, not in the middle of
+//! a guest's writes.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod common;

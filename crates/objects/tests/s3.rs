@@ -1,7 +1,8 @@
-//! Against a server that speaks S3: moto, started here, or the one that the environment names.
+//! Against a server that speaks S3: moto, started here, or the server that the environment names.
 //!
-//! `TIDEGATE_S3_URL=s3://BUCKET/PREFIX` with AWS_ENDPOINT and credentials runs it against that; the prefix should be
-//! an empty place. Without it and without `moto_server` (pip install 'moto[server]') it is skipped, and says so.
+//! `TIDEGATE_S3_URL=s3://BUCKET/PREFIX` with AWS_ENDPOINT and credentials runs it against that; the
+//! prefix should be an empty place. Without it and without `moto_server` (pip install
+//! 'moto[server]') it is skipped, and says so.
 #![cfg(feature = "s3")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 #![allow(
@@ -78,7 +79,8 @@ impl Moto {
     }
 }
 
-/// Runs one of the tests below in a process of its own: the client takes its settings from the environment.
+/// Runs one of the tests below in a process of its own: the client takes its settings from the
+/// environment.
 fn run(name: &str) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--ignored", "--nocapture"]);
@@ -131,7 +133,8 @@ fn a_server_that_was_stopped_sends_nothing_once_another_has_the_volume() {
     run("stopped");
 }
 
-/// Which process is to be stopped when its first put of an object arrives, and how many came after that.
+/// Which process is to be stopped when its first put of an object arrives, and how many came after
+/// that.
 struct Proxy {
     process: Mutex<Option<u32>>,
     stopped: AtomicBool,
@@ -139,7 +142,8 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// One request: to moto, but for the first put of an object. That stops its sender, who finds an error when it goes on.
+    /// One request: to moto, but for the first put of an object. That stops its sender, which finds
+    /// an error when it goes on.
     fn serve(&self, mut client: TcpStream, moto: u16) -> std::io::Result<()> {
         let mut request = Vec::new();
         let mut piece = [0; 4096];

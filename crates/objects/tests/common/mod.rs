@@ -292,7 +292,8 @@ pub(crate) enum Fault {
     Slow(Duration),
     /// It is done when `Faulty::release` is called.
     Held,
-    /// A put: as `Held`, but in a thread, which goes on though nobody waits for it, as in a file system that hangs.
+    /// A put: as `Held`, but in a thread, which goes on though nobody waits for it, as in a file
+    /// system that hangs.
     Stuck,
     /// It never ends.
     Hang,
