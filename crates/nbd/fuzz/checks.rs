@@ -1,4 +1,5 @@
-//! What has to hold for any input: run by the fuzzing targets, over their corpus, and on random input by a test.
+//! What has to hold for any input: run by the fuzzing targets, over their corpus, and on random
+//! input by a test.
 //!
 //! Each takes bytes whose first ones are settings, so that one corpus covers them all.
 #![allow(dead_code, reason = "each target uses a part of it")]
@@ -23,7 +24,8 @@ fn settings<const N: usize>(data: &[u8]) -> ([u8; N], &[u8]) {
     (settings, &data[count..])
 }
 
-/// Requests are parsed and judged: what is let through is safe to carry out, and no byte of payload is lost.
+/// Requests are parsed and judged: what is let through is safe to carry out, and no byte of payload
+/// is lost.
 pub(crate) fn requests(data: &[u8]) {
     let ([flags_high, flags_low, minimum, maximum, size, agreed], rest) = settings(data);
     let flags = ExportFlags::from_bits(u16::from_be_bytes([flags_high, flags_low]));
@@ -177,7 +179,8 @@ fn haggle(haggle: &mut Haggle, stream: &[u8], piece: usize) -> Outcome {
                 consumed += count;
                 step
             });
-            // The longest answer to one option: two exports and their descriptions, or the infos of one.
+            // The longest answer to one option: two exports and their descriptions, or the infos of
+            // one.
             assert!(
                 out.len() - before <= 1024,
                 "{} bytes in one answer",
@@ -186,7 +189,8 @@ fn haggle(haggle: &mut Haggle, stream: &[u8], piece: usize) -> Outcome {
             assert!(haggle.held() <= OPTION_MAX as usize);
             match &end {
                 Ok(Step::More) => {}
-                // What follows in the same piece is in the clear; that is an error of its own, tested elsewhere.
+                // Bytes that follow in the same piece are in the clear; that is an error of its
+                // own, tested elsewhere.
                 Err(HaggleError::ClearText { .. }) => {
                     end = Ok(Step::StartTls);
                     break 'pieces;
@@ -226,7 +230,8 @@ fn replies(mut out: &[u8], closed: bool) {
     assert!([0, 10, 134].contains(&tail.len()), "{tail:?}");
 }
 
-/// A handshake, however it is cut into pieces: it ends the same, its answers are well-formed, and it leaks nothing.
+/// A handshake, however it is cut into pieces: it ends the same, its answers are well-formed, and
+/// it leaks nothing.
 pub(crate) fn handshake(data: &[u8]) {
     let ([rule, piece], mut stream) = settings(data);
     let rules = Rules {
@@ -277,7 +282,8 @@ pub(crate) fn handshake(data: &[u8]) {
                     matches!(clear, Err(HaggleError::ClearText { .. })),
                     "{clear:?}"
                 );
-                // They may have failed for what was behind STARTTLS in one piece; three others go on.
+                // They may have failed for what was behind STARTTLS in one piece; three others go
+                // on.
                 stream = &stream[bytes.consumed..];
                 let taken = pieces_before(data, stream);
                 ways = [start(), start(), start()];

@@ -6,12 +6,14 @@
 //!                                                 '──────> split ──> Submitter, Receiver: one thread each
 //! ```
 //!
-//! It is strict: a reply that the specification does not allow (a chunk outside its request, data twice or not at all,
-//! a simple reply where a structured one is due, a second status) is an error that names it. After an error other
-//! than `Failed` and `Refused` the stream is out of step and the client of no use.
+//! It is strict: a reply that the specification does not allow (a chunk outside its request, data
+//! twice or not at all, a simple reply where a structured one is due, a second status) is an error
+//! that names it. After an error other than `Failed` and `Refused` the stream is out of step and
+//! the client of no use.
 //!
-//! Concurrency: submitting many long requests before receiving may block for good on a single thread, when both
-//! sides wait for the other to read; keep what is under way below a socket's buffer, or `split`.
+//! Concurrency: submitting many long requests before receiving may block for good on a single
+//! thread, when both sides wait for the other to read; keep what is under way below a socket's
+//! buffer, or `split`.
 //!
 //! Source: the specification, "Client-side requirements", "Transmission", "Structured reply types".
 
@@ -36,7 +38,8 @@ use replies::Shared;
 
 /// Bytes read ahead of what is asked for.
 const READ_AHEAD: usize = 64 << 10;
-/// The longest status of one call, in requests: a server that answers one extent at a time ends somewhere.
+/// The longest status of one call, in requests: a server that answers one extent at a time ends
+/// somewhere.
 const STATUS_REQUESTS_MAX: u32 = 1 << 16;
 
 /// What the server said of the export.
@@ -44,7 +47,7 @@ const STATUS_REQUESTS_MAX: u32 = 1 << 16;
 pub struct Export {
     /// Bytes.
     pub size: u64,
-    /// What it can do.
+    /// Its abilities.
     pub flags: ExportFlags,
     /// How to cut requests, if the server said.
     pub blocks: Option<BlockSizes>,
@@ -321,7 +324,8 @@ impl<S: Read + Write> Client<S> {
         self.call(Ask::new(Command::Cache, offset, len)).map(drop)
     }
 
-    /// The extents of all of a range, as many requests as that takes; neighbours that are alike are one.
+    /// The extents of all of a range, as many requests as that takes; neighbours that are alike are
+    /// one.
     ///
     /// # Errors
     /// Those of `call`; `Protocol` if it takes more than 65,536 requests.
@@ -356,7 +360,8 @@ impl<S: Read + Write> Client<S> {
         Ok(extents)
     }
 
-    /// Says goodbye, and waits until the server has closed its end. Requests under way are answered first.
+    /// Says goodbye, and waits until the server has closed its end. Requests under way are answered
+    /// first.
     ///
     /// # Errors
     /// Those of the stream; `Protocol` if something comes that is no reply to a request under way.
@@ -403,7 +408,8 @@ pub struct Submitter<S> {
 }
 
 impl<S: Write> Submitter<S> {
-    /// Sends a request; answers with its cookie. Its completion may be received before this returns.
+    /// Sends a request; answers with its cookie. Its completion may be received before this
+    /// returns.
     ///
     /// # Errors
     /// Those of the stream.
@@ -435,7 +441,8 @@ pub struct Receiver<S> {
 }
 
 impl<S: Read> Receiver<S> {
-    /// Waits for a request to be answered. Unlike `Client::receive`, it waits for one to be submitted too.
+    /// Waits for a request to be answered. Unlike `Client::receive`, it waits for one to be
+    /// submitted too.
     ///
     /// # Errors
     /// `Closed` at the end; those of the stream; `Protocol`.
@@ -452,7 +459,8 @@ impl<S: Read> Receiver<S> {
     }
 }
 
-/// Sets the time after which a socket's read or write gives up; a test then fails instead of hanging.
+/// Sets the time after which a socket's read or write gives up; a test then fails instead of
+/// hanging.
 ///
 /// # Errors
 /// Those of the system.

@@ -1,7 +1,8 @@
 //! The server's side of the handshake.
 //!
-//! Decides what each option of a client is answered with, until both sides agree on an export or part. Bytes go in
-//! as they come off the socket, in pieces of any size; replies are appended to the caller's buffer.
+//! Decides what each option of a client is answered with, until both sides agree on an export or
+//! part. Bytes go in as they come off the socket, in pieces of any size; replies are appended to
+//! the caller's buffer.
 //!
 //! ```text
 //!   greeting ──> client's flags ──> option ──> option ──> ... ──> GO or EXPORT_NAME ──> Transmit
@@ -10,21 +11,24 @@
 //!                                  StartTls
 //! ```
 //!
-//! Vocabulary: *option*, a client's question; *export*, a volume offered under a name; *context*, a kind of status that
-//! `Command::BlockStatus` can tell of; there is one, `base:allocation`.
+//! Vocabulary: *option*, a client's question; *export*, a volume offered under a name; *context*, a
+//! kind of status that `Command::BlockStatus` can tell of; there is one, `base:allocation`.
 //!
 //! Invariants
-//!   1. Memory is bounded: by `OPTION_MAX` for what was received of an option, and by the answers to one option for
-//!      what is appended in one call.
-//!   2. With `Encryption::Required` nothing that depends on the exports is said before the connection is encrypted.
-//!   3. Bytes that arrive in the clear behind STARTTLS are never interpreted: the one that could put them there is not
-//!      the client that is about to prove who it is.
-//!   4. Every option that can have an answer gets one; what has none ends the connection with an error that says why.
+//!   1. Memory is bounded: by `OPTION_MAX` for what was received of an option, and by the answers
+//!      to one option for what is appended in one call.
+//!   2. With `Encryption::Required` nothing that depends on the exports is said before the
+//!      connection is encrypted.
+//!   3. Bytes that arrive in the clear behind STARTTLS are never interpreted: an attacker could
+//!      have put them there, and not the client that is about to prove its identity.
+//!   4. Every option that can have an answer gets one; what has none ends the connection with an
+//!      error that says why.
 //!
-//! Source: the specification, "Fixed newstyle negotiation", "Termination of the session during option haggling",
-//! "TLS support", "Metadata querying", "Option types".
-//! Deviations: LIST_META_CONTEXT too needs structured replies (it MAY be refused without); a context stays selected if
-//! the export is asked for under another name than the one it was selected with, as long as both are one export.
+//! Source: the specification, "Fixed newstyle negotiation", "Termination of the session during
+//! option haggling", "TLS support", "Metadata querying", "Option types".
+//! Deviations: LIST_META_CONTEXT too needs structured replies (it MAY be refused without); a
+//! context stays selected if the export is asked for under another name than the one it was
+//! selected with, as long as both are one export.
 
 mod options;
 
@@ -38,8 +42,8 @@ use crate::wire::{
     OptionKind, ReplyKind, STRING_MAX, greeting,
 };
 
-/// The longest option that is taken in, bytes of data; a longer one is skipped and answered with TOO_BIG. Two strings
-/// of full length and some numbers fit.
+/// The longest option that is taken in, bytes of data; a longer one is skipped and answered with
+/// TOO_BIG. Two strings of full length and some numbers fit.
 pub const OPTION_MAX: u32 = 10 << 10;
 /// The longest option that is skipped, bytes of data; a longer one ends the connection.
 pub const OPTION_SKIP_MAX: u32 = 1 << 20;
@@ -84,7 +88,7 @@ pub struct ExportInfo {
     pub description: String,
     /// Bytes.
     pub size: u64,
-    /// What it can do. `SEND_DF` is told to clients with structured replies only.
+    /// Its abilities. `SEND_DF` is told to clients with structured replies only.
     pub flags: ExportFlags,
     /// How requests have to be cut.
     pub blocks: BlockSizes,
@@ -118,7 +122,7 @@ pub trait Exports {
 pub struct Agreed {
     /// The export, as `Exports::find` told of it.
     pub export: ExportInfo,
-    /// What the client was told that it can do.
+    /// The abilities that the client was told.
     pub flags: ExportFlags,
     /// Replies come in chunks.
     pub structured: bool,
@@ -145,12 +149,13 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HaggleError {
-    /// The client set flags that were not offered. A client that begins with a request speaks oldstyle.
+    /// The client set flags that were not offered. A client that begins with a request speaks
+    /// oldstyle.
     ClientFlags {
         /// All it set.
         flags: u32,
     },
-    /// What stands where an option should begin is none.
+    /// The bytes where an option should begin are no option.
     NoOption {
         /// What stood in place of the magic number.
         magic: u64,
@@ -301,7 +306,8 @@ impl Haggle {
         self.held.len()
     }
 
-    /// The connection has been encrypted after `Step::StartTls`. What was agreed on in the clear is forgotten.
+    /// The connection has been encrypted after `Step::StartTls`. Options agreed on in the clear are
+    /// forgotten.
     ///
     /// # Panics
     /// If the last step was not `StartTls`: a caller's bug.
@@ -318,11 +324,12 @@ impl Haggle {
 
     /// Takes bytes of the client and appends the replies to `out`.
     ///
-    /// Answers how many bytes were consumed, and what is to be done. One call answers at most one option: as long as
-    /// bytes are left and the step is `More`, send `out` and feed the rest.
+    /// Answers how many bytes were consumed, and what is to be done. One call answers at most one
+    /// option: as long as bytes are left and the step is `More`, send `out` and feed the rest.
     ///
     /// # Errors
-    /// The connection has to be closed; `out` has what can still be sent, which is nothing for most errors.
+    /// The connection has to be closed; `out` has what can still be sent, which is nothing for most
+    /// errors.
     pub fn feed(
         &mut self,
         input: &[u8],
@@ -459,7 +466,7 @@ impl Haggle {
             | OptionKind::ListMetaContext
             | OptionKind::SetMetaContext => {
                 if kind == OptionKind::SetMetaContext {
-                    // Whatever becomes of it, the selection before it is void.
+                    // In any case, the selection before it is void.
                     self.settled.allocation_of = None;
                 }
                 (len > OPTION_MAX).then_some((ReplyKind::TooBig, "the option is too long"))
@@ -490,7 +497,8 @@ impl Haggle {
     }
 }
 
-/// Exactly `wanted` bytes from what was held and `rest`, if they are there by now; else all of `rest` is held.
+/// Exactly `wanted` bytes from what was held and `rest`, if they are there by now; else all of
+/// `rest` is held.
 fn take<'a>(
     held: &mut Vec<u8>,
     rest: &mut &'a [u8],

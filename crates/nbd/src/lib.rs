@@ -7,8 +7,9 @@
 //!   client    a blocking client over any stream, for tests, the demonstration and benchmarks
 //! ```
 //!
-//! Source: the specification of the protocol (NetworkBlockDevice/nbd, doc/proto.md, public domain), cited here by the
-//! names of its sections. Fixed newstyle only: the oldstyle handshake is not spoken, nor are extended headers.
+//! Source: the specification of the protocol (NetworkBlockDevice/nbd, doc/proto.md, public domain),
+//! cited here by the names of its sections. Fixed newstyle only: the oldstyle handshake is not
+//! spoken, nor are extended headers.
 #![forbid(unsafe_code)]
 
 pub mod client;

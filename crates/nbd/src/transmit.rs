@@ -1,7 +1,7 @@
 //! What a request asks for, or why it is refused, before anything is done for it.
 //!
-//! A pure function of the request and of what was agreed on. The one that carries the work out need not look at flags,
-//! ends of the export or alignment again.
+//! A pure function of the request and of what was agreed on. The task that carries the work out
+//! need not look at flags, ends of the export or alignment again.
 //!
 //! ```text
 //!   request ──judge──> Work        carry it out; a write's payload of `len` bytes follows in the stream
@@ -9,14 +9,18 @@
 //! ```
 //!
 //! Invariants
-//!   1. A range of a `Work` lies inside the export, is not empty, and is cut as the agreed block sizes ask.
-//!   2. `Work::Write` and `Refusal::payload` together account for every byte of payload: the stream stays in step.
-//!   3. What changes data is never a `Work` on a read-only export.
+//!   1. A range of a `Work` lies inside the export, is not empty, and is cut as the agreed block
+//!      sizes ask.
+//!   2. `Work::Write` and `Refusal::payload` together account for every byte of payload: the stream
+//!      stays in step.
+//!   3. A change of data is never a `Work` on a read-only export.
 //!
-//! Source: the specification, "Command flags", "Request types", "Error values", "Block size constraints".
-//! Choices it leaves open: a length of zero does nothing and succeeds, but for a block status (whose answer has at
-//! least one byte) which is EINVAL; flags and fields of a disconnect are ignored, as it has no answer.
-//! Deviations: zeroes longer than the maximum block size are let pass (it SHOULD be EINVAL): clients send them.
+//! Source: the specification, "Command flags", "Request types", "Error values", "Block size
+//! constraints". Choices it leaves open: a length of zero does nothing and succeeds, but for a
+//! block status (whose answer has at least one byte) which is EINVAL; flags and fields of a
+//! disconnect are ignored, as it has no answer.
+//! Deviations: zeroes longer than the maximum block size are let pass (it SHOULD be EINVAL):
+//! clients send them.
 
 use core::fmt;
 
@@ -26,17 +30,18 @@ use crate::wire::{Command, CommandFlags, Errno, ExportFlags, Request};
 /// Bounds on requests beside those that were announced as block sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most payload of a refused write that is read to be thrown away, bytes; more of it ends the connection. The
-    /// specification asks for at least `PAYLOAD_USUAL`.
+    /// The most payload of a refused write that is read to be thrown away, bytes; more of it ends
+    /// the connection. The specification asks for at least `PAYLOAD_USUAL`.
     pub discard_max: u32,
-    /// The longest read that is answered in one piece when it asks for that, bytes; at least `UNFRAGMENTED_MIN`.
+    /// The longest read that is answered in one piece when it asks for that, bytes; at least
+    /// `UNFRAGMENTED_MIN`.
     pub unfragmented_max: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // What libnbd's clients send at most.
+            // Most that libnbd's clients send.
             discard_max: 64 << 20,
             unfragmented_max: u32::MAX,
         }
@@ -251,7 +256,8 @@ fn allowed(request: &Request, agreed: &Agreed) -> Result<(), No> {
         return Err((Errno::Invalid, "a command flag is not known here"));
     }
     let offered = |flag: ExportFlags| agreed.flags.has(flag);
-    // A flag that makes a write durable is let pass on every command: clients are known to set it on others too.
+    // A flag that makes a write durable is let pass on every command: clients are known to set it
+    // on others too.
     let own = match request.command {
         Command::Read => {
             CommandFlags::NONE.with_if(offered(ExportFlags::SEND_DF), CommandFlags::DF)
@@ -309,7 +315,8 @@ fn sized(request: &Request, agreed: &Agreed) -> Result<(), No> {
             "the range is not aligned to the minimum block size",
         ));
     }
-    // What has no payload is as cheap when it is long; nbdcopy sends all zeroes of a hole in one request.
+    // A request without a payload is as cheap when it is long; nbdcopy sends all zeroes of a hole
+    // in one request.
     let bounded = matches!(command, Command::Read | Command::Write | Command::Cache);
     if bounded && len > blocks.maximum {
         return Err((Errno::Invalid, "longer than the maximum block size"));

@@ -1,7 +1,8 @@
 //! The numbers of the specification, and requests and replies as bytes.
 //!
-//! Everything is big-endian. A request and each head of a reply has a fixed size, so both are arrays: nothing here
-//! allocates, and what varies in length (payload, descriptors) is the caller's to send behind its head.
+//! Everything is big-endian. A request and each head of a reply has a fixed size, so both are
+//! arrays: nothing here allocates, and what varies in length (payload, descriptors) is the caller's
+//! to send behind its head.
 //!
 //! ```text
 //!   request, 28 bytes     magic 4 | flags 2 | command 2 | cookie 8 | offset 8 | length 4     (a write's payload follows)
@@ -9,10 +10,11 @@
 //!   chunk, 20 and more    magic 4 | flags 2 | type 2 | cookie 8 | length 4 | payload
 //! ```
 //!
-//! Vocabulary: *cookie*, the client's name for a request (the specification once called it handle); *chunk*, a part of
-//! a structured reply.
+//! Vocabulary: *cookie*, the client's name for a request (the specification once called it handle);
+//! *chunk*, a part of a structured reply.
 //!
-//! Source: the specification, "Values", "Request message", "Simple reply message", "Structured reply chunk message".
+//! Source: the specification, "Values", "Request message", "Simple reply message", "Structured
+//! reply chunk message".
 
 mod option;
 mod reply;
@@ -48,9 +50,11 @@ pub const REQUEST: usize = 28;
 pub const STRING_MAX: usize = 4096;
 /// Zeroes behind the answer to the option EXPORT_NAME, unless the client asked for none.
 pub const EXPORT_NAME_ZEROES: usize = 124;
-/// A request for at most so many bytes is no attack, whatever maximum is advertised ("Block size constraints").
+/// A request for at most so many bytes is no attack, whatever maximum is advertised ("Block size
+/// constraints").
 pub const PAYLOAD_USUAL: u32 = 1 << 25;
-/// A read for at most so many bytes may not be refused for being asked for in one piece (`CommandFlags::DF`).
+/// A read for at most so many bytes may not be refused for being asked for in one piece
+/// (`CommandFlags::DF`).
 pub const UNFRAGMENTED_MIN: u32 = 1 << 16;
 
 macro_rules! flags {
@@ -128,7 +132,7 @@ macro_rules! flags {
 }
 
 flags! {
-    /// What the server can do in a handshake ("Handshake flags").
+    /// The server's abilities in a handshake ("Handshake flags").
     HandshakeFlags: u16 {
         /// It speaks fixed newstyle.
         FIXED_NEWSTYLE = 0;
@@ -148,7 +152,7 @@ flags! {
 }
 
 flags! {
-    /// What an export can do ("Transmission flags").
+    /// The abilities of an export ("Transmission flags").
     ExportFlags: u16 {
         /// Always set.
         HAS_FLAGS = 0;
@@ -224,7 +228,8 @@ pub enum Command {
     WriteZeroes,
     /// Which parts of a range are holes.
     BlockStatus,
-    /// A number that the specification does not give, or gives to an extension that is not spoken here.
+    /// A number that the specification does not give, or gives to an extension that is not spoken
+    /// here.
     Other(u16),
 }
 
@@ -315,7 +320,8 @@ impl Errno {
         }
     }
 
-    /// From a number that is not zero; one that has no name counts as EINVAL, as the specification asks of clients.
+    /// From a number that is not zero; a number that has no name counts as EINVAL, as the
+    /// specification asks of clients.
     #[must_use]
     pub const fn from_number(number: u32) -> Self {
         match number {
@@ -361,7 +367,8 @@ pub struct Request {
     pub len: u32,
 }
 
-/// What stands where a request should begin is none: the stream cannot be read on, and the connection has to end.
+/// The bytes where a request should begin are no request: the stream cannot be read on, and the
+/// connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRequest {
     /// What stood in place of the magic number.
@@ -384,7 +391,8 @@ impl Request {
     /// Reads a request.
     ///
     /// # Errors
-    /// `NoRequest` for a wrong magic number. Whatever else is wrong with it has an answer: see `transmit::judge`.
+    /// `NoRequest` for a wrong magic number. Anything else that is wrong with it has an answer: see
+    /// `transmit::judge`.
     pub fn parse(bytes: &[u8; REQUEST]) -> Result<Self, NoRequest> {
         let magic = be32(bytes, 0);
         if magic != REQUEST_MAGIC {
@@ -412,7 +420,7 @@ impl Request {
         bytes
     }
 
-    /// Bytes of payload behind it: the one that refuses a write still has to read them.
+    /// Bytes of payload behind it: a server that refuses a write still has to read them.
     #[must_use]
     pub const fn payload(&self) -> u32 {
         match self.command {

@@ -35,7 +35,7 @@ fn all_wishes() -> [Wishes; 4] {
     ]
 }
 
-/// What every server has to do right, whatever was agreed on.
+/// Requests that every server has to answer right, whatever was agreed on.
 fn exercise<S>(client: &mut Client<S>, size: usize)
 where
     S: std::io::Read + std::io::Write,

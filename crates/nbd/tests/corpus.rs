@@ -1,6 +1,7 @@
 //! What the fuzzing targets check, over their corpus and over random input that is nearly right.
 //!
-//! A failure of the random part prints its seed; `NBD_SEED` takes one back, `NBD_ROUNDS` sets how many there are.
+//! A failure of the random part prints its seed; `NBD_SEED` takes one back, `NBD_ROUNDS` sets how
+//! many there are.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "../fuzz/checks.rs"]
@@ -302,7 +303,8 @@ fn random_servers() {
     rounds(checks::client, server);
 }
 
-/// Writes a small corpus of what the generators make: `cargo test -p tidegate-nbd --test corpus -- --ignored`.
+/// Writes a small corpus of what the generators make: `cargo test -p tidegate-nbd --test corpus --
+/// --ignored`.
 #[test]
 #[ignore = "writes into the source tree"]
 fn write_corpus() {

@@ -1,4 +1,4 @@
-//! What can go wrong for a client.
+//! Errors of a client.
 
 use std::fmt;
 use std::io;

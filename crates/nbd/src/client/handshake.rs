@@ -226,7 +226,8 @@ impl<S: Read + Write> Handshake<S> {
     /// Asks for an export and what else is wished for, and goes on to requests.
     ///
     /// # Errors
-    /// `Refused` if there is no such export; those of `option`. What else the server cannot do is left out.
+    /// `Refused` if there is no such export; those of `option`. Other abilities that the server
+    /// lacks are left out.
     pub fn go(mut self, wishes: &Wishes) -> Result<Client<S>, ClientError> {
         let structured =
             wishes.structured && self.wish(OptionKind::StructuredReply, &[])?.is_some();

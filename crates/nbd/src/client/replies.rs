@@ -33,7 +33,7 @@ pub struct Completion {
     pub command: Command,
     /// What went wrong, if anything.
     pub failure: Option<Failure>,
-    /// Data of a read. Of one that failed: whatever came, and zeroes.
+    /// Data of a read. For a read that failed: the data that came, and zeroes.
     pub data: Vec<u8>,
     /// Extents of a block status.
     pub extents: Vec<Extent>,
@@ -48,7 +48,7 @@ struct Pending {
     len: u32,
     data: Vec<u8>,
     extents: Vec<Extent>,
-    /// What of the range has come: (from, to), in order and apart.
+    /// The parts of the range that have come: (from, to), in order and apart.
     came: Vec<(u64, u64)>,
     content_chunks: u32,
     failure: Option<Failure>,
@@ -375,7 +375,7 @@ impl Pending {
         let mut message = vec![0; usize::from(len)];
         stream.read_exact(&mut message)?;
         let offset = if at { Some(read_u64(stream)?) } else { None };
-        // What a later specification may have put behind it.
+        // Fields that a later specification may have put behind it.
         stream.read_exact(&mut vec![0; left as usize])?;
         if let Some(offset) = offset {
             let inside = offset

@@ -191,7 +191,7 @@ impl Haggle {
         let name = fields.string()?;
         let mut wanted = [false; 4];
         for _ in 0..fields.u16()? {
-            // What is not understood is ignored.
+            // A context that is not understood is ignored.
             if let Some(wanted) = wanted.get_mut(usize::from(fields.u16()?)) {
                 *wanted = true;
             }

@@ -1,6 +1,7 @@
 //! The handshake as bytes: the greeting, options, replies to options.
 //!
-//! Source: the specification, "Newstyle negotiation", "Fixed newstyle negotiation", "Option types", "Option reply types".
+//! Source: the specification, "Newstyle negotiation", "Fixed newstyle negotiation", "Option types",
+//! "Option reply types".
 
 use super::{HandshakeFlags, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC, be32, be64, put};
 
@@ -144,7 +145,7 @@ pub struct BlockSizes {
 }
 
 impl BlockSizes {
-    /// What a client may assume that was told nothing.
+    /// The sizes that a client may assume when it was told nothing.
     pub const DEFAULT: Self = Self {
         minimum: 1,
         preferred: 4096,
@@ -178,7 +179,7 @@ impl OptionHead {
     /// Reads one.
     ///
     /// # Errors
-    /// What stood in place of the magic number.
+    /// The bytes in place of the magic number.
     pub fn parse(bytes: &[u8; OPTION_HEAD]) -> Result<Self, u64> {
         let magic = be64(bytes, 0);
         if magic != OPTION_MAGIC {
@@ -216,7 +217,7 @@ impl OptionReplyHead {
     /// Reads one.
     ///
     /// # Errors
-    /// What stood in place of the magic number.
+    /// The bytes in place of the magic number.
     pub fn parse(bytes: &[u8; OPTION_REPLY_HEAD]) -> Result<Self, u64> {
         let magic = be64(bytes, 0);
         if magic != OPTION_REPLY_MAGIC {

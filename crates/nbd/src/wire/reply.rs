@@ -76,7 +76,7 @@ impl ChunkKind {
 pub struct SimpleReply {
     /// What failed, if anything.
     pub error: Option<Errno>,
-    /// Whose reply it is.
+    /// The request's cookie.
     pub cookie: u64,
 }
 
@@ -101,7 +101,7 @@ pub struct ChunkHead {
     pub done: bool,
     /// What it is.
     pub kind: ChunkKind,
-    /// Whose reply it is part of.
+    /// The request's cookie.
     pub cookie: u64,
     /// Bytes behind the head.
     pub len: u32,
@@ -161,7 +161,8 @@ pub fn done(cookie: u64) -> [u8; CHUNK_HEAD] {
 /// The head of a chunk with data; `len` bytes of it follow.
 ///
 /// # Panics
-/// If `len` is zero, or so large that the chunk's length does not fit 32 bits: such a read is split.
+/// If `len` is zero, or so large that the chunk's length does not fit 32 bits: such a read is
+/// split.
 #[must_use]
 pub fn offset_data(cookie: u64, offset: u64, len: u32, done: bool) -> [u8; 28] {
     assert!(len > 0, "a chunk describes at least one byte");
@@ -282,7 +283,8 @@ pub fn error_at(cookie: u64, errno: Errno, message: &str, offset: u64) -> ErrorC
     ErrorChunk::new(cookie, errno, message, Some(offset))
 }
 
-/// A failed request's whole reply: a chunk with the message where structured replies were agreed on, else a simple one.
+/// A failed request's whole reply: a chunk with the message where structured replies were agreed
+/// on, else a simple one.
 #[must_use]
 pub fn failure(structured: bool, cookie: u64, errno: Errno, message: &str) -> ErrorChunk {
     if structured {
@@ -296,7 +298,8 @@ pub fn failure(structured: bool, cookie: u64, errno: Errno, message: &str) -> Er
     }
 }
 
-/// The longest beginning of `text` that has at most `max` bytes and does not end within a character.
+/// The longest beginning of `text` that has at most `max` bytes and does not end within a
+/// character.
 pub(super) fn cut(text: &str, max: usize) -> &str {
     let mut end = text.len().min(max);
     while !text.is_char_boundary(end) {

@@ -1,4 +1,5 @@
-//! A server of one export in memory, as small as can be, made of what the crate has: for tests of the crate itself.
+//! A server of one export in memory, as small as can be, made of what the crate has: for tests of
+//! the crate itself.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
