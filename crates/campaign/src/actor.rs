@@ -595,8 +595,9 @@ impl Actor {
         }
     }
 
-    /// A client asks for a hole, or writes (from odd pages on), and is gone in the middle of that. Once a
-    /// sync of another is answered, nothing changes for it any more: what is written then is there.
+    /// A client asks for a hole, or writes (from odd pages on), and is gone in the middle of that.
+    /// Once a sync of another is answered, nothing changes for it any more: what is written then is
+    /// there.
     fn leave(
         &mut self,
         task: &mut Task<'_, LabEnv>,
@@ -642,7 +643,7 @@ impl Actor {
             place.checker().on_write_failed(left);
             self.synced(slot, place, sync, "sync", result)?;
             self.write(task, slot, place, file, first, len)?;
-            // What it was in the middle of comes to its end.
+            // The step it was in the middle of comes to its end.
             let _ = doing.join(task);
             return self.read(task, slot, place, file, number, first, len);
         }
@@ -730,7 +731,8 @@ impl Actor {
         say!(self, task, "has synced all: {result:?}");
         match result {
             Ok(()) => {
-                // A file may be closed meanwhile: then its own close has acknowledged it, or failed.
+                // A file may be closed meanwhile: then its own close has acknowledged it, or
+                // failed.
                 for (slot, sync) in world.slots.iter().zip(syncs) {
                     if !slot.closing.load(Ordering::Relaxed) {
                         world.places[slot.place].checker().on_sync_ok(sync);
@@ -741,7 +743,7 @@ impl Actor {
             }
             Err(Error::Cancelled) => Err(Over),
             Err(_) if world.is_dark() => Err(Over),
-            // What a truncation left to do may want a frame: as for the sync of one file.
+            // The rest of a truncation may want a frame: as for the sync of one file.
             Err(error) if world.is_refusal(&error) => Ok(()),
             // Which device it was is found out by the task that syncs a file of it.
             Err(error) => {

@@ -3,15 +3,17 @@
 //! Everything is drawn from one stream, in the order of this file. A change here gives every seed
 //! another meaning; regressions do not care, for they are kept as plans.
 //!
-//! What is drawn: 1, 2 or 4 CPUs, free or dear work; 256 to 4096 frames; every law with limits from
+//! A plan draws: 1, 2 or 4 CPUs, free or dear work; 256 to 4096 frames; every law with limits from
 //! tiny to nearly all memory, in per cent and in pages, and now and then options that contradict
-//! each other; flushers of three eras with their times shortened; 1 to 3 devices of every model, slow,
-//! volatile, and with a weather of their own: mild faults, storms, hangs, rate drops, shrinking space;
-//! 1 to 4 files; 1 to 6 tasks that come and go, each a writer, reader, syncer or a bit of all. Every other
-//! plan has anonymous memory: regions from an eighth to half as much again as all memory, a swap file that has room for
-//! all of it, for half, or is not there, on a device with the weather of the others, and 1 to 4 tasks more that
-//! touch, write, read and discard, and put another region in the place of one, with reclaim throttled by any of the
-//! variants. In every other plan, half of the tasks are served: they do not wait in reads and writes, others do for them.
+//! each other; flushers of three eras with their times shortened; 1 to 3 devices of every model,
+//! slow, volatile, and with fault phases of their own: mild faults, storms, hangs, rate drops,
+//! shrinking space; 1 to 4 files; 1 to 6 tasks that come and go, each a writer, reader, syncer or a
+//! bit of all. Every other plan has anonymous memory: regions from an eighth to half as much again
+//! as all memory, a swap file that has room for all of it, for half, or is not there, on a device
+//! with the weather of the others, and 1 to 4 tasks more that touch, write, read and discard, and
+//! put another region in the place of one, with reclaim throttled by any of the variants. In every
+//! other plan, half of the tasks are served: they do not wait in reads and writes, others do for
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -112,8 +114,8 @@ fn objects(rng: &mut Rng) -> ObjectsPlan {
     }
 }
 
-/// Where memory is short, tasks take each other's pages before they are used. That goes on for ever where neither work nor
-/// a device takes any time.
+/// Where memory is short, tasks take each other's pages before they are used. That goes on for ever
+/// where neither work nor a device takes any time.
 fn dear_enough(costs: &mut BTreeMap<String, u64>) {
     for work in [Work::Call, Work::Lookup, Work::Scan, Work::Submit] {
         let cost = costs.entry(work_name(work)).or_default();
@@ -441,7 +443,8 @@ fn memory(rng: &mut Rng, frames: u64, devices: usize) -> (Option<SwapPlan>, Vec<
     (swap, regions)
 }
 
-/// A task with memory of its own (`limits`: that may move the limit, where it can be reached): a hog, one that maps and unmaps, one that writes and reads here and there.
+/// A task with memory of its own (`limits`: that may move the limit, where it can be reached): a
+/// hog, a task that maps and unmaps, a task that writes and reads here and there.
 fn anon_task(rng: &mut Rng, regions: &[RegionPlan], files: &[FilePlan], limits: bool) -> TaskPlan {
     let start_us = if rng.one_in(3) {
         rng.between(1, 1_000_000)
@@ -519,7 +522,8 @@ fn anon_mixed(rng: &mut Rng, region: usize, all: u64) -> Op {
             page,
             pages,
         },
-        // The same numbers say it, so that later numbers are drawn as they were before there were such steps.
+        // The same numbers say it, so that later numbers are drawn as they were before there were
+        // such steps.
         _ if pages == 200 && page.is_multiple_of(3) => Op::Renew { region },
         _ => Op::Discard {
             region,
@@ -625,8 +629,8 @@ impl<'a> Walk<'a> {
             93..=94 => Op::Trim,
             95..=96 => Op::SyncAll,
             _ => match rng.below(30_000) {
-                // The same number says where, so that later numbers are drawn as they were before there were holes.
-                // And before there were clients that leave.
+                // The same number says where, so that later numbers are drawn as they were before
+                // there were holes. And before there were clients that leave.
                 number if number.is_multiple_of(4) => Op::Leave {
                     file,
                     page: number / 4 % self.files[file].pages_max,

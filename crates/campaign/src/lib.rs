@@ -13,9 +13,9 @@
 //! | `failure`, `tally` | what comes of it |
 //! | `shrink` | a failing plan, made small |
 //!
-//! The program `campaign` (`cargo xtask campaign`) does so by the million; `crates/mm/tests/faults.rs`
-//! replays the files of past failures. What is wrong with a device is a wrapper of `device` around a
-//! model of `lab`, never an `if` in the code under test.
+//! The program `campaign` (`cargo xtask campaign`) does so by the million;
+//! `crates/mm/tests/faults.rs` replays the files of past failures. A fault of a device is a wrapper
+//! of `device` around a model of `lab`, never an `if` in the code under test.
 //!
 //! Source: style T5, T6; docs/lab/campaign.md.
 #![forbid(unsafe_code)]

@@ -1,8 +1,10 @@
-//! Anonymous memory of a run: what its tasks do with regions, and the judgement of what they find there.
+//! Anonymous memory of a run: what its tasks do with regions, and the judgement of what they find
+//! there.
 //!
-//! A page that nobody wrote to since it was given back reads as zeroes, but for the word that a fault puts at the
-//! start of a page of the lab (`Content::mark`): the page's number and one. That word is taken for zeroes; so
-//! a page whose content was lost and that was then faulted in afresh is found out by the version that it lost.
+//! A page that nobody wrote to since it was given back reads as zeroes, but for the word that a
+//! fault puts at the start of a page of the lab (`Content::mark`): the page's number and one. That
+//! word is taken for zeroes; so a page whose content was lost and that was then faulted in afresh
+//! is found out by the version that it lost.
 
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
@@ -24,7 +26,8 @@ use crate::world::{Memory, Region, World};
 /// A region is read in pieces of so many pages at the end.
 const PIECE: u64 = 32;
 const PIECE_STEP: usize = 32;
-/// How often, and after which rests, the last read of a region is tried: a swap file that has failed backs off.
+/// How often, and after which rests, the last read of a region is tried: a swap file that has
+/// failed backs off.
 const TRIES: u32 = 120;
 const REST: Nanos = Nanos::millis(500);
 /// Refusals after which the rest of a region is left alone: each may take minutes under 5.16-rc1.
@@ -259,11 +262,11 @@ pub(crate) fn reading(world: &World) -> String {
     format!("{stats:?}\n{}", counters.join(", "))
 }
 
-/// With everything healed: no page of any region is lost or old; then all of it is given back. Answers whether the lab
-/// goes on.
+/// With everything healed: no page of any region is lost or old; then all of it is given back.
+/// Answers whether the lab goes on.
 ///
-/// What has been read is given back at once: where there is not room for all regions, that makes some. Those that hold
-/// most of the memory come first.
+/// Pages that have been read are given back at once: where there is not room for all regions, that
+/// makes some. The regions that hold most of the memory come first.
 pub(crate) fn finish(task: &mut Task<'_, LabEnv>, world: &World) -> bool {
     let mut regions: Vec<_> = world.regions.iter().map(Memory::region).collect();
     regions.sort_by_key(|region| core::cmp::Reverse(region.spill.resident()));
@@ -348,12 +351,12 @@ fn read_at_last(
     }
 }
 
-/// After the regions are gone and all is written: nothing of them is left, and every page that was looked at is
-/// accounted for.
+/// After the regions are gone and all is written: nothing of them is left, and every page that was
+/// looked at is accounted for.
 pub(crate) fn add_up(task: &mut Task<'_, LabEnv>, world: &Arc<World>) -> bool {
     let mut tries = 0;
     while let Some(broken) = broken(world) {
-        // What was on its way to a slow device when its owner gave it back takes its time.
+        // A page on its way to a slow device when its owner gave it back takes its time.
         if world.cache.vmstat().get(mm::Item::NrWriteback) == 0 {
             tries += 1;
         }

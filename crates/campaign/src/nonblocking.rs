@@ -1,5 +1,5 @@
-//! Calls of a task that is served: it takes what is available at once, has the waits taken for it, and is held by
-//! deadlines, as a client of a server is.
+//! Calls of a task that is served: it takes what is available at once, has the waits taken for it,
+//! and is held by deadlines, as a client of a server is.
 
 use env::{Cause, Task, Wakeup};
 use lab::{LabEnv, Sector};
@@ -15,7 +15,8 @@ const PIECE_PAGES: usize = 32;
 const PIECE: usize = PIECE_PAGES * SECTORS_A_PAGE;
 const SECTORS_A_PAGE: usize = 8;
 const _: () = assert!(SECTORS_A_PAGE as u64 == SECTORS);
-/// Calls in a row that move nothing, after which somebody else moves the bytes, as a server has it done.
+/// Calls in a row that move nothing, after which somebody else moves the bytes, as a server has it
+/// done.
 const TRIES_MAX: u32 = 8;
 
 /// Writes all of `data`; held after each piece.
@@ -29,7 +30,8 @@ pub(crate) fn write(
 ) -> Result<Bytes, Error> {
     let result = write_pieces(task, world, file, writer, offset, data);
     if result.is_err() {
-        // What is still owed is owed to this device: its next error is none of the next write's, which may go to another.
+        // The debt is owed to this device: its next error is none of the next write's, which may go
+        // to another.
         world.cache.settle(writer);
     }
     result

@@ -1,5 +1,6 @@
-//! Caches of objects of a run: one that a shrinker empties and one whose objects stay, both on slab pages. A task takes and
-//! gives back while the others work and the devices have their weather; at the end all of it is gone, and frames add up.
+//! Caches of objects of a run: a cache that a shrinker empties and a cache whose objects stay, both
+//! on slab pages. A task takes and gives back while the others work and the devices have their
+//! weather; at the end all of it is gone, and frames add up.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;
@@ -16,7 +17,8 @@ use crate::failure::fail;
 use crate::judge;
 use crate::world::{World, pause};
 
-/// Objects that may be made again take up to this part of the frames, and those that stay up to that.
+/// Objects that may be made again take up to this part of the frames, and those that stay up to
+/// that.
 const KEPT_PART: u64 = 8;
 const STAYING_PART: u64 = 32;
 /// Objects taken at a time.
@@ -61,7 +63,8 @@ impl Shrink<LabEnv> for Kept {
     }
 
     fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
-        // One in eight cannot work for a caller who may be within a file system; and some objects are in use.
+        // One in eight cannot work for a caller who may be within a file system; and some objects
+        // are in use.
         if !ask.may_enter_fs && task.random().is_multiple_of(8) {
             return Answer::Stop;
         }
@@ -137,7 +140,8 @@ impl Objects {
         let frames = world.cache.stats().frames.0;
         let pages = |slabs: &Slabs<LabEnv>, task: &Task<'_, LabEnv>| slabs.pages(task).0;
         for _ in 0..BATCH {
-            // Each may wait for memory for a minute and be refused, and the end waits for this one only.
+            // Each may wait for memory for a minute and be refused, and the end waits for this one
+            // only.
             if world.fair.load(Ordering::Relaxed) {
                 break;
             }

@@ -1,9 +1,11 @@
-//! A run of the campaign as plain data: machine, cache, devices with their weather, files, anonymous memory, tasks.
+//! A run of the campaign as plain data: machine, cache, devices with their weather, files,
+//! anonymous memory, tasks.
 //!
 //! A seed is drawn into a plan (`draw`), a plan is run (`run`), a failing plan is made smaller
 //! (`shrink`) and written as a TOML file that a person can read and a test replays. A plan holds
-//! everything that is chosen: the only chance left is the devices' and the scheduler's own, and that
-//! follows from `seed`. So a plan that was changed by hand is as good as one that was drawn.
+//! everything that is chosen: the only chance left is the devices' and the scheduler's own, and
+//! that follows from `seed`. So a plan that was changed by hand is as good as a plan that was
+//! drawn.
 //!
 //! Invariants
 //!   1. `Plan::from_toml(plan.to_toml())` is the plan.
@@ -98,7 +100,8 @@ pub struct Plan {
 pub struct ObjectsPlan {
     /// Name of the way in which they are asked for their share.
     pub shrink: String,
-    /// Name of the way in which mobilities fall back on each other's free lists; none: they have the same ones.
+    /// Name of the way in which mobilities fall back on each other's free lists; none: they have
+    /// the same ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fallback: Option<String>,
     /// Name of what follows where pageblocks are mixed by that.
@@ -224,8 +227,8 @@ pub struct DevicePlan {
     pub max_ratio: u32,
     /// It is taken for 100 MiB/s at first; otherwise its first completions say.
     pub assumed_fast: bool,
-    /// Its files are given their length ahead of the writes, as those of a file system are, from so much space on
-    /// (`DeviceInfo::grow_ahead`).
+    /// Its files are given their length ahead of the writes, as those of a file system are, from so
+    /// much space on (`DeviceInfo::grow_ahead`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grow_ahead_kib: Option<u64>,
     /// `device::Slow` around it.
@@ -359,7 +362,8 @@ pub struct RegionPlan {
 pub struct TaskPlan {
     /// When it comes.
     pub start_us: u64,
-    /// It does not wait in its reads and writes: it is stuck, and others wait for it; it is held by deadlines.
+    /// It does not wait in its reads and writes: it is stuck, and others wait for it; it is held by
+    /// deadlines.
     #[serde(default, skip_serializing_if = "is_default")]
     pub served: bool,
     /// What it does, and then it goes.
@@ -431,7 +435,7 @@ impl Plan {
     /// Whether it can be run.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// The value that is wrong, and what is allowed.
     pub fn check(&self) -> Result<(), String> {
         if self.version != VERSION {
             return Err(format!(
@@ -519,11 +523,11 @@ impl Plan {
         self.regions.iter().map(|region| region.pages).sum()
     }
 
-    /// Whether nobody may be refused memory: what the regions hold fits the swap file and its device never fails, or it
-    /// fits a small part of memory.
+    /// Whether nobody may be refused memory: what the regions hold fits the swap file and its
+    /// device never fails, or it fits a small part of memory.
     ///
-    /// In Linux a full swap file ends the scan of anonymous pages, those included that are in memory and have a
-    /// slot; so there it has to have room for a memory more.
+    /// In Linux a full swap file ends the scan of anonymous pages, those included that are in
+    /// memory and have a slot; so there it has to have room for a memory more.
     pub(crate) fn memory_suffices(&self) -> bool {
         let mut ops = self.tasks.iter().flat_map(|task| &task.ops);
         if ops.any(|op| matches!(op, Op::Renew { .. })) {
@@ -581,7 +585,7 @@ impl Plan {
     /// What work costs under the plan's laws.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// The value that is wrong, and what is allowed.
     pub(crate) fn costs(&self) -> Result<CostTable, String> {
         let costs = self.machine.costs()?;
         let reclaim = Tunables::of(self.cache.reclaim_law()?, self.machine.hz);
@@ -597,7 +601,7 @@ impl ObjectsPlan {
     /// The rules that it names.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// The value that is wrong, and what is allowed.
     pub(crate) fn rules(&self) -> Result<(ShrinkRule, Option<Apart>, BoostRule), String> {
         fn found<T>(what: &str, name: &str, rule: Option<T>) -> Result<T, String> {
             rule.ok_or_else(|| format!("there is no {what} `{name}`: see policy's tables"))
@@ -832,7 +836,7 @@ impl Phase {
             && self.length_fails + self.no_space == 0
     }
 
-    /// What is tried often enough goes well.
+    /// A step that is tried often enough goes well.
     pub(crate) fn gets_on(&self) -> bool {
         let chances = [
             self.read_fails,

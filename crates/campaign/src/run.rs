@@ -8,18 +8,21 @@
 //!   second life:  what survived is legal; a fresh cache reads it, goes on, and is judged as well
 //! ```
 //!
-//! What is checked
+//! Checks
 //!   1. Every read and every pinned page: no wrong version, no change under a pin.
 //!   2. After each sync that says Ok, and at a random moment of the run: all that was acknowledged
 //!      would survive the loss of everything volatile.
-//!   3. The dirty level stays within its limit and a batch per writer, the pages within memory.
-//!      No page of anonymous memory is lost or old, whatever became of it: swapped out, in, kept, discarded.
+//!   3. The dirty level stays within its limit and a batch per writer, the pages within memory. No
+//!      page of anonymous memory is lost or old, whatever became of it: swapped out, in, kept,
+//!      discarded.
 //!   4. Every call ends in a bounded time (`world`: starvation, stuck), every task after its steps,
 //!      every lab (deadlock, no progress).
-//!   5. Pauses are within the bounds of the law, and end when they should; no wake-up is lost (`verdicts`).
+//!   5. Pauses are within the bounds of the law, and end when they should; no wake-up is lost
+//!      (`verdicts`).
 //!   6. After the run, with the devices healed: syncs go through, pages add up by cache and by
-//!      device, frames add up, those of slabs with them, the objects have the files' lengths; all slots of the swap file are free once the
-//!      regions are gone, and every page that reclaim looked at was freed or put back.
+//!      device, frames add up, those of slabs with them, the objects have the files' lengths; all
+//!      slots of the swap file are free once the regions are gone, and every page that reclaim
+//!      looked at was freed or put back.
 //!   7. After a loss of power: what survived is legal, a fresh cache reads it and goes on.
 //!   8. Options that contradict each other are refused by a typed error.
 
@@ -376,7 +379,8 @@ fn finish(task: &mut Task<'_, LabEnv>, world: &Arc<World>) {
     {
         return;
     }
-    // First: a device that is opened again after a failed flush has lost what was not durable, and no swap file is.
+    // First: a device that is opened again after a failed flush has lost what was not durable, and
+    // no swap file is.
     if !memory::finish(task, world) {
         return;
     }
@@ -459,7 +463,8 @@ fn add_up(world: &World) {
     );
 }
 
-/// After a failed flush: the device has forgotten what it had not made durable, and is opened again.
+/// After a failed flush: the device has forgotten what it had not made durable, and is opened
+/// again.
 fn revive(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) {
     let own = |slot: &&world::Slot| world.places[slot.place].index == place.index;
     for slot in world.slots.iter().filter(own) {

@@ -1,9 +1,9 @@
 //! Many seeds on all CPUs: workers, progress, the end.
 //!
-//! Each worker takes the next seed, runs its plan, and every sixteenth twice. The first failure of a
-//! kind is made small and written as a scenario file by the worker that found it; others of its kind
-//! are counted. Seeds are handed out in order and a seed that has begun is finished, so whatever
-//! ends a campaign, all seeds below the one named at the end are done.
+//! Each worker takes the next seed, runs its plan, and every sixteenth twice. The first failure of
+//! a kind is made small and written as a scenario file by the worker that found it; others of its
+//! kind are counted. Seeds are handed out in order and a seed that has begun is finished, so
+//! whatever ends a campaign, all seeds below the one named at the end are done.
 //!
 //! On a terminal one line is kept up to date; elsewhere there is a line a minute. A run that never
 //! waits cannot be ended from outside: the process ends, and the seed is named.

@@ -1,9 +1,9 @@
 //! Makes a failing plan small: delta debugging over plain data.
 //!
 //! A pass offers plans that are simpler than the present one, the boldest first: without a task,
-//! without half of the steps, with a smaller file. One that fails in the same way (`Failure::kind`)
-//! takes its place, and the pass goes on from there. Passes are repeated until a whole round finds
-//! nothing, or the budget is spent.
+//! without half of the steps, with a smaller file. A plan that fails in the same way
+//! (`Failure::kind`) takes its place, and the pass goes on from there. Passes are repeated until a
+//! whole round finds nothing, or the budget is spent.
 //!
 //! Invariants
 //!   1. The answer fails as the plan that came in did: it was run.

@@ -35,7 +35,8 @@ const THROTTLE_MAX: Nanos = Nanos::millis(500);
 /// A task that waits for the reserve looks again after this.
 const RESERVE_MAX: Nanos = Nanos::secs(1);
 
-/// Whether a task is held up by reclaim: it is woken by an event, or the time is over; both are as it should be.
+/// Whether a task is held up by reclaim: it is woken by an event, or the time is over; both are as
+/// it should be.
 const fn is_throttled(cause: Cause) -> bool {
     matches!(
         cause,
@@ -178,11 +179,11 @@ pub(crate) fn judge(tally: &mut Tally, plan: &Plan, events: &[Recorded]) {
     }
 }
 
-/// No wake-up was lost, of any task, however ill the devices were: who waits with a deadline is woken when what it waits
-/// for is there, and does not find it at its deadline.
+/// No wake-up was lost, of any task, however ill the devices were: a task that waits with a
+/// deadline is woken when the awaited thing is there, and does not find it at its deadline.
 ///
-/// But for the reserve under a law of Linux, whose background reclaimer alone wakes those who leave it alone: a device may
-/// hold it up while others give memory back (`mm`'s `reclaim::direct`).
+/// But for the reserve under a law of Linux, whose background reclaimer alone wakes those who leave
+/// it alone: a device may hold it up while others give memory back (`mm`'s `reclaim::direct`).
 pub(crate) fn judge_wakes(reclaim: &str, events: &[Recorded]) {
     let of_linux = reclaim != "tidegate";
     for Recorded { at, task, event } in events {

@@ -33,12 +33,15 @@ const STEPS_MAX: u64 = 1_000_000;
 const CHUNK: u32 = 512;
 /// A call on a device that fails, hangs or changes may take that long; then it is stuck.
 const STUCK: Nanos = Nanos::secs(3600);
-/// Where memory is short, each page may be had for itself, after all passes of a reclaim, twice over. A pass sleeps for 100 ms
-/// where a device holds it up; under 5.16-rc1 the last ten sleep for half a second besides where they free nothing (kernel:
-/// `VMSCAN_THROTTLE_NOPROGRESS`), so that all of them sleep 6.3 s, nearly half a second each (seed 109175: 12.3 s a page).
-/// A task that sleeps does not see what it has freed, and another takes it: so it is for each page of all calls beside it too.
+/// Where memory is short, each page may be had for itself, after all passes of a reclaim, twice
+/// over. A pass sleeps for 100 ms where a device holds it up; under 5.16-rc1 the last ten sleep for
+/// half a second besides where they free nothing (kernel: `VMSCAN_THROTTLE_NOPROGRESS`), so that
+/// all of them sleep 6.3 s, nearly half a second each (seed 109175: 12.3 s a page). A task that
+/// sleeps does not see what it has freed, and another takes it: so it is for each page of all calls
+/// beside it too.
 const PASSES: u64 = 2 * 13;
-/// What any call on a steady device may take, and how many times what the data before it is worth.
+/// The time that any call on a steady device may take, and how many times the time of the data
+/// before it.
 const CALL_LEAST: Nanos = Nanos::secs(2);
 const CALL_TIMES: u64 = 4;
 /// A law may pause after every page where its limits are tiny.
@@ -52,8 +55,8 @@ const SETTLE_MAX: Nanos = Nanos::secs(600);
 
 /// The object of the swap file, on a device where files have the first numbers.
 const SWAP_OBJECT: ObjectId = ObjectId(14);
-/// Regions have numbers of their own for the checker, beyond those of files: a page of one found in the other is not
-/// taken for its own.
+/// Regions have numbers of their own for the checker, beyond those of files: a page of one found in
+/// the other is not taken for its own.
 const REGION_OBJECTS: u32 = 16;
 
 /// The place of a region of anonymous memory of a run.
@@ -81,7 +84,7 @@ impl Memory {
             .unwrap_or_else(|| fail("lab", "a region that should be there is gone"))
     }
 
-    /// Puts another region in the place, or none, and answers the one that had it.
+    /// Puts another region in the place, or none, and answers the region that was there.
     pub(crate) fn replace(&self, region: Option<Region>) -> Option<Region> {
         let mut place = self.region.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *place, region)
@@ -106,8 +109,8 @@ pub(crate) struct Place {
     pub(crate) flush_failed: AtomicBool,
 }
 
-/// Notes which objects of a device were flushed since they were opened. The outermost layer: what it says of itself is what the
-/// cache hears.
+/// Notes which objects of a device were flushed since they were opened. The outermost layer: what
+/// it says of itself is what the cache hears.
 pub(crate) struct Flushes {
     inner: Arc<dyn Device>,
     grow_ahead: Option<Bytes>,
@@ -213,7 +216,7 @@ impl Place {
         self.media.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a sync has acknowledged would survive the loss of all that is volatile.
+    /// Data that a sync has acknowledged would survive the loss of all that is volatile.
     pub(crate) fn check_durable(&self) {
         let verdict = self.checker().check_durable(&self.media());
         if let Err(violation) = verdict {
@@ -273,7 +276,7 @@ impl Slot {
         }
     }
 
-    /// What stands in it is known from elsewhere from now on.
+    /// Its furthest write is known from elsewhere from now on.
     pub(crate) fn forget_reach(&self) {
         *self.reach_cell() = None;
     }
@@ -339,7 +342,7 @@ impl Gauge {
         self.began.store(0, Ordering::Relaxed);
     }
 
-    /// What is wrong if the call has taken longer than it may: the kind of failure, and the words.
+    /// The complaint if the call has taken longer than it may: the kind of failure, and the words.
     pub(crate) fn overdue(
         &self,
         now: Instant,
@@ -410,8 +413,9 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// How long a writer may pause for a single page, whenever it is its turn. The laws of 2.6.36 and of the paper hold a
-    /// writer at its limit without starting the flusher: it waits for the periodic one.
+    /// How long a writer may pause for a single page, whenever it is its turn. The laws of 2.6.36
+    /// and of the paper hold a writer at its limit without starting the flusher: it waits for the
+    /// periodic one.
     fn pause_a_page(&self) -> Nanos {
         match self.law.as_str() {
             "tidegate" => Nanos::ZERO,
@@ -421,7 +425,8 @@ impl World {
     }
 
     /// Under the laws that only pause, the writers of a device that may hold next to nothing look
-    /// again every 200 ms, and the task that looks first goes: nothing bounds the turns of a single one.
+    /// again every 200 ms, and the task that looks first goes: nothing bounds the turns of a single
+    /// one.
     fn has_no_room(&self, place: Option<usize>) -> bool {
         let places = match place {
             Some(at) => &self.places[at..=at],
@@ -453,12 +458,12 @@ impl World {
         self.dark.load(Ordering::Relaxed)
     }
 
-    /// What a call that moves `len` sectors of a device's data may take; no device: of all. What reclaim sleeps where there
-    /// is anonymous memory comes to it.
+    /// The time that a call that moves `len` sectors of a device's data may take; no device: of
+    /// all. Sleeps of reclaim come to it where there is anonymous memory.
     ///
     /// On a steady device: the data that stands before it (a full dirty limit, a batch of every
-    /// writer, as much of every other writer's as of its own) at the least rate of the device, a few
-    /// times over, and a constant for all that is no transfer.
+    /// writer, as much of every other writer's as of its own) at the least rate of the device, a
+    /// few times over, and a constant for all that is no transfer.
     pub(crate) fn allowed(&self, place: Option<usize>, len: u64) -> Allowed {
         let others_steady = self.places.iter().all(|place| place.steady);
         let (steady, floor) = match place {
@@ -471,7 +476,8 @@ impl World {
                 (others_steady, floors.min().unwrap_or(1))
             }
         };
-        // A task that needs memory waits for others' pages to be swapped out: for their device, and in reclaim.
+        // A task that needs memory waits for others' pages to be swapped out: for their device, and
+        // in reclaim.
         let steady = steady && !self.has_no_room(place) && self.regions.is_empty();
         if !steady {
             return Allowed {
@@ -645,8 +651,8 @@ fn checker(plan: &Plan, device: usize) -> Checker {
     checker
 }
 
-/// The cache with everything in it; `prefilled`: the files have what the plan gives them; `say`: its
-/// tasks say what they do.
+/// The cache with everything in it; `prefilled`: the files have what the plan gives them; `say`:
+/// its tasks say what they do.
 pub(crate) fn world(
     task: &mut Task<'_, LabEnv>,
     env: &Arc<LabEnv>,
@@ -746,7 +752,8 @@ fn reclaim_sleeps(plan: &Plan, pages: u64) -> Nanos {
     Nanos(pass_sleeps(&plan.cache.reclaim).0 * PASSES * pages)
 }
 
-/// A reclaimer may sleep at each of thirteen priorities, in 5.16-rc1 from the fourth on, before it has a cluster.
+/// A reclaimer may sleep at each of thirteen priorities, in 5.16-rc1 from the fourth on, before it
+/// has a cluster.
 fn throttled_a_cluster(reclaim: &str) -> Nanos {
     let passes = if reclaim == "reasons" { 10 } else { 13 };
     Nanos(pass_sleeps(reclaim).0 * passes)

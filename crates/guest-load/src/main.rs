@@ -1,5 +1,5 @@
-//! What runs inside the guest of `cargo xtask guest` when memory is what is short: process 1, its
-//! workers and its clerk.
+//! The program inside the guest of `cargo xtask guest` when memory is short: process 1, its workers
+//! and its clerk.
 //!
 //! The shell that has set the devices up becomes this program. It reads a *plan*, starts a process
 //! per worker, samples the kernel's counters on a fixed grid of guest time, and hands out what was
@@ -10,18 +10,19 @@
 //!   |--- samples ---|--- workers, samples, trace ---------|--- the stream goes out ---| power off
 //! ```
 //!
-//! Vocabulary: a *worker* is a process that uses memory in one way (`work::KINDS`); its *log* is what it has done
-//! so far and each of its calls; a *series* is a file of the kernel's that is read again and again.
+//! Vocabulary: a *worker* is a process that uses memory in one way (`work::KINDS`); its *log* is
+//! what it has done so far and each of its calls; a *series* is a file of the kernel's that is read
+//! again and again.
 //!
 //! Invariants
-//!   1. What is swapped out is gone: the guest's swap is a disk without memory. So only regions whose
-//!      content nobody reads may be swapped. Process 1 locks all its memory, now and later; a worker
-//!      locks all it has before it begins, and then allocates nothing but those regions.
-//!   2. A page that is touched gets something other than zero: the kernel keeps pages of zeros out of
-//!      the swap file.
-//!   3. What is kept of a run lies in memory that was there, touched and locked, before it began.
+//!   1. Swapped-out pages are gone: the guest's swap is a disk without memory. So only regions
+//!      whose content nobody reads may be swapped. Process 1 locks all its memory, now and later; a
+//!      worker locks all it has before it begins, and then allocates nothing but those regions.
+//!   2. A page that is touched gets something other than zero: the kernel keeps pages of zeros out
+//!      of the swap file.
+//!   3. The records of a run lie in memory that was there, touched and locked, before it began.
 //!   4. All times are nanoseconds of `CLOCK_MONOTONIC`, as are the trace's (`mono`).
-//!   5. Whatever fails ends the guest with a message; the host takes a stream without its last line
+//!   5. Any failure ends the guest with a message; the host takes a stream without its last line
 //!      for no stream.
 //!
 //! Concurrency: one thread per process. Processes share the logs alone, which are atomics; each has

@@ -1,4 +1,5 @@
-//! The plan: who uses memory and how, what is sampled, what is handed out. One item per line.
+//! The plan: which workers use memory and how, what is sampled, what is handed out. One item per
+//! line.
 //!
 //! ```text
 //! seconds 45                                    values vmstat /proc/vmstat 1 800
@@ -7,8 +8,9 @@
 //! tracing /sys/kernel/tracing                   worker h0 hog 4096 5000 245
 //! ```
 //!
-//! A series (`values` or `text`) has a name, a path, how many samples from one reading to the next, and the KiB that are
-//! kept of it. A worker has a name, a kind, room for so many calls, the ms at which it begins, and what `work::KINDS` says.
+//! A series (`values` or `text`) has a name, a path, how many samples from one reading to the next,
+//! and the KiB that are kept of it. A worker has a name, a kind, room for so many calls, the ms at
+//! which it begins, and what `work::KINDS` says.
 
 use crate::Result;
 use crate::work::{self, Arguments, Kind};

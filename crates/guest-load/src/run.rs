@@ -48,10 +48,11 @@ pub(crate) fn run(path: &str) -> Result<()> {
     let after = threads()?;
     crew.end()?;
 
-    // Opened only now: the host answers this in its own time, and what is measured must not know it.
+    // Opened only now: the host answers this in its own time, and what is measured must not know
+    // it.
     let mut stream = Stream::open(&plan.out)?;
     let late = sampler.late;
-    // What is still under way is so until the last sample, not until somebody looked.
+    // A call that is still under way is so until the last sample, not until somebody looked.
     let end = zero + plan.seconds * SECOND;
     let times = format!("base={base}\nzero={zero}\nend={end}\nlate={late}\n");
     stream.send("times", times.as_bytes())?;
@@ -305,7 +306,7 @@ fn threads() -> Result<String> {
     pids.sort_unstable();
     let mut rows = String::new();
     for pid in pids {
-        // One that has ended by now is none that matters.
+        // A process that has ended by now does not matter.
         let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
             continue;
         };

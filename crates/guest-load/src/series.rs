@@ -1,7 +1,7 @@
 //! What the sampler keeps: files of the kernel's, read again and again into memory that is there.
 //!
-//! A reading is a line `@ TIME LENGTH`, so many bytes, and a newline. Of a file of values (`name value` a line) the first
-//! reading is the file, and each later one its values alone.
+//! A reading is a line `@ TIME LENGTH`, so many bytes, and a newline. Of a file of values (`name
+//! value` a line) the first reading is the file, and each later one its values alone.
 
 use std::fs::File;
 use std::io::Write as _;

@@ -124,12 +124,13 @@ pub(crate) fn shared_words(count: usize) -> Result<&'static [AtomicU64]> {
     let address = map(bytes, flags, -1)?;
     // SAFETY: the range is the mapping made above.
     checked(unsafe { libc::mlock(address, bytes) }, "mlock")?;
-    // SAFETY: aligned to a page, `bytes` long, never unmapped; any bits are a word. The one that shares it
-    // sees atomics too.
+    // SAFETY: aligned to a page, `bytes` long, never unmapped; any bits are a word. The process
+    // that shares it sees atomics too.
     Ok(unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), count) })
 }
 
-/// Bytes of this process alone, all zero, page-aligned, locked and there; a child does not get them. They stay mapped.
+/// Bytes of this process alone, all zero, page-aligned, locked and there; a child does not get
+/// them. They stay mapped.
 ///
 /// # Errors
 /// There is no memory for them.
@@ -137,8 +138,9 @@ pub(crate) fn own_bytes(bytes: usize) -> Result<&'static mut [u8]> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     let address = map(bytes, flags, -1)?;
     for advice in [libc::MADV_DONTFORK, libc::MADV_NOHUGEPAGE] {
-        // SAFETY: the range is the mapping made above, and neither changes what is in it. A child has no such memory; it
-        // has no use of the slice either (only process 1 keeps one past a fork).
+        // SAFETY: the range is the mapping made above, and neither changes what is in it. A child
+        // has no such memory; it has no use of the slice either (only process 1 keeps one past a
+        // fork).
         checked(unsafe { libc::madvise(address, bytes, advice) }, "madvise")?;
     }
     // SAFETY: the same range. Locking makes every page be there.
@@ -215,13 +217,14 @@ impl Process {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn start(body: impl FnOnce() -> i32) -> Result<Self> {
-        // SAFETY: this program has one thread, so the child's copy of memory is whole: no lock in it is held by a thread
-        // that is not there.
+        // SAFETY: this program has one thread, so the child's copy of memory is whole: no lock in
+        // it is held by a thread that is not there.
         match unsafe { libc::fork() } {
             -1 => Err(failed("fork")),
             0 => {
                 let status = catch_unwind(AssertUnwindSafe(body)).unwrap_or(PANICKED);
-                // SAFETY: ends the child where it stands; what runs at a normal exit is the parent's.
+                // SAFETY: ends the child where it stands; what runs at a normal exit is the
+                // parent's.
                 unsafe { libc::_exit(status) }
             }
             child => Ok(Self(child)),
@@ -230,7 +233,8 @@ impl Process {
 
     /// Ends it.
     pub(crate) fn kill(self) {
-        // SAFETY: touches no memory; the process is a child that was not waited for, so its number is its own.
+        // SAFETY: touches no memory; the process is a child that was not waited for, so its number
+        // is its own.
         unsafe { libc::kill(self.0, libc::SIGKILL) };
     }
 

@@ -48,7 +48,8 @@ pub(crate) enum Done {
 
 /// A worker that is ready.
 pub(crate) trait Work {
-    /// Does its work until it is done, or for ever. From here on nothing is allocated but what is touched.
+    /// Does its work until it is done, or for ever. From here on nothing is allocated but what is
+    /// touched.
     ///
     /// # Errors
     /// A call to the kernel fails.

@@ -12,13 +12,14 @@
 //! Invariants
 //!   1. While writers run, nothing is written anywhere else but by the kernel: writes and samples
 //!      are kept in memory that was touched before.
-//!   2. All times are nanoseconds of `CLOCK_MONOTONIC` since `base`. The trace has the clock `mono`,
-//!      and one mark in it, whose time on both scales is known, ties the two.
-//!   3. Whatever fails ends the program with a message; the host takes a stream without its last
-//!      line for no stream.
+//!   2. All times are nanoseconds of `CLOCK_MONOTONIC` since `base`. The trace has the clock
+//!      `mono`, and one mark in it, whose time on both scales is known, ties the two.
+//!   3. Any failure ends the program with a message; the host takes a stream without its last line
+//!      for no stream.
 //!
-//! Concurrency: a thread per writer, named `w0`, `w1` and so on, so that the trace tells them apart;
-//! one that samples, one that changes the devices' rates. They share nothing but the plan.
+//! Concurrency: a thread per writer, named `w0`, `w1` and so on, so that the trace tells them
+//! apart; a thread that samples, a thread that changes the devices' rates. They share nothing but
+//! the plan.
 #![forbid(unsafe_code)]
 
 mod address;

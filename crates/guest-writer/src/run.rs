@@ -66,7 +66,8 @@ pub(crate) fn run(path: &str) -> Result<()> {
     let samples = join(sampler)?;
     println!("virtual {} done", base.elapsed().as_secs());
 
-    // Opened only now: the host answers this in its own time, and what is measured must not know it.
+    // Opened only now: the host answers this in its own time, and what is measured must not know
+    // it.
     let mut stream = Stream::open(&plan.out)?;
     stream.send("mark", mark_ns.to_string().as_bytes())?;
     stream.send("writes", table(&done).as_bytes())?;

@@ -10,7 +10,7 @@ use crate::plan::Plan;
 
 /// From one sample to the next.
 const PERIOD: Duration = Duration::from_millis(100);
-/// Lines of progress for the one that watches the console: one in this many samples.
+/// Lines of progress for a person who watches the console: one in this many samples.
 const PROGRESS_EVERY: u32 = 50;
 /// The counters of `/proc/vmstat` that are kept, in pages.
 const VMSTAT: [&str; 6] = [

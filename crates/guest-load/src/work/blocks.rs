@@ -1,4 +1,4 @@
-//! Those who write or read blocks of a file or a disk.
+//! Workers that write or read blocks of a file or a disk.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -17,8 +17,8 @@ const RANDOM: &[Argument] = &[
     Number("SEED"),
 ];
 
-/// Writes blocks of a region in random order, each once before one comes again (as fio does). A call
-/// is a block; its other number is the place.
+/// Writes blocks of a region in random order, each once before one comes again (as fio does). A
+/// call is a block; its other number is the place.
 pub(super) const RANDWRITE: Kind = Kind {
     name: "randwrite",
     arguments: RANDOM,
@@ -32,8 +32,9 @@ pub(super) const RANDREAD: Kind = Kind {
     prepare: |given| random(given, Direction::Read),
 };
 
-/// Passes over a region from its begin to its end, one per letter of `PASSES`: `w` writes, `r` reads. `REPEAT` times; 0 is for ever.
-/// A full disk ends a pass. A call is a block; its other number is the letter.
+/// Passes over a region from its begin to its end, one per letter of `PASSES`: `w` writes, `r`
+/// reads. `REPEAT` times; 0 is for ever. A full disk ends a pass. A call is a block; its other
+/// number is the letter.
 pub(super) const SEQ: Kind = Kind {
     name: "seq",
     arguments: &[

@@ -1,4 +1,4 @@
-//! Who makes small files.
+//! Workers that make small files.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -11,8 +11,8 @@ use crate::Result;
 /// Longer than any path here.
 const PATH_MAX: usize = 256;
 
-/// Makes a file, writes it, closes it; `PER_FOLDER` in a folder, until there are `MAX` or the disk is full. A call is a
-/// batch; its other number is how many there are.
+/// Makes a file, writes it, closes it; `PER_FOLDER` in a folder, until there are `MAX` or the disk
+/// is full. A call is a batch; its other number is how many there are.
 pub(super) const FSMARK: Kind = Kind {
     name: "fsmark",
     arguments: &[

@@ -1,4 +1,4 @@
-//! Who asks for a lot of memory at once, where huge pages are wanted.
+//! Workers that ask for a lot of memory at once, where huge pages are wanted.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
@@ -16,8 +16,9 @@ const REST_NS: u64 = 2_000_000_000;
 /// More than the files that are looked at ever have.
 const TEXT_MAX: usize = 64 * 1024;
 
-/// When less than `BELOW_MIB` are free, and 2 s later, a child touches each page of `MIB`, and ends; `ROUNDS` times. A round is
-/// three calls: how long it took (and the child's status); user and system time; huge pages got and not got.
+/// When less than `BELOW_MIB` are free, and 2 s later, a child touches each page of `MIB`, and
+/// ends; `ROUNDS` times. A round is three calls: how long it took (and the child's status); user
+/// and system time; huge pages got and not got.
 pub(super) const ALLOC: Kind = Kind {
     name: "alloc",
     arguments: &[Number("MIB"), Number("BELOW_MIB"), Number("ROUNDS")],

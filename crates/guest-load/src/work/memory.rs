@@ -1,4 +1,4 @@
-//! Those who touch memory: anonymous, or a file's through a mapping.
+//! Workers that touch memory: anonymous, or a file's through a mapping.
 
 use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,8 @@ const STRIDE: usize = PAGE / size_of::<u64>();
 /// What a touch leaves: never zero, and different for each page and each pass.
 const TOUCHED: u64 = 0x5a5a_0000_0000_0001;
 
-/// Touches a word of each page of its memory, in the order of addresses, for ever. A call is a pass.
+/// Touches a word of each page of its memory, in the order of addresses, for ever. A call is a
+/// pass.
 pub(super) const HOG: Kind = Kind {
     name: "hog",
     arguments: &[Number("MIB")],
