@@ -1,5 +1,5 @@
-//! A heavy and a light writer on whatever serves blocks, every call timed: one program for all columns of
-//! `cargo xtask bench serve`, so that it compares servers and not clients.
+//! A heavy and a light writer on whatever serves blocks, every call timed: one program for all
+//! columns of `cargo xtask bench serve`, so that it compares servers and not clients.
 //!
 //! ```text
 //! load [KEY=VALUE..] TARGET
@@ -155,7 +155,7 @@ fn measure(options: &Options) -> Result<Value, Problem> {
                 scope.spawn(move || -> Result<Met, Problem> {
                     let mut target = open(target)?;
                     let met = run(&mut *target, &plan, begin, lasting, stop, done);
-                    // One that fails ends the other, too.
+                    // A connection that fails ends the other, too.
                     if met.is_err() {
                         stop.store(true, Ordering::Relaxed);
                     }
@@ -204,8 +204,9 @@ fn list(met: &Met, path: &str) -> io::Result<()> {
     file.flush()
 }
 
-/// Writes a second that were answered in the time that is measured; of one who flushes, from the end of a flush to that of the
-/// last one, so that the writes of each flush count with the time that it takes.
+/// Writes a second that were answered in the time that is measured; of a client that flushes, from
+/// the end of a flush to that of the last one, so that the writes of each flush count with the time
+/// that it takes.
 fn rate(met: &Met, warm: Duration, lasting: Duration) -> f64 {
     let end = |call: &Call| call.from + call.took;
     let mut flushed = (met.calls.iter())

@@ -1,4 +1,5 @@
-//! Serves one sparse file, with as little around the connections as there can be: for profiles and comparisons.
+//! Serves one sparse file, with as little around the connections as there can be: for profiles and
+//! comparisons.
 //!
 //! `one_file SOCKET FILE SIZE_MIB MEMORY_MIB [unpaced]`
 

@@ -1,13 +1,14 @@
-//! A whole connection with a client that does anything: run by the fuzzing target, over its corpus, and on random input.
+//! A whole connection with a client that does anything: run by the fuzzing target, over its corpus,
+//! and on random input.
 //!
-//! The server's side is the real one, with a real cache over real files; between both is a pipe in memory, or a pair of
-//! sockets, over which payload of large writes goes straight into pages. The first
-//! bytes of the input are settings, the rest is what the client sends: raw, or made into requests so that most of it is
-//! understood.
+//! The server's side is the real one, with a real cache over real files; between both is a pipe in
+//! memory, or a pair of sockets, over which payload of large writes goes straight into pages. The
+//! first bytes of the input are settings, the rest is what the client sends: raw, or made into
+//! requests so that most of it is understood.
 //!
-//! Checked: nothing panics, and nothing hangs; every reply has its form and answers a request; a client that says goodbye
-//! and reads to the end has one reply to each request; afterwards nothing is lent, held or under way, and memory is where it
-//! was.
+//! Checked: nothing panics, and nothing hangs; every reply has its form and answers a request; a
+//! client that says goodbye and reads to the end has one reply to each request; afterwards nothing
+//! is lent, held or under way, and memory is where it was.
 
 use std::collections::HashMap;
 use std::io;
@@ -61,10 +62,12 @@ const LENGTHS: [u32; 16] = [
     33_554_432,
     u32::MAX,
 ];
-/// Payload that is really sent of a write that says it is longer: then the client leaves in the middle.
+/// Payload that is really sent of a write that says it is longer: then the client leaves in the
+/// middle.
 const PAYLOAD_MAX: usize = 1 << 20;
 
-/// Bytes that are resident between two connections: the cache's limit, and as much for the program around it.
+/// Bytes that are resident between two connections: the cache's limit, and as much for the program
+/// around it.
 const RESIDENT_MAX: u64 = 2 * MEMORY;
 /// Bytes that the cache keeps to.
 const MEMORY: u64 = 64 << 20;
@@ -93,7 +96,7 @@ fn world() -> &'static World {
         let hub = Arc::new(Hub::new(limits, Security::Plain));
         let folder = std::env::temp_dir().join(format!("tidegate-fuzz-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
-        // A good one, one that cannot be written, one whose disk fails now and then.
+        // A good export, an export that cannot be written, an export whose disk fails now and then.
         let exports = [
             ("good", false, ""),
             ("fixed", true, ""),
@@ -375,7 +378,8 @@ pub(crate) fn connection(data: &[u8]) {
     drop((plan, heard));
     comes_to_rest(world);
     let resident = resident();
-    // What a sanitizer keeps is resident too: there it is libFuzzer's `-rss_limit_mb` that bounds both.
+    // A sanitizer's records are resident too: there it is libFuzzer's `-rss_limit_mb` that bounds
+    // both.
     assert!(
         cfg!(fuzzing) || resident <= RESIDENT_MAX,
         "{} MiB are resident",
@@ -410,7 +414,8 @@ async fn client(stream: impl AsyncRead + AsyncWrite, plan: &Plan) -> Vec<u8> {
                     len: 0,
                 };
                 let _ = to.write_all(&goodbye.encode()).await;
-                // A raw stream, or one that was cut, may take that for part of something else: then its end does it.
+                // A raw stream, or a stream that was cut, may take that for part of something else:
+                // then its end does it.
                 if plan.requests.is_none() {
                     let _ = to.shutdown().await;
                 }
@@ -520,7 +525,8 @@ fn after_handshake(heard: &[u8], structured: bool) -> Option<&[u8]> {
     }
 }
 
-/// Takes one reply or chunk; `Some(cookie)` inside if it is the last of its reply. `None`: there is no whole one.
+/// Takes one reply or chunk; `Some(cookie)` inside if it is the last of its reply. `None`: there is
+/// no whole one.
 fn reply(rest: &mut &[u8], requests: &[Request], structured: bool) -> Option<Option<u64>> {
     let of = |cookie: u64| {
         let request = usize::try_from(cookie)

@@ -1,16 +1,19 @@
-//! Receive buffers of one volume: a few large ones, lent for as long as what was received is being handled.
+//! Receive buffers of one volume: a few large ones, lent for as long as what was received is being
+//! handled.
 //!
-//! A buffer goes back in the same run of the connection that took it, unless the cache could not go on in the middle of
-//! what was received. So a hung volume can hold all buffers of its own, and none of another's.
+//! A buffer goes back in the same run of the connection that took it, unless the cache could not go
+//! on in the middle of what was received. So a hung volume can hold all buffers of its own, and
+//! none of another's.
 //!
 //! Invariant: there are never more than `most`, lent and free together.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a buffer: thirty-one requests of 4 KiB at once; the least with which a large write costs few system calls.
+/// Bytes of a buffer: thirty-one requests of 4 KiB at once; the least with which a large write
+/// costs few system calls.
 pub const BUFFER: usize = 128 << 10;
 
-/// What clients that send too much at once may have in memory of a volume, bytes: a few of them.
+/// Bytes that clients that send too much at once may have in memory of a volume: a few of them.
 const SPILL: usize = 1 << 20;
 
 struct Shelf {
@@ -86,7 +89,8 @@ impl Buffers {
         self.spill_up_to(bytes, SPILL)
     }
 
-    /// The same for what can also wait in a buffer: half of that memory is left to those who cannot.
+    /// The same for what can also wait in a buffer: half of that memory is left to those who
+    /// cannot.
     pub(crate) fn spill_some(&self, bytes: usize) -> Option<Spilled> {
         self.spill_up_to(bytes, SPILL / 2)
     }

@@ -1,10 +1,10 @@
-//! Who is connected to an export, and who of them is gone.
+//! The clients that are connected to an export, and those of them that are gone.
 //!
-//! The sockets of a client that is killed are closed at once. Its connection here hears of that when
-//! its turn comes, which may be late: it is held, or waits for the backing. So the sockets of all are
-//! looked at before something is made durable for one, and when one comes that may be a client's next
-//! try. For who is gone by then nothing changes any more (`Volume::end`): what waits is refused, and
-//! the sync waits for the step under way.
+//! The sockets of a client that is killed are closed at once. Its connection here hears of that
+//! when its turn comes, which may be late: it is held, or waits for the backing. So the sockets of
+//! all are looked at before something is made durable for one, and when one comes that may be a
+//! client's next try. For who is gone by then nothing changes any more (`Volume::end`): what waits
+//! is refused, and the sync waits for the step under way.
 //!
 //! ```text
 //!   A: TRIM ──step──step──step── (A is killed)
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Invariants
-//!   1. Of a client that was gone when a flush or a durable write was asked for, nothing changes the
-//!      volume once that is answered.
+//!   1. Of a client that was gone when a flush or a durable write was asked for, nothing changes
+//!      the volume once that is answered.
 //!   2. A socket's number is in the list only while the socket is open: a connection takes it out
 //!      before it closes it.
 //!
@@ -74,7 +74,7 @@ impl Clients {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more, who holds the volume so.
+    /// One more client, which holds the volume so.
     pub(crate) fn join(&self, socket: Option<BorrowedFd<'_>>, volume: &Arc<Volume>) -> Arc<Oldest> {
         LazyLock::force(&ORIGIN);
         let oldest = Arc::<Oldest>::default();
@@ -189,7 +189,7 @@ mod tests {
         drop(theirs);
         clients.end_the_gone();
         assert!(may_write(&first));
-        // One that comes ends those who were gone before.
+        // A client that comes ends those that were gone before.
         let (_second, second_end, second) = come();
         assert!(!may_write(&first) && may_write(&second));
         let (_third, third_end, third) = come();

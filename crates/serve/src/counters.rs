@@ -1,7 +1,8 @@
-//! What a volume's clients asked for, and how long they waited: plain atomics that anybody may read.
+//! What a volume's clients asked for, and how long they waited: plain atomics that anybody may
+//! read.
 //!
-//! A connection counts in a `Tally` of its own and adds it up here once for each time it ran, so that a thousand
-//! requests that arrive together touch the shared lines once.
+//! A connection counts in a `Tally` of its own and adds it up here once for each time it ran, so
+//! that a thousand requests that arrive together touch the shared lines once.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -51,7 +52,8 @@ impl Kind {
         }
     }
 
-    /// Whether its length is of data that go over the connection; of the others it is a range that they are about.
+    /// Whether its length is of data that go over the connection; of the others it is a range that
+    /// they are about.
     #[must_use]
     pub fn moves_data(self) -> bool {
         matches!(self, Self::Read | Self::Write)
@@ -64,8 +66,8 @@ pub const BUCKETS: usize = 32;
 /// How long many things took.
 #[derive(Debug, Default)]
 pub struct Histogram {
-    /// The first counts what took less than a microsecond, each next one what took less than twice as long, the last
-    /// everything longer.
+    /// The first counts what took less than a microsecond, each next one what took less than twice
+    /// as long, the last everything longer.
     buckets: [AtomicU64; BUCKETS],
     total_ns: AtomicU64,
     max_ns: AtomicU64,
@@ -145,7 +147,8 @@ fn bucket_of(nanos: u64) -> usize {
 pub struct KindCounters {
     /// Requests that were answered, with an error or without.
     pub requests: AtomicU64,
-    /// Data that went to or from the client with those that were answered without an error; see `Kind::moves_data`.
+    /// Data that went to or from the client with those that were answered without an error; see
+    /// `Kind::moves_data`.
     pub bytes: AtomicU64,
     /// Requests that were answered with an error.
     pub errors: AtomicU64,
@@ -169,7 +172,8 @@ pub struct Counters {
     pub held_total: AtomicU64,
     /// For how long replies were held back by pacing.
     pub held_for: Histogram,
-    /// Times that the cache could not go on at once (a miss, no memory) and a thread of the pool was asked.
+    /// Times that the cache could not go on at once (a miss, no memory) and a thread of the pool
+    /// was asked.
     pub stuck_total: AtomicU64,
     /// Times that no receive buffer was free, and a connection went on with its own small one.
     pub no_buffer_total: AtomicU64,
@@ -192,7 +196,8 @@ struct Line {
     errors: u64,
 }
 
-/// What one connection counted since it last ran; most requests of one run took as long as each other.
+/// What one connection counted since it last ran; most requests of one run took as long as each
+/// other.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     lines: [Line; Kind::ALL.len()],

@@ -1,4 +1,4 @@
-//! Making things durable for clients: who asks while a sync runs shares the next one with all who do.
+//! Making things durable for clients: those that ask while a sync runs share the next one.
 //!
 //! ```text
 //!   asked ──> waiting ──a round begins──> in hand ──its sync has ended──> each gets its own answer
@@ -6,17 +6,19 @@
 //!                '── a patient export, and a write failed ┘
 //! ```
 //!
-//! Two lanes, each with a round at a time: whole volumes, and parts of them. So a durable write of a page does not wait for a
-//! flush of everything, and a thousand clients that flush cost the backing no more than one.
+//! Two lanes, each with a round at a time: whole volumes, and parts of them. So a durable write of
+//! a page does not wait for a flush of everything, and a thousand clients that flush cost the
+//! backing no more than one.
 //!
 //! Invariants
-//!   1. The one that asks is answered by a sync that began after that; so it covers all writes that were answered before.
+//!   1. A flush is answered by a sync that began after it; so the sync covers all writes that were
+//!      answered before.
 //!   2. An error is told to each connection as if it had synced alone: what has healed, once.
-//!   3. A part that cannot be written fails those who want it, and nobody else. Where it is tried again, others wait for
-//!      `TRY_AGAIN` beside it; where it hangs, until the backing gives up.
+//!   3. A part that cannot be written fails those who want it, and nobody else. Where it is tried
+//!      again, others wait for `TRY_AGAIN` beside it; where it hangs, until the backing gives up.
 //!   4. Once it is answered, nothing changes any more for a client that was gone when it was asked
 //!      for (`clients.rs`).
-//!   5. The one that asks is answered, also if the pool drops the round or it panics.
+//!   5. A flush is answered, also if the pool drops the round or it panics.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -47,7 +49,7 @@ struct Lane {
     is_running: bool,
 }
 
-/// Who waits for a volume to be durable.
+/// The flushes that wait for a volume to be durable.
 #[derive(Default)]
 pub(crate) struct Durable {
     whole: Mutex<Lane>,
@@ -62,8 +64,8 @@ impl Durable {
 }
 
 impl Export {
-    /// Has the asker told when what it wants is durable. Of a patient export it waits for as long as writes fail, and hears
-    /// of no error that may heal; until the export is withdrawn.
+    /// Has the asker told when what it wants is durable. Of a patient export it waits for as long
+    /// as writes fail, and hears of no error that may heal; until the export is withdrawn.
     pub(crate) fn make_durable(self: &Arc<Self>, asker: Asker) {
         let is_whole = asker.part.is_none();
         let mut lane = self.durable.lane(is_whole);
@@ -85,7 +87,8 @@ impl Export {
 /// One sync after the other, until nobody waits in a lane.
 struct Round {
     durable: Arc<Durable>,
-    /// The one that asks holds it. It is not held here while they are told: who hears of it may want the volume for itself.
+    /// The asker holds it. It is not held here while they are told: a connection that hears of it
+    /// may want the volume for itself.
     export: Weak<Export>,
     is_whole: bool,
     /// Nobody was waiting: the next one to come begins another.
@@ -103,7 +106,7 @@ impl Round {
         }
     }
 
-    /// All who wait now.
+    /// All that wait now.
     fn take(&mut self) -> Option<Vec<Asker>> {
         let mut lane = self.durable.lane(self.is_whole);
         let waiting = core::mem::take(&mut lane.waiting);

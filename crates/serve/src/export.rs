@@ -18,8 +18,9 @@ use crate::pool::Pool;
 
 /// Where a backing has data and where it has none.
 pub trait Extents: Send + Sync {
-    /// How the bytes from `offset` on are kept: for how long from there (at least one byte, at most `len`) it is the
-    /// same, and whether it is a hole, which reads as zeros. May wait for the backing.
+    /// How the bytes from `offset` on are kept: for how long from there (at least one byte, at most
+    /// `len`) it is the same, and whether it is a hole, which reads as zeros. May wait for the
+    /// backing.
     ///
     /// # Errors
     /// The backing cannot say.
@@ -31,7 +32,8 @@ pub trait Extents: Send + Sync {
 pub struct Loss {
     /// Why, for people.
     pub why: String,
-    /// What it holds is there for as long as this process has it open, and can be saved by somebody meanwhile.
+    /// Its content is there for as long as this process has it open, and can be saved by somebody
+    /// meanwhile.
     pub goes_with_us: bool,
 }
 
@@ -50,8 +52,8 @@ pub struct Room {
 /// Says how much room a backing has, as far as that is known. Waits for nobody.
 pub type Space = Box<dyn Fn() -> Option<Room> + Send + Sync>;
 
-/// Has a backing follow what it is by now, or become as large as is wanted; answers the size that it has then, in whole pages. May
-/// wait for the backing.
+/// Re-reads the size of a backing, or grows it to the given size; returns the size in whole pages.
+/// May wait for the backing.
 pub type Grow = Box<dyn Fn(Option<u64>) -> Result<u64, BackendError> + Send + Sync>;
 
 /// A volume whose backing is open.
@@ -92,14 +94,14 @@ pub struct ExportOptions {
     pub about: About,
     /// No client may write.
     pub read_only: bool,
-    /// Whether replies to writes are held back as the cache says. Off, the memory limit alone holds writers back: for
-    /// comparisons. Can change later: `Export::set_paced`.
+    /// Whether replies to writes are held back as the cache says. Off, the memory limit alone holds
+    /// writers back: for comparisons. Can change later: `Export::set_paced`.
     pub paced: bool,
-    /// While writes to the backing fail, who wants them durable is held back, as writers are (`ErrorPolicy::Retry`). Can
-    /// change later: `Export::set_patient`.
+    /// While writes to the backing fail, clients that want them durable are held back, as writers
+    /// are (`ErrorPolicy::Retry`). Can change later: `Export::set_patient`.
     pub patient: bool,
-    /// Each write, trim and zeroing is durable before its reply, as if the client had asked for that each time. Can change
-    /// later: `Export::set_durable`.
+    /// Each write, trim and zeroing is durable before its reply, as if the client had asked for
+    /// that each time. Can change later: `Export::set_durable`.
     pub durable: bool,
     /// Most threads of the pool, which waits for the cache where it cannot go on at once.
     pub threads: usize,
@@ -140,9 +142,9 @@ pub struct Export {
     pub pool: Pool,
     /// Buffers to receive into.
     pub(crate) buffers: Buffers,
-    /// Who waits for it to be durable.
+    /// The flushes that wait for it to be durable.
     pub(crate) durable: Arc<Durable>,
-    /// Who is connected to it.
+    /// The clients that are connected to it.
     pub(crate) clients: Clients,
     /// It is not offered any more: its connections are to end.
     pub(crate) withdrawn: AtomicBool,
@@ -190,8 +192,9 @@ impl Export {
         self.opened.volume.size()
     }
 
-    /// Follows a backing that has grown, or has it grow to the size that is wanted: for new connections; those that are there
-    /// were told another size. Answers how large it is. May wait for the backing.
+    /// Follows a backing that has grown, or has it grow to the size that is wanted: for new
+    /// connections; those that are there were told another size. Answers how large it is. May wait
+    /// for the backing.
     ///
     /// # Errors
     /// Why not, as people read it.
@@ -239,7 +242,8 @@ impl Export {
         *self.about.write().unwrap_or_else(PoisonError::into_inner) = about;
     }
 
-    /// Who wants something durable while writes fail is held back, or hears of it; those who wait now, too.
+    /// A client that wants something durable while writes fail is held back, or hears of it; those
+    /// that wait now, too.
     pub fn set_patient(&self, patient: bool) {
         self.patient.store(patient, Ordering::Relaxed);
     }
@@ -259,11 +263,11 @@ impl Export {
         self.patient.load(Ordering::Relaxed)
     }
 
-    /// Makes everything durable, for the server itself. An error that has healed since is logged: nobody has to hear of it
-    /// any more.
+    /// Makes everything durable, for the server itself. An error that has healed since is logged:
+    /// nobody has to hear of it any more.
     ///
     /// # Errors
-    /// What is not durable.
+    /// The data that are not durable.
     pub fn sync(&self) -> Result<(), Error> {
         let volume = &self.opened.volume;
         let Err(earlier) = volume.sync() else {

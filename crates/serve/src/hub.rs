@@ -1,4 +1,5 @@
-//! What all connections share: the exports by name, the limits, and whether the server still serves.
+//! What all connections share: the exports by name, the limits, and whether the server still
+//! serves.
 //!
 //! ```text
 //!   Serving ──drain──> Draining: requests under way are finished, new ones refused ──> Ending: what is left is cut off, and
@@ -6,8 +7,9 @@
 //! ```
 //!
 //! Invariants
-//!   1. Never more than `Limits::connections` have a seat; a seat is given back when the connection ends, however.
-//!   2. The one that changes what connections have to know wakes them all.
+//!   1. Never more than `Limits::connections` have a seat; a seat is given back when the connection
+//!      ends, however.
+//!   2. A change to state that connections read wakes every connection.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -19,19 +21,22 @@ use tokio::sync::futures::Notified;
 use crate::connection::Mailbox;
 use crate::export::Export;
 
-/// Connections whose sockets may be made wide: what the system holds for their clients, no limit of ours does.
+/// Connections whose sockets may be made wide: what the system holds for their clients, no limit of
+/// ours does.
 const WIDE_MAX: usize = 16;
-/// Requests that each connection may have under way, whatever others have; `connection::BYTES` has room for them.
+/// Requests that each connection may have under way, whatever others have; `connection::BYTES` has
+/// room for them.
 pub(crate) const OWN_REQUESTS: usize = 32;
 
-/// What clients may take.
+/// The limits on what clients may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at once; more are closed at once.
     pub connections: usize,
     /// Requests of one connection under way; more are not read from it.
     pub in_flight: usize,
-    /// Requests under way of all connections together over the 32 that each may have. Stays what it was at the start.
+    /// Requests under way of all connections together over the 32 that each may have. Stays what it
+    /// was at the start.
     pub in_flight_more: usize,
     /// Bytes of one request; more are refused.
     pub request: u32,
@@ -60,7 +65,8 @@ pub struct HubCounters {
     pub accepted_total: AtomicU64,
     /// Connections closed because there were too many.
     pub refused_total: AtomicU64,
-    /// Connections that ended without having chosen an export, by an error or by the time allowed for it.
+    /// Connections that ended without having chosen an export, by an error or by the time allowed
+    /// for it.
     pub handshake_failures_total: AtomicU64,
 }
 
@@ -142,7 +148,7 @@ impl Hub {
         }
     }
 
-    /// What clients may take.
+    /// The limits on what clients may take.
     #[must_use]
     pub fn limits(&self) -> Limits {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
@@ -191,7 +197,8 @@ impl Hub {
         Some(export)
     }
 
-    /// Ends the connections of an export that was withdrawn, wherever they are: they had their time.
+    /// Ends the connections of an export that was withdrawn, wherever they are: they had their
+    /// time.
     pub fn cut_off(&self, export: &Export) {
         export.cut_off.store(true, Ordering::Release);
         self.wake_all();
@@ -238,8 +245,8 @@ impl Hub {
         self.changed.notified()
     }
 
-    /// Finishes what is under way, for at most `bound`, then cuts off what is left. Answers how many connections were
-    /// cut off.
+    /// Finishes what is under way, for at most `bound`, then cuts off what is left. Answers how
+    /// many connections were cut off.
     pub async fn drain(&self, bound: Duration) -> u64 {
         self.enter(Stage::Draining);
         let _ = tokio::time::timeout(bound, self.emptied()).await;

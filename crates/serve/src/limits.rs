@@ -19,19 +19,21 @@ pub(crate) fn connection_bytes(encrypted: bool) -> u64 {
     crate::connection::BYTES + more
 }
 
-/// Asks not to be made to wait for writeback of others, nor to write other files back, when memory is taken from the
-/// system: others may wait for us to write theirs. For the calling thread and those that it makes.
+/// Asks not to be made to wait for writeback of others, nor to write other files back, when memory
+/// is taken from the system: others may wait for us to write theirs. For the calling thread and
+/// those that it makes.
 ///
 /// Source: prctl(2), PR_SET_IO_FLUSHER.
 pub(crate) fn become_io_flusher() {
     if let Err(error) = rustix::process::configure_io_flusher_behavior(true) {
-        // It takes CAP_SYS_RESOURCE, and is needed only where the system swaps to, or has mounted, what is served here.
+        // It takes CAP_SYS_RESOURCE, and is needed only where the system swaps to, or has mounted,
+        // what is served here.
         debug!(cause = %error, "PR_SET_IO_FLUSHER was refused");
     }
 }
 
-/// Lifts the soft limit on descriptors to what `connections` need, or as far as it goes. Answers how many connections
-/// there is room for.
+/// Lifts the soft limit on descriptors to what `connections` need, or as far as it goes. Answers
+/// how many connections there is room for.
 pub(crate) fn lift_descriptors(connections: u64) -> u64 {
     let wanted = connections.saturating_add(DESCRIPTORS_OWN);
     let limit = getrlimit(Resource::Nofile);

@@ -1,7 +1,8 @@
 //! Where clients knock: Unix sockets, TCP ports, sockets that systemd passes.
 //!
-//! A Unix socket gets its permissions before anybody can connect to it. A path that a dead server left behind is taken
-//! over; one of a living server, or something else of that name, is not. Of several that start at once, one gets it.
+//! A Unix socket gets its permissions before anybody can connect to it. A path that a dead server
+//! left behind is taken over; one of a living server, or something else of that name, is not. Of
+//! several that start at once, one gets it.
 
 use std::fs::{self, File, TryLockError};
 use std::future::poll_fn;
@@ -136,9 +137,10 @@ fn bind_unix(path: &Path, mode: u32) -> Result<Listener, ListenError> {
     })
 }
 
-/// Servers that start at the same time come to a path one after the other: what one has bound and does not listen on yet looks
-/// to another like what a dead one left, and what that one was about to remove may be the first one's by then. A lock that others
-/// have for long (systemd-tmpfiles(8) lets a folder alone that is locked) or that cannot be had is done without.
+/// Servers that start at the same time come to a path one after the other: what one has bound and
+/// does not listen on yet looks to another like what a dead one left, and what that one was about
+/// to remove may be the first one's by then. A lock that others have for long (systemd-tmpfiles(8)
+/// lets a folder alone that is locked) or that cannot be had is done without.
 fn lock_folder_of(path: &Path) -> Option<File> {
     let folder = path.parent()?;
     let folder = match folder.as_os_str().is_empty() {
@@ -387,7 +389,7 @@ mod tests {
             assert!(path.exists(), "as after a crash");
             let listener = unix(&path).unwrap();
             assert!(matches!(unix(&path), Err(ListenError::InUse(_))));
-            // The one that was refused has not taken the path with it.
+            // The refused server has not taken the path with it.
             BlockingUnixStream::connect(&path).unwrap();
             drop(listener);
             fs::write(&path, "a file").unwrap();

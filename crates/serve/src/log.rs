@@ -1,7 +1,7 @@
 //! What the server says while it runs: one line an event, on standard error.
 //!
-//! Events are made with [`error`], [`warn`], [`info`] and [`debug`] of the `tracing` crate, so that those of libraries
-//! (`object_store`) arrive here too. What is done with them is decided here:
+//! Events are made with [`error`], [`warn`], [`info`] and [`debug`] of the `tracing` crate, so that
+//! those of libraries (`object_store`) arrive here too. They are dealt with here:
 //!
 //! ```text
 //!   info!(volume = %name, offset, cause = %error, "writeback failed")
@@ -9,12 +9,13 @@
 //! ```
 //!
 //! Invariants
-//!   1. One event, one line: names and texts that come from clients are escaped and cut, so they cannot forge a line,
-//!      move a terminal's cursor or fill a disk. A line is at most [`LINE_MAX`] bytes.
-//!   2. Writing never waits: a standard error that takes nothing now (a full pipe) loses lines, and the next line that
-//!      gets through says how many.
-//!   3. At most `PER_SECOND` lines a second from one place in the code for one volume; how many were left out is said
-//!      when the second is over, with the next line or by [`finish`].
+//!   1. One event, one line: names and texts that come from clients are escaped and cut, so they
+//!      cannot forge a line, move a terminal's cursor or fill a disk. A line is at most
+//!      [`LINE_MAX`] bytes.
+//!   2. Writing never waits: a standard error that takes nothing now (a full pipe) loses lines, and
+//!      the next line that gets through says how many.
+//!   3. At most `PER_SECOND` lines a second from one place in the code for one volume; how many
+//!      were left out is said when the second is over, with the next line or by [`finish`].
 //!   4. Memory is bounded: the table of places has at most `PLACES_MAX` rows.
 //!
 //! Of crates that are not ours only warnings and errors are written.
@@ -35,7 +36,8 @@ pub use tracing::{debug, error, info, warn};
 
 /// Lines a second from one place for one volume.
 pub const PER_SECOND: u64 = 10;
-/// Longest line in bytes; what the kernel promises to take from us in one piece when a pipe has room at all.
+/// Longest line in bytes; what the kernel promises to take from us in one piece when a pipe has
+/// room at all.
 pub const LINE_MAX: usize = 4096;
 /// Longest value and longest message in characters; what is cut ends with an ellipsis.
 const VALUE_MAX: usize = 600;
@@ -118,7 +120,8 @@ pub fn start(format: Format, level: Level) {
         log.level.store(level as u8, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
     } else {
-        // Fails only in a program that embeds the server and has a subscriber of its own, which hears our events then.
+        // Fails only in a program that embeds the server and has a subscriber of its own, which
+        // hears our events then.
         let _ = tracing::dispatcher::set_global_default(tracing::Dispatch::new(Arc::clone(log)));
     }
 }
@@ -321,7 +324,8 @@ struct Heading {
 
 impl Visit for Heading {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // A bounded writer says stop: of the message one more than is written, which then shows that it was cut.
+        // A bounded writer says stop: of the message one more than is written, which then shows
+        // that it was cut.
         let (into, left) = match field.name() {
             "message" => (&mut self.message, VALUE_MAX + 1),
             "volume" => (&mut self.volume, PLACE_MAX),

@@ -1,11 +1,13 @@
 //! Metrics for Prometheus: the counters of a reading under names that follow its conventions.
 //!
-//! Base units (bytes, seconds), `_total` for what only grows, labels instead of many names. Labels: `volume` (a configured
-//! name), `command` (`read`, `write`, ...), `cause` (of a wait), `state`, `mode` (of memory), `node` (of the machine), `place` (that node, or others), `bytes` (of a free block). Their number is bounded by the
-//! configuration, never by clients. Where a level and a total would share a name, the total's says more.
+//! Base units (bytes, seconds), `_total` for what only grows, labels instead of many names. Labels:
+//! `volume` (a configured name), `command` (`read`, `write`, ...), `cause` (of a wait), `state`,
+//! `mode` (of memory), `node` (of the machine), `place` (that node, or others), `bytes` (of a free
+//! block). Their number is bounded by the configuration, never by clients. Where a level and a
+//! total would share a name, the total's says more.
 //!
-//! The counters are the server's own atomics: they are translated when somebody asks, and cost nothing otherwise. The
-//! form is OpenMetrics text 1.0, which Prometheus asks for.
+//! The counters are the server's own atomics: they are translated when somebody asks, and cost
+//! nothing otherwise. The form is OpenMetrics text 1.0, which Prometheus asks for.
 //!
 //! Source: prometheus.io/docs/practices/naming; the OpenMetrics specification, 1.0.0.
 

@@ -1,7 +1,7 @@
 //! Threads that wait for the cache, so that connections need not: a bounded number for each volume.
 //!
-//! Threads start when there is work and end when there was none for a while. The queues are bounded by the one that submits: a
-//! connection has at most its requests in flight there.
+//! Threads start when there is work and end when there was none for a while. The submitter bounds
+//! the queues: a connection has at most its requests in flight there.
 //!
 //! ```text
 //!   syncs ────────────────────────────────── first, `SYNCS` at once ──┐
@@ -11,17 +11,18 @@
 //!   connection 2: moves  ─┘
 //! ```
 //!
-//! Four kinds of work: *moving* (a page to be read, memory to be found); *syncing*, of which only `SYNCS` run at once, so that
-//! a slow flush leaves threads to the misses; *advice* (bringing into memory what nobody reads yet), of which only `ADVICE`
-//! run at once; *holes*, which nobody reads either, `HOLES` at once. Long work comes in small jobs, each of which submits what
-//! is left.
+//! Four kinds of work: *moving* (a page to be read, memory to be found); *syncing*, of which only
+//! `SYNCS` run at once, so that a slow flush leaves threads to the misses; *advice* (bringing into
+//! memory what nobody reads yet), of which only `ADVICE` run at once; *holes*, which nobody reads
+//! either, `HOLES` at once. Long work comes in small jobs, each of which submits what is left.
 //!
 //! Invariants
 //!   1. At most `most` threads, whatever is submitted.
-//!   2. What was submitted is run or dropped, never forgotten. It is dropped after `close`, and when its connection has
-//!      ended. A job that is dropped says so itself.
+//!   2. A job that was submitted is run or dropped, never forgotten. It is dropped after `close`,
+//!      and when its connection has ended. A job that is dropped says so itself.
 //!   3. A job that panics is dropped, and its thread goes on.
-//!   4. A connection that moves waits for one job of each other at most, and for what runs, however many they have.
+//!   4. A connection that moves waits for one job of each other at most, and for what runs, however
+//!      many they have.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,7 +95,8 @@ impl Running {
     }
 }
 
-/// A connection's work of one sort: where its mailbox is, which is held as long as the line is there.
+/// A connection's work of one sort: where its mailbox is, which is held as long as the line is
+/// there.
 type Key = (usize, Sort);
 
 /// Jobs of one connection that wait, in order.
@@ -105,7 +107,7 @@ struct Line {
 
 /// What a thread takes up.
 struct Taken {
-    /// None: it syncs, for the one that waits for that.
+    /// None: it syncs, for a task that waits for that.
     of: Option<(Sort, Arc<Mailbox>)>,
     job: Job,
 }
@@ -175,18 +177,21 @@ impl Pool {
         }
     }
 
-    /// Has a thread run `job` for a connection, behind what it has waiting of that sort. Dropped at once if the pool is
-    /// closed, or no thread is available and none runs; dropped when its turn comes if the connection has ended.
+    /// Has a thread run `job` for a connection, behind what it has waiting of that sort. Dropped at
+    /// once if the pool is closed, or no thread is available and none runs; dropped when its turn
+    /// comes if the connection has ended.
     pub(crate) fn submit(&self, sort: Sort, owner: &Arc<Mailbox>, job: Job) {
         self.put(|waiting| waiting.line(sort, owner).jobs.push_back(job));
     }
 
-    /// The same with the rest of a job that has had its turn: before what the connection has waiting of that sort.
+    /// The same with the rest of a job that has had its turn: before what the connection has
+    /// waiting of that sort.
     pub(crate) fn go_on(&self, sort: Sort, owner: &Arc<Mailbox>, rest: Job) {
         self.put(|waiting| waiting.line(sort, owner).jobs.push_front(rest));
     }
 
-    /// Has a thread run `job`, which waits until something is durable. Dropped as others are, but for nobody's end.
+    /// Has a thread run `job`, which waits until something is durable. Dropped as others are, but
+    /// for nobody's end.
     pub(crate) fn sync(&self, job: Job) {
         self.put(|waiting| waiting.syncs.push_back(job));
     }
@@ -235,7 +240,8 @@ impl Pool {
         }
     }
 
-    /// Drops what waits for a thread and takes nothing more. Jobs that run end when the cache lets them.
+    /// Drops what waits for a thread and takes nothing more. Jobs that run end when the cache lets
+    /// them.
     pub fn close(&self) {
         let mut state = self.shared.lock();
         state.closed = true;
@@ -568,7 +574,7 @@ mod tests {
         gone.close();
         drop(hold);
         let order: Vec<_> = (0..4).map(|_| heard.recv_timeout(LONG).unwrap()).collect();
-        // In turn: one of the gone, the one that stays, the other of the gone.
+        // In turn: one of the gone, the client that stays, the other of the gone.
         assert_eq!(order, ["dropped", "ran", "dropped", "dropped"]);
     }
 

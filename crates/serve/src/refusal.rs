@@ -1,11 +1,13 @@
-//! What the system refused, as people read it: its words without the error's number, and the way out.
+//! What the system refused, as people read it: its words without the error's number, and the way
+//! out.
 
 use core::fmt;
 use std::io;
 
 use rustix::io::Errno;
 
-/// Shows an error of the system about a path: `No space left on device; free some space there, or choose another place`.
+/// Shows an error of the system about a path: `No space left on device; free some space there, or
+/// choose another place`.
 pub(crate) struct Refused<'a>(pub(crate) &'a io::Error);
 
 impl fmt::Display for Refused<'_> {

@@ -1,7 +1,8 @@
 //! What systemd and its like want of a service: sockets that they pass, and news of its state.
 //!
-//! Sockets begin at descriptor 3; `LISTEN_PID` says whose they are, `LISTEN_FDS` how many, `LISTEN_FDNAMES` what they
-//! are called. News are lines in a datagram to `NOTIFY_SOCKET`; a name that begins with `@` is an abstract one.
+//! Sockets begin at descriptor 3; `LISTEN_PID` says whose they are, `LISTEN_FDS` how many,
+//! `LISTEN_FDNAMES` what they are called. News are lines in a datagram to `NOTIFY_SOCKET`; a name
+//! that begins with `@` is an abstract one.
 //!
 //! Source: sd_listen_fds(3), sd_notify(3), sd_watchdog_enabled(3).
 
@@ -97,7 +98,8 @@ impl Notify {
         self.watchdog
     }
 
-    /// It has not come to serve yet, and goes on: it takes at most `more` from now on, or says so again.
+    /// It has not come to serve yet, and goes on: it takes at most `more` from now on, or says so
+    /// again.
     pub(crate) fn starting(&self, status: &str, more: Duration) {
         let micros = more.as_micros();
         self.send(&format!("EXTEND_TIMEOUT_USEC={micros}\nSTATUS={status}"));

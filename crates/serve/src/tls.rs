@@ -1,18 +1,21 @@
-//! Encrypted connections: certificates from files, and the step from a plain stream to an encrypted one.
+//! Encrypted connections: certificates from files, and the step from a plain stream to an encrypted
+//! one.
 //!
-//! The handshake of NBD asks for encryption with STARTTLS (`nbd::haggle`); what follows is TLS 1.2 or 1.3 with the
-//! server's certificate. With authorities for clients, a client without a certificate of one of them is not let in.
+//! The handshake of NBD asks for encryption with STARTTLS (`nbd::haggle`); what follows is TLS 1.2
+//! or 1.3 with the server's certificate. With authorities for clients, a client without a
+//! certificate of one of them is not let in.
 //!
-//! Vocabulary: *chain*, the server's certificate followed by those that lead to an authority that clients know;
-//! *authority*, a certificate whose key signs others'.
+//! Vocabulary: *chain*, the server's certificate followed by those that lead to an authority that
+//! clients know; *authority*, a certificate whose key signs others'.
 //!
 //! Invariants
 //!   1. A certificate that cannot be used is found when the server starts, not by its first client.
 //!   2. Files are read whole into bounded memory, and the key is not kept apart from rustls.
-//!   3. The end of a connection without TLS's goodbye is an end like any other: requests of NBD carry their lengths,
-//!      and clients are known to close so after they have said goodbye to NBD.
+//!   3. The end of a connection without TLS's goodbye is an end like any other: requests of NBD
+//!      carry their lengths, and clients are known to close so after they have said goodbye to NBD.
 //!
-//! Source: the specification of NBD, "TLS support"; RFC 8446. Provider of the cryptography: aws-lc-rs (ADR 5).
+//! Source: the specification of NBD, "TLS support"; RFC 8446. Provider of the cryptography:
+//! aws-lc-rs (ADR 5).
 
 mod error;
 mod files;
@@ -32,8 +35,9 @@ pub use error::{TlsError, TlsWarning};
 
 use crate::config::TlsConfig;
 
-/// What an encrypted connection takes beside a plain one, bytes: records under way in both directions and the state of a
-/// session. Measured: 12 KiB while idle, 59 KiB after requests of 1 MiB both ways (300 connections, resident memory).
+/// What an encrypted connection takes beside a plain one, bytes: records under way in both
+/// directions and the state of a session. Measured: 12 KiB while idle, 59 KiB after requests of 1
+/// MiB both ways (300 connections, resident memory).
 pub const MEMORY: u64 = 64 << 10;
 
 /// Records that were encrypted and not sent yet, bytes of plain text.
@@ -108,12 +112,12 @@ impl Acceptor {
         &self.warnings
     }
 
-    /// Goes on encrypted on a stream on which STARTTLS was acknowledged. The time that it may take is the caller's to
-    /// bound.
+    /// Goes on encrypted on a stream on which STARTTLS was acknowledged. The time that it may take
+    /// is the caller's to bound.
     ///
     /// # Errors
-    /// Those of the stream; of kind `InvalidData` those of TLS, as a client's certificate that is missing, expired, or of
-    /// a foreign authority.
+    /// Those of the stream; of kind `InvalidData` those of TLS, as a client's certificate that is
+    /// missing, expired, or of a foreign authority.
     pub async fn accept<S>(&self, stream: S) -> io::Result<Encrypted<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,

@@ -1,4 +1,5 @@
-//! Hundreds of clients that come, stall, and vanish wherever they are: afterwards the server is as it was before.
+//! Hundreds of clients that come, stall, and vanish wherever they are: afterwards the server is as
+//! it was before.
 //!
 //! One test in this process: its threads, descriptors and memory are counted.
 #![allow(
@@ -35,8 +36,9 @@ const ROUNDS: u64 = 2;
 const CLIENTS_EACH: u64 = 10;
 const SIZE: u64 = 8 << 20;
 const HANDSHAKE: Duration = Duration::from_millis(400);
-/// What may be resident beyond what was before. The allocator takes some MiB more with the first thousands of clients and then
-/// no more (measured over 25,000 of each kind). A connection has 24 KiB: were they not given back, it would be 30 MiB.
+/// Memory that may be resident beyond what was before. The allocator takes some MiB more with the
+/// first thousands of clients and then no more (measured over 25,000 of each kind). A connection
+/// has 24 KiB: were they not given back, it would be 30 MiB.
 const MORE: u64 = 8 << 20;
 
 /// What this process has.

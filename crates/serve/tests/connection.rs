@@ -1,4 +1,5 @@
-//! One client at a time against a real server: every command, in every form, at every size and place.
+//! One client at a time against a real server: every command, in every form, at every size and
+//! place.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -44,7 +45,8 @@ fn every_command_does_what_it_says() {
         client.read(base + PAGE as u64, &mut back[..PAGE]).unwrap();
         assert!(back[..PAGE] == data[..PAGE]);
         client.cache(base, 1 << 20).unwrap();
-        // Zeroes that keep their space, zeroes that need not, at places that are not those of pages.
+        // Zeroes that keep their space, zeroes that need not, at places that are not those of
+        // pages.
         for (flags, at) in [
             (CommandFlags::NO_HOLE, 0_u64),
             (CommandFlags::NONE, 1 << 20),
@@ -171,7 +173,8 @@ fn a_volume_grows_for_new_clients_and_the_old_ones_do_not_notice() {
     let mut old = server.client();
     let data = bytes(5, 4096);
     old.write(HAS - 4096, &data).unwrap();
-    // Its file is made longer where it is ours to make, and followed where somebody else made it longer.
+    // Its file is made longer where it is ours to make, and followed where somebody else made it
+    // longer.
     assert_eq!(server.export.grow(Some(2 * HAS)), Ok(2 * HAS));
     let path = server.folder.0.join("volume-");
     assert_eq!(std::fs::metadata(&path).unwrap().len(), 2 * HAS);
@@ -320,7 +323,7 @@ fn byte_by_byte_is_as_good_as_at_once() {
         for piece in sent.chunks(step) {
             stream.write_all(piece).unwrap();
         }
-        // What is answered, in whatever order: greeting, GO, then replies.
+        // The answers, in whatever order: greeting, GO, then replies.
         let expected = 18 + 20 + 12 + 20 + 6 * 16 + 100 + 16384;
         let mut all = vec![0; expected];
         stream.read_exact(&mut all).unwrap();
@@ -390,7 +393,8 @@ fn large_replies_are_whole_however_slowly_they_are_taken() {
     server.client().write(0, &data).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Writes the same again: pages are replaced while they are lent, and what is read stays the same.
+        // Writes the same again: pages are replaced while they are lent, and what is read stays the
+        // same.
         let (mut writer, data, stop) = (server.client(), &data, &stop);
         scope.spawn(move || {
             while !stop.load(Ordering::SeqCst) {
@@ -400,7 +404,8 @@ fn large_replies_are_whole_however_slowly_they_are_taken() {
         for client in both(&server) {
             let (mut asks, mut hears) = client.split().unwrap();
             let mut dice = Dice::new(82);
-            // Around what is lent at least and at most, and what goes out in many pieces; at any place in a page.
+            // Around what is lent at least and at most, and what goes out in many pieces; at any
+            // place in a page.
             let lens = [
                 1,
                 4096,
@@ -450,7 +455,8 @@ fn more_than_fits_into_memory_is_read_back_whole_and_never_fails() {
         clients[0].write(part * piece, &data).unwrap();
     }
     clients[0].flush().unwrap();
-    // Four at a time from each of two, all over the place: what one brings in drives out what another wants.
+    // Four at a time from each of two, all over the place: what one brings in drives out what
+    // another wants.
     std::thread::scope(|scope| {
         for (seed, client) in clients.iter_mut().enumerate() {
             scope.spawn(move || {

@@ -1,4 +1,5 @@
-//! Flushes and durable writes of many clients: how often the backing is flushed for them, and what each is told.
+//! Flushes and durable writes of many clients: how often the backing is flushed for them, and what
+//! each is told.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -78,7 +79,8 @@ fn the_first_flush_of_a_server_reaches_the_backing() {
     }
 }
 
-/// A volume of which each write is durable before its reply, for clients that do not know that they might lose one.
+/// A volume of which each write is durable before its reply, for clients that do not know that they
+/// might lose one.
 #[test]
 fn a_volume_can_make_every_write_durable_before_its_reply() {
     let server = Server::start(Setup {
@@ -110,8 +112,8 @@ fn a_volume_can_make_every_write_durable_before_its_reply() {
     assert!(!stored(5), "{:#?}", records(&server));
 }
 
-/// One that was killed had asked for a hole, or for zeroes, all over the volume; another writes into
-/// what is left of that, and flushes.
+/// A client that was killed had asked for a hole, or for zeroes, all over the volume; another
+/// writes into the rest of that, and flushes.
 #[test]
 fn nothing_changes_for_a_client_that_is_gone_once_a_flush_is_answered() {
     const SIZE: u64 = 1 << 30;
@@ -269,7 +271,7 @@ fn an_error_is_told_to_each_who_shares_a_sync_and_once_when_it_has_healed() {
     for client in &mut clients {
         until("it is durable", || client.flush().is_ok());
     }
-    // Who has not heard of it yet is in one sync with those who have.
+    // A client that has not heard of it yet is in one sync with those that have.
     let mut all = while_one_hangs_again(&server, &faulty, clients, late);
     faulty.release();
     let late = all.last_mut().unwrap();

@@ -52,7 +52,7 @@ fn whoever_does_not_take_replies_holds_nothing() {
             && server.cache.stats().pinned == 0
             && server.export.pool.load().queued == 0
     });
-    // Would it wait for the one that stalls, it would give up after `LONG`.
+    // If it waited for the client that stalls, it would give up after `LONG`.
     let mut other = server.client();
     let mut back = vec![0; 1 << 20];
     other.read(0, &mut back).unwrap();
@@ -118,8 +118,8 @@ fn whoever_sends_more_than_may_be_under_way_is_held_back_and_then_cut_off() {
     server.wait("all is given back", Server::is_at_rest);
 }
 
-/// Sixteen trims of half the volume are two thousand steps of 20 ms. Nobody is behind them: not another connection's read, not
-/// its flush.
+/// Sixteen trims of half the volume are two thousand steps of 20 ms. Nobody is behind them: not
+/// another connection's read, not its flush.
 #[test]
 fn large_trims_starve_nobody() {
     let server = Server::start(Setup {
@@ -154,7 +154,8 @@ fn large_trims_starve_nobody() {
     );
 }
 
-/// Requests take memory while they wait: over the 32 that each connection may have, all connections share a number of them.
+/// Requests take memory while they wait: over the 32 that each connection may have, all connections
+/// share a number of them.
 #[test]
 fn requests_under_way_are_bounded_for_all_connections_together() {
     let limits = Limits {
@@ -209,7 +210,7 @@ fn requests_under_way_are_bounded_for_all_connections_together() {
         take(client, 100);
     }
     take(&clients[3], 1);
-    // Who has none under way has given back what it took.
+    // A connection that has none under way has given back what it took.
     until("all are answered", || under_way() == 0);
     clients[3].write(0, &[2; PAGE]).unwrap();
     hold.hold();
@@ -221,7 +222,8 @@ fn requests_under_way_are_bounded_for_all_connections_together() {
     server.wait("all is given back", Server::is_at_rest);
 }
 
-/// A client may send as many as it may have under way and take the replies later, also where others have taken what all share.
+/// A client may send as many as it may have under way and take the replies later, also where others
+/// have taken what all share.
 #[test]
 fn many_that_send_all_they_may_before_they_take_replies_are_answered() {
     const EACH: usize = 128;
@@ -295,7 +297,8 @@ fn a_hung_volume_keeps_its_own_threads_and_nobody_elses() {
     });
     let load = server.export.pool.load();
     assert!(load.threads <= 8, "{load:?}");
-    // Would it wait for the one that hangs, it would give up after `LONG`: that one is let go only afterwards.
+    // If it waited for the volume that hangs, it would give up after `LONG`: that volume is let go
+    // only afterwards.
     let data = bytes(4, 1 << 20);
     for part in 0..8_u64 {
         well.write(part << 20, &data).unwrap();
@@ -393,7 +396,8 @@ fn a_client_with_much_advice_starves_nobody_and_leaves_none_of_it_behind() {
     const RANGE: u32 = 32 << 20;
     const RANGES: u64 = 16;
     let all = RANGES * u64::from(RANGE);
-    // All of it takes half a minute: what has to come before half of it is there has time, on any machine.
+    // All of it takes half a minute: what has to come before half of it is there has time, on any
+    // machine.
     let server = Server::start(Setup {
         layers: "slow:rate=16MiB",
         size: 1 << 30,
@@ -553,7 +557,8 @@ fn too_many_and_too_slow_are_turned_away() {
     (&silent).read_to_end(&mut all).unwrap();
     let counters = &server.hub.counters;
     assert_eq!(counters.handshake_failures_total.load(Ordering::SeqCst), 1);
-    // Once it has agreed it may be silent for longer than that. (A busy machine may need more than one try to agree in time.)
+    // Once it has agreed it may be silent for longer than that. (A busy machine may need more than
+    // one try to agree in time.)
     let mut agreed = None;
     until("one agrees in time", || {
         agreed = Client::unix(&server.socket, &Wishes::export("")).ok();
@@ -616,8 +621,8 @@ fn a_volume_whose_device_fails_says_so_and_the_stream_goes_on() {
     }
 }
 
-/// A simple reply, and one that is to come in one piece, promises all data with its head: that it cannot be read has to be
-/// found before.
+/// A simple reply, and a reply that is to come in one piece, promises all data with its head: an
+/// unreadable part has to be found before.
 #[test]
 fn a_read_that_fails_in_the_middle_is_an_error_and_the_stream_goes_on() {
     const BAD: u64 = (3 << 20) + 7 * PAGE as u64;
@@ -638,7 +643,7 @@ fn a_read_that_fails_in_the_middle_is_an_error_and_the_stream_goes_on() {
     for (before, len) in [(1, 3), (16, 32), (256, 300), (700, 2000)] {
         let (offset, len) = (BAD - before * PAGE as u64, len * PAGE);
         let mut client = server.client_of(&Wishes::export("").simple());
-        // What of it can be read is in memory, or is not.
+        // The readable part is in memory, or is not.
         for _ in 0..2 {
             let error = client.read(offset, &mut vec![0; len]).unwrap_err();
             assert_eq!(error.errno(), Some(Errno::Io), "{before} pages before it");
@@ -742,8 +747,8 @@ fn whoever_loses_the_writer_still_gets_the_answers_to_the_writes_before() {
         offset,
         len,
     };
-    // In one piece, of no more than is received at once. The first is taken in; while its answer is still to be paced, the
-    // second, for which a page has to be read, takes the writer away.
+    // In one piece, of no more than is received at once. The first is taken in; while its answer is
+    // still to be paced, the second, for which a page has to be read, takes the writer away.
     let data = bytes(1, 512);
     let mut sent = write(1, 0, 512).encode().to_vec();
     sent.extend(&data);

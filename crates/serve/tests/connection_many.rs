@@ -71,7 +71,7 @@ fn resident() -> u64 {
 fn a_connection_takes_no_more_than_is_said() {
     allow_descriptors();
     let server = Server::start(Setup::default());
-    // What is made once: buffers, threads, the pages of the cache that are used here.
+    // Things that are made once: buffers, threads, the pages of the cache that are used here.
     let mut warm: Vec<_> = (0..20).map(|_| Thin::connect(&server.socket)).collect();
     let data = bytes(1, PAGE);
     for client in &mut warm {
@@ -87,7 +87,7 @@ fn a_connection_takes_no_more_than_is_said() {
         for at in 0..8_u64 {
             client.ask(Command::Write, at * PAGE as u64, 4096, &data);
         }
-        // And one that has to be kept: a part of a page.
+        // And a write that has to be kept: a part of a page.
         client.ask(Command::Write, 0, 4096, &data[..4000]);
         for _ in 0..8 {
             client.done();
@@ -121,8 +121,8 @@ const VOLUME: u64 = 64 << 20;
 fn starves_nobody() {
     let server = Server::start(Setup {
         memory: 48 << 20,
-        // Small enough to be written nearly everywhere: a file of many single blocks takes minutes to remove from an ext4
-        // without a journal that discards each of them (`discard`).
+        // Small enough to be written nearly everywhere: a file of many single blocks takes minutes
+        // to remove from an ext4 without a journal that discards each of them (`discard`).
         size: VOLUME,
         layers: "slow:rate=64MiB,latency=1ms,depth=8",
         ..Setup::default()
@@ -150,8 +150,8 @@ fn starves_nobody() {
             let thread = std::thread::Builder::new().stack_size(128 << 10);
             thread.spawn_scoped(scope, body).unwrap();
         }
-        // Until it is paced, and then until each has written so much that what one happened to get says something, however
-        // slow the machine is.
+        // Until it is paced, and then until each has written so much that what one happened to get
+        // says something, however slow the machine is.
         let wait_for = |sum: u64| {
             let began = Instant::now();
             while read(&counts).iter().sum::<u64>() < sum && began.elapsed() < 3 * LONG {

@@ -68,7 +68,7 @@ fn waits(mut client: Nbd, heal: impl FnOnce()) -> Nbd {
     flush.join().unwrap().unwrap()
 }
 
-/// What was written is there, though not in this server's memory.
+/// The written data are there, though not in this server's memory.
 fn is_kept(backend: &BackendConfig, server: Server, at: u64, data: &[u8]) {
     let is_memory = matches!(backend, BackendConfig::Objects { url, .. } if url == "mem:");
     let server = if is_memory {
@@ -209,7 +209,7 @@ fn hangs(backend: &BackendConfig, policy: ErrorPolicy) {
 }
 
 fn is_lost(backend: &BackendConfig, policy: ErrorPolicy) {
-    // The one that is patient with a lost device waits until its volume is taken out.
+    // A server that is patient with a lost device waits until its volume is taken out.
     if policy == ErrorPolicy::Retry {
         return;
     }
@@ -440,14 +440,16 @@ fn a_file_that_was_cut_behind_the_servers_back() {
     client.flush().unwrap();
     let file = std::fs::File::options().write(true).open(&path).unwrap();
     file.set_len(1 << 20).unwrap();
-    // What is gone is refused: no write makes it longer again, with zeroes where it was cut.
+    // The part that is gone is refused: no write makes it longer again, with zeroes where it was
+    // cut.
     let mut back = vec![1; PAGE];
     let refused = errno(client.read(12 << 20, &mut back));
     assert_eq!(refused, Some(Errno::Io));
     client.write(2 << 20, &data).unwrap();
     assert_eq!(errno(client.flush()), Some(Errno::Io));
     assert_eq!(file.metadata().unwrap().len(), 1 << 20);
-    // The one that gives it its length back answers for what is there; what was written meanwhile is kept.
+    // A person who gives it its length back answers for its content; data written meanwhile are
+    // kept.
     file.set_len(SIZE).unwrap();
     until("it is durable", || client.flush().is_ok());
     client.read(2 << 20, &mut back).unwrap();

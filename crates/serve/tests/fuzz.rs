@@ -1,6 +1,7 @@
 //! What the fuzzing target checks of a whole connection, over its corpus and over random input.
 //!
-//! A failure of the random part prints its seed; `NBD_SEED` takes one back, `NBD_ROUNDS` sets how many there are.
+//! A failure of the random part prints its seed; `NBD_SEED` takes one back, `NBD_ROUNDS` sets how
+//! many there are.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "../fuzz/checks.rs"]

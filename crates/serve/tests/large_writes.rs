@@ -1,5 +1,5 @@
-//! Large writes, whose payload goes from the socket into pages: clients that stall, vanish, send in odd pieces, and write
-//! over each other.
+//! Large writes, whose payload goes from the socket into pages: clients that stall, vanish, send in
+//! odd pieces, and write over each other.
 #![allow(
     clippy::unwrap_used,
     clippy::cast_possible_truncation,
@@ -120,7 +120,8 @@ fn payload_in_odd_pieces_comes_whole_and_the_stream_stays_in_step() {
     let mut there = [bytes(1, LARGE), bytes(2, LARGE)].concat();
     let mut stream = client.stream();
     for round in 0..40_u64 {
-        // Large ones, small ones, and ones at odd places; the last MiB is in memory as the first one is.
+        // Large ones, small ones, and ones at odd places; the last MiB is in memory as the first
+        // one is.
         let len = [LARGE, 64 << 10, 65_537, 200_000, 12, 5000][dice.below(6) as usize];
         let offset = dice.below((there.len() - len) as u64 + 1) as usize;
         let offset = if round % 2 == 0 {
@@ -210,7 +211,8 @@ fn two_that_write_over_each_other_and_readers_between_see_whole_sectors() {
                     assert_eq!(word & 0xff_ffff_ffff, at as u64, "a word of another place");
                     assert!(who <= 2 && round <= ROUNDS, "a word that nobody wrote");
                     if at == 0 {
-                        // Of the first word: a writer's later rounds are not followed by its earlier ones.
+                        // Of the first word: a writer's later rounds are not followed by its
+                        // earlier ones.
                         let latest = &mut latest[who as usize];
                         assert!(round >= *latest, "{round} after {latest} of {who}");
                         *latest = round;
@@ -265,8 +267,9 @@ fn large_writes_between_small_requests_are_answered_in_any_case() {
     assert!(read(&mut client, 0, there.len()) == there);
 }
 
-/// What was taken in of a write is held like a write of its own: while nothing can be written back, the writer has to hear of
-/// that and not wait for each next piece until the backing has failed once more.
+/// The part of a write that was taken in is held like a write of its own: while nothing can be
+/// written back, the writer has to hear of that and not wait for each next piece until the backing
+/// has failed once more.
 #[test]
 fn a_write_that_is_held_on_a_full_backing_fails_when_that_does() {
     const WHOLE: usize = 32 << 20;

@@ -1,4 +1,5 @@
-//! Encrypted connections to a real server: who is let in, what is said to whom is not, and the clients that people use.
+//! Encrypted connections to a real server: which clients are let in, that others cannot read along,
+//! and the clients that people use.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(feature = "tls")]
@@ -247,7 +248,8 @@ fn nothing_is_said_in_the_clear_where_tls_is_required() {
 fn what_is_put_behind_starttls_is_not_looked_at() {
     for required in [false, true] {
         let secured = Secured::start(false, required);
-        // In one piece, so that the server has it all before it answers; and apart, so that TLS gets it.
+        // In one piece, so that the server has it all before it answers; and apart, so that TLS
+        // gets it.
         for together in [true, false] {
             let mut stream = secured.stream();
             let mut bytes = 3_u32.to_be_bytes().to_vec();

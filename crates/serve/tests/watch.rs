@@ -1,4 +1,5 @@
-//! What a real server shows of itself while clients use it: counted right, and told when a volume is in trouble.
+//! What a real server shows of itself while clients use it: counted right, and told when a volume
+//! is in trouble.
 #![cfg(feature = "web")]
 #![allow(clippy::unwrap_used, reason = "a test's helpers are its tests")]
 
@@ -53,7 +54,7 @@ fn metric(text: &str, name: &str) -> f64 {
     line.trim().parse().unwrap()
 }
 
-/// What its clients get is an error; what it is about is said where an operator looks.
+/// Clients get an error; its cause is said where an operator looks.
 #[test]
 fn an_object_that_somebody_else_wrote_is_named() {
     let folder = Folder::new();

@@ -23,7 +23,8 @@ use crate::log::warn;
 const SECTOR: u64 = 512;
 const PAGE: u64 = tidegate::PAGE_SIZE as u64;
 
-/// Permissions of a file that is made: who may use a volume is asked by the server, not by the file system.
+/// Permissions of a file that is made: the server, not the file system, says which clients may use
+/// a volume.
 const FILE_MODE: u32 = 0o600;
 
 /// Opens a file for a device of its own.
@@ -132,8 +133,8 @@ fn system(path: &Path, doing: &'static str, cause: io::Error) -> BackendError {
     BackendError::System { doing, path, cause }
 }
 
-/// The size that a file or device has by now, in whole pages: of it so much as is wanted, or all. A file that is made if it is
-/// not there is made longer, too.
+/// The size that a file or device has by now, in whole pages: of it so much as is wanted, or all. A
+/// file that is made if it is not there is made longer, too.
 fn grown(path: &Path, file: &File, wanted: Option<u64>, makes: bool) -> Result<u64, BackendError> {
     let mut has = length(path, file)?;
     if let Some(wanted) = wanted.filter(|wanted| makes && *wanted > has) {
@@ -150,8 +151,9 @@ fn grown(path: &Path, file: &File, wanted: Option<u64>, makes: bool) -> Result<u
     Ok(size / PAGE * PAGE)
 }
 
-/// A sparse file, made if it is not there; with its folder, if nobody chose that. What was made is removed again unless
-/// it is kept, so that who is refused leaves nothing behind; before its lock goes.
+/// A sparse file, made if it is not there; with its folder, if nobody chose that. New files and
+/// folders are removed again unless they are kept, so that a refused start leaves nothing behind;
+/// before the lock goes.
 pub(super) fn make(
     path: &Path,
     size: u64,
@@ -194,7 +196,8 @@ pub(super) fn make(
     let mut made = folders;
     made.push(OwnPath::new(path, data.map(|data| identity(&data))));
     if has == 0 && file.metadata().is_ok_and(|data| data.is_file()) {
-        // Under the lock: nobody else makes it too. The name is durable before anybody is told that data are.
+        // Under the lock: nobody else makes it too. The name is durable before anybody is told that
+        // data are.
         file.set_len(size).map_err(|cause| BackendError::NoRoom {
             path: path.into(),
             size,
@@ -218,7 +221,8 @@ pub(super) fn make(
     Ok((file, made))
 }
 
-/// Makes the names in a folder durable. False: the file system cannot (some that are mounted over a network, or by a program).
+/// Makes the names in a folder durable. False: the file system cannot (some that are mounted over a
+/// network, or by a program).
 fn sync_folder(folder: &Path) -> io::Result<bool> {
     match File::open(folder).and_then(|folder| folder.sync_all()) {
         Ok(()) => Ok(true),
@@ -229,9 +233,11 @@ fn sync_folder(folder: &Path) -> io::Result<bool> {
     }
 }
 
-/// Removes a file that was created and could not be locked, unless somebody else has taken it over: locked or filled it.
+/// Removes a file that was created and could not be locked, unless somebody else has taken it over:
+/// locked or filled it.
 fn take_away(path: &Path, created: &File) {
-    // Who waits for nothing and gets the lock after us sees that the name is gone (`lock::open`).
+    // A program that waits for nothing and gets the lock after us sees that the name is gone
+    // (`lock::open`).
     let is_others = matches!(created.try_lock(), Err(TryLockError::WouldBlock));
     let data = created.metadata().ok().filter(|data| data.len() == 0);
     if !is_others && let Some(data) = data {
@@ -282,7 +288,7 @@ pub(super) fn size(
                 wanted,
             });
         }
-        // What lies behind it in the same page is not ours to write.
+        // Bytes behind it in the same page are not ours to write.
         Some(wanted) if wanted < has && !wanted.is_multiple_of(PAGE) => {
             return Err(BackendError::OddPart {
                 path: path(),
@@ -301,13 +307,14 @@ pub(super) fn size(
     Ok(size)
 }
 
-/// Whether a file has no name any more, as far as that is known: nobody is asked, who may not answer.
+/// Whether a file has no name any more, as far as that is known: a file system that may not answer
+/// is not asked.
 fn is_removed(file: &File) -> bool {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     statx(file, "", flags, StatxFlags::NLINK).is_ok_and(|data| data.stx_nlink == 0)
 }
 
-/// What is said of one that was there.
+/// The message for a file that was there.
 fn removed(path: &Path, file: &File) -> String {
     let (process, number) = (std::process::id(), file.as_raw_fd());
     format!(
@@ -323,8 +330,9 @@ fn file_punches(file: &File, size: u64) -> bool {
     fallocate(file, flags, size.next_multiple_of(PAGE), PAGE).is_ok()
 }
 
-/// Whether a block device does something in ranges, as the system says: take one as zeros without being sent them
-/// (`write_zeroes_max_bytes`), which is what fallocate(2) needs to punch a hole in it, or forget one (`discard_max_bytes`).
+/// Whether a block device does something in ranges, as the system says: take one as zeros without
+/// being sent them (`write_zeroes_max_bytes`), which is what fallocate(2) needs to punch a hole in
+/// it, or forget one (`discard_max_bytes`).
 fn device_can(file: &File, limit: &str) -> bool {
     let Ok(metadata) = file.metadata() else {
         return false;

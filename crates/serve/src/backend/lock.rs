@@ -1,8 +1,9 @@
-//! Who may have a file: one server for writing, or several for reading.
+//! The right to a file: one server for writing, or several for reading.
 //!
-//! The lock is flock(2), which ends with the process however it ends, and which `/proc/locks` shows with its holder. A
-//! block device is opened with O_EXCL too: that keeps mounts and other exclusive holders away. QEMU locks bytes of a
-//! file by fcntl(2), and so do we, so that neither opens what the other has: see `Claim`.
+//! The lock is flock(2), which ends with the process however it ends, and which `/proc/locks` shows
+//! with its holder. A block device is opened with O_EXCL too: that keeps mounts and other exclusive
+//! holders away. QEMU locks bytes of a file by fcntl(2), and so do we, so that neither opens what
+//! the other has: see `Claim`.
 
 use std::fs::{File, TryLockError};
 use std::io;
@@ -18,7 +19,8 @@ use crate::log::debug;
 /// EBUSY.
 const BUSY: i32 = 16;
 
-/// Opens a file and locks it: for its holder alone, or with other readers. The lock lasts as long as the file is open.
+/// Opens a file and locks it: for its holder alone, or with other readers. The lock lasts as long
+/// as the file is open.
 pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
     let system = |doing| {
         move |cause| BackendError::System {
@@ -57,7 +59,8 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
         TryLockError::Error(cause) => system("lock")(cause),
     })?;
     if !leads_to(path, &shared).map_err(system("look at"))? {
-        // Who made it was refused and took it away before we had the lock: data written to it would be lost.
+        // The program that made it was refused and took it away before we had the lock: data
+        // written to it would be lost.
         return Err(BackendError::Missing { path: path.into() });
     }
     if read_only {
@@ -94,9 +97,10 @@ pub(super) fn open(path: &Path, read_only: bool) -> Result<File, BackendError> {
     Ok(alone)
 }
 
-/// What a program says of an image by locks on its bytes, as QEMU does: with a shared lock on byte `USES + n` that it makes
-/// use of right `n`, with one on `KEEPS + n` that nobody else may. The one that opens the image says its own first, and then
-/// looks whether others contradict: so of two at one time none gets it, or one.
+/// What a program says of an image by locks on its bytes, as QEMU does: with a shared lock on byte
+/// `USES + n` that it makes use of right `n`, with one on `KEEPS + n` that nobody else may. A
+/// program that opens the image says its own first, and then looks whether others contradict: so of
+/// two at one time none gets it, or one.
 ///
 /// Source: QEMU's manual, "Disk image file locking", and what its programs show in `/proc/locks`.
 struct Claim {
@@ -106,12 +110,13 @@ struct Claim {
 
 const USES: u64 = 100;
 const KEEPS: u64 = 200;
-/// Rights: to read what is consistent, to write, to write what is there already, to change the size.
+/// Rights: to read what is consistent, to write, to write what is there already, to change the
+/// size.
 const READ: u64 = 0;
 const WRITE: u64 = 1;
 const WRITE_UNCHANGED: u64 = 2;
 const RESIZE: u64 = 3;
-/// What is cached may be read by others, on their own account, and changed by nobody.
+/// Cached data may be read by others, on their own account, and changed by nobody.
 const WRITER: Claim = Claim {
     uses: &[READ, WRITE],
     keeps: &[WRITE, WRITE_UNCHANGED, RESIZE],
@@ -129,7 +134,7 @@ fn claim(file: &File, path: &Path, read_only: bool) -> Result<(), BackendError> 
         .iter()
         .map(|right| USES + right)
         .chain(claim.keeps.iter().map(|right| KEEPS + right));
-    // What others say that contradicts it.
+    // Claims of others that contradict it.
     let against = claim
         .uses
         .iter()
@@ -185,7 +190,7 @@ fn in_use(path: &Path, file: &File, read_only: bool) -> BackendError {
     }
 }
 
-/// Whose lock is looked for.
+/// The kind of lock that is looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     /// flock(2).
@@ -194,7 +199,7 @@ enum Kind {
     Bytes,
 }
 
-/// Who holds a lock.
+/// The process that holds a lock.
 #[derive(Debug, PartialEq, Eq)]
 struct Holder {
     pid: Option<u32>,
@@ -225,13 +230,14 @@ fn holder(file: &File, kind: Kind) -> Option<Holder> {
     })
 }
 
-/// Who holds a lock of this kind on the file at `place`: its device's two numbers and its own. `Some(None)`: somebody
-/// of whom no process is known.
+/// The process that holds a lock of this kind on the file at `place`: its device's two numbers and
+/// its own. `Some(None)`: somebody of whom no process is known.
 fn find(locks: &str, place: (u32, u32, u64), kind: Kind) -> Option<Option<u32>> {
     let (major, minor, number) = place;
     let place = format!("{major:02x}:{minor:02x}:{number}");
     locks.lines().find_map(|line| {
-        // 1: FLOCK  ADVISORY  WRITE 4711 fe:01:131074 0 EOF; with -> behind the number, one that waits.
+        // 1: FLOCK ADVISORY WRITE 4711 fe:01:131074 0 EOF; with -> behind the number, a lock that
+        // waits.
         let mut fields = line.split_whitespace().skip(1);
         let sort = match fields.next()? {
             "FLOCK" => Kind::Whole,

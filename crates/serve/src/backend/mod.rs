@@ -6,10 +6,11 @@
 //! ```
 //!
 //! Invariants
-//!   1. A backend that is open for writing is open in no other server: a file by flock(2), a block device by O_EXCL too,
-//!      objects by their lease. QEMU's locks are respected and taken (`lock::Claim`); what locks otherwise is seen when it is opened.
+//!   1. A backend that is open for writing is open in no other server: a file by flock(2), a block
+//!      device by O_EXCL too, objects by their lease. QEMU's locks are respected and taken
+//!      (`lock::Claim`); what locks otherwise is seen when it is opened.
 //!   2. The size of a volume stays as it is when it is opened; a file neither grows nor shrinks.
-//!   3. What was made in the file system for a start or a reload that is refused is removed again, folders and all.
+//!   3. Files and folders that were made for a start or a reload that is refused are removed again.
 //!   4. Each has a device and an engine of its own, so that one which hangs holds up nobody else.
 
 mod error;
@@ -42,12 +43,12 @@ pub struct Backend {
     pub layers: Arc<Layers>,
     /// Whether it goes past the system's own page cache.
     pub direct: bool,
-    /// Closes it, for the one that goes on without it.
+    /// Closes it, for a server that goes on without it.
     pub closer: Closer,
 }
 
-/// Lets go of what keeps a backing open: descriptors, leases. For after the volume is out of the cache, or the cache has
-/// ended; dropped, it does nothing.
+/// Lets go of what keeps a backing open: descriptors, leases. For after the volume is out of the
+/// cache, or the cache has ended; dropped, it does nothing.
 pub struct Closer(Box<dyn FnOnce() + Send>);
 
 /// The layers around a device, outermost first; let go of when the last holder is.
@@ -74,7 +75,8 @@ struct Raw {
 /// Opens a volume's backend and attaches it to the cache.
 ///
 /// # Errors
-/// `BackendError`: it is missing, in use, too short, no file. Each names the path, the value and the way out.
+/// `BackendError`: it is missing, in use, too short, no file. Each names the path, the value and
+/// the way out.
 pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendError> {
     let options = volume_options(config);
     let mut rest = None;
@@ -171,7 +173,8 @@ fn dress(
 }
 
 impl Backend {
-    /// Lets go of what was served to nobody, and of what was made for it. May wait for an object store.
+    /// Lets go of what was served to nobody, and of what was made for it. May wait for an object
+    /// store.
     pub(crate) fn close(self) {
         drop(self.made);
         self.layers.release();

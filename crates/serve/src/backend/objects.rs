@@ -70,7 +70,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
 pub(super) fn memory(config: &VolumeConfig) -> u64 {
     match &config.backend {
         BackendConfig::Objects { url, size, .. } => {
-            // What is kept in memory is memory too.
+            // A volume kept in memory is memory too.
             let kept = size.filter(|_| url.starts_with("mem:")).unwrap_or(0);
             ::objects::memory(&settings(config)) + kept
         }

@@ -1,8 +1,10 @@
-//! How much room a file still has where it is kept: what its file system has left, and what the file takes of it.
+//! How much room a file still has where it is kept: what its file system has left, and what the
+//! file takes of it.
 //!
-//! A file that is made is sparse, and what several may grow to can be more than there is. The system is asked by a thread that
-//! lives as long as the question, for the answer may be that of another machine that does not answer: nobody here waits for it.
-//! One question at a time; an answer that is old is none.
+//! A file that is made is sparse, and what several may grow to can be more than there is. The
+//! system is asked by a thread that lives as long as the question, for the answer may be that of
+//! another machine that does not answer: nobody here waits for it. One question at a time; an
+//! answer that is old is none.
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use crate::export::{Room, Space};
 
-/// Asked again after this, by the one that wants to know.
+/// Asked again after this, by a caller that wants to know.
 const EVERY: Duration = Duration::from_secs(10);
-/// What was heard before this says nothing of now.
+/// An answer older than this says nothing of now.
 const OLD: Duration = Duration::from_secs(60);
 /// The thread makes two calls of the system.
 const STACK: usize = 64 << 10;
@@ -115,7 +117,7 @@ mod tests {
         );
 
         let later = Instant::now() + OLD;
-        // One that is not answered: no second thread waits beside it.
+        // A question that is not answered: no second thread waits beside it.
         cell(&heard).is_asking = true;
         assert_eq!(look(&file, &heard, later), None);
     }

@@ -291,7 +291,7 @@ fn a_file_made_for_nothing_is_removed_and_one_that_was_there_is_not() {
     open(&new(&path, MIB), &cache).unwrap().made.keep();
     drop(open(&new(&path, MIB), &cache).unwrap());
     assert!(path.exists());
-    // What got its name meanwhile is somebody else's.
+    // A file that got its name meanwhile is somebody else's.
     let other = folder.0.join("other");
     let backend = open(&new(&other, MIB), &cache).unwrap();
     fs::rename(folder.file("theirs", MIB, 7), &other).unwrap();
@@ -520,7 +520,7 @@ fn a_file_that_was_created_and_cannot_be_locked_goes_unless_it_has_become_somebo
         fs::write(path, "data").unwrap();
         Err(BackendError::Missing { path: path.into() })
     }));
-    // What was there before is nobody's to remove.
+    // A file that was there before is nobody's to remove.
     fs::write(folder.0.join("there"), "").unwrap();
     assert!(made("there", |path, _| Err(BackendError::Missing {
         path: path.into()

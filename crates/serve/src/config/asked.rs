@@ -46,7 +46,7 @@ pub(super) const VOLUME_KEYS: [&str; 14] = [
     "device",
 ];
 
-/// The words of the command line. What is not given is `None` or empty.
+/// The words of the command line. A word that is not given is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// The TOML file.
@@ -88,7 +88,7 @@ impl Asked {
             let word = draft.argument("--listen", value);
             draft.listen.push(word);
         }
-        // What the command line names goes first.
+        // Addresses of the command line go first.
         draft.listen.rotate_left(of_listen);
         for value in &self.volumes {
             source::read(&mut draft, value);

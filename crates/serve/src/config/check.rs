@@ -34,7 +34,7 @@ const BLOCK_MOST: u32 = 1 << 20;
 
 type Words = BTreeMap<&'static str, Word>;
 
-/// What is wrong with a word and what is allowed.
+/// The value that is wrong, and what is allowed.
 type Wrong = (String, String);
 
 pub(super) fn check(
@@ -137,7 +137,8 @@ pub(super) fn check(
     })
 }
 
-/// A memory limit that the control group of the process allows: over that one's limit the kernel kills.
+/// A memory limit that the control group of the process allows: over that one's limit the kernel
+/// kills.
 fn memory_limit(text: &str, group: Option<&GroupLimit>) -> Result<u64, String> {
     let bytes = size(text)?;
     match group {
@@ -152,8 +153,8 @@ fn memory_limit(text: &str, group: Option<&GroupLimit>) -> Result<u64, String> {
     }
 }
 
-/// The file that `one` and a volume before it both are, if either makes it: which of them did would be chance. Files that are
-/// there are found out by their locks, whatever their names.
+/// The file that `one` and a volume before it both are, if either makes it: which of them did would
+/// be chance. Files that are there are found out by their locks, whatever their names.
 fn made_twice<'a>(before: &[VolumeConfig], one: &'a VolumeConfig) -> Option<&'a Path> {
     let (path, makes) = file_of(&one.backend)?;
     let is_same = |other: &VolumeConfig| {
@@ -173,7 +174,7 @@ fn file_of(backend: &BackendConfig) -> Option<(&Path, bool)> {
     }
 }
 
-/// What volumes have at least has to fit into the dirty limit, all of it.
+/// The shares that volumes have at least have to fit into the dirty limit, all of them.
 fn shares_of_all(draft: &Draft, mistakes: &mut Vec<Mistake>) {
     let mut sum = 0_u64;
     let mut last = None;
@@ -182,7 +183,7 @@ fn shares_of_all(draft: &Draft, mistakes: &mut Vec<Mistake>) {
         .iter()
         .filter_map(|volume| volume.keys.get("dirty_min"))
     {
-        // What cannot be read is a mistake already.
+        // A share that cannot be read is a mistake already.
         sum += u64::from(share(word.text.trim()).unwrap_or(0));
         if sum > 10_000 && last.is_none() {
             last = Some(word);
@@ -237,7 +238,8 @@ fn web_address(text: &str) -> Result<Option<WebConfig>, String> {
     Ok(Some(WebConfig { address, insisted }))
 }
 
-/// Connections where none are named: what they hold at most is no more than an eighth of the memory.
+/// Connections where none are named: what they hold at most is no more than an eighth of the
+/// memory.
 pub(crate) fn connections_for(memory: u64, encrypted: bool) -> u32 {
     let most = LimitsConfig::default().connections;
     let room = memory / 8 / crate::limits::connection_bytes(encrypted);
@@ -295,12 +297,13 @@ fn handshake(text: &str) -> Result<Duration, String> {
     fits.ok_or_else(|| "a time from 100ms to 1h belongs here".to_owned())
 }
 
-/// Writeback begins at this part of the dirty limit if nothing else is said. Clients flush: a device that waits until
-/// half of the limit is dirty has the rest of that half to write while they wait (docs/lab/bench.md, pacing with flushes).
+/// Writeback begins at this part of the dirty limit if nothing else is said. Clients flush: a
+/// device that waits until half of the limit is dirty has the rest of that half to write while they
+/// wait (docs/lab/bench.md, pacing with flushes).
 const BACKGROUND_PART: u8 = 16;
 
-/// What may be dirty where nothing is said, in per cent of the cache, and at most: a flush is as long as the backing takes for
-/// it, and clients give up after 30 s. That is 30 s of a disk of 16 MB/s.
+/// The dirty limit where nothing is said, in per cent of the cache, and at most: a flush is as long
+/// as the backing takes for it, and clients give up after 30 s. That is 30 s of a disk of 16 MB/s.
 const DIRTY_USUAL: u8 = 20;
 const DIRTY_USUAL_MOST: u64 = 450 << 20;
 
@@ -311,7 +314,7 @@ fn usual_dirty(memory: u64) -> Threshold {
     }
 }
 
-/// The limits of dirty data; one that is not given keeps its distance to the other.
+/// The limits of dirty data; a limit that is not given keeps its distance to the other.
 fn limits_of_dirty(
     draft: &Draft,
     (dirty, usual): (Option<Threshold>, Threshold),
@@ -593,7 +596,7 @@ fn volume_size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// What stands before the colon of a backend that is no path.
+/// The words before the colon of a backend that is no path.
 const KINDS: [&str; 5] = ["PATH", "new:PATH", "dir:PATH", "mem:", "s3://BUCKET/PREFIX"];
 
 fn backend(

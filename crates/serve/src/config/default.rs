@@ -1,4 +1,4 @@
-//! What a server does that was told nothing: where its socket and its volume are.
+//! The defaults of a server that was told nothing: where its socket and its volume are.
 //!
 //! Source: XDG Base Directory Specification 0.8 (paths that are not absolute are ignored).
 
@@ -50,7 +50,8 @@ impl Surroundings {
         }
     }
 
-    /// The memory limit of a server that was told none, and what of the surroundings it is less for.
+    /// The memory limit of a server that was told none, and what of the surroundings it is less
+    /// for.
     pub(super) fn memory(&self) -> (u64, Option<GroupLimit>) {
         let of_group = |group: &GroupLimit| ((group.bytes / 4 * 3) >> 20) << 20;
         let group = self.group.as_ref().filter(|group| of_group(group) < MEMORY);
@@ -61,7 +62,8 @@ impl Surroundings {
     pub(super) fn socket(&self) -> ListenConfig {
         let path = match &self.runtime {
             Some(runtime) => runtime.join("tidegate.sock"),
-            // The folder is everybody's: the name tells users apart, the listener checks whose it is.
+            // The folder is everybody's: the name tells users apart, the listener checks whose it
+            // is.
             None => self.temp.join(format!("tidegate-{}.sock", self.user)),
         };
         ListenConfig::Unix {

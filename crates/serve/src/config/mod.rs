@@ -1,17 +1,20 @@
-//! What the server is asked for: one plain, checked structure, from the command line, a TOML file, or nothing at all.
+//! What the server is asked for: one plain, checked structure, from the command line, a TOML file,
+//! or nothing at all.
 //!
 //! ```text
 //!   Asked (words of the command line) ──┬── file.toml ──> Config ──> run
 //!                                       └──────────────────^
 //! ```
-//! The same words mean the same in both places. Options of the command line go before those of the file; volumes and
-//! listeners of both are served. `Asked` is kept, so that a reload reads the file again in the same way.
+//! The same words mean the same in both places. Options of the command line go before those of the
+//! file; volumes and listeners of both are served. `Asked` is kept, so that a reload reads the file
+//! again in the same way.
 //!
 //! Invariants
-//!   1. A `Config` that exists is consistent: names are unique and fit the protocol, sizes are in range, what needs each
-//!      other is there. Whether files exist and addresses are free is seen when they are opened.
-//!   2. Every mistake names the word, the allowed ones, and in a file its line; all of a file's are told at once where
-//!      its TOML can be read.
+//!   1. A `Config` that exists is consistent: names are unique and fit the protocol, sizes are in
+//!      range, what needs each other is there. Whether files exist and addresses are free is seen
+//!      when they are opened.
+//!   2. Every mistake names the word, the allowed ones, and in a file its line; all of a file's are
+//!      told at once where its TOML can be read.
 
 mod asked;
 mod check;
@@ -46,7 +49,8 @@ pub struct Config {
     pub memory: u64,
     /// Whether it was named.
     pub memory_given: bool,
-    /// Nobody named a limit, and it is less than the usual one: three quarters of what this control group allows.
+    /// Nobody named a limit, and it is less than the usual one: three quarters of what this control
+    /// group allows.
     pub memory_of: Option<GroupLimit>,
     /// Dirty data over which writers are paced.
     pub dirty: Threshold,
@@ -95,7 +99,8 @@ pub enum ListenConfig {
 pub struct WebConfig {
     /// The address.
     pub address: SocketAddr,
-    /// Whether it was asked for. If not, and it is taken, any free port of the loopback address will do.
+    /// Whether it was asked for. If not, and it is taken, any free port of the loopback address
+    /// will do.
     pub insisted: bool,
 }
 
@@ -106,7 +111,8 @@ pub struct TlsConfig {
     pub certificate: PathBuf,
     /// Its private key, PEM.
     pub key: PathBuf,
-    /// Authorities one of which has to have signed a client's certificate, PEM; `None`: clients need none.
+    /// Authorities one of which has to have signed a client's certificate, PEM; `None`: clients
+    /// need none.
     pub clients: Option<PathBuf>,
     /// Whether a client that does not encrypt is refused. (If not, it is the client's choice.)
     pub required: bool,
@@ -121,7 +127,8 @@ pub struct LimitsConfig {
     pub requests: u32,
     /// Bytes of the largest request.
     pub request_bytes: u32,
-    /// How long a client may take from the connection to its first request, and the server over the last replies.
+    /// How long a client may take from the connection to its first request, and the server over the
+    /// last replies.
     pub handshake: Duration,
 }
 
@@ -149,7 +156,7 @@ pub struct VolumeConfig {
     pub read_only: bool,
     /// Whether each write is durable before its reply.
     pub durable: bool,
-    /// What clients get while writes to the backend fail.
+    /// The error that clients get while writes to the backend fail.
     pub on_error: ErrorPolicy,
     /// Its share of the dirty limit.
     pub share: ShareConfig,
@@ -205,7 +212,8 @@ pub enum BackendConfig {
         /// The size that it has to have at least, and that is served of it; `None`: all of it.
         size: Option<u64>,
     },
-    /// The volume of a server that was asked for none: a sparse file in the user's own folder, which is made with it.
+    /// The volume of a server that was asked for none: a sparse file in the user's own folder,
+    /// which is made with it.
     Embedded {
         /// Its path.
         path: PathBuf,

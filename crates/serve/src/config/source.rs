@@ -1,7 +1,7 @@
 //! `NAME=BACKEND[,KEY=VALUE..]`: a volume on the command line.
 //!
-//! A comma ends the backend and each value but that of `device`, which has commas of its own and stands last. A
-//! path with a comma in it can be given in a file only.
+//! A comma ends the backend and each value but that of `device`, which has commas of its own and
+//! stands last. A path with a comma in it can be given in a file only.
 
 use core::ops::Range;
 use std::collections::BTreeMap;

@@ -394,7 +394,7 @@ fn a_mistake_on_the_command_line_is_shown_in_its_word() {
     ignore = "names volumes in object stores: needs the feature `objects`"
 )]
 fn every_mistake_has_a_way_out() {
-    // What is written in a file, a part of the title, a part of the help.
+    // A line of a file, a part of the title, a part of the help.
     for (text, title, help) in [
         (
             "memory = 5",

@@ -35,7 +35,7 @@ const TIMES: [(&str, u64); 5] = [
 /// A size: a number and a unit, as in `1GiB`, `512M` or `1.5TB`.
 ///
 /// # Errors
-/// What would be right, in words.
+/// The right form, in words.
 pub fn size(text: &str) -> Result<u64, String> {
     let bare = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     if bare {
@@ -50,7 +50,8 @@ pub fn size(text: &str) -> Result<u64, String> {
 /// The same number of bytes as a size, as people may have meant it.
 fn as_bytes(digits: &str) -> String {
     let bytes = digits.parse::<u64>().unwrap_or(0);
-    // Units that are written with a size of more than one byte, those of 1024 first, each time the largest first.
+    // Units that are written with a size of more than one byte, those of 1024 first, each time the
+    // largest first.
     let suits = |(name, scale): &&(&str, u64)| {
         name.len() > 1 && *scale > 1 && bytes >= *scale && bytes.is_multiple_of(*scale)
     };

@@ -1,4 +1,5 @@
-//! Payload of large writes: from the socket straight into the pages of the cache, without a buffer of ours.
+//! Payload of large writes: from the socket straight into the pages of the cache, without a buffer
+//! of ours.
 //!
 //! ```text
 //!   head (alone, where large writes are usual) ──> payload: as much as the socket has ──> pages
@@ -6,8 +7,9 @@
 //!                                                     └─pages not in the cache─────────> buffers, for the rest of it
 //! ```
 //!
-//! The socket is asked how much it has, and gives it in one call that does not wait: pages are held for that call and not for
-//! a client. What of a write has come is part of the volume at once, as where it comes by a buffer.
+//! The socket is asked how much it has, and gives it in one call that does not wait: pages are held
+//! for that call and not for a client. The part of a write that has come is part of the volume at
+//! once, as where it comes by a buffer.
 
 use std::io;
 
@@ -23,7 +25,8 @@ use super::machine::{Connection, WriterSlot};
 use super::peer::Peer;
 use super::table::into_page;
 
-/// Payload of as much is received straight into pages; with less, several requests come with one call.
+/// Payload of as much is received straight into pages; with less, several requests come with one
+/// call.
 pub(super) const DIRECT_LEAST: usize = 64 << 10;
 
 /// What came of receiving straight into pages.
@@ -86,7 +89,8 @@ where
         Ok(Direct::Moved)
     }
 
-    /// How much of a payload is wanted in a buffer when `kept` bytes of it are there: up to the end of a page.
+    /// How much of a payload is wanted in a buffer when `kept` bytes of it are there: up to the end
+    /// of a page.
     pub(super) fn rest_of_page(&mut self, place: Place, kept: usize) -> usize {
         let at = into_page(self.table.at(place).next()) + kept;
         PAGE_SIZE - at % PAGE_SIZE

@@ -4,7 +4,8 @@ use env::IoError;
 use nbd::wire::Errno;
 use tidegate::{CacheError, Error};
 
-/// What a client is told of an error, and the same in words for clients that take structured replies.
+/// What a client is told of an error, and the same in words for clients that take structured
+/// replies.
 pub(super) type Told = (Errno, &'static str);
 
 /// An answer that never came: its job was dropped.
@@ -14,7 +15,8 @@ pub(super) const SHUTDOWN: Told = (Errno::Shutdown, "the server is shutting down
 /// A fast zero on a backing that has none.
 pub(super) const NOT_FAST: Told = (Errno::NotSupported, "zeroes are written here like data");
 
-/// By the error contract: the device's errors are EIO but for a full one, a lack of memory is ENOMEM.
+/// By the error contract: the device's errors are EIO but for a full one, a lack of memory is
+/// ENOMEM.
 pub(super) fn told(error: &Error) -> Told {
     let Error::Cache(error) = error else {
         return match error {

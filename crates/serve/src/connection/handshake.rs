@@ -112,8 +112,8 @@ impl Exports for Offer<'_> {
 /// The least that the protocol has for a preferred block.
 const PREFERRED_LEAST: u32 = 512;
 
-/// Block sizes as the protocol wants them, or clients refuse the export: the largest is a multiple of the smallest, and so
-/// is the volume, whose last bytes could not be reached otherwise.
+/// Block sizes as the protocol wants them, or clients refuse the export: the largest is a multiple
+/// of the smallest, and so is the volume, whose last bytes could not be reached otherwise.
 fn blocks(about: &About, size: u64, maximum: u32) -> BlockSizes {
     let whole = 1_u32.checked_shl(size.trailing_zeros());
     let minimum = about.minimum_block.min(whole.unwrap_or(u32::MAX));

@@ -4,10 +4,11 @@
 //!   ask ──> step ──> step ──> ... ──> edges ──> durable, if that is wanted ──> answer
 //!              each a job of the pool, behind what moves and what syncs
 //! ```
-//! A hole may be gigabytes, and each of its steps takes as long as the backing likes. So a step is a job, of which only a few
-//! run at once (`pool.rs`), and the next one waits for its turn again.
+//! A hole may be gigabytes, and each of its steps takes as long as the backing likes. So a step is
+//! a job, of which only a few run at once (`pool.rs`), and the next one waits for its turn again.
 //!
-//! Invariant: it is answered once. When the connection has ended, the pool drops what is left of it.
+//! Invariant: it is answered once. When the connection has ended, the pool drops what is left of
+//! it.
 
 use std::sync::Arc;
 
@@ -41,8 +42,8 @@ pub(super) struct Hole {
 }
 
 impl Hole {
-    /// A request's: if it is to read as zeroes, its edges are written; if not, they stay, and so does all of it where the
-    /// backing cannot punch.
+    /// A request's: if it is to read as zeroes, its edges are written; if not, they stay, and so
+    /// does all of it where the backing cannot punch.
     pub(super) fn new(
         (export, volume): (&Arc<Export>, &Arc<Volume>),
         owner: &Arc<Mailbox>,
@@ -94,7 +95,7 @@ impl Hole {
             self.export.make_durable(Asker { volume, part, tell });
             return;
         }
-        // Before it is told: the one that hears of it may want the volume for itself.
+        // Before it is told: a connection that hears of it may want the volume for itself.
         drop((self.volume, self.export));
         tell(result);
     }

@@ -1,10 +1,11 @@
-//! What of the stream has been received and is not handled yet.
+//! The part of the stream that has been received and is not handled yet.
 
 use crate::buffers::{Lease, Spilled};
 
 use super::job::Place;
 
-/// Bytes that a connection keeps for itself: the head of a request, or a page of payload that is not complete.
+/// Bytes that a connection keeps for itself: the head of a request, or a page of payload that is
+/// not complete.
 pub(super) const CARRY: usize = 4096 + nbd::wire::REQUEST;
 
 /// What the stream brings next.
@@ -22,7 +23,8 @@ pub(super) enum Receiving {
 pub(super) enum Buffer {
     /// In one of the volume's buffers.
     Lease(Lease),
-    /// In the connection's own, or in one that was made because the client sent too much at once.
+    /// In the connection's own, or in a buffer that was made because the client sent too much at
+    /// once.
     Own(Vec<u8>, Option<Spilled>),
 }
 
@@ -55,7 +57,8 @@ pub(super) struct Input {
     pub(super) carry: Vec<u8>,
     pub(super) handling: Option<Handling>,
     pub(super) receiving: Receiving,
-    /// The payload goes straight into pages: it is that of a large write, and so far the cache had them.
+    /// The payload goes straight into pages: it is that of a large write, and so far the cache had
+    /// them.
     pub(super) is_direct: bool,
     /// The cache could not take the payload; a thread of the pool is at it.
     pub(super) is_stuck: bool,
@@ -94,7 +97,8 @@ impl Input {
         self.receiving == Receiving::Head && self.handling.is_none() && self.carry.is_empty()
     }
 
-    /// Keeps what could not be handled yet, because there is not enough of it, for when there is more.
+    /// Keeps what could not be handled yet, because there is not enough of it, for when there is
+    /// more.
     pub(super) fn keep(&mut self, handling: Handling) {
         debug_assert!(self.carry.is_empty(), "it was put before what was received");
         let Handling { buffer, at, end } = handling;

@@ -1,6 +1,7 @@
 //! What a connection asks of its volume's pool, and what comes back.
 //!
-//! Invariant: for every job that is submitted exactly one `Done` is posted, also when the job is dropped or panics.
+//! Invariant: for every job that is submitted exactly one `Done` is posted, also when the job is
+//! dropped or panics.
 
 use std::sync::Arc;
 
@@ -20,7 +21,8 @@ pub(crate) enum Done {
         cursor: Cursor,
         result: Result<Option<Box<[u8]>>, Error>,
     },
-    /// The writer is back, and what it was stuck at can go on, or will not. Some of it may be written: how many bytes.
+    /// The writer is back, and what it was stuck at can go on, or will not. Some of it may be
+    /// written: how many bytes.
     Write {
         writer: Box<Writer>,
         result: Result<usize, Error>,

@@ -49,7 +49,8 @@ pub(super) enum Offload {
     Zeroes,
     /// The payload that is being received: nothing behind it is handled meanwhile.
     Payload,
-    /// The rest of a write that was received whole: what is behind it goes on, up to the next write.
+    /// The rest of a write that was received whole: what is behind it goes on, up to the next
+    /// write.
     Rest(Place),
 }
 
@@ -140,7 +141,7 @@ where
                 let broken = &self.export.counters.broken_total;
                 broken.fetch_add(1, Ordering::Relaxed);
             }
-            // What is left in the stream's own buffers, and a goodbye; nobody waits for it.
+            // The rest of the stream's own buffers, and a goodbye; nobody waits for it.
             let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
         }
         result
@@ -221,7 +222,8 @@ where
         Ok(())
     }
 
-    /// Asks until when replies to writes are to be held, and releases those that are free. True: some are.
+    /// Asks until when replies to writes are to be held, and releases those that are free. True:
+    /// some are.
     fn pace(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         loop {
@@ -262,8 +264,8 @@ where
         }
     }
 
-    /// The writer was held for what it took in of a request so far, and the device has failed: nobody waits for it to take the
-    /// rest.
+    /// The writer was held for what it took in of a request so far, and the device has failed:
+    /// nobody waits for it to take the rest.
     fn fail_what_is_taken_in(&mut self, told: Told) {
         if let Receiving::Payload { place, left } = self.input.receiving
             && self.table.at(place).moved > 0
@@ -279,7 +281,8 @@ where
         }
     }
 
-    /// Answers what is due: the writes of the stay that has ended or, without one, the fresh ones.
+    /// Answers what is due: the writes of the pause that has ended or, without one, the unpaced
+    /// ones.
     fn release(&mut self) {
         let output = &mut self.output;
         self.paced
@@ -298,7 +301,8 @@ where
         sleep.as_mut().poll(cx).is_ready()
     }
 
-    /// The one that is not read from is not heard going: it is looked after once in a while.
+    /// A client that is not being read from cannot be seen to disconnect, so it is probed once a
+    /// second.
     fn look(&mut self, cx: &mut Context<'_>) -> Result<(), EndedBy> {
         if self.input.is_listening {
             self.look = None;
@@ -335,9 +339,9 @@ where
         }
     }
 
-    /// How many requests more may come now. Over those that each connection may have, they come out of what all share: so
-    /// what they hold in memory is bounded for all of them. One that gets no more has some under way, and goes on when those
-    /// are answered.
+    /// How many requests more may come now. Over those that each connection may have, they come out
+    /// of what all share: so what they hold in memory is bounded for all of them. A connection that
+    /// gets no more has some under way, and goes on when those are answered.
     pub(super) fn room(&mut self) -> usize {
         let len = self.table.len();
         let seat = &mut self.seat;
@@ -349,8 +353,8 @@ where
         seat.requests().min(self.in_flight_max).saturating_sub(len)
     }
 
-    /// Before the connection goes to sleep: with none under way, the right to many goes back, and the room that was made for
-    /// them.
+    /// Before the connection goes to sleep: with none under way, the right to many goes back, and
+    /// the room that was made for them.
     fn give_back(&mut self) {
         if self.seat.requests() == OWN_REQUESTS || !self.table.is_empty() {
             return;
@@ -391,7 +395,7 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         // The stream is open: its socket's number is nobody else's yet.
         self.export.clients.leave(&self.volume);
-        // What threads of the pool still have for it is dropped when they bring it.
+        // Results that threads of the pool still have for it are dropped when they bring them.
         self.seat.mailbox.close();
         let counters = &self.export.counters;
         show_one(&counters.in_flight, self.shown.0, 0);

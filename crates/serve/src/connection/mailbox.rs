@@ -1,7 +1,7 @@
 //! Where threads of the pool leave what they did for a connection, and what wakes it.
 //!
-//! A job holds the mailbox, not the connection: it may end after the connection did. What it brings back is then dropped
-//! here, with all that it holds.
+//! A job holds the mailbox, not the connection: it may end after the connection did. Its result is
+//! then dropped here, with all that it holds.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -50,7 +50,8 @@ impl Mailbox {
         }
     }
 
-    /// Takes what is there into `done`, which is empty, and is to be woken by `waker` for what comes.
+    /// Takes what is there into `done`, which is empty, and is to be woken by `waker` for what
+    /// comes.
     pub(crate) fn collect(&self, done: &mut Vec<Done>, waker: &Waker) {
         let mut inside = self.lock();
         core::mem::swap(&mut inside.done, done);

@@ -9,12 +9,15 @@
 //!
 //! Invariants
 //!   1. A connection never blocks and never runs long: a run of it is bounded by `ROUNDS`.
-//!   2. What waits for the client (a reply it does not take) holds a place in the table of this connection, and nothing
-//!      else: no buffer, no thread, no page, no memory of the cache.
-//!   3. What waits for the cache holds a place in the pool's queue, and at most one receive buffer.
-//!   4. Memory: [`BYTES`], with room for 32 requests under way; those over that come out of what all connections share
-//!      (`Limits::in_flight_more`). Nothing but a place in the table is taken for a request that the cache can serve at once.
-//!   5. However it ends, everything goes back: what a thread of the pool still has when that is done with it.
+//!   2. A reply that the client does not take holds a place in the table of this connection, and
+//!      nothing else: no buffer, no thread, no page, no memory of the cache.
+//!   3. A request that waits for the cache holds a place in the pool's queue, and at most one
+//!      receive buffer.
+//!   4. Memory: [`BYTES`], with room for 32 requests under way; those over that come out of what
+//!      all connections share (`Limits::in_flight_more`). Nothing but a place in the table is taken
+//!      for a request that the cache can serve at once.
+//!   5. However it ends, everything goes back: what a thread of the pool still has when that is
+//!      done with it.
 //!   6. Once it has ended, its requests change the volume no further than the step under way
 //!      (`Volume::end`).
 
@@ -57,8 +60,8 @@ use crate::hub::Security;
 use crate::hub::{Hub, Seat, Stage};
 use crate::log::{debug, info};
 
-/// Memory of one connection with 32 requests under way, bytes: what a server keeps off its memory limit for each that it
-/// allows. Measured by `tests/connection_many.rs`.
+/// Memory of one connection with 32 requests under way, bytes: what a server keeps off its memory
+/// limit for each that it allows. Measured by `tests/connection_many.rs`.
 pub const BYTES: u64 = 24 << 10;
 
 /// Why a connection ended.
@@ -87,7 +90,8 @@ pub enum EndedBy {
     Payload,
     /// The client sent more requests than it may have under way and does not take its replies.
     Overrun,
-    /// A read failed after the client was promised its data: there is no way to say that but to close.
+    /// A read failed after the client was promised its data: there is no way to say that but to
+    /// close.
     Late(Errno),
 }
 
@@ -128,7 +132,7 @@ where
     let ended = attend(stream, seat).await.err().unwrap_or(EndedBy::Client);
     match &ended {
         EndedBy::Client | EndedBy::Server => debug!(reason = %ended, "connection ended"),
-        // What an operator looks for when a client is not let in.
+        // An operator looks for this when a client is not let in.
         EndedBy::Tls(_)
         | EndedBy::Haggle(HaggleError::EncryptionRequired | HaggleError::ClearText { .. }) => {
             info!(reason = %ended, "connection refused");

@@ -5,8 +5,8 @@
 //!                  └─pace: until t──> held ──t passed, pace: None──> answered; what came meanwhile is unpaced
 //! ```
 //!
-//! Bytes count from when they are taken in, also those of a write whose payload is still arriving: so one long write is
-//! held up like many short ones.
+//! Bytes count from when they are taken in, also those of a write whose payload is still arriving:
+//! so one long write is held up like many short ones.
 
 use std::time::Instant;
 

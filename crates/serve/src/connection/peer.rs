@@ -59,8 +59,8 @@ impl<S: Peer> Peer for crate::tls::Encrypted<S> {
     }
 }
 
-/// Whether the client has closed, also if there is something of it that was not read. One that `said_goodbye` may have
-/// closed its half of the stream, and still reads.
+/// Whether the client has closed, also if there is something of it that was not read. A client that
+/// `said_goodbye` may have closed its half of the stream, and still reads.
 pub(super) fn is_gone(peer: &impl Peer, said_goodbye: bool) -> bool {
     let Some(socket) = peer.socket() else {
         return false;

@@ -1,8 +1,9 @@
-//! Bringing a range into memory, piece by piece, a piece at each turn of the connection: as advice, or to see that it can be
-//! read.
+//! Bringing a range into memory, piece by piece, a piece at each turn of the connection: as advice,
+//! or to see that it can be read.
 //!
-//! Invariant: advice is answered once. It ends before its end, as if it were there, when nobody will read it any more: the server
-//! or the export does not go on. When the connection has ended, the pool drops it.
+//! Invariant: advice is answered once. It ends before its end, as if it were there, when nobody
+//! will read it any more: the server or the export does not go on. When the connection has ended,
+//! the pool drops it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,8 +35,8 @@ pub(super) struct Prefetch {
 pub(super) enum Purpose {
     /// The client will want it. One range after the other.
     Advice(Arc<Hub>),
-    /// A read that is carried out before its reply begins, beside others of the connection. It may be more than fits into
-    /// memory: what is gone again by then is read another time.
+    /// A read that is carried out before its reply begins, beside others of the connection. It may
+    /// be more than fits into memory: what is gone again by then is read another time.
     Proof,
 }
 
@@ -88,7 +89,7 @@ impl Prefetch {
     }
 
     fn tell(self, result: Result<(), Error>) {
-        // Before it is told: the one that hears of it may want the volume for itself.
+        // Before it is told: a connection that hears of it may want the volume for itself.
         drop((self.volume, self.export));
         let place = self.place;
         self.promise.keep(match self.purpose {

@@ -1,13 +1,17 @@
 //! Receiving: requests and payload, in buffers that are lent for as long as they are being handled.
 //!
-//! Payload of large writes goes past them where it can (`direct.rs`). A buffer is read into and handled in one go. Three things stop that in the middle:
+//! Payload of large writes goes past them where it can (`direct.rs`). A buffer is read into and
+//! handled in one go. Three things stop that in the middle:
 //!
-//! - *too little*: the rest of a head, or of a page of payload, is still to come. What is there is kept by the connection.
-//! - *stuck*: the cache cannot take the payload at once. If all that is left of it is there, it goes to the pool with the
-//!   connection's writer, and requests behind it go on up to the next one that writes, since all writes of a connection are on
-//!   one account. Otherwise, or without memory for that, the buffer is kept until the pool has made room.
-//! - *full*: as many requests are under way as may be. As long as replies go out it goes on soon; from a client that does
-//!   not take them, what was received is moved to memory of its own, of which a volume gives out little.
+//! - *too little*: the rest of a head, or of a page of payload, is still to come. The connection
+//!   keeps the part that is there.
+//! - *stuck*: the cache cannot take the payload at once. If all the rest of it is there, it goes to
+//!   the pool with the connection's writer, and requests behind it go on up to the next write,
+//!   since all writes of a connection are on one account. Otherwise, or without memory for that,
+//!   the buffer is kept until the pool has made room.
+//! - *full*: as many requests are under way as may be. As long as replies go out it goes on soon;
+//!   from a client that does not take them, what was received is moved to memory of its own, of
+//!   which a volume gives out little.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -27,8 +31,8 @@ use super::peer::Peer;
 use super::table::into_page;
 use crate::buffers::BUFFER;
 
-/// Times in a row that a request waits for room or data and finds them gone again; from then on what it waits for is
-/// carried out where waiting is allowed.
+/// Times in a row that a request waits for room or data and finds them gone again; from then on
+/// what it waits for is carried out where waiting is allowed.
 pub(super) const PATIENCE: u8 = 6;
 /// Bytes that are carried out there at once.
 pub(super) const RESCUE: usize = 32 << 10;
@@ -137,7 +141,8 @@ where
         Ok(true)
     }
 
-    /// After the client said that it goes: until everything is answered. It may have ended its half of the stream by then.
+    /// After the client said that it goes: until everything is answered. It may have ended its half
+    /// of the stream by then.
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
         if self.table.is_empty() || self.input.has_ended {
             return Ok(false);
@@ -280,8 +285,8 @@ where
         Some(tried.bytes)
     }
 
-    /// Sends the writer to the pool with all that is left of a write, so that what comes behind it in the stream can go on.
-    /// False: there is no memory to keep it in.
+    /// Sends the writer to the pool with all that is left of a write, so that what comes behind it
+    /// in the stream can go on. False: there is no memory to keep it in.
     fn send_rest(&mut self, place: Place, offset: u64, rest: &[u8]) -> bool {
         let Some(spilled) = self.export.buffers.spill_some(rest.len()) else {
             return false;
@@ -308,7 +313,7 @@ where
         }
     }
 
-    /// What payload was stuck at can go on, some of it was written, or it failed.
+    /// The payload that was stuck can go on, some of it was written, or it failed.
     pub(super) fn payload_can_go_on(&mut self, result: Result<usize, Told>) {
         let Receiving::Payload { place, left } = self.input.receiving else {
             return;
@@ -353,7 +358,8 @@ where
         }
     }
 
-    /// Before the connection goes to sleep: a buffer is not kept for a client that does not take its replies.
+    /// Before the connection goes to sleep: a buffer is not kept for a client that does not take
+    /// its replies.
     pub(super) fn settle_down(&mut self) -> Result<(), EndedBy> {
         if self.input.is_stuck {
             return Ok(());

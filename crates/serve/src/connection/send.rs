@@ -1,13 +1,15 @@
-//! Sending: replies are composed in a buffer of the thread and go to the socket together, as many bytes as the socket takes
-//! (`send_batch.rs`).
+//! Sending: replies are composed in a buffer of the thread and go to the socket together, as many
+//! bytes as the socket takes (`send_batch.rs`).
 //!
-//! What the socket does not take is forgotten, but for the rest of a head; data are read from the cache again when the
-//! socket takes more. So a client that does not read costs its place in the table and nothing else.
+//! Replies that the socket does not take are forgotten, but for the rest of a head; data are read
+//! from the cache again when the socket takes more. So a client that does not read costs its place
+//! in the table and nothing else.
 //!
-//! A reply to a read may begin when its first data are there. With structured replies it comes in chunks of what is
-//! there. A simple reply promises all of it at once: it begins when all of it is there together, or where that is too much,
-//! has been read once (`Connection::prove`), so that a backing that cannot be read is an error of the request. Until what was
-//! promised is sent, nothing else can be; if it is gone from memory and cannot be read any more, the connection has to end.
+//! A reply to a read may begin when its first data are there. With structured replies it comes in
+//! chunks of what is there. A simple reply promises all of it at once: it begins when all of it is
+//! there together, or where that is too much, has been read once (`Connection::prove`), so that a
+//! backing that cannot be read is an error of the request. Until what was promised is sent, nothing
+//! else can be; if it is gone from memory and cannot be read any more, the connection has to end.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -43,7 +45,7 @@ thread_local! {
 pub(super) struct Output {
     /// Requests whose replies can be composed; the first may be under way.
     queue: VecDeque<Place>,
-    /// What the socket did not take of a head, and from where on.
+    /// The part of a head that the socket did not take, and from where on.
     rest: Vec<u8>,
     rest_at: usize,
     /// The first reply cannot go on, and nothing else may be sent before it does.
@@ -127,7 +129,8 @@ where
         SCRATCH_OF_THREAD.with_borrow_mut(|scratch| {
             scratch.resize(BATCH_MAX, 0);
             let mut moved = false;
-            // A socket that was full is given nothing before it has room: that would be copied in vain.
+            // A socket that was full is given nothing before it has room: that would be copied for
+            // nothing.
             while !self.output.is_empty() && self.takes_more(cx) {
                 let room = if self.output.is_full {
                     SIP
@@ -149,7 +152,7 @@ where
                 self.output.is_full = count < filled;
                 self.output.batch.note(count, count < filled);
                 if self.output.is_full {
-                    // What was not sent is read again.
+                    // Data that were not sent are read again.
                     self.cursor = cursor;
                     self.ask_for_more();
                 }
@@ -166,7 +169,8 @@ where
         })
     }
 
-    /// Whether the socket can be given something: it was not full, or has room again, or does not say.
+    /// Whether the socket can be given something: it was not full, or has room again, or does not
+    /// say.
     fn takes_more(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.output.is_full {
             return true;
@@ -454,7 +458,8 @@ where
         Ok(())
     }
 
-    /// Before the connection goes to sleep: data that were fetched are not kept for a client that does not take them.
+    /// Before the connection goes to sleep: data that were fetched are not kept for a client that
+    /// does not take them.
     pub(super) fn forget_fetched(&mut self) {
         if !(self.output.has_fetched && self.output.is_full) {
             return;

@@ -1,15 +1,17 @@
 //! How much of large replies goes to the socket at once.
 //!
-//! A Unix socket holds 208 KiB by default, and wakes the one that fills it when three quarters of that are gone: a reply of
-//! 1 MiB takes six rounds, in which client and server wait for each other. A few connections, those that read much first,
-//! get larger ones. TCP's grow by themselves.
+//! A Unix socket holds 208 KiB by default, and wakes its writer when three quarters of that are
+//! gone: a reply of 1 MiB takes six rounds, in which client and server wait for each other. A few
+//! connections, those that read much first, get larger ones. TCP's grow by themselves.
 //!
-//! What the socket does not take is copied from the cache in vain. So no more is composed than it took the last time from
-//! being writable to being full; a client that keeps up gets more and more at once.
+//! Bytes that the socket does not take are copied from the cache for nothing. So no more is
+//! composed than it took the last time from being writable to being full; a client that keeps up
+//! gets more and more at once.
 //!
-//! Why the data are copied, and do not go to the socket from where they are in the cache: there they are in no cache of the
-//! CPU, and the system's own copy fetches them more slowly than ours. The client then overtakes it and sleeps, and to wake it costs
-//! more than the second copy, of what is near. Measured: docs/lab/bench.md, `throughput`.
+//! Why the data are copied, and do not go to the socket from where they are in the cache: there
+//! they are in no cache of the CPU, and the system's own copy fetches them more slowly than ours.
+//! The client then overtakes it and sleeps, and to wake it costs more than the second copy, of what
+//! is near. Measured: docs/lab/bench.md, `throughput`.
 
 use rustix::net::{AddressFamily, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -17,16 +19,17 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::machine::Connection;
 use super::peer::Peer;
 
-/// Most bytes that are composed together: half of a CPU's own cache, so that they are still there when the system copies them.
+/// Most bytes that are composed together: half of a CPU's own cache, so that they are still there
+/// when the system copies them.
 pub(super) const BATCH_MAX: usize = 512 << 10;
 /// As many always may be.
 const BATCH_LEAST: usize = 64 << 10;
 /// As many as a socket is taken to have room for at first.
 const TAKES_FIRST: usize = 256 << 10;
-/// Who reads as much at once, and fills its socket, gets a larger one.
+/// A client that reads as much at once, and fills its socket, gets a larger one.
 pub(super) const LARGE: usize = 32 << 10;
-/// What the system may hold for a client of a wide socket, bytes; it doubles what it is asked for, and allows no more
-/// than `net.core.wmem_max`.
+/// What the system may hold for a client of a wide socket, bytes; it doubles what it is asked for,
+/// and allows no more than `net.core.wmem_max`.
 const WIDE: usize = 1 << 20;
 
 /// How much a socket takes.

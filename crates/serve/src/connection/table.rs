@@ -1,6 +1,7 @@
 //! The requests of one connection that are under way.
 //!
-//! Places are used again; the table's memory grows to the most that were under way at once, and stays.
+//! Places are used again; the table's memory grows to the most that were under way at once, and
+//! stays.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -19,7 +20,8 @@ pub(super) struct Request {
     pub(super) arrived: Instant,
     /// Of whom it is told that it failed.
     pub(super) failed: Option<Told>,
-    /// What goes behind the head of its reply: extents, or data that could not be kept in the cache until they were sent.
+    /// What goes behind the head of its reply: extents, or data that could not be kept in the cache
+    /// until they were sent.
     pub(super) body: Option<Box<[u8]>>,
     pub(super) len: u32,
     /// Bytes sent or taken in.
@@ -87,7 +89,8 @@ impl Table {
         self.len() == 0
     }
 
-    /// A place for a request. There are never more than a place can name: `Limits::in_flight` is cut to that.
+    /// A place for a request. There are never more than a place can name: `Limits::in_flight` is
+    /// cut to that.
     pub(super) fn insert(&mut self, request: Request) -> Place {
         let arrived = request.arrived;
         let place = match self.free.pop() {
@@ -102,7 +105,7 @@ impl Table {
             }
         };
         if self.order.len() > 2 * self.len() + GONE_MOST {
-            // Behind one that waits, thousands may have come and gone.
+            // Behind a request that waits, thousands may have come and gone.
             let places = &self.places;
             self.order.retain(|entry| is_there(places, *entry));
         }

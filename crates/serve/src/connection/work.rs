@@ -1,4 +1,5 @@
-//! Carrying requests out: what the cache has at once here, what has to wait on a thread of the pool.
+//! Carrying requests out: what the cache has at once here, what has to wait on a thread of the
+//! pool.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -225,7 +226,7 @@ where
         }
     }
 
-    /// What zeroes were stuck at can go on, some of them were written, or it failed.
+    /// The zeroes that were stuck can go on, some of them were written, or it failed.
     pub(super) fn zeroes_can_go_on(&mut self, result: Result<usize, Told>) {
         let Some(place) = self.zeroing.front().copied() else {
             return;
@@ -278,7 +279,7 @@ where
         let volume = Arc::clone(&self.volume);
         let job = move || {
             let result = work(&volume, &mut writer);
-            // Before it is told: the one that hears of it may want the volume for itself.
+            // Before it is told: a connection that hears of it may want the volume for itself.
             drop(volume);
             promise.keep(Done::Write { writer, result });
         };
@@ -349,7 +350,8 @@ where
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Has the pool punch a hole, which is to read as zeroes or not, and make it durable after that or not.
+    /// Has the pool punch a hole, which is to read as zeroes or not, and make it durable after that
+    /// or not.
     fn punch(&self, place: Place, range: Range, how: (bool, bool)) {
         let of = (&self.export, &self.volume);
         Hole::new(of, &self.seat.mailbox, range, how, place).submit();
@@ -443,7 +445,8 @@ fn discarded(payload: Payload) -> Result<u32, EndedBy> {
     }
 }
 
-/// What a command is counted as. Unknown ones are refused; they count as flushes that failed, which have no range.
+/// What a command is counted as. Unknown ones are refused; they count as flushes that failed, which
+/// have no range.
 fn kind_of(command: Command) -> Kind {
     match command {
         Command::Read => Kind::Read,
@@ -494,7 +497,8 @@ fn extent_at(volume: &Volume, export: &Export, offset: u64, len: u64) -> Result<
     let Some(backing) = &export.opened.extents else {
         return Ok(data(len));
     };
-    // What is only in memory is asked for first: once it is on its way, the backing knows of it.
+    // Data that are only in memory are asked for first: once they are on their way, the backing
+    // knows of them.
     let len = match volume.next_unwritten(offset, offset + len) {
         Some((at, dirty)) if at <= offset => {
             // Whole pages: the range may begin and end inside of one.

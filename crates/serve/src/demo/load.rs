@@ -1,4 +1,5 @@
-//! Writers with a schedule, and what they met: the load of the demonstration and of `cargo xtask bench serve`.
+//! Writers with a schedule, and what they met: the load of the demonstration and of `cargo xtask
+//! bench serve`.
 //!
 //! ```text
 //!   due ........ due ........ due        every so often; one call at a time
@@ -8,11 +9,12 @@
 //!                                                  server's doing, so its time counts from when it was due
 //! ```
 //!
-//! A writer that is woken late by a busy machine counts from when it began: that is nobody's doing. A *heavy* writer
-//! behind its schedule does not catch up: at no time is it faster than its rate. A *light* one keeps its times.
+//! A writer that is woken late by a busy machine counts from when it began: that is nobody's doing.
+//! A *heavy* writer behind its schedule does not catch up: at no time is it faster than its rate. A
+//! *light* one keeps its times.
 //!
-//! A block holds its place and its version over and over, so a reader knows whether it is the one that was
-//! written last.
+//! A block holds its place and its version over and over, so a reader knows whether it is the block
+//! that was written last.
 
 use std::fs::File;
 use std::io;
@@ -22,8 +24,9 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a write.
 pub const BLOCK: usize = 4096;
-/// A write that takes this long was held up: a *pause*, no matter who serves it. Our law holds nobody for less; what takes 1 to 4 ms
-/// without being held, on a machine that does other things too, was waiting for a CPU.
+/// A write that takes this long was held up: a *pause*, no matter who serves it. Our law holds
+/// nobody for less; what takes 1 to 4 ms without being held, on a machine that does other things
+/// too, was waiting for a CPU.
 pub const PAUSE_MIN: Duration = Duration::from_millis(5);
 
 /// What takes blocks.
@@ -31,13 +34,13 @@ pub trait Target: Send {
     /// Writes, and waits until that has been answered.
     ///
     /// # Errors
-    /// What the other side says.
+    /// The other side's error.
     fn write(&mut self, offset: u64, data: &[u8]) -> io::Result<()>;
 
     /// Makes what was written durable.
     ///
     /// # Errors
-    /// What the other side says.
+    /// The other side's error.
     fn flush(&mut self) -> io::Result<()>;
 }
 

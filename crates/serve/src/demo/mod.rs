@@ -7,12 +7,13 @@
 //!                                       or nbdkit's)
 //! ```
 //!
-//! The same load runs two or three times, each time on a fresh server with a fresh volume. Where nbdkit is installed, first on
-//! its write-back cache: what many have today. Then on ours as a write-back cache that knows nothing of its disk, and
-//! lets writers go on until its memory is full of data that the disk has not taken. Then replies are held for as long as the
-//! law of the cache says. A *commit* is a write and a flush, as a database or a journal does them: it
-//! waits for all that the cache holds by then. Every latency is measured by the clients, over the socket, once the cache is
-//! full. Afterwards what is in the files is compared with what was written.
+//! The same load runs two or three times, each time on a fresh server with a fresh volume. Where
+//! nbdkit is installed, first on its write-back cache: what many have today. Then on ours as a
+//! write-back cache that knows nothing of its disk, and lets writers go on until its memory is full
+//! of data that the disk has not taken. Then replies are held for as long as the law of the cache
+//! says. A *commit* is a write and a flush, as a database or a journal does them: it waits for all
+//! that the cache holds by then. Every latency is measured by the clients, over the socket, once
+//! the cache is full. Afterwards what is in the files is compared with what was written.
 
 pub mod load;
 mod plot;
@@ -37,16 +38,18 @@ const COMMIT_RATE: u64 = 1;
 /// What the disk takes for a request.
 const DISK_LATENCY: Duration = Duration::from_millis(DISK_LATENCY_MS);
 const DISK_LATENCY_MS: u64 = 2;
-/// Memory of the cache, and how much of it may be dirty where writers are paced: half a second of the disk.
+/// Memory of the cache, and how much of it may be dirty where writers are paced: half a second of
+/// the disk.
 const MEMORY: u64 = 32 << 20;
 const DIRTY: u64 = 1 << 20;
-/// Blocks that the heavy client writes to, more than there is memory, and behind them those of the light one and of the
-/// commits. No more, for all of them are made before and read back at the end.
+/// Blocks that the heavy client writes to, more than there is memory, and behind them those of the
+/// light one and of the commits. No more, for all of them are made before and read back at the end.
 const HEAVY_BLOCKS: u64 = (64 << 20) / load::BLOCK as u64;
 const LIGHT_BLOCKS: u64 = (1 << 20) / load::BLOCK as u64;
 const COMMIT_BLOCKS: u64 = (1 << 20) / load::BLOCK as u64;
-/// Seconds in which the heavy client has filled the cache, for sure: what it writes, less what the disk takes meanwhile.
-/// (Not all of the memory is for pages, and a block that is written again needs no new one: these two about cancel out.)
+/// Seconds in which the heavy client has filled the cache, for sure: what it writes, less what the
+/// disk takes meanwhile. (Not all of the memory is for pages, and a block that is written again
+/// needs no new one: these two about cancel out.)
 const FILL: u64 = MEMORY.div_ceil((HEAVY_RATE - DISK_RATE) * load::BLOCK as u64);
 /// Requests a second that the disk does, one at a time.
 const DISK_RATE: u64 = 1000 / DISK_LATENCY_MS;
@@ -120,7 +123,7 @@ pub enum DemoError {
         /// What it met.
         error: io::Error,
     },
-    /// What is on the disk is not what was written: a bug of ours.
+    /// A block on the disk is not the block that was written: a bug of ours.
     #[error(
         "{wrong} blocks on the disk are not what the {client} client wrote; please report this"
     )]
@@ -258,7 +261,7 @@ fn load_on(
         keeps_times: true,
         ..plan(LIGHT_RATE, heavy_end, LIGHT_BLOCKS)
     };
-    // One that waits for a commit does not make up for those that were due meanwhile.
+    // A writer that waits for a commit does not make up for those that were due meanwhile.
     let commits = load::Plan {
         flush_every: 1,
         ..plan(COMMIT_RATE, light_end, COMMIT_BLOCKS)

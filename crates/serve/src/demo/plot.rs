@@ -1,4 +1,5 @@
-//! The plot: every write and every commit, when it was sent and how long it took; one panel for each part.
+//! The plot: every write and every commit, when it was sent and how long it took; one panel for
+//! each part.
 
 use std::fmt::Write as _;
 use std::time::Duration;

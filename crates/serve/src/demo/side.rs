@@ -1,8 +1,8 @@
 //! One server of the demonstration, with its volume on a slow disk; and a client of it.
 //!
-//! `Ours` is in this process. `Nbdkit` is what many run today, a process of its own where it is installed: its filter `cache`
-//! keeps writes, and its filter `delay` below makes the disk as slow as ours. The cache filter sends one request at a
-//! time, so the disk does as many a second.
+//! `Ours` is in this process. `Nbdkit` is what many run today, a process of its own where it is
+//! installed: its filter `cache` keeps writes, and its filter `delay` below makes the disk as slow
+//! as ours. The cache filter sends one request at a time, so the disk does as many a second.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -52,7 +52,7 @@ pub(super) trait Side {
     fn end(&mut self, part: Option<&Part>) -> Result<(), DemoError>;
 }
 
-/// What a side says of its disk while the load is on; nothing of what it does not say.
+/// The figures of a side's disk while the load is on; nothing where it says nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
     pub(super) waiting: Option<u64>,
@@ -132,7 +132,8 @@ impl Side for Ours {
     }
 
     fn end(&mut self, part: Option<&Part>) -> Result<(), DemoError> {
-        // Nobody waits for a slow disk to take what is left: neither a spectator nor one who has interrupted.
+        // Nobody waits for a slow disk to take the rest: neither a spectator nor a user who has
+        // interrupted.
         self.hurry();
         self.export.opened.volume.clone_handle().sync()?;
         let Some(part) = part else { return Ok(()) };
@@ -195,7 +196,8 @@ impl Nbdkit {
             .arg(&socket)
             .args(["--filter=cache", "--filter=log", "--filter=delay", "file"])
             .arg(&file)
-            // Its blocks are of 64 KiB if not told otherwise: a write of 4 KiB would read the rest first.
+            // Its blocks are of 64 KiB if not told otherwise: a write of 4 KiB would read the rest
+            // first.
             .args(["cache=writeback", "cache-min-block-size=4K"])
             .arg(format!("logfile={}", log.display()))
             .args([format!("wdelay={delay}ms"), format!("rdelay={delay}ms")])
@@ -273,7 +275,8 @@ fn wrong_blocks(file: &File, mut offset: u64, met: &Met) -> io::Result<usize> {
     Ok(wrong)
 }
 
-/// Makes the file of a volume, all of it: one that is filled by chance lies about in pieces, and takes long to be removed.
+/// Makes the file of a volume, all of it: a file that is filled by chance lies about in pieces, and
+/// takes long to be removed.
 fn make(path: &Path) -> io::Result<()> {
     const PIECE: usize = 1 << 20;
     let zeroes = vec![0; PIECE];

@@ -8,7 +8,7 @@ use super::load::{Lengths, Met};
 use super::{DIRTY, DISK_LATENCY, DISK_RATE, HEAVY_RATE, LIGHT_RATE, MEMORY, Part};
 use crate::config::show_size;
 
-/// Who takes part.
+/// The parts that are played.
 pub(super) fn introduction(folder: &Path) -> String {
     format!(
         "The disk: a file in {}, slowed down to {} ms for each request, one at a time, so {DISK_RATE} requests a second.\n\
@@ -111,7 +111,8 @@ fn rate(part: &Part, met: &Met) -> f64 {
     answered.count() as f64 / (part.lasting - part.from).as_secs_f64()
 }
 
-/// What it means, in words that follow from the figures: first what pacing is for, then what it costs.
+/// What it means, in words that follow from the figures: first what pacing is for, then what it
+/// costs.
 pub(super) fn conclusion(parts: &[Part], plot: &Path) -> String {
     let mut text = String::new();
     if let [others @ .., paced] = parts {

@@ -1,4 +1,5 @@
-//! Volumes that come while the server goes on: each is opened on a task of its own, as one may take for ever.
+//! Volumes that come while the server goes on: each is opened on a task of its own, as one may take
+//! for ever.
 //!
 //! ```text
 //!   wanted ──nothing that goes is in its way──> coming ──opened, as the file has it by then──> served
@@ -8,7 +9,8 @@
 //!                                                     have been in its way
 //! ```
 //!
-//! What goes is what is being taken out, and what comes and is not wanted as it comes.
+//! *Going* is a volume that is being taken out, or a volume that comes and is not wanted as it
+//! comes.
 
 use tidegate::CacheError;
 use tokio::task::JoinError;
@@ -39,7 +41,7 @@ impl Coming {
 pub(super) type Opened = (String, Result<Option<(VolumeConfig, Backend)>, ServeError>);
 
 impl Server {
-    /// Begins to open what is wanted, but for what has one that goes in its way.
+    /// Begins to open the wanted volumes, except where a volume on its way out still has the place.
     pub(super) fn add(&mut self) {
         for Wanted { config, .. } in core::mem::take(&mut self.wanted) {
             let place = |config: &VolumeConfig| apart(&config.backend).0;
@@ -53,7 +55,7 @@ impl Server {
             }
             match self.fit(Some(&config)) {
                 Ok(()) => {}
-                // Those that go may be what it has no room for.
+                // There may be no room because of volumes on their way out.
                 Err((cause, passes)) if passes || self.going().next().is_some() => {
                     self.wanted.push(Wanted { config, cause });
                     continue;
@@ -106,7 +108,8 @@ impl Server {
         self.add();
     }
 
-    /// Bytes that the volumes, and those that come, take beside the cache over what was put aside for them.
+    /// Bytes that open and opening volumes need outside the cache, beyond those reserved at the
+    /// start.
     pub(super) fn over(&self, one_more: Option<&VolumeConfig>) -> u64 {
         let served = self.volumes.iter().map(|served| &served.config);
         let coming = self.coming.iter().map(|coming| &coming.config);
@@ -151,7 +154,8 @@ impl Server {
         }
     }
 
-    /// A volume was opened, or was refused. What fails while others go stays wanted: they may be what it fails for.
+    /// A volume was opened, or was refused. A volume that fails while others go stays wanted: they
+    /// may be the cause.
     pub(super) fn has_come(&mut self, opened: Result<Opened, JoinError>) {
         let (name, opened) =
             opened.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()));
@@ -180,7 +184,7 @@ impl Server {
                 return;
             }
             Err(cause) if !goes => cause,
-            // What the file has of it by now.
+            // The volume as the file has it by now.
             Ok(None) | Err(_) => {
                 self.wanted.extend(wanted.map(Wanted::new));
                 self.has_gone();

@@ -1,4 +1,5 @@
-//! Volumes that are taken out while the server goes on: each on a task of its own, as one may take for ever.
+//! Volumes that are taken out while the server goes on: each on a task of its own, as one may take
+//! for ever.
 //!
 //! ```text
 //!   withdrawn ──its clients finish, or are cut off──> synced, out of the cache ──> closed: its name and place are free
@@ -22,7 +23,8 @@ use crate::log::{error, info, warn};
 
 /// How long the clients of a volume that goes may finish.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
-/// How long their connections then may take to end, which are cut off: each as soon as it is polled.
+/// How long their connections then may take to end, which are cut off: each as soon as it is
+/// polled.
 const CUT_OFF_MAX: Duration = Duration::from_secs(5);
 /// How often it is looked whether they have.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -90,7 +92,7 @@ impl Server {
                     "kept: it could not be synced; its clients may connect again"
                 );
                 self.stays(&name);
-                // What waited for it hears what it is refused for.
+                // Volumes that waited for it hear what they are refused for.
                 self.add();
             }
             Left::Closed(name) => {
@@ -107,7 +109,7 @@ async fn leave(hub: Arc<Hub>, export: Arc<Export>) -> Left {
         hub.cut_off(&export);
         let connections = left_behind(&export, CUT_OFF_MAX).await;
         if connections > 0 {
-            // Whatever they still ask for is refused once the volume is closed.
+            // Their further requests are refused once the volume is closed.
             warn!(volume = %export.name(), connections, "taken out although connections have not ended");
         }
     }
@@ -128,7 +130,8 @@ async fn leave(hub: Arc<Hub>, export: Arc<Export>) -> Left {
     }
 }
 
-/// Waits until no connection has the export any more, so long at most. Answers how many still have it.
+/// Waits until no connection has the export any more, so long at most. Answers how many still have
+/// it.
 async fn left_behind(export: &Export, most: Duration) -> u64 {
     let until = tokio::time::Instant::now() + most;
     loop {

@@ -126,8 +126,8 @@ impl ServeError {
 }
 
 impl ServeError {
-    /// Says it on standard error as an event, where that is for programs that expect JSON alone. False: it is for people,
-    /// and nothing was said.
+    /// Says it on standard error as an event, where that is for programs that expect JSON alone.
+    /// False: it is for people, and nothing was said.
     #[must_use]
     pub fn tell(&self, format: crate::log::Format) -> bool {
         super::message::last_words(format, &self.to_string())

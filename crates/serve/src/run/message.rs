@@ -1,4 +1,5 @@
-//! What a start says: on standard output the addresses, one a line; on standard error what is served, and how to use it.
+//! What a start says: on standard output the addresses, one a line; on standard error what is
+//! served, and how to use it.
 
 use core::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -189,8 +190,8 @@ pub(super) fn announce(config: &Config, listen: &[ListenConfig], volumes: &[Serv
     );
 }
 
-/// The last words of a server that did not start, or did not end well, for programs. False: people read standard error,
-/// nothing was written.
+/// The last words of a server that did not start, or did not end well, for programs. False: people
+/// read standard error, nothing was written.
 pub(super) fn last_words(format: Format, words: &str) -> bool {
     if is_for_people(format) {
         return false;

@@ -7,10 +7,12 @@
 //! ```
 //!
 //! Invariants
-//!   1. A start that fails has served nobody; whatever was made for it is let go, but for what hangs longer than 2 s.
+//!   1. A start that fails has served nobody; whatever was made for it is let go, but for what
+//!      hangs longer than 2 s.
 //!   2. No connection is taken before all volumes are open.
 //!   3. Exit status 0 means that everything that was ever written is durable.
-//!   4. A volume that hangs holds up neither the signals nor the sync of the others, nor one that is opened or taken out.
+//!   4. A volume that hangs holds up neither the signals nor the sync of the others, nor a volume
+//!      that is opened or taken out.
 
 mod attach;
 mod detach;
@@ -47,9 +49,11 @@ const WORKERS_MAX: usize = 4;
 /// Serves until a signal ends it, or a start that fails.
 ///
 /// # Errors
-/// `ServeError`: it cannot start; at its end something could not be made durable; it was told twice to end.
+/// `ServeError`: it cannot start; at its end something could not be made durable; it was told twice
+/// to end.
 pub fn run(config: Config) -> Result<(), ServeError> {
-    // Before anything else is opened: the numbers of what was passed are known, nothing else about them.
+    // Before anything else is opened: the numbers of what was passed are known, nothing else about
+    // them.
     let passed = crate::systemd::sockets();
     log::start(config.log_format, config.log);
     // Before any thread is made: they inherit it.
@@ -163,8 +167,8 @@ impl Signals {
         }
     }
 
-    /// The next wish to end. One to reload waits. What comes at the heels of the first is the same wish: `timeout`, and a
-    /// terminal with a wrapper, send it twice.
+    /// The next wish to end. One to reload waits. A second interrupt within 500 ms counts as the
+    /// first: `timeout`, and a terminal with a wrapper, send it twice.
     async fn again(&mut self) {
         let first = tokio::time::Instant::now();
         loop {
@@ -216,7 +220,7 @@ impl Server {
         self.stop(signals).await
     }
 
-    /// One line for the one that asks how it is.
+    /// One line for a client that asks how it is.
     fn status(&self) -> String {
         let leaving = self.volumes.iter().filter(|it| it.is_leaving).count();
         let volumes = self.volumes.len() - leaving;

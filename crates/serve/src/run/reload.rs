@@ -1,4 +1,5 @@
-//! What changes while a server runs: it reads its configuration again and says what it did, and what needs a restart.
+//! What changes while a server runs: it reads its configuration again and says what it did, and
+//! what needs a restart.
 //!
 //! | changes | needs a restart |
 //! |---|---|
@@ -8,8 +9,8 @@
 //! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
 //! | pacing, the log's level | |
 //!
-//! A volume that goes does so beside all the rest (`detach.rs`), and so does one that comes (`attach.rs`): a reload waits for
-//! them a moment, and then says that they go on.
+//! A volume that goes does so beside all the rest (`detach.rs`), and so does a volume that comes
+//! (`attach.rs`): a reload waits for them a moment, and then says that they go on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +61,7 @@ impl Server {
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         };
         self.settings(&new);
-        // What nobody named follows the group by itself.
+        // A limit that nobody named follows the group by itself.
         if new.memory_given || (new.memory_of.is_none() && self.config.memory_of.is_none()) {
             self.memory = new.memory;
         }
@@ -82,8 +83,9 @@ impl Server {
         info!("reloaded: {}", self.status());
     }
 
-    /// Follows the memory limit of the file. A lower one is for when volumes have gone, a higher one for before others come.
-    /// What it is refused for may pass: it is then tried again, and said at the first time.
+    /// Follows the memory limit of the file. A lower one is for when volumes have gone, a higher
+    /// one for before others come. The reason for a refusal may pass: it is then tried again, and
+    /// said at the first time.
     pub(super) fn limit(&mut self, is_first: bool) {
         let (old, wanted) = (self.config.memory, self.memory);
         if wanted == old {
@@ -146,7 +148,8 @@ impl Server {
         let most = self.connections_max;
         let mut limits = new.limits;
         if !new.connections_given && !old.connections_given {
-            // What goes for none follows the memory limit of the start: nobody asked for another number.
+            // A limit of none follows the memory limit of the start: nobody asked for another
+            // number.
             limits.connections = old.limits.connections;
         }
         let is_above = limits.connections > most && limits.connections != old.limits.connections;
@@ -274,8 +277,8 @@ impl Server {
     }
 }
 
-/// Whether another division of the memory may be refused now and not in a while, whatever volumes do: pages that clients
-/// read are let go of, and there may be a thread again.
+/// Whether another division of the memory may be refused now and not in a while, whatever volumes
+/// do: pages that clients read are let go of, and there may be a thread again.
 pub(super) fn passes(cause: &tidegate::Error) -> bool {
     use tidegate::{CacheError, Error};
     matches!(
@@ -341,7 +344,8 @@ impl Served {
         }
     }
 
-    /// Follows a new version of its configuration as far as that goes, and says what it did and what it did not.
+    /// Follows a new version of its configuration as far as that goes, and says what it did and
+    /// what it did not.
     pub(super) fn change(&mut self, new: &VolumeConfig) {
         let old = &mut self.config;
         let ((old_place, old_size), (place, size)) = (apart(&old.backend), apart(&new.backend));

@@ -1,8 +1,8 @@
-//! Signs of life of a start: a large volume in a store takes minutes to be listed, and a supervisor that hears nothing takes the
-//! server for dead, for ever.
+//! Signs of life of a start: a large volume in a store takes minutes to be listed, and a supervisor
+//! that hears nothing takes the server for dead, for ever.
 //!
-//! A start goes on while volumes are opened, one after the other, or stores answer. One in which nothing goes on says nothing:
-//! it is for the supervisor to end.
+//! A start goes on while volumes are opened, one after the other, or stores answer. One in which
+//! nothing goes on says nothing: it is for the supervisor to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ const MORE: Duration = Duration::from_secs(60);
 /// Signs between two lines in the log.
 const LINE: u32 = 6;
 
-/// What is given until a start has ended, one way or the other.
+/// The signs that are given until a start has ended, one way or the other.
 pub(super) struct Signs(JoinHandle<()>);
 
 impl Signs {

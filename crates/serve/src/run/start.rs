@@ -30,21 +30,24 @@ use crate::systemd::{Notify, Passed};
 
 /// Volumes that there may be more than at the start: places for devices are made then.
 pub(super) const ROOM: usize = 16;
-/// Volumes that they add at one time for which memory is put aside; for more, and for what their backings take beside that,
-/// the cache gives way (`attach.rs`).
+/// Volumes that they add at one time for which memory is put aside; for more, and for what their
+/// backings take beside that, the cache gives way (`attach.rs`).
 const ROOM_AT_ONCE: usize = 2;
 /// What threads of pools and of the runtime, allocator and log take beside what is counted.
 const BESIDE: u64 = 4 << 20;
-/// What is said to be needed is in steps of it, and so much more than was found.
+/// The memory said to be needed is in steps of it, and so much more than was found.
 const MARGIN: u64 = 4 << 20;
-/// What a volume takes: eight receive buffers of 128 KiB, stacks of its pool as far as they are touched, counters.
+/// What a volume takes: eight receive buffers of 128 KiB, stacks of its pool as far as they are
+/// touched, counters.
 const VOLUME: u64 = 3 << 19;
-/// What a request under way takes: its place in a table, and what the pool or those who wait for a flush have of it.
-/// Measured with 128 flushes on each of 330 connections.
+/// What a request under way takes: its place in a table, and what the pool or those who wait for a
+/// flush have of it. Measured with 128 flushes on each of 330 connections.
 const REQUEST: u64 = 384;
-/// The part of the memory limit that requests over those that each connection may have take together, at most.
+/// The part of the memory limit that requests over those that each connection may have take
+/// together, at most.
 const REQUESTS_PART: u64 = 64;
-/// Set to 1 in the environment, core dumps hold the cache, with the clients' data: for who debugs the server.
+/// Set to 1 in the environment, core dumps hold the cache, with the clients' data: for who debugs
+/// the server.
 const DUMP: &str = "TIDEGATE_CORE_DUMP_DATA";
 /// A backing that has not been opened for so long is named.
 const SILENT: Duration = Duration::from_secs(3);
@@ -64,7 +67,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     let notify = Arc::new(Notify::of_process());
     let opened = open_all(&config, &cache, &notify).await?;
     let hub = Arc::new(hub(&config, limits)?);
-    // Sockets after volumes: the one that can connect can be served.
+    // Sockets after volumes: a client that can connect can be served.
     let mut addresses = Vec::new();
     let mut bound = Vec::new();
     for listen in &config.listen {
@@ -80,7 +83,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         bound.push(listener);
     }
     let watched: Arc<dyn Source> = Arc::new(Watched::new(&hub, cache.clone()));
-    // What happens to volumes is logged; ends with the runtime.
+    // Events of volumes are logged; ends with the runtime.
     tokio::spawn(snapshot::watch(Arc::clone(&watched)));
     tokio::spawn(watch_system(cache.clone()));
     #[cfg(feature = "web")]
@@ -179,7 +182,7 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
         })?;
     let stats = built.stats();
     match &stats.one_node {
-        // The one that asks for them on each machine alike knows that.
+        // An operator who asks for them on each machine alike knows that.
         Some(OneNode::Only) => info!("the machine has one node"),
         Some(why) => warn!(cause = %why, "the cache is on one node"),
         None => {}
@@ -205,8 +208,8 @@ fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
 /// Between two looks at what the system does with the cache.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Says in the log when the control group holds the cache below its limit, and when it does no longer; and, once, that there
-/// is no io_uring for a device. Ends with the runtime.
+/// Says in the log when the control group holds the cache below its limit, and when it does no
+/// longer; and, once, that there is no io_uring for a device. Ends with the runtime.
 async fn watch_system(cache: Cache) {
     let (mut said, mut has_ring) = (None, true);
     let mut ticks = tokio::time::interval(LOOK_EVERY);
@@ -239,8 +242,8 @@ async fn watch_system(cache: Cache) {
     }
 }
 
-/// Whether what may be dirty, given in bytes, has room in the `cache` bytes of pages that a memory limit leaves: over that
-/// nobody would ever be held back, and writeback would not begin.
+/// Whether what may be dirty, given in bytes, has room in the `cache` bytes of pages that a memory
+/// limit leaves: over that nobody would ever be held back, and writeback would not begin.
 pub(super) fn dirty_fits(config: &Config, limit: u64, cache: u64) -> Result<(), ServeError> {
     for (key, threshold) in [("dirty", config.dirty), ("background", config.background)] {
         if let Threshold::Pages(pages) = threshold
@@ -257,8 +260,9 @@ pub(super) fn dirty_fits(config: &Config, limit: u64, cache: u64) -> Result<(), 
     Ok(())
 }
 
-/// What to say where `least` bytes were needed. Following it has to do: what the process takes at a start wanders by some
-/// hundred KiB, and connections that are not named become more with the limit.
+/// What to say where `least` bytes were needed. Following it has to do: what the process takes at a
+/// start wanders by some hundred KiB, and connections that are not named become more with the
+/// limit.
 fn too_small(config: &Config, limits: &Limits, least: u64) -> ServeError {
     let without = least.saturating_sub(of_clients(config, limits));
     let mut wanted = (least + MARGIN).next_multiple_of(MARGIN);
@@ -407,8 +411,9 @@ async fn open_all(
     side_by_side(opening).await
 }
 
-/// Does all of it at once. If any is refused the others are waited for, but not for long: what was made for them is removed
-/// again, and who mistyped a path is not to wait for a store that is far away.
+/// Does all of it at once. If any is refused the others are waited for, but not for long: what was
+/// made for them is removed again, and who mistyped a path is not to wait for a store that is far
+/// away.
 async fn side_by_side<T, F>(opening: impl Iterator<Item = F>) -> Result<Vec<T>, ServeError>
 where
     T: Send + 'static,
@@ -423,7 +428,7 @@ where
     loop {
         let ended = match until {
             None => all.join_next().await,
-            // Those that are still being opened then are let go of.
+            // Volumes that are still being opened then are let go of.
             Some(until) => timeout_at(until, all.join_next()).await.unwrap_or(None),
         };
         match ended {

@@ -19,15 +19,16 @@ use crate::export::Export;
 use crate::hub::Stage;
 use crate::log::{error, info, warn};
 
-/// How long requests under way may take before their connections are cut off. What they wrote is synced all the same.
+/// How long requests under way may take before their connections are cut off. Data that they wrote
+/// are synced all the same.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
 /// How often progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// A backing that has taken nothing for so long is named.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// How long writes to a backing that says that it is gone are tried again at the end, and how long a file that has no name any
-/// more is kept open for whoever saves it.
+/// How long writes to a backing that says that it is gone are tried again at the end, and how long
+/// a file that has no name any more is kept open so that it can be saved.
 const GONE_MAX: Duration = Duration::from_secs(30);
 
 /// How far the sync of a volume is.
@@ -44,7 +45,7 @@ struct Progress {
 impl Progress {
     fn new(volume: &Served) -> Self {
         Self {
-            // What nobody can write to is durable.
+            // A volume that nobody can write to is durable.
             end: volume.config.read_only.then_some(Ok(())),
             left: volume.unwritten(),
             since: Instant::now(),
@@ -75,7 +76,7 @@ impl Server {
             listeners,
             ..
         } = self;
-        // What is on its way out is synced with the rest.
+        // A volume on its way out is synced with the rest.
         drop(leaving);
         let progress: Vec<Progress> = volumes.iter().map(Progress::new).collect();
         let progress = Mutex::new(progress);
@@ -144,8 +145,8 @@ impl Server {
     }
 }
 
-/// Waits while data of a volume can still be saved that go with this process, so long at most: told in words, and every second
-/// to the supervisor.
+/// Waits while data of a volume can still be saved that go with this process, so long at most: told
+/// in words, and every second to the supervisor.
 async fn keep_open(volumes: &[Served], most: Duration, tell: &dyn Fn(&str)) {
     let until = Instant::now() + most;
     let mut is_told = false;
@@ -173,7 +174,8 @@ async fn keep_open(volumes: &[Served], most: Duration, tell: &dyn Fn(&str)) {
     }
 }
 
-/// Lets go of what is being opened, and of what was made for it. What hangs is not waited for, and leaves what it made.
+/// Lets go of what is being opened, and of what was made for it. A volume that hangs is not waited
+/// for, and leaves what it made.
 async fn let_go(mut opening: JoinSet<Opened>) {
     let all = async {
         while let Some(opened) = opening.join_next().await {
@@ -273,7 +275,7 @@ async fn sync_all(
     }
 }
 
-/// What there is of the volumes' data when the server has ended well.
+/// The state of the volumes' data when the server has ended well.
 fn what_is_left(volumes: &[Served]) -> String {
     let gone: Vec<&str> = volumes
         .iter()
@@ -298,7 +300,7 @@ impl Served {
         unwritten(&self.export.opened.volume)
     }
 
-    /// What is said of a backing that has taken nothing for so long, since it was looked at.
+    /// The message for a backing that has taken nothing for so long, since it was looked at.
     fn silence(&self, seen: Duration) -> String {
         let stats = self.export.opened.volume.stats();
         let silent = match stats.state {
@@ -330,8 +332,8 @@ impl Served {
     }
 }
 
-/// Syncs a volume; one that is to try again does, for as long as its writes fail: where the backing says that it is gone, for
-/// `gone_max`.
+/// Syncs a volume. A volume that is to try again does, for as long as its writes fail: where the
+/// backing says that it is gone, for `gone_max`.
 fn sync_patiently(export: &Export, gone_max: Duration) -> Result<(), Error> {
     let (mut is_told, mut gone_since) = (false, None);
     loop {

@@ -23,8 +23,8 @@ pub(crate) fn latencies(times: &[(u64, u64)]) -> Latencies {
     histogram.read()
 }
 
-/// The server `seconds` after `began`: `root` is written at 2000 requests of 4 KiB a second and paced, `data/backup` is
-/// in `state`.
+/// The server `seconds` after `began`: `root` is written at 2000 requests of 4 KiB a second and
+/// paced, `data/backup` is in `state`.
 pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
     let mut root = VolumeReading {
         name: "root".to_owned(),

@@ -1,13 +1,16 @@
-//! The whole server at one moment, as plain data: what the live page, `/snapshot.json`, `tidegate top` and tests look at.
+//! The whole server at one moment, as plain data: what the live page, `/snapshot.json`, `tidegate
+//! top` and tests look at.
 //!
 //! ```text
 //!   Hub, Cache ──Watched::read──> Reading (counters, histograms) ──Sampler::next──> Snapshot (levels, rates, percentiles)
 //!                                    '──────> /metrics: counters as they are
 //! ```
-//! Bytes are bytes, times are microseconds (`_us`) unless a name says otherwise, rates are per second over the time since the
-//! reading before (`interval_s`; zero: there was none, and rates are zero).
+//! Bytes are bytes, times are microseconds (`_us`) unless a name says otherwise, rates are per
+//! second over the time since the reading before (`interval_s`; zero: there was none, and rates are
+//! zero).
 //!
-//! Percentiles come from histograms whose buckets double: what is given is a bound, at most twice the true value.
+//! Percentiles come from histograms whose buckets double: what is given is a bound, at most twice
+//! the true value.
 
 #[cfg(test)]
 #[cfg_attr(
@@ -80,7 +83,7 @@ pub struct Health {
 pub struct Memory {
     /// The limit of the whole process.
     pub limit: u64,
-    /// What is still in use beyond a limit that was lowered.
+    /// Memory that is still in use beyond a limit that was lowered.
     pub over_limit: u64,
     /// Resident memory of the process.
     pub resident: u64,
@@ -199,7 +202,8 @@ pub enum State {
     Stopped,
     /// A flush failed: what the backing had taken since the last good one is unknown.
     FlushFailed,
-    /// The backing is lost: its file was removed, its folder or its lease is another's. What is written goes nowhere that lasts.
+    /// The backing is lost: its file was removed, its folder or its lease is another's. Writes go
+    /// nowhere that lasts.
     Lost,
 }
 

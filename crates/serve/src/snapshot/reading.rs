@@ -92,13 +92,15 @@ pub struct VolumeReading {
     pub last_error: Option<String>,
     /// Why the backing is lost, if it says so.
     pub lost: Option<String>,
-    /// What the file system of its file has left, and what the file takes of it, as far as that is known.
+    /// What the file system of its file has left, and what the file takes of it, as far as that is
+    /// known.
     pub room: Option<Room>,
     /// Could not be read from the backing, in whole pages (each try counts).
     pub read_failed_total: u64,
     /// The last read that failed: where and why.
     pub last_read_error: Option<String>,
-    /// Reads from the backing fail, the last within a minute, none has gone well since: how long ago the first and the last one did.
+    /// Reads from the backing fail, the last within a minute, none has gone well since: how long
+    /// ago the first and the last one did.
     pub reads_failing: Option<(Duration, Duration)>,
     /// Write requests at the backing now.
     pub at_backing: u64,
@@ -141,7 +143,7 @@ pub struct CommandReading {
 
 /// A server to be read.
 pub struct Watched {
-    // The one that watches does not keep volumes open.
+    // A watcher does not keep volumes open.
     hub: Weak<Hub>,
     cache: Cache,
     started: Instant,
@@ -198,7 +200,7 @@ fn volume(export: &Export) -> VolumeReading {
     let stats = export.opened.volume.stats();
     let lost = export.lost();
     let (state, state_for) = match lost {
-        // Whatever else is the matter: nothing else will help.
+        // Any other trouble comes second: nothing else will help.
         Some(_) => (State::Lost, None),
         None => state(stats.state),
     };

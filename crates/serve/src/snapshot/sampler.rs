@@ -128,7 +128,8 @@ fn memory(now: &Reading) -> Memory {
     }
 }
 
-/// A volume of which every read has failed for so long is not well; one that failed may be a bad sector.
+/// A volume of which every read has failed for so long is not well; a single failed read may be a
+/// bad sector.
 const READS_FAIL: Duration = Duration::from_secs(5);
 
 /// A request that is under way for so long is named: clients give up after 30 s.

@@ -1,9 +1,11 @@
-//! Says in the log what happens to volumes: states that change, reads and writes of the backing that fail.
+//! Says in the log what happens to volumes: states that change, reads and writes of the backing
+//! that fail.
 //!
-//! Looked at once a second rather than told by the one that fails: however many writes fail, a volume has one line a second at
-//! most, and a failing device does not wait for a log. While they go on failing, lines come 1, 2, 4 ... 60 s apart, each
-//! with all failures since the one before; a change of state is said at once. What works again, or has not failed for ten
-//! seconds, has recovered: the next failure is said at once.
+//! Looked at once a second rather than told by the volume that fails: however many writes fail, a
+//! volume has one line a second at most, and a failing device does not wait for a log. While they
+//! go on failing, lines come 1, 2, 4 ... 60 s apart, each with all failures since the one before; a
+//! change of state is said at once. A volume that works again, or has not failed for ten seconds,
+//! has recovered: the next failure is said at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use crate::log::{error, info, warn};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Looks from one line about failures to the next, at most.
 const APART_MOST: u32 = 60;
-/// Looks without a failure after which it is over. Longer than between two tries of a write that fails (6.4 s).
+/// Looks without a failure after which it is over. Longer than between two tries of a write that
+/// fails (6.4 s).
 const QUIET: u32 = 10;
 
 /// Says what happens; ends with the task that it runs in.
@@ -55,7 +58,8 @@ struct Failures {
     seen: u64,
     /// Looks since there was a new one.
     quiet: u32,
-    /// Looks between the last two lines; 0: there was none for so long that the next is said at once.
+    /// Looks between the last two lines; 0: there was none for so long that the next is said at
+    /// once.
     apart: u32,
     /// Looks to the next line.
     left: u32,

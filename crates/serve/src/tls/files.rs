@@ -94,7 +94,8 @@ pub(super) fn authorities(path: &Path) -> Result<(RootCertStore, Vec<TlsWarning>
     let mut roots = RootCertStore::empty();
     let mut warnings = Vec::new();
     for (number, certificate) in (1..).zip(certificates) {
-        // Only certificates that stand in a chain are checked by time, not those it ends at: so nobody else warns.
+        // Only certificates that stand in a chain are checked by time, not those it ends at: so
+        // nobody else warns.
         let time = lifetime(&certificate, &rustls::crypto::aws_lc_rs::default_provider());
         warnings.extend(time.map(|what| TlsWarning {
             path: path.to_owned(),
@@ -133,14 +134,16 @@ pub(super) fn judge(
     Ok(warnings.collect())
 }
 
-/// What is the matter with a certificate's time, if anything: as a verifier sees it now, and as it will in a while.
+/// What is the matter with a certificate's time, if anything: as a verifier sees it now, and as it
+/// will in a while.
 fn lifetime(certificate: &CertificateDer<'_>, provider: &CryptoProvider) -> Option<String> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let now = UnixTime::now().as_secs();
     let check = |at: u64| {
         let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(at));
         let algorithms = provider.signature_verification_algorithms.all;
-        // Nobody is trusted, so this always fails; a verifier looks at the time before it looks for an authority.
+        // Nobody is trusted, so this always fails; a verifier looks at the time before it looks for
+        // an authority.
         match verify_server_cert_signed_by_trust_anchor(
             &parsed,
             &RootCertStore::empty(),

@@ -56,7 +56,8 @@ fn open(
     })
 }
 
-/// How it went: for the server, which echoes until the end, and for the client, which says eight bytes.
+/// How it went: for the server, which echoes until the end, and for the client, which says eight
+/// bytes.
 fn talk(
     acceptor: &Acceptor,
     client: Arc<ClientConfig>,

@@ -1,7 +1,7 @@
 //! Keys of a terminal, until it is gone.
 //!
-//! Read here and not by the library that draws: that one reads again for ever where a terminal that is gone says, each time,
-//! that it has nothing more.
+//! Read here and not by the library that draws: that one reads again for ever where a terminal that
+//! is gone says, each time, that it has nothing more.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
@@ -57,7 +57,7 @@ impl Keys {
         let mut len = match self.0.read(&mut bytes) {
             Ok(len) => len,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(Waited::Nothing),
-            // What a terminal says that was hung up.
+            // A terminal that was hung up says this.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => 0,
             Err(error) => return Err(error),
         };

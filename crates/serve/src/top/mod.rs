@@ -3,7 +3,8 @@
 //! ```text
 //!   server's /events ──reader (thread)──> latest snapshot ──> Model ──> view (terminal), plain (pipe, --once)
 //! ```
-//! A server that is gone stays on the screen as it was last, with the reason, and is asked again every second.
+//! A server that is gone stays on the screen as it was last, with the reason, and is asked again
+//! every second.
 //!
 //! Names that the server sends are shown without their control characters: they cannot draw.
 
@@ -47,7 +48,7 @@ pub struct TopOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopError {
-    /// What was given stands for no address.
+    /// The given words stand for no address.
     #[error(
         "`{0}` is no address: nobody knows the host, or the port is none; write HOST:PORT, as in {DEFAULT_ADDRESS}"
     )]
@@ -58,7 +59,7 @@ pub enum TopError {
         crate::refusal::words(error)
     )]
     Server {
-        /// Who was asked.
+        /// The address that was asked.
         address: String,
         /// What went wrong.
         error: ClientError,
@@ -79,8 +80,8 @@ impl TopError {
     }
 }
 
-/// Shows a server until the user has seen enough, the terminal is gone, or `is_over` is set: a signal that ended the program where it is
-/// would leave the terminal without its echo and cursor.
+/// Shows a server until the user has seen enough, the terminal is gone, or `is_over` is set: a
+/// signal that ended the program where it is would leave the terminal without its echo and cursor.
 ///
 /// # Errors
 /// The address is none. With `once`: no answer. The terminal cannot be used.
@@ -119,7 +120,8 @@ pub fn run(options: &TopOptions, is_over: &Arc<AtomicBool>) -> Result<(), TopErr
     let restored = ratatui::try_restore();
     let is_gone = matches!(shown, Ok(Ended::TerminalGone)) || restored.is_err();
     if is_gone {
-        // Dropped, it would show the cursor, and complain to the same terminal that it cannot: a panic within a panic.
+        // Dropped, it would show the cursor, and complain to the same terminal that it cannot: a
+        // panic within a panic.
         core::mem::forget(terminal);
         return Ok(());
     }

@@ -244,8 +244,8 @@ async fn history(State(shared): State<Shared>, ConnectInfo(seat): ConnectInfo<Se
     alone(&shared, &seat, "application/json", make).await
 }
 
-/// Answers with a text that is this client's alone and may be long. Few at once: there is room for the next one when
-/// the connection has ended.
+/// Answers with a text that is this client's alone and may be long. Few at once: there is room for
+/// the next one when the connection has ended.
 async fn alone(
     shared: &Shared,
     seat: &Seat,

@@ -3,8 +3,9 @@
 //! ```text
 //!   waits for a request ──(10 s from its arrival or the last answer, 16 KiB)──> is answered ──(5 s without progress)──> ...
 //! ```
-//! When all seats are taken, a newcomer gets the seat of the one that was silent longest; those that listen to events keep
-//! theirs. So any number of clients that connect and say nothing keep nobody out.
+//! When all seats are taken, a newcomer gets the seat of the connection that was silent longest;
+//! connections that listen to events keep theirs. So any number of clients that connect and say
+//! nothing keep nobody out.
 //!
 //! Invariants
 //!   1. At most `SEATS` connections.
@@ -55,7 +56,8 @@ struct State {
     /// Somebody else gets its seat.
     unseated: AtomicBool,
     waker: Mutex<Option<Waker>>,
-    /// The answer under way is the last one: it has to be taken as soon as a request would have to arrive.
+    /// The answer under way is the last one: it has to be taken as soon as a request would have to
+    /// arrive.
     is_last: AtomicBool,
     /// Given back when the connection ends.
     holds: Mutex<Option<OwnedSemaphorePermit>>,
@@ -94,7 +96,7 @@ impl Door {
         }
     }
 
-    /// A seat for a newcomer, if need be that of the one that was silent longest.
+    /// A seat for a newcomer, if need be that of the connection that was silent longest.
     async fn permit(&self) -> Option<OwnedSemaphorePermit> {
         if let Ok(permit) = Arc::clone(&self.free).try_acquire_owned() {
             return Some(permit);

@@ -1,18 +1,21 @@
-//! The server's HTTP side: `/` the live page, `/events`, `/history.json`, `/snapshot.json`, `/metrics`, `/healthz`.
+//! The server's HTTP side: `/` the live page, `/events`, `/history.json`, `/snapshot.json`,
+//! `/metrics`, `/healthz`.
 //!
 //! ```text
 //!   Source ──once a second──> Sampler ──> latest snapshot ──> /events (one line of JSON a second), /snapshot.json
 //!      '──────when asked──────> /metrics, /healthz
 //! ```
-//! All of it runs on one thread of its own, so that the one that watches cannot hold up the one that reads and writes.
+//! All of it runs on one thread of its own, so that watchers cannot hold up readers and writers.
 //!
 //! Invariants
 //!   1. Nothing here changes anything: only GET and HEAD, no request with a body.
-//!   2. Memory is bounded: `door::SEATS` connections of `door::REQUEST_MAX` bytes of request, of which [`LISTENERS`]
-//!      listen to events and [`SCRAPES`] are sent metrics or the history. A listener that is slow skips snapshots; one that takes nothing
-//!      for a few seconds is cut off.
-//!   3. On a loopback address only requests that name a loopback host are answered: a page from elsewhere whose name was
-//!      pointed at this machine (DNS rebinding) reads nothing. No answer may be read by pages of other origins.
+//!   2. Memory is bounded: `door::SEATS` connections of `door::REQUEST_MAX` bytes of request, of
+//!      which [`LISTENERS`] listen to events and [`SCRAPES`] are sent metrics or the history. A
+//!      listener that is slow skips snapshots; a listener that takes nothing for a few seconds is
+//!      cut off.
+//!   3. On a loopback address only requests that name a loopback host are answered: a page from
+//!      elsewhere whose name was pointed at this machine (DNS rebinding) reads nothing. No answer
+//!      may be read by pages of other origins.
 
 mod answers;
 mod door;
@@ -38,7 +41,8 @@ use history::History;
 pub const LISTENERS: usize = 16;
 /// Answers to `/metrics` and `/history.json` under way at once.
 pub const SCRAPES: usize = 4;
-/// What all of it takes at most, in bytes, with a few dozen volumes: the thread, its connections' buffers, answers.
+/// What all of it takes at most, in bytes, with a few dozen volumes: the thread, its connections'
+/// buffers, answers.
 pub const MEMORY: u64 = 3 << 20;
 
 /// Stack of the thread.
@@ -100,8 +104,8 @@ impl Drop for Handle {
     }
 }
 
-/// Shows `source` at an address. An address that nobody insisted on and that is taken gives way to any free port of
-/// the loopback address, with a warning.
+/// Shows `source` at an address. An address that nobody insisted on and that is taken gives way to
+/// any free port of the loopback address, with a warning.
 ///
 /// # Errors
 /// The address cannot be had; the system has no thread left.

@@ -212,7 +212,8 @@ fn listeners_are_bounded_and_a_gone_one_makes_room() {
 
 #[test]
 fn a_thousand_silent_clients_keep_nobody_out() {
-    // Else until the time of those who are silent is over. A busy machine may need more than one try.
+    // Else until the time of those who are silent is over. A busy machine may need more than one
+    // try.
     let took: Vec<Duration> = (0..5)
         .map(|_| asked_beside_a_thousand_silent_clients())
         .take_while(|took| *took >= door::REQUEST_TIME / 2)
@@ -238,7 +239,7 @@ fn asked_beside_a_thousand_silent_clients() -> Duration {
     let began = Instant::now();
     assert_eq!(got(&handle, "/healthz").0, 200);
     let took = began.elapsed();
-    // Most of them were sent away; who listens was not.
+    // Most of them were sent away; listeners were not.
     let mut open = 0;
     for stream in &mut silent {
         stream.set_nonblocking(true).unwrap();
@@ -486,8 +487,9 @@ fn the_page_works_in_a_browser() {
     }
 }
 
-/// Both ends of a connection, both with a small buffer, so that what is taken is what was read: the server's as the door
-/// gives it, the client's because the system would let one that is slow have up to tens of megabytes.
+/// Both ends of a connection, both with a small buffer, so that what is taken is what was read: the
+/// server's as the door gives it, the client's because the system would let a slow client have up
+/// to tens of megabytes.
 async fn pair(door: &mut Door) -> (tokio::net::TcpStream, door::Connection) {
     use axum::serve::Listener;
     let address = door.local_addr().unwrap();

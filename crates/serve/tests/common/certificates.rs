@@ -19,7 +19,7 @@ pub(crate) const FUTURE: (i32, i32) = (2090, 2100);
 
 pub(crate) type Authority = CertifiedIssuer<'static, KeyPair>;
 
-/// One that signs others; with basic constraints, which QEMU insists on.
+/// A certificate that signs others; with basic constraints, which QEMU insists on.
 pub(crate) fn authority(name: &str) -> Authority {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);

@@ -1,8 +1,9 @@
 //! Locks of files that outlive who let go of them.
 //!
-//! A lock goes with the last copy of its descriptor. A program that another test starts has one from its fork until it has
-//! begun, and a thread that ends may have one too. So a test that opens a file again tries for as long as that may take; a
-//! lock that is held for longer has leaked. Also used by the unit tests of `backend`.
+//! A lock goes with the last copy of its descriptor. A program that another test starts has one
+//! from its fork until it has begun, and a thread that ends may have one too. So a test that opens
+//! a file again tries for as long as that may take; a lock that is held for longer has leaked. Also
+//! used by the unit tests of `backend`.
 
 use std::time::{Duration, Instant};
 
