@@ -1,5 +1,6 @@
 //! Judges the `[[expect]]` bands of a scenario.
 
+use serde::Serialize;
 use toml::Spanned;
 
 use crate::metrics;
@@ -7,8 +8,41 @@ use crate::outcome::Outcome;
 use crate::pool;
 use crate::scenario::{CompareKind, ExpectEntry, Scenario};
 
+/// How a band stands after a run, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standing {
+    /// A column or the row of it was left out by the caller.
+    NotRun,
+    /// The value lies within the band.
+    Holds,
+    /// It does not, but another experiment holds the band, or the miss is known.
+    Misses,
+    /// It does not, or there is no value: a check fails.
+    Fails,
+}
+
+/// A verdict with its standing, as `bands.json` has it.
+#[derive(Serialize)]
+pub struct Judged<'a> {
+    standing: Standing,
+    #[serde(flatten)]
+    verdict: &'a Verdict,
+}
+
+impl<'a> Judged<'a> {
+    /// The verdict, its standing beside it.
+    #[must_use]
+    pub fn of(verdict: &'a Verdict) -> Self {
+        Self {
+            standing: verdict.standing(),
+            verdict,
+        }
+    }
+}
+
 /// How one band came out in one row.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Name of the band.
     pub id: String,
@@ -50,19 +84,35 @@ impl Verdict {
         !self.holds() && (!excused || self.value.is_none())
     }
 
+    /// How it came out, in one word.
+    #[must_use]
+    pub fn standing(&self) -> Standing {
+        if self.skipped {
+            Standing::NotRun
+        } else if self.holds() {
+            Standing::Holds
+        } else if self.fails() {
+            Standing::Fails
+        } else {
+            Standing::Misses
+        }
+    }
+
     /// One line: name, row, value, band.
     #[must_use]
     pub fn line(&self) -> String {
-        let (word, where_held) = match &self.held_in {
-            _ if self.skipped => ("not run", String::new()),
-            None if self.missed.is_some() && !self.holds() && !self.fails() => {
-                let why = self.missed.as_deref().unwrap_or_default();
-                ("misses", format!(" ({why})"))
-            }
-            Some(name) if self.holds() => ("holds", format!(" (held in `run {name}` too)")),
-            None if self.holds() => ("holds", String::new()),
-            Some(name) if !self.fails() => ("misses", format!(" (held in `run {name}`)")),
-            _ => ("FAILS", String::new()),
+        let standing = self.standing();
+        let word = match standing {
+            Standing::NotRun => "not run",
+            Standing::Holds => "holds",
+            Standing::Misses => "misses",
+            Standing::Fails => "FAILS",
+        };
+        let where_held = match (standing, &self.held_in, &self.missed) {
+            (Standing::Holds, Some(name), _) => format!(" (held in `run {name}` too)"),
+            (Standing::Misses, Some(name), _) => format!(" (held in `run {name}`)"),
+            (Standing::Misses, None, Some(why)) => format!(" ({why})"),
+            _ => String::new(),
         };
         let value = self
             .value

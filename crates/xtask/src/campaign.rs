@@ -7,11 +7,11 @@
 //! nobody else.
 
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::workspace::{FEATURES, Workspace, cargo};
+use crate::workspace::{Workspace, cargo};
 use crate::{Arguments, Result, steps};
 
 /// Longest build.
@@ -25,7 +25,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
         if word == "--kills" && words.is_empty() {
             let kills = arguments.number_of("--kills")?;
             arguments.finish()?;
-            return self::kills(kills, true, KILLS_MAX);
+            return self::kills(kills);
         }
         words.push(word);
     }
@@ -38,45 +38,37 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     Err(format!("{}: {}", steps::typed(&command), command.exec()))
 }
 
-/// Runs the campaign over so many seeds, as a step.
+/// Runs a program of the campaign over so many seeds, as a step.
 ///
 /// # Errors
 /// A seed failed, or the time is over.
-pub(crate) fn faults(seeds: u64, limit: Duration) -> Result<()> {
-    let mut command = Command::new(build()?);
+pub(crate) fn faults(program: &Path, seeds: u64, limit: Duration) -> Result<()> {
+    let mut command = Command::new(program);
     command.args(["--seeds", &seeds.to_string(), "--out"]);
     command.arg(out()?);
     steps::run(&mut command, limit)
 }
 
-/// Kills the server so many times while clients write; as it is tested or as it is used.
+/// Kills the server so many times while clients write.
 ///
 /// # Errors
 /// Something flushed was lost, or the time is over.
-pub(crate) fn kills(times: u64, is_release: bool, limit: Duration) -> Result<()> {
-    // The whole workspace: with the features that the other tests were built with.
-    let mut command = cargo(&["test", "--workspace", "--features", FEATURES]);
-    command.args(["--test", "serve_kill"]);
-    if is_release {
-        command.arg("--release");
-    }
+fn kills(times: u64) -> Result<()> {
+    let mut command = cargo(&["test", "--release", "-p", "tidegate-cli"]);
+    command.args(["--features", "serve", "--test", "serve_kill"]);
     command
         .args(["--", "--nocapture"])
         .env("TIDEGATE_KILLS", times.to_string());
-    steps::run(&mut command, limit)
+    steps::run(&mut command, KILLS_MAX)
 }
 
 fn out() -> Result<PathBuf> {
     Ok(Workspace::load()?.target.join("xtask/campaign"))
 }
 
-/// What builds the program.
-pub(crate) fn build_command() -> Command {
-    cargo(&["build", "--profile", "campaign", "-p", "tidegate-campaign"])
-}
-
 /// Builds the program and answers where it is.
 fn build() -> Result<PathBuf> {
-    steps::run(&mut build_command(), BUILD_MAX)?;
+    let mut command = cargo(&["build", "--profile", "campaign", "-p", "tidegate-campaign"]);
+    steps::run(&mut command, BUILD_MAX)?;
     Ok(Workspace::load()?.target.join("campaign/campaign"))
 }

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::csv::{self, Table};
-use crate::test::{build_lab, experiment_names, experiments_out, reproduced};
+use crate::test::{build_program, experiment_names, experiments_out, reproduced};
 use crate::workspace::{Workspace, root};
 use crate::{Arguments, Result, steps};
 
@@ -71,19 +71,19 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
         return Err(format!("lab: there is no experiments/{name}.toml"));
     }
     match what {
-        What::Check => judge(&names, &scale, false),
-        What::Twice => judge(&names, &scale, true),
+        What::Check => judge(&build_program()?, &names, &scale, false),
+        What::Twice => judge(&build_program()?, &names, &scale, true),
         What::Bless => bless(&names),
     }
 }
 
-/// Every experiment compared with the list, which another process wrote, most often on another machine: that is what
-/// running it twice would show.
+/// Every experiment, run by this program, compared with the list, which another process wrote, most often on another
+/// machine: that is what running it twice would show.
 ///
 /// # Errors
 /// One is not as the list has it, or failed.
-pub(crate) fn hashes_hold() -> Result<()> {
-    judge(&[], SCALE, false)
+pub(crate) fn hashes_hold(program: &Path) -> Result<()> {
+    judge(program, &[], SCALE, false)
 }
 
 /// Experiments run at their own scale: with so little memory that there is nothing left of it at a
@@ -103,9 +103,8 @@ const UNSCALED: [&str; 6] = [
 pub(crate) const BY_NAME: [&str; 3] = ["stutterp-oom", "thpavail", "thpavail-patches"];
 
 /// Runs the experiments, without names all of them, and compares.
-fn judge(names: &[String], scale: &str, twice: bool) -> Result<()> {
+fn judge(program: &Path, names: &[String], scale: &str, twice: bool) -> Result<()> {
     let workspace = Workspace::load()?;
-    let program = build_lab()?;
     let known = experiment_names()?;
     let stored = Stored::read()?;
     let mut differ = Vec::new();
@@ -123,19 +122,19 @@ fn judge(names: &[String], scale: &str, twice: bool) -> Result<()> {
         // At its own size it may have been run a moment ago, for its bands.
         let checked = match own {
             Some(_) => None,
-            None => of_the_check(&workspace, &program, name),
+            None => of_the_check(&workspace, program, name),
         };
         let is_checked = checked.is_some();
         let first = match checked {
             Some(first) => first,
-            None => hashes(&workspace, &program, name, own, "first")?,
+            None => hashes(&workspace, program, name, own, "first")?,
         };
         let mut said = format!("{} runs", first.len());
         if is_checked {
             said += ", those of its bands";
         }
         if twice {
-            let second = hashes(&workspace, &program, name, own, "second")?;
+            let second = hashes(&workspace, program, name, own, "second")?;
             let found = differences(&first, &second);
             let _ = write!(said, ", run twice, {} differ", found.len());
             differ.extend(found.into_iter().map(|what| format!("{name}: {what}")));
@@ -184,7 +183,7 @@ fn chosen(names: &[String], known: &[String]) -> Vec<String> {
 /// Writes the list, or the lines of the named experiments in it.
 fn bless(names: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
-    let program = build_lab()?;
+    let program = build_program()?;
     let known = experiment_names()?;
     let mut stored = Stored::read()?;
     let before = stored.experiments.clone();

@@ -5,7 +5,6 @@
 //! a tool is not there, it says so in a line that begins with `SKIPPED`.
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod bench;
 mod campaign;
 mod csv;
@@ -13,6 +12,7 @@ mod fio;
 mod guest;
 mod lab;
 mod picture;
+mod programs;
 mod sources;
 mod steps;
 mod test;
@@ -29,7 +29,8 @@ The developers' toolbox of Tidegate.
 
 usage: cargo xtask COMMAND
 
-  test [--only STEP]... [--list]   everything that must pass before a commit
+  test [--all] [--only STEP]... [--list]
+                                   what must pass before a commit; --all: everything that CI proves
   check                            the quick part of it: format, lints, tidy
   tidy                             what a machine can judge of docs/style.md: dependencies, unsafe, links, citations
   tidy --floors [--tree DIR]       modules that import each other in circles, and imports that go upwards

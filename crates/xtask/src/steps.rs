@@ -5,13 +5,31 @@
 
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::Result;
 
 /// How often a running command is looked at.
 pub(crate) const POLL: Duration = Duration::from_millis(50);
+
+/// The user wants no more of it.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From now on an interrupt ends the command that runs, with all its children, and what follows does not begin.
+///
+/// # Errors
+/// The system does not let signals be caught.
+pub(crate) fn stop_at_interrupt() -> Result<()> {
+    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
+        .map_err(|error| format!("interrupts cannot be caught: {error}"))
+}
+
+/// Whether there was an interrupt.
+pub(crate) fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
 
 /// How a step ended.
 pub(crate) enum End {
@@ -33,7 +51,16 @@ impl From<Result<()>> for End {
 pub(crate) struct Steps {
     title: &'static str,
     began: Instant,
-    done: Vec<(String, End, Duration)>,
+    done: Vec<Done>,
+}
+
+/// A step that was run.
+struct Done {
+    name: String,
+    end: End,
+    took: Duration,
+    /// Time of all CPUs that its commands took.
+    cpu: Duration,
 }
 
 impl Steps {
@@ -47,23 +74,42 @@ impl Steps {
 
     /// Runs a step and notes how it ended.
     pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> End) {
+        if is_interrupted() {
+            return;
+        }
         println!("\n==> {name}");
-        let began = Instant::now();
+        let (began, before) = (Instant::now(), of_children());
         let end = step();
         let took = began.elapsed();
+        let cpu = of_children().saturating_sub(before);
         match &end {
-            End::Passed => println!("<== {name}: passed in {}", seconds(took)),
+            End::Passed => println!(
+                "<== {name}: passed in {}, {} of CPU",
+                seconds(took),
+                seconds(cpu)
+            ),
             End::Failed(problem) => println!("<== {name}: FAILED in {}: {problem}", seconds(took)),
             End::Skipped(why) => println!("<== {name}: SKIPPED: {why}"),
         }
-        self.done.push((name.to_owned(), end, took));
+        self.done.push(Done {
+            name: name.to_owned(),
+            end,
+            took,
+            cpu,
+        });
     }
 
     /// Prints the summary; the error counts the steps that failed.
     pub(crate) fn finish(self) -> Result<()> {
         println!("\n==> summary of {}", self.title);
         let (mut passed, mut failed, mut skipped) = (0_u32, 0_u32, 0_u32);
-        for (name, end, took) in &self.done {
+        for Done {
+            name,
+            end,
+            took,
+            cpu,
+        } in &self.done
+        {
             let (counter, word, why) = match end {
                 End::Passed => (&mut passed, "passed", ""),
                 End::Failed(why) => (&mut failed, "FAILED", why.as_str()),
@@ -75,11 +121,15 @@ impl Steps {
                 .next()
                 .map(|line| format!(": {line}"))
                 .unwrap_or_default();
-            println!("{word:<8} {:>8}  {name}{why}", seconds(*took));
+            let (took, cpu) = (seconds(*took), seconds(*cpu));
+            println!("{word:<8} {took:>8} {cpu:>8} CPU  {name}{why}");
         }
         let total = seconds(self.began.elapsed());
+        let cpu = seconds(self.done.iter().map(|step| step.cpu).sum());
         let title = self.title;
-        println!("{title}: {passed} passed, {failed} failed, {skipped} skipped, in {total}");
+        println!(
+            "{title}: {passed} steps passed, {failed} failed, {skipped} skipped, in {total}, {cpu} of CPU"
+        );
         if failed > 0 {
             return Err(format!("{failed} of {} steps failed", self.done.len()));
         }
@@ -87,8 +137,29 @@ impl Steps {
     }
 }
 
-fn seconds(time: Duration) -> String {
+/// A time as it is printed here.
+pub(crate) fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
+}
+
+/// Time of the CPUs that children of this process took, of those that have ended.
+fn of_children() -> Duration {
+    ticks("self", 13..15).unwrap_or_default()
+}
+
+/// The sum of fields of /proc/PROCESS/stat, counted from the state of the process.
+fn ticks(process: &str, fields: std::ops::Range<usize>) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // pid (name) state parent ...
+    let after_name = stat.rsplit(") ").next()?;
+    let words: Vec<&str> = after_name.split(' ').collect();
+    let ticks: u64 = words
+        .get(fields)?
+        .iter()
+        .flat_map(|word| word.parse::<u64>())
+        .sum();
+    // Linux counts hundredths of a second for user space, whatever its own tick is.
+    Some(Duration::from_millis(10 * ticks))
 }
 
 /// The command as one would type it, its environment included.
@@ -106,21 +177,85 @@ pub(crate) fn typed(command: &Command) -> String {
     set.chain(words).collect::<Vec<_>>().join(" ")
 }
 
+/// A command under way, in a group of processes of its own.
+pub(crate) struct Job {
+    child: Child,
+    began: Instant,
+    limit: Duration,
+    cpu: Duration,
+}
+
+impl Job {
+    /// Starts a command that may take so long.
+    ///
+    /// # Errors
+    /// It could not be started.
+    pub(crate) fn begin(command: &mut Command, limit: Duration) -> Result<Self> {
+        command.process_group(0);
+        let child = command
+            .spawn()
+            .map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;
+        Ok(Self {
+            child,
+            began: Instant::now(),
+            limit,
+            cpu: Duration::ZERO,
+        })
+    }
+
+    /// How it ended, once it has. After its limit, or an interrupt, it is ended with all its children.
+    pub(crate) fn look(&mut self) -> Option<Result<()>> {
+        // A process that is gone took what it had taken when it was last there.
+        if let Some(cpu) = ticks(&self.child.id().to_string(), 11..15) {
+            self.cpu = cpu;
+        }
+        let ended = match self.child.try_wait() {
+            Ok(Some(status)) if status.success() => Ok(()),
+            Ok(Some(status)) => Err(status.to_string()),
+            Ok(None) if is_interrupted() => {
+                self.end();
+                Err("interrupted".into())
+            }
+            Ok(None) if self.began.elapsed() >= self.limit => {
+                eprint!("{}", at_work(self.child.id()));
+                self.end();
+                Err(format!("not done after {}, ended", seconds(self.limit)))
+            }
+            Ok(None) => return None,
+            Err(error) => Err(format!("waiting for a command: {error}")),
+        };
+        Some(ended)
+    }
+
+    /// Its children go with it: a test that hangs is a grandchild of ours.
+    fn end(&mut self) {
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let _ = self.child.wait();
+    }
+
+    pub(crate) fn took(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// Time of the CPUs that it and its children took that have ended, as last looked at.
+    pub(crate) fn cpu(&self) -> Duration {
+        self.cpu
+    }
+}
+
 /// Runs a command to its end, or ends it and all its children after `limit`.
 ///
 /// # Errors
 /// It could not be started, it failed, or it took too long.
 pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
     eprintln!("    {}", typed(command));
-    command.process_group(0);
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("{}: {error}", command.get_program().to_string_lossy()))?;
-    let status = wait(&mut child, limit)?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("{status}: {}", typed(command)))
+    let mut job = Job::begin(command, limit)?;
+    loop {
+        match job.look() {
+            Some(ended) => return ended.map_err(|how| format!("{how}: {}", typed(command))),
+            None => std::thread::sleep(POLL),
+        }
     }
 }
 
@@ -138,24 +273,6 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         return Err(format!("{}: {}\n{said}", output.status, typed(command)));
     }
     String::from_utf8(output.stdout).map_err(|error| format!("{}: {error}", typed(command)))
-}
-
-fn wait(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
-    let began = Instant::now();
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status),
-            Ok(None) if began.elapsed() >= limit => break,
-            Ok(None) => std::thread::sleep(POLL),
-            Err(error) => return Err(format!("waiting for a command: {error}")),
-        }
-    }
-    eprint!("{}", at_work(child.id()));
-    // Its children go with it: a test that hangs is a grandchild of ours.
-    let group = format!("-{}", child.id());
-    let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
-    let _ = child.wait();
-    Err(format!("not done after {}, ended", seconds(limit)))
 }
 
 /// The processes of a group with the names of their threads and where these sleep, a line each: a test's thread has the

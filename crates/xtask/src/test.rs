@@ -1,92 +1,111 @@
-//! `cargo xtask test`: everything that must pass before a commit.
+//! `cargo xtask test`: what must pass before a commit; with `--all` everything that CI proves.
 //!
-//! Steps run one after the other, each with a limit on its time, and all of them run whatever comes
-//! of the others. What later ones build for themselves is built meanwhile (`ahead`). Tools that a machine may lack (Miri) are skipped with a line that says so; nothing
-//! of our own is: a test that is not there is a failure.
+//! Steps run one after the other, each with a limit on its time, and all of them run whatever comes of the others. Test
+//! programs run side by side (`programs`). There are three builds: the tests' own, which random runs with faults use, too;
+//! and with `--all` the models of loom and the program as a user builds it. A tool that a machine lacks (Miri, moto) is
+//! skipped with a line that says so; nothing of our own is: a test that is not there is a failure.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::ahead::Ahead;
+use serde_json::Value;
+
+use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
-use crate::workspace::{FEATURES, Workspace, cargo, root};
+use crate::workspace::{ALL_FEATURES, FEATURES, Workspace, cargo, root};
 use crate::{Arguments, Result, campaign, guest, lab, tidy};
 
-/// Longest time for a step that builds; the whole stays below half an hour on two cores that nobody else uses.
+/// Longest time for a step that builds.
 const BUILD_MAX: Duration = Duration::from_secs(20 * 60);
 /// Longest time for a step that only runs.
-const RUN_MAX: Duration = Duration::from_secs(5 * 60);
+const RUN_MAX: Duration = Duration::from_secs(10 * 60);
 /// Longest time for an experiment; some take two minutes of two cores, and a machine may be busy.
 const EXPERIMENT_MAX: Duration = Duration::from_secs(15 * 60);
-/// Seeds of the fault test here; `campaign` runs more.
-const FAULT_SEEDS: u64 = 300;
+/// Seeds of the random runs with faults; `campaign` runs more.
+const FAULT_SEEDS: u64 = 60;
+const FAULT_SEEDS_ALL: u64 = 300;
 /// Times that the server is killed while clients write; `campaign --kills` does it more often.
 const KILLS: u64 = 50;
 /// Switches of threads that a loom model explores: enough for every bug planted so far.
 const LOOM_PREEMPTIONS: &str = "3";
 
-type Step = (&'static str, fn() -> End);
+/// Test programs that measure time: each runs when nothing else does.
+const ALONE: &[&str] = &[
+    "cli serve_demo",
+    "cli serve_limits",
+    "tidegate layers",
+    "tidegate limit",
+    "tidegate stamps",
+];
+/// Test programs that take longest: they begin first, so that none of them is left to run by itself.
+const FIRST: &[&str] = &[];
 
-const STEPS: [Step; 18] = [
-    ("format", || {
+/// What a step is given.
+struct Run {
+    /// Everything that is proved, and not what the README's command runs alone.
+    all: bool,
+}
+
+/// A step: its name, whether only `--all` runs it, and what it does.
+struct Step {
+    name: &'static str,
+    only_all: bool,
+    run: fn(&Run) -> End,
+}
+
+const fn always(name: &'static str, run: fn(&Run) -> End) -> Step {
+    Step {
+        name,
+        only_all: false,
+        run,
+    }
+}
+
+const fn all(name: &'static str, run: fn(&Run) -> End) -> Step {
+    Step {
+        name,
+        only_all: true,
+        run,
+    }
+}
+
+const STEPS: [Step; 14] = [
+    always("format", |_| {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
-    ("tidy", || tidy::run().into()),
-    ("clippy", || {
-        cargo_step(&[
-            "clippy",
-            "--workspace",
-            "--features",
-            FEATURES,
-            "--all-targets",
-            "--keep-going",
-            "--quiet",
-            "--",
-            "-D",
-            "warnings",
-        ])
-    }),
-    ("build", || {
-        cargo_step(&[&TESTS[..], &["--no-run"]].concat())
-    }),
-    (WAITS, || {
-        cargo_step(&[&TESTS[..], &["--no-fail-fast"]].concat())
-    }),
-    ("kills", || campaign::kills(KILLS, false, RUN_MAX).into()),
-    ("s3", s3),
-    ("baton", || {
-        cargo_step(&["test", "-p", "tidegate-env", "--features", "baton"])
-    }),
-    ("governor", || governor().into()),
-    ("governor-c", governor_c),
-    ("documentation", documentation),
-    ("loom", loom),
-    ("miri", miri),
-    ("faults", || campaign::faults(FAULT_SEEDS, BUILD_MAX).into()),
-    ("reproduce", || reproduce().into()),
-    ("experiments", || experiments(&[], Replicas::One).into()),
-    ("guest", guest::smoke),
-    ("hashes", || lab::hashes_hold().into()),
+    always("tidy", |_| tidy::run().into()),
+    all("clippy", |_| clippy()),
+    always("build", |run| build_tests(run).map(drop).into()),
+    always("tests", |run| tests(run).into()),
+    all("documentation", |_| documentation()),
+    all("governor-c", |_| governor_c()),
+    all("loom", |_| loom()),
+    all("miri", |_| miri()),
+    always("faults", |run| faults(run).into()),
+    all("reproduce", |_| reproduce().into()),
+    all("experiments", |_| experiments(&[], Replicas::One).into()),
+    always("hashes", |run| hashes(run).into()),
+    all("guest", |_| guest::smoke()),
 ];
-
-/// All tests of the workspace.
-const TESTS: [&str; 4] = ["test", "--workspace", "--features", FEATURES];
-/// The step in which a machine is idle for half of the time: what later ones build is built meanwhile.
-const WAITS: &str = "tests";
 
 /// The steps of `check`.
 const QUICK: [&str; 3] = ["format", "tidy", "clippy"];
 
-/// Runs all steps, or those named with `--only`.
+/// Runs the steps of the README's command, all of them with `--all`, or those named with `--only`.
 pub(crate) fn test(mut arguments: Arguments) -> Result<()> {
     let mut only = Vec::new();
+    let mut all = false;
     while let Some(word) = arguments.next_word() {
         match word.as_str() {
+            "--all" => all = true,
             "--only" => only.push(arguments.value_of("--only")?),
             "--list" => {
-                STEPS.iter().for_each(|(name, _)| println!("{name}"));
+                for step in &STEPS {
+                    let note = if step.only_all { "  (--all)" } else { "" };
+                    println!("{}{note}", step.name);
+                }
                 return Ok(());
             }
             _ => return Err(format!("test: unexpected '{word}'")),
@@ -94,88 +113,112 @@ pub(crate) fn test(mut arguments: Arguments) -> Result<()> {
     }
     if let Some(name) = only
         .iter()
-        .find(|name| STEPS.iter().all(|(step, _)| step != name))
+        .find(|name| STEPS.iter().all(|step| step.name != **name))
     {
         return Err(format!(
             "there is no step '{name}'; see cargo xtask test --list"
         ));
     }
-    run("xtask test", |name| {
-        only.is_empty() || only.iter().any(|wanted| wanted == name)
+    run("xtask test", all, |step| {
+        if only.is_empty() {
+            all || !step.only_all
+        } else {
+            only.iter().any(|wanted| wanted == step.name)
+        }
     })
 }
 
 /// Runs the quick steps.
 pub(crate) fn check(arguments: Arguments) -> Result<()> {
     arguments.finish()?;
-    run("xtask check", |name| QUICK.contains(&name))
+    run("xtask check", true, |step| QUICK.contains(&step.name))
 }
 
-fn run(title: &'static str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+fn run(title: &'static str, all: bool, wanted: impl Fn(&Step) -> bool) -> Result<()> {
+    steps::stop_at_interrupt()?;
     let mut steps = Steps::new(title);
-    let mut ahead = None;
-    for (name, step) in STEPS.iter().filter(|(name, _)| wanted(name)) {
-        if *name == WAITS {
-            let builds = STEPS.iter().filter(|(later, _)| wanted(later));
-            let builds = builds.filter_map(|(later, _)| build_of(later)?.ok());
-            ahead = Some(Ahead::begin(builds.collect()));
-        }
-        steps.run(name, step);
+    let run = Run { all };
+    for step in STEPS.iter().filter(|step| wanted(step)) {
+        steps.run(step.name, || (step.run)(&run));
     }
-    drop(ahead);
     steps.finish()
-}
-
-/// What a step builds in a folder of its own, if it does: the step before it needs none of it.
-fn build_of(step: &str) -> Option<Result<Command>> {
-    match step {
-        "loom" => Some(loom_command().map(|mut command| {
-            command.arg("--no-run");
-            command
-        })),
-        "faults" => Some(Ok(campaign::build_command())),
-        "reproduce" => Some(lab_command()),
-        _ => None,
-    }
 }
 
 fn cargo_step(arguments: &[&str]) -> End {
     steps::run(&mut cargo(arguments), BUILD_MAX).into()
 }
 
-/// Volumes in a bucket, against a server on this machine. All that is not about S3 has been tested without it; the whole
-/// workspace is named so that what it needs is there from those tests.
-fn s3() -> End {
-    if !steps::is_there("moto_server", &["--help"]) {
-        return End::Skipped("moto_server is not installed (pip install 'moto[server]')".into());
-    }
-    cargo_step(&[
-        "test",
-        "--workspace",
-        "--features",
-        FEATURES,
-        "--features",
-        "tidegate-objects/s3",
-        "--test",
-        "s3",
-    ])
+/// What cargo builds to be tested: one set of features for each of the two ways, so that nothing is built twice.
+const TESTS: [&str; 6] = [
+    "test",
+    "--workspace",
+    "--lib",
+    "--bins",
+    "--tests",
+    "--features",
+];
+
+fn features(run: &Run) -> &'static str {
+    if run.all { ALL_FEATURES } else { FEATURES }
 }
 
-/// The adapters of the governor for caches of others, which nothing else builds; and the page cache as its member.
-fn governor() -> Result<()> {
-    let of_it = ["-p", "tidegate-governor", "--all-features", "--all-targets"];
-    let mut lints = cargo(&["clippy", "--quiet"]);
-    lints.args(of_it).args(["--", "-D", "warnings"]);
-    steps::run(&mut lints, BUILD_MAX)?;
-    let mut tests = cargo(&["test", "-p", "tidegate-governor", "--all-features"]);
-    steps::run(&mut tests, BUILD_MAX)?;
-    let of_it = ["-p", "tidegate", "--features", "governor", "--all-targets"];
-    let mut lints = cargo(&["clippy", "--quiet"]);
-    lints.args(of_it).args(["--", "-D", "warnings"]);
-    steps::run(&mut lints, BUILD_MAX)?;
-    let of_it = ["-p", "tidegate", "--features", "governor"];
-    let mut tests = cargo(&["test", "--test", "governed"]);
-    steps::run(tests.args(of_it), BUILD_MAX)
+fn build_tests(run: &Run) -> Result<Vec<Program>> {
+    programs::build(&[&TESTS[..], &[features(run)]].concat(), BUILD_MAX)
+}
+
+/// All tests of the workspace.
+fn tests(run: &Run) -> Result<()> {
+    let programs = build_tests(run)?;
+    let mut asked = Asked {
+        alone: ALONE,
+        first: FIRST,
+        ..Asked::default()
+    };
+    let kills = [("cli serve_kill", "TIDEGATE_KILLS", KILLS.to_string())];
+    if run.all {
+        asked.environment = &kills;
+        // Volumes in a bucket, against a server on this machine.
+        if !steps::is_there("moto_server", &["--help"]) {
+            let why = "moto_server is not installed (pip install 'moto[server]')";
+            asked.without.push(("objects s3", why.into()));
+        }
+    }
+    programs::run(programs, &asked)
+}
+
+/// Random runs with faults, in the program that the tests have built.
+fn faults(run: &Run) -> Result<()> {
+    let seeds = if run.all {
+        FAULT_SEEDS_ALL
+    } else {
+        FAULT_SEEDS
+    };
+    campaign::faults(&Workspace::load()?.tested("campaign"), seeds, RUN_MAX)
+}
+
+/// Trace hashes: of the program that the tests have built; with `--all` of the one that has run the experiments.
+fn hashes(run: &Run) -> Result<()> {
+    if run.all {
+        lab::hashes_hold(&build_program()?)
+    } else {
+        lab::hashes_hold(&Workspace::load()?.tested("tidegate"))
+    }
+}
+
+/// Lints of everything that is built in any way.
+fn clippy() -> End {
+    cargo_step(&[
+        "clippy",
+        "--workspace",
+        "--features",
+        ALL_FEATURES,
+        "--all-targets",
+        "--keep-going",
+        "--quiet",
+        "--",
+        "-D",
+        "warnings",
+    ])
 }
 
 /// The C interface of the governor: its example, built with the header and run.
@@ -205,11 +248,21 @@ fn c_example() -> Result<()> {
     steps::run(&mut Command::new(&program), RUN_MAX)
 }
 
-/// The documentation builds and its links between items resolve.
+/// The documentation builds, its links between items resolve, and its examples run.
 fn documentation() -> End {
     let mut command = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
     command.env("RUSTDOCFLAGS", "-D warnings");
-    steps::run(&mut command, BUILD_MAX).into()
+    let examples = [
+        "test",
+        "--workspace",
+        "--doc",
+        "--quiet",
+        "--features",
+        ALL_FEATURES,
+    ];
+    steps::run(&mut command, BUILD_MAX)
+        .and_then(|()| steps::run(&mut cargo(&examples), BUILD_MAX))
+        .into()
 }
 
 /// The models of the protocols without locks, under every interleaving within the bound.
@@ -257,7 +310,7 @@ fn miri_test(what: &[&str]) -> Result<()> {
 
 /// Every published claim, one repetition each, as a new user sees them.
 fn reproduce() -> Result<()> {
-    let program = build_lab()?;
+    let program = build_program()?;
     let out = reproduce_out(&Workspace::load()?);
     // What an earlier program left would be taken for this one's where it is the same; here it is to be run.
     if out.exists() {
@@ -282,10 +335,7 @@ pub(crate) fn reproduced(workspace: &Workspace, program: &Path, name: &str) -> O
     let scenario = out.join("scenario.toml");
     let ran = std::fs::read_to_string(&scenario).ok()?;
     let own = std::fs::read_to_string(root().join(format!("experiments/{name}.toml"))).ok()?;
-    let bands = bands(&out)?;
-    let all = !bands
-        .lines()
-        .any(|line| line.trim_start().starts_with("not run"));
+    let all = Bands::read(&out)?.stand("not_run").next().is_none();
     (ran == own && all && changed(&scenario) > changed(program)).then_some(out)
 }
 
@@ -318,7 +368,7 @@ pub(crate) fn bands_hold(mut arguments: Arguments) -> Result<()> {
 /// run again, and what takes minutes is left to `bands`.
 fn experiments(names: &[String], replicas: Replicas) -> Result<()> {
     let workspace = Workspace::load()?;
-    let program = build_lab()?;
+    let program = build_program()?;
     let out = experiments_out(&workspace);
     let mut failed = Vec::new();
     let chosen = if names.is_empty() {
@@ -354,8 +404,12 @@ fn experiments(names: &[String], replicas: Replicas) -> Result<()> {
             }
             out
         };
-        print_bands(&out);
-        for id in needless(&out) {
+        let Some(bands) = Bands::read(&out) else {
+            failed.push(format!("{name}: no bands were judged"));
+            continue;
+        };
+        bands.print();
+        for id in bands.needless() {
             failed.push(format!(
                 "{name}: {id} holds in all its rows: take its `held_in` out"
             ));
@@ -373,66 +427,59 @@ pub(crate) fn experiments_out(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask/experiments")
 }
 
-/// Prints how each band came out.
-fn print_bands(out: &Path) {
-    let bands = bands(out);
-    print!(
-        "{}",
-        bands.as_deref().unwrap_or("    no bands were judged\n")
-    );
+/// How the bands of an experiment came out: what `bands.json` of its folder says.
+struct Bands(Vec<Value>);
+
+impl Bands {
+    /// Nothing if the experiment has not been run there, or not to its end.
+    fn read(out: &Path) -> Option<Self> {
+        let text = std::fs::read_to_string(out.join("bands.json")).ok()?;
+        serde_json::from_str(&text).ok().map(Self)
+    }
+
+    fn stand<'a>(&'a self, standing: &'a str) -> impl Iterator<Item = &'a Value> {
+        self.0
+            .iter()
+            .filter(move |band| band["standing"] == standing)
+    }
+
+    fn print(&self) {
+        for band in &self.0 {
+            let word = |key: &str| band[key].as_str().unwrap_or_default();
+            println!(
+                "    {:<8} {} [{}] {}, expected {} to {}",
+                word("standing"),
+                word("id"),
+                word("case"),
+                band["value"],
+                band["min"],
+                band["max"]
+            );
+        }
+    }
+
+    /// Bands that another experiment holds and that hold here, too, in all their rows.
+    fn needless(&self) -> BTreeSet<&str> {
+        let ids = |standing| self.stand(standing).flat_map(|band| band["id"].as_str());
+        let elsewhere = self
+            .stand("holds")
+            .filter(|band| !band["held_in"].is_null());
+        let held: BTreeSet<&str> = elsewhere.flat_map(|band| band["id"].as_str()).collect();
+        held.difference(&ids("misses").collect()).copied().collect()
+    }
 }
 
-fn bands(out: &Path) -> Option<String> {
-    let printed = std::fs::read_to_string(out.join("table.txt")).ok()?;
-    let (_, bands) = printed.split_once("\nExpectations\n")?;
-    Some(bands.to_owned())
+/// Builds the program as the README's first command does, without the server, and answers where it is.
+pub(crate) fn build_program() -> Result<PathBuf> {
+    let mut command = cargo(&["build", "--release", "-p", "tidegate-cli"]);
+    steps::run(&mut command, BUILD_MAX)?;
+    Ok(Workspace::load()?.program())
 }
 
-/// Bands that another experiment holds and that hold here, too, in all their rows.
-fn needless(out: &Path) -> Vec<String> {
-    let bands = bands(out).unwrap_or_default();
-    let ids = |word: &str, ending: &str| -> BTreeSet<String> {
-        let lines = bands.lines().filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let is_it = line.ends_with(ending) && words.next() == Some(word);
-            is_it.then(|| words.next().map(str::to_owned)).flatten()
-        });
-        lines.collect()
-    };
-    let too = ids("holds", " too)");
-    too.difference(&ids("misses", ")")).cloned().collect()
-}
-
-/// Builds the program, as a user would run it.
-pub(crate) fn build_program() -> Result<()> {
-    steps::run(
-        &mut cargo(&["build", "--release", "-p", "tidegate-cli"]),
-        BUILD_MAX,
-    )
-}
-
-/// Builds the program for experiments in virtual time and answers where it is: as a user would run it, but without the
-/// server and the formats of results, whose dependencies take five minutes to optimise on two cores. In a folder of its
-/// own, so that it does not take the place of the whole program.
-pub(crate) fn build_lab() -> Result<PathBuf> {
-    steps::run(&mut lab_command()?, BUILD_MAX)?;
-    Ok(lab_folder()?.join("release/tidegate"))
-}
-
-fn lab_command() -> Result<Command> {
-    let mut command = cargo(&[
-        "build",
-        "--release",
-        "-p",
-        "tidegate-cli",
-        "--no-default-features",
-    ]);
-    command.arg("--target-dir").arg(lab_folder()?);
-    Ok(command)
-}
-
-fn lab_folder() -> Result<PathBuf> {
-    Ok(Workspace::load()?.target.join("lab"))
+/// The same with the server.
+pub(crate) fn build_server() -> Result<()> {
+    let mut command = cargo(&["build", "--release", "-p", "tidegate-cli"]);
+    steps::run(command.args(["--features", "serve"]), BUILD_MAX)
 }
 
 /// Names of the experiments: those of the files in `experiments/`.
@@ -454,5 +501,24 @@ pub(crate) fn experiment_names() -> Result<Vec<String>> {
         Err(format!("no experiments in {}", folder.display()))
     } else {
         Ok(names)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_band_that_holds_in_every_row_needs_no_other_experiment() {
+        let band = |id: &str, standing: &str, held_in: Option<&str>| serde_json::json!({ "id": id, "standing": standing, "held_in": held_in });
+        let bands = Bands(vec![
+            band("a", "holds", Some("other")),
+            band("b", "holds", Some("other")),
+            band("b", "misses", Some("other")),
+            band("c", "holds", None),
+            band("d", "not_run", Some("other")),
+        ]);
+        assert_eq!(bands.needless(), BTreeSet::from(["a"]));
+        assert_eq!(bands.stand("not_run").count(), 1);
     }
 }

@@ -50,9 +50,13 @@ pub(crate) fn root() -> PathBuf {
     root.to_owned()
 }
 
-/// Features that the whole workspace is built with to be tested, so that what is off by default is tested too, and nothing is
-/// built twice.
-pub(crate) const FEATURES: &str = "tidegate-cli/serve";
+/// Features that the README's command tests the workspace with: those that bring no more crates than the server has.
+pub(crate) const FEATURES: &str =
+    "tidegate-cli/serve,tidegate/governor,tidegate-governor/c,tidegate-env/baton";
+
+/// Every feature there is: what is off by default is tested, too, and by one build. They only add.
+pub(crate) const ALL_FEATURES: &str = "tidegate-cli/serve,tidegate/governor,tidegate-governor/c,tidegate-env/baton,\
+    tidegate-cli/s3,tidegate-governor/adapters";
 
 /// `cargo`, the one that runs us, in the root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
@@ -86,6 +90,11 @@ impl Workspace {
     /// The program, as the release profile builds it.
     pub(crate) fn program(&self) -> PathBuf {
         self.target.join("release/tidegate")
+    }
+
+    /// A program of ours that the tests have built.
+    pub(crate) fn tested(&self, name: &str) -> PathBuf {
+        self.target.join("debug").join(name)
     }
 }
 

@@ -19,6 +19,7 @@ use std::fs::{DirEntry, File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use crate::expect::Judged;
 use crate::outcome::Outcome;
 use crate::scenario::is_plain;
 
@@ -44,6 +45,9 @@ impl OutputError {
 
 /// The table of runs: a folder that has it holds results.
 const RUNS: &str = "runs";
+
+/// How each band came out, for programs; `table.txt` has the same in words.
+const BANDS: &str = "bands.json";
 
 /// Tables of a comparison with recordings: their figures, and those of pairs where there are several.
 pub(crate) const FIGURES: &str = "figures";
@@ -195,6 +199,9 @@ pub fn write(
         .try_for_each(|table| write_table(folder, table))?;
     text("scenario.toml", &about.scenario_text)?;
     text("table.txt", printed)?;
+    let judged: Vec<Judged<'_>> = shown.bands.iter().map(Judged::of).collect();
+    let bands = serde_json::to_string_pretty(&judged).expect("plain data is JSON");
+    text(BANDS, &bands)?;
     // Tables beside plots: neither is to wait for the other.
     std::thread::scope(|scope| {
         let written = scope.spawn(|| {

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::steps::{self, End, Steps};
-use crate::test::build_program;
+use crate::test::build_server;
 use crate::workspace::{Workspace, cargo};
 use crate::{Arguments, Result};
 
@@ -105,7 +105,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
 
 /// Builds the program and the load, and answers a folder that has both.
 fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
-    build_program()?;
+    build_server()?;
     let load = [
         "build",
         "--release",
