@@ -57,7 +57,7 @@ impl Actor {
     }
 }
 
-/// Puts another region in a place; the last who is in the old one gives that back.
+/// Puts another region in a place; the last task in the old one gives that back.
 fn renew(task: &mut Task<'_, LabEnv>, world: &World, memory: &Memory) -> Going {
     let pages = memory.pages;
     match world.cache.spill(task, Pages(pages)) {

@@ -63,7 +63,7 @@ impl Shrink<LabEnv> for Kept {
     }
 
     fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
-        // One in eight cannot work for a caller who may be within a file system; and some objects
+        // One in eight cannot work for a caller that may be within a file system; and some objects
         // are in use.
         if !ask.may_enter_fs && task.random().is_multiple_of(8) {
             return Answer::Stop;

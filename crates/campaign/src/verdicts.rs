@@ -182,8 +182,9 @@ pub(crate) fn judge(tally: &mut Tally, plan: &Plan, events: &[Recorded]) {
 /// No wake-up was lost, of any task, however ill the devices were: a task that waits with a
 /// deadline is woken when the awaited thing is there, and does not find it at its deadline.
 ///
-/// But for the reserve under a law of Linux, whose background reclaimer alone wakes those who leave
-/// it alone: a device may hold it up while others give memory back (`mm`'s `reclaim::direct`).
+/// But for the reserve under a law of Linux, whose background reclaimer alone wakes those that
+/// leave it alone: a device may hold it up while others give memory back (`mm`'s
+/// `reclaim::direct`).
 pub(crate) fn judge_wakes(reclaim: &str, events: &[Recorded]) {
     let of_linux = reclaim != "tidegate";
     for Recorded { at, task, event } in events {

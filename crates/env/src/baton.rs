@@ -301,7 +301,7 @@ impl<C: Content> BatonEnv<C> {
             .count()
     }
 
-    /// A number made of who ran when and what was emitted: equal for equal runs.
+    /// A number made of the order of tasks and of what was emitted: equal for equal runs.
     #[must_use]
     pub fn trace_hash(&self) -> u64 {
         self.core.world().hash
@@ -347,7 +347,7 @@ impl Core {
         }
     }
 
-    /// Decides who is next; moves time on where nobody is.
+    /// Decides which task is next; moves time on where none is.
     fn next(&self, world: &mut World) -> Next {
         loop {
             let root_ended = match world.root {

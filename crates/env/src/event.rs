@@ -47,7 +47,7 @@ pub enum Cause {
     Memory,
     /// Reclaim found too much under writeback (`VMSCAN_THROTTLE_WRITEBACK`).
     ReclaimWriteback,
-    /// Too many pages are isolated by others who reclaim (`VMSCAN_THROTTLE_ISOLATED`).
+    /// Too many pages are isolated by others that reclaim (`VMSCAN_THROTTLE_ISOLATED`).
     ReclaimIsolated,
     /// Reclaim made no progress (`VMSCAN_THROTTLE_NOPROGRESS`).
     ReclaimNoProgress,

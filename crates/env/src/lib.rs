@@ -3,9 +3,9 @@
 //! Procedures in `mm` and `workload` are plain blocking Rust over a type parameter `E: Env`. On
 //! threads a wait parks the thread; in the lab it switches to another coroutine. Neither can tell.
 //!
-//! Vocabulary: a *task* is somebody who may block; `&mut Task` is the right to do so. An
-//! *interrupt* is somebody who may not (a completion). Both are a *context*: enough to take a
-//! `Lock`, whose guard borrows it, so that waiting under a lock does not compile.
+//! Vocabulary: a *task* may block; `&mut Task` is the right to do so. An *interrupt* (a completion)
+//! may not. Both are a *context*: enough to take a `Lock`, whose guard borrows it, so that waiting
+//! under a lock does not compile.
 //!
 //! Invariants
 //!   1. A task that holds only `&Task`, an `Interrupt` or a guard cannot sleep.

@@ -9,7 +9,7 @@ use policy::units::{Instant, Nanos};
 
 use crate::{Cause, Context, Env, Event, Signal, TaskId, Unparked, WaitQueue, Wakeup, Work};
 
-/// Somebody who may block. Procedures take `&mut Task`; one without cannot sleep.
+/// The right to block. Procedures take `&mut Task`; a procedure without one cannot sleep.
 pub struct Task<'e, E: Env> {
     env: &'e E,
     local: E::Local,
@@ -21,7 +21,7 @@ pub struct Task<'e, E: Env> {
     client: Option<Arc<Client>>,
 }
 
-/// Somebody for whom tasks change files, and who may end while they do.
+/// A client that tasks change files for; it may end while they do.
 #[derive(Debug, Default)]
 pub struct Client {
     ended: AtomicBool,

@@ -6,8 +6,8 @@
 //! a refusal that means "try again". It is touched once per node, so about once in 64 pages.
 //!
 //! Invariants
-//!   1. A number is pushed only by who popped it (or `full` put it there): it is on the stack at
-//!      most once.
+//!   1. A number is pushed only by the thread that popped it (or `full` put it there): it is on the
+//!      stack at most once.
 //!   2. The counter in the head is stepped by every push and pop, so a head that a thread has
 //!      looked at never comes back (within 2^32 steps): a `next` that has become stale meanwhile is
 //!      never used.

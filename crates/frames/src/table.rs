@@ -1,7 +1,7 @@
 //! The frame table: one state word and one owner per frame.
 //!
-//! It decides who may read, write, write back or free a frame, and nothing else: what is in the
-//! index, on a list or under I/O is `mm`'s book-keeping.
+//! It decides which task may read, write, write back or free a frame, and nothing else: what is in
+//! the index, on a list or under I/O is `mm`'s book-keeping.
 //!
 //! ```text
 //!           claim            adopt         release, show

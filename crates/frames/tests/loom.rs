@@ -615,7 +615,7 @@ fn an_end_beside_a_flusher_and_a_hint_loses_a_hint_at_most() {
     });
 }
 
-/// A page that is moved from one frame to another, beside those who use it: `mm::relocate`.
+/// A page that is moved from one frame to another, beside those that use it: `mm::relocate`.
 struct Moving {
     table: FrameTable,
     contents: [Content; 2],

@@ -45,8 +45,8 @@ pub enum Regret {
     /// What they evicted and miss again.
     #[default]
     On,
-    /// Nothing: floors, ceilings and weights alone say who has what. Memory that one does not use
-    /// is still lent.
+    /// Nothing: floors, ceilings and weights alone say how much each member has. Memory that one
+    /// does not use is still lent.
     Off,
 }
 
@@ -363,9 +363,9 @@ impl Governor {
         (self.inner.clock)()
     }
 
-    /// Does what is due: looks at members that do not report, moves targets, asks who has too much.
-    /// Calls shrinkers, so it takes as long as they do. For [`Builder::driven_by_caller`]; beside
-    /// the governor's thread it does no harm.
+    /// Does what is due: looks at members that do not report, moves targets, asks members that have
+    /// too much. Calls shrinkers, so it takes as long as they do. For
+    /// [`Builder::driven_by_caller`]; beside the governor's thread it does no harm.
     ///
     /// `now` never goes back. The answer says when to come again if nothing happens before.
     pub fn turn(&self, now: Duration) -> Next {

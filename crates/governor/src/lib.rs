@@ -1,11 +1,11 @@
-//! One memory limit for several caches, no matter who wrote them.
+//! One memory limit for several caches, of any authors.
 //!
 //! A program with a block cache, a row cache and a write buffer has three limits, and each is wrong
 //! most of the time. A [`Governor`] has one. Each cache registers as a member with a [`Shrinker`];
 //! what was evicted and is missed again tells what memory would be worth to it, and a little at a
-//! time memory goes to who regrets most. The limit holds: for permits to the byte, for caches that
-//! report afterwards within what they grow in a moment, and for the whole process by its resident
-//! memory.
+//! time memory goes to the member that regrets most. The limit holds: for permits to the byte, for
+//! caches that report afterwards within what they grow in a moment, and for the whole process by
+//! its resident memory.
 //!
 //! ```
 //! use governor::{Governor, Share};
@@ -29,7 +29,7 @@
 //!         },
 //!     ),
 //! )?;
-//! let buffer = rows.reserve(4096)?;                             // waits 200 ms at most, then says who is in the way
+//! let buffer = rows.reserve(4096)?;                             // waits 200 ms at most, then names the member in the way
 //! println!("{}", governor.report());
 //! # drop(buffer);
 //! # Ok::<(), governor::Error>(())
@@ -40,14 +40,14 @@
 //! | what a cache must be able to do | [`Shrinker`], or two closures: [`by`] |
 //! | what it may have | [`Share`]: floor, ceiling, weight, cost of a miss |
 //! | how it reports | [`Member`]: `grew`, `shrank`, `reserve`; `evicted`, `missed`, `used` |
-//! | who drives it | a thread of the governor's, woken by events; or the caller, by [`Governor::turn`] |
-//! | who moved what, and why | [`Governor::report`] |
+//! | its driver | a thread of the governor's, woken by events; or the caller, by [`Governor::turn`] |
+//! | moves of memory, and why | [`Governor::report`] |
 //! | caches of other people | features `quick-cache`, `foyer`, `moka`: `governor::adapters` |
 //!
 //! Rules that the governor keeps to, whatever its members do; each has a test in `tests/rules.rs`:
 //!
 //! 1. A shrinker is called from the governor's thread, without a lock of the governor's, and never
-//!    by who reserves.
+//!    by the task that reserves.
 //! 2. One call at a time for a member.
 //! 3. A call that takes longer than 100 ms is counted; the member rests, from 100 ms doubling to 5
 //!    s, and a second lane asks the others meanwhile. There are two lanes at most.

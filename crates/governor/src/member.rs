@@ -163,7 +163,7 @@ impl Member {
     /// first served, 200 ms at most ([`Builder::wait_max`](crate::Builder::wait_max)).
     ///
     /// # Errors
-    /// [`Error::Full`] names who is in the way; [`Error::LargerThanLimit`] where it never fits;
+    /// [`Error::Full`] names the member in the way; [`Error::LargerThanLimit`] where it never fits;
     /// [`Error::InScan`] inside a scan.
     pub fn reserve(&self, bytes: u64) -> Result<Permit, Error> {
         self.reserve_within(bytes, self.inner().wait_max)
@@ -272,7 +272,7 @@ impl Member {
     /// It is used: something was found, say. Cheap enough for every hit. A member that never says
     /// so is taken for idle only by its misses.
     pub fn used(&self) {
-        // Looked at first: written only once a turn, so that the line stays with all who read it.
+        // Looked at first: written only once a turn, so that the line stays with all that read it.
         if !self.seat.used.load(Relaxed) {
             self.seat.used.store(true, Relaxed);
         }

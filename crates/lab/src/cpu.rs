@@ -407,7 +407,7 @@ impl Scheduler {
         }
     }
 
-    /// The world ends: every park, now and later, ends with `Cancelled`. Answers whom it met.
+    /// The world ends: every park, now and later, ends with `Cancelled`. Answers the tasks it met.
     pub(crate) fn cancel(&mut self, clock: &Clock) -> Vec<Blocked> {
         self.cancelled = true;
         self.still = 0;

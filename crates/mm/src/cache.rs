@@ -33,7 +33,7 @@ pub struct Cache<E: Env> {
     pub(crate) pages: CachedPages,
     /// Frames that hold none.
     pub(crate) memory: Memory<E>,
-    /// The lists of each zone, and who sleeps for it; the nodes.
+    /// The lists of each zone, and the tasks that sleep for it; the nodes.
     pub(crate) zones: Zones,
     /// Files, and whether they may still be changed.
     pub(crate) registry: Registry<E>,

@@ -6,7 +6,7 @@
 //! stopped from outside. A time of day that was set by mistake costs no more than the wait for the
 //! next renewal.
 //!
-//! It is asked last of all, by who sends: the client library tries a call again, and may do so
+//! It is asked last of all, by the sender: the client library tries a call again, and may do so
 //! after a long sleep of the machine.
 //!
 //! Source: clock_gettime(2).

@@ -1,4 +1,4 @@
-//! A local directory as a store, and the lock that says who has the volume in it.
+//! A local directory as a store, and the lock that says which server has the volume in it.
 //!
 //! `LocalFileSystem` has no conditional update: `Client::put` looks at the version, and the store
 //! then renames the new file into place. That is safe against any program that takes the lock
@@ -32,7 +32,7 @@ use crate::error::Error;
 use crate::layout;
 use crate::request::lock;
 
-/// The file whose lock says who has the volume.
+/// The file whose lock says which server has the volume.
 const LOCK: &str = "lock";
 /// Times that a lock is opened which others, that are refused, take away.
 const TRIES: u32 = 3;
@@ -96,7 +96,7 @@ fn only_files(entry: &DirEntry) -> Result<(), Error> {
     }
 }
 
-/// The lock of a directory's volume, held as long as this lives, by who writes there.
+/// The lock of a directory's volume, held as long as this lives, by a server that writes there.
 #[derive(Debug)]
 pub(crate) struct DirectoryLock {
     name: PathBuf,
@@ -117,7 +117,7 @@ impl Drop for DirectoryLock {
 }
 
 impl DirectoryLock {
-    /// None, for who only reads: the directory itself, to tell whether it is in place.
+    /// None, for a reader: the directory itself, to tell whether it is in place.
     pub(crate) fn none(path: &FilePath) -> Result<Self, Error> {
         let file = File::open(path).map_err(|source| Error::System {
             path: path.into(),

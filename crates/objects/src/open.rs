@@ -1,4 +1,5 @@
-//! Opening a volume: its manifest, what the store can do, who has it, and which objects there are.
+//! Opening a volume: its manifest, what the store can do, which server has it, and which objects
+//! there are.
 //!
 //! Before anything is written to it, a store is asked to refuse two puts that it must refuse: a put
 //! "if absent" of an object that is there, and a put that names a version that never was. Some
@@ -160,7 +161,7 @@ async fn prepare(
     let mut fence = Fence::None;
     // Goes before the lock does.
     let mut made = place.made;
-    // Before anything is looked at: half-written files are removed by who has the lock.
+    // Before anything is looked at: half-written files are removed by the holder of the lock.
     if let Some(path) = place.directory.as_deref() {
         let lock = Arc::new(match config.read_only {
             true => DirectoryLock::none(path)?,
@@ -257,7 +258,8 @@ async fn prepare(
     Ok((shared, made))
 }
 
-/// What an answered flush covers from now on: what is in the directory, no matter who put it there.
+/// What an answered flush covers from now on: what is in the directory, no matter which server put
+/// it there.
 async fn settle(
     path: &FilePath,
     settle: fn(&FilePath) -> std::io::Result<()>,

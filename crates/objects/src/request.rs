@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::{Interrupt, IoError, IoRequest};
 
-/// Locks, no matter who panicked under it.
+/// Locks, no matter which thread panicked under it.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

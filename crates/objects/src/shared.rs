@@ -1,5 +1,5 @@
-//! What the device's caller and its runtime share: the queue, what is known, and who may still
-//! write.
+//! What the device's caller and its runtime share: the queue, what is known, and which server may
+//! still write.
 //!
 //! Jobs run as tasks of the device's own runtime: at most `parallel` of writes, each with one
 //! object's content in memory, and as many of reads, which copy what arrives straight into the
@@ -37,7 +37,7 @@ pub(crate) type WholePart = Part<Arc<Whole>>;
 pub(crate) enum Fence {
     /// Nothing: only this process can reach the store, or nothing is written.
     None,
-    /// A lock of the system's, or for who only reads none.
+    /// A lock of the system's; a reader has none.
     Lock(Mutex<Option<Arc<DirectoryLock>>>),
     /// An object in the store.
     Lease(Box<Lease>),

@@ -238,7 +238,7 @@ fn stopped() {
             std::thread::spawn(move || proxy.serve(client, moto));
         }
     });
-    // Nobody is stopped who is not known yet.
+    // No server is stopped that is not known yet.
     let mut process = proxy.process.lock().unwrap();
     let mut holder = Command::new(std::env::current_exe().unwrap());
     holder.args(["--exact", "holder", "--ignored", "--nocapture"]);

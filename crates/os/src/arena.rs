@@ -61,7 +61,7 @@ pub(crate) const CHUNK_FRAMES_MAX: u32 = 16384;
 /// Runs of frames that are received into at once; beyond them less is received.
 const RECEIVED_MAX: usize = 72;
 
-/// Somebody who keeps its own hold of a chunk's memory.
+/// A user that keeps its own hold of a chunk's memory.
 pub(crate) trait ChunkWatcher: Send + Sync {
     /// The chunk is resident and may be registered.
     fn populated(&self, chunk: Chunk);

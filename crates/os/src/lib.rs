@@ -150,7 +150,8 @@ impl Drop for TestDir {
     }
 }
 
-/// Makes what is in a folder durable, no matter who wrote it, with all else on its file system.
+/// Makes what is in a folder durable, no matter which program wrote it, with all else on its file
+/// system.
 ///
 /// # Errors
 /// The system's; since Linux 5.8 also that of a write that failed lately.

@@ -1,4 +1,4 @@
-//! Where a thread sleeps, and who sleeps in an environment.
+//! Where a thread sleeps, and which threads of an environment do.
 //!
 //! A `Parker` is one word: a futex. A wake that comes while nobody sleeps is remembered, once.
 //!

@@ -1,7 +1,8 @@
 //! The engine of io_uring: one thread owns the ring, submits and completes.
 //!
-//! Submitters put jobs into a mailbox in front of the ring, sorted by who waits; the owner takes as
-//! many as the ring has slots (`DEPTH`), so that a reader overtakes writeback that has not started.
+//! Submitters put jobs into a mailbox in front of the ring, sorted by the kind of task that waits;
+//! the owner takes as many as the ring has slots (`DEPTH`), so that a reader overtakes writeback
+//! that has not started.
 //!
 //! ```text
 //!   submit() --> mailbox (ClassQueue) --> slots (64) --> SQEs --> kernel

@@ -425,7 +425,7 @@ mod tests {
             call(&mut bench, start, start + 100);
             assert_eq!(bench.cached.last(), Some(&(start + 99)));
             assert_eq!(bench.waits, 1, "{:?}", bench.windows);
-            // Taken up again at a part, by who could not wait for it.
+            // Taken up again at a part, by a reader that could not wait for it.
             call(&mut bench, start + 32, start + 100);
             assert_eq!(bench.cached.last(), Some(&(start + 99)));
             call(&mut bench, start + 100, start + 200);

@@ -89,7 +89,7 @@ impl Buffers {
         self.spill_up_to(bytes, SPILL)
     }
 
-    /// The same for what can also wait in a buffer: half of that memory is left to those who
+    /// The same for what can also wait in a buffer: half of that memory is left to those that
     /// cannot.
     pub(crate) fn spill_some(&self, bytes: usize) -> Option<Spilled> {
         self.spill_up_to(bytes, SPILL / 2)

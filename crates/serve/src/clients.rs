@@ -3,8 +3,8 @@
 //! The sockets of a client that is killed are closed at once. Its connection here hears of that
 //! when its turn comes, which may be late: it is held, or waits for the backing. So the sockets of
 //! all are looked at before something is made durable for one, and when one comes that may be a
-//! client's next try. For who is gone by then nothing changes any more (`Volume::end`): what waits
-//! is refused, and the sync waits for the step under way.
+//! client's next try. For a client that is gone by then nothing changes any more (`Volume::end`):
+//! what waits is refused, and the sync waits for the step under way.
 //!
 //! ```text
 //!   A: TRIM ──step──step──step── (A is killed)
@@ -114,7 +114,7 @@ impl Clients {
         volume.end();
     }
 
-    /// Ends those who are gone.
+    /// Ends those that are gone.
     pub(crate) fn end_the_gone(&self) {
         end_the_gone(&mut self.lock());
     }

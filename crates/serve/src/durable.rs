@@ -14,7 +14,7 @@
 //!   1. A flush is answered by a sync that began after it; so the sync covers all writes that were
 //!      answered before.
 //!   2. An error is told to each connection as if it had synced alone: what has healed, once.
-//!   3. A part that cannot be written fails those who want it, and nobody else. Where it is tried
+//!   3. A part that cannot be written fails those that want it, and nobody else. Where it is tried
 //!      again, others wait for `TRY_AGAIN` beside it; where it hangs, until the backing gives up.
 //!   4. Once it is answered, nothing changes any more for a client that was gone when it was asked
 //!      for (`clients.rs`).
@@ -31,7 +31,7 @@ use crate::export::Export;
 /// Between two tries to make something durable that fails.
 pub(crate) const TRY_AGAIN: Duration = Duration::from_millis(250);
 
-/// Somebody who wants something durable.
+/// A client that wants something durable.
 pub(crate) struct Asker {
     /// As the connection holds it: it is told of errors once.
     pub(crate) volume: Arc<Volume>,
@@ -119,7 +119,7 @@ impl Round {
         Some(waiting)
     }
 
-    /// Syncs for them and tells them; answers who has to wait for another try.
+    /// Syncs for them and tells them; answers which have to wait for another try.
     fn serve(&self, askers: Vec<Asker>) -> Vec<Asker> {
         let Some(export) = self.export.upgrade() else {
             return Vec::new();

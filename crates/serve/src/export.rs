@@ -258,7 +258,7 @@ impl Export {
         self.all_durable.load(Ordering::Relaxed)
     }
 
-    /// Whether who wants something durable is held back while writes fail.
+    /// Whether clients that want something durable are held back while writes fail.
     pub(crate) fn is_patient(&self) -> bool {
         self.patient.load(Ordering::Relaxed)
     }

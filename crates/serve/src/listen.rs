@@ -27,7 +27,7 @@ use crate::hub::{Hub, Stage};
 use crate::log::warn;
 use crate::refusal::words;
 
-/// How long others who bind a socket in the same folder are waited for.
+/// How long others that bind a socket in the same folder are waited for.
 const LOCK_MAX: Duration = Duration::from_secs(1);
 /// Between two tries.
 const LOCK_AGAIN: Duration = Duration::from_millis(2);

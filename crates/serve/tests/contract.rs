@@ -377,7 +377,7 @@ fn a_file_system_that_is_full() {
         let server = start(&backend, policy);
         let mut client = server.client();
         let data = bytes(7, 6 << 20);
-        // Fits into memory: nobody has tried to write it yet, or who has is told.
+        // Fits into memory: nobody has tried to write it yet, or the client that has is told.
         let written = data
             .chunks(1 << 20)
             .enumerate()

@@ -177,7 +177,7 @@ fn pages_that_are_not_there_are_written_too() {
 fn two_that_write_over_each_other_and_readers_between_see_whole_sectors() {
     const LEN: usize = 256 << 10;
     const ROUNDS: u64 = 60;
-    // Each word says who wrote it, in which round, and where.
+    // Each word says which client wrote it, in which round, and where.
     let stamped = |who: u64, round: u64| -> Vec<u8> {
         (0..LEN as u64 / 8)
             .flat_map(|at| (who << 56 | round << 40 | at).to_le_bytes())

@@ -59,7 +59,7 @@ struct Memory {
     ceiling: u64,
 }
 
-/// The memory of a cache, and who may change how it is divided.
+/// The memory of a cache, and the right to change how it is divided.
 struct Division {
     env: Arc<ThreadEnv>,
     mm: Arc<mm::Cache<ThreadEnv>>,
@@ -364,7 +364,7 @@ impl Cache {
                 if let Ok(file) = &file
                     && options.inner.read_only
                 {
-                    // It is not for those who only read to make it durable.
+                    // It is not for those that only read to make it durable.
                     file.assume_durable();
                 }
                 file.map(|file| (key, file)).map_err(Error::from)

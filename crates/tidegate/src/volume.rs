@@ -482,7 +482,7 @@ impl Volume {
     }
 
     /// Makes parts of the volume durable (first byte and length of each) for several holders: all
-    /// who asked before this was called. Each takes its answer by `answer`.
+    /// that asked before this was called. Each takes its answer by `answer`.
     #[must_use]
     pub fn sync_parts(&self, parts: &[(u64, u64)]) -> Synced {
         let Ok(mut task) = self.enter() else {

@@ -82,7 +82,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Asks all who hold a clone to stop.
+    /// Asks all holders of a clone to stop.
     pub fn raise(&self) {
         self.raised.store(true, Ordering::Relaxed);
     }

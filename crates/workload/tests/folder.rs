@@ -160,7 +160,7 @@ fn check_fs_mark(ended: &Ended) {
         rounds.extend_from_slice(&report.samples);
     }
     assert_eq!((ended.files, ended.stats.cached), (60, Pages(60 * 25)));
-    // One sample a round, no matter who came last; the rounds fill the time without a gap.
+    // One sample a round, no matter which task came last; the rounds fill the time without a gap.
     rounds.sort_by_key(|sample| sample.at);
     assert_eq!(rounds.len(), 5);
     for (one, next) in rounds.iter().zip(&rounds[1..]) {

@@ -8,7 +8,7 @@ use policy::units::Nanos;
 use super::{Harness, PATIENCE, TaskOf, must_wait, run_root, take_lock, until, until_waiting};
 use crate::{Cause, Signal, WaitQueue, Wakeup, spawn};
 
-/// A queue, what it waits for, and a log of who got it.
+/// A queue, what it waits for, and a log of the tasks that got it.
 #[derive(Default)]
 struct Gate {
     queue: WaitQueue,

@@ -27,8 +27,8 @@ use crate::store::{ROW, ROWS, Store, WORK};
 const ENTRY: u64 = 64;
 /// Rows' memory is reserved in such pieces.
 const PIECE: u64 = 64 << 10;
-/// Writes that may be under way, in their time: then a flush stops, and who needs its memory waits
-/// for half of them.
+/// Writes that may be under way, in their time: then a flush stops, and a thread that needs its
+/// memory waits for half of them.
 const BACKLOG: u64 = 50_000_000;
 /// Longest flush of a store that does one thing at a time.
 const FLUSH: u64 = 50_000_000;

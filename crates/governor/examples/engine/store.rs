@@ -1,8 +1,8 @@
 //! A store that counts, and the time it takes: blocks of rows, each read and written as one.
 //!
 //! Reads are waited for. Writes are what an engine does behind: they take the time of a channel of
-//! their own, and only who needs their memory waits for them. (`serial` makes it a store that does
-//! one thing at a time.)
+//! their own, and only a thread that needs their memory waits for them. (`serial` makes it a store
+//! that does one thing at a time.)
 
 use std::cell::Cell;
 use std::sync::Arc;

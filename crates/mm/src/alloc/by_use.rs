@@ -60,7 +60,8 @@ pub(super) fn take<E: Env>(
                 for _ in 0..clusters {
                     let may = !wanted.quiet && task.may_block();
                     let is_poor = cache.is_poor(task, local);
-                    // A task that waits for memory comes first: this is about where, not who.
+                    // A task that waits for memory comes first: this is about where, not which
+                    // task.
                     let trims = may && !is_poor && !cache.memory.is_short();
                     if !trims || !trim_cluster(task, cache, local) {
                         break;

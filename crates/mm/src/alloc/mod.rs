@@ -5,11 +5,11 @@
 //!      '-- nothing --> alloc: what the cache was built with (memory::slow_path)
 //!                        |-- direct:    reclaims for itself, tries again, sleeps for a reason; gives up
 //!                        |-- queue:     joins, waits for its turn, takes what was granted; gives up
-//!                        '-- emergency: one that others need to get on, in either case; who waits here waits for a write
+//!                        '-- emergency: one that others need to get on, in either case; a task that waits here waits for a write
 //! ```
 //!
 //! Marks (policy::watermark): below `low` the background reclaimer is woken; below `min` the slow
-//! path begins, so that a reserve stays for those who must not wait. It ends with a typed error
+//! path begins, so that a reserve stays for those that must not wait. It ends with a typed error
 //! only when nothing can change any more: no page is under writeback or dirty, and none could be
 //! freed; or when nothing has changed for so long that what is under writeback is at a device that
 //! hangs.

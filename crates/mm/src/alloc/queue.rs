@@ -69,12 +69,12 @@ impl Patience {
         }
     }
 
-    /// Whether who waits is to be refused now.
+    /// Whether the waiter is to be refused now.
     fn is_over<E: Env>(&self, cache: &Cache<E>, queue: &MemoryQueue, now: Instant) -> bool {
         self.tries.is_hopeless || self.is_passed_over(cache, queue, now) || self.is_full(cache, now)
     }
 
-    /// The first who asks, and none for as long after it.
+    /// The first waiter that asks, and none for as long after it.
     fn is_passed_over<E: Env>(&self, cache: &Cache<E>, queue: &MemoryQueue, now: Instant) -> bool {
         let last = queue.last_refused();
         now.since(self.began.max(last)) >= PASSED_OVER

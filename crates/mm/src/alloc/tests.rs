@@ -52,8 +52,8 @@ fn with(
     testing::with_cache(options, body);
 }
 
-/// One to whom pages were granted that are not there any more waits again, and is not behind those
-/// who came later.
+/// A task with granted pages that are not there any more waits again, and is not behind those that
+/// came later.
 #[test]
 fn who_waits_again_keeps_its_age() {
     const WANT: u32 = 32;

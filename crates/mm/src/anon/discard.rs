@@ -271,7 +271,7 @@ impl Batch {
     /// Frees what was taken, which `who` took; answers how many frames that are, or will be.
     fn give_back<E: Env>(mut self, cache: &Cache<E>, context: &impl Context, who: TaskId) -> u64 {
         let count = self.frames as u64;
-        // First, so that what is kept for its like is not handed out to those who wait.
+        // First, so that what is kept for its like is not handed out to those that wait.
         cache.credit(context, who, count);
         if let Some(area) = cache.swap.area() {
             area.put(context, &self.slots[..self.taken]);

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants
-//!   1. One region at a time: while one is being emptied, others who run out wait for that.
+//!   1. One region at a time: while one is being emptied, other tasks that run out wait for that.
 //!   2. A killed region is never touched again.
 //!
 //! Source: Linux 5.15 mm/oom_kill.c: out_of_memory(), oom_badness(), oom_reap_task_mm().
@@ -30,8 +30,8 @@ use crate::cache::Cache;
 use crate::registry::regions::Anon;
 use crate::vmstat::Item;
 
-/// How long one waits who runs out while a region is being emptied, or from within a file system,
-/// before it looks again.
+/// How long a task waits that runs out while a region is being emptied, or from within a file
+/// system, before it looks again.
 const LOOK: Nanos = Nanos::millis(4);
 
 /// Pages in memory and in the swap file. Walks over all of them.

@@ -31,8 +31,8 @@
 //!   6. Whether the hole is still wanted is asked behind the gate, at each hold of it: one whose
 //!      client has ended goes no further (`File::end`).
 //!
-//! A hold of the gate is at most `STEP` long, and who was turned away goes in before the next one:
-//! writers and syncs of the file get their turn in between.
+//! A hold of the gate is at most `STEP` long, and writers that were turned away go in before the
+//! next one: writers and syncs of the file get their turn in between.
 //!
 //! Concurrency: one punch or truncation of a file at a time (the gate). Deviation from Linux, which
 //! drops the pages first and punches then (v6.12 fs/ext4/inode.c, `ext4_punch_hole()`): there, a

@@ -294,7 +294,7 @@ impl<'a, E: Env> Call<'a, E> {
         self.read_ahead(task, start..end)?;
         let (first, last) = (page_of(start), page_of(end - 1));
         // Pinned until all are there: where memory is short, the last would drive the first out.
-        // Nobody waits for memory with pages in hand, and all who are here leave most of it to
+        // Nobody waits for memory with pages in hand, and all that are here leave most of it to
         // others.
         let wanted = (last - first + 1).min(READ_MAX);
         let part = cache.memory.limit_frames() / READ_PART;

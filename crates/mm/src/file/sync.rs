@@ -10,7 +10,7 @@
 //! to each holder. A failed flush fails the device until it is reopened: what it had taken since
 //! the last good flush can no longer be known.
 //!
-//! One sync may be carried out for many holders: all who asked before it began. Each caller gets
+//! One sync may be carried out for many holders: all that asked before it began. Each caller gets
 //! the result that its own sync would have had, and takes it from the same one (`Synced`), since
 //! each is told of a healed error once.
 //!
@@ -161,7 +161,7 @@ fn make_durable<E: Env>(
     write_and_wait(task, cache, mapping, parts)?;
     settle_length(task, cache, mapping)?;
     flush_device(task, mapping)?;
-    // Last: the task that hears of this sync sees nothing change any more for those who had ended
+    // Last: the task that hears of this sync sees nothing change any more for those that had ended
     // by now.
     mapping.wait_for_the_ended(task)
 }

@@ -11,7 +11,7 @@
 //! Before anything that may wait, the batch so far is made visible and its busy bits are given back
 //! (lib.rs, rule 4).
 //!
-//! There is one loop for all who write. Calls differ in three things:
+//! There is one loop for all writers. Calls differ in three things:
 //!
 //! ```text
 //!   may the task block?           no: what it would have to wait for ends the call, with what it took in shown; a task that

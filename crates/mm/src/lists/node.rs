@@ -40,7 +40,7 @@ pub(crate) struct Background {
     /// The idle task.
     wait: WaitQueue,
     asked: AtomicBool,
-    /// Until when nobody but those who wait for memory is to wake it, ns.
+    /// Until when only tasks that wait for memory are to wake it, ns.
     rests: AtomicU64,
 }
 
@@ -82,7 +82,7 @@ impl Node {
         [0, 1].map(|at| Pages(get(&self.taken[at])))
     }
 
-    /// Where those wait who leave the reserve alone until the background reclaimer has freed more.
+    /// Where tasks wait that leave the reserve alone until the background reclaimer has freed more.
     pub(crate) fn reserve_wait(&self) -> &WaitQueue {
         &self.reserve_wait
     }
@@ -114,7 +114,7 @@ impl Background {
         }
     }
 
-    /// Until then nobody but those who wait for memory is to ask it.
+    /// Until then only tasks that wait for memory are to ask it.
     pub(crate) fn rest_until(&self, until: Instant) {
         self.rests.store(until.0, Ordering::Relaxed);
     }

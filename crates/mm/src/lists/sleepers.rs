@@ -56,8 +56,8 @@ impl Sleepers {
         ask(&mut self.inner.lock(context).law)
     }
 
-    /// Something has happened: lets those go whom it can serve, as the law says, of those who sleep
-    /// for `reason`.
+    /// Something has happened: lets those go whom it can serve, as the law says, of those that
+    /// sleep for `reason`.
     pub(crate) fn wake(
         &self,
         context: &impl Context,
@@ -136,7 +136,7 @@ impl Sleepers {
         self.for_writeback.load(Ordering::Relaxed) > 0
     }
 
-    /// The queue of those who sleep for a reason.
+    /// The queue of those that sleep for a reason.
     pub(crate) fn queue(&self, reason: Reason) -> &WaitQueue {
         &self.queues[reason as usize]
     }

@@ -186,12 +186,12 @@ impl<E: Env> Memory<E> {
         Error::after(wakeup)
     }
 
-    /// Where those wait who found nothing to reclaim.
+    /// Where tasks wait that found nothing to reclaim.
     pub(crate) fn waiters(&self) -> &WaitQueue {
         &self.wait
     }
 
-    /// Something has changed for those who wait for memory.
+    /// Something has changed for those that wait for memory.
     pub(crate) fn wake(&self, signal: Signal) {
         self.wait.wake_all(signal);
     }

@@ -2,7 +2,7 @@
 //! that a task empties.
 //!
 //! Their free frames go offline, and the others as they come free. A chunk beyond the limit gives
-//! its memory back when all of it is offline; a range that is *sought* is then its seeker's, who
+//! its memory back when all of it is offline; a range that is *sought* is then its seeker's, which
 //! has it whole or ends the search.
 //!
 //! Which chunks: `policy::place::offline`. How their pages leave: `lifecycle::limit`. The seeker:

@@ -1,7 +1,7 @@
 //! Waiting for memory in turn: tickets, grants, and what each task has taken of late.
 //!
-//! `policy::reclaim::turn` decides who is next; here are the queues. Under laws without turns there
-//! is no queue at all (`super::slow_path`).
+//! `policy::reclaim::turn` decides which task is next; here are the queues. Under laws without
+//! turns there is no queue at all (`super::slow_path`).
 //!
 //! ```text
 //!   alloc finds too little -> ticket -> hand_out (what has become free meanwhile) -> wait
@@ -39,7 +39,7 @@ const QUEUES: usize = 64;
 const ACCOUNTS: usize = 1024;
 /// Grants that one hand-out wakes without looking again: its memory for them.
 const AT_ONCE: u32 = 32;
-/// And of those who do not grow, from what is kept for them.
+/// And of those that do not grow, from what is kept for them.
 const KEPT_AT_ONCE: u32 = 8;
 
 /// The tasks that wait for memory, and what tasks took of late.
@@ -56,7 +56,7 @@ pub(crate) struct MemoryQueue {
     /// Pages kept back, and until when, ns: copies for looks without the lock.
     kept_pages: AtomicU32,
     kept_until: AtomicU64,
-    /// When one of those who wait was last refused for having been passed over, ns.
+    /// When one of those that wait was last refused for having been passed over, ns.
     refused: AtomicU64,
     /// Nobody is woken from a pause for the token: its deadline is when it may pass on.
     paused: WaitQueue,
@@ -148,7 +148,7 @@ impl MemoryQueue {
         self.kept_until.store(until.0, Ordering::Relaxed);
     }
 
-    /// Free pages kept back for who does not grow, promised or not.
+    /// Free pages kept back for tasks that do not grow, promised or not.
     pub(crate) fn kept_back(&self, now: Instant) -> u32 {
         let pages = self.kept_pages.load(Ordering::Relaxed);
         if pages > 0 && now.0 < self.kept_until.load(Ordering::Relaxed) {
@@ -248,7 +248,7 @@ impl MemoryQueue {
         Instant(self.refused.load(Ordering::Relaxed))
     }
 
-    /// One is to be refused who has seen `last`: answers whether it is the first since then.
+    /// A waiter that has seen `last` is to be refused: answers whether it is the first since then.
     pub(crate) fn refuses_first(&self, last: Instant, now: Instant) -> bool {
         self.refused
             .compare_exchange(last.0, now.0, Ordering::Relaxed, Ordering::Relaxed)

@@ -1,8 +1,8 @@
-//! How far down free frames may be taken, and by whom; and what is free for those who wait.
+//! How far down free frames may be taken, and by which tasks; and what is free for those that wait.
 //!
 //! Where each task reclaims for itself, a mark is kept free. Where memory is handed out in turn it
-//! depends on who asks: what is promised or kept back for others is not available, and one for whom
-//! pages are kept may use half the reserve for them.
+//! depends on the task that asks: what is promised or kept back for others is not available, and
+//! one for whom pages are kept may use half the reserve for them.
 //!
 //! Source: policy::watermark, policy::reclaim::turn.
 
@@ -23,7 +23,7 @@ use crate::lists::ZoneId;
 #[derive(Clone, Copy)]
 pub(crate) struct Asked {
     pub(crate) zone: ZoneId,
-    /// Stays free where each task reclaims for itself; MIN for those who may use the reserve.
+    /// Stays free where each task reclaims for itself; MIN for those that may use the reserve.
     pub(crate) floor: Floor,
     pub(crate) want: u32,
     /// None was taken for the same purpose before.
@@ -60,7 +60,7 @@ impl<E: Env> Memory<E> {
         self.slow_path.queue().expect("a law with a queue")
     }
 
-    /// Gives those who wait for their turn what is free above the reserve.
+    /// Gives those that wait for their turn what is free above the reserve.
     pub(crate) fn hand_out(&self, context: &impl Context) {
         let stock = |queue: &MemoryQueue| Stock {
             free: Pages(u64::from(self.free())),

@@ -54,7 +54,7 @@ impl SlowPath {
         }
     }
 
-    /// Frames were put back: those who wait get what is free.
+    /// Frames were put back: those that wait get what is free.
     pub(super) fn hand_out(
         &self,
         context: &impl Context,

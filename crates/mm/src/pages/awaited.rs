@@ -1,4 +1,4 @@
-//! Pages that reclaim leaves to those who wait for their read.
+//! Pages that reclaim leaves to those that wait for their read.
 //!
 //! A page that has just been read is clean and not pinned yet. Where nearly all else is pinned,
 //! dirty or has no place in the swap file it is all that a reclaimer finds, and it may be gone

@@ -31,7 +31,7 @@ pub(crate) struct CachedPages {
     pub(crate) pins: Ledger,
     /// Index nodes that are left to pages: below, evicted pages leave no shadows.
     shadow_floor: u32,
-    /// Pages that are being brought in for those who come back for them.
+    /// Pages that are being brought in for those that come back for them.
     pub(crate) brought: AtomicU32,
     pub(crate) awaited: Awaited,
     queues: Vec<WaitQueue>,

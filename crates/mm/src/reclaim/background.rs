@@ -236,8 +236,8 @@ impl<E: Env> Cache<E> {
     }
 
     /// Pages that can be freed have come, or may have: a background reclaimer that had given up
-    /// looks again, once, where the law says so. Nobody else would where those who want memory wait
-    /// in a queue.
+    /// looks again, once, where the law says so. Nobody else would where those that want memory
+    /// wait in a queue.
     pub(crate) fn look_again(&self, context: &impl env::Context) {
         for zone in self.zones.layout().zones() {
             let looks = {

@@ -150,7 +150,7 @@ fn over_nodes<E: Env>(
     }
 }
 
-/// After a pass: wakes those of a zone who made no progress, or joins them.
+/// After a pass: wakes those of a zone that made no progress, or joins them.
 fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId, after: After, who: Who) {
     if after.wake != Wake::None {
         let sleepers = cache.zones[zone].sleepers();
@@ -162,7 +162,7 @@ fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId, after:
 }
 
 impl<E: Env> Cache<E> {
-    /// Where those wait who leave the reserve alone.
+    /// Where tasks wait that leave the reserve alone.
     pub(super) fn reserve_wait(&self, zone: ZoneId) -> &WaitQueue {
         match self.options.reclaim.reserve_wakes() {
             ReserveWakes::Anyone => self.memory.waiters(),
@@ -171,7 +171,7 @@ impl<E: Env> Cache<E> {
     }
 }
 
-/// Half of the reserve is for those who free memory: others wait for the background reclaimer.
+/// Half of the reserve is for those that free memory: others wait for the background reclaimer.
 fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
     let memory = &cache.memory;
     let home = cache.home(task);

@@ -1,4 +1,4 @@
-//! Reclaim: freeing pages by scanning the LRU lists, in the background and by those who need
+//! Reclaim: freeing pages by scanning the LRU lists, in the background and by those that need
 //! memory.
 //!
 //! ```text

@@ -20,7 +20,7 @@ use super::{Control, objects, take_turns};
 use crate::cache::{Cache, get};
 use crate::shrinkers::shares::Writers;
 
-/// The part of a pass that goes to those who share the memory; `None`: nobody shares it with the
+/// The part of a pass that goes to those that share the memory; `None`: nobody shares it with the
 /// pages. Answers how many pages came free, and whether an active list was spared. The caller holds
 /// nothing.
 pub(super) fn pass<E: Env>(

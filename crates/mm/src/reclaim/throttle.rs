@@ -1,4 +1,4 @@
-//! Sleeping for a reason, and waking those who do. The law decides (`policy::reclaim::throttle`);
+//! Sleeping for a reason, and waking those that do. The law decides (`policy::reclaim::throttle`);
 //! the zone knows the sleepers (`lists::sleepers`).
 //!
 //! Under Tidegate's law a sleeper for writes is also woken when none is left: the last write that

@@ -202,7 +202,7 @@ pub(super) fn direct<E: Env>(
             }
             direct::Step::Done(freed) => {
                 // Deviation: in the kernel the background alone judges. Where a device that is gone
-                // holds it up, those who are told of progress would come back for ever; so they
+                // holds it up, those that are told of progress would come back for ever; so they
                 // would in a cache that stops.
                 if freed.is_zero() {
                     for zone in zones {

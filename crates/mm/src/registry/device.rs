@@ -311,7 +311,7 @@ impl<E: Env> DeviceState<E> {
         self.error_seq.fetch_add(1, Ordering::Release);
     }
 
-    /// A read failed: told to who asked for it, and counted. It holds nobody back.
+    /// A read failed: told to the task that asked for it, and counted. It holds nobody back.
     pub(crate) fn on_read_failed(
         &self,
         context: &impl Context,

@@ -6,8 +6,8 @@
 //! place of the file.
 //!
 //! ```text
-//!   enter ──> GateGuard, one for each writer ──drop──> left; the last one out wakes who shuts
-//!   shut  ──> ShutGate, once nobody is inside ──drop──> open; those who were turned away go in
+//!   enter ──> GateGuard, one for each writer ──drop──> left; the last one out wakes the task that shuts
+//!   shut  ──> ShutGate, once nobody is inside ──drop──> open; those that were turned away go in
 //! ```
 //!
 //! Invariants
@@ -30,9 +30,9 @@ const SHUT: u32 = 1 << 31;
 /// The state of a file's gate.
 #[derive(Default)]
 pub(crate) struct Gate {
-    /// Writers inside, or `SHUT`; both while who shuts waits for the last of them.
+    /// Writers inside, or `SHUT`; both while the task that shuts it waits for the last of them.
     state: AtomicU32,
-    /// Writers who found it shut and have not gone in yet.
+    /// Writers that found it shut and have not gone in yet.
     turned_away: AtomicU32,
     wait: WaitQueue,
 }

@@ -5,7 +5,7 @@
 //!
 //! | | changes | by |
 //! |---|---|---|
-//! | size | grows; is set | a writer inside the gate; who has shut it |
+//! | size | grows; is set | a writer inside the gate; the task that has shut it |
 //! | space on the device | grows; shrinks with the object | inside or behind the shut gate; behind it |
 //! | length of the object | set; raised by writes on their way; unknown after a failure | behind the shut gate; flushers; completions |
 //! | a cut that is owed | owed, and paid | behind the shut gate |
@@ -167,7 +167,7 @@ impl<E: Env> Mapping<E> {
         self.map.lock(context).clone()
     }
 
-    /// The same, locked: for who maps the file or ends that.
+    /// The same, locked: for a task that maps the file or ends that.
     pub(crate) fn map_slot<'a>(
         &'a self,
         context: &'a impl Context,
@@ -285,7 +285,7 @@ impl<E: Env> Mapping<E> {
         self.gate.is_shut()
     }
 
-    /// Waits until the writers who found the gate shut have gone in.
+    /// Waits until the writers that found the gate shut have gone in.
     pub(crate) fn let_in(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
         self.gate.let_in(task)
     }
@@ -298,8 +298,8 @@ impl<E: Env> Mapping<E> {
         Ok(())
     }
 
-    /// Looked at behind the gate by who is about to put a page in, and under the index lock by
-    /// readers.
+    /// Looked at behind the gate by a task that is about to put a page in, and under the index lock
+    /// by readers.
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }

@@ -198,7 +198,7 @@ impl Requests {
         }
     }
 
-    /// Has all who wait look again.
+    /// Has all that wait look again.
     pub(crate) fn wake_all(&self, signal: Signal) {
         self.wait.wake_all(signal);
     }

@@ -44,7 +44,7 @@ impl ObjectShare {
     }
 }
 
-/// What one who shares the memory has.
+/// What a member that shares the memory has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareView {
     /// `pages`, or the name of the cache of objects.

@@ -43,7 +43,7 @@ const CALLERS: u64 = 0;
 const BACKGROUND: u64 = 1;
 /// A swap file that has ended no request for so long, with all of them out, hangs.
 const STALLED: Nanos = Nanos::secs(5);
-/// Before it is that late, nobody looks at the clock but who must.
+/// Before it is that late, only tasks that must look at the clock.
 const LONG: Nanos = Nanos::secs(4);
 /// Most pages of a batch: what reclaim looks at in one turn.
 pub(crate) const BATCH: usize = 32;
@@ -69,7 +69,7 @@ pub(crate) struct Area<E: Env> {
     /// What reclaim noted of an evicted page.
     shadows: Box<[AtomicU32]>,
     readahead: Lock<SwapReadahead>,
-    /// Slots for requests: of those who reclaim and, where a law has it so, of the background
+    /// Slots for requests: of those that reclaim and, where a law has it so, of the background
     /// apart.
     requests: Requests,
     background: Option<Requests>,

@@ -1,4 +1,4 @@
-//! What is known of a writer for pacing it: who it is to the law, what it has dirtied and was not
+//! What is known of a writer for pacing it: its number in the law, what it has dirtied and was not
 //! paused for yet, which errors it has reported.
 
 use env::{Cause, Env, Event, Task, Wakeup};

@@ -403,7 +403,7 @@ fn a_hundred_who_may_not_wait_keep_to_the_limits_and_share_the_disk() {
             .map(|writer| writer.join(task).unwrap().0 / 1_000_000)
             .collect();
         ends.sort_unstable();
-        // 37.5 MiB at 8 MiB/s; and but for those who came before the limit was reached, nobody was
+        // 37.5 MiB at 8 MiB/s; and but for those that came before the limit was reached, nobody was
         // done long before the others.
         assert!(ends[99] < 5000, "the last ended at {} ms", ends[99]);
         assert!(ends[10] > 3000, "{ends:?}");

@@ -1,7 +1,7 @@
 //! How long a zone is left alone after moving pages in it has failed.
 //!
 //! After k failures in a row, 2^k - 1 requests leave it alone, at most 63; then one may try. Each
-//! question counts, no matter who asks.
+//! question counts, no matter which task asks.
 //!
 //! Source: mechanisms 8.5; kernel-facts A5; Linux 3.2 include/linux/compaction.h,
 //! defer_compaction(), compaction_deferred().

@@ -388,7 +388,7 @@ pub struct Background {
     /// Faults of programs that did not ask for huge pages (`MADV_HUGEPAGE`) move pages too:
     /// `defrag` is `always`, not `madvise`.
     pub for_all: bool,
-    /// A run goes to who is moving pages for one as soon as it stands together.
+    /// A run goes to the task that moves pages for one as soon as it stands together.
     pub captures: bool,
     /// There is a task of its own (`kcompactd`).
     pub works: bool,

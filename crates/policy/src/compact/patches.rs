@@ -7,7 +7,7 @@
 //! | 5 | the first pass moves dirty pages with buffers | nothing without 1; nothing on vfat |
 //! | 6 | the first pass leaves alone what the file system cannot move, and what is being written | nothing without 1 |
 //! | 7a | only a last pass that fails makes the next requests leave it | |
-//! | 7b | who leaves it for that gives up, and does not reclaim | |
+//! | 7b | a request that leaves it for that gives up, and does not reclaim | |
 //! | 8 | the last pass neither writes nor waits | |
 //! | 9 | reclaim for a run ends only where enough is free | |
 //! | 10 | it passes over a zone that is ready, and does not end by it | shows only with several zones |

@@ -40,7 +40,7 @@ impl Standing {
     /// what is left a half, a quarter ... of the mark in blocks of at least 2, 4 ... pages. It does
     /// not say that there is such a block.
     ///
-    /// `kept_back`: pages besides the mark, against those who could have had them elsewhere.
+    /// `kept_back`: pages besides the mark, against those that could have had them elsewhere.
     #[must_use]
     pub fn is_above(&self, order: u8, mark: Pages, kept_back: Pages) -> bool {
         let signed = |pages: u64| i64::try_from(pages).unwrap_or(i64::MAX);

@@ -18,7 +18,7 @@ pub struct Profile {
     /// Has it begin its work, with room for so many devices.
     pub(super) start: fn(&Tunables, usize) -> Box<dyn Engine>,
     /// A writer that is held has the dirty pages of other devices written too: they are a part of
-    /// the level, and those who made them dirty may never come to a balance. Linux leaves them to
+    /// the level, and those that made them dirty may never come to a balance. Linux leaves them to
     /// the periodic flush.
     pub wakes_other_flushers: bool,
     /// What the original prints of a balance.

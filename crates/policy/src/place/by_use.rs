@@ -2,7 +2,8 @@
 //!
 //! A page that is touched once goes where memory is free. A page that is touched often stays local,
 //! and may have a cluster freed there if that costs less than being far away. A task that finds
-//! memory short waits in one queue for all nodes: this decides *which* frame, never *who* gets one.
+//! memory short waits in one queue for all nodes: this decides *which* frame, never which task gets
+//! one.
 //!
 //! ```text
 //!   a stream:           local down to HIGH; the freest other node above HIGH; any

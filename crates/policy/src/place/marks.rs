@@ -1,7 +1,7 @@
 //! The marks of each zone of a machine.
 //!
 //! MIN of the whole machine is shared out by size. Besides its marks a zone of low memory keeps a
-//! *reserve* from those who could have used higher memory of its node.
+//! *reserve* from those that could have used higher memory of its node.
 //!
 //! ```text
 //!   MIN, LOW, HIGH = those of the whole * zone / all zones

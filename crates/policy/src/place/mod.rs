@@ -20,7 +20,7 @@
 //! |---|---|
 //! | `distance`, `order` | the order in which a node's tasks try zones |
 //! | `machine` | what there is: nodes, zones, CPUs, and the list of each node |
-//! | `marks` | the marks of a zone, and what it keeps back from those who could go elsewhere |
+//! | `marks` | the marks of a zone, and what it keeps back from requests that could go elsewhere |
 //! | `cache` | which zones are passed over |
 //! | `cpu_list` | free frames that a CPU keeps for itself |
 //! | `mobility` | from whose lists, where those of its own mobility are empty |

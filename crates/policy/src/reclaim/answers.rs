@@ -78,7 +78,7 @@ impl Tunables {
     }
 
     /// Whether a background reclaimer that has given up looks again when pages that can be freed
-    /// may have come. Nobody else would where those who want memory wait in the queue.
+    /// may have come. Nobody else would where those that want memory wait in the queue.
     #[must_use]
     pub fn revives_background(&self) -> bool {
         self.has_queue()
@@ -151,7 +151,7 @@ pub enum ReserveWakes {
     /// The background reclaimer alone. Where a device holds it up, they wait although others gave
     /// memory back (Linux 5.15 mm/vmscan.c, throttle_direct_reclaim()).
     Background,
-    /// Everyone who gives memory back.
+    /// Every task that gives memory back.
     Anyone,
 }
 

@@ -192,7 +192,7 @@ pub fn isolated_limit(inactive: Pages, may_io_and_fs: bool) -> Pages {
 }
 
 /// Whether a task may begin direct reclaim now; if not, it waits until it may
-/// (`pgscan_direct_throttle`): half the reserve is left to those who free memory.
+/// (`pgscan_direct_throttle`): half the reserve is left to those that free memory.
 ///
 /// # Source
 /// Mechanisms 3.6; Linux 5.15 mm/vmscan.c, allow_direct_reclaim().

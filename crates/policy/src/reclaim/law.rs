@@ -32,11 +32,11 @@ pub struct Rules {
     pub isolation: Isolation,
     /// When inactive pages of files suffice, so that anonymous ones are left alone.
     pub plenty: Plenty,
-    /// Why reclaimers sleep, and who wakes them.
+    /// Why reclaimers sleep, and what wakes them.
     pub(super) throttle: &'static dyn ThrottleLaw,
     /// What a task does that finds memory short.
     pub admission: Admission,
-    /// Half of the reserve is for those who free memory (`direct::may_begin`; 3.6 and later).
+    /// Half of the reserve is for those that free memory (`direct::may_begin`; 3.6 and later).
     pub keeps_half_the_reserve: bool,
     /// A page that was evicted and is read again is known again (`workingset`; 3.15 and later).
     pub knows_again: bool,
@@ -54,7 +54,7 @@ pub struct Rules {
     pub waits_for_writeout: bool,
     /// Fresh pages that one fault brings at most, of the range that the task says it touches.
     pub fault_around: u32,
-    /// Of so much memory, this many pages count as dirtyable no matter who has them.
+    /// Of so much memory, this many pages count as dirtyable no matter which owner has them.
     pub files_least: fn(Pages) -> Pages,
     /// Anonymous memory counts as dirtyable as long as swap is free (2.6.36 to about 3.13).
     pub anon_is_dirtyable: bool,

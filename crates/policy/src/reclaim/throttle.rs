@@ -1,4 +1,4 @@
-//! Why and for how long a reclaimer sleeps, and who is woken by what.
+//! Why and for how long a reclaimer sleeps, and which event wakes which.
 //!
 //! A reclaimer that meets an obstacle says what it found (`Finding`, or the `Progress` of a pass).
 //! The law makes of it a `Reason`, the reason and the state of the node a `Verdict`:
@@ -15,7 +15,7 @@
 //!
 //! Vocabulary: *delay*, what a trace line prints: how many ticks began during the sleep, in the
 //! laws since p0 at most the timeout; *mark*, the count of pages written when the first of those
-//! who sleep for WRITEBACK fell asleep.
+//! that sleep for WRITEBACK fell asleep.
 //!
 //! Invariants
 //!   1. Every sleep has a deadline, a whole tick; none is set for less than a tick.
@@ -161,7 +161,7 @@ impl Throttle {
     }
 
     /// Pages of the node have been written, whatever they are and wherever to; `last`: nothing more
-    /// is under way. Answers who of those who sleep for WRITEBACK is to be woken.
+    /// is under way. Answers which of those that sleep for WRITEBACK are to be woken.
     ///
     /// # Source
     /// Mechanisms 4.5, "Writeback wake", and vector T1.
@@ -180,7 +180,7 @@ impl Throttle {
     }
 
     /// A direct reclaimer has looked and found that not too many pages are isolated: `room` more
-    /// may be. Answers who of those who sleep for ISOLATED is to be woken.
+    /// may be. Answers which of those that sleep for ISOLATED are to be woken.
     #[must_use]
     pub fn on_checked(&self, room: Pages) -> Wake {
         let wake = self.law().wake_for_room(room);

@@ -63,7 +63,7 @@ impl Tunables {
         }
     }
 
-    /// Of a memory of `memory` pages, this many count as dirtyable no matter who has them.
+    /// Of a memory of `memory` pages, this many count as dirtyable no matter which owner has them.
     #[must_use]
     pub fn files_least(&self, memory: Pages) -> Pages {
         (self.law.files_least)(memory)
@@ -99,8 +99,8 @@ impl Tunables {
         Pages((CLUSTER.0 / u64::from(self.cluster_stands_for.max(1))).max(1))
     }
 
-    /// Isolated pages at the size that is stood for: who has isolated a cluster has isolated 32,
-    /// however few pages stand for them.
+    /// Isolated pages at the size that is stood for: a reclaimer that has isolated a cluster has
+    /// isolated 32, however few pages stand for them.
     #[must_use]
     pub fn isolated(&self, pages: Pages) -> Pages {
         Pages(pages.0.saturating_mul(CLUSTER.0) / self.cluster().0)

@@ -16,7 +16,7 @@
 //! Ranked by *growth* (module `growth`), in classes a factor of 1.5 wide on the average, first come
 //! first served within a class. So a task that gives back what it takes goes first, and hogs of
 //! like growth take turns. A ticket older than `OVERDUE` also stands in a second line, by age, that
-//! gets one page in four: no one can be passed for ever, and as those who grow little still get
+//! gets one page in four: no one can be passed for ever, and as those that grow little still get
 //! three in four, many hogs that are all overdue do not take their rank from them.
 //!
 //! A grant is a *promise*: those pages stay free but are not for others until the ticket is given
@@ -58,8 +58,8 @@ const CLASSES: usize = 64;
 /// No ticket.
 const NONE: u32 = u32::MAX;
 
-/// How far down one for whom pages are kept may take them: the reserve is not for it, but what was
-/// given back need not fill that first.
+/// How far down a task that pages are kept for may take them: the reserve is not for it, but what
+/// was given back need not fill that first.
 #[must_use]
 pub fn kept_floor(min: Pages) -> Pages {
     Pages(min.0 / 2)
@@ -75,7 +75,7 @@ pub fn rank(growth: &mut Growth, now: Instant) -> Pages {
     }
 }
 
-/// A place among those who wait.
+/// A place among those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket {
     slot: u32,
@@ -457,7 +457,7 @@ impl Turns {
         self.waiting
     }
 
-    /// Pages that those who wait have asked for.
+    /// Pages that those that wait have asked for.
     #[must_use]
     pub fn wanted(&self) -> Pages {
         self.wanted

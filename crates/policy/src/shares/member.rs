@@ -94,7 +94,7 @@ struct Spared {
     /// Epochs of the last time; the next is longer.
     span: u64,
     until: u64,
-    /// Weighted gain of who took it.
+    /// Weighted gain of the member that took it.
     gain: u64,
 }
 
@@ -183,13 +183,13 @@ impl Member {
         gain.saturating_mul(self.terms.weight.sixteenths())
     }
 
-    /// Whether it is not to give to who would save `gain`.
+    /// Whether it is not to give to a member that would save `gain`.
     pub(super) fn is_spared(&self, epoch: u64, gain: u64) -> bool {
         let idle = self.used.is_some_and(|used| epoch > used + Self::REPENTED);
         epoch < self.spared.until && gain <= self.spared.gain.saturating_mul(2) && !idle
     }
 
-    /// It gave to who would save `gain`.
+    /// It gave to a member that would save `gain`.
     pub(super) fn has_given(&mut self, epoch: u64, gain: u64) {
         if self
             .gave

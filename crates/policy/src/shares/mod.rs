@@ -34,8 +34,8 @@
 //! |---|---|
 //! | `regret` | what misses say about more memory |
 //! | `member` | what is known of one member, and what it may be |
-//! | `transfer` | who wins and who loses an epoch |
-//! | `asks` | who gives memory back, and who may borrow |
+//! | `transfer` | which member wins and which loses an epoch |
+//! | `asks` | which members give memory back, and which may borrow |
 //! | `rule` | what a memory's own caches have for shares |
 //!
 //! Invariants
@@ -273,7 +273,7 @@ impl Shares {
         self.regretted(id, &regrets);
     }
 
-    /// Several misses, summed up by who could not come here for each.
+    /// Several misses, summed up by a member that could not come here for each.
     pub fn regretted(&mut self, id: MemberId, regrets: &Regrets) {
         let epoch = self.epoch;
         if let Some(member) = self.get_mut(id) {

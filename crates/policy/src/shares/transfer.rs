@@ -37,7 +37,7 @@ pub struct Transfer {
     pub bytes: Bytes,
     /// Why.
     pub why: Why,
-    /// Weight times gain of who lost and who won: sixteenths of ns saved by a delta.
+    /// Weight times gain of the loser and of the winner: sixteenths of ns saved by a delta.
     pub gains: [u64; 2],
 }
 

@@ -89,7 +89,7 @@ fn refused(config: &VolumeConfig, cache: &Cache) -> String {
     }
 }
 
-/// How it is refused, at once: who has it keeps it meanwhile.
+/// How it is refused, at once: its holder keeps it meanwhile.
 fn locked_out(config: &VolumeConfig, cache: &Cache) -> String {
     match super::open(config, cache) {
         Ok(_) => panic!("{:?} was opened", config.backend),
@@ -447,7 +447,7 @@ fn a_block_device_is_had_alone() {
         "{message}"
     );
     drop(backend);
-    // Somebody who has it for itself, without a lock: a mount, a swap, another program.
+    // A holder that has it for itself, without a lock: a mount, a swap, another program.
     let flag = i32::try_from(rustix::fs::OFlags::EXCL.bits()).unwrap();
     let mut alone = File::options();
     std::os::unix::fs::OpenOptionsExt::custom_flags(alone.read(true), flag);

@@ -354,7 +354,7 @@ fn the_command_line_goes_before_the_file() {
         paths[0].contains("/b") && paths[1].contains("/a"),
         "{paths:?}"
     );
-    // A file without volumes has none: the embedded one is for who says nothing.
+    // A file without volumes has none: the embedded one is for users that say nothing.
     let empty = TestFile::new("empty.toml", "");
     assert!(self::config(&empty.asked()).volumes.is_empty());
 }

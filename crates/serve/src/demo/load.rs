@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes of a write.
 pub const BLOCK: usize = 4096;
-/// A write that takes this long was held up: a *pause*, no matter who serves it. Our law holds
+/// A write that takes this long was held up: a *pause*, no matter which server it is. Our law holds
 /// nobody for less; what takes 1 to 4 ms without being held, on a machine that does other things
 /// too, was waiting for a CPU.
 pub const PAUSE_MIN: Duration = Duration::from_millis(5);

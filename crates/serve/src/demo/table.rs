@@ -1,4 +1,4 @@
-//! What the demonstration says: who takes part, what each client met, and what that means.
+//! What the demonstration says: its parts, what each client met, and what that means.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -40,14 +40,14 @@ const MARGIN: u64 = 4 << 20;
 /// What a volume takes: eight receive buffers of 128 KiB, stacks of its pool as far as they are
 /// touched, counters.
 const VOLUME: u64 = 3 << 19;
-/// What a request under way takes: its place in a table, and what the pool or those who wait for a
+/// What a request under way takes: its place in a table, and what the pool or those that wait for a
 /// flush have of it. Measured with 128 flushes on each of 330 connections.
 const REQUEST: u64 = 384;
 /// The part of the memory limit that requests over those that each connection may have take
 /// together, at most.
 const REQUESTS_PART: u64 = 64;
-/// Set to 1 in the environment, core dumps hold the cache, with the clients' data: for who debugs
-/// the server.
+/// Set to 1 in the environment, core dumps hold the cache, with the clients' data: for a person who
+/// debugs the server.
 const DUMP: &str = "TIDEGATE_CORE_DUMP_DATA";
 /// A backing that has not been opened for so long is named.
 const SILENT: Duration = Duration::from_secs(3);
@@ -412,8 +412,8 @@ async fn open_all(
 }
 
 /// Does all of it at once. If any is refused the others are waited for, but not for long: what was
-/// made for them is removed again, and who mistyped a path is not to wait for a store that is far
-/// away.
+/// made for them is removed again, and a user who mistyped a path is not to wait for a store that
+/// is far away.
 async fn side_by_side<T, F>(opening: impl Iterator<Item = F>) -> Result<Vec<T>, ServeError>
 where
     T: Send + 'static,
@@ -523,7 +523,7 @@ pub(super) fn about(volume: &VolumeConfig) -> About {
     }
 }
 
-/// Whether who wants something durable is held back while writes fail.
+/// Whether clients that want something durable are held back while writes fail.
 pub(super) fn is_patient(volume: &VolumeConfig) -> bool {
     volume.on_error == tidegate::ErrorPolicy::Retry
 }

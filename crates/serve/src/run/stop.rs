@@ -91,7 +91,7 @@ impl Server {
                 );
             }
             listeners.iter().for_each(tokio::task::JoinHandle::abort);
-            // Nobody is left who waits for what they have.
+            // Nobody is left to wait for what they have.
             volumes.iter().for_each(|volume| volume.export.pool.close());
             sync_all(&volumes, &progress, &|status| stopping(status)).await
         };

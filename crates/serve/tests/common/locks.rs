@@ -1,4 +1,4 @@
-//! Locks of files that outlive who let go of them.
+//! Locks of files that outlive their holder.
 //!
 //! A lock goes with the last copy of its descriptor. A program that another test starts has one
 //! from its fork until it has begun, and a thread that ends may have one too. So a test that opens

@@ -62,7 +62,7 @@ pub(crate) const INODES_A_CLUSTER: u32 = 32;
 pub(crate) const CLUSTER: Bytes = Bytes(16 << 10);
 /// Ages are kept in so many bytes.
 const AGE_UNIT: u64 = 64 << 10;
-/// How long who shrinks waits at most for dirty inodes.
+/// How long a shrinking task waits at most for dirty inodes.
 const WRITE_WAIT: Nanos = Nanos::millis(100);
 
 /// What an object is to its file.

@@ -1,4 +1,4 @@
-//! What the journal keeps book of: transactions, who is inside them, what their blocks are.
+//! What the journal keeps book of: transactions, the tasks inside them, what their blocks are.
 //!
 //! Nothing here waits or sends anything; `commit` and the device do, on what the ledger says.
 

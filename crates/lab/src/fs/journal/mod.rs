@@ -531,8 +531,8 @@ impl Core {
     }
 }
 
-/// Linux's schedulers (none, mq-deadline) put no write before another, no matter who waits for it;
-/// a flush goes past them.
+/// Linux's schedulers (none, mq-deadline) put no write before another, no matter which task waits
+/// for it; a flush goes past them.
 fn level(request: &mut IoRequest) {
     if request.op == IoOp::Write {
         request.class = IoClass::Writeback;

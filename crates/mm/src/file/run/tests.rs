@@ -1,4 +1,4 @@
-//! Runs of pages: what they hold, beside those who change the file, and what is refused.
+//! Runs of pages: what they hold, beside those that change the file, and what is refused.
 
 #![allow(
     clippy::unwrap_used,

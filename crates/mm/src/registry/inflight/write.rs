@@ -1,4 +1,4 @@
-//! Writes in flight to a device: how many, and who may send the next one.
+//! Writes in flight to a device: how many, and which task may send the next one.
 //!
 //! The bound is `policy::writeback`'s. A task that wants to send waits here for room, never for the
 //! writes themselves. All that wait are woken when there is room, so the first to run would have it
@@ -119,7 +119,7 @@ impl WriteInflight {
         self.line.lock(context).waiting.front() == Some(&place)
     }
 
-    /// It may have nothing to send, and who left the room to it would wait for that.
+    /// It may have nothing to send, and the task that left the room to it would wait for that.
     fn go<C: Context>(&self, context: &C, place: u64) {
         {
             let mut line = self.line.lock(context);

@@ -17,7 +17,7 @@ use crate::reclaim::law::{ReclaimLaw, Rules};
 use crate::reclaim::page::{PageRule, Writers};
 
 impl ReclaimLaw {
-    /// Linux 3.2: pages that wait for their write come round again, and nobody who needs memory
+    /// Linux 3.2: pages that wait for their write come round again, and no task that needs memory
     /// writes them.
     pub const LINUX_3_2: Self = Self::new(&RULES);
 }

@@ -57,7 +57,7 @@ impl SwapWalk {
         }
     }
 
-    /// A fault on `slot` reads `window`. Only a window of `window_max`, of those who have found
+    /// A fault on `slot` reads `window`. Only a window of `window_max`, of those that have found
     /// what they were looking for beside their pages before, begins a walk.
     pub fn faulted(&mut self, slot: u32, window: &Range<u32>, window_max: u32) {
         if self.is_off {

@@ -8,7 +8,7 @@ use crate::units::Pages;
 /// Pages written that are worth the wake of one sleeper (`SWAP_CLUSTER_MAX`).
 pub(in crate::reclaim) const PAGES_PER_SLEEPER: u64 = 32;
 
-/// Why and for how long a law lets reclaimers sleep, and who is woken by what. One value for all
+/// Why and for how long a law lets reclaimers sleep, and which event wakes which. One value for all
 /// nodes: what changes is handed in.
 pub(in crate::reclaim) trait ThrottleLaw: Sync {
     /// Which reason a finding is, if it is one.
@@ -173,7 +173,7 @@ pub struct Progress {
 /// What follows from a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct After {
-    /// Of those who sleep for NOPROGRESS.
+    /// Of those that sleep for NOPROGRESS.
     pub wake: Wake,
     /// The reclaimer itself is to be throttled: call `begin`.
     pub throttle: Option<Reason>,

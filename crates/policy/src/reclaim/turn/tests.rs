@@ -20,7 +20,7 @@ fn join(turns: &mut Turns, ms: u64, need: u64, growth: u64) -> Ticket {
         .expect("there is room")
 }
 
-/// Grants; answers who got how much, in order.
+/// Grants; answers which task got how much, in order.
 fn grant(turns: &mut Turns, ms: u64, room: u64) -> Vec<(Ticket, u64)> {
     let mut woken = Vec::new();
     let left = turns.grant(at(ms), Pages(room), u32::MAX, |ticket| woken.push(ticket));
@@ -262,7 +262,7 @@ fn who_got_nothing_is_not_ranked_with_those_who_give_back() {
     assert_eq!(rank(&mut mapper, at(5000)), Pages::ZERO);
 }
 
-/// Hands out; answers who got how much, in order.
+/// Hands out; answers which task got how much, in order.
 fn hand_out(turns: &mut Turns, stock: Stock) -> Vec<(Ticket, u64)> {
     let mut woken = Vec::new();
     let _ = turns.hand_out(at(1), &stock, (32, 8), |ticket| woken.push(ticket));

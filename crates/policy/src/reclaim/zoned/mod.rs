@@ -8,7 +8,7 @@
 //! | `direct` | the passes of a task that reclaims on its own behalf |
 //! | `balance` | those of the background over the zones of a node, from the lowest up |
 //!
-//! Vocabulary: *kept back*, what a lower zone keeps from those who could have used a higher one
+//! Vocabulary: *kept back*, what a lower zone keeps from those that could have used a higher one
 //! (`lowmem_reserve`); *hopeless*, a zone that was looked at six times over and gave nothing
 //! (`all_unreclaimable`): it is passed over but at the gentlest priority.
 //!
@@ -40,7 +40,7 @@ pub struct ZoneView {
     pub marks: Watermarks,
     /// Its pages in all.
     pub size: Pages,
-    /// Kept back from who could have used a higher zone of the node.
+    /// Kept back from requests that could have used a higher zone of the node.
     pub kept_back: Pages,
     /// `Prospects::hopeless`.
     pub hopeless: bool,
@@ -124,7 +124,7 @@ impl Prospects {
         self.looked_at = self.looked_at.saturating_add(pages.0);
     }
 
-    /// Pages of the zone have become free, no matter who gave them back.
+    /// Pages of the zone have become free, no matter which task gave them back.
     pub fn freed(&mut self) {
         *self = Self::default();
     }

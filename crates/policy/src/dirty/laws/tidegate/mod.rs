@@ -23,7 +23,7 @@
 //!     is no rate per writer that would have to be found.
 //!   - A light writer's debt is paid by the time it spends elsewhere, so it never grows to 5 ms.
 //!     While anonymous memory pushes the limit down faster than a device can follow, it goes on;
-//!     those who filled it make the room.
+//!     those that filled it make the room.
 //!   - A device counts by its own level, rate and writers; the limit is divided so that what one
 //!     leaves undone is never another's (`room`).
 //!   - The level is bounded in seconds of the device as well as in pages.

@@ -4,7 +4,7 @@
 //! of a held writer is what the others leave, divided by the number of the held:
 //!
 //! ```text
-//!   fair = (rate of the device - rate of those who are not held) / held
+//!   fair = (rate of the device - rate of writers not held) / held
 //! ```
 //!
 //! A writer that dirties less than that is never held, a writer that dirties more is held sooner or
@@ -100,7 +100,7 @@ pub(super) struct Roster {
     /// Writers held in this window, and in the one before.
     held_now: u32,
     held_before: u32,
-    /// Of `held_now`, those who were not held before.
+    /// Of `held_now`, those that were not held before.
     joined: u32,
     /// Pages that passed in this window.
     passed: Pages,
