@@ -15,7 +15,7 @@ use crate::nonblocking;
 use crate::op::Op;
 use crate::plan::{SECTOR, SECTORS};
 use crate::run::{Going, Over};
-use crate::world::{Place, Slot, World, pause};
+use crate::world::{DeviceState, Slot, World, pause};
 
 /// Holds within holds.
 const DEPTH_MAX: u32 = 2;
@@ -250,7 +250,7 @@ impl Actor {
         &mut self,
         task: &mut Task<'_, LabEnv>,
         slot: &Slot,
-        place: &Place,
+        place: &DeviceState,
         file: &File<LabEnv>,
         first: u64,
         len: u64,
@@ -301,7 +301,7 @@ impl Actor {
         &mut self,
         task: &mut Task<'_, LabEnv>,
         slot: &Slot,
-        place: &Place,
+        place: &DeviceState,
         file: &File<LabEnv>,
         number: usize,
         first: u64,
@@ -525,7 +525,7 @@ impl Actor {
         &mut self,
         task: &mut Task<'_, LabEnv>,
         slot: &Slot,
-        place: &Place,
+        place: &DeviceState,
         file: &File<LabEnv>,
         sectors: u64,
     ) -> Going {
@@ -562,7 +562,7 @@ impl Actor {
         &mut self,
         task: &mut Task<'_, LabEnv>,
         slot: &Slot,
-        place: &Place,
+        place: &DeviceState,
         file: &File<LabEnv>,
         first: u64,
         len: u64,
@@ -602,7 +602,7 @@ impl Actor {
         &mut self,
         task: &mut Task<'_, LabEnv>,
         slot: &Slot,
-        place: &Place,
+        place: &DeviceState,
         file: &Arc<File<LabEnv>>,
         (number, (first, len)): (usize, (u64, u64)),
         us: u64,
@@ -656,7 +656,7 @@ impl Actor {
         &mut self,
         task: &mut Task<'_, LabEnv>,
         slot: &Slot,
-        place: &Place,
+        place: &DeviceState,
         file: &File<LabEnv>,
     ) -> Going {
         let sync = place.checker().on_sync_begin(slot.object);
@@ -670,7 +670,7 @@ impl Actor {
         &mut self,
         task: &mut Task<'_, LabEnv>,
         slot: &Slot,
-        place: &Place,
+        place: &DeviceState,
         file: &File<LabEnv>,
         first: u64,
         len: u64,
@@ -693,7 +693,7 @@ impl Actor {
     fn synced(
         &mut self,
         slot: &Slot,
-        place: &Place,
+        place: &DeviceState,
         sync: lab::check::Sync,
         what: &str,
         result: Result<(), Error>,
@@ -716,7 +716,7 @@ impl Actor {
 
     fn sync_all(&mut self, task: &mut Task<'_, LabEnv>) -> Going {
         let world = Arc::clone(&self.world);
-        let failed = |place: &Place| place.flush_failed.load(Ordering::Relaxed);
+        let failed = |place: &DeviceState| place.flush_failed.load(Ordering::Relaxed);
         if world.places.iter().any(failed) {
             return Ok(());
         }
@@ -738,7 +738,7 @@ impl Actor {
                         world.places[slot.place].checker().on_sync_ok(sync);
                     }
                 }
-                world.places.iter().for_each(Place::check_durable);
+                world.places.iter().for_each(DeviceState::check_durable);
                 Ok(())
             }
             Err(Error::Cancelled) => Err(Over),
@@ -754,7 +754,7 @@ impl Actor {
         }
     }
 
-    fn close(&mut self, task: &mut Task<'_, LabEnv>, slot: &Slot, place: &Place) -> Going {
+    fn close(&mut self, task: &mut Task<'_, LabEnv>, slot: &Slot, place: &DeviceState) -> Going {
         if slot.closing.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -772,7 +772,12 @@ impl Actor {
         going
     }
 
-    fn close_alone(&mut self, task: &mut Task<'_, LabEnv>, slot: &Slot, place: &Place) -> Going {
+    fn close_alone(
+        &mut self,
+        task: &mut Task<'_, LabEnv>,
+        slot: &Slot,
+        place: &DeviceState,
+    ) -> Going {
         let file = slot.open_file();
         let sync = place.checker().on_sync_begin(slot.object);
         say!(self, task, "closes {}", slot.object.0);
@@ -804,7 +809,7 @@ impl Actor {
     }
 
     /// An operation has failed: that may be, unless everything is well.
-    fn failed(&self, place: &Place, what: &str, error: Error) -> Going {
+    fn failed(&self, place: &DeviceState, what: &str, error: Error) -> Going {
         if error == Error::Cancelled || self.world.is_dark() {
             return Err(Over);
         }
@@ -839,7 +844,7 @@ fn junk(sectors: u64) -> Vec<Sector> {
 }
 
 /// Reads the whole file in pieces, and beyond its end.
-pub(crate) fn read_all(task: &mut Task<'_, LabEnv>, place: &Place, slot: &Slot) {
+pub(crate) fn read_all(task: &mut Task<'_, LabEnv>, place: &DeviceState, slot: &Slot) {
     const PIECE: u64 = 64 * SECTORS;
     let file = slot.open_file();
     let mut reader = Reader::default();

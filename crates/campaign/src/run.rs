@@ -43,7 +43,7 @@ use crate::op::Op;
 use crate::plan::Plan;
 use crate::tally::Tally;
 use crate::verdicts;
-use crate::world::{self, Place, Plant, World, open, pause};
+use crate::world::{self, DeviceState, Plant, World, open, pause};
 
 /// How often the levels are looked at, at first and in a run that takes long.
 const LOOK: Nanos = Nanos::millis(7);
@@ -270,7 +270,7 @@ fn first_life(
     while actors.iter().any(|actor| !actor.is_done()) {
         let now = task.now();
         if crash_at.is_some_and(|at| now >= at) {
-            world.places.iter().for_each(Place::check_durable);
+            world.places.iter().for_each(DeviceState::check_durable);
             return true;
         }
         let regular = now + if now < LONG { LOOK } else { LOOK_LATER };
@@ -361,7 +361,7 @@ fn stretched(mut time: Nanos, rounds: usize) -> Nanos {
 }
 
 /// Whether a flush of the device has failed: then it opens no file.
-fn is_failed(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) -> bool {
+fn is_failed(task: &mut Task<'_, LabEnv>, world: &World, place: &DeviceState) -> bool {
     match world.cache.open(task, place.index, PROBE, Bytes::ZERO) {
         Ok(probe) => probe.discard(task) == Err(Error::Cancelled),
         Err(Error::FlushFailed { .. }) => true,
@@ -422,7 +422,7 @@ fn finish(task: &mut Task<'_, LabEnv>, world: &Arc<World>) {
         );
         read_all(task, place, slot);
     }
-    world.places.iter().for_each(Place::check_durable);
+    world.places.iter().for_each(DeviceState::check_durable);
     if !memory::add_up(task, world) {
         return;
     }
@@ -465,7 +465,7 @@ fn add_up(world: &World) {
 
 /// After a failed flush: the device has forgotten what it had not made durable, and is opened
 /// again.
-fn revive(task: &mut Task<'_, LabEnv>, world: &World, place: &Place) {
+fn revive(task: &mut Task<'_, LabEnv>, world: &World, place: &DeviceState) {
     let own = |slot: &&world::Slot| world.places[slot.place].index == place.index;
     for slot in world.slots.iter().filter(own) {
         let file = slot.file_cell().take();

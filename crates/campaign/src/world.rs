@@ -92,7 +92,7 @@ impl Memory {
 }
 
 /// A device of a run.
-pub(crate) struct Place {
+pub(crate) struct DeviceState {
     pub(crate) index: DeviceIndex,
     pub(crate) layers: Layers,
     pub(crate) media: SharedMedia,
@@ -207,7 +207,7 @@ impl Layers {
     }
 }
 
-impl Place {
+impl DeviceState {
     pub(crate) fn checker(&self) -> MutexGuard<'_, Checker> {
         self.checker.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -373,7 +373,7 @@ impl Gauge {
 
 pub(crate) struct World {
     pub(crate) cache: Arc<Cache<LabEnv>>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<DeviceState>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) regions: Vec<Memory>,
     pub(crate) objects: Option<Objects>,
@@ -667,7 +667,7 @@ pub(crate) fn world(
         let index = cache
             .add_device(task, part.id, part.info, device.options())
             .unwrap_or_else(|error| fail("unexpected-error", format!("adding a device: {error}")));
-        places.push(Place {
+        places.push(DeviceState {
             index,
             layers: part.layers,
             media: part.media,
@@ -771,7 +771,7 @@ fn pass_sleeps(reclaim: &str) -> Nanos {
 pub(crate) fn open(
     task: &mut Task<'_, LabEnv>,
     cache: &Arc<Cache<LabEnv>>,
-    place: &Place,
+    place: &DeviceState,
     object: ObjectId,
     len: Bytes,
 ) -> Arc<File<LabEnv>> {

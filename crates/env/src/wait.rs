@@ -35,13 +35,13 @@ pub struct WaitQueue {
 #[derive(Debug)]
 struct Inner {
     tickets: u64,
-    places: VecDeque<Place>,
+    places: VecDeque<Waiting>,
     /// How many of the places, from the front, a wake has taken whose waiters have not left yet.
     woken: usize,
 }
 
 #[derive(Debug)]
-struct Place {
+struct Waiting {
     ticket: u64,
     state: State,
 }
@@ -145,7 +145,7 @@ impl WaitQueue {
         let mut inner = self.lock();
         let ticket = inner.tickets;
         inner.tickets += 1;
-        inner.places.push_back(Place {
+        inner.places.push_back(Waiting {
             ticket,
             state: State::Waits(waker.clone()),
         });

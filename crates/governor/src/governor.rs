@@ -19,7 +19,7 @@ use policy::shares::{MemberId, Mode, Refused, Shares, Terms, Why};
 use policy::units::{Bytes, Nanos};
 
 use crate::lanes::{Bell, Lanes, Threads};
-use crate::member::{Place, Seat};
+use crate::member::{Entry, MemberState};
 use crate::queue::Queue;
 use crate::report::{MemberReport, Move, Report, Waits, WhyMoved};
 use crate::resident::{Slack, of_this_process};
@@ -255,8 +255,8 @@ impl Governor {
         }
         let id = core.with_room_for(&self.inner, terms.floor.0, |shares| shares.join(terms));
         let id = id.map_err(|refused| self.refusal(&core, &name, terms, None, refused))?;
-        let seat = Arc::new(Seat::new(name, id, share.cost()));
-        let place = Place {
+        let seat = Arc::new(MemberState::new(name, id, share.cost()));
+        let place = Entry {
             seat: seat.clone(),
             shrinker,
         };
@@ -455,7 +455,7 @@ impl Rate {
 pub(crate) struct Core {
     pub(crate) shares: Shares,
     /// By the number of the member.
-    pub(crate) places: Vec<Option<Place>>,
+    pub(crate) places: Vec<Option<Entry>>,
     moves: VecDeque<Move>,
     pub(crate) slack: Slack,
     pub(crate) slack_bytes: u64,
@@ -477,7 +477,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn seats(&self) -> impl Iterator<Item = &Arc<Seat>> {
+    pub(crate) fn seats(&self) -> impl Iterator<Item = &Arc<MemberState>> {
         self.places.iter().flatten().map(|place| &place.seat)
     }
 
@@ -488,7 +488,7 @@ impl Core {
         }
         let floors = self.shares.floors().0;
         if floors > limit {
-            let floor = |seat: &&Arc<Seat>| {
+            let floor = |seat: &&Arc<MemberState>| {
                 let view = self.shares.view(seat.id);
                 view.map_or(0, |view| view.terms.floor.0)
             };
@@ -608,7 +608,7 @@ impl Inner {
         self.ceiling.load(SeqCst).saturating_sub(self.headroom())
     }
 
-    pub(crate) fn grew(&self, seat: &Seat, bytes: u64) {
+    pub(crate) fn grew(&self, seat: &MemberState, bytes: u64) {
         seat.held.fetch_add(bytes, SeqCst);
         let total = self.total.fetch_add(bytes, SeqCst) + bytes;
         self.ring_above(total);
@@ -621,7 +621,7 @@ impl Inner {
         }
     }
 
-    pub(crate) fn shrank(&self, seat: &Seat, bytes: u64) {
+    pub(crate) fn shrank(&self, seat: &MemberState, bytes: u64) {
         if bytes == 0 {
             return;
         }
@@ -635,13 +635,13 @@ impl Inner {
 
     /// A permit ends. Last its part of them: a look between the two counts it once more, and not
     /// once less.
-    pub(crate) fn gave_up(&self, seat: &Seat, bytes: u64) {
+    pub(crate) fn gave_up(&self, seat: &MemberState, bytes: u64) {
         self.shrank(seat, bytes);
         seat.permitted.fetch_sub(bytes, SeqCst);
     }
 
     /// It holds so much now beside its permits, whatever was reported.
-    pub(crate) fn holds(&self, seat: &Seat, seen: u64) {
+    pub(crate) fn holds(&self, seat: &MemberState, seen: u64) {
         let held = seen.saturating_add(seat.permitted.load(SeqCst));
         let before = seat.held.swap(held, SeqCst);
         if held >= before {
@@ -675,7 +675,12 @@ impl Inner {
         self.total.fetch_update(SeqCst, SeqCst, more).is_ok()
     }
 
-    pub(crate) fn reserve(&self, seat: &Seat, bytes: u64, at_most: Duration) -> Result<(), Error> {
+    pub(crate) fn reserve(
+        &self,
+        seat: &MemberState,
+        bytes: u64,
+        at_most: Duration,
+    ) -> Result<(), Error> {
         let limit = self.limit();
         if bytes > limit {
             return Err(Error::LargerThanLimit {
@@ -709,7 +714,7 @@ impl Inner {
 
     /// Slows growth in the last sixteenth below the ceiling: by the time that freeing the bytes
     /// takes, and by how deep it is.
-    fn pace(&self, seat: &Seat, bytes: u64, at_most: Duration) {
+    fn pace(&self, seat: &MemberState, bytes: u64, at_most: Duration) {
         let ceiling = self.ceiling.load(Relaxed);
         let zone = (self.limit() / PACED_PART).max(1);
         let total = self.total.load(Relaxed).saturating_add(bytes);
@@ -739,9 +744,9 @@ impl Inner {
 
     /// Picks the member to blame in `Error::Full`: one above its target that gives nothing; else
     /// the one furthest above its target; else the largest.
-    fn in_the_way(&self, asks: &Seat, bytes: u64, waited: Duration) -> Error {
+    fn in_the_way(&self, asks: &MemberState, bytes: u64, waited: Duration) -> Error {
         let core = self.core();
-        let rank = |seat: &Arc<Seat>| {
+        let rank = |seat: &Arc<MemberState>| {
             let target = core.shares.view(seat.id).map_or(0, |view| view.target.0);
             let over = seat.held().saturating_sub(target);
             let does_not_give = seat.busy.load(Relaxed) || {
@@ -767,7 +772,7 @@ impl Inner {
     }
 
     /// A member is gone.
-    pub(crate) fn leave(&self, seat: &Arc<Seat>) {
+    pub(crate) fn leave(&self, seat: &Arc<MemberState>) {
         let mut core = self.core();
         core.shares.leave(seat.id);
         let place = core.places.get_mut(seat.id.at()).and_then(Option::take);

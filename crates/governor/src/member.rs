@@ -18,7 +18,7 @@ use crate::turn::in_scan;
 use crate::{Error, Shrinker};
 
 /// What is known of a member; shared by its handle, its permits and the governor.
-pub(crate) struct Seat {
+pub(crate) struct MemberState {
     pub(crate) name: String,
     pub(crate) id: MemberId,
     pub(crate) miss_cost: AtomicU64,
@@ -71,7 +71,7 @@ pub(crate) struct Conduct {
     pub(crate) freeable: Option<u64>,
 }
 
-impl Seat {
+impl MemberState {
     pub(crate) fn new(name: String, id: MemberId, miss_cost: Nanos) -> Self {
         Self {
             name,
@@ -129,7 +129,7 @@ impl Seat {
 /// Calls come from any thread. The governor's thread lives as long as a member or a [`Governor`]
 /// does; a shrinker that keeps its own `Member` is never dropped.
 pub struct Member {
-    pub(crate) seat: Arc<Seat>,
+    pub(crate) seat: Arc<MemberState>,
     pub(crate) governor: Governor,
 }
 
@@ -314,7 +314,7 @@ impl std::fmt::Debug for Member {
 
 /// Memory that was reserved. Dropping it gives the memory back.
 pub struct Permit {
-    seat: Arc<Seat>,
+    seat: Arc<MemberState>,
     inner: Arc<Inner>,
     bytes: u64,
 }
@@ -365,7 +365,7 @@ impl std::fmt::Debug for Permit {
 }
 
 /// What the table of members keeps beside the seat.
-pub(crate) struct Place {
-    pub(crate) seat: Arc<Seat>,
+pub(crate) struct Entry {
+    pub(crate) seat: Arc<MemberState>,
     pub(crate) shrinker: Arc<dyn Shrinker>,
 }

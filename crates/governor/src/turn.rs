@@ -25,7 +25,7 @@ use policy::units::Bytes;
 
 use crate::governor::{Core, Inner};
 use crate::lanes::{LATE, Lane};
-use crate::member::{Conduct, Seat};
+use crate::member::{Conduct, MemberState};
 use crate::report::Standing;
 use crate::{Ask, Freeable, Resized, Scanned, Shrinker};
 
@@ -98,7 +98,7 @@ impl Next {
 }
 
 /// A member that can be called, and the calls for it.
-type Called = (Arc<Seat>, Arc<dyn Shrinker>);
+type Called = (Arc<MemberState>, Arc<dyn Shrinker>);
 
 struct Turn<'a> {
     inner: &'a Inner,
@@ -204,7 +204,7 @@ impl Turn<'_> {
         }
     }
 
-    fn saw(&self, seat: &Seat, freeable: Freeable) {
+    fn saw(&self, seat: &MemberState, freeable: Freeable) {
         let mut conduct = conduct_of(seat);
         conduct.is_known = true;
         if let Some(held) = freeable.held {
@@ -485,7 +485,7 @@ impl Turn<'_> {
 
     /// Looks, before it is asked again, whether what it claimed the last time has come: by now, as
     /// reports may be late.
-    fn judge(&self, seat: &Seat, fell: u64) {
+    fn judge(&self, seat: &MemberState, fell: u64) {
         let now = self.now();
         let mut conduct = conduct_of(seat);
         let came = fell.wrapping_sub(conduct.fell_then);
@@ -588,11 +588,11 @@ impl Conduct {
     }
 }
 
-fn conduct_of(seat: &Seat) -> std::sync::MutexGuard<'_, Conduct> {
+fn conduct_of(seat: &MemberState) -> std::sync::MutexGuard<'_, Conduct> {
     seat.conduct.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn may_be_called(seat: &Seat, now: Duration) -> bool {
+fn may_be_called(seat: &MemberState, now: Duration) -> bool {
     let conduct = conduct_of(seat);
     !seat.busy.load(SeqCst) && conduct.standing != Standing::Panicked && now >= conduct.rests_until
 }

@@ -20,7 +20,7 @@
 //! Invariants
 //!   1. The next thing to happen is the least place among the queue of timers and calls, the check
 //!      of slices, and the ends of computation on the busy CPUs. Places never go back.
-//!   2. A task that executes has no end of computation (`Place::NEVER`); every other task on a CPU
+//!   2. A task that executes has no end of computation (`Moment::NEVER`); every other task on a CPU
 //!      has one. No task executes while `next` looks.
 //!   3. The queue is empty, or no CPU is idle and the slices are going to be checked.
 //!   4. To the nanosecond, user + system + asleep + ready + stolen is the time a task has existed.
@@ -40,7 +40,7 @@ use crate::clock::Clock;
 use crate::coroutine::Resume;
 use crate::cpu_deadlines::CpuDeadlines;
 use crate::env::LabEnv;
-use crate::event_queue::{EventQueue, Place};
+use crate::event_queue::{EventQueue, Moment};
 use crate::hash::TraceHash;
 use crate::record::{Blocked, TaskReport, Wakes};
 use crate::slices::{Share, Slices, Worked};
@@ -122,7 +122,7 @@ struct Slot {
     cpu: u32,
     debt: u64,
     /// When the park ends by itself.
-    deadline: Place,
+    deadline: Moment,
     /// Time of the earliest timer that stands in the queue for it. A park with a later deadline
     /// relies on that one to put it there: a task woken often leaves no trail of dead timers.
     timer: u64,
@@ -178,7 +178,7 @@ pub(crate) struct Scheduler {
     /// The time that tasks have run which are on no CPU now; counted where slices are fair.
     worked: Worked,
     /// When slices are looked at; `NEVER` when nobody waits for a CPU.
-    slice: Place,
+    slice: Moment,
     /// The time of the last step.
     frontier: u64,
     /// Steps since the time of the last step changed.
@@ -213,7 +213,7 @@ impl Scheduler {
             ready: VecDeque::new(),
             slices: Slices::AT_ONCE,
             worked: Worked::default(),
-            slice: Place::NEVER,
+            slice: Moment::NEVER,
             frontier: 0,
             still: 0,
             still_max: STILL_MAX,
@@ -240,7 +240,7 @@ impl Scheduler {
             unparked: Unparked::Woken,
             cpu: id.0 % u32::try_from(self.cpus.len()).expect("at most CPUS_MAX"),
             debt: 0,
-            deadline: Place::NEVER,
+            deadline: Moment::NEVER,
             timer: u64::MAX,
             parked_at: now,
             ready_since: now,
@@ -369,7 +369,7 @@ impl Scheduler {
     pub(crate) fn next(&mut self, clock: &Clock, hash: &TraceHash) -> Step {
         loop {
             let (place, source) = self.first();
-            if place == Place::NEVER {
+            if place == Moment::NEVER {
                 return Step::Idle;
             }
             if place.time > self.time_limit {
@@ -424,7 +424,7 @@ impl Scheduler {
                 name: slot.name.to_string(),
                 cause: slot.account.cause.filter(|_| asleep),
                 since: asleep.then_some(Instant(slot.parked_at)),
-                deadline: (asleep && slot.deadline != Place::NEVER)
+                deadline: (asleep && slot.deadline != Moment::NEVER)
                     .then_some(Instant(slot.deadline.time)),
             });
             if asleep {
@@ -549,7 +549,7 @@ impl Scheduler {
     }
 
     /// The least place of all, and whose it is.
-    fn first(&mut self) -> (Place, Source) {
+    fn first(&mut self) -> (Moment, Source) {
         let mut first = (self.due.first(), Source::Queue);
         if self.slice < first.0 {
             first = (self.slice, Source::Slice);
@@ -580,7 +580,7 @@ impl Scheduler {
         if current {
             slot.timer = u64::MAX;
         }
-        if slot.state == State::Parked && slot.deadline != Place::NEVER {
+        if slot.state == State::Parked && slot.deadline != Moment::NEVER {
             if slot.deadline.seq == place.seq {
                 hash.add([place.time, u64::from(task.0)]);
                 self.unpark(task, Unparked::TimedOut, clock);
@@ -611,7 +611,7 @@ impl Scheduler {
         slot.account.unnamed += now - slot.parked_at;
         slot.unparked = unparked;
         slot.resuming = true;
-        slot.deadline = Place::NEVER;
+        slot.deadline = Moment::NEVER;
         slot.state = State::Runnable;
         self.make_runnable(id, now, clock);
     }
@@ -661,10 +661,10 @@ impl Scheduler {
         let cpu = &mut self.cpus[at];
         cpu.task = TaskId::NONE;
         cpu.free_at = now;
-        self.deadlines.set(at, Place::NEVER, false);
+        self.deadlines.set(at, Moment::NEVER, false);
         if let Some(next) = self.ready.pop_front() {
             if self.ready.is_empty() {
-                self.slice = Place::NEVER;
+                self.slice = Moment::NEVER;
             }
             let since = self.slot(next).ready_since;
             self.dispatch(next, at, now.max(since), clock);
@@ -786,7 +786,7 @@ impl Scheduler {
 
     /// Somebody waits for a CPU from `now`: the slices must be looked at.
     fn arm_slices(&mut self, now: u64, clock: &Clock) {
-        if self.slice == Place::NEVER {
+        if self.slice == Moment::NEVER {
             let end = self.busy().map(|cpu| self.cpus[cpu].slice_end).min();
             let end = end.expect("no CPU is idle").max(self.owes_until(now));
             let end = self.slices.looked_at(end);
@@ -797,7 +797,7 @@ impl Scheduler {
 
     /// Takes the CPU from every task that has had its slice, for those that wait.
     fn check_slices(&mut self, now: u64, clock: &Clock, hash: &TraceHash) {
-        self.slice = Place::NEVER;
+        self.slice = Moment::NEVER;
         for at in self.busy() {
             if self.ready.is_empty() {
                 return;
@@ -831,7 +831,7 @@ impl Scheduler {
 
     /// The computation on the CPU has ended: its task executes.
     fn resume(&mut self, at: usize, clock: &Clock, hash: &TraceHash) -> Step {
-        self.deadlines.set(at, Place::NEVER, false);
+        self.deadlines.set(at, Moment::NEVER, false);
         clock.set_limit(self.limit(clock.local()));
         let task = self.cpus[at].task;
         hash.add([clock.local(), u64::from(task.0) << 32 | at as u64]);

@@ -1,7 +1,7 @@
 //! When the computation on each CPU ends, and which ends first.
 
 use crate::cpu::CPUS_MAX;
-use crate::event_queue::Place;
+use crate::event_queue::Moment;
 
 /// Bits of a CPU's number (`CPUS_MAX`).
 const CPU_BITS: u32 = 7;
@@ -23,8 +23,8 @@ pub(crate) struct CpuDeadlines {
 /// Nobody computes.
 const NEVER: u128 = u128::MAX;
 
-fn packed(until: Place, cpu: usize) -> u128 {
-    if until == Place::NEVER {
+fn packed(until: Moment, cpu: usize) -> u128 {
+    if until == Moment::NEVER {
         return NEVER;
     }
     debug_assert!(until.seq < 1 << (u64::BITS - CPU_BITS), "{until:?}");
@@ -35,14 +35,14 @@ fn packed(until: Place, cpu: usize) -> u128 {
     clippy::cast_possible_truncation,
     reason = "the two halves, one after the other"
 )]
-fn unpacked(packed: u128) -> (Place, usize) {
+fn unpacked(packed: u128) -> (Moment, usize) {
     if packed == NEVER {
-        return (Place::NEVER, 0);
+        return (Moment::NEVER, 0);
     }
     let (time, low) = ((packed >> 64) as u64, packed as u64);
     let seq = low >> CPU_BITS;
     let whose = low & ((1 << CPU_BITS) - 1);
-    (Place { time, seq }, whose as usize)
+    (Moment { time, seq }, whose as usize)
 }
 
 impl CpuDeadlines {
@@ -55,7 +55,7 @@ impl CpuDeadlines {
     }
 
     /// Of one CPU.
-    pub(crate) fn of(&self, cpu: usize) -> Place {
+    pub(crate) fn of(&self, cpu: usize) -> Moment {
         unpacked(self.until[cpu]).0
     }
 
@@ -65,7 +65,7 @@ impl CpuDeadlines {
     }
 
     /// From now on, and whether its task was just put there.
-    pub(crate) fn set(&mut self, cpu: usize, until: Place, fresh: bool) {
+    pub(crate) fn set(&mut self, cpu: usize, until: Moment, fresh: bool) {
         let until = packed(until, cpu);
         let before = core::mem::replace(&mut self.until[cpu], until);
         // A store of a part of it only if it changes: the look at all of it that follows waits for
@@ -81,7 +81,7 @@ impl CpuDeadlines {
     }
 
     /// The least, and whose it is.
-    pub(crate) fn least(&mut self) -> (Place, usize) {
+    pub(crate) fn least(&mut self) -> (Moment, usize) {
         let until = &self.until;
         let least = || until.iter().copied().fold(NEVER, u128::min);
         unpacked(*self.least.get_or_insert_with(least))
@@ -119,14 +119,14 @@ mod tests {
                 .wrapping_add(1);
             let (cpu, time) = ((random >> 33) as usize % 5, random >> 58);
             let until = if time == 0 {
-                Place::NEVER
+                Moment::NEVER
             } else {
-                Place { time, seq }
+                Moment { time, seq }
             };
             deadlines.set(cpu, until, random >> 40 & 7 == 0);
             let least = (0..5).map(|cpu| deadlines.of(cpu)).min().unwrap();
             assert_eq!(deadlines.least().0, least);
-            if least != Place::NEVER {
+            if least != Moment::NEVER {
                 let whose = deadlines.least().1;
                 assert_eq!(deadlines.of(whose), least);
             }

@@ -9,14 +9,14 @@ use std::collections::BinaryHeap;
 
 /// A point in time and a place among what happens then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct Moment {
     /// Nanoseconds.
     pub(crate) time: u64,
     /// Order within the same nanosecond.
     pub(crate) seq: u64,
 }
 
-impl Place {
+impl Moment {
     /// Later than everything.
     pub(crate) const NEVER: Self = Self {
         time: u64::MAX,
@@ -26,7 +26,7 @@ impl Place {
 
 #[derive(Debug)]
 struct Entry<T> {
-    place: Place,
+    place: Moment,
     what: T,
 }
 
@@ -67,24 +67,24 @@ impl<T> EventQueue<T> {
     }
 
     /// The next place at `time`, behind all others given out for it.
-    pub(crate) fn place(&mut self, time: u64) -> Place {
+    pub(crate) fn place(&mut self, time: u64) -> Moment {
         self.seq += 1;
-        Place {
+        Moment {
             time,
             seq: self.seq,
         }
     }
 
-    pub(crate) fn push(&mut self, place: Place, what: T) {
+    pub(crate) fn push(&mut self, place: Moment, what: T) {
         self.heap.push(Entry { place, what });
     }
 
-    /// Where the first entry stands; `Place::NEVER` if there is none.
-    pub(crate) fn first(&self) -> Place {
-        self.heap.peek().map_or(Place::NEVER, |entry| entry.place)
+    /// Where the first entry stands; `Moment::NEVER` if there is none.
+    pub(crate) fn first(&self) -> Moment {
+        self.heap.peek().map_or(Moment::NEVER, |entry| entry.place)
     }
 
-    pub(crate) fn pop(&mut self) -> Option<(Place, T)> {
+    pub(crate) fn pop(&mut self) -> Option<(Moment, T)> {
         self.heap.pop().map(|entry| (entry.place, entry.what))
     }
 
@@ -109,13 +109,13 @@ mod tests {
             queue.push(place, what);
         }
         // A place taken early keeps its rank however late it is used.
-        let early = Place { time: 5, seq: 0 };
+        let early = Moment { time: 5, seq: 0 };
         queue.push(early, 'x');
         assert_eq!(queue.first().time, 3);
         let order: String = std::iter::from_fn(|| queue.pop())
             .map(|(_, what)| what)
             .collect();
         assert_eq!(order, "abxcde");
-        assert_eq!(queue.first(), Place::NEVER);
+        assert_eq!(queue.first(), Moment::NEVER);
     }
 }

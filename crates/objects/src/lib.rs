@@ -202,7 +202,7 @@ pub fn open_to_be_kept(
     config: &Config,
     arena: Arc<Arena>,
 ) -> Result<(Arc<Objects>, OwnPaths), Error> {
-    open::open_at(|| place::Place::of(config), config, arena)
+    open::open_at(|| place::Location::of(config), config, arena)
 }
 
 impl Objects {

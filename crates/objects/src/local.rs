@@ -308,7 +308,7 @@ mod tests {
     use super::*;
     use crate::common::{Fault, Faulty, LONG, MIB, PAGE, Pending, Rig, TestDir, block};
     use crate::error::{AWAY, TIMED_OUT};
-    use crate::place::Place;
+    use crate::place::Location;
     use crate::{Config, Objects, open};
 
     /// The lock, which stays when it was made.
@@ -355,7 +355,7 @@ mod tests {
     fn volume(rig: &Rig, dir: &TestDir, config: &Config) -> (Arc<Objects>, Arc<Faulty>) {
         let faulty = Faulty::new(Arc::new(super::open(&dir.0, None).unwrap().0));
         let place = || {
-            Ok(Place {
+            Ok(Location {
                 store: faulty.clone(),
                 prefix: Path::default(),
                 directory: Some(dir.0.clone()),
@@ -381,8 +381,8 @@ mod tests {
                 ..Config::new(dir.url())
             };
             let place = || {
-                let place = Place::of(&config)?;
-                Ok::<_, Error>(Place { settle, ..place })
+                let place = Location::of(&config)?;
+                Ok::<_, Error>(Location { settle, ..place })
             };
             open::open_at(place, &config, Arc::clone(&rig.arena)).map(|(device, made)| {
                 made.keep();

@@ -30,7 +30,7 @@ use crate::known::{Known, TAGS_MAX};
 use crate::layout::{self, Geometry, MANIFEST, Manifest, OBJECT_USUAL, PROBE};
 use crate::lease::Lease;
 use crate::local::DirectoryLock;
-use crate::place::Place;
+use crate::place::Location;
 use crate::request::{Ledger, lock};
 use crate::shared::{Fence, Jobs, Shared};
 use crate::{Config, Objects};
@@ -60,7 +60,7 @@ pub fn open_on(
     arena: Arc<Arena>,
 ) -> Result<Arc<Objects>, Error> {
     let place = || {
-        Ok(Place {
+        Ok(Location {
             store,
             prefix: Path::parse(prefix).map_err(|_| Error::Url { url: prefix.into() })?,
             directory: None,
@@ -77,7 +77,7 @@ pub fn open_on(
 /// Starts the device's thread, and opens the volume there. Answers too what was made in a directory
 /// for it, which goes again unless it is kept.
 pub(crate) fn open_at(
-    place: impl FnOnce() -> Result<Place, Error>,
+    place: impl FnOnce() -> Result<Location, Error>,
     config: &Config,
     arena: Arc<Arena>,
 ) -> Result<(Arc<Objects>, OwnPaths), Error> {
@@ -145,7 +145,7 @@ pub(crate) fn open_at(
 }
 
 async fn prepare(
-    place: Place,
+    place: Location,
     config: &Config,
     arena: Arc<Arena>,
     parallel: usize,

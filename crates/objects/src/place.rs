@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::{Config, local};
 
 /// A store and where in it.
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) store: Arc<dyn ObjectStore>,
     pub(crate) prefix: Path,
     /// A local directory, with a lock of the system's.
@@ -33,7 +33,7 @@ pub(crate) struct Place {
     pub(crate) settle: fn(&FilePath) -> std::io::Result<()>,
 }
 
-impl Place {
+impl Location {
     /// The place of a configuration.
     pub(crate) fn of(config: &Config) -> Result<Self, Error> {
         let url = config.url.as_str();
@@ -75,14 +75,14 @@ fn wrong(config: &Config) -> Error {
 }
 
 #[cfg(not(feature = "s3"))]
-fn s3(config: &Config, _rest: &str) -> Result<Place, Error> {
+fn s3(config: &Config, _rest: &str) -> Result<Location, Error> {
     Err(Error::NoS3 {
         url: config.url.clone(),
     })
 }
 
 #[cfg(feature = "s3")]
-fn s3(config: &Config, rest: &str) -> Result<Place, Error> {
+fn s3(config: &Config, rest: &str) -> Result<Location, Error> {
     use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
     use object_store::{BackoffConfig, ClientConfigKey, RetryConfig};
     use std::time::Duration;
@@ -125,7 +125,7 @@ fn s3(config: &Config, rest: &str) -> Result<Place, Error> {
         what: "set up the client",
         source: Box::new(source),
     })?;
-    Ok(Place {
+    Ok(Location {
         store: Arc::new(store),
         prefix,
         directory: None,
@@ -257,12 +257,12 @@ mod tests {
     #[test]
     fn what_is_no_place_is_refused() {
         for url in ["", "dir:", "mem:x", "http://x", "/path"] {
-            let refused = Place::of(&Config::new(url));
+            let refused = Location::of(&Config::new(url));
             assert!(matches!(refused, Err(Error::Url { .. })), "{url}");
         }
-        let missing = Place::of(&Config::new("dir:/nowhere/at/all"));
+        let missing = Location::of(&Config::new("dir:/nowhere/at/all"));
         assert!(matches!(missing, Err(Error::System { .. })));
-        let s3 = Place::of(&Config::new("s3:///prefix"));
+        let s3 = Location::of(&Config::new("s3:///prefix"));
         if cfg!(feature = "s3") {
             assert!(matches!(s3, Err(Error::Url { .. })));
         } else {

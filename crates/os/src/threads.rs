@@ -171,7 +171,7 @@ pub struct ThreadEnv {
     workers: usize,
     register: bool,
     sink: Option<Sink>,
-    devices: Box<[Place]>,
+    devices: Box<[DeviceSlot]>,
     engines: Mutex<Vec<Weak<dyn Engine>>>,
     timer: Arc<Timer>,
     timer_thread: Mutex<Option<JoinHandle<()>>>,
@@ -183,7 +183,7 @@ pub struct ThreadEnv {
 }
 
 /// Room for a device.
-type Place = RwLock<Option<Arc<dyn Device>>>;
+type DeviceSlot = RwLock<Option<Arc<dyn Device>>>;
 
 /// Spawned tasks that have not ended.
 struct Tasks {

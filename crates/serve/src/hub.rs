@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//!   1. Never more than `Limits::connections` have a seat; a seat is given back when the connection
-//!      ends, however.
+//!   1. Never more than `Limits::connections` have a session; a session is given back when the
+//!      connection ends, however.
 //!   2. A change to state that connections read wakes every connection.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -121,7 +121,7 @@ struct Roster {
 }
 
 /// A connection's place: given back when dropped.
-pub(crate) struct Seat {
+pub(crate) struct Session {
     hub: Arc<Hub>,
     place: usize,
     is_wide: bool,
@@ -269,7 +269,7 @@ impl Hub {
     }
 
     /// A place for a new connection; `None`: there are too many, or the server ends.
-    pub(crate) fn seat(self: &Arc<Self>) -> Option<Seat> {
+    pub(crate) fn session(self: &Arc<Self>) -> Option<Session> {
         let mut roster = self.roster();
         let taken = roster.places.len() - roster.free.len();
         if taken >= self.limits().connections || self.stage() != Stage::Serving {
@@ -292,7 +292,7 @@ impl Hub {
         self.counters.connections.fetch_add(1, Ordering::AcqRel);
         drop(roster);
         self.counters.accepted_total.fetch_add(1, Ordering::Relaxed);
-        Some(Seat {
+        Some(Session {
             hub: Arc::clone(self),
             place,
             is_wide: false,
@@ -313,7 +313,7 @@ impl Hub {
     }
 }
 
-impl Seat {
+impl Session {
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
@@ -351,7 +351,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Session {
     fn drop(&mut self) {
         if self.is_wide {
             self.hub.wide.fetch_sub(1, Ordering::Relaxed);
@@ -384,15 +384,15 @@ mod tests {
     #[test]
     fn few_are_wide_and_others_are_when_they_go() {
         let hub = hub(WIDE_MAX + 1);
-        let mut seats: Vec<Seat> = (0..=WIDE_MAX).map(|_| hub.seat().unwrap()).collect();
-        let wide = seats
+        let mut sessions: Vec<Session> = (0..=WIDE_MAX).map(|_| hub.session().unwrap()).collect();
+        let wide = sessions
             .iter_mut()
-            .filter_map(|seat| seat.widen().then_some(()));
+            .filter_map(|session| session.widen().then_some(()));
         assert_eq!(wide.count(), WIDE_MAX);
-        assert!(seats[0].widen(), "it is already");
-        let mut last = seats.pop().unwrap();
+        assert!(sessions[0].widen(), "it is already");
+        let mut last = sessions.pop().unwrap();
         assert!(!last.widen());
-        drop(seats);
+        drop(sessions);
         assert!(last.widen());
         drop(last);
         assert_eq!(hub.wide.load(Ordering::Relaxed), 0);
@@ -401,11 +401,11 @@ mod tests {
     #[test]
     fn a_seat_is_had_again_when_it_was_given_back() {
         let hub = hub(2);
-        let (one, two) = (hub.seat().unwrap(), hub.seat().unwrap());
-        assert!(hub.seat().is_none());
+        let (one, two) = (hub.session().unwrap(), hub.session().unwrap());
+        assert!(hub.session().is_none());
         assert_eq!(hub.counters.refused_total.load(Ordering::Relaxed), 1);
         drop(one);
-        let again = hub.seat().unwrap();
+        let again = hub.session().unwrap();
         assert_eq!(hub.counters.connections.load(Ordering::Relaxed), 2);
         drop((two, again));
         assert_eq!(hub.counters.connections.load(Ordering::Relaxed), 0);
@@ -420,19 +420,19 @@ mod tests {
         hub.enter(Stage::Ended);
         hub.enter(Stage::Draining);
         assert_eq!(hub.stage(), Stage::Ended);
-        assert!(hub.seat().is_none());
+        assert!(hub.session().is_none());
     }
 
     #[test]
     fn a_limit_that_is_lowered_counts_for_those_who_come() {
         let hub = hub(3);
-        let seats = [hub.seat().unwrap(), hub.seat().unwrap()];
+        let sessions = [hub.session().unwrap(), hub.session().unwrap()];
         hub.set_limits(Limits {
             connections: 1,
             ..hub.limits()
         });
-        assert!(hub.seat().is_none());
-        drop(seats);
-        assert!(hub.seat().is_some());
+        assert!(hub.session().is_none());
+        drop(sessions);
+        assert!(hub.session().is_some());
     }
 }

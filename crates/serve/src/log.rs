@@ -154,13 +154,13 @@ pub struct Log {
     format: Format,
     level: AtomicU8,
     sink: Sink,
-    places: Mutex<BTreeMap<Place, Window>>,
+    places: Mutex<BTreeMap<Origin, Window>>,
     lost: AtomicU64,
 }
 
 /// Where in the code, and of which volume.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct Origin {
     file: &'static str,
     line: u32,
     volume: String,
@@ -199,7 +199,7 @@ impl Log {
     }
 
     /// Whether the place may write a line now; if so, how many it had to leave out before.
-    fn admit(&self, place: Place, what: &str, now: Instant) -> Option<u64> {
+    fn admit(&self, place: Origin, what: &str, now: Instant) -> Option<u64> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if places.len() >= PLACES_MAX && !places.contains_key(&place) {
             places.retain(|_, window| {
@@ -289,7 +289,7 @@ impl Subscriber for Log {
         self.sweep(now, false);
         let mut heading = Heading::default();
         event.record(&mut heading);
-        let place = Place {
+        let place = Origin {
             file: metadata.file().unwrap_or_default(),
             line: metadata.line().unwrap_or_default(),
             volume: heading.volume,
@@ -731,7 +731,7 @@ mod tests {
         let log = Log::new(Format::Logfmt, Level::Info, Box::new(|_| true));
         let now = Instant::now();
         for number in 0..3 * PLACES_MAX {
-            let place = Place {
+            let place = Origin {
                 file: "f",
                 line: 1,
                 volume: number.to_string(),

@@ -4,22 +4,23 @@ use std::sync::Arc;
 
 use env::{Device, DeviceId, ObjectId};
 use frames::{Content, FrameId};
-use lab::fs::journal::{self, Journal, Place};
+use lab::fs::journal::{self, Journal, Storage};
 use lab::{Lab, Stamps};
 use policy::units::Bytes;
 
 use super::cell::{Cell, DeviceSpec};
 use super::session::RunError;
 
-/// The object that is the log: behind the files, of which each job has its own and one to read from, and
-/// behind the swap file.
+/// The object that is the log: behind the files, of which each job has its own and one to read
+/// from, and behind the swap file.
 pub(super) fn log_of(cell: &Cell) -> ObjectId {
     let own: u32 = cell.jobs.iter().map(|job| job.files.max(1)).sum();
     let jobs = u32::try_from(cell.jobs.len()).expect("the count of jobs is checked");
     ObjectId(own + jobs + u32::from(cell.swap.is_some()))
 }
 
-/// Frames of a lab with `frames` of memory: what the journals write from lies in a chunk behind them.
+/// Frames of a lab with `frames` of memory: what the journals write from lies in a chunk behind
+/// them.
 pub(super) fn frames_with(cell: &Cell, frames: u32) -> u32 {
     if cell.devices.iter().all(|spec| spec.journal.is_none()) {
         return frames;
@@ -65,7 +66,7 @@ impl Journals {
                 "more than {most} devices with a journal"
             )));
         }
-        let place = Place {
+        let place = Storage {
             stamps,
             frame: FrameId(first + number * journal::FRAMES),
             log: log_of(cell),

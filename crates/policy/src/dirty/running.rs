@@ -25,13 +25,13 @@ pub(super) trait Engine: Send {
 /// A law and its writers, by number.
 pub(super) struct Running<L: WriterRules> {
     law: L,
-    writers: Vec<Option<Place<L>>>,
+    writers: Vec<Option<Entry<L>>>,
     /// Numbers of writers that were removed.
     free: Vec<u32>,
 }
 
 /// A writer's place.
-struct Place<L: WriterRules> {
+struct Entry<L: WriterRules> {
     writer: L::Writer,
     balance: Option<Open<L>>,
 }
@@ -56,7 +56,7 @@ impl<L: WriterRules + 'static> Running<L> {
 
 /// # Panics
 /// When there is no such writer.
-fn place<L: WriterRules>(writers: &mut [Option<Place<L>>], writer: u32) -> &mut Place<L> {
+fn place<L: WriterRules>(writers: &mut [Option<Entry<L>>], writer: u32) -> &mut Entry<L> {
     let place = writers.get_mut(writer as usize).and_then(Option::as_mut);
     place.expect("a writer belongs to the domain that it was added to")
 }
@@ -71,7 +71,7 @@ impl<L: WriterRules + 'static> Engine for Running<L> {
     }
 
     fn add_writer(&mut self) -> u32 {
-        let place = Some(Place {
+        let place = Some(Entry {
             writer: self.law.new_writer(),
             balance: None,
         });

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::check;
 use super::default;
 use super::file;
-use super::mistake::{ConfigError, Mistake, Mistakes, Place, Source, Word, choices};
+use super::mistake::{ConfigError, Mistake, Mistakes, Source, SourcePos, Word, choices};
 use super::{Config, source};
 
 /// Keys of the server, in the file; on the command line with `-` for `_`.
@@ -105,7 +105,7 @@ pub(super) struct Draft {
     pub(super) server: BTreeMap<&'static str, Word>,
     pub(super) tls: BTreeMap<&'static str, Word>,
     /// Where the file's table `[tls]` or the first option of TLS stands.
-    pub(super) tls_place: Option<Place>,
+    pub(super) tls_place: Option<SourcePos>,
     pub(super) listen: Vec<Word>,
     pub(super) volumes: Vec<VolumeDraft>,
     pub(super) mistakes: Vec<Mistake>,
@@ -129,7 +129,7 @@ impl Draft {
         let source = self.source(option.to_owned(), value.to_owned());
         Word {
             text: value.to_owned(),
-            place: Place {
+            place: SourcePos {
                 source,
                 span: 0..value.len(),
             },

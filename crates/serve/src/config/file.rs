@@ -19,7 +19,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::asked::{Draft, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS, VolumeDraft, known};
-use super::mistake::{Mistake, Place, Word, choices};
+use super::mistake::{Mistake, SourcePos, Word, choices};
 
 /// Tables and lists of the file, beside the keys of the server.
 const TABLES: [&str; 3] = ["listen", "tls", "volume"];
@@ -31,7 +31,7 @@ pub(super) fn read(draft: &mut Draft, origin: String, text: String) {
     if !errors.is_empty() {
         draft.mistakes.extend(errors.iter().map(|error| {
             let span = error.span().unwrap_or(0..0);
-            let place = Place { source, span };
+            let place = SourcePos { source, span };
             Mistake::new(place, "this is not valid TOML", error.message())
         }));
         return;
@@ -191,8 +191,8 @@ impl Reader<'_> {
             .push(mistake.help(choices(word, allowed)));
     }
 
-    fn place<T>(&self, spanned: &Spanned<T>) -> Place {
-        Place {
+    fn place<T>(&self, spanned: &Spanned<T>) -> SourcePos {
+        SourcePos {
             source: self.source,
             span: spanned.span(),
         }

@@ -19,12 +19,12 @@ pub(super) struct Source {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Word {
     pub(super) text: String,
-    pub(super) place: Place,
+    pub(super) place: SourcePos,
 }
 
 /// A place in one of the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SourcePos {
     /// Its number.
     pub(super) source: usize,
     pub(super) span: Range<usize>,
@@ -33,7 +33,7 @@ pub(super) struct Place {
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    pub(super) place: Place,
+    pub(super) place: SourcePos,
     /// What is wrong, with the word.
     pub title: String,
     /// A few words under the caret.
@@ -81,7 +81,11 @@ impl Word {
 }
 
 impl Mistake {
-    pub(super) fn new(place: Place, title: impl Into<String>, label: impl Into<String>) -> Self {
+    pub(super) fn new(
+        place: SourcePos,
+        title: impl Into<String>,
+        label: impl Into<String>,
+    ) -> Self {
         Self {
             place,
             title: title.into(),

@@ -7,14 +7,14 @@ use core::ops::Range;
 use std::collections::BTreeMap;
 
 use super::asked::{Draft, VOLUME_KEYS, VolumeDraft, known};
-use super::mistake::{Mistake, Place, Word, choices};
+use super::mistake::{Mistake, SourcePos, Word, choices};
 
 /// Takes one volume into the draft.
 pub(super) fn read(draft: &mut Draft, text: &str) {
     let source = draft.source("volume".to_owned(), text.to_owned());
     let word = |span: Range<usize>| Word {
         text: text[span.clone()].to_owned(),
-        place: Place { source, span },
+        place: SourcePos { source, span },
     };
     let all = word(0..text.len());
     let Some(equals) = text.find('=') else {

@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::EndedBy;
 use super::errors::told;
 use super::input::Receiving;
-use super::job::Place;
+use super::job::RequestId;
 use super::machine::{Connection, WriterSlot};
 use super::peer::Peer;
 use super::table::into_page;
@@ -49,7 +49,7 @@ where
     }
 
     /// Receives payload into the pages that it is for.
-    pub(super) fn receive_direct(&mut self, place: Place, left: u32) -> Result<Direct, EndedBy> {
+    pub(super) fn receive_direct(&mut self, id: RequestId, left: u32) -> Result<Direct, EndedBy> {
         if !self.has_writer() {
             return Ok(Direct::Refused);
         }
@@ -61,7 +61,7 @@ where
         if there < u64::from(left).min(PAGE_SIZE as u64) {
             return Ok(Direct::TooLittle);
         }
-        let at = self.table.at(place).next();
+        let at = self.table.at(id).next();
         let bytes = match self.volume.receive(writer, socket, at, there) {
             Ok(Some(Ok(0))) => return Err(EndedBy::Vanished),
             Ok(Some(Ok(bytes))) => bytes,
@@ -73,26 +73,26 @@ where
                 };
             }
             Err(error) => {
-                self.table.at(place).failed = Some(told(&error));
-                self.input.receiving = Receiving::Drop { place, left };
+                self.table.at(id).failed = Some(told(&error));
+                self.input.receiving = Receiving::Drop { id, left };
                 return Ok(Direct::Moved);
             }
         };
         self.paced.unpaced_bytes += bytes as u64;
-        let left = self.table.at(place).take(bytes);
+        let left = self.table.at(id).take(bytes);
         if left == 0 {
             self.input.receiving = Receiving::Head;
-            self.written(place);
+            self.written(id);
         } else {
-            self.input.receiving = Receiving::Payload { place, left };
+            self.input.receiving = Receiving::Payload { id, left };
         }
         Ok(Direct::Moved)
     }
 
     /// How much of a payload is wanted in a buffer when `kept` bytes of it are there: up to the end
     /// of a page.
-    pub(super) fn rest_of_page(&mut self, place: Place, kept: usize) -> usize {
-        let at = into_page(self.table.at(place).next()) + kept;
+    pub(super) fn rest_of_page(&mut self, id: RequestId, kept: usize) -> usize {
+        let at = into_page(self.table.at(id).next()) + kept;
         PAGE_SIZE - at % PAGE_SIZE
     }
 }

@@ -16,7 +16,7 @@ use nbd::transmit::Range;
 use tidegate::{Error, Mode, PAGE_SIZE, Volume};
 
 use super::Mailbox;
-use super::job::{Place, Promise};
+use super::job::{Promise, RequestId};
 use super::work::ZEROES;
 use crate::durable::Asker;
 use crate::export::Export;
@@ -37,7 +37,7 @@ pub(super) struct Hole {
     end: u64,
     zeroes: bool,
     durable: bool,
-    place: Place,
+    id: RequestId,
     promise: Promise,
 }
 
@@ -49,7 +49,7 @@ impl Hole {
         owner: &Arc<Mailbox>,
         range: Range,
         (zeroes, durable): (bool, bool),
-        place: Place,
+        id: RequestId,
     ) -> Self {
         let (mut at, mut end) = (range.offset, range.offset + u64::from(range.len));
         if zeroes {
@@ -66,8 +66,8 @@ impl Hole {
             end,
             zeroes,
             durable,
-            place,
-            promise: Promise::new(owner, Some(place)),
+            id,
+            promise: Promise::new(owner, Some(id)),
         }
     }
 
@@ -88,7 +88,7 @@ impl Hole {
         }
         let result = result.and_then(|()| self.edges());
         let (offset, len) = (self.range.offset, u64::from(self.range.len));
-        let tell = self.promise.of_whole(self.place);
+        let tell = self.promise.of_whole(self.id);
         if self.durable && result.is_ok() {
             let volume = self.volume;
             let part = Some((offset, len));

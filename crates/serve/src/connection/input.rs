@@ -2,7 +2,7 @@
 
 use crate::buffers::{Lease, Spilled};
 
-use super::job::Place;
+use super::job::RequestId;
 
 /// Bytes that a connection keeps for itself: the head of a request, or a page of payload that is
 /// not complete.
@@ -14,9 +14,9 @@ pub(super) enum Receiving {
     /// A request.
     Head,
     /// Payload of a write, to be taken in.
-    Payload { place: Place, left: u32 },
+    Payload { id: RequestId, left: u32 },
     /// Payload of a write that failed or was refused, to be thrown away.
-    Drop { place: Place, left: u32 },
+    Drop { id: RequestId, left: u32 },
 }
 
 /// Where received bytes lie while they are handled.

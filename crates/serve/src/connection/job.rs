@@ -11,13 +11,13 @@ use super::mailbox::Mailbox;
 use crate::durable::Tell;
 
 /// A request's place in the table of its connection.
-pub(crate) type Place = u16;
+pub(crate) type RequestId = u16;
 
 /// What a job brings back.
 pub(crate) enum Done {
     /// A read can go on, or will not. The data may be there: so that it cannot lose them again.
     Read {
-        place: Place,
+        id: RequestId,
         cursor: Cursor,
         result: Result<Option<Box<[u8]>>, Error>,
     },
@@ -29,16 +29,16 @@ pub(crate) enum Done {
     },
     /// A request was carried out.
     Whole {
-        place: Place,
+        id: RequestId,
         result: Result<(), Error>,
     },
     /// How a range is kept.
     Status {
-        place: Place,
+        id: RequestId,
         extents: Result<Vec<Extent>, Error>,
     },
     /// The job was dropped, and what it had taken along. `None`: it had the writer.
-    Lost { place: Option<Place> },
+    Lost { id: Option<RequestId> },
 }
 
 /// Bytes that are kept in the same way.
@@ -51,15 +51,15 @@ pub(crate) struct Extent {
 /// Posts what comes of a job, once.
 pub(crate) struct Promise {
     mailbox: Arc<Mailbox>,
-    place: Option<Place>,
+    id: Option<RequestId>,
     kept: bool,
 }
 
 impl Promise {
-    pub(crate) fn new(mailbox: &Arc<Mailbox>, place: Option<Place>) -> Self {
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, id: Option<RequestId>) -> Self {
         Self {
             mailbox: Arc::clone(mailbox),
-            place,
+            id,
             kept: false,
         }
     }
@@ -72,15 +72,15 @@ impl Promise {
 
 impl Promise {
     /// Says that a whole request was carried out, or failed.
-    pub(crate) fn of_whole(self, place: Place) -> Tell {
-        Box::new(move |result| self.keep(Done::Whole { place, result }))
+    pub(crate) fn of_whole(self, id: RequestId) -> Tell {
+        Box::new(move |result| self.keep(Done::Whole { id, result }))
     }
 }
 
 impl Drop for Promise {
     fn drop(&mut self) {
         if !self.kept {
-            self.mailbox.post(Done::Lost { place: self.place });
+            self.mailbox.post(Done::Lost { id: self.id });
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::time::Sleep;
 use super::EndedBy;
 use super::errors::{LOST, Told, told};
 use super::input::{Input, Receiving};
-use super::job::{Done, Place};
+use super::job::{Done, RequestId};
 use super::paced::PacedReplies;
 use super::peer::{Peer, is_gone};
 use super::send::Output;
@@ -23,7 +23,7 @@ use super::table::Table;
 use crate::clients::Oldest;
 use crate::counters::Tally;
 use crate::export::Export;
-use crate::hub::{OWN_REQUESTS, Seat, Stage};
+use crate::hub::{OWN_REQUESTS, Session, Stage};
 
 /// Rounds of receiving and sending before others get their turn.
 const ROUNDS: usize = 16;
@@ -51,13 +51,13 @@ pub(super) enum Offload {
     Payload,
     /// The rest of a write that was received whole: what is behind it goes on, up to the next
     /// write.
-    Rest(Place),
+    Rest(RequestId),
 }
 
 /// A connection after its handshake.
 pub(super) struct Connection<S> {
     pub(super) stream: S,
-    pub(super) seat: Seat,
+    pub(super) session: Session,
     pub(super) export: Arc<Export>,
     pub(super) agreed: Box<Agreed>,
     pub(super) volume: Arc<Volume>,
@@ -72,9 +72,9 @@ pub(super) struct Connection<S> {
     /// When to look whether the client is still there, while it is not read from.
     look: Option<Pin<Box<Sleep>>>,
     /// Requests that write zeroes through the cache, one after the other.
-    pub(super) zeroing: VecDeque<Place>,
+    pub(super) zeroing: VecDeque<RequestId>,
     /// Requests for extents that wait for the one before them to be answered.
-    pub(super) asking: VecDeque<Place>,
+    pub(super) asking: VecDeque<RequestId>,
     pub(super) tally: Tally,
     /// New requests are refused.
     pub(super) is_draining: bool,
@@ -91,12 +91,12 @@ where
 {
     pub(super) fn new(
         stream: S,
-        seat: Seat,
+        session: Session,
         export: Arc<Export>,
         agreed: Box<Agreed>,
         rest: &[u8],
     ) -> Self {
-        let limit = seat.hub().limits().in_flight;
+        let limit = session.hub().limits().in_flight;
         let counters = &export.counters;
         counters.connections.fetch_add(1, Ordering::Relaxed);
         counters.connections_total.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +105,7 @@ where
         Self {
             stream,
             volume,
-            seat,
+            session,
             export,
             agreed,
             cursor: Cursor::default(),
@@ -150,7 +150,7 @@ where
     /// True: it is over.
     fn run(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
         self.collect(cx)?;
-        match self.seat.hub().stage() {
+        match self.session.hub().stage() {
             Stage::Serving => {
                 if self.export.cut_off.load(Ordering::Acquire) {
                     return Err(EndedBy::Server);
@@ -190,7 +190,7 @@ where
     /// Takes what threads of the pool have done.
     fn collect(&mut self, cx: &Context<'_>) -> Result<(), EndedBy> {
         let mut done = core::mem::take(&mut self.done);
-        self.seat.mailbox.collect(&mut done, cx.waker());
+        self.session.mailbox.collect(&mut done, cx.waker());
         for done in done.drain(..) {
             self.take(done)?;
         }
@@ -200,24 +200,20 @@ where
 
     fn take(&mut self, done: Done) -> Result<(), EndedBy> {
         match done {
-            Done::Read {
-                place,
-                cursor,
-                result,
-            } => {
+            Done::Read { id, cursor, result } => {
                 self.cursor = cursor;
-                self.read_is_ready(place, result.map_err(|error| told(&error)))?;
+                self.read_is_ready(id, result.map_err(|error| told(&error)))?;
             }
             Done::Write { writer, result } => {
                 let result = result.map_err(|error| told(&error));
                 self.writer_is_back(Some(writer), result);
             }
-            Done::Whole { place, result } => self.is_done(place, result),
-            Done::Status { place, extents } => {
-                self.status_is_known(place, extents.map_err(|error| told(&error)));
+            Done::Whole { id, result } => self.is_done(id, result),
+            Done::Status { id, extents } => {
+                self.status_is_known(id, extents.map_err(|error| told(&error)));
             }
-            Done::Lost { place: None } => self.writer_is_back(None, Err(LOST)),
-            Done::Lost { place: Some(place) } => self.lose(place)?,
+            Done::Lost { id: None } => self.writer_is_back(None, Err(LOST)),
+            Done::Lost { id: Some(id) } => self.lose(id)?,
         }
         Ok(())
     }
@@ -254,8 +250,8 @@ where
                 Ok(_) => self.release(),
                 Err(error) => {
                     let told = told(&error);
-                    for place in self.paced.due() {
-                        self.table.at(*place).failed = Some(told);
+                    for id in self.paced.due() {
+                        self.table.at(*id).failed = Some(told);
                     }
                     self.fail_what_is_taken_in(told);
                     self.release();
@@ -267,17 +263,17 @@ where
     /// The writer was held for what it took in of a request so far, and the device has failed:
     /// nobody waits for it to take the rest.
     fn fail_what_is_taken_in(&mut self, told: Told) {
-        if let Receiving::Payload { place, left } = self.input.receiving
-            && self.table.at(place).moved > 0
+        if let Receiving::Payload { id, left } = self.input.receiving
+            && self.table.at(id).moved > 0
         {
-            self.table.at(place).failed = Some(told);
-            self.input.receiving = Receiving::Drop { place, left };
+            self.table.at(id).failed = Some(told);
+            self.input.receiving = Receiving::Drop { id, left };
         }
-        if let Some(place) = self.zeroing.front().copied()
-            && self.table.at(place).moved > 0
+        if let Some(id) = self.zeroing.front().copied()
+            && self.table.at(id).moved > 0
         {
             self.zeroing.pop_front();
-            self.fail(place, told);
+            self.fail(id, told);
         }
     }
 
@@ -286,7 +282,7 @@ where
     fn release(&mut self) {
         let output = &mut self.output;
         self.paced
-            .release(&self.export.counters, |place| output.answer(place));
+            .release(&self.export.counters, |id| output.answer(id));
     }
 
     /// True: the moment has come. Otherwise the connection runs again then.
@@ -335,7 +331,7 @@ where
         match offload {
             Offload::Zeroes => self.zeroes_can_go_on(result),
             Offload::Payload => self.payload_can_go_on(result),
-            Offload::Rest(place) => self.rest_is_written(place, result),
+            Offload::Rest(id) => self.rest_is_written(id, result),
         }
     }
 
@@ -344,32 +340,35 @@ where
     /// gets no more has some under way, and goes on when those are answered.
     pub(super) fn room(&mut self) -> usize {
         let len = self.table.len();
-        let seat = &mut self.seat;
-        if let Some(most) = self.in_flight_max.checked_sub(seat.requests())
-            && seat.requests() == len
+        let session = &mut self.session;
+        if let Some(most) = self.in_flight_max.checked_sub(session.requests())
+            && session.requests() == len
         {
-            seat.take_more(most.min(OWN_REQUESTS));
+            session.take_more(most.min(OWN_REQUESTS));
         }
-        seat.requests().min(self.in_flight_max).saturating_sub(len)
+        session
+            .requests()
+            .min(self.in_flight_max)
+            .saturating_sub(len)
     }
 
     /// Before the connection goes to sleep: with none under way, the right to many goes back, and
     /// the room that was made for them.
     fn give_back(&mut self) {
-        if self.seat.requests() == OWN_REQUESTS || !self.table.is_empty() {
+        if self.session.requests() == OWN_REQUESTS || !self.table.is_empty() {
             return;
         }
         self.table = Table::default();
         self.done = Vec::new();
         self.output.shrink();
-        self.seat.mailbox.shrink();
-        self.seat.give_more();
+        self.session.mailbox.shrink();
+        self.session.give_more();
     }
 
     /// Answers that the request failed.
-    pub(super) fn fail(&mut self, place: Place, told: Told) {
-        self.table.at(place).failed = Some(told);
-        self.output.answer(place);
+    pub(super) fn fail(&mut self, id: RequestId, told: Told) {
+        self.table.at(id).failed = Some(told);
+        self.output.answer(id);
     }
 
     /// Has the counters show what the connection does.
@@ -396,7 +395,7 @@ impl<S> Drop for Connection<S> {
         // The stream is open: its socket's number is nobody else's yet.
         self.export.clients.leave(&self.volume);
         // Results that threads of the pool still have for it are dropped when they bring them.
-        self.seat.mailbox.close();
+        self.session.mailbox.close();
         let counters = &self.export.counters;
         show_one(&counters.in_flight, self.shown.0, 0);
         show_one(&counters.held, self.shown.1, 0);

@@ -57,7 +57,7 @@ pub(crate) use self::mailbox::Mailbox;
 pub use self::peer::Peer;
 #[cfg(feature = "tls")]
 use crate::hub::Security;
-use crate::hub::{Hub, Seat, Stage};
+use crate::hub::{Hub, Session, Stage};
 use crate::log::{debug, info};
 
 /// Memory of one connection with 32 requests under way, bytes: what a server keeps off its memory
@@ -126,10 +126,13 @@ pub async fn serve<S>(stream: S, hub: Arc<Hub>) -> EndedBy
 where
     S: AsyncRead + AsyncWrite + Peer + Unpin + Send,
 {
-    let Some(seat) = hub.seat() else {
+    let Some(session) = hub.session() else {
         return EndedBy::Full;
     };
-    let ended = attend(stream, seat).await.err().unwrap_or(EndedBy::Client);
+    let ended = attend(stream, session)
+        .await
+        .err()
+        .unwrap_or(EndedBy::Client);
     match &ended {
         EndedBy::Client | EndedBy::Server => debug!(reason = %ended, "connection ended"),
         // An operator looks for this when a client is not let in.
@@ -142,22 +145,22 @@ where
     ended
 }
 
-async fn attend<S>(mut stream: S, seat: Seat) -> Result<(), EndedBy>
+async fn attend<S>(mut stream: S, session: Session) -> Result<(), EndedBy>
 where
     S: AsyncRead + AsyncWrite + Peer + Unpin + Send,
 {
-    let hub = Arc::clone(seat.hub());
+    let hub = Arc::clone(session.hub());
     let allowed = hub.limits().handshake;
     let opened = Opened {
         deadline: tokio::time::Instant::now() + allowed,
         allowed,
         hub,
     };
-    let shaken = opened.bound(&seat, open(&mut stream, &opened.hub)).await;
+    let shaken = opened.bound(&session, open(&mut stream, &opened.hub)).await;
     match opened.judge(shaken)? {
         Shaken::Left => Ok(()),
-        Shaken::Agreed(agreed, rest) => transmit(stream, seat, agreed, &rest).await,
-        Shaken::Encrypt(haggle) => encrypt(stream, seat, haggle, opened).await,
+        Shaken::Agreed(agreed, rest) => transmit(stream, session, agreed, &rest).await,
+        Shaken::Encrypt(haggle) => encrypt(stream, session, haggle, opened).await,
     }
 }
 
@@ -171,14 +174,14 @@ where
 }
 
 #[cfg(not(feature = "tls"))]
-async fn encrypt<S>(_: S, _: Seat, _: Haggle, _: Opened) -> Result<(), EndedBy> {
+async fn encrypt<S>(_: S, _: Session, _: Haggle, _: Opened) -> Result<(), EndedBy> {
     unreachable!("encryption is not offered");
 }
 
 #[cfg(feature = "tls")]
 async fn encrypt<S>(
     stream: S,
-    seat: Seat,
+    session: Session,
     mut haggle: Haggle,
     opened: Opened,
 ) -> Result<(), EndedBy>
@@ -196,10 +199,10 @@ where
         let shaken = handshake::shake(&mut stream, haggle, &opened.hub).await?;
         Ok((stream, shaken))
     };
-    let shaken = opened.bound(&seat, part).await;
+    let shaken = opened.bound(&session, part).await;
     let (stream, shaken) = opened.judge(shaken)?;
     match shaken {
-        Shaken::Agreed(agreed, rest) => transmit(stream, seat, agreed, &rest).await,
+        Shaken::Agreed(agreed, rest) => transmit(stream, session, agreed, &rest).await,
         // Encrypted twice: the handshake does not let it come to that.
         Shaken::Left | Shaken::Encrypt(_) => Ok(()),
     }
@@ -216,13 +219,13 @@ impl Opened {
     /// Runs a part of the handshake, for as long as it is allowed to take and the server serves.
     async fn bound<T>(
         &self,
-        seat: &Seat,
+        session: &Session,
         part: impl Future<Output = Result<T, EndedBy>>,
     ) -> Result<T, EndedBy> {
         let mut part = pin!(tokio::time::timeout_at(self.deadline, part));
         let mut none = Vec::new();
         poll_fn(|cx| {
-            seat.mailbox.collect(&mut none, cx.waker());
+            session.mailbox.collect(&mut none, cx.waker());
             if self.hub.stage() != Stage::Serving {
                 return Poll::Ready(Err(EndedBy::Server));
             }
@@ -245,14 +248,19 @@ impl Opened {
     }
 }
 
-async fn transmit<S>(stream: S, seat: Seat, agreed: Box<Agreed>, rest: &[u8]) -> Result<(), EndedBy>
+async fn transmit<S>(
+    stream: S,
+    session: Session,
+    agreed: Box<Agreed>,
+    rest: &[u8],
+) -> Result<(), EndedBy>
 where
     S: AsyncRead + AsyncWrite + Peer + Unpin + Send,
 {
     // Withdrawn since it was agreed on.
-    let Some(export) = seat.hub().find(&agreed.export.name) else {
+    let Some(export) = session.hub().find(&agreed.export.name) else {
         return Err(EndedBy::Server);
     };
-    let mut connection = Box::new(Connection::new(stream, seat, export, agreed, rest));
+    let mut connection = Box::new(Connection::new(stream, session, export, agreed, rest));
     poll_fn(|cx| connection.poll(cx)).await
 }

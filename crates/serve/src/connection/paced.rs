@@ -10,7 +10,7 @@
 
 use std::time::Instant;
 
-use super::job::Place;
+use super::job::RequestId;
 use crate::counters::Counters;
 
 /// Over so many bytes taken in and not paid for, the connection is not read.
@@ -20,10 +20,10 @@ pub(super) const HELD_MAX: u64 = 256 << 10;
 #[derive(Debug, Default)]
 pub(super) struct PacedReplies {
     /// On the account that is due next.
-    pub(super) unpaced: Vec<Place>,
+    pub(super) unpaced: Vec<RequestId>,
     pub(super) unpaced_bytes: u64,
     /// On the account of the pause under way.
-    pub(super) held: Vec<Place>,
+    pub(super) held: Vec<RequestId>,
     pub(super) held_bytes: u64,
     /// The end of the pause under way.
     pub(super) until: Option<Instant>,
@@ -52,7 +52,7 @@ impl PacedReplies {
     }
 
     /// What is answered next: the writes of the pause under way or, without one, the unpaced ones.
-    pub(super) fn due(&self) -> &[Place] {
+    pub(super) fn due(&self) -> &[RequestId] {
         match self.until {
             Some(_) => &self.held,
             None => &self.unpaced,
@@ -60,7 +60,7 @@ impl PacedReplies {
     }
 
     /// Answers what is due; a pause under way is over.
-    pub(super) fn release(&mut self, counters: &Counters, mut answer: impl FnMut(Place)) {
+    pub(super) fn release(&mut self, counters: &Counters, mut answer: impl FnMut(RequestId)) {
         if self.until.take().is_none() {
             self.unpaced_bytes = 0;
             self.unpaced.drain(..).for_each(answer);

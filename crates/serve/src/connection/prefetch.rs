@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use tidegate::{Cursor, Error, Volume};
 
 use super::Mailbox;
-use super::job::{Done, Place, Promise};
+use super::job::{Done, Promise, RequestId};
 use super::work::READY;
 use crate::export::Export;
 use crate::hub::{Hub, Stage};
@@ -27,7 +27,7 @@ pub(super) struct Prefetch {
     pub(super) at: u64,
     pub(super) end: u64,
     pub(super) purpose: Purpose,
-    pub(super) place: Place,
+    pub(super) id: RequestId,
     pub(super) promise: Promise,
 }
 
@@ -91,11 +91,11 @@ impl Prefetch {
     fn tell(self, result: Result<(), Error>) {
         // Before it is told: a connection that hears of it may want the volume for itself.
         drop((self.volume, self.export));
-        let place = self.place;
+        let id = self.id;
         self.promise.keep(match self.purpose {
-            Purpose::Advice(_) => Done::Whole { place, result },
+            Purpose::Advice(_) => Done::Whole { id, result },
             Purpose::Proof => Done::Read {
-                place,
+                id,
                 cursor: self.cursor,
                 result: result.map(|()| None),
             },

@@ -25,7 +25,7 @@ use super::EndedBy;
 use super::direct::Direct;
 use super::errors::{Told, told};
 use super::input::{Buffer, CARRY, Handling, Receiving};
-use super::job::Place;
+use super::job::RequestId;
 use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
 use super::table::into_page;
@@ -69,11 +69,11 @@ where
             return Ok(false);
         }
         let kept = self.input.carry.len();
-        if let Receiving::Payload { place, left } = self.input.receiving
+        if let Receiving::Payload { id, left } = self.input.receiving
             && self.input.is_direct
             && kept == 0
         {
-            match self.receive_direct(place, left)? {
+            match self.receive_direct(id, left)? {
                 Direct::Moved => return Ok(true),
                 Direct::TooLittle => {}
                 Direct::Refused => self.input.is_direct = false,
@@ -93,8 +93,8 @@ where
                     room.saturating_mul(self.input.usual)
                 }
             }
-            Receiving::Payload { place, left } if self.input.is_direct => {
-                self.rest_of_page(place, kept).min(left as usize - kept)
+            Receiving::Payload { id, left } if self.input.is_direct => {
+                self.rest_of_page(id, kept).min(left as usize - kept)
             }
             Receiving::Payload { .. } | Receiving::Drop { .. } => BUFFER,
         };
@@ -182,11 +182,11 @@ where
                         return Ok(true);
                     }
                 }
-                Receiving::Payload { place, left } => {
-                    let Some(payload) = self.pages_of(place, left, rest) else {
+                Receiving::Payload { id, left } => {
+                    let Some(payload) = self.pages_of(id, left, rest) else {
                         break Stop::TooLittle;
                     };
-                    match self.take_in(place, left, payload) {
+                    match self.take_in(id, left, payload) {
                         Some(0) | None => break Stop::Stuck,
                         Some(taken) => handling.at += taken,
                     }
@@ -194,13 +194,13 @@ where
                         break Stop::Stuck;
                     }
                 }
-                Receiving::Drop { place, left } => {
+                Receiving::Drop { id, left } => {
                     let now = rest.len().min(left as usize);
                     if now == 0 {
                         break Stop::TooLittle;
                     }
                     handling.at += now;
-                    self.drop_payload(place, left, now);
+                    self.drop_payload(id, left, now);
                 }
             }
         };
@@ -226,12 +226,12 @@ where
     }
 
     /// The beginning of `rest` that can be taken in: all that is left, or whole pages.
-    fn pages_of<'a>(&mut self, place: Place, left: u32, rest: &'a [u8]) -> Option<&'a [u8]> {
+    fn pages_of<'a>(&mut self, id: RequestId, left: u32, rest: &'a [u8]) -> Option<&'a [u8]> {
         let left = left as usize;
         if rest.len() >= left {
             return Some(&rest[..left]);
         }
-        let at = self.table.at(place).next();
+        let at = self.table.at(id).next();
         let into_page = into_page(at);
         let whole = (into_page + rest.len()) / PAGE_SIZE * PAGE_SIZE;
         let usable = whole.checked_sub(into_page).filter(|len| *len > 0)?;
@@ -239,7 +239,7 @@ where
     }
 
     /// Takes payload into the cache; answers how much of it. `None`: the writer is not here.
-    fn take_in(&mut self, place: Place, left: u32, payload: &[u8]) -> Option<usize> {
+    fn take_in(&mut self, id: RequestId, left: u32, payload: &[u8]) -> Option<usize> {
         if !self.has_writer() {
             self.input.is_stuck = true;
             return None;
@@ -247,29 +247,29 @@ where
         let WriterSlot::Here(writer) = &mut self.writer else {
             return None;
         };
-        let at = self.table.at(place).next();
+        let at = self.table.at(id).next();
         let tried = match self.volume.write(writer, payload, at, Mode::Nonblocking) {
             Ok(tried) => tried,
             Err(error) => {
-                self.table.at(place).failed = Some(told(&error));
-                self.input.receiving = Receiving::Drop { place, left };
+                self.table.at(id).failed = Some(told(&error));
+                self.input.receiving = Receiving::Drop { id, left };
                 // Nothing was taken, and it is no longer payload to be taken.
-                return Some(self.skip(place, left, payload.len()));
+                return Some(self.skip(id, left, payload.len()));
             }
         };
         self.paced.unpaced_bytes += tried.bytes as u64;
-        let request = self.table.at(place);
+        let request = self.table.at(id);
         let left = request.take(tried.bytes);
         let is_patient = request.tries <= PATIENCE;
         if left == 0 {
             self.input.receiving = Receiving::Head;
-            self.written(place);
+            self.written(id);
         } else {
-            self.input.receiving = Receiving::Payload { place, left };
+            self.input.receiving = Receiving::Payload { id, left };
             if tried.would_block {
                 let at = at + tried.bytes as u64;
                 let rest = &payload[tried.bytes..];
-                if rest.len() == left as usize && self.send_rest(place, at, rest) {
+                if rest.len() == left as usize && self.send_rest(id, at, rest) {
                     self.input.receiving = Receiving::Head;
                     return Some(payload.len());
                 }
@@ -287,12 +287,12 @@ where
 
     /// Sends the writer to the pool with all that is left of a write, so that what comes behind it
     /// in the stream can go on. False: there is no memory to keep it in.
-    fn send_rest(&mut self, place: Place, offset: u64, rest: &[u8]) -> bool {
+    fn send_rest(&mut self, id: RequestId, offset: u64, rest: &[u8]) -> bool {
         let Some(spilled) = self.export.buffers.spill_some(rest.len()) else {
             return false;
         };
         let data: Box<[u8]> = rest.into();
-        self.offload(Offload::Rest(place), move |volume, writer| {
+        self.offload(Offload::Rest(id), move |volume, writer| {
             let written = volume.write(writer, &data, offset, Mode::Blocking);
             let result = written.map(|progress| progress.bytes);
             drop((data, spilled));
@@ -302,26 +302,26 @@ where
     }
 
     /// The rest of a write was taken in, or it failed.
-    pub(super) fn rest_is_written(&mut self, place: Place, result: Result<usize, Told>) {
+    pub(super) fn rest_is_written(&mut self, id: RequestId, result: Result<usize, Told>) {
         match result {
             Ok(written) => {
                 self.paced.unpaced_bytes += written as u64;
-                self.table.at(place).take(written);
-                self.written(place);
+                self.table.at(id).take(written);
+                self.written(id);
             }
-            Err(told) => self.fail(place, told),
+            Err(told) => self.fail(id, told),
         }
     }
 
     /// The payload that was stuck can go on, some of it was written, or it failed.
     pub(super) fn payload_can_go_on(&mut self, result: Result<usize, Told>) {
-        let Receiving::Payload { place, left } = self.input.receiving else {
+        let Receiving::Payload { id, left } = self.input.receiving else {
             return;
         };
         match result {
             Err(told) => {
-                self.table.at(place).failed = Some(told);
-                self.input.receiving = Receiving::Drop { place, left };
+                self.table.at(id).failed = Some(told);
+                self.input.receiving = Receiving::Drop { id, left };
             }
             Ok(0) => {}
             Ok(written) => {
@@ -329,32 +329,32 @@ where
                     handling.at += written;
                 }
                 self.paced.unpaced_bytes += written as u64;
-                let left = self.table.at(place).take(written);
+                let left = self.table.at(id).take(written);
                 if left == 0 {
                     self.input.receiving = Receiving::Head;
-                    self.written(place);
+                    self.written(id);
                 } else {
-                    self.input.receiving = Receiving::Payload { place, left };
+                    self.input.receiving = Receiving::Payload { id, left };
                 }
             }
         }
     }
 
     /// Throws payload away; answers how much.
-    fn skip(&mut self, place: Place, left: u32, there: usize) -> usize {
+    fn skip(&mut self, id: RequestId, left: u32, there: usize) -> usize {
         let now = there.min(left as usize);
-        self.drop_payload(place, left, now);
+        self.drop_payload(id, left, now);
         now
     }
 
-    fn drop_payload(&mut self, place: Place, left: u32, now: usize) {
+    fn drop_payload(&mut self, id: RequestId, left: u32, now: usize) {
         let now = u32::try_from(now).expect("no more than is left of a request");
         let left = left - now;
         if left > 0 {
-            self.input.receiving = Receiving::Drop { place, left };
+            self.input.receiving = Receiving::Drop { id, left };
         } else {
             self.input.receiving = Receiving::Head;
-            self.output.answer(place);
+            self.output.answer(id);
         }
     }
 

@@ -24,7 +24,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
 use super::errors::{Told, told};
-use super::job::Place;
+use super::job::RequestId;
 use super::machine::Connection;
 use super::peer::Peer;
 use super::send_batch::{BATCH_MAX, LARGE, SendBatch};
@@ -44,7 +44,7 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(super) struct Output {
     /// Requests whose replies can be composed; the first may be under way.
-    queue: VecDeque<Place>,
+    queue: VecDeque<RequestId>,
     /// The part of a head that the socket did not take, and from where on.
     rest: Vec<u8>,
     rest_at: usize,
@@ -66,7 +66,7 @@ pub(super) struct Output {
 /// A part of a reply as it was composed.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
-    place: Place,
+    id: RequestId,
     /// Bytes of its head.
     head: usize,
     /// Bytes of data behind it.
@@ -88,8 +88,8 @@ enum Composed {
 
 impl Output {
     /// A request's reply can be composed.
-    pub(super) fn answer(&mut self, place: Place) {
-        self.queue.push_back(place);
+    pub(super) fn answer(&mut self, id: RequestId) {
+        self.queue.push_back(id);
     }
 
     /// Whether the client does not take its replies.
@@ -210,9 +210,9 @@ where
         room[..filled].copy_from_slice(&rest[..filled]);
         let mut at = 0;
         while !self.output.is_blocked
-            && let Some(place) = self.output.queue.get(at).copied()
+            && let Some(id) = self.output.queue.get(at).copied()
         {
-            match self.compose_one(place, &mut room[filled..], volume)? {
+            match self.compose_one(id, &mut room[filled..], volume)? {
                 Composed::Piece(piece) => {
                     filled += piece.head + piece.data;
                     self.output.pieces.push(piece);
@@ -223,16 +223,16 @@ where
                 }
                 Composed::NoRoom => break,
                 Composed::Stuck => {
-                    if self.table.at(place).promised > 0 {
+                    if self.table.at(id).promised > 0 {
                         self.output.is_blocked = true;
                     } else {
                         self.output.queue.remove(at);
                     }
-                    self.ask_read(place);
+                    self.ask_read(id);
                 }
                 Composed::Unproven => {
                     self.output.queue.remove(at);
-                    self.prove(place);
+                    self.prove(id);
                 }
             }
         }
@@ -241,21 +241,21 @@ where
 
     /// Whether a reply is complete with `piece`.
     fn is_whole(&mut self, piece: Piece) -> bool {
-        let request = self.table.at(piece.place);
+        let request = self.table.at(piece.id);
         let is_data = request.kind == Kind::Read && request.failed.is_none();
         !is_data || request.moved as usize + piece.data == request.len as usize
     }
 
     fn compose_one(
         &mut self,
-        place: Place,
+        id: RequestId,
         room: &mut [u8],
         volume: &Volume,
     ) -> Result<Composed, EndedBy> {
         let structured = self.agreed.structured;
-        let request = self.table.at(place);
+        let request = self.table.at(id);
         if request.kind == Kind::Read && request.failed.is_none() && request.len > 0 {
-            return self.compose_data(place, room, volume);
+            return self.compose_data(id, room, volume);
         }
         let cookie = request.cookie;
         let errno = request.failed.map(|(errno, _)| errno);
@@ -281,7 +281,7 @@ where
         }
         Ok(match put.at {
             Some(head) => Composed::Piece(Piece {
-                place,
+                id,
                 head,
                 data: 0,
                 promise: 0,
@@ -292,12 +292,12 @@ where
 
     fn compose_data(
         &mut self,
-        place: Place,
+        id: RequestId,
         room: &mut [u8],
         volume: &Volume,
     ) -> Result<Composed, EndedBy> {
         let structured = self.agreed.structured;
-        let request = self.table.at(place);
+        let request = self.table.at(id);
         let left = request.len - request.moved;
         let is_promised = request.promised > 0;
         let head = match (is_promised, structured) {
@@ -325,7 +325,7 @@ where
                     Err(error) if is_promised => return Err(EndedBy::Late(told(&error).0)),
                     Err(error) => {
                         request.failed = Some(told(&error));
-                        return self.compose_one(place, room, volume);
+                        return self.compose_one(id, room, volume);
                     }
                 }
             }
@@ -356,7 +356,7 @@ where
             room[..head].copy_from_slice(&wire::simple_reply(cookie, None));
         }
         Ok(Composed::Piece(Piece {
-            place,
+            id,
             head,
             data: there,
             promise,
@@ -395,7 +395,7 @@ where
             left -= data;
             at += piece.head + piece.data;
             let is_whole = self.is_whole(piece);
-            let request = self.table.at(piece.place);
+            let request = self.table.at(piece.id);
             if piece.promise > 0 {
                 request.promised = piece.promise;
             }
@@ -410,14 +410,14 @@ where
             request.promised -= moved;
             if is_whole && data == piece.data {
                 self.output.queue.pop_front();
-                self.finish(piece.place, now);
+                self.finish(piece.id, now);
             }
         }
     }
 
     /// A request is answered.
-    fn finish(&mut self, place: Place, now: Instant) {
-        let request = self.table.at(place);
+    fn finish(&mut self, id: RequestId, now: Instant) {
+        let request = self.table.at(id);
         let is_status = request.kind == Kind::BlockStatus;
         let took = now.saturating_duration_since(request.arrived);
         self.tally.answered(
@@ -428,18 +428,18 @@ where
             took,
         );
         if is_status {
-            self.status_is_sent(place);
+            self.status_is_sent(id);
         }
-        self.table.remove(place);
+        self.table.remove(id);
     }
 
     /// A read can go on, or will not.
     pub(super) fn read_is_ready(
         &mut self,
-        place: Place,
+        id: RequestId,
         result: Result<Option<Box<[u8]>>, Told>,
     ) -> Result<(), EndedBy> {
-        let request = self.table.at(place);
+        let request = self.table.at(id);
         let is_promised = request.promised > 0;
         match result {
             Ok(fetched) => {
@@ -453,7 +453,7 @@ where
             // It stands first in the queue.
             self.output.is_blocked = false;
         } else {
-            self.output.answer(place);
+            self.output.answer(id);
         }
         Ok(())
     }
@@ -465,8 +465,8 @@ where
             return;
         }
         self.output.has_fetched = false;
-        for place in &self.output.queue {
-            let request = self.table.at(*place);
+        for id in &self.output.queue {
+            let request = self.table.at(*id);
             if request.kind == Kind::Read {
                 request.body = None;
             }

@@ -75,7 +75,7 @@ where
         let Some(socket) = self.stream.socket() else {
             return;
         };
-        if sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX) && self.seat.widen() {
+        if sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX) && self.session.widen() {
             // Refused, it is as wide as it was.
             let _ = sockopt::set_socket_send_buffer_size(socket, WIDE / 2);
         }

@@ -9,7 +9,7 @@ use std::time::Instant;
 use tidegate::PAGE_SIZE;
 
 use super::errors::Told;
-use super::job::Place;
+use super::job::RequestId;
 use crate::counters::Kind;
 
 /// A request under way.
@@ -71,9 +71,9 @@ impl Request {
 #[derive(Debug, Default)]
 pub(super) struct Table {
     places: Vec<Option<Request>>,
-    free: Vec<Place>,
+    free: Vec<RequestId>,
     /// As they arrived; some of them are gone.
-    order: VecDeque<(Place, Instant)>,
+    order: VecDeque<(RequestId, Instant)>,
 }
 
 /// So many that are gone are kept before they are looked for.
@@ -91,17 +91,17 @@ impl Table {
 
     /// A place for a request. There are never more than a place can name: `Limits::in_flight` is
     /// cut to that.
-    pub(super) fn insert(&mut self, request: Request) -> Place {
+    pub(super) fn insert(&mut self, request: Request) -> RequestId {
         let arrived = request.arrived;
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.places[usize::from(place)] = Some(request);
-                place
+        let id = match self.free.pop() {
+            Some(id) => {
+                self.places[usize::from(id)] = Some(request);
+                id
             }
             None => {
                 self.places.push(Some(request));
                 let last = self.places.len() - 1;
-                Place::try_from(last).expect("requests under way are bounded")
+                RequestId::try_from(last).expect("requests under way are bounded")
             }
         };
         if self.order.len() > 2 * self.len() + GONE_MOST {
@@ -109,8 +109,8 @@ impl Table {
             let places = &self.places;
             self.order.retain(|entry| is_there(places, *entry));
         }
-        self.order.push_back((place, arrived));
-        place
+        self.order.push_back((id, arrived));
+        id
     }
 
     /// When the one arrived that is under way for longest.
@@ -125,23 +125,23 @@ impl Table {
     }
 
     /// The request at a place that is taken.
-    pub(super) fn at(&mut self, place: Place) -> &mut Request {
-        self.places[usize::from(place)]
+    pub(super) fn at(&mut self, id: RequestId) -> &mut Request {
+        self.places[usize::from(id)]
             .as_mut()
-            .expect("a place is named only while its request is under way")
+            .expect("a id is named only while its request is under way")
     }
 
-    pub(super) fn remove(&mut self, place: Place) -> Request {
-        let request = self.places[usize::from(place)]
+    pub(super) fn remove(&mut self, id: RequestId) -> Request {
+        let request = self.places[usize::from(id)]
             .take()
-            .expect("a place is named only while its request is under way");
-        self.free.push(place);
+            .expect("a id is named only while its request is under way");
+        self.free.push(id);
         request
     }
 }
 
-fn is_there(places: &[Option<Request>], (place, arrived): (Place, Instant)) -> bool {
-    let request = &places[usize::from(place)];
+fn is_there(places: &[Option<Request>], (id, arrived): (RequestId, Instant)) -> bool {
+    let request = &places[usize::from(id)];
     request.as_ref().is_some_and(|it| it.arrived == arrived)
 }
 
@@ -179,8 +179,8 @@ mod tests {
         assert_eq!(table.oldest(), None);
         let [first, second] = [at(0), at(1)].map(|at| table.insert(request(at)));
         for millis in 2..10_000 {
-            let place = table.insert(request(at(millis)));
-            table.remove(place);
+            let id = table.insert(request(at(millis)));
+            table.remove(id);
         }
         assert!(table.order.len() < 100, "{}", table.order.len());
         assert_eq!(table.oldest(), Some(at(0)));

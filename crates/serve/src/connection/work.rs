@@ -14,7 +14,7 @@ use super::EndedBy;
 use super::errors::{LOST, NOT_FAST, SHUTDOWN, Told, told};
 use super::hole::Hole;
 use super::input::Receiving;
-use super::job::{Done, Extent, Place, Promise};
+use super::job::{Done, Extent, Promise, RequestId};
 use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
 use super::prefetch::{Prefetch, Purpose};
@@ -83,12 +83,12 @@ where
     }
 
     fn refuse(&mut self, request: Request, payload: u32) {
-        let place = self.table.insert(request);
+        let id = self.table.insert(request);
         if payload > 0 {
             let left = payload;
-            self.input.receiving = Receiving::Drop { place, left };
+            self.input.receiving = Receiving::Drop { id, left };
         } else {
-            self.output.answer(place);
+            self.output.answer(id);
         }
     }
 
@@ -97,30 +97,30 @@ where
         match work {
             Work::Read { unfragmented, .. } => {
                 request.unfragmented = unfragmented;
-                let place = self.table.insert(request);
-                self.output.answer(place);
+                let id = self.table.insert(request);
+                self.output.answer(id);
             }
             Work::Write { range, durable } => {
                 request.durable = durable || all_durable;
-                let place = self.table.insert(request);
+                let id = self.table.insert(request);
                 let left = range.len;
-                self.input.receiving = Receiving::Payload { place, left };
+                self.input.receiving = Receiving::Payload { id, left };
                 self.input.is_direct = self.can_be_direct(left as usize);
             }
             Work::Nothing => {
                 request.len = 0;
-                let place = self.table.insert(request);
-                self.output.answer(place);
+                let id = self.table.insert(request);
+                self.output.answer(id);
             }
             Work::Flush => {
-                let place = self.table.insert(request);
-                self.make_durable(place, None);
+                let id = self.table.insert(request);
+                self.make_durable(id, None);
             }
             Work::Trim { range, durable } => {
                 request.durable = durable || all_durable;
                 let how = (false, request.durable);
-                let place = self.table.insert(request);
-                self.punch(place, range, how);
+                let id = self.table.insert(request);
+                self.punch(id, range, how);
             }
             Work::Zero {
                 range,
@@ -131,27 +131,27 @@ where
                 request.durable = durable || all_durable;
                 request.fast = fast;
                 let how = (true, request.durable);
-                let place = self.table.insert(request);
+                let id = self.table.insert(request);
                 let can_punch = self.export.opened.can_punch && !keep;
                 if can_punch && (fast || has_whole_page(range)) {
-                    self.punch(place, range, how);
+                    self.punch(id, range, how);
                 } else if fast {
-                    self.fail(place, NOT_FAST);
+                    self.fail(id, NOT_FAST);
                 } else {
-                    self.zeroing.push_back(place);
+                    self.zeroing.push_back(id);
                 }
             }
             Work::Cache { range } => {
-                let place = self.table.insert(request);
-                let hub = Arc::clone(self.seat.hub());
-                self.prefetch(place, range, Cursor::default(), Purpose::Advice(hub));
+                let id = self.table.insert(request);
+                let hub = Arc::clone(self.session.hub());
+                self.prefetch(id, range, Cursor::default(), Purpose::Advice(hub));
             }
             Work::Status { one, .. } => {
                 request.one = one;
-                let place = self.table.insert(request);
-                self.asking.push_back(place);
+                let id = self.table.insert(request);
+                self.asking.push_back(id);
                 if self.asking.len() == 1 {
-                    self.ask_status(place);
+                    self.ask_status(id);
                 }
             }
             // Seen before it became a request.
@@ -160,29 +160,29 @@ where
     }
 
     /// All of a write was taken in.
-    pub(super) fn written(&mut self, place: Place) {
-        let request = self.table.at(place);
+    pub(super) fn written(&mut self, id: RequestId) {
+        let request = self.table.at(id);
         if !request.durable {
-            self.paced.unpaced.push(place);
+            self.paced.unpaced.push(id);
             return;
         }
         let part = (request.offset, u64::from(request.len));
-        self.make_durable(place, Some(part));
+        self.make_durable(id, Some(part));
     }
 
     /// Has a request answered when all of the volume is durable, or a part of it.
-    fn make_durable(&self, place: Place, part: Option<(u64, u64)>) {
-        let promise = Promise::new(&self.seat.mailbox, Some(place));
+    fn make_durable(&self, id: RequestId, part: Option<(u64, u64)>) {
+        let promise = Promise::new(&self.session.mailbox, Some(id));
         self.export.make_durable(Asker {
             volume: Arc::clone(&self.volume),
             part,
-            tell: promise.of_whole(place),
+            tell: promise.of_whole(id),
         });
     }
 
     /// Writes zeroes through the cache, a piece at a time. True: it did.
     pub(super) fn write_zeroes(&mut self) -> bool {
-        let Some(place) = self.zeroing.front().copied() else {
+        let Some(id) = self.zeroing.front().copied() else {
             return false;
         };
         if self.paced.until.is_some() || !self.has_writer() {
@@ -191,7 +191,7 @@ where
         let WriterSlot::Here(writer) = &mut self.writer else {
             return false;
         };
-        let request = self.table.at(place);
+        let request = self.table.at(id);
         let at = request.next();
         let left = (request.len - request.moved) as usize;
         let into_page = into_page(at);
@@ -201,15 +201,15 @@ where
             Ok(tried) => tried,
             Err(error) => {
                 self.zeroing.pop_front();
-                self.fail(place, told(&error));
+                self.fail(id, told(&error));
                 return true;
             }
         };
-        self.zeroes_are_taken(place, tried.bytes);
+        self.zeroes_are_taken(id, tried.bytes);
         if tried.would_block && tried.bytes < left {
             let at = at + tried.bytes as u64;
             let rest = piece - tried.bytes;
-            if self.table.at(place).tries <= PATIENCE {
+            if self.table.at(id).tries <= PATIENCE {
                 self.offload_prepare(Offload::Zeroes, at, rest as u64);
             } else {
                 self.offload_write(Offload::Zeroes, at, ZEROES[..rest.min(RESCUE)].into());
@@ -218,25 +218,25 @@ where
         true
     }
 
-    fn zeroes_are_taken(&mut self, place: Place, bytes: usize) {
+    fn zeroes_are_taken(&mut self, id: RequestId, bytes: usize) {
         self.paced.unpaced_bytes += bytes as u64;
-        if self.table.at(place).take(bytes) == 0 {
+        if self.table.at(id).take(bytes) == 0 {
             self.zeroing.pop_front();
-            self.written(place);
+            self.written(id);
         }
     }
 
     /// The zeroes that were stuck can go on, some of them were written, or it failed.
     pub(super) fn zeroes_can_go_on(&mut self, result: Result<usize, Told>) {
-        let Some(place) = self.zeroing.front().copied() else {
+        let Some(id) = self.zeroing.front().copied() else {
             return;
         };
         match result {
             Ok(0) => {}
-            Ok(written) => self.zeroes_are_taken(place, written),
+            Ok(written) => self.zeroes_are_taken(id, written),
             Err(told) => {
                 self.zeroing.pop_front();
-                self.fail(place, told);
+                self.fail(id, told);
             }
         }
     }
@@ -275,7 +275,7 @@ where
             return;
         };
         self.stuck();
-        let promise = Promise::new(&self.seat.mailbox, None);
+        let promise = Promise::new(&self.session.mailbox, None);
         let volume = Arc::clone(&self.volume);
         let job = move || {
             let result = work(&volume, &mut writer);
@@ -284,19 +284,19 @@ where
             promise.keep(Done::Write { writer, result });
         };
         let pool = &self.export.pool;
-        pool.submit(Sort::Move, &self.seat.mailbox, Box::new(job));
+        pool.submit(Sort::Move, &self.session.mailbox, Box::new(job));
     }
 
     /// Has the pool wait for what a read needs; if it was gone again time after time, fetch it.
-    pub(super) fn ask_read(&mut self, place: Place) {
+    pub(super) fn ask_read(&mut self, id: RequestId) {
         self.stuck();
-        let request = self.table.at(place);
+        let request = self.table.at(id);
         let offset = request.next();
         let left = request.len - request.moved;
         let rescue = (request.tries > PATIENCE).then(|| (left as usize).min(RESCUE));
         let len = u64::from(left).min(READY);
         let mut cursor = self.cursor;
-        let promise = Promise::new(&self.seat.mailbox, Some(place));
+        let promise = Promise::new(&self.session.mailbox, Some(id));
         let volume = Arc::clone(&self.volume);
         let job = move || {
             let result = match rescue {
@@ -308,39 +308,35 @@ where
                 }
             };
             drop(volume);
-            promise.keep(Done::Read {
-                place,
-                cursor,
-                result,
-            });
+            promise.keep(Done::Read { id, cursor, result });
         };
         let pool = &self.export.pool;
-        pool.submit(Sort::Move, &self.seat.mailbox, Box::new(job));
+        pool.submit(Sort::Move, &self.session.mailbox, Box::new(job));
     }
 
     /// Has the pool read all of what is promised as a whole: a failure can still be told.
-    pub(super) fn prove(&mut self, place: Place) {
+    pub(super) fn prove(&mut self, id: RequestId) {
         self.stuck();
-        let request = self.table.at(place);
+        let request = self.table.at(id);
         let range = Range {
             offset: request.offset,
             len: request.len,
         };
-        self.prefetch(place, range, self.cursor, Purpose::Proof);
+        self.prefetch(id, range, self.cursor, Purpose::Proof);
     }
 
     /// Has the pool bring a range into memory.
-    fn prefetch(&self, place: Place, range: Range, cursor: Cursor, purpose: Purpose) {
+    fn prefetch(&self, id: RequestId, range: Range, cursor: Cursor, purpose: Purpose) {
         Prefetch {
             export: Arc::clone(&self.export),
             volume: Arc::clone(&self.volume),
-            owner: Arc::clone(&self.seat.mailbox),
+            owner: Arc::clone(&self.session.mailbox),
             cursor,
             at: range.offset,
             end: range.offset + u64::from(range.len),
             purpose,
-            place,
-            promise: Promise::new(&self.seat.mailbox, Some(place)),
+            id,
+            promise: Promise::new(&self.session.mailbox, Some(id)),
         }
         .submit();
     }
@@ -352,48 +348,48 @@ where
 
     /// Has the pool punch a hole, which is to read as zeroes or not, and make it durable after that
     /// or not.
-    fn punch(&self, place: Place, range: Range, how: (bool, bool)) {
+    fn punch(&self, id: RequestId, range: Range, how: (bool, bool)) {
         let of = (&self.export, &self.volume);
-        Hole::new(of, &self.seat.mailbox, range, how, place).submit();
+        Hole::new(of, &self.session.mailbox, range, how, id).submit();
     }
 
     /// A request was carried out, or failed.
-    pub(super) fn is_done(&mut self, place: Place, result: Result<(), Error>) {
-        let request = self.table.at(place);
+    pub(super) fn is_done(&mut self, id: RequestId, result: Result<(), Error>) {
+        let request = self.table.at(id);
         let is_zero = request.kind == Kind::Zero;
         match result {
             Err(error) if is_zero && error.is_unsupported() && request.fast => {
                 request.failed = Some(NOT_FAST);
             }
             Err(error) if is_zero && error.is_unsupported() => {
-                self.zeroing.push_back(place);
+                self.zeroing.push_back(id);
                 return;
             }
             Err(error) => request.failed = Some(told(&error)),
             Ok(()) => {}
         }
-        self.output.answer(place);
+        self.output.answer(id);
     }
 
-    fn ask_status(&mut self, place: Place) {
-        let request = self.table.at(place);
+    fn ask_status(&mut self, id: RequestId) {
+        let request = self.table.at(id);
         let (offset, len) = (request.offset, u64::from(request.len));
         let most = if request.one { 1 } else { EXTENTS_MAX };
-        let promise = Promise::new(&self.seat.mailbox, Some(place));
+        let promise = Promise::new(&self.session.mailbox, Some(id));
         let volume = Arc::clone(&self.volume);
         let export = Arc::clone(&self.export);
         let job = move || {
             let extents = extents(&volume, &export, offset, len, most);
             drop((volume, export));
-            promise.keep(Done::Status { place, extents });
+            promise.keep(Done::Status { id, extents });
         };
         let pool = &self.export.pool;
-        pool.submit(Sort::Move, &self.seat.mailbox, Box::new(job));
+        pool.submit(Sort::Move, &self.session.mailbox, Box::new(job));
     }
 
     /// A request's extents are known, or will not be.
-    pub(super) fn status_is_known(&mut self, place: Place, extents: Result<Vec<Extent>, Told>) {
-        let request = self.table.at(place);
+    pub(super) fn status_is_known(&mut self, id: RequestId, extents: Result<Vec<Extent>, Told>) {
+        let request = self.table.at(id);
         match extents {
             Ok(extents) => {
                 let mut body = Vec::with_capacity(extents.len() * 8);
@@ -410,12 +406,12 @@ where
             }
             Err(told) => request.failed = Some(told),
         }
-        self.output.answer(place);
+        self.output.answer(id);
     }
 
     /// A request's answer is out; what waited for that goes on.
-    pub(super) fn status_is_sent(&mut self, place: Place) {
-        if self.asking.front() != Some(&place) {
+    pub(super) fn status_is_sent(&mut self, id: RequestId) {
+        if self.asking.front() != Some(&id) {
             return;
         }
         self.asking.pop_front();
@@ -425,12 +421,12 @@ where
     }
 
     /// A job was dropped with all that it had.
-    pub(super) fn lose(&mut self, place: Place) -> Result<(), EndedBy> {
-        match self.table.at(place).kind {
-            Kind::Read => return self.read_is_ready(place, Err(LOST)),
-            Kind::BlockStatus => self.status_is_known(place, Err(LOST)),
+    pub(super) fn lose(&mut self, id: RequestId) -> Result<(), EndedBy> {
+        match self.table.at(id).kind {
+            Kind::Read => return self.read_is_ready(id, Err(LOST)),
+            Kind::BlockStatus => self.status_is_known(id, Err(LOST)),
             Kind::Write | Kind::Flush | Kind::Trim | Kind::Zero | Kind::Cache => {
-                self.fail(place, LOST);
+                self.fail(id, LOST);
             }
         }
         Ok(())

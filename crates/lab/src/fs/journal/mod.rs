@@ -137,7 +137,7 @@ impl Default for Options {
 
 /// What the journal writes from and to.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct Storage {
     /// The contents of the frames.
     pub stamps: Arc<Stamps>,
     /// The first of `FRAMES` frames of its own, populated.
@@ -195,7 +195,7 @@ pub struct Journal {
 struct Core {
     inner: Arc<dyn Device>,
     host: Arc<dyn Host>,
-    place: Place,
+    place: Storage,
     options: Options,
     state: Mutex<State>,
     /// The task that commits.
@@ -245,7 +245,7 @@ impl Journal {
     pub fn new(
         inner: Arc<dyn Device>,
         host: Arc<dyn Host>,
-        place: Place,
+        place: Storage,
         options: Options,
     ) -> Self {
         assert!(
@@ -461,7 +461,7 @@ impl Core {
 
     /// Writes pages of the log's object, all with the same content.
     fn write_own(self: &Arc<Self>, at: u64, pages: u64, what: Page, content: u64) {
-        let Place { stamps, frame, log } = &self.place;
+        let Storage { stamps, frame, log } = &self.place;
         let frame = FrameId(frame.0 + what as u32);
         let content = u32::try_from(content).expect("transactions of a run are few");
         stamps.store(frame, [Sector(content); SECTORS_PER_FRAME]);

@@ -69,7 +69,7 @@ fn rig_at(bytes_per_sec: u64, options: Options, seed: u64) -> Rig {
         stable_writes: false,
     };
     let simulated = Arc::new(model::build(&params, surroundings));
-    let place = Place {
+    let place = Storage {
         stamps,
         frame: FrameId(DATA),
         log: LOG,
