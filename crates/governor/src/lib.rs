@@ -52,8 +52,8 @@
 //! 3. A call that takes longer than 100 ms is counted; the member rests, from 100 ms doubling to 5
 //!    s, and a second lane asks the others meanwhile. There are two lanes at most.
 //! 4. The bytes that a scan says it freed are a claim; the fall of what is held counts. Three
-//!    claims without that, and the member is
-//!    [`Standing::Lies`]: by name in reports, and its memory counts as not available.
+//!    claims without that, and the member is [`Standing::Lies`]: by name in reports, and its memory
+//!    counts as not available.
 //! 5. A panic disables the member, not the process.
 //! 6. To reserve inside a scan is refused.
 //! 7. A member that is dropped gives its target back.

@@ -3,15 +3,15 @@
 //!
 //! Frames of such a chunk go offline as they come free: those that are free at once, the others
 //! when their pages have left. A task takes care of that. A page that is used, or dirty, *moves* to
-//! a free frame of a chunk that stays, and asks no device; of what was not used twice and is clean
-//! as many are freed where they are as there is no room for. Room for those that move is made by
-//! reclaim, which frees the oldest of all. A page that is pinned, or on its way to a device, is
-//! left until it is not; where that lasts and another chunk can be emptied instead, the other chunk
-//! goes. A chunk of which all frames are offline gives its memory back to the system. Raising the
-//! limit gives the frames back.
+//! a free frame of a chunk that stays, and asks no device; clean pages that were not used twice are
+//! freed where they are, as many as there is no room for. Reclaim makes room for those that move:
+//! it frees the oldest of all. A page that is pinned, or on its way to a device, is left until it
+//! is not; where that lasts and another chunk can be emptied instead, the other chunk goes. A chunk
+//! of which all frames are offline gives its memory back to the system. Raising the limit gives the
+//! frames back.
 //!
 //! Slabs do not move: their caches of objects are asked, harder from look to look, as long as there
-//! are any in what is to go. The memory they keep is said in `Limit::over`.
+//! are any in a chunk that is to go. The memory they keep is said in `Limit::over`.
 //!
 //! Where there is never a frame to move to, pages leave as they do in reclaim: freed, written,
 //! swapped out.

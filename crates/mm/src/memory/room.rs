@@ -1,8 +1,8 @@
 //! How far down free frames may be taken, and by which tasks; and what is free for those that wait.
 //!
 //! Where each task reclaims for itself, a mark is kept free. Where memory is handed out in turn it
-//! depends on the task that asks: what is promised or kept back for others is not available, and
-//! one for whom pages are kept may use half the reserve for them.
+//! depends on the task that asks: what is promised or kept back for others is not available, and a
+//! task that pages are kept for may use half the reserve for them.
 //!
 //! Source: policy::watermark, policy::reclaim::turn.
 

@@ -1,4 +1,4 @@
-//! Reclaim by a task on its own behalf.
+//! Direct reclaim: a task that finds no free frame frees some itself.
 //!
 //! Source: mechanisms 3.6; Linux 5.15 mm/vmscan.c, try_to_free_pages(), throttle_direct_reclaim().
 

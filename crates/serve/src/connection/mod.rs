@@ -16,8 +16,8 @@
 //!   4. Memory: [`BYTES`], with room for 32 requests under way; those over that come out of what
 //!      all connections share (`Limits::in_flight_more`). Nothing but a place in the table is taken
 //!      for a request that the cache can serve at once.
-//!   5. However it ends, everything goes back: what a thread of the pool still has when that is
-//!      done with it.
+//!   5. However it ends, everything goes back: even a buffer that a thread of the pool still has,
+//!      when that thread is done with it.
 //!   6. Once it has ended, its requests change the volume no further than the step under way
 //!      (`Volume::end`).
 
