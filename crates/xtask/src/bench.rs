@@ -18,8 +18,8 @@
 //! | `aged` | reads in sequence after minutes of random misses | 0.95 of a fresh cache |
 //! | `peers` | a page hit, a mix with misses, resident memory | quick_cache, moka, foyer |
 //!
-//! The last nine are run only when they are named: they take minutes, and `pacing` and `stutterp` need root and set
-//! dirty limits (and swap) of the whole machine while they run.
+//! The last nine are run only when they are named: they take minutes, and `pacing` and `stutterp`
+//! need root and set dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
 
@@ -109,9 +109,9 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             continue;
         }
         match word.as_str() {
-            // What `undo` starts, not for people.
+            // The program that `undo` starts, not for people.
             "guard" => return undo::guard(),
-            // What `stutterp` starts.
+            // The program that `stutterp` starts.
             "stutterp-worker" => return stutterp::worker::run(arguments),
             // Has options of its own.
             SERVE if wanted.is_empty() => return serve::run(arguments),

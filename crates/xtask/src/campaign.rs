@@ -1,6 +1,7 @@
 //! `cargo xtask campaign`: the fault campaign, at length or a file of it.
 //!
-//! With `--kills N` it is the server that is killed in the middle of writes, N times (`crates/cli/tests/serve_kill.rs`).
+//! With `--kills N` it is the server that is killed in the middle of writes, N times
+//! (`crates/cli/tests/serve_kill.rs`).
 //!
 //! The campaign itself is a program of its own (`crates/campaign`), built optimised and with all
 //! assertions. Here it is built and takes the place of this process, so that Ctrl-C reaches it and

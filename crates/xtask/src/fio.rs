@@ -77,7 +77,7 @@ fn compare_way(seqio: &Path, folder: &Path, way: Way, pairs: usize) -> Result<()
     let name = way.name();
     let file = folder.join(way.of_fio());
     if way != Way::Write && !file.exists() {
-        // What both will read.
+        // The file that both will read.
         fio(&file, Way::Write)?;
     }
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
@@ -90,7 +90,7 @@ fn compare_way(seqio: &Path, folder: &Path, way: Way, pairs: usize) -> Result<()
             theirs.push(fio(&fresh(folder, way)?, way)?);
             Ok(())
         };
-        // Neither is always the one that comes after the other.
+        // Neither is always the second.
         if pair % 2 == 0 {
             run_ours()?;
             run_theirs()?;
@@ -131,7 +131,7 @@ fn compare_way(seqio: &Path, folder: &Path, way: Way, pairs: usize) -> Result<()
     Ok(())
 }
 
-/// The file of the next pass: for a write one that is not there yet.
+/// The file of the next pass: for a write a file that is not there yet.
 fn fresh(folder: &Path, way: Way) -> Result<PathBuf> {
     let path = folder.join(way.of_fio());
     if way == Way::Write && path.exists() {

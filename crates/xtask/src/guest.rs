@@ -10,8 +10,8 @@
 //!                 ^ kernel (package, modules)
 //! ```
 //!
-//! Two kinds of guest: writers that overrun a disk (`scenarios`, `image`, `record`), and memory that is short
-//! (`pressure`). What all share is `Guest`: no procedure here asks which kind it has.
+//! Two kinds of guest: writers that overrun a disk (`scenarios`, `image`, `record`), and memory
+//! that is short (`pressure`). All share `Guest`: no procedure here asks which kind it has.
 //!
 //! See docs/record-a-guest.md.
 
@@ -166,7 +166,7 @@ trait Guest {
 
     fn memory(&self) -> Memory;
 
-    /// What the kernel is told beyond what every kernel is.
+    /// Options of the kernel beyond those of every guest.
     fn command_line(&self) -> &'static str;
 
     /// The guest's file system.
@@ -255,8 +255,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-/// A short guest of each kind from boot to tables: the step of `cargo xtask test`. It installs nothing, and
-/// is skipped where what it needs is not there.
+/// A short guest of each kind from boot to tables: the step of `cargo xtask test`. It installs
+/// nothing, and is skipped where what it needs is not there.
 pub(crate) fn smoke() -> End {
     let missing = kernel::missing();
     if !missing.is_empty() {

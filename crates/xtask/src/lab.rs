@@ -1,13 +1,13 @@
 //! `cargo xtask lab`: every experiment of the lab still has the trace that is stored for it.
 //!
-//! `experiments/hashes.txt` has a line for each row and column of each experiment: the trace hash of
-//! its first repetition, at a fixed scale and the scenario's own seed. `--twice` also runs each
+//! `experiments/hashes.txt` has a line for each row and column of each experiment: the trace hash
+//! of its first repetition, at a fixed scale and the scenario's own seed. `--twice` also runs each
 //! experiment in a second process, so that addresses, hashers and thread numbers differ where they
 //! could leak in. `--bless` writes the list anew, or the lines of the experiments that are named.
 //!
-//! The list holds for every machine. What a trace depends on is counted in integers; the numbers of a
-//! scenario are floating point, but are only multiplied, divided and rounded, which IEEE 754 defines
-//! to the bit. No function of the C library's mathematics takes part, and nothing asks how many CPUs,
+//! The list holds for every machine. A trace depends on integers alone; the numbers of a scenario
+//! are floating point, but are only multiplied, divided and rounded, which IEEE 754 defines to the
+//! bit. No function of the C library's mathematics takes part, and nothing asks how many CPUs,
 //! which byte order or which page size the machine has.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,8 +77,8 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     }
 }
 
-/// Every experiment, run by this program, compared with the list, which another process wrote, most often on another
-/// machine: that is what running it twice would show.
+/// Every experiment, run by this program, compared with the list, which another process wrote, most
+/// often on another machine: that is what running it twice would show.
 ///
 /// # Errors
 /// One is not as the list has it, or failed.
@@ -98,8 +98,8 @@ const UNSCALED: [&str; 6] = [
     "thpavail-patches",
 ];
 
-/// Minutes each, at the smallest size that shows anything: run when they are named. What papers claim of them is judged by
-/// `reproduce` all the same.
+/// Minutes each, at the smallest size that shows anything: run when they are named. Papers' claims
+/// about them are judged by `reproduce` all the same.
 pub(crate) const BY_NAME: [&str; 3] = ["stutterp-oom", "thpavail", "thpavail-patches"];
 
 /// Runs the experiments, without names all of them, and compares.
@@ -289,8 +289,8 @@ fn hashes(
     read_hashes(&out)
 }
 
-/// The first repetition of what `reproduce` or `experiments` has run whole with this very program; nothing if neither has,
-/// or it cannot be read.
+/// The first repetition of what `reproduce` or `experiments` has run whole with this very program;
+/// nothing if neither has, or it cannot be read.
 fn of_the_check(workspace: &Workspace, program: &Path, name: &str) -> Option<Hashes> {
     let out = reproduced(workspace, program, name)
         .unwrap_or_else(|| experiments_out(workspace).join(name));
@@ -303,7 +303,8 @@ fn of_the_check(workspace: &Workspace, program: &Path, name: &str) -> Option<Has
     read_hashes(&out).ok()
 }
 
-/// Whether all runs of a folder were as large as the scenario beside them says; `reproduce` runs some smaller.
+/// Whether all runs of a folder were as large as the scenario beside them says; `reproduce` runs
+/// some smaller.
 fn is_own_size(out: &Path) -> bool {
     let text = fs::read_to_string(out.join("scenario.toml")).unwrap_or_default();
     let scenario = text.parse::<toml::Table>().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! `cargo xtask picture`: draws the plots that README.md and docs/ show, by running the experiments.
+//! `cargo xtask picture`: draws the plots that README.md and docs/ show, by running the
+//! experiments.
 
 use std::fs;
 use std::process::Command;

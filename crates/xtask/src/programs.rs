@@ -1,9 +1,10 @@
 //! Test programs, several at a time.
 //!
-//! `cargo test` runs the test programs of a workspace one after the other, and most of them wait more than they compute.
-//! Here cargo builds them and says where they are; they are run side by side, the longest first, and those that measure
-//! time alone after all others. Each has a folder's place, an environment and an end as cargo would give it, a file for
-//! what it prints, and a limit on its time. What a program prints is shown where it fails.
+//! `cargo test` runs the test programs of a workspace one after the other, and most of them wait
+//! more than they compute. Here cargo builds them and says where they are; they are run side by
+//! side, the longest first, and those that measure time alone after all others. Each has a folder's
+//! place, an environment and an end as cargo would give it, a file for what it prints, and a limit
+//! on its time. The output of a program is shown where it fails.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};

@@ -1,9 +1,9 @@
 //! `cargo xtask sources`: kernel functions that the code cites, beside the tests that name them.
 //!
-//! A citation reads `Linux v6.12 mm/page-writeback.c, balance_dirty_pages(), wb_update_dirty_ratelimit()`
-//! in a comment, with or without the `v`; lines may break anywhere. A test names a function when the
-//! word stands in test code; the number of tests beside the citing module is printed too. A function
-//! with neither is counted: advice, not a failure.
+//! A citation reads `Linux v6.12 mm/page-writeback.c, balance_dirty_pages(),
+//! wb_update_dirty_ratelimit()` in a comment, with or without the `v`; lines may break anywhere. A
+//! test names a function when the word stands in test code; the number of tests beside the citing
+//! module is printed too. A function with neither is counted: advice, not a failure.
 //!
 //! Source: style C5.
 

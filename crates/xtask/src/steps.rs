@@ -17,7 +17,8 @@ pub(crate) const POLL: Duration = Duration::from_millis(50);
 /// The user wants no more of it.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on an interrupt ends the command that runs, with all its children, and what follows does not begin.
+/// From now on an interrupt ends the command that runs, with all its children, and what follows
+/// does not begin.
 ///
 /// # Errors
 /// The system does not let signals be caught.
@@ -203,7 +204,8 @@ impl Job {
         })
     }
 
-    /// How it ended, once it has. After its limit, or an interrupt, it is ended with all its children.
+    /// How it ended, once it has. After its limit, or an interrupt, it is ended with all its
+    /// children.
     pub(crate) fn look(&mut self) -> Option<Result<()>> {
         // A process that is gone took what it had taken when it was last there.
         if let Some(cpu) = ticks(&self.child.id().to_string(), 11..15) {
@@ -275,8 +277,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).map_err(|error| format!("{}: {error}", typed(command)))
 }
 
-/// The processes of a group with the names of their threads and where these sleep, a line each: a test's thread has the
-/// name of the test.
+/// The processes of a group with the names of their threads and where these sleep, a line each: a
+/// test's thread has the name of the test.
 /// Empty where the system does not say.
 fn at_work(group: u32) -> String {
     let mut said = String::new();

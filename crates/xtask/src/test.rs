@@ -1,9 +1,10 @@
 //! `cargo xtask test`: what must pass before a commit; with `--all` everything that CI proves.
 //!
-//! Steps run one after the other, each with a limit on its time, and all of them run whatever comes of the others. Test
-//! programs run side by side (`programs`). There are three builds: the tests' own, which random runs with faults use, too;
-//! and with `--all` the models of loom and the program as a user builds it. A tool that a machine lacks (Miri, moto) is
-//! skipped with a line that says so; nothing of our own is: a test that is not there is a failure.
+//! Steps run one after the other, each with a limit on its time, and all of them run whatever comes
+//! of the others. Test programs run side by side (`programs`). There are three builds: the tests'
+//! own, which random runs with faults use, too; and with `--all` the models of loom and the program
+//! as a user builds it. A tool that a machine lacks (Miri, moto) is skipped with a line that says
+//! so; nothing of our own is: a test that is not there is a failure.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -39,7 +40,8 @@ const ALONE: &[&str] = &[
     "tidegate limit",
     "tidegate stamps",
 ];
-/// Test programs that take longest: they begin first, so that none of them is left to run by itself.
+/// Test programs that take longest: they begin first, so that none of them is left to run by
+/// itself.
 const FIRST: &[&str] = &[];
 
 /// What a step is given.
@@ -148,7 +150,8 @@ fn cargo_step(arguments: &[&str]) -> End {
     steps::run(&mut cargo(arguments), BUILD_MAX).into()
 }
 
-/// What cargo builds to be tested: one set of features for each of the two ways, so that nothing is built twice.
+/// What cargo builds to be tested: one set of features for each of the two ways, so that nothing is
+/// built twice.
 const TESTS: [&str; 6] = [
     "test",
     "--workspace",
@@ -196,7 +199,8 @@ fn faults(run: &Run) -> Result<()> {
     campaign::faults(&Workspace::load()?.tested("campaign"), seeds, RUN_MAX)
 }
 
-/// Trace hashes: of the program that the tests have built; with `--all` of the one that has run the experiments.
+/// Trace hashes: of the program that the tests have built; with `--all` of the one that has run the
+/// experiments.
 fn hashes(run: &Run) -> Result<()> {
     if run.all {
         lab::hashes_hold(&build_program()?)
@@ -312,7 +316,8 @@ fn miri_test(what: &[&str]) -> Result<()> {
 fn reproduce() -> Result<()> {
     let program = build_program()?;
     let out = reproduce_out(&Workspace::load()?);
-    // What an earlier program left would be taken for this one's where it is the same; here it is to be run.
+    // Results that an earlier program left would be taken for this one's where it is the same; here
+    // it is to be run.
     if out.exists() {
         std::fs::remove_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     }
@@ -328,7 +333,8 @@ fn reproduce_out(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask/reproduce")
 }
 
-/// Where `reproduce` has run an experiment with this very program just as it stands, and judged all of its bands, its folder.
+/// Where `reproduce` has run an experiment with this very program just as it stands, and judged all
+/// of its bands, its folder.
 pub(crate) fn reproduced(workspace: &Workspace, program: &Path, name: &str) -> Option<PathBuf> {
     let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
     let out = reproduce_out(workspace).join(name);
@@ -348,7 +354,8 @@ enum Replicas {
     Own,
 }
 
-/// Checks the bands of the experiments that are named, or of all, over the repetitions that their scenarios ask for.
+/// Checks the bands of the experiments that are named, or of all, over the repetitions that their
+/// scenarios ask for.
 pub(crate) fn bands_hold(mut arguments: Arguments) -> Result<()> {
     let mut names = Vec::new();
     while let Some(word) = arguments.next_word() {
@@ -364,8 +371,8 @@ pub(crate) fn bands_hold(mut arguments: Arguments) -> Result<()> {
     experiments(&names, Replicas::Own)
 }
 
-/// Every experiment shows what was published: its bands hold. Of one repetition, what `reproduce` has judged whole is not
-/// run again, and what takes minutes is left to `bands`.
+/// Every experiment shows what was published: its bands hold. Of one repetition, what `reproduce`
+/// has judged whole is not run again, and what takes minutes is left to `bands`.
 fn experiments(names: &[String], replicas: Replicas) -> Result<()> {
     let workspace = Workspace::load()?;
     let program = build_program()?;
@@ -469,7 +476,8 @@ impl Bands {
     }
 }
 
-/// Builds the program as the README's first command does, without the server, and answers where it is.
+/// Builds the program as the README's first command does, without the server, and answers where it
+/// is.
 pub(crate) fn build_program() -> Result<PathBuf> {
     let mut command = cargo(&["build", "--release", "-p", "tidegate-cli"]);
     steps::run(&mut command, BUILD_MAX)?;

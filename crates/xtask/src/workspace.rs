@@ -50,7 +50,8 @@ pub(crate) fn root() -> PathBuf {
     root.to_owned()
 }
 
-/// Features that the README's command tests the workspace with: those that bring no more crates than the server has.
+/// Features that the README's command tests the workspace with: those that bring no more crates
+/// than the server has.
 pub(crate) const FEATURES: &str =
     "tidegate-cli/serve,tidegate/governor,tidegate-governor/c,tidegate-env/baton";
 
@@ -58,7 +59,7 @@ pub(crate) const FEATURES: &str =
 pub(crate) const ALL_FEATURES: &str = "tidegate-cli/serve,tidegate/governor,tidegate-governor/c,tidegate-env/baton,\
     tidegate-cli/s3,tidegate-governor/adapters";
 
-/// `cargo`, the one that runs us, in the root.
+/// `cargo`, the program that runs us, in the root.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());

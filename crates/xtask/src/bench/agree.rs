@@ -1,11 +1,13 @@
-//! `cargo xtask bench agree`: the same experiments in the lab and on threads and files, figure by figure.
+//! `cargo xtask bench agree`: the same experiments in the lab and on threads and files, figure by
+//! figure.
 //!
 //! Column `tidegate` of experiments whose devices are files behind the `slow` wrapper, which is the
-//! same code in both worlds. What is compared are the program's own metrics: medians and rates agree within
-//! 10 %, 99th percentiles within 20 %. The longest of anything is shown and not judged: it is one event of one run.
+//! same code in both worlds. The program's own metrics are compared: medians and rates agree within
+//! 10 %, 99th percentiles within 20 %. The longest of anything is shown and not judged: it is one
+//! event of one run.
 //!
-//! A difference below a millisecond is marked apart from other misses: it is what a thread takes to wake
-//! up on a machine that does other things too, and has nothing to do with the law.
+//! A difference below a millisecond is marked apart from other misses: it is what a thread takes to
+//! wake up on a machine that does other things too, and has nothing to do with the law.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,8 +24,8 @@ use crate::{Result, steps};
 
 /// Longest time for one experiment.
 const RUN_MAX: Duration = Duration::from_secs(30 * 60);
-/// An old and a new writer. `experiments/two-writers.toml` is on a simulated disk of 2010, which files are
-/// not; so this one is a plan of ours.
+/// An old and a new writer. `experiments/two-writers.toml` is on a simulated disk of 2010, which
+/// files are not; so this one is a plan of ours.
 const TWO: &str = "two-slow";
 /// Which rows of which experiments; without rows, all of them.
 const EXPERIMENTS: [(&str, &[&str]); 6] = [
@@ -34,7 +36,8 @@ const EXPERIMENTS: [(&str, &[&str]); 6] = [
     ("many-writers", &["1", "4"]),
     ("hung-device", &["hung"]),
 ];
-/// Files no longer than the time is for: live, their space is taken before the run, which may be memory.
+/// Files no longer than the time is for: live, their space is taken before the run, which may be
+/// memory.
 const FILES: [(&str, &str); 7] = [
     ("light-writer", "task.heavy.file_mib=1536"),
     ("two-devices", "task.to-slow.file_mib=384"),
@@ -219,7 +222,7 @@ fn figures(
     out: &Path,
     live: Option<&Path>,
 ) -> Result<Figures> {
-    // What an earlier run left there is not what is read.
+    // Files that an earlier run left there are not read.
     let _ = std::fs::remove_dir_all(out);
     let mut command = Command::new(workspace.program());
     command

@@ -1,4 +1,5 @@
-//! A slow block device for the kernel and for us alike: the chain of the field recordings (docs/reference/field-recordings.md).
+//! A slow block device for the kernel and for us alike: the chain of the field recordings
+//! (docs/reference/field-recordings.md).
 //!
 //! ```text
 //!   ext4 (16 MiB journal)          or nothing: the writers then write /dev/loopN itself
@@ -7,8 +8,8 @@
 //!   NBD export in memory (nbdkit)  a token bucket of so many MiB/s and 50 ms
 //! ```
 //!
-//! Every part is a deed of `Undo`. A device is let go of at full speed: its rate is the last thing that is
-//! set, so the first that is undone.
+//! Every part is a deed of `Undo`. A device is let go of at full speed: its rate is the last thing
+//! that is set, so the first that is undone.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -182,7 +183,8 @@ pub(crate) fn set_dirty_limits(undo: &Undo, dirty: u64, background: u64) -> Resu
             let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
             Ok::<_, String>(text.trim().to_owned())
         };
-        // Of bytes and ratio one is zero: the one written last counts, and a zero cannot be written.
+        // Of bytes and ratio one is zero: the one written last counts, and a zero cannot be
+        // written.
         let (old_bytes, old_ratio) = (read("bytes")?, read("ratio")?);
         undo.note(if old_bytes == "0" {
             Deed::Wrote(file("ratio"), old_ratio)

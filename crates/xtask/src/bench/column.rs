@@ -1,8 +1,8 @@
-//! The ways a plan can be run: through the kernel's page cache, through ours in the same program on the same
-//! device, by the program `tidegate` on files made slow, and in the lab.
+//! The ways a plan can be run: through the kernel's page cache, through ours in the same program on
+//! the same device, by the program `tidegate` on files made slow, and in the lab.
 //!
-//! Every column answers the same `Measured`. Bytes count in the second in which their call ended; lengths
-//! are those of all calls of the run, the start at the speed of memory included.
+//! Every column answers the same `Measured`. Bytes count in the second in which their call ended;
+//! lengths are those of all calls of the run, the start at the speed of memory included.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -320,7 +320,8 @@ fn read_results(plan: &Plan, out: &Path) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Highest dirty + writeback by the limit. Lines of one moment belong together; a level of zero has none.
+/// Highest dirty + writeback by the limit. Lines of one moment belong together; a level of zero has
+/// none.
 fn level_max(series: &Table) -> Result<f64> {
     let (mut highest, mut moment) = (0.0_f64, "");
     let (mut level, mut limit) = (0.0, 0.0);

@@ -1,12 +1,15 @@
-//! `cargo xtask bench governor`: one limit for a block cache, a row cache and a memtable, beside splits by hand.
+//! `cargo xtask bench governor`: one limit for a block cache, a row cache and a memtable, beside
+//! splits by hand.
 //!
-//! The engine is the example `engine` of `crates/governor`; a process of it runs one column through all phases, in the time of its model, so what it reads and
-//! writes does not depend on how busy this machine is. Splits are those of the brief (half, thirds), and all by eighths that
-//! give the memtable 1, 2, 4 or 6 of them (`--all`: each). *Best split* is the best of them over all phases, *best per phase* what nobody could
-//! know beforehand.
+//! The engine is the example `engine` of `crates/governor`; a process of it runs one column through
+//! all phases, in the time of its model, so what it reads and writes does not depend on how busy
+//! this machine is. Splits are those of the brief (half, thirds), and all by eighths that give the
+//! memtable 1, 2, 4 or 6 of them (`--all`: each). *Best split* is the best of them over all phases,
+//! *best per phase* what nobody could know beforehand.
 //!
-//! Weights are what is limited there, as for the splits by hand. What a process really takes is measured from outside, in
-//! `/proc/PID/status`, with the limit for the process (`resident`), on threads and in real time.
+//! Weights are what is limited there, as for the splits by hand. The memory that a process really
+//! takes is measured from outside, in `/proc/PID/status`, with the limit for the process
+//! (`resident`), on threads and in real time.
 //!
 //! Demands are printed with what came out, and never fail the command.
 

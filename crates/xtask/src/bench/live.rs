@@ -1,8 +1,10 @@
-//! `cargo xtask bench live`: the experiments of memory reclaim on threads, memory and files, under one limit.
+//! `cargo xtask bench live`: the experiments of memory reclaim on threads, memory and files, under
+//! one limit.
 //!
-//! Each runs as `tidegate run NAME --live`, shrunk to the limit, with the column `tidegate`, and prints its tables and
-//! bands. Bands are printed, not judged: they are of a quiet machine's device models. A run that cannot go on, or whose
-//! pages do not add up, fails the step; and so does one of which more was resident at any moment than its limit and 5 %.
+//! Each runs as `tidegate run NAME --live`, shrunk to the limit, with the column `tidegate`, and
+//! prints its tables and bands. Bands are printed, not judged: they are of a quiet machine's device
+//! models. A run that cannot go on, or whose pages do not add up, fails the step; and so does one
+//! of which more was resident at any moment than its limit and 5 %.
 
 use std::path::Path;
 use std::process::Command;
@@ -18,7 +20,8 @@ use crate::workspace::{Workspace, root};
 pub(crate) const MEMORY: &str = "512MiB";
 /// Longest time for one experiment.
 const RUN_MAX: Duration = Duration::from_secs(20 * 60);
-/// p0's tasks with 4 s of writers alone and 10 s measured: 300 s in each of seven rows is for the lab.
+/// p0's tasks with 4 s of writers alone and 10 s measured: 300 s in each of seven rows is for the
+/// lab.
 const SHORT: &[&str] = &[
     "task.writer.run_s=14",
     "task.hog.start_s=4",

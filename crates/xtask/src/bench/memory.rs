@@ -1,12 +1,14 @@
-//! `cargo xtask bench shrink` and `cargo xtask bench aged`: what a cache's memory does when less of it is wanted, and when it is old.
+//! `cargo xtask bench shrink` and `cargo xtask bench aged`: what a cache's memory does when less of
+//! it is wanted, and when it is old.
 //!
 //! | step | what | wanted |
 //! |---|---|---|
 //! | `shrink` | the limit of a cache in use goes from 1 GiB to 512 MiB, 96 MiB of it dirty on a device of 16 MiB/s, or on one that hangs | 0.5 s until it holds, 0.98 hits of the hot pages (of those that fit) |
 //! | `aged` | 1 MiB reads in sequence by a fresh cache, and after minutes of random misses | 0.95 of the fresh one |
 //!
-//! Both are examples of the crate `tidegate`, run in a process of their own for each round; the figures are medians of the rounds.
-//! `--program FILE` runs one that was built elsewhere: of another commit, or with another setting.
+//! Both are examples of the crate `tidegate`, run in a process of their own for each round; the
+//! figures are medians of the rounds. `--program FILE` runs a program that was built elsewhere: of
+//! another commit, or with another setting.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,13 +25,14 @@ const BUILD_MAX: Duration = Duration::from_secs(20 * 60);
 /// Rounds of `shrink`, and seconds that it looks at afterwards.
 const ROUNDS: usize = 5;
 const SECONDS: u64 = 5;
-/// Minutes of random misses of `aged`, the rounds, and seconds of misses from the second round on: the memory is taken and
-/// given back several times in it.
+/// Minutes of random misses of `aged`, the rounds, and seconds of misses from the second round on:
+/// the memory is taken and given back several times in it.
 const MINUTES: u64 = 10;
 const AGED_ROUNDS: u64 = 3;
 const AGAIN_SECONDS: u64 = 60;
 
-/// What `shrink` compares: hot MiB (half of the cache, which does not fit beside what is dirty; and what does) and the device's rate.
+/// What `shrink` compares: hot MiB (half of the cache, which does not fit beside what is dirty; and
+/// what does) and the device's rate.
 const ROWS: [(&str, u64, u64); 4] = [
     ("384 MiB hot, 16 MiB/s", 384, 16),
     ("384 MiB hot, hung", 384, 0),
@@ -161,7 +164,8 @@ pub(super) fn heading(rounds: usize) -> String {
     )
 }
 
-/// In a folder that is there meanwhile; where none is given, not among temporary files: those may be memory.
+/// In a folder that is there meanwhile; where none is given, not among temporary files: those may
+/// be memory.
 pub(super) fn in_folder(
     folder: Option<PathBuf>,
     name: &str,

@@ -1,5 +1,5 @@
-//! `cargo xtask bench pacing`: writers on a slow device, through the kernel's page cache and through ours, in one
-//! run and one table.
+//! `cargo xtask bench pacing`: writers on a slow device, through the kernel's page cache and
+//! through ours, in one run and one table.
 //!
 //! | row | writers | device, MiB/s |
 //! |---|---|---|
@@ -9,9 +9,10 @@
 //! | `devices` | a heavy one on each; then the fast one alone | 4 and 48 |
 //! | `drop` | one heavy | 32, from half of the time on 8 |
 //!
-//! A heavy writer writes 1 MiB at a time, a light one 4 KiB every 10 ms; none of them syncs, so a figure is of
-//! bytes taken into a cache, not of durable ones. Throughput is from a quarter of the time on, everything else of the
-//! whole run. Figures are printed, not judged: the machine is noisy, and what is wanted stands beside them.
+//! A heavy writer writes 1 MiB at a time, a light one 4 KiB every 10 ms; none of them syncs, so a
+//! figure is of bytes taken into a cache, not of durable ones. Throughput is from a quarter of the
+//! time on, everything else of the whole run. Figures are printed, not judged: the machine is
+//! noisy, and what is wanted stands beside them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -419,9 +420,10 @@ fn run_rows(bench: &Bench<'_>, options: &Options, columns: &[Column], values: &m
     }
 }
 
-/// Sets the machine's dirty limits and waits for them to hold. The kernel follows a limit that was lowered by
-/// a thirty-second part each time it looks, five times a second while somebody writes: from a fifth of
-/// memory that takes half a minute, in which writers are let go on far beyond the new limit.
+/// Sets the machine's dirty limits and waits for them to hold. The kernel follows a limit that was
+/// lowered by a thirty-second part each time it looks, five times a second while somebody writes:
+/// from a fifth of memory that takes half a minute, in which writers are let go on far beyond the
+/// new limit.
 ///
 /// Source: Linux v6.18 mm/page-writeback.c, update_dirty_limit().
 fn set_limits(undo: &Undo, bench: &Bench<'_>) -> Result<()> {

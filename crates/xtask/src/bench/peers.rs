@@ -1,7 +1,9 @@
-//! `cargo xtask bench peers`: a page cache beside caches of objects that a program could use instead: quick_cache, moka, foyer.
+//! `cargo xtask bench peers`: a page cache beside caches of objects that a program could use
+//! instead: quick_cache, moka, foyer.
 //!
-//! Each figure is the median of the rounds. A round is a process for each row and cache (the example `peers` of `crates/governor`), the caches
-//! one after the other, so that what else the machine does falls on all alike.
+//! Each figure is the median of the rounds. A round is a process for each row and cache (the
+//! example `peers` of `crates/governor`), the caches one after the other, so that what else the
+//! machine does falls on all alike.
 //!
 //! | row | what | wanted |
 //! |---|---|---|
@@ -9,7 +11,7 @@
 //! | mix | popularity 1/rank over four times what is cached; a miss reads the file past the kernel's cache | - |
 //! | resident | most memory of the process above what it had before, over the limit asked for | 1.05 |
 //!
-//! What came out is in docs/lab/bench.md.
+//! The results are in docs/lab/bench.md.
 
 use std::path::PathBuf;
 use std::time::Duration;

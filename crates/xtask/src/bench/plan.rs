@@ -1,7 +1,7 @@
-//! Who writes what to which devices in one run, and what was seen of it.
+//! The writers and devices of one run, and what was seen of it.
 //!
-//! A plan is the same for every column: for the kernel and the embedded cache it becomes the arguments of
-//! `writers`, for the program `tidegate` a scenario.
+//! A plan is the same for every column: for the kernel and the embedded cache it becomes the
+//! arguments of `writers`, for the program `tidegate` a scenario.
 
 use std::fmt::Write as _;
 
@@ -20,7 +20,7 @@ const REGION: u64 = 2 << 30;
 /// A device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Device {
-    /// MiB a second; none: one that is not slow.
+    /// MiB a second; none: a disk that is not slow.
     pub(crate) rate_mib: Option<u64>,
     /// From this second on another rate.
     pub(crate) then: Option<(u64, u64)>,
@@ -84,7 +84,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// The arguments of `writers` for its writers; `place` tells a writer's file or device from its number.
+    /// The arguments of `writers` for its writers; `place` tells a writer's file or device from its
+    /// number.
     pub(crate) fn arguments(
         &self,
         place: impl Fn(usize, &Writer) -> (String, bool),
@@ -165,7 +166,8 @@ pub(crate) struct Met {
     pub(crate) p50_ms: f64,
     pub(crate) p99_ms: f64,
     pub(crate) max_ms: f64,
-    /// Of the calls alone, without how late they began: a thread that is woken late is not held up by a cache.
+    /// Of the calls alone, without how late they began: a thread that is woken late is not held up
+    /// by a cache.
     pub(crate) call_p99_ms: f64,
     pub(crate) call_max_ms: f64,
     /// Part of the calls that were longer than a light writer's period.

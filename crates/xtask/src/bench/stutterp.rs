@@ -1,15 +1,17 @@
-//! `cargo xtask bench stutterp`: the latency worker of p0's stutterp beside writers and hogs, in the kernel's memory and in
-//! ours, under one limit, on this machine's disk.
+//! `cargo xtask bench stutterp`: the latency worker of p0's stutterp beside writers and hogs, in
+//! the kernel's memory and in ours, under one limit, on this machine's disk.
 //!
 //! | column | memory | bound by |
 //! |---|---|---|
 //! | `kernel` | page cache, anonymous memory, a swap file | a cgroup (v1) of that limit around all its processes; `vm.dirty_bytes` 20 % of it, half of that in the background |
 //! | `Tidegate` | `tidegate run stutterp --live` | its own limit; 20 % and 10 % |
 //!
-//! What is the same: the number of workers, their files and shares of memory, 1 MiB random writes, a word written into
-//! every page, 5 ms between two mappings, the disk, the time. What is not: a cgroup of version 1 knows nothing of
-//! dirty limits (the machine's are set instead, and the kernel counts them over all memory), its writers reclaim from
-//! inside the group, and its processes' own text and tables are in the limit too. The hogs of the kernel are processes, ours threads.
+//! Equal on both sides: the number of workers, their files and shares of memory, 1 MiB random
+//! writes, a word written into every page, 5 ms between two mappings, the disk, the time. Two
+//! things differ: a cgroup of version 1 knows nothing of dirty limits (the machine's are set
+//! instead, and the kernel counts them over all memory), its writers reclaim from inside the group,
+//! and its processes' own text and tables are in the limit too. The hogs of the kernel are
+//! processes, ours threads.
 //!
 //! Figures are printed, not judged: the machine is noisy. Nothing is durable: no one syncs.
 

@@ -1,15 +1,16 @@
 //! What a bench changes on the machine, and how it is changed back, however the bench ends.
 //!
-//! Every change is a *deed*, written into a journal before it is done. Deeds are undone last first: at the end
-//! of a `Scope`, also when a panic ends it; and by a *guardian*, a process of its own that does nothing but
-//! wait for the end of the pipe it was given, which comes when this process is gone for
-//! whatever reason (Ctrl-C, `kill -9`). A journal that even the guardian has left behind is undone by the next bench.
+//! Every change is a *deed*, written into a journal before it is done. Deeds are undone last first:
+//! at the end of a `Scope`, also when a panic ends it; and by a *guardian*, a process of its own
+//! that does nothing but wait for the end of the pipe it was given, which comes when this process
+//! is gone for whatever reason (Ctrl-C, `kill -9`). A journal that even the guardian has left
+//! behind is undone by the next bench.
 //!
 //! Invariants
-//!   1. One bench at a time has the lock; the one that undoes holds it.
-//!   2. A deed is in the journal before it is done and until it is undone; undoing one that was not done, or
-//!      twice, does no harm.
-//!   3. A process is ended by its number only while its start time is the one that was noted.
+//!   1. One bench at a time has the lock; the process that undoes holds it.
+//!   2. A deed is in the journal before it is done and until it is undone; undoing a deed that was
+//!      not done, or twice, does no harm.
+//!   3. A process is ended by its number only while its start time is the noted one.
 //!
 //! Concurrency: one thread makes and undoes; the guardian acts when this process is gone.
 
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// Where lock and journal are; its owner is root, as is the one that can do these deeds.
+/// Where lock and journal are; its owner is root, as is the user that can do these deeds.
 const LOCK: &str = "/run/tidegate-bench.lock";
 const JOURNAL: &str = "/run/tidegate-bench.journal";
 /// How often a file system that is still in use is asked to go.
@@ -270,7 +271,7 @@ pub(crate) struct Undo {
 }
 
 impl Undo {
-    /// Takes the lock and starts the guardian. What an earlier bench left behind is undone.
+    /// Takes the lock and starts the guardian. Deeds that an earlier bench left behind are undone.
     ///
     /// # Errors
     /// Another bench is running, or the files cannot be had (not root).

@@ -1,9 +1,9 @@
 //! What the kernel says of its own throttling while writers run: the levels of a device (debugfs),
-//! those of the whole machine (`/proc/vmstat`), and the pauses (a trace instance of our own, so that nobody else's
-//! trace is touched).
+//! those of the whole machine (`/proc/vmstat`), and the pauses (a trace instance of our own, so
+//! that nobody else's trace is touched).
 //!
-//! Units: bytes and seconds. The kernel's per-device levels are per-CPU counters and right within some
-//! pages; the dirty limit is the machine's, and what others have dirty counts for it.
+//! Units: bytes and seconds. The kernel's per-device levels are per-CPU counters and right within
+//! some pages; the dirty limit is the machine's, and what others have dirty counts for it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

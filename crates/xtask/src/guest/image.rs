@@ -23,8 +23,8 @@ use crate::{Result, steps};
 /// Largest request of the devices, in sectors of 512 bytes.
 pub(super) const MAX_SECTORS: u32 = 128;
 
-/// The trace's buffer, in KiB: ten times what sixteen writers leave in 60 s. What does not fit is
-/// counted, and makes the run fail.
+/// The trace's buffer, in KiB: ten times what sixteen writers leave in 60 s. Lines that do not fit
+/// are counted, and make the run fail.
 const TRACE_KIB: u32 = 128 * 1024;
 /// Size of a device without memory of its own, in MiB: the default of null_blk.
 const ENDLESS_MIB: u32 = 250 * 1024;

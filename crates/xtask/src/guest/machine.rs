@@ -80,8 +80,8 @@ impl Machine<'_> {
         command.args(["-nographic", "-no-reboot", "-nodefaults"]);
         command.args(memory.words());
         command.args(["-serial", &format!("file:{}", file("console"))]);
-        // Without ioeventfd the guest's writes are answered where it stands, not when the host's main
-        // loop comes round to them.
+        // Without ioeventfd the guest's writes are answered where it stands, not when the host's
+        // main loop comes round to them.
         command.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
         command.args(["-chardev", &format!("file,id=out,path={}", file("out"))]);
         command.args(["-device", "virtserialport,chardev=out,name=out"]);

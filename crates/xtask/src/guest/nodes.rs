@@ -1,7 +1,8 @@
-//! `cargo xtask numa`: whether a cache's memory comes from the nodes that it asks, on a machine of two.
+//! `cargo xtask numa`: whether a cache's memory comes from the nodes that it asks, on a machine of
+//! two.
 //!
-//! QEMU has two nodes of one CPU and 320 MiB each. The program is the example `nodes` of the library, run from either
-//! CPU; it compares what the cache says with `/proc/self/numa_maps`.
+//! QEMU has two nodes of one CPU and 320 MiB each. The program is the example `nodes` of the
+//! library, run from either CPU; it compares what the cache says with `/proc/self/numa_maps`.
 
 use std::fs;
 use std::path::Path;

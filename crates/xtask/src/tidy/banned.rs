@@ -50,7 +50,8 @@ const BANNED: &[(&str, &str)] = &[
     ("his", "tasks and programs have `its`, people `their`"),
 ];
 
-/// What may not be written in pages that a user meets, beside that. In comments there are some three hundred of them.
+/// What may not be written in pages that a user meets, beside that. In comments there are some
+/// three hundred of them.
 const BANNED_IN_PAGES: &[(&str, &str)] = &[
     ("whoever", "say who: a task, a program, a reader"),
     (
@@ -85,7 +86,8 @@ pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
     }
 }
 
-/// Whether a line in small letters has a word that stands alone: no part of a longer one, of a path or of a link.
+/// Whether a line in small letters has a word that stands alone: no part of a longer one, of a path
+/// or of a link.
 fn has(line: &str, word: &str) -> bool {
     let (word, number) = match word.strip_suffix('#') {
         Some(word) => (word, true),

@@ -10,8 +10,8 @@
 //!   style A9                 docs/style.md, the rule that begins with **A9**
 //! ```
 //!
-//! A page's name that no section follows is a word of English. A citation may break over the lines of a
-//! comment. What is no citation any more because nobody can look it up is in `banned`.
+//! A page's name that no section follows is a word of English. A citation may break over the lines
+//! of a comment. A citation that nobody can look up any more is in `banned`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -192,7 +192,8 @@ fn name<'a>(page: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
         .find(|c: char| !(c.is_ascii_alphanumeric() || c == '.'))
         .unwrap_or(text.len());
     let word = text[..end].trim_end_matches('.');
-    // Mechanisms are numbered; the sections of the others have a letter, or are points of section 0.
+    // Mechanisms are numbered; the sections of the others have a letter, or are points of
+    // section 0.
     let fits = match page {
         "mechanisms" => word.starts_with(|c: char| c.is_ascii_digit()),
         "experiments" => {
@@ -204,7 +205,8 @@ fn name<'a>(page: &str, text: &'a str) -> Option<(&'a str, &'a str)> {
     (fits && is_name(word)).then(|| (word, &text[word.len()..]))
 }
 
-/// `row 3`, `rows 13, 15 and 16`, with or without a comma or a colon before it; a span names its ends.
+/// `row 3`, `rows 13, 15 and 16`, with or without a comma or a colon before it; a span names its
+/// ends.
 fn rows(text: &str) -> (Vec<String>, &str) {
     let begun = text.trim_start_matches(',').trim_start();
     let Some(list) = begun.strip_prefix("rows ").or(begun.strip_prefix("row ")) else {

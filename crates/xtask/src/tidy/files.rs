@@ -10,8 +10,8 @@ const LINES_GOOD: usize = 800;
 const FUNCTION_GOOD: usize = 70;
 const HEADER_FROM: usize = 100;
 
-/// Where `unsafe` may stand: raw memory, io_uring, calls of the C library, the context switch, zero bytes as values, and
-/// data of one thread in a type that has to be `Sync`.
+/// Where `unsafe` may stand: raw memory, io_uring, calls of the C library, the context switch, zero
+/// bytes as values, and data of one thread in a type that has to be `Sync`.
 const UNSAFE: [&str; 10] = [
     "crates/frames/src/zeroed.rs",
     "crates/governor/src/c.rs",

@@ -1,18 +1,19 @@
 //! Floors inside a crate: which module may import which.
 //!
-//! A *house* is the folder of a crate's modules, or of one module's; its *rooms* are the files and folders
-//! in it. `HOUSES` lists the floors of a house from top to bottom: a room may import what lies on its own
-//! floor or below, and no rooms may import each other in a circle. Imports that break this are listed as
-//! `Known`, with a reason; one that is not needed any more is wrong, so that the list can only shrink.
+//! A *house* is the folder of a crate's modules, or of one module's; its *rooms* are the files and
+//! folders in it. `HOUSES` lists the floors of a house from top to bottom: a room may import what
+//! lies on its own floor or below, and no rooms may import each other in a circle. Imports that
+//! break this are listed as `Known`, with a reason; an entry that is not needed any more is wrong,
+//! so that the list can only shrink.
 //!
-//! Imports are read from the text: `use` statements and paths that begin with `crate`, `super` or `self`.
-//! A name that the house's root (`lib.rs`, `mod.rs`) re-exports belongs to the room that it comes from.
-//! Tests do not count.
+//! Imports are read from the text: `use` statements and paths that begin with `crate`, `super` or
+//! `self`. A name that the house's root (`lib.rs`, `mod.rs`) re-exports belongs to the room that it
+//! comes from. Tests do not count.
 //!
-//! A room may also reach another without an import, by a method that the other one adds to a type of a
-//! third (`impl Cache` in a file of `swap`). Such calls are counted and printed, and checked where a house
-//! says so. The text does not tell types: a method whose name is not unique in its crate is passed over,
-//! and one that another crate has by the same name is taken for it.
+//! A room may also reach another without an import, by a method that the other one adds to a type
+//! of a third (`impl Cache` in a file of `swap`). Such calls are counted and printed, and checked
+//! where a house says so. The text does not tell types: a method whose name is not unique in its
+//! crate is passed over, and a method that another crate has by the same name is taken for it.
 //!
 //! `cargo xtask tidy --floors` prints the circles of every crate, and the imports that go upwards.
 
@@ -181,7 +182,8 @@ fn judge_house(house: &House, imports: &Imports, findings: &mut Findings) {
     }
 }
 
-/// Prints the circles of every crate, longest first, and what is wrong in the houses that have floors.
+/// Prints the circles of every crate, longest first, and what is wrong in the houses that have
+/// floors.
 pub(super) fn print(sources: &[Source]) {
     let homes = sources.iter().filter_map(|source| {
         let path = source.path.strip_suffix(".rs")?;
@@ -328,7 +330,8 @@ impl<'a> Tree<'a> {
         tree
     }
 
-    /// A path as written in `module`, from the root of the crate; nothing if it leads to another crate.
+    /// A path as written in `module`, from the root of the crate; nothing if it leads to another
+    /// crate.
     fn absolute(&self, module: &[String], written: &[String]) -> Option<Path> {
         let mut base = module.to_vec();
         let mut rest = written;
@@ -339,7 +342,8 @@ impl<'a> Tree<'a> {
                 base.pop()?;
             }
             child => {
-                // What is not the module's own child is another crate, or a name that is imported already.
+                // A name that is not the module's own child is another crate's, or is imported
+                // already.
                 return self
                     .modules
                     .contains_key(&join(module, &[child.to_owned()]))
@@ -414,7 +418,8 @@ fn module_of(path: &str) -> Option<Path> {
     }
 }
 
-/// The imports between the rooms of a house, and where `methods` says so the calls of added methods.
+/// The imports between the rooms of a house, and where `methods` says so the calls of added
+/// methods.
 fn imports(sources: &[Source], folder: &str, methods: bool) -> Imports {
     let (home, inner) = split(folder);
     let room = |module: &[String]| {

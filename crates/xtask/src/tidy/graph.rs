@@ -25,7 +25,8 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ),
     ("nbd", &[]),
     ("governor", &["policy"]),
-    // `os` for `Arena`: a write's bytes are read while a writer may change them, and `os` is where `unsafe` is.
+    // `os` for `Arena`: a write's bytes are read while a writer may change them, and `os` is where
+    // `unsafe` is.
     ("objects", &["env", "frames", "os", "policy"]),
     (
         "serve",

@@ -1,7 +1,7 @@
 //! The bars of the pacing step: what ours must reach, and whether it did.
 //!
-//! A bar that cannot be judged is missed, except where nothing happened that it is about: of a client that was never held
-//! there is no longest pause.
+//! A bar that cannot be judged is missed, except where nothing happened that it is about: of a
+//! client that was never held there is no longest pause.
 
 use serde_json::Value;
 
@@ -30,7 +30,7 @@ struct Bar {
 
 /// Why there is no figure.
 enum Nothing {
-    /// What it is about did not happen.
+    /// The event that it is about did not happen.
     Happened,
     /// It is not in the answer of the load.
     Said,

@@ -1,4 +1,5 @@
-//! The slow device of the pacing bar: 2 ms a request, one at a time, for the kernel and for servers alike.
+//! The slow device of the pacing bar: 2 ms a request, one at a time, for the kernel and for servers
+//! alike.
 //!
 //! ```text
 //!   /dev/loopN            what Linux's page cache and qemu-nbd are on, with a strict limit of its own

@@ -1,9 +1,9 @@
-//! fio's `nbd` engine on our server and on nbdkit's memory plugin, in interleaved runs on servers that are started anew
-//! for each pair.
+//! fio's `nbd` engine on our server and on nbdkit's memory plugin, in interleaved runs on servers
+//! that are started anew for each pair.
 //!
-//! Everything is cached in both: the volume has been written once and fits, and in ours writeback begins far above what
-//! there is. The client takes most of the time, so the ratio is of what is left, and CPU time of the server stands
-//! beside it.
+//! Everything is cached in both: the volume has been written once and fits, and in ours writeback
+//! begins far above what there is. The client takes most of the time, so the ratio is of what is
+//! left, and CPU time of the server stands beside it.
 
 use std::path::Path;
 use std::process::Command;
@@ -63,7 +63,8 @@ fn compare_all(program: &Path, folder: &Path, pairs: usize) -> Result<()> {
     Ok(())
 }
 
-/// One run of every load on a new start of both: figures differ more from start to start than within one.
+/// One run of every load on a new start of both: figures differ more from start to start than
+/// within one.
 fn pair_of_servers(
     program: &Path,
     folder: &Path,
@@ -87,7 +88,7 @@ fn pair_of_servers(
         run(server, export, ("fill", "write", "1M", "4"), false)?;
     }
     for (load, of_load) in LOADS.into_iter().zip(runs) {
-        // Neither is always the one that comes after the other.
+        // Neither is always the second.
         for turn in 0..2 {
             let at = (pair + turn) % 2;
             let (server, export) = servers[at];

@@ -1,5 +1,5 @@
-//! The pacing bar: a heavy and a light writer share a device of 2 ms a request, through ours and through what people
-//! use, in one run and one table.
+//! The pacing bar: a heavy and a light writer share a device of 2 ms a request, through ours and
+//! through what people use, in one run and one table.
 //!
 //! | column | what |
 //! |---|---|
@@ -10,13 +10,16 @@
 //! | `qemu` | `qemu-nbd --cache=writeback` on a loop device on the device, with a strict device limit |
 //! | `linux` | Linux's page cache on that loop device: `pwrite`, no server |
 //!
-//! Heavy: 2000 writes/s of 4 KiB by chance over 512 MiB, if it is let; light: 20 a second. R is what the device does for one
-//! writer without any cache, in the same run. A *pause* is a write that took 5 ms or more (`load::PAUSE_MIN`), in every column;
-//! flushes are counted apart. How many replies a server of ours held back, by its own count and warm-up included, stands beside
-//! them: where that is none, what is counted as a pause was waiting for a CPU. With flushes, the heavy client's rate is that of
-//! whole rounds, from the end of a flush to the end of another. A light write that was due while the one before it was held counts from when it was due.
+//! Heavy: 2000 writes/s of 4 KiB by chance over 512 MiB, if it is let; light: 20 a second. R is
+//! what the device does for one writer without any cache, in the same run. A *pause* is a write
+//! that took 5 ms or more (`load::PAUSE_MIN`), in every column; flushes are counted apart. How many
+//! replies a server of ours held back, by its own count and warm-up included, stands beside them:
+//! where that is none, what is counted as a pause was waiting for a CPU. With flushes, the heavy
+//! client's rate is that of whole rounds, from the end of a flush to the end of another. A light
+//! write that was due while the one before it was held counts from when it was due.
 //!
-//! What ours must reach (`bars`) is judged, and a bar that is missed fails the step: it is for a machine that does nothing else.
+//! Our bars (`bars`) are judged, and a bar that is missed fails the step: it is for a machine that
+//! does nothing else.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -35,7 +38,8 @@ use crate::steps::{self, End};
 
 /// The dirty limit of every column.
 const DIRTY: u64 = 64 << 20;
-/// Where writeback of ours begins unless told otherwise, MiB: at a sixteenth of that, as the server has it.
+/// Where writeback of ours begins unless told otherwise, MiB: at a sixteenth of that, as the server
+/// has it.
 pub(super) const BACKGROUND_MIB: u64 = DIRTY >> 24;
 /// Memory of the servers that have a limit.
 const MEMORY: &str = "256MiB";

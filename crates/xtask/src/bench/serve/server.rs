@@ -122,7 +122,8 @@ fn ticks(stat: &str) -> Option<u64> {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nobody wants the data: a server that was asked to end would first write 64 MiB to a slow device.
+        // Nobody wants the data: a server that was asked to end would first write 64 MiB to a slow
+        // device.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

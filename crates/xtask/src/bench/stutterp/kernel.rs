@@ -13,7 +13,8 @@ use crate::{Result, steps};
 
 /// Where cgroups of version 1 keep memory.
 const GROUPS: &str = "/sys/fs/cgroup/memory";
-/// The machine's limits of dirty memory: what it has, what it gets, and per cent of the group's limit.
+/// The machine's limits of dirty memory: what it has, what it gets, and per cent of the group's
+/// limit.
 const LIMITS: [(&str, &str, u64); 2] = [
     ("dirty_background_ratio", "dirty_background_bytes", 10),
     ("dirty_ratio", "dirty_bytes", 20),
@@ -53,7 +54,8 @@ pub(super) fn run(undo: &Undo, shape: &Shape, folder: &Path) -> Result<Measured>
         .map_err(|error| format!("{}: {error}", limit.display()))?;
     for (ratio, bytes, percent) in LIMITS {
         let vm = |name: &str| Path::new("/proc/sys/vm").join(name);
-        // Of a ratio and its bytes one is in force and the other is zero, which cannot be written back.
+        // Of a ratio and its bytes one is in force and the other is zero, which cannot be written
+        // back.
         let ruling =
             |name: &&str| fs::read_to_string(vm(name)).is_ok_and(|text| text.trim() != "0");
         let before = [ratio, bytes].into_iter().find(ruling);

@@ -1,7 +1,8 @@
 //! The kernel's side of `stutterp`: one process a worker, started by the bench in its cgroup.
 //!
-//! Words: `KIND GROUP START END ...`, with START and END in seconds from now. The answer goes to standard output when
-//! all is done, one line a figure, so that nothing is written while others are measured.
+//! Words: `KIND GROUP START END ...`, with START and END in seconds from now. The answer goes to
+//! standard output when all is done, one line a figure, so that nothing is written while others are
+//! measured.
 //!
 //! Source: mmtests, shellpack_src/src/stutterp (experiments B1), in our own words.
 
@@ -75,8 +76,8 @@ fn writer(folder: &Path, files: u64, bytes: u64, end: Instant) -> Result<()> {
     Ok(())
 }
 
-/// A step of a linear congruence with Knuth's multiplier, its high bits folded down: no more is needed
-/// to choose blocks.
+/// A step of a linear congruence with Knuth's multiplier, its high bits folded down: no more is
+/// needed to choose blocks.
 fn next(chance: u64) -> u64 {
     let step = chance
         .wrapping_mul(6_364_136_223_846_793_005)
@@ -111,8 +112,8 @@ fn hog(bytes: u64, end: Instant) -> Result<()> {
     Ok(())
 }
 
-/// Maps, touches and unmaps, and measures each round as stutterp of October 2021 does: from the end of the
-/// last one, less the rest.
+/// Maps, touches and unmaps, and measures each round as stutterp of October 2021 does: from the end
+/// of the last one, less the rest.
 fn mapper(pages: u64, end: Instant) -> Result<()> {
     let bytes = usize::try_from(pages).map_err(|error| error.to_string())? * PAGE;
     let mut samples = Vec::with_capacity(100_000);

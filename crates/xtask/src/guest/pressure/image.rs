@@ -1,11 +1,14 @@
-//! The guest's file system, for guests whose memory is short: what the shell does before `guest-load` takes its place.
+//! The guest's file system, for guests whose memory is short: what the shell does before
+//! `guest-load` takes its place.
 //!
 //! How memory is kept honest
-//!   1. Swap and bare disks are null_blk *without* memory: what is written is gone. So nothing that matters may be swapped
-//!      (`guest-load` locks it), no shell is left when the run begins, and the root is ramfs. The header
-//!      of the swap disk lives in the page cache until `swapon` has read it, because the shell holds the disk open.
-//!   2. A file system needs a disk that keeps: null_blk with memory, every block written once (`prefill`), so that all its
-//!      pages are there from the start and never move. The machine has that much more memory.
+//!   1. Swap and bare disks are null_blk *without* memory: what is written is gone. So nothing that
+//!      matters may be swapped (`guest-load` locks it), no shell is left when the run begins, and
+//!      the root is ramfs. The header of the swap disk lives in the page cache until `swapon` has
+//!      read it, because the shell holds the disk open.
+//!   2. A file system needs a disk that keeps: null_blk with memory, every block written once
+//!      (`prefill`), so that all its pages are there from the start and never move. The machine has
+//!      that much more memory.
 
 use std::fmt::Write as _;
 
@@ -22,7 +25,8 @@ const VFAT: [&str; 5] = [
     "fs/nls/nls_ascii.ko",
     "fs/nls/nls_utf8.ko",
 ];
-/// What is kept of a file that is sampled, in KiB: of `/proc/vmstat` for each second, of a node's, of all others.
+/// Space that is kept of a file that is sampled, in KiB: of `/proc/vmstat` for each second, of a
+/// node's, of all others.
 const VMSTAT_KIB: u32 = 16;
 const NODE_KIB: u32 = 10;
 const SPARE_KIB: u32 = 64;
@@ -100,7 +104,8 @@ fn init(scenario: &Scenario, modules: &[&str]) -> String {
     text
 }
 
-/// Sets a disk up: filled and formatted while it has no rate, and then a new one on the same memory.
+/// Sets a disk up: filled and formatted while it has no rate, and then a new one on the same
+/// memory.
 fn disk(scenario: &Scenario, number: usize, text: &mut String) {
     let disk = &scenario.disks[number];
     let (sectors, mib, options) = (disk.kib * 2, disk.mib, disk.options);

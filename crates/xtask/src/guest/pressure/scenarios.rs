@@ -28,7 +28,7 @@ const CROWD_MAX: u32 = 60;
 /// Of memory: what each writer writes to, and what all hogs touch together.
 const WRITER_PER_CENT: u32 = 24;
 const HOGS_PER_CENT: u32 = 96;
-/// When hogs and the one who maps begin.
+/// When hogs and the task that maps begin.
 const HOGS_FROM_S: u32 = 5;
 /// A writer's block, a reader's, a reader's region, and what is mapped each time.
 const WRITE_KIB: u32 = 1024;
@@ -36,7 +36,8 @@ const READ_KIB: u32 = 256;
 const READ_MIB: u32 = 128;
 const MAPPED_MIB: u32 = 8;
 const MAPPER_SLEEP_MS: u32 = 5;
-/// Ticks a second of a null_blk with a rate: a request that its budget of one tick does not hold never goes out.
+/// Ticks a second of a null_blk with a rate: a request that its budget of one tick does not hold
+/// never goes out.
 const TICKS: u32 = 50;
 /// What samples are taken for: the calls of a worker of this kind in this many seconds.
 const ROOM_FOR_S: u32 = 45;
@@ -45,10 +46,12 @@ const ROOM_FOR_S: u32 = 45;
 const FILES_MIB: u32 = 520;
 const STICK_MIB: u32 = 128;
 
-/// Settings of `r1` that nobody chose, so that the lab can be held against some that it never saw: memory, rate, swap's rate,
-/// writers, hogs, readers. Drawn by the bytes of SHA-256 of `tidegate r1 N COMMIT` (N from 1 on, COMMIT the first that had
-/// this recorder): memory is 256, 320, 384, 448, 576, 640, 768 or 896, either rate 4, 6, 8, 12, 24, 32, 48 or 64 (byte mod 8);
-/// writers 1 to 4 (mod 4), hogs 1 to 5 (mod 5), readers 0 to 2 (mod 3). recordings-drawn/README.md has the line that does it.
+/// Settings of `r1` that nobody chose, so that the lab can be held against some that it never saw:
+/// memory, rate, swap's rate, writers, hogs, readers. Drawn by the bytes of SHA-256 of `tidegate r1
+/// N COMMIT` (N from 1 on, COMMIT the first that had this recorder): memory is 256, 320, 384, 448,
+/// 576, 640, 768 or 896, either rate 4, 6, 8, 12, 24, 32, 48 or 64 (byte mod 8); writers 1 to 4
+/// (mod 4), hogs 1 to 5 (mod 5), readers 0 to 2 (mod 3). recordings-drawn/README.md has the line
+/// that does it.
 const DRAWN: [[u32; 6]; 6] = [
     [384, 12, 4, 2, 3, 0],
     [448, 12, 8, 1, 4, 2],
@@ -172,7 +175,7 @@ impl Disk {
     }
 }
 
-/// Who uses memory.
+/// How a worker uses memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Work {
     /// `r1`: a crowd whose numbers can be turned.
@@ -196,7 +199,7 @@ struct Crowd {
     hogs: u32,
     /// Other places written to, all else the same.
     seed: u32,
-    /// When the one who maps begins.
+    /// When the task that maps begins.
     mapper_from_s: u32,
 }
 
@@ -246,7 +249,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         crowd("r1-anon", 0, 2),
         Scenario::crowd("r1-file", 2, 0, 2).memory(256),
         crowd("r1-fastswap", 1, 2).swap_rate(64),
-        // What a call costs that nothing holds up.
+        // The cost of a call that nothing holds up.
         Scenario::crowd("r1-calm", 0, 0, 0).calm(),
         Scenario::alone("r1-calm-hog", 64),
         // How much of it is chance.
@@ -265,7 +268,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     for boost in [0, 15_000] {
         all.push(Scenario::small_files(&format!("r3-boost{boost}"), boost));
     }
-    // What making a file costs while nothing is reclaimed.
+    // The cost of making a file while nothing is reclaimed.
     all.push(
         Scenario::small_files("r3-calm", 15_000)
             .memory(640)
@@ -407,7 +410,7 @@ impl Scenario {
         self
     }
 
-    /// The one who maps, from the start; a disk without a rate.
+    /// The task that maps, from the start; a disk without a rate.
     fn calm(mut self) -> Self {
         if let Work::Crowd(crowd) = &mut self.work {
             crowd.mapper_from_s = 0;
@@ -433,7 +436,7 @@ impl Scenario {
             .copied()
     }
 
-    /// Who runs.
+    /// The workers that run.
     pub(super) fn workers(&self) -> Vec<Worker> {
         let memory = self.memory;
         let worker = |name: &str, kind: &'static str, start_s: u32, arguments: Value| {

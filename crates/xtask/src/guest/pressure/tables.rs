@@ -10,7 +10,8 @@
 //! Invariants
 //!   1. `t` is in seconds from the start of the workers (zero), in every table.
 //!   2. Nothing is left out silently: a trace that lost entries, a call without room, a line of an
-//!      unknown form, a worker that failed is an error. One that the kernel ended is in the summary.
+//!      unknown form, a worker that failed is an error. A worker that the kernel ended is in the
+//!      summary.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -136,7 +137,8 @@ pub(super) fn make(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<(Rec
     Ok((Recording::of(files, line), measures))
 }
 
-/// The tables of what was sampled, and what they come to; answers how much the counters of the whole machine grew.
+/// The tables of what was sampled, and what they come to; answers how much the counters of the
+/// whole machine grew.
 fn sampled(
     stream: &Stream,
     zero: u64,
@@ -311,7 +313,8 @@ fn buddies(readings: &[Reading<'_>], zero: u64) -> Result<String> {
     Ok(table)
 }
 
-/// Object caches: name, active and all objects, size, objects and pages a slab, active and all slabs.
+/// Object caches: name, active and all objects, size, objects and pages a slab, active and all
+/// slabs.
 fn slabs(readings: &[Reading<'_>], zero: u64) -> Result<String> {
     let mut table =
         "t,cache,active_objs,num_objs,objsize,objperslab,pagesperslab,active_slabs,num_slabs\n"
@@ -648,7 +651,7 @@ impl<'a> Trace<'a> {
                     begun.insert(line.pid, line.time_ns);
                 }
                 "mm_vmscan_direct_reclaim_end" => {
-                    // One that began before the trace did has no begin.
+                    // An event that began before the trace did has no begin.
                     if let Some(began) = begun.remove(line.pid) {
                         let lengths = stalls.entry(line.command).or_default();
                         lengths.push(line.time_ns - began);
