@@ -243,7 +243,8 @@ pub struct RunArguments {
 /// Arguments of `compare`.
 #[derive(Args, Debug)]
 pub struct CompareArguments {
-    /// Folders of tables (as `cargo xtask guest` makes them), or files with the text of a trace
+    /// Folders of tables (as `cargo instruments guest` makes them), or files with the text of a
+    /// trace
     #[arg(value_name = "RECORDING", required = true)]
     pub recordings: Vec<PathBuf>,
     /// What if: change a value of the setting, for example vm.dirty_bytes=64M; may be repeated

@@ -1,6 +1,7 @@
 //! `compare` from outside: recordings that can be used, recordings that cannot, and what is said.
 //!
-//! The fixtures are the first seconds of a recording of a real kernel (`cargo xtask guest one-dd`).
+//! The fixtures are the first seconds of a recording of a real kernel (`cargo instruments guest
+//! one-dd`).
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -2,7 +2,7 @@
 //! holds, a thousand connections of which none is starved, a volume that hangs and hurts nobody else.
 //!
 //! By default at a size that takes seconds; `TIDEGATE_FULL=1` is the size that the figures of docs/lab/bench.md are of
-//! (`cargo xtask bench serve`). Each test prints its figures.
+//! (`cargo instruments bench serve`). Each test prints its figures.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(feature = "serve")]

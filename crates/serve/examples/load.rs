@@ -1,5 +1,5 @@
 //! A heavy and a light writer on whatever serves blocks, every call timed: one program for all
-//! columns of `cargo xtask bench serve`, so that it compares servers and not clients.
+//! columns of `cargo instruments bench serve`, so that it compares servers and not clients.
 //!
 //! ```text
 //! load [KEY=VALUE..] TARGET

@@ -1,5 +1,5 @@
 //! Sequential reads of 1 MiB by a fresh cache and by a cache that has had random misses for long;
-//! `cargo xtask bench aged` runs it.
+//! `cargo instruments bench aged` runs it.
 //!
 //! `aged FOLDER SECONDS AGAIN_SECONDS ROUNDS [THREADS]`: in a cache of 512 MiB, on a file of 3 GiB.
 //! Each round makes a fresh cache that reads the file's first GiB twice (the second time it has to

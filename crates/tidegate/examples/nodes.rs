@@ -7,7 +7,7 @@
 //!     cargo run --release --example nodes
 //!     taskset -c 0 target/release/examples/nodes    # from the CPUs of one node
 //!
-//! `cargo xtask numa` runs it in a virtual machine of two nodes.
+//! `cargo instruments numa` runs it in a virtual machine of two nodes.
 
 use std::error::Error;
 use std::process::ExitCode;

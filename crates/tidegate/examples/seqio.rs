@@ -1,5 +1,5 @@
-//! One sequential pass over a file through the cache, in 1 MiB calls; `cargo xtask bench` runs it
-//! beside fio.
+//! One sequential pass over a file through the cache, in 1 MiB calls; `cargo instruments bench`
+//! runs it beside fio.
 //!
 //! `seqio PATH SIZE LIMIT write|read|show [pool]`: sizes in bytes; `show` reads without a copy.
 //! Prints one line of JSON: seconds from the first byte to the flush (write) or to the last byte

@@ -1,5 +1,5 @@
-//! A cache of 1 GiB whose limit is lowered to 512 MiB while it is used; `cargo xtask bench shrink`
-//! runs it.
+//! A cache of 1 GiB whose limit is lowered to 512 MiB while it is used; `cargo instruments bench
+//! shrink` runs it.
 //!
 //! `shrink FOLDER HOT_MIB RATE_MIB SECONDS`: HOT_MIB of the volume are read at random all the time,
 //! 96 MiB are dirty, on a device of RATE_MIB a second (0: it hangs from the moment on in which the

@@ -1,5 +1,5 @@
 //! Writers whose every call is timed, through `write(2)` or through the cache: one program for
-//! both, so that `cargo xtask bench pacing` compares the paths and not two programs.
+//! both, so that `cargo instruments bench pacing` compares the paths and not two programs.
 //!
 //! ```text
 //! writers kernel                        SECONDS PATH,BYTES,EVERY_MS,START_S,OFFSET...

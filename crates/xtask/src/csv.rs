@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 
 /// A table with named columns.
-pub(crate) struct Table {
+pub struct Table {
     path: PathBuf,
     columns: Vec<String>,
     rows: Vec<Vec<String>>,
@@ -14,7 +14,10 @@ pub(crate) struct Table {
 
 impl Table {
     /// Reads a file.
-    pub(crate) fn read(path: &Path) -> Result<Self> {
+    ///
+    /// # Errors
+    /// It cannot be read, or is no table.
+    pub fn read(path: &Path) -> Result<Self> {
         let text =
             fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         Self::parse(path, &text)
@@ -41,7 +44,10 @@ impl Table {
     }
 
     /// The values of the named columns, row by row.
-    pub(crate) fn select<'a>(&'a self, names: &[&str]) -> Result<Vec<Vec<&'a str>>> {
+    ///
+    /// # Errors
+    /// A column is not there.
+    pub fn select<'a>(&'a self, names: &[&str]) -> Result<Vec<Vec<&'a str>>> {
         let place = |name: &&str| {
             self.columns
                 .iter()
@@ -88,7 +94,7 @@ fn records(text: &str) -> Vec<Vec<String>> {
 }
 
 /// The files of that name under a folder, in order of their paths.
-pub(crate) fn find(folder: &Path, name: &str) -> Vec<PathBuf> {
+pub fn find(folder: &Path, name: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else {
         return found;
@@ -105,7 +111,10 @@ pub(crate) fn find(folder: &Path, name: &str) -> Vec<PathBuf> {
 }
 
 /// The one file of that name under a folder.
-pub(crate) fn only(folder: &Path, name: &str) -> Result<PathBuf> {
+///
+/// # Errors
+/// There is none, or more than one.
+pub fn only(folder: &Path, name: &str) -> Result<PathBuf> {
     let mut found = find(folder, name);
     match (found.pop(), found.len()) {
         (Some(path), 0) => Ok(path),

@@ -18,8 +18,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::csv::{self, Table};
-use crate::test::{build_program, experiment_names, experiments_out, reproduced};
-use crate::workspace::{Workspace, root};
+use crate::test::{experiment_names, experiments_out, reproduced};
+use crate::workspace::{Workspace, build_program, root};
 use crate::{Arguments, Result, steps};
 
 /// Longest time for one experiment.

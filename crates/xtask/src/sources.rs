@@ -55,7 +55,8 @@ pub(crate) fn run() -> Result<()> {
 
 fn collect(sources: &[Source]) -> BTreeMap<Citation, Where> {
     let mut table: BTreeMap<Citation, Where> = BTreeMap::new();
-    let ours = |source: &&Source| !source.path.starts_with("crates/xtask/");
+    let tools = ["crates/xtask/", "instruments/host/"];
+    let ours = |source: &&Source| !tools.iter().any(|tool| source.path.starts_with(tool));
     for source in sources.iter().filter(ours) {
         for citation in citations(&comments(&source.text)) {
             let places = table.entry(citation).or_default();

@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 use crate::Result;
 
 /// How often a running command is looked at.
-pub(crate) const POLL: Duration = Duration::from_millis(50);
+pub const POLL: Duration = Duration::from_millis(50);
+
+/// The exit status of a command that was skipped, as other tools have it.
+pub const SKIPPED: u8 = 77;
 
 /// The user wants no more of it.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -22,20 +25,23 @@ static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 ///
 /// # Errors
 /// The system does not let signals be caught.
-pub(crate) fn stop_at_interrupt() -> Result<()> {
+pub fn stop_at_interrupt() -> Result<()> {
     ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::Relaxed))
         .map_err(|error| format!("interrupts cannot be caught: {error}"))
 }
 
 /// Whether there was an interrupt.
-pub(crate) fn is_interrupted() -> bool {
+pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
 /// How a step ended.
-pub(crate) enum End {
+pub enum End {
+    /// All of it.
     Passed,
+    /// And how.
     Failed(String),
+    /// And why.
     Skipped(String),
 }
 
@@ -49,7 +55,7 @@ impl From<Result<()>> for End {
 }
 
 /// What has been run so far.
-pub(crate) struct Steps {
+pub struct Steps {
     title: &'static str,
     began: Instant,
     done: Vec<Done>,
@@ -65,7 +71,8 @@ struct Done {
 }
 
 impl Steps {
-    pub(crate) fn new(title: &'static str) -> Self {
+    /// None yet, of the command so named.
+    pub fn new(title: &'static str) -> Self {
         Self {
             title,
             began: Instant::now(),
@@ -74,7 +81,7 @@ impl Steps {
     }
 
     /// Runs a step and notes how it ended.
-    pub(crate) fn run(&mut self, name: &str, step: impl FnOnce() -> End) {
+    pub fn run(&mut self, name: &str, step: impl FnOnce() -> End) {
         if is_interrupted() {
             return;
         }
@@ -101,7 +108,10 @@ impl Steps {
     }
 
     /// Prints the summary; the error counts the steps that failed.
-    pub(crate) fn finish(self) -> Result<()> {
+    ///
+    /// # Errors
+    /// A step failed.
+    pub fn finish(self) -> Result<()> {
         println!("\n==> summary of {}", self.title);
         let (mut passed, mut failed, mut skipped) = (0_u32, 0_u32, 0_u32);
         for Done {
@@ -139,7 +149,7 @@ impl Steps {
 }
 
 /// A time as it is printed here.
-pub(crate) fn seconds(time: Duration) -> String {
+pub fn seconds(time: Duration) -> String {
     format!("{:.1} s", time.as_secs_f64())
 }
 
@@ -164,7 +174,7 @@ fn ticks(process: &str, fields: std::ops::Range<usize>) -> Option<Duration> {
 }
 
 /// The command as one would type it, its environment included.
-pub(crate) fn typed(command: &Command) -> String {
+pub fn typed(command: &Command) -> String {
     let set = command.get_envs().filter_map(|(key, value)| {
         Some(format!(
             "{}={:?}",
@@ -179,7 +189,7 @@ pub(crate) fn typed(command: &Command) -> String {
 }
 
 /// A command under way, in a group of processes of its own.
-pub(crate) struct Job {
+pub struct Job {
     child: Child,
     began: Instant,
     limit: Duration,
@@ -191,7 +201,7 @@ impl Job {
     ///
     /// # Errors
     /// It could not be started.
-    pub(crate) fn begin(command: &mut Command, limit: Duration) -> Result<Self> {
+    pub fn begin(command: &mut Command, limit: Duration) -> Result<Self> {
         command.process_group(0);
         let child = command
             .spawn()
@@ -206,7 +216,7 @@ impl Job {
 
     /// How it ended, once it has. After its limit, or an interrupt, it is ended with all its
     /// children.
-    pub(crate) fn look(&mut self) -> Option<Result<()>> {
+    pub fn look(&mut self) -> Option<Result<()>> {
         // A process that is gone took what it had taken when it was last there.
         if let Some(cpu) = ticks(&self.child.id().to_string(), 11..15) {
             self.cpu = cpu;
@@ -236,12 +246,13 @@ impl Job {
         let _ = self.child.wait();
     }
 
-    pub(crate) fn took(&self) -> Duration {
+    /// Time since its start.
+    pub fn took(&self) -> Duration {
         self.began.elapsed()
     }
 
     /// Time of the CPUs that it and its children took that have ended, as last looked at.
-    pub(crate) fn cpu(&self) -> Duration {
+    pub fn cpu(&self) -> Duration {
         self.cpu
     }
 }
@@ -250,7 +261,7 @@ impl Job {
 ///
 /// # Errors
 /// It could not be started, it failed, or it took too long.
-pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
+pub fn run(command: &mut Command, limit: Duration) -> Result<()> {
     eprintln!("    {}", typed(command));
     let mut job = Job::begin(command, limit)?;
     loop {
@@ -265,7 +276,7 @@ pub(crate) fn run(command: &mut Command, limit: Duration) -> Result<()> {
 ///
 /// # Errors
 /// It could not be started, it failed, or it wrote something that is not text.
-pub(crate) fn output(command: &mut Command) -> Result<String> {
+pub fn output(command: &mut Command) -> Result<String> {
     eprintln!("    {}", typed(command));
     let output = command
         .output()
@@ -306,7 +317,7 @@ fn at_work(group: u32) -> String {
 }
 
 /// Whether a program is there and says so when asked for its version.
-pub(crate) fn is_there(program: &str, arguments: &[&str]) -> bool {
+pub fn is_there(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command
         .args(arguments)

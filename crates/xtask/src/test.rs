@@ -15,11 +15,9 @@ use serde_json::Value;
 
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
-use crate::workspace::{ALL_FEATURES, FEATURES, Workspace, cargo, root};
-use crate::{Arguments, Result, campaign, guest, lab, tidy};
+use crate::workspace::{ALL_FEATURES, BUILD_MAX, FEATURES, Workspace, build_program, cargo, root};
+use crate::{Arguments, Result, campaign, instruments, lab, tidy};
 
-/// Longest time for a step that builds.
-const BUILD_MAX: Duration = Duration::from_secs(20 * 60);
 /// Longest time for a step that only runs.
 const RUN_MAX: Duration = Duration::from_secs(10 * 60);
 /// Longest time for an experiment; some take two minutes of two cores, and a machine may be busy.
@@ -82,6 +80,7 @@ const STEPS: [Step; 14] = [
     always("build", |run| build_tests(run).map(drop).into()),
     always("tests", |run| tests(run).into()),
     all("documentation", |_| documentation()),
+    all("instruments", |_| instruments::judge()),
     all("governor-c", |_| governor_c()),
     all("loom", |_| loom()),
     all("miri", |_| miri()),
@@ -89,7 +88,6 @@ const STEPS: [Step; 14] = [
     all("reproduce", |_| reproduce().into()),
     all("experiments", |_| experiments(&[], Replicas::One).into()),
     always("hashes", |run| hashes(run).into()),
-    all("guest", |_| guest::smoke()),
 ];
 
 /// The steps of `check`.
@@ -474,20 +472,6 @@ impl Bands {
         let held: BTreeSet<&str> = elsewhere.flat_map(|band| band["id"].as_str()).collect();
         held.difference(&ids("misses").collect()).copied().collect()
     }
-}
-
-/// Builds the program as the README's first command does, without the server, and answers where it
-/// is.
-pub(crate) fn build_program() -> Result<PathBuf> {
-    let mut command = cargo(&["build", "--release", "-p", "tidegate-cli"]);
-    steps::run(&mut command, BUILD_MAX)?;
-    Ok(Workspace::load()?.program())
-}
-
-/// The same with the server.
-pub(crate) fn build_server() -> Result<()> {
-    let mut command = cargo(&["build", "--release", "-p", "tidegate-cli"]);
-    steps::run(command.args(["--features", "serve"]), BUILD_MAX)
 }
 
 /// Names of the experiments: those of the files in `experiments/`.

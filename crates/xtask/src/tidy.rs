@@ -27,7 +27,7 @@ mod links;
 use std::path::Path;
 
 use crate::workspace::{Source, Workspace, root, sources, sources_of};
-use crate::{Arguments, Result};
+use crate::{Arguments, Result, instruments};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -88,10 +88,11 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn judge() -> Result<Findings> {
-    let workspace = Workspace::load()?;
     let sources = sources(&["rs", "md", "toml"])?;
     let mut findings = Findings::default();
-    graph::judge(&workspace, &sources, &mut findings);
+    for manifest in ["Cargo.toml", instruments::MANIFEST] {
+        graph::judge(&Workspace::load_at(manifest)?, &sources, &mut findings);
+    }
     for source in &sources {
         if source.is_rust() {
             files::judge(source, &mut findings);

@@ -5,43 +5,53 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::{Result, steps};
 
 /// A crate of the workspace.
-pub(crate) struct Crate {
+pub struct Crate {
     /// Name without the prefix `tidegate-`: as ARCHITECTURE.md has it.
-    pub(crate) name: String,
-    pub(crate) dependencies: Vec<Dependency>,
+    pub name: String,
+    /// Its arrows.
+    pub dependencies: Vec<Dependency>,
 }
 
 /// An arrow of the graph.
-pub(crate) struct Dependency {
+pub struct Dependency {
     /// Name as `Crate::name`, or that of an external crate.
-    pub(crate) name: String,
-    pub(crate) is_ours: bool,
-    pub(crate) kind: Kind,
+    pub name: String,
+    /// It lies in this repository.
+    pub is_ours: bool,
+    /// What it is used for.
+    pub kind: Kind,
     /// Only with `--cfg loom` or `--cfg shuttle`: a model checker.
-    pub(crate) is_checker: bool,
+    pub is_checker: bool,
 }
 
+/// What a dependency is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// What is shipped.
     Normal,
+    /// Tests.
     Dev,
+    /// Its build script.
     Build,
 }
 
 /// What `cargo metadata` says.
-pub(crate) struct Workspace {
-    pub(crate) target: PathBuf,
-    pub(crate) crates: Vec<Crate>,
+pub struct Workspace {
+    /// The folder that cargo builds into.
+    pub target: PathBuf,
+    /// Its members, by name.
+    pub crates: Vec<Crate>,
 }
 
 /// The folder of the repository.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = here
         .ancestors()
@@ -52,27 +62,50 @@ pub(crate) fn root() -> PathBuf {
 
 /// Features that the README's command tests the workspace with: those that bring no more crates
 /// than the server has.
-pub(crate) const FEATURES: &str =
+pub const FEATURES: &str =
     "tidegate-cli/serve,tidegate/governor,tidegate-governor/c,tidegate-env/baton";
 
 /// Every feature there is: what is off by default is tested, too, and by one build. They only add.
-pub(crate) const ALL_FEATURES: &str = "tidegate-cli/serve,tidegate/governor,tidegate-governor/c,tidegate-env/baton,\
+pub const ALL_FEATURES: &str = "tidegate-cli/serve,tidegate/governor,tidegate-governor/c,tidegate-env/baton,\
     tidegate-cli/s3,tidegate-governor/adapters";
 
 /// `cargo`, the program that runs us, in the root.
-pub(crate) fn cargo(arguments: &[&str]) -> Command {
+pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
     command
 }
 
+/// Longest time for a command that builds.
+pub const BUILD_MAX: Duration = Duration::from_secs(20 * 60);
+
+/// Builds the program as the README's first command does, without the server, and answers where it
+/// is.
+///
+/// # Errors
+/// It does not build.
+pub fn build_program() -> Result<PathBuf> {
+    let mut command = cargo(&["build", "--release", "-p", "tidegate-cli"]);
+    steps::run(&mut command, BUILD_MAX)?;
+    Ok(Workspace::load()?.program())
+}
+
 impl Workspace {
-    /// Asks cargo.
+    /// Asks cargo about the first workspace.
     ///
     /// # Errors
     /// Cargo fails, or answers in a form that is not known.
-    pub(crate) fn load() -> Result<Self> {
+    pub fn load() -> Result<Self> {
+        Self::load_at("Cargo.toml")
+    }
+
+    /// Asks cargo about the one whose manifest this is, from the root.
+    ///
+    /// # Errors
+    /// As of `load`.
+    pub fn load_at(manifest: &str) -> Result<Self> {
         let mut command = cargo(&["metadata", "--format-version=1", "--no-deps", "--offline"]);
+        command.args(["--manifest-path", manifest]);
         let text = steps::output(&mut command)?;
         let json: Value =
             serde_json::from_str(&text).map_err(|error| format!("cargo metadata: {error}"))?;
@@ -89,12 +122,12 @@ impl Workspace {
     }
 
     /// The program, as the release profile builds it.
-    pub(crate) fn program(&self) -> PathBuf {
+    pub fn program(&self) -> PathBuf {
         self.target.join("release/tidegate")
     }
 
     /// A program of ours that the tests have built.
-    pub(crate) fn tested(&self, name: &str) -> PathBuf {
+    pub fn tested(&self, name: &str) -> PathBuf {
         self.target.join("debug").join(name)
     }
 }
@@ -143,18 +176,21 @@ fn text_of(json: &Value, key: &str) -> Result<String> {
 }
 
 /// A text file of the repository.
-pub(crate) struct Source {
+pub struct Source {
     /// From the root, with `/`.
-    pub(crate) path: String,
-    pub(crate) text: String,
+    pub path: String,
+    /// All of it.
+    pub text: String,
 }
 
 impl Source {
-    pub(crate) fn is_rust(&self) -> bool {
+    /// By its name.
+    pub fn is_rust(&self) -> bool {
         self.extension() == "rs"
     }
 
-    pub(crate) fn extension(&self) -> &str {
+    /// What its name ends with.
+    pub fn extension(&self) -> &str {
         Path::new(&self.path)
             .extension()
             .and_then(OsStr::to_str)
@@ -162,13 +198,13 @@ impl Source {
     }
 
     /// Under `tests/`, `benches/` or `examples/`, or a `tests.rs`: not part of what is shipped.
-    pub(crate) fn is_test(&self) -> bool {
+    pub fn is_test(&self) -> bool {
         let parts = ["/tests/", "/benches/", "/examples/", "/tests.rs"];
         parts.iter().any(|part| self.path.contains(part))
     }
 
     /// The lines before the tests at the foot of the file, counted from 1.
-    pub(crate) fn shipped_lines(&self) -> impl Iterator<Item = (usize, &str)> {
+    pub fn shipped_lines(&self) -> impl Iterator<Item = (usize, &str)> {
         let end = self
             .text
             .find("\n#[cfg(test)]\nmod tests {")
@@ -184,7 +220,7 @@ impl Source {
 ///
 /// # Errors
 /// A folder or a file cannot be read.
-pub(crate) fn sources(extensions: &[&str]) -> Result<Vec<Source>> {
+pub fn sources(extensions: &[&str]) -> Result<Vec<Source>> {
     sources_of(&root(), extensions)
 }
 
@@ -192,7 +228,7 @@ pub(crate) fn sources(extensions: &[&str]) -> Result<Vec<Source>> {
 ///
 /// # Errors
 /// A folder or a file cannot be read.
-pub(crate) fn sources_of(root: &Path, extensions: &[&str]) -> Result<Vec<Source>> {
+pub fn sources_of(root: &Path, extensions: &[&str]) -> Result<Vec<Source>> {
     let mut paths = Vec::new();
     walk(root, extensions, &mut paths)?;
     paths.sort();

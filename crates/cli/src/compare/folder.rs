@@ -1,4 +1,5 @@
-//! A recording as a folder of tables, in the form of the field recordings and of `cargo xtask guest`.
+//! A recording as a folder of tables, in the form of the field recordings and of `cargo instruments
+//! guest`.
 //!
 //! | file | needed | holds |
 //! |---|---|---|

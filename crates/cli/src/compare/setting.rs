@@ -28,7 +28,8 @@ const MEMORY_MIB: f64 = 1024.0;
 /// Where a recording comes from; it decides what the lab puts under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A real kernel in deterministic virtual time, on a throttled null_blk (`cargo xtask guest`).
+    /// A real kernel in deterministic virtual time, on a throttled null_blk (`cargo instruments
+    /// guest`).
     Guest,
     /// A real machine with a slow device in user space below ext4 (docs/reference/field-recordings.md).
     Chain,

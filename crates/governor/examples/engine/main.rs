@@ -2,10 +2,10 @@
 //!
 //! `cargo run --release -p tidegate-governor --features adapters --example engine`
 //!
-//! With words it is what `cargo xtask bench governor` starts: `engine LIMIT_MIB SECONDS COLUMN
-//! [live] [serial] [resident]`, where a column is `half`, `thirds`, `B-R-M` (eighths for blocks,
-//! rows, memtable), `governor`, or `alone-quick_cache`, `alone-foyer`, `alone-moka`. It prints a
-//! line a phase, says `done`, and stays until its input ends.
+//! With words it is what `cargo instruments bench governor` starts: `engine LIMIT_MIB SECONDS
+//! COLUMN [live] [serial] [resident]`, where a column is `half`, `thirds`, `B-R-M` (eighths for
+//! blocks, rows, memtable), `governor`, or `alone-quick_cache`, `alone-foyer`, `alone-moka`. It
+//! prints a line a phase, says `done`, and stays until its input ends.
 
 mod alone;
 mod engine;

@@ -1,4 +1,4 @@
-//! Caches of pages beside one another: Tidegate, quick_cache, moka, foyer. `cargo xtask bench
+//! Caches of pages beside one another: Tidegate, quick_cache, moka, foyer. `cargo instruments bench
 //! peers` runs it, a process for each figure.
 //!
 //! `peers FOLDER CACHE hits|same|mix THREADS` or `peers FOLDER CACHE resident 1`; prints one line

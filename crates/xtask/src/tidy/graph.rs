@@ -4,7 +4,7 @@ use super::{Findings, text_of};
 use crate::workspace::{Crate, Kind, Source, Workspace};
 
 /// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 19] = [
     ("policy", &[]),
     ("frames", &[]),
     ("env", &["frames", "policy"]),
@@ -41,6 +41,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
         &["device", "env", "frames", "lab", "mm", "policy"],
     ),
     ("xtask", &[]),
+    ("instruments", &["xtask"]),
 ];
 
 /// Never, not in a test either: the two worlds do not know each other.

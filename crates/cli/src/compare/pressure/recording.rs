@@ -1,4 +1,4 @@
-//! A recording of memory pressure as a folder of tables, in the form of `cargo xtask guest`.
+//! A recording of memory pressure as a folder of tables, in the form of `cargo instruments guest`.
 //!
 //! | file | needed | holds |
 //! |---|---|---|
@@ -201,7 +201,7 @@ impl Recording {
         let summary: Summary =
             serde_json::from_str(&rows::text(&summary_path)?).map_err(|error| {
                 let title = format!("is not a recording's summary: {error}");
-                Fault::of(&summary_path, title, "`cargo xtask guest` writes it")
+                Fault::of(&summary_path, title, "`cargo instruments guest` writes it")
             })?;
         notes.extend(vmstat.notes.iter().chain(&samples.notes).cloned());
         let from = 1 + LEVELS.len();

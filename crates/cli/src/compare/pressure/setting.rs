@@ -123,7 +123,7 @@ struct FileDisk {
 }
 
 const FORM: &str = "keys: name, kernel, cpus, page_size, memory_mib, nodes, seconds, devices [{rate, kib}, ...], swap_device, \
-                    swap_mib, lru_gen, workers [[name, kind, start_ms, ...], ...], as `cargo xtask guest` writes them";
+                    swap_mib, lru_gen, workers [[name, kind, start_ms, ...], ...], as `cargo instruments guest` writes them";
 /// What `scenario.json` is read with.
 pub(super) struct Sources<'a> {
     pub(super) path: &'a Path,
@@ -159,7 +159,7 @@ impl Small {
     fn of(facts: &BTreeMap<String, Value>, path: &Path) -> Result<Self, Fault> {
         let wrong = |what: &str| {
             let title = format!("has no `{what}` that can be read");
-            Fault::of(path, title, "`cargo xtask guest` writes it")
+            Fault::of(path, title, "`cargo instruments guest` writes it")
         };
         let zones = facts.get("zones_pages").cloned().unwrap_or_default();
         let zones: BTreeMap<String, Zone> =
@@ -220,7 +220,7 @@ pub(super) fn read(sources: &Sources<'_>, notes: &mut Vec<String>) -> Result<Set
     })?;
     let facts: BTreeMap<String, Value> = serde_json::from_str(sources.facts).map_err(|error| {
         let title = format!("is not a table of facts: {error}");
-        let help = "`cargo xtask guest` writes it: one object, names to values";
+        let help = "`cargo instruments guest` writes it: one object, names to values";
         Fault::of(sources.facts_path, title, help)
     })?;
     let fact = |name: &str| number_of(&facts, name, sources.facts_path);
@@ -328,7 +328,7 @@ fn number_of(facts: &BTreeMap<String, Value>, name: &str, path: &Path) -> Result
             Fault::of(
                 path,
                 format!("has no number `{name}`"),
-                "the setting is made from it; record it with `cargo xtask guest`",
+                "the setting is made from it; record it with `cargo instruments guest`",
             )
         })
 }
