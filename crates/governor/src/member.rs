@@ -189,8 +189,8 @@ impl Member {
         })
     }
 
-    /// The entry with this hash went, to make room, and had so many bytes. (What was replaced or
-    /// removed is not evicted.)
+    /// The entry with this hash went, to make room, and had so many bytes. (A replaced or removed
+    /// entry is not evicted.)
     ///
     /// Any hash will do that is the same in [`missed`](Self::missed); see [`hash`](Self::hash).
     /// Does not change what is held.
