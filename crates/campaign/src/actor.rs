@@ -596,7 +596,7 @@ impl Actor {
     }
 
     /// A client asks for a hole, or writes (from odd pages on), and is gone in the middle of that.
-    /// Once a sync of another is answered, nothing changes for it any more: what is written then is
+    /// Once a sync of another is answered, nothing changes for it any more: data written then are
     /// there.
     fn leave(
         &mut self,

@@ -137,7 +137,7 @@ fn ended<T>(result: Result<T, lab::LabError>) -> T {
     }
 }
 
-/// The events of the plan's tasks: what the flusher waits for is its own business.
+/// The events of the plan's tasks: the flusher's waits are its own business.
 fn of_actors(lab: &Lab, mut events: Vec<Recorded>) -> Vec<Recorded> {
     let actors: Vec<_> = lab
         .tasks()

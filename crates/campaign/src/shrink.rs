@@ -134,7 +134,7 @@ fn with(plan: &Plan, change: impl FnOnce(&mut Plan)) -> Plan {
 }
 
 /// Ranges to leave out of `len` things: all, halves, quarters, and so on to single ones, the last
-/// first: what comes late is most often of no consequence.
+/// first: late steps are most often of no consequence.
 fn chunks(len: usize) -> Vec<core::ops::Range<usize>> {
     let mut ranges = Vec::new();
     let mut size = len;

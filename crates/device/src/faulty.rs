@@ -184,7 +184,7 @@ impl Faulty {
     }
 
     /// Requests that come from now on meet this plan. Its chance goes on from where it is, whatever
-    /// `plan.seed`; counts go on; a device that is lost stays lost, and what is held stays held.
+    /// `plan.seed`; counts go on; a device that is lost stays lost, and held requests stay held.
     pub fn set_plan(&self, plan: FaultPlan) {
         let mut state = take_lock(&self.state);
         state.plan = Arc::new(plan);
@@ -214,7 +214,7 @@ impl Faulty {
         self.release();
     }
 
-    /// For the shutdown: what is held ends with `Cancelled`, and nothing hangs any more.
+    /// For the shutdown: held requests end with `Cancelled`, and nothing hangs any more.
     pub fn cancel(&self, context: &Interrupt) {
         {
             let mut state = take_lock(&self.state);

@@ -253,8 +253,8 @@ impl Slow {
         state.service.len() - state.free.len()
     }
 
-    /// For the shutdown: what waits ends with `Cancelled`, what is in service ends as soon
-    /// as the inner device has it, and so does what still comes.
+    /// For the shutdown: waiting requests end with `Cancelled`; a request in service ends as soon
+    /// as the inner device has ended it, and so do later ones.
     pub fn cancel(&self, context: &Interrupt) {
         let waiting = {
             let mut state = take_lock(&self.state);

@@ -1,4 +1,4 @@
-//! A device with a volatile write cache: what is not flushed may be lost, in any order.
+//! A device with a volatile write cache: pages that are not flushed may be lost, in any order.
 //!
 //! A write is copied into frames of the wrapper's own and ends Ok at once; the inner device gets it
 //! when a flush asks for it, when the cache needs room, or never, if a crash comes first. So the
@@ -12,11 +12,11 @@
 //!   crash: each Dirty page is kept (and destaged) or dropped, by chance
 //! ```
 //!
-//! Writes, flushes and the other operations go through one queue in order of arrival. A flush
-//! waits at its head until no page of its object is Dirty or Cleaning, then goes down; later
-//! writes may pass it then. An operation that changes length or space (or a write larger than the
-//! cache) does the same and holds the queue until it has ended, so that it keeps its place among
-//! the writes. Reads never queue; what the cache has goes over what the inner device read.
+//! Writes, flushes and the other operations go through one queue in order of arrival. A flush waits
+//! at its head until no page of its object is Dirty or Cleaning, then goes down; later writes may
+//! pass it then. An operation that changes length or space (or a write larger than the cache) does
+//! the same and holds the queue until it has ended, so that it keeps its place among the writes.
+//! Reads never queue; pages of the cache go over what the inner device read.
 //!
 //! Invariants
 //!   1. A write that ended Ok before a flush of its object that ended Ok came in is on the inner
@@ -171,7 +171,7 @@ impl Volatile {
     }
 
     /// The power fails: of the unflushed pages some are lost, by chance, the others reach the inner
-    /// device; what is queued and what comes ends with `Lost`. Answers how many pages were lost.
+    /// device; queued and later requests end with `Lost`. Answers how many pages were lost.
     pub fn crash(&self) -> usize {
         let lost = {
             let mut state = take_lock(&self.state);
@@ -209,7 +209,7 @@ impl Volatile {
         state.failed = None;
     }
 
-    /// For the shutdown: what is queued ends with `Cancelled`.
+    /// For the shutdown: queued requests end with `Cancelled`.
     pub fn cancel(&self, context: &Interrupt) {
         let queue = core::mem::take(&mut take_lock(&self.state).queue);
         for request in queue {

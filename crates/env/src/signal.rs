@@ -10,7 +10,7 @@
 pub enum Signal {
     /// No wake was needed: what was waited for came while the task took its place, before it slept.
     Seen,
-    /// No wake came: what was waited for was found to be there when the deadline passed. Of a
+    /// No wake came: the awaited thing was found to be there when the deadline passed. Of a
     /// condition that only events change, this is a wake-up that was lost.
     AtDeadline,
     /// A page was read in, or its read failed.

@@ -264,7 +264,7 @@ mod seats {
     /// A bit for each seat that is somebody's.
     static TAKEN: Mutex<u64> = Mutex::new(0);
 
-    /// Gives the thread's seat back when the thread ends; what comes after that is everybody's.
+    /// Gives the thread's seat back when the thread ends; later steps are everybody's.
     struct Lease;
 
     impl Drop for Lease {

@@ -193,7 +193,7 @@ impl Region {
         debug_assert!(!self.is_run(page), "page {page} leaves a run");
         self.unmap(page);
         self.test_and_clear_young(page);
-        // Release: what was done to the page is over before somebody puts another frame here.
+        // Release: all work on the page is over before somebody puts another frame here.
         let before = self.entries[page as usize].swap(packed(by), Ordering::AcqRel);
         assert!(
             before == packed(RegionEntry::Frame(frame)),

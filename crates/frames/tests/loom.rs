@@ -67,7 +67,7 @@ impl World {
         Arc::new(world)
     }
 
-    /// Pins and reads; what was read is `owner`'s whenever the pin was had.
+    /// Pins and reads; the content read is `owner`'s whenever the pin was had.
     fn read(&self, owner: Owner) -> Result<(), Refusal> {
         let pin = self.table.try_pin(FRAME, owner)?;
         assert_eq!(
@@ -748,7 +748,7 @@ impl Moving {
         }
     }
 
-    /// Nobody is left: the page is in one frame, the other is free, and what is clean is on the
+    /// Nobody is left: the page is in one frame, the other is free, and a clean page is on the
     /// device.
     fn check(&self, newest: u32) {
         let frame = self.find();

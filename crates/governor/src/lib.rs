@@ -2,10 +2,10 @@
 //!
 //! A program with a block cache, a row cache and a write buffer has three limits, and each is wrong
 //! most of the time. A [`Governor`] has one. Each cache registers as a member with a [`Shrinker`];
-//! what was evicted and is missed again tells what memory would be worth to it, and a little at a
-//! time memory goes to the member that regrets most. The limit holds: for permits to the byte, for
-//! caches that report afterwards within what they grow in a moment, and for the whole process by
-//! its resident memory.
+//! an entry that was evicted and is missed again tells what memory would be worth to it, and a
+//! little at a time memory goes to the member that regrets most. The limit holds: for permits to
+//! the byte, for caches that report afterwards within what they grow in a moment, and for the whole
+//! process by its resident memory.
 //!
 //! ```
 //! use governor::{Governor, Share};
@@ -57,7 +57,7 @@
 //! 5. A panic disables the member, not the process.
 //! 6. To reserve inside a scan is refused.
 //! 7. A member that is dropped gives its target back.
-//! 8. Nobody is asked for what is below its floor; what is above targets goes first.
+//! 8. Nobody is asked for memory below its floor; memory above targets goes first.
 //!
 //! How memory is shared is decided in `policy::shares`; here are counting, waiting and calling.
 #![deny(unsafe_code)]

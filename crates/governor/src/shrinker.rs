@@ -13,7 +13,7 @@ pub struct Freeable {
 }
 
 impl Freeable {
-    /// So much could go; what is held is reported as it changes.
+    /// So much could go; held bytes are reported as they change.
     #[must_use]
     pub fn bytes(bytes: u64) -> Self {
         Self { bytes, held: None }

@@ -503,7 +503,7 @@ impl Turn<'_> {
             conduct.strikes += 1;
             if conduct.strikes >= STRIKES {
                 conduct.standing = Standing::Lies;
-                // This time it is still asked: what comes of it is what is looked at in 5 s.
+                // This time it is still asked: the look in 5 s sees the result.
                 conduct.rests_until = now + REST_MAX;
             }
         }

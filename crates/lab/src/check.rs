@@ -531,7 +531,7 @@ impl Checker {
     }
 
     /// The power failed and `media` is what is left (after `Media::crash`). All operations that
-    /// were under way are over; what survived is from now on all there is.
+    /// were under way are over; from now on the surviving content is all there is.
     ///
     /// # Errors
     /// The first sector that is older than what a sync acknowledged, or was never written.
@@ -783,7 +783,7 @@ impl Object {
             self.first_logged += 1;
         }
         if self.kept.len() > KEPT_MAX {
-            // All are there while each is judged: what is acknowledged may be among them.
+            // All are there while each is judged: acknowledged versions may be among them.
             let is_dead = |(seen, record): &(&u32, &Record)| {
                 let mut covered = record.first..record.end;
                 covered.all(|sector| self.is_stale(**seen, record, version(self.acked(sector))))

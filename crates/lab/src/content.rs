@@ -37,7 +37,7 @@ impl Sector {
 /// The stamps of all frames.
 #[derive(Debug)]
 pub struct Stamps {
-    /// Stamps less `Sector::JUNK`: what nobody has filled is zero, and costs nothing.
+    /// Stamps less `Sector::JUNK`: an unfilled sector is zero, and costs nothing.
     frames: Box<[[AtomicU32; SECTORS_PER_FRAME]]>,
     populated: Box<[AtomicBool]>,
 }

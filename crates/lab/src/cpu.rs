@@ -723,7 +723,7 @@ impl Scheduler {
         None
     }
 
-    /// Where slices are fair: a task leaves its CPU, and what it has run there counts.
+    /// Where slices are fair: a task leaves its CPU, and its run time there counts.
     fn note_stint(&mut self, at: usize, now: u64) {
         if !self.slices.are_fair() {
             return;

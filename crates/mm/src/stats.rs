@@ -131,7 +131,7 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    /// Free blocks by their order, of 2^0 to 2^10 frames; what has no memory is in none.
+    /// Free blocks by their order, of 2^0 to 2^10 frames; frames without memory are in none.
     pub fn free_blocks(&self) -> [u64; 11] {
         self.memory.free_by_order(&Interrupt::new())
     }

@@ -302,7 +302,7 @@ impl Vmstat {
     /// The first sum that does not hold, by name. All hold when no reclaimer is at work.
     ///
     /// Pages scanned are those of the two kinds and those of the two sorts of reclaimer; likewise
-    /// pages freed; what was isolated was freed, put back, or gone meanwhile.
+    /// pages freed; isolated pages were freed, put back, or gone meanwhile.
     #[must_use]
     pub fn broken_sum(&self) -> Option<&'static str> {
         use Item as I;

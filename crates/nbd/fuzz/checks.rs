@@ -24,7 +24,7 @@ fn settings<const N: usize>(data: &[u8]) -> ([u8; N], &[u8]) {
     (settings, &data[count..])
 }
 
-/// Requests are parsed and judged: what is let through is safe to carry out, and no byte of payload
+/// Requests are parsed and judged: those let through are safe to carry out, and no byte of payload
 /// is lost.
 pub(crate) fn requests(data: &[u8]) {
     let ([flags_high, flags_low, minimum, maximum, size, agreed], rest) = settings(data);
@@ -303,7 +303,7 @@ fn pieces_before<'a>(data: &'a [u8], rest: &[u8]) -> &'a [u8] {
 /// Brings a handshake to where STARTTLS was acknowledged, and into TLS.
 fn encrypt(haggle: &mut Haggle, mut taken: &[u8]) {
     while !taken.is_empty() {
-        // To the end of its option and no further: what is behind comes encrypted.
+        // To the end of its option and no further: later bytes come encrypted.
         let (count, step) = haggle
             .feed(taken, &Two, &mut Vec::new())
             .expect("it went well before");

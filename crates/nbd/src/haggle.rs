@@ -21,8 +21,8 @@
 //!      connection is encrypted.
 //!   3. Bytes that arrive in the clear behind STARTTLS are never interpreted: an attacker could
 //!      have put them there, and not the client that is about to prove its identity.
-//!   4. Every option that can have an answer gets one; what has none ends the connection with an
-//!      error that says why.
+//!   4. Every option that can have an answer gets one; any other ends the connection with an error
+//!      that says why.
 //!
 //! Source: the specification, "Fixed newstyle negotiation", "Termination of the session during
 //! option haggling", "TLS support", "Metadata querying", "Option types".
@@ -139,7 +139,7 @@ pub enum Step {
     More,
     /// Send the replies; then go on in TLS, and call `encrypted` before the next byte is fed.
     StartTls,
-    /// Send the replies; what was not consumed is the first request.
+    /// Send the replies; the unconsumed bytes are the first request.
     Transmit(Box<Agreed>),
     /// Send the replies and close: the client has asked for it.
     Disconnect,

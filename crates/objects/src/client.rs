@@ -336,7 +336,7 @@ impl Client {
         }
     }
 
-    /// Why a call failed; what a directory has taken with it is not missing.
+    /// Why a call failed; objects that a directory has taken with it are not missing.
     async fn trouble(&self, error: object_store::Error) -> Trouble {
         match Trouble::of(error) {
             missing @ Trouble::Missing(_) => self.in_place().await.err().unwrap_or(missing),

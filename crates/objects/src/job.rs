@@ -167,8 +167,8 @@ async fn look(
     Ok((found, digester.end()))
 }
 
-/// Sends a put. True: done. False: what was there was an earlier try of this device; to be tried
-/// again on top of it.
+/// Sends a put. True: done. False: an earlier try of this device was there; to be tried again on
+/// top of it.
 async fn put(shared: &Shared, object: u64, body: Bytes, when: When) -> Result<bool, IoError> {
     let name = name_of(object);
     let has_data = !body.is_empty();

@@ -5,7 +5,7 @@
 //! "if absent" of an object that is there, and a put that names a version that never was. Some
 //! servers ignore conditions, and would let two Tidegates overwrite each other. And it is asked to
 //! do a put that it must do, of the version that is there: some refuse that too, and each write of
-//! the volume would fail. The version that a list tells has to be the same one, as what is known of
+//! the volume would fail. The version that a list tells has to be the same one, as all knowledge of
 //! the objects comes from there.
 //!
 //! Listing a large volume takes longer than a lease lasts: it is renewed from the moment that it

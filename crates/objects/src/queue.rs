@@ -1,8 +1,8 @@
 //! Which request goes to the store next: the order within an object, and merging.
 //!
-//! A request is cut into *parts*, one per object. Writes of one object go one put at a time: what
-//! arrives while a put is under way waits, and all that waits goes together in the next one. Reads
-//! go beside them, unless an earlier write that has not ended touches the same bytes.
+//! A request is cut into *parts*, one per object. Writes of one object go one put at a time: writes
+//! that arrive while a put is under way wait, and go together in the next one. Reads go beside
+//! them, unless an earlier write that has not ended touches the same bytes.
 //!
 //! A write whose submitter said that more follows is held for a moment, so that its neighbours make
 //! it in time for the same put: half an object costs a read as well.

@@ -468,7 +468,7 @@ impl Arena {
             unsafe { rustix::mm::madvise(start, chunk.len, advice) }
         };
         match drop_as(Advice::LinuxDontNeed) {
-            // Locked. It stays so: what is populated again is locked again.
+            // Locked. It stays so: memory that is populated again is locked again.
             Err(rustix::io::Errno::INVAL) => drop_as(Advice::LinuxDontneedLocked)?,
             dropped => dropped?,
         }

@@ -19,7 +19,7 @@ pub(crate) trait Engine: Send + Sync {
     fn run_here(&self, job: Job);
     /// Jobs taken and not finished.
     fn pending(&self) -> u64;
-    /// Stops: what is still under way ends with `Cancelled`, threads end, at most after `bound`.
+    /// Stops: requests still under way end with `Cancelled`, threads end, at most after `bound`.
     fn stop(&self, bound: Duration);
 }
 

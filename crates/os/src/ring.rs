@@ -806,8 +806,8 @@ impl Drop for Owner {
     }
 }
 
-/// Elements for all slots. Nothing is written to them here: what no request has used is not
-/// resident, and the ring takes the slot that was free last.
+/// Elements for all slots. Nothing is written to them here: an element that no request has used is
+/// not resident, and the ring takes the slot that was free last.
 fn no_vectors() -> Box<[IoVec]> {
     let vectors = Box::<[IoVec]>::new_zeroed_slice(DEPTH * MAX_VECTORS);
     // SAFETY: an element is a pointer and a length; null and zero, which is `NO_MEMORY`, are values

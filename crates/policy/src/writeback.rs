@@ -6,8 +6,8 @@
 //!
 //! A read that misses waits behind the flight. Linux bounds the flight by the number of requests (a
 //! queue of 128), which is nothing on a fast device and seconds on a slow one. Tidegate bounds it
-//! by time: what is in flight is at most what the device writes in, say, 40 ms; and a request is at
-//! most half of that, so that there are two and the device never runs dry between them. For a
+//! by time: pages in flight are at most those that the device writes in, say, 40 ms; and a request
+//! is at most half of that, so that there are two and the device never runs dry between them. For a
 //! device that turns out to do more with more (a file server, an object store) the bound is doubled
 //! as often as it does (`Domain::reach`).
 //!

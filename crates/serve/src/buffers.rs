@@ -1,5 +1,5 @@
-//! Receive buffers of one volume: a few large ones, lent for as long as what was received is being
-//! handled.
+//! Receive buffers of one volume: a few large ones, lent for as long as the received bytes are
+//! being handled.
 //!
 //! A buffer goes back in the same run of the connection that took it, unless the cache could not go
 //! on in the middle of what was received. So a hung volume can hold all buffers of its own, and

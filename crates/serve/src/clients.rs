@@ -4,7 +4,7 @@
 //! when its turn comes, which may be late: it is held, or waits for the backing. So the sockets of
 //! all are looked at before something is made durable for one, and when one comes that may be a
 //! client's next try. For a client that is gone by then nothing changes any more (`Volume::end`):
-//! what waits is refused, and the sync waits for the step under way.
+//! waiting requests are refused, and the sync waits for the step under way.
 //!
 //! ```text
 //!   A: TRIM ──step──step──step── (A is killed)

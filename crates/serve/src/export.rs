@@ -273,7 +273,7 @@ impl Export {
         let Err(earlier) = volume.sync() else {
             return Ok(());
         };
-        // Each holder is told once: what is told again is still so.
+        // Each holder is told once: an error told again is still so.
         volume.sync()?;
         warn!(volume = %self.options.name, cause = %earlier, "it had failed before, and is durable now");
         Ok(())

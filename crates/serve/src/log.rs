@@ -39,7 +39,7 @@ pub const PER_SECOND: u64 = 10;
 /// Longest line in bytes; what the kernel promises to take from us in one piece when a pipe has
 /// room at all.
 pub const LINE_MAX: usize = 4096;
-/// Longest value and longest message in characters; what is cut ends with an ellipsis.
+/// Longest value and longest message in characters; a cut one ends with an ellipsis.
 const VALUE_MAX: usize = 600;
 /// Characters that the table of places keeps of a volume's name and of a message.
 const PLACE_MAX: usize = 100;

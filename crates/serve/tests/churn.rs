@@ -207,7 +207,7 @@ fn clients_that_vanish_leave_nothing() {
     let mut session = ClientConnection::new(trusting(&ours, None), name).unwrap();
     let mut hello = Vec::new();
     session.write_tls(&mut hello).unwrap();
-    // All of the volume is in memory, and what is made once is made.
+    // All of the volume is in memory, and things made once are made.
     let mut client = server.client();
     for at in 0..SIZE >> 20 {
         client.write(at << 20, &bytes(at, 1 << 20)).unwrap();

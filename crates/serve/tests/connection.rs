@@ -393,8 +393,8 @@ fn large_replies_are_whole_however_slowly_they_are_taken() {
     server.client().write(0, &data).unwrap();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Writes the same again: pages are replaced while they are lent, and what is read stays the
-        // same.
+        // Writes the same again: pages are replaced while they are lent, and the bytes read stay
+        // the same.
         let (mut writer, data, stop) = (server.client(), &data, &stop);
         scope.spawn(move || {
             while !stop.load(Ordering::SeqCst) {

@@ -737,7 +737,7 @@ fn whoever_loses_the_writer_still_gets_the_answers_to_the_writes_before() {
     let hold = &server.layers.stack().unwrap().faulty[0];
     let mut client = server.client_of(&Wishes::export("").simple());
     client.write(0, &bytes(2, PAGE)).unwrap();
-    // Nobody can be waited with: what is asked of the pool is dropped, and the writer with it.
+    // Nobody can be waited with: jobs for the pool are dropped, and the writer with them.
     server.export.pool.close();
     hold.hold();
     let write = |cookie, offset, len| Request {

@@ -266,7 +266,7 @@ fn what_is_put_behind_starttls_is_not_looked_at() {
                 stream.write_all(&behind).unwrap();
             }
             answer.clear();
-            // The connection is closed, perhaps with a reset: what was sent was not all read.
+            // The connection is closed, perhaps with a reset: not all that was sent was read.
             let _ = stream.read_to_end(&mut answer);
             let text = String::from_utf8_lossy(&answer);
             assert!(

@@ -13,7 +13,7 @@ const MIB: u64 = 1 << 20;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = std::env::temp_dir().join(format!("tidegate-governed-{}", std::process::id()));
     let governor = Governor::new(192 * MIB)?;
-    // As much as it shall ever have; what it has is the governor's from now on.
+    // As much as it shall ever have; its present size is the governor's from now on.
     let cache = Cache::builder().memory(160 * MIB).build()?;
     let pages = cache.join(&governor, "pages", Share::default())?;
     let rows = Arc::new(Mutex::new(VecDeque::<Vec<u8>>::new()));

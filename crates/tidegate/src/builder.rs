@@ -76,7 +76,8 @@ impl Builder {
         self
     }
 
-    /// The limit is for the whole process: what is resident when the cache is built comes off it.
+    /// The limit is for the whole process: memory that is resident when the cache is built comes
+    /// off it.
     #[must_use]
     pub fn whole_process(mut self, whole: bool) -> Self {
         self.whole_process = whole;

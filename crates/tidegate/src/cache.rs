@@ -507,11 +507,11 @@ impl Cache {
     }
 
     /// Changes the memory limit while the cache runs, up to the one it was built with. A lower one
-    /// is reached in the background: what is in use is moved out of the memory that goes, without a
-    /// write to any device, and what was not used lately is let go. [`Stats::over_limit`] says how
-    /// far it is. Metadata stays that of the limit it was built with. The limit moves in steps of 2
-    /// MiB (more in caches above 32 GiB) and is rounded up: by less than a step, never above the
-    /// one it was built with; [`Stats::limit`] says what it is.
+    /// is reached in the background: pages in use are moved out of the memory that goes, without a
+    /// write to any device, and pages that were not used lately are let go. [`Stats::over_limit`]
+    /// says how far it is. Metadata stays that of the limit it was built with. The limit moves in
+    /// steps of 2 MiB (more in caches above 32 GiB) and is rounded up: by less than a step, never
+    /// above the one it was built with; [`Stats::limit`] says what it is.
     ///
     /// # Errors
     /// `LimitTooSmall`; `BadSize` for more than it was built with; `Cache` with `PinnedAboveLimit`
@@ -577,7 +577,7 @@ impl Cache {
         }
     }
 
-    /// A writer of its own: what is written through it is paced by itself.
+    /// A writer of its own: writes through it are paced by themselves.
     #[must_use]
     pub fn writer(&self) -> Writer {
         Writer::new(&self.inner.mm)
@@ -595,8 +595,8 @@ impl Cache {
 
     /// Syncs and ends the cache. Every later call on it, its files, regions and volumes that can
     /// fail answers `Closed`; [`File::try_pin`] finds nothing. Pins that are held stay as they are,
-    /// what is dropped is given back, readings ([`Cache::stats`], lengths) go on. A second call
-    /// hears how the first one ended.
+    /// dropped ones are given back, readings ([`Cache::stats`], lengths) go on. A second call hears
+    /// how the first one ended.
     ///
     /// # Errors
     /// The data that could not be made durable; the cache is ended all the same.
@@ -618,8 +618,8 @@ impl Cache {
         Ok(synced?)
     }
 
-    /// The layers that [`Builder::layers`] has put there hold nothing up any more: what hangs ends,
-    /// what is slow is not, and nothing fails. For the end of a test.
+    /// The layers that [`Builder::layers`] has put there hold nothing up any more: hung requests
+    /// end, slow ones are fast, and nothing fails. For the end of a test.
     pub fn release_layers(&self) {
         let disks = self.inner.disks.lock();
         for disk in disks.unwrap_or_else(PoisonError::into_inner).values() {

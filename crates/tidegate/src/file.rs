@@ -193,7 +193,7 @@ impl File {
     /// ```
     ///
     /// # Errors
-    /// As `read_at`; what was shown before the error was right.
+    /// As `read_at`; bytes shown before the error were right.
     pub fn show_at(
         &self,
         offset: u64,

@@ -8,10 +8,10 @@ use policy::units::Bytes;
 
 use crate::{Cache, Error, PAGE_SIZE};
 
-/// A region of bytes that share the cache's memory limit: what is not used for a while goes to the
-/// swap file ([`crate::Builder::swap_file`]) and comes back on access. It reads as zeroes until it
-/// is written; nothing of it outlives the process. Shared by reference between threads; dropping it
-/// gives its memory and its slots back.
+/// A region of bytes that share the cache's memory limit: pages that are not used for a while go to
+/// the swap file ([`crate::Builder::swap_file`]) and comes back on access. It reads as zeroes until
+/// it is written; nothing of it outlives the process. Shared by reference between threads; dropping
+/// it gives its memory and its slots back.
 ///
 /// ```
 /// use tidegate::Cache;
@@ -94,9 +94,9 @@ impl Spill {
     /// Fills all of `data` from `offset`.
     ///
     /// # Errors
-    /// As `write_at`. No memory too: what is out comes back to a frame, and where all memory is
-    /// anonymous and the swap file full there may be none, until something is discarded. Nothing is
-    /// lost by that.
+    /// As `write_at`. No memory too: a page that is out comes back to a frame, and where all memory
+    /// is anonymous and the swap file full there may be none, until something is discarded. Nothing
+    /// is lost by that.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<(), Error> {
         let mut task = self.cache.enter()?;
         self.check(offset, data.len() as u64)?;

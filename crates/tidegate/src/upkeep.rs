@@ -88,7 +88,7 @@ impl Volume {
     /// for the backing.
     ///
     /// # Errors
-    /// `Cache` with `PunchFailed`; what is there then is as it was, or zeroes; if
+    /// `Cache` with `PunchFailed`; the range is then as it was, or zeroes; if
     /// [`Error::is_unsupported`], writing zeroes works instead. Beyond the end, a failed flush, no
     /// memory. `Closed`.
     pub fn punch(&self, offset: u64, len: u64) -> Result<(), Error> {

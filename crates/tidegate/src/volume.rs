@@ -248,7 +248,7 @@ impl Volume {
     }
 
     /// The volume has grown to `size`, whole pages before and after, and so has its backing,
-    /// already: what is new is as it is there. It never shrinks.
+    /// already: the new part is as it is there. It never shrinks.
     ///
     /// # Errors
     /// `BadSize` for less than it has, or where either is no multiple of a page; `Cache`: the
@@ -345,7 +345,7 @@ impl Volume {
         });
         let progress = Progress::from(read?);
         if progress.bytes < len && !progress.would_block {
-            // Taken out meanwhile: what is left of `data` is not what the volume has.
+            // Taken out meanwhile: the rest of `data` is not the volume's.
             return Err(Error::Closed);
         }
         Ok(progress)

@@ -64,7 +64,7 @@ pub(crate) fn with_own<T>(
 where
     ThreadEnv: Env,
 {
-    // Where the thread ends, what it keeps is gone already: a destructor that writes is a new
+    // Where the thread ends, its own data are gone already: a destructor that writes is a new
     // writer then.
     let own = OWN.try_with(|own| {
         let mut own = own.borrow_mut();

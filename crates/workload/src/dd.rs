@@ -53,7 +53,7 @@ pub fn dd<E: Env>(
     let outcome = write_all(task, file, options, run, &mut writer, &mut report);
     cache.retire(task, writer);
     let outcome = outcome.and_then(|complete| {
-        // Interrupted: what is not written yet is of no use to anybody.
+        // Interrupted: unwritten pages are of no use to anybody.
         if complete {
             match options.sync {
                 SyncAfter::Nothing => {}

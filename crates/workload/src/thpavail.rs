@@ -46,7 +46,7 @@ const HUGE: &str = "nr_anon_huge";
 /// What becomes of the file that was written to the stick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileEnds {
-    /// It is removed with its iteration: what was dirty of it is thrown away.
+    /// It is removed with its iteration: its dirty pages are thrown away.
     Removed,
     /// It stays, and is written out before the next iteration begins.
     Synced,

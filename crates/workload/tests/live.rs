@@ -142,7 +142,7 @@ fn check(law: ReclaimLaw) {
     assert_eq!(mapper.samples.len() as u64, mapper.passes);
     assert!(mapper.passes > 0 && !bystander.samples.is_empty() && phases.passes > 0);
     assert!(writer.bytes > Bytes::ZERO && phases.bytes > Bytes::ZERO);
-    // Each goes through its region in order: what is touched again is counted again.
+    // Each goes through its region in order: pages touched again are counted again.
     let there = first.touched.min(REGION) + second.touched.min(REGION);
     assert!(
         there <= Pages(u64::from(FRAMES)) || vmstat.get(Item::Pswpout) > 0,

@@ -319,8 +319,8 @@ fn a_read_under_way_sees_the_page_that_comes_down_meanwhile() {
     );
 }
 
-/// Random writes, reads, flushes, errors of the device and a crash at the end: what was flushed is
-/// there, what is there was written, and reads before the crash see the newest write.
+/// Random writes, reads, flushes, errors of the device and a crash at the end: flushed pages are
+/// there, pages that are there were written, and reads before the crash see the newest write.
 #[test]
 fn no_flushed_write_is_lost() {
     let mut lost_in_all = 0;

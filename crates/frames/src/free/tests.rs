@@ -371,7 +371,7 @@ fn a_block_that_was_moved_alone_comes_home_when_its_frames_are_given_back() {
         "the rest stays where it was moved to"
     );
     check(&lists);
-    // Home is the tag's group; what still stands in the other one is merged with it.
+    // Home is the tag's group; blocks that still stand in the other one are merged with it.
     lists.put(one, 0);
     assert_eq!(lists.blocks(OTHER), [0; 11]);
     lists.put(used, 0);

@@ -73,8 +73,8 @@ fn cache(world: &World, writer: &mut IndexWriter<'_>, owner: Owner) -> Option<Fr
     None
 }
 
-/// Looks pages of both files up; what can be pinned holds what was asked for, as long as it is
-/// pinned.
+/// Looks pages of both files up; a page that can be pinned holds what was asked for, as long as it
+/// is pinned.
 fn read(world: &World) -> u32 {
     let mut hits = 0;
     for _ in 0..12 {

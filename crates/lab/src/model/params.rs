@@ -309,7 +309,7 @@ parameters! {
         depth: 1024, Count, 1..=65536, "none";
         /// Largest request; longer ones are split.
         request_max_bytes: 1 << 20, RequestBytes, 4096..=1 << 30, "ours: up to 1 MiB";
-        /// Volatile cache: what completed and is not flushed may be lost. 0: off.
+        /// Volatile cache: writes that completed and are not flushed may be lost. 0: off.
         volatile_cache_bytes: 1 << 40, Bytes, 0..=1 << 50, "worst case for tests of sync";
     }
 }

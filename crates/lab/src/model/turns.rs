@@ -34,7 +34,7 @@ pub(crate) struct Slices {
 pub(super) struct Turns {
     writeback: bool,
     until: Instant,
-    /// Nothing but what is waited for is served before this.
+    /// Only awaited requests are served before this.
     pub(super) quiet: Instant,
 }
 

@@ -11,7 +11,7 @@
 //! Marks (policy::watermark): below `low` the background reclaimer is woken; below `min` the slow
 //! path begins, so that a reserve stays for those that must not wait. It ends with a typed error
 //! only when nothing can change any more: no page is under writeback or dirty, and none could be
-//! freed; or when nothing has changed for so long that what is under writeback is at a device that
+//! freed; or when nothing has changed for so long that all writeback must be at a device that
 //! hangs.
 
 use env::{Context, Env, Event, Task, TaskId, Work};

@@ -235,7 +235,7 @@ impl<E: Env> Waiter<'_, E> {
         tries.is_hopeless = tries.standstill.lasts(task.now(), seen)
             || is_fruitless && verdict == RetryVerdict::OutOfMemory
             || tries.fruitless > HOPELESS_ROUNDS;
-        // Nothing clean: what is dirty has to be written first.
+        // Nothing clean: dirty pages have to be written first.
         if reclaimed.is_zero() && !tries.is_hopeless {
             cache.want_of_each(task, WANTED);
         }

@@ -1,5 +1,5 @@
 //! Rounds of reclaim by a task that reclaims for itself: the direct and the emergency path share
-//! them. When nothing is clean, what is dirty is written first; when that does not help either, the
+//! them. When nothing is clean, dirty pages are written first; when that does not help either, the
 //! task is refused.
 
 use core::sync::atomic::Ordering;

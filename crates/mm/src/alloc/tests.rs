@@ -248,7 +248,7 @@ fn room_is_looked_up_under_the_lock() {
 }
 
 /// A task takes memory from its own zone down to LOW, then from the other, and only then what both
-/// have above MIN; what it gives back goes where it came from.
+/// have above MIN; pages it gives back go where they came from.
 #[test]
 fn another_nodes_memory_comes_before_what_is_below_low() {
     with_nodes(|task, cache| {

@@ -84,7 +84,7 @@ fn discard_for<E: Env>(
     Ok(())
 }
 
-/// The last handle is gone: everything goes back, what is busy as soon as it is not.
+/// The last handle is gone: everything goes back, busy pages as soon as they are not.
 pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
     let context = Interrupt::new();
     let Some(first) = empty(cache, &context, anon) else {
@@ -271,7 +271,7 @@ impl Batch {
     /// Frees what was taken, which `who` took; answers how many frames that are, or will be.
     fn give_back<E: Env>(mut self, cache: &Cache<E>, context: &impl Context, who: TaskId) -> u64 {
         let count = self.frames as u64;
-        // First, so that what is kept for its like is not handed out to those that wait.
+        // First, so that pages kept for its like are not handed out to those that wait.
         cache.credit(context, who, count);
         if let Some(area) = cache.swap.area() {
             area.put(context, &self.slots[..self.taken]);

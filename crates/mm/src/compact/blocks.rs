@@ -1,7 +1,8 @@
-//! Emptying a block for a run: what was read once is dropped, the rest moves, and what comes free
-//! in it is kept until it is whole (`policy::compact::blocks`).
+//! Emptying a block for a run: pages that were read once are dropped, the rest move, and frames
+//! that come free in it are kept until it is whole (`policy::compact::blocks`).
 //!
-//! Nobody waits: what cannot go in this moment ends it, and what was kept goes to the free lists.
+//! Nobody waits: a page that cannot go in this moment ends it, and kept frames go to the free
+//! lists.
 
 use core::ops::Range;
 

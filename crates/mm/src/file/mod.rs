@@ -326,7 +326,7 @@ impl<E: Env> File<E> {
     /// too many pins; `pin` settles it.
     #[inline]
     pub fn try_pin(&self, page: u32) -> Option<Pinned<'_, E>> {
-        // While a file is cut, what is behind its end is in the cache still.
+        // While a file is cut, pages behind its end are in the cache still.
         if u64::from(page) >= self.mapping.pages() || !self.cache.count_pin() {
             return None;
         }
@@ -368,8 +368,8 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// `OutOfRange`; after `MetadataFailed`, `OutOfMemory` (the last page is pinned, and needs a
-    /// frame of its own) and `Cancelled` the length is the new one, and what is left to do is done
-    /// before the next write, growth or sync.
+    /// frame of its own) and `Cancelled` the length is the new one, and the rest is done before the
+    /// next write, growth or sync.
     pub fn truncate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
         truncate::truncate(task, &self.cache, &self.mapping, len)
     }
@@ -426,7 +426,7 @@ impl<E: Env> File<E> {
     }
 
     /// Syncs, takes the file's pages out of the cache and gives its place back. Other handles of
-    /// the same file must not be used any more; what is under way by them is synced too.
+    /// the same file must not be used any more; their operations under way are synced too.
     ///
     /// # Errors
     /// As `sync`; the file then stays open with everything it holds.

@@ -150,8 +150,7 @@ impl<'a, E: Env> Call<'a, E> {
         if would_block {
             self.note_rest(at, before, resumed);
         }
-        // It may have been cut meanwhile, and what was behind the new end in its last page is
-        // zeroed.
+        // It may have been cut meanwhile, and bytes behind the new end in its last page are zeroed.
         let start = self.bytes.start;
         let bytes = Bytes(at.min(self.mapping.size()).saturating_sub(start));
         if !bytes.is_zero() {

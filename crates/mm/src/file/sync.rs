@@ -55,7 +55,7 @@ pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) ->
         if !cache.visit_file(task, &mapping) {
             continue;
         }
-        // Nobody's handle: what has healed is left for the holders to be told.
+        // Nobody's handle: healed errors are left for the holders to be told.
         let mut seen = SeenErrors {
             writes: u64::MAX,
             flushes: mapping.device.flush_failures(),
@@ -386,8 +386,8 @@ pub(crate) fn is_durable<E: Env>(
     !has_pages && mapping.has_settled() && mapping.unflushed().is_none()
 }
 
-/// Does what a truncation could not, before the file grows again: what was cut off must not come
-/// back.
+/// Does what a truncation could not, before the file grows again: bytes that were cut off must not
+/// come back.
 pub(crate) fn settle_cut<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
@@ -400,9 +400,9 @@ pub(crate) fn settle_cut<E: Env>(
     shut_settled(task, cache, mapping).map(drop)
 }
 
-/// Shuts the gate with no cut owed behind it, where the file changes its length or its space: what
-/// is still to be done of an older truncation is done first. Of a closed file nothing is: its
-/// object may be another's by then. The task may wait (`may_call`).
+/// Shuts the gate with no cut owed behind it, where the file changes its length or its space: the
+/// rest of an older truncation is done first. Of a closed file nothing is: its object may be
+/// another's by then. The task may wait (`may_call`).
 pub(crate) fn shut_settled<'a, E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,

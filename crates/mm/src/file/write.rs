@@ -655,7 +655,7 @@ pub(super) fn budget<E: Env>(
     mapping: &Mapping<E>,
     writer: &Writer,
 ) -> u64 {
-    // Once a balance is due, its size does not matter any more: what comes until it begins is
+    // Once a balance is due, its size does not matter any more: pages that come until it begins are
     // due too.
     if writer.pacer.account.is_due() {
         return BATCH;

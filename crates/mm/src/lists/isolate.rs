@@ -95,8 +95,8 @@ impl Zones {
     /// Puts pages back at the heads of the lists that their flags say; those that are gone are left
     /// out. Answers how many came back.
     ///
-    /// With `aside`, what is dirty or under writeback goes where no pass scans until it is clean;
-    /// if its write has just ended, to the old end.
+    /// With `aside`, a page that is dirty or under writeback goes where no pass scans until it is
+    /// clean; if its write has just ended, to the old end.
     pub(crate) fn put_back(
         &self,
         context: &impl Context,

@@ -6,8 +6,8 @@
 //! lock.
 //!
 //! Source: mechanisms 1.4, 1.8; Linux 5.0 mm/page_alloc.c, __rmqueue_fallback(),
-//! steal_suitable_fallback(), move_freepages_block(), boost_watermark(). Deviation: what a CPU has
-//! freed of late is on the free lists at once.
+//! steal_suitable_fallback(), move_freepages_block(), boost_watermark(). Deviation: frames that a
+//! CPU has freed of late are on the free lists at once.
 
 use core::sync::atomic::Ordering;
 

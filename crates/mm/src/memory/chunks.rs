@@ -97,8 +97,8 @@ impl<E: Env> Memory<E> {
         Pages(u64::from(self.lists.lock(context).offline.count()))
     }
 
-    /// Takes the chunks for which `out` says so out of use, and the others into use: what is free
-    /// of the former goes offline at once, what was offline of the latter is given back.
+    /// Takes the chunks for which `out` says so out of use, and the others into use: free frames of
+    /// the former go offline at once, offline frames of the latter are given back.
     pub(crate) fn set_offline(&self, context: &impl Context, out: &[bool]) {
         let frames = {
             let mut free = self.lists.lock(context);

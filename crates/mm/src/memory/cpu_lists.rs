@@ -57,7 +57,7 @@ impl CpuLists {
         (taken, brought)
     }
 
-    /// Frames of one zone go to the CPU's list; what comes to be too many is appended to `back`, to
+    /// Frames of one zone go to the CPU's list; those that are too many are appended to `back`, to
     /// go to the free lists.
     pub(super) fn put(
         &self,

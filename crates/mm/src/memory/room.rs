@@ -1,7 +1,7 @@
 //! How far down free frames may be taken, and by which tasks; and what is free for those that wait.
 //!
 //! Where each task reclaims for itself, a mark is kept free. Where memory is handed out in turn it
-//! depends on the task that asks: what is promised or kept back for others is not available, and a
+//! depends on the task that asks: frames promised or kept back for others are not available, and a
 //! task that pages are kept for may use half the reserve for them.
 //!
 //! Source: policy::watermark, policy::reclaim::turn.
@@ -86,7 +86,7 @@ impl<E: Env> Memory<E> {
         if frames.is_empty() {
             return;
         }
-        // First, as where pages are given back: what is kept for it and its like is not handed out
+        // First, as where pages are given back: pages kept for it and its like are not handed out
         // to others.
         let pages = Pages(frames.len() as u64);
         self.slow_path.unused(task, task.id(), || task.now(), pages);

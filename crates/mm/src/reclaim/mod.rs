@@ -86,7 +86,7 @@ pub(crate) struct Control {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunPass {
     pub(crate) order: u8,
-    /// Clusters are looked at a second time, and what is being written is waited for.
+    /// Clusters are looked at a second time, and pages that are being written are waited for.
     pub(crate) waits: bool,
     /// What the task has freed for it before this pass.
     pub(crate) freed: Pages,
@@ -345,7 +345,7 @@ impl<E: Env> Cache<E> {
         task.did(Work::ContendLru, u64::from(others));
     }
 
-    /// Asks the flusher of each device for `pages`: nothing is clean, and what is dirty has to be
+    /// Asks the flusher of each device for `pages`: nothing is clean, and dirty pages have to be
     /// written first.
     pub(crate) fn want_of_each(&self, context: &impl Context, pages: Pages) {
         for device in self.writeback.devices.lock(context).iter() {

@@ -76,7 +76,7 @@ pub(super) fn pass<E: Env>(
 }
 
 /// The gentlest priority at which a pass looks at twice as many pages of the lists as are wanted:
-/// what is asked for is a number of pages and not a part of the lists.
+/// the request is for a number of pages and not for a part of the lists.
 fn reaching(listed: Pages, wanted: Pages) -> Priority {
     let part = listed.0 / wanted.0.saturating_mul(2).max(1);
     let shift = part.checked_ilog2().unwrap_or(0);

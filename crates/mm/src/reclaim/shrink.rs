@@ -1,5 +1,5 @@
 //! Shrinking the inactive lists: a cluster of pages is isolated, each is looked at, judged and
-//! dealt with, and what stays is put back.
+//! dealt with, and the rest are put back.
 //!
 //! ```text
 //!   isolate 32 --> judge each --.--> freed: out of its index, leaving a shadow
@@ -224,7 +224,7 @@ fn look_again<E: Env>(
     (written, unmapped)
 }
 
-/// Clears out pages that were taken off their lists because of where they are: what is clean is
+/// Clears out pages that were taken off their lists because of where they are: clean ones are
 /// freed, anonymous pages are written; the others go back. Nothing of it counts as scanned. Answers
 /// how many were freed, or are on their way out.
 pub(crate) fn clear_out<E: Env>(

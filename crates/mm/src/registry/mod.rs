@@ -32,7 +32,7 @@ pub(crate) struct Registry<E: Env> {
     /// Serial numbers of devices and files so far.
     pub(crate) serials: AtomicU64,
     pub(crate) writers: AtomicU32,
-    /// No write is taken in any more; what was is still written.
+    /// No write is taken in any more; earlier ones are still written.
     pub(crate) closing: AtomicBool,
     pub(crate) stopping: AtomicBool,
 }

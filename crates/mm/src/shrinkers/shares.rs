@@ -168,8 +168,8 @@ impl MemoryShares {
         asks
     }
 
-    /// Pages were evicted. At the end of an epoch `writers` is asked for, and what was moved is
-    /// answered.
+    /// Pages were evicted. At the end of an epoch `writers` is asked for, and the answer is what
+    /// was moved.
     pub(crate) fn evicted_pages(
         &self,
         context: &impl Context,

@@ -53,8 +53,8 @@ enum State {
 struct OfNode {
     /// The slab that the node's tasks take from.
     filled: u32,
-    /// Slabs of the node's memory that are partly used: the first is taken from next, and what
-    /// comes to be partly used is the last.
+    /// Slabs of the node's memory that are partly used: the first is taken from next, and a slab
+    /// that comes to be partly used is the last.
     head: u32,
     tail: u32,
 }

@@ -95,7 +95,7 @@ impl<E: Env> Cache<E> {
                     request.frames.extend(run.iter().map(|(_, frame)| *frame));
                     area.send_write(task, first, request);
                 }
-                // It hangs, or the cache ends: what was not sent is dirty again.
+                // It hangs, or the cache ends: unsent pages are dirty again.
                 None => take_back(self, area, run),
             }
         }

@@ -73,7 +73,7 @@ pub(crate) struct Area<E: Env> {
     /// apart.
     requests: Requests,
     background: Option<Requests>,
-    /// Pages in frames that have a slot: what is clean among them can go although no slot is free.
+    /// Pages in frames that have a slot: the clean ones can go although no slot is free.
     kept: AtomicU64,
     /// Pages on their way out.
     writeback: AtomicU64,

@@ -508,7 +508,7 @@ fn the_last_page_of_the_largest_file_is_written() {
     });
 }
 
-/// A file that is cut while it is read ends where it was cut: what was read before is no end of the
+/// A file that is cut while it is read ends where it was cut: an earlier read is no end of the
 /// file.
 #[test]
 fn a_read_of_a_file_that_is_cut_ends_where_that_ends() {

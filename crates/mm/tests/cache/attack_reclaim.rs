@@ -37,7 +37,7 @@ fn what_was_kept_is_handed_out_when_its_time_is_over() {
             let mut options = Options::new(frames, 2);
             options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, 1000);
             let cache = Cache::new(Arc::clone(&env), options).unwrap();
-            // No swap file: what is touched stays.
+            // No swap file: touched pages stay.
             let mine = cache.spill(task, Pages(256)).unwrap();
             mine.touch(task, 0, 256).unwrap();
             // Given back just before: the hog takes all but that and the reserve, then it waits.

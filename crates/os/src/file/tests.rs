@@ -230,7 +230,7 @@ fn a_cut_file_of_a_fixed_size_is_lost_and_not_zeroes() {
                 assert_eq!(rig.one(object, punch, 8192, &[]), Err(IoError::Lost));
                 assert_eq!(std::fs::metadata(&path).unwrap().len(), 4096);
             }
-            // It has its size again: what is there now is the truth.
+            // It has its size again: its present content is the truth.
             std::fs::write(&path, &data).unwrap();
             assert_eq!(read(8192, &[1]), Ok(()));
             assert_eq!(rig.env.content().read_for_test(FrameId(1)), vec![5; 4096]);

@@ -2,9 +2,9 @@
 //!
 //! A run costs 2^order frames however it is got: they have to be free in any case. The search among
 //! frames that came free here and there can be saved. So a request looks at a few blocks, and
-//! empties the cheapest: what was read once is dropped, as reclaim would drop it; what is in use
-//! moves, dirty or not, by a copy. It never waits for a device and never reclaims: a block in which
-//! something is being written, read or looked at is not for now.
+//! empties the cheapest: pages that were read once are dropped, as reclaim would drop them; pages
+//! in use move, dirty or not, by a copy. It never waits for a device and never reclaims: a block in
+//! which something is being written, read or looked at is not for now.
 //!
 //! ```text
 //!   cost = moves * MOVE + drops * DROP          not for now: something busy, pinned, being written; a run; more than 1/8 to move

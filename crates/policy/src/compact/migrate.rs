@@ -158,8 +158,8 @@ mod tests {
                 v33.last,
                 "Move Move | Refuse Refuse | Move Move | Move Move | Refuse Refuse | Again Again",
             ),
-            // kernel-facts A2: what is dirty at first is refused for good, what is being written is
-            // waited for.
+            // kernel-facts A2: a page that is dirty at first is refused for good, a page that is
+            // being written is waited for.
             (
                 Scans::ANDREA.last,
                 "Move Move | Again Wait | Move Move | Refuse Move | Refuse Write | Again Again",

@@ -65,7 +65,7 @@ impl Domain {
         self.set_device(device, tunables);
     }
 
-    /// A device is gone: what was reserved for it is for the others, until another one takes its
+    /// A device is gone: pages reserved for it are for the others, until another one takes its
     /// place.
     ///
     /// # Panics

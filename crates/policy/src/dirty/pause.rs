@@ -11,8 +11,8 @@
 //! ```
 //!
 //! A pause shorter than the least one is not taken: the period is put on account instead
-//! (`paused_until` moves by it), as credit or debt. A pause longer than the longest is cut; what
-//! was cut is remembered only up to once more the longest.
+//! (`paused_until` moves by it), as credit or debt. A pause longer than the longest is cut; the
+//! rest is remembered only up to once more the longest.
 //!
 //! Invariants
 //!   1. `1 <= longest <= max(HZ/5, 1)`; a pause taken lies in `least..=longest`.

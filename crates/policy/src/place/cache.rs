@@ -41,7 +41,7 @@ pub struct ZonelistCache {
 const _: () = assert!(ZONES_MAX <= u32::BITS as usize, "a bit for each");
 
 impl ZonelistCache {
-    /// A search has failed a mark: what is older than a second is forgotten.
+    /// A search has failed a mark: marks older than a second are forgotten.
     pub fn expire(&mut self, now: Instant) {
         if now.since(self.cleared) > LASTS {
             self.full = 0;

@@ -202,7 +202,7 @@ pub enum FallbackStep {
     Claim(Block),
     /// Moves that block alone to the request's list and takes from it.
     Move(Block),
-    /// Takes from that block; what is left of it stays on its lists.
+    /// Takes from that block; the rest of it stays on its lists.
     Take(Block),
     /// There is none.
     None,

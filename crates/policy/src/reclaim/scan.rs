@@ -379,7 +379,7 @@ impl Costs {
         self.note_looked_at(kind, taken, used);
     }
 
-    /// A pass is about to be planned: what is known from long ago counts for half.
+    /// A pass is about to be planned: counts of long ago weigh half.
     pub fn forget(&mut self, sizes: &Sizes) {
         for kind in Kind::ALL {
             let scanned = &mut self.scanned[kind.index()];

@@ -1,8 +1,8 @@
 //! Tidegate's own: memory that is short is handed out in turn.
 //!
 //! A task that finds too few free pages does not reclaim: it takes a *ticket* and waits. The
-//! background reclaimer frees; what it has freed above the reserve is *granted* to tickets, and as
-//! many are woken as were granted.
+//! background reclaimer frees; pages above the reserve are *granted* to tickets, and as many are
+//! woken as were granted.
 //!
 //! ```text
 //!   free |//////////////|                                 who may take down to where, unasked
@@ -332,7 +332,7 @@ impl Turns {
         }
     }
 
-    /// Gives a ticket back, granted or not; what was promised to it is so no more. Its holder takes
+    /// Gives a ticket back, granted or not; pages promised to it are so no more. Its holder takes
     /// the pages first. Answers what had been granted.
     pub fn leave(&mut self, ticket: Ticket) -> Pages {
         let Some(slot) = self.slot(ticket) else {

@@ -41,7 +41,7 @@
 //! Invariants
 //!   1. The sum of targets and the spare is the pool: the limit less what is kept back.
 //!   2. No target is below its floor or above its ceiling.
-//!   3. Nobody is asked for what is below its floor; what is over the targets goes first, in
+//!   3. Nobody is asked for memory below its floor; memory over the targets goes first, in
 //!      proportion.
 //!   4. An epoch moves at most a sixteenth of the limit: four deltas.
 //!

@@ -21,8 +21,8 @@ pub(crate) enum Done {
         cursor: Cursor,
         result: Result<Option<Box<[u8]>>, Error>,
     },
-    /// The writer is back, and what it was stuck at can go on, or will not. Some of it may be
-    /// written: how many bytes.
+    /// The writer is back, and the stuck request can go on, or will not. Some of it may be written:
+    /// how many bytes.
     Write {
         writer: Box<Writer>,
         result: Result<usize, Error>,

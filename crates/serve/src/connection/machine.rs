@@ -49,8 +49,7 @@ pub(super) enum Offload {
     Zeroes,
     /// The payload that is being received: nothing behind it is handled meanwhile.
     Payload,
-    /// The rest of a write that was received whole: what is behind it goes on, up to the next
-    /// write.
+    /// The rest of a write that was received whole: requests behind it go on, up to the next write.
     Rest(RequestId),
 }
 

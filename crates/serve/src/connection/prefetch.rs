@@ -36,7 +36,7 @@ pub(super) enum Purpose {
     /// The client will want it. One range after the other.
     Advice(Arc<Hub>),
     /// A read that is carried out before its reply begins, beside others of the connection. It may
-    /// be more than fits into memory: what is gone again by then is read another time.
+    /// be more than fits into memory: pages that are gone again by then are read another time.
     Proof,
 }
 

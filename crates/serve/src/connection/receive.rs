@@ -10,7 +10,7 @@
 //!   since all writes of a connection are on one account. Otherwise, or without memory for that,
 //!   the buffer is kept until the pool has made room.
 //! - *full*: as many requests are under way as may be. As long as replies go out it goes on soon;
-//!   from a client that does not take them, what was received is moved to memory of its own, of
+//!   from a client that does not take them, the received bytes are moved to memory of its own, of
 //!   which a volume gives out little.
 
 use std::pin::Pin;
@@ -89,7 +89,8 @@ where
                     // The payload behind it is not for a buffer.
                     REQUEST.saturating_sub(kept).max(1)
                 } else {
-                    // No more requests than may come: what is read and cannot begin has to be kept.
+                    // No more requests than may come: a request that is read and cannot begin has
+                    // to be kept.
                     room.saturating_mul(self.input.usual)
                 }
             }
@@ -285,8 +286,8 @@ where
         Some(tried.bytes)
     }
 
-    /// Sends the writer to the pool with all that is left of a write, so that what comes behind it
-    /// in the stream can go on. False: there is no memory to keep it in.
+    /// Sends the writer to the pool with all that is left of a write, so that requests behind it in
+    /// the stream can go on. False: there is no memory to keep it in.
     fn send_rest(&mut self, id: RequestId, offset: u64, rest: &[u8]) -> bool {
         let Some(spilled) = self.export.buffers.spill_some(rest.len()) else {
             return false;

@@ -102,7 +102,7 @@ mod tests {
             batch.note(0, true);
             assert_eq!(batch.bytes(), 160 << 10);
         }
-        // A wide one: what is more than can be composed together comes in two parts.
+        // A wide one: a reply larger than can be composed together comes in two parts.
         batch.note(768 << 10, true);
         assert_eq!(batch.bytes(), BATCH_MAX);
         batch.note(BATCH_MAX, false);

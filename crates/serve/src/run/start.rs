@@ -411,9 +411,9 @@ async fn open_all(
     side_by_side(opening).await
 }
 
-/// Does all of it at once. If any is refused the others are waited for, but not for long: what was
-/// made for them is removed again, and a user who mistyped a path is not to wait for a store that
-/// is far away.
+/// Does all of it at once. If any is refused the others are waited for, but not for long: their new
+/// files are removed again, and a user who mistyped a path is not to wait for a store that is far
+/// away.
 async fn side_by_side<T, F>(opening: impl Iterator<Item = F>) -> Result<Vec<T>, ServeError>
 where
     T: Send + 'static,

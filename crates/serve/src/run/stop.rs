@@ -118,7 +118,7 @@ impl Server {
             core::mem::forget(cache);
             return Err(ServeError::NotDurable(failed));
         }
-        // All is durable: what is left is to let go.
+        // All is durable: only letting go is left.
         let ends = what_is_left(&volumes);
         let closed = tokio::task::spawn_blocking(move || {
             let closed = cache.close();

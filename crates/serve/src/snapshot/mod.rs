@@ -9,8 +9,8 @@
 //! second over the time since the reading before (`interval_s`; zero: there was none, and rates are
 //! zero).
 //!
-//! Percentiles come from histograms whose buckets double: what is given is a bound, at most twice
-//! the true value.
+//! Percentiles come from histograms whose buckets double: the figure is a bound, at most twice the
+//! true value.
 
 #[cfg(test)]
 #[cfg_attr(

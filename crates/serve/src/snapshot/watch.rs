@@ -184,7 +184,7 @@ mod tests {
         let seconds: Vec<u64> = said.iter().map(|(second, _)| *second).collect();
         assert_eq!(seconds, [1, 2, 4, 8, 16, 32, 64, 124, 184, 244]);
         assert_eq!(said.iter().map(|(_, more)| more).sum::<u64>(), 3 * 244);
-        // The volume works again: what is not yet said is, at once; then the next is new.
+        // The volume works again: unreported failures are said at once; then the next is new.
         assert_eq!(failures.look(3 * 300, true), Some(3 * 56));
         assert!((0..120).all(|_| failures.look(3 * 300, false).is_none()));
         assert_eq!(failures.look(3 * 300 + 1, false), Some(1));

@@ -17,7 +17,7 @@
 //! that is dirty, a cluster of 32 at a time, to the device.
 //!
 //! Invariants
-//!   1. A dirty inode is not given up: what is left waits for its cluster to be written.
+//!   1. A dirty inode is not given up: it waits, left, for its cluster to be written.
 //!   2. A file that was made is found again: its inode is in memory, or on the device.
 //!   3. Nothing is held while objects are taken or given back, pages dropped, or anything waited
 //!      for.

@@ -37,7 +37,7 @@ fn prune(table: &mut Table<u32>, most: u64) -> Vec<u32> {
     gone
 }
 
-/// The next inode of the node is looked at; what is `cached` has pages.
+/// The next inode of the node is looked at; a `cached` one has pages.
 fn look(table: &mut Table<u32>, cached: bool) -> Looked {
     let looked = table.look_at_inode(NODE);
     if let Looked::Held(id) = looked {

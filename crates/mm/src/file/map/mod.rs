@@ -44,7 +44,7 @@ use crate::{Error, Touched, Writer};
 /// and not 34.
 const PAGES_A_REGION_PAGE: u64 = 8;
 
-/// A file that is mapped. Dropping it ends that; what was stored stays in the file.
+/// A file that is mapped. Dropping it ends that; stored bytes stay in the file.
 pub struct FileMap<E: Env> {
     cache: Arc<Cache<E>>,
     mapping: Arc<Mapping<E>>,

@@ -122,7 +122,7 @@ fn a_lowered_limit_takes_from_each_node_in_proportion() {
             task.sleep(Cause::Idle, Nanos::secs(1));
             assert_eq!(cache.limit().over, Pages::ZERO);
         }
-        // All in use: what comes back beyond the limit is not free.
+        // All in use: frames that come back beyond the limit are not free.
         let mut taken = Vec::new();
         cache
             .try_alloc(task, Wanted::new(FRAMES, Purpose::Anon), &mut taken)

@@ -43,7 +43,7 @@ pub(crate) struct ReadInflight {
     wait: WaitQueue,
 }
 
-/// Room for pages that are about to be read; what is not used is given back.
+/// Room for pages that are about to be read; unused room is given back.
 pub(crate) struct Room<'a> {
     reading: &'a ReadInflight,
     all: &'a AtomicU32,

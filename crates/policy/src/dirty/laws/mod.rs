@@ -8,8 +8,8 @@
 //! | Tidegate | sleeps off what it owes at its fair rate | `tidegate` |
 //!
 //! They are made of `limits`, `proportion` (shares), `bandwidth` (estimates), `position` (level to
-//! factor), `ratelimit` (base rate), `pause` (rate to sleep), `progress` (the name of a wait); what
-//! both older laws have in common is `shares`.
+//! factor), `ratelimit` (base rate), `pause` (rate to sleep), `progress` (the name of a wait); both
+//! older laws share `shares`.
 
 mod foreground;
 mod rate_based;

@@ -152,7 +152,7 @@ impl Shares {
             .at_least(Pages(1))
     }
 
-    /// Counts pages of a writer. `Some`: what the CPU has dirtied is due.
+    /// Counts pages of a writer. `Some`: pages that the CPU has dirtied are due.
     pub(super) fn on_dirtied(&mut self, writer: &mut Share, dirtied: &Dirtied) -> Option<Pages> {
         self.dirties
             .count(writer, bounded(dirtied.pages).0, NO_BOUND);

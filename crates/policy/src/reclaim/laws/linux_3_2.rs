@@ -3,7 +3,7 @@
 //! write has ended: in paper p4's tests 84 to 95 of a hundred pages looked at are such.
 //!
 //! The background still writes, once its gentle passes gave too little. Everything else is Linux
-//! 3.0's; what is done for a run of pages is `compact`'s.
+//! 3.0's; work for a run of pages is `compact`'s.
 //!
 //! Deviation: direct reclaim waits (`wait_iff_congested`) where a good part of a cluster is under
 //! writeback, which here is no sleep: no device says that it is congested, and the mark of a zone

@@ -103,8 +103,8 @@ impl ThrottleLaw for Throttle {
         reason == Reason::Writeback
     }
 
-    /// One sleeper for each 32 pages; what was written beyond that counts for the next. All of them
-    /// if nothing more is under way: no write will end their sleep.
+    /// One sleeper for each 32 pages; pages written beyond that count for the next. All of them if
+    /// nothing more is under way: no write will end their sleep.
     fn wake_for_written(&self, writeback: &mut Writeback, last: bool) -> Wake {
         if last {
             writeback.mark = writeback.written;

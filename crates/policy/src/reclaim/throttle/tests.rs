@@ -509,7 +509,7 @@ fn later_the_tick_is_skipped_near_the_end_of_memory_and_where_little_is_dirty() 
     assert_eq!(verdict(u64::MAX, false), [sleep; 2]);
 }
 
-/// One sleeper for each 32 pages; what is left over counts for the next.
+/// One sleeper for each 32 pages; the rest counts for the next.
 #[test]
 fn ours_wakes_as_many_as_the_event_can_serve() {
     let mut throttle = with_asleep(ReclaimLaw::TIDEGATE, 5);

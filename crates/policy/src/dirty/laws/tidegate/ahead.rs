@@ -1,4 +1,4 @@
-//! Writing ahead of syncs: what somebody is going to wait for is written while nobody does yet.
+//! Writing ahead of syncs: pages that a sync will wait for are written while nobody waits yet.
 //!
 //! Below the background mark dirty pages are left alone: they may be written again, or deleted, and
 //! nobody waits for them. Where whole files are synced again and again that is not so: the next

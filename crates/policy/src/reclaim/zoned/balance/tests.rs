@@ -149,7 +149,7 @@ fn it_waits_below_ten_unless_a_zone_is_below_min() {
 
 #[test]
 fn a_round_that_looked_at_nothing_does_not_wait() {
-    // Nothing on the lists: the zone is hopeless at once, and what is hopeless counts as balanced.
+    // Nothing on the lists: the zone is hopeless at once, and a hopeless zone counts as balanced.
     let mut node = Node::new(&[with_free(NORMAL, 0)], 0, |_, _| got(0, 0));
     assert_eq!(node.balance(100), "begin a0 s0@12 done 0");
 }
