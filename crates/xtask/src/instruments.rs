@@ -2,8 +2,8 @@
 //! stands on has changed.
 //!
 //! `instruments/` has a lock file and a target folder of its own, so no other step builds any of
-//! it. Its format, lints and tests are checked here, and a short guest of each kind is recorded.
-//! What has passed leaves a stamp: a number made of all that it was built from.
+//! it. Its format, lints and tests are checked here, and a short guest of each kind is recorded. A
+//! step that has passed leaves a stamp: a number made of all that it was built from.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
