@@ -10,10 +10,10 @@
 //! shrinking space; 1 to 4 files; 1 to 6 tasks that come and go, each a writer, reader, syncer or a
 //! bit of all. Every other plan has anonymous memory: regions from an eighth to half as much again
 //! as all memory, a swap file that has room for all of it, for half, or is not there, on a device
-//! with the weather of the others, and 1 to 4 tasks more that touch, write, read and discard, and
-//! put another region in the place of one, with reclaim throttled by any of the variants. In every
-//! other plan, half of the tasks are served: they do not wait in reads and writes, others do for
-//! them.
+//! with the fault phases of the others, and 1 to 4 tasks more that touch, write, read and discard,
+//! and put another region in the place of one, with reclaim throttled by any of the variants. In
+//! every other plan, half of the tasks are served: they do not wait in reads and writes, others do
+//! for them.
 
 use std::collections::BTreeMap;
 
@@ -302,7 +302,7 @@ fn some(rng: &mut Rng, one_in: u64, most: u64) -> u32 {
     }
 }
 
-/// The weather of a device: fair and foul periods.
+/// The fault phases of a device: fair and foul periods.
 fn phases(rng: &mut Rng, slow: Option<&SlowPlan>) -> Vec<Phase> {
     let lingers_us = if rng.one_in(2) {
         rng.between(10, 20_000)

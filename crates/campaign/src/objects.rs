@@ -1,6 +1,6 @@
 //! Caches of objects of a run: a cache that a shrinker empties and a cache whose objects stay, both
 //! on slab pages. A task takes and gives back while the others work and the devices have their
-//! weather; at the end all of it is gone, and frames add up.
+//! fault phases; at the end all of it is gone, and frames add up.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::VecDeque;

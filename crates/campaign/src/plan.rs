@@ -1,4 +1,4 @@
-//! A run of the campaign as plain data: machine, cache, devices with their weather, files,
+//! A run of the campaign as plain data: machine, cache, devices with their fault phases, files,
 //! anonymous memory, tasks.
 //!
 //! A seed is drawn into a plan (`draw`), a plan is run (`run`), a failing plan is made smaller
@@ -237,7 +237,7 @@ pub struct DevicePlan {
     /// `device::Volatile` around it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volatile: Option<VolatilePlan>,
-    /// Its weather: one phase after the other, again from the first after the last. None: fair.
+    /// Its fault phases: one after the other, again from the first after the last. None: fair.
     #[serde(default, rename = "phase", skip_serializing_if = "Vec::is_empty")]
     pub phases: Vec<Phase>,
 }

@@ -1,4 +1,5 @@
-//! One run of a plan: its tasks at work while its devices have their weather, and the judgement.
+//! One run of a plan: its tasks at work while its devices have their fault phases, and the
+//! judgement.
 //!
 //! ```text
 //!   first life: tasks, weather, a look every 7 ms  ---all done---> heal, sync, add up, shut down
@@ -227,7 +228,7 @@ fn describe(tally: &mut Tally, plan: &Plan, world: &World, lab: &Lab, crashed: b
     );
 }
 
-/// Tasks, weather, and a look at the levels; true: broken off.
+/// Tasks, fault phases, and a look at the levels; true: broken off.
 fn first_life(
     task: &mut Task<'_, LabEnv>,
     env: &Arc<LabEnv>,
@@ -325,7 +326,7 @@ fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frame
 }
 
 /// The phases of a device, again and again, until the run ends. Each time round they last an eighth
-/// longer: otherwise a back-off could meet nothing but foul weather for ever, by its period alone.
+/// longer: otherwise a back-off could meet nothing but foul phases for ever, by its period alone.
 fn fault_phases(task: &mut Task<'_, LabEnv>, plan: &Plan, world: &World, number: usize) {
     let place = &world.places[number];
     let phases = &plan.devices[number].phases;
