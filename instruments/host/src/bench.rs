@@ -26,6 +26,7 @@
 mod agree;
 mod chain;
 mod column;
+mod fio;
 mod governor;
 mod live;
 mod memory;
@@ -41,11 +42,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use self::fio::median;
 use self::plan::percentile;
 use crate::csv::{self, Table};
-use crate::fio::{self, median};
 use crate::steps::{self, End, Steps};
-use crate::workspace::{Workspace, build_program, cargo, root};
+use crate::workspace::{BUILD_MAX, Workspace, build_program, cargo, root};
 use crate::{Arguments, Result};
 
 /// Pairs of the comparison with fio.
@@ -243,6 +244,38 @@ fn swap(folder: &Path) -> Result<()> {
     }
     println!("swap out and in: {ratio:.3} of the raw device's time (<= 1.10 wanted)");
     Ok(())
+}
+
+/// Builds an example of the package that the arguments name, and answers where it is.
+fn example(package: &[&str], name: &str) -> Result<PathBuf> {
+    let mut command = cargo(&["build", "--release"]);
+    command.args(package).args(["--example", name]);
+    steps::run(&mut command, BUILD_MAX)?;
+    Ok(Workspace::load()?
+        .target
+        .join("release/examples")
+        .join(name))
+}
+
+/// The commit and the machine, for the heading of figures.
+fn circumstances() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let mut git = Command::new("git");
+    git.args(["log", "-1", "--format=%h"]).current_dir(root());
+    let commit = steps::output(&mut git).unwrap_or_else(|_| "unknown".into());
+    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+    format!(
+        "Commit {}, {cpus} CPUs, load at the start {}; Linux {}",
+        commit.trim(),
+        load(),
+        read("/proc/sys/kernel/osrelease").trim(),
+    )
+}
+
+/// How many tasks the machine runs.
+fn load() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().unwrap_or("?").to_owned()
 }
 
 fn bench(package: &str, name: &str) -> Result<String> {

@@ -339,11 +339,11 @@ impl Workshop {
         let cache = base.join("kernels");
         fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
         let kernel = Kernel::fetch(&cache, package)?;
-        let [writer, load] = ["guest-writer", "guest-load"].map(|name| build(base, name));
+        let built = build(base)?;
         let programs = Programs {
             busybox: kernel::busybox(&cache)?,
-            writer: writer?,
-            load: load?,
+            writer: built.join("guest-writer"),
+            load: built.join("guest-load"),
         };
         let folder = base.join(format!("run-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -388,9 +388,9 @@ impl Drop for Workshop {
     }
 }
 
-/// Builds a program for guests, static, in a folder of its own: other flags would make cargo build
+/// Builds the programs for guests, static, in a folder of its own: other flags would make cargo build
 /// everything else anew.
-fn build(base: &Path, name: &str) -> Result<PathBuf> {
+fn build(base: &Path) -> Result<PathBuf> {
     let folder = base.join("build");
     let mut command = cargo(&[
         "build",
@@ -399,7 +399,9 @@ fn build(base: &Path, name: &str) -> Result<PathBuf> {
         "--manifest-path",
         "instruments/Cargo.toml",
         "--package",
-        &format!("tidegate-{name}"),
+        "tidegate-guest-writer",
+        "--package",
+        "tidegate-guest-load",
         "--target",
         TARGET,
     ]);
@@ -408,5 +410,5 @@ fn build(base: &Path, name: &str) -> Result<PathBuf> {
         .arg(&folder)
         .env(FLAGS.0, FLAGS.1);
     steps::output(&mut command)?;
-    Ok(folder.join(TARGET).join("release").join(name))
+    Ok(folder.join(TARGET).join("release"))
 }

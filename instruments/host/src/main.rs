@@ -6,7 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod bench;
-mod fio;
 mod guest;
 mod picture;
 

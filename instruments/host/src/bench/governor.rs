@@ -14,14 +14,12 @@
 //! Demands are printed with what came out, and never fail the command.
 
 use std::io::{BufRead as _, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::steps;
-use crate::workspace::{Workspace, cargo};
 use crate::{Arguments, Result};
 
 /// The quick run, and the whole.
@@ -33,8 +31,6 @@ const MEMTABLES: [u64; 4] = [1, 2, 4, 6];
 const AT_ONCE: usize = 2;
 /// How often memory is looked at from outside.
 const LOOK: Duration = Duration::from_millis(10);
-/// Longest time to build the engine.
-const BUILD_MAX: Duration = Duration::from_secs(20 * 60);
 const HALF: &str = "half";
 const GOVERNOR: &str = "governor";
 
@@ -75,7 +71,8 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
     if !limit.is_power_of_two() || limit < 16 || seconds == 0 {
         return Err("bench governor: a limit of 16, 32, 64, ... MiB and a second at least".into());
     }
-    let engine = build()?;
+    let adapters = ["-p", "tidegate-governor", "--features", "adapters"];
+    let engine = super::example(&adapters, "engine")?;
     let mut names: Vec<String> = [GOVERNOR, HALF, "thirds"].map(str::to_owned).into();
     for memtable in 1..8 {
         if all || MEMTABLES.contains(&memtable) {
@@ -89,13 +86,6 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
         print_resident(&engine, (limit, seconds), &columns)?;
     }
     Ok(())
-}
-
-fn build() -> Result<PathBuf> {
-    let mut command = cargo(&["build", "--release", "-p", "tidegate-governor"]);
-    command.args(["--features", "adapters", "--example", "engine"]);
-    steps::run(&mut command, BUILD_MAX)?;
-    Ok(Workspace::load()?.target.join("release/examples/engine"))
 }
 
 fn run_all(engine: &Path, size: (u64, u64), names: &[String]) -> Result<Vec<Column>> {

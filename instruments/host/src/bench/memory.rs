@@ -13,15 +13,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
 
-use crate::fio::median;
+use super::fio::median;
 use crate::steps;
-use crate::workspace::{Workspace, cargo, root};
+use crate::workspace::Workspace;
 use crate::{Arguments, Result};
 
-/// Longest time to build an example.
-const BUILD_MAX: Duration = Duration::from_secs(20 * 60);
 /// Rounds of `shrink`, and seconds that it looks at afterwards.
 const ROUNDS: usize = 5;
 const SECONDS: u64 = 5;
@@ -143,24 +140,14 @@ fn built(name: &str, program: Option<PathBuf>) -> Result<PathBuf> {
     if let Some(program) = program {
         return Ok(program);
     }
-    let mut command = cargo(&["build", "--release", "-p", "tidegate", "--example", name]);
-    steps::run(&mut command, BUILD_MAX)?;
-    let target = Workspace::load()?.target;
-    Ok(target.join("release/examples").join(name))
+    super::example(&["-p", "tidegate"], name)
 }
 
 pub(super) fn heading(rounds: usize) -> String {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let mut git = Command::new("git");
-    git.args(["log", "-1", "--format=%h"]).current_dir(root());
-    let commit = steps::output(&mut git).unwrap_or_else(|_| "unknown".into());
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     format!(
-        "Commit {}, {cpus} CPUs, load at the start {}; Linux {}; medians of {rounds} rounds. Durability of every figure: reads, and \
+        "{}; medians of {rounds} rounds. Durability of every figure: reads, and \
          what is dirty is written to cache, not durable.\n",
-        commit.trim(),
-        read("/proc/loadavg").split(' ').next().unwrap_or("?"),
-        read("/proc/sys/kernel/osrelease").trim(),
+        super::circumstances()
     )
 }
 

@@ -25,8 +25,8 @@ use super::undo::Undo;
 use super::watch::Watch;
 use super::{agree, live};
 use crate::steps::End;
-use crate::workspace::{BUILD_MAX, Workspace, build_program, cargo, root};
-use crate::{Arguments, Result, steps};
+use crate::workspace::{Workspace, build_program};
+use crate::{Arguments, Result};
 
 /// Seconds of a run.
 const SECONDS: u64 = 24;
@@ -342,16 +342,8 @@ fn measure(options: &Options, files: &Path) -> Result<Vec<String>> {
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    let build = [
-        "build",
-        "--release",
-        "-p",
-        "tidegate",
-        "--example",
-        "writers",
-    ];
-    steps::run(&mut cargo(&build), BUILD_MAX)?;
-    build_program()?;
+    let writers = super::example(&["-p", "tidegate"], "writers")?;
+    let program = build_program()?;
     let mut columns = options.columns.clone();
     let undo = undo_for(&mut columns)?;
     // After `undo`, so that everything is undone before the lock is given back.
@@ -360,8 +352,8 @@ fn measure(options: &Options, files: &Path) -> Result<Vec<String>> {
     let bench = Bench {
         undo: undo.as_ref(),
         watch,
-        writers: workspace.target.join("release/examples/writers"),
-        program: workspace.program(),
+        writers,
+        program,
         out: out.clone(),
         files: files.to_owned(),
         strict_percent: options.strict_percent,
@@ -408,7 +400,12 @@ type Values = BTreeMap<(&'static str, &'static str), Result<Vec<f64>>>;
 fn run_rows(bench: &Bench<'_>, options: &Options, columns: &[Column], values: &mut Values) {
     for row in &options.rows {
         for column in columns {
-            println!("  > {}: {} (load {})", row.name, column.title(), load());
+            println!(
+                "  > {}: {} (load {})",
+                row.name,
+                column.title(),
+                super::load()
+            );
             let measured = (row.measure)(bench, *column, options.seconds);
             if let Err(problem) = &measured {
                 println!("  > {}: {}: FAILED: {problem}", row.name, column.title());
@@ -459,25 +456,12 @@ fn watch_with(undo: &Undo) -> Option<Watch> {
     watch.ok()
 }
 
-fn load() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split(' ').next().unwrap_or("?").to_owned()
-}
-
 fn heading(options: &Options) -> String {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let mut git = std::process::Command::new("git");
-    git.args(["log", "-1", "--format=%h"]).current_dir(root());
-    let commit = steps::output(&mut git).unwrap_or_else(|_| "unknown".into());
-    let cpus = std::thread::available_parallelism().map_or(0, usize::from);
     format!(
-        "Commit {}, {cpus} CPUs, load at the start {}; runs of {} s; dirty limits {DIRTY_MIB} / \
-         {BACKGROUND_MIB} MiB; Linux {}, strict device limit {} % of them. Durability of every figure: \
-         written to cache, not durable.\n",
-        commit.trim(),
-        load(),
+        "{}; runs of {} s; dirty limits {DIRTY_MIB} / {BACKGROUND_MIB} MiB, strict device limit {} % \
+         of them. Durability of every figure: written to cache, not durable.\n",
+        super::circumstances(),
         options.seconds,
-        kernel.trim(),
         options.strict_percent
     )
 }

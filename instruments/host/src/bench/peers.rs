@@ -14,17 +14,12 @@
 //! The results are in docs/lab/bench.md.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::memory::{Figures, heading, in_folder, median_of, run as run_example};
-use crate::steps;
-use crate::workspace::{Workspace, cargo};
 use crate::{Arguments, Result};
 
 const CACHES: [&str; 4] = ["tidegate", "quick_cache", "moka", "foyer"];
 const ROUNDS: usize = 5;
-/// Longest time to build the example.
-const BUILD_MAX: Duration = Duration::from_secs(20 * 60);
 
 /// A row: its words for people, those for the example, and what is shown of it.
 struct Row {
@@ -83,10 +78,8 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
     if rounds == 0 {
         return Err("bench peers: at least one round".into());
     }
-    let mut command = cargo(&["build", "--release", "-p", "tidegate-governor"]);
-    command.args(["--features", "adapters", "--example", "peers"]);
-    steps::run(&mut command, BUILD_MAX)?;
-    let program = Workspace::load()?.target.join("release/examples/peers");
+    let adapters = ["-p", "tidegate-governor", "--features", "adapters"];
+    let program = super::example(&adapters, "peers")?;
     let rows: Vec<&Row> = ROWS
         .iter()
         .filter(|row| !only_hits || matches!(row.words[0], "hits" | "same"))

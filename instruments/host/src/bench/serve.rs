@@ -108,18 +108,9 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
 fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
     let mut server = cargo(&["build", "--release", "-p", "tidegate-cli"]);
     steps::run(server.args(["--features", "serve"]), BUILD_MAX)?;
-    let load = [
-        "build",
-        "--release",
-        "-p",
-        "tidegate-serve",
-        "--example",
-        "load",
-    ];
-    steps::run(&mut cargo(&load), BUILD_MAX)?;
+    let load = super::example(&["-p", "tidegate-serve"], "load")?;
     let programs = folder.join("programs");
     std::fs::create_dir_all(&programs).map_err(|error| error.to_string())?;
-    let load = workspace.target.join("release/examples/load");
     for (built, name) in [(workspace.program(), "tidegate"), (load, "load")] {
         std::fs::copy(&built, programs.join(name))
             .map_err(|error| format!("{}: {error}", built.display()))?;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::server::Server;
 use crate::Result;
-use crate::fio::median;
+use crate::bench::fio::median;
 use crate::steps::{self, End};
 
 /// Size of the volume.

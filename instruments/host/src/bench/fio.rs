@@ -12,7 +12,6 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::workspace::{BUILD_MAX, Workspace, cargo};
 use crate::{Result, steps};
 
 /// Bytes of a file.
@@ -60,10 +59,7 @@ struct Pass {
 /// # Errors
 /// A pass failed, or answered in a form that is not known.
 pub(crate) fn compare(folder: &Path, pairs: usize) -> Result<()> {
-    let workspace = Workspace::load()?;
-    let build = ["build", "--release", "-p", "tidegate", "--example", "seqio"];
-    steps::run(&mut cargo(&build), BUILD_MAX)?;
-    let seqio = workspace.target.join("release/examples/seqio");
+    let seqio = super::example(&["-p", "tidegate"], "seqio")?;
     let folder = folder.join(format!("tidegate-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let result = [Way::Write, Way::Read, Way::Show]
