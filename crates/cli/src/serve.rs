@@ -1,9 +1,6 @@
 //! `serve`, `top` and `demo`: the words of the command line for the server's crate, and how they end.
 
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::Args;
 use serve::config::{Asked, ConfigError};
@@ -191,13 +188,7 @@ pub fn top(arguments: &TopArguments) -> u8 {
         address: arguments.address.clone(),
         once: arguments.once,
     };
-    let is_over = Arc::new(AtomicBool::new(false));
-    if !options.once && std::io::stdout().is_terminal() {
-        let over = Arc::clone(&is_over);
-        // Without it a signal ends the program where it is, and the terminal stays as it was drawn on.
-        let _ = ctrlc::set_handler(move || over.store(true, Ordering::Relaxed));
-    }
-    match serve::top::run(&options, &is_over) {
+    match serve::top::run(&options) {
         Ok(()) => 0,
         Err(error) => {
             terminal::complain(&format!("tidegate: {error}"));

@@ -1,18 +1,19 @@
-//! `tidegate top` in a terminal: a signal that ends it leaves the terminal as it was, and it ends with its terminal.
+//! `tidegate top` in a terminal: it draws in place, a signal leaves the terminal as it was, and it ends with its terminal.
 #![cfg(feature = "serve")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs::File;
 use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// What a terminal is told to show another screen, and to show its own again.
-const OTHER_SCREEN: &str = "\x1b[?1049h";
-const OWN_SCREEN: &str = "\x1b[?1049l";
+/// What begins a reading, and what ends it: from the first line, and nothing below the last one.
+const HOME: &str = "\x1b[H";
+const CLEAR_BELOW: &str = "\x1b[J";
 
 /// `top` in a terminal, of which this is the other side.
 fn start() -> (File, Child) {
@@ -37,22 +38,26 @@ fn start() -> (File, Child) {
 }
 
 #[test]
-fn a_signal_gives_the_terminal_back() {
+fn a_signal_leaves_the_terminal_as_it_was() {
     let (mut ours, mut child) = start();
     let (mut said, mut is_told) = (Vec::new(), false);
     let mut part = [0; 4096];
     // Ends with an error when the last of their side is closed: with the child.
     while let Ok(length @ 1..) = ours.read(&mut part) {
         said.extend_from_slice(&part[..length]);
-        if !is_told && String::from_utf8_lossy(&said).contains(OTHER_SCREEN) {
-            kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+        if !is_told && String::from_utf8_lossy(&said).matches(CLEAR_BELOW).count() == 2 {
+            kill_process(Pid::from_child(&child), Signal::INT).unwrap();
             is_told = true;
         }
     }
     let status = child.wait().unwrap();
     let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(is_told && said.contains(OWN_SCREEN), "{status}: {said:?}");
-    assert_eq!(status.code(), Some(0));
+    assert_eq!(said.matches(HOME).count(), 2, "{status}: {said:?}");
+    assert!(said.contains("no answer from 127.0.0.1:1: "), "{said:?}");
+    // Below what was said, and in no mode that would have to end.
+    assert!(said.ends_with(&format!("\r\n{CLEAR_BELOW}")), "{said:?}");
+    assert!(!said.contains("\x1b[?"), "{said:?}");
+    assert_eq!(status.signal(), Some(Signal::INT.as_raw()));
 }
 
 /// As when a connection over ssh is dropped, or a session of a multiplexer is ended.
@@ -60,7 +65,7 @@ fn a_signal_gives_the_terminal_back() {
 fn it_ends_with_its_terminal() {
     let (mut ours, mut child) = start();
     let (mut said, mut part) = (Vec::new(), [0; 4096]);
-    while !String::from_utf8_lossy(&said).contains(OTHER_SCREEN) {
+    while !String::from_utf8_lossy(&said).contains(CLEAR_BELOW) {
         let length = ours.read(&mut part).unwrap();
         said.extend_from_slice(&part[..length]);
     }

@@ -1,46 +1,37 @@
 //! `tidegate top`: a running server in the terminal.
 //!
 //! ```text
-//!   server's /events ──reader (thread)──> latest snapshot ──> Model ──> view (terminal), plain (pipe, --once)
+//!   server's /snapshot.json ──client──> plain ──> pipe or `--once`: as it is
+//!                                             ──> terminal: in place of the last one, every 2 s
 //! ```
-//! A server that is gone stays on the screen as it was last, with the reason, and is asked again
-//! every second.
+//! A server that is gone stays on the screen as it was last, with the reason, and is asked again.
 //!
-//! Names that the server sends are shown without their control characters: they cannot draw.
+//! Invariants: the terminal is in no mode of its own at any time, so a signal may end the program
+//! anywhere. Names that the server sends are shown without their control characters: they cannot draw.
 
 mod client;
-mod keys;
-mod model;
 mod plain;
 mod text;
-mod view;
 
 use std::io::{self, IsTerminal, Write as _};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
-use ratatui::DefaultTerminal;
+use rustix::termios::tcgetwinsize;
 
 pub use client::ClientError;
-use keys::{Key, Keys, Waited};
-use model::{Model, News};
 
 /// Where a server shows itself unless told otherwise.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9321";
 
-/// Between two looks for a key.
-const TICK: Duration = Duration::from_millis(100);
-/// Between two tries to reach a server that is gone.
-const RETRY: Duration = Duration::from_secs(1);
+/// Between two readings.
+const EVERY: Duration = Duration::from_secs(2);
 
 /// What is to be shown, and how.
 #[derive(Clone, Debug)]
 pub struct TopOptions {
     /// `HOST:PORT` of the server's HTTP side; `http://` before it and a path after it are allowed.
     pub address: String,
-    /// One snapshot as plain text, then the end; also done where the output is no terminal.
+    /// One reading, then the end; also done where the output is no terminal.
     pub once: bool,
 }
 
@@ -64,9 +55,9 @@ pub enum TopError {
         /// What went wrong.
         error: ClientError,
     },
-    /// The terminal cannot be used.
-    #[error("cannot use the terminal: {0}")]
-    Terminal(#[from] io::Error),
+    /// The output cannot be written to.
+    #[error("cannot write: {0}")]
+    Output(#[from] io::Error),
 }
 
 impl TopError {
@@ -80,102 +71,79 @@ impl TopError {
     }
 }
 
-/// Shows a server until the user has seen enough, the terminal is gone, or `is_over` is set: a
-/// signal that ended the program where it is would leave the terminal without its echo and cursor.
+/// Shows a server until a signal ends the program or the terminal is gone; with `once`, or where the
+/// output is no terminal, one reading.
 ///
 /// # Errors
-/// The address is none. With `once`: no answer. The terminal cannot be used.
-pub fn run(options: &TopOptions, is_over: &Arc<AtomicBool>) -> Result<(), TopError> {
+/// The address is none. For one reading: no answer, or an output that takes none.
+pub fn run(options: &TopOptions) -> Result<(), TopError> {
     let address = client::host_and_port(&options.address);
     if !client::is_address(&address) {
         return Err(TopError::Address(options.address.clone()));
     }
-    if options.once || !io::stdout().is_terminal() {
-        let snapshot = client::snapshot(&address).map_err(|error| TopError::Server {
-            address: address.clone(),
-            error,
-        })?;
-        let text = plain::show(&address, &snapshot);
-        return match io::stdout().lock().write_all(text.as_bytes()) {
-            // `tidegate top | head`.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => Ok(written?),
-        };
-    }
-    let (send, news) = sync_channel(4);
-    let stop = Arc::clone(is_over);
-    let of = address.clone();
-    // Not joined: it may wait for a server that does not answer, and holds nothing.
-    std::thread::spawn(move || follow(&of, &send, &stop));
-    let mut keys = Keys::open()?;
-    let mut terminal = ratatui::try_init()?;
-    let shown = show(
-        &mut terminal,
-        &mut keys,
-        Model::new(address),
-        &news,
-        is_over,
-    );
-    is_over.store(true, Ordering::Relaxed);
-    let restored = ratatui::try_restore();
-    let is_gone = matches!(shown, Ok(Ended::TerminalGone)) || restored.is_err();
-    if is_gone {
-        // Dropped, it would show the cursor, and complain to the same terminal that it cannot: a
-        // panic within a panic.
-        core::mem::forget(terminal);
+    let mut output = io::stdout();
+    if !options.once && output.is_terminal() {
+        let mut last = String::new();
+        // An error is that of a terminal that is gone.
+        while show(&mut output, &current(&address, &mut last)).is_ok() {
+            std::thread::sleep(EVERY);
+        }
         return Ok(());
     }
-    shown?;
-    Ok(())
-}
-
-/// Why it is shown no longer.
-enum Ended {
-    Enough,
-    TerminalGone,
-}
-
-/// Sends what the server tells, and tries again when it is gone.
-fn follow(address: &str, send: &SyncSender<News>, is_over: &AtomicBool) {
-    while !is_over.load(Ordering::Relaxed) {
-        let ended = client::Events::open(address).and_then(|mut events| {
-            loop {
-                let snapshot = events.next()?;
-                if send.send(News::Snapshot(Box::new(snapshot))).is_err() {
-                    return Ok(());
-                }
-            }
-        });
-        let Err(error) = ended else { return };
-        if send.send(News::Gone(error.to_string())).is_err() {
-            return;
-        }
-        std::thread::sleep(RETRY);
+    let snapshot = client::snapshot(&address).map_err(|error| TopError::Server {
+        address: address.clone(),
+        error,
+    })?;
+    let text = plain::show(&address, &snapshot);
+    match output.write_all(text.as_bytes()) {
+        // `tidegate top | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
     }
 }
 
-fn show(
-    terminal: &mut DefaultTerminal,
-    keys: &mut Keys,
-    mut model: Model,
-    news: &Receiver<News>,
-    is_over: &AtomicBool,
-) -> io::Result<Ended> {
-    while !is_over.load(Ordering::Relaxed) {
-        while let Ok(news) = news.try_recv() {
-            model.hear(news);
+/// The server as it is now; where it does not answer, the reason and the last reading.
+fn current(address: &str, last: &mut String) -> String {
+    match client::snapshot(address) {
+        Ok(snapshot) => {
+            *last = plain::show(address, &snapshot);
+            last.clone()
         }
-        // A resize needs nothing: the next frame has the new size.
-        terminal.draw(|frame| view::draw(frame, &model))?;
-        match keys.wait(TICK)? {
-            Waited::Gone => return Ok(Ended::TerminalGone),
-            Waited::Pressed(Key::Quit) => break,
-            Waited::Pressed(Key::Down) => model.scroll(1),
-            Waited::Pressed(Key::Up) => model.scroll(-1),
-            Waited::Pressed(Key::Other) | Waited::Nothing => {}
+        Err(error) => {
+            let why = text::name(&error.to_string(), 120);
+            let was = if last.is_empty() {
+                ""
+            } else {
+                "as it was last; "
+            };
+            format!("no answer from {address}: {why}; {was}trying again\n\n{last}")
         }
     }
-    Ok(Ended::Enough)
+}
+
+/// Puts a text in place of the last one.
+fn show(terminal: &mut io::Stdout, text: &str) -> io::Result<()> {
+    let size = tcgetwinsize(&*terminal)?;
+    terminal.write_all(frame(text, size.ws_row.into(), size.ws_col.into()).as_bytes())?;
+    terminal.flush()
+}
+
+/// What draws a text from the first line on, no line wider and no more of them than fit (a size of
+/// zero is one that nobody knows). The cursor is left below it.
+fn frame(text: &str, rows: usize, columns: usize) -> String {
+    let known = |size: usize| if size == 0 { usize::MAX } else { size };
+    let (room, columns) = (known(rows).saturating_sub(2), known(columns));
+    let mut frame = "\x1b[H".to_owned();
+    let mut line = |line: &str| {
+        frame.extend(line.chars().take(columns));
+        frame.push_str("\x1b[K\r\n");
+    };
+    text.lines().take(room).for_each(&mut line);
+    let hidden = text.lines().count().saturating_sub(room);
+    if hidden > 0 {
+        line(&format!("({hidden} more lines: --once prints all)"));
+    }
+    frame + "\x1b[J"
 }
 
 #[cfg(test)]

@@ -2,9 +2,8 @@
 
 use std::fmt::Write as _;
 
-use super::model::{bytes_of, requests_of};
 use super::text::{bytes, count, long, name, percent, time};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, Volume};
 
 /// The whole snapshot.
 pub(super) fn show(address: &str, now: &Snapshot) -> String {
@@ -67,7 +66,7 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
         )?;
         writeln!(
             text,
-            "  dirty {} of {}, backing written {}/s (thought {}/s), read {}/s, errors {}",
+            "  dirty {} of {}, backing written {}/s (estimated at {}/s), read {}/s, errors {}",
             bytes(volume.level.level),
             bytes(volume.level.limit),
             bytes(volume.written_rate),
@@ -84,7 +83,7 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
             "  clients {}, requests {}/s, {}/s; held {} now, {} ever, pauses p50 {} p99 {} max {}",
             volume.connections,
             count(requests_of(volume)),
-            bytes(bytes_of(volume, None)),
+            bytes(bytes_of(volume)),
             volume.held,
             count(volume.held_total),
             time(pauses.p50_us),
@@ -137,4 +136,19 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// Bytes a second that a volume's clients read and write.
+fn bytes_of(volume: &Volume) -> u64 {
+    let commands = volume.commands.iter();
+    commands
+        .filter(|command| matches!(command.command.as_str(), "read" | "write"))
+        .map(|command| command.byte_rate)
+        .sum()
+}
+
+/// Requests a second of a volume's clients.
+fn requests_of(volume: &Volume) -> u64 {
+    let commands = volume.commands.iter();
+    commands.map(|command| command.request_rate).sum()
 }

@@ -1,10 +1,8 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
-
-use ratatui::Terminal;
-use ratatui::backend::TestBackend;
 
 use super::*;
 use crate::config::WebConfig;
@@ -16,34 +14,6 @@ fn example(state: State) -> Box<Snapshot> {
     let mut sampler = Sampler::default();
     sampler.next(reading(began, 4, state));
     Box::new(sampler.next(reading(began, 5, state)))
-}
-
-fn model(state: State) -> Model {
-    let mut model = Model::new("127.0.0.1:9321".to_owned());
-    for level in [0, 3, 9, 5, 2, 8] {
-        let mut snapshot = example(state);
-        snapshot.volumes[0].commands[1].byte_rate = level << 20;
-        model.hear(News::Snapshot(snapshot));
-    }
-    model.hear(News::Snapshot(example(state)));
-    model
-}
-
-/// The frame as text, without blanks at the ends of lines.
-fn frame(model: &Model, width: u16, height: u16) -> String {
-    let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| view::draw(frame, model)).unwrap();
-    let buffer = terminal.backend().buffer().clone();
-    let mut text = String::new();
-    for y in 0..height {
-        let mut line = String::new();
-        for x in 0..width {
-            line.push_str(buffer[(x, y)].symbol());
-        }
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
 }
 
 /// Compares with the stored text; `UPDATE_FRAMES=1` stores it.
@@ -63,53 +33,21 @@ fn assert_stored(name: &str, text: &str) {
 }
 
 #[test]
-fn a_working_server_looks_like_this() {
-    assert_stored("working.txt", &frame(&model(State::Ok), 100, 26));
-}
-
-#[test]
-fn trouble_is_told_at_the_top() {
-    let mut model = model(State::Stalled);
-    model.hear(News::Gone("Connection refused (os error 111)".to_owned()));
-    assert_stored("trouble.txt", &frame(&model, 80, 24));
-}
-
-#[test]
-fn any_size_can_be_drawn() {
-    let model = model(State::FlushFailed);
-    for (width, height) in [(1, 1), (3, 50), (200, 3), (20, 10), (500, 100)] {
-        frame(&model, width, height);
-    }
-}
-
-#[test]
-fn before_the_first_answer_it_says_whom_it_asks() {
-    let mut model = Model::new("127.0.0.1:9321".to_owned());
-    assert_eq!(frame(&model, 60, 1), "asking 127.0.0.1:9321 ...\n");
-    model.hear(News::Gone("refused".to_owned()));
+fn a_frame_is_no_larger_than_the_terminal() {
+    let text = "one\ntwo and more\nthree\n";
     assert_eq!(
-        frame(&model, 80, 1),
-        "no answer from 127.0.0.1:9321: refused; trying again (q quits)\n"
+        frame(text, 0, 0),
+        "\x1b[Hone\x1b[K\r\ntwo and more\x1b[K\r\nthree\x1b[K\r\n\x1b[J"
     );
-}
-
-#[test]
-fn the_list_of_volumes_scrolls_and_stops_at_its_ends() {
-    let mut model = model(State::Ok);
-    model.scroll(-1);
-    assert_eq!(model.first, 0);
-    model.scroll(9);
-    assert_eq!(model.first, 1);
-    let text = frame(&model, 100, 26);
-    assert!(
-        text.contains("data/backup") && !text.contains("root"),
-        "{text}"
+    assert_eq!(
+        frame(text, 5, 5),
+        "\x1b[Hone\x1b[K\r\ntwo a\x1b[K\r\nthree\x1b[K\r\n\x1b[J"
     );
-    // Fewer volumes than before.
-    let mut snapshot = example(State::Ok);
-    snapshot.volumes.clear();
-    model.hear(News::Snapshot(snapshot));
-    assert_eq!(model.first, 0);
+    assert_eq!(
+        frame(text, 4, 80),
+        "\x1b[Hone\x1b[K\r\ntwo and more\x1b[K\r\n(1 more lines: --once prints all)\x1b[K\r\n\x1b[J"
+    );
+    assert_eq!(frame(text, 1, 1), "\x1b[H(\x1b[K\r\n\x1b[J");
 }
 
 #[test]
@@ -118,14 +56,10 @@ fn a_name_cannot_draw() {
     let bad = "a\u{1b}[2J\nb\u{202e}\u{9b}31m";
     snapshot.volumes[0].name = bad.to_owned();
     snapshot.health.reasons.push(bad.to_owned());
-    let plain = plain::show("x", &snapshot);
-    let mut model = Model::new("x".to_owned());
-    model.hear(News::Snapshot(snapshot));
-    for text in [plain, frame(&model, 100, 26)] {
-        let is_bad = |c: char| c != '\n' && c.is_control() || c == '\u{202e}';
-        assert!(!text.contains(is_bad), "{text:?}");
-        assert!(text.contains("a?[2J?b??31m"), "{text}");
-    }
+    let text = frame(&plain::show("x", &snapshot), 0, 0);
+    let is_bad = |c: char| c == '\u{202e}' || c == '\u{9b}';
+    assert!(!text.contains(is_bad), "{text:?}");
+    assert!(text.contains("a?[2J?b??31m"), "{text}");
 }
 
 #[test]
@@ -185,57 +119,18 @@ fn web() -> crate::web::Handle {
 }
 
 #[test]
-fn it_reads_a_real_server_and_hears_that_it_ends() {
+fn it_reads_a_real_server_and_says_when_it_is_gone() {
     let handle = web();
     let address = handle.address().to_string();
-    assert_eq!(client::snapshot(&address).unwrap().volumes[0].name, "root");
-    let mut events = client::Events::open(&address).unwrap();
-    let first = events.next().unwrap();
-    let second = events.next().unwrap();
-    assert!(second.at_ms > first.at_ms);
+    let mut last = String::new();
+    let first = current(&address, &mut last);
+    assert!(first.contains("\nvolume root  ok"), "{first}");
+    assert_eq!(first, last);
     drop(handle);
-    assert!(events.next().is_err());
-    assert!(matches!(
-        client::Events::open(&address),
-        Err(ClientError::Connection(_))
-    ));
-}
-
-#[test]
-fn a_server_that_comes_back_is_found_again() {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let (send, news) = sync_channel(4);
-    let is_over = Arc::new(AtomicBool::new(false));
-    let stop = Arc::clone(&is_over);
-    let text = address.to_string();
-    let reader = std::thread::spawn(move || follow(&text, &send, &stop));
-    // It ends in the middle of its answer, then answers, then is silent for good.
-    let (mut stream, _) = listener.accept().unwrap();
-    stream
-        .write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\ndata")
-        .unwrap();
-    drop(stream);
-    assert!(matches!(news.recv().unwrap(), News::Gone(_)));
-    let (mut stream, _) = listener.accept().unwrap();
-    let json = serde_json::to_string(&example(State::Ok)).unwrap();
-    let event = format!("data: {json}\n\n");
-    let (left, right) = event.split_at(100);
-    let chunks = format!(
-        "{:x}\r\n{left}\r\n{:x};x=y\r\n{right}\r\n0\r\n\r\n",
-        left.len(),
-        right.len()
-    );
-    stream
-        .write_all(
-            format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}").as_bytes(),
-        )
-        .unwrap();
-    assert!(matches!(news.recv().unwrap(), News::Snapshot(_)));
-    assert!(matches!(news.recv().unwrap(), News::Gone(_)));
-    is_over.store(true, Ordering::Relaxed);
-    drop((news, listener));
-    reader.join().unwrap();
+    let gone = current(&address, &mut last);
+    let told = format!("no answer from {address}: Connection refused");
+    assert!(gone.starts_with(&told) && gone.ends_with(&first), "{gone}");
+    assert!(gone.contains("as it was last; trying again\n"), "{gone}");
 }
 
 /// What the client makes of an answer.
@@ -255,7 +150,7 @@ fn answered(answer: &[u8]) -> Result<Snapshot, ClientError> {
 
 #[test]
 fn what_is_no_server_of_ours_is_an_error() {
-    let long = [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &vec![b'x'; 20_000]].concat();
+    let long = [b"HTTP/1.1 200 OK\r\nX: ".as_slice(), &vec![b'x'; 1 << 20]].concat();
     for answer in [
         b"".as_slice(),
         b"SSH-2.0-OpenSSH_9.2\r\n",
@@ -266,6 +161,7 @@ fn what_is_no_server_of_ours_is_an_error() {
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxyz\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\n\xff\xff\r\n\r\n{}",
+        b"HTTP/1.1 421 Misdirected\x1b[2J\r\n\r\n",
         &long,
     ] {
         assert!(
@@ -274,8 +170,11 @@ fn what_is_no_server_of_ours_is_an_error() {
             String::from_utf8_lossy(answer)
         );
     }
-    let refused = answered(b"HTTP/1.1 421 Misdirected\x1b[2J\r\n\r\n").unwrap_err();
-    assert_eq!(refused.to_string(), "it answered \"421 Misdirected[2J\"");
+    let refused = answered(b"HTTP/1.1 421 Somewhere Else\r\n\r\n").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "it answered \"421 Misdirected Request\""
+    );
     let fine = answered(b"HTTP/1.0 200 OK\r\n\r\n{\"format\": 1}");
     assert_eq!(fine.unwrap().format, 1);
 }
@@ -290,7 +189,7 @@ fn nobody_there_is_told_with_a_way_out() {
         address: free.to_string(),
         once: true,
     };
-    let error = run(&options, &Arc::default()).unwrap_err().to_string();
+    let error = run(&options).unwrap_err().to_string();
     assert!(
         error.contains("tidegate serve") && error.contains(&free.to_string()),
         "{error}"
