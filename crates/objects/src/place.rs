@@ -104,6 +104,8 @@ fn s3(config: &Config, rest: &str) -> Result<Location, Error> {
         max_retries: RETRIES,
         retry_timeout: config.timeout / 2,
     };
+    // An error: the process has one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = AmazonS3Builder::from_env()
         .with_bucket_name(bucket)
         .with_retry(retry);

@@ -15,7 +15,7 @@
 //!      carry their lengths, and clients are known to close so after they have said goodbye to NBD.
 //!
 //! Source: the specification of NBD, "TLS support"; RFC 8446. Provider of the cryptography:
-//! aws-lc-rs (ADR 5).
+//! ring (ADR 5).
 
 mod error;
 mod files;
@@ -66,7 +66,7 @@ impl Acceptor {
     pub fn open(config: &TlsConfig) -> Result<Self, TlsError> {
         let chain = files::certificates(&config.certificate)?;
         let key = files::key(&config.key)?;
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut warnings = Vec::new();
         warnings.extend(files::judge(&config.certificate, &chain, &provider)?);
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))

@@ -96,7 +96,7 @@ pub(super) fn authorities(path: &Path) -> Result<(RootCertStore, Vec<TlsWarning>
     for (number, certificate) in (1..).zip(certificates) {
         // Only certificates that stand in a chain are checked by time, not those it ends at: so
         // nobody else warns.
-        let time = lifetime(&certificate, &rustls::crypto::aws_lc_rs::default_provider());
+        let time = lifetime(&certificate, &rustls::crypto::ring::default_provider());
         warnings.extend(time.map(|what| TlsWarning {
             path: path.to_owned(),
             what: format!("authority {number} {what}"),

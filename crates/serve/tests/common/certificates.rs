@@ -72,7 +72,7 @@ pub(crate) fn identity_with(
 pub(crate) fn client(trusted: &Authority, identity: Option<&Identity>) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(trusted.der().clone()).unwrap();
-    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .unwrap()
