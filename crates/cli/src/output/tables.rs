@@ -3,7 +3,6 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use policy::reclaim::Reason;
-use sha2::{Digest as _, Sha256};
 
 use super::columns::{Column, Data, TidyTable};
 use crate::metrics::METRICS;
@@ -38,7 +37,7 @@ impl About {
     /// Of the runs of a scenario that begin now.
     #[must_use]
     pub fn of(scenario: &Scenario, source: &Source, live: bool) -> Self {
-        let digest = Sha256::digest(source.text.as_bytes());
+        let digest = hmac_sha256::Hash::hash(source.text.as_bytes());
         let since = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();

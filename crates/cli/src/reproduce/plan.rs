@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use sha2::{Digest as _, Sha256};
 use toml::Spanned;
 
 use super::board::{OURS, sides};
@@ -216,7 +215,7 @@ impl Known {
 }
 
 fn key(parts: &[&str]) -> String {
-    let mut digest = Sha256::new();
+    let mut digest = hmac_sha256::Hash::new();
     for part in parts {
         digest.update(part.as_bytes());
         digest.update([0]);
