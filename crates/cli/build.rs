@@ -2,64 +2,31 @@
 //! and was changed since is told as a number of its own: `0.1.0 (901513c7e1aa, changed 5f0c12d9)`. Two programs with the same
 //! words come to the same results.
 //!
-//! Makes the list of the experiments that come with the program from the files in `experiments/`, and that of the kinds of
-//! task from the modules of `src/kinds`.
-//!
 //! Built outside a checkout of its own, or where there is no `git`, it is the version alone.
 
-use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::process::Command;
 
 /// The crates whose sources decide what a run comes to. Each is built again when it is changed, and this program with it.
-const SOURCES: [&str; 7] = ["cli", "env", "frames", "lab", "mm", "policy", "workload"];
+const SOURCES: [&str; 8] = [
+    "device",
+    "env",
+    "experiment",
+    "frames",
+    "lab",
+    "mm",
+    "policy",
+    "workload",
+];
 /// Where the experiments are, from here.
 const EXPERIMENTS: &str = "../../experiments";
-/// Where the kinds of task are listed.
-const KINDS: &str = "src/kinds/mod.rs";
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let version = env!("CARGO_PKG_VERSION");
     let commit = commit().map_or_else(String::new, |commit| format!(" ({commit}{})", changed()));
     println!("cargo::rustc-env=TIDEGATE_VERSION={version}{commit}");
-    experiments();
-    kinds();
-}
-
-/// Writes `kinds.rs`: `kinds! { dd cp }`, of the modules of `src/kinds` in their order.
-fn kinds() {
-    println!("cargo::rerun-if-changed={KINDS}");
-    let text = std::fs::read_to_string(KINDS).expect("the list of kinds is there");
-    let modules = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'));
-    let modules = modules.collect::<Vec<_>>().join(" ");
-    write("kinds.rs", &format!("kinds! {{ {modules} }}\n"));
-}
-
-fn write(name: &str, text: &str) {
-    let out = std::env::var("OUT_DIR").expect("cargo sets it");
-    std::fs::write(Path::new(&out).join(name), text).expect("cargo's folder");
-}
-
-/// Writes `experiments.rs`: (name, text) of each experiment, by name.
-fn experiments() {
-    println!("cargo::rerun-if-changed={EXPERIMENTS}");
-    let entries = std::fs::read_dir(EXPERIMENTS).expect("experiments/ is beside the crates");
-    let paths = entries.map(|entry| entry.expect("a folder can be listed").path());
-    let is_toml = |path: &std::path::PathBuf| path.extension().is_some_and(|end| end == "toml");
-    let mut paths: Vec<_> = paths.filter(is_toml).collect();
-    paths.sort();
-    let mut list = String::from("&[\n");
-    for path in paths {
-        let path = path.canonicalize().expect("it was listed");
-        let name = path.file_stem().expect("it ends in .toml");
-        let _ = writeln!(list, "    ({name:?}, include_str!({path:?})),");
-    }
-    list.push_str("]\n");
-    write("experiments.rs", &list);
 }
 
 /// The commit that is checked out, if this is a checkout of Tidegate and no part of another's.
@@ -81,6 +48,7 @@ fn changed() -> String {
     for source in &sources {
         println!("cargo::rerun-if-changed={source}");
     }
+    println!("cargo::rerun-if-changed={EXPERIMENTS}");
     let mut hasher = DefaultHasher::new();
     let mut is_changed = false;
     for what in [

@@ -7,8 +7,15 @@ use std::str::FromStr;
 
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
+use experiment::scenario::nearest;
 
-use crate::scenario::nearest;
+#[cfg(feature = "serve")]
+use crate::server;
+#[cfg(not(feature = "serve"))]
+use crate::without_server::Words;
+
+/// Of this program, with the commit that it is built from.
+pub(crate) const VERSION: &str = env!("TIDEGATE_VERSION");
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -64,7 +71,7 @@ command line or the recording; 130 interrupted.";
 
 /// What the program was told to do.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version = env!("TIDEGATE_VERSION"), about, max_term_width = 100)]
+#[command(name = "tidegate", version = VERSION, about, max_term_width = 100)]
 pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
@@ -130,16 +137,25 @@ pub enum Command {
     },
     /// Serve volumes over NBD, cached in bounded memory, with writers that are paced
     #[cfg(feature = "serve")]
-    #[command(after_help = crate::serve::SERVE_EXAMPLES)]
-    Serve(Box<crate::serve::ServeArguments>),
+    #[command(after_help = server::SERVE_EXAMPLES)]
+    Serve(Box<server::ServeArguments>),
     /// Watch a server in the terminal
     #[cfg(feature = "serve")]
-    #[command(after_help = crate::serve::TOP_EXAMPLES)]
-    Top(crate::serve::TopArguments),
+    #[command(after_help = server::TOP_EXAMPLES)]
+    Top(server::TopArguments),
     /// See in a minute what pacing does: three clients, one slow disk, nothing to set up
     #[cfg(feature = "serve")]
-    #[command(after_help = crate::serve::DEMO_EXAMPLES)]
-    Demo(crate::serve::DemoArguments),
+    #[command(after_help = server::DEMO_EXAMPLES)]
+    Demo(server::DemoArguments),
+    /// Serve volumes over NBD (not in this tidegate: built without `--features serve`)
+    #[cfg(not(feature = "serve"))]
+    Serve(Words),
+    /// Watch a server in the terminal (not in this tidegate either)
+    #[cfg(not(feature = "serve"))]
+    Top(Words),
+    /// See in a minute what pacing does (not in this tidegate either)
+    #[cfg(not(feature = "serve"))]
+    Demo(Words),
 }
 
 /// What `list` can show.
@@ -188,6 +204,24 @@ pub struct ReproduceArguments {
     /// How the scoreboard is printed
     #[arg(long, value_enum, default_value = "text")]
     pub format: BoardFormat,
+}
+
+impl ReproduceArguments {
+    /// The words as the crate of `reproduce` takes them.
+    pub(crate) fn asked(self) -> reproduce::Asked {
+        reproduce::Asked {
+            papers: self.papers,
+            replicas: self.replicas,
+            scale: self.scale,
+            out: self.out,
+            format: match self.format {
+                BoardFormat::Text => reproduce::Format::Text,
+                BoardFormat::Json => reproduce::Format::Json,
+                BoardFormat::Markdown => reproduce::Format::Markdown,
+            },
+            version: VERSION,
+        }
+    }
 }
 
 /// Arguments of `run`.
@@ -268,6 +302,23 @@ pub struct CompareArguments {
     /// Exit 1 if the first column is out of the bands, and name the figure
     #[arg(long)]
     pub check: bool,
+}
+
+impl CompareArguments {
+    /// The words as the crate of `compare` takes them.
+    pub(crate) fn asked(self) -> compare::Asked {
+        compare::Asked {
+            recordings: self.recordings,
+            set: self.set,
+            given: self.given,
+            against: self.against,
+            policy: self.policy,
+            seed: self.seed,
+            out: self.out,
+            check: self.check,
+            version: VERSION,
+        }
+    }
 }
 
 /// A number, or what is wrong with the text.

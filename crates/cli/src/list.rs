@@ -3,18 +3,17 @@
 use core::fmt::Write as _;
 
 use crate::args::Listed;
-use crate::experiments::{self, EXPERIMENTS};
-use crate::kinds;
-use crate::metrics::METRICS;
-use crate::presets::PRESETS;
-use crate::reproduce::Papers;
-use crate::scenario::{Scenario, TaskEntry};
-use crate::stats::Better;
-use crate::task::Key;
+use experiment::catalogue;
+use experiment::experiments::{self, EXPERIMENTS};
+use experiment::kinds::{self, Key};
+use experiment::metrics::METRICS;
+use experiment::presets::PRESETS;
+use experiment::scenario::{Scenario, TaskEntry};
+use experiment::stats::Better;
+use reproduce::Papers;
 
 /// The text of the list.
-#[must_use]
-pub fn list(what: Option<Listed>) -> String {
+pub(crate) fn list(what: Option<Listed>) -> String {
     let mut text = String::new();
     let wanted = |one| what.is_none_or(|what| what == one);
     if wanted(Listed::Experiments) {
@@ -117,7 +116,7 @@ fn keys(text: &mut String, keys: &[Key]) {
 
 fn devices(text: &mut String) {
     text.push_str("Device models (model = \"NAME\" in a [[device]]), with their params\n");
-    for entry in &lab::model::MODELS {
+    for entry in &catalogue::model::MODELS {
         let _ = writeln!(text, "  {:<14} {}", entry.name, entry.summary);
         let params = entry.params();
         for (field, value) in params.fields().iter().zip(params.values()) {
@@ -130,8 +129,8 @@ fn devices(text: &mut String) {
         }
     }
     text.push_str("\nFile systems (fs = \"NAME\" in a [[device]])\n");
-    for name in lab::fs::NAMES {
-        let summary = lab::fs::by_name(name).map_or("", |model| model.summary);
+    for name in catalogue::fs::NAMES {
+        let summary = catalogue::fs::by_name(name).map_or("", |model| model.summary);
         let _ = writeln!(text, "  {name:<14} {summary}");
     }
     text.push_str("\nWrappers (wrap = \"...\" in a [[device]]; --device with --live)\n");

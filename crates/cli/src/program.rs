@@ -4,30 +4,33 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use compare::CompareError;
+use experiment::Stop;
+use experiment::catalogue;
+use experiment::expect::{self, Verdict};
+use experiment::experiments::{self, EXPERIMENTS};
+use experiment::outcome::Outcome;
+use experiment::pool;
+use experiment::presets::{self, PRESETS};
+use experiment::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
+use experiment::scenario::{
+    CaseEntry, LoadError, Override, OverrideError, Scenario, Source, choices,
+};
+use experiment::watch;
 use policy::units::Bytes;
-use workload::Stop;
+use report::Report;
+use report::comparison::summary::Around;
+use report::output::{self, About, Folder, OutputError, Shown};
+use report::status::{FAILED, INTERRUPTED, MISTAKE, OK};
+use report::terminal::{self, Progress};
+use reproduce::{Papers, ReproduceError};
 
-use crate::args::{Arguments, Command, RunArguments};
-use crate::compare::{self, CompareError};
-use crate::expect::{self, Verdict};
-use crate::experiments::{self, EXPERIMENTS};
-use crate::list;
-use crate::outcome::Outcome;
-use crate::output::{self, About, Folder, OutputError, Shown};
-use crate::pool;
-use crate::presets::{self, PRESETS};
-use crate::report::Report;
-use crate::report::summary::Around;
-use crate::reproduce::{self, Papers, ReproduceError};
-use crate::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
-use crate::scenario::{CaseEntry, LoadError, Override, OverrideError, Scenario, Source, choices};
-use crate::terminal::{self, Progress};
-use crate::watch;
-
-pub(crate) const OK: u8 = 0;
-pub(crate) const FAILED: u8 = 1;
-const MISTAKE: u8 = 2;
-pub(crate) const INTERRUPTED: u8 = 130;
+use crate::args::{Arguments, Command, RunArguments, VERSION};
+#[cfg(feature = "serve")]
+use crate::server;
+#[cfg(not(feature = "serve"))]
+use crate::without_server::is_missing;
+use crate::{chosen, list};
 
 /// The program cannot begin or end its work: always with what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -54,15 +57,25 @@ pub fn main(arguments: Arguments) -> ExitCode {
             terminal::print(&list::list(what));
             Ok(OK)
         }
-        Command::Reproduce(arguments) => reproduce::main(&arguments).map_err(Trouble::from),
+        Command::Reproduce(arguments) => {
+            reproduce::main(&arguments.asked(), &interrupted()).map_err(Trouble::from)
+        }
         Command::Run(arguments) => run(&arguments),
-        Command::Compare(arguments) => compare::main(&arguments).map_err(Trouble::from),
+        Command::Compare(arguments) => {
+            compare::main(&arguments.asked(), &interrupted()).map_err(Trouble::from)
+        }
         #[cfg(feature = "serve")]
-        Command::Serve(arguments) => Ok(crate::serve::serve(&arguments)),
+        Command::Serve(arguments) => Ok(server::serve(&arguments)),
         #[cfg(feature = "serve")]
-        Command::Top(arguments) => Ok(crate::serve::top(&arguments)),
+        Command::Top(arguments) => Ok(server::top(&arguments)),
         #[cfg(feature = "serve")]
-        Command::Demo(arguments) => Ok(crate::serve::demo(&arguments)),
+        Command::Demo(arguments) => Ok(server::demo(&arguments)),
+        #[cfg(not(feature = "serve"))]
+        Command::Serve(words) => Ok(is_missing("serve", &words)),
+        #[cfg(not(feature = "serve"))]
+        Command::Top(words) => Ok(is_missing("top", &words)),
+        #[cfg(not(feature = "serve"))]
+        Command::Demo(words) => Ok(is_missing("demo", &words)),
     };
     let code = ended.unwrap_or_else(|trouble| {
         match &trouble {
@@ -98,7 +111,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let replicas = *scenario.run.replicas.get_ref();
     let mut orders = run::orders(&cells, replicas, scenario.run.seed);
     if let Some(chosen) = &arguments.trace {
-        watch::choose(&mut orders, chosen).map_err(Trouble::Usage)?;
+        chosen::choose(&mut orders, chosen).map_err(Trouble::Usage)?;
     }
     // Made before the work, so that a folder that cannot be made does not cost the results.
     let name = scenario.name.get_ref();
@@ -149,7 +162,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     }
     let scale = orders.first().map_or(1.0, |order| order.cell.scale);
     let footer = footer(outcomes.len(), scale, began);
-    let about = About::of(&scenario, &source, matches!(world, World::Live(_)));
+    let about = About::of(&scenario, &source, matches!(world, World::Live(_)), VERSION);
     let summed = cells.iter().filter(|cell| !cell.apart);
     let summed: Vec<String> = summed.map(|cell| cell.case.clone()).collect();
     let ended = Ended {
@@ -448,7 +461,7 @@ fn world(arguments: &RunArguments, files: &LiveFiles) -> Result<World, Trouble> 
         return Ok(World::Lab);
     };
     if let Some(wrap) = &arguments.device
-        && let Err(problem) = crate::catalogue::check_wrap(wrap)
+        && let Err(problem) = catalogue::check_wrap(wrap)
     {
         return Err(Trouble::Usage(format!("--device {wrap}: {problem}")));
     }
@@ -502,8 +515,15 @@ fn without_models(rows: Vec<CaseEntry>) -> Vec<CaseEntry> {
 /// What comes at the heels of the first interrupt is the same wish: `timeout`, and a terminal with a wrapper, send it twice.
 const ONE_WISH: Duration = Duration::from_millis(500);
 
+/// Raised by the first interrupt, for runs without files.
+fn interrupted() -> Stop {
+    let stop = Stop::default();
+    stop_at_interrupt(&stop, &LiveFiles::default());
+    stop
+}
+
 /// The first interrupt ends the runs that are under way; a second one ends the program.
-pub(crate) fn stop_at_interrupt(stop: &Stop, files: &LiveFiles) {
+fn stop_at_interrupt(stop: &Stop, files: &LiveFiles) {
     let (stop, files) = (stop.clone(), files.clone());
     let mut first = None;
     let handler = ctrlc::set_handler(move || {

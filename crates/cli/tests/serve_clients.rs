@@ -1,7 +1,6 @@
 //! `tidegate serve` with the clients that people use: each test runs the client itself against the program itself.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![cfg(feature = "serve")]
 
 mod serving;
 

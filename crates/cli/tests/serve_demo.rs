@@ -1,7 +1,6 @@
 //! `tidegate demo` from outside: what it prints and leaves, and that an interrupt leaves nothing.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![cfg(feature = "serve")]
 
 mod serving;
 

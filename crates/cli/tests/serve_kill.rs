@@ -19,7 +19,6 @@
 //! `TIDEGATE_SEED=S` what happens in them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![cfg(feature = "serve")]
 
 mod serving;
 

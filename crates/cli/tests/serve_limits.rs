@@ -5,7 +5,6 @@
 //! (`cargo instruments bench serve`). Each test prints its figures.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![cfg(feature = "serve")]
 
 mod serving;
 

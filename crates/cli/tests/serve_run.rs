@@ -1,7 +1,6 @@
 //! The life of `tidegate serve` as a process: what a start says and refuses, signals, reloads, its supervisor.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-#![cfg(feature = "serve")]
 
 #[path = "serve_run/come.rs"]
 mod come;

@@ -1,5 +1,4 @@
 //! `tidegate top` in a terminal: it draws in place, a signal leaves the terminal as it was, and it ends with its terminal.
-#![cfg(feature = "serve")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs::File;

@@ -4,7 +4,7 @@ use super::{Findings, text_of};
 use crate::workspace::{Crate, Kind, Source, Workspace};
 
 /// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
-const MAY_USE: [(&str, &[&str]); 19] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("policy", &[]),
     ("frames", &[]),
     ("env", &["frames", "policy"]),
@@ -18,9 +18,24 @@ const MAY_USE: [(&str, &[&str]); 19] = [
         &["device", "env", "frames", "governor", "mm", "os", "policy"],
     ),
     (
+        "experiment",
+        &[
+            "device", "env", "frames", "lab", "mm", "os", "policy", "workload",
+        ],
+    ),
+    ("report", &["env", "experiment", "policy"]),
+    ("compare", &["experiment", "policy", "report"]),
+    ("reproduce", &["experiment", "report"]),
+    (
         "cli",
         &[
-            "device", "env", "frames", "lab", "mm", "os", "policy", "serve", "tidegate", "workload",
+            "compare",
+            "experiment",
+            "os",
+            "policy",
+            "report",
+            "reproduce",
+            "serve",
         ],
     ),
     ("nbd", &[]),

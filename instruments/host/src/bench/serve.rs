@@ -130,7 +130,14 @@ fn step(name: &str, programs: &Path, folder: &Path, options: &Options) -> End {
 
 /// A test at its full size; it prints its figures itself.
 fn full(test: &str, folder: &Path) -> End {
-    let mut command = cargo(&["test", "--release", "-p", "tidegate-cli"]);
+    let mut command = cargo(&[
+        "test",
+        "--release",
+        "-p",
+        "tidegate-cli",
+        "--features",
+        "serve",
+    ]);
     command
         .args(["--test", "serve_limits", test, "--", "--nocapture"])
         .env("TIDEGATE_FULL", "1")

@@ -1,0 +1,256 @@
+//! `serve`, `top` and `demo`: the words of the command line for the server's crate, and how they end.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serve::config::{Asked, ConfigError};
+use serve::log::Format;
+use serve::run::ServeError;
+
+use report::terminal;
+
+/// Examples below `tidegate serve --help`.
+pub(crate) const SERVE_EXAMPLES: &str = "\
+Volumes are NAME=BACKEND[,OPTION..]. Backends:
+  PATH                       a file or block device that is there
+  new:PATH,size=10GiB        a sparse file, made if it is not there
+  dir:PATH,size=1TiB         objects of one size in a folder
+  mem:,size=1GiB             objects in memory, gone at the end: for trials
+  s3://BUCKET/PREFIX         objects in S3 and what speaks its protocol (feature s3)
+Options: ro; size=SIZE; policy=retry|report|stop (what clients get while writes to the backend
+fail); dirty_min=10%, dirty_max=50% (its share of the dirty limit); description=TEXT;
+block_min=512B, block_preferred=4KiB; object_size=1MiB, parallel=8, force=true (objects);
+and last, for trials, device=slow:rate=16MB,latency=2ms (layers around the device, as `tidegate run
+--device` has them).
+
+Examples:
+  tidegate serve                                        an embedded volume, and how to connect to it
+  tidegate serve data=new:/srv/data.img,size=10GiB
+  tidegate serve --memory 4GiB --listen unix:/run/t.sock disk=/dev/vdb iso=/srv/cd.iso,ro
+  tidegate serve --listen tcp:0.0.0.0:10809 --tls-certificate s.pem --tls-key s.key data=/srv/d.img
+  tidegate serve --config /etc/tidegate.toml            the same words as keys; HUP reads it again
+
+Signals: TERM, INT: finish requests, write everything back (progress every second), end; a second
+one ends at once and says what is lost. HUP: read --config again.
+
+Exit status: 0 everything is durable; 1 something could not be made durable; 2 a mistake, or
+something that is not there; 130 ended by a second signal.";
+
+/// Examples below `tidegate top --help`.
+pub(crate) const TOP_EXAMPLES: &str = "\
+Examples:
+  tidegate top                       the server of this machine
+  tidegate top 127.0.0.1:4321        one whose page is elsewhere (serve --web)
+  tidegate top --once | head         a reading as plain text
+
+Exit status: 0 all well; 1 the server does not answer; 2 a mistake in the command line.";
+
+/// Examples below `tidegate demo --help`.
+pub(crate) const DEMO_EXAMPLES: &str = "\
+Examples:
+  tidegate demo                      all parts, and the plot in this folder
+  tidegate demo --seconds 30 --out /tmp/demo
+
+Exit status: 0 all parts ran; 1 one could not, or its plot cannot be written; 2 a mistake in the
+command line; 130 interrupted.";
+
+/// Arguments of `serve`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ServeArguments {
+    /// Volumes; without one: 10 GiB in the user's state folder, named `default`
+    #[arg(value_name = "NAME=BACKEND")]
+    pub volumes: Vec<String>,
+    /// Read options and volumes from a file too; the command line goes before it
+    #[arg(long, value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    /// Memory limit of the whole process [default: 1GiB]
+    #[arg(long, value_name = "SIZE")]
+    pub memory: Option<String>,
+    /// Take connections there; may be repeated [default: a Unix socket of this user]
+    #[arg(long, value_name = "unix:PATH|tcp:ADDRESS:PORT")]
+    pub listen: Vec<String>,
+    /// Permissions of Unix sockets [default: 0600]
+    #[arg(long, value_name = "MODE")]
+    pub socket_mode: Option<String>,
+    /// Metrics and the live page [default: 127.0.0.1:9321, or a free port]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub web: Option<String>,
+    /// Neither metrics nor a live page
+    #[arg(long, conflicts_with = "web")]
+    pub no_web: bool,
+    /// Encrypt: the server's certificate and its chain (PEM)
+    #[arg(
+        long,
+        visible_alias = "tls-cert",
+        value_name = "FILE",
+        requires = "tls_key"
+    )]
+    pub tls_certificate: Option<String>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_key: Option<String>,
+    /// Clients need a certificate that one of these authorities signed (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub tls_clients: Option<String>,
+    /// Clients may go without encryption
+    #[arg(long, requires = "tls_certificate")]
+    pub tls_optional: bool,
+    /// Dirty data over which writers are held back: a share of the cache or a size [default: 20%]
+    #[arg(long, value_name = "SHARE|SIZE")]
+    pub dirty: Option<String>,
+    /// Dirty data over which writeback begins [default: a sixteenth of --dirty]
+    #[arg(long, value_name = "SHARE|SIZE")]
+    pub background: Option<String>,
+    /// Connections at one time [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub max_connections: Option<String>,
+    /// Requests in flight on a connection [default: 128]
+    #[arg(long, value_name = "N")]
+    pub max_requests: Option<String>,
+    /// Largest request [default: 32MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub max_request_size: Option<String>,
+    /// How long a client may take to say what it wants [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub handshake_timeout: Option<String>,
+    /// Do not hold writers back: the memory limit alone does (for comparisons)
+    #[arg(long)]
+    pub unpaced: bool,
+    /// Do without io_uring
+    #[arg(long)]
+    pub no_io_uring: bool,
+    /// Which nodes of the machine the memory lies on: one, system [default: one]
+    #[arg(long, value_name = "NODES")]
+    pub nodes: Option<String>,
+    /// What is logged: error, warn, info, debug [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<String>,
+    /// How it is written: logfmt, json [default: logfmt]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+}
+
+impl ServeArguments {
+    /// The words as the server's crate takes them.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        let mut asked = Asked {
+            file: self.config.clone(),
+            volumes: self.volumes.clone(),
+            listen: self.listen.clone(),
+            ..Asked::default()
+        };
+        let off = |given: bool, value: &str| given.then(|| value.to_owned());
+        let values = [
+            ("memory", self.memory.clone()),
+            ("socket_mode", self.socket_mode.clone()),
+            ("web", self.web.clone().or(off(self.no_web, "off"))),
+            ("tls.certificate", self.tls_certificate.clone()),
+            ("tls.key", self.tls_key.clone()),
+            ("tls.clients", self.tls_clients.clone()),
+            ("tls.required", off(self.tls_optional, "false")),
+            ("dirty", self.dirty.clone()),
+            ("background", self.background.clone()),
+            ("max_connections", self.max_connections.clone()),
+            ("max_requests", self.max_requests.clone()),
+            ("max_request_size", self.max_request_size.clone()),
+            ("handshake_timeout", self.handshake_timeout.clone()),
+            ("paced", off(self.unpaced, "false")),
+            ("io_uring", off(self.no_io_uring, "false")),
+            ("nodes", self.nodes.clone()),
+            ("log", self.log.clone()),
+            ("log_format", self.log_format.clone()),
+        ];
+        for (key, value) in values {
+            if let Some(value) = value {
+                asked.values.insert(key.to_owned(), value);
+            }
+        }
+        asked
+    }
+}
+
+/// Arguments of `top`.
+#[derive(Args, Clone, Debug)]
+pub struct TopArguments {
+    /// Where the server's page is
+    #[arg(value_name = "ADDRESS:PORT", default_value = serve::top::DEFAULT_ADDRESS)]
+    pub address: String,
+    /// Print one reading and end
+    #[arg(long)]
+    pub once: bool,
+}
+
+/// Watches a server in the terminal. Answers the exit status.
+pub(crate) fn top(arguments: &TopArguments) -> u8 {
+    let options = serve::top::TopOptions {
+        address: arguments.address.clone(),
+        once: arguments.once,
+    };
+    match serve::top::run(&options) {
+        Ok(()) => 0,
+        Err(error) => {
+            terminal::complain(&format!("tidegate: {error}"));
+            error.status()
+        }
+    }
+}
+
+/// Arguments of `demo`.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArguments {
+    /// Folder for the plot, made if it is not there, instead of the current one
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Seconds of each part.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = serve::demo::DemoOptions::default().seconds,
+        help = format!("Seconds of each part, {} to {}", serve::demo::SECONDS.start(), serve::demo::SECONDS.end())
+    )]
+    pub seconds: u64,
+}
+
+/// Shows what pacing does. Answers the exit status.
+pub(crate) fn demo(arguments: &DemoArguments) -> u8 {
+    let options = serve::demo::DemoOptions {
+        out: arguments.out.clone(),
+        seconds: arguments.seconds,
+    };
+    match serve::demo::run(&options) {
+        Ok(()) => 0,
+        Err(error) => {
+            terminal::complain(&format!("tidegate: {error}"));
+            error.status()
+        }
+    }
+}
+
+/// Serves until a signal ends it. Answers the exit status.
+pub(crate) fn serve(arguments: &ServeArguments) -> u8 {
+    let mut format = match arguments.log_format.as_deref() {
+        Some("json") => Format::Json,
+        _ => Format::Logfmt,
+    };
+    let ended = match arguments.asked().config() {
+        Ok(config) => {
+            format = config.log_format;
+            serve::run::run(config)
+        }
+        Err(error) => Err(ServeError::from(error)),
+    };
+    match ended {
+        Ok(()) => 0,
+        Err(error) => {
+            match &error {
+                error if error.tell(format) => {}
+                ServeError::Config(ConfigError::Mistakes(mistakes)) => {
+                    terminal::complain(&mistakes.render(terminal::colour()));
+                }
+                error => terminal::complain(&format!("tidegate: {error}")),
+            }
+            error.status()
+        }
+    }
+}

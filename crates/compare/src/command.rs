@@ -1,0 +1,538 @@
+//! The command: load, run, measure, print, write, judge.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use experiment::Stop;
+
+use super::answer::{self, Answered};
+use super::fault::Fault;
+use super::kind::{Kind, Loaded};
+use super::lab::{self, COLUMNS, LabError, Planned};
+use super::pressure::Pressure;
+use super::recording::COLUMN;
+use super::several::{self, Beside};
+use super::show::Value;
+use super::throttling::Throttling;
+use super::what_if::{Change, ChangeError};
+use super::{bands, show};
+use experiment::outcome::Outcome;
+use report::output::{self, About, Folder, OutputError, Shown, TidyTable};
+use report::status::{FAILED, INTERRUPTED, OK};
+use report::terminal::{self, Progress};
+
+/// What is to be compared, and how.
+#[derive(Debug)]
+pub struct Asked {
+    /// Folders of tables, or files with the text of a trace.
+    pub recordings: Vec<PathBuf>,
+    /// Changes of the setting, `KEY=VALUE`: what if?
+    pub set: Vec<String>,
+    /// What a recording does not tell or tells wrongly, with the same keys.
+    pub given: Vec<String>,
+    /// A recording of the changed setting.
+    pub against: Option<PathBuf>,
+    /// Columns of the lab, the first is judged; without any, `COLUMNS`.
+    pub policy: Vec<String>,
+    /// Seed of the lab.
+    pub seed: u64,
+    /// Folder for the results, instead of a new one.
+    pub out: Option<PathBuf>,
+    /// A band that does not hold fails.
+    pub check: bool,
+    /// Of the program, for the table of runs.
+    pub version: &'static str,
+}
+
+/// The comparison cannot be made: always with what to do about it.
+#[derive(Debug, thiserror::Error)]
+pub enum CompareError {
+    /// A recording that cannot be used.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+    /// A `--set` or `--given` that fits nowhere.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// The lab could not run it.
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    /// The results could not be written.
+    #[error(transparent)]
+    Output(#[from] OutputError),
+    /// The command line asks for what does not fit together.
+    #[error("{0}")]
+    Usage(String),
+}
+
+/// A kind, as the command meets it.
+struct Entry {
+    of: &'static str,
+    is_one: fn(&Path) -> bool,
+    compare: fn(&Asked, &[PathBuf], &Stop) -> Result<u8, CompareError>,
+}
+
+const fn entry<K: Kind>() -> Entry {
+    Entry {
+        of: K::OF,
+        is_one: K::is_one,
+        compare: compare::<K>,
+    }
+}
+
+/// All kinds. A path is of the first that says so; the last takes what is left.
+const KINDS: [Entry; 2] = [entry::<Pressure>(), entry::<Throttling>()];
+
+/// A recording with its runs.
+struct Side<K: Kind> {
+    recording: Loaded<K::Setting>,
+    recorded: K::Measures,
+    /// In the order of the columns.
+    lab: Vec<K::Measures>,
+    /// With the changes of `--set`.
+    changed: Option<Changed<K>>,
+}
+
+/// The changed setting, and its runs.
+struct Changed<K: Kind> {
+    setting: K::Setting,
+    lab: Vec<K::Measures>,
+}
+
+impl<K: Kind> Side<K> {
+    fn name(&self) -> &str {
+        K::name(&self.recording.setting)
+    }
+
+    fn beside(&self) -> Beside<'_, K> {
+        Beside {
+            setting: &self.recording.setting,
+            recorded: &self.recorded,
+            lab: &self.lab[0],
+        }
+    }
+}
+
+/// Does what was asked, until `stop`; answers the exit status.
+///
+/// # Errors
+/// A recording or a change that cannot be used, or results that cannot be written.
+pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, CompareError> {
+    match run(asked, stop) {
+        Err(CompareError::Lab(LabError::Interrupted)) => {
+            terminal::complain("tidegate: interrupted before the comparison was complete");
+            Ok(INTERRUPTED)
+        }
+        Err(CompareError::Lab(error @ LabError::Run(_))) => {
+            terminal::complain(&format!("tidegate: {error}"));
+            Ok(FAILED)
+        }
+        other => other,
+    }
+}
+
+/// Recordings of each kind are compared among themselves.
+fn run(asked: &Asked, stop: &Stop) -> Result<u8, CompareError> {
+    let all = asked.recordings.iter();
+    let named = all.filter(|path| asked.recordings.len() == 1 || !is_readme(path));
+    let mut of_kinds = KINDS.map(|_| Vec::new());
+    for path in named {
+        let of = KINDS.iter().position(|kind| (kind.is_one)(path));
+        of_kinds[of.unwrap_or(KINDS.len() - 1)].push(path.clone());
+    }
+    let mut present = KINDS
+        .iter()
+        .zip(&of_kinds)
+        .filter(|(_, paths)| !paths.is_empty());
+    if let (Some((one, ones)), Some((other, others)), Some(_)) =
+        (present.next(), present.next(), &asked.out)
+    {
+        return Err(CompareError::Usage(format!(
+            "--out is one folder, and these are recordings of two kinds: {} is of {}, {} of {}; \
+             name one kind at a time, or leave --out out",
+            ones[0].display(),
+            one.of,
+            others[0].display(),
+            other.of,
+        )));
+    }
+    if of_kinds.iter().all(Vec::is_empty) {
+        let problem = "no recording among the names given; name a folder of tables or a trace";
+        return Err(CompareError::Usage(problem.into()));
+    }
+    let mut code = OK;
+    for (kind, paths) in KINDS
+        .iter()
+        .zip(&of_kinds)
+        .filter(|(_, paths)| !paths.is_empty())
+    {
+        code = code.max((kind.compare)(asked, paths, stop)?);
+    }
+    Ok(code)
+}
+
+/// What `recordings/*` names beside recordings.
+fn is_readme(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.to_ascii_uppercase().starts_with("README"))
+}
+
+/// Those of one kind.
+fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8, CompareError> {
+    let parse = |sets: &[String]| -> Result<Vec<Change>, ChangeError> {
+        sets.iter().map(|set| Change::parse(K::KEYS, set)).collect()
+    };
+    let (changes, given) = (parse(&asked.set)?, parse(&asked.given)?);
+    let mut names = Names::default();
+    let mut recordings = Vec::new();
+    for path in paths {
+        let mut recording = K::load(path, &given, &changes)?;
+        let name = names.take(K::name(&recording.setting));
+        K::rename(&mut recording.setting, &name);
+        recording.outcome.case = name;
+        recordings.push(recording);
+    }
+    let against = match &asked.against {
+        None => None,
+        Some(_) if recordings.len() > 1 => {
+            return Err(CompareError::Usage(
+                "--against is the answer to a change of one recording: name one, not several"
+                    .into(),
+            ));
+        }
+        Some(path) => Some(K::load(path, &given, &changes)?),
+    };
+    let columns: Vec<&str> = if asked.policy.is_empty() {
+        COLUMNS.to_vec()
+    } else {
+        asked.policy.iter().map(String::as_str).collect()
+    };
+    let mut plans = Vec::new();
+    let mut changed = Vec::new();
+    for recording in &recordings {
+        plans.push(K::plan(&recording.setting, &columns, asked.seed)?);
+        let mut setting = changed_setting::<K>(recording, &changes)?;
+        if let Some(setting) = &mut setting {
+            let name = names.take(&format!("{}-changed", K::name(setting)));
+            K::rename(setting, &name);
+        }
+        changed.push(setting);
+    }
+    for setting in changed.iter().flatten() {
+        plans.push(K::plan(setting, &columns, asked.seed)?);
+    }
+    let settings = recordings.iter().map(|recording| &recording.setting);
+    let settings = settings.chain(changed.iter().flatten());
+    let rows: Vec<String> = settings
+        .map(|setting| K::name(setting).to_owned())
+        .collect();
+    // Made before the work, so that a folder that cannot be made does not cost the results.
+    let name = format!("compare-{}", lab::plain(&rows[0]));
+    let folder = Folder::make(asked.out.as_deref(), &name, asked.seed)?;
+    let runs = match run_plans(&plans, stop) {
+        Ok(runs) => runs,
+        Err(error) => {
+            folder.remove_made();
+            return Err(error.into());
+        }
+    };
+    let mut runs = runs.into_iter();
+    let mut outcomes = Vec::new();
+    let mut sides = Vec::new();
+    let mut planned = plans.iter();
+    for (recording, plan) in recordings.into_iter().zip(planned.by_ref()) {
+        let runs = runs.next().unwrap_or_default();
+        sides.push(side::<K>(recording, plan, runs, &mut outcomes));
+    }
+    for (side, setting) in sides.iter_mut().zip(changed) {
+        let Some(setting) = setting else { continue };
+        let case = K::name(&setting).to_owned();
+        if let Some(against) = &against {
+            outcomes.push(relabelled(&against.outcome, &case));
+        }
+        let runs = runs.next().unwrap_or_default();
+        let notes = planned.next().map(|plan| plan.notes.iter().cloned());
+        side.recording.notes.extend(notes.into_iter().flatten());
+        let lab = runs.iter().map(|run| K::measure(&setting, run)).collect();
+        outcomes.extend(runs.iter().map(|run| relabelled(run, &case)));
+        side.changed = Some(Changed { setting, lab });
+    }
+    let text = render(&sides, &columns, &changes, against.as_ref());
+    terminal::print(&text);
+    let mut tables = vec![show::tidy(figures(&sides, &columns))];
+    if sides.len() > 1 {
+        tables.push(several::table(&beside(&sides)));
+    }
+    let made = Made {
+        rows: &rows,
+        plans: &plans,
+        outcomes: &outcomes,
+        printed: &text,
+        seed: asked.seed,
+        version: asked.version,
+    };
+    write(folder.path(), &made, tables)?;
+    Ok(judged(asked.check, &sides, columns[0]))
+}
+
+/// The setting under the changes that its recording did not need for itself; `None`: there are none.
+fn changed_setting<K: Kind>(
+    recording: &Loaded<K::Setting>,
+    changes: &[Change],
+) -> Result<Option<K::Setting>, CompareError> {
+    let mut setting = recording.setting.clone();
+    let mut any = false;
+    for change in changes {
+        if recording.filled.contains(&change.key) {
+            continue;
+        }
+        K::put(change, &mut setting)
+            .map_err(|problem| CompareError::Usage(format!("--set {change}: {problem}")))?;
+        any = true;
+    }
+    if !any {
+        return Ok(None);
+    }
+    K::check(&setting).map_err(|problem| {
+        let sets: Vec<String> = changes
+            .iter()
+            .map(|change| format!("--set {change}"))
+            .collect();
+        CompareError::Usage(format!("{}: {problem}", sets.join(" ")))
+    })?;
+    Ok(Some(setting))
+}
+
+/// Names that tables and files of the results have already.
+#[derive(Default)]
+struct Names(BTreeSet<String>);
+
+impl Names {
+    /// The name as files can have it, with a number behind it if another has that.
+    fn take(&mut self, own: &str) -> String {
+        let own = output::plain(own);
+        let numbered = (2..).map(|number| format!("{own}-{number}"));
+        let mut names = core::iter::once(own.clone()).chain(numbered);
+        let free = names.find(|name| self.0.insert(name.clone()));
+        free.expect("there are more numbers than names")
+    }
+}
+
+fn run_plans(plans: &[Planned], stop: &Stop) -> Result<Vec<Vec<Outcome>>, LabError> {
+    let progress = Progress::new(lab::orders(plans).len());
+    let runs = lab::run(plans, stop, &progress);
+    progress.finish();
+    runs
+}
+
+fn relabelled(outcome: &Outcome, case: &str) -> Outcome {
+    Outcome {
+        case: case.to_owned(),
+        ..outcome.clone()
+    }
+}
+
+/// Measures a recording and its runs; their outcomes go to the results.
+fn side<K: Kind>(
+    mut recording: Loaded<K::Setting>,
+    plan: &Planned,
+    runs: Vec<Outcome>,
+    outcomes: &mut Vec<Outcome>,
+) -> Side<K> {
+    recording.notes.extend(plan.notes.iter().cloned());
+    let setting = &recording.setting;
+    let recorded = K::measure(setting, &recording.outcome);
+    let lab = runs.iter().map(|run| K::measure(setting, run)).collect();
+    outcomes.push(recording.outcome.clone());
+    outcomes.extend(runs.iter().map(|run| relabelled(run, K::name(setting))));
+    Side {
+        recording,
+        recorded,
+        lab,
+        changed: None,
+    }
+}
+
+fn render<K: Kind>(
+    sides: &[Side<K>],
+    columns: &[&str],
+    changes: &[Change],
+    against: Option<&Loaded<K::Setting>>,
+) -> String {
+    let mut text = String::new();
+    for side in sides {
+        text.push_str(&one(side, columns));
+        text.push('\n');
+        if let Some(changed) = &side.changed {
+            text.push_str(&answered(side, changed, columns, changes, against));
+        }
+    }
+    if sides.len() > 1 {
+        text.push_str(&several::render(&beside(sides), columns[0]));
+    }
+    text.push_str(&notes(sides));
+    text
+}
+
+fn answered<K: Kind>(
+    side: &Side<K>,
+    changed: &Changed<K>,
+    columns: &[&str],
+    changes: &[Change],
+    against: Option<&Loaded<K::Setting>>,
+) -> String {
+    let values = |lab: &[K::Measures]| -> Vec<_> { lab.iter().map(K::values).collect() };
+    let against = against.map(|other| {
+        let measures = K::measure(&other.setting, &other.outcome);
+        answer::Against {
+            name: K::name(&other.setting),
+            differs: K::differences(&changed.setting, &other.setting),
+            values: K::values(&measures),
+        }
+    });
+    answer::render(&Answered {
+        differs: K::differences(&side.recording.setting, &changed.setting),
+        changes,
+        columns,
+        labels: K::labels(),
+        recorded: K::values(&side.recorded),
+        lab: values(&side.lab),
+        changed: values(&changed.lab),
+        against,
+    })
+}
+
+/// All notes; what is said of several recordings is said once.
+fn notes<K: Kind>(sides: &[Side<K>]) -> String {
+    let mut seen: Vec<&String> = Vec::new();
+    for note in sides.iter().flat_map(|side| &side.recording.notes) {
+        if !seen.contains(&note) {
+            seen.push(note);
+        }
+    }
+    let line = |note: &String| {
+        let of: Vec<&str> = sides
+            .iter()
+            .filter(|side| side.recording.notes.contains(note))
+            .map(Side::name)
+            .collect();
+        if of.len() == sides.len() {
+            format!("note: {note}\n")
+        } else {
+            format!("note ({}): {note}\n", of.join(", "))
+        }
+    };
+    seen.into_iter().map(line).collect()
+}
+
+fn beside<K: Kind>(sides: &[Side<K>]) -> Vec<Beside<'_, K>> {
+    sides.iter().map(Side::beside).collect()
+}
+
+/// The table of one recording.
+fn one<K: Kind>(side: &Side<K>, columns: &[&str]) -> String {
+    let setting = &side.recording.setting;
+    let heads: Vec<&str> = [COLUMN]
+        .into_iter()
+        .chain(columns.iter().copied())
+        .collect();
+    let measures: Vec<&K::Measures> = [&side.recorded].into_iter().chain(&side.lab).collect();
+    let verdicts = K::judge(setting, &side.recorded, &side.lab[0]);
+    let by = format!("{}{}", columns[0], K::judged_by(setting));
+    format!(
+        "{}: {}\n{}{}",
+        K::name(setting),
+        K::summary(setting),
+        show::table(&heads, &K::rows(setting, &measures)),
+        bands::summary(&verdicts, &by),
+    )
+}
+
+/// Names every band that does not hold, if that is asked for; answers the exit status.
+fn judged<K: Kind>(check: bool, sides: &[Side<K>], column: &str) -> u8 {
+    let mut code = OK;
+    for side in sides.iter().filter(|_| check) {
+        let verdicts = K::judge(&side.recording.setting, &side.recorded, &side.lab[0]);
+        for verdict in verdicts.iter().filter(|verdict| !verdict.holds) {
+            code = FAILED;
+            let name = side.name();
+            terminal::complain(&format!("tidegate: {name}, {column}: {}", verdict.line()));
+        }
+    }
+    code
+}
+
+/// What is written.
+struct Made<'a> {
+    /// What the plans are called in the tables, in their order.
+    rows: &'a [String],
+    plans: &'a [Planned],
+    outcomes: &'a [Outcome],
+    printed: &'a str,
+    seed: u64,
+    version: &'static str,
+}
+
+fn write(folder: &Path, made: &Made<'_>, own: Vec<TidyTable>) -> Result<(), CompareError> {
+    let plans = made.plans;
+    let first = &plans[0];
+    let mut about = About {
+        title: "a recording beside the lab".into(),
+        master_seed: made.seed,
+        ..About::of(&first.scenario, &first.source, false, made.version)
+    };
+    if plans.len() > 1 {
+        about.experiment = format!("{} recordings", plans.len());
+        about.title = "beside the lab".into();
+        about.scenario_id = format!("{}, the others in scenario-NAME.toml", about.scenario_id);
+    }
+    let mut tables = output::tables(&about, made.outcomes, &[]);
+    tables.extend(own);
+    let shown = Shown::default();
+    output::write(folder, &about, &tables, made.outcomes, made.printed, &shown)?;
+    for (row, plan) in made.rows.iter().zip(plans).skip(1) {
+        let path = folder.join(output::scenario_of(row));
+        std::fs::write(&path, &plan.source.text).map_err(|error| {
+            let path = path.display();
+            CompareError::Usage(format!(
+                "cannot write {path}: {error}; name another folder with --out"
+            ))
+        })?;
+    }
+    terminal::print(&format!(
+        "Results: {} (begin with report.html)\n",
+        folder.display()
+    ));
+    Ok(())
+}
+
+/// Every figure of everything that was measured.
+fn figures<'a, K: Kind>(sides: &'a [Side<K>], columns: &[&'a str]) -> Vec<Value<'a>> {
+    let labels = K::labels();
+    let mut all = Vec::new();
+    let mut take = |recording: &'a str, column: &'a str, measures: &'a K::Measures| {
+        let of = labels.iter().zip(K::values(measures));
+        let of = of.map(|(label, value)| (label.name.to_owned(), label.unit, value));
+        let others = K::others(measures).into_iter();
+        let others = others.map(|(name, unit, value)| (name, unit, Some(value)));
+        all.extend(of.chain(others).map(|(figure, unit, value)| Value {
+            recording,
+            column,
+            figure,
+            unit,
+            value,
+        }));
+    };
+    for side in sides {
+        take(side.name(), COLUMN, &side.recorded);
+        for (column, lab) in columns.iter().zip(&side.lab) {
+            take(side.name(), column, lab);
+        }
+        let Some(changed) = &side.changed else {
+            continue;
+        };
+        for (column, lab) in columns.iter().zip(&changed.lab) {
+            take(K::name(&changed.setting), column, lab);
+        }
+    }
+    all
+}

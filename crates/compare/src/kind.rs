@@ -1,0 +1,134 @@
+//! What is of its own in a kind of recording. All else is the command's, and the same for every kind.
+//!
+//! A further kind of recording is a file with an `impl Kind`, and one line of `command::KINDS`.
+
+use std::path::Path;
+
+use super::bands::Verdict;
+use super::fault::Fault;
+use super::lab::{LabError, Planned};
+use super::several::Beside;
+use super::show::Row;
+use super::what_if::{Change, Keys};
+use experiment::outcome::Outcome;
+
+/// A figure of the tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label {
+    /// Its name.
+    pub name: &'static str,
+    /// Its unit.
+    pub unit: &'static str,
+    /// Digits after the point.
+    pub digits: usize,
+}
+
+impl Label {
+    /// Its name and its unit.
+    pub(super) fn with_unit(&self) -> String {
+        match self.unit {
+            "" => self.name.to_owned(),
+            unit => format!("{} ({unit})", self.name),
+        }
+    }
+}
+
+/// A recording of some kind.
+#[derive(Clone, Debug)]
+pub struct Loaded<S> {
+    /// Under what it was made.
+    pub setting: S,
+    /// What it shows.
+    pub outcome: Outcome,
+    /// What was assumed, inferred, left out or found.
+    pub notes: Vec<String>,
+    /// Keys of `--set` that it needed for itself.
+    pub filled: Vec<String>,
+}
+
+/// A kind of recording.
+pub trait Kind: Sized + 'static {
+    /// What its recordings are of.
+    const OF: &'static str;
+    /// What of its settings can be changed.
+    const KEYS: Keys;
+    /// Under what a recording was made.
+    type Setting: Clone;
+    /// All figures of a recording or of a run.
+    type Measures;
+
+    /// Whether there is such a recording.
+    fn is_one(path: &Path) -> bool;
+
+    /// Reads one; `given` states parameters, `fill` those that it may not tell.
+    ///
+    /// # Errors
+    /// What is missing or wrong, with file and line.
+    fn load(path: &Path, given: &[Change], fill: &[Change])
+    -> Result<Loaded<Self::Setting>, Fault>;
+
+    /// Its name.
+    fn name(setting: &Self::Setting) -> &str;
+
+    /// Gives it another name.
+    fn rename(setting: &mut Self::Setting, name: &str);
+
+    /// One line about it.
+    fn summary(setting: &Self::Setting) -> String;
+
+    /// In what two settings differ, in words, one per kind of setting.
+    fn differences(one: &Self::Setting, other: &Self::Setting) -> Vec<String>;
+
+    /// Changes a setting, without a look at the whole.
+    ///
+    /// # Errors
+    /// It fits nowhere.
+    fn put(change: &Change, setting: &mut Self::Setting) -> Result<(), String>;
+
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    /// What is wrong, and what is allowed.
+    fn check(setting: &Self::Setting) -> Result<(), String>;
+
+    /// Plans its runs; `columns` are presets.
+    ///
+    /// # Errors
+    /// A column that is not known; or a bug of ours, when the scenario does not load.
+    fn plan(setting: &Self::Setting, columns: &[&str], seed: u64) -> Result<Planned, LabError>;
+
+    /// Measures a recording, or the lab's run of its setting.
+    fn measure(setting: &Self::Setting, outcome: &Outcome) -> Self::Measures;
+
+    /// The figures, in the order of the tables.
+    fn labels() -> Vec<Label>;
+
+    /// Their values; `None`: there is nothing of it.
+    fn values(measures: &Self::Measures) -> Vec<Option<f64>>;
+
+    /// Figures that only some settings have: (name, unit, value).
+    fn others(_measures: &Self::Measures) -> Vec<(String, &'static str, f64)> {
+        Vec::new()
+    }
+
+    /// Names of the figures that pairs of recordings are judged by.
+    fn judged() -> Vec<&'static str>;
+
+    /// The rows of the table of a recording: its own figures, then those of each column.
+    fn rows(setting: &Self::Setting, columns: &[&Self::Measures]) -> Vec<Row>;
+
+    /// Whether the lab is within the bands.
+    fn judge(
+        setting: &Self::Setting,
+        recorded: &Self::Measures,
+        lab: &Self::Measures,
+    ) -> Vec<Verdict>;
+
+    /// What is to be known of how it is judged.
+    fn judged_by(_setting: &Self::Setting) -> &'static str {
+        ""
+    }
+
+    /// The table over several recordings.
+    fn overview(sides: &[Beside<'_, Self>], column: &str) -> String;
+}

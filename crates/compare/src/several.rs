@@ -1,0 +1,306 @@
+//! Several recordings: how far the lab is off over all of them, whether a constant would do as well, and
+//! whether the lab answers to a change of one setting as the kernel did.
+
+use core::fmt::Write as _;
+
+use super::guess::{self, JUDGED, mean};
+use super::kind::{Kind, Label};
+use super::measure::{Quantity, by_name};
+use super::setting::Setting;
+use super::show::percent;
+use super::throttling::Throttling;
+use report::output::{self, Column, Data, TidyTable};
+
+/// Differences below this part of the value are not judged: they are within what one run differs from
+/// another.
+pub(super) const NOTICEABLE: f64 = 0.05;
+/// The size of a difference is to be right within this.
+const SIZE: f64 = 0.3;
+/// Pairs that are printed one by one.
+const PAIRS_MOST: usize = 24;
+
+/// A recording and the first column's run of it.
+pub struct Beside<'a, K: Kind> {
+    /// Under what it was made.
+    pub setting: &'a K::Setting,
+    /// What it shows.
+    pub recorded: &'a K::Measures,
+    /// The lab's run.
+    pub lab: &'a K::Measures,
+}
+
+/// How the lab answers to the change from one recording to another.
+pub struct Pair<'a> {
+    /// Name of one of them.
+    pub from: &'a str,
+    /// Of the other.
+    pub to: &'a str,
+    /// In what they differ.
+    pub setting: String,
+    /// Of which figure.
+    pub figure: Label,
+    /// The recorded difference.
+    pub recorded: f64,
+    /// The lab's.
+    pub lab: f64,
+    /// Too small to be judged.
+    pub small: bool,
+}
+
+impl Pair<'_> {
+    /// Whether the lab's goes the same way.
+    #[must_use]
+    pub fn sign_is_right(&self) -> bool {
+        self.recorded * self.lab > 0.0
+    }
+
+    /// How much larger the lab's difference is, as a part of the recorded one.
+    fn error(&self) -> f64 {
+        self.lab / self.recorded - 1.0
+    }
+
+    /// Whether it goes the same way, and as far within 30 %.
+    #[must_use]
+    pub fn size_is_right(&self) -> bool {
+        self.sign_is_right() && (self.lab.abs() / self.recorded.abs() - 1.0).abs() <= SIZE
+    }
+
+    /// One line about it.
+    #[must_use]
+    pub fn line(&self) -> String {
+        let Self {
+            from,
+            to,
+            figure,
+            recorded,
+            lab,
+            ..
+        } = self;
+        let (name, digits) = (figure.name, figure.digits);
+        format!(
+            "{from} -> {to}: {name} changed by {recorded:+.digits$}, in the lab by {lab:+.digits$}"
+        )
+    }
+}
+
+/// The tables over all recordings; `column` is the name of the judged one.
+#[must_use]
+pub fn render<K: Kind>(sides: &[Beside<'_, K>], column: &str) -> String {
+    let mut text = K::overview(sides, column);
+    text.push('\n');
+    let pairs = pairs(sides);
+    if pairs.is_empty() {
+        text.push_str("No two recordings differ in one setting only: no differences to judge.\n\n");
+    } else {
+        text.push_str(&differences::<K>(&pairs, column));
+    }
+    text
+}
+
+fn quantities() -> impl Iterator<Item = &'static Quantity> {
+    JUDGED.iter().filter_map(|name| by_name(name))
+}
+
+/// The table over recordings of dirty throttling.
+pub(super) fn overview(sides: &[Beside<'_, Throttling>], column: &str) -> String {
+    const NARROW: usize = 30;
+    let names = sides.iter().map(|side| side.setting.name.len());
+    let width = names
+        .max()
+        .unwrap_or(0)
+        .max("constant guess: mean |error|".len());
+    let mut text = format!(
+        "All {} recordings: recorded, {column}, difference\n{:width$}",
+        sides.len(),
+        ""
+    );
+    for quantity in quantities() {
+        let _ = write!(text, "{:>NARROW$}", quantity.label.with_unit());
+    }
+    text.push('\n');
+    for side in sides {
+        let _ = write!(text, "{:width$}", side.setting.name);
+        for quantity in quantities() {
+            let (recorded, lab) = ((quantity.of)(side.recorded), (quantity.of)(side.lab));
+            let shown = |value: Option<f64>| {
+                value.map_or("-".to_owned(), |value| {
+                    format!("{value:.*}", quantity.label.digits)
+                })
+            };
+            let change = percent(recorded, lab).unwrap_or_default();
+            let _ = write!(text, "{:>11}{:>9}{change:>10}", shown(recorded), shown(lab));
+        }
+        text.push('\n');
+    }
+    let mut line = |name: &str, value: &dyn Fn(&'static Quantity) -> Option<String>| {
+        let _ = write!(text, "{name:width$}");
+        for quantity in quantities() {
+            let _ = write!(text, "{:>NARROW$}", value(quantity).unwrap_or("-".into()));
+        }
+        text.push('\n');
+    };
+    let errors = |quantity: &'static Quantity| -> Vec<f64> {
+        sides
+            .iter()
+            .filter_map(|side| error(quantity, side))
+            .collect()
+    };
+    let percent = |part: f64| format!("{:.1}%", part * 100.0);
+    line("mean |error|", &|q| {
+        mean(errors(q).into_iter()).map(percent)
+    });
+    line("largest |error|", &|q| {
+        errors(q).into_iter().max_by(f64::total_cmp).map(percent)
+    });
+    line("constant guess: mean |error|", &|q| {
+        fitted(q, sides).map(|fitted| percent(fitted.error))
+    });
+    line("error / error of the guess", &|q| {
+        let own = mean(errors(q).into_iter())?;
+        let fitted = fitted(q, sides)?;
+        (fitted.error > 0.0).then(|| format!("{:.2}", own / fitted.error))
+    });
+    text.push_str("The guesses, each fitted to these recordings:\n");
+    for quantity in quantities() {
+        if let Some(fitted) = fitted(quantity, sides) {
+            let _ = writeln!(
+                text,
+                "  {} = {:.3} {}",
+                quantity.label.name, fitted.share, fitted.of
+            );
+        }
+    }
+    text
+}
+
+fn fitted(quantity: &'static Quantity, sides: &[Beside<'_, Throttling>]) -> Option<guess::Fitted> {
+    let recorded: Vec<(&Setting, f64)> = sides
+        .iter()
+        .filter_map(|side| Some((side.setting, (quantity.of)(side.recorded)?)))
+        .collect();
+    guess::best(quantity.label.name, &recorded)
+}
+
+/// |lab / recorded - 1|.
+fn error(quantity: &Quantity, side: &Beside<'_, Throttling>) -> Option<f64> {
+    let recorded = (quantity.of)(side.recorded).filter(|value| *value > 0.0)?;
+    let lab = (quantity.of)(side.lab).unwrap_or(0.0);
+    Some((lab / recorded - 1.0).abs())
+}
+
+/// All pairs of recordings that differ in one setting, figure by figure.
+#[must_use]
+pub fn pairs<'a, K: Kind>(sides: &[Beside<'a, K>]) -> Vec<Pair<'a>> {
+    let (labels, judged) = (K::labels(), K::judged());
+    let judged: Vec<usize> = (0..labels.len())
+        .filter(|index| judged.contains(&labels[*index].name))
+        .collect();
+    let mut pairs = Vec::new();
+    for (index, from) in sides.iter().enumerate() {
+        for to in &sides[index + 1..] {
+            let differences = K::differences(from.setting, to.setting);
+            let [setting] = &differences[..] else {
+                continue;
+            };
+            let values = |side: &Beside<'_, K>| (K::values(side.recorded), K::values(side.lab));
+            let (before, after) = (values(from), values(to));
+            for index in &judged {
+                let both = |one: &[Option<f64>], other: &[Option<f64>]| {
+                    Some((one[*index]?, other[*index]?))
+                };
+                let (Some(recorded), Some(lab)) =
+                    (both(&before.0, &after.0), both(&before.1, &after.1))
+                else {
+                    continue;
+                };
+                let difference = recorded.1 - recorded.0;
+                let middle = f64::midpoint(recorded.0, recorded.1);
+                pairs.push(Pair {
+                    from: K::name(from.setting),
+                    to: K::name(to.setting),
+                    setting: setting.clone(),
+                    figure: labels[*index],
+                    recorded: difference,
+                    lab: lab.1 - lab.0,
+                    small: difference.abs() <= NOTICEABLE * middle,
+                });
+            }
+        }
+    }
+    pairs
+}
+
+fn differences<K: Kind>(pairs: &[Pair<'_>], column: &str) -> String {
+    let mut text = format!(
+        "Pairs that differ in one setting: recorded difference, {column}'s, error of its size \
+         (differences of less than 5 % are not judged)\n"
+    );
+    let widths = K::labels().into_iter().map(|label| label.name.len());
+    let width = widths.max().unwrap_or(0);
+    for figure in K::judged() {
+        let all = || pairs.iter().filter(|pair| pair.figure.name == figure);
+        let judged = || all().filter(|pair| !pair.small);
+        if all().next().is_none() {
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "  {figure:width$} {} pairs, {} judged: sign right in {}, size within 30 % in {}",
+            all().count(),
+            judged().count(),
+            judged().filter(|pair| pair.sign_is_right()).count(),
+            judged().filter(|pair| pair.size_is_right()).count(),
+        );
+    }
+    let mut judged: Vec<&Pair<'_>> = pairs.iter().filter(|pair| !pair.small).collect();
+    if judged.len() > PAIRS_MOST {
+        judged.sort_by(|left, right| right.error().abs().total_cmp(&left.error().abs()));
+        judged.truncate(PAIRS_MOST);
+        let _ = writeln!(text, "  the {PAIRS_MOST} worst of them (all in pairs.csv):");
+    }
+    for pair in judged {
+        let digits = pair.figure.digits;
+        let wrong = if pair.sign_is_right() {
+            ""
+        } else {
+            "  wrong sign"
+        };
+        let _ = writeln!(
+            text,
+            "  {:width$} {:+.digits$} {:+.digits$} ({:+.0}%){wrong}  {} -> {}: {}",
+            pair.figure.name,
+            pair.recorded,
+            pair.lab,
+            pair.error() * 100.0,
+            pair.from,
+            pair.to,
+            pair.setting,
+        );
+    }
+    text.push('\n');
+    text
+}
+
+/// The pairs as a table.
+pub(super) fn table<K: Kind>(sides: &[Beside<'_, K>]) -> TidyTable {
+    let pairs = pairs(sides);
+    let text = |of: &dyn Fn(&Pair<'_>) -> String| Data::Text(pairs.iter().map(of).collect());
+    let real = |of: &dyn Fn(&Pair<'_>) -> f64| Data::Real(pairs.iter().map(of).collect());
+    let column = |name, data| Column { name, data };
+    TidyTable::new(
+        output::PAIRS,
+        vec![
+            column("from", text(&|pair| pair.from.to_owned())),
+            column("to", text(&|pair| pair.to.to_owned())),
+            column("setting", text(&|pair| pair.setting.clone())),
+            column("figure", text(&|pair| pair.figure.name.to_owned())),
+            column("unit", text(&|pair| pair.figure.unit.to_owned())),
+            column("recorded", real(&|pair| pair.recorded)),
+            column("lab", real(&|pair| pair.lab)),
+            column(
+                "judged",
+                Data::Flag(pairs.iter().map(|pair| !pair.small).collect()),
+            ),
+        ],
+    )
+}

@@ -1,0 +1,485 @@
+//! The setting of a trace, as far as its events tell it, and its outcome.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use experiment::catalogue::CPUS_MAX;
+
+use super::super::fault::Fault;
+use super::super::recording::{Recording, jobs};
+use super::super::setting::{Origin, Setting, WriterSpec};
+use super::super::ticks;
+use super::super::what_if::Change;
+use super::{Balance, Events};
+use experiment::outcome::{Level, Outcome, Pause};
+
+const MIB: f64 = 1_048_576.0;
+const PAGES_PER_MIB: f64 = 256.0;
+const KIB_PER_PAGE: f64 = 4.0;
+/// A writer with less than this part of the heaviest one's pages is a light one.
+const LIGHT: f64 = 0.1;
+/// Block of a light writer, and of a heavy one, where the trace has no system calls.
+const LIGHT_BYTES: f64 = 4096.0;
+const HEAVY_BYTES: f64 = MIB;
+/// Levels are held against the lab's at this distance, seconds.
+const SAMPLE_S: f64 = 0.1;
+
+/// A writer, as the trace shows it.
+struct Seen {
+    pid: u32,
+    device: usize,
+    start_s: f64,
+    pages: f64,
+}
+
+/// What is known, and what has to be said.
+struct Inferred<'a> {
+    events: &'a Events,
+    origin: f64,
+    seconds: f64,
+    bdis: Vec<String>,
+    writers: Vec<Seen>,
+    notes: Vec<String>,
+    missing: Vec<String>,
+}
+
+/// A recording of the trace's events.
+///
+/// # Errors
+/// The trace does not tell enough, or what it tells contradicts itself.
+pub(super) fn recording(
+    path: &Path,
+    events: &Events,
+    given: &[Change],
+    fill: &[Change],
+) -> Result<Recording, Fault> {
+    let mut inferred = Inferred::new(path, events)?;
+    let mut setting = inferred.setting(path);
+    let mut notes = events.notes.clone();
+    notes.append(&mut inferred.notes);
+    let fault = |change: &Change, problem: String| {
+        Fault::of(
+            path,
+            format!("{change}: {problem}"),
+            "state something that can be",
+        )
+    };
+    for change in given {
+        inferred.missing.retain(|key| *key != change.key);
+        change
+            .put(&mut setting)
+            .map_err(|problem| fault(change, problem))?;
+        notes.push(format!("given on the command line: {change}"));
+    }
+    let mut filled = Vec::new();
+    for change in fill {
+        if inferred.missing.contains(&change.key) {
+            inferred.missing.retain(|key| *key != change.key);
+            change
+                .put(&mut setting)
+                .map_err(|problem| fault(change, problem))?;
+            notes.push(format!(
+                "not in the trace, so taken from the command line: {change}"
+            ));
+            filled.push(change.key.clone());
+        }
+    }
+    if !inferred.missing.is_empty() {
+        let keys: Vec<String> = inferred
+            .missing
+            .iter()
+            .map(|key| format!("--given {key}=..."))
+            .collect();
+        return Err(Fault::of(
+            path,
+            format!("does not tell {}", inferred.missing.join(", ")),
+            format!(
+                "state {} (MiB/s for rates; bytes, or 64M, for limits)",
+                keys.join(" ")
+            ),
+        ));
+    }
+    setting.check().map_err(|problem| {
+        Fault::of(
+            path,
+            format!("tells what cannot be: {}", problem.title),
+            format!("{}; state it with --given", problem.allowed),
+        )
+    })?;
+    let outcome = inferred.outcome(&setting, &mut notes);
+    let mut recording = Recording::new(setting, outcome, notes);
+    recording.filled = filled;
+    Ok(recording)
+}
+
+/// A figure of a note; what the trace does not tell is an unknown, not a number.
+fn told(value: f64) -> String {
+    if value.is_finite() {
+        format!("{value:.1}")
+    } else {
+        "?".to_owned()
+    }
+}
+
+impl<'a> Inferred<'a> {
+    fn new(path: &Path, events: &'a Events) -> Result<Self, Fault> {
+        if events.balances.is_empty() {
+            return Err(Fault::of(
+                path,
+                "has no balance_dirty_pages line: nobody came near a limit, or the event was off",
+                "record writeback:balance_dirty_pages while writers write more than the limits hold",
+            ));
+        }
+        let mut bdis: Vec<String> = Vec::new();
+        for balance in &events.balances {
+            if !bdis.contains(&balance.bdi) {
+                bdis.push(balance.bdi.clone());
+            }
+        }
+        let mut pages: BTreeMap<u32, BTreeMap<usize, f64>> = BTreeMap::new();
+        for balance in &events.balances {
+            let device = bdis.iter().position(|bdi| *bdi == balance.bdi).unwrap_or(0);
+            let of = pages.entry(balance.pid).or_default();
+            *of.entry(device).or_default() += fresh(balance);
+        }
+        let begins = pages.keys().filter_map(|pid| events.seen.get(pid));
+        let origin = begins
+            .clone()
+            .map(|seen| seen.0)
+            .fold(f64::INFINITY, f64::min);
+        let end = begins.map(|seen| seen.1).fold(origin, f64::max);
+        let writer = |(pid, devices): (&u32, &BTreeMap<usize, f64>)| Seen {
+            pid: *pid,
+            device: devices
+                .iter()
+                .max_by(|left, right| left.1.total_cmp(right.1))
+                .map_or(0, |(device, _)| *device),
+            start_s: events
+                .seen
+                .get(pid)
+                .map_or(0.0, |seen| ((seen.0 - origin) * 1e3).round() / 1e3),
+            pages: devices.values().sum(),
+        };
+        let mut writers: Vec<Seen> = pages.iter().map(writer).collect();
+        writers.sort_by(|left, right| left.start_s.total_cmp(&right.start_s));
+        Ok(Self {
+            events,
+            origin,
+            seconds: ((end - origin) * 1e3).round() / 1e3,
+            bdis,
+            writers,
+            notes: Vec::new(),
+            missing: Vec::new(),
+        })
+    }
+
+    fn setting(&mut self, path: &Path) -> Setting {
+        let (dirty_mib, background_mib) = self.limits();
+        let devices: Vec<f64> = (0..self.bdis.len())
+            .map(|device| self.rate(device))
+            .collect();
+        let writers = self.writer_specs();
+        let hz = self.hz();
+        let stem = path.file_name().and_then(|name| name.to_str());
+        let stem = stem.and_then(|name| name.split('.').next());
+        let stem = stem.filter(|name| !name.is_empty()).unwrap_or("trace");
+        let shown: Vec<String> = devices.iter().map(|rate| told(*rate)).collect();
+        self.notes.push(format!(
+            "inferred: {:.1} s; limits {}/{} MiB; device {} at {} MiB/s; writers: {} ({}); hz {hz}; CPUs: {}; \
+             assumed: pages of 4096, memory to spare, no file system",
+            self.seconds,
+            told(dirty_mib),
+            told(background_mib),
+            self.bdis.join(" and "),
+            shown.join(" and "),
+            writers.len(),
+            self.names(),
+            self.events.cpus
+        ));
+        if self.events.cpus > CPUS_MAX {
+            let note = format!("the lab has no more than {CPUS_MAX} CPUs, and runs it on so many");
+            self.notes.push(note);
+        }
+        Setting {
+            name: stem.to_owned(),
+            kernel: "(trace)".into(),
+            origin: Origin::Trace,
+            cpus: self.events.cpus.clamp(1, CPUS_MAX),
+            hz,
+            page_size: 4096,
+            memory_mib: if dirty_mib.is_finite() {
+                (dirty_mib * 8.0).max(1024.0)
+            } else {
+                1024.0
+            },
+            seconds: self.seconds,
+            dirty_mib,
+            background_mib,
+            devices,
+            writers,
+            changes: Vec::new(),
+            max_ratio: None,
+            fs: None,
+            max_sectors: None,
+        }
+    }
+
+    fn names(&self) -> String {
+        let name = |writer: &Seen| {
+            let comm = self
+                .events
+                .comms
+                .get(&writer.pid)
+                .map_or("?", String::as_str);
+            format!("{comm}-{}", writer.pid)
+        };
+        let shown: Vec<String> = self.writers.iter().take(4).map(name).collect();
+        let more = if self.writers.len() > 4 { ", ..." } else { "" };
+        format!("{}{more}", shown.join(", "))
+    }
+
+    /// Dirty and background limit, MiB.
+    fn limits(&mut self) -> (f64, f64) {
+        let states = &self.events.states;
+        if !states.is_empty() {
+            let thresh = median(states.iter().map(|state| state.thresh));
+            let background = median(states.iter().map(|state| state.background));
+            return (whole_mib(thresh), whole_mib(background));
+        }
+        let half = self.events.balances.len() / 2;
+        let late = &self.events.balances[half..];
+        let dirty = median(late.iter().map(|line| line.limit));
+        let background = median(
+            late.iter()
+                .map(|line| 2.0 * (2.0 * line.setpoint - line.limit) - line.limit),
+        );
+        self.notes.push(
+            "no global_dirty_state: the limits follow from limit and setpoint, the level from `dirty` \
+             (dirty and writeback together, shown as dirty)"
+                .into(),
+        );
+        if background < 16.0 {
+            self.missing.push("vm.dirty_background_bytes".into());
+            return (whole_mib(dirty), f64::NAN);
+        }
+        (whole_mib(dirty), whole_mib(background))
+    }
+
+    /// Rate of a device, MiB/s.
+    fn rate(&mut self, device: usize) -> f64 {
+        let lines: Vec<f64> = self
+            .events
+            .rates
+            .iter()
+            .filter(|rate| rate.bdi == self.bdis[device])
+            .map(|rate| rate.awrite_bw)
+            .collect();
+        if !lines.is_empty() {
+            let late = lines[lines.len() / 2..].iter().copied();
+            return hundredths(median(late) / 1024.0);
+        }
+        let (first, last) = (self.events.states.first(), self.events.states.last());
+        if let (Some(first), Some(last), 1) = (first, last, self.bdis.len())
+            && last.written > first.written
+        {
+            self.notes.push(
+                "no bdi_dirty_ratelimit: the device's rate is what the machine wrote per second"
+                    .into(),
+            );
+            let pages = last.written - first.written;
+            return hundredths(pages / PAGES_PER_MIB / (last.at - first.at));
+        }
+        self.missing.push(format!("device.{device}.rate"));
+        f64::NAN
+    }
+
+    fn writer_specs(&mut self) -> Vec<WriterSpec> {
+        let most = self
+            .writers
+            .iter()
+            .map(|writer| writer.pages)
+            .fold(0.0, f64::max);
+        let mut assumed = false;
+        let mut specs = Vec::new();
+        for writer in &self.writers {
+            let calls: Vec<_> = self
+                .events
+                .calls
+                .iter()
+                .filter(|call| call.pid == writer.pid)
+                .collect();
+            let is_light = writer.pages < most * LIGHT;
+            let bytes = if calls.is_empty() {
+                assumed = true;
+                if is_light { LIGHT_BYTES } else { HEAVY_BYTES }
+            } else {
+                median(calls.iter().map(|call| call.bytes))
+            };
+            let lasting = (self.seconds - writer.start_s).max(SAMPLE_S);
+            // What it rests between two calls: all its time, by its calls.
+            let written = if calls.is_empty() {
+                writer.pages * 4096.0
+            } else {
+                calls.iter().map(|call| call.bytes).sum()
+            };
+            let sleep_s = if is_light && written > 0.0 {
+                lasting * bytes / written
+            } else {
+                0.0
+            };
+            specs.push(WriterSpec {
+                device: writer.device,
+                bytes,
+                sleep_s,
+                start_s: writer.start_s,
+            });
+        }
+        if assumed {
+            self.notes.push(
+                "no system calls in the trace: writes of 1 MiB assumed (4 KiB for light writers), and \
+                 their lengths are not known"
+                    .into(),
+            );
+        }
+        specs
+    }
+
+    /// Ticks per second: the grid of pauses and periods, ms.
+    fn hz(&mut self) -> u32 {
+        let balances = self.events.balances.iter();
+        let hz = ticks::guess(balances.flat_map(|line| [line.pause, line.period]));
+        hz.unwrap_or_else(|| {
+            self.notes
+                .push("too few pauses to tell HZ: 250 assumed".into());
+            250
+        })
+    }
+
+    fn outcome(&self, setting: &Setting, notes: &mut Vec<String>) -> Outcome {
+        let index = |pid: u32| self.writers.iter().position(|writer| writer.pid == pid);
+        let calls: Vec<(usize, f64, f64, f64)> = self
+            .events
+            .calls
+            .iter()
+            .filter_map(|call| {
+                Some((
+                    index(call.pid)?,
+                    call.at - self.origin,
+                    call.took,
+                    call.bytes,
+                ))
+            })
+            .collect();
+        let mut jobs = jobs(setting, &calls);
+        if calls.is_empty() {
+            self.bytes_from_pages(&mut jobs, notes);
+        }
+        Outcome {
+            jobs,
+            pauses: self
+                .events
+                .balances
+                .iter()
+                .map(|line| pause(line, self.origin, index(line.pid)))
+                .collect(),
+            levels: self.levels(setting),
+            ..Outcome::default()
+        }
+    }
+
+    /// Bytes of each writer: the machine's pages that became dirty, shared out by what each one's lines
+    /// count; without that counter, the lines alone.
+    fn bytes_from_pages(&self, jobs: &mut [experiment::outcome::Job], notes: &mut Vec<String>) {
+        let (first, last) = (self.events.states.first(), self.events.states.last());
+        let counted: f64 = self.writers.iter().map(|writer| writer.pages).sum();
+        let total = match (first, last) {
+            (Some(first), Some(last)) if last.dirtied > first.dirtied => {
+                notes.push("throughput from the machine's count of dirtied pages".into());
+                last.dirtied - first.dirtied
+            }
+            _ => {
+                notes.push(
+                    "throughput from `dirtied` of balance_dirty_pages: pages below freerun are missing"
+                        .into(),
+                );
+                counted
+            }
+        };
+        for (job, writer) in jobs.iter_mut().zip(&self.writers) {
+            job.bytes = total * writer.pages / counted.max(1.0) * 4096.0;
+        }
+    }
+
+    /// The level every tenth of a second: the last value seen.
+    fn levels(&self, setting: &Setting) -> Vec<Level> {
+        let states = self.events.states.iter();
+        let mut changes: Vec<(f64, f64, f64)> = states
+            .map(|state| (state.at, state.dirty, state.writeback))
+            .collect();
+        if changes.is_empty() {
+            let lines = self.events.balances.iter();
+            changes = lines.map(|line| (line.at, line.dirty, 0.0)).collect();
+        }
+        let mut levels = Vec::new();
+        let mut next = changes.iter().peekable();
+        let mut now = None;
+        let mut at_s = 0.0;
+        while at_s <= setting.seconds {
+            while let Some(change) = next.next_if(|change| change.0 - self.origin <= at_s) {
+                now = Some(change);
+            }
+            if let Some((_, dirty, writeback)) = now {
+                levels.push(Level {
+                    at_s,
+                    dirty: *dirty,
+                    writeback: *writeback,
+                    limit: setting.dirty_mib * PAGES_PER_MIB,
+                    background: setting.background_mib * PAGES_PER_MIB,
+                    ..Level::default()
+                });
+            }
+            at_s += SAMPLE_S;
+        }
+        levels
+    }
+}
+
+/// Pages of a line that no line before it has counted: a second pause of one call repeats them.
+fn fresh(line: &Balance) -> f64 {
+    if line.paused > 0.0 { 0.0 } else { line.dirtied }
+}
+
+fn pause(line: &Balance, origin: f64, writer: Option<usize>) -> Pause {
+    let writer = writer
+        .and_then(|index| u32::try_from(index).ok())
+        .unwrap_or(u32::MAX);
+    Pause {
+        at_s: line.at - origin,
+        task: writer,
+        writer,
+        slept_ms: line.pause.max(0.0),
+        longest_ms: line.pause.max(0.0),
+        dirtied: line.dirtied,
+        device_dirty: line.wb_dirty,
+        device_limit: line.limit,
+        dirty_ratelimit: line.dirty_ratelimit / KIB_PER_PAGE,
+        task_ratelimit: line.task_ratelimit / KIB_PER_PAGE,
+        ..Pause::default()
+    }
+}
+
+/// Pages as MiB, on a grid of a sixteenth: limits are set in round numbers, and counted less some pages.
+fn whole_mib(pages: f64) -> f64 {
+    (pages / PAGES_PER_MIB * 16.0).round() / 16.0
+}
+
+/// Rounded as far as anybody can tell a rate.
+fn hundredths(rate: f64) -> f64 {
+    (rate * 100.0).round() / 100.0
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}

@@ -1,0 +1,232 @@
+//! The kinds of task: a file each, and one line of the list below.
+//!
+//! A file has `Keys`, the type whose fields are the keys of the kind's table in a scenario, and what `task::Kind`
+//! asks for. The kind is called as its file. `Task` is made of the list, and the only matches over kinds are here.
+
+mod alloc;
+mod bystander;
+mod cp;
+mod dd;
+mod fs_mark;
+mod hog;
+mod large_dd;
+mod light_writer;
+mod make_small;
+mod mapped_writer;
+mod mapper;
+mod passes;
+mod phases;
+mod pinner;
+mod rand_read;
+mod rand_write;
+mod read_small;
+mod reader;
+mod stat_small;
+mod thpavail;
+
+use env::Env;
+use serde::Deserialize;
+use toml::Spanned;
+use workload::Work;
+
+pub use crate::task::Key;
+use crate::task::{Facts, Given, Keyed, Kind, Sizes, Traits};
+
+/// A kind of task.
+#[derive(Clone, Copy, Debug)]
+pub struct Registered {
+    /// Its name in scenarios.
+    pub name: &'static str,
+    /// What a task of it does.
+    pub about: &'static str,
+    /// The keys that only some kinds have.
+    pub keys: &'static [Key],
+}
+
+impl Registered {
+    /// It has a key of this name.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.keys.iter().any(|own| own.name == key)
+    }
+}
+
+/// The kind of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Registered> {
+    ALL.iter().find(|kind| kind.name == name)
+}
+
+macro_rules! kinds {
+    ($($kind:ident)*) => {
+        /// All kinds, in the order of the list.
+        pub const ALL: &[Registered] = &[$(Registered {
+            name: stringify!($kind),
+            about: $kind::Keys::ABOUT,
+            keys: $kind::Keys::KEYS,
+        }),*];
+
+        /// What a task does, with the keys of its kind.
+        #[derive(Clone, Debug, Deserialize)]
+        #[expect(non_camel_case_types, reason = "a variant is called as its kind is in scenarios")]
+        pub enum Task {
+            $(#[doc = concat!("`", stringify!($kind), "`.")] $kind($kind::Keys)),*
+        }
+
+        impl Task {
+            /// Its kind's name in scenarios.
+            #[must_use]
+            pub const fn name(&self) -> &'static str {
+                match self { $(Self::$kind(_) => stringify!($kind)),* }
+            }
+
+            /// The kind that it is.
+            pub(crate) fn kind(&self) -> &dyn Kind {
+                match self { $(Self::$kind(keys) => keys),* }
+            }
+
+            /// What it runs.
+            pub(crate) fn work<E: Env>(&self, at: &Sizes, given: Given<E>) -> Work<E> {
+                match self { $(Self::$kind(keys) => keys.work(at, given)),* }
+            }
+        }
+    };
+}
+
+// `kinds! { bystander cp .. }`: made of the list above by build.rs, as rustfmt does not find modules in a macro.
+include!(concat!(env!("OUT_DIR"), "/kinds.rs"));
+
+impl Task {
+    /// What is asked of it before it has a size.
+    pub(crate) fn traits(&self) -> Traits {
+        self.kind().traits()
+    }
+
+    /// Its numbers at a scale.
+    pub(crate) fn facts(&self, at: &Sizes) -> Facts {
+        self.kind().facts(at)
+    }
+}
+
+impl Keyed for Task {
+    fn number(&self, key: &str) -> Option<Spanned<f64>> {
+        self.kind().number(key)
+    }
+
+    fn text(&self, key: &str) -> Option<&Spanned<String>> {
+        self.kind().text(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Scenario, Source};
+    use crate::task::{Ends, Files};
+
+    const DOCUMENT: &str = include_str!("../../../../docs/write-a-scenario.md");
+
+    /// A scenario with one task, and one that makes small files for it to look at.
+    fn loaded(task: &str) -> Scenario {
+        let text = format!(
+            r#"
+            schema = "tidegate-exp/1"
+            name = "least"
+            machine = {{ cpus = 2, memory_mib = 64, swap = {{ device = "disk", mib = 64 }} }}
+            device = [{{ id = "disk", model = "p0_ssd" }}]
+            policy = [{{ name = "tidegate" }}]
+            [[task]]
+            id = "it"
+            {task}
+            [[task]]
+            id = "maker"
+            kind = "make_small"
+            device = "disk"
+            files_per_loop = 1000
+            loops = 1
+            file_kib = 4
+            "#
+        );
+        let origin = "test".into();
+        let loaded = Scenario::load(Source { origin, text }, &[]);
+        loaded.unwrap_or_else(|error| panic!("{error}")).0
+    }
+
+    /// The keys that a kind needs, and no more.
+    fn least(kind: &Registered) -> String {
+        let needed = kind.keys.iter().filter(|key| key.needed);
+        let values = needed.map(|key| match key.name {
+            "from" => "from = \"disk\"\n".to_owned(),
+            "file_kib" => "file_kib = 4\n".to_owned(),
+            "memory_part" => "memory_part = 0.001\n".to_owned(),
+            number => format!("{number} = 1\n"),
+        });
+        values.collect()
+    }
+
+    #[test]
+    fn every_kind_runs_with_what_it_needs_and_no_more() {
+        for kind in ALL {
+            assert!(kind.about.trim().len() > 10, "{}", kind.name);
+            assert!(kind.keys.iter().all(|key| !key.about.trim().is_empty()));
+            let own = least(kind);
+            let task: Task = toml::from_str(&format!("[{}]\n{own}", kind.name)).unwrap();
+            let traits = task.traits();
+            let mut text = format!("kind = \"{}\"\n{own}", kind.name);
+            if traits.files != Files::None {
+                text.push_str("device = \"disk\"\n");
+            }
+            if traits.ends == Ends::Timed {
+                text.push_str("run_s = 1\n");
+            }
+            if let Some(size) = traits.size.first() {
+                text.push_str(&format!("{size} = 1\n"));
+            }
+            let scenario = loaded(&text);
+            assert_eq!(scenario.tasks[0].kind.get_ref().name(), kind.name);
+        }
+    }
+
+    #[test]
+    fn a_kind_is_found_by_its_own_name_alone() {
+        for kind in ALL {
+            assert_eq!(
+                ALL.iter().filter(|other| other.name == kind.name).count(),
+                1
+            );
+            assert_eq!(by_name(kind.name).unwrap().name, kind.name);
+        }
+        assert!(by_name("keeper").is_none(), "it comes by itself");
+    }
+
+    /// Names in backquotes, up to the first thing that is no name.
+    fn quoted(cell: &str) -> Vec<&str> {
+        let all = cell.split('`').skip(1).step_by(2);
+        all.map(|part| part.split([' ', '=']).next().unwrap_or(part))
+            .collect()
+    }
+
+    #[test]
+    fn the_document_has_a_row_for_every_kind_with_its_keys() {
+        let rows = DOCUMENT
+            .lines()
+            .filter_map(|line| line.strip_prefix("| - "));
+        let rows: Vec<(Vec<&str>, Vec<&str>)> = rows
+            .map(|row| row.split_once('|').expect("a row has two cells"))
+            .map(|(names, keys)| (quoted(names), quoted(keys)))
+            .collect();
+        for kind in ALL {
+            let mut own = rows.iter().filter(|(names, _)| names.contains(&kind.name));
+            let (_, keys) = own
+                .next()
+                .unwrap_or_else(|| panic!("no row for {}", kind.name));
+            // Said once for all that have it.
+            for key in kind.keys.iter().filter(|key| key.name != "block_kib") {
+                assert!(keys.contains(&key.name), "{}: {}", kind.name, key.name);
+            }
+        }
+        for name in rows.iter().flat_map(|(names, _)| names) {
+            assert!(by_name(name).is_some(), "{name} is no kind");
+        }
+    }
+}

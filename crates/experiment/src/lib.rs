@@ -1,0 +1,32 @@
+//! From a scenario to judged numbers: published kernel experiments, run in virtual time or on real files.
+//!
+//! ```text
+//!   scenario (TOML, checked)  <-  experiments, presets, catalogue: what there is
+//!      |                          task (what a kind of task is) <- kinds (each of them, and the list)
+//!   run      (cells: a row and a column; lab or live; one session over any Env)
+//!      |                          watch (who waited for what, while it runs)
+//!   outcome  (plain data) -> metrics -> stats, pool
+//!                                  '--> expect  (bands)
+//!   trial    (all of it in one call: for tests and ablations)
+//! ```
+//!
+//! `mm` and `workload` are generic over their `Env` and compiled where they are used: here, once for the lab and once
+//! for threads. What stands on this crate calls functions that are not generic.
+#![forbid(unsafe_code)]
+
+pub mod catalogue;
+pub mod expect;
+pub mod experiments;
+pub mod kinds;
+pub mod metrics;
+pub mod outcome;
+pub mod pool;
+pub mod presets;
+pub mod run;
+pub mod scenario;
+pub mod stats;
+mod task;
+pub mod trial;
+pub mod watch;
+
+pub use workload::Stop;

@@ -1,0 +1,516 @@
+//! The scoreboard: what each published claim came to here, as plain data that is printed, kept in a file and drawn.
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::Wanted;
+use experiment::expect;
+use experiment::metrics::{self, Metric};
+use experiment::outcome::Outcome;
+use experiment::pool;
+use experiment::scenario::{CompareKind, ExpectEntry, Scenario};
+use experiment::stats::Better;
+
+/// The name of our own column.
+pub(super) const OURS: &str = "tidegate";
+
+/// Two values of a trade-off are alike within this part.
+const ALIKE: f64 = 0.02;
+
+/// How a claim came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Verdict {
+    Holds,
+    Missed,
+    NotBuilt,
+    NotRun,
+    /// Fewer repetitions were made than the band is of.
+    NotJudged,
+}
+
+impl Verdict {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Missed => "missed",
+            Self::NotBuilt => "not built",
+            Self::NotRun => "not run",
+            Self::NotJudged => "not judged",
+        }
+    }
+
+    /// The word behind a number of claims.
+    pub(super) const fn word_of(self, count: usize) -> &'static str {
+        match self {
+            Self::Holds if count != 1 => "hold",
+            one => one.word(),
+        }
+    }
+}
+
+/// One claim.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Claim {
+    pub(super) paper: String,
+    /// Which experiment has it; none: not built.
+    pub(super) experiment: Option<String>,
+    pub(super) id: String,
+    pub(super) claim: String,
+    pub(super) published: Option<String>,
+    pub(super) ours: Option<String>,
+    pub(super) band: String,
+    pub(super) verdict: Verdict,
+    /// It is one of the bands that are our own and not the paper's.
+    pub(super) own: bool,
+    /// The miss is known: the scenario names its cause.
+    pub(super) known: bool,
+    /// Why it is missed, not judged or not built.
+    pub(super) why: Option<String>,
+    /// The numbers behind the words, to be drawn.
+    pub(super) marks: Marks,
+}
+
+impl Claim {
+    /// It should hold, and does not.
+    pub(super) fn fails(&self) -> bool {
+        self.verdict == Verdict::Missed && !self.known
+    }
+}
+
+/// The numbers of a claim.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Marks {
+    pub(super) published: Vec<f64>,
+    pub(super) ours: Vec<f64>,
+    pub(super) min: Option<f64>,
+    pub(super) max: Option<f64>,
+}
+
+/// Our own column beside both sides of a paper, in one metric.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct TradeOff {
+    pub(super) metric: String,
+    pub(super) unit: String,
+    pub(super) about: String,
+    pub(super) before: f64,
+    pub(super) after: f64,
+    pub(super) ours: f64,
+    pub(super) outcome: Side,
+}
+
+/// On which side of the two it lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Side {
+    BetterThanBoth,
+    Between,
+    WorseThanBoth,
+}
+
+impl Side {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::BetterThanBoth => "better than both",
+            Self::Between => "between",
+            Self::WorseThanBoth => "worse than both",
+        }
+    }
+}
+
+/// What one experiment came to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Part {
+    /// What it was run with; another run with the same key would come to the same.
+    pub(super) key: String,
+    pub(super) experiment: String,
+    pub(super) title: String,
+    pub(super) paper: String,
+    pub(super) scale: f64,
+    pub(super) replicas: u32,
+    /// Repetitions that the experiment asks for.
+    pub(super) replicas_asked: u32,
+    pub(super) runs: usize,
+    pub(super) failed_runs: usize,
+    /// Values that are not the experiment's own.
+    pub(super) set: Vec<String>,
+    /// Rows and columns that the experiment has and that were left out here.
+    pub(super) left_out: Vec<String>,
+    /// CPU time of its runs, s.
+    pub(super) cpu_s: f64,
+    pub(super) before: Option<String>,
+    pub(super) after: Option<String>,
+    pub(super) claims: Vec<Claim>,
+    pub(super) trade_offs: Vec<TradeOff>,
+    /// Title and SVG of the picture.
+    pub(super) figure: Option<(String, String)>,
+}
+
+impl Part {
+    /// The published claims.
+    pub(super) fn published(&self) -> impl Iterator<Item = &Claim> {
+        self.claims.iter().filter(|claim| !claim.own)
+    }
+
+    /// Our own bands.
+    pub(super) fn own(&self) -> impl Iterator<Item = &Claim> {
+        self.claims.iter().filter(|claim| claim.own)
+    }
+}
+
+/// What was run of an experiment.
+pub(super) struct Ran<'a> {
+    pub(super) scenario: &'a Scenario,
+    /// With the row `all`, if the experiment has it.
+    pub(super) outcomes: &'a [Outcome],
+    pub(super) columns: &'a [String],
+    /// Rows that are summed in the row `all`.
+    pub(super) summed: &'a [String],
+    pub(super) wanted: &'a Wanted,
+    pub(super) replicas: u32,
+    /// Repetitions that the experiment asks for.
+    pub(super) replicas_asked: u32,
+}
+
+impl Ran<'_> {
+    /// All bands that are held here, published or our own.
+    pub(super) fn claims(&self) -> Vec<Claim> {
+        let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
+        let expects = self.scenario.expects.iter().filter(held_here);
+        expects.filter_map(|expect| self.claim(expect)).collect()
+    }
+
+    /// The band in each of its rows; skipped where what it compares was not to be run.
+    pub(super) fn verdicts(&self, expect: &ExpectEntry) -> Vec<expect::Verdict> {
+        let mut all = expect::judge_of(self.scenario, expect, self.outcomes, self.columns);
+        let is_run = |(case, policy): (&str, &str)| {
+            let rows = if case == pool::ALL {
+                self.summed
+            } else {
+                &[case.to_owned()]
+            };
+            rows.iter().all(|row| self.wanted.has(row, policy))
+        };
+        for verdict in &mut all {
+            verdict.skipped |= !expect::cells(expect, &verdict.case).into_iter().all(is_run);
+        }
+        all
+    }
+
+    fn claim(&self, expect: &ExpectEntry) -> Option<Claim> {
+        let verdicts = self.verdicts(expect);
+        let judged: Vec<_> = verdicts.iter().filter(|one| !one.skipped).collect();
+        let own = !expect.is_published();
+        if own && judged.is_empty() {
+            return None;
+        }
+        let values: Vec<f64> = judged.iter().filter_map(|one| one.value).collect();
+        let least = expect.replicas_least.as_ref().map_or(1, |n| *n.get_ref());
+        let holds = !judged.is_empty() && judged.iter().all(|one| one.holds());
+        let missed = expect.missed.as_ref().map(|why| why.get_ref().clone());
+        let no_value = judged.iter().any(|one| one.value.is_none());
+        let (verdict, why) = if judged.is_empty() {
+            let why = "the rows or columns that it is about were left out";
+            (Verdict::NotRun, Some(why.to_owned()))
+        } else if self.replicas < least {
+            let why = format!(
+                "a mean of {least} repetitions; reproduce {} --replicas {least}",
+                self.scenario.name.get_ref()
+            );
+            (Verdict::NotJudged, Some(why))
+        } else if holds {
+            (Verdict::Holds, None)
+        } else if no_value {
+            let why = "there is no value: a run failed, or the metric does not apply";
+            (Verdict::Missed, Some(why.to_owned()))
+        } else {
+            (Verdict::Missed, missed.clone())
+        };
+        let unit = unit(expect);
+        let published = published(self.scenario, expect, &verdicts_cases(&verdicts));
+        let said = match &expect.published {
+            Some(text) => Some(text.get_ref().clone()),
+            None => range(&published, unit),
+        };
+        let published = match &expect.published {
+            Some(text) => numbers(text.get_ref()),
+            None => published,
+        };
+        let first = verdicts.first();
+        Some(Claim {
+            paper: self.scenario.paper_id().unwrap_or_default().to_owned(),
+            experiment: Some(self.scenario.name.get_ref().clone()),
+            id: expect.id.get_ref().clone(),
+            claim: sentence(expect, first.map_or("", |one| &one.what)),
+            published: said,
+            ours: range(&values, unit),
+            band: band(
+                first.and_then(|one| one.min),
+                first.and_then(|one| one.max),
+                unit,
+            ),
+            verdict,
+            own,
+            known: missed.is_some() && !no_value,
+            why,
+            marks: Marks {
+                published,
+                ours: values,
+                min: first.and_then(|one| one.min),
+                max: first.and_then(|one| one.max),
+            },
+        })
+    }
+
+    /// Our own column beside both sides. None without one, or where nothing is compared.
+    pub(super) fn trade_offs(&self) -> Vec<TradeOff> {
+        let Some((before, after)) = sides(self.scenario) else {
+            return Vec::new();
+        };
+        let asked = &self.scenario.reproduce.trade_offs;
+        let names = if asked.is_empty() {
+            &self.scenario.metrics
+        } else {
+            asked
+        };
+        let known = names
+            .iter()
+            .filter_map(|name| metrics::by_name(name.get_ref()));
+        known
+            .filter_map(|metric| {
+                let all = [before, after, OURS];
+                let value = |column| self.value(metric, column, &all);
+                let (before, after, ours) = (value(before)?, value(after)?, value(OURS)?);
+                Some(TradeOff {
+                    metric: metric.name.to_owned(),
+                    unit: metric.unit.to_owned(),
+                    about: metric.about.to_owned(),
+                    before,
+                    after,
+                    ours,
+                    outcome: side(metric.better, [before, after], ours),
+                })
+            })
+            .collect()
+    }
+
+    /// The metric of all rows together where they are summed; else the mean of the rows that have it under all those columns.
+    fn value(&self, metric: &Metric, column: &str, columns: &[&str]) -> Option<f64> {
+        let all = expect::mean(self.outcomes, pool::ALL, column, (metric.name, None));
+        if all.is_some() {
+            return all;
+        }
+        let rows = self.scenario.rows();
+        let summed = rows.iter().filter(|row| !row.apart);
+        let mut values = Vec::new();
+        for row in summed {
+            let of = |column: &str| {
+                let case = row.name.get_ref();
+                expect::mean(self.outcomes, case, column, (metric.name, None))
+            };
+            if columns.iter().all(|column| of(column).is_some()) {
+                values.extend(of(column));
+            }
+        }
+        #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
+        let count = values.len() as f64;
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
+    }
+}
+
+/// The columns before and after the paper's change: those that `[reproduce]` names; else the first that a claim names, and
+/// the one that most claims hold against it.
+pub(super) fn sides(scenario: &Scenario) -> Option<(&str, &str)> {
+    if let [before, after] = &scenario.reproduce.sides[..] {
+        return Some((before.get_ref(), after.get_ref()));
+    }
+    let is_named = |name: &str| {
+        scenario.claims().any(|expect| {
+            let vs = expect.vs.as_ref().is_some_and(|vs| vs.get_ref() == name);
+            vs || expect.policy.get_ref() == name
+        })
+    };
+    let mut names = scenario
+        .policies
+        .iter()
+        .map(|policy| policy.name.get_ref().as_str());
+    let before = names.find(|name| is_named(name))?;
+    let treated = || {
+        let claims = scenario.claims();
+        claims.filter(|expect| ![before, OURS].contains(&expect.policy.get_ref().as_str()))
+    };
+    let times = |name: &str| {
+        let own = || treated().filter(|expect| expect.policy.get_ref() == name);
+        let vs =
+            |expect: &&ExpectEntry| expect.vs.as_ref().is_some_and(|vs| vs.get_ref() == before);
+        (own().filter(vs).count(), own().count())
+    };
+    let names: Vec<&str> = treated()
+        .map(|expect| expect.policy.get_ref().as_str())
+        .collect();
+    // Of equals the first.
+    let after = names.iter().rev().max_by_key(|name| times(name))?;
+    Some((before, *after))
+}
+
+fn side(better: Better, sides: [f64; 2], ours: f64) -> Side {
+    let beats = |one: f64, other: f64| {
+        let room = ALIKE * one.abs().max(other.abs());
+        match better {
+            Better::Lower => one < other - room,
+            Better::Higher => one > other + room,
+        }
+    };
+    if sides.iter().all(|other| beats(ours, *other)) {
+        Side::BetterThanBoth
+    } else if sides.iter().all(|other| beats(*other, ours)) {
+        Side::WorseThanBoth
+    } else {
+        Side::Between
+    }
+}
+
+fn verdicts_cases(verdicts: &[expect::Verdict]) -> Vec<String> {
+    verdicts.iter().map(|one| one.case.clone()).collect()
+}
+
+/// What follows from published values for the claim, a number a row.
+fn published(scenario: &Scenario, expect: &ExpectEntry, cases: &[String]) -> Vec<f64> {
+    let metric = expect.metric.get_ref();
+    let policy = expect.policy.get_ref();
+    let other = expect.vs.as_ref().unwrap_or(&expect.policy).get_ref();
+    let of = |case: &String| {
+        let own = scenario.published_value(metric, case, policy)?;
+        let other_case = expect.vs_case.as_ref().map_or(case, |case| case.get_ref());
+        let base = || scenario.published_value(metric, other_case, other);
+        Some(match expect.op.get_ref() {
+            CompareKind::Value => own,
+            CompareKind::Ratio => own / base()?,
+            CompareKind::ChangePercent => 100.0 * (own / base()? - 1.0),
+        })
+    };
+    cases.iter().filter_map(of).collect()
+}
+
+/// The claim's words; without any, what is compared.
+fn sentence(expect: &ExpectEntry, what: &str) -> String {
+    if let Some(claim) = &expect.claim {
+        return claim.get_ref().clone();
+    }
+    let own = expect.source.strip_prefix("ours: ");
+    if let Some(own) = own {
+        return own.to_owned();
+    }
+    let about = metrics::by_name(expect.metric.get_ref()).map_or("", |metric| metric.about);
+    format!("{what} ({about})")
+}
+
+fn unit(expect: &ExpectEntry) -> &'static str {
+    match expect.op.get_ref() {
+        CompareKind::Value => metrics::by_name(expect.metric.get_ref()).map_or("", |m| m.unit),
+        CompareKind::Ratio => "",
+        CompareKind::ChangePercent => "%",
+    }
+}
+
+/// The numbers in a text, each a word of its own: `-2.0 to +0.3 %` has two, `v4` none.
+fn numbers(text: &str) -> Vec<f64> {
+    let words = text.split(|c: char| c.is_whitespace() || matches!(c, '(' | ')' | ',' | ';' | '%'));
+    words.filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Three digits, or the whole number.
+pub(super) fn figure(value: f64) -> String {
+    let size = value.abs();
+    let decimals = match size {
+        _ if size == 0.0 || size >= 99.95 => 0,
+        _ if size >= 9.995 => 1,
+        _ if size >= 0.0995 => 2,
+        _ if size >= 0.000_995 => 4,
+        _ => 6,
+    };
+    if size >= 1e6 {
+        return format!("{:.2}M", value / 1e6);
+    }
+    let text = format!("{value:.decimals$}");
+    if text.trim_start_matches(['-', '0', '.']).is_empty() {
+        return "0".to_owned();
+    }
+    if text.contains('.') {
+        return text.trim_end_matches('0').trim_end_matches('.').to_owned();
+    }
+    text
+}
+
+/// The values as one figure, or as the least and the greatest.
+fn range(values: &[f64], unit: &str) -> Option<String> {
+    let low = values.iter().copied().reduce(f64::min)?;
+    let high = values.iter().copied().reduce(f64::max)?;
+    let (low, high) = (figure(low), figure(high));
+    let text = if low == high {
+        low
+    } else {
+        format!("{low} to {high}")
+    };
+    Some(with_unit(text, unit))
+}
+
+fn band(min: Option<f64>, max: Option<f64>, unit: &str) -> String {
+    let text = match (min, max) {
+        (Some(min), Some(max)) if min == max => figure(min),
+        (Some(min), Some(max)) => format!("{} to {}", figure(min), figure(max)),
+        (Some(min), None) => format!(">= {}", figure(min)),
+        (None, Some(max)) => format!("<= {}", figure(max)),
+        (None, None) => return "anything".into(),
+    };
+    with_unit(text, unit)
+}
+
+fn with_unit(text: String, unit: &str) -> String {
+    if unit.is_empty() {
+        text
+    } else {
+        format!("{text} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.109, "0.11"),
+            (0.0074, "0.0074"),
+            (1.5, "1.5"),
+            (12.34, "12.3"),
+            (324.4, "324"),
+            (1_056_608_451.0, "1056.61M"),
+            (-2.0, "-2"),
+            (100.0, "100"),
+        ] {
+            assert_eq!(figure(value), text);
+        }
+    }
+
+    #[test]
+    fn numbers_are_found_in_words() {
+        assert_eq!(numbers("-2.0 to +0.3 %"), [-2.0, 0.3]);
+        assert_eq!(numbers("0.477 (v4 0.073)"), [0.477, 0.073]);
+        assert!(numbers("the majority").is_empty());
+    }
+
+    #[test]
+    fn a_side_is_better_than_both_only_beyond_what_is_alike() {
+        let of = |ours| side(Better::Lower, [10.0, 20.0], ours);
+        assert_eq!(of(9.0), Side::BetterThanBoth);
+        assert_eq!(of(9.9), Side::Between);
+        assert_eq!(of(15.0), Side::Between);
+        assert_eq!(of(21.0), Side::WorseThanBoth);
+        assert_eq!(
+            side(Better::Higher, [10.0, 20.0], 21.0),
+            Side::BetterThanBoth
+        );
+    }
+}

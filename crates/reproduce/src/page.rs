@@ -1,0 +1,245 @@
+//! The scoreboard as a page: a section for each paper with its claims, the picture that shows them, and what our own policy
+//! makes of it.
+
+use std::fmt::Write as _;
+
+use super::board::{Claim, Part, Side, TradeOff, Verdict, figure};
+use super::{Board, PaperBoard};
+use report::output::web::{Cell, Page, details, escape, marks, table};
+
+const TITLE: &str = "Five papers, held against their claims";
+
+pub(super) fn page(board: &Board, picture: &str) -> String {
+    let mut sections = Vec::new();
+    let mut body = format!("<div class=\"scroll\">{picture}</div>\n");
+    body.push_str(&overview(board));
+    for paper in &board.papers {
+        sections.push((paper.id.clone(), format!("{}: {}", paper.id, paper.subject)));
+        body.push_str(&section(paper));
+    }
+    if board.parts().any(|part| !part.trade_offs.is_empty()) {
+        sections.push(("own".into(), "Tidegate's own policy".into()));
+        body.push_str(&trade_offs(board));
+    }
+    let page = Page {
+        title: TITLE,
+        head: head(board),
+        sections,
+        body,
+    };
+    page.render()
+}
+
+fn count<'a>(claims: impl Iterator<Item = &'a Claim>, verdict: Verdict) -> usize {
+    claims.filter(|claim| claim.verdict == verdict).count()
+}
+
+fn head(board: &Board) -> String {
+    let mut html = String::new();
+    if !board.missing.is_empty() {
+        let _ = writeln!(
+            html,
+            "<p class=\"bad\">Interrupted; not run: {}.</p>",
+            escape(&board.missing.join(", "))
+        );
+    }
+    html.push_str("<div class=\"sum\">");
+    for (verdict, class) in VERDICTS {
+        let of = count(board.claims(), verdict);
+        if of > 0 {
+            let _ = write!(
+                html,
+                "<div><b class=\"{class}\">{of}</b>{}</div>",
+                verdict.word_of(of)
+            );
+        }
+    }
+    let _ = writeln!(
+        html,
+        "</div>\n<p>Each row is a published claim: what the paper measured, what came out here, and the band in which it counts as \
+         reproduced. In the last column the band is shaded, the paper is a ring and we are a dot. A miss says its cause as \
+         measured.</p>\n<p class=\"faint\">tidegate {}. Same program, same scenario, same figures, on every machine.</p>",
+        escape(board.version)
+    );
+    html
+}
+
+const VERDICTS: [(Verdict, &str); 5] = [
+    (Verdict::Holds, "good"),
+    (Verdict::Missed, "bad"),
+    (Verdict::NotJudged, "other"),
+    (Verdict::NotRun, "other"),
+    (Verdict::NotBuilt, "other"),
+];
+
+fn overview(board: &Board) -> String {
+    let heads = ["paper", "its idea", "holds", "missed", "other"].map(str::to_owned);
+    let rows = board.papers.iter().map(|paper| {
+        let all = paper.claims().count();
+        let (holds, missed) = (
+            count(paper.claims(), Verdict::Holds),
+            count(paper.claims(), Verdict::Missed),
+        );
+        let link = format!(
+            "<a href=\"#{0}\">{0}</a> {1}",
+            escape(&paper.id),
+            escape(&paper.name)
+        );
+        vec![
+            Cell::html(link, "text long"),
+            Cell::html(escape(&paper.idea), "text long"),
+            Cell::number(&holds.to_string(), None),
+            Cell::number(&missed.to_string(), None),
+            Cell::number(&(all - holds - missed).to_string(), None),
+        ]
+    });
+    table(&heads, &[0, 1], rows)
+}
+
+fn section(paper: &PaperBoard) -> String {
+    let id = escape(&paper.id);
+    let mut html = format!(
+        "<section id=\"{id}\">\n<h2>{id}: {}</h2>\n<p>{}</p>\n<p class=\"faint\">{}</p>\n",
+        escape(&paper.name),
+        escape(&paper.idea),
+        escape(&paper.who)
+    );
+    for part in &paper.parts {
+        html.push_str(&experiment(part));
+    }
+    let others: Vec<&Claim> = paper.not_run.iter().chain(&paper.not_built).collect();
+    if !others.is_empty() {
+        html.push_str("<h3>Without a result</h3>\n");
+        html.push_str(&claims(others.into_iter()));
+    }
+    html.push_str("</section>\n");
+    html
+}
+
+fn experiment(part: &Part) -> String {
+    let name = escape(&part.experiment);
+    let of = if part.replicas < part.replicas_asked {
+        format!(
+            " of {}; a figure may stray from its mean",
+            part.replicas_asked
+        )
+    } else {
+        String::new()
+    };
+    let left_out = if part.left_out.is_empty() {
+        String::new()
+    } else {
+        format!("; left out here: {}", escape(&part.left_out.join(", ")))
+    };
+    let set = if part.set.is_empty() {
+        String::new()
+    } else {
+        format!(" with {}", escape(&part.set.join(", ")))
+    };
+    let mut html = format!(
+        "<h3 id=\"{name}\">{}</h3>\n<p class=\"faint\"><code>tidegate run {name}</code> at 1/{:.0}{set}; {} runs, repetitions: {}{of}{left_out}. \
+         <a href=\"{name}/report.html\">All of it</a></p>\n",
+        escape(&part.title),
+        1.0 / part.scale,
+        part.runs,
+        part.replicas
+    );
+    html.push_str(&claims(part.published()));
+    if let Some((_, figure)) = &part.figure {
+        html.push_str(figure);
+    }
+    let own = part.own().count();
+    if own > 0 {
+        let holds = count(part.own(), Verdict::Holds);
+        let words = format!("Bands of our own: {holds} of {own} hold");
+        html.push_str(&details(
+            &format!("own-{name}"),
+            &words,
+            &claims(part.own()),
+        ));
+    }
+    html
+}
+
+fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
+    let heads = ["", "claim", "published", "ours", "band", "marks"].map(str::to_owned);
+    let rows = claims.map(|claim| {
+        let class = VERDICTS
+            .iter()
+            .find(|(verdict, _)| *verdict == claim.verdict);
+        let class = class.map_or("", |(_, class)| class);
+        let verdict = format!(
+            "<span class=\"verdict {class}\">{}</span>",
+            claim.verdict.word()
+        );
+        let mut words = escape(&claim.claim);
+        if let Some(why) = &claim.why {
+            let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(why));
+        }
+        let all = &claim.marks;
+        let first = |values: &[f64]| values.first().copied();
+        vec![
+            Cell::html(verdict, "text"),
+            Cell::html(words, "text long"),
+            Cell::number(
+                claim.published.as_deref().unwrap_or("-"),
+                first(&all.published),
+            ),
+            Cell::number(claim.ours.as_deref().unwrap_or("-"), first(&all.ours)),
+            Cell::number(&claim.band, all.min.or(all.max)),
+            Cell::html(marks(&all.published, &all.ours, (all.min, all.max)), "text"),
+        ]
+    });
+    table(&heads, &[0, 1, 5], rows)
+}
+
+fn trade_offs(board: &Board) -> String {
+    let mut html = String::from(
+        "<section id=\"own\">\n<h2>Tidegate's own policy</h2>\n<p>Beside both sides of each paper: before its change and after it. \
+         Two per cent are no difference.</p>\n",
+    );
+    for part in board.parts().filter(|part| !part.trade_offs.is_empty()) {
+        let heads = [
+            "metric",
+            part.before.as_deref().unwrap_or("before"),
+            part.after.as_deref().unwrap_or("after"),
+            "tidegate",
+            "",
+        ];
+        let _ = writeln!(html, "<h3>{}</h3>", escape(&part.title));
+        let rows = part.trade_offs.iter().map(trade_off);
+        html.push_str(&table(&heads.map(str::to_owned), &[0, 4], rows));
+    }
+    html.push_str("</section>\n");
+    html
+}
+
+fn trade_off(one: &TradeOff) -> Vec<Cell> {
+    let unit = if one.unit.is_empty() {
+        String::new()
+    } else {
+        format!(" ({})", escape(&one.unit))
+    };
+    let name = format!(
+        "{}{unit}<br><span class=\"faint\">{}</span>",
+        escape(&one.metric),
+        escape(&one.about)
+    );
+    let class = match one.outcome {
+        Side::BetterThanBoth => "good",
+        Side::Between => "other",
+        Side::WorseThanBoth => "bad",
+    };
+    let word = format!(
+        "<span class=\"verdict {class}\">{}</span>",
+        one.outcome.word()
+    );
+    let number = |value: f64| Cell::number(&figure(value), Some(value));
+    vec![
+        Cell::html(name, "text long"),
+        number(one.before),
+        number(one.after),
+        number(one.ours),
+        Cell::html(word, "text"),
+    ]
+}
