@@ -1,6 +1,6 @@
-//! Tells the program which commit it is built from, so that its results can name it: TIDEGATE_VERSION. What decides a trace
-//! and was changed since is told as a number of its own: `0.1.0 (901513c7e1aa, changed 5f0c12d9)`. Two programs with the same
-//! words come to the same results.
+//! Tells the program which commit it is built from, so that its results can name it:
+//! TIDEGATE_VERSION. Changes of files that decide a trace are told as a number of their own: `0.1.0
+//! (901513c7e1aa, changed 5f0c12d9)`. Two programs with the same words come to the same results.
 //!
 //! Built outside a checkout of its own, or where there is no `git`, it is the version alone.
 
@@ -8,7 +8,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::process::Command;
 
-/// The crates whose sources decide what a run comes to. Each is built again when it is changed, and this program with it.
+/// The crates whose sources decide what a run comes to. Each is built again when it is changed, and
+/// this program with it.
 const SOURCES: [&str; 8] = [
     "device",
     "env",
@@ -34,7 +35,7 @@ fn commit() -> Option<String> {
     if git(&["rev-parse", "--show-prefix"])? != "crates/cli/" {
         return None;
     }
-    // Written by whatever moves HEAD. One that is missing would run this each time.
+    // Written by whatever moves HEAD. A missing file would run this each time.
     let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
     if Path::new(&log).exists() {
         println!("cargo::rerun-if-changed={log}");

@@ -1,5 +1,5 @@
-//! Makes the list of the experiments that come with the program from the files in `experiments/`, and that of the kinds of
-//! task from the modules of `src/kinds`.
+//! Makes the list of the experiments that come with the program from the files in `experiments/`,
+//! and that of the kinds of task from the modules of `src/kinds`.
 
 use std::fmt::Write as _;
 use std::path::Path;

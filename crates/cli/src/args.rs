@@ -97,7 +97,8 @@ impl Arguments {
                 let tip = vec![format!("write '--trace={found}' to trace that row").into()];
                 mistake.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
             }
-            // Of words as short as these, clap takes two letters that changed places for another word.
+            // Of words as short as these, clap takes two letters that changed places for another
+            // word.
             if let Some(ContextValue::String(found)) = mistake.get(ContextKind::InvalidSubcommand)
                 && mistake.get(ContextKind::SuggestedSubcommand).is_none()
                 && let Some(near) = nearest(
@@ -198,7 +199,8 @@ pub struct ReproduceArguments {
     /// Part of the full size of all experiments, instead of each one's own: 1, 1/2, 0.25 ...
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = scale)]
     pub scale: Option<f64>,
-    /// Folder for the results, instead of a new results/reproduce; what an earlier run left there is used
+    /// Folder for the results, instead of a new results/reproduce; what an earlier run left there
+    /// is used
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// How the scoreboard is printed
@@ -337,7 +339,8 @@ fn seed(text: &str) -> Result<u64, String> {
     u64::try_from(seed).map_err(|_| format!("`{text}` is not {is_not}"))
 }
 
-/// `0.125`, or as the output says it, `1/8`. Whether the scenario can be had at that scale is its own check.
+/// `0.125`, or as the output says it, `1/8`. Whether the scenario can be had at that scale is its
+/// own check.
 fn scale(text: &str) -> Result<f64, String> {
     let is_not = "a scale; write one over a whole number, for example 1/8 or 0.125";
     let scale: f64 = match text.split_once('/') {

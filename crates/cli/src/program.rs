@@ -212,7 +212,7 @@ struct Ended<'a> {
     rows: Vec<String>,
     /// All runs that were to be made have been, failed or not.
     is_whole: bool,
-    /// What stands above the tables of runs that are not all that were to be made.
+    /// The line above the tables when not all planned runs were made.
     headline: Option<String>,
     /// Bands are wanted, those of what was not run too.
     checked: bool,
@@ -365,8 +365,8 @@ fn load(arguments: &RunArguments) -> Result<(Scenario, Source), Trouble> {
 /// The smallest part of its size that a scenario is run at.
 const PARTS_MOST: f64 = 64.0;
 
-/// Live, a scenario of anonymous memory shrinks with the limit that is given: to the nearest part of its own
-/// memory that is one over a whole number.
+/// Live, a scenario of anonymous memory shrinks with the limit that is given: to the nearest part
+/// of its own memory that is one over a whole number.
 fn live_scale(
     arguments: &RunArguments,
     source: &Source,
@@ -512,8 +512,9 @@ fn without_models(rows: Vec<CaseEntry>) -> Vec<CaseEntry> {
     kept.into_iter().map(name).collect()
 }
 
-/// What comes at the heels of the first interrupt is the same wish: `timeout`, and a terminal with a wrapper, send it twice.
-const ONE_WISH: Duration = Duration::from_millis(500);
+/// A second interrupt within 500 ms counts as the first: `timeout`, and a terminal with a wrapper,
+/// send it twice.
+const INTERRUPT_DEBOUNCE: Duration = Duration::from_millis(500);
 
 /// Raised by the first interrupt, for runs without files.
 fn interrupted() -> Stop {
@@ -528,7 +529,7 @@ fn stop_at_interrupt(stop: &Stop, files: &LiveFiles) {
     let mut first = None;
     let handler = ctrlc::set_handler(move || {
         if let Some(first) = first.filter(|_| stop.is_raised()) {
-            if Instant::elapsed(&first) < ONE_WISH {
+            if Instant::elapsed(&first) < INTERRUPT_DEBOUNCE {
                 return;
             }
             files.remove_all();

@@ -1,4 +1,5 @@
-//! `serve`, `top` and `demo`: the words of the command line for the server's crate, and how they end.
+//! `serve`, `top` and `demo`: the words of the command line for the server's crate, and how they
+//! end.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
-//! `tidegate reproduce` from outside: what it prints, keeps and refuses, and its page in a real browser.
+//! `tidegate reproduce` from outside: what it prints, keeps and refuses, and its page in a real
+//! browser.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -6,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The cheapest experiment with published claims, as small as it gets: what it comes to does not matter here.
+/// The cheapest experiment with published claims, as small as it gets: what it comes to does not
+/// matter here.
 const CHEAP: [&str; 4] = ["reproduce", "dd", "--scale", "0.015625"];
 
 /// How long anything may take before the test fails, on a machine that does much else.
@@ -163,8 +165,8 @@ fn an_interrupted_one_says_what_is_missing_and_the_next_goes_on() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// What a page says of itself in frames of three widths: that it is no wider than its frame, that a click on a head sorts,
-/// and how light its ground is.
+/// What a page says of itself in frames of three widths: that it is no wider than its frame, that a
+/// click on a head sorts, and how light its ground is.
 const PROBE: &str = "
 addEventListener('load', () => {
   const said = [];
@@ -188,7 +190,8 @@ addEventListener('load', () => {
 });
 ";
 
-/// The page in frames as wide as a telephone, a tablet and a screen, in a real browser; what it said of itself.
+/// The page in frames as wide as a telephone, a tablet and a screen, in a real browser; what it
+/// said of itself.
 fn in_browser(folder: &Path, page: &Path, dark: bool) -> String {
     let html = std::fs::read_to_string(page).unwrap();
     let srcdoc = html.replace('&', "&amp;").replace('"', "&quot;");

@@ -1,4 +1,5 @@
-//! `tidegate serve` with the clients that people use: each test runs the client itself against the program itself.
+//! `tidegate serve` with the clients that people use: each test runs the client itself against the
+//! program itself.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -67,7 +68,7 @@ fn nbdinfo() {
         [(0, MIB, 3), (MIB, MIB, 0), (2 * MIB, 30 * MIB, 3)],
         "a hole that reads as zeroes, data, a hole"
     );
-    // What is written is data at once, whether the file has it yet or not.
+    // Written blocks are data at once, whether the file has them yet or not.
     if have("nbdinfo --map after a write", &["qemu-io"]) {
         qemu_io(&uri, &["write -P 5 8M 64k"]);
         assert_eq!(
@@ -115,7 +116,7 @@ fn nbdcopy_in_and_out() {
     let volume = sparse(&folder, "disk", size);
     let mut server = Server::start(&folder, MEMORY, &[&volume]);
     client("nbdcopy", &["--flush", text(&source), &server.uri("disk")]);
-    // What was flushed is in the file, as others see it, while the server runs.
+    // Flushed data are in the file, as others see it, while the server runs.
     assert_eq!(difference(&source, &folder.path("disk")), None);
     client("nbdcopy", &[&server.uri("disk"), text(&back)]);
     assert_eq!(difference(&source, &back), None);
@@ -221,8 +222,8 @@ fn qemu_io_commands() {
     server.stop_well();
 }
 
-/// The server is stopped and started again, as for an upgrade, while QEMU has the volume: requests wait, and all that was answered
-/// is there.
+/// The server is stopped and started again, as for an upgrade, while QEMU has the volume: requests
+/// wait, and all that was answered is there.
 #[test]
 fn qemu_goes_on_when_the_server_is_started_again() {
     if !have("qemu restart", &["qemu-io"]) {
@@ -244,7 +245,8 @@ fn qemu_goes_on_when_the_server_is_started_again() {
         .unwrap();
     let mut input = qemu.stdin.take().unwrap();
     writeln!(input, "write -P 1 0 1M").unwrap();
-    // What it says stays in its buffer until it ends. A write that is not answered by then waits as the next one does.
+    // Its output stays in its buffer until it ends. A write that is not answered by then waits as
+    // the next one does.
     std::thread::sleep(Duration::from_millis(500));
     server.stop_well();
     // Nobody listens: this one waits.
@@ -445,7 +447,8 @@ impl Drop for Undo {
     }
 }
 
-/// A kernel's file system on our volume: mkfs, mount, a tree copied, unmounted, checked, mounted again and compared.
+/// A kernel's file system on our volume: mkfs, mount, a tree copied, unmounted, checked, mounted
+/// again and compared.
 #[test]
 fn a_file_system_over_nbdfuse() {
     let tools = [
@@ -495,7 +498,8 @@ fn a_file_system_over_nbdfuse() {
         undo.mount = Some(mount.clone());
     };
     mounted(&mut undo);
-    // Our own sources: a tree of small files; and one that is larger than the server's memory for clean pages.
+    // Our own sources: a tree of small files; and a tree that is larger than the server's memory
+    // for clean pages.
     let tree = folder.path("tree");
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     client("cp", &["-a", text(&ours), text(&tree)]);

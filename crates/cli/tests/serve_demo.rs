@@ -44,8 +44,9 @@ fn figures(said: &str, name: &str) -> Vec<f64> {
 #[test]
 fn all_parts_are_run_and_ours_verified() {
     let folder = Folder::new("demo");
-    // A machine that does much else needs longer for the heavy client to fill the cache, and the light one may not have
-    // its times: what is wrong with the server is wrong however long it takes.
+    // A machine that does much else needs longer for the heavy client to fill the cache, and the
+    // light one may not have its times: what is wrong with the server is wrong however long it
+    // takes.
     let shown = ["12", "24", "60"].map(|seconds| {
         move |folder: &Folder| {
             let output = demo(folder, &["--seconds", seconds]).output().unwrap();
@@ -75,8 +76,8 @@ fn all_parts_are_run_and_ours_verified() {
         let plot = fs::read_to_string(folder.path("out").join("tidegate-demo.svg")).unwrap();
         assert!(plot.ends_with("</svg>\n") && plot.matches("<circle").count() > 200);
         assert_eq!(left_behind(&folder), 0);
-        // Not paced, the cache is full of what the disk has not taken, and a commit waits for that. Paced, it stays below its
-        // dirty limit of 1 MiB, and commits are done.
+        // Not paced, the cache is full of what the disk has not taken, and a commit waits for that.
+        // Paced, it stays below its dirty limit of 1 MiB, and commits are done.
         if light_before > 10.0 && light_after > 10.0 && mib[0] > 10.0 && done[1] > done[0] {
             return;
         }

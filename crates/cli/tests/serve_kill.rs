@@ -1,8 +1,10 @@
-//! `kill -9` in the middle of writes: nothing that was flushed is lost, and nothing is ever garbage.
+//! `kill -9` in the middle of writes: nothing that was flushed is lost, and nothing is ever
+//! garbage.
 //!
-//! Each round some clients write, write zeroes and trim over connections of their own, flush at times, and have FUA at
-//! times; the server is killed at a moment by chance, started again on the same backend, and every sector is read back. One
-//! of the clients is `qemu-io` (`serving/qemu_io.rs`), with a part of the volume of its own.
+//! Each round some clients write, write zeroes and trim over connections of their own, flush at
+//! times, and have FUA at times; the server is killed at a moment by chance, started again on the
+//! same backend, and every sector is read back. One of the clients is `qemu-io`
+//! (`serving/qemu_io.rs`), with a part of the volume of its own.
 //!
 //! ```text
 //!   sent[s]     the last version that was sent to it        bounds what may be there from above
@@ -11,12 +13,13 @@
 //!   zeroed[s]   the last version that is zeroes
 //! ```
 //!
-//! A flush covers what was answered on *any* connection (the server says `can_multi_conn`), so `done` of all is looked at.
-//! A sector (512 bytes) holds its number and version over and over, so a torn one is seen. Requests are of 1 to 128
-//! sectors, at any sector: parts of pages are written, too.
+//! A flush covers what was answered on *any* connection (the server says `can_multi_conn`), so
+//! `done` of all is looked at. A sector (512 bytes) holds its number and version over and over, so
+//! a torn one is seen. Requests are of 1 to 128 sectors, at any sector: parts of pages are written,
+//! too.
 //!
-//! The volume is a file, and then a directory of objects. `TIDEGATE_KILLS=N` sets the rounds (a fifth of it over objects),
-//! `TIDEGATE_SEED=S` what happens in them.
+//! The volume is a file, and then a directory of objects. `TIDEGATE_KILLS=N` sets the rounds (a
+//! fifth of it over objects), `TIDEGATE_SEED=S` what happens in them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -67,7 +70,7 @@ impl Book {
         }
     }
 
-    /// What is answered is at least this old; FUA and flushes may come in any order.
+    /// An answered write is at least this old; FUA and flushes may come in any order.
     fn raise(column: &[AtomicU32], sector: u64, version: u32) {
         column[index(sector)].fetch_max(version, Ordering::AcqRel);
     }
@@ -111,7 +114,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Waits until so many writes and flushes were answered, however slow the machine; whether they were.
+    /// Waits until so many writes and flushes were answered, however slow the machine; whether they
+    /// were.
     fn wait_for(&self, writes: u64, flushes: u64) -> bool {
         let began = Instant::now();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -147,7 +151,7 @@ fn write_until_killed(
     loop {
         let result = match random.below(40) {
             0 => {
-                // What is answered by now, by whomever, is durable when the flush is answered.
+                // Writes answered by now, of any client, are durable when the flush is answered.
                 let before: Vec<u32> = book
                     .done
                     .iter()
@@ -287,7 +291,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Kills the server so many times, with at least so many writes and half a flush each time on average.
+/// Kills the server so many times, with at least so many writes and half a flush each time on
+/// average.
 fn kills(what: &str, folder: &Folder, volume: &str, rounds: u64, least: u64) {
     let seed = number("TIDEGATE_SEED").unwrap_or(1);
     let book = Book::new();
@@ -322,7 +327,8 @@ fn kills(what: &str, folder: &Folder, volume: &str, rounds: u64, least: u64) {
                 other = Some(child);
             }
             std::thread::sleep(Duration::from_millis(20 + random.below(LIFE_MS)));
-            // A round in which nothing happened shows nothing; that nothing is durable yet is worth a kill, too.
+            // A round in which nothing happened shows nothing; that nothing is durable yet is worth
+            // a kill, too.
             let went_on = counts.wait_for(least * (round + 1), round.div_ceil(2));
             killed.store(true, Ordering::Release);
             server.kill();

@@ -1,8 +1,9 @@
-//! What `tidegate serve` promises of its limits, with clients that write as much as they are let: a memory limit that
-//! holds, a thousand connections of which none is starved, a volume that hangs and hurts nobody else.
+//! What `tidegate serve` promises of its limits, with clients that write as much as they are let: a
+//! memory limit that holds, a thousand connections of which none is starved, a volume that hangs
+//! and hurts nobody else.
 //!
-//! By default at a size that takes seconds; `TIDEGATE_FULL=1` is the size that the figures of docs/lab/bench.md are of
-//! (`cargo instruments bench serve`). Each test prints its figures.
+//! By default at a size that takes seconds; `TIDEGATE_FULL=1` is the size that the figures of
+//! docs/lab/bench.md are of (`cargo instruments bench serve`). Each test prints its figures.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -16,7 +17,8 @@ use serving::{Client, Folder, MIB, Random, Server, sparse, tell};
 
 /// Memory beyond the limit that is allowed.
 const OVER: f64 = 1.05;
-/// Tries of a figure that the rest of the machine has a share in: what is wrong with the server is wrong in each.
+/// Tries of a figure that the rest of the machine has a share in: what is wrong with the server is
+/// wrong in each.
 const TRIES: usize = 3;
 
 fn is_full() -> bool {
@@ -192,8 +194,8 @@ fn write_for(client: &mut Client, lasting: Duration, seed: u64, size: u64) -> (u
     (writes, longest)
 }
 
-/// Two volumes, one of which hangs: the other goes on as if it were alone; the clients of the one that hangs wait, and
-/// what they wrote and flushed is there when it comes back.
+/// Two volumes, one of which hangs: the other goes on as if it were alone; clients of the hung
+/// volume wait, and the data they wrote and flushed are there when it comes back.
 #[test]
 fn one_of_two_hangs() {
     let _alone = alone();
@@ -215,7 +217,8 @@ fn while_one_hangs() -> f64 {
     let size = 128 * MIB;
     let well = sparse(&folder, "well", size);
     let hung = sparse(&folder, "hung", size);
-    // Both are slow in the same way, so that the rate is that of the device and not of this machine's moment.
+    // Both are slow in the same way, so that the rate is that of the device and not of this
+    // machine's moment.
     let slow = "slow:rate=24MiB";
     let well = format!("{well},device={slow}");
     let hung = format!("{hung},device={slow}+faulty:hang_at={at}s,hang_for={hang}s");
@@ -227,7 +230,8 @@ fn while_one_hangs() -> f64 {
     };
     let lasting = Duration::from_secs(part);
     let mut client = Client::connect(&server.socket, "well");
-    // The level is reached first, then the rate is measured: what fits below the level is taken at once.
+    // The level is reached first, then the rate is measured: what fits below the level is taken at
+    // once.
     write_for(&mut client, lasting, 1, size);
     let (solo, _) = write_for(&mut client, lasting, 2, size);
     let stop = AtomicBool::new(false);

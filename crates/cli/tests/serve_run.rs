@@ -1,4 +1,5 @@
-//! The life of `tidegate serve` as a process: what a start says and refuses, signals, reloads, its supervisor.
+//! The life of `tidegate serve` as a process: what a start says and refuses, signals, reloads, its
+//! supervisor.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -21,7 +22,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serving::{Client, Folder, MIB, Random, sparse};
 
-/// How long anything may take before the test fails, on a machine that does much else and has a slow disk.
+/// How long anything may take before the test fails, on a machine that does much else and has a
+/// slow disk.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MEMORY: &str = "64MiB";
 
@@ -342,7 +344,7 @@ fn a_second_server_is_refused_with_the_holder_of_what_it_wants() {
     let (status, said) = refused(&other, &["--listen", &at, "--no-web", &free]);
     assert_eq!(status, 2);
     assert!(said.contains("another server listens on"), "{said}");
-    // Who is refused leaves nothing behind that it made, and takes nothing away that was there.
+    // A refused server leaves nothing behind that it made, and takes nothing away that was there.
     let made = format!("made=new:{},size=1MiB", other.path("made").display());
     for listen in [&at, &elsewhere] {
         let all = ["--listen", listen, "--no-web", &made, &free, &volume];
@@ -352,7 +354,7 @@ fn a_second_server_is_refused_with_the_holder_of_what_it_wants() {
     let taken = format!("made=new:{},size=1MiB", other.path("free").display());
     assert_eq!(refused(&other, &["--listen", &at, "--no-web", &taken]).0, 2);
     assert!(other.path("free").exists() && folder.path("data").exists());
-    // The one that lives goes on, and its socket is its own.
+    // The live server goes on, and its socket is its own.
     Client::connect(&folder.path("socket"), "data")
         .flush()
         .unwrap();
@@ -490,7 +492,7 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         said.contains("of 64 MiB: File too large; choose a smaller size"),
         "{said}"
     );
-    // What it asks for does: with the connections that go with that much memory, too.
+    // The size that it asks for does: with the connections that go with that much memory, too.
     let all = ["--listen", &at, "--no-web", &new, "--memory", "8MiB"];
     let (_, said) = refused(&folder, &all);
     let wanted = said
@@ -500,7 +502,7 @@ fn mistakes_end_with_status_2_and_a_way_out() {
     let mut process = Process::start(&folder, &[&all[..5], &[wanted]].concat());
     process.wait_ready();
     process.stop();
-    // Programs that read JSON get nothing else: neither of a start nor of one that fails.
+    // Programs that read JSON get nothing else: neither of a start nor of a start that fails.
     let json = |memory| [&all[..5], &[memory, "--log-format", "json"]].concat();
     let mut process = Process::start(&folder, &json(wanted));
     process.wait_ready();
@@ -551,7 +553,7 @@ fn a_hang_up_reads_the_file_again() {
     client.read(0, &mut back).unwrap();
     assert!(back == data, "who was connected stays connected");
 
-    // What a volume is treated like changes while its clients stay.
+    // The policy of a volume changes while its clients stay.
     let changed = "policy = \"retry\"\ndirty_max = \"50%\"\ndescription = \"a disk\"\n";
     write(head("96MiB") + &volume("a") + changed + &volume("b"));
     process.signal(Signal::HUP);
@@ -602,7 +604,7 @@ fn a_hang_up_reads_the_file_again() {
     assert!(lines.all(|line| line.starts_with("time=")), "{said}");
     client.read(0, &mut back[..512]).unwrap();
 
-    // What cannot change is said; one goes: it is on its file, which is free for others.
+    // Settings that cannot change are said; one volume goes: its file is free for others.
     write(
         head("1GiB").replace("web = \"off\"", "web = \"127.0.0.1:1\"")
             + &volume("b").replace("16MiB", "8MiB"),
@@ -640,7 +642,7 @@ fn a_hang_up_reads_the_file_again() {
     assert!(back == data);
     write_all(&mut client, &random(MIB, 7));
 
-    // One grows: for those who come then.
+    // One grows: for those that come then.
     write(head("96MiB") + &volume("a") + &volume("b").replace("16MiB", "32MiB"));
     process.signal(Signal::HUP);
     process.wait_said("it has grown, for new connections\" volume=b from=\"16 MiB\" to=\"32 MiB\"");
@@ -657,7 +659,7 @@ fn sockets_that_a_supervisor_passes_and_news_for_it() {
     let volume = sparse(&folder, "data", MIB);
     let socket = folder.path("activated");
     let listener = UnixListener::bind(&socket).unwrap();
-    // Who connects before the server is there waits.
+    // A client that connects before the server is there waits.
     let early = UnixStream::connect(&socket).unwrap();
     let news = UnixDatagram::bind(folder.path("notify")).unwrap();
     news.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -669,7 +671,8 @@ fn sockets_that_a_supervisor_passes_and_news_for_it() {
         .env("LISTEN_FDS", "1")
         .env("LISTEN_FDNAMES", "nbd")
         .env("NOTIFY_SOCKET", folder.path("notify"))
-        // A sign of life a second: more than a few would fill the socket while this test does not run, and news be lost.
+        // A sign of life a second: more than a few would fill the socket while this test does not
+        // run, and news be lost.
         .env("WATCHDOG_USEC", "2000000")
         .stdin(Stdio::from(OwnedFd::from(listener)));
     let mut process = Process::spawn(&folder, command);

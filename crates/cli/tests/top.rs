@@ -1,4 +1,5 @@
-//! `tidegate top` in a terminal: it draws in place, a signal leaves the terminal as it was, and it ends with its terminal.
+//! `tidegate top` in a terminal: it draws in place, a signal leaves the terminal as it was, and it
+//! ends with its terminal.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs::File;

@@ -1,8 +1,9 @@
-//! "What if": what the lab says that a change would do, and what it did in a recording of the change.
+//! "What if": what the lab says that a change would do, and what it did in a recording of the
+//! change.
 //!
 //! The answer for a figure is the recorded value times what the change does to it in the lab: so an
-//! error that the lab makes with and without the change cancels out. Where the recording has nothing
-//! (or the lab zero), the answer is the lab's own value.
+//! error that the lab makes with and without the change cancels out. Where the recording has
+//! nothing (or the lab zero), the answer is the lab's own value.
 
 use core::fmt::Write as _;
 
@@ -22,7 +23,8 @@ pub(super) struct Answered<'a> {
     pub(super) changes: &'a [Change],
     pub(super) columns: &'a [&'a str],
     pub(super) labels: Vec<Label>,
-    /// The figures, in the order of the labels: recorded, and of each column, without and with the change.
+    /// The figures, in the order of the labels: recorded, and of each column, without and with the
+    /// change.
     pub(super) recorded: Vec<Option<f64>>,
     pub(super) lab: Vec<Vec<Option<f64>>>,
     pub(super) changed: Vec<Vec<Option<f64>>>,
@@ -156,8 +158,8 @@ pub(super) fn predict(
     }
 }
 
-/// How far the predicted difference is from the recorded one: "+12%", "wrong sign", or "small" where the
-/// recorded one is below 5 % of the value.
+/// How far the predicted difference is from the recorded one: "+12%", "wrong sign", or "small"
+/// where the recorded one is below 5 % of the value.
 fn error_of_difference(recorded: f64, answer: f64, other: f64) -> Option<String> {
     let (predicted, real) = (answer - recorded, other - recorded);
     if real.abs() <= NOTICEABLE * f64::midpoint(other, recorded) {

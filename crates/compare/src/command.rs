@@ -274,7 +274,8 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
     Ok(judged(asked.check, &sides, columns[0]))
 }
 
-/// The setting under the changes that its recording did not need for itself; `None`: there are none.
+/// The setting under the changes that its recording did not need for itself; `None`: there are
+/// none.
 fn changed_setting<K: Kind>(
     recording: &Loaded<K::Setting>,
     changes: &[Change],

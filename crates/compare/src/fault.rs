@@ -1,4 +1,5 @@
-//! What is wrong with a recording, shown like a compiler's complaint: file, line, and what is allowed.
+//! What is wrong with a recording, shown like a compiler's complaint: file, line, and what is
+//! allowed.
 
 use core::fmt;
 use core::ops::Range;

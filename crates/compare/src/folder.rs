@@ -76,7 +76,7 @@ const KIB_PER_PAGE: f64 = 4.0;
 /// Reads a folder; `given` states parameters against its `scenario.json`.
 ///
 /// # Errors
-/// What is missing or wrong, with file and line.
+/// The mistake or the missing part, with file and line.
 pub(super) fn load(folder: &Path, given: &[Change]) -> Result<Recording, Fault> {
     let need = |name: &str| {
         rows::find(folder, name).ok_or_else(|| {
@@ -213,7 +213,7 @@ fn other_limit(
     let (row, line) = rows.rows.last().zip(rows.lines.last())?;
     let shown = row[3] * f64::from(setting.page_size) / 1_048_576.0;
     let ratio = shown / setting.dirty_mib;
-    // What is free bounds the limit too: a little below is not another limit.
+    // Free memory bounds the limit too: a little below is not another limit.
     if shown <= 0.0 || (0.9..=1.02).contains(&ratio) {
         return None;
     }

@@ -1,4 +1,5 @@
-//! What is of its own in a kind of recording. All else is the command's, and the same for every kind.
+//! What is of its own in a kind of recording. All else is the command's, and the same for every
+//! kind.
 //!
 //! A further kind of recording is a file with an `impl Kind`, and one line of `command::KINDS`.
 
@@ -63,7 +64,7 @@ pub trait Kind: Sized + 'static {
     /// Reads one; `given` states parameters, `fill` those that it may not tell.
     ///
     /// # Errors
-    /// What is missing or wrong, with file and line.
+    /// The mistake or the missing part, with file and line.
     fn load(path: &Path, given: &[Change], fill: &[Change])
     -> Result<Loaded<Self::Setting>, Fault>;
 
@@ -88,7 +89,7 @@ pub trait Kind: Sized + 'static {
     /// Whether it can be run.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// The value that is wrong, and what is allowed.
     fn check(setting: &Self::Setting) -> Result<(), String>;
 
     /// Plans its runs; `columns` are presets.

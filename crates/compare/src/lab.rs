@@ -1,4 +1,5 @@
-//! A recording's setting in the lab: written as a scenario, loaded and checked like any other, and run.
+//! A recording's setting in the lab: written as a scenario, loaded and checked like any other, and
+//! run.
 
 use core::fmt::Write as _;
 
@@ -48,7 +49,7 @@ pub enum LabError {
     Policy {
         /// Its name.
         name: String,
-        /// Those that are.
+        /// Those that are chosen.
         choices: String,
     },
     /// The scenario made of it does not load.
@@ -181,7 +182,8 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
         }
         let _ = writeln!(text, "kind = \"dd\"\nfile_mib = {FILE_MIB}");
         if !writer.is_heavy() {
-            // A rest after each call, as the recorded writers take it; what a stall costs is not caught up.
+            // A rest after each call, as the recorded writers take it; what a stall costs is not
+            // caught up.
             let _ = writeln!(
                 text,
                 "every_ms = {}",

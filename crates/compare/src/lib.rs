@@ -8,13 +8,14 @@
 //!                                '---- --set -------'
 //! ```
 //!
-//! A recording becomes what a run of the lab answers, an `Outcome`, and its circumstances a `Setting`,
-//! which is written as a scenario and run. So recording and lab are measured by one function
-//! (`measure`), and nothing is fitted to a recording: the lab sees its setting and nothing else.
+//! A recording becomes what a run of the lab answers, an `Outcome`, and its circumstances a
+//! `Setting`, which is written as a scenario and run. So recording and lab are measured by one
+//! function (`measure`), and nothing is fitted to a recording: the lab sees its setting and nothing
+//! else.
 //!
 //! Invariants
-//!   1. What cannot be used is refused with file, line and what is allowed (`Fault`).
-//!   2. What was assumed, inferred or left out is a note, and every note is printed.
+//!   1. A recording that cannot be used is refused with file, line and what is allowed (`Fault`).
+//!   2. Assumptions, inferences and omissions are notes, and every note is printed.
 //!   3. Units: MiB/s for rates, MiB for levels, ms for pauses and writes, seconds for times.
 
 mod answer;

@@ -1,5 +1,5 @@
-//! A recording: what a real kernel did, in the form in which a run of the lab is told (`Outcome`), so
-//! that both are measured, tabled and drawn by the same code.
+//! A recording: what a real kernel did, in the form in which a run of the lab is told (`Outcome`),
+//! so that both are measured, tabled and drawn by the same code.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ impl Recording {
     /// Reads a folder of tables, or a file with a trace.
     ///
     /// # Errors
-    /// What is missing or wrong, with file and line.
+    /// The mistake or the missing part, with file and line.
     pub fn load(path: &Path) -> Result<Self, Fault> {
         Self::load_with(path, &[], &[])
     }
@@ -37,7 +37,7 @@ impl Recording {
     /// The same; `given` states parameters, `fill` those that a trace does not tell.
     ///
     /// # Errors
-    /// What is missing or wrong, with file and line.
+    /// The mistake or the missing part, with file and line.
     pub fn load_with(path: &Path, given: &[Change], fill: &[Change]) -> Result<Self, Fault> {
         if path.is_dir() {
             return folder::load(path, given);

@@ -2,9 +2,9 @@
 //!
 //! Invariants
 //!   1. Every number of a row that was kept is finite, and times do not go backwards per writer.
-//!   2. What is refused is named by file, line and column, with what is allowed.
-//!   3. A first or last line that was cut off is left out and counted; any other broken line is a fault:
-//!      nothing in the middle of a file breaks by itself.
+//!   2. A refusal names file, line and column, with what is allowed.
+//!   3. A first or last line that was cut off is left out and counted; any other broken line is a
+//!      fault: nothing in the middle of a file breaks by itself.
 
 use std::collections::BTreeMap;
 use std::fs::File;

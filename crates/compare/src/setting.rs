@@ -1,10 +1,12 @@
-//! What a recording was made of: machine, devices, limits, writers. Read from `scenario.json`, or put
-//! together from a trace; changed by `--set`; written as a scenario that `tidegate run` accepts.
+//! What a recording was made of: machine, devices, limits, writers. Read from `scenario.json`, or
+//! put together from a trace; changed by `--set`; written as a scenario that `tidegate run`
+//! accepts.
 //!
 //! Invariant: a `Setting` that was checked can be run: limits do not contradict each other, devices
 //! have a rate, writers a device.
 //!
-//! Source: docs/reference/field-recordings.md (keys and units; what it calls MB is MiB); mechanisms 5.7.
+//! Source: docs/reference/field-recordings.md (keys and units; what it calls MB is MiB); mechanisms
+//! 5.7.
 
 use std::path::Path;
 
@@ -31,7 +33,8 @@ pub enum Origin {
     /// A real kernel in deterministic virtual time, on a throttled null_blk (`cargo instruments
     /// guest`).
     Guest,
-    /// A real machine with a slow device in user space below ext4 (docs/reference/field-recordings.md).
+    /// A real machine with a slow device in user space below ext4
+    /// (docs/reference/field-recordings.md).
     Chain,
     /// A trace without its circumstances.
     Trace,
@@ -183,7 +186,7 @@ fn parse(path: &Path, text: &str) -> Result<File, Fault> {
 /// Reads `scenario.json`.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The mistake, and where it is.
 pub(super) fn read(path: &Path, text: &str) -> Result<Read, Fault> {
     let file = parse(path, text)?;
     let mut notes = Vec::new();

@@ -1,5 +1,5 @@
-//! Several recordings: how far the lab is off over all of them, whether a constant would do as well, and
-//! whether the lab answers to a change of one setting as the kernel did.
+//! Several recordings: how far the lab is off over all of them, whether a constant would do as
+//! well, and whether the lab answers to a change of one setting as the kernel did.
 
 use core::fmt::Write as _;
 
@@ -11,8 +11,8 @@ use super::show::percent;
 use super::throttling::Throttling;
 use report::output::{self, Column, Data, TidyTable};
 
-/// Differences below this part of the value are not judged: they are within what one run differs from
-/// another.
+/// Differences below this part of the value are not judged: they are within what one run differs
+/// from another.
 pub(super) const NOTICEABLE: f64 = 0.05;
 /// The size of a difference is to be right within this.
 const SIZE: f64 = 0.3;

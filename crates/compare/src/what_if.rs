@@ -9,8 +9,8 @@ use experiment::scenario::choices;
 
 const MIB: f64 = 1_048_576.0;
 
-/// What can be changed of a kind's settings, and in which unit it is written. A key that ends in `bytes` takes a size, one that
-/// ends in `fs` a word, all others a number.
+/// What can be changed of a kind's settings, and in which unit it is written. A key that ends in
+/// `bytes` takes a size, a key that ends in `fs` a word, all others a number.
 pub type Keys = &'static [(&'static str, &'static str)];
 
 /// Of recordings of dirty throttling.

@@ -7,8 +7,9 @@
 //! cargo run --release -p tidegate-experiment --example ablations stutterp machine.nodes=1     all of it with an override, as of `--set`
 //! ```
 //!
-//! Each line is runs of its own, on all cores; which one is under way stands on the standard error. A band that measures
-//! its mechanism fails when the mechanism is taken away, and stays when something changes that it is not about.
+//! Each line is runs of its own, on all cores; which one is under way stands on the standard error.
+//! A band that measures its mechanism fails when the mechanism is taken away, and stays when
+//! something changes that it is not about.
 
 use std::process::ExitCode;
 
@@ -60,7 +61,7 @@ struct Table {
     ablations: &'static [Ablation],
 }
 
-/// What p0 publishes of those who sleep, and no band or only one is about.
+/// What p0 publishes of those that sleep, and no band or only one is about.
 const SLEEPERS: &[&str] = &["asleep", "noprogress_echo", "noprogress_echo_ms"];
 
 const TABLES: [Table; 15] = [
@@ -228,8 +229,8 @@ const RECLAIM: [Ablation; 14] = [
     },
 ];
 
-/// Of what keeps caches of objects and pages in balance: no boost, boosts of the other kind, one list for all, objects and files
-/// of other sizes, another clock and machine.
+/// Of what keeps caches of objects and pages in balance: no boost, boosts of the other kind, one
+/// list for all, objects and files of other sizes, another clock and machine.
 const OBJECTS: [Ablation; 18] = [
     ablation("as shipped", |_| {}),
     Ablation {
@@ -275,8 +276,8 @@ const OBJECTS: [Ablation; 18] = [
     },
 ];
 
-/// Of how a huge page is got: one of the paper's patches less, and what stands beside them. The signs were written down in
-/// docs/ablations.md before the first run.
+/// Of how a huge page is got: one of the paper's patches less, and what stands beside them. The
+/// signs were written down in docs/ablations.md before the first run.
 const COMPACTING: [Ablation; 17] = [
     ablation("as shipped", |_| {}),
     ablation("without 1", |cell| patches(cell, "1-11,-1")),
@@ -419,7 +420,8 @@ fn objects(cell: &mut Cell, change: impl Fn(&mut SlabSpec)) {
     }
 }
 
-/// Of where frames come from on a machine of several nodes. Other machines are overrides (`machine.node=[...]`).
+/// Of where frames come from on a machine of several nodes. Other machines are overrides
+/// (`machine.node=[...]`).
 const PLACING: [Ablation; 8] = [
     ablation("as shipped", |_| {}),
     ablation("no lists of CPUs", |cell| cell.place.cpu_lists = false),
@@ -502,7 +504,8 @@ fn without(cell: &mut Cell, reason: Reason) {
     }
 }
 
-/// A disk that takes nothing in ahead, and loses a turn when nothing is queued behind what it writes.
+/// A disk that takes nothing in ahead, and loses a turn when nothing is queued behind what it
+/// writes.
 fn without_buffer(cell: &mut Cell) {
     unbuffered(cell, "write_buffer_us");
     unbuffered(cell, "stream_gap_us");
@@ -544,7 +547,8 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The table in Markdown: a line for each ablation with `part` in its name, each with the overrides `sets`.
+/// The table in Markdown: a line for each ablation with `part` in its name, each with the overrides
+/// `sets`.
 fn rendered(table: &Table, sets: &[String], part: &str) -> Result<String, TrialError> {
     let own = table.sets.iter().copied();
     let sets: Vec<&str> = own.chain(sets.iter().map(String::as_str)).collect();
@@ -618,7 +622,7 @@ fn renamed(outcomes: &[Outcome], policy: &str, name: &str) -> Vec<Outcome> {
     renamed.collect()
 }
 
-/// One verdict a band: of several rows the one that is furthest out.
+/// One verdict a band: of several rows the verdict that is furthest out.
 fn bands(verdicts: &[Verdict]) -> Vec<&Verdict> {
     let mut bands: Vec<&Verdict> = Vec::new();
     for verdict in verdicts {

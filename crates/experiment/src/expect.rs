@@ -56,7 +56,7 @@ pub struct Verdict {
     pub min: Option<f64>,
     /// Not above.
     pub max: Option<f64>,
-    /// Whose band it is.
+    /// The source of the band.
     pub source: String,
     /// A column or the row of it was left out by the caller.
     pub skipped: bool,
@@ -76,8 +76,8 @@ impl Verdict {
             })
     }
 
-    /// Whether a check fails for it: it does not hold, no other experiment holds it, and it is no known miss; or it could
-    /// not be judged.
+    /// Whether a check fails for it: it does not hold, no other experiment holds it, and it is no
+    /// known miss; or it could not be judged.
     #[must_use]
     pub fn fails(&self) -> bool {
         let excused = self.held_in.is_some() || self.missed.is_some();
@@ -148,8 +148,8 @@ pub fn any_applies(scenario: &Scenario, rows: &[String], columns: &[String]) -> 
     })
 }
 
-/// All bands in all of their rows. `columns`: those that were to be run. `whole`: nobody interrupted the runs; else a
-/// band of a cell that was not come to is not judged.
+/// All bands in all of their rows. `columns`: those that were to be run. `whole`: nobody
+/// interrupted the runs; else a band of a cell that was not come to is not judged.
 #[must_use]
 pub fn judge(
     scenario: &Scenario,
@@ -187,7 +187,8 @@ pub fn judge_of(
         .collect()
 }
 
-/// Row and column of the cells that a band compares in one of its rows; the same twice where it is of one cell alone.
+/// Row and column of the cells that a band compares in one of its rows; the same twice where it is
+/// of one cell alone.
 pub fn cells<'a>(expect: &'a ExpectEntry, case: &'a str) -> [(&'a str, &'a str); 2] {
     let policy = expect.policy.get_ref().as_str();
     let other = expect.vs.as_ref().map_or(policy, |vs| vs.get_ref());

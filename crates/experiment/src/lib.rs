@@ -1,4 +1,5 @@
-//! From a scenario to judged numbers: published kernel experiments, run in virtual time or on real files.
+//! From a scenario to judged numbers: published kernel experiments, run in virtual time or on real
+//! files.
 //!
 //! ```text
 //!   scenario (TOML, checked)  <-  experiments, presets, catalogue: what there is
@@ -10,8 +11,8 @@
 //!   trial    (all of it in one call: for tests and ablations)
 //! ```
 //!
-//! `mm` and `workload` are generic over their `Env` and compiled where they are used: here, once for the lab and once
-//! for threads. What stands on this crate calls functions that are not generic.
+//! `mm` and `workload` are generic over their `Env` and compiled where they are used: here, once
+//! for the lab and once for threads. Crates above this one call functions that are not generic.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;

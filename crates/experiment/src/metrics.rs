@@ -4,12 +4,12 @@
 //! at proportionally slower devices take the same time; experiments A6).
 //!
 //! Pauses. One pause is one line of the trace of `balance_dirty_pages` as the original of the law
-//! prints it (`BalanceTrace::line`). 2.6.36 prints a line a call with all its naps together, which is
-//! zero for a call that did not nap. The patch of p1 prints a line where it sleeps: it cannot print
-//! a zero, however many calls went through without a pause. 6.12 prints a line a pause, and one of
-//! zero for a pause too short to take. *Steady state* begins halfway between a run's first and last
-//! pause longer than zero. `pause_*` metrics are of steady state, except `pause_max_ms`, which is of
-//! the whole run.
+//! prints it (`BalanceTrace::line`). 2.6.36 prints a line a call with all its naps together, which
+//! is zero for a call that did not nap. The patch of p1 prints a line where it sleeps: it cannot
+//! print a zero, however many calls went through without a pause. 6.12 prints a line a pause, and
+//! one of zero for a pause too short to take. *Steady state* begins halfway between a run's first
+//! and last pause longer than zero. `pause_*` metrics are of steady state, except `pause_max_ms`,
+//! which is of the whole run.
 
 mod echo;
 mod pacing;
@@ -85,8 +85,8 @@ pub static METRICS: [Metric; 177] = join::<148, 29, 177>(
     runs::METRICS,
 );
 
-/// The values of all metrics in one run, in the order of `METRICS`. Some look at every pause, and each is asked for by
-/// tables, bands and files.
+/// The values of all metrics in one run, in the order of `METRICS`. Some look at every pause, and
+/// each is asked for by tables, bands and files.
 pub(crate) fn values(outcome: &Outcome) -> Vec<Option<f64>> {
     METRICS.iter().map(|metric| (metric.of)(outcome)).collect()
 }

@@ -76,9 +76,11 @@ pub struct Job {
     pub response_lengths: Vec<(f64, u64)>,
     /// Bytes that became dirty in each tenth of a second of the run; empty where nobody asked.
     pub per_tenth: Vec<f64>,
-    /// (when it ended, its length in ms) of each measured pass: a mapping, a bystander's allocation.
+    /// (when it ended, its length in ms) of each measured pass: a mapping, a bystander's
+    /// allocation.
     pub samples: Vec<(f64, f64)>,
-    /// Its files push each other out of memory: those that it makes while it runs, or one that it maps and writes.
+    /// Its files push each other out of memory: those that it makes while it runs, or a file that
+    /// it maps and writes.
     pub fills_memory: bool,
     /// Files that all tasks of its entry make while one of its samples passes; zero: it makes none.
     pub files_a_round: f64,
@@ -106,12 +108,13 @@ pub struct Job {
     pub is_bystander: bool,
     /// Maps, touches and unmaps.
     pub is_mapper: bool,
-    /// Its longest call against what an equal share of the device allows, as a factor; `None`: it is
-    /// no heavy writer, or the device never moved anything.
+    /// Its longest call against what an equal share of the device allows, as a factor; `None`: it
+    /// is no heavy writer, or the device never moved anything.
     pub write_bound: Option<f64>,
 }
 
-/// One iteration of a `thpavail`: all memory touched beside two copies. Counts of pages are of the scaled machine.
+/// One iteration of a `thpavail`: all memory touched beside two copies. Counts of pages are of the
+/// scaled machine.
 #[derive(Clone, Debug, Default)]
 pub struct Iteration {
     /// Name of the task that touched the memory.
@@ -146,7 +149,8 @@ impl Iteration {
 }
 
 impl Job {
-    /// Whether its samples are measured for themselves: those of a hog are only how long its rounds took.
+    /// Whether its samples are measured for themselves: those of a hog are only how long its rounds
+    /// took.
     #[must_use]
     pub fn measures(&self) -> bool {
         self.kind != "hog" && !self.samples.is_empty()
@@ -183,8 +187,8 @@ pub struct DeviceOutcome {
     pub levels: Vec<DeviceLevel>,
 }
 
-/// One line of the trace of `balance_dirty_pages`, as the original of the law would print it: a pause
-/// of p1 and 6.12, a whole call of 2.6.36.
+/// One line of the trace of `balance_dirty_pages`, as the original of the law would print it: a
+/// pause of p1 and 6.12, a whole call of 2.6.36.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pause {
     /// When it was printed: before the sleep under p1 and 6.12, after it under 2.6.36.
@@ -435,7 +439,7 @@ pub struct Outcome {
     pub longest: Vec<Longest>,
     /// Its pressure totals.
     pub pressure: Pressure,
-    /// Who slept and what was scanned, over time.
+    /// Sleepers and scanned pages, over time.
     pub slots: Slots,
     /// Its levels and counters over time, of the first repetition.
     pub vmstat: VmSeries,
@@ -457,7 +461,8 @@ pub struct Outcome {
     pub values: Values,
 }
 
-/// The values of all metrics of a run, as soon as they were asked for: then the run is as it will stay.
+/// The values of all metrics of a run, as soon as they were asked for: then the run is as it will
+/// stay.
 #[derive(Clone, Debug, Default)]
 pub struct Values(OnceLock<Vec<Option<f64>>>);
 
@@ -467,8 +472,8 @@ impl Outcome {
         self.values.0.get_or_init(|| metrics::values(self))
     }
 
-    /// What one task or device of the scenario did: its jobs, their pauses, its devices. What is of the
-    /// whole run (levels, changes, counters) stays.
+    /// What one task or device of the scenario did: its jobs, their pauses, its devices. Figures of
+    /// the whole run (levels, changes, counters) stay.
     #[must_use]
     pub fn only(&self, of: &str) -> Self {
         let mut part = self.clone();
@@ -496,8 +501,8 @@ impl Outcome {
         }
     }
 
-    /// Drops what only the plots and the long tables of a first repetition need: a table of a hundred
-    /// runs is held in memory at once.
+    /// Drops what only the plots and the long tables of a first repetition need: a table of a
+    /// hundred runs is held in memory at once.
     pub fn forget_details(&mut self) {
         self.throttled = Vec::new();
         self.vmstat = VmSeries::default();

@@ -1,10 +1,10 @@
 //! Several runs as one: all rows of a repetition (the row `all`), or all repetitions of a cell.
 //!
-//! Jobs, tasks and throttlings are put side by side, counters and times are added, so a metric of the
-//! whole is that of one long run. Levels over time are left out: they have no common time.
+//! Jobs, tasks and throttlings are put side by side, counters and times are added, so a metric of
+//! the whole is that of one long run. Levels over time are left out: they have no common time.
 //!
-//! Source: experiments B6 (data of an operation are the samples of all iterations), B7 (counters are of
-//! the whole test).
+//! Source: experiments B6 (data of an operation are the samples of all iterations), B7 (counters
+//! are of the whole test).
 
 use crate::outcome::Outcome;
 use crate::scenario::Scenario;
@@ -21,8 +21,9 @@ pub fn is_asked(scenario: &Scenario) -> bool {
     cases.any(|case| case.get_ref() == ALL) || !scenario.delays.is_empty()
 }
 
-/// The outcomes, and behind them the row of all rows where the scenario asks for it. `rows`: those that were to be
-/// run and do not stand apart; without one of them a sum would be of something else.
+/// The outcomes, and behind them the row of all rows where the scenario asks for it. `rows`: those
+/// that were to be run and do not stand apart; without one of them a sum would be of something
+/// else.
 #[must_use]
 pub fn with_all(scenario: &Scenario, mut outcomes: Vec<Outcome>, rows: &[String]) -> Vec<Outcome> {
     if is_asked(scenario) {
@@ -32,7 +33,8 @@ pub fn with_all(scenario: &Scenario, mut outcomes: Vec<Outcome>, rows: &[String]
     outcomes
 }
 
-/// The row `all` of each column and repetition that has all of `rows`; runs that stand apart are left out.
+/// The row `all` of each column and repetition that has all of `rows`; runs that stand apart are
+/// left out.
 #[must_use]
 pub fn rows_together(outcomes: &[Outcome], rows: &[String]) -> Vec<Outcome> {
     let summed = || outcomes.iter().filter(|outcome| !outcome.apart);

@@ -2,11 +2,11 @@
 //!
 //! One table. A column of a scenario names a preset and may change single keys of it.
 //!
-//! Source: mechanisms 5.3 (2.6.36), 5.4 (p1), 5.5 and 5.6 (6.12), 6.2 (flushers); HZ of p1's traces:
-//! experiments 0.7 (250 before, 1000 after). Reclaim: mechanisms 4; under 2.6.36 and p1 that of 5.15,
-//! whose experiments are about dirty throttling alone; under 3.0 its own (mechanisms 2, 3.5, 3.6), with the
-//! dirty throttling that lasted until 3.1. HZ of 3.0: a guess. HZ of p0's histograms: experiments A1 (all delays
-//! are multiples of 4 ms).
+//! Source: mechanisms 5.3 (2.6.36), 5.4 (p1), 5.5 and 5.6 (6.12), 6.2 (flushers); HZ of p1's
+//! traces: experiments 0.7 (250 before, 1000 after). Reclaim: mechanisms 4; under 2.6.36 and p1
+//! that of 5.15, whose experiments are about dirty throttling alone; under 3.0 its own (mechanisms
+//! 2, 3.5, 3.6), with the dirty throttling that lasted until 3.1. HZ of 3.0: a guess. HZ of p0's
+//! histograms: experiments A1 (all delays are multiples of 4 ms).
 
 use policy::compact::{Compaction, Patches};
 use policy::dirty::{InitialBandwidth, Law};
@@ -42,11 +42,13 @@ pub struct Preset {
     pub inodes: InodeRule,
     /// What caches of objects are asked for, and what slabs do to free memory.
     pub slabs: SlabLaw,
-    /// How a huge page is got where none is free. Only in experiments about huge pages are there any.
+    /// How a huge page is got where none is free. Only in experiments about huge pages are there
+    /// any.
     pub compaction: Compaction,
 }
 
-/// What caches of objects are asked for, and what their slabs do to free memory: siblings of `Preset::reclaim`.
+/// What caches of objects are asked for, and what their slabs do to free memory: siblings of
+/// `Preset::reclaim`.
 #[derive(Clone, Copy, Debug)]
 pub struct SlabLaw {
     /// How they are asked.
@@ -55,14 +57,15 @@ pub struct SlabLaw {
     pub shares: Option<ShareRule>,
     /// Pages, objects and what cannot be moved have free lists of their own.
     pub keeps_apart: bool,
-    /// Whose lists serve a request that its own cannot.
+    /// The mobility whose lists serve a request that its own cannot.
     pub fallback: FallbackRule,
     /// What follows where pageblocks are mixed by that.
     pub boost: BoostRule,
 }
 
 impl SlabLaw {
-    /// Before 4.20: mobilities had their lists long before, but no experiment of that time has slabs.
+    /// Before 4.20: mobilities had their lists long before, but no experiment of that time has
+    /// slabs.
     const EARLY: Self = Self {
         shrink: ShrinkRule::LINUX_2_6_36,
         shares: None,
@@ -92,7 +95,8 @@ impl SlabLaw {
         fallback: FallbackRule::LINUX_5_0,
         boost: BoostRule::LINUX_5_0,
     };
-    /// A column of other experiments, where mobility makes no difference: those with slabs turn it on.
+    /// A column of other experiments, where mobility makes no difference: those with slabs turn it
+    /// on.
     const LINUX_6_12: Self = Self {
         shrink: ShrinkRule::LINUX_6_12,
         shares: None,
@@ -137,8 +141,8 @@ const LINUX_6_12: Preset = Preset {
     compaction: Compaction::LINUX_6_12,
 };
 
-/// What the columns of paper p3 have in common: the dirty throttling of 6.12, and reclaim that waits for congestion as until
-/// 5.15.
+/// What the columns of paper p3 have in common: the dirty throttling of 6.12, and reclaim that
+/// waits for congestion as until 5.15.
 const LINUX_5_0: Preset = Preset {
     name: "linux-5.0",
     about: "mixed pageblocks raise the marks; boosted reclaim takes pages of files and no objects: paper p3 before",
@@ -165,7 +169,8 @@ const LINUX_3_1: Preset = Preset {
     ..LINUX_3_0
 };
 
-/// What paper p4 starts from: rate-based writers, and reclaim that leaves dirty pages of files to the flusher.
+/// What paper p4 starts from: rate-based writers, and reclaim that leaves dirty pages of files to
+/// the flusher.
 const LINUX_3_2: Preset = Preset {
     name: "linux-3.2-rc5",
     about: "writers get rates; dirty pages come round again in reclaim, and are written where a huge page is wanted: paper p4 before",
@@ -176,7 +181,8 @@ const LINUX_3_2: Preset = Preset {
     ..LINUX_3_1
 };
 
-/// One node. Lists of CPUs do not shrink with a machine: at a sixteenth they would hold a good part of it.
+/// One node. Lists of CPUs do not shrink with a machine: at a sixteenth they would hold a good part
+/// of it.
 const P4_PLACE: PlaceLaw = PlaceLaw {
     cpu_lists: false,
     cache: None,
@@ -325,7 +331,7 @@ pub const PRESETS: [Preset; 21] = [
         ..LINUX_6_12
     },
     TIDEGATE,
-    // What its huge pages owe to that writers have little dirty is seen without that.
+    // The part of its huge pages that is owed to writers with little dirty is seen without that.
     Preset {
         name: "tidegate-170s",
         about: "a control: Tidegate's reclaim and huge pages, and writers that may dirty as much as Linux's",
@@ -359,7 +365,8 @@ const ANDREA: Preset = Preset {
 /// Behind this, patches of paper p4 are named (`policy::compact::Patches::by_name`).
 const PATCHED: &str = "linux-3.2-rc5+p4.";
 
-/// The preset of that name; `linux-3.2-rc5+p4.1-8` is 3.2-rc5 with the first eight of paper p4's patches.
+/// The preset of that name; `linux-3.2-rc5+p4.1-8` is 3.2-rc5 with the first eight of paper p4's
+/// patches.
 #[must_use]
 pub fn by_name(name: &str) -> Option<Preset> {
     if let Some(patches) = name.strip_prefix(PATCHED) {

@@ -10,8 +10,8 @@
 //! two-sided t-test has p < 0.10, with the standard error of unequal variances and the pooled
 //! degrees of freedom n1 + n2 - 2 (mmtests 2018-2024).
 //!
-//! Deviations: with fewer than two samples on a side there is no test and never a star. The harmonic mean of values
-//! one of which is zero is zero; mmtests prints -1.
+//! Deviations: with fewer than two samples on a side there is no test and never a star. The
+//! harmonic mean of values one of which is zero is zero; mmtests prints -1.
 //!
 //! Source: experiments B6 (gormanm/mmtests at Oct 2021).
 

@@ -1,7 +1,7 @@
 //! A scenario run in the lab without terminal or files: for tests and for ablations.
 //!
-//! A trial may change cells before they run, which a scenario cannot: one column's device alone, or a
-//! column's law under its own name. So a band can be shown to measure what it is about.
+//! A trial may change cells before they run, which a scenario cannot: one column's device alone, or
+//! a column's law under its own name. So a band can be shown to measure what it is about.
 
 use policy::dirty::Law;
 use workload::Stop;
@@ -77,8 +77,8 @@ impl Trial {
         self
     }
 
-    /// The machine with so many times its memory; devices, and what of the tasks is not given as a part of the memory,
-    /// stay.
+    /// The machine with so many times its memory; devices, and what of the tasks is not given as a
+    /// part of the memory, stay.
     #[must_use]
     pub fn memory_times(mut self, factor: f64) -> Self {
         let times = |mib: &mut toml::Spanned<f64>| *mib.get_mut() *= factor;

@@ -5,7 +5,8 @@
 //!                table, stalls: parts of what is printed                     terminal (standard output, progress)
 //! ```
 //!
-//! Invariant: no number is printed that was not measured, published values apart, and those are marked.
+//! Invariant: no number is printed that was not measured, published values apart, and those are
+//! marked.
 #![forbid(unsafe_code)]
 
 pub mod comparison;

@@ -1,7 +1,7 @@
-//! Who waited for what: pressure totals and lengths of waits, as the tables that a run prints.
+//! Waits by task and cause: pressure totals and lengths of waits, as the tables that a run prints.
 //!
-//! Sums are over all repetitions, and over all rows but those that stand apart. A wait's percentiles are
-//! those of all its lengths together, within an eighth.
+//! Sums are over all repetitions, and over all rows but those that stand apart. A wait's
+//! percentiles are those of all its lengths together, within an eighth.
 
 use std::collections::BTreeMap;
 
@@ -168,7 +168,8 @@ pub(crate) fn render(outcomes: &[Outcome], columns: &[String]) -> String {
     text
 }
 
-/// Of each row and column the longest sample of a job that measures itself, and what it consisted of.
+/// Of each row and column the longest sample of a job that measures itself, and what it consisted
+/// of.
 fn longest(outcomes: &[Outcome], columns: &[String]) -> String {
     let mut rows: Vec<&str> = Vec::new();
     for outcome in outcomes.iter().filter(|outcome| outcome.case != pool::ALL) {

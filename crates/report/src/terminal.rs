@@ -15,12 +15,13 @@ use experiment::run::{Order, RunError, Watcher};
 /// Standard output could not be written.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Prints to standard output; a closed pipe is not an error. What cannot be written otherwise (a full disk) is said once.
+/// Prints to standard output; a closed pipe is not an error. A line that cannot be written
+/// otherwise (a full disk) is said once.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => {}
-        // The one that closed the pipe has seen enough.
+        // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
         Err(error) => {
             if !LOST.swap(true, Ordering::Relaxed) {
@@ -50,7 +51,8 @@ pub fn is_watched() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// Letters in a line of the terminal that standard output is; 100 where it is none. `COLUMNS` says otherwise.
+/// Letters in a line of the terminal that standard output is; 100 where it is none. `COLUMNS` says
+/// otherwise.
 #[must_use]
 pub fn width() -> usize {
     let said = std::env::var("COLUMNS").ok();
@@ -71,7 +73,8 @@ pub fn colour() -> bool {
     !refused && !dumb && std::io::stderr().is_terminal()
 }
 
-/// Progress of a number of runs: a bar on a terminal, a line per run elsewhere; a run that fails says why at once.
+/// Progress of a number of runs: a bar on a terminal, a line per run elsewhere; a run that fails
+/// says why at once.
 pub struct Progress {
     bar: Option<ProgressBar>,
     total: usize,

@@ -1,4 +1,5 @@
-//! The scoreboard: what each published claim came to here, as plain data that is printed, kept in a file and drawn.
+//! The scoreboard: what each published claim came to here, as plain data that is printed, kept in a
+//! file and drawn.
 
 use serde::{Deserialize, Serialize};
 
@@ -293,7 +294,8 @@ impl Ran<'_> {
             .collect()
     }
 
-    /// The metric of all rows together where they are summed; else the mean of the rows that have it under all those columns.
+    /// The metric of all rows together where they are summed; else the mean of the rows that have
+    /// it under all those columns.
     fn value(&self, metric: &Metric, column: &str, columns: &[&str]) -> Option<f64> {
         let all = expect::mean(self.outcomes, pool::ALL, column, (metric.name, None));
         if all.is_some() {
@@ -317,8 +319,8 @@ impl Ran<'_> {
     }
 }
 
-/// The columns before and after the paper's change: those that `[reproduce]` names; else the first that a claim names, and
-/// the one that most claims hold against it.
+/// The columns before and after the paper's change: those that `[reproduce]` names; else the first
+/// that a claim names, and the column that most claims hold against it.
 pub(super) fn sides(scenario: &Scenario) -> Option<(&str, &str)> {
     if let [before, after] = &scenario.reproduce.sides[..] {
         return Some((before.get_ref(), after.get_ref()));

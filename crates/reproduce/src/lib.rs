@@ -1,4 +1,5 @@
-//! `tidegate reproduce`: every published claim that there is an experiment for, and a scoreboard at the end.
+//! `tidegate reproduce`: every published claim that there is an experiment for, and a scoreboard at
+//! the end.
 //!
 //! ```text
 //!   experiments/*.toml  --plan-->  runs  --workers-->  outcomes of one experiment
@@ -10,12 +11,15 @@
 //! ```
 //!
 //! Invariants
-//!   1. A claim stands in one place: the `[[expect]]` of an experiment, or `papers.toml` until there is one. A new experiment
-//!      with `paper = "pN"` takes part without a line here.
-//!   2. What is kept is only used by the same program, for the same scenario, rows, columns and repetitions (`Planned::key`).
-//!   3. Nothing is left out without being said: rows and columns, repetitions, experiments that an interrupt cut short.
+//!   1. A claim stands in one place: the `[[expect]]` of an experiment, or `papers.toml` until
+//!      there is one. A new experiment with `paper = "pN"` takes part without a line here.
+//!   2. Kept results are only used by the same program, for the same scenario, rows, columns and
+//!      repetitions (`Planned::key`).
+//!   3. Nothing is left out without being said: rows and columns, repetitions, experiments that an
+//!      interrupt cut short.
 //!
-//! Concurrency: one queue of all runs, experiment after experiment, so that no core waits for an experiment's last run.
+//! Concurrency: one queue of all runs, experiment after experiment, so that no core waits for an
+//! experiment's last run.
 
 mod board;
 mod markdown;
@@ -488,7 +492,8 @@ fn board(
     }
 }
 
-/// A claim whose columns were left out of one experiment, and that another one of the paper has judged, is that one's.
+/// A claim whose columns were left out of one experiment, and that another one of the paper has
+/// judged, is that one's.
 fn leave_to_others(parts: &mut [Part]) {
     let is_judged = |claim: &&Claim| claim.verdict != Verdict::NotRun;
     let judged = parts

@@ -1,5 +1,5 @@
-//! The scoreboard as a page: a section for each paper with its claims, the picture that shows them, and what our own policy
-//! makes of it.
+//! The scoreboard as a page: a section for each paper with its claims, the picture that shows them,
+//! and what our own policy makes of it.
 
 use std::fmt::Write as _;
 

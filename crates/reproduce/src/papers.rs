@@ -27,7 +27,7 @@ pub struct Paper {
     pub(crate) subject: String,
     /// Its name.
     pub name: String,
-    /// Who wrote it, where and when.
+    /// Its author, where and when.
     pub who: String,
     pub(crate) idea: String,
 }

@@ -1,4 +1,5 @@
-//! The scoreboard as one picture: how far our figure of each claim is from the paper's, and whether it is within its band.
+//! The scoreboard as one picture: how far our figure of each claim is from the paper's, and whether
+//! it is within its band.
 //!
 //! ```text
 //!                    1/10        published       x 10
@@ -6,8 +7,9 @@
 //!  p1  ...             x                           |
 //! ```
 //!
-//! A claim has a place where both figures are numbers of one sign; a claim of nought or of a change around it stands at the
-//! side. What is further than the axis stands at its end. Light and dark by the reader's own setting.
+//! A claim has a place where both figures are numbers of one sign; a claim of nought or of a change
+//! around it stands at the side. A figure further than the axis stands at its end. Light and dark
+//! by the reader's own setting.
 
 use std::fmt::Write as _;
 

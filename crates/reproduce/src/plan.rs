@@ -1,4 +1,5 @@
-//! What is to be run: of each experiment with published claims what they compare, and our own column beside it.
+//! What is to be run: of each experiment with published claims what they compare, and our own
+//! column beside it.
 
 use std::collections::BTreeSet;
 
@@ -118,8 +119,8 @@ impl Planned {
     }
 }
 
-/// The pairs of a row and a column that are run: what a published claim compares, and our own column wherever both sides of
-/// the paper are. `[reproduce]` may leave out whole rows and columns.
+/// The pairs of a row and a column that are run: what a published claim compares, and our own
+/// column wherever both sides of the paper are. `[reproduce]` may leave out whole rows and columns.
 #[derive(Debug, Default)]
 pub(super) struct Wanted(BTreeSet<(String, String)>);
 
@@ -224,7 +225,8 @@ fn key(parts: &[&str]) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The experiments of the papers, or experiments, that were asked for; all of them if none was. In the order of the papers.
+/// The experiments of the papers, or experiments, that were asked for; all of them if none was. In
+/// the order of the papers.
 pub(super) fn plan(papers: &Papers, asked: &Asked) -> Result<Vec<Planned>, Unplanned> {
     let program = program(asked.version);
     let mut all = Known::all()?;
@@ -265,7 +267,8 @@ pub(super) enum Unplanned {
     Usage(String),
 }
 
-/// This program by its file: what another one came to is not what this one would. Without a file, one that never comes twice.
+/// This program by its file: what another one came to is not what this one would. Without a file, a
+/// name that never comes twice.
 fn program(version: &str) -> String {
     let file = std::env::current_exe().and_then(std::fs::metadata);
     let changed = file.and_then(|file| Ok((file.len(), file.modified()?)));

@@ -1,7 +1,8 @@
-//! What is seen while it runs: a bar with the time that is left on a terminal, a line for each experiment elsewhere.
+//! What is seen while it runs: a bar with the time that is left on a terminal, a line for each
+//! experiment elsewhere.
 //!
-//! The estimate begins with what the experiments say that they took once (`[reproduce] seconds`), and is corrected by what
-//! the runs so far took here.
+//! The estimate begins with what the experiments say that they took once (`[reproduce] seconds`),
+//! and is corrected by what the runs so far took here.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

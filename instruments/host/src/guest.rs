@@ -388,8 +388,8 @@ impl Drop for Workshop {
     }
 }
 
-/// Builds the programs for guests, static, in a folder of its own: other flags would make cargo build
-/// everything else anew.
+/// Builds the programs for guests, static, in a folder of its own: other flags would make cargo
+/// build everything else anew.
 fn build(base: &Path) -> Result<PathBuf> {
     let folder = base.join("build");
     let mut command = cargo(&[

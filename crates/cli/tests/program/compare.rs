@@ -76,7 +76,8 @@ fn what_the_lab_cannot_run_is_said_of_the_recording_and_not_of_a_scenario() {
         );
         assert!(err.contains(said), "{err}");
     }
-    // What it can, in its own way: calls that are no whole sectors, rests of nearly nothing.
+    // Settings that it takes in its own way: calls that are no whole sectors, rests of nearly
+    // nothing.
     for (set, said) in [
         (
             "writer.0.bytes=1000",
@@ -317,7 +318,8 @@ fn several_recordings_get_errors_guesses_and_pairs() {
     let html = std::fs::read_to_string(here.join("out/report.html")).unwrap();
     assert!(html.contains("<h1>2 recordings: beside the lab</h1>"));
 
-    // Into the same folder: nothing of it stays that is not written over, and what is not ours does.
+    // Into the same folder: nothing of it stays that is not written over, and what is not ours
+    // does.
     let is_there = |name: &str| here.join("out").join(name).exists();
     std::fs::write(here.join("out/scenario-mine.toml"), "").unwrap();
     let one = [&arguments[..2], &arguments[3..]].concat();

@@ -35,7 +35,8 @@ fn until(child: &mut Child, what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Whether a process has a handler for the interrupt, the second of the mask that the kernel shows of it.
+/// Whether a process has a handler for the interrupt, the second of the mask that the kernel shows
+/// of it.
 fn catches_interrupts(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -98,7 +99,7 @@ fn a_scenario_runs_and_leaves_its_results() {
     small(&folder, SMALL);
     let (status, out, err) = run(&folder, &["run", "small.toml", "--check"]);
     assert_eq!(status, 0, "{out}{err}");
-    // The result alone: the tables are in the folder, and printed for those who ask.
+    // The result alone: the tables are in the folder, and printed for those that ask.
     assert!(out.lines().count() <= 40, "{out}");
     assert!(out.contains("mbps-small (MB/s)"), "{out}");
     assert!(out.contains("1 of 1 bands hold"), "{out}");
@@ -614,7 +615,7 @@ fn a_run_that_fails_says_why_at_once() {
     // Nothing came of it, so there is nothing to begin with.
     assert_eq!(out, "");
     assert!(!folder.join("results").exists());
-    // What was there before stays.
+    // A folder that was there before stays.
     std::fs::create_dir(folder.join("results")).unwrap();
     assert_eq!(run(&folder, &arguments).0, 1);
     assert_eq!(folder.join("results").read_dir().unwrap().count(), 0);

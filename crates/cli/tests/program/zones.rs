@@ -1,4 +1,5 @@
-//! Runs under the reclaim of Linux 3.0: they come to their end, and what was written and what reclaim did add up.
+//! Runs under the reclaim of Linux 3.0: they come to their end, and what was written and what
+//! reclaim did add up.
 
 use std::process::Command;
 
@@ -7,7 +8,8 @@ fn a_dd_of_more_than_the_memory_ends_and_adds_up() {
     let folder = std::env::temp_dir().join(format!("tidegate-zones-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
-    // 160 MiB through 64 MiB. A run whose counters do not add up has failed, and so has the program.
+    // 160 MiB through 64 MiB. A run whose counters do not add up has failed, and so has the
+    // program.
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
         .args(["run", "dd", "--policy", "linux-3.0", "--out", "out"])
         .args(["--replicas", "1", "--scale", "0.015625"])

@@ -1,4 +1,5 @@
-//! Volumes that come with a reload while their backing hangs: what else the file says does not wait for them.
+//! Volumes that come with a reload while their backing hangs: what else the file says does not wait
+//! for them.
 
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
@@ -14,7 +15,7 @@ use super::{Written, new_volume};
 fn a_volume_that_hangs_while_it_is_opened_holds_up_nothing_else() {
     let folder = Folder::new("comes");
     let config = Written::new(&folder, "160MiB", "off");
-    // Who opens a pipe waits for somebody who writes to it.
+    // A program that opens a pipe waits for a program that writes to it.
     let pipe = |name: &str| {
         fs::create_dir(folder.path(name)).unwrap();
         let path = folder.path(name).join("volume.json");
@@ -56,7 +57,8 @@ fn a_volume_that_hangs_while_it_is_opened_holds_up_nothing_else() {
         process.said()
     );
 
-    // One is not wanted any more, the other elsewhere: it is opened there as soon as it is known not to be here.
+    // One is not wanted any more, the other elsewhere: it is opened there as soon as it is known
+    // not to be here.
     config.write(&[&volume("stays"), &volume("first")]);
     process.signal(Signal::HUP);
     process.wait_said("taken out: synced and closed\" volume=third");

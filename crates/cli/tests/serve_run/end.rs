@@ -1,4 +1,5 @@
-//! Ends of a server that are not plain: what is waited for, what a second signal gives up, and what is said of both.
+//! Ends of a server that are not plain: what is waited for, what a second signal gives up, and what
+//! is said of both.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -25,7 +26,8 @@ fn serve(folder: &Folder, volumes: &[&str]) -> Process {
 #[test]
 fn a_second_signal_ends_at_once_and_says_what_is_lost() {
     let folder = Folder::new("second");
-    // A MiB takes it a minute: most is left whenever the second signal comes, and who waited for it would be late.
+    // A MiB takes it a minute: most is left whenever the second signal comes, and who waited for it
+    // would be late.
     let slow = sparse(&folder, "slow", 32 * MIB) + ",device=slow:rate=16KiB";
     let fast = sparse(&folder, "fast", 32 * MIB);
     let at = listen(&folder);
@@ -114,7 +116,7 @@ fn a_file_that_was_removed_is_kept_open_at_the_end_and_can_be_saved() {
         .split(|c: char| c == '"' || c.is_whitespace())
         .next()
         .unwrap();
-    // What was written is there: it was synced before.
+    // The written data are there: they were synced before.
     assert!(holds(Path::new(from), &data), "{from}");
     // One right behind the first would be taken for a part of it.
     let status = loop {
@@ -379,7 +381,7 @@ fn a_start_that_is_refused_leaves_of_objects_what_was_there() {
         names.sort();
         names
     };
-    // One that is served once, and a folder that somebody made for one.
+    // A volume that is served once, and a folder that somebody made for one.
     let old = volume("old", "4MiB");
     let mut process = Process::start(
         &folder,
@@ -405,7 +407,7 @@ fn a_start_that_is_refused_leaves_of_objects_what_was_there() {
     for name in ["deep", "odd"] {
         assert!(!folder.path(name).exists(), "{name}");
     }
-    // What is refused by itself too.
+    // A volume that is refused by itself too.
     let (status, said) = super::refused(
         &folder,
         &["--listen", &at, "--no-web", &volume("odd", "4608B")],

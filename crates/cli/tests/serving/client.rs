@@ -1,7 +1,8 @@
-//! A client of these tests: one request at a time, and written from the protocol's text apart from `crates/nbd`, so that
-//! the two do not share a mistake.
+//! A client of these tests: one request at a time, and written from the protocol's text apart from
+//! `crates/nbd`, so that the two do not share a mistake.
 //!
-//! Source: the NBD protocol specification (proto.md of the NetworkBlockDevice project): fixed newstyle, simple replies.
+//! Source: the NBD protocol specification (proto.md of the NetworkBlockDevice project): fixed
+//! newstyle, simple replies.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -106,7 +107,7 @@ impl Client {
         self.answered()
     }
 
-    /// What is there is not needed any more.
+    /// Data that are there are not needed any more.
     pub(crate) fn trim(&mut self, offset: u64, len: usize) -> io::Result<()> {
         self.ask(TRIM, 0, offset, len, &[])?;
         self.answered()

@@ -1,9 +1,10 @@
-//! What the tests of `tidegate serve` from outside have in common: the program, started and ended like a user would,
-//! and the tools that are its clients.
+//! What the tests of `tidegate serve` from outside have in common: the program, started and ended
+//! like a user would, and the tools that are its clients.
 //!
-//! A client that is not installed skips its test with one line on the standard error, past the capture of the tests:
-//! a skip must be seen. `TIDEGATE_TEST_SERVER=nbdkit` puts nbdkit in the place of our server: a test that fails
-//! there is wrong itself. `nbdkit-forgets` keeps what is flushed in memory: kills must be seen to lose it.
+//! A client that is not installed skips its test with one line on the standard error, past the
+//! capture of the tests: a skip must be seen. `TIDEGATE_TEST_SERVER=nbdkit` puts nbdkit in the
+//! place of our server: a test that fails there is wrong itself. `nbdkit-forgets` keeps what is
+//! flushed in memory: kills must be seen to lose it.
 
 #![allow(
     dead_code,
@@ -29,7 +30,8 @@ pub(crate) use qemu_io::QemuIo;
 
 /// Bytes of a MiB.
 pub(crate) const MIB: u64 = 1 << 20;
-/// How long the server may take to listen, and to end after it was asked to, on a machine that does much else and has a slow disk.
+/// How long the server may take to listen, and to end after it was asked to, on a machine that does
+/// much else and has a slow disk.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes that are compared at a time.
 const CHUNK: usize = 1 << 20;
@@ -140,7 +142,7 @@ impl Server {
         let child = command.spawn().unwrap();
         let mut server = Self { child, socket, log };
         let began = Instant::now();
-        // One that was killed leaves its socket: there is a server when one answers.
+        // A server that was killed leaves its socket: there is a server when one answers.
         while UnixStream::connect(&server.socket).is_err() {
             if let Some(status) = server.child.try_wait().unwrap() {
                 panic!("the server ended with {status}:\n{}", server.said());

@@ -1,7 +1,8 @@
-//! `qemu-io` as a client that is killed with its server: it says of each command that it was carried out.
+//! `qemu-io` as a client that is killed with its server: it says of each command that it was
+//! carried out.
 //!
-//! A block (4 KiB) of its own part of the volume holds one byte over and over. What may be in it after a kill is what was
-//! sent since the last of its flushes, and what was there before that.
+//! A block (4 KiB) of its own part of the volume holds one byte over and over. After a kill it may
+//! hold any byte sent since the last of its flushes, and the byte that was there before that.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::Range;
@@ -50,9 +51,10 @@ impl QemuIo {
         }
     }
 
-    /// Connects. The one that kills the server kills it after that: with its server gone it may wait for ever.
+    /// Connects. A test that kills the server kills it after that: with its server gone it may wait
+    /// for ever.
     pub(crate) fn start(server: &Server) -> (Child, Talk) {
-        // What fails is said on the other stream: it is heard in the same order.
+        // Failures are said on the other stream: they are heard in the same order.
         let line = format!("exec qemu-io -f raw -t none '{}' 2>&1", server.uri("disk"));
         let mut command = command("sh", &["-c", &line]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -68,8 +70,8 @@ impl QemuIo {
         loop {
             let choice = random.below(20);
             if choice == 0 {
-                // It has no words for a flush, failed or not. Here none fails but for want of a server, and then nothing
-                // that is asked after it goes well.
+                // It has no words for a flush, failed or not. Here none fails but for want of a
+                // server, and then nothing that is asked after it goes well.
                 let line = format!("flush\nread {} 512", self.range.start);
                 if !talk.carry_out(&line, "read 512/512") {
                     break;

@@ -1,4 +1,5 @@
-//! What is measured, of a recording and of a run of the lab alike, and within which bands the lab has to be.
+//! What is measured, of a recording and of a run of the lab alike, and within which bands the lab
+//! has to be.
 //!
 //! | figure | definition |
 //! |---|---|
@@ -368,7 +369,7 @@ pub fn judge(setting: &Setting, recorded: &[Option<f64>], lab: &[Option<f64>]) -
             (None, None) => continue,
             (recorded, lab) => (recorded.unwrap_or(0.0), lab.unwrap_or(0.0)),
         };
-        // What neither table would show: a task that hardly ran.
+        // The case that neither table would show: a task that hardly ran.
         let is_nothing = |value: f64| value.abs() < figure.least();
         if is_nothing(recorded) && is_nothing(lab) {
             continue;

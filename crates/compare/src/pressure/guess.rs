@@ -1,4 +1,5 @@
-//! The best constant guess of each figure: what somebody would say who knows sizes and times, but no law.
+//! The best constant guess of each figure: what somebody would say who knows sizes and times, but
+//! no law.
 //!
 //! | figure | guess |
 //! |---|---|
@@ -6,8 +7,8 @@
 //! | latency | a fixed length |
 //! | levels | a fixed share of the memory |
 //!
-//! The constant is the one with the least mean error over the recordings at hand, so it is fitted to them: the lab, which is
-//! not, has to be twice as good.
+//! The constant is the one with the least mean error over the recordings at hand, so it is fitted
+//! to them: the lab, which is not, has to be twice as good.
 
 use super::super::guess;
 use super::figures::{Band, Figure};
@@ -34,8 +35,9 @@ impl Scale {
     }
 }
 
-/// Mean of |error| of the lab and of the best constant over recordings: of levels as a part of the memory, of others as a part
-/// of what was recorded. `points`: setting, recorded, lab. `None`: nothing was recorded of it.
+/// Mean of |error| of the lab and of the best constant over recordings: of levels as a part of the
+/// memory, of others as a part of what was recorded. `points`: setting, recorded, lab. `None`:
+/// nothing was recorded of it.
 #[must_use]
 pub fn errors(figure: &Figure, points: &[(&Setting, f64, f64)]) -> Option<(f64, f64)> {
     let unit = |setting: &Setting, recorded: f64| match figure.band {

@@ -136,7 +136,7 @@ fn device(text: &mut String, setting: &Setting, index: usize, disk: &Disk) {
     let read =
         |worker: &&super::worker::Worker| worker.disk == Some(index) && (worker.work.reads)(worker);
     if setting.workers.iter().any(|worker| read(&worker)) {
-        // What is read was there before and lies somewhere: it takes the disk's time.
+        // A file that is read was there before and lies somewhere: it takes the disk's time.
         text.push_str("placed_files = true\n");
     }
 }

@@ -1,5 +1,6 @@
-//! Recordings of memory pressure: who scanned, reclaimed and swapped how much, how long a task waited for fresh memory, what it
-//! cost in CPU time, who was throttled and why, what memory held; by node, with slabs, with huge pages where these are.
+//! Recordings of memory pressure: which tasks scanned, reclaimed and swapped how much, how long a
+//! task waited for fresh memory, what it cost in CPU time, which tasks were throttled and why, what
+//! memory held; by node, with slabs, with huge pages where these are.
 //!
 //! ```text
 //!   scenario.json, facts.json, first sample --> Setting --> scenario --> lab --> Outcome --.
@@ -7,13 +8,15 @@
 //!   vmstat.csv, samples.csv, summary.json, tables of shapes ---------------> Outcome ------'
 //! ```
 //!
-//! As with recordings of dirty throttling, the lab sees the setting and nothing else, and one function of `FIGURES` measures
-//! both sides. What differs from shape to shape (two nodes, small files, huge pages) is a file of `shapes` each.
+//! As with recordings of dirty throttling, the lab sees the setting and nothing else, and one
+//! function of `FIGURES` measures both sides. The differences between shapes (two nodes, small
+//! files, huge pages) are a file of `shapes` each.
 //!
 //! Invariants
-//!   1. What cannot be used is refused with file, line and what is allowed (`Fault`).
-//!   2. What was assumed, inferred or left out is a note, and every note is printed.
-//!   3. Counters are under the kernel's names and in its units; levels in MiB, lengths in ms, CPU time in s.
+//!   1. A recording that cannot be used is refused with file, line and what is allowed (`Fault`).
+//!   2. Assumptions, inferences and omissions are notes, and every note is printed.
+//!   3. Counters are under the kernel's names and in its units; levels in MiB, lengths in ms, CPU
+//!      time in s.
 
 pub mod figures;
 pub mod guess;
@@ -120,7 +123,7 @@ impl Kind for Pressure {
         banded.map(|figure| figure.label.name).collect()
     }
 
-    /// What is nowhere is left out.
+    /// A figure that is nowhere is left out.
     fn rows(_: &Setting, columns: &[&Vec<Option<f64>>]) -> Vec<Row> {
         let all = FIGURES.iter().enumerate().map(|(index, figure)| Row {
             name: match figure.band {

@@ -9,7 +9,8 @@
 //! | `node0.csv`, ... | of several nodes | the counters of each node |
 //! | `slabinfo.csv` | of small files | object caches |
 //!
-//! A table may be gzipped. Times are seconds from the start of the workers; samples begin before that.
+//! A table may be gzipped. Times are seconds from the start of the workers; samples begin before
+//! that.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -144,7 +145,7 @@ impl Recording {
     /// Reads a folder of tables.
     ///
     /// # Errors
-    /// What is missing or wrong, with file and line.
+    /// The mistake or the missing part, with file and line.
     pub fn load(folder: &Path) -> Result<Self, Fault> {
         let need = |name: &str| {
             rows::find(folder, name).ok_or_else(|| {
@@ -239,7 +240,7 @@ impl Recording {
                     .filter(|row| row[0] >= 0.0)
                     .map(|row| {
                         let level = |at: usize| {
-                            // What was there before is none of the memory that the lab has.
+                            // Slabs that were there before are none of the memory that the lab has.
                             let kept = LEVELS[at - 1].starts_with("nr_slab");
                             row[at] - if kept { first[at] } else { 0.0 }
                         };

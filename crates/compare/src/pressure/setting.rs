@@ -1,7 +1,8 @@
-//! What a recording of memory pressure was made of: memory, marks, swap, disks, workers. Read from `scenario.json`,
-//! `facts.json` and the first sample of `vmstat.csv`.
+//! What a recording of memory pressure was made of: memory, marks, swap, disks, workers. Read from
+//! `scenario.json`, `facts.json` and the first sample of `vmstat.csv`.
 //!
-//! Invariant: a `Setting` can be run: every worker is of a kind that the lab has, on a device that is there.
+//! Invariant: a `Setting` can be run: every worker is of a kind that the lab has, on a device that
+//! is there.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -66,7 +67,8 @@ pub struct Setting {
     pub hz: u32,
     /// Memory of the machine, but for what disks keep in it.
     pub memory_mib: f64,
-    /// Of that: what programs and files can have. Of what was free when the workers started, all but what small zones keep back.
+    /// Of that: what programs and files can have. Of what was free when the workers started, all
+    /// but what small zones keep back.
     pub usable_mib: f64,
     /// What zones keep for emergencies (MIN), but for small ones.
     pub min_free_kib: f64,
@@ -78,7 +80,8 @@ pub struct Setting {
     pub zone_reclaim_mode: f64,
     /// `vm.watermark_boost_factor`; `None`: it is not told.
     pub boost_factor: Option<f64>,
-    /// When a fault tries for a huge page (`transparent_hugepage/enabled`), and how hard (`defrag`).
+    /// When a fault tries for a huge page (`transparent_hugepage/enabled`), and how hard
+    /// (`defrag`).
     pub thp: (String, String),
     /// The caches of objects of a small file; empty: they are not told.
     pub object_caches: Vec<ObjectCache>,
@@ -88,7 +91,7 @@ pub struct Setting {
     pub seconds: f64,
     /// The disks.
     pub disks: Vec<Disk>,
-    /// The one that is swapped to, and how large the swap file is, MiB.
+    /// The disk that is swapped to, and how large the swap file is, MiB.
     pub swap: Option<(usize, f64)>,
     /// The workers.
     pub workers: Vec<Worker>,
@@ -144,8 +147,8 @@ struct Zone {
     min: f64,
 }
 
-/// What zones below the largest never give to programs and files: their part of MIN, and what they keep back from a task that could have
-/// memory elsewhere (`lowmem_reserve_ratio`).
+/// What zones below the largest never give to programs and files: their part of MIN, and what they
+/// keep back from a task that could have memory elsewhere (`lowmem_reserve_ratio`).
 ///
 /// # Source
 /// Linux 6.12 mm/page_alloc.c, setup_per_zone_lowmem_reserve(), __zone_watermark_ok().
@@ -192,7 +195,8 @@ impl Small {
     }
 }
 
-/// How many nodes the scenario of that text has, if there are several; a text that is none has none.
+/// How many nodes the scenario of that text has, if there are several; a text that is none has
+/// none.
 pub(super) fn nodes(text: &str) -> usize {
     let file: Option<Value> = serde_json::from_str(text).ok();
     let nodes = file.as_ref().and_then(|file| file.get("nodes")?.as_u64());
@@ -205,7 +209,7 @@ pub(super) fn nodes(text: &str) -> usize {
 /// Reads a setting.
 ///
 /// # Errors
-/// What is wrong or cannot be run, and where.
+/// The setting that is wrong or cannot be run, and where.
 pub(super) fn read(sources: &Sources<'_>, notes: &mut Vec<String>) -> Result<Setting, Fault> {
     let Sources { path, text, .. } = *sources;
     let wrong = |key: &str, title: String, help: &str| {
@@ -278,7 +282,7 @@ pub(super) fn read(sources: &Sources<'_>, notes: &mut Vec<String>) -> Result<Set
             wrong(name, title, &help)
         })?);
     }
-    // What a disk keeps is there before the run and never moves.
+    // A disk's kept content is there before the run and never moves.
     let kept = file.devices.iter().filter(|disk| disk.keeps == Some(true));
     let kept: f64 = kept.filter_map(|disk| disk.mib).sum();
     let nodes = sources
@@ -350,7 +354,8 @@ impl Setting {
         starts.fold(0.0, f64::max)
     }
 
-    /// Another size of the memory: what programs and files can have grows or shrinks by the difference, in each node alike.
+    /// Another size of the memory: what programs and files can have grows or shrinks by the
+    /// difference, in each node alike.
     pub(super) fn set_memory(&mut self, mib: f64) {
         let more = mib - self.memory_mib;
         self.memory_mib = mib;
@@ -364,7 +369,7 @@ impl Setting {
     /// Whether it can be run.
     ///
     /// # Errors
-    /// What is wrong, and what is allowed.
+    /// The value that is wrong, and what is allowed.
     pub fn check(&self) -> Result<(), String> {
         let within = |what: &str, value: f64, low: f64, high: f64, unit: &str| {
             if (low..=high).contains(&value) {
@@ -376,7 +381,7 @@ impl Setting {
         };
         within("seconds", self.seconds, 1.0, 86_400.0, " s")?;
         let reserved = self.memory_mib - self.usable_mib;
-        // What the kernel has for itself is at most half of it.
+        // The kernel's own memory is at most half of it.
         within(
             "memory_mib",
             self.memory_mib,

@@ -70,7 +70,8 @@ pub(super) fn put(change: &Change, setting: &mut Setting) -> Result<(), String> 
     Ok(())
 }
 
-/// As many workers of a kind, where the first of them stands. Hogs share what they touched before, in whole MiB.
+/// As many workers of a kind, where the first of them stands. Hogs share what they touched before,
+/// in whole MiB.
 fn crowd(change: &Change, setting: &mut Setting, name: &str) -> Result<(), String> {
     let count = change.count(0, CROWD_MOST)?;
     let workers = &mut setting.workers;

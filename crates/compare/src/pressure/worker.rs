@@ -1,5 +1,5 @@
-//! The workers of a recording: what they are in `scenario.json`, which task of the lab stands for them, and what of theirs is
-//! measured.
+//! The workers of a recording: what they are in `scenario.json`, which task of the lab stands for
+//! them, and what of theirs is measured.
 //!
 //! Invariant: a `Worker` has all arguments of its kind, and a disk that is there if it needs one.
 
@@ -106,7 +106,7 @@ impl Worker {
     /// As it stands in the file: its name, its kind, when it starts, and what the kind takes.
     ///
     /// # Errors
-    /// What is wrong with it, and what there is.
+    /// The mistake, and what there is.
     pub(super) fn read(fields: &[Value], disks: usize) -> Result<Self, (String, String)> {
         let [Value::String(name), Value::String(kind), start, rest @ ..] = fields else {
             let title = "a worker is not [name, kind, start_ms, ...]";
@@ -199,7 +199,8 @@ impl Worker {
         }
     }
 
-    /// Whether it does the same as another, whatever it is called and wherever its random numbers begin.
+    /// Whether it does the same as another, whatever it is called and wherever its random numbers
+    /// begin.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {
         let numbers = |worker: &Self| {

@@ -316,7 +316,7 @@ impl<'a> Inferred<'a> {
                 median(calls.iter().map(|call| call.bytes))
             };
             let lasting = (self.seconds - writer.start_s).max(SAMPLE_S);
-            // What it rests between two calls: all its time, by its calls.
+            // Its rest between two calls: all its time, by its calls.
             let written = if calls.is_empty() {
                 writer.pages * 4096.0
             } else {
@@ -387,8 +387,8 @@ impl<'a> Inferred<'a> {
         }
     }
 
-    /// Bytes of each writer: the machine's pages that became dirty, shared out by what each one's lines
-    /// count; without that counter, the lines alone.
+    /// Bytes of each writer: the machine's pages that became dirty, shared out by what each one's
+    /// lines count; without that counter, the lines alone.
     fn bytes_from_pages(&self, jobs: &mut [experiment::outcome::Job], notes: &mut Vec<String>) {
         let (first, last) = (self.events.states.first(), self.events.states.last());
         let counted: f64 = self.writers.iter().map(|writer| writer.pages).sum();
@@ -468,7 +468,8 @@ fn pause(line: &Balance, origin: f64, writer: Option<usize>) -> Pause {
     }
 }
 
-/// Pages as MiB, on a grid of a sixteenth: limits are set in round numbers, and counted less some pages.
+/// Pages as MiB, on a grid of a sixteenth: limits are set in round numbers, and counted less some
+/// pages.
 fn whole_mib(pages: f64) -> f64 {
     (pages / PAGES_PER_MIB * 16.0).round() / 16.0
 }

@@ -1,4 +1,5 @@
-//! Lines of a trace in the text form that ftrace, `trace-cmd report` and `perf script` have in common.
+//! Lines of a trace in the text form that ftrace, `trace-cmd report` and `perf script` have in
+//! common.
 //!
 //! ```text
 //!   dd-4711    [001] .....  9087.123456: balance_dirty_pages: bdi 7:0: limit=16384 ... pause=8 ...
@@ -7,9 +8,10 @@
 //!   task   cpu      time        event                     fields
 //! ```
 //!
-//! A line has a CPU in square brackets, then a time with a point and a colon behind it, then the event.
-//! Everything before the CPU is the task: its name may hold spaces, dashes and brackets, so it is read
-//! from the right. Lines that have no such form are headers, or other text, and are passed over.
+//! A line has a CPU in square brackets, then a time with a point and a colon behind it, then the
+//! event. Everything before the CPU is the task: its name may hold spaces, dashes and brackets, so
+//! it is read from the right. Lines that have no such form are headers, or other text, and are
+//! passed over.
 //!
 //! Source: mechanisms 5.7. One parser serves the three formats.
 
@@ -58,7 +60,8 @@ pub(super) fn read(number: usize, text: &str) -> Kind<'_> {
     event(number, text).map_or(Kind::Other, Kind::Event)
 }
 
-/// "CPU:1 [LOST 12 EVENTS]" of ftrace, "[12 EVENTS DROPPED]" of trace-cmd, "PERF_RECORD_LOST" of perf.
+/// "CPU:1 [LOST 12 EVENTS]" of ftrace, "[12 EVENTS DROPPED]" of trace-cmd, "PERF_RECORD_LOST" of
+/// perf.
 fn lost(text: &str) -> Option<u64> {
     let is_lost = text.contains("[LOST ") && text.contains("EVENTS]")
         || text.contains("EVENTS DROPPED]")
@@ -150,7 +153,8 @@ fn pid(task: &str) -> Option<(&str, u32)> {
     Some((comm, id.parse().ok()?))
 }
 
-/// "balance_dirty_pages: ...", "writeback:balance_dirty_pages: ...", "sys_write(fd: ...", "sys_write -> ...".
+/// "balance_dirty_pages: ...", "writeback:balance_dirty_pages: ...", "sys_write(fd: ...",
+/// "sys_write -> ...".
 fn name(rest: &str) -> Option<(&str, &str)> {
     let end = rest
         .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))

@@ -1,5 +1,5 @@
-//! A recording from the text of a trace: what happened is in it, under what mostly too, and the rest has
-//! to be said.
+//! A recording from the text of a trace: what happened is in it, under what mostly too, and the
+//! rest has to be said.
 //!
 //! | needed | taken from |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | throughput, calls | `sys_enter_write`, `sys_exit_write`; else `dirtied` |
 //! | HZ | the grid that pauses and periods are on |
 //!
-//! What was inferred is a note; what cannot be is asked for (`--given`).
+//! An inference is a note; a setting that cannot be inferred is asked for (`--given`).
 //!
 //! Source: mechanisms 5.7 (fields and units), 5.6 (set point, freerun).
 
@@ -95,7 +95,7 @@ struct Events {
 /// Reads a trace. `given` states parameters, `fill` those that it does not tell.
 ///
 /// # Errors
-/// What is wrong with it, or what it does not tell.
+/// The mistake, or what it does not tell.
 pub(super) fn load(path: &Path, given: &[Change], fill: &[Change]) -> Result<Recording, Fault> {
     let text = rows::text(path)?;
     let events = Reader::new(path, &text).read()?;
@@ -242,7 +242,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// A `write()` begins or ends; one that began before the trace is left out.
+    /// A `write()` begins or ends; a call that began before the trace is left out.
     fn call(&mut self, line: &Line<'a>) {
         let rest = line.rest.trim();
         let is_end = line.event == "sys_exit_write" || rest.starts_with("->");

@@ -1,4 +1,4 @@
-//! What the tests over the recordings that are checked in have in common.
+//! Helpers of the tests over the recordings that are checked in.
 
 use std::path::{Path, PathBuf};
 
@@ -96,7 +96,8 @@ pub(crate) fn compared<K: Kind>(
         .collect()
 }
 
-/// Says all that was found, and fails where something was missed, or where there were too few recordings to show much.
+/// Says all that was found, and fails where something was missed, or where there were too few
+/// recordings to show much.
 pub(crate) fn conclude(recordings: usize, least: usize, text: &str, misses: &[String]) {
     println!("{text}");
     assert!(recordings >= least, "only {recordings} recordings");

@@ -1,10 +1,10 @@
 //! Does the lab's `linux-6.12` do what the real kernel did? Over the recordings of guests on a bare
 //! device that are checked in, and none of them with a constant of its own.
 //!
-//! Three questions: is every figure within its band; is the mean error at most half of
-//! that of the best constant guess; and does the lab answer to a change of one setting as the kernel did?
-//! What is out of its band and known to be stands in `EXCEPTIONS` and `WRONG_ANSWERS`, with its cause; the bands are not
-//! widened for it. docs/fidelity.md has the figures.
+//! Three questions: is every figure within its band; is the mean error at most half of that of the
+//! best constant guess; and does the lab answer to a change of one setting as the kernel did? A
+//! figure that is known to be out of its band stands in `EXCEPTIONS` and `WRONG_ANSWERS`, with its
+//! cause; the bands are not widened for it. docs/fidelity.md has the figures.
 //!
 //! ```text
 //! cargo test -p tidegate-compare --test compare fidelity:: -- --nocapture
@@ -44,8 +44,9 @@ const EXCEPTIONS: [Exception; 1] = [Exception(
 /// A difference whose size or sign is known to be wrong: from, to, figure, cause.
 struct WrongAnswer(&'static str, &'static str, &'static str, &'static str);
 
-/// Two guests of one setting, made with different images, differ by 2 % in the count of their pauses, and
-/// by 17 % on two equal devices (recordings/README.md): no difference is known better than that.
+/// Two guests of one setting, made with different images, differ by 2 % in the count of their
+/// pauses, and by 17 % on two equal devices (recordings/README.md): no difference is known better
+/// than that.
 const SCATTER: &str =
     "about 3 % of the count, within what one guest differs from another of the same setting";
 const TWO_EVEN: &str =

@@ -1,8 +1,10 @@
-//! Does the lab's `linux-6.12` do under memory pressure what the real kernel did? Over the recordings that are checked in.
+//! Does the lab's `linux-6.12` do under memory pressure what the real kernel did? Over the
+//! recordings that are checked in.
 //!
-//! Every figure that has a band is within it, or stands in `known.csv` with its error and its cause. The
-//! bands are not widened for a miss: a known one fails this test when it gets much worse, and when it is within its band, so
-//! that the list stays true. docs/fidelity.md has the tables.
+//! Every figure that has a band is within it, or stands in `known.csv` with its error and its
+//! cause. The bands are not widened for a miss: a known one fails this test when it gets much
+//! worse, and when it is within its band, so that the list stays true. docs/fidelity.md has the
+//! tables.
 //!
 //! ```text
 //! cargo test -p tidegate-compare --test compare fidelity_pressure:: -- --nocapture
@@ -21,7 +23,8 @@ type Compared = common::Compared<Pressure>;
 const RECORDINGS_MIN: usize = 5;
 /// A known miss that is further off than it was by this factor has got worse.
 const WORSE: f64 = 1.5;
-/// Recordings of one task with memory to spare, which the costs of the guest were measured in: no constant is held against them.
+/// Recordings of one task with memory to spare, which the costs of the guest were measured in: no
+/// constant is held against them.
 const CALM: &str = "-calm";
 
 /// recording, figure, error in per cent, cause.
@@ -108,7 +111,8 @@ fn out_of_band(all: &[Compared], text: &mut String) -> Vec<String> {
     misses
 }
 
-/// The mean error of each figure beside that of the best constant: printed, and better on the whole.
+/// The mean error of each figure beside that of the best constant: printed, and better on the
+/// whole.
 fn beside_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
     let (mut better, mut figures) = (0, 0);
     for (index, figure) in FIGURES

@@ -1,5 +1,5 @@
-//! The first seconds of a recording of a real kernel (`cargo instruments guest one-dd`), and copies of it with something wrong: for the
-//! tests of this crate and, by its path, of the program.
+//! The first seconds of a recording of a real kernel (`cargo instruments guest one-dd`), and copies
+//! of it with something wrong: for the tests of this crate and, by its path, of the program.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

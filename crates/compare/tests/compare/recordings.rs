@@ -146,7 +146,7 @@ error: has no column `nr_writeback` (is it `writeback`)
   = help: the first line must name the columns, among them t, nr_dirty, nr_writeback, nr_dirty_threshold, nr_dirty_background_threshold
 "
     );
-    // What 6.19 calls wb_dirty was bdi_dirty before.
+    // The column that 6.19 calls wb_dirty was bdi_dirty before.
     let path = changed("older", "pauses.csv", |text| {
         text.replace("wb_dirty", "bdi_dirty")
             .replace("wb_setpoint", "bdi_setpoint")
@@ -377,7 +377,8 @@ fn another_clock_and_another_page_size_are_converted_and_said() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// Pauses are whole ticks: a clock that is not told is read from them, one that is told wrongly is noticed.
+/// Pauses are whole ticks: a clock that is not told is read from them, a clock that is told wrongly
+/// is noticed.
 #[test]
 fn a_clock_that_the_pauses_contradict_is_said_with_both_places() {
     let path = changed("untold", "scenario.json", |text| {
@@ -519,7 +520,7 @@ fn a_trace_that_tells_too_little_asks_for_the_rest() {
     let rate = [change("device.0.rate=16").unwrap()];
     let stated = Recording::load_with(&file, &rate, &[]).unwrap();
     assert_eq!(stated.setting.devices, [16.0]);
-    // What it does not tell is no number.
+    // A setting that it does not tell is no number.
     let notes = stated.notes.join("\n");
     assert!(
         notes.contains("at ? MiB/s") && !notes.contains("NaN"),

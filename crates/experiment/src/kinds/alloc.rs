@@ -7,7 +7,8 @@ use workload::{Alloc, Work, alloc};
 use crate::task::{Ends, Given, Kind, Memory, Sizes, Traits, keys};
 
 keys! {
-    /// Waits until little memory is free, and two seconds; writes to each page of its memory and gives it back.
+    /// Waits until little memory is free, and two seconds; writes to each page of its memory and
+    /// gives it back.
     pub struct Keys {
         /// Its memory; scaled.
         region_mib: Option<Spanned<f64>>,

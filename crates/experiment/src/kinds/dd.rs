@@ -64,7 +64,7 @@ impl Kind for Keys {
             files: Files::Written,
             ends: Ends::Early,
             writes: Writes::Once,
-            // One that rests between its calls writes no faster than it wants to.
+            // A writer that rests between its calls writes no faster than it wants to.
             heavy: self.every_ms.is_none(),
             ..Traits::NONE
         }

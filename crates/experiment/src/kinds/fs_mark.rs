@@ -38,7 +38,8 @@ impl Keys {
 }
 
 impl Kind for Keys {
-    /// Not heavy: its files are many and small, and what each task dirtied when would be most of what a run keeps.
+    /// Not heavy: its files are many and small, and what each task dirtied when would be most of
+    /// what a run keeps.
     fn traits(&self) -> Traits {
         Traits {
             files: Files::Made,

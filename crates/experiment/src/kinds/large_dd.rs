@@ -13,7 +13,8 @@ const BLOCK_KIB: f64 = 128.0;
 const COPIES_MOST: f64 = 4096.0;
 
 keys! {
-    /// Makes its files: a source that comes in over a network, copies of it one after the other; then it removes all.
+    /// Makes its files: a source that comes in over a network, copies of it one after the other;
+    /// then it removes all.
     pub struct Keys {
         /// Bytes of the source; scaled.
         file_mib: Spanned<f64>,

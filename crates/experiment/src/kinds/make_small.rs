@@ -8,8 +8,8 @@ use workload::{MakeSmall, Work, make_small};
 use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
 
 keys! {
-    /// Makes small files whose inodes and entries take memory, in a directory of its own, in rounds with the others of its
-    /// entry.
+    /// Makes small files whose inodes and entries take memory, in a directory of its own, in rounds
+    /// with the others of its entry.
     pub struct Keys {
         /// Files that a task makes in a round; scaled.
         files_per_loop: Spanned<u32>,

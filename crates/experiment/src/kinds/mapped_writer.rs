@@ -8,7 +8,8 @@ use workload::{MappedWriter, Work, mapped_writer};
 use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
 
 keys! {
-    /// Maps a file that has nothing in it, and stores to each page once, in order; nothing is synced.
+    /// Maps a file that has nothing in it, and stores to each page once, in order; nothing is
+    /// synced.
     pub struct Keys {
         /// Bytes of the file; scaled.
         file_mib: Spanned<f64>,

@@ -1,7 +1,8 @@
 //! The kinds of task: a file each, and one line of the list below.
 //!
-//! A file has `Keys`, the type whose fields are the keys of the kind's table in a scenario, and what `task::Kind`
-//! asks for. The kind is called as its file. `Task` is made of the list, and the only matches over kinds are here.
+//! A file has `Keys`, the type whose fields are the keys of the kind's table in a scenario, and
+//! what `task::Kind` asks for. The kind is called as its file. `Task` is made of the list, and the
+//! only matches over kinds are here.
 
 mod alloc;
 mod bystander;
@@ -93,11 +94,12 @@ macro_rules! kinds {
     };
 }
 
-// `kinds! { bystander cp .. }`: made of the list above by build.rs, as rustfmt does not find modules in a macro.
+// `kinds! { bystander cp .. }`: made of the list above by build.rs, as rustfmt does not find
+// modules in a macro.
 include!(concat!(env!("OUT_DIR"), "/kinds.rs"));
 
 impl Task {
-    /// What is asked of it before it has a size.
+    /// Its traits before it has a size.
     pub(crate) fn traits(&self) -> Traits {
         self.kind().traits()
     }
@@ -126,7 +128,7 @@ mod tests {
 
     const DOCUMENT: &str = include_str!("../../../../docs/write-a-scenario.md");
 
-    /// A scenario with one task, and one that makes small files for it to look at.
+    /// A scenario with one task, and a task that makes small files for it to look at.
     fn loaded(task: &str) -> Scenario {
         let text = format!(
             r#"

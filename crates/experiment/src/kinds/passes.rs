@@ -13,12 +13,12 @@ const BLOCK_KIB: f64 = 1024.0;
 const PASSES_MOST: usize = 64;
 
 keys! {
-    /// Goes through a file from front to end, once for each letter of `passes`. One that begins with a pass that reads finds its
-    /// file with its content.
+    /// Goes through a file from front to end, once for each letter of `passes`. A task that begins
+    /// with a pass that reads finds its file with its content.
     pub struct Keys {
         /// Bytes of the file; scaled.
         file_mib: Spanned<f64>,
-        /// What each pass does: `w` writes, `r` reads. Without it, one that writes.
+        /// What each pass does: `w` writes, `r` reads. Without it, a pass that writes.
         passes: Option<Spanned<String>>,
         /// How often all of them; without it, until `run_s` is over.
         loops: Option<Spanned<u32>>,

@@ -1,10 +1,12 @@
-//! The echo of one reason's timeout among the sleeps for another: the one that sleeps for want of progress is woken by
-//! one who has just come back from a timeout of WRITEBACK and finds pages. Those sleeps end within two ticks after
-//! that timeout, and make a peak among the *partial* ones (longer than nothing, shorter than their own timeout).
+//! The echo of one reason's timeout among the sleeps for another: a reclaimer that sleeps for want
+//! of progress is woken by a reclaimer that has just come back from a timeout of WRITEBACK and
+//! finds pages. Those sleeps end within two ticks after that timeout, and make a peak among the
+//! *partial* ones (longer than nothing, shorter than their own timeout).
 //!
-//! A peak is measured against the ticks around it, from half of where it begins to twice that, since short sleeps are
-//! more than long ones whatever wakes them. The published delays of p0 make 13.8 of the 100 ms (experiments A1: 2364 in
-//! three ticks, 1993 in the 35 around), and would make about 1 without an echo.
+//! A peak is measured against the ticks around it, from half of where it begins to twice that,
+//! since short sleeps are more than long ones whatever wakes them. The published delays of p0 make
+//! 13.8 of the 100 ms (experiments A1: 2364 in three ticks, 1993 in the 35 around), and would make
+//! about 1 without an echo.
 
 use policy::reclaim::Reason;
 
@@ -13,7 +15,8 @@ use crate::outcome::Outcome;
 
 /// Ticks of a peak after its first.
 const AFTER: usize = 2;
-/// A peak is looked for from so many tenths of the sleepers' own timeout on, and up to as many before it.
+/// A peak is looked for from so many tenths of the sleepers' own timeout on, and up to as many
+/// before it.
 const EDGE_TENTHS: usize = 1;
 
 /// Partial sleeps for want of progress, by length in ticks; as many as their timeout has.
@@ -196,7 +199,8 @@ mod tests {
 
     #[test]
     fn where_there_is_no_peak_nothing_rises() {
-        // The same delays, had WRITEBACK another timeout: the peak is where it was, and not where it should be.
+        // The same delays, had WRITEBACK another timeout: the peak is where it was, and not where
+        // it should be.
         let other = published(200.0);
         assert!(rise(&other).unwrap() < 1.0, "{:?}", rise(&other));
         near(place(&other), 104.0);

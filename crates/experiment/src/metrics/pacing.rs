@@ -1,9 +1,9 @@
 //! Metrics of pacing: what a law must hold while writers and devices come, go and change.
 //!
-//! *Change*: a writer began, or a device's rate changed (`Outcome::changes`). *Settled*: from ten seconds
-//! after the last change until the first heavy writer ends. *Stall*: a wait for a device that makes no
-//! progress; it has a name of its own (`DeviceStalled`) and is no pause. Pauses of zero length are debts
-//! carried on and are no pauses either.
+//! *Change*: a writer began, or a device's rate changed (`Outcome::changes`). *Settled*: from ten
+//! seconds after the last change until the first heavy writer ends. *Stall*: a wait for a device
+//! that makes no progress; it has a name of its own (`DeviceStalled`) and is no pause. Pauses of
+//! zero length are debts carried on and are no pauses either.
 //!
 //! Source: the goals of docs/pacing.md.
 
@@ -144,7 +144,7 @@ pub(super) fn settled_fairness(outcome: &Outcome) -> Option<f64> {
 
 /// Of the heavy writers at work throughout the span.
 fn fairness(outcome: &Outcome, span: &Range<f64>) -> Option<f64> {
-    // The one that began within the last second before it is one of the two.
+    // The job that began within the last second before it is one of the two.
     let there = |job: &&Job| job.began_s <= span.start && job.moved_s + 0.05 >= span.end;
     let all = heavy(outcome).filter(there);
     let bytes: Vec<f64> = all
@@ -154,8 +154,8 @@ fn fairness(outcome: &Outcome, span: &Range<f64>) -> Option<f64> {
     (bytes.len() > 1).then(|| jain(&bytes))
 }
 
-/// Part of the settled time in which data was dirty that a device had something to do: the least of the
-/// devices.
+/// Part of the settled time in which data was dirty that a device had something to do: the least of
+/// the devices.
 pub(super) fn busy(outcome: &Outcome) -> Option<f64> {
     let time = settled(outcome)?;
     let of_device = |device: &DeviceOutcome| {
@@ -228,7 +228,8 @@ pub(super) fn stall(outcome: &Outcome) -> Option<f64> {
     largest(jobs.map(|job| stalled(outcome, job)))
 }
 
-/// Stalls of the heavy writers of a device that stood still, as a part of the time that it did: the least.
+/// Stalls of the heavy writers of a device that stood still, as a part of the time that it did: the
+/// least.
 pub(super) fn stall_named(outcome: &Outcome) -> Option<f64> {
     let shares = outcome.devices.iter().flat_map(|device| {
         let length: f64 = device.hangs.iter().map(|(from, to)| to - from).sum();
@@ -239,8 +240,8 @@ pub(super) fn stall_named(outcome: &Outcome) -> Option<f64> {
     smallest(shares)
 }
 
-/// What the writers of the other devices dirtied while one stood still, as a part of what they did before
-/// it: the least. The time before begins when they had settled.
+/// What the writers of the other devices dirtied while one stood still, as a part of what they did
+/// before it: the least. The time before begins when they had settled.
 pub(super) fn hang_kept(outcome: &Outcome) -> Option<f64> {
     let device = outcome.devices.iter().find(|d| !d.hangs.is_empty())?;
     let (from, to) = *device.hangs.first()?;

@@ -1,12 +1,12 @@
-//! Metrics of reclaim: latencies of the worker that maps memory, the counters of mmtests' `Ops` rows, who
-//! was throttled for what, what the hogs got done.
+//! Metrics of reclaim: latencies of the worker that maps memory, the counters of mmtests' `Ops`
+//! rows, which tasks were throttled for what, what the hogs got done.
 //!
-//! Page counts are brought back to full size (divided by the scale). Throttlings are not: timeouts do not
-//! scale, nor does the number of tasks. A share is of the throttlings of one reason: *zero* did not sleep
-//! a tick, *timeout* slept as long as it may.
+//! Page counts are brought back to full size (divided by the scale). Throttlings are not: timeouts
+//! do not scale, nor does the number of tasks. A share is of the throttlings of one reason: *zero*
+//! did not sleep a tick, *timeout* slept as long as it may.
 //!
-//! Metrics that are `pooled` are of the samples of all repetitions together, as mmtests has them; the
-//! others are means over the repetitions.
+//! Metrics that are `pooled` are of the samples of all repetitions together, as mmtests has them;
+//! the others are means over the repetitions.
 //!
 //! Source: experiments A1, A7, B1, B6, B7; mechanisms 10.2.
 
@@ -372,7 +372,8 @@ fn latency(outcome: &Outcome, stat: Stat) -> Option<f64> {
     Samples::new(mapped(outcome)?, Better::Lower).value(stat)
 }
 
-/// System time of the workers that map memory, by round: who makes more rounds in the same time uses more in all.
+/// System time of the workers that map memory, by round: a worker that makes more rounds in the
+/// same time uses more in all.
 fn system_of_a_round(outcome: &Outcome) -> Option<f64> {
     let rounds = count(mapped(outcome)?.len());
     let mappers = || outcome.jobs.iter().filter(|job| job.is_mapper);
@@ -426,8 +427,8 @@ fn flusher_throttled(outcome: &Outcome) -> Option<f64> {
     has_memory(outcome).then(|| of_reclaim.fold(0.0, |sum, (_, slept)| sum + slept))
 }
 
-/// Whether the run was about anonymous memory, or about files that push each other out: elsewhere these metrics would only be
-/// in the way.
+/// Whether the run was about anonymous memory, or about files that push each other out: elsewhere
+/// these metrics would only be in the way.
 fn has_memory(outcome: &Outcome) -> bool {
     let needs = |job: &Job| {
         job.is_hog || job.is_mapper || job.is_bystander || job.fills_memory || job.makes_small
@@ -471,7 +472,7 @@ fn direct_percent(outcome: &Outcome) -> Option<f64> {
     Some(if all > 0.0 { 100.0 * direct / all } else { 0.0 })
 }
 
-/// Whose throttlings.
+/// The tasks whose throttlings count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// Those of tasks that need memory.

@@ -1,9 +1,10 @@
-//! Metrics of paper p4: how long it takes to touch all memory beside two copies, how much of it becomes huge, and what compaction
-//! does for that.
+//! Metrics of paper p4: how long it takes to touch all memory beside two copies, how much of it
+//! becomes huge, and what compaction does for that.
 //!
-//! A run has several iterations in one world. Times and huge pages are means over them, as the paper prints; the median is there as
-//! single iterations last many times as long as others. Counts of whole runs (scans, stalls) are sums over them, as the paper's
-//! are. Huge pages are as many at any scale and are not brought back; pages are.
+//! A run has several iterations in one world. Times and huge pages are means over them, as the
+//! paper prints; the median is there as single iterations last many times as long as others. Counts
+//! of whole runs (scans, stalls) are sums over them, as the paper's are. Huge pages are as many at
+//! any scale and are not brought back; pages are.
 //!
 //! Source: experiments A5, A7 rows 26 to 32, B4.
 

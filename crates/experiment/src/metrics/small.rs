@@ -1,9 +1,10 @@
-//! Metrics of paper p3, of small files and the caches of their objects: what memory is composed of, how fast files are
-//! made, how the device is written to, and who freed what.
+//! Metrics of paper p3, of small files and the caches of their objects: what memory is composed of,
+//! how fast files are made, how the device is written to, and who freed what.
 //!
-//! Times in a run: memory is *full* when somebody first has had to free anything; the page cache has *collapsed* when the lists
-//! of file pages have fallen to a quarter of what they were then. *Last third* is of the time in which files are made, and of the rounds.
-//! Counts are brought back to full size, those of events too: pageblocks keep their size at any scale.
+//! Times in a run: memory is *full* when somebody first has had to free anything; the page cache
+//! has *collapsed* when the lists of file pages have fallen to a quarter of what they were then.
+//! *Last third* is of the time in which files are made, and of the rounds. Counts are brought back
+//! to full size, those of events too: pageblocks keep their size at any scale.
 //!
 //! Source: experiments A4, A7 rows 22 to 25.
 
@@ -12,7 +13,8 @@ use super::{Metric, count, metric};
 use crate::outcome::{Job, Outcome};
 use crate::stats::Better;
 
-/// What the lists of file pages fall to in a collapse, as a part of what they were when memory was full.
+/// What the lists of file pages fall to in a collapse, as a part of what they were when memory was
+/// full.
 const COLLAPSED: f64 = 0.25;
 /// The same for the second of the published compositions.
 const HALF: f64 = 0.5;
@@ -239,7 +241,7 @@ fn visitors(outcome: &Outcome) -> impl Iterator<Item = &Job> {
     outcome.jobs.iter().filter(visits)
 }
 
-/// Seconds of each whole pass of those who look at files again, in the order in which they ended.
+/// Seconds of each whole pass of those that look at files again, in the order in which they ended.
 fn passes(outcome: &Outcome) -> Vec<f64> {
     let mut all: Series = visitors(outcome)
         .flat_map(|job| job.samples.clone())
@@ -296,7 +298,8 @@ pub fn full_at(outcome: &Outcome) -> Option<f64> {
         .map(|(at, _)| *at)
 }
 
-/// From full memory to the time when the lists of file pages have fallen to `part` of what they were then, or to the end of the making.
+/// From full memory to the time when the lists of file pages have fallen to `part` of what they
+/// were then, or to the end of the making.
 pub fn fallen_to(outcome: &Outcome, part: f64) -> Option<(f64, f64)> {
     let full = full_at(outcome)?;
     let (_, end) = last_third(outcome)?;
@@ -405,7 +408,8 @@ mod tests {
     use crate::metrics;
     use crate::outcome::{DeviceLevel, DeviceOutcome, VmSeries};
 
-    /// At half size: two tasks make 40 files a round in rounds of 2 s; memory is full at 6 s, and has collapsed at 10 s of 12.
+    /// At half size: two tasks make 40 files a round in rounds of 2 s; memory is full at 6 s, and
+    /// has collapsed at 10 s of 12.
     fn run() -> Outcome {
         let names = vec![
             "nr_slab_reclaimable",

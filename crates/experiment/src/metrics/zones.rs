@@ -1,9 +1,10 @@
-//! Metrics of paper p2 and of machines with several zones: where frames came from, what was trimmed for them, what stayed
-//! in memory, what jobs that make files came to.
+//! Metrics of paper p2 and of machines with several zones: where frames came from, what was trimmed
+//! for them, what stayed in memory, what jobs that make files came to.
 //!
-//! Counts of pages, and of what happens once for some pages, are brought back to full size. Some rows that the paper prints
-//! have no value here: files of paper p2 have no inodes in memory (those of p3 have: `small`), nor does our `fs_mark` time itself. Their metrics are there for
-//! the published values.
+//! Counts of pages, and of what happens once for some pages, are brought back to full size. Some
+//! rows that the paper prints have no value here: files of paper p2 have no inodes in memory (those
+//! of p3 have: `small`), nor does our `fs_mark` time itself. Their metrics are there for the
+//! published values.
 //!
 //! Source: experiments A3, A7 rows 18 to 21; mechanisms 10.2.
 
@@ -371,7 +372,8 @@ mod tests {
     use crate::metrics;
     use crate::outcome::Level;
 
-    /// At half size, on 100 pages: 24 files in rounds of 2 s and 4 s; a copy of 3 s that is removed from the fifth second on.
+    /// At half size, on 100 pages: 24 files in rounds of 2 s and 4 s; a copy of 3 s that is removed
+    /// from the fifth second on.
     fn run() -> Outcome {
         let mark = |samples: Vec<(f64, f64)>| Job {
             fills_memory: true,

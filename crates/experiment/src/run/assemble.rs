@@ -16,8 +16,8 @@ const WRITE_FLOOR_S: f64 = 0.2;
 /// ... and so many times what its equal share of the device needs for it.
 const WRITE_SLACK: f64 = 1.5;
 
-/// Whether it matters what each writer dirtied when: several are compared, or the device has a rate that
-/// it can be held against.
+/// Whether it matters what each writer dirtied when: several are compared, or the device has a rate
+/// that it can be held against.
 pub(super) fn counts_dirtied(cell: &Cell) -> bool {
     let heavy = cell.jobs.iter().filter(|job| job.traits.heavy).count();
     heavy > 1 || cell.devices.iter().any(|device| device.rate.is_some())
@@ -31,7 +31,8 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Diges
         case: cell.case.clone(),
         policy: cell.policy.clone(),
         scale: cell.scale,
-        // Where a page costs more the fewer there are, CPU times are those of the full size already.
+        // Where a page costs more the fewer there are, CPU times are those of the full size
+        // already.
         cpu_scale: if cell.scale_costs { 1.0 } else { cell.scale },
         apart: cell.apart,
         tick_ms: 1e3 / f64::from(cell.hz.max(1)),
@@ -100,10 +101,10 @@ fn changes(cell: &Cell, ended: &Ended) -> Vec<f64> {
     all
 }
 
-/// The longest call of a heavy writer, as a part of what one of N equal writers may take for S bytes on
-/// a device of rate B: max(200 ms, 1.5 N S / B). N counts the heavy writers that were at work on the
-/// device during the call, B is the lowest rate during it: the scenario's, else the mean of the run. A
-/// call during which the device stood still has no bound.
+/// The longest call of a heavy writer, as a part of what one of N equal writers may take for S
+/// bytes on a device of rate B: max(200 ms, 1.5 N S / B). N counts the heavy writers that were at
+/// work on the device during the call, B is the lowest rate during it: the scenario's, else the
+/// mean of the run. A call during which the device stood still has no bound.
 fn write_bound(
     cell: &Cell,
     shrink: u64,

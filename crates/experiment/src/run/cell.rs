@@ -1,9 +1,9 @@
 //! One cell of the table, resolved: a row and a column of a scenario as numbers that a run needs.
 //!
 //! Scaling (experiments A6) happens here and in `jobs`, and nowhere else: memory, files and device
-//! rates by the scale; times and HZ not; requests and random blocks too (`request_least`), other blocks not.
-//! Watermarks are those of the full size, scaled, and MIN at least 128 pages: the kernel's grow as the
-//! root of the memory, and clusters of 32 pages must stay small against them.
+//! rates by the scale; times and HZ not; requests and random blocks too (`request_least`), other
+//! blocks not. Watermarks are those of the full size, scaled, and MIN at least 128 pages: the
+//! kernel's grow as the root of the memory, and clusters of 32 pages must stay small against them.
 
 use lab::fs::journal;
 use policy::compact::Compaction;
@@ -384,8 +384,8 @@ impl Cell {
 }
 
 /// What a request shrinks down to: 128 KiB (experiments A6), so that a device's time for a request
-/// stays small against that for its pages. Where both are scaled with the pages, a request of fewer pages
-/// takes as long as one of all of them at full size, and there is no such bound.
+/// stays small against that for its pages. Where both are scaled with the pages, a request of fewer
+/// pages takes as long as one of all of them at full size, and there is no such bound.
 pub(super) const fn request_least(machine: &Machine) -> Pages {
     if machine.scale_costs {
         Pages(1)
@@ -394,10 +394,10 @@ pub(super) const fn request_least(machine: &Machine) -> Pages {
     }
 }
 
-/// The flusher of a machine smaller by `shrink`: requests shrink down to `least`, and where they have
-/// reached that, their number shrinks instead, so that what is in flight stays the same part of the
-/// dirty limit. Slices stay: CPU time is brought back to full size by pages, and so must have as
-/// many pages a visit.
+/// The flusher of a machine smaller by `shrink`: requests shrink down to `least`, and where they
+/// have reached that, their number shrinks instead, so that what is in flight stays the same part
+/// of the dirty limit. Slices stay: CPU time is brought back to full size by pages, and so must
+/// have as many pages a visit.
 fn shrunk(mut flush: FlushTunables, shrink: u64, least: Pages) -> FlushTunables {
     let full = flush.request_max;
     flush.request_max = Pages(full.0 / shrink).at_least(least.at_most(full));
@@ -417,8 +417,8 @@ fn shrunk(mut flush: FlushTunables, shrink: u64, least: Pages) -> FlushTunables 
     flush
 }
 
-/// Leaves out the devices on which no job has a file, nor the swap file is: a row without their tasks is
-/// a machine without them.
+/// Leaves out the devices on which no job has a file, nor the swap file is: a row without their
+/// tasks is a machine without them.
 fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec], swap: Option<&mut SwapSpec>) {
     let swap_at = swap.as_ref().map(|swap| swap.device);
     let used = |at: usize| {
@@ -503,8 +503,9 @@ fn checked_swappiness(value: &toml::Spanned<u32>) -> u8 {
     u8::try_from(*value.get_ref()).expect("a swappiness is checked")
 }
 
-/// A read-ahead window at a scale. It shrinks with the machine, also below 128 KiB: what is read again costs a seek a window,
-/// and a run has to have as many of them as at full size, for seeks do not shrink. A window of no pages is off at any scale.
+/// A read-ahead window at a scale. It shrinks with the machine, also below 128 KiB: what is read
+/// again costs a seek a window, and a run has to have as many of them as at full size, for seeks do
+/// not shrink. A window of no pages is off at any scale.
 fn window(pages: Pages, scale: f64) -> Pages {
     match pages {
         Pages(0) => pages,
@@ -540,8 +541,8 @@ pub(super) fn pages_of(machine: &Machine, memory_mib: f64, scale: f64) -> Pages 
     Pages(whole(memory_mib * left * PAGES_PER_MIB * scale))
 }
 
-/// The marks of a machine of `memory_mib` before scaling (those that `of_memory` says), made smaller by `shrink`; nothing where both
-/// size and reserve are those of the memory itself.
+/// The marks of a machine of `memory_mib` before scaling (those that `of_memory` says), made
+/// smaller by `shrink`; nothing where both size and reserve are those of the memory itself.
 pub(super) fn marks(
     machine: &Machine,
     of_memory: fn(Pages) -> Watermarks,

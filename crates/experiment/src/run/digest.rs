@@ -1,11 +1,12 @@
-//! What is made of the writers' events as they happen: the pauses that the originals print, what each task dirtied when,
-//! how high the level was.
+//! What is made of the writers' events as they happen: the pauses that the originals print, what
+//! each task dirtied when, how high the level was.
 //!
-//! Live there are thousands of such events a second, and memory that they take comes on top of the limit that the run is
-//! about. So none is kept: a pause is 104 bytes, all balances without one of a hundredth of a second 16.
+//! Live there are thousands of such events a second, and memory that they take comes on top of the
+//! limit that the run is about. So none is kept: a pause is 104 bytes, all balances without one of
+//! a hundredth of a second 16.
 //!
-//! Invariant: memory is bounded by the pauses, of which so many are kept as was said (the others are counted), and by the
-//! run's length: of each slot one level is kept, its highest.
+//! Invariant: memory is bounded by the pauses, of which so many are kept as was said (the others
+//! are counted), and by the run's length: of each slot one level is kept, its highest.
 
 use std::collections::BTreeMap;
 
@@ -96,8 +97,9 @@ impl Digest {
         }
     }
 
-    /// One pause for each decision that the original prints a line for (`BalanceTrace::line`). Sleep of decisions without
-    /// a line belongs to the stay's next line, and is lost with it when a stay ends without one.
+    /// One pause for each decision that the original prints a line for (`BalanceTrace::line`).
+    /// Sleep of decisions without a line belongs to the stay's next line, and is lost with it when
+    /// a stay ends without one.
     fn balanced(
         &mut self,
         at: Nanos,

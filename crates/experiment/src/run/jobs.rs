@@ -1,4 +1,5 @@
-//! The jobs of a cell: a scenario's tasks, each with its sizes in a row and its numbers at the run's scale.
+//! The jobs of a cell: a scenario's tasks, each with its sizes in a row and its numbers at the
+//! run's scale.
 
 use policy::units::Nanos;
 use toml::Spanned;
@@ -89,7 +90,7 @@ pub(super) fn of_row(scenario: &Scenario, row: &CaseEntry) -> Vec<JobSpec> {
     jobs
 }
 
-/// Who keeps the small files of these jobs.
+/// The task that keeps the small files of these jobs.
 fn keeper(scenario: &Scenario, jobs: &[JobSpec]) -> Option<JobSpec> {
     let mut makers = jobs.iter();
     let maker = makers.find(|job| job.traits.files == Files::SmallMade)?;

@@ -20,7 +20,7 @@ use crate::watch::Shared;
 /// Runs a cell in a lab of its own.
 ///
 /// # Errors
-/// Whatever kept it from its end, a broken conservation law included.
+/// Anything that kept it from its end, a broken conservation law included.
 pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Outcome, RunError> {
     let frames = u32::try_from(cell.memory.0).map_err(|_| {
         RunError::Impossible(format!(
@@ -180,8 +180,8 @@ fn check_completions(lab: &Lab, ended: &Ended) -> Result<(), RunError> {
     })
 }
 
-/// The time of every task is that on a CPU, runnable without one, taken by interrupts, and asleep by cause, to the
-/// nanosecond; and what a job slept, an event or a timeout ended.
+/// The time of every task is that on a CPU, runnable without one, taken by interrupts, and asleep
+/// by cause, to the nanosecond; and what a job slept, an event or a timeout ended.
 fn check_times(jobs: &[&str], tasks: &[TaskReport]) -> Result<(), RunError> {
     let wrong = |name: &str, sum: &str, account: String| {
         Err(RunError::NotConserved {

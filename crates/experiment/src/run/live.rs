@@ -27,13 +27,13 @@ use crate::watch::{Shared, Timeline};
 
 /// Resident bytes of metadata per frame: frame table, lists, index nodes of dense files.
 const METADATA_PER_FRAME: u64 = 112;
-/// What one task makes resident, apart from its block: its stack, its thread's heap, its accounts and histograms. Measured: 44 tasks
-/// more of `stutterp-readers` are 0.4 MiB each.
+/// What one task makes resident, apart from its block: its stack, its thread's heap, its accounts
+/// and histograms. Measured: 44 tasks more of `stutterp-readers` are 0.4 MiB each.
 const TASK_BYTES: u64 = 400 << 10;
 /// Rings, timer, allocator, the events that are kept: measured at 3 to 5 MiB.
 const RUNTIME_BYTES: u64 = 6 << 20;
-/// The least that a cache of use can do with. With less the program itself takes more: 17M and 18M, where 1024 make it 20M, were
-/// passed by 4 to 19 % in `dd`.
+/// The least that a cache of use can do with. With less the program itself takes more: 17M and 18M,
+/// where 1024 make it 20M, were passed by 4 to 19 % in `dd`.
 const FRAMES_LEAST: u64 = 1024;
 /// Files are fast: the levels are looked at at least this often.
 const SAMPLE_MOST: Nanos = Nanos::millis(50);
@@ -83,7 +83,7 @@ impl LiveFiles {
             .unwrap_or_else(PoisonError::into_inner)
             .drain(..)
         {
-            // Nothing is left to be done about one that will not go.
+            // Nothing is left to be done about a file that will not go.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -399,8 +399,8 @@ fn frames(cell: &Cell, limit: Bytes, trace: bool) -> Result<u32, RunError> {
     })
 }
 
-/// The cell with a swap file that is larger by what the program takes of the limit: the machine of the experiment has that
-/// memory for pages, and what its jobs keep was chosen for it.
+/// The cell with a swap file that is larger by what the program takes of the limit: the machine of
+/// the experiment has that memory for pages, and what its jobs keep was chosen for it.
 fn with_swap_for_the_program(cell: &Cell, limit: Bytes, frames: u32) -> Cell {
     let mut cell = cell.clone();
     let taken = Pages(limit.0 >> PAGE_SHIFT).saturating_sub(Pages(frames.into()));
@@ -455,8 +455,8 @@ mod tests {
     use crate::run::cell::Column;
     use crate::scenario::{Override, Scenario, Source};
 
-    /// p0's machine shrunk to 512 MiB, of which the program takes 28: its hogs keep more than is left for pages, and the
-    /// experiment's swap file is of 4 MiB.
+    /// p0's machine shrunk to 512 MiB, of which the program takes 28: its hogs keep more than is
+    /// left for pages, and the experiment's swap file is of 4 MiB.
     #[test]
     fn the_swap_file_has_room_for_what_the_program_takes() {
         let sets = [Override::parse("run.scale=0.015625").unwrap()];
@@ -557,8 +557,8 @@ mod tests {
         let live = Live {
             dir: dir.clone(),
             wrap: None,
-            // What other tests of this process take comes on top; what they give back meanwhile is the hog's, whom that must
-            // not satisfy: it is to wait for memory.
+            // Memory that other tests of this process take comes on top. Memory that they give back
+            // meanwhile is the hog's, and must not satisfy it: it is to wait for memory.
             memory: Some(Bytes(os::resident_bytes() + (64 << 20))),
             files: LiveFiles::default(),
         };

@@ -1,4 +1,5 @@
-//! Files that jobs make while they run, live: in the folder of the run, and without a name as soon as they are open.
+//! Files that jobs make while they run, live: in the folder of the run, and without a name as soon
+//! as they are open.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -65,7 +66,8 @@ mod tests {
     use crate::run::session::RunError;
     use crate::scenario::{Scenario, Source};
 
-    /// A source of 2 MiB with copies, beside 18 files a task of `fs_mark` and a file that is mapped, at half size.
+    /// A source of 2 MiB with copies, beside 18 files a task of `fs_mark` and a file that is
+    /// mapped, at half size.
     const MAKERS: &str = r#"
         schema = "tidegate-exp/1"
         name = "makers"

@@ -83,7 +83,8 @@ pub fn orders(cells: &[Cell], replicas: u32, master: u64) -> Vec<Order> {
 }
 
 /// Makes all runs, as many at a time as there are cores in the lab and one at a time live; answers
-/// in the order of `orders`. What was not begun when `stop` was raised, or when a live run was refused, is `None`.
+/// in the order of `orders`. A run that was not begun when `stop` was raised, or when a live run
+/// was refused, is `None`.
 pub fn run_all(
     orders: &[Order],
     world: &World,
@@ -112,7 +113,8 @@ pub fn run_all(
                         schedule().ended(at, began.elapsed().as_secs_f64());
                     }
                     watcher.ended(order, &result);
-                    // The machine or the limit is too small: nobody wants to be told once a repetition.
+                    // The machine or the limit is too small: nobody wants to be told once a
+                    // repetition.
                     let is_refused = matches!(
                         (&result, world),
                         (Err(RunError::Impossible(_)), World::Live(_))
@@ -154,7 +156,8 @@ pub fn run_one(order: &Order, world: &World, stop: &Stop) -> Result<Outcome, Run
     Ok(outcome)
 }
 
-/// Seed of a run: the master seed, the row's name and the repetition, mixed (splitmix64's finisher).
+/// Seed of a run: the master seed, the row's name and the repetition, mixed (splitmix64's
+/// finisher).
 fn seed(master: u64, case: &str, replica: u32) -> u64 {
     let words = case.bytes().map(u64::from).chain([u64::from(replica)]);
     words.fold(master, |seed, word| {

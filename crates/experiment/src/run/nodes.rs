@@ -1,4 +1,5 @@
-//! The machine of a run as `policy` sees it: nodes, zones, the way from one to another, and the marks of each zone.
+//! The machine of a run as `policy` sees it: nodes, zones, the way from one to another, and the
+//! marks of each zone.
 
 use core::fmt;
 

@@ -1,7 +1,8 @@
 //! Huge pages of a cell, and paper p4's test.
 //!
-//! At a scale the run of a huge page shrinks with the memory, and the pageblock with it: there are as many of them, and what
-//! is said of their number (1003 in all, one in so many without dirty pages) is said at any scale.
+//! At a scale the run of a huge page shrinks with the memory, and the pageblock with it: there are
+//! as many of them, and what is said of their number (1003 in all, one in so many without dirty
+//! pages) is said at any scale.
 //!
 //! Source: experiments A5, B4; the kernel's numbers: kernel-facts A7, A11.
 
@@ -18,8 +19,8 @@ use crate::scenario::{CaseEntry, DefragKind, Machine, PolicyEntry};
 /// Order of a huge page.
 const HUGE: u32 = 9;
 
-/// Huge pages of a machine that is smaller by `shrink`: none if it does not say `thp`. A row without them is one of a kernel that
-/// could have them: its way to one may show elsewhere.
+/// Huge pages of a machine that is smaller by `shrink`: none if it does not say `thp`. A row
+/// without them is one of a kernel that could have them: its way to one may show elsewhere.
 pub(super) fn of(
     machine: &Machine,
     row: &CaseEntry,
@@ -194,7 +195,8 @@ mod tests {
 
     #[test]
     fn all_memory_is_touched_in_each_iteration_beside_two_copies() {
-        // On so small a machine a pass at the gentlest priority looks at a page or two: reclaim for a run ends all the same.
+        // On so small a machine a pass at the gentlest priority looks at a page or two: reclaim for
+        // a run ends all the same.
         for policy in 0..4 {
             let cell = cell(0, policy);
             let ended = run(&cell);

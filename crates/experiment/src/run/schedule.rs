@@ -1,8 +1,8 @@
 //! Which run a worker makes next, so that all have work to the end.
 //!
-//! Repetition by repetition: an interrupted experiment has its rows and columns alike. Within the first in the order
-//! of the scenario; within the others the longest first, by what the cell took before: who is last then is left with a
-//! short run, and not with one of ten seconds beside idle cores.
+//! Repetition by repetition: an interrupted experiment has its rows and columns alike. Within the
+//! first in the order of the scenario; within the others the longest first, by what the cell took
+//! before: the last cell is then a short run, and not a run of ten seconds beside idle cores.
 
 /// The runs that have not begun, and what those took that have ended.
 pub(super) struct Schedule {

@@ -323,7 +323,7 @@ fn options(setup: &Setup) -> mm::Options {
         options.swap_requests = CONGESTED;
     }
     if cell.scale_costs {
-        // What is on its way to the swap file stays the same part of the memory.
+        // Pages on their way to the swap file stay the same part of the memory.
         let pages = u64::from(options.swap_requests) * CLUSTER.0 / cell.shrink;
         let requests = pages / cell.reclaim.cluster().0;
         options.swap_requests = u32::try_from(requests).map_or(u32::MAX, |least| least.max(4));
@@ -417,8 +417,9 @@ fn check_conservation(reports: &[Report], cell: &Cell, stats: &Stats) -> Result<
             .zip(&cell.jobs)
             .filter(|(_, job)| job.writes())
     };
-    // Most jobs write their own file front to back, so each page is dirtied at least once; all, at most
-    // once for each call that touched it. One that overwrites may meet pages that are dirty already.
+    // Most jobs write their own file front to back, so each page is dirtied at least once; all, at
+    // most once for each call that touched it. A job that overwrites may meet pages that are dirty
+    // already.
     let least: Pages = writers()
         .filter(|(_, job)| job.traits.writes == Writes::Once)
         .map(|(report, _)| report.bytes.pages_floor())
@@ -456,7 +457,8 @@ struct Taken {
     nodes: Vec<VmSeries>,
 }
 
-/// Levels of a node, under the kernel's names: free pages, those of files, anonymous and dirty ones.
+/// Levels of a node, under the kernel's names: free pages, those of files, anonymous and dirty
+/// ones.
 fn node_levels(stats: &NodeStats) -> [(&'static str, f64); 4] {
     [
         ("nr_free_pages", number(stats.free.0)),

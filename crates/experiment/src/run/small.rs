@@ -1,9 +1,10 @@
 //! Small files of a cell: the caches of their objects, and what keeps them.
 //!
-//! Slabs keep their size at any scale, and so do pageblocks where there are small files (`session`): what is left in a
-//! pageblock of single pages, too small for a slab, is what makes the next one be taken. With blocks that shrink, a page stands for
-//! several and there is nothing left over: at a quarter of the size, 59 pageblocks a second are mixed for 930 at full
-//! size, and paper p3's collapse does not come.
+//! Slabs keep their size at any scale, and so do pageblocks where there are small files
+//! (`session`): what is left in a pageblock of single pages, too small for a slab, is what makes
+//! the next one be taken. With blocks that shrink, a page stands for several and there is nothing
+//! left over: at a quarter of the size, 59 pageblocks a second are mixed for 930 at full size, and
+//! paper p3's collapse does not come.
 //!
 //! Source: experiments A4; kernel-facts 14.
 
@@ -20,9 +21,10 @@ type Row = (Role, u64, u32, bool);
 
 /// The objects of a file on xfs of 5.3 on p3's machine of 16 CPUs.
 ///
-/// PUBLISHED are the sums a file: 2083 bytes that can be reclaimed and 1593 that cannot (3,727,612 and 2,851,772 kB of slabs
-/// at 1.83 million files). Sizes and orders of inode, entry and log item are SLUB's for 16 CPUs (kernel-facts 14). What is
-/// left of both sums is a GUESS of what it consists of, in sizes that fill slabs; a test holds the sums.
+/// PUBLISHED are the sums a file: 2083 bytes that can be reclaimed and 1593 that cannot (3,727,612
+/// and 2,851,772 kB of slabs at 1.83 million files). Sizes and orders of inode, entry and log item
+/// are SLUB's for 16 CPUs (kernel-facts 14). The rest of both sums is split by a GUESS, in sizes
+/// that fill slabs; a test holds the sums.
 const P3: [Row; 6] = [
     (Role::Entry, 192, 1, true),
     (Role::Inode, 1024, 3, true),
@@ -34,8 +36,8 @@ const P3: [Row; 6] = [
 
 /// What the log takes for a file, and how long it is.
 ///
-/// A file costs some 0.3 kB of log: one transaction makes it and one sets its size (GUESS, after the design of xfs's log items). The
-/// length is mkfs.xfs's for a device of 250 GB (GUESS).
+/// A file costs some 0.3 kB of log: one transaction makes it and one sets its size (GUESS, after
+/// the design of xfs's log items). The length is mkfs.xfs's for a device of 250 GB (GUESS).
 const LOG_A_FILE: Bytes = Bytes(300);
 const LOG: Bytes = Bytes(122 << 20);
 
@@ -163,7 +165,8 @@ mod tests {
         assert_eq!(P3.len() as u64, lab::fs::costs::p3::OBJECTS);
     }
 
-    /// Two tasks make files whose pages and objects are several times the memory; afterwards some are looked at again.
+    /// Two tasks make files whose pages and objects are several times the memory; afterwards some
+    /// are looked at again.
     const SMALL: &str = r#"
         schema = "tidegate-exp/1"
         name = "small"

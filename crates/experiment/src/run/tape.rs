@@ -1,4 +1,5 @@
-//! What a live run is told while it runs: by the sink of its environment, and by its threads when they end.
+//! What a live run is told while it runs: by the sink of its environment, and by its threads when
+//! they end.
 //!
 //! ```text
 //!   Env::emit -> Sink -> watch (time is taken here) -> digest: pauses, levels, what was dirtied
@@ -8,7 +9,8 @@
 //!   the process's CPU times -------------'
 //! ```
 //!
-//! Invariant: no event is kept; memory is bounded by the run's length and `PAUSES_MOST`, not by the number of events.
+//! Invariant: no event is kept; memory is bounded by the run's length and `PAUSES_MOST`, not by the
+//! number of events.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -55,8 +57,8 @@ pub(super) struct Tape {
     watch: Shared,
 }
 
-/// Tells of a task's end: lives as long as its thread, or until that is a task of the next run (the runner's is). The tape
-/// is the run's, and not kept by a thread that outlives it.
+/// Tells of a task's end: lives as long as its thread, or until that is a task of the next run (the
+/// runner's is). The tape is the run's, and not kept by a thread that outlives it.
 struct Ends {
     tape: Weak<Tape>,
     task: TaskId,
@@ -98,7 +100,8 @@ impl Tape {
         let _ = self.env.set(Arc::downgrade(env));
     }
 
-    /// What the environment is to tell events to; `dirtied`: it matters what each writer dirtied when.
+    /// What the environment is to tell events to; `dirtied`: it matters what each writer dirtied
+    /// when.
     pub(super) fn sink(self: &Arc<Self>, dirtied: bool) -> os::Sink {
         let tape = Arc::clone(self);
         Arc::new(move |task, event| tape.told(task, event, dirtied))
@@ -131,7 +134,8 @@ impl Tape {
         }
     }
 
-    /// A thread's first event tells its name, and that its end is to be told. (`Began` is the first of those that the environment starts.)
+    /// A thread's first event tells its name, and that its end is to be told. (`Began` is the first
+    /// of those that the environment starts.)
     fn met(self: &Arc<Self>, task: TaskId) {
         let met = ENDS.try_with(|ends| {
             let mut ends = ends.borrow_mut();
@@ -164,8 +168,8 @@ impl Tape {
             .collect()
     }
 
-    /// The account of each task that has ended, jobs under their own names, and last the CPU time that the `process` used
-    /// besides: threads of I/O and of the timer, and the run's own.
+    /// The account of each task that has ended, jobs under their own names, and last the CPU time
+    /// that the `process` used besides: threads of I/O and of the timer, and the run's own.
     pub(super) fn accounts(&self, jobs: &[Job], process: Times) -> Vec<TaskCpu> {
         accounts(&lock(&self.threads), &lock(&self.waits), jobs, process)
     }
@@ -224,7 +228,8 @@ mod tests {
         }
     }
 
-    /// A mapper, the flusher, the background reclaimer and the observer; the flusher's waits are `flusher`.
+    /// A mapper, the flusher, the background reclaimer and the observer; the flusher's waits are
+    /// `flusher`.
     fn run(flusher: Cause) -> Outcome {
         let threads = [
             (1, thread("reclaimer", 30)),
@@ -262,7 +267,7 @@ mod tests {
         (metric.of)(outcome).unwrap()
     }
 
-    /// A run of which the calling thread is a task: who its tasks were, and its tape.
+    /// A run of which the calling thread is a task: the names of its tasks, and its tape.
     fn ran(task: TaskId) -> (BTreeMap<u32, String>, Weak<Tape>) {
         let tape = Tape::new(Law::RATE_BASED, Shared::new(false));
         let mut options = os::Options::new(64);

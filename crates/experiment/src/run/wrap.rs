@@ -1,5 +1,5 @@
-//! Wrappers around a device: those that its text names (`slow:rate=16MB,latency=2ms+trace`), the one
-//! that gives it its rate, and the meter that every device of a run has outermost.
+//! Wrappers around a device: those that its text names (`slow:rate=16MB,latency=2ms+trace`), the
+//! wrapper that gives it its rate, and the meter that every device of a run has outermost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,7 +75,7 @@ pub(super) fn dress(
 /// Reads a wrapper's text.
 ///
 /// # Errors
-/// What is wrong with it, and what would be right.
+/// The mistake, and what would be right.
 pub(crate) fn parse(text: &str) -> Result<Vec<Layer>, String> {
     let layers = Layer::parse_stack(text).map_err(|error| error.to_string())?;
     if Stack::frames_needed(&layers) > 0 {
@@ -117,7 +117,8 @@ fn stack(
     Stack::new(layers, inner, host, None).map_err(|error| RunError::Impossible(error.to_string()))
 }
 
-/// Stops a live run whose time is over. Lets go of all that wrappers hold when one is stopped, so that it can end.
+/// Stops a live run whose time is over. Lets go of all that wrappers hold when one is stopped, so
+/// that it can end.
 pub(super) struct Release {
     over: Arc<AtomicBool>,
     guard: Option<std::thread::JoinHandle<()>>,

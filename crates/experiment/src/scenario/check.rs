@@ -49,12 +49,12 @@ const PART_MOST: f64 = 1000.0;
 /// Most files of one task.
 const FILES_MOST: f64 = 4096.0;
 
-/// Numbers of tasks, of whatever kind: key, least, most, unit. A kind that has a number by another name checks it
-/// itself (`Kind::check`).
+/// Numbers of tasks, of whatever kind: key, least, most, unit. A kind that has a number by another
+/// name checks it itself (`Kind::check`).
 const NUMBERS: &[(&str, f64, f64, &str)] = &[
     ("count", 1.0, TASKS_MOST as f64, ""),
     ("start_s", 0.0, 1e7, " s"),
-    // One that never runs has nothing to be measured.
+    // A task that never runs has nothing to be measured.
     ("run_s", 1e-6, 1e7, " s"),
     ("every_ms", 0.001, 1e7, " ms"),
     ("phase_s", 0.001, 1e7, " s"),
@@ -584,8 +584,8 @@ impl Checker {
         }
     }
 
-    /// A run is stopped after `max_s`, and has failed: whatever lasts for longer than that fails in any case. What has an
-    /// amount to do may be done with it before.
+    /// A run is stopped after `max_s`, and has failed: whatever lasts for longer than that fails in
+    /// any case. A task that has an amount to do may be done with it before.
     fn ends_in_time(&mut self, scenario: &Scenario, task: &TaskEntry) {
         let longest = &scenario.run.max_s;
         let start = task.start_s.as_ref();
@@ -610,7 +610,7 @@ impl Checker {
             "lower it, or give the run longer (`max_s` of `[run]`, --set run.max_s={})",
             (end * 4.0).ceil()
         ));
-        // One that is not given has no place.
+        // A key that is not given has no place.
         if !longest.span().is_empty() {
             mistake = mistake.also(longest.span(), "the longest run");
         }
@@ -659,7 +659,7 @@ impl Checker {
                 self.known("task", task, ids.clone());
             }
         }
-        // What has to fit has to in the one row of a scenario without `[[case]]`, too.
+        // Sizes that have to fit have to in the one row of a scenario without `[[case]]`, too.
         for row in scenario.rows() {
             self.hogs_of_row(scenario, &row);
             self.regions_of_row(scenario, &row);

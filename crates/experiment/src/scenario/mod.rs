@@ -6,9 +6,9 @@
 //! before both, so that an override is judged like the file itself.
 //!
 //! Invariants
-//!   1. A `Scenario` that `load` answered has passed every check: the one that runs it need not look again.
+//!   1. A `Scenario` that `load` answered has passed every check: its user need not look again.
 //!   2. Every number has its unit in its key's name.
-//!   3. Whatever is refused is shown with its place and the allowed values.
+//!   3. A refusal is shown with its place and the allowed values.
 //!
 //! Source: experiments D1, adapted: names are kept where the thing is the same.
 
@@ -154,53 +154,55 @@ pub struct Machine {
     /// `vm.min_free_kbytes` of the full size; without it, what the kernel computes from the memory.
     #[serde(default)]
     pub min_free_kib: Option<Spanned<f64>>,
-    /// What of the memory holds neither pages of files nor anonymous ones: the kernel's tables, slabs,
-    /// programs. Sizes that are parts of the memory are of all of it.
+    /// What of the memory holds neither pages of files nor anonymous ones: the kernel's tables,
+    /// slabs, programs. Sizes that are parts of the memory are of all of it.
     #[serde(default)]
     pub reserved_percent: Option<Spanned<f64>>,
     /// What work costs, by the machine's name; without it, by the file system of the first device.
     #[serde(default)]
     pub costs: Option<Spanned<String>>,
-    /// Scaled down, a page costs as much more CPU time as there are fewer of them, so that CPUs are as
-    /// busy as at full size. Without it, pages cost the same and CPU times are brought back to full
-    /// size afterwards.
+    /// Scaled down, a page costs as much more CPU time as there are fewer of them, so that CPUs are
+    /// as busy as at full size. Without it, pages cost the same and CPU times are brought back to
+    /// full size afterwards.
     #[serde(default)]
     pub scale_costs: bool,
-    /// Scaled down, reclaim takes as many fewer pages at a time, so that tasks are throttled as often as
-    /// at full size. Slow: as many clusters as at full size.
+    /// Scaled down, reclaim takes as many fewer pages at a time, so that tasks are throttled as
+    /// often as at full size. Slow: as many clusters as at full size.
     #[serde(default)]
     pub scale_clusters: bool,
-    /// Scaled down, requests to devices have as many fewer pages, down to one, and take as long: there are as many of them
-    /// as at full size, and a disk seeks as often. Only with `scale_costs`.
+    /// Scaled down, requests to devices have as many fewer pages, down to one, and take as long:
+    /// there are as many of them as at full size, and a disk seeks as often. Only with
+    /// `scale_costs`.
     #[serde(default)]
     pub scale_requests: Option<Spanned<bool>>,
-    /// Huge pages are available (`transparent_hugepage/enabled` is `always`): runs of 2 MiB, or what stands for them at a
-    /// scale. Without it there are none, and no row can have them.
+    /// Huge pages are available (`transparent_hugepage/enabled` is `always`): runs of 2 MiB, or
+    /// what stands for them at a scale. Without it there are none, and no row can have them.
     #[serde(default)]
     pub thp: Option<Spanned<bool>>,
-    /// Out of memory, the program with the most memory is killed, as Linux does; without it, the task that asks is
-    /// refused, and its job has failed.
+    /// Out of memory, the program with the most memory is killed, as Linux does; without it, the
+    /// task that asks is refused, and its job has failed.
     #[serde(default)]
     pub oom_kills: bool,
-    /// The largest read-ahead window (`read_ahead_kb` of a bdi), before scaling. Without it, ours: several requests deep, up to
-    /// 8 MiB.
+    /// The largest read-ahead window (`read_ahead_kb` of a bdi), before scaling. Without it, ours:
+    /// several requests deep, up to 8 MiB.
     #[serde(default)]
     pub readahead_kib: Option<Spanned<f64>>,
-    /// Tasks share CPUs as under Linux 6.12 with so many ticks a second (`lab::slices`); without it, a task loses its CPU to one
-    /// that waits as soon as it has had 3 ms.
+    /// Tasks share CPUs as under Linux 6.12 with so many ticks a second (`lab::slices`); without
+    /// it, a task loses its CPU to a waiting task as soon as it has had 3 ms.
     #[serde(default)]
     pub preempt_hz: Option<Spanned<u32>>,
     /// Its nodes, if they are not equal; instead of `nodes`.
     #[serde(default)]
     pub node: Vec<NodeEntry>,
-    /// How far nodes are from each other, a row each; 10 is from a node to itself. Without it, 20 between any two.
+    /// How far nodes are from each other, a row each; 10 is from a node to itself. Without it, 20
+    /// between any two.
     #[serde(default)]
     pub distance: Option<Spanned<Vec<Vec<u32>>>>,
     /// In which order zones are tried; without it, as Linux chooses by its rule.
     #[serde(default)]
     pub zonelist: Option<Spanned<ZonelistKind>>,
-    /// Sockets with memory of their own, NUMA nodes to Linux: under its laws each has lists, marks and a background
-    /// reclaimer. One if not given.
+    /// Sockets with memory of their own, NUMA nodes to Linux: under its laws each has lists, marks
+    /// and a background reclaimer. One if not given.
     #[serde(default)]
     pub nodes: Option<Spanned<u32>>,
     /// The caches of objects of small files; without it, those of xfs on the machine of paper p3.
@@ -254,8 +256,9 @@ pub struct DeviceEntry {
     /// Its rates times this, beside the run's scale: an ablation.
     #[serde(default)]
     pub rate_factor: Option<Spanned<f64>>,
-    /// Files that are there before the run lie somewhere on it, so that reading them takes its time. Without it reads of what
-    /// was never written take none, as in experiments that are about writers.
+    /// Files that are there before the run lie somewhere on it, so that reading them takes its
+    /// time. Without it reads of what was never written take none, as in experiments that are about
+    /// writers.
     #[serde(default)]
     pub placed_files: Option<Spanned<bool>>,
     /// Parameters of the model by name (`tidegate list devices`), before scaling.
@@ -274,7 +277,8 @@ pub struct ChangeEntry {
 }
 
 keys! {
-    /// A task of the experiment, or several alike: the keys that all kinds have, and in `kind` those of its own.
+    /// A task of the experiment, or several alike: the keys that all kinds have, and in `kind`
+    /// those of its own.
     pub struct TaskEntry {
         /// Its name; with `count` > 1 numbers follow.
         pub id: Spanned<String>,
@@ -447,22 +451,26 @@ pub struct PolicyEntry {
     /// How inodes are let go, instead of the preset's way.
     #[serde(default)]
     pub inodes: Option<Spanned<String>>,
-    /// Whether pages, objects and what cannot be moved have free lists of their own, instead of the preset's way.
+    /// Whether pages, objects and what cannot be moved have free lists of their own, instead of the
+    /// preset's way.
     #[serde(default)]
     pub keeps_apart: Option<Spanned<bool>>,
-    /// What follows where pageblocks are mixed, instead of the preset's way. Nothing, unless `keeps_apart`.
+    /// What follows where pageblocks are mixed, instead of the preset's way. Nothing, unless
+    /// `keeps_apart`.
     #[serde(default)]
     pub boost: Option<Spanned<String>>,
     /// `vm.watermark_boost_factor`: most of a boost, in 1/10000 of HIGH: an ablation.
     #[serde(default)]
     pub boost_factor: Option<Spanned<u32>>,
-    /// Whether boosted balances that free nothing count towards those after which the background gives up: an ablation.
+    /// Whether boosted balances that free nothing count towards those after which the background
+    /// gives up: an ablation.
     #[serde(default)]
     pub boost_failures: Option<Spanned<bool>>,
     /// How caches of objects are asked for their share, instead of the preset's way.
     #[serde(default)]
     pub shrink: Option<Spanned<String>>,
-    /// Whether reclaim may write single pages of files, where the file system lets it: versions of one differ.
+    /// Whether reclaim may write single pages of files, where the file system lets it: versions of
+    /// one differ.
     #[serde(default)]
     pub writes_files: Option<Spanned<bool>>,
     /// Whether CPUs keep free frames for themselves, instead of the preset's way: an ablation.
@@ -480,16 +488,20 @@ pub struct PolicyEntry {
     /// `vm.swappiness`, in this column.
     #[serde(default)]
     pub swappiness: Option<Spanned<u32>>,
-    /// Which of paper p4's patches its kernel has, instead of the preset's: `"1-8"`, `"11"`, `"-7b"`.
+    /// Which of paper p4's patches its kernel has, instead of the preset's: `"1-8"`, `"11"`,
+    /// `"-7b"`.
     #[serde(default)]
     pub patches: Vec<Spanned<String>>,
-    /// Whether reclaim for a huge page looks at pages a second time and waits for their writes: an ablation.
+    /// Whether reclaim for a huge page looks at pages a second time and waits for their writes: an
+    /// ablation.
     #[serde(default)]
     pub reclaim_waits: Option<Spanned<bool>>,
-    /// Whether a kernel that did not get a huge page leaves the next ones out for a while: an ablation.
+    /// Whether a kernel that did not get a huge page leaves the next ones out for a while: an
+    /// ablation.
     #[serde(default)]
     pub defers: Option<Spanned<bool>>,
-    /// Whose faults move pages for a huge page, in a kernel since 4.6; without it, as the preset has it.
+    /// The tasks whose faults move pages for a huge page, in a kernel since 4.6; without it, as the
+    /// preset has it.
     #[serde(default)]
     pub defrag: Option<Spanned<DefragKind>>,
     /// `readahead_kib` of the machine, in this column.
@@ -511,7 +523,7 @@ pub struct PublishedEntry {
     pub value: f64,
 }
 
-/// Whose delays.
+/// The tasks whose delays count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ByKind {
@@ -561,7 +573,7 @@ pub enum CompareKind {
 pub struct ExpectEntry {
     /// Its name in messages.
     pub id: Spanned<String>,
-    /// Whose band it is.
+    /// The source of the band.
     pub source: String,
     /// What the paper claims, in one sentence.
     #[serde(default)]
@@ -569,7 +581,8 @@ pub struct ExpectEntry {
     /// The published figure as text, where it does not follow from published values.
     #[serde(default)]
     pub published: Option<Spanned<String>>,
-    /// Repetitions from which on the band can be judged: it is of a mean that single runs stray from.
+    /// Repetitions from which on the band can be judged: it is of a mean that single runs stray
+    /// from.
     #[serde(default)]
     pub replicas_least: Option<Spanned<u32>>,
     /// Which metric.
@@ -596,11 +609,12 @@ pub struct ExpectEntry {
     /// Not above.
     #[serde(default)]
     pub max: Option<Spanned<f64>>,
-    /// The experiment of ours that holds this very band, on another machine. Here it is judged and printed, and no check
-    /// fails for it.
+    /// The experiment of ours that holds this very band, on another machine. Here it is judged and
+    /// printed, and no check fails for it.
     #[serde(default)]
     pub held_in: Option<Spanned<String>>,
-    /// Why this band is known not to hold, as measured. It is judged and printed, and no check fails for it.
+    /// Why this band is known not to hold, as measured. It is judged and printed, and no check
+    /// fails for it.
     #[serde(default)]
     pub missed: Option<Spanned<String>>,
 }
@@ -664,7 +678,8 @@ impl Scenario {
     }
 }
 
-/// A mistake that the file has without the overrides is shown in the file: its user has not seen the text that they made.
+/// A mistake that the file has without the overrides is shown in the file: its user has not seen
+/// the text that they made.
 fn in_the_file(given: &Source, error: LoadError) -> LoadError {
     let titles = |error: &LoadError| match error {
         LoadError::Mistakes(mistakes) => {
@@ -679,8 +694,8 @@ fn in_the_file(given: &Source, error: LoadError) -> LoadError {
     }
 }
 
-/// Whether `c` may be in a plain name: of a device, a task, a case or a policy, which stand in tables and in names of
-/// files.
+/// Whether `c` may be in a plain name: of a device, a task, a case or a policy, which stand in
+/// tables and in names of files.
 pub fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.+".contains(c)
 }

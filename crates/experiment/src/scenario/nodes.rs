@@ -1,7 +1,8 @@
 //! The nodes of a machine: `node`, `distance` and `zonelist` of `[machine]`.
 //!
-//! The numbers of CPUs are of the machine as it stands; a run may use fewer (`cpus`): those of the first nodes. So work bound
-//! to a node is that node's CPUs alone, and the others' exist for the one that asks whether a node has some.
+//! The numbers of CPUs are of the machine as it stands; a run may use fewer (`cpus`): those of the
+//! first nodes. So work bound to a node runs on that node's CPUs alone, and the others' exist for a
+//! law that asks whether a node has some.
 
 use serde::Deserialize;
 use toml::Spanned;

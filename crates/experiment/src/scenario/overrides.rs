@@ -1,7 +1,8 @@
 //! `--set a.b=c`: changes to a scenario's text before it is read, so that they are checked like it.
 //!
 //! A path goes through tables by key and through lists of tables by `id`, `name` or number:
-//! `machine.memory_mib=512`, `machine.swap.mib=64`, `device.disk.wrap="slow:rate=16MB"`, `policy.p1.hz=100`.
+//! `machine.memory_mib=512`, `machine.swap.mib=64`, `device.disk.wrap="slow:rate=16MB"`,
+//! `policy.p1.hz=100`.
 
 use core::fmt;
 

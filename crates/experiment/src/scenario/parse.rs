@@ -195,7 +195,8 @@ fn out_of_range(message: &str) -> Option<&'static str> {
     found.contains("integer").then_some(ranges?.1)
 }
 
-/// A complaint about a type in the words of TOML, not of Rust: "this is a string, a number belongs here".
+/// A complaint about a type in the words of TOML, not of Rust: "this is a string, a number belongs
+/// here".
 fn plain(message: &str) -> String {
     let message = message.trim_start_matches("invalid type: ");
     let message = message.trim_start_matches("invalid value: ");

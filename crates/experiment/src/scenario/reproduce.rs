@@ -1,7 +1,9 @@
-//! What `tidegate reproduce` runs of a scenario: the `[reproduce]` table, and which bands are claims.
+//! What `tidegate reproduce` runs of a scenario: the `[reproduce]` table, and which bands are
+//! claims.
 //!
-//! Without the table it runs the rows and columns that the published claims name, and our own column, at the scenario's own
-//! scale. The table makes that smaller where it would take too long, and names the picture that shows the claim.
+//! Without the table it runs the rows and columns that the published claims name, and our own
+//! column, at the scenario's own scale. The table makes that smaller where it would take too long,
+//! and names the picture that shows the claim.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -20,14 +22,16 @@ pub struct ReproduceSection {
     pub policies: Vec<Spanned<String>>,
     /// Other values of the scenario, as of `--set`: a shorter run.
     pub set: Vec<String>,
-    /// CPU time that one repetition took when it was measured last, on one core: for the estimate of what is left.
+    /// CPU time that one repetition took when it was measured last, on one core: for the estimate
+    /// of what is left.
     pub seconds: Option<Spanned<f64>>,
     /// The plot that shows the claim, by the name of its file.
     pub figure: Option<Spanned<String>>,
-    /// The columns before and after the paper's change; without them the first column, and the one that most claims hold
-    /// against it.
+    /// The columns before and after the paper's change; without them the first column, and the
+    /// column that most claims hold against it.
     pub sides: Vec<Spanned<String>>,
-    /// Metrics in which our own column is held against both sides of the paper; without them, the printed ones.
+    /// Metrics in which our own column is held against both sides of the paper; without them, the
+    /// printed ones.
     pub trade_offs: Vec<Spanned<String>>,
 }
 
@@ -76,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_the_table_names_has_to_be_there() {
-        // One that has no such table of its own.
+        // An experiment that has no such table of its own.
         let burst = experiments::by_name("burst").unwrap().text;
         for (line, says) in [
             ("cases = [\"ext5\"]", "unknown case `ext5`"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
-/// Whose faults move pages for a huge page (`transparent_hugepage/defrag`).
+/// The tasks whose faults move pages for a huge page (`transparent_hugepage/defrag`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DefragKind {

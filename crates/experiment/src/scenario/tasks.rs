@@ -1,8 +1,9 @@
 //! The tables of tasks, before serde reads them: what belongs to a task's kind goes into it.
 //!
-//! `kind = "dd"` beside `file_mib = 512` becomes `kind = { dd = { file_mib = 512 } }`, with all places as they are
-//! in the text: the keys of a kind are then those of its type. Here all keys of a table are at hand, so one that
-//! is of another kind, unknown or missing is told with the kinds that take it, and all of them at once.
+//! `kind = "dd"` beside `file_mib = 512` becomes `kind = { dd = { file_mib = 512 } }`, with all
+//! places as they are in the text: the keys of a kind are then those of its type. Here all keys of
+//! a table are at hand, so a key that is of another kind, unknown or missing is told with the kinds
+//! that take it, and all of them at once.
 
 use core::ops::Range;
 use std::borrow::Cow;
@@ -15,7 +16,8 @@ use super::diagnose::{Mistake, choices, nearest};
 use super::parse::{other_unit, unknown_key};
 use crate::kinds::{ALL, Registered, by_name};
 
-/// Sorts the keys of all tasks of a scenario; the answer has what is wrong with them. What is no task is left to serde.
+/// Sorts the keys of all tasks of a scenario; the answer has what is wrong with them. A table that
+/// is no task is left to serde.
 pub(super) fn sort_keys(root: &mut DeTable<'_>) -> Vec<Mistake> {
     let mut found = Vec::new();
     if let Some(DeValue::Array(tasks)) = root.get_mut("task").map(Spanned::get_mut) {

@@ -394,7 +394,7 @@ fn a_band_that_is_held_elsewhere_is_held_there() {
         nowhere.contains("unknown experiment `stutterp-omm`"),
         "{nowhere}"
     );
-    // Not this very band, not this band at all, and one that is not held there either.
+    // Not this very band, not this band at all, and a band that is not held there either.
     for other in [
         "max = 0.96\nheld_in = \"stutterp-oom\"",
         "max = 0.95\nheld_in = \"dd\"",
@@ -804,7 +804,7 @@ fn regions_without_room_for_their_tables_are_refused() {
     assert!(bystander.contains("its tasks have 8128 MiB"), "{bystander}");
 }
 
-/// What is built in `mm` is what is refused here.
+/// The tables that `mm` would build are refused here.
 #[test]
 fn thirty_times_the_memory_is_what_the_tables_of_a_cache_hold() {
     let frames = 1024_u32;
@@ -846,7 +846,7 @@ error: `run_s` is above `max_s`: 10 > 9 s
         late.contains("`start_s` and `run_s` together are above `max_s`: 12.5 > 12 s"),
         "{late}"
     );
-    // What has an amount to do may be done with it, unless it does not even begin.
+    // A task that has an amount to do may be done with it, unless it does not even begin.
     let finite = GOOD.replace("[machine]", &limited("9"));
     let file = "file_mib = 512";
     let until = finite.replace(file, "file_mib = 512\nrun_s = 10");
@@ -1054,7 +1054,8 @@ fn distances_that_are_none_are_refused() {
 fn a_zone_below_its_marks_is_refused() {
     let said = on_nodes("dirty_mib = 64", "min_free_kib = 65536\ndirty_mib = 64");
     assert_eq!(said, "no mistake");
-    // A reserve that is shared out by size leaves something of each zone; what low memory keeps back for high does not.
+    // A reserve that is shared out by size leaves something of each zone; what low memory keeps
+    // back for high does not.
     let small = "node = [{ mib = 4096, dma32_mib = 8, cpus = 2 }]\nmemory_mib = 4096\n#";
     let text = GOOD.replace("memory_mib = 256", small);
     let said = shown(&text, &[]);

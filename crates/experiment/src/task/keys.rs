@@ -1,8 +1,9 @@
 //! Keys of a table of the scenario as the fields of a type.
 //!
-//! `keys!` makes the type that serde reads, and keeps what serde does not tell: the names of the keys, what is
-//! said of them, and which are needed. A key is needed unless it is an `Option`. A number or a text can be
-//! asked for by its key's name, so that what is the same for all kinds is checked once.
+//! `keys!` makes the type that serde reads, and keeps what serde does not tell: the names of the
+//! keys, what is said of them, and which are needed. A key is needed unless it is an `Option`. A
+//! number or a text can be asked for by its key's name, so that what is the same for all kinds is
+//! checked once.
 
 use toml::Spanned;
 

@@ -1,5 +1,5 @@
-//! What a kind of task is: the keys that its table has in a scenario, what the rest of the program asks of
-//! it, and what it runs.
+//! What a kind of task is: the keys that its table has in a scenario, what the rest of the program
+//! asks of it, and what it runs.
 //!
 //! ```text
 //!   [[task]] -> TaskEntry { id, device, .., kind: Task }     kinds: one file each, one list
@@ -10,12 +10,12 @@
 //!             work     what it runs, over any Env, with what it is given (Given)
 //! ```
 //!
-//! Nobody else matches over kinds: what is to be known of one is asked of its `Traits` and `Facts`, or of its
-//! keys by name. Both have defaults, so that a new kind says only what is special.
+//! Nobody else matches over kinds: what is to be known of one is asked of its `Traits` and `Facts`,
+//! or of its keys by name. Both have defaults, so that a new kind says only what is special.
 //!
 //! Invariants
-//!   1. A kind's keys are the fields of its type (`keys!`): which there are, which are needed, and what they
-//!      mean stands there and nowhere else.
+//!   1. A kind's keys are the fields of its type (`keys!`): which there are, which are needed, and
+//!      what they mean stands there and nowhere else.
 //!   2. `Traits` depend on keys alone, `Facts` on keys and `Sizes`: the same in the lab and live.
 
 mod given;
@@ -39,7 +39,7 @@ use crate::scenario::Mistake;
 
 /// A kind of task, with the values of its keys.
 pub(crate) trait Kind: Keyed {
-    /// What is asked of it before it has a size.
+    /// Its traits before it has a size.
     fn traits(&self) -> Traits;
 
     /// Its numbers at a scale.
@@ -47,7 +47,8 @@ pub(crate) trait Kind: Keyed {
         Facts::default()
     }
 
-    /// What is wrong with its keys. Their ranges, and what its traits ask for, are checked for all kinds alike.
+    /// What is wrong with its keys. Their ranges, and what its traits ask for, are checked for all
+    /// kinds alike.
     fn check(&self, _around: &Around) -> Vec<Mistake> {
         Vec::new()
     }
@@ -75,8 +76,8 @@ pub(crate) struct Traits {
     pub(crate) writes: Writes,
     /// It only reads.
     pub(crate) reads: bool,
-    /// It writes as fast as it may, and says what it dirties call by call: writers of this kind are held against
-    /// each other.
+    /// It writes as fast as it may, and says what it dirties call by call: writers of this kind are
+    /// held against each other.
     pub(crate) heavy: bool,
 }
 
@@ -140,7 +141,8 @@ pub(crate) enum Memory {
     None,
     /// It has some.
     Some,
-    /// It keeps all that it writes to, and goes on for ever: a hog. Such tasks have to fit memory and swap together.
+    /// It keeps all that it writes to, and goes on for ever: a hog. Such tasks have to fit memory
+    /// and swap together.
     Kept,
     /// It maps it, writes to it and unmaps it: what it has at a time has to fit too.
     Mapped,

@@ -1,8 +1,9 @@
 //! Sizes of one task in a row, and how they shrink with the run's scale.
 //!
-//! Memory, files and rates are scaled; times and what a call moves are not. A block of random I/O shrinks as
-//! requests do, down to `block_least`, so that a file of a small part of the memory still has several blocks
-//! (experiments A6). One that stands for a read-ahead window shrinks as that does.
+//! Memory, files and rates are scaled; times and what a call moves are not. A block of random I/O
+//! shrinks as requests do, down to `block_least`, so that a file of a small part of the memory
+//! still has several blocks (experiments A6). A block that stands for a read-ahead window shrinks
+//! as that does.
 
 use policy::units::{Bytes, Nanos, Pages};
 use toml::Spanned;

@@ -1,7 +1,7 @@
 //! Lengths of waits of one cause: a histogram of fixed size.
 //!
-//! Eight classes for each power of two of nanoseconds: a class's upper end is at most an eighth above
-//! its lower one. The longest and the sum are exact.
+//! Eight classes for each power of two of nanoseconds: a class's upper end is at most an eighth
+//! above its lower one. The longest and the sum are exact.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,8 @@ pub(super) struct Lengths {
     timed_out: u64,
     total: Nanos,
     max: Nanos,
-    /// By what ended them: how many, and how long altogether. As many as there are signals, at most.
+    /// By what ended them: how many, and how long altogether. As many as there are signals, at
+    /// most.
     ends: BTreeMap<&'static str, (u64, Nanos)>,
 }
 
@@ -97,7 +98,8 @@ impl Lengths {
     }
 }
 
-/// Below 2^SPLIT every length has a class of its own; above, the top bit and the SPLIT below it count.
+/// Below 2^SPLIT every length has a class of its own; above, the top bit and the SPLIT below it
+/// count.
 fn class(waited: Nanos) -> usize {
     let ns = waited.0;
     let shift = (63 - ns.max(1).leading_zeros()).saturating_sub(SPLIT);

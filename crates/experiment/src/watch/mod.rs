@@ -1,8 +1,9 @@
 //! What is seen of a run while it runs: sums over events that nobody could keep.
 //!
-//! A run of an hour has more events than memory. A `Watch` is told of each as it happens, in the lab and
-//! live, and keeps sums of bounded size: throttlings by kind, waits by cause, pressure totals, who slept
-//! over time, and, where it was asked for, a timeline of bounded length for a trace.
+//! A run of an hour has more events than memory. A `Watch` is told of each as it happens, in the
+//! lab and live, and keeps sums of bounded size: throttlings by kind, waits by cause, pressure
+//! totals, sleepers over time, and, where it was asked for, a timeline of bounded length for a
+//! trace.
 //!
 //! ```text
 //!   Env::emit -> Watch::event -> tasks: asleep on what? reclaiming? -> pressure, slots
@@ -13,8 +14,9 @@
 //!
 //! Invariants
 //!   1. Memory is bounded, whatever the run does: by the constants here.
-//!   2. Events come in the order of their times (the lab shows no earlier time than it has shown; live
-//!      the time is taken under the lock), so every sum is exact to the nanosecond of that time.
+//!   2. Events come in the order of their times (the lab shows no earlier time than it has shown;
+//!      live the time is taken under the lock), so every sum is exact to the nanosecond of that
+//!      time.
 //!   3. It changes nothing: a run with a watch has the trace hash of one without.
 //!
 //! Source: experiments D2, D3; Linux v6.12 kernel/sched/psi.c (what counts as a stall: `pressure`).
@@ -44,7 +46,8 @@ const CAUSES_MOST: usize = 32;
 const TASKS_MOST: usize = 1 << 16;
 /// Throttlings kept one by one: 6 MB.
 const THROTTLED_MOST: usize = 100_000;
-/// Kinds of throttlings told apart: reasons, timeouts and whole ticks of delay, far fewer in practice.
+/// Kinds of throttlings told apart: reasons, timeouts and whole ticks of delay, far fewer in
+/// practice.
 const KINDS_MOST: usize = 100_000;
 
 /// A watch that a world and its session share.

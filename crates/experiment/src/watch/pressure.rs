@@ -1,15 +1,18 @@
-//! Pressure totals as PSI counts them: for how long somebody, and for how long everybody, was stalled.
+//! Pressure totals as PSI counts them: for how long somebody, and for how long everybody, was
+//! stalled.
 //!
-//! Memory: a task is stalled while it reclaims (asleep or not) and while it waits for memory, for the end
-//! of a throttling, or for a page from the swap file. *some*: at least one is; *full*: at least one is, and no
-//! task runs that is not itself reclaiming. I/O: a task is stalled while it sleeps on a device, be it in a
-//! pause of `balance_dirty_pages` or in `congestion_wait`, both of which the kernel counts as waiting for I/O.
-//! *full*: and no task runs at all. Tasks that idle, think or join others count as neither.
+//! Memory: a task is stalled while it reclaims (asleep or not) and while it waits for memory, for
+//! the end of a throttling, or for a page from the swap file. *some*: at least one is; *full*: at
+//! least one is, and no task runs that is not itself reclaiming. I/O: a task is stalled while it
+//! sleeps on a device, be it in a pause of `balance_dirty_pages` or in `congestion_wait`, both of
+//! which the kernel counts as waiting for I/O. *full*: and no task runs at all. Tasks that idle,
+//! think or join others count as neither.
 //!
 //! Source: Linux v6.12 kernel/sched/psi.c (`test_states`), and who calls `psi_memstall_enter` and
-//! `io_schedule`. Deviations: one count for the whole machine, where the kernel weighs CPUs; a task that was
-//! woken is stalled until it runs; a page of a file read again soon after its eviction counts as I/O only,
-//! since its event does not tell it from others; tasks count from their first event on.
+//! `io_schedule`. Deviations: one count for the whole machine, where the kernel weighs CPUs; a task
+//! that was woken is stalled until it runs; a page of a file read again soon after its eviction
+//! counts as I/O only, since its event does not tell it from others; tasks count from their first
+//! event on.
 
 use env::Cause;
 use policy::units::{Instant, Nanos};

@@ -1,7 +1,7 @@
-//! Sums over equal slots of time: who slept on what, what was scanned.
+//! Sums over equal slots of time: sleepers by cause, pages scanned.
 //!
-//! The slots are as many as a plot can show; when a run outlasts them, neighbours are joined and each slot
-//! lasts twice as long.
+//! The slots are as many as a plot can show; when a run outlasts them, neighbours are joined and
+//! each slot lasts twice as long.
 
 use env::Cause;
 use policy::units::{Instant, Nanos, Pages};

@@ -44,7 +44,8 @@ const RECLAIMED: Event = Event::Reclaimed {
     freed: Pages(32),
 };
 
-/// Task 1 reclaims from 10 to 40 ms and sleeps in it from 20 to 30; task 2 runs until 25 and thinks then.
+/// Task 1 reclaims from 10 to 40 ms and sleeps in it from 20 to 30; task 2 runs until 25 and thinks
+/// then.
 #[test]
 fn some_is_one_and_full_is_all_who_are_not_idle() {
     let events = [

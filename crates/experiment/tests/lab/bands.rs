@@ -117,7 +117,8 @@ fn row_15_fails_with_the_law_of_p1_and_row_16_with_the_law_of_2_6_36() {
         } else {
             Law::FOREGROUND
         };
-        // The clock and the flusher of each column stay: it is the law alone that the rows are about.
+        // The clock and the flusher of each column stay: it is the law alone that the rows are
+        // about.
         with_law(cell, law);
     };
     let outcomes = trial.run(exchanged).unwrap();

@@ -1,5 +1,5 @@
-//! p0's histogram mark: among the sleeps for want of progress those stand out that end when somebody comes back from
-//! a timeout of WRITEBACK, and they go where that timeout goes.
+//! p0's histogram mark: among the sleeps for want of progress those stand out that end when
+//! somebody comes back from a timeout of WRITEBACK, and they go where that timeout goes.
 
 use experiment::metrics;
 use experiment::outcome::Outcome;
@@ -22,8 +22,8 @@ const MACHINE: [&str; 6] = [
     "machine.nodes=1",
 ];
 
-/// `stutterp-oom` on a disk that seeks, where WRITEBACK is waited for in vain often enough. All of its rows: the band is
-/// of them together.
+/// `stutterp-oom` on a disk that seeks, where waits for WRITEBACK time out often enough. All of its
+/// rows: the band is of them together.
 fn trial() -> Trial {
     Trial::load("stutterp-oom", &[COLUMN], &MACHINE).unwrap()
 }

@@ -1,5 +1,5 @@
-//! The bands of Tidegate's own law: each experiment holds as shipped, but for the misses that are named
-//! here, and its bands fail under presets that lack what they ask for.
+//! The bands of Tidegate's own law: each experiment holds as shipped, but for the misses that are
+//! named here, and its bands fail under presets that lack what they ask for.
 
 use std::collections::BTreeSet;
 

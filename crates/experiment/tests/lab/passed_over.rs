@@ -1,10 +1,12 @@
-//! Where programs want more than memory and swap hold, and files are written all the time: hogs of whom none gets a page stand still
-//! until one of them gives way. It has to, within seconds: what is freed goes to the writers for ever.
+//! Where programs want more than memory and swap hold, and files are written all the time: hogs of
+//! whom none gets a page stand still until one of them gives way. It has to, within seconds: what
+//! is freed goes to the writers for ever.
 
 use experiment::metrics;
 use experiment::trial::Trial;
 
-/// A run in which all of them stood still to its end, as the machine was when it was found; 75 s of it.
+/// A run in which all of them stood still to its end, as the machine was when it was found; 75 s of
+/// it.
 const MACHINE: [&str; 12] = [
     "run.replicas=1",
     "run.seed=4",

@@ -1,10 +1,11 @@
-//! The tables of paper p0 in mmtests' own form: latencies of the worker that maps memory, `Duration`, `Ops`,
-//! and the delays of throttled reclaimers by reason; published values stand on the right, or below.
+//! The tables of paper p0 in mmtests' own form: latencies of the worker that maps memory,
+//! `Duration`, `Ops`, and the delays of throttled reclaimers by reason; published values stand on
+//! the right, or below.
 //!
-//! Samples of an operation are those of all repetitions. What is of a whole test (all rows that do not
-//! stand apart, one after the other) is the mean over the repetitions, so that it compares with one test.
-//! A throttling is *zero* when it did not sleep a tick, *timeout* when it slept as long as it may or
-//! longer, *partial* otherwise.
+//! Samples of an operation are those of all repetitions. A figure of a whole test (all rows that do
+//! not stand apart, one after the other) is the mean over the repetitions, so that it compares with
+//! one test. A throttling is *zero* when it did not sleep a tick, *timeout* when it slept as long
+//! as it may or longer, *partial* otherwise.
 //!
 //! Source: experiments A1, B6 "Format", B7; paper p0.
 
@@ -48,8 +49,8 @@ const OPS: [(&str, &str); 12] = [
     ("Page writes anon", "anon_writes"),
     ("Page reclaim immediate", "immediate"),
 ];
-/// Rows that mmtests does not have, and without which the others mislead: one that scans less because its
-/// tasks sleep has saved nothing.
+/// Rows that mmtests does not have, and without which the others mislead: a kernel that scans less
+/// because its tasks sleep has saved nothing.
 const WORK: [(&str, &str); 3] = [
     ("Hogs touched GiB", "hog_gib"),
     ("Tasks asleep", "asleep"),
@@ -200,7 +201,7 @@ impl Mmtests<'_> {
         text
     }
 
-    /// Who was throttled for what, for how long.
+    /// Throttlings by task and reason, and their lengths.
     fn delays(&self) -> String {
         let mut text = String::from("Delays of throttled reclaimers, of the whole test\n");
         let _ = writeln!(

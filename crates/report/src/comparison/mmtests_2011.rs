@@ -11,10 +11,11 @@
 //! Direct velocity                  27991.453   184832.737
 //! ```
 //!
-//! A change in per cent is 100 x (new - base) / *new*, positive when better: so did the tool of that year, which makes +35 %
-//! a +26 and -44 % a +78. Seconds of a phase are whole, efficiencies are whole, velocities have three digits. A row that we do
-//! not have is printed as `-` beside what was published. Values are means over the repetitions, each of which is one test.
-//! Rows of ours follow, of which the paper has none.
+//! A change in per cent is 100 x (new - base) / *new*, positive when better: so did the tool of
+//! that year, which makes +35 % a +26 and -44 % a +78. Seconds of a phase are whole, efficiencies
+//! are whole, velocities have three digits. A row that we do not have is printed as `-` beside what
+//! was published. Values are means over the repetitions, each of which is one test. Rows of ours
+//! follow, of which the paper has none.
 //!
 //! Source: experiments A3, 0.8; paper p2; MMT@a5562484.
 
@@ -362,7 +363,7 @@ mod tests {
             "60.000 - - 27991.453 184832.737 208171.929"
         );
         assert_eq!(row("Page Ins"), "20 - - 3594216 439368 407032");
-        // What we do not have stands as a dash beside what was published.
+        // A figure that we do not have stands as a dash beside the published one.
         assert_eq!(row("Slabs scanned"), "- - - 17280 29952 35328");
         assert_eq!(row("Pages scanned / freed"), "1.50 - - - - -");
         assert!(!text.contains("FS-Mark"), "{text}");

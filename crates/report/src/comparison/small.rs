@@ -1,5 +1,6 @@
-//! The tables of paper p3, published columns behind ours: files a second at the counts it prints, what memory is composed of at
-//! three times, and what the merged fix did to the counters of mmtests.
+//! The tables of paper p3, published columns behind ours: files a second at the counts it prints,
+//! what memory is composed of at three times, and what the merged fix did to the counters of
+//! mmtests.
 //!
 //! ```text
 //! Files/s at                linux-5.0 linux-5.0+p3   vanilla  patched
@@ -7,9 +8,10 @@
 //! Composition (MiB)   full     half      end   published full ...
 //! ```
 //!
-//! Values are means over the repetitions; compositions are of the first. A change is of the second column against the first,
-//! positive when better. Published are those of the columns `linux-5.0` (vanilla) and `linux-5.0+p3` (patched); of the merged
-//! fix, another machine and a longer run, so its counts are no measure for ours: their ratios are.
+//! Values are means over the repetitions; compositions are of the first. A change is of the second
+//! column against the first, positive when better. Published are those of the columns `linux-5.0`
+//! (vanilla) and `linux-5.0+p3` (patched); of the merged fix, another machine and a longer run, so
+//! its counts are no measure for ours: their ratios are.
 //!
 //! Source: experiments A4; paper p3; MAIL 36924287114.
 
@@ -35,7 +37,8 @@ const FILES: [(f64, f64, f64); 13] = [
     (6_240_000.0, 42_003.3, 52_434.7),
 ];
 
-/// (row, published of vanilla in kB: memory first full, a few seconds later, from 6.08 million files on)
+/// (row, published of vanilla in kB: memory first full, a few seconds later, from 6.08 million
+/// files on)
 const COMPOSITION: [(&str, &[&str], [f64; 3]); 7] = [
     (
         "MemFree",
@@ -337,7 +340,8 @@ mod tests {
     use super::*;
     use experiment::outcome::{Job, VmSeries};
 
-    /// At half size: two rounds of 80 000 files, the second one in four seconds; file pages are half gone at 6 s.
+    /// At half size: two rounds of 80 000 files, the second one in four seconds; file pages are
+    /// half gone at 6 s.
     fn run(policy: &str) -> Outcome {
         let names = COMPOSITION
             .iter()

@@ -1,8 +1,8 @@
-//! What a run came to, on one screen: the headline figures beside the published ones, the bands that are missed, and where the
-//! rest is.
+//! What a run came to, on one screen: the headline figures beside the published ones, the bands
+//! that are missed, and where the rest is.
 //!
-//! A figure that was published of the row `all` comes first, then figures of rows, then what nobody published. Columns that do
-//! not fit the width are named instead.
+//! A figure that was published of the row `all` comes first, then figures of rows, then what nobody
+//! published. Columns that do not fit the width are named instead.
 
 use std::fmt::Write as _;
 

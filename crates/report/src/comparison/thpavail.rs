@@ -1,5 +1,6 @@
-//! The tables of paper p4 as it printed them, with what it printed behind ours: times and huge pages with their deviation, the
-//! block of counters line by line, and, what it did not print, every iteration.
+//! The tables of paper p4 as it printed them, with what it printed behind ours: times and huge
+//! pages with their deviation, the block of counters line by line, and, what it did not print,
+//! every iteration.
 //!
 //! ```text
 //! writebackCPDevicevfat        linux-3.1   linux-3.2-rc5        |  pub. linux-3.1 ...
@@ -7,9 +8,10 @@
 //! +/-                       0.06 (   0.00%)   22.82 (...)
 //! ```
 //!
-//! A change is against the first column: of times and of fallbacks 100 (base - new) / base, so positive when better; of huge
-//! pages the plain ratio 100 new / base, as the tool of December 2011 printed them, and 0.00 for the base itself. A deviation is as
-//! of all iterations there are. Counters are sums over all iterations.
+//! A change is against the first column: of times and of fallbacks 100 (base - new) / base, so
+//! positive when better; of huge pages the plain ratio 100 new / base, as the tool of December 2011
+//! printed them, and 0.00 for the base itself. A deviation is as of all iterations there are.
+//! Counters are sums over all iterations.
 //!
 //! Source: experiments A5, B6.
 

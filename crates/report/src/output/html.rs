@@ -1,7 +1,8 @@
-//! The report of a run: bands, figures, plots of each row, and who waited for what, in one HTML file.
+//! The report of a run: bands, figures, plots of each row, and who waited for what, in one HTML
+//! file.
 //!
-//! Plots are drawn in the page until it is as large as a page may be; those after it are files beside it, named with links.
-//! The first row's are open, the others are opened by the one that wants them.
+//! Plots are drawn in the page until it is as large as a page may be; those after it are files
+//! beside it, named with links. Plots of the first row are expanded, the others collapsed.
 
 use std::fmt::Write as _;
 
@@ -13,7 +14,8 @@ use crate::stalls::{self, PRESSURES};
 use experiment::expect::Verdict;
 use experiment::outcome::Outcome;
 
-/// Bytes of plots in the page: the rest of it is some hundred kilobytes at most, and the whole is to stay below 2 MB.
+/// Bytes of plots in the page: the rest of it is some hundred kilobytes at most, and the whole is
+/// to stay below 2 MB.
 const PLOTS_MOST: usize = 1_600_000;
 
 /// What a run has to say besides its outcomes. A comparison with recordings has its text alone.

@@ -1,7 +1,7 @@
 //! The results folder: tidy tables as CSV, plots, the printed comparison, the scenario.
 //!
-//! Everything is written to a new folder `NAME-seedN[-...]` and nothing outside it; an existing one of
-//! that name gets a number behind. Tables are of experiments D2, in long form: one thing a row.
+//! Everything is written to a new folder `NAME-seedN[-...]` and nothing outside it; an existing one
+//! of that name gets a number behind. Tables are of experiments D2, in long form: one thing a row.
 
 mod columns;
 mod html;
@@ -73,12 +73,14 @@ impl Folder {
     /// Makes the folder for results: the one asked for, or a new one under `results`.
     ///
     /// # Errors
-    /// It cannot be made or written, it is a folder of something else, or results are being written there.
+    /// It cannot be made or written, it is a folder of something else, or results are being written
+    /// there.
     pub fn make(asked: Option<&Path>, name: &str, seed: u64) -> Result<Self, OutputError> {
         Self::make_marked(asked, &format!("{name}-seed{seed}"), &format!("{RUNS}.csv"))
     }
 
-    /// The same for other results, known by a file that is in their folder, and with the name of a new one.
+    /// The same for other results, known by a file that is in their folder, and with the name of a
+    /// new one.
     ///
     /// # Errors
     /// As of `make`.
@@ -145,7 +147,7 @@ impl Folder {
             ));
         }
         let probe = self.path.join(PROBE);
-        // One that a kill has left is no hindrance.
+        // A probe that a killed program has left is no hindrance.
         match File::create_new(&probe) {
             Ok(_) => drop(std::fs::remove_file(&probe)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
@@ -160,7 +162,8 @@ impl Folder {
         &self.path
     }
 
-    /// Nothing came of the work: folders that were made for its results go again, those with anything in them apart.
+    /// Nothing came of the work: folders that were made for its results go again, those with
+    /// anything in them apart.
     pub fn remove_made(self) {
         for path in self.made.iter().rev() {
             let _ = std::fs::remove_dir(path);
@@ -172,7 +175,7 @@ impl Folder {
 fn make_all(path: &Path) -> Result<Vec<PathBuf>, OutputError> {
     let missing = path.ancestors().take_while(|path| !path.exists());
     let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
-    // What is above a relative path is the folder where we are.
+    // The folder above a relative path is the folder where we are.
     missing.retain(|path| !path.as_os_str().is_empty());
     missing.reverse();
     std::fs::create_dir_all(path).map_err(|error| OutputError::at(path)(&error))?;
@@ -195,7 +198,8 @@ pub fn write(
     remove_old_plots(folder);
     remove_old_runs(folder);
     remove_old_tables(folder, tables);
-    // First what tells a folder of results from others: one that a full disk cut short is to be used again.
+    // First the file that tells a folder of results from others: a folder that a full disk cut
+    // short is to be used again.
     let (runs, others): (Vec<_>, Vec<_>) = tables.iter().partition(|table| table.name == RUNS);
     runs.iter()
         .try_for_each(|table| write_table(folder, table))?;
@@ -261,7 +265,8 @@ pub fn one_figure(outcomes: &[Outcome], name: Option<&str>) -> Option<(String, S
     Some((figure.title.clone(), figure.render_html(known)))
 }
 
-/// Name of the file with a run's trace: what is no letter, digit or sign of a plain name becomes `_`.
+/// Name of the file with a run's trace: what is no letter, digit or sign of a plain name becomes
+/// `_`.
 #[must_use]
 pub fn trace_name(outcome: &Outcome) -> String {
     trace_of(&outcome.case, &outcome.policy)
@@ -283,8 +288,8 @@ pub fn plain(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// Removes what an earlier run into the same folder left of the rows and columns in its table of runs: traces, and scenarios
-/// of a comparison.
+/// Removes what an earlier run into the same folder left of the rows and columns in its table of
+/// runs: traces, and scenarios of a comparison.
 fn remove_old_runs(folder: &Path) {
     let Ok(mut runs) = csv::Reader::from_path(folder.join(format!("{RUNS}.csv"))) else {
         return;
@@ -317,8 +322,8 @@ fn remove_old_tables(folder: &Path, tables: &[TidyTable]) {
     }
 }
 
-/// Removes the plots of an earlier run into the same folder: those that its report names, and no other
-/// file. Tables and report are written over.
+/// Removes the plots of an earlier run into the same folder: those that its report names, and no
+/// other file. Tables and report are written over.
 fn remove_old_plots(folder: &Path) {
     let Ok(report) = std::fs::read_to_string(folder.join("report.html")) else {
         return;
@@ -326,7 +331,7 @@ fn remove_old_plots(folder: &Path) {
     let named = report.split("<figure class=\"plot\" id=\"").skip(1);
     for name in named.filter_map(|rest| rest.split('"').next()) {
         if name.chars().all(is_plain) {
-            // One that is gone already is not in the way.
+            // A file that is gone already is not in the way.
             let _ = std::fs::remove_file(folder.join(format!("{name}.svg")));
         }
     }

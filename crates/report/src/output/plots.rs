@@ -1,5 +1,6 @@
 //! Which plots a set of runs gets: pauses over time and their distribution, dirty levels with their
-//! limits, the law's rate, rates of writers, resident memory; `reclaim`: memory under pressure; `small`: small files. One figure a row of the table, one panel a column; the first repetition.
+//! limits, the law's rate, rates of writers, resident memory; `reclaim`: memory under pressure;
+//! `small`: small files. One figure a row of the table, one panel a column; the first repetition.
 //!
 //! Source: experiments D3, numbers 2, 3, 5 and 14.
 
@@ -65,7 +66,8 @@ pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
     figures
 }
 
-/// What an axis counts in: of runs at full size, live ones too, there is nothing to be said about a scale.
+/// What an axis counts in: of runs at full size, live ones too, there is nothing to be said about a
+/// scale.
 fn unit(runs: &[&Outcome], whole: &'static str, shrunk: &'static str) -> &'static str {
     let is_whole = runs.iter().all(|run| run.scale == 1.0);
     if is_whole { whole } else { shrunk }
@@ -157,8 +159,8 @@ fn share(passed: f64, total: usize) -> f64 {
     passed / total as f64
 }
 
-/// The base rate of a device's writers as its pauses print it. At a run's beginning it is far from what
-/// it comes to: what is above three times its median is drawn there.
+/// The base rate of a device's writers as its pauses print it. At a run's beginning it is far from
+/// what it comes to: what is above three times its median is drawn there.
 fn ratelimits(case: &str, runs: &[&Outcome]) -> Figure {
     let rates = |run: &Outcome| {
         let known = run
@@ -241,7 +243,8 @@ fn levels(case: &str, runs: &[&Outcome]) -> Figure {
     }
 }
 
-/// The places of the jobs that wrote to files under any column: a hog has none, and a reader only reads.
+/// The places of the jobs that wrote to files under any column: a hog has none, and a reader only
+/// reads.
 fn writers(runs: &[&Outcome]) -> Vec<usize> {
     let jobs = runs.first().map_or(0, |run| run.jobs.len());
     let writes = |job: &Job| !job.is_reader && job.bytes > 0.0;

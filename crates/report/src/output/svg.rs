@@ -1,5 +1,5 @@
-//! Small plots as SVG text: panels with axes, lines, dots, stacked areas, stems and vertical rules. No
-//! library, no script; readable on paper and by the colour-blind (colours of Okabe and Ito).
+//! Small plots as SVG text: panels with axes, lines, dots, stacked areas, stems and vertical rules.
+//! No library, no script; readable on paper and by the colour-blind (colours of Okabe and Ito).
 
 use std::fmt::Write as _;
 
@@ -10,8 +10,8 @@ pub(super) const PALETTE: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 ];
 
-/// What is too dark, or too light, where the reader wants dark pages, and what stands for it there. The other colours of
-/// the plots are seen on both.
+/// What is too dark, or too light, where the reader wants dark pages, and what stands for it there.
+/// The other colours of the plots are seen on both.
 const DARK: [(&str, &str); 15] = [
     ("#ffffff", DARK_BACK),
     ("#222", "#e6e9ec"),
@@ -33,7 +33,7 @@ const DARK: [(&str, &str); 15] = [
 /// Behind everything, where pages are dark.
 pub(super) const DARK_BACK: &str = "#1b2127";
 
-/// The colours of dark pages, for those who want them on their screens.
+/// The colours of dark pages, for those that want them on their screens.
 fn dark_style() -> String {
     let rules = dark_rules();
     format!("<style>@media screen and (prefers-color-scheme: dark) {{{rules} }}</style>\n")
@@ -50,7 +50,8 @@ pub(super) fn dark_rules() -> String {
     rules
 }
 
-/// Colours for columns, one a column; where there are more than colours, dashed lines tell them apart.
+/// Colours for columns, one a column; where there are more than colours, dashed lines tell them
+/// apart.
 pub(super) fn column_colours() -> impl Iterator<Item = (&'static str, Key)> {
     let keys = [Key::Solid, Key::Dashed].into_iter().cycle();
     keys.flat_map(|key| PALETTE.map(|colour| (colour, key)))
@@ -71,7 +72,8 @@ const TITLE_SIZE: f64 = 15.0;
 const PANEL_SIZE: f64 = 12.0;
 /// Panels in a row.
 const PER_ROW: usize = 3;
-/// Marks of a series that are drawn at most; more are thinned by extremes. A panel is half as many points wide.
+/// Marks of a series that are drawn at most; more are thinned by extremes. A panel is half as many
+/// points wide.
 const MARKS_MOST: usize = 660;
 
 /// Something drawn in a panel.
@@ -271,7 +273,7 @@ impl Axis {
     fn place(&self, value: f64) -> f64 {
         if self.log {
             let part = (value / self.low).ln() / (self.high / self.low).ln();
-            // What is not above zero has no place: it lies at the bottom.
+            // A value that is not above zero has no place: it lies at the bottom.
             return if part.is_nan() {
                 0.0
             } else {
@@ -329,8 +331,8 @@ impl Figure {
         svg
     }
 
-    /// The figure as a part of a page: a picture for each panel, so that they find room on a screen of any width. The page
-    /// has `dark_rules` in its style.
+    /// The figure as a part of a page: a picture for each panel, so that they find room on a screen
+    /// of any width. The page has `dark_rules` in its style.
     pub(super) fn render_html(&self, name: &str) -> String {
         let title = escape(&self.title);
         let mut html = format!(
@@ -561,8 +563,8 @@ fn in_tenths(points: &[(f64, f64)]) -> Vec<(i64, i64)> {
     places
 }
 
-/// A line through the points as steps in tenths: a third of what places to the tenth take. Steps that go on as the one
-/// before along an axis are one.
+/// A line through the points as steps in tenths: a third of what places to the tenth take. Steps
+/// that go on as the one before along an axis are one.
 fn line(points: &[(f64, f64)]) -> String {
     let places = in_tenths(points);
     let Some(first) = places.first() else {
@@ -607,8 +609,8 @@ fn dots(points: &[(f64, f64)]) -> String {
     path
 }
 
-/// How wide bold text of this height may be: letters by their kind, each as wide as the widest of its kind in DejaVu Sans
-/// Bold, a wide font. Whose font it will be is not known here.
+/// How wide bold text of this height may be: letters by their kind, each as wide as the widest of
+/// its kind in DejaVu Sans Bold, a wide font. The reader's font is not known here.
 fn bold_width(text: &str, size: f64) -> f64 {
     let ems = text.chars().map(|letter| match letter {
         ' ' | '.' | ',' | ':' | ';' | '\'' | '|' | '/' | '-' | '(' | ')' | 'i' | 'j' | 'l'

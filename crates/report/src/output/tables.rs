@@ -278,7 +278,7 @@ fn series(outcomes: &[Outcome]) -> TidyTable {
 /// The kernel's names that `series` has of its own, from the levels.
 const KNOWN: [&str; 3] = ["nr_dirty", "nr_writeback", "nr_free_pages"];
 
-/// Levels and running totals under the kernel's names; nothing of one that is always zero.
+/// Levels and running totals under the kernel's names; nothing of a counter that is always zero.
 fn kernel_series(outcome: &Outcome, rows: &mut Vec<Point>) {
     let run = outcome.run_id();
     let series = &outcome.vmstat;
@@ -307,7 +307,7 @@ fn kernel_series(outcome: &Outcome, rows: &mut Vec<Point>) {
     }
 }
 
-/// Who slept and what was scanned, slot by slot; the time is a slot's end.
+/// Sleepers and scanned pages, slot by slot; the time is a slot's end.
 fn slot_series(outcome: &Outcome, rows: &mut Vec<Point>) {
     let run = outcome.run_id();
     let slots = &outcome.slots;
@@ -401,7 +401,7 @@ fn counters(outcomes: &[Outcome]) -> TidyTable {
     })
 }
 
-/// One pause of a writer, or one throttling of a reclaimer. What the other kind has is empty.
+/// One pause of a writer, or one throttling of a reclaimer. Columns of the other kind are empty.
 #[derive(Default)]
 struct Stall {
     run: String,
@@ -422,8 +422,9 @@ struct Stall {
     ratelimit: f64,
 }
 
-/// Lines of `events` for pauses, and for throttlings: each run that has any gets an equal share, and what
-/// does not fit is left out from its end. 40 MB each; the sums are in other tables, complete.
+/// Lines of `events` for pauses, and for throttlings: each run that has any gets an equal share,
+/// and what does not fit is left out from its end. 40 MB each; the sums are in other tables,
+/// complete.
 const EVENTS_MOST: usize = 250_000;
 
 fn share(outcomes: &[Outcome], has: fn(&Outcome) -> bool) -> usize {

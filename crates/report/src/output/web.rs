@@ -1,7 +1,9 @@
-//! What the pages have in common: one file without network, light and dark, from a phone to a wide screen.
+//! What the pages have in common: one file without network, light and dark, from a phone to a wide
+//! screen.
 //!
-//! Tables are complete without the script; with it a click on a head sorts them. What is wider than the screen scrolls
-//! within its own frame, the page never does. The one that prints a page gets it in light colours.
+//! Tables are complete without the script; with it a click on a head sorts them. A table that is
+//! wider than the screen scrolls within its own frame, the page never does. A printed page has
+//! light colours.
 
 use std::fmt::Write as _;
 
@@ -227,7 +229,7 @@ pub fn marks(published: &[f64], ours: &[f64], (min, max): (Option<f64>, Option<f
     ) else {
         return String::new();
     };
-    // What spans orders of magnitude is drawn by them.
+    // A series that spans orders of magnitude is drawn by them.
     let log = low > 0.0 && high / low > 20.0;
     let scaled = |value: f64| if log { value.ln() } else { value };
     let (low, high) = (scaled(low), scaled(high));

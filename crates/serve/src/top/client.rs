@@ -38,7 +38,8 @@ pub enum ClientError {
     Foreign(String),
 }
 
-/// What of an address is asked: without `http://` and path; with the usual port where there is none.
+/// What of an address is asked: without `http://` and path; with the usual port where there is
+/// none.
 pub(super) fn host_and_port(address: &str) -> String {
     let rest = address.trim();
     let rest = rest.strip_prefix("http://").unwrap_or(rest);

@@ -7,7 +7,8 @@
 //! A server that is gone stays on the screen as it was last, with the reason, and is asked again.
 //!
 //! Invariants: the terminal is in no mode of its own at any time, so a signal may end the program
-//! anywhere. Names that the server sends are shown without their control characters: they cannot draw.
+//! anywhere. Names that the server sends are shown without their control characters: they cannot
+//! draw.
 
 mod client;
 mod plain;
@@ -71,8 +72,8 @@ impl TopError {
     }
 }
 
-/// Shows a server until a signal ends the program or the terminal is gone; with `once`, or where the
-/// output is no terminal, one reading.
+/// Shows a server until a signal ends the program or the terminal is gone; with `once`, or where
+/// the output is no terminal, one reading.
 ///
 /// # Errors
 /// The address is none. For one reading: no answer, or an output that takes none.

@@ -59,7 +59,8 @@ pub(super) fn percent(part: u64, of: u64) -> u64 {
     u64::try_from(exact.unwrap_or(0)).unwrap_or(u64::MAX)
 }
 
-/// A name from the server: the default export's is empty; without what would draw; at most `most` characters.
+/// A name from the server: the default export's is empty; without what would draw; at most `most`
+/// characters.
 pub(super) fn name(name: &str, most: usize) -> String {
     if name.is_empty() {
         return "(default)".to_owned();

@@ -99,8 +99,8 @@ fn blocks(worker: &Worker) -> String {
     format!("files = 1\nfile_mib = {file}\nblock_kib = {block}\n")
 }
 
-/// The lab's sample: from the end of one round to the end of the next, less the rest. So what is late about the rest counts on
-/// both sides.
+/// The lab's sample: from the end of one round to the end of the next, less the rest. So what is
+/// late about the rest counts on both sides.
 fn rounds(worker: &Worker, calls: &[Call]) -> Vec<(f64, f64)> {
     let (mut before, rest_ms) = (worker.start_s, worker.number("rest"));
     let round = |call: &Call| {

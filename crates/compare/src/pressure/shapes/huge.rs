@@ -1,4 +1,5 @@
-//! `r4`: much memory touched at once with huge pages, beside a writer to a slow stick and a reader (paper p4).
+//! `r4`: much memory touched at once with huge pages, beside a writer to a slow stick and a reader
+//! (paper p4).
 
 use super::super::figures::{COUNT, CPU, Figure, LONG, SCANNED, TIME, counter, cpu, own};
 use super::super::worker::{Argument, Call, Work, Worker};

@@ -1,7 +1,7 @@
 //! The shapes of recordings: one file each, and one line of `SHAPES`.
 //!
-//! A shape has workers, figures, and what it reads beside `vmstat.csv`. All workers may be in one recording, and every figure is
-//! measured of every recording: what is nowhere in it is not shown.
+//! A shape has workers, figures, and what it reads beside `vmstat.csv`. All workers may be in one
+//! recording, and every figure is measured of every recording: what is nowhere in it is not shown.
 
 mod crowd;
 mod huge;

@@ -55,7 +55,8 @@ const GO: Work = Work {
     },
 };
 
-/// (when it ended, its length in ms) of each pass: from the beginning of its first call to the end of its last.
+/// (when it ended, its length in ms) of each pass: from the beginning of its first call to the end
+/// of its last.
 fn passes(worker: &Worker, calls: &[Call]) -> Vec<(f64, f64)> {
     let bytes = worker.number("file") * MIB;
     let mut all = Vec::new();
@@ -110,7 +111,7 @@ fn levels(tables: &Tables<'_>, outcome: &mut Outcome) -> Result<(), Fault> {
 /// How long the pass of that number took, seconds.
 fn pass(outcome: &Outcome, number: usize) -> Option<f64> {
     let mut all = outcome.jobs.iter().filter(|job| job.kind == GO.task);
-    // Of one that has an end; another goes on for as long as the recording.
+    // Of a job that has an end; another goes on for as long as the recording.
     let of = all.find(|job| job.samples.len() > number)?;
     Some(of.samples[number].1 / 1e3)
 }

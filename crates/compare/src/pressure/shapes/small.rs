@@ -1,4 +1,5 @@
-//! `r3`: small files made for ever, whose inodes and entries push their pages out of memory (paper p3).
+//! `r3`: small files made for ever, whose inodes and entries push their pages out of memory (paper
+//! p3).
 
 use std::path::Path;
 
@@ -55,19 +56,20 @@ const MAKE: Work = Work {
     },
 };
 
-/// Objects that a file of ext4 has in memory, by their names in `slabinfo`: what each is to its file, and whether its slabs can be
-/// freed.
+/// Objects that a file of ext4 has in memory, by their names in `slabinfo`: what each is to its
+/// file, and whether its slabs can be freed.
 ///
-/// An entry and an inode each. Beside them a buffer head, which here goes with the inode and in the kernel with the page.
+/// An entry and an inode each. Beside them a buffer head, which here goes with the inode and in the
+/// kernel with the page.
 const OF_EXT4: [(&str, &str, bool); 3] = [
     ("dentry", "entry", true),
     ("ext4_inode_cache", "inode", true),
     ("buffer_head", "beside", true),
 ];
 
-/// What else a file has, in caches that `slabinfo` does not list by name or that others share: sizes measured in `r3-calm`, where
-/// each file leaves 155 bytes of slabs that cannot be freed, and 97 that can beside those above. What they are is not known (the
-/// extent's status has 40).
+/// What else a file has, in caches that `slabinfo` does not list by name or that others share:
+/// sizes measured in `r3-calm`, where each file leaves 155 bytes of slabs that cannot be freed, and
+/// 97 that can beside those above. Their kinds are not known (the extent's status has 40).
 const BESIDE: [(f64, bool); 2] = [(155.0, false), (97.0, true)];
 
 /// The object caches of the first sample of `slabinfo.csv`; none: there is no such table.

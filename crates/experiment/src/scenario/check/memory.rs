@@ -1,5 +1,5 @@
-//! Checks of what has to do with memory: swap, the keys of the columns about reclaim, the sizes of tasks
-//! as parts of the memory, and what of the keys of all kinds a task takes.
+//! Checks of what has to do with memory: swap, the keys of the columns about reclaim, the sizes of
+//! tasks as parts of the memory, and what of the keys of all kinds a task takes.
 
 use core::ops::Range;
 
@@ -156,7 +156,8 @@ impl Checker {
         each * f64::from(count) + task.amount("memory_part") > 1.0
     }
 
-    /// Hogs keep all that they write to: what those of a row have at the same time has to fit memory and swap together.
+    /// Hogs keep all that they write to: what those of a row have at the same time has to fit
+    /// memory and swap together.
     pub(super) fn hogs_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
         let machine = &scenario.machine;
         let Some(swap) = &machine.swap else { return };
@@ -197,7 +198,8 @@ impl Checker {
         }
     }
 
-    /// The regions of a row's tasks at the same time have tables of a bounded size (`REGIONS_MOST`).
+    /// The regions of a row's tasks at the same time have tables of a bounded size
+    /// (`REGIONS_MOST`).
     pub(super) fn regions_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
         let machine = &scenario.machine;
         let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
@@ -209,7 +211,7 @@ impl Checker {
             .map(|(task, count)| (task, count, task.kind.get_ref().traits().memory))
             .filter(|(.., memory)| *memory != Memory::None)
             .map(|(task, count, memory)| {
-                // What is taken on a schedule is not scaled.
+                // Memory that is taken on a schedule is not scaled.
                 let scale = match memory {
                     Memory::Scheduled => *scenario.run.scale.get_ref(),
                     _ => 1.0,
@@ -240,7 +242,8 @@ impl Checker {
             .push(mistake.also(memory.span(), "the memory").help(help));
     }
 
-    /// The files that a row's tasks map have tables of a bounded size: eight pages take what one of a region does.
+    /// The files that a row's tasks map have tables of a bounded size: eight pages take what one of
+    /// a region does.
     pub(super) fn maps_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
         const MOST: f64 = 8.0 * REGIONS_MOST;
         let machine = &scenario.machine;
@@ -356,8 +359,8 @@ fn whose(scenario: &Scenario, row: &CaseEntry) -> String {
     format!("row `{}`: its", row.name.get_ref())
 }
 
-/// The most that tasks have at the same time of what each of them has for as long as it runs, and whose beginning that is: there
-/// is most of it when one of them begins.
+/// The most that tasks have at the same time of what each of them has for as long as it runs, and
+/// whose beginning that is: there is most of it when one of them begins.
 fn most_at_once<'a>(tasks: &[(&'a TaskEntry, f64)]) -> Option<(&'a TaskEntry, f64)> {
     let at_start_of = |begun: &TaskEntry| -> f64 {
         let at = begun.amount("start_s");

@@ -1,4 +1,5 @@
-//! Checks of a machine's nodes: that they are all of its memory, that its CPUs are theirs, that each zone can work.
+//! Checks of a machine's nodes: that they are all of its memory, that its CPUs are theirs, that
+//! each zone can work.
 
 use policy::place::machine::MachineFault;
 use policy::place::order::Class;

@@ -50,7 +50,8 @@ impl Checker {
         }
     }
 
-    /// `patches` name some, and of a kernel that they were made for; `defrag` is for one that has it.
+    /// `patches` name some, and of a kernel that they were made for; `defrag` is for a kernel that
+    /// has it.
     pub(super) fn runs_of_column(&mut self, policy: &PolicyEntry) {
         self.defrag(policy);
         let Some(first) = policy.patches.first() else {
@@ -96,7 +97,8 @@ impl Checker {
         }
     }
 
-    /// Scaling of requests is of a machine whose pages cost more; huge pages keep at least two pages.
+    /// Scaling of requests is of a machine whose pages cost more; huge pages keep at least two
+    /// pages.
     pub(super) fn runs_of_machine(&mut self, scenario: &Scenario) {
         let machine = &scenario.machine;
         let whole_costs = !machine.scale_costs;

@@ -72,7 +72,8 @@ impl Checker {
         }
     }
 
-    /// Small files of all tasks: of one file system, and their objects fit the memory that they are said to fill.
+    /// Small files of all tasks: of one file system, and their objects fit the memory that they are
+    /// said to fill.
     pub(super) fn small_files(&mut self, scenario: &Scenario) {
         let files = |task: &&TaskEntry| task.kind.get_ref().traits().files;
         let tasks = || scenario.tasks.iter();

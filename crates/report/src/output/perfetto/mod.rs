@@ -1,5 +1,5 @@
-//! A run as a trace for the Perfetto UI (<https://ui.perfetto.dev>): who ran, who slept on what, who reclaimed, and
-//! what the devices did.
+//! A run as a trace for the Perfetto UI (<https://ui.perfetto.dev>): which tasks ran, slept on what
+//! and reclaimed, and what the devices did.
 //!
 //! ```text
 //!   process "tasks"    a track per task:  runs | ReadIo | runs | VMSCAN_THROTTLE_NOPROGRESS | ...
@@ -8,15 +8,17 @@
 //!   process "memory"   counters under the kernel's names
 //! ```
 //!
-//! `slices` makes slices, counters and tracks of a timeline; this file encodes them. Times are virtual in the lab
-//! and count from the beginning of the jobs. "Runs" is what is left between waits: on a CPU, or wanting one.
+//! `slices` makes slices, counters and tracks of a timeline; this file encodes them. Times are
+//! virtual in the lab and count from the beginning of the jobs. "Runs" is what is left between
+//! waits: on a CPU, or wanting one.
 //!
 //! Invariants
 //!   1. Packets are in the order of time; on a track, slices nest and all end.
 //!   2. The size is bounded: a timeline is (`watch::Timeline`).
 //!
-//! Source: the Perfetto project's protos/perfetto/trace (`TracePacket`, `TrackDescriptor`, `TrackEvent`,
-//! `InternedData`), numbers of fields as published; docs: perfetto.dev/docs/reference/synthetic-track-event.
+//! Source: the Perfetto project's protos/perfetto/trace (`TracePacket`, `TrackDescriptor`,
+//! `TrackEvent`, `InternedData`), numbers of fields as published; docs:
+//! perfetto.dev/docs/reference/synthetic-track-event.
 
 mod proto;
 mod slices;

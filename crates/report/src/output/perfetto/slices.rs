@@ -435,8 +435,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The wait that has just ended was this throttling: it gets its name. One that did not sleep is a
-    /// moment among the passes of reclaim.
+    /// The wait that has just ended was this throttling: it gets its name. A throttling without a
+    /// sleep is a moment among the passes of reclaim.
     fn throttled(
         &mut self,
         at: u64,
@@ -484,7 +484,7 @@ impl Builder<'_> {
         );
     }
 
-    /// What is open ends with the timeline.
+    /// Open slices end with the timeline.
     fn close(&mut self) {
         let end = self.at(self.timeline.ends);
         let tasks: Vec<u32> = self.tasks.keys().copied().collect();

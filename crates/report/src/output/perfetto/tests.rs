@@ -391,8 +391,8 @@ fn traced(experiment: &str, row: &str, column: &str, sets: &[&str]) -> Outcome {
     results.into_iter().flatten().next().unwrap().unwrap()
 }
 
-/// Every job's slices follow each other without a gap from its first to its last, and add up by cause to the
-/// lab's own account of it.
+/// Every job's slices follow each other without a gap from its first to its last, and add up by
+/// cause to the lab's own account of it.
 fn holds_the_account(outcome: &Outcome, read: &Read) {
     for job in &outcome.jobs {
         let own = read.on(read.track(&job.name));
@@ -416,8 +416,9 @@ fn holds_the_account(outcome: &Outcome, read: &Read) {
             let known = waits.get(cause.as_str()).copied().unwrap_or(0);
             let throttled = cause.starts_with("Reclaim") || cause == "CongestionWait";
             let drawn = known as f64 / 1e9;
-            // A wake-up on a busy CPU waits for its turn there, which the account calls ready. A device that answers as it
-            // is asked (space ahead: 297 times in this run) is drawn as an instant; the account has some nanoseconds for each.
+            // A wake-up on a busy CPU waits for its turn there, which the account calls ready. A
+            // device that answers as it is asked (space ahead: 297 times in this run) is drawn as
+            // an instant; the account has some nanoseconds for each.
             assert!(
                 throttled || drawn >= asleep_s - 1e-5,
                 "{}: {cause} {drawn} {asleep_s}",

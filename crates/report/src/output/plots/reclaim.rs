@@ -1,5 +1,5 @@
-//! Plots of memory under pressure: what it is composed of, what was scanned by whom, who slept on what, and
-//! how long throttling lasted.
+//! Plots of memory under pressure: what it is composed of, what was scanned and by which tasks,
+//! sleepers by cause, and how long throttling lasted.
 //!
 //! Source: experiments D3, numbers 1, 4, 5, 6 and 7.
 
@@ -92,8 +92,8 @@ fn composition(case: &str, runs: &[&Outcome]) -> Option<Figure> {
 }
 
 /// The parts in MiB over time, in the order of `composition`'s legend. Dirty pages and those under
-/// writeback are on the lists of file pages for the most part: what they are more than those lists is
-/// anonymous pages on their way to the swap file.
+/// writeback are on the lists of file pages for the most part: what they are more than those lists
+/// is anonymous pages on their way to the swap file.
 fn parts_of_memory(run: &Outcome) -> Option<Vec<Vec<(f64, f64)>>> {
     let of = |name: &str| run.vmstat.of(name);
     let (active_anon, inactive_anon) = (of("nr_active_anon")?, of("nr_inactive_anon")?);
@@ -161,7 +161,8 @@ fn stack(layers: &[Vec<(f64, f64)>], colours: &[&'static str]) -> Vec<Mark> {
     layers.iter().zip(colours).map(area).collect()
 }
 
-/// Every cause that is drawn, in the order of the stack, with a colour that it has in every row and that no other has.
+/// Every cause that is drawn, in the order of the stack, with a colour that it has in every row and
+/// that no other has.
 const STACKED: [(Cause, &str); 19] = [
     (Cause::DirtyPause, "#0072b2"),
     (Cause::DeviceStalled, "#56b4e9"),
@@ -299,7 +300,7 @@ fn scans(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     })
 }
 
-/// Who was throttled why: one histogram each.
+/// Throttlings by task and reason: one histogram each.
 type Group = (bool, Reason);
 
 fn groups(run: &Outcome) -> BTreeMap<Group, Vec<&ThrottleCount>> {
@@ -538,7 +539,8 @@ mod tests {
     fn the_parts_of_memory_add_up_to_it() {
         let layers = parts_of_memory(&run()).unwrap();
         let at = |part: usize| layers[part][0].1;
-        // 768 pages are dirty or under writeback: 512 of the inactive list of files, 256 of the active one.
+        // 768 pages are dirty or under writeback: 512 of the inactive list of files, 256 of the
+        // active one.
         assert_eq!((at(2), at(3)), (0.0, 0.0));
         assert_eq!((at(4), at(5), at(9)), (1.0, 2.0, 1.0));
         let total: f64 = (0..10).map(at).sum();
@@ -585,7 +587,8 @@ mod tests {
         assert_eq!(labels(1.0), ["MiB", "pages/s (none: 1)"]);
     }
 
-    /// The causes one after the other. A new one is refused here by the compiler: it wants a line, and one of `STACKED`.
+    /// The causes one after the other. A new one is refused here by the compiler: it wants a line,
+    /// and one of `STACKED`.
     fn cause_after(cause: Cause) -> Option<Cause> {
         Some(match cause {
             Cause::Idle => Cause::Think,

@@ -1,4 +1,5 @@
-//! Plots of small files: files a second against their count, what the device is sent, slabs against the page cache, and boosts.
+//! Plots of small files: files a second against their count, what the device is sent, slabs against
+//! the page cache, and boosts.
 //!
 //! Source: experiments D3, numbers 8, 10 and 12.
 
