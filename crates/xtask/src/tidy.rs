@@ -10,6 +10,7 @@
 //! | links of the documents lead somewhere | `links` |
 //! | what is cited of the reference pages is in them | `citations` |
 //! | nothing is cited that a reader cannot look up | `banned` |
+//! | comments are narrow, and their sentences have nouns as subjects | `comments` |
 //! | modules of `mm` and `policy` import downwards, and not in circles | `floors` |
 //!
 //! A finding fails the command. Sizes and module headers are advice: printed, no more.
@@ -19,6 +20,7 @@
 mod bands;
 mod banned;
 mod citations;
+mod comments;
 mod files;
 mod floors;
 mod graph;
@@ -96,6 +98,7 @@ fn judge() -> Result<Findings> {
     for source in &sources {
         if source.is_rust() {
             files::judge(source, &mut findings);
+            comments::judge(source, &mut findings);
         }
         files::notes(source, &mut findings);
     }

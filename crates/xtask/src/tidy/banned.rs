@@ -60,7 +60,7 @@ const BANNED_IN_PAGES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Pages for those who work on it.
+/// Pages for those that work on it.
 const INNER_PAGES: &[&str] = &["docs/adr/", "docs/lab/", "docs/reference/"];
 
 /// Where the words stand that are banned.
