@@ -34,6 +34,7 @@ const LOOM_PREEMPTIONS: &str = "3";
 const ALONE: &[&str] = &[
     "cli serve_demo",
     "cli serve_limits",
+    "experiment live",
     "tidegate layers",
     "tidegate limit",
     "tidegate stamps",

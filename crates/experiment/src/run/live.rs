@@ -451,9 +451,8 @@ fn fill(path: &Path, bytes: Bytes, stop: &Stop) -> std::io::Result<()> {
 mod tests {
     use super::*;
     use crate::experiments;
-    use crate::metrics;
     use crate::run::cell::Column;
-    use crate::scenario::{Override, Scenario, Source};
+    use crate::scenario::{Override, Scenario};
 
     /// p0's machine shrunk to 512 MiB, of which the program takes 28: its hogs keep more than is
     /// left for pages, and the experiment's swap file is of 4 MiB.
@@ -508,76 +507,5 @@ mod tests {
         stop.raise();
         assert_eq!(filled(&stop), 0);
         std::fs::remove_file(&path).unwrap();
-    }
-
-    /// A hog that does not fit waits for memory, and the threads that write for it do not.
-    #[test]
-    fn a_run_has_an_account_of_each_of_its_threads() {
-        let dir = std::env::temp_dir().join(format!("tidegate-accounts-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let text = r#"
-            schema = "tidegate-exp/1"
-            name = "small"
-            title = "a hog and a mapper that do not fit"
-            [run]
-            seed = 1
-            [machine]
-            cpus = 2
-            memory_mib = 64
-            swap = { device = "disk", mib = 256 }
-            [[device]]
-            id = "disk"
-            model = "p0_ssd"
-            [[task]]
-            id = "writer"
-            kind = "dd"
-            device = "disk"
-            file_mib = 64
-            run_s = 1
-            [[task]]
-            id = "hog"
-            kind = "hog"
-            region_mib = 256
-            run_s = 1
-            [[task]]
-            id = "mmap"
-            kind = "mapper"
-            region_mib = 8
-            run_s = 1
-            [[policy]]
-            name = "tidegate"
-        "#;
-        let source = Source {
-            origin: "test".into(),
-            text: text.into(),
-        };
-        let (scenario, _) = Scenario::load(source, &[]).unwrap();
-        let column = Column::of(&scenario.policies[0]);
-        let cell = Cell::resolve(&scenario, &scenario.rows()[0], &column);
-        let live = Live {
-            dir: dir.clone(),
-            wrap: None,
-            // Memory that other tests of this process take comes on top. Memory that they give back
-            // meanwhile is the hog's, and must not satisfy it: it is to wait for memory.
-            memory: Some(Bytes(os::resident_bytes() + (64 << 20))),
-            files: LiveFiles::default(),
-        };
-        let run = live.run(&cell, false, &Stop::default()).unwrap();
-        std::fs::remove_dir_all(&dir).unwrap();
-        let account = |name: &str| {
-            let found = run.tasks.iter().find(|task| task.name == name);
-            found.unwrap_or_else(|| panic!("{name}: {:?}", run.tasks))
-        };
-        for job in ["writer", "hog", "mmap"] {
-            assert!(account(job).is_job, "{:?}", run.tasks);
-        }
-        assert!(account("hog").user_s + account("hog").system_s > 0.0);
-        for ours in ["flush-0", "reclaimer", "others"] {
-            assert!(!account(ours).is_job, "{:?}", run.tasks);
-        }
-        let waited = |cause: &str| run.waits.iter().any(|wait| wait.cause == cause);
-        assert!(waited("Memory"), "{:?}", run.waits);
-        let throttled = metrics::by_name("flusher_throttled_s").unwrap();
-        assert_eq!((throttled.of)(&run), Some(0.0), "{:?}", run.tasks);
     }
 }

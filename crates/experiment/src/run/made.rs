@@ -57,22 +57,13 @@ impl Objects for MadeFiles {
 
 #[cfg(test)]
 mod tests {
-    use policy::units::Bytes;
-    use workload::Stop;
-
-    use crate::outcome::Outcome;
     use crate::run::cell::{Cell, Column};
-    use crate::run::live::{Live, LiveFiles};
     use crate::run::session::RunError;
     use crate::scenario::{Scenario, Source};
 
-    /// A source of 2 MiB with copies, beside 18 files a task of `fs_mark` and a file that is
-    /// mapped, at half size.
-    const MAKERS: &str = r#"
+    const MAKER: &str = r#"
         schema = "tidegate-exp/1"
         name = "makers"
-        [run]
-        scale = 0.5
         [machine]
         cpus = 2
         memory_mib = 64
@@ -81,18 +72,6 @@ mod tests {
         id = "disk"
         model = "p0_ssd"
         fs = "ext4"
-        [[task]]
-        id = "large"
-        kind = "large_dd"
-        device = "disk"
-        file_mib = 4
-        rate_mib = 32
-        total_mib = 15
-        [[task]]
-        id = "map"
-        kind = "mapped_writer"
-        device = "disk"
-        file_mib = 6
         [[task]]
         id = "mark"
         kind = "fs_mark"
@@ -108,57 +87,11 @@ mod tests {
     fn cell() -> Cell {
         let source = Source {
             origin: "test".into(),
-            text: MAKERS.into(),
+            text: MAKER.into(),
         };
         let (scenario, _) = Scenario::load(source, &[]).unwrap();
         let column = Column::of(&scenario.policies[0]);
         Cell::resolve(&scenario, &scenario.rows()[0], &column)
-    }
-
-    fn check(run: &Outcome) {
-        let [large, map, marks @ ..] = &run.jobs[..] else {
-            panic!("there are jobs")
-        };
-        assert!((large.bytes - f64::from(8 << 20)).abs() < 0.5, "{large:?}");
-        let parts = large.parts.iter().map(|(name, _)| *name);
-        assert_eq!(parts.collect::<Vec<_>>(), ["download", "copy", "delete"]);
-        let download = large.parts[0].1;
-        assert!((0.125..1.0).contains(&download), "{large:?}");
-        assert!((map.bytes - f64::from(3 << 20)).abs() < 0.5, "{map:?}");
-        assert!((map.touched - 768.0).abs() < 0.5 && map.faults >= 768.0);
-        assert_eq!(marks.len(), 3);
-        for mark in marks {
-            assert!((mark.bytes - f64::from(18 * (40 << 10))).abs() < 0.5);
-            assert!((mark.files_a_round - 18.0).abs() < 0.5, "{mark:?}");
-        }
-        let rounds: usize = marks.iter().map(|mark| mark.samples.len()).sum();
-        assert_eq!(rounds, 3);
-    }
-
-    #[test]
-    fn jobs_make_their_files_in_the_lab() {
-        let cell = cell();
-        let run = crate::run::lab::run(&cell, 1, false, &Stop::default()).unwrap();
-        check(&run);
-        let again = crate::run::lab::run(&cell, 1, false, &Stop::default()).unwrap();
-        assert_eq!(run.trace_hash, again.trace_hash);
-    }
-
-    #[test]
-    fn jobs_make_their_files_live_and_leave_none() {
-        let dir = std::env::temp_dir().join(format!("tidegate-makers-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        let live = Live {
-            dir: dir.clone(),
-            wrap: None,
-            memory: Some(Bytes(os::resident_bytes() + (64 << 20))),
-            files: LiveFiles::default(),
-        };
-        let run = live.run(&cell(), false, &Stop::default());
-        let left = std::fs::read_dir(&dir).unwrap().count();
-        std::fs::remove_dir_all(&dir).unwrap();
-        check(&run.unwrap());
-        assert_eq!(left, 0);
     }
 
     #[test]

@@ -1,8 +1,4 @@
 //! The same loads on threads, real memory and files.
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
 
 use std::sync::Arc;
 
@@ -13,9 +9,7 @@ use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 use workload::{Bystander, Hog, Job, Mapper, Phase, Phases, RandWrite, Report, Stop, Work};
 
-mod common;
-
-use common::Dir;
+use crate::common::Dir;
 
 /// Frames: 16 MiB.
 const FRAMES: u32 = 4_096;

@@ -1,8 +1,4 @@
 //! Jobs that make their files while they run, in the lab and on threads and files.
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,9 +15,7 @@ use workload::{
     Barrier, Failure, Folder, FsMark, Job, LargeDd, Numbered, Objects, Report, Stop, Work,
 };
 
-mod common;
-
-use common::Dir;
+use crate::common::Dir;
 
 /// Frames: 16 MiB.
 const FRAMES: u32 = 4_096;

@@ -1,9 +1,5 @@
 //! The loads of stutterp in the lab, small: each does what it says, ends when it should, and where
 //! its time went adds up.
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
 
 use std::sync::Arc;
 
