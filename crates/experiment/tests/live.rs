@@ -11,7 +11,8 @@ use experiment::run::{self, Cell, Column, Live, LiveFiles, World};
 use experiment::scenario::{Scenario, Source};
 use policy::units::Bytes;
 
-/// A source of 2 MiB with copies, beside 18 files a task of `fs_mark` and a file that is mapped, at half size.
+/// A source of 2 MiB with copies, beside 18 files a task of `fs_mark` and a file that is mapped, at
+/// half size.
 const MAKERS: &str = r#"
     schema = "tidegate-exp/1"
     name = "makers"
@@ -100,7 +101,7 @@ fn run_live(name: &str, text: &str) -> Outcome {
         &World::Live(Live {
             dir: dir.clone(),
             wrap: None,
-            // What other tests of this process take comes on top.
+            // The other tests of this process take theirs beside it.
             memory: Some(Bytes(os::resident_bytes() + (64 << 20))),
             files: LiveFiles::default(),
         }),
