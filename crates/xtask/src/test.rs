@@ -41,7 +41,16 @@ const ALONE: &[&str] = &[
 ];
 /// Test programs that take longest: they begin first, so that none of them is left to run by
 /// itself.
-const FIRST: &[&str] = &[];
+const FIRST: &[&str] = &[
+    "mm cache",
+    "mm faults",
+    "experiment lab",
+    "compare compare",
+    "serve fuzz",
+    "tidegate spill",
+    "serve lib",
+    "experiment lib",
+];
 
 /// What a step is given.
 struct Run {
