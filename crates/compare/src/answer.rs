@@ -7,7 +7,7 @@
 
 use core::fmt::Write as _;
 
-use super::kind::Label;
+use super::label::Label;
 use super::several::NOTICEABLE;
 use super::show::percent;
 use super::what_if::Change;

@@ -7,11 +7,11 @@ use experiment::Stop;
 
 use super::answer::{self, Answered};
 use super::fault::Fault;
-use super::kind::{Kind, Loaded};
+use super::kind::{Beside, Kind, Loaded};
 use super::lab::{self, COLUMNS, LabError, Planned};
 use super::pressure::Pressure;
 use super::recording::COLUMN;
-use super::several::{self, Beside};
+use super::several;
 use super::show::Value;
 use super::throttling::Throttling;
 use super::what_if::{Change, ChangeError};

@@ -8,31 +8,10 @@ use std::path::Path;
 use super::bands::Verdict;
 use super::fault::Fault;
 use super::lab::{LabError, Planned};
-use super::several::Beside;
+use super::label::Label;
 use super::show::Row;
 use super::what_if::{Change, Keys};
 use experiment::outcome::Outcome;
-
-/// A figure of the tables.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Label {
-    /// Its name.
-    pub name: &'static str,
-    /// Its unit.
-    pub unit: &'static str,
-    /// Digits after the point.
-    pub digits: usize,
-}
-
-impl Label {
-    /// Its name and its unit.
-    pub(super) fn with_unit(&self) -> String {
-        match self.unit {
-            "" => self.name.to_owned(),
-            unit => format!("{} ({unit})", self.name),
-        }
-    }
-}
 
 /// A recording of some kind.
 #[derive(Clone, Debug)]
@@ -132,4 +111,14 @@ pub trait Kind: Sized + 'static {
 
     /// The table over several recordings.
     fn overview(sides: &[Beside<'_, Self>], column: &str) -> String;
+}
+
+/// A recording and the first column's run of it.
+pub struct Beside<'a, K: Kind> {
+    /// Under what it was made.
+    pub setting: &'a K::Setting,
+    /// What it shows.
+    pub recorded: &'a K::Measures,
+    /// The lab's run.
+    pub lab: &'a K::Measures,
 }

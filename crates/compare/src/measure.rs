@@ -9,7 +9,7 @@
 //!
 //! Source: docs/reference/field-recordings.md, whose means are from second 10 on, too.
 
-use super::kind::Label;
+use super::label::Label;
 use super::setting::Setting;
 use experiment::outcome::Outcome;
 use experiment::stats::{count, whole};

@@ -1,12 +1,7 @@
 //! A recording: what a real kernel did, in the form in which a run of the lab is told (`Outcome`),
 //! so that both are measured, tabled and drawn by the same code.
 
-use std::path::Path;
-
-use super::fault::Fault;
 use super::setting::Setting;
-use super::what_if::Change;
-use super::{folder, trace};
 use experiment::outcome::{Job, Outcome};
 
 /// Name of the recording's column.
@@ -26,25 +21,6 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Reads a folder of tables, or a file with a trace.
-    ///
-    /// # Errors
-    /// The mistake or the missing part, with file and line.
-    pub fn load(path: &Path) -> Result<Self, Fault> {
-        Self::load_with(path, &[], &[])
-    }
-
-    /// The same; `given` states parameters, `fill` those that a trace does not tell.
-    ///
-    /// # Errors
-    /// The mistake or the missing part, with file and line.
-    pub fn load_with(path: &Path, given: &[Change], fill: &[Change]) -> Result<Self, Fault> {
-        if path.is_dir() {
-            return folder::load(path, given);
-        }
-        trace::load(path, given, fill)
-    }
-
     pub(super) fn new(setting: Setting, mut outcome: Outcome, mut notes: Vec<String>) -> Self {
         outcome.case.clone_from(&setting.name);
         outcome.policy = COLUMN.into();

@@ -5,12 +5,13 @@ use std::path::Path;
 use super::bands::{self, Verdict};
 use super::fault::Fault;
 use super::guess::JUDGED;
-use super::kind::{Kind, Label, Loaded};
+use super::kind::{Beside, Kind, Loaded};
 use super::lab::{self, LabError, Planned};
+use super::label::Label;
 use super::measure::{self, Measures, QUANTITIES};
+use super::overview;
 use super::recording::Recording;
 use super::setting::{Origin, Setting};
-use super::several::{self, Beside};
 use super::show::{self, Row};
 use super::what_if::{self, Change, Keys};
 use experiment::outcome::Outcome;
@@ -124,6 +125,6 @@ impl Kind for Throttling {
     }
 
     fn overview(sides: &[Beside<'_, Self>], column: &str) -> String {
-        several::overview(sides, column)
+        overview::overview(sides, column)
     }
 }

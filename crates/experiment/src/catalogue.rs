@@ -1,5 +1,6 @@
 //! Names of what the lab has: device models, file systems, wrappers; and how to check their values.
 
+use device::{Layer, Stack};
 use lab::CostTable;
 pub use lab::{CPUS_MAX, fs, model};
 
@@ -80,5 +81,21 @@ const RATE_OF_ANY: u64 = 1 << 20;
 /// # Errors
 /// The problem, in words.
 pub fn check_wrap(text: &str) -> Result<(), String> {
-    crate::run::parse_wrap(text).map(|_| ())
+    wrapper(text).map(|_| ())
+}
+
+/// Reads a wrapper's text.
+///
+/// # Errors
+/// The mistake, and what would be right.
+pub(crate) fn wrapper(text: &str) -> Result<Vec<Layer>, String> {
+    let layers = Layer::parse_stack(text).map_err(|error| error.to_string())?;
+    if Stack::frames_needed(&layers) > 0 {
+        return Err(
+            "`volatile` keeps copies for tests of crashes and cannot be used here; \
+             use slow, faulty or trace"
+                .into(),
+        );
+    }
+    Ok(layers)
 }

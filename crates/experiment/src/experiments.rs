@@ -1,6 +1,6 @@
 //! The experiments that come with the program.
 
-use crate::scenario::Source;
+use crate::mistake::Source;
 
 /// Name and text of each, by name: the files of `experiments/`.
 pub const EXPERIMENTS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/experiments.rs"));

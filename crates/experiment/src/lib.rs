@@ -20,6 +20,7 @@ pub mod expect;
 pub mod experiments;
 pub mod kinds;
 pub mod metrics;
+pub mod mistake;
 pub mod outcome;
 pub mod pool;
 pub mod presets;
@@ -27,6 +28,7 @@ pub mod run;
 pub mod scenario;
 pub mod stats;
 mod task;
+mod timeline;
 pub mod trial;
 pub mod watch;
 

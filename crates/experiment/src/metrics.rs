@@ -85,10 +85,13 @@ pub static METRICS: [Metric; 177] = join::<148, 29, 177>(
     runs::METRICS,
 );
 
-/// The values of all metrics in one run, in the order of `METRICS`. Some look at every pause, and
-/// each is asked for by tables, bands and files.
-pub(crate) fn values(outcome: &Outcome) -> Vec<Option<f64>> {
-    METRICS.iter().map(|metric| (metric.of)(outcome)).collect()
+impl Outcome {
+    /// The values of all metrics in the order of `METRICS`, worked out when they are asked for
+    /// first: some look at every pause, and tables, bands and files ask for each.
+    pub fn values(&self) -> &[Option<f64>] {
+        let all = || METRICS.iter().map(|metric| (metric.of)(self)).collect();
+        self.values.0.get_or_init(all)
+    }
 }
 
 /// One list behind the other.

@@ -5,8 +5,7 @@ use std::sync::OnceLock;
 
 use policy::reclaim::Reason;
 
-use crate::metrics;
-use crate::watch::Timeline;
+use crate::timeline::Timeline;
 
 /// CPU time of one task.
 #[derive(Clone, Debug, Default)]
@@ -464,14 +463,9 @@ pub struct Outcome {
 /// The values of all metrics of a run, as soon as they were asked for: then the run is as it will
 /// stay.
 #[derive(Clone, Debug, Default)]
-pub struct Values(OnceLock<Vec<Option<f64>>>);
+pub struct Values(pub(crate) OnceLock<Vec<Option<f64>>>);
 
 impl Outcome {
-    /// The values of all metrics, worked out when they are asked for first.
-    pub fn values(&self) -> &[Option<f64>] {
-        self.values.0.get_or_init(|| metrics::values(self))
-    }
-
     /// What one task or device of the scenario did: its jobs, their pauses, its devices. Figures of
     /// the whole run (levels, changes, counters) stay.
     #[must_use]

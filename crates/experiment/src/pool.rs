@@ -7,10 +7,8 @@
 //! are of the whole test).
 
 use crate::outcome::Outcome;
+pub use crate::scenario::ALL;
 use crate::scenario::Scenario;
-
-/// The row that is all rows together.
-pub const ALL: &str = "all";
 
 /// Whether a scenario speaks of that row: in a band or with a published value.
 #[must_use]

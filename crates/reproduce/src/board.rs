@@ -3,16 +3,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::Wanted;
+use super::wanted::{OURS, Wanted, sides};
 use experiment::expect;
 use experiment::metrics::{self, Metric};
 use experiment::outcome::Outcome;
 use experiment::pool;
 use experiment::scenario::{CompareKind, ExpectEntry, Scenario};
 use experiment::stats::Better;
-
-/// The name of our own column.
-pub(super) const OURS: &str = "tidegate";
 
 /// Two values of a trade-off are alike within this part.
 const ALIKE: f64 = 0.02;
@@ -317,41 +314,6 @@ impl Ran<'_> {
         let count = values.len() as f64;
         (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
     }
-}
-
-/// The columns before and after the paper's change: those that `[reproduce]` names; else the first
-/// that a claim names, and the column that most claims hold against it.
-pub(super) fn sides(scenario: &Scenario) -> Option<(&str, &str)> {
-    if let [before, after] = &scenario.reproduce.sides[..] {
-        return Some((before.get_ref(), after.get_ref()));
-    }
-    let is_named = |name: &str| {
-        scenario.claims().any(|expect| {
-            let vs = expect.vs.as_ref().is_some_and(|vs| vs.get_ref() == name);
-            vs || expect.policy.get_ref() == name
-        })
-    };
-    let mut names = scenario
-        .policies
-        .iter()
-        .map(|policy| policy.name.get_ref().as_str());
-    let before = names.find(|name| is_named(name))?;
-    let treated = || {
-        let claims = scenario.claims();
-        claims.filter(|expect| ![before, OURS].contains(&expect.policy.get_ref().as_str()))
-    };
-    let times = |name: &str| {
-        let own = || treated().filter(|expect| expect.policy.get_ref() == name);
-        let vs =
-            |expect: &&ExpectEntry| expect.vs.as_ref().is_some_and(|vs| vs.get_ref() == before);
-        (own().filter(vs).count(), own().count())
-    };
-    let names: Vec<&str> = treated()
-        .map(|expect| expect.policy.get_ref().as_str())
-        .collect();
-    // Of equals the first.
-    let after = names.iter().rev().max_by_key(|name| times(name))?;
-    Some((before, *after))
 }
 
 fn side(better: Better, sides: [f64; 2], ours: f64) -> Side {

@@ -21,6 +21,7 @@
 //! Concurrency: one queue of all runs, experiment after experiment, so that no core waits for an
 //! experiment's last run.
 
+mod asked;
 mod board;
 mod markdown;
 mod page;
@@ -28,7 +29,9 @@ mod papers;
 mod picture;
 mod plan;
 mod progress;
+mod scoreboard;
 mod text;
+mod wanted;
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -37,22 +40,24 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use experiment::Stop;
-use serde::Serialize;
 
+pub use asked::{Asked, Format};
 use board::{Claim, Part, Ran, Verdict};
 use experiment::expect;
 use experiment::outcome::Outcome;
 use experiment::pool;
-use experiment::run::{self, Order, RunError, World};
+use experiment::run::{self, RunError, World};
 use experiment::scenario::LoadError;
 use papers::Paper;
 pub use papers::Papers;
-use plan::{Planned, Unplanned, Wanted};
+use plan::{Planned, Unplanned};
 use progress::Progress;
 use report::comparison::Report;
 use report::output::{self, About, Folder, OutputError, Shown};
 use report::status::{FAILED, INTERRUPTED, OK};
 use report::terminal;
+use scoreboard::{Board, PaperBoard};
+use wanted::Wanted;
 
 /// What an experiment came to, in its folder.
 const PART: &str = "part.json";
@@ -62,41 +67,6 @@ const BOARD_TEXT: &str = "scoreboard.txt";
 const INDEX: &str = "index.html";
 /// The same as one picture.
 const PICTURE: &str = "scoreboard.svg";
-
-/// What is to be reproduced, and how.
-#[derive(Debug, Default)]
-pub struct Asked {
-    /// Papers or experiments; all of them without any.
-    pub papers: Vec<String>,
-    /// Repetitions of each run, instead of one.
-    pub replicas: Option<u32>,
-    /// Part of the full size of all experiments, instead of each one's own.
-    pub scale: Option<f64>,
-    /// Folder for the results, instead of a new one; what an earlier run left there is used.
-    pub out: Option<PathBuf>,
-    /// How the scoreboard is printed.
-    pub format: Format,
-    /// Of the program.
-    pub version: &'static str,
-}
-
-impl Asked {
-    fn replicas(&self) -> u32 {
-        self.replicas.unwrap_or(1)
-    }
-}
-
-/// How the scoreboard is printed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
-    /// For pages: tables and the causes of what is missed.
-    Markdown,
-}
 
 /// The command cannot begin or end its work.
 #[derive(Debug, thiserror::Error)]
@@ -118,58 +88,6 @@ impl From<Unplanned> for ReproduceError {
             Unplanned::Load(error) => Self::Load(error),
             Unplanned::Usage(problem) => Self::Usage(problem),
         }
-    }
-}
-
-/// The scoreboard with all that stands around it.
-#[derive(Debug, Serialize)]
-struct Board {
-    version: &'static str,
-    /// Experiments that were to be run and have no result.
-    missing: Vec<String>,
-    /// How to go on where something is missing.
-    go_on: Option<String>,
-    papers: Vec<PaperBoard>,
-}
-
-/// The claims of one paper.
-#[derive(Debug, Serialize)]
-struct PaperBoard {
-    id: String,
-    subject: String,
-    name: String,
-    who: String,
-    idea: String,
-    parts: Vec<Part>,
-    not_built: Vec<Claim>,
-    /// Claims of experiments that were not come to.
-    not_run: Vec<Claim>,
-}
-
-impl PaperBoard {
-    fn claims(&self) -> impl Iterator<Item = &Claim> {
-        let built = self.parts.iter().flat_map(Part::published);
-        built.chain(&self.not_run).chain(&self.not_built)
-    }
-}
-
-impl Board {
-    fn claims(&self) -> impl Iterator<Item = &Claim> {
-        self.papers.iter().flat_map(PaperBoard::claims)
-    }
-
-    fn parts(&self) -> impl Iterator<Item = &Part> {
-        self.papers.iter().flat_map(|paper| &paper.parts)
-    }
-
-    /// Bands, published or our own, that should hold and do not.
-    fn failing(&self) -> impl Iterator<Item = &Claim> {
-        let all = self.parts().flat_map(|part| &part.claims);
-        all.filter(|claim| claim.fails())
-    }
-
-    fn failed_runs(&self) -> usize {
-        self.parts().map(|part| part.failed_runs).sum()
     }
 }
 
@@ -273,7 +191,7 @@ fn run_all(
         .filter(|at| parts[*at].is_none())
         .collect();
     // Long runs first: at the end all cores have something short.
-    to_run.sort_by(|one, other| a_run(&planned[*other]).total_cmp(&a_run(&planned[*one])));
+    to_run.sort_by(|one, other| planned[*other].a_run().total_cmp(&planned[*one].a_run()));
     let queue: VecDeque<Next> = to_run
         .iter()
         .flat_map(|&at| {
@@ -346,13 +264,6 @@ fn thread_cpu_s() -> f64 {
     Duration::new(whole, part).as_secs_f64()
 }
 
-/// Time of one run, by the estimate.
-fn a_run(planned: &Planned) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
-    let runs = planned.orders.len() as f64;
-    planned.seconds / runs
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -379,7 +290,7 @@ fn finish(
         replicas,
         replicas_asked: planned.replicas_asked,
     };
-    let sides = board::sides(scenario);
+    let sides = wanted::sides(scenario);
     let figure = scenario.reproduce.figure.as_ref();
     let figure = figure.map(|name| name.get_ref().as_str());
     let part = Part {
@@ -541,16 +452,4 @@ fn command(asked: &Asked, folder: &Path) -> String {
     }
     words.push(format!("--out {}", PathBuf::from(folder).display()));
     words.join(" ")
-}
-
-/// Names of runs, as they are said while they are made.
-fn name(planned: &Planned, order: &Order) -> String {
-    let cell = &order.cell;
-    format!(
-        "{} {} {} #{}",
-        planned.name(),
-        cell.case,
-        cell.policy,
-        order.replica
-    )
 }

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::board::{Claim, Part, Verdict};
-use super::{Board, PaperBoard};
+use super::scoreboard::{Board, PaperBoard};
 
 pub(super) fn render(board: &Board) -> String {
     let mut text = String::new();

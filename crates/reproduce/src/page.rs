@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use super::board::{Claim, Part, Side, TradeOff, Verdict, figure};
-use super::{Board, PaperBoard};
+use super::scoreboard::{Board, PaperBoard};
 use report::output::web::{Cell, Page, details, escape, marks, table};
 
 const TITLE: &str = "Five papers, held against their claims";

@@ -14,7 +14,7 @@
 use std::fmt::Write as _;
 
 use super::board::{Claim, Verdict};
-use super::{Board, PaperBoard};
+use super::scoreboard::{Board, PaperBoard};
 use report::output::web::escape;
 
 const WIDTH: f64 = 760.0;

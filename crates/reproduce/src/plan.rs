@@ -1,18 +1,12 @@
 //! What is to be run: of each experiment with published claims what they compare, and our own
 //! column beside it.
 
-use std::collections::BTreeSet;
-
-use toml::Spanned;
-
-use super::Asked;
-use super::board::{OURS, sides};
+use super::asked::Asked;
 use super::papers::Papers;
-use experiment::expect;
+use super::wanted::Wanted;
 use experiment::experiments::{self, EXPERIMENTS};
-use experiment::pool;
 use experiment::run::{self, Cell, Column, Order};
-use experiment::scenario::{ExpectEntry, LoadError, Override, Scenario, Source, choices};
+use experiment::scenario::{LoadError, Override, Scenario, Source, choices};
 
 /// Estimate for an experiment that was never measured, s of one core.
 const SECONDS_GUESSED: f64 = 15.0;
@@ -45,6 +39,25 @@ impl Planned {
 
     pub(super) fn paper(&self) -> &str {
         self.scenario.paper_id().unwrap_or_default()
+    }
+
+    /// Time of one run, by the estimate.
+    pub(super) fn a_run(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "a count of runs")]
+        let runs = self.orders.len() as f64;
+        self.seconds / runs
+    }
+
+    /// Name of a run, as it is said while it is made.
+    pub(super) fn run_name(&self, order: &Order) -> String {
+        let cell = &order.cell;
+        format!(
+            "{} {} {} #{}",
+            self.name(),
+            cell.case,
+            cell.policy,
+            order.replica
+        )
     }
 
     fn of(known: &Known, asked: &Asked, program: &str) -> Result<Self, LoadError> {
@@ -116,69 +129,6 @@ impl Planned {
             key,
             version: asked.version,
         })
-    }
-}
-
-/// The pairs of a row and a column that are run: what a published claim compares, and our own
-/// column wherever both sides of the paper are. `[reproduce]` may leave out whole rows and columns.
-#[derive(Debug, Default)]
-pub(super) struct Wanted(BTreeSet<(String, String)>);
-
-impl Wanted {
-    pub(super) fn has(&self, case: &str, policy: &str) -> bool {
-        self.0.contains(&(case.to_owned(), policy.to_owned()))
-    }
-
-    fn of(scenario: &Scenario) -> Self {
-        let section = &scenario.reproduce;
-        let is_one_of = |all: &[Spanned<String>], name: &str| {
-            all.is_empty() || all.iter().any(|one| one.get_ref() == name)
-        };
-        let rows = scenario.rows();
-        let summed: Vec<&str> = rows
-            .iter()
-            .filter(|row| !row.apart)
-            .map(|row| row.name.get_ref().as_str())
-            .collect();
-        let mut wanted = Self::default();
-        let mut add = |case: &str, policy: &str| {
-            if is_one_of(&section.cases, case) && is_one_of(&section.policies, policy) {
-                wanted.0.insert((case.to_owned(), policy.to_owned()));
-            }
-        };
-        let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
-        for expect in scenario.claims().filter(held_here) {
-            let named = expect.cases.iter().map(|case| case.get_ref().as_str());
-            let mut cases: Vec<&str> = named.collect();
-            if cases.is_empty() {
-                cases.clone_from(&summed);
-            }
-            for (case, policy) in cases.iter().flat_map(|case| expect::cells(expect, case)) {
-                let of_case = if case == pool::ALL {
-                    &summed[..]
-                } else {
-                    &[case]
-                };
-                of_case.iter().for_each(|case| add(case, policy));
-            }
-        }
-        let ours = scenario.policies.iter().map(|policy| policy.name.get_ref());
-        if ours.into_iter().all(|name| name != OURS) {
-            return wanted;
-        }
-        let Some((before, after)) = sides(scenario) else {
-            return wanted;
-        };
-        for row in &rows {
-            let case = row.name.get_ref();
-            if wanted.has(case, before)
-                && wanted.has(case, after)
-                && is_one_of(&section.policies, OURS)
-            {
-                wanted.0.insert((case.clone(), OURS.to_owned()));
-            }
-        }
-        wanted
     }
 }
 

@@ -11,7 +11,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::board::{Part, Verdict};
 use super::plan::Planned;
-use super::{a_run, name};
 use experiment::outcome::Outcome;
 use experiment::run::{Order, RunError};
 use report::terminal;
@@ -98,7 +97,7 @@ impl Progress {
     pub(super) fn began(&self, planned: &Planned, order: &Order) {
         if let Some(bar) = &self.bar {
             let left = length(self.times().left(self.cores));
-            bar.set_message(format!("{left} left  {}", name(planned, order)));
+            bar.set_message(format!("{left} left  {}", planned.run_name(order)));
         }
     }
 
@@ -114,11 +113,11 @@ impl Progress {
         match result {
             Ok(outcome) => {
                 let mut times = self.times();
-                times.estimate_done += a_run(planned);
+                times.estimate_done += planned.a_run();
                 times.taken += outcome.wall_s;
             }
             Err(RunError::Interrupted) => {}
-            Err(error) => self.say(&format!("{}: failed: {error}", name(planned, order))),
+            Err(error) => self.say(&format!("{}: failed: {error}", planned.run_name(order))),
         }
     }
 

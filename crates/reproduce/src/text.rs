@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::board::{Claim, Part, Side, TradeOff, Verdict, figure};
-use super::{Board, PaperBoard};
+use super::scoreboard::{Board, PaperBoard};
 use report::terminal::wrap;
 
 /// Width of the text in the file.

@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 use policy::reclaim::Reason;
 
 use super::super::bands::Verdict;
-use super::super::kind::Label;
+use super::super::label::Label;
 use super::guess::Scale;
 use super::setting::Setting;
 use super::shapes::{SHAPES, Shape};

@@ -36,9 +36,9 @@ pub use setting::Setting;
 
 use super::bands::Verdict;
 use super::fault::Fault;
-use super::kind::{Kind, Label, Loaded};
+use super::kind::{Beside, Kind, Loaded};
 use super::lab::{LabError, Planned};
-use super::several::Beside;
+use super::label::Label;
 use super::show::Row;
 use super::what_if::{Change, Keys};
 use experiment::outcome::Outcome;

@@ -3,9 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use compare::bands::Verdict;
-use compare::kind::Loaded;
+use compare::kind::{Beside, Loaded};
 use compare::pressure::Pressure;
-use compare::several::Beside;
 use compare::{Kind, Recording, lab};
 use experiment::Stop;
 use experiment::outcome::Outcome;

@@ -15,10 +15,11 @@ use std::fmt::Write as _;
 
 use super::common;
 use compare::guess::{self, JUDGED};
+use compare::kind::Beside;
 use compare::measure::by_name;
 use compare::pressure::Pressure;
 use compare::setting::{Origin, Setting};
-use compare::several::{self, Beside};
+use compare::several;
 use compare::{Kind as _, Throttling};
 
 type Compared = common::Compared<Throttling>;

@@ -5,7 +5,8 @@ use policy::units::Bytes;
 use toml::Spanned;
 use workload::{FsMark, Work, fs_mark};
 
-use crate::scenario::{FILES_MADE_MOST, Mistake};
+use crate::mistake::Mistake;
+use crate::task::units::FILES_MADE_MOST;
 use crate::task::units::kib;
 use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
 

@@ -4,7 +4,7 @@ use env::Env;
 use toml::Spanned;
 use workload::{LargeDd, Work, large_dd};
 
-use crate::scenario::Mistake;
+use crate::mistake::Mistake;
 use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
 
 /// Block: a read-ahead window of Linux.

@@ -4,7 +4,7 @@ use env::Env;
 use toml::Spanned;
 use workload::{Pass, Passes, Work, passes};
 
-use crate::scenario::Mistake;
+use crate::mistake::Mistake;
 use crate::task::{Around, Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
 
 /// Block.

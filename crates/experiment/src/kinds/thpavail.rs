@@ -6,7 +6,8 @@ use serde::Deserialize;
 use toml::Spanned;
 use workload::{FileEnds, Thpavail, Work, thpavail};
 
-use crate::scenario::{MEMORY_MOST_MIB, Mistake};
+use crate::mistake::Mistake;
+use crate::task::units::MEMORY_MOST_MIB;
 use crate::task::{Around, Facts, Field, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
 
 /// Block of both copies: that of `cp`.

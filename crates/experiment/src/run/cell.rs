@@ -18,10 +18,10 @@ use policy::watermark::Watermarks;
 use policy::writeback::{Flight, FlushTunables};
 
 use super::jobs::{self, JobSpec};
-use super::nodes;
 use super::runs;
 use super::small::SmallSpec;
 use crate::presets::{self, Preset, SlabLaw};
+use crate::scenario::machine::{marks, of_machine, pages_of, zone_count};
 use crate::scenario::{CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario};
 use crate::task::Files;
 use crate::task::units::{PAGES_PER_MIB, mib, millis, seconds, whole, whole_pages};
@@ -36,8 +36,6 @@ const REQUEST_LEAST: Pages = Pages(32);
 const WINDOW_LEAST: Pages = Pages(2);
 /// KiB of a page.
 const KIB_PER_PAGE: f64 = 4.0;
-/// MIN does not shrink below 128 pages, four clusters of reclaim: experiments A6.
-const MIN_MARK_LEAST: u64 = 128;
 /// Requests in flight, however small the machine: the device is not to run dry.
 const FLIGHT_LEAST: u64 = 4;
 
@@ -308,7 +306,7 @@ impl Cell {
             reclaim.cluster_stands_for = reclaim.stands_for;
         }
         reclaim.oom_kills = machine.oom_kills;
-        let several = machine.node_count() > 1 || nodes::zone_count(machine) > 1;
+        let several = machine.node_count() > 1 || zone_count(machine) > 1;
         let several = several && !column.one_node;
         let some_fs = |is: fn(&lab::fs::Model) -> bool| {
             let fs = |device: &DeviceSpec| lab::fs::by_name(device.fs.as_deref()?).ok();
@@ -332,9 +330,8 @@ impl Cell {
             flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
             initial: preset.initial,
             reclaim,
-            machine: several.then(|| {
-                nodes::of_machine(machine, memory).expect("the nodes of a loaded scenario")
-            }),
+            machine: several
+                .then(|| of_machine(machine, memory).expect("the nodes of a loaded scenario")),
             readahead: column
                 .readahead
                 .or(window_of(machine.readahead_kib.as_ref()))
@@ -532,40 +529,6 @@ pub(super) fn device(scenario: &Scenario, id: &str) -> usize {
     let mut devices = scenario.devices.iter();
     let at = devices.position(|device| device.id.get_ref() == id);
     at.expect("a loaded scenario names its own devices")
-}
-
-/// Memory for pages of a machine that has `memory_mib` before scaling.
-pub(super) fn pages_of(machine: &Machine, memory_mib: f64, scale: f64) -> Pages {
-    let reserved = machine.reserved_percent.as_ref();
-    let left = 1.0 - reserved.map_or(0.0, |percent| *percent.get_ref()) / 100.0;
-    Pages(whole(memory_mib * left * PAGES_PER_MIB * scale))
-}
-
-/// The marks of a machine of `memory_mib` before scaling (those that `of_memory` says), made
-/// smaller by `shrink`; nothing where both size and reserve are those of the memory itself.
-pub(super) fn marks(
-    machine: &Machine,
-    of_memory: fn(Pages) -> Watermarks,
-    memory_mib: f64,
-    shrink: u64,
-) -> Option<Watermarks> {
-    if shrink == 1 && machine.min_free_kib.is_none() {
-        return None;
-    }
-    let full = of_memory(Pages(whole(memory_mib * PAGES_PER_MIB)));
-    let (mut min, mut gap) = (full.min.0, full.low.0 - full.min.0);
-    if let Some(reserve) = &machine.min_free_kib {
-        min = whole(*reserve.get_ref() / KIB_PER_PAGE);
-        gap = gap.max(min / 4);
-    }
-    // Of each zone, where the machine says which there are.
-    let min = (min / shrink).max(MIN_MARK_LEAST * nodes::zone_count(machine));
-    let gap = (gap / shrink).max(min / 4);
-    Some(Watermarks {
-        min: Pages(min),
-        low: Pages(min + gap),
-        high: Pages(min + 2 * gap),
-    })
 }
 
 /// A journal on a machine of this size; a file's times are those of the tick.

@@ -5,9 +5,10 @@ use policy::units::Nanos;
 use toml::Spanned;
 use workload::Keep;
 
-use super::cell::{device, pages_of, request_least};
+use super::cell::{device, request_least};
 use super::{runs, small};
 use crate::kinds::Task;
+use crate::scenario::machine::pages_of;
 use crate::scenario::{CaseEntry, Scenario, TaskEntry};
 use crate::task::units::{seconds, whole};
 use crate::task::{Facts, Files, Keyed as _, Sizes, Traits, Writes, value};
@@ -151,7 +152,7 @@ fn sizes(
         run_for: value(&task.run_s).map(seconds),
         memory: pages_of(machine, *machine.memory_mib.get_ref(), scale),
         huge: 1 << runs::scaled(shrink),
-        small_file: small::bytes_a_file(machine),
+        small_file: crate::scenario::small::bytes_a_file(machine),
         costs: if machine.scale_costs { shrink } else { 1 },
     }
 }

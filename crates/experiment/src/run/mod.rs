@@ -12,12 +12,11 @@ mod journal;
 mod lab;
 mod live;
 mod made;
-pub(crate) mod nodes;
 mod rig;
-pub(crate) mod runs;
+mod runs;
 mod schedule;
 mod session;
-pub(crate) mod small;
+mod small;
 mod tape;
 mod wrap;
 
@@ -25,7 +24,6 @@ pub use cell::{Cell, Column, DeviceSpec, SwapSpec};
 pub use jobs::JobSpec;
 pub use live::{Live, LiveFiles};
 pub use session::RunError;
-pub(crate) use wrap::parse as parse_wrap;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

@@ -47,7 +47,8 @@ pub(super) fn kept_apart(machine: &Machine, column: &Column) -> SlabLaw {
 pub(super) fn compaction_of(entry: &PolicyEntry, preset: &Preset) -> Compaction {
     let mut compaction = preset.compaction;
     if !entry.patches.is_empty() {
-        compaction = with_patches(&joined(entry)).expect("a loaded scenario names known patches");
+        compaction =
+            with_patches(&entry.patches_joined()).expect("a loaded scenario names known patches");
     }
     if let Compaction::Scans(scans) = &mut compaction {
         if let Some(waits) = &entry.reclaim_waits {
@@ -61,13 +62,6 @@ pub(super) fn compaction_of(entry: &PolicyEntry, preset: &Preset) -> Compaction 
         law.for_all = *defrag.get_ref() == DefragKind::Always;
     }
     compaction
-}
-
-/// The patches of a column as one name.
-pub(crate) fn joined(entry: &PolicyEntry) -> String {
-    let names = entry.patches.iter();
-    let names: Vec<&str> = names.map(|name| name.get_ref().as_str()).collect();
-    names.join(",")
 }
 
 /// What a device's pages are to compaction, by its file system.

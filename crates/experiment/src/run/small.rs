@@ -14,25 +14,8 @@ use policy::shrink::files::{InodeRule, PRESSURE};
 use policy::units::{Bytes, Pages};
 use workload::{Keep, ObjectCache, Role, SmallOptions};
 
-use crate::scenario::{Machine, RoleKind};
-
-/// A cache of objects: (role, bytes, order, reclaimable).
-type Row = (Role, u64, u32, bool);
-
-/// The objects of a file on xfs of 5.3 on p3's machine of 16 CPUs.
-///
-/// PUBLISHED are the sums a file: 2083 bytes that can be reclaimed and 1593 that cannot (3,727,612
-/// and 2,851,772 kB of slabs at 1.83 million files). Sizes and orders of inode, entry and log item
-/// are SLUB's for 16 CPUs (kernel-facts 14). The rest of both sums is split by a GUESS, in sizes
-/// that fill slabs; a test holds the sums.
-const P3: [Row; 6] = [
-    (Role::Entry, 192, 1, true),
-    (Role::Inode, 1024, 3, true),
-    (Role::Beside, 816, 3, true),
-    (Role::Beside, 168, 0, false),
-    (Role::Beside, 1024, 3, false),
-    (Role::Beside, 400, 1, false),
-];
+use crate::scenario::Machine;
+use crate::scenario::small::{Row, rows};
 
 /// What the log takes for a file, and how long it is.
 ///
@@ -109,28 +92,6 @@ pub(super) fn keeper(shrink: u64) -> Keep {
     }
 }
 
-/// Bytes of objects that a file has in memory, of a machine whose caches may not be checked yet.
-pub(crate) fn bytes_a_file(machine: &Machine) -> f64 {
-    let bytes: u64 = rows(machine).iter().map(|(_, bytes, ..)| *bytes).sum();
-    super::assemble::number(bytes.max(1))
-}
-
-fn rows(machine: &Machine) -> Vec<Row> {
-    let Some(caches) = &machine.object_cache else {
-        return P3.to_vec();
-    };
-    let caches = caches.get_ref().iter().map(|cache| {
-        let role = match cache.role.get_ref() {
-            RoleKind::Entry => Role::Entry,
-            RoleKind::Inode => Role::Inode,
-            RoleKind::Beside => Role::Beside,
-        };
-        let bytes = u64::from(*cache.bytes.get_ref());
-        (role, bytes, *cache.order.get_ref(), cache.reclaimable)
-    });
-    caches.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use workload::Stop;
@@ -139,6 +100,7 @@ mod tests {
     use crate::outcome::Outcome;
     use crate::run::cell::{Cell, Column};
     use crate::run::live::{Live, LiveFiles};
+    use crate::scenario::small::P3;
     use crate::scenario::{Scenario, Source};
 
     /// Bytes of slabs a file.

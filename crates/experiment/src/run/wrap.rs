@@ -11,6 +11,7 @@ use workload::Stop;
 
 use super::cell::DeviceSpec;
 use super::session::{Change, RunError};
+use crate::catalogue;
 
 /// How often the guard of a live run looks whether it was interrupted.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -72,22 +73,6 @@ pub(super) fn dress(
     Ok(built)
 }
 
-/// Reads a wrapper's text.
-///
-/// # Errors
-/// The mistake, and what would be right.
-pub(crate) fn parse(text: &str) -> Result<Vec<Layer>, String> {
-    let layers = Layer::parse_stack(text).map_err(|error| error.to_string())?;
-    if Stack::frames_needed(&layers) > 0 {
-        return Err(
-            "`volatile` keeps copies for tests of crashes and cannot be used here; \
-             use slow, faulty or trace"
-                .into(),
-        );
-    }
-    Ok(layers)
-}
-
 /// The device in its wrapper; rates shrink with the machine.
 fn wrap(
     inner: &Arc<dyn Device>,
@@ -95,7 +80,7 @@ fn wrap(
     host: &Arc<dyn Host>,
     shrink: u64,
 ) -> Result<Stack, RunError> {
-    let mut layers = parse(text)
+    let mut layers = catalogue::wrapper(text)
         .map_err(|problem| RunError::Impossible(format!("the wrapper `{text}`: {problem}")))?;
     for layer in &mut layers {
         if let Layer::Slow(options) = layer {

@@ -9,29 +9,25 @@ use std::collections::BTreeSet;
 
 use toml::Spanned;
 
-use super::diagnose::{Mistake, choices};
 use super::parse::parse;
 use super::{
-    CaseEntry, CompareKind, DeviceEntry, ExpectEntry, PolicyEntry, SCHEMA, Scenario, TaskEntry,
-    is_plain,
+    ALL, CaseEntry, CompareKind, DeviceEntry, ExpectEntry, PolicyEntry, SCHEMA, Scenario,
+    TaskEntry, is_plain,
 };
 use crate::catalogue;
 use crate::experiments;
 use crate::metrics::METRICS;
-use crate::pool::ALL;
+use crate::mistake::{Mistake, choices};
 use crate::presets::PRESETS;
+use crate::task::units::{FILES_MADE_MOST, MEMORY_MOST_MIB};
 use crate::task::{Around, Ends, Keyed as _, value};
 
 /// Least memory for pages that any run can do with, after scaling.
 const MEMORY_LEAST_MIB: f64 = 4.0;
-/// Most memory, before scaling: 16 TiB, far from any overflow.
-pub const MEMORY_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 /// Most bytes of one file (16 TiB).
 const FILE_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 /// Most tasks of one kind: each is a coroutine with a stack.
 const TASKS_MOST: u32 = 4096;
-/// Most files that the tasks of an entry make: each has a place in the cache, and an index.
-pub(crate) const FILES_MADE_MOST: f64 = 1_048_576.0;
 /// The file system that has a journal in the lab.
 const JOURNALLED: &str = "ext4";
 /// Ticks a second that a column may have.

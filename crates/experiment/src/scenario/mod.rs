@@ -13,22 +13,21 @@
 //! Source: experiments D1, adapted: names are kept where the thing is the same.
 
 mod check;
-mod diagnose;
 mod journal;
+pub(crate) mod machine;
 mod nodes;
 mod overrides;
 mod parse;
 mod reproduce;
 mod runs;
-mod small;
+pub(crate) mod small;
 mod tasks;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use check::FILES_MADE_MOST;
-pub use check::{HZ, MEMORY_MOST_MIB, RATE_LEAST_MIB, RATE_MOST_MIB};
-pub use diagnose::renderer;
-pub use diagnose::{Mistake, Mistakes, Source, choices, nearest};
+pub use crate::mistake::{Mistake, Mistakes, Source, choices, nearest, renderer};
+pub use crate::task::units::MEMORY_MOST_MIB;
+pub use check::{HZ, RATE_LEAST_MIB, RATE_MOST_MIB};
 pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use nodes::{NodeEntry, ZonelistKind};
 pub use overrides::{Override, OverrideError};
@@ -46,6 +45,9 @@ use crate::task::{Field, Keyed as _, keys};
 
 /// The only schema there is.
 pub const SCHEMA: &str = "tidegate-exp/1";
+
+/// The row that is all rows together.
+pub const ALL: &str = "all";
 
 /// One experiment.
 #[derive(Clone, Debug, Deserialize)]

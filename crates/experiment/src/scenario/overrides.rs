@@ -8,8 +8,8 @@ use core::fmt;
 
 use toml_edit::{DocumentMut, Item, Table, Value};
 
-use super::diagnose::{Mistake, Mistakes, Source, choices};
 use super::{LoadError, parse};
+use crate::mistake::{Mistake, Mistakes, Source, choices};
 
 /// One override from the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use serde::Deserialize as _;
 use toml::de::{DeTable, Deserializer, Error};
 
-use super::diagnose::{Mistake, Mistakes, Source, choices};
 use super::{LoadError, Scenario, tasks};
+use crate::mistake::{Mistake, Mistakes, Source, choices};
 
 /// Ends of keys that are units, and what they mean.
 const UNITS: [(&str, &str); 20] = [

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use toml::Spanned;
 
+use super::PolicyEntry;
+
 /// The tasks whose faults move pages for a huge page (`transparent_hugepage/defrag`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -17,3 +19,12 @@ pub enum DefragKind {
 
 /// File systems of a row, by device.
 pub type FileSystems = BTreeMap<Spanned<String>, Spanned<String>>;
+
+impl PolicyEntry {
+    /// The patches of a column as one name.
+    pub(crate) fn patches_joined(&self) -> String {
+        let names = self.patches.iter();
+        let names: Vec<&str> = names.map(|name| name.get_ref().as_str()).collect();
+        names.join(",")
+    }
+}

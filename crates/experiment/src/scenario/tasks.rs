@@ -12,9 +12,9 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::TaskEntry;
-use super::diagnose::{Mistake, choices, nearest};
 use super::parse::{other_unit, unknown_key};
 use crate::kinds::{ALL, Registered, by_name};
+use crate::mistake::{Mistake, choices, nearest};
 
 /// Sorts the keys of all tasks of a scenario; the answer has what is wrong with them. A table that
 /// is no task is left to serde.

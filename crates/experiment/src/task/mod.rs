@@ -35,7 +35,7 @@ use policy::units::{Bytes, Pages};
 use toml::Spanned;
 use workload::Work;
 
-use crate::scenario::Mistake;
+use crate::mistake::Mistake;
 
 /// A kind of task, with the values of its keys.
 pub(crate) trait Kind: Keyed {

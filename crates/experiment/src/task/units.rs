@@ -4,6 +4,10 @@ use policy::units::{Bytes, Nanos, PAGE_SIZE};
 
 /// Pages of one mebibyte.
 pub(crate) const PAGES_PER_MIB: f64 = 256.0;
+/// Most memory, before scaling: 16 TiB, far from any overflow.
+pub const MEMORY_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
+/// Most files that the tasks of an entry make: each has a place in the cache, and an index.
+pub(crate) const FILES_MADE_MOST: f64 = 1_048_576.0;
 
 /// Bytes of so many mebibytes.
 pub(crate) fn mib(value: f64) -> u64 {

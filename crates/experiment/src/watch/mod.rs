@@ -24,9 +24,8 @@
 mod lengths;
 mod pressure;
 mod slots;
-mod timeline;
 
-pub use timeline::{Item, Timeline, What};
+pub use crate::timeline::{Item, Timeline, What};
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -245,7 +245,7 @@ fn slots_hold_the_mean_number_of_sleepers_however_long_the_run() {
 fn a_timeline_is_bounded_and_says_when_it_was_full() {
     let mut watch = Watch::new(true);
     watch.opens(at(0));
-    let most = timeline::ITEMS_MOST as u64;
+    let most = crate::timeline::ITEMS_MOST as u64;
     for ms in 0..most + 10 {
         watch.event(at(ms), TaskId(1), &Event::DirectReclaim);
     }

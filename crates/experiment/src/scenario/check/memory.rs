@@ -11,11 +11,12 @@ use policy::shrink::ShrinkRule;
 use policy::shrink::files::InodeRule;
 use toml::Spanned;
 
-use super::{Checker, FILE_MOST_MIB, FILES_MOST, MEMORY_MOST_MIB, TASKS_MOST};
+use super::{Checker, FILE_MOST_MIB, FILES_MOST, TASKS_MOST};
 use crate::catalogue;
 use crate::kinds::by_name;
+use crate::mistake::Mistake;
 use crate::presets::REASONS;
-use crate::scenario::diagnose::Mistake;
+use crate::scenario::MEMORY_MOST_MIB;
 use crate::scenario::tasks::{misfit, missing};
 use crate::scenario::{CaseEntry, PolicyEntry, Scenario, TaskEntry};
 use crate::task::{Ends, Files, Memory};

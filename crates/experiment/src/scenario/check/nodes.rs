@@ -5,10 +5,11 @@ use policy::place::machine::MachineFault;
 use policy::place::order::Class;
 use toml::Spanned;
 
-use super::{Checker, MEMORY_MOST_MIB};
-use crate::run::nodes::{self, NodesFault};
+use super::Checker;
+use crate::mistake::Mistake;
+use crate::scenario::MEMORY_MOST_MIB;
 use crate::scenario::Scenario;
-use crate::scenario::diagnose::Mistake;
+use crate::scenario::machine::{self, NodesFault};
 
 /// Most CPUs of one node: more than any machine has.
 const NODE_CPUS_MOST: f64 = 4096.0;
@@ -133,7 +134,7 @@ impl Checker {
     /// The nodes make a machine, and each zone of it is above its marks when all of it is free.
     fn machine_of_nodes(&mut self, scenario: &Scenario) {
         let machine = &scenario.machine;
-        let zones = match nodes::zones(machine, *scenario.run.scale.get_ref()) {
+        let zones = match machine::zones(machine, *scenario.run.scale.get_ref()) {
             Ok(zones) => zones,
             Err(fault) => return self.no_machine(scenario, &fault),
         };

@@ -4,9 +4,8 @@ use policy::compact::{Compaction, Patches};
 
 use super::Checker;
 use crate::catalogue;
+use crate::mistake::Mistake;
 use crate::presets::by_name;
-use crate::run::runs::joined;
-use crate::scenario::diagnose::Mistake;
 use crate::scenario::{CaseEntry, PolicyEntry, Scenario};
 
 impl Checker {
@@ -57,7 +56,7 @@ impl Checker {
         let Some(first) = policy.patches.first() else {
             return;
         };
-        let joined = joined(policy);
+        let joined = policy.patches_joined();
         if let Err(unknown) = Patches::by_name(&joined) {
             let mistake = Mistake::new(unknown.to_string(), first.span(), "these patches");
             self.list.push(

@@ -3,8 +3,8 @@
 use toml::Spanned;
 
 use super::Checker;
-use crate::run::small;
-use crate::scenario::diagnose::Mistake;
+use crate::mistake::Mistake;
+use crate::scenario::small;
 use crate::scenario::{RoleKind, Scenario, TaskEntry};
 use crate::task::Files;
 

@@ -10,9 +10,12 @@ use policy::place::order::{Zone, ZoneOrder};
 use policy::units::Pages;
 use policy::watermark::Watermarks;
 
-use super::cell;
-use crate::scenario::{Machine, NodeEntry, ZonelistKind};
+use super::{Machine, NodeEntry, ZonelistKind};
 use crate::task::units::{PAGES_PER_MIB, whole};
+
+const KIB_PER_PAGE: f64 = 4.0;
+/// MIN does not shrink below 128 pages, four clusters of reclaim: experiments A6.
+const MIN_MARK_LEAST: u64 = 128;
 
 /// Why the nodes are no machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,16 +81,50 @@ pub(crate) fn of_machine(machine: &Machine, pages: Pages) -> Result<machine::Mac
 /// `NodesFault`.
 pub(crate) fn zones(machine: &Machine, scale: f64) -> Result<Vec<(Zone, Marks)>, NodesFault> {
     let memory_mib = *machine.memory_mib.get_ref();
-    let pages = cell::pages_of(machine, memory_mib, scale);
+    let pages = pages_of(machine, memory_mib, scale);
     let made = of_machine(machine, pages)?;
-    let all = cell::marks(machine, Watermarks::of_zone, memory_mib, whole(1.0 / scale))
+    let all = marks(machine, Watermarks::of_zone, memory_mib, whole(1.0 / scale))
         .unwrap_or(Watermarks::of_zone(pages));
     let marks = marks::of_zones(made.zones(), all);
     Ok(made.zones().iter().copied().zip(marks).collect())
 }
 
+/// Memory for pages of a machine that has `memory_mib` before scaling.
+pub(crate) fn pages_of(machine: &Machine, memory_mib: f64, scale: f64) -> Pages {
+    let reserved = machine.reserved_percent.as_ref();
+    let left = 1.0 - reserved.map_or(0.0, |percent| *percent.get_ref()) / 100.0;
+    Pages(whole(memory_mib * left * PAGES_PER_MIB * scale))
+}
+
+/// The marks of a machine of `memory_mib` before scaling (those that `of_memory` says), made
+/// smaller by `shrink`; nothing where both size and reserve are those of the memory itself.
+pub(crate) fn marks(
+    machine: &Machine,
+    of_memory: fn(Pages) -> Watermarks,
+    memory_mib: f64,
+    shrink: u64,
+) -> Option<Watermarks> {
+    if shrink == 1 && machine.min_free_kib.is_none() {
+        return None;
+    }
+    let full = of_memory(Pages(whole(memory_mib * PAGES_PER_MIB)));
+    let (mut min, mut gap) = (full.min.0, full.low.0 - full.min.0);
+    if let Some(reserve) = &machine.min_free_kib {
+        min = whole(*reserve.get_ref() / KIB_PER_PAGE);
+        gap = gap.max(min / 4);
+    }
+    // Of each zone, where the machine says which there are.
+    let min = (min / shrink).max(MIN_MARK_LEAST * zone_count(machine));
+    let gap = (gap / shrink).max(min / 4);
+    Some(Watermarks {
+        min: Pages(min),
+        low: Pages(min + gap),
+        high: Pages(min + 2 * gap),
+    })
+}
+
 /// Zones of the nodes that a machine says; one if it says none.
-pub(super) fn zone_count(machine: &Machine) -> u64 {
+pub(crate) fn zone_count(machine: &Machine) -> u64 {
     let zones = machine.node.iter().map(node);
     let zones =
         zones.map(|node| u64::from(!node.dma32.is_zero()) + u64::from(!node.normal.is_zero()));
@@ -116,7 +153,7 @@ mod tests {
     use policy::place::ZoneId;
     use policy::place::order::Class;
 
-    use crate::run::cell::{Cell, Column};
+    use crate::run::{Cell, Column};
     use crate::scenario::{Scenario, Source};
 
     use super::*;

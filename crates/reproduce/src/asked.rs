@@ -1,0 +1,38 @@
+//! What is asked of `reproduce`.
+
+use std::path::PathBuf;
+
+/// What is to be reproduced, and how.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Papers or experiments; all of them without any.
+    pub papers: Vec<String>,
+    /// Repetitions of each run, instead of one.
+    pub replicas: Option<u32>,
+    /// Part of the full size of all experiments, instead of each one's own.
+    pub scale: Option<f64>,
+    /// Folder for the results, instead of a new one; what an earlier run left there is used.
+    pub out: Option<PathBuf>,
+    /// How the scoreboard is printed.
+    pub format: Format,
+    /// Of the program.
+    pub version: &'static str,
+}
+
+impl Asked {
+    pub(super) fn replicas(&self) -> u32 {
+        self.replicas.unwrap_or(1)
+    }
+}
+
+/// How the scoreboard is printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+    /// For pages: tables and the causes of what is missed.
+    Markdown,
+}

@@ -1,0 +1,57 @@
+//! All that a run of `reproduce` came to, as its renderings take it.
+
+use serde::Serialize;
+
+use super::board::{Claim, Part};
+
+/// The scoreboard with all that stands around it.
+#[derive(Debug, Serialize)]
+pub(super) struct Board {
+    pub(super) version: &'static str,
+    /// Experiments that were to be run and have no result.
+    pub(super) missing: Vec<String>,
+    /// How to go on where something is missing.
+    pub(super) go_on: Option<String>,
+    pub(super) papers: Vec<PaperBoard>,
+}
+
+/// The claims of one paper.
+#[derive(Debug, Serialize)]
+pub(super) struct PaperBoard {
+    pub(super) id: String,
+    pub(super) subject: String,
+    pub(super) name: String,
+    pub(super) who: String,
+    pub(super) idea: String,
+    pub(super) parts: Vec<Part>,
+    pub(super) not_built: Vec<Claim>,
+    /// Claims of experiments that were not come to.
+    pub(super) not_run: Vec<Claim>,
+}
+
+impl PaperBoard {
+    pub(super) fn claims(&self) -> impl Iterator<Item = &Claim> {
+        let built = self.parts.iter().flat_map(Part::published);
+        built.chain(&self.not_run).chain(&self.not_built)
+    }
+}
+
+impl Board {
+    pub(super) fn claims(&self) -> impl Iterator<Item = &Claim> {
+        self.papers.iter().flat_map(PaperBoard::claims)
+    }
+
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
+        self.papers.iter().flat_map(|paper| &paper.parts)
+    }
+
+    /// Bands, published or our own, that should hold and do not.
+    pub(super) fn failing(&self) -> impl Iterator<Item = &Claim> {
+        let all = self.parts().flat_map(|part| &part.claims);
+        all.filter(|claim| claim.fails())
+    }
+
+    pub(super) fn failed_runs(&self) -> usize {
+        self.parts().map(|part| part.failed_runs).sum()
+    }
+}
