@@ -82,8 +82,30 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
 ///
 /// # Errors
 /// One is not as the list has it, or failed.
-pub(crate) fn hashes_hold(program: &Path) -> Result<()> {
-    judge(program, &[], SCALE, false)
+pub(crate) fn hashes_hold(program: &Path, which: Which) -> Result<()> {
+    let names = match which {
+        Which::All => Vec::new(),
+        Which::Short => {
+            println!(
+                "    SKIPPED: {}: minutes each in the tests' build; cargo xtask test --all has them",
+                LONG.join(", ")
+            );
+            let mut names = experiment_names()?;
+            names
+                .retain(|name| !LONG.contains(&name.as_str()) && !BY_NAME.contains(&name.as_str()));
+            names
+        }
+    };
+    judge(program, &names, SCALE, false)
+}
+
+/// Which experiments are compared with the list.
+#[derive(Clone, Copy)]
+pub(crate) enum Which {
+    /// All but those that run by name alone.
+    All,
+    /// Those of them that take seconds.
+    Short,
 }
 
 /// Experiments run at their own scale: with so little memory that there is nothing left of it at a
@@ -97,6 +119,9 @@ const UNSCALED: [&str; 6] = [
     "thpavail",
     "thpavail-patches",
 ];
+
+/// Three quarters of the time that all of them take.
+const LONG: [&str; 3] = ["metadata-reread", "stutterp", "stutterp-readers"];
 
 /// Minutes each, at the smallest size that shows anything: run when they are named. Papers' claims
 /// about them are judged by `reproduce` all the same.

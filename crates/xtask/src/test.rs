@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::lab::Which;
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
 use crate::workspace::{ALL_FEATURES, BUILD_MAX, FEATURES, Workspace, build_program, cargo, root};
@@ -211,9 +212,9 @@ fn faults(run: &Run) -> Result<()> {
 /// experiments.
 fn hashes(run: &Run) -> Result<()> {
     if run.all {
-        lab::hashes_hold(&build_program()?)
+        lab::hashes_hold(&build_program()?, Which::All)
     } else {
-        lab::hashes_hold(&Workspace::load()?.tested("tidegate"))
+        lab::hashes_hold(&Workspace::load()?.tested("tidegate"), Which::Short)
     }
 }
 
@@ -262,7 +263,14 @@ fn c_example() -> Result<()> {
 
 /// The documentation builds, its links between items resolve, and its examples run.
 fn documentation() -> End {
-    let mut command = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    let mut command = cargo(&[
+        "doc",
+        "--workspace",
+        "--no-deps",
+        "--quiet",
+        "--features",
+        ALL_FEATURES,
+    ]);
     command.env("RUSTDOCFLAGS", "-D warnings");
     let examples = [
         "test",
@@ -291,9 +299,7 @@ fn loom_command() -> Result<Command> {
         .arg("--target-dir")
         .arg(Workspace::load()?.target.join("loom"))
         .env("RUSTFLAGS", "--cfg loom")
-        .env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS)
-        // Optimised, but not linked for a minute.
-        .env("CARGO_PROFILE_RELEASE_LTO", "off");
+        .env("LOOM_MAX_PREEMPTIONS", LOOM_PREEMPTIONS);
     Ok(command)
 }
 
