@@ -65,6 +65,7 @@ device.N.rate (MiB/s), device.N.max_ratio (%), writers, writer.N.bytes, writer.N
 writer.N.start_s, hz, cpus, memory_mib, page_size. Memory pressure: memory_mib, vm.swappiness,
 vm.min_free_kbytes, vm.watermark_boost_factor, vm.zone_reclaim_mode, device.N.rate (MiB/s),
 device.N.fs (bare, ext4, vfat), swap_rate (MiB/s), writers, readers, hogs, seconds, hz, cpus.
+Keys that end in `bytes` take a size with its unit (docs/sizes.md), all others a number.
 
 Exit status: 0 all well; 1 a run failed, or a band does not hold (--check); 2 a mistake in the
 command line or the recording; 130 interrupted.";
@@ -253,8 +254,8 @@ pub struct RunArguments {
     /// With --live: a wrapper around the files, for example slow:rate=16MB,latency=2ms
     #[arg(long, value_name = "WRAPPER", requires = "live")]
     pub device: Option<String>,
-    /// With --live: memory limit of the process, for example 256M, instead of the scenario's
-    #[arg(long, value_name = "SIZE", requires = "live", value_parser = size)]
+    /// With --live: memory limit of the process, for example 256MiB, instead of the scenario's
+    #[arg(long, value_name = "SIZE", requires = "live", value_parser = figures::size_above_zero)]
     pub memory: Option<u64>,
     /// Folder for the results, instead of results/NAME-seedN
     #[arg(long, value_name = "DIR")]
@@ -357,31 +358,6 @@ fn scale(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A size: a number and K, M, G or T (1024s). A bare number is refused: nobody means so many bytes.
-fn size(text: &str) -> Result<u64, String> {
-    let help = || format!("`{text}` is not a size; write for example 256M or 2G");
-    let split = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| help())?;
-    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
-        "" if unit.is_empty() => {
-            return Err(format!("`{text}` has no unit; write {text}M or {text}G"));
-        }
-        "" => 0,
-        "K" | "k" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        _ => return Err(help()),
-    };
-    number
-        .checked_mul(1 << shift)
-        .filter(|bytes| *bytes > 0)
-        .ok_or_else(help)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -423,18 +399,6 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(told.contains("write 1 or more"), "{told}");
-    }
-
-    #[test]
-    fn sizes() {
-        assert_eq!(size("256M"), Ok(256 << 20));
-        assert_eq!(size("2GiB"), Ok(2 << 30));
-        assert_eq!(size("4096B"), Ok(4096));
-        assert_eq!(size("1T"), Ok(1 << 40));
-        assert_eq!(size("5"), Err("`5` has no unit; write 5M or 5G".to_owned()));
-        for wrong in ["5", "", "M", "1.5G", "12X", "0", "99999999999G"] {
-            assert!(size(wrong).is_err(), "{wrong}");
-        }
     }
 
     #[test]

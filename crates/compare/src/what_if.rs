@@ -15,12 +15,12 @@ pub type Keys = &'static [(&'static str, &'static str)];
 
 /// Of recordings of dirty throttling.
 pub const THROTTLING: Keys = &[
-    ("vm.dirty_bytes", "bytes, or a size such as 64M"),
-    ("vm.dirty_background_bytes", "bytes, or a size such as 32M"),
+    ("vm.dirty_bytes", "a size, as in 64MiB"),
+    ("vm.dirty_background_bytes", "a size, as in 32MiB"),
     ("device.N.rate", "MiB/s"),
     ("device.N.max_ratio", "% of the dirty limit, strict"),
     ("writers", "a count of writers like the first"),
-    ("writer.N.bytes", "bytes of a call, or a size such as 4K"),
+    ("writer.N.bytes", "the size of a call, as in 4KiB"),
     ("writer.N.sleep_ms", "ms"),
     ("writer.N.start_s", "s"),
     ("hz", "ticks per second"),
@@ -86,7 +86,8 @@ impl Change {
             wrong(format!("unknown key `{key}`; {choices}"))
         })?;
         let number = if form.ends_with("bytes") && !form.ends_with("kbytes") {
-            size(value)
+            let bytes = figures::size_above_zero(value);
+            Some(bytes.map_err(|error| wrong(format!("{key}: {error}")))? as f64)
         } else if form.ends_with("fs") {
             Some(0.0)
         } else {
@@ -186,22 +187,6 @@ impl Change {
             .filter(|_| allowed.contains(&self.value))
             .ok_or_else(|| format!("`{}` is not a whole number of {least} to {most}", self.text))
     }
-}
-
-/// A size: a number and K, M or G (1024s).
-fn size(text: &str) -> Option<f64> {
-    let split = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(split);
-    let factor = match unit.trim_end_matches("iB").trim_end_matches('B') {
-        "" => 1.0,
-        "K" | "k" => 1024.0,
-        "M" => MIB,
-        "G" => MIB * 1024.0,
-        _ => return None,
-    };
-    Some(number.parse::<f64>().ok()? * factor)
 }
 
 #[expect(

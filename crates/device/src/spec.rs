@@ -12,13 +12,13 @@
 //! | `volatile` | `size` bytes, `seed`, `latency` time, `survives` odds |
 //! | `trace` | `records` number |
 //!
-//! Bytes: a decimal number with B, kB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (of 1024);
-//! `KB` is taken as kB. Time: a decimal number with ns, us, ms, s or min. A unit is never guessed.
-//! Times of day (`hang_at`, `then`) count from the start of the `Env`. A rate of `0B` stands still.
+//! Bytes and times are those of every option (`figures`, docs/sizes.md). Times of day (`hang_at`,
+//! `then`) count from the start of the `Env`. A rate of `0B` stands still.
 
 use core::fmt;
 use core::ops::Range;
 
+use figures::{FigureError, decimal};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE};
 
 use crate::{BytesPerSec, FaultPlan, Odds, RateStep, SlowOptions, Trace, VolatileOptions};
@@ -91,6 +91,15 @@ pub enum SpecError {
         /// What would be right.
         expected: String,
     },
+    /// A value that is no size, or no time.
+    BadFigure {
+        /// In which layer.
+        layer: &'static str,
+        /// Of which key.
+        key: String,
+        /// What is wrong with it.
+        error: FigureError,
+    },
     /// A layer that would do nothing.
     NoEffect {
         /// Which.
@@ -144,30 +153,6 @@ const VOLATILE_FRAMES_MAX: u64 = 1 << 20;
 /// Records of a trace where no number is given.
 const TRACE_RECORDS: usize = 65_536;
 
-const BYTE_UNITS: &[(&str, u64)] = &[
-    ("B", 1),
-    ("kB", 1_000),
-    ("KB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
-const BYTES_EXPECTED: &str =
-    "a number with one of the units B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, as in 16MB or 0.5MiB";
-
-const TIME_UNITS: &[(&str, u64)] = &[
-    ("ns", 1),
-    ("us", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("min", 60_000_000_000),
-];
-const TIME_EXPECTED: &str = "a number with one of the units ns, us, ms, s, min, as in 2ms or 0.5s";
-
 impl Layer {
     /// Reads a stack of layers; the first is the nearest to the cache.
     ///
@@ -200,7 +185,7 @@ impl Layer {
 
 fn slow(settings: &Settings<'_>) -> Result<Layer, SpecError> {
     let default = SlowOptions::default();
-    let rate = settings.read("rate", BYTES_EXPECTED, a_rate)?;
+    let rate = settings.read("rate", a_rate)?;
     for key in ["burst", "then"] {
         if rate.is_none() && settings.get(key).is_some() {
             return Err(SpecError::Needs {
@@ -230,39 +215,39 @@ fn slow(settings: &Settings<'_>) -> Result<Layer, SpecError> {
     }))
 }
 
-fn a_rate(value: &str) -> Option<BytesPerSec> {
-    bytes(value.strip_suffix("/s").unwrap_or(value)).map(BytesPerSec)
+fn a_rate(value: &str) -> Result<BytesPerSec, Bad> {
+    let bytes = figures::size(value.strip_suffix("/s").unwrap_or(value))?;
+    Ok(BytesPerSec(bytes))
+}
+
+fn a_time(value: &str) -> Result<Nanos, Bad> {
+    let nanos = figures::time(value)?.as_nanos();
+    Ok(Nanos(
+        u64::try_from(nanos).expect("what was read from 64 bits"),
+    ))
 }
 
 /// The changes of a slow layer's rate: `8MiB@40s`, each later than the one before it.
 fn steps(settings: &Settings<'_>) -> Result<Vec<RateStep>, SpecError> {
-    let wrong = |value: &str, expected: &str| SpecError::BadValue {
-        layer: "slow",
-        key: "then".into(),
-        value: value.into(),
-        expected: expected.into(),
-    };
     let mut steps: Vec<RateStep> = Vec::new();
     for value in settings.all("then") {
         let read = |value: &str| {
-            let (rate, at) = value.split_once('@')?;
-            let at = Instant::ZERO + Nanos(with_unit(at, TIME_UNITS)?);
-            Some(RateStep {
-                at,
+            let (rate, at) = value
+                .split_once('@')
+                .ok_or_else(|| Bad::new("a rate, @ and a time, with units, as in 8MiB@40s"))?;
+            let step = RateStep {
+                at: Instant::ZERO + a_time(at)?,
                 rate: a_rate(rate.trim())?,
-            })
+            };
+            if steps.last().is_some_and(|last| last.at >= step.at) {
+                return Err(Bad::new("a time later than that of the `then` before it"));
+            }
+            if steps.len() == SlowOptions::STEPS_MAX {
+                return Err(Bad::new("at most 1024 changes of the rate"));
+            }
+            Ok(step)
         };
-        let step = read(value)
-            .ok_or_else(|| wrong(value, "a rate, @ and a time, with units, as in 8MiB@40s"))?;
-        if steps.last().is_some_and(|last| last.at >= step.at) {
-            return Err(wrong(
-                value,
-                "a time later than that of the `then` before it",
-            ));
-        }
-        if steps.len() == SlowOptions::STEPS_MAX {
-            return Err(wrong(value, "at most 1024 changes of the rate"));
-        }
+        let step = read(value).map_err(|bad| settings.wrong("then", value, bad))?;
         steps.push(step);
     }
     Ok(steps)
@@ -305,11 +290,11 @@ fn faulty(settings: &Settings<'_>) -> Result<Layer, SpecError> {
 }
 
 fn volatile(settings: &Settings<'_>) -> Result<Layer, SpecError> {
-    let expected = "at least one page and at most 4GiB, with a unit, as in 8MiB";
-    let frames = settings.read("size", expected, |value| {
-        let pages = bytes(value)? / PAGE_SIZE;
+    let frames = settings.read("size", |value| {
+        let pages = figures::size(value)? / PAGE_SIZE;
         let fits = (1..=VOLATILE_FRAMES_MAX).contains(&pages);
-        u32::try_from(pages).ok().filter(|_| fits)
+        let frames = u32::try_from(pages).ok().filter(|_| fits);
+        frames.ok_or_else(|| Bad::new("at least one page and at most 4GiB, as in 8MiB"))
     })?;
     let default = VolatileOptions::default();
     let options = VolatileOptions {
@@ -334,6 +319,26 @@ fn trace(settings: &Settings<'_>) -> Result<Layer, SpecError> {
 
 fn to_usize(number: u64) -> usize {
     usize::try_from(number).expect("a number that was checked against a limit of type usize")
+}
+
+/// Why a value cannot be used.
+enum Bad {
+    /// It is no size, or no time.
+    Figure(FigureError),
+    /// What would be right.
+    Expected(String),
+}
+
+impl Bad {
+    fn new(expected: &str) -> Self {
+        Self::Expected(String::from(expected))
+    }
+}
+
+impl From<FigureError> for Bad {
+    fn from(error: FigureError) -> Self {
+        Self::Figure(error)
+    }
 }
 
 /// The `key=value` of one layer.
@@ -400,40 +405,41 @@ impl<'t> Settings<'t> {
     fn read<T>(
         &self,
         key: &str,
-        expected: &str,
-        read: impl FnOnce(&str) -> Option<T>,
+        read: impl FnOnce(&str) -> Result<T, Bad>,
     ) -> Result<Option<T>, SpecError> {
-        let Some(value) = self.get(key) else {
-            return Ok(None);
-        };
-        read(value).map(Some).ok_or_else(|| SpecError::BadValue {
-            layer: self.layer,
-            key: String::from(key),
-            value: String::from(value),
-            expected: String::from(expected),
-        })
+        let read = |value| read(value).map_err(|bad| self.wrong(key, value, bad));
+        self.get(key).map(read).transpose()
+    }
+
+    fn wrong(&self, key: &str, value: &str, bad: Bad) -> SpecError {
+        let (layer, key) = (self.layer, String::from(key));
+        match bad {
+            Bad::Figure(error) => SpecError::BadFigure { layer, key, error },
+            Bad::Expected(expected) => SpecError::BadValue {
+                layer,
+                key,
+                value: String::from(value),
+                expected,
+            },
+        }
     }
 
     fn bytes(&self, key: &str) -> Result<Option<Bytes>, SpecError> {
-        Ok(self.read(key, BYTES_EXPECTED, bytes)?.map(Bytes))
+        self.read(key, |value| Ok(Bytes(figures::size(value)?)))
     }
 
     fn time(&self, key: &str) -> Result<Option<Nanos>, SpecError> {
-        Ok(self
-            .read(key, TIME_EXPECTED, |value| with_unit(value, TIME_UNITS))?
-            .map(Nanos))
+        self.read(key, a_time)
     }
 
     fn odds(&self, key: &str) -> Result<Option<Odds>, SpecError> {
-        self.read(
-            key,
-            "a probability from 0 to 1 with at most nine digits, as in 0.01",
-            |value| {
-                u32::try_from(decimal(value, 1_000_000_000)?)
-                    .ok()
-                    .and_then(Odds::from_ppb)
-            },
-        )
+        self.read(key, |value| {
+            decimal(value, 1_000_000_000)
+                .and_then(|odds| Odds::from_ppb(u32::try_from(odds).ok()?))
+                .ok_or_else(|| {
+                    Bad::new("a probability from 0 to 1 with at most nine digits, as in 0.01")
+                })
+        })
     }
 
     fn number(&self, key: &str, least: u64, most: u64) -> Result<Option<u64>, SpecError> {
@@ -442,54 +448,25 @@ impl<'t> Settings<'t> {
             _ => format!("a whole number from {least} to {most}"),
         };
         let is_plain = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
-        self.read(key, &expected, |value| {
-            let number = value.parse().ok().filter(|_| is_plain(value))?;
-            (least..=most).contains(&number).then_some(number)
+        self.read(key, |value| {
+            let number = value.parse().ok().filter(|_| is_plain(value));
+            let number = number.filter(|number| (least..=most).contains(number));
+            number.ok_or(Bad::Expected(expected))
         })
     }
 
     fn range(&self, key: &str) -> Result<Option<Range<u64>>, SpecError> {
-        self.read(
-            key,
-            "a range of bytes with units, from below to, as in 1MiB..2MiB",
-            |value| {
-                let (from, to) = value.split_once("..")?;
-                let range = bytes(from)?..bytes(to)?;
-                (!range.is_empty()).then_some(range)
-            },
-        )
+        self.read(key, |value| {
+            let expected =
+                || Bad::new("a range of bytes with units, from below to, as in 1MiB..2MiB");
+            let (from, to) = value.split_once("..").ok_or_else(expected)?;
+            let range = figures::size(from)?..figures::size(to)?;
+            if range.is_empty() {
+                return Err(expected());
+            }
+            Ok(range)
+        })
     }
-}
-
-fn bytes(value: &str) -> Option<u64> {
-    with_unit(value, BYTE_UNITS)
-}
-
-/// A decimal number followed by one of the units; a fraction of the smallest unit is refused.
-fn with_unit(value: &str, units: &[(&str, u64)]) -> Option<u64> {
-    let value = value.trim();
-    let end = value.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
-    let (number, unit) = value.split_at(end);
-    let (_, scale) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
-    decimal(number, *scale)
-}
-
-/// `number * scale`, if that is whole and fits.
-fn decimal(number: &str, scale: u64) -> Option<u64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    let dangling = number.ends_with('.') || whole.is_empty();
-    if dangling || !digits(whole) || !digits(fraction) || fraction.len() > 18 {
-        return None;
-    }
-    let whole = whole.parse::<u64>().ok()?.checked_mul(scale)?;
-    if fraction.is_empty() {
-        return Some(whole);
-    }
-    let part = u128::from(fraction.parse::<u64>().ok()?) * u128::from(scale);
-    let unit = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
-    let part = part.is_multiple_of(unit).then(|| part / unit)?;
-    whole.checked_add(u64::try_from(part).ok()?)
 }
 
 impl fmt::Display for SpecError {
@@ -534,6 +511,9 @@ impl fmt::Display for SpecError {
                 f,
                 "value `{value}` of key `{key}` in device layer `{layer}`: expected {expected}"
             ),
+            Self::BadFigure { layer, key, error } => {
+                write!(f, "key `{key}` in device layer `{layer}`: {error}")
+            }
             Self::NoEffect { layer, lacks } => {
                 write!(
                     f,
@@ -594,7 +574,8 @@ mod tests {
         assert_eq!(Layer::parse(text), Ok(Layer::Slow(expected)));
         for (text, part) in [
             ("slow:rate=1MB,then=8MiB", "as in 8MiB@40s"),
-            ("slow:rate=1MB,then=8MiB@40", "as in 8MiB@40s"),
+            ("slow:rate=1MB,then=8MiB@40", "write 40s or 40ms"),
+            ("slow:rate=1MB,then=8@40s", "write 8B, 8MiB or 8GiB"),
             ("slow:rate=1MB,then=1MB@2s,then=1MB@2s", "a time later than"),
             ("slow:latency=1ms,then=1MB@2s", "needs rate"),
             ("slow:rate=1MB,rate=2MB", "given twice"),
@@ -656,33 +637,6 @@ mod tests {
     }
 
     #[test]
-    fn every_unit() {
-        for (text, value) in [
-            ("0B", 0),
-            ("7B", 7),
-            ("2kB", 2_000),
-            ("2KB", 2_000),
-            ("2KiB", 2_048),
-            ("1.5MB", 1_500_000),
-            ("0.5MiB", 524_288),
-            ("3GB", 3_000_000_000),
-            ("1GiB", 1 << 30),
-            ("1TB", 1_000_000_000_000),
-            ("16TiB", 16 << 40),
-        ] {
-            assert_eq!(bytes(text), Some(value), "{text}");
-        }
-        for text in [
-            "", "16", "MB", "16M", "16mb", "1.2.3MB", "-1MB", ".5MB", "5.MB", "0.5B",
-        ] {
-            assert_eq!(bytes(text), None, "{text}");
-        }
-        assert_eq!(bytes("18446744073709551615B"), Some(u64::MAX));
-        assert_eq!(bytes("18446744073709551616B"), None);
-        assert_eq!(bytes("16777216TiB"), None);
-    }
-
-    #[test]
     fn mistakes_are_named_with_what_is_allowed() {
         for (text, expected) in [
             (
@@ -712,14 +666,12 @@ mod tests {
                 "key `rate` is given twice in device layer `slow`",
             ),
             (
-                "slow:rate=16M",
-                "value `16M` of key `rate` in device layer `slow`: expected a number with one of the \
-                 units B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, as in 16MB or 0.5MiB",
+                "slow:rate=16",
+                "key `rate` in device layer `slow`: `16` has no unit: write 16B, 16MiB or 16GiB",
             ),
             (
                 "slow:latency=2",
-                "value `2` of key `latency` in device layer `slow`: expected a number with one of \
-                 the units ns, us, ms, s, min, as in 2ms or 0.5s",
+                "key `latency` in device layer `slow`: `2` has no unit: write 2s or 2ms",
             ),
             (
                 "slow:depth=0",
@@ -752,7 +704,7 @@ mod tests {
             (
                 "volatile:size=1kB",
                 "value `1kB` of key `size` in device layer `volatile`: expected at least one page and \
-                 at most 4GiB, with a unit, as in 8MiB",
+                 at most 4GiB, as in 8MiB",
             ),
         ] {
             assert_eq!(message(text), expected, "for `{text}`");

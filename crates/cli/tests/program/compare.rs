@@ -80,11 +80,11 @@ fn what_the_lab_cannot_run_is_said_of_the_recording_and_not_of_a_scenario() {
     // nothing.
     for (set, said) in [
         (
-            "writer.0.bytes=1000",
+            "writer.0.bytes=1000B",
             "writer 0: writes of 1000 bytes are run as 1024 bytes",
         ),
         (
-            "writer.0.bytes=1",
+            "writer.0.bytes=1B",
             "writer 0: writes of 1 bytes are run as 512 bytes",
         ),
         ("writer.0.sleep_ms=1e-9", ""),

@@ -563,7 +563,7 @@ fn keys_of_a_change_are_checked_like_those_of_run() {
         ("vm.dirty_bytes", "no `=`; write it as KEY=VALUE"),
         (
             "vm.dirty_bytes=64X",
-            "`64X` is not a value of vm.dirty_bytes: it takes bytes",
+            "vm.dirty_bytes: `64X` is not a size: write a number",
         ),
         ("device.0.rate=-1", "it takes MiB/s"),
     ] {

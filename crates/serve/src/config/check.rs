@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use device::{Layer, Stack};
+use figures::{size, size_above_zero, time};
 use os::GroupLimit;
 use tidegate::{ErrorPolicy, Nodes, Threshold};
 
@@ -14,7 +15,7 @@ use crate::log::{Format, Level};
 use super::asked::{Asked, Draft, VolumeDraft};
 use super::default::{self, Surroundings};
 use super::mistake::{ConfigError, Mistake, Word, choices};
-use super::units::{number, share, show_size, size, threshold, time, truth};
+use super::units::{number, share, show_size, threshold, truth};
 use super::{
     BackendConfig, BlockConfig, Config, LimitsConfig, ListenConfig, ShareConfig, TlsConfig,
     VolumeConfig, WebConfig,
@@ -140,7 +141,7 @@ pub(super) fn check(
 /// A memory limit that the control group of the process allows: over that one's limit the kernel
 /// kills.
 fn memory_limit(text: &str, group: Option<&GroupLimit>) -> Result<u64, String> {
-    let bytes = size(text)?;
+    let bytes = size_above_zero(text)?;
     match group {
         Some(GroupLimit { bytes: most, file }) if bytes > *most => Err(format!(
             "the control group of this process allows {} ({}), and over that the kernel kills it: give {}MiB or less, leave \
@@ -467,7 +468,7 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConf
     };
     let wanted = reader.read("size", volume_size);
     let objects = ObjectKeys {
-        size: reader.read("object_size", size),
+        size: reader.read("object_size", |text| Ok(size_above_zero(text)?)),
         parallel: reader.read("parallel", parallel),
         force: reader.read("force", truth).unwrap_or(false),
     };
@@ -556,11 +557,8 @@ fn layers(text: &str) -> Result<Vec<Layer>, String> {
 }
 
 fn block(text: &str) -> Result<u32, String> {
-    let bytes = match text {
-        "1" => Some(1),
-        text => u32::try_from(size(text)?).ok(),
-    };
-    bytes
+    u32::try_from(size(text)?)
+        .ok()
         .filter(|bytes| bytes.is_power_of_two() && *bytes <= BLOCK_MOST)
         .ok_or_else(|| "a power of two from 1B to 1MiB belongs here".to_owned())
 }

@@ -38,7 +38,7 @@ pub use asked::Asked;
 pub(crate) use check::{REQUESTS_MOST, SIZE_MAX, connections_for};
 pub use mistake::{ConfigError, Mistake, Mistakes};
 pub(crate) use units::show_exactly;
-pub use units::{show_size, size};
+pub use units::show_size;
 
 /// All that the server is asked for.
 #[derive(Clone, Debug)]

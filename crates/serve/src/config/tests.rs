@@ -399,7 +399,7 @@ fn every_mistake_has_a_way_out() {
         (
             "memory = 5",
             "`5` is no value for `memory`",
-            "write 5B for bytes, or another unit",
+            "`5` has no unit: write 5B, 5MiB or 5GiB",
         ),
         (
             "memory = \"5 potatoes\"",

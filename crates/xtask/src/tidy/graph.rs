@@ -4,11 +4,12 @@ use super::{Findings, text_of};
 use crate::workspace::{Crate, Kind, Source, Workspace};
 
 /// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
-const MAY_USE: [(&str, &[&str]); 23] = [
+const MAY_USE: [(&str, &[&str]); 24] = [
     ("policy", &[]),
     ("frames", &[]),
+    ("figures", &[]),
     ("env", &["frames", "policy"]),
-    ("device", &["env", "frames", "policy"]),
+    ("device", &["env", "figures", "frames", "policy"]),
     ("mm", &["env", "frames", "policy"]),
     ("os", &["env", "frames", "policy"]),
     ("lab", &["device", "env", "frames", "policy"]),
@@ -24,13 +25,14 @@ const MAY_USE: [(&str, &[&str]); 23] = [
         ],
     ),
     ("report", &["env", "experiment", "policy"]),
-    ("compare", &["experiment", "policy", "report"]),
+    ("compare", &["experiment", "figures", "policy", "report"]),
     ("reproduce", &["experiment", "report"]),
     (
         "cli",
         &[
             "compare",
             "experiment",
+            "figures",
             "os",
             "policy",
             "report",
@@ -46,7 +48,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     (
         "serve",
         &[
-            "device", "env", "nbd", "objects", "os", "policy", "tidegate",
+            "device", "env", "figures", "nbd", "objects", "os", "policy", "tidegate",
         ],
     ),
     ("guest-writer", &[]),

@@ -1,0 +1,10 @@
+//! Figures as people write and read them: one grammar of sizes and of times for all options.
+//!
+//! Invariants
+//!   1. A size means the same bytes wherever it is written: every option reads it here.
+//!   2. A unit is never guessed. The table for users, `docs/sizes.md`, is held to this by a test.
+#![forbid(unsafe_code)]
+
+mod units;
+
+pub use units::{Fault, FigureError, Quantity, decimal, size, size_above_zero, time};
