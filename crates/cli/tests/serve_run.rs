@@ -419,7 +419,7 @@ fn mistakes_end_with_status_2_and_a_way_out() {
         (vec!["data"], "the volume `data` has no backend"),
         (
             vec!["--memory", "1", "a=/x"],
-            "write 1B for bytes, or another unit",
+            "`1` has no unit: write 1B, 1MiB or 1GiB",
         ),
         (
             vec!["--memory", "8MiB", &missing],

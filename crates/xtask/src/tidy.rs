@@ -8,6 +8,7 @@
 //! | no notes to oneself | `notes` |
 //! | every acceptance band says whose it is | `bands` |
 //! | links of the documents lead somewhere | `links` |
+//! | diffs of how-to pages apply | `howto` |
 //! | what is cited of the reference pages is in them | `citations` |
 //! | nothing is cited that a reader cannot look up | `banned` |
 //! | comments are narrow, and their sentences have nouns as subjects | `comments` |
@@ -24,6 +25,7 @@ mod comments;
 mod files;
 mod floors;
 mod graph;
+mod howto;
 mod links;
 
 use std::path::Path;
@@ -105,6 +107,7 @@ fn judge() -> Result<Findings> {
     files::dead(&sources, &mut findings);
     bands::judge(&sources, &mut findings);
     links::judge(&sources, &mut findings);
+    howto::judge(&sources, &mut findings);
     citations::judge(&sources, &mut findings);
     banned::judge(&sources, &mut findings);
     floors::judge(&sources, &mut findings);

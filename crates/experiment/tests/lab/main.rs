@@ -6,3 +6,4 @@ mod bands;
 mod echo;
 mod pacing;
 mod passed_over;
+mod small;

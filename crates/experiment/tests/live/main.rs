@@ -4,12 +4,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::sync::{Mutex, PoisonError};
+
 use experiment::Stop;
 use experiment::metrics;
 use experiment::outcome::Outcome;
 use experiment::run::{self, Cell, Column, Live, LiveFiles, World};
 use experiment::scenario::{Scenario, Source};
 use policy::units::Bytes;
+
+#[path = "../common/small.rs"]
+mod small;
 
 /// A source of 2 MiB with copies, beside 18 files a task of `fs_mark` and a file that is mapped, at
 /// half size.
@@ -80,28 +85,30 @@ fn check(run: &Outcome) {
     assert_eq!(rounds, 3);
 }
 
-fn run(text: &str, world: &World) -> Outcome {
-    let orders = run::orders(&[cell(text)], 1, 1);
+fn run(cell: Cell, world: &World) -> Outcome {
+    let orders = run::orders(&[cell], 1, 1);
     run::run_one(&orders[0], world, &Stop::default()).unwrap()
 }
 
 #[test]
 fn tasks_make_their_files_in_the_lab() {
-    let made = run(MAKERS, &World::Lab);
+    let made = run(cell(MAKERS), &World::Lab);
     check(&made);
-    assert_eq!(made.trace_hash, run(MAKERS, &World::Lab).trace_hash);
+    assert_eq!(made.trace_hash, run(cell(MAKERS), &World::Lab).trace_hash);
 }
 
-/// A run on threads and files, in 64 MiB, that leaves no file.
-fn run_live(name: &str, text: &str) -> Outcome {
+/// A run on threads and files, in 64 MiB, that leaves no file. One at a time: a limit is about the
+/// process.
+fn run_live(name: &str, cell: Cell) -> Outcome {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let dir = std::env::temp_dir().join(format!("tidegate-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let made = run(
-        text,
+        cell,
         &World::Live(Live {
             dir: dir.clone(),
             wrap: None,
-            // The other tests of this process take theirs beside it.
             memory: Some(Bytes(os::resident_bytes() + (64 << 20))),
             files: LiveFiles::default(),
         }),
@@ -114,7 +121,12 @@ fn run_live(name: &str, text: &str) -> Outcome {
 
 #[test]
 fn tasks_make_their_files_live_and_leave_none() {
-    check(&run_live("makers", MAKERS));
+    check(&run_live("makers", cell(MAKERS)));
+}
+
+#[test]
+fn small_files_come_and_go_live() {
+    small::check(&run_live("small", small::cell(2)));
 }
 
 /// A hog and a mapper that do not fit.
@@ -154,7 +166,7 @@ const CROWD: &str = r#"
 /// A hog that does not fit waits for memory, and the threads that write for it do not.
 #[test]
 fn a_run_has_an_account_of_each_of_its_threads() {
-    let run = run_live("accounts", CROWD);
+    let run = run_live("accounts", cell(CROWD));
     let account = |name: &str| {
         let found = run.tasks.iter().find(|task| task.name == name);
         found.unwrap_or_else(|| panic!("{name}: {:?}", run.tasks))
