@@ -5,9 +5,9 @@ use experiment::outcome::Outcome;
 use experiment::run::{self, Cell, World};
 
 #[path = "../common/small.rs"]
-mod small;
+mod scenario;
 
-use small::{cell, check};
+use scenario::{cell, check};
 
 fn run(cell: &Cell) -> Outcome {
     let orders = run::orders(core::slice::from_ref(cell), 1, 1);
