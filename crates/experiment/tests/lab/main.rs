@@ -4,6 +4,7 @@
 
 mod bands;
 mod echo;
+mod huge_pages;
 mod pacing;
 mod passed_over;
 mod small;
