@@ -43,6 +43,7 @@ const ALONE: &[&str] = &[
 /// Test programs that take longest: they begin first, so that none of them is left to run by
 /// itself.
 const FIRST: &[&str] = &[
+    "cli serve_kill",
     "mm cache",
     "mm faults",
     "experiment lab",
