@@ -159,6 +159,9 @@ fn run_some(
 ) -> Result<()> {
     let mut running: Vec<Running> = Vec::new();
     while !(waiting.is_empty() && running.is_empty()) {
+        if steps::is_interrupted() {
+            waiting.clear();
+        }
         while running.len() < at_a_time
             && let Some(program) = waiting.pop_front()
         {

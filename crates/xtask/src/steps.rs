@@ -110,7 +110,7 @@ impl Steps {
     /// Prints the summary; the error counts the steps that failed.
     ///
     /// # Errors
-    /// A step failed.
+    /// A step failed, or an interrupt left some out.
     pub fn finish(self) -> Result<()> {
         println!("\n==> summary of {}", self.title);
         let (mut passed, mut failed, mut skipped) = (0_u32, 0_u32, 0_u32);
@@ -141,6 +141,9 @@ impl Steps {
         println!(
             "{title}: {passed} steps passed, {failed} failed, {skipped} skipped, in {total}, {cpu} of CPU"
         );
+        if is_interrupted() {
+            return Err("interrupted: not all steps were run".into());
+        }
         if failed > 0 {
             return Err(format!("{failed} of {} steps failed", self.done.len()));
         }

@@ -206,7 +206,13 @@ fn faults(run: &Run) -> Result<()> {
     } else {
         FAULT_SEEDS
     };
-    campaign::faults(&Workspace::load()?.tested("campaign"), seeds, RUN_MAX)
+    campaign::faults(&tested(run, "campaign")?, seeds, RUN_MAX)
+}
+
+/// A program as the tests' build has it, built again if anything has changed since.
+fn tested(run: &Run, program: &str) -> Result<PathBuf> {
+    build_tests(run)?;
+    Ok(Workspace::load()?.tested(program))
 }
 
 /// Trace hashes: of the program that the tests have built; with `--all` of the one that has run the
@@ -215,7 +221,7 @@ fn hashes(run: &Run) -> Result<()> {
     if run.all {
         lab::hashes_hold(&build_program()?, Which::All)
     } else {
-        lab::hashes_hold(&Workspace::load()?.tested("tidegate"), Which::Short)
+        lab::hashes_hold(&tested(run, "tidegate")?, Which::Short)
     }
 }
 
