@@ -42,7 +42,7 @@ const TIMES: &[(&str, u64)] = &[
     ("h", 3_600_000_000_000),
 ];
 
-/// What a text was read as.
+/// The reading of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// Bytes.
@@ -51,7 +51,7 @@ pub enum Quantity {
     Time,
 }
 
-/// What is wrong with a text.
+/// The mistake in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -73,11 +73,11 @@ pub enum Fault {
 /// A text that is no size, or no time. Its message names the text and the ways out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FigureError {
-    /// What was written.
+    /// The text.
     pub text: String,
-    /// What it was read as.
+    /// The kind of figure that was asked for.
     pub quantity: Quantity,
-    /// What is wrong with it.
+    /// The mistake.
     pub fault: Fault,
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Program {
     folder: PathBuf,
 }
 
-/// What is asked of the programs of a run, by their names.
+/// How programs of a run differ from the others, by their names.
 #[derive(Default)]
 pub(crate) struct Asked<'a> {
     /// They measure time, and run when all others have ended.
@@ -187,7 +187,7 @@ fn run_some(
 struct Running {
     name: String,
     job: Job,
-    /// What it prints.
+    /// The file of its output.
     printed: PathBuf,
 }
 

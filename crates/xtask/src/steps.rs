@@ -20,8 +20,7 @@ pub const SKIPPED: u8 = 77;
 /// The user wants no more of it.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on an interrupt ends the command that runs, with all its children, and what follows
-/// does not begin.
+/// From now on an interrupt ends the command that runs, with all its children, and no other begins.
 ///
 /// # Errors
 /// The system does not let signals be caught.
@@ -163,10 +162,7 @@ fn of_children() -> Duration {
 
 /// The sum of fields of /proc/PROCESS/stat, counted from the state of the process.
 fn ticks(process: &str, fields: std::ops::Range<usize>) -> Option<Duration> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // pid (name) state parent ...
-    let after_name = stat.rsplit(") ").next()?;
-    let words: Vec<&str> = after_name.split(' ').collect();
+    let words = stat(process)?;
     let ticks: u64 = words
         .get(fields)?
         .iter()
@@ -174,6 +170,14 @@ fn ticks(process: &str, fields: std::ops::Range<usize>) -> Option<Duration> {
         .sum();
     // Linux counts hundredths of a second for user space, whatever its own tick is.
     Some(Duration::from_millis(10 * ticks))
+}
+
+/// The fields of /proc/PROCESS/stat from the state on: state, parent, group ...
+fn stat(process: &str) -> Option<Vec<String>> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // A name may have spaces and brackets.
+    let after_name = stat.rsplit(") ").next()?;
+    Some(after_name.split(' ').map(str::to_owned).collect())
 }
 
 /// The command as one would type it, its environment included.
@@ -220,7 +224,7 @@ impl Job {
     /// How it ended, once it has. After its limit, or an interrupt, it is ended with all its
     /// children.
     pub fn look(&mut self) -> Option<Result<()>> {
-        // A process that is gone took what it had taken when it was last there.
+        // A process that is gone keeps the time of the last look.
         if let Some(cpu) = ticks(&self.child.id().to_string(), 11..15) {
             self.cpu = cpu;
         }
@@ -299,10 +303,8 @@ fn at_work(group: u32) -> String {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     for process in processes {
         let text = |file: &str| std::fs::read_to_string(process.path().join(file)).ok();
-        // pid (name) state parent group ...
-        let stat = text("stat").unwrap_or_default();
-        let after_name = stat.rsplit(") ").next().unwrap_or_default();
-        if after_name.split(' ').nth(2) != Some(&group.to_string()) {
+        let fields = stat(&process.file_name().to_string_lossy()).unwrap_or_default();
+        if fields.get(2) != Some(&group.to_string()) {
             continue;
         }
         let typed = text("cmdline").unwrap_or_default().replace('\0', " ");

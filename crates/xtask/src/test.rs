@@ -54,7 +54,7 @@ const FIRST: &[&str] = &[
     "experiment lib",
 ];
 
-/// What a step is given.
+/// The way that a step is run.
 struct Run {
     /// Everything that is proved, and not what the README's command runs alone.
     all: bool,
@@ -160,8 +160,7 @@ fn cargo_step(arguments: &[&str]) -> End {
     steps::run(&mut cargo(arguments), BUILD_MAX).into()
 }
 
-/// What cargo builds to be tested: one set of features for each of the two ways, so that nothing is
-/// built twice.
+/// The words of cargo that build all tests; a set of features follows.
 const TESTS: [&str; 6] = [
     "test",
     "--workspace",
@@ -215,8 +214,8 @@ fn tested(run: &Run, program: &str) -> Result<PathBuf> {
     Ok(Workspace::load()?.tested(program))
 }
 
-/// Trace hashes: of the program that the tests have built; with `--all` of the one that has run the
-/// experiments.
+/// Trace hashes of the program that the tests have built; with `--all` of the release program, which
+/// has run the experiments.
 fn hashes(run: &Run) -> Result<()> {
     if run.all {
         lab::hashes_hold(&build_program()?, Which::All)
@@ -393,7 +392,7 @@ pub(crate) fn bands_hold(mut arguments: Arguments) -> Result<()> {
 }
 
 /// Every experiment shows what was published: its bands hold. Of one repetition, what `reproduce`
-/// has judged whole is not run again, and what takes minutes is left to `bands`.
+/// has judged whole is not run again, and those that take minutes are left to `bands`.
 fn experiments(names: &[String], replicas: Replicas) -> Result<()> {
     let workspace = Workspace::load()?;
     let program = build_program()?;
