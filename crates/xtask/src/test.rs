@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::lab::Which;
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
-use crate::workspace::{ALL_FEATURES, BUILD_MAX, FEATURES, Workspace, build_program, cargo, root};
+use crate::workspace::{BUILD_MAX, FEATURES, MORE_FEATURES, Workspace, build_program, cargo, root};
 use crate::{Arguments, Result, campaign, instruments, lab, tidy};
 
 /// Longest time for a step that only runs.
@@ -160,22 +160,17 @@ fn cargo_step(arguments: &[&str]) -> End {
     steps::run(&mut cargo(arguments), BUILD_MAX).into()
 }
 
-/// The words of cargo that build all tests; a set of features follows.
-const TESTS: [&str; 6] = [
-    "test",
-    "--workspace",
-    "--lib",
-    "--bins",
-    "--tests",
-    "--features",
-];
-
-fn features(run: &Run) -> &'static str {
-    if run.all { ALL_FEATURES } else { FEATURES }
-}
+/// All features there are, as cargo takes them.
+const ALL_FEATURES: [&str; 4] = ["--features", FEATURES, "--features", MORE_FEATURES];
 
 fn build_tests(run: &Run) -> Result<Vec<Program>> {
-    programs::build(&[&TESTS[..], &[features(run)]].concat(), BUILD_MAX)
+    let features = if run.all {
+        &ALL_FEATURES[..]
+    } else {
+        &ALL_FEATURES[..2]
+    };
+    let words = ["test", "--workspace", "--lib", "--bins", "--tests"];
+    programs::build(&[&words[..], features].concat(), BUILD_MAX)
 }
 
 /// All tests of the workspace.
@@ -226,18 +221,9 @@ fn hashes(run: &Run) -> Result<()> {
 
 /// Lints of everything that is built in any way.
 fn clippy() -> End {
-    cargo_step(&[
-        "clippy",
-        "--workspace",
-        "--features",
-        ALL_FEATURES,
-        "--all-targets",
-        "--keep-going",
-        "--quiet",
-        "--",
-        "-D",
-        "warnings",
-    ])
+    let words = ["clippy", "--workspace", "--all-targets", "--keep-going"];
+    let then = ["--quiet", "--", "-D", "warnings"];
+    cargo_step(&[&words[..], &ALL_FEATURES, &then].concat())
 }
 
 /// The C interface of the governor: its example, built with the header and run.
@@ -269,25 +255,12 @@ fn c_example() -> Result<()> {
 
 /// The documentation builds, its links between items resolve, and its examples run.
 fn documentation() -> End {
-    let mut command = cargo(&[
-        "doc",
-        "--workspace",
-        "--no-deps",
-        "--quiet",
-        "--features",
-        ALL_FEATURES,
-    ]);
-    command.env("RUSTDOCFLAGS", "-D warnings");
-    let examples = [
-        "test",
-        "--workspace",
-        "--doc",
-        "--quiet",
-        "--features",
-        ALL_FEATURES,
-    ];
-    steps::run(&mut command, BUILD_MAX)
-        .and_then(|()| steps::run(&mut cargo(&examples), BUILD_MAX))
+    let mut pages = cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    pages.args(ALL_FEATURES).env("RUSTDOCFLAGS", "-D warnings");
+    let mut examples = cargo(&["test", "--workspace", "--doc", "--quiet"]);
+    examples.args(ALL_FEATURES);
+    steps::run(&mut pages, BUILD_MAX)
+        .and_then(|()| steps::run(&mut examples, BUILD_MAX))
         .into()
 }
 

@@ -65,9 +65,8 @@ pub fn root() -> PathBuf {
 pub const FEATURES: &str =
     "tidegate-cli/serve,tidegate/governor,tidegate-governor/c,tidegate-env/baton";
 
-/// Every feature there is: what is off by default is tested, too, and by one build. They only add.
-pub const ALL_FEATURES: &str = "tidegate-cli/serve,tidegate/governor,tidegate-governor/c,tidegate-env/baton,\
-    tidegate-cli/s3,tidegate-governor/adapters";
+/// The features beside those, each with crates of its own. Features only add.
+pub const MORE_FEATURES: &str = "tidegate-cli/s3,tidegate-governor/adapters";
 
 /// `cargo`, the program that runs us, in the root.
 pub fn cargo(arguments: &[&str]) -> Command {
