@@ -15,7 +15,7 @@ use crate::workspace::{BUILD_MAX, Workspace, cargo, root, sources};
 
 /// Where it is, from the root.
 pub(crate) const MANIFEST: &str = "instruments/Cargo.toml";
-/// What it stands on beside the crates that it is built from.
+/// Paths that it stands on beside the crates that it is built from.
 const STANDS_ON: [&str; 3] = ["instruments/", "Cargo.toml", "clippy.toml"];
 
 /// Checks the second workspace, unless it has passed just as it stands.
@@ -41,8 +41,7 @@ fn try_judge() -> Result<End> {
     }
     let mut smoke = of_instruments(&["run", "--quiet"]);
     smoke.args(["--", "guest", "--smoke"]);
-    eprintln!("    {}", steps::typed(&smoke));
-    let ended = smoke.status().map_err(|error| format!("cargo: {error}"))?;
+    let ended = steps::status(&mut smoke, BUILD_MAX)?;
     match ended.code() {
         Some(0) => {
             fs::create_dir_all(&folder)

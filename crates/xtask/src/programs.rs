@@ -217,7 +217,11 @@ impl Running {
 
     /// How it ended, once it has.
     fn look(&mut self) -> Option<Ended> {
-        let problem = self.job.look()?.err();
+        let problem = match self.job.look()? {
+            Ok(status) if status.success() => None,
+            Ok(status) => Some(status.to_string()),
+            Err(problem) => Some(problem),
+        };
         let printed = fs::read(&self.printed).unwrap_or_default();
         let printed = String::from_utf8_lossy(&printed);
         let tests = Tests::of(&printed);

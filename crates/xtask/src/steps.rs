@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Child, Command};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -221,16 +221,15 @@ impl Job {
         })
     }
 
-    /// How it ended, once it has. After its limit, or an interrupt, it is ended with all its
-    /// children.
-    pub fn look(&mut self) -> Option<Result<()>> {
+    /// Its exit status, once it has ended. After its limit, or an interrupt, it is ended with all
+    /// its children: an error.
+    pub fn look(&mut self) -> Option<Result<ExitStatus>> {
         // A process that is gone keeps the time of the last look.
         if let Some(cpu) = ticks(&self.child.id().to_string(), 11..15) {
             self.cpu = cpu;
         }
         let ended = match self.child.try_wait() {
-            Ok(Some(status)) if status.success() => Ok(()),
-            Ok(Some(status)) => Err(status.to_string()),
+            Ok(Some(status)) => Ok(status),
             Ok(None) if is_interrupted() => {
                 self.end();
                 Err("interrupted".into())
@@ -269,6 +268,19 @@ impl Job {
 /// # Errors
 /// It could not be started, it failed, or it took too long.
 pub fn run(command: &mut Command, limit: Duration) -> Result<()> {
+    let status = status(command, limit)?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(format!("{status}: {}", typed(command)))
+    }
+}
+
+/// Runs a command likewise and answers its exit status.
+///
+/// # Errors
+/// It could not be started, or it took too long.
+pub fn status(command: &mut Command, limit: Duration) -> Result<ExitStatus> {
     eprintln!("    {}", typed(command));
     let mut job = Job::begin(command, limit)?;
     loop {
