@@ -82,7 +82,7 @@ fn papers(text: &mut String) {
 
 fn metrics(text: &mut String) {
     text.push_str("Metrics (metrics = [\"NAME\"] and metric = \"NAME\" in a scenario)\n");
-    for metric in &METRICS {
+    for metric in METRICS.iter() {
         let better = match metric.better {
             Better::Lower => "less",
             Better::Higher => "more",

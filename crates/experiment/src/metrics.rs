@@ -20,6 +20,8 @@ pub mod small;
 mod tests;
 pub mod zones;
 
+use std::sync::LazyLock;
+
 use crate::outcome::{Job, Outcome, Pause};
 use crate::stats::Better;
 use crate::stats::count;
@@ -56,34 +58,36 @@ impl Metric {
     }
 }
 
-const fn metric(
-    name: &'static str,
-    unit: &'static str,
-    better: Better,
-    about: &'static str,
-    of: fn(&Outcome) -> Option<f64>,
-) -> Metric {
-    Metric {
-        name,
-        unit,
-        better,
-        about,
-        of,
-        pooled: false,
-    }
+/// A list of metrics, one a line: name, unit, direction (`pooled`: of the samples of all
+/// repetitions), its value, and what it is.
+macro_rules! metrics {
+    ($(#[$doc:meta])* $list:ident: $($name:literal, $unit:literal, $better:ident $($pooled:ident)?, $of:expr, $about:literal;)*) => {
+        $(#[$doc])*
+        pub(super) const $list: &[$crate::metrics::Metric] = &[$(
+            $crate::metrics::Metric {
+                name: $name,
+                unit: $unit,
+                better: $crate::stats::Better::$better,
+                about: $about,
+                of: $of,
+                pooled: false,
+            }$(.$pooled())?,
+        )*];
+    };
 }
+use metrics;
 
 /// All metrics.
-pub static METRICS: [Metric; 177] = join::<148, 29, 177>(
-    join::<127, 21, 148>(
-        join::<92, 35, 127>(
-            join::<47, 45, 92>(WRITING, reclaim::METRICS),
-            zones::METRICS,
-        ),
+pub static METRICS: LazyLock<Vec<Metric>> = LazyLock::new(|| {
+    [
+        WRITING,
+        reclaim::METRICS,
+        zones::METRICS,
         small::METRICS,
-    ),
-    runs::METRICS,
-);
+        runs::METRICS,
+    ]
+    .concat()
+});
 
 impl Outcome {
     /// The values of all metrics in the order of `METRICS`, worked out when they are asked for
@@ -94,400 +98,57 @@ impl Outcome {
     }
 }
 
-/// One list behind the other.
-const fn join<const A: usize, const B: usize, const C: usize>(
-    one: [Metric; A],
-    other: [Metric; B],
-) -> [Metric; C] {
-    assert!(A + B == C, "the length of METRICS is the sum of its parts");
-    let mut all = [one[0]; C];
-    let mut at = 0;
-    while at < C {
-        all[at] = if at < A { one[at] } else { other[at - A] };
-        at += 1;
-    }
-    all
+metrics! {
+    /// Of writing and its pacing.
+    WRITING:
+    "real", "s", Lower, real, "longest job, its sync included";
+    "mbps", "MB/s", Higher, mbps, "bytes written by all jobs / real";
+    "system", "s", Lower, |o| cpu(o, |task| !task.is_interrupt, |task| task.system_s), "system CPU time of jobs, flushers and reclaimer";
+    "system-tasks", "s", Lower, |o| cpu(o, |task| task.is_job, |task| task.system_s), "system CPU time of the jobs alone";
+    "system-flusher", "s", Lower, |o| cpu(o, |task| !task.is_job && !task.is_interrupt, |task| task.system_s), "system CPU time of flushers and reclaimer";
+    "user", "s", Lower, |o| cpu(o, |_| true, |task| task.user_s), "user CPU time";
+    "pauses", "", Lower, |o| Some(count(o.pauses.iter().filter(|pause| pause.slept_ms > 0.0).count())), "trace lines of balance_dirty_pages with a pause";
+    "pause_max_ms", "ms", Lower, |o| largest(o.pauses.iter().map(|pause| pause.slept_ms)), "longest pause of the run";
+    "pause_min_ms", "ms", Higher, |o| smallest(steady(o).map(|pause| pause.slept_ms).filter(|slept| *slept > 0.0)), "shortest pause in steady state, zeros apart";
+    "pause_steady_max_ms", "ms", Lower, |o| largest(steady(o).map(|pause| pause.slept_ms)), "longest pause in steady state";
+    "pause_mean_ms", "ms", Lower, |o| moments(o).map(|(mean, _)| mean), "mean pause in steady state";
+    "pause_cv", "", Lower, |o| moments(o).map(|(mean, deviation)| deviation / mean), "Stddev / mean of the pauses in steady state";
+    "pause_zero_share", "", Lower, zeros, "part of the trace lines that have a pause of zero, in steady state (p1 prints none)";
+    "write_max_ms", "ms", Lower, |o| largest(heavy(o).map(|job| job.call_max_ms)), "longest write call of the heavy jobs";
+    "light_p99_ms", "ms", Lower, |o| largest(light(o).map(|job| job.response_p99_ms)), "p99 of a light writer, from when it was due";
+    "light_max_ms", "ms", Lower, |o| largest(light(o).map(|job| job.response_max_ms)), "longest of a light writer, from when it was due";
+    "light_rate", "", Higher, |o| smallest(light(o).map(|job| job.rate_share)), "bytes of light writers / bytes on schedule";
+    "read_max_ms", "ms", Lower, |o| largest(o.jobs.iter().filter(|job| job.is_reader).map(|job| job.call_max_ms)), "longest read call";
+    "jain", "", Higher, |o| fairness(o, 0.0), "fairness among heavy writers while all write";
+    "jain_end", "", Higher, |o| fairness(o, 0.75), "fairness among heavy writers in the last quarter of the time in which all write";
+    "dirty_share", "", Lower, level, "dirty + writeback / limit, in steady state";
+    "level_end", "", Lower, level_end, "dirty + writeback / limit, in the last third of the time in which all heavy writers write";
+    "newcomer_free_s", "s", Higher, newcomer_free, "from the start of the last heavy writer to its first pause";
+    "newcomer_share", "", Higher, newcomer_share, "part of all bytes that the last heavy writer writes in its first 5 s";
+    "written_mb", "MB", Higher, |o| Some(written(o) / 1e6 / o.scale), "bytes written by all jobs";
+    "settled_mibps", "MiB/s", Higher, pacing::rate, "what all writers dirty a second, from 10 s after the last change";
+    "device_mibps", "MiB/s", Higher, pacing::device_rate, "what the devices complete a second, from 10 s after the last change";
+    "device_busy", "", Higher, pacing::busy, "part of the time with dirty data that the least busy device has work, from 10 s after the last change";
+    "completion_max_mib", "MiB", Lower, pacing::longest_completion, "longest write that a device completes";
+    "writer_cv", "", Lower, pacing::cv, "Stddev / mean of the pauses of a heavy writer, from 10 s after the last change; the worst writer";
+    "pause_p50_ms", "ms", Lower, pacing::pause_p50, "median pause, from 10 s after the last change";
+    "pause_p99_ms", "ms", Lower, pacing::pause_p99, "p99 of the pauses, from 10 s after the last change";
+    "pause_rate", "1/s", Lower, pacing::pause_rate, "pauses a second, from 10 s after the last change";
+    "pause_shortest_ms", "ms", Higher, pacing::shortest, "shortest pause of the run, stalls apart";
+    "pause_longest_ms", "ms", Lower, pacing::longest, "longest pause of the run, stalls apart";
+    "jain_early", "", Higher, pacing::early_fairness, "fairness among heavy writers in seconds 2 to 6 of the second one";
+    "jain_settled", "", Higher, pacing::settled_fairness, "fairness among heavy writers, from 10 s after the last change";
+    "write_p50_ms", "ms", Lower, pacing::write_p50, "median write call of the heavy jobs";
+    "write_p99_ms", "ms", Lower, pacing::write_p99, "p99 of the write calls of the heavy jobs";
+    "write_bound", "", Lower, pacing::write_bound, "longest write of a heavy job / max(200 ms, 1.5 x writers x bytes / rate)";
+    "light_p50_ms", "ms", Lower, pacing::light_p50, "median of a light writer, from when it was due";
+    "level_mib", "MiB", Lower, pacing::level, "dirty + writeback, from 10 s after the last change";
+    "level_peak", "", Lower, pacing::level_peak, "highest (dirty + writeback) / limit ever seen";
+    "stall_s", "s", Lower, pacing::stall, "longest time of one job in stalls: waits for a device without progress";
+    "stall_named", "", Higher, pacing::stall_named, "stalls of a hung device's writers / length of the hang";
+    "hang_kept", "", Higher, pacing::hang_kept, "rate of the other devices' writers during a hang / before it";
+    "paused_s", "s", Lower, pacing::paused, "time of all writers in pauses, stalls apart";
 }
-
-/// Of writing and its pacing.
-const WRITING: [Metric; 47] = [
-    metric(
-        "real",
-        "s",
-        Better::Lower,
-        "longest job, its sync included",
-        real,
-    ),
-    metric(
-        "mbps",
-        "MB/s",
-        Better::Higher,
-        "bytes written by all jobs / real",
-        mbps,
-    ),
-    metric(
-        "system",
-        "s",
-        Better::Lower,
-        "system CPU time of jobs, flushers and reclaimer",
-        |o| cpu(o, |task| !task.is_interrupt, |task| task.system_s),
-    ),
-    metric(
-        "system-tasks",
-        "s",
-        Better::Lower,
-        "system CPU time of the jobs alone",
-        |o| cpu(o, |task| task.is_job, |task| task.system_s),
-    ),
-    metric(
-        "system-flusher",
-        "s",
-        Better::Lower,
-        "system CPU time of flushers and reclaimer",
-        |o| {
-            cpu(
-                o,
-                |task| !task.is_job && !task.is_interrupt,
-                |task| task.system_s,
-            )
-        },
-    ),
-    metric("user", "s", Better::Lower, "user CPU time", |o| {
-        cpu(o, |_| true, |task| task.user_s)
-    }),
-    metric(
-        "pauses",
-        "",
-        Better::Lower,
-        "trace lines of balance_dirty_pages with a pause",
-        |o| {
-            Some(count(
-                o.pauses.iter().filter(|pause| pause.slept_ms > 0.0).count(),
-            ))
-        },
-    ),
-    metric(
-        "pause_max_ms",
-        "ms",
-        Better::Lower,
-        "longest pause of the run",
-        |o| largest(o.pauses.iter().map(|pause| pause.slept_ms)),
-    ),
-    metric(
-        "pause_min_ms",
-        "ms",
-        Better::Higher,
-        "shortest pause in steady state, zeros apart",
-        |o| {
-            smallest(
-                steady(o)
-                    .map(|pause| pause.slept_ms)
-                    .filter(|slept| *slept > 0.0),
-            )
-        },
-    ),
-    metric(
-        "pause_steady_max_ms",
-        "ms",
-        Better::Lower,
-        "longest pause in steady state",
-        |o| largest(steady(o).map(|pause| pause.slept_ms)),
-    ),
-    metric(
-        "pause_mean_ms",
-        "ms",
-        Better::Lower,
-        "mean pause in steady state",
-        |o| moments(o).map(|(mean, _)| mean),
-    ),
-    metric(
-        "pause_cv",
-        "",
-        Better::Lower,
-        "Stddev / mean of the pauses in steady state",
-        |o| moments(o).map(|(mean, deviation)| deviation / mean),
-    ),
-    metric(
-        "pause_zero_share",
-        "",
-        Better::Lower,
-        "part of the trace lines that have a pause of zero, in steady state (p1 prints none)",
-        zeros,
-    ),
-    metric(
-        "write_max_ms",
-        "ms",
-        Better::Lower,
-        "longest write call of the heavy jobs",
-        |o| {
-            largest(
-                o.jobs
-                    .iter()
-                    .filter(|job| job.is_heavy)
-                    .map(|job| job.call_max_ms),
-            )
-        },
-    ),
-    metric(
-        "light_p99_ms",
-        "ms",
-        Better::Lower,
-        "p99 of a light writer, from when it was due",
-        |o| {
-            largest(
-                o.jobs
-                    .iter()
-                    .filter(|job| job.is_light)
-                    .map(|job| job.response_p99_ms),
-            )
-        },
-    ),
-    metric(
-        "light_max_ms",
-        "ms",
-        Better::Lower,
-        "longest of a light writer, from when it was due",
-        |o| {
-            largest(
-                o.jobs
-                    .iter()
-                    .filter(|job| job.is_light)
-                    .map(|job| job.response_max_ms),
-            )
-        },
-    ),
-    metric(
-        "light_rate",
-        "",
-        Better::Higher,
-        "bytes of light writers / bytes on schedule",
-        |o| {
-            smallest(
-                o.jobs
-                    .iter()
-                    .filter(|job| job.is_light)
-                    .map(|job| job.rate_share),
-            )
-        },
-    ),
-    metric(
-        "read_max_ms",
-        "ms",
-        Better::Lower,
-        "longest read call",
-        |o| {
-            largest(
-                o.jobs
-                    .iter()
-                    .filter(|job| job.is_reader)
-                    .map(|job| job.call_max_ms),
-            )
-        },
-    ),
-    metric(
-        "jain",
-        "",
-        Better::Higher,
-        "fairness among heavy writers while all write",
-        |o| fairness(o, 0.0),
-    ),
-    metric(
-        "jain_end",
-        "",
-        Better::Higher,
-        "fairness among heavy writers in the last quarter of the time in which all write",
-        |o| fairness(o, 0.75),
-    ),
-    metric(
-        "dirty_share",
-        "",
-        Better::Lower,
-        "dirty + writeback / limit, in steady state",
-        level,
-    ),
-    metric(
-        "level_end",
-        "",
-        Better::Lower,
-        "dirty + writeback / limit, in the last third of the time in which all heavy writers write",
-        level_end,
-    ),
-    metric(
-        "newcomer_free_s",
-        "s",
-        Better::Higher,
-        "from the start of the last heavy writer to its first pause",
-        newcomer_free,
-    ),
-    metric(
-        "newcomer_share",
-        "",
-        Better::Higher,
-        "part of all bytes that the last heavy writer writes in its first 5 s",
-        newcomer_share,
-    ),
-    metric(
-        "written_mb",
-        "MB",
-        Better::Higher,
-        "bytes written by all jobs",
-        |o| Some(written(o) / 1e6 / o.scale),
-    ),
-    metric(
-        "settled_mibps",
-        "MiB/s",
-        Better::Higher,
-        "what all writers dirty a second, from 10 s after the last change",
-        pacing::rate,
-    ),
-    metric(
-        "device_mibps",
-        "MiB/s",
-        Better::Higher,
-        "what the devices complete a second, from 10 s after the last change",
-        pacing::device_rate,
-    ),
-    metric(
-        "device_busy",
-        "",
-        Better::Higher,
-        "part of the time with dirty data that the least busy device has work, from 10 s after the last change",
-        pacing::busy,
-    ),
-    metric(
-        "completion_max_mib",
-        "MiB",
-        Better::Lower,
-        "longest write that a device completes",
-        pacing::longest_completion,
-    ),
-    metric(
-        "writer_cv",
-        "",
-        Better::Lower,
-        "Stddev / mean of the pauses of a heavy writer, from 10 s after the last change; the worst writer",
-        pacing::cv,
-    ),
-    metric(
-        "pause_p50_ms",
-        "ms",
-        Better::Lower,
-        "median pause, from 10 s after the last change",
-        pacing::pause_p50,
-    ),
-    metric(
-        "pause_p99_ms",
-        "ms",
-        Better::Lower,
-        "p99 of the pauses, from 10 s after the last change",
-        pacing::pause_p99,
-    ),
-    metric(
-        "pause_rate",
-        "1/s",
-        Better::Lower,
-        "pauses a second, from 10 s after the last change",
-        pacing::pause_rate,
-    ),
-    metric(
-        "pause_shortest_ms",
-        "ms",
-        Better::Higher,
-        "shortest pause of the run, stalls apart",
-        pacing::shortest,
-    ),
-    metric(
-        "pause_longest_ms",
-        "ms",
-        Better::Lower,
-        "longest pause of the run, stalls apart",
-        pacing::longest,
-    ),
-    metric(
-        "jain_early",
-        "",
-        Better::Higher,
-        "fairness among heavy writers in seconds 2 to 6 of the second one",
-        pacing::early_fairness,
-    ),
-    metric(
-        "jain_settled",
-        "",
-        Better::Higher,
-        "fairness among heavy writers, from 10 s after the last change",
-        pacing::settled_fairness,
-    ),
-    metric(
-        "write_p50_ms",
-        "ms",
-        Better::Lower,
-        "median write call of the heavy jobs",
-        pacing::write_p50,
-    ),
-    metric(
-        "write_p99_ms",
-        "ms",
-        Better::Lower,
-        "p99 of the write calls of the heavy jobs",
-        pacing::write_p99,
-    ),
-    metric(
-        "write_bound",
-        "",
-        Better::Lower,
-        "longest write of a heavy job / max(200 ms, 1.5 x writers x bytes / rate)",
-        pacing::write_bound,
-    ),
-    metric(
-        "light_p50_ms",
-        "ms",
-        Better::Lower,
-        "median of a light writer, from when it was due",
-        pacing::light_p50,
-    ),
-    metric(
-        "level_mib",
-        "MiB",
-        Better::Lower,
-        "dirty + writeback, from 10 s after the last change",
-        pacing::level,
-    ),
-    metric(
-        "level_peak",
-        "",
-        Better::Lower,
-        "highest (dirty + writeback) / limit ever seen",
-        pacing::level_peak,
-    ),
-    metric(
-        "stall_s",
-        "s",
-        Better::Lower,
-        "longest time of one job in stalls: waits for a device without progress",
-        pacing::stall,
-    ),
-    metric(
-        "stall_named",
-        "",
-        Better::Higher,
-        "stalls of a hung device's writers / length of the hang",
-        pacing::stall_named,
-    ),
-    metric(
-        "hang_kept",
-        "",
-        Better::Higher,
-        "rate of the other devices' writers during a hang / before it",
-        pacing::hang_kept,
-    ),
-    metric(
-        "paused_s",
-        "s",
-        Better::Lower,
-        "time of all writers in pauses, stalls apart",
-        pacing::paused,
-    ),
-];
 
 /// The metric of that name.
 #[must_use]
@@ -578,6 +239,10 @@ fn zeros(outcome: &Outcome) -> Option<f64> {
 
 fn heavy(outcome: &Outcome) -> impl Iterator<Item = &Job> {
     outcome.jobs.iter().filter(|job| job.is_heavy)
+}
+
+fn light(outcome: &Outcome) -> impl Iterator<Item = &Job> {
+    outcome.jobs.iter().filter(|job| job.is_light)
 }
 
 /// Beginning and end of the time in which all heavy writers write; `None`: there is none.

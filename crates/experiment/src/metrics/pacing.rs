@@ -9,7 +9,7 @@
 
 use core::ops::Range;
 
-use super::{count, heavy, index, jain, largest, mean, smallest};
+use super::{count, heavy, index, jain, largest, light, mean, smallest};
 use crate::outcome::{DeviceLevel, DeviceOutcome, Job, Outcome, Pause};
 
 /// From a change on, this long nothing is settled.
@@ -292,8 +292,7 @@ pub(super) fn write_p99(outcome: &Outcome) -> Option<f64> {
 }
 
 pub(super) fn light_p50(outcome: &Outcome) -> Option<f64> {
-    let light = outcome.jobs.iter().filter(|job| job.is_light);
-    weighted(light.flat_map(|job| &job.response_lengths), 0.5)
+    weighted(light(outcome).flat_map(|job| &job.response_lengths), 0.5)
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 use env::Cause;
 use policy::reclaim::Reason;
 
-use super::{Metric, count, echo, metric};
+use super::{count, echo, metrics};
 use crate::outcome::{Job, Outcome, TaskCpu, ThrottleCount};
 use crate::stats::{Better, Samples, Stat};
 
@@ -30,333 +30,60 @@ const RECLAIM: [Cause; 6] = [
     Cause::Memory,
 ];
 
-/// The metrics of reclaim.
-pub(super) const METRICS: [Metric; 45] = [
-    metric(
-        "lat_amean_ms",
-        "ms",
-        Better::Lower,
-        "mean latency of mapping, touching and unmapping",
-        |o| latency(o, Stat::Mean),
-    )
-    .pooled(),
-    metric(
-        "lat_stddev_ms",
-        "ms",
-        Better::Lower,
-        "standard deviation of the latency of mapping, touching and unmapping",
-        |o| latency(o, Stat::Stddev),
-    )
-    .pooled(),
-    metric("lat_p50_ms", "ms", Better::Lower, "median latency of mapping, touching and unmapping", |o| {
-        latency(o, Stat::Max(50))
-    })
-    .pooled(),
-    metric(
-        "lat_max90_ms",
-        "ms",
-        Better::Lower,
-        "90 % of the latencies of mapping, touching and unmapping are no longer",
-        |o| latency(o, Stat::Max(90)),
-    )
-    .pooled(),
-    metric("lat_max99_ms", "ms", Better::Lower, "99 % of the latencies of mapping, touching and unmapping are no longer", |o| {
-        latency(o, Stat::Max(99))
-    })
-    .pooled(),
-    metric("lat_max_ms", "ms", Better::Lower, "longest latency of mapping, touching and unmapping", |o| {
-        latency(o, Stat::Worst)
-    })
-    .pooled(),
-    metric("lat_samples", "", Better::Higher, "measured passes of mapping, touching and unmapping", |o| {
-        mapped(o).map(|samples| count(samples.len()))
-    }),
-    metric(
-        "lat_system_ms",
-        "ms",
-        Better::Lower,
-        "system CPU time of mapping, touching and unmapping once",
-        system_of_a_round,
-    ),
-    metric(
-        "bystander_p99_ms",
-        "ms",
-        Better::Lower,
-        "p99 of the allocations of a task that takes little and gives it back",
-        |o| bystander(o, Stat::Max(99)),
-    )
-    .pooled(),
-    metric(
-        "bystander_max_ms",
-        "ms",
-        Better::Lower,
-        "longest allocation of a task that takes little and gives it back",
-        |o| bystander(o, Stat::Worst),
-    )
-    .pooled(),
-    metric(
-        "hog_gib",
-        "GiB",
-        Better::Higher,
-        "pages that the hogs touched, however often",
-        hogs,
-    ),
-    metric(
-        "read_mbps",
-        "MB/s",
-        Better::Higher,
-        "bytes read by all readers / the longest reader's time",
-        read_rate,
-    ),
-    metric(
-        "asleep",
-        "",
-        Better::Lower,
-        "tasks that direct reclaim keeps asleep, on average",
-        asleep,
-    ),
-    metric(
-        "flusher_throttled_s",
-        "s",
-        Better::Lower,
-        "time for which flushers and other threads of I/O sleep in reclaim; the background reclaimer is none of them",
-        flusher_throttled,
-    ),
-    metric(
-        "elapsed",
-        "s",
-        Better::Lower,
-        "from the beginning to the end of the last job",
-        |o| Some(o.virtual_s),
-    ),
-    metric(
-        "pgscan_direct",
-        "pages",
-        Better::Lower,
-        "pages scanned by whoever needed memory",
-        |o| pages(o, "pgscan_direct"),
-    ),
-    metric(
-        "pgscan_kswapd",
-        "pages",
-        Better::Lower,
-        "pages scanned by the background reclaimer",
-        |o| pages(o, "pgscan_kswapd"),
-    ),
-    metric(
-        "pgsteal_direct",
-        "pages",
-        Better::Higher,
-        "pages freed by whoever needed memory",
-        |o| pages(o, "pgsteal_direct"),
-    ),
-    metric(
-        "pgsteal_kswapd",
-        "pages",
-        Better::Higher,
-        "pages freed by the background reclaimer",
-        |o| pages(o, "pgsteal_kswapd"),
-    ),
-    metric(
-        "kswapd_efficiency",
-        "%",
-        Better::Higher,
-        "pages freed / scanned by the background reclaimer",
-        |o| efficiency(o, "pgsteal_kswapd", "pgscan_kswapd"),
-    ),
-    metric(
-        "kswapd_velocity",
-        "1/s",
-        Better::Lower,
-        "pages that the background reclaimer scans a second",
-        |o| velocity(o, "pgscan_kswapd"),
-    ),
-    metric(
-        "direct_efficiency",
-        "%",
-        Better::Higher,
-        "pages freed / scanned by whoever needed memory",
-        |o| efficiency(o, "pgsteal_direct", "pgscan_direct"),
-    ),
-    metric(
-        "direct_velocity",
-        "1/s",
-        Better::Lower,
-        "pages that direct reclaim scans a second",
-        |o| velocity(o, "pgscan_direct"),
-    ),
-    metric(
-        "direct_percent",
-        "%",
-        Better::Lower,
-        "part of all scanning that direct reclaim does",
-        direct_percent,
-    ),
-    metric(
-        "reclaim_writes",
-        "pages",
-        Better::Lower,
-        "pages that reclaim wrote",
-        |o| pages(o, "nr_vmscan_write"),
-    ),
-    metric(
-        "anon_writes",
-        "pages",
-        Better::Lower,
-        "pages written to the swap file",
-        |o| pages(o, "pswpout"),
-    ),
-    metric(
-        "swap_reads",
-        "pages",
-        Better::Lower,
-        "pages read from the swap file",
-        |o| pages(o, "pswpin"),
-    ),
-    metric(
-        "immediate",
-        "pages",
-        Better::Lower,
-        "dirty pages of files met and left to the flusher",
-        |o| pages(o, "nr_vmscan_immediate_reclaim"),
-    ),
-    metric(
-        "allocstalls",
-        "",
-        Better::Lower,
-        "direct reclaims begun",
-        |o| counter(o, "allocstall_normal"),
-    ),
-    metric(
-        "oom",
-        "",
-        Better::Lower,
-        "allocations refused for want of memory, and programs killed for it",
-        |o| Some(counter(o, "refused")? + counter(o, "oom_kill").unwrap_or(0.0)),
-    ),
-    metric(
-        "cw_timeout",
-        "",
-        Better::Lower,
-        "congestion_wait: part that reaches its timeout",
-        |o| share(o, Who::Any, Reason::CongestionWait, is_timeout),
-    )
-    .pooled(),
-    metric(
-        "wic_zero",
-        "",
-        Better::Lower,
-        "wait_iff_congested: part that does not sleep",
-        |o| share(o, Who::Direct, Reason::WaitIffCongested, is_zero),
-    )
-    .pooled(),
-    metric(
-        "writeback_timeout",
-        "",
-        Better::Lower,
-        "direct WRITEBACK: part that reaches its timeout",
-        |o| share(o, Who::Direct, Reason::Writeback, is_timeout),
-    )
-    .pooled(),
-    metric(
-        "writeback_zero",
-        "",
-        Better::Lower,
-        "direct WRITEBACK: part that does not sleep a tick",
-        |o| share(o, Who::Direct, Reason::Writeback, is_zero),
-    )
-    .pooled(),
-    metric(
-        "noprogress_timeout",
-        "",
-        Better::Lower,
-        "direct NOPROGRESS: part that reaches its timeout",
-        |o| share(o, Who::Direct, Reason::NoProgress, is_timeout),
-    )
-    .pooled(),
-    metric(
-        "noprogress_zero",
-        "",
-        Better::Lower,
-        "direct NOPROGRESS: part that does not sleep a tick",
-        |o| share(o, Who::Direct, Reason::NoProgress, is_zero),
-    )
-    .pooled(),
-    metric(
-        "noprogress_echo",
-        "",
-        Better::Lower,
-        "direct NOPROGRESS: part of the partial sleeps that end 0 to 2 ticks after WRITEBACK's timeout",
-        echo::share,
-    )
-    .pooled(),
-    metric(
-        "noprogress_echo_rise",
-        "",
-        Better::Higher,
-        "direct NOPROGRESS: ends of partial sleeps a tick, 0 to 2 ticks after WRITEBACK's timeout / in those around, from half that timeout to twice",
-        echo::rise,
-    )
-    .pooled(),
-    metric(
-        "noprogress_echo_ms",
-        "ms",
-        Better::Lower,
-        "direct NOPROGRESS: partial sleep at which most more end than around it",
-        echo::place,
-    )
-    .pooled(),
-    metric(
-        "isolated_zero",
-        "",
-        Better::Lower,
-        "direct ISOLATED: part that does not sleep a tick",
-        |o| share(o, Who::Direct, Reason::Isolated, is_zero),
-    )
-    .pooled(),
-    metric(
-        "kswapd_timeout",
-        "",
-        Better::Lower,
-        "background WRITEBACK: part that reaches its timeout",
-        |o| share(o, Who::Background, Reason::Writeback, is_timeout),
-    )
-    .pooled(),
-    metric(
-        "kswapd_other",
-        "",
-        Better::Lower,
-        "background: throttlings for anything but WRITEBACK",
-        kswapd_other,
-    )
-    .pooled(),
-    metric(
-        "whole_ticks",
-        "",
-        Better::Higher,
-        "part of the throttlings that last whole ticks",
-        whole_ticks,
-    )
-    .pooled(),
-    metric(
-        "throttle_max_ms",
-        "ms",
-        Better::Lower,
-        "the longest throttling",
-        |o| {
-            let lengths = o.throttles.iter().map(|throttle| throttle.delayed_ms);
-            super::largest(lengths)
-        },
-    )
-    .pooled(),
-    metric(
-        "resident_peak",
-        "",
-        Better::Lower,
-        "highest resident memory of the process / its limit; live alone",
-        resident_peak,
-    ),
-];
+metrics! {
+    /// The metrics of reclaim.
+    METRICS:
+    "lat_amean_ms", "ms", Lower pooled, |o| latency(o, Stat::Mean), "mean latency of mapping, touching and unmapping";
+    "lat_stddev_ms", "ms", Lower pooled, |o| latency(o, Stat::Stddev), "standard deviation of the latency of mapping, touching and unmapping";
+    "lat_p50_ms", "ms", Lower pooled, |o| latency(o, Stat::Max(50)), "median latency of mapping, touching and unmapping";
+    "lat_max90_ms", "ms", Lower pooled, |o| latency(o, Stat::Max(90)), "90 % of the latencies of mapping, touching and unmapping are no longer";
+    "lat_max99_ms", "ms", Lower pooled, |o| latency(o, Stat::Max(99)), "99 % of the latencies of mapping, touching and unmapping are no longer";
+    "lat_max_ms", "ms", Lower pooled, |o| latency(o, Stat::Worst), "longest latency of mapping, touching and unmapping";
+    "lat_samples", "", Higher, |o| mapped(o).map(|samples| count(samples.len())), "measured passes of mapping, touching and unmapping";
+    "lat_system_ms", "ms", Lower, system_of_a_round, "system CPU time of mapping, touching and unmapping once";
+    "bystander_p99_ms", "ms", Lower pooled, |o| bystander(o, Stat::Max(99)), "p99 of the allocations of a task that takes little and gives it back";
+    "bystander_max_ms", "ms", Lower pooled, |o| bystander(o, Stat::Worst), "longest allocation of a task that takes little and gives it back";
+    "hog_gib", "GiB", Higher, hogs, "pages that the hogs touched, however often";
+    "read_mbps", "MB/s", Higher, read_rate, "bytes read by all readers / the longest reader's time";
+    "asleep", "", Lower, asleep, "tasks that direct reclaim keeps asleep, on average";
+    "flusher_throttled_s", "s", Lower, flusher_throttled, "time for which flushers and other threads of I/O sleep in reclaim; the background reclaimer is none of them";
+    "elapsed", "s", Lower, |o| Some(o.virtual_s), "from the beginning to the end of the last job";
+    "pgscan_direct", "pages", Lower, |o| pages(o, "pgscan_direct"), "pages scanned by whoever needed memory";
+    "pgscan_kswapd", "pages", Lower, |o| pages(o, "pgscan_kswapd"), "pages scanned by the background reclaimer";
+    "pgsteal_direct", "pages", Higher, |o| pages(o, "pgsteal_direct"), "pages freed by whoever needed memory";
+    "pgsteal_kswapd", "pages", Higher, |o| pages(o, "pgsteal_kswapd"), "pages freed by the background reclaimer";
+    "kswapd_efficiency", "%", Higher, |o| efficiency(o, "pgsteal_kswapd", "pgscan_kswapd"), "pages freed / scanned by the background reclaimer";
+    "kswapd_velocity", "1/s", Lower, |o| velocity(o, "pgscan_kswapd"), "pages that the background reclaimer scans a second";
+    "direct_efficiency", "%", Higher, |o| efficiency(o, "pgsteal_direct", "pgscan_direct"), "pages freed / scanned by whoever needed memory";
+    "direct_velocity", "1/s", Lower, |o| velocity(o, "pgscan_direct"), "pages that direct reclaim scans a second";
+    "direct_percent", "%", Lower, direct_percent, "part of all scanning that direct reclaim does";
+    "reclaim_writes", "pages", Lower, |o| pages(o, "nr_vmscan_write"), "pages that reclaim wrote";
+    "anon_writes", "pages", Lower, |o| pages(o, "pswpout"), "pages written to the swap file";
+    "swap_reads", "pages", Lower, |o| pages(o, "pswpin"), "pages read from the swap file";
+    "immediate", "pages", Lower, |o| pages(o, "nr_vmscan_immediate_reclaim"), "dirty pages of files met and left to the flusher";
+    "allocstalls", "", Lower, |o| counter(o, "allocstall_normal"), "direct reclaims begun";
+    "oom", "", Lower, |o| Some(counter(o, "refused")? + counter(o, "oom_kill").unwrap_or(0.0)), "allocations refused for want of memory, and programs killed for it";
+    "cw_timeout", "", Lower pooled, |o| share(o, Who::Any, Reason::CongestionWait, is_timeout), "congestion_wait: part that reaches its timeout";
+    "wic_zero", "", Lower pooled, |o| share(o, Who::Direct, Reason::WaitIffCongested, is_zero), "wait_iff_congested: part that does not sleep";
+    "writeback_timeout", "", Lower pooled, |o| share(o, Who::Direct, Reason::Writeback, is_timeout), "direct WRITEBACK: part that reaches its timeout";
+    "writeback_zero", "", Lower pooled, |o| share(o, Who::Direct, Reason::Writeback, is_zero), "direct WRITEBACK: part that does not sleep a tick";
+    "noprogress_timeout", "", Lower pooled, |o| share(o, Who::Direct, Reason::NoProgress, is_timeout), "direct NOPROGRESS: part that reaches its timeout";
+    "noprogress_zero", "", Lower pooled, |o| share(o, Who::Direct, Reason::NoProgress, is_zero), "direct NOPROGRESS: part that does not sleep a tick";
+    "noprogress_echo", "", Lower pooled, echo::share, "direct NOPROGRESS: part of the partial sleeps that end 0 to 2 ticks after WRITEBACK's timeout";
+    "noprogress_echo_rise", "", Higher pooled, echo::rise, "direct NOPROGRESS: ends of partial sleeps a tick, 0 to 2 ticks after WRITEBACK's timeout / in those around, from half that timeout to twice";
+    "noprogress_echo_ms", "ms", Lower pooled, echo::place, "direct NOPROGRESS: partial sleep at which most more end than around it";
+    "isolated_zero", "", Lower pooled, |o| share(o, Who::Direct, Reason::Isolated, is_zero), "direct ISOLATED: part that does not sleep a tick";
+    "kswapd_timeout", "", Lower pooled, |o| share(o, Who::Background, Reason::Writeback, is_timeout), "background WRITEBACK: part that reaches its timeout";
+    "kswapd_other", "", Lower pooled, kswapd_other, "background: throttlings for anything but WRITEBACK";
+    "whole_ticks", "", Higher pooled, whole_ticks, "part of the throttlings that last whole ticks";
+    "throttle_max_ms", "ms", Lower pooled, throttle_max_ms, "the longest throttling";
+    "resident_peak", "", Lower, resident_peak, "highest resident memory of the process / its limit; live alone";
+}
+
+fn throttle_max_ms(o: &Outcome) -> Option<f64> {
+    let lengths = o.throttles.iter().map(|throttle| throttle.delayed_ms);
+    super::largest(lengths)
+}
 
 /// Samples of the workers that map memory, ms.
 #[must_use]

@@ -8,234 +8,68 @@
 //!
 //! Source: experiments A5, A7 rows 26 to 32, B4.
 
+use super::metrics;
 use super::reclaim::{counter, counter_of, pages};
-use super::{Metric, metric};
 use crate::outcome::{Iteration, Outcome, TaskCpu};
-use crate::stats::Better;
 
-/// The metrics of huge pages and of `thpavail`.
-pub(super) const METRICS: [Metric; 29] = [
-    metric(
-        "alloc_elapsed_s",
-        "s",
-        Better::Lower,
-        "thpavail: touching all memory, mean of the iterations",
-        |o| mean(&took(o)?),
-    ),
-    metric(
-        "alloc_elapsed_sd",
-        "s",
-        Better::Lower,
-        "deviation of the same, as of all iterations there are (population)",
-        |o| deviation(&took(o)?),
-    ),
-    metric(
-        "alloc_median_s",
-        "s",
-        Better::Lower,
-        "thpavail: touching all memory, median of the iterations",
-        |o| median(took(o)?),
-    ),
-    metric(
-        "alloc_longest_s",
-        "s",
-        Better::Lower,
-        "thpavail: touching all memory, the longest iteration",
-        |o| took(o)?.into_iter().max_by(f64::total_cmp),
-    ),
-    metric(
-        "alloc_system_s",
-        "s",
-        Better::Lower,
-        "system CPU time of the task that touches it, mean of the iterations",
-        |o| mean(&alloc_cpu(o, |task| task.system_s)?),
-    ),
-    metric(
-        "alloc_system_sd",
-        "s",
-        Better::Lower,
-        "deviation of the same (population)",
-        |o| deviation(&alloc_cpu(o, |task| task.system_s)?),
-    ),
-    metric(
-        "alloc_user_s",
-        "s",
-        Better::Lower,
-        "user CPU time of that task, mean of the iterations",
-        |o| mean(&alloc_cpu(o, |task| task.user_s)?),
-    ),
-    metric(
-        "thp_fault_alloc",
-        "",
-        Better::Higher,
-        "faults that got a huge page, mean of the iterations",
-        |o| of_each(o, |one| one.counter("thp_fault_alloc")),
-    ),
-    metric(
-        "thp_fault_fallback",
-        "",
-        Better::Lower,
-        "faults that wanted a huge page and got small ones, mean of the iterations",
-        |o| of_each(o, |one| one.counter("thp_fault_fallback")),
-    ),
-    metric(
-        "thp_active",
-        "",
-        Better::Higher,
-        "huge pages at the end of an iteration, mean",
-        |o| of_each(o, |one| one.huge),
-    ),
-    metric(
-        "thp_success",
-        "",
-        Better::Higher,
-        "part of the faults that wanted a huge page and got one",
-        success,
-    ),
-    metric(
-        "thp_at_start",
-        "",
-        Better::Higher,
-        "huge pages that were free when an iteration began, mean: no mechanism's merit",
-        |o| of_each(o, |one| one.runs_free),
-    ),
-    metric(
-        "dirty_at_start_mib",
-        "MiB",
-        Better::Lower,
-        "dirty and under writeback when an iteration began, mean",
-        |o| of_each(o, |one| one.dirty / 256.0 / o.scale),
-    ),
-    metric(
-        "immediate_share",
-        "",
-        Better::Lower,
-        "pages that were dirty and left to the flusher / pages that direct reclaim looked at",
-        |o| {
-            let scanned = counter(o, "pgscan_direct")?;
-            let left = counter(o, "nr_vmscan_immediate_reclaim")?;
-            has(o)?;
-            (scanned > 0.0).then(|| left / scanned)
-        },
-    ),
-    metric(
-        "file_writes",
-        "pages",
-        Better::Lower,
-        "pages of files that reclaim wrote itself",
-        |o| {
-            has(o)?;
-            let all = pages(o, "nr_vmscan_write")? - pages(o, "pswpout")?;
-            Some(all.max(0.0))
-        },
-    ),
-    metric(
-        "kswapd_skipped_wait",
-        "",
-        Better::Lower,
-        "waits that the background reclaimer left out as a zone was below MIN",
-        |o| event(o, "kswapd_skip_congestion_wait"),
-    ),
-    metric(
-        "rescued",
-        "pages",
-        Better::Lower,
-        "pages that were on the list of those that wait for their write when it was emptied",
-        |o| event(o, "pgrescued").map(|pages| pages / o.scale),
-    ),
-    metric(
-        "thp_splits",
-        "",
-        Better::Lower,
-        "huge pages that became small ones",
-        |o| event(o, "thp_split"),
-    ),
-    metric(
-        "compact_stalls",
-        "",
-        Better::Lower,
-        "faults and others that compacted memory",
-        |o| event(o, "compact_stall"),
-    ),
-    metric(
-        "compact_success",
-        "",
-        Better::Higher,
-        "of these: got what they wanted",
-        |o| event(o, "compact_success"),
-    ),
-    metric(
-        "compact_failures",
-        "",
-        Better::Lower,
-        "of these: did not",
-        |o| event(o, "compact_fail"),
-    ),
-    metric(
-        "compact_moved",
-        "pages",
-        Better::Lower,
-        "pages that compaction moved",
-        |o| event(o, "compact_pages_moved").map(|pages| pages / o.scale),
-    ),
-    metric(
-        "compact_move_failed",
-        "pages",
-        Better::Lower,
-        "pages that it could not move",
-        |o| event(o, "compact_pagemigrate_failed").map(|pages| pages / o.scale),
-    ),
-    metric(
-        "test_cpu_s",
-        "s",
-        Better::Lower,
-        "user and system CPU time of all that the test started: copies and the task that touches memory",
-        test_cpu,
-    ),
-    metric(
-        "settle_s",
-        "s",
-        Better::Lower,
-        "an iteration but for the touching, mean: settling, filling the memory, ending the copies",
-        settle,
-    ),
-    metric(
-        "source_mbps",
-        "MB/s",
-        Better::Higher,
-        "thpavail's reader, while it reads",
-        |o| rate(o, |one| one.read),
-    ),
-    metric(
-        "stick_mbps",
-        "MB/s",
-        Better::Higher,
-        "bytes that reached the device thpavail writes to, over the whole test",
-        stick,
-    ),
-    metric(
-        "reclaimed_gib",
-        "GiB",
-        Better::Lower,
-        "pages that reclaim freed",
-        |o| {
-            has(o)?;
-            let all = pages(o, "pgsteal_direct")? + pages(o, "pgsteal_kswapd")?;
-            Some(all / 262_144.0)
-        },
-    ),
-    metric(
-        "stalls_mean_s",
-        "s",
-        Better::Lower,
-        "time of the touching / compaction stalls: what one would take if all of it went there",
-        |o| {
-            let stalls = event(o, "compact_stall")?;
-            let all: f64 = took(o)?.iter().sum();
-            (stalls > 0.0).then(|| all / stalls)
-        },
-    ),
-];
+metrics! {
+    /// The metrics of huge pages and of `thpavail`.
+    METRICS:
+    "alloc_elapsed_s", "s", Lower, |o| mean(&took(o)?), "thpavail: touching all memory, mean of the iterations";
+    "alloc_elapsed_sd", "s", Lower, |o| deviation(&took(o)?), "deviation of the same, as of all iterations there are (population)";
+    "alloc_median_s", "s", Lower, |o| median(took(o)?), "thpavail: touching all memory, median of the iterations";
+    "alloc_longest_s", "s", Lower, |o| took(o)?.into_iter().max_by(f64::total_cmp), "thpavail: touching all memory, the longest iteration";
+    "alloc_system_s", "s", Lower, |o| mean(&alloc_cpu(o, |task| task.system_s)?), "system CPU time of the task that touches it, mean of the iterations";
+    "alloc_system_sd", "s", Lower, |o| deviation(&alloc_cpu(o, |task| task.system_s)?), "deviation of the same (population)";
+    "alloc_user_s", "s", Lower, |o| mean(&alloc_cpu(o, |task| task.user_s)?), "user CPU time of that task, mean of the iterations";
+    "thp_fault_alloc", "", Higher, |o| of_each(o, |one| one.counter("thp_fault_alloc")), "faults that got a huge page, mean of the iterations";
+    "thp_fault_fallback", "", Lower, |o| of_each(o, |one| one.counter("thp_fault_fallback")), "faults that wanted a huge page and got small ones, mean of the iterations";
+    "thp_active", "", Higher, |o| of_each(o, |one| one.huge), "huge pages at the end of an iteration, mean";
+    "thp_success", "", Higher, success, "part of the faults that wanted a huge page and got one";
+    "thp_at_start", "", Higher, |o| of_each(o, |one| one.runs_free), "huge pages that were free when an iteration began, mean: no mechanism's merit";
+    "dirty_at_start_mib", "MiB", Lower, |o| of_each(o, |one| one.dirty / 256.0 / o.scale), "dirty and under writeback when an iteration began, mean";
+    "immediate_share", "", Lower, immediate_share, "pages that were dirty and left to the flusher / pages that direct reclaim looked at";
+    "file_writes", "pages", Lower, file_writes, "pages of files that reclaim wrote itself";
+    "kswapd_skipped_wait", "", Lower, |o| event(o, "kswapd_skip_congestion_wait"), "waits that the background reclaimer left out as a zone was below MIN";
+    "rescued", "pages", Lower, |o| event(o, "pgrescued").map(|pages| pages / o.scale), "pages that were on the list of those that wait for their write when it was emptied";
+    "thp_splits", "", Lower, |o| event(o, "thp_split"), "huge pages that became small ones";
+    "compact_stalls", "", Lower, |o| event(o, "compact_stall"), "faults and others that compacted memory";
+    "compact_success", "", Higher, |o| event(o, "compact_success"), "of these: got what they wanted";
+    "compact_failures", "", Lower, |o| event(o, "compact_fail"), "of these: did not";
+    "compact_moved", "pages", Lower, |o| event(o, "compact_pages_moved").map(|pages| pages / o.scale), "pages that compaction moved";
+    "compact_move_failed", "pages", Lower, |o| event(o, "compact_pagemigrate_failed").map(|pages| pages / o.scale), "pages that it could not move";
+    "test_cpu_s", "s", Lower, test_cpu, "user and system CPU time of all that the test started: copies and the task that touches memory";
+    "settle_s", "s", Lower, settle, "an iteration but for the touching, mean: settling, filling the memory, ending the copies";
+    "source_mbps", "MB/s", Higher, |o| rate(o, |one| one.read), "thpavail's reader, while it reads";
+    "stick_mbps", "MB/s", Higher, stick, "bytes that reached the device thpavail writes to, over the whole test";
+    "reclaimed_gib", "GiB", Lower, reclaimed_gib, "pages that reclaim freed";
+    "stalls_mean_s", "s", Lower, stalls_mean_s, "time of the touching / compaction stalls: what one would take if all of it went there";
+}
+
+fn immediate_share(o: &Outcome) -> Option<f64> {
+    let scanned = counter(o, "pgscan_direct")?;
+    let left = counter(o, "nr_vmscan_immediate_reclaim")?;
+    has(o)?;
+    (scanned > 0.0).then(|| left / scanned)
+}
+
+fn file_writes(o: &Outcome) -> Option<f64> {
+    has(o)?;
+    let all = pages(o, "nr_vmscan_write")? - pages(o, "pswpout")?;
+    Some(all.max(0.0))
+}
+
+fn reclaimed_gib(o: &Outcome) -> Option<f64> {
+    has(o)?;
+    let all = pages(o, "pgsteal_direct")? + pages(o, "pgsteal_kswapd")?;
+    Some(all / 262_144.0)
+}
+
+fn stalls_mean_s(o: &Outcome) -> Option<f64> {
+    let stalls = event(o, "compact_stall")?;
+    let all: f64 = took(o)?.iter().sum();
+    (stalls > 0.0).then(|| all / stalls)
+}
 
 /// All iterations of a run, if it has any.
 pub fn iterations(outcome: &Outcome) -> impl Iterator<Item = &Iteration> {

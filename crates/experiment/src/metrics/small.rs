@@ -9,9 +9,8 @@
 //! Source: experiments A4, A7 rows 22 to 25.
 
 use super::reclaim::counter_of;
-use super::{Metric, count, metric};
+use super::{count, metrics};
 use crate::outcome::{Job, Outcome};
-use crate::stats::Better;
 
 /// What the lists of file pages fall to in a collapse, as a part of what they were when memory was
 /// full.
@@ -29,206 +28,109 @@ const FREED: [&str; 5] = [
     "kswapd_inodesteal",
 ];
 
-/// The metrics of small files.
-pub(super) const METRICS: [Metric; 21] = [
-    metric(
-        "slab_share",
-        "",
-        Better::Lower,
-        "slabs / (slabs + lists of file pages), mean of the last third",
-        |o| {
-            let (from, to) = last_third(o)?;
-            mean(&share(&slabs(o)?, &file_lists(o)?), from, to)
-        },
-    ),
-    metric(
-        "slab_share_full",
-        "",
-        Better::Lower,
-        "the same when memory is first full",
-        |o| at(&share(&slabs(o)?, &file_lists(o)?), full_at(o)?),
-    ),
-    metric(
-        "dirty_of_cache",
-        "",
-        Better::Lower,
-        "dirty pages / lists of file pages, mean of the last third",
-        |o| {
-            let (from, to) = last_third(o)?;
-            let dirty = o.vmstat.of("nr_dirty")?;
-            mean(&quotient(&dirty, &file_lists(o)?), from, to)
-        },
-    ),
-    metric(
-        "full_s",
-        "s",
-        Better::Higher,
-        "until memory is first full",
-        full_at,
-    ),
-    metric(
-        "full_files",
-        "",
-        Better::Higher,
-        "files that are made by then",
-        |o| made_by(o, full_at(o)?),
-    ),
-    metric(
-        "files_before",
-        "1/s",
-        Better::Higher,
-        "files made a second, in the rounds before memory is full",
-        |o| {
-            let full = full_at(o)?;
-            mean_of(rounds(o).iter().filter(|(end, _)| *end <= full))
-        },
-    ),
-    metric(
-        "files_last",
-        "1/s",
-        Better::Higher,
-        "files made a second, mean of the last third of the rounds",
-        |o| mean_of(last_rounds(&rounds(o)).iter()),
-    ),
-    metric(
-        "files_worst",
-        "1/s",
-        Better::Higher,
-        "the slowest round of that third",
-        |o| super::smallest(last_rounds(&rounds(o)).iter().map(|(_, rate)| *rate)),
-    ),
-    metric(
-        "write_iops_before",
-        "1/s",
-        Better::Lower,
-        "writes a second of the device, in the 10 s before memory is full",
-        |o| {
-            let full = full_at(o)?;
-            writes(o, full - BEFORE_S, full)
-        },
-    ),
-    metric(
-        "write_iops",
-        "1/s",
-        Better::Lower,
-        "writes a second of the device, in the last third",
-        |o| {
-            let (from, to) = last_third(o)?;
-            writes(o, from, to)
-        },
-    ),
-    metric(
-        "write_iops_rise",
-        "",
-        Better::Lower,
-        "writes a second of the device, in the last third / before memory is full",
-        |o| {
-            let full = full_at(o)?;
-            let (from, to) = last_third(o)?;
-            ratio(writes(o, from, to)?, writes(o, full - BEFORE_S, full)?)
-        },
-    ),
-    metric(
-        "inode_steals",
-        "",
-        Better::Higher,
-        "pages that were dropped with their inodes, by anybody",
-        |o| {
-            makers(o).next()?;
-            let steals = counter_of(o, "pginodesteal")? + counter_of(o, "kswapd_inodesteal")?;
-            Some(steals / o.scale)
-        },
-    ),
-    metric(
-        "boosted_share",
-        "",
-        Better::Lower,
-        "part of all pages freed, from full memory to the collapse, that boosted passes freed",
-        |o| {
-            let (from, to) = collapse(o)?;
-            ratio(change(o, "pgsteal_boosted", from, to)?, freed(o, from, to)?)
-        },
-    ),
-    metric(
-        "over_reclaim",
-        "",
-        Better::Lower,
-        "pages freed / pages allocated, from full memory until half of the page cache has gone",
-        |o| {
-            let (from, to) = fallen_to(o, HALF)?;
-            let freed = freed(o, from, to)?;
-            let grown = change(o, "nr_free_pages", from, to)?;
-            ratio(freed, freed - grown)
-        },
-    ),
-    metric(
-        "extfrag_rate",
-        "1/s",
-        Better::Lower,
-        "events of external fragmentation a second, from full memory to the collapse",
-        |o| {
-            let (from, to) = collapse(o)?;
-            ratio(change(o, "extfrag_events", from, to)? / o.scale, to - from)
-        },
-    ),
-    metric(
-        "extfrag_yield",
-        "pages",
-        Better::Higher,
-        "pages that an event brings, from full memory to the collapse",
-        |o| {
-            let (from, to) = collapse(o)?;
-            let pages = change(o, "extfrag_pages", from, to)?;
-            ratio(pages, change(o, "extfrag_events", from, to)?)
-        },
-    ),
-    metric(
-        "misses_per_visit",
-        "",
-        Better::Lower,
-        "inodes that were read / files that were looked at again",
-        |o| {
-            let calls = visitors(o).fold(0.0, |sum, job| {
-                sum + count(usize::try_from(job.calls).unwrap_or(0))
-            });
-            ratio(visitors(o).map(|job| job.misses).sum(), calls)
-        },
-    ),
-    metric(
-        "visit_misses",
-        "",
-        Better::Lower,
-        "inodes that were read by those who look at files again",
-        |o| {
-            visitors(o).next()?;
-            Some(visitors(o).map(|job| job.misses).sum::<f64>() / o.scale)
-        },
-    ),
-    metric(
-        "visit_s",
-        "s",
-        Better::Lower,
-        "time of all passes over files that are looked at again",
-        |o| {
-            let passes = passes(o);
-            (!passes.is_empty()).then(|| passes.iter().sum())
-        },
-    ),
-    metric(
-        "visit_first_s",
-        "s",
-        Better::Lower,
-        "the same of the first pass",
-        |o| passes(o).first().copied(),
-    ),
-    metric(
-        "visit_last_s",
-        "s",
-        Better::Lower,
-        "the same of the last pass",
-        |o| passes(o).last().copied(),
-    ),
-];
+metrics! {
+    /// The metrics of small files.
+    METRICS:
+    "slab_share", "", Lower, slab_share, "slabs / (slabs + lists of file pages), mean of the last third";
+    "slab_share_full", "", Lower, |o| at(&share(&slabs(o)?, &file_lists(o)?), full_at(o)?), "the same when memory is first full";
+    "dirty_of_cache", "", Lower, dirty_of_cache, "dirty pages / lists of file pages, mean of the last third";
+    "full_s", "s", Higher, full_at, "until memory is first full";
+    "full_files", "", Higher, |o| made_by(o, full_at(o)?), "files that are made by then";
+    "files_before", "1/s", Higher, files_before, "files made a second, in the rounds before memory is full";
+    "files_last", "1/s", Higher, |o| mean_of(last_rounds(&rounds(o)).iter()), "files made a second, mean of the last third of the rounds";
+    "files_worst", "1/s", Higher, |o| super::smallest(last_rounds(&rounds(o)).iter().map(|(_, rate)| *rate)), "the slowest round of that third";
+    "write_iops_before", "1/s", Lower, write_iops_before, "writes a second of the device, in the 10 s before memory is full";
+    "write_iops", "1/s", Lower, write_iops, "writes a second of the device, in the last third";
+    "write_iops_rise", "", Lower, write_iops_rise, "writes a second of the device, in the last third / before memory is full";
+    "inode_steals", "", Higher, inode_steals, "pages that were dropped with their inodes, by anybody";
+    "boosted_share", "", Lower, boosted_share, "part of all pages freed, from full memory to the collapse, that boosted passes freed";
+    "over_reclaim", "", Lower, over_reclaim, "pages freed / pages allocated, from full memory until half of the page cache has gone";
+    "extfrag_rate", "1/s", Lower, extfrag_rate, "events of external fragmentation a second, from full memory to the collapse";
+    "extfrag_yield", "pages", Higher, extfrag_yield, "pages that an event brings, from full memory to the collapse";
+    "misses_per_visit", "", Lower, misses_per_visit, "inodes that were read / files that were looked at again";
+    "visit_misses", "", Lower, visit_misses, "inodes that were read by those who look at files again";
+    "visit_s", "s", Lower, visit_s, "time of all passes over files that are looked at again";
+    "visit_first_s", "s", Lower, |o| passes(o).first().copied(), "the same of the first pass";
+    "visit_last_s", "s", Lower, |o| passes(o).last().copied(), "the same of the last pass";
+}
+
+fn slab_share(o: &Outcome) -> Option<f64> {
+    let (from, to) = last_third(o)?;
+    mean(&share(&slabs(o)?, &file_lists(o)?), from, to)
+}
+
+fn dirty_of_cache(o: &Outcome) -> Option<f64> {
+    let (from, to) = last_third(o)?;
+    let dirty = o.vmstat.of("nr_dirty")?;
+    mean(&quotient(&dirty, &file_lists(o)?), from, to)
+}
+
+fn files_before(o: &Outcome) -> Option<f64> {
+    let full = full_at(o)?;
+    mean_of(rounds(o).iter().filter(|(end, _)| *end <= full))
+}
+
+fn write_iops_before(o: &Outcome) -> Option<f64> {
+    let full = full_at(o)?;
+    writes(o, full - BEFORE_S, full)
+}
+
+fn write_iops(o: &Outcome) -> Option<f64> {
+    let (from, to) = last_third(o)?;
+    writes(o, from, to)
+}
+
+fn write_iops_rise(o: &Outcome) -> Option<f64> {
+    let full = full_at(o)?;
+    let (from, to) = last_third(o)?;
+    ratio(writes(o, from, to)?, writes(o, full - BEFORE_S, full)?)
+}
+
+fn inode_steals(o: &Outcome) -> Option<f64> {
+    makers(o).next()?;
+    let steals = counter_of(o, "pginodesteal")? + counter_of(o, "kswapd_inodesteal")?;
+    Some(steals / o.scale)
+}
+
+fn boosted_share(o: &Outcome) -> Option<f64> {
+    let (from, to) = collapse(o)?;
+    ratio(change(o, "pgsteal_boosted", from, to)?, freed(o, from, to)?)
+}
+
+fn over_reclaim(o: &Outcome) -> Option<f64> {
+    let (from, to) = fallen_to(o, HALF)?;
+    let freed = freed(o, from, to)?;
+    let grown = change(o, "nr_free_pages", from, to)?;
+    ratio(freed, freed - grown)
+}
+
+fn extfrag_rate(o: &Outcome) -> Option<f64> {
+    let (from, to) = collapse(o)?;
+    ratio(change(o, "extfrag_events", from, to)? / o.scale, to - from)
+}
+
+fn extfrag_yield(o: &Outcome) -> Option<f64> {
+    let (from, to) = collapse(o)?;
+    let pages = change(o, "extfrag_pages", from, to)?;
+    ratio(pages, change(o, "extfrag_events", from, to)?)
+}
+
+fn misses_per_visit(o: &Outcome) -> Option<f64> {
+    let calls = visitors(o).fold(0.0, |sum, job| {
+        sum + count(usize::try_from(job.calls).unwrap_or(0))
+    });
+    ratio(visitors(o).map(|job| job.misses).sum(), calls)
+}
+
+fn visit_misses(o: &Outcome) -> Option<f64> {
+    visitors(o).next()?;
+    Some(visitors(o).map(|job| job.misses).sum::<f64>() / o.scale)
+}
+
+fn visit_s(o: &Outcome) -> Option<f64> {
+    let passes = passes(o);
+    (!passes.is_empty()).then(|| passes.iter().sum())
+}
 
 type Series = Vec<(f64, f64)>;
 
@@ -561,7 +463,7 @@ mod tests {
     fn nothing_of_this_applies_where_no_small_files_are_made() {
         let mut run = run();
         run.jobs.clear();
-        for metric in &METRICS {
+        for metric in METRICS {
             assert_eq!((metric.of)(&run), None, "{}", metric.name);
         }
     }

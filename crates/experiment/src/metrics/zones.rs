@@ -9,262 +9,66 @@
 //! Source: experiments A3, A7 rows 18 to 21; mechanisms 10.2.
 
 use super::reclaim::{counter, counter_of, pages};
-use super::{Metric, cpu, largest, metric, smallest};
+use super::{cpu, largest, metrics, smallest};
 use crate::outcome::{Job, Outcome};
-use crate::stats::Better;
 
 const BYTES_PER_PAGE: f64 = 4096.0;
 
-/// The metrics of zones and of files that are made.
-pub(super) const METRICS: [Metric; 35] = [
-    metric(
-        "cpu_tasks",
-        "s",
-        Better::Lower,
-        "user and system CPU time of the jobs",
-        |o| {
-            let user = cpu(o, |task| task.is_job, |task| task.user_s)?;
-            Some(user + cpu(o, |task| task.is_job, |task| task.system_s)?)
-        },
-    ),
-    metric(
-        "download_s",
-        "s",
-        Better::Lower,
-        "large_dd: until its source was there",
-        |o| part(o, "download"),
-    ),
-    metric("copy_s", "s", Better::Lower, "large_dd: its copies", |o| {
-        part(o, "copy")
-    }),
-    metric(
-        "delete_s",
-        "s",
-        Better::Lower,
-        "large_dd: removing all its files",
-        |o| part(o, "delete"),
-    ),
-    metric(
-        "files_min",
-        "1/s",
-        Better::Higher,
-        "files made a second, in the slowest round",
-        |o| smallest(rounds(o)),
-    ),
-    metric(
-        "files_mean",
-        "1/s",
-        Better::Higher,
-        "files made a second, mean of the rounds",
-        |o| moments(o).map(|(mean, _)| mean),
-    ),
-    metric(
-        "files_stddev",
-        "1/s",
-        Better::Higher,
-        "deviation of the rounds' files a second, as of all rounds there are; no direction is better, and the sign is the paper's",
-        |o| moments(o).map(|(_, deviation)| deviation),
-    ),
-    metric(
-        "files_max",
-        "1/s",
-        Better::Higher,
-        "files made a second, in the fastest round",
-        |o| largest(rounds(o)),
-    ),
-    metric(
-        "cached_share",
-        "",
-        Better::Higher,
-        "pages in the cache / memory, at the end of the jobs; of large_dd, before it removes its files",
-        cached_share,
-    ),
-    metric("page_ins", "KiB", Better::Lower, "read from devices", |o| {
-        pages(o, "pgpgin")
-    }),
-    metric(
-        "page_outs",
-        "KiB",
-        Better::Lower,
-        "written to devices",
-        |o| pages(o, "pgpgout"),
-    ),
-    metric(
-        "scanned_per_freed",
-        "",
-        Better::Lower,
-        "pages scanned by anybody / pages freed",
-        |o| ratio(scanned(o)?, freed(o)?),
-    ),
-    metric(
-        "kswapd_percent",
-        "%",
-        Better::Lower,
-        "part of all scanning that the background reclaimer does",
-        |o| {
-            let all = scanned(o)?;
-            let own = counter(o, "pgscan_kswapd")?;
-            Some(if all > 0.0 { 100.0 * own / all } else { 0.0 })
-        },
-    ),
-    metric(
-        "busy_share",
-        "",
-        Better::Lower,
-        "part of the time for which a device has something to do, mean of the devices",
-        device_busy,
-    ),
-    metric(
-        "write_kib",
-        "KiB",
-        Better::Higher,
-        "mean write request of the devices",
-        |o| request(o, "device_written_bytes", "device_writes"),
-    ),
-    metric(
-        "read_kib",
-        "KiB",
-        Better::Higher,
-        "mean read request of the devices",
-        |o| request(o, "device_read_bytes", "device_reads"),
-    ),
-    metric(
-        "seeks",
-        "",
-        Better::Lower,
-        "requests that did not begin where the one before them had ended; as many as there were, at any scale",
-        |o| counter(o, "device_seeks"),
-    ),
-    metric(
-        "zone_reclaim_failed",
-        "",
-        Better::Lower,
-        "trims of a zone that gave less than was asked for",
-        |o| of_zones(o, "zone_reclaim_failed"),
-    ),
-    metric(
-        "zone_reclaim_success",
-        "",
-        Better::Higher,
-        "trims of a zone that gave what was asked for",
-        |o| of_zones(o, "zone_reclaim_success"),
-    ),
-    metric(
-        "numa_hit",
-        "pages",
-        Better::Higher,
-        "frames from the node that was wanted",
-        |o| of_zones(o, "numa_hit"),
-    ),
-    metric(
-        "numa_miss",
-        "pages",
-        Better::Lower,
-        "frames from another node than was wanted",
-        |o| of_zones(o, "numa_miss"),
-    ),
-    metric(
-        "numa_foreign",
-        "pages",
-        Better::Lower,
-        "the same, counted at the node that was wanted",
-        |o| of_zones(o, "numa_foreign"),
-    ),
-    metric(
-        "numa_local",
-        "pages",
-        Better::Higher,
-        "frames from the node of the task",
-        |o| of_zones(o, "numa_local"),
-    ),
-    metric(
-        "numa_other",
-        "pages",
-        Better::Lower,
-        "frames from another node than the task's",
-        |o| of_zones(o, "numa_other"),
-    ),
-    metric(
-        "remote_touches",
-        "%",
-        Better::Lower,
-        "part of the pages that hogs touch which lie on another node",
-        remote_touches,
-    ),
-    metric(
-        "remote_copies",
-        "%",
-        Better::Lower,
-        "part of the pages copied which lie on another node than who copies",
-        |o| {
-            let far = of_zones(o, "numa_remote_copy")?;
-            ratio(100.0 * far, counter_of(o, "copy")? / o.scale)
-        },
-    ),
-    metric(
-        "zlc_skipped",
-        "",
-        Better::Lower,
-        "zones passed over because the zonelist cache had them as full",
-        |o| of_zones(o, "zlc_skipped"),
-    ),
-    metric(
-        "zlc_hidden",
-        "",
-        Better::Lower,
-        "of these, zones noted as full before the last direct reclaim that freed pages",
-        |o| of_zones(o, "zlc_hidden"),
-    ),
-    metric(
-        "slabs_scanned",
-        "",
-        Better::Lower,
-        "objects looked at by shrinkers; small files have them",
-        |o| of_objects(o, "slabs_scanned"),
-    ),
-    metric(
-        "direct_inode_steals",
-        "pages",
-        Better::Lower,
-        "pages dropped with their inodes, by whoever needed memory",
-        |o| of_objects(o, "pginodesteal"),
-    ),
-    metric(
-        "kswapd_inode_steals",
-        "pages",
-        Better::Lower,
-        "pages dropped with their inodes, by the background reclaimer",
-        |o| of_objects(o, "kswapd_inodesteal"),
-    ),
-    metric(
-        "overhead_min",
-        "us",
-        Better::Lower,
-        "fs_mark's own time in a round, least: not measured",
-        none,
-    ),
-    metric(
-        "overhead_mean",
-        "us",
-        Better::Lower,
-        "fs_mark's own time in a round, mean: not measured",
-        none,
-    ),
-    metric(
-        "overhead_stddev",
-        "us",
-        Better::Lower,
-        "fs_mark's own time in a round, deviation: not measured",
-        none,
-    ),
-    metric(
-        "overhead_max",
-        "us",
-        Better::Lower,
-        "fs_mark's own time in a round, most: not measured",
-        none,
-    ),
-];
+metrics! {
+    /// The metrics of zones and of files that are made.
+    METRICS:
+    "cpu_tasks", "s", Lower, cpu_tasks, "user and system CPU time of the jobs";
+    "download_s", "s", Lower, |o| part(o, "download"), "large_dd: until its source was there";
+    "copy_s", "s", Lower, |o| part(o, "copy"), "large_dd: its copies";
+    "delete_s", "s", Lower, |o| part(o, "delete"), "large_dd: removing all its files";
+    "files_min", "1/s", Higher, |o| smallest(rounds(o)), "files made a second, in the slowest round";
+    "files_mean", "1/s", Higher, |o| moments(o).map(|(mean, _)| mean), "files made a second, mean of the rounds";
+    "files_stddev", "1/s", Higher, |o| moments(o).map(|(_, deviation)| deviation), "deviation of the rounds' files a second, as of all rounds there are; no direction is better, and the sign is the paper's";
+    "files_max", "1/s", Higher, |o| largest(rounds(o)), "files made a second, in the fastest round";
+    "cached_share", "", Higher, cached_share, "pages in the cache / memory, at the end of the jobs; of large_dd, before it removes its files";
+    "page_ins", "KiB", Lower, |o| pages(o, "pgpgin"), "read from devices";
+    "page_outs", "KiB", Lower, |o| pages(o, "pgpgout"), "written to devices";
+    "scanned_per_freed", "", Lower, |o| ratio(scanned(o)?, freed(o)?), "pages scanned by anybody / pages freed";
+    "kswapd_percent", "%", Lower, kswapd_percent, "part of all scanning that the background reclaimer does";
+    "busy_share", "", Lower, device_busy, "part of the time for which a device has something to do, mean of the devices";
+    "write_kib", "KiB", Higher, |o| request(o, "device_written_bytes", "device_writes"), "mean write request of the devices";
+    "read_kib", "KiB", Higher, |o| request(o, "device_read_bytes", "device_reads"), "mean read request of the devices";
+    "seeks", "", Lower, |o| counter(o, "device_seeks"), "requests that did not begin where the one before them had ended; as many as there were, at any scale";
+    "zone_reclaim_failed", "", Lower, |o| of_zones(o, "zone_reclaim_failed"), "trims of a zone that gave less than was asked for";
+    "zone_reclaim_success", "", Higher, |o| of_zones(o, "zone_reclaim_success"), "trims of a zone that gave what was asked for";
+    "numa_hit", "pages", Higher, |o| of_zones(o, "numa_hit"), "frames from the node that was wanted";
+    "numa_miss", "pages", Lower, |o| of_zones(o, "numa_miss"), "frames from another node than was wanted";
+    "numa_foreign", "pages", Lower, |o| of_zones(o, "numa_foreign"), "the same, counted at the node that was wanted";
+    "numa_local", "pages", Higher, |o| of_zones(o, "numa_local"), "frames from the node of the task";
+    "numa_other", "pages", Lower, |o| of_zones(o, "numa_other"), "frames from another node than the task's";
+    "remote_touches", "%", Lower, remote_touches, "part of the pages that hogs touch which lie on another node";
+    "remote_copies", "%", Lower, remote_copies, "part of the pages copied which lie on another node than who copies";
+    "zlc_skipped", "", Lower, |o| of_zones(o, "zlc_skipped"), "zones passed over because the zonelist cache had them as full";
+    "zlc_hidden", "", Lower, |o| of_zones(o, "zlc_hidden"), "of these, zones noted as full before the last direct reclaim that freed pages";
+    "slabs_scanned", "", Lower, |o| of_objects(o, "slabs_scanned"), "objects looked at by shrinkers; small files have them";
+    "direct_inode_steals", "pages", Lower, |o| of_objects(o, "pginodesteal"), "pages dropped with their inodes, by whoever needed memory";
+    "kswapd_inode_steals", "pages", Lower, |o| of_objects(o, "kswapd_inodesteal"), "pages dropped with their inodes, by the background reclaimer";
+    "overhead_min", "us", Lower, none, "fs_mark's own time in a round, least: not measured";
+    "overhead_mean", "us", Lower, none, "fs_mark's own time in a round, mean: not measured";
+    "overhead_stddev", "us", Lower, none, "fs_mark's own time in a round, deviation: not measured";
+    "overhead_max", "us", Lower, none, "fs_mark's own time in a round, most: not measured";
+}
+
+fn cpu_tasks(o: &Outcome) -> Option<f64> {
+    let user = cpu(o, |task| task.is_job, |task| task.user_s)?;
+    Some(user + cpu(o, |task| task.is_job, |task| task.system_s)?)
+}
+
+fn kswapd_percent(o: &Outcome) -> Option<f64> {
+    let all = scanned(o)?;
+    let own = counter(o, "pgscan_kswapd")?;
+    Some(if all > 0.0 { 100.0 * own / all } else { 0.0 })
+}
+
+fn remote_copies(o: &Outcome) -> Option<f64> {
+    let far = of_zones(o, "numa_remote_copy")?;
+    ratio(100.0 * far, counter_of(o, "copy")? / o.scale)
+}
 
 const fn none(_: &Outcome) -> Option<f64> {
     None
