@@ -384,10 +384,7 @@ fn one_file_twice_in_a_server() {
     let at = listen(&folder);
     let (status, said) = refused(&folder, &["--listen", &at, "--no-web", &volume, &again]);
     assert_eq!(status, 2);
-    assert!(
-        said.contains("this server has it as a volume already"),
-        "{said}"
-    );
+    assert!(said.contains("this process has it already"), "{said}");
 }
 
 #[test]

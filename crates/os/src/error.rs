@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use policy::units::Bytes;
 
+use crate::lock::Holder;
+
 /// Why the live environment, a device or a file could not be had. Each names the thing, the value
 /// and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +51,20 @@ pub enum OsError {
     },
     /// A file could not be opened.
     Open {
+        /// Which.
+        path: PathBuf,
+        /// The system's error number.
+        errno: i32,
+    },
+    /// Another cache or program has the file.
+    InUse {
+        /// Which.
+        path: PathBuf,
+        /// Its holder, as far as that can be told.
+        holder: Holder,
+    },
+    /// A file could not be locked: its file system has no locks.
+    NoLock {
         /// Which.
         path: PathBuf,
         /// The system's error number.
@@ -122,6 +138,19 @@ impl fmt::Display for OsError {
             Self::Open { path, errno } => {
                 write!(f, "cannot open {}: {}", path.display(), words(*errno))
             }
+            Self::InUse { path, holder } => write!(
+                f,
+                "{}: in use by {holder}; end that first, or open the file without a lock if nobody writes to it \
+                 meanwhile",
+                path.display()
+            ),
+            Self::NoLock { path, errno } => write!(
+                f,
+                "{}: cannot be locked: {}; use a file system with locks (NFS has them with lockd, or when mounted with \
+                 `local_lock=all`), or open the file without one if no other program does",
+                path.display(),
+                words(*errno)
+            ),
             Self::NoDirectIo {
                 path,
                 alignment: None,

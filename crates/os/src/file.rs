@@ -183,6 +183,31 @@ impl FileDevice {
         });
     }
 
+    /// Locks an object that was opened at `path`, before its first request: for as long as it is
+    /// open nobody else who locks opens it for writing, nor at all if it is not `read_only`.
+    ///
+    /// # Errors
+    /// `InUse`, `NoLock`, `Open`. It stays open, without a lock.
+    pub fn lock(&self, object: ObjectId, path: &Path, read_only: bool) -> Result<(), OsError> {
+        let failed = |error: std::io::Error| OsError::Open {
+            path: path.into(),
+            errno: errno_of(&error),
+        };
+        let open = self.object(object).ok_or(ErrorKind::NotFound.into());
+        let open = open.map_err(failed)?;
+        let flags = if open.direct { libc::O_DIRECT } else { 0 };
+        let Some(file) = crate::lock(path, &open.file, read_only, flags)? else {
+            return Ok(());
+        };
+        let (direct, fixed_size) = (open.direct, open.fixed_size);
+        let locked = OpenFile {
+            file,
+            direct,
+            fixed_size,
+        };
+        self.replace(object, locked).map_err(failed)
+    }
+
     /// An object of a fixed size has grown: from now on it is `size`. Requests under way end as if
     /// it had not.
     ///
@@ -195,10 +220,14 @@ impl FileDevice {
             direct: open.direct,
             fixed_size: Some(size),
         };
+        self.replace(object, grown)
+    }
+
+    fn replace(&self, object: ObjectId, open: OpenFile) -> std::io::Result<()> {
         let mut objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let entry = objects.get_mut(object.0 as usize);
         let entry = entry.filter(|entry| entry.is_some());
-        *entry.ok_or(ErrorKind::NotFound)? = Some(Arc::new(grown));
+        *entry.ok_or(ErrorKind::NotFound)? = Some(Arc::new(open));
         Ok(())
     }
 

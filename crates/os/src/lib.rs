@@ -30,6 +30,7 @@ mod engine;
 mod error;
 mod file;
 mod group;
+mod lock;
 mod numa;
 mod own_path;
 mod parker;
@@ -49,6 +50,7 @@ pub use budget::{Available, Budget, BudgetError};
 pub use error::OsError;
 pub use file::{FileDevice, OpenOptions, Registration};
 pub use group::{GroupLimit, Groups};
+pub use lock::{Holder, lock};
 pub use numa::{Binding, SystemNode, Topology, TopologyError};
 pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
 pub use place::is_write_protected;
@@ -173,23 +175,4 @@ pub fn time_since_boot() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let secs = u64::try_from(time.tv_sec).unwrap_or(0);
     std::time::Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// Puts a shared lock on one byte of a file, which lasts until it is taken off or the file is
-/// closed, however the process ends; `on` false: takes it off. fcntl(2), locks of open file
-/// descriptions.
-///
-/// # Errors
-/// `WouldBlock`: somebody has that byte for itself. The file system has no such locks.
-pub fn share_byte(file: &std::fs::File, byte: u64, on: bool) -> std::io::Result<()> {
-    sys::share_byte(file, byte, on).map_err(std::io::Error::from_raw_os_error)
-}
-
-/// Whether somebody else, through another opening of the file, has a lock on that byte, shared or
-/// not.
-///
-/// # Errors
-/// The file system has no such locks.
-pub fn is_byte_locked(file: &std::fs::File, byte: u64) -> std::io::Result<bool> {
-    sys::is_byte_locked(file, byte).map_err(std::io::Error::from_raw_os_error)
 }

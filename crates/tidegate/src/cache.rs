@@ -13,6 +13,7 @@ use os::{FileDevice, ThreadEnv};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Pages};
 
+use crate::error::BUSY;
 use crate::group::Follower;
 use crate::nodes::Placement;
 use crate::opened::{Entries, Entry, FileKey, Opened};
@@ -135,6 +136,7 @@ pub(crate) struct Disk {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     inner: os::OpenOptions,
+    unlocked: bool,
 }
 
 impl OpenOptions {
@@ -178,6 +180,16 @@ impl OpenOptions {
     #[must_use]
     pub fn direct(mut self, direct: bool) -> Self {
         self.inner.direct = direct;
+        self
+    }
+
+    /// Whether the file is locked while it is open (yes if not set): against other caches and
+    /// servers, of this process and others, and against QEMU; one that is opened for reading only
+    /// may be open for reading elsewhere. Without a lock a writer elsewhere loses data here, and
+    /// the other way round, and neither is told: for a file system without locks.
+    #[must_use]
+    pub fn lock(mut self, lock: bool) -> Self {
+        self.unlocked = !lock;
         self
     }
 
@@ -262,13 +274,13 @@ impl Cache {
         })
     }
 
-    /// Opens a file or a block device. While it is open, its content belongs to the cache: nobody
-    /// else should write it. Opened again, under whatever name, it is the same file with the same
+    /// Opens a file or a block device. While it is open, its content belongs to the cache: it is
+    /// locked ([`OpenOptions::lock`]). Opened again, under whatever name, it is the same file with the same
     /// pages, also after all its handles were dropped.
     ///
     /// # Errors
-    /// `System` (the path, the reason; busy: it is open for reading only; no space for what is to
-    /// be preallocated), `Cache` (more files than there is room for; a device that failed).
+    /// `System` (the path, the reason; `InUse`: another cache or program has it; busy: it is open
+    /// for reading only; no space for what is to be preallocated), `Cache` (more files than there is room for; a device that failed).
     /// `OptionsContradict`. `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
         self.is_open()?;
@@ -359,15 +371,25 @@ impl Cache {
                 return Ok(Opening::Known(key));
             }
             Ok(key) => {
-                let mut task = self.task();
-                let file = self.inner.mm.open(&mut task, disk.index, object, len);
-                if let Ok(file) = &file
+                // Not before: it may be one of ours.
+                let locked = match options.unlocked {
+                    true => Ok(()),
+                    false => disk.files.lock(object, path, options.inner.read_only),
+                };
+                let opened = locked.map_err(Error::from).and_then(|()| {
+                    let opened = self
+                        .inner
+                        .mm
+                        .open(&mut self.task(), disk.index, object, len);
+                    opened.map_err(Error::from)
+                });
+                if let Ok(file) = &opened
                     && options.inner.read_only
                 {
                     // It is not for those that only read to make it durable.
                     file.assume_durable();
                 }
-                file.map(|file| (key, file)).map_err(Error::from)
+                opened.map(|file| (key, file))
             }
             Err(error) => Err(Error::System(os::OsError::Open {
                 path: path.into(),
@@ -614,6 +636,8 @@ impl Cache {
         // Not before: until here the task that syncs has to hear how that ended.
         self.inner.closed.store(true, Ordering::Relaxed);
         self.inner.env.shutdown();
+        // Others may have them from now on, whoever still has a handle.
+        self.inner.opened.close();
         *ended = Some(synced);
         Ok(synced?)
     }
@@ -761,8 +785,7 @@ impl Drop for Inner {
     }
 }
 
-/// EBUSY, ENFILE, EMFILE.
-const BUSY: i32 = 16;
+/// ENFILE, EMFILE.
 const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
 /// Whether files that are closed would help.

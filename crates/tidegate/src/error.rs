@@ -168,13 +168,17 @@ impl Error {
                 | os::OsError::Thread { errno, .. }
                 | os::OsError::System { errno, .. }
                 | os::OsError::Open { errno, .. }
+                | os::OsError::NoLock { errno, .. }
                 | os::OsError::Preallocate { errno, .. },
             ) => Some(*errno),
+            Self::System(os::OsError::InUse { .. }) => Some(BUSY),
             _ => None,
         }
     }
 }
 
+/// EBUSY.
+pub(crate) const BUSY: i32 = 16;
 /// ENOSPC.
 const NO_SPACE: i32 = 28;
 /// EDQUOT.

@@ -134,6 +134,13 @@ impl Opened {
         self.ended.notify_all();
     }
 
+    /// Closes all files, of a cache that has ended: their locks go, though handles are left.
+    pub(crate) fn close(&self) {
+        for entry in self.lock(None).values() {
+            entry.disk.files.close(entry.object);
+        }
+    }
+
     /// Files without a handle.
     pub(crate) fn dropped(&self) -> Vec<FileKey> {
         let entries = self.lock(None);

@@ -81,8 +81,8 @@ pub enum BackendError {
         /// Asked for reading only.
         read_only: bool,
     },
-    /// This server has it already.
-    #[error("{}: this server has it as a volume already; name each file once", path.display())]
+    /// This process has it already.
+    #[error("{}: this process has it already, as a volume or a file of a cache; name each file once", path.display())]
     Twice {
         /// Which.
         path: PathBuf,

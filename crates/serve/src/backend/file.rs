@@ -7,14 +7,16 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _}
 use std::path::Path;
 use std::sync::Arc;
 
-use os::{FileDevice, OpenOptions, OwnPath, OwnPaths, ThreadEnv, identity};
+use os::{
+    FileDevice, Holder, OpenOptions, OsError, OwnPath, OwnPaths, ThreadEnv, identity, leads_to,
+};
 use policy::units::Bytes;
 use rustix::fs::{
     AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, major, minor, seek, statx,
 };
 use rustix::io::Errno;
 
-use super::{BackendError, Closer, Raw, lock, space};
+use super::{BackendError, Closer, Raw, space};
 use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
 use crate::export::{Extents, Grow, Loss, Lost};
 use crate::log::warn;
@@ -37,9 +39,9 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     };
     // The name goes before the lock does.
     let (file, made) = match &config.backend {
-        BackendConfig::New { size, .. } => make(path, *size, true, lock::open)?,
-        BackendConfig::Embedded { size, .. } => make(path, *size, false, lock::open)?,
-        _ => (lock::open(path, read_only)?, OwnPaths::default()),
+        BackendConfig::New { size, .. } => make(path, *size, true, open_locked)?,
+        BackendConfig::Embedded { size, .. } => make(path, *size, false, open_locked)?,
+        _ => (open_locked(path, read_only)?, OwnPaths::default()),
     };
     let is_device = kind_of(path, &file)?;
     let has = length(path, &file)?;
@@ -126,6 +128,54 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         keep: Box::new(file),
         closer: Closer(Box::new(move || closing.close(object))),
     })
+}
+
+/// Opens a file and locks it: for its holder alone, or with other readers. The lock lasts as long
+/// as the file is open.
+fn open_locked(path: &Path, read_only: bool) -> Result<File, BackendError> {
+    let failed = |doing| move |cause| system(path, doing, cause);
+    let metadata = std::fs::metadata(path).map_err(|cause| match cause.kind() {
+        io::ErrorKind::NotFound => BackendError::Missing { path: path.into() },
+        _ => failed("open")(cause),
+    })?;
+    if metadata.is_dir() {
+        return Err(BackendError::Folder { path: path.into() });
+    }
+    if !metadata.is_file() && !metadata.file_type().is_block_device() {
+        return Err(BackendError::NotAFile { path: path.into() });
+    }
+    let mut options = File::options();
+    options.read(true).write(!read_only);
+    let file = options.open(path).map_err(|cause| match cause.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if !read_only => {
+            BackendError::MayNotWrite {
+                path: path.into(),
+                cause,
+            }
+        }
+        _ => failed("open")(cause),
+    })?;
+    if !read_only && os::is_write_protected(&file) {
+        return Err(BackendError::WriteProtected { path: path.into() });
+    }
+    let locked = os::lock(path, &file, read_only, 0).map_err(|error| match error {
+        OsError::InUse { path, holder } if holder == Holder::Ourselves => {
+            BackendError::Twice { path }
+        }
+        OsError::InUse { path, holder } => BackendError::InUse {
+            path,
+            holder: holder.to_string(),
+            read_only,
+        },
+        OsError::NoLock { errno, .. } => system(path, "lock", io::Error::from_raw_os_error(errno)),
+        error => BackendError::Cache(error.into()),
+    })?;
+    if !leads_to(path, &file).map_err(failed("look at"))? {
+        // The program that made it was refused and took it away before we had the lock: data
+        // written to it would be lost.
+        return Err(BackendError::Missing { path: path.into() });
+    }
+    Ok(locked.unwrap_or(file))
 }
 
 fn system(path: &Path, doing: &'static str, cause: io::Error) -> BackendError {
@@ -237,7 +287,7 @@ fn sync_folder(folder: &Path) -> io::Result<bool> {
 /// locked or filled it.
 fn take_away(path: &Path, created: &File) {
     // A program that waits for nothing and gets the lock after us sees that the name is gone
-    // (`lock::open`).
+    // (`open_locked`).
     let is_others = matches!(created.try_lock(), Err(TryLockError::WouldBlock));
     let data = created.metadata().ok().filter(|data| data.len() == 0);
     if !is_others && let Some(data) = data {

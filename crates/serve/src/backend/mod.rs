@@ -8,14 +8,13 @@
 //! Invariants
 //!   1. A backend that is open for writing is open in no other server: a file by flock(2), a block
 //!      device by O_EXCL too, objects by their lease. QEMU's locks are respected and taken
-//!      (`lock::Claim`); other locks are seen when it is opened.
+//!      (`os::lock`); other locks are seen when it is opened.
 //!   2. The size of a volume stays as it is when it is opened; a file neither grows nor shrinks.
 //!   3. Files and folders that were made for a start or a reload that is refused are removed again.
 //!   4. Each has a device and an engine of its own, so that one which hangs holds up nobody else.
 
 mod error;
 mod file;
-mod lock;
 #[cfg(feature = "objects")]
 mod objects;
 mod space;

@@ -305,14 +305,24 @@ fn a_lock_keeps_everybody_else_out_until_its_holder_is_gone() {
     let path = folder.file("data", MIB, 7);
     let backend = open(&file(&path), &cache).unwrap();
     let message = locked_out(&file(&path), &cache);
-    assert!(
-        message.contains("this server has it as a volume already"),
-        "{message}"
-    );
+    assert!(message.contains("this process has it already"), "{message}");
     let mut reader = file(&path);
     reader.read_only = true;
     locked_out(&reader, &cache);
+    // A file of the library is not had beside it, nor it beside one.
+    let library = tidegate::OpenOptions::new();
+    let taken = cache.open(&path, library).map(drop).unwrap_err();
+    assert!(
+        taken
+            .to_string()
+            .contains("in use by another cache or volume"),
+        "{taken}"
+    );
     drop(backend);
+    let other = folder.file("other", MIB, 7);
+    let theirs = cache.open(&other, library).unwrap();
+    locked_out(&file(&other), &cache);
+    theirs.close().unwrap();
     let readers = [
         open(&reader, &cache).unwrap(),
         open(&reader, &cache).unwrap(),
@@ -442,10 +452,7 @@ fn a_block_device_is_had_alone() {
     let there = fs::read(&path).unwrap();
     assert!(there.ends_with(&[8; 612]) && there[usize::try_from(MIB).unwrap()] == 0);
     let message = locked_out(&file(&device.0), &cache);
-    assert!(
-        message.contains("this server has it as a volume already"),
-        "{message}"
-    );
+    assert!(message.contains("this process has it already"), "{message}");
     drop(backend);
     // A holder that has it for itself, without a lock: a mount, a swap, another program.
     let flag = i32::try_from(rustix::fs::OFlags::EXCL.bits()).unwrap();
