@@ -1,11 +1,8 @@
 //! From outcomes to the printed comparison and the `compare` table.
 
 pub mod figures;
-mod mmtests;
-mod mmtests_2011;
-mod small;
+mod papers;
 pub mod summary;
-mod thpavail;
 
 use crate::stalls;
 use crate::table::{Monitor, Operation, Published, Table, head};
@@ -13,11 +10,6 @@ use experiment::metrics::{self, METRICS, Metric};
 use experiment::outcome::Outcome;
 use experiment::scenario::Scenario;
 use experiment::stats::{Samples, Stat, percent};
-
-use mmtests::Mmtests;
-use mmtests_2011::Mmtests2011;
-use small::Small;
-use thpavail::Thpavail;
 
 /// Statistics of the tables, in order.
 const STATS: [Stat; 2] = [Stat::Mean, Stat::Stddev];
@@ -95,40 +87,8 @@ impl<'a> Report<'a> {
             text.push_str(&self.table(metric).render());
             text.push('\n');
         }
-        let mmtests = Mmtests {
-            scenario: self.scenario,
-            outcomes: self.outcomes,
-            rows: &self.rows,
-            columns: &self.columns,
-        };
-        let of_2011 = Mmtests2011 {
-            scenario: self.scenario,
-            outcomes: self.outcomes,
-            rows: &self.rows,
-            columns: &self.columns,
-        };
-        let small = Small {
-            outcomes: self.outcomes,
-            rows: &self.rows,
-            columns: &self.columns,
-        };
-        let thpavail = Thpavail {
-            scenario: self.scenario,
-            outcomes: self.outcomes,
-            rows: &self.rows,
-            columns: &self.columns,
-        };
-        text.push_str(&if thpavail.applies() {
-            thpavail.render()
-        } else if small.applies() {
-            small.render()
-        } else if mmtests.applies() {
-            mmtests.render()
-        } else if of_2011.applies() {
-            of_2011.render()
-        } else {
-            self.durations().render()
-        });
+        let papers = self.papers();
+        text.push_str(&papers.unwrap_or_else(|| self.durations().render()));
         text.push_str(&stalls::render(self.outcomes, &self.columns));
         text.push_str(&left_out(self.outcomes));
         text
@@ -273,15 +233,15 @@ impl<'a> Report<'a> {
         }
     }
 
+    /// The repetitions of a row and column.
+    fn runs<'b>(&'b self, row: &'b str, policy: &'b str) -> impl Iterator<Item = &'b Outcome> {
+        let all = self.outcomes.iter();
+        all.filter(move |run| run.case == row && run.policy == policy)
+    }
+
     fn samples(&self, metric: &Metric, row: &str, policy: &str) -> Samples {
-        let runs = self
-            .outcomes
-            .iter()
-            .filter(|o| o.case == row && o.policy == policy);
-        Samples::new(
-            runs.filter_map(|outcome| metric.value(outcome)),
-            metric.better,
-        )
+        let values = self.runs(row, policy).filter_map(|run| metric.value(run));
+        Samples::new(values, metric.better)
     }
 }
 

@@ -94,6 +94,17 @@ pub(crate) fn head(name: &str) -> (String, String) {
     }
 }
 
+/// The two head lines of columns of that width.
+pub(crate) fn heads(indent: usize, width: usize, heads: &[(String, String)]) -> String {
+    let lines = [false, true].map(|second| {
+        let parts = heads.iter();
+        let parts = parts.map(|head| if second { &head.1 } else { &head.0 });
+        let parts: String = parts.map(|part| format!("{part:>width$}")).collect();
+        format!("{}\n", format!("{:indent$}{parts}", "").trim_end())
+    });
+    lines.concat()
+}
+
 impl Table {
     /// The table as text, each line ended.
     #[must_use]
@@ -110,8 +121,8 @@ impl Table {
                 .map(|operation| stat.label(operation.better).len())
         });
         let stat_width = labels.max().unwrap_or(0).max(STAT);
-        let mut text = String::new();
-        self.render_heads(&mut text, stat_width + 1 + width);
+        let all: Vec<_> = [self.heads.as_slice(), &self.published_heads].concat();
+        let mut text = heads(stat_width + 1 + width, COLUMN, &all);
         for stat in &self.stats {
             for operation in &self.operations {
                 let label = stat.label(operation.better);
@@ -122,18 +133,6 @@ impl Table {
             }
         }
         text
-    }
-
-    fn render_heads(&self, text: &mut String, indent: usize) {
-        for second in [false, true] {
-            let mut line = " ".repeat(indent);
-            for head in self.heads.iter().chain(&self.published_heads) {
-                let part = if second { &head.1 } else { &head.0 };
-                let _ = write!(line, "{part:>COLUMN$}");
-            }
-            text.push_str(line.trim_end());
-            text.push('\n');
-        }
     }
 
     fn render_cells(&self, line: &mut String, operation: &Operation, stat: Stat) {
