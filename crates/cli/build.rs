@@ -20,11 +20,12 @@ const SOURCES: [&str; 8] = [
     "policy",
     "workload",
 ];
+/// The folders of what is built with this: the program, and the Python package.
+const HERE: [&str; 2] = ["crates/cli/", "crates/python/"];
 /// Where the experiments are, from here.
 const EXPERIMENTS: &str = "../../experiments";
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
     let version = env!("CARGO_PKG_VERSION");
     let commit = commit().map_or_else(String::new, |commit| format!(" ({commit}{})", changed()));
     println!("cargo::rustc-env=TIDEGATE_VERSION={version}{commit}");
@@ -32,7 +33,8 @@ fn main() {
 
 /// The commit that is checked out, if this is a checkout of Tidegate and no part of another's.
 fn commit() -> Option<String> {
-    if git(&["rev-parse", "--show-prefix"])? != "crates/cli/" {
+    let folder = git(&["rev-parse", "--show-prefix"])?;
+    if !HERE.contains(&folder.as_str()) {
         return None;
     }
     // Written by whatever moves HEAD. A missing file would run this each time.

@@ -11,7 +11,6 @@ use experiment::expect::{self, Verdict};
 use experiment::experiments::{self, EXPERIMENTS};
 use experiment::outcome::Outcome;
 use experiment::pool;
-use experiment::presets::{self, PRESETS};
 use experiment::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
 use experiment::scenario::{
     CaseEntry, LoadError, Override, OverrideError, Scenario, Source, choices,
@@ -98,7 +97,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
 
 fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let (scenario, source) = load(arguments)?;
-    let columns = columns(&scenario, &arguments.policy)?;
+    let columns = Column::named(&scenario, &arguments.policy).map_err(Trouble::Usage)?;
     let stop = Stop::default();
     let files = LiveFiles::default();
     let world = world(arguments, &files)?;
@@ -415,45 +414,6 @@ fn file(path: &Path) -> Result<Source, Trouble> {
             )))
         }
     }
-}
-
-fn columns(scenario: &Scenario, asked: &[String]) -> Result<Vec<Column>, Trouble> {
-    if asked.is_empty() {
-        return Ok(scenario.policies.iter().map(Column::of).collect());
-    }
-    let mut columns: Vec<Column> = Vec::new();
-    for name in asked {
-        if columns.iter().any(|column| column.name == *name) {
-            return Err(Trouble::Usage(format!(
-                "--policy names `{name}` twice; name it once"
-            )));
-        }
-        let own = scenario
-            .policies
-            .iter()
-            .find(|policy| policy.name.get_ref() == name);
-        let column = own
-            .map(Column::of)
-            .or_else(|| presets::by_name(name).map(|preset| Column::plain(name, &preset)));
-        columns.push(column.ok_or_else(|| {
-            let own = scenario
-                .policies
-                .iter()
-                .map(|policy| policy.name.get_ref().as_str());
-            let mut known: Vec<&str> = own.collect();
-            known.extend(PRESETS.iter().map(|p| p.name).filter(|preset| {
-                !scenario
-                    .policies
-                    .iter()
-                    .any(|policy| policy.name.get_ref() == preset)
-            }));
-            Trouble::Usage(format!(
-                "--policy: unknown policy `{name}`; {}",
-                choices(name, known)
-            ))
-        })?);
-    }
-    Ok(columns)
 }
 
 fn world(arguments: &RunArguments, files: &LiveFiles) -> Result<World, Trouble> {

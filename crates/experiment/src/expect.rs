@@ -22,6 +22,19 @@ pub enum Standing {
     Fails,
 }
 
+impl Standing {
+    /// It, as `bands.json` has it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NotRun => "not_run",
+            Self::Holds => "holds",
+            Self::Misses => "misses",
+            Self::Fails => "fails",
+        }
+    }
+}
+
 /// A verdict with its standing, as `bands.json` has it.
 #[derive(Serialize)]
 pub struct Judged<'a> {

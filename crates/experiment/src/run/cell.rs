@@ -20,9 +20,11 @@ use policy::writeback::{Flight, FlushTunables};
 use super::jobs::{self, JobSpec};
 use super::runs;
 use super::small::SmallSpec;
-use crate::presets::{self, Preset, SlabLaw};
+use crate::presets::{self, PRESETS, Preset, SlabLaw};
 use crate::scenario::machine::{marks, of_machine, pages_of, zone_count};
-use crate::scenario::{CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario};
+use crate::scenario::{
+    CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario, choices,
+};
 use crate::task::Files;
 use crate::task::units::{PAGES_PER_MIB, mib, millis, seconds, whole, whole_pages};
 
@@ -236,6 +238,30 @@ impl Column {
         }
     }
 
+    /// The columns of these names, each one of the scenario's or a preset; all of the scenario's
+    /// without any.
+    ///
+    /// # Errors
+    /// A name that is not known, or that is there twice, in the words of `--policy`.
+    pub fn named(scenario: &Scenario, names: &[String]) -> Result<Vec<Self>, String> {
+        let own = &scenario.policies;
+        if names.is_empty() {
+            return Ok(own.iter().map(Self::of).collect());
+        }
+        let mut columns: Vec<Self> = Vec::new();
+        for name in names {
+            if columns.iter().any(|column| column.name == *name) {
+                return Err(format!("--policy names `{name}` twice; name it once"));
+            }
+            let entry = own.iter().find(|policy| policy.name.get_ref() == name);
+            let column = entry
+                .map(Self::of)
+                .or_else(|| presets::by_name(name).map(|preset| Self::plain(name, &preset)));
+            columns.push(column.ok_or_else(|| unknown(name, own))?);
+        }
+        Ok(columns)
+    }
+
     /// A column that is a preset and nothing else.
     #[must_use]
     pub fn plain(name: &str, preset: &Preset) -> Self {
@@ -255,6 +281,21 @@ impl Column {
             compaction: preset.compaction,
         }
     }
+}
+
+/// What is said of a column that nobody knows: the scenario's, and presets, are what there is.
+fn unknown(name: &str, own: &[PolicyEntry]) -> String {
+    let own: Vec<&str> = own
+        .iter()
+        .map(|policy| policy.name.get_ref().as_str())
+        .collect();
+    let presets = PRESETS.iter().map(|preset| preset.name);
+    let others = presets.filter(|preset| !own.contains(preset));
+    let known: Vec<&str> = own.iter().copied().chain(others).collect();
+    format!(
+        "--policy: unknown policy `{name}`; {}",
+        choices(name, known)
+    )
 }
 
 impl Cell {

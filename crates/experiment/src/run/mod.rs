@@ -80,6 +80,9 @@ pub fn orders(cells: &[Cell], replicas: u32, master: u64) -> Vec<Order> {
         .collect()
 }
 
+/// What came of each run of a list; `None`: it has not ended.
+pub type Results = Mutex<Vec<Option<Result<Outcome, RunError>>>>;
+
 /// Makes all runs, as many at a time as there are cores in the lab and one at a time live; answers
 /// in the order of `orders`. A run that was not begun when `stop` was raised, or when a live run
 /// was refused, is `None`.
@@ -89,6 +92,25 @@ pub fn run_all(
     stop: &Stop,
     watcher: &impl Watcher,
 ) -> Vec<Option<Result<Outcome, RunError>>> {
+    let results = no_results(orders);
+    run_into(orders, world, stop, watcher, &results);
+    results.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Results of runs that have not begun.
+#[must_use]
+pub fn no_results(orders: &[Order]) -> Results {
+    Mutex::new(orders.iter().map(|_| None).collect())
+}
+
+/// The same, with results that another thread may look at, or take, before all runs have ended.
+pub fn run_into(
+    orders: &[Order],
+    world: &World,
+    stop: &Stop,
+    watcher: &impl Watcher,
+    results: &Results,
+) {
     let cores = std::thread::available_parallelism().map_or(1, core::num::NonZero::get);
     let workers = match world {
         World::Lab => cores.min(orders.len()),
@@ -97,7 +119,6 @@ pub fn run_all(
     let cells = orders.iter().take_while(|order| order.replica == 0).count();
     let schedule = Mutex::new(Schedule::new(orders.len(), cells));
     let schedule = || schedule.lock().unwrap_or_else(PoisonError::into_inner);
-    let results: Mutex<Vec<_>> = Mutex::new(orders.iter().map(|_| None).collect());
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
@@ -125,7 +146,6 @@ pub fn run_all(
             });
         }
     });
-    results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// One run in its world; a panic in it is its failure.

@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use super::plots;
 use super::svg::{self, escape};
 use super::tables::About;
 use super::web::{Cell, Page, details, marks, table};
@@ -65,7 +66,7 @@ pub(super) fn page(
     if shown.figures.is_empty() {
         add("text", "Result", &text);
     }
-    add("plots", "Plots", &drawn(plots));
+    add("plots", "Plots", &drawn(plots, PLOTS_MOST));
     add("waits", "Waits and pressure", &waited(outcomes));
     let mut rest = String::new();
     if !shown.figures.is_empty() {
@@ -83,6 +84,35 @@ pub(super) fn page(
     };
     page.render()
 }
+
+/// Bytes of plots in a part of somebody else's page.
+const PLOTS_IN_PART: usize = 300_000;
+
+/// Bands, figures and plots as a part of somebody else's page, a notebook's cell; without styles
+/// that would reach the rest of it.
+pub fn part(shown: &Shown, outcomes: &[Outcome]) -> String {
+    let plots = plots::figures(outcomes);
+    format!(
+        "<div class=\"tidegate\">\n<style>{PART_STYLE}</style>\n{}{}{}{}</div>\n",
+        verdict(&shown.bands),
+        bands(&shown.bands),
+        figures(&shown.figures),
+        drawn(&plots, PLOTS_IN_PART)
+    )
+}
+
+const PART_STYLE: &str = "
+.tidegate .panels { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 330px), 1fr)); gap: 8px }
+.tidegate .panels svg { width: 100%; max-width: 560px; height: auto; background: #ffffff }
+.tidegate td, .tidegate th { vertical-align: top }
+.tidegate .marks { width: 150px; height: 18px }
+.tidegate .marks .band { fill: #bfe3d0 }
+.tidegate .marks .axis { stroke: #d9dfe4 }
+.tidegate .marks .paper { fill: none; stroke: currentColor }
+.tidegate .marks .ours { fill: #0b5fa5 }
+.tidegate .scroll { overflow-x: auto }
+.tidegate .sum div { display: inline-block; margin-right: 2em }
+";
 
 fn verdict(bands: &[Verdict]) -> String {
     let judged: Vec<&Verdict> = bands.iter().filter(|band| !band.skipped).collect();
@@ -223,10 +253,10 @@ fn one(figure: &Figure) -> Cell {
     Cell::sorted(html, mean)
 }
 
-/// The plots of each row: those of the first are open.
-fn drawn(plots: &[(String, svg::Figure)]) -> String {
+/// The plots of each row, in at most so many bytes: those of the first are open.
+fn drawn(plots: &[(String, svg::Figure)], most: usize) -> String {
     let mut html = String::new();
-    let mut left = PLOTS_MOST;
+    let mut left = most;
     // The name of a plot's row stands before the colon of its title.
     let row = |figure: &svg::Figure| {
         let (row, _) = figure.title.split_once(": ").unwrap_or(("", ""));

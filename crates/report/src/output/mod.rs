@@ -12,7 +12,7 @@ mod tables;
 pub mod web;
 
 pub use columns::{Column, Data, TidyTable};
-pub use html::Shown;
+pub use html::{Shown, part};
 pub use tables::{About, tables};
 
 use std::fs::{DirEntry, File, TryLockError};
