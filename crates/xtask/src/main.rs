@@ -9,6 +9,7 @@ mod campaign;
 mod instruments;
 mod lab;
 mod programs;
+mod python;
 mod sources;
 mod test;
 mod tidy;

@@ -3,8 +3,8 @@
 //! Steps run one after the other, each with a limit on its time, and all of them run whatever comes
 //! of the others. Test programs run side by side (`programs`). There are three builds: the tests'
 //! own, which random runs with faults use, too; and with `--all` the models of loom and the program
-//! as a user builds it. A tool that a machine lacks (Miri, moto) is skipped with a line that says
-//! so; nothing of our own is: a test that is not there is a failure.
+//! as a user builds it. A tool that a machine lacks (Miri, moto, Python) is skipped with a line that
+//! says so; nothing of our own is: a test that is not there is a failure.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::lab::Which;
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
 use crate::workspace::{BUILD_MAX, FEATURES, MORE_FEATURES, Workspace, build_program, cargo, root};
-use crate::{Arguments, Result, campaign, instruments, lab, tidy};
+use crate::{Arguments, Result, campaign, instruments, lab, python, tidy};
 
 /// Longest time for a step that only runs.
 const RUN_MAX: Duration = Duration::from_secs(10 * 60);
@@ -83,7 +83,7 @@ const fn all(name: &'static str, run: fn(&Run) -> End) -> Step {
     }
 }
 
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     always("format", |_| {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -94,6 +94,7 @@ const STEPS: [Step; 14] = [
     all("documentation", |_| documentation()),
     all("instruments", |_| instruments::judge()),
     all("governor-c", |_| governor_c()),
+    all("python", |_| python::judge()),
     all("loom", |_| loom()),
     all("miri", |_| miri()),
     always("faults", |run| faults(run).into()),

@@ -31,7 +31,7 @@ mod links;
 use std::path::Path;
 
 use crate::workspace::{Source, Workspace, root, sources, sources_of};
-use crate::{Arguments, Result, instruments};
+use crate::{Arguments, Result, instruments, python};
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ pub(crate) fn run() -> Result<()> {
 fn judge() -> Result<Findings> {
     let sources = sources(&["rs", "md", "toml"])?;
     let mut findings = Findings::default();
-    for manifest in ["Cargo.toml", instruments::MANIFEST] {
+    for manifest in ["Cargo.toml", instruments::MANIFEST, python::MANIFEST] {
         graph::judge(&Workspace::load_at(manifest)?, &sources, &mut findings);
     }
     for source in &sources {

@@ -12,7 +12,7 @@ const HEADER_FROM: usize = 100;
 
 /// Where `unsafe` may stand: raw memory, io_uring, calls of the C library, the context switch, zero
 /// bytes as values, and data of one thread in a type that has to be `Sync`.
-const UNSAFE: [&str; 10] = [
+const UNSAFE: [&str; 12] = [
     "crates/frames/src/zeroed.rs",
     "crates/governor/src/c.rs",
     "crates/governor/src/trim.rs",
@@ -22,6 +22,8 @@ const UNSAFE: [&str; 10] = [
     "crates/os/src/ring.rs",
     "crates/os/src/ring/tests.rs",
     "crates/os/src/sys.rs",
+    "crates/python/src/bytes.rs",
+    "crates/python/src/pin.rs",
     "instruments/guest-load/src/system.rs",
 ];
 

@@ -4,7 +4,7 @@ use super::{Findings, text_of};
 use crate::workspace::{Crate, Kind, Source, Workspace};
 
 /// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
-const MAY_USE: [(&str, &[&str]); 24] = [
+const MAY_USE: [(&str, &[&str]); 25] = [
     ("policy", &[]),
     ("frames", &[]),
     ("figures", &[]),
@@ -56,6 +56,10 @@ const MAY_USE: [(&str, &[&str]); 24] = [
     (
         "campaign",
         &["device", "env", "frames", "lab", "mm", "policy"],
+    ),
+    (
+        "python",
+        &["campaign", "experiment", "figures", "report", "tidegate"],
     ),
     ("xtask", &[]),
     ("instruments", &["xtask"]),

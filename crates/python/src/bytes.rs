@@ -1,0 +1,69 @@
+//! Memory of Python's objects, by the buffer protocol.
+//!
+//! A call that fills or reads such memory does so without the interpreter's lock, as those of
+//! Python's own files do.
+#![expect(unsafe_code, reason = "a buffer is a pointer and a length")]
+
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+
+/// Bytes that are somebody else's, as long as this lives.
+pub(crate) struct Borrowed {
+    buffer: PyBuffer<u8>,
+}
+
+impl Borrowed {
+    /// The buffer of an object; `for_writing`: to be filled.
+    pub(crate) fn of(object: &Bound<'_, PyAny>, for_writing: bool) -> PyResult<Self> {
+        let Ok(buffer) = PyBuffer::<u8>::get(object) else {
+            return Self::of_other(object, for_writing);
+        };
+        if !buffer.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the buffer is not contiguous"));
+        }
+        if for_writing && buffer.readonly() {
+            return Err(PyTypeError::new_err("a read-only buffer cannot be filled"));
+        }
+        Ok(Self { buffer })
+    }
+
+    /// Of an object whose items are no bytes (an array of numbers): the bytes of it.
+    fn of_other(object: &Bound<'_, PyAny>, for_writing: bool) -> PyResult<Self> {
+        let view = object.py().import("builtins")?.getattr("memoryview")?;
+        let bytes = view.call1((object,))?.call_method1("cast", ("B",))?;
+        let buffer = PyBuffer::<u8>::get(&bytes)?;
+        if for_writing && buffer.readonly() {
+            return Err(PyTypeError::new_err("a read-only buffer cannot be filled"));
+        }
+        Ok(Self { buffer })
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        if self.buffer.len_bytes() == 0 {
+            return &[];
+        }
+        // SAFETY: the object keeps `len_bytes` bytes at `buf_ptr` in place and valid until the
+        // buffer is released, which is when `self` is dropped. Python code that changes them
+        // meanwhile in another thread has a race of its own, as with `os.pwrite`; what is read is
+        // copied and means nothing to this crate.
+        unsafe {
+            std::slice::from_raw_parts(self.buffer.buf_ptr().cast::<u8>(), self.buffer.len_bytes())
+        }
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        if self.buffer.len_bytes() == 0 {
+            return &mut [];
+        }
+        // SAFETY: as above; `of` was asked for a buffer to be filled and has refused one that is
+        // read-only. Python code that uses them meanwhile has a race of its own, as with
+        // `readinto` of Python's files.
+        unsafe {
+            std::slice::from_raw_parts_mut(
+                self.buffer.buf_ptr().cast::<u8>(),
+                self.buffer.len_bytes(),
+            )
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! The page cache: one memory limit, its files, its regions.
+//!
+//! Calls give the interpreter's lock away while they work: a read may wait for the device, a write
+//! may be paced.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use figures::size;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use tidegate::{OpenOptions, Pages, Threshold};
+
+use crate::bytes::Borrowed;
+use crate::errors;
+use crate::pin::Pin;
+use crate::process::Own;
+use crate::table::{self, Table};
+
+/// Bytes: a number, or a text with its unit.
+fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
+    if let Ok(bytes) = value.extract::<u64>() {
+        return Ok(bytes);
+    }
+    let text: String = value.extract().map_err(|_| {
+        PyTypeError::new_err("a size is a number of bytes, or a str with its unit, as \"64MiB\"")
+    })?;
+    size(&text).map_err(|error| PyValueError::new_err(error.to_string()))
+}
+
+/// A share of the memory (`"20%"`), or bytes.
+fn threshold(value: &Bound<'_, PyAny>) -> PyResult<Threshold> {
+    let text: Option<String> = value.extract().ok();
+    if let Some(percent) = text.as_deref().and_then(|text| text.strip_suffix('%')) {
+        return percent.trim().parse().map(Threshold::Percent).map_err(|_| {
+            PyValueError::new_err(format!("{percent}% is no whole number of per cent"))
+        });
+    }
+    let bytes = bytes_of(value)?;
+    Ok(Threshold::Pages(Pages(
+        bytes.div_ceil(tidegate::PAGE_SIZE as u64),
+    )))
+}
+
+/// The cache, as `tidegate.Cache` uses it.
+#[pyclass(frozen, module = "tidegate._core", name = "Cache")]
+pub(crate) struct Cache {
+    inner: Own<tidegate::Cache>,
+}
+
+#[pymethods]
+impl Cache {
+    #[new]
+    #[pyo3(signature = (memory, dirty_limit = None, background_limit = None, swap_file = None, readahead = None, layers = None))]
+    fn new(
+        py: Python<'_>,
+        memory: &Bound<'_, PyAny>,
+        dirty_limit: Option<&Bound<'_, PyAny>>,
+        background_limit: Option<&Bound<'_, PyAny>>,
+        swap_file: Option<(PathBuf, Bound<'_, PyAny>)>,
+        readahead: Option<&Bound<'_, PyAny>>,
+        layers: Option<&str>,
+    ) -> PyResult<Self> {
+        let mut builder = tidegate::Cache::builder().memory(bytes_of(memory)?);
+        if let Some(limit) = dirty_limit {
+            builder = builder.dirty_limit(threshold(limit)?);
+        }
+        if let Some(limit) = background_limit {
+            builder = builder.background_limit(threshold(limit)?);
+        }
+        if let Some((path, bytes)) = swap_file {
+            builder = builder.swap_file(path, bytes_of(&bytes)?);
+        }
+        if let Some(bytes) = readahead {
+            builder = builder.readahead(bytes_of(bytes)?);
+        }
+        if let Some(layers) = layers {
+            builder = builder.layers(layers).map_err(errors::cache)?;
+        }
+        let built = py.detach(|| builder.build()).map_err(errors::cache)?;
+        let inner = Own::new(built);
+        Ok(Self { inner })
+    }
+
+    /// `options`: create, truncate, read only.
+    fn open(
+        &self,
+        py: Python<'_>,
+        path: PathBuf,
+        options: (bool, bool, bool),
+        preallocate: Option<&Bound<'_, PyAny>>,
+        direct: bool,
+    ) -> PyResult<File> {
+        let (create, truncate, read_only) = options;
+        let mut options = OpenOptions::new()
+            .create(create)
+            .truncate(truncate)
+            .read_only(read_only)
+            .direct(direct);
+        if let Some(bytes) = preallocate {
+            options = options.preallocate(bytes_of(bytes)?);
+        }
+        let cache = self.inner.get()?;
+        let file = py
+            .detach(|| cache.open(&path, options))
+            .map_err(errors::cache)?;
+        Ok(File {
+            inner: Own::new(RwLock::new(Some(Arc::new(file)))),
+        })
+    }
+
+    fn spill(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<Region> {
+        let (cache, bytes) = (self.inner.get()?, bytes_of(bytes)?);
+        let region = py.detach(|| cache.spill(bytes)).map_err(errors::cache)?;
+        Ok(Region {
+            inner: Own::new(region),
+        })
+    }
+
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        let cache = self.inner.get()?;
+        py.detach(|| cache.sync()).map_err(errors::cache)
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let cache = self.inner.get()?;
+        py.detach(|| cache.close()).map_err(errors::cache)
+    }
+
+    fn set_limit(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<()> {
+        let (cache, bytes) = (self.inner.get()?, bytes_of(bytes)?);
+        py.detach(|| cache.set_limit(bytes)).map_err(errors::cache)
+    }
+
+    fn trim(&self, py: Python<'_>) -> PyResult<u64> {
+        let cache = self.inner.get()?;
+        Ok(py.detach(|| cache.trim()))
+    }
+
+    /// The fields of `tidegate.CacheStats`.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let cache = self.inner.get()?;
+        let stats = py.detach(|| cache.stats());
+        let dict = PyDict::new(py);
+        for (name, value) in [
+            ("limit", stats.limit),
+            ("over_limit", stats.over_limit),
+            ("cached", stats.cached),
+            ("free", stats.free),
+            ("pinned", stats.pinned),
+            ("dirty", stats.dirty),
+            ("writeback", stats.writeback),
+            ("dirty_limit", stats.dirty_limit),
+            ("background_limit", stats.background_limit),
+            ("metadata", stats.metadata),
+            ("anonymous", stats.anonymous),
+            ("swap_total", stats.swap.total),
+            ("swap_free", stats.swap.free),
+            ("dirtied_total", stats.dirtied_total),
+            ("written_total", stats.written_total),
+            ("read_total", stats.read_total),
+            ("reclaimed_total", stats.reclaimed_total),
+            ("failed_total", stats.failed_total),
+        ] {
+            dict.set_item(name, value)?;
+        }
+        dict.set_item("stalled_some_s", stats.pressure.some.as_secs_f64())?;
+        dict.set_item("stalled_full_s", stats.pressure.full.as_secs_f64())?;
+        dict.set_item("ceiling", stats.ceiling)?;
+        dict.set_item("no_io_uring", &stats.no_io_uring)?;
+        dict.set_item("waits", waits(&stats.waits))?;
+        let vmstat = PyDict::new(py);
+        for (name, value) in &stats.vmstat {
+            vmstat.set_item(name, value)?;
+        }
+        dict.set_item("vmstat", vmstat)?;
+        Ok(dict)
+    }
+}
+
+/// Waits with their names.
+fn waits(waits: &[tidegate::Wait]) -> Table {
+    let all = || waits.iter();
+    let seconds = |time: std::time::Duration| Some(time.as_secs_f64());
+    let ms = |time: std::time::Duration| Some(time.as_secs_f64() * 1e3);
+    Table::new(
+        "waits",
+        vec![
+            table::words("cause", all().map(|wait| wait.cause)),
+            table::whole("waits", all().map(|wait| wait.count)),
+            table::whole("timed_out", all().map(|wait| wait.timed_out)),
+            table::numbers("total_s", all().map(|wait| seconds(wait.total))),
+            table::numbers("p50_ms", all().map(|wait| ms(wait.quantile(500)))),
+            table::numbers("p99_ms", all().map(|wait| ms(wait.quantile(990)))),
+            table::numbers("max_ms", all().map(|wait| ms(wait.max))),
+        ],
+    )
+}
+
+/// An open file, as `tidegate.File` uses it.
+#[pyclass(frozen, module = "tidegate._core", name = "File")]
+pub(crate) struct File {
+    /// Nothing once it was closed. A pin holds the file, too.
+    inner: Own<RwLock<Option<Arc<tidegate::File>>>>,
+}
+
+fn closed() -> PyErr {
+    PyValueError::new_err("I/O operation on closed file.")
+}
+
+impl File {
+    fn file(&self) -> PyResult<Arc<tidegate::File>> {
+        let file = self
+            .inner
+            .get()?
+            .read()
+            .unwrap_or_else(PoisonError::into_inner);
+        file.clone().ok_or_else(closed)
+    }
+}
+
+#[pymethods]
+impl File {
+    /// Reads at most `n` bytes at `offset`; the position of the file stays.
+    ///
+    /// Parameters
+    /// ----------
+    /// n : int
+    ///     Bytes, at most.
+    /// offset : int
+    ///     From where on, bytes.
+    ///
+    /// Returns
+    /// -------
+    /// bytes
+    ///     Fewer than `n` at the end of the file.
+    #[pyo3(signature = (n, offset, /))]
+    fn pread<'py>(&self, py: Python<'py>, n: usize, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let file = self.file()?;
+        let left = usize::try_from(file.len().saturating_sub(offset)).unwrap_or(usize::MAX);
+        let mut read = 0;
+        let whole = PyBytes::new_with(py, n.min(left), |bytes| {
+            let done = py.detach(|| file.read_at(bytes, offset));
+            read = done.map_err(errors::cache)?;
+            Ok(())
+        })?;
+        // The file was cut meanwhile.
+        if read < whole.as_bytes().len() {
+            return Ok(PyBytes::new(py, &whole.as_bytes()[..read]));
+        }
+        Ok(whole)
+    }
+
+    /// Fills `buffer` from `offset`; answers how many bytes there were.
+    #[pyo3(signature = (buffer, offset, /))]
+    fn preadinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+        let file = self.file()?;
+        let mut buffer = Borrowed::of(buffer, true)?;
+        let bytes = buffer.as_mut_slice();
+        py.detach(|| file.read_at(bytes, offset))
+            .map_err(errors::cache)
+    }
+
+    /// Writes all of `data` at `offset`: into memory, and paced while the device is behind.
+    #[pyo3(signature = (data, offset, /))]
+    fn pwrite(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+        let file = self.file()?;
+        let data = Borrowed::of(data, false)?;
+        let bytes = data.as_slice();
+        py.detach(|| file.write_at(bytes, offset))
+            .map_err(errors::cache)
+    }
+
+    /// Pins a page (4 KiB each, from 0) for reading without a copy.
+    #[pyo3(signature = (page, /))]
+    fn pin(&self, py: Python<'_>, page: u32) -> PyResult<Pin> {
+        let file = self.file()?;
+        match Pin::of_cached(&file, page) {
+            Some(pin) => Ok(pin),
+            None => py.detach(|| Pin::new(&file, page)),
+        }
+    }
+
+    /// Makes all that was written durable.
+    fn sync(&self, py: Python<'_>) -> PyResult<()> {
+        let file = self.file()?;
+        py.detach(|| file.sync()).map_err(errors::cache)
+    }
+
+    fn set_len(&self, py: Python<'_>, len: u64) -> PyResult<()> {
+        let file = self.file()?;
+        py.detach(|| file.set_len(len)).map_err(errors::cache)
+    }
+
+    /// Its length in bytes.
+    fn size(&self) -> PyResult<u64> {
+        Ok(self.file()?.len())
+    }
+
+    /// Whether its I/O bypasses the kernel's page cache.
+    #[getter]
+    fn is_direct(&self) -> PyResult<bool> {
+        Ok(self.file()?.is_direct())
+    }
+
+    /// What the file holds of the cache, bytes; and pages found in it and not.
+    fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let file = self.file()?;
+        let stats = py.detach(|| file.stats()).map_err(errors::cache)?;
+        let dict = PyDict::new(py);
+        dict.set_item("cached", stats.cached)?;
+        dict.set_item("dirty", stats.dirty)?;
+        dict.set_item("writeback", stats.writeback)?;
+        dict.set_item("hits_total", stats.hits_total)?;
+        dict.set_item("misses_total", stats.misses_total)?;
+        Ok(dict)
+    }
+
+    /// Syncs the file and, unless it is pinned or open elsewhere, takes it out of the cache.
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        let file = self
+            .inner
+            .get()?
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(file) = file else { return Ok(()) };
+        py.detach(|| match Arc::try_unwrap(file) {
+            Ok(file) => file.close().map_err(|error| error.error),
+            Err(shared) => shared.sync(),
+        })
+        .map_err(errors::cache)
+    }
+}
+
+/// A region of bytes that are in memory, and in the swap file when memory is short.
+#[pyclass(frozen, module = "tidegate", name = "Region")]
+pub(crate) struct Region {
+    inner: Own<tidegate::Spill>,
+}
+
+#[pymethods]
+impl Region {
+    /// Reads `n` bytes at `offset`.
+    #[pyo3(signature = (n, offset, /))]
+    fn pread<'py>(&self, py: Python<'py>, n: usize, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
+        let region = self.inner.get()?;
+        PyBytes::new_with(py, n, |bytes| {
+            py.detach(|| region.read_at(bytes, offset).map(drop))
+                .map_err(errors::cache)
+        })
+    }
+
+    /// Fills `buffer` from `offset`.
+    #[pyo3(signature = (buffer, offset, /))]
+    fn preadinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<()> {
+        let region = self.inner.get()?;
+        let mut buffer = Borrowed::of(buffer, true)?;
+        let bytes = buffer.as_mut_slice();
+        py.detach(|| region.read_at(bytes, offset).map(drop))
+            .map_err(errors::cache)
+    }
+
+    /// Writes all of `data` at `offset`.
+    #[pyo3(signature = (data, offset, /))]
+    fn pwrite(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: u64) -> PyResult<()> {
+        let region = self.inner.get()?;
+        let data = Borrowed::of(data, false)?;
+        let bytes = data.as_slice();
+        py.detach(|| region.write_at(bytes, offset).map(drop))
+            .map_err(errors::cache)
+    }
+
+    /// Gives whole pages back, memory and swap space; they read as zeroes again.
+    #[pyo3(signature = (offset, len, /))]
+    fn discard(&self, py: Python<'_>, offset: u64, len: u64) -> PyResult<()> {
+        let region = self.inner.get()?;
+        py.detach(|| region.discard(offset, len))
+            .map_err(errors::cache)
+    }
+}

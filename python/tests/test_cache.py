@@ -1,0 +1,269 @@
+"""Files under one limit, as a user of Python's own files expects them."""
+
+import gc
+import io
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+
+import numpy
+import pandas
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+import tidegate
+
+PAGE = 4096
+
+
+class AsAByteArray(RuleBasedStateMachine):
+    """A cached file does what a bytearray does, however it is read, written and cut."""
+
+    def __init__(self):
+        super().__init__()
+        self.path = f"/tmp/tidegate-hypothesis-{os.getpid()}"
+        self.cache = tidegate.Cache(memory="16MiB")
+        self.file = self.cache.open(self.path, "w+")
+        self.bytes = bytearray()
+
+    @rule(offset=st.integers(0, 5 * PAGE), data=st.binary(max_size=3 * PAGE))
+    def pwrite(self, offset, data):
+        assert self.file.pwrite(data, offset) == len(data)
+        if data:
+            self.bytes.extend(bytes(max(0, offset - len(self.bytes))))
+            self.bytes[offset : offset + len(data)] = data
+
+    @rule(offset=st.integers(0, 9 * PAGE), n=st.integers(0, 3 * PAGE))
+    def pread(self, offset, n):
+        assert self.file.pread(n, offset) == self.bytes[offset : offset + n]
+        into = bytearray(n)
+        read = self.file.preadinto(into, offset)
+        assert into[:read] == self.bytes[offset : offset + n]
+
+    @rule(page=st.integers(0, 8))
+    def pin(self, page):
+        wanted = bytes(self.bytes[page * PAGE : (page + 1) * PAGE])
+        if not wanted:
+            with pytest.raises(OSError):
+                self.file.pin(page)
+            return
+        with self.file.pin(page) as pin:
+            self.file.pwrite(b"?" * PAGE, page * PAGE)
+            assert bytes(pin) == wanted, "a pin stays as it was"
+        self.file.pwrite(wanted, page * PAGE)
+        self.file.truncate(len(self.bytes))
+
+    @rule(size=st.integers(0, 6 * PAGE))
+    def truncate(self, size):
+        self.file.truncate(size)
+        del self.bytes[size:]
+        self.bytes.extend(bytes(size - len(self.bytes)))
+
+    @rule()
+    def reopen(self):
+        self.file.close()
+        with open(self.path, "rb") as plain:
+            assert plain.read() == self.bytes
+        self.file = self.cache.open(self.path, "r+")
+
+    @invariant()
+    def length(self):
+        assert self.file.seek(0, io.SEEK_END) == len(self.bytes)
+
+    def teardown(self):
+        self.file.close()
+        self.cache.close()
+        os.unlink(self.path)
+
+
+AsAByteArray.TestCase.settings = settings(
+    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+TestAsAByteArray = AsAByteArray.TestCase
+
+
+def test_readers_of_files_take_it(cache, tmp_path):
+    frame = pandas.DataFrame({"a": range(1000), "b": numpy.arange(1000) / 7})
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    with cache.open(tmp_path / "table.csv") as file:
+        read = pandas.read_csv(io.BufferedReader(file))
+    assert read.equals(frame)
+    array = numpy.arange(100_000)
+    with cache.open(tmp_path / "array.npy", "w+") as file:
+        buffered = io.BufferedRandom(file)
+        numpy.save(buffered, array)
+        buffered.flush()
+        buffered.seek(0)
+        assert (numpy.load(buffered) == array).all()
+        buffered.detach()
+        into = numpy.empty(10, dtype=numpy.int64)
+        assert file.preadinto(into, file.seek(-80, io.SEEK_END)) == 80
+        assert (into == array[-10:]).all()
+
+
+def test_modes_and_errors_are_those_of_open(cache, tmp_path):
+    path = tmp_path / "data"
+    with pytest.raises(FileNotFoundError) as caught:
+        cache.open(path)
+    assert caught.value.filename == str(path)
+    cache.open(path, "x").close()
+    with pytest.raises(FileExistsError):
+        cache.open(path, "x")
+    with pytest.raises(ValueError, match="invalid mode"):
+        cache.open(path, "a")
+    with cache.open(path, "rb") as file:
+        assert not file.writable() and file.readable()
+        for refused in (lambda: file.write(b"x"), lambda: file.pwrite(b"x", 0), file.truncate):
+            with pytest.raises(io.UnsupportedOperation):
+                refused()
+        with pytest.raises(TypeError):
+            file.preadinto(b"read-only", 0)
+    with pytest.raises(ValueError, match="closed file"):
+        file.read()
+    with pytest.raises(ValueError, match="closed file"):
+        file.pread(1, 0)
+    for memory in ("64", "1KiB", "64MiBB"):
+        with pytest.raises(ValueError):
+            tidegate.Cache(memory=memory)
+
+
+def test_a_disk_that_fails_is_an_os_error(tmp_path):
+    cache = tidegate.Cache(memory="16MiB", layers="faulty:eio_write_at=1")
+    file = cache.open(tmp_path / "data", "w+")
+    file.write(b"taken in")
+    with pytest.raises(OSError, match=str(tmp_path)):
+        file.sync()
+    file.close()
+    cache.close()
+    assert (tmp_path / "data").read_bytes() == b"taken in"
+
+
+def test_a_pin_outlives_its_file_and_its_cache_and_never_its_buffers(tmp_path):
+    cache = tidegate.Cache(memory="16MiB")
+    file = cache.open(tmp_path / "data", "w+")
+    file.write(b"p" * 5000)
+    pin = file.pin(1)
+    view = memoryview(pin)
+    assert view.readonly and len(view) == 5000 - PAGE == len(pin)
+    array = numpy.frombuffer(pin, dtype=numpy.uint8)
+    with pytest.raises(ValueError):
+        array[0] = 1
+    with pytest.raises(BufferError):
+        pin.close()
+    file.close()
+    cache.close()
+    del file, cache
+    gc.collect()
+    assert bytes(view) == b"p" * (5000 - PAGE) == array.tobytes()
+    view.release()
+    del array
+    pin.close()
+    assert pin.closed
+    with pytest.raises(ValueError, match="closed"):
+        memoryview(pin)
+
+
+def test_a_forgotten_close_is_told_and_loses_nothing(tmp_path):
+    cache = tidegate.Cache(memory="16MiB")
+    file = cache.open(tmp_path / "data", "w+")
+    file.write(b"kept")
+    with pytest.warns(ResourceWarning, match="unclosed file"):
+        del file
+        gc.collect()
+    with pytest.warns(ResourceWarning, match="unclosed cache"):
+        del cache
+        gc.collect()
+    assert (tmp_path / "data").read_bytes() == b"kept"
+
+
+def test_what_is_forgotten_at_the_end_of_the_program_is_written(tmp_path):
+    script = f"""
+        import tidegate
+        cache = tidegate.Cache(memory="16MiB")
+        file = cache.open({str(tmp_path / "data")!r}, "w+")
+        file.write(b"kept")
+        def uses():
+            return cache, file, uses
+    """
+    ended = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (tmp_path / "data").read_bytes() == b"kept"
+
+
+def test_a_cache_that_is_closed_closes_its_files(tmp_path):
+    with tidegate.Cache(memory="16MiB") as cache:
+        file = cache.open(tmp_path / "data", "w+")
+        file.write(b"x")
+    assert file.closed and cache.closed
+    with pytest.raises(ValueError):
+        cache.open(tmp_path / "data")
+    cache.close()
+
+
+def test_a_child_of_a_fork_is_told_so_and_ends_well(tmp_path):
+    script = f"""
+        import os, tidegate
+        cache = tidegate.Cache(memory="16MiB")
+        file = cache.open({str(tmp_path / "data")!r}, "w+")
+        file.write(b"parent")
+        pin = file.pin(0)
+        child = os.fork()
+        if child == 0:
+            for use in (lambda: file.pread(1, 0), cache.stats, lambda: memoryview(pin)):
+                try:
+                    use()
+                    os._exit(1)
+                except RuntimeError as error:
+                    assert "fork" in str(error)
+            with tidegate.Cache(memory="16MiB") as own, own.open({str(tmp_path / "other")!r}, "w+") as mine:
+                mine.write(b"child")
+            raise SystemExit(0)  # objects of the parent are collected here
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert file.pread(6, 0) == b"parent" == bytes(pin)
+        pin.close()
+        file.close()
+        cache.close()
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=60)
+    assert (tmp_path / "other").read_bytes() == b"child"
+    assert (tmp_path / "data").read_bytes() == b"parent"
+
+
+def test_threads_share_a_file(cache, tmp_path):
+    with cache.open(tmp_path / "data", "w+") as file:
+
+        def fill(number):
+            for block in range(number, 400, 4):
+                file.pwrite(bytes([block % 251]) * PAGE, block * PAGE)
+                assert file.pread(PAGE, block * PAGE) == bytes([block % 251]) * PAGE
+
+        threads = [threading.Thread(target=fill, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        file.seek(0)
+        assert file.read() == b"".join(bytes([block % 251]) * PAGE for block in range(400))
+        stats = file.stats()
+        assert stats.cached == 400 * PAGE and cache.stats().cached >= stats.cached
+
+
+def test_the_limit_holds_and_regions_spill(tmp_path):
+    with tidegate.Cache(memory="24MiB", swap_file=(tmp_path / "swap", "64MiB")) as cache:
+        assert not (tmp_path / "swap").exists()
+        region = cache.region("48MiB")
+        for page in range(0, 48 << 20, PAGE):
+            region.pwrite(page.to_bytes(8, "little"), page)
+        for page in range(0, 48 << 20, 97 * PAGE):
+            assert region.pread(8, page) == page.to_bytes(8, "little")
+        stats = cache.stats()
+        assert stats.swap_free < stats.swap_total and stats.anonymous < stats.limit == 24 << 20
+        region.discard(0, 48 << 20)
+        assert region.pread(8, 0) == bytes(8)
+        assert stats.vmstat["pswpout"] > 0 and len(stats.waits) > 0

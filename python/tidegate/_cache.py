@@ -1,0 +1,392 @@
+"""A page cache with one memory limit, and its files as Python's."""
+
+from __future__ import annotations
+
+import io
+import os
+import warnings
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from . import _core
+from ._core import Pin, Region, Table
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer, Self
+
+os.register_at_fork(after_in_child=_core.forked)
+
+
+@dataclass(frozen=True)
+class CacheStats:
+    """A reading of a cache. Sizes are in bytes, times in seconds."""
+
+    #: The memory limit now, and what is resident beyond a limit that was lowered.
+    limit: int
+    over_limit: int
+    #: What the control group of the process leaves the cache, if that is less.
+    ceiling: int | None
+    #: Pages in the cache; memory that is not in use; pinned by callers.
+    cached: int
+    free: int
+    pinned: int
+    #: Written and not yet on its way to a device; on its way.
+    dirty: int
+    writeback: int
+    #: Over the first writers are paced, over the second writeback begins.
+    dirty_limit: int
+    background_limit: int
+    #: Frame table, lists, index.
+    metadata: int
+    #: Regions: what of them is in memory; the swap file.
+    anonymous: int
+    swap_total: int
+    swap_free: int
+    #: Ever dirtied, written to devices, read from them, freed by reclaim; writes that failed.
+    dirtied_total: int
+    written_total: int
+    read_total: int
+    reclaimed_total: int
+    failed_total: int
+    #: Time for which somebody was stalled for memory, and all that were at work.
+    stalled_some_s: float
+    stalled_full_s: float
+    #: Why not all I/O goes through io_uring.
+    no_io_uring: str | None
+    #: Who waited for what: cause, number, lengths.
+    waits: Table
+    #: Counters under their names in Linux' /proc/vmstat, in pages.
+    vmstat: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class FileStats:
+    """What a file holds of its cache, in bytes, and pages that reads found there or not."""
+
+    cached: int
+    dirty: int
+    writeback: int
+    hits_total: int
+    misses_total: int
+
+
+class Cache:
+    """Files under one memory limit that holds, with writers that are paced instead of stalled.
+
+    Parameters
+    ----------
+    memory : int or str
+        The limit: pages, their metadata and pins together. Bytes, or a size as ``"64MiB"``.
+    dirty_limit : int or str, optional
+        Data not yet written over which writers are paced; bytes, a size, or ``"20%"`` of the
+        memory, which it is if not given.
+    background_limit : int or str, optional
+        The same over which writeback begins; ``"10%"`` if not given.
+    swap_file : (path, size), optional
+        A new file to which regions (``Cache.region``) spill. Its name is removed at once.
+    readahead : int or str, optional
+        Largest read-ahead window; less than two pages turn it off.
+    layers : str, optional
+        A bad disk for tests: ``"slow:rate=16MB,latency=2ms+faulty:eio_writes=0.01"``.
+
+    Raises
+    ------
+    ValueError
+        A limit that cannot be met, or a value that is out of range.
+    OSError
+        The system has no memory, thread or file for it.
+
+    Notes
+    -----
+    Close it, best in a ``with`` block: a cache that is forgotten says so (``ResourceWarning``) and is
+    synced when it is collected. A child of a fork has no part of it: every call there raises
+    ``RuntimeError``.
+
+    Examples
+    --------
+    >>> with tidegate.Cache(memory="64MiB") as cache, cache.open("data", "w+") as file:
+    ...     file.write(b"hello")
+    ...     file.pread(5, 0)
+    """
+
+    def __init__(
+        self,
+        memory: int | str = "256MiB",
+        *,
+        dirty_limit: int | str | None = None,
+        background_limit: int | str | None = None,
+        swap_file: tuple[str | os.PathLike[str], int | str] | None = None,
+        readahead: int | str | None = None,
+        layers: str | None = None,
+    ) -> None:
+        self._closed = True
+        self._core = _core.Cache(memory, dirty_limit, background_limit, swap_file, readahead, layers)
+        self._closed = False
+        self._pid = os.getpid()
+        self._memory = memory
+        self._files: weakref.WeakSet[File] = weakref.WeakSet()
+
+    def open(
+        self,
+        path: str | os.PathLike[str],
+        mode: str = "r",
+        *,
+        preallocate: int | str | None = None,
+        direct: bool = False,
+    ) -> File:
+        """Open a file, or a block device, in the cache. While it is open nobody else should write it.
+
+        Parameters
+        ----------
+        path : str or os.PathLike
+            Which.
+        mode : str
+            ``r`` reads, ``r+`` writes too; ``w+`` (and ``w``) begins with an empty file, ``x+``
+            (``x``) with a new one. Files are binary; a ``b`` makes no difference.
+        preallocate : int or str, optional
+            Take so much space on the device now.
+        direct : bool
+            Refuse file systems without direct I/O.
+
+        Returns
+        -------
+        File
+            An ``io.RawIOBase``: ``io.BufferedReader(file)`` is what pandas, numpy and others take.
+
+        Raises
+        ------
+        OSError
+            As the built-in ``open``.
+        ValueError
+            The cache is closed, or a mode that is none.
+        """
+        kind = mode.replace("b", "", 1)
+        if kind not in ("r", "r+", "w", "w+", "x", "x+"):
+            raise ValueError(f"invalid mode: {mode!r}; one of r, r+, w, w+, x, x+")
+        if kind[0] == "x":
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        options = (kind[0] != "r", kind[0] == "w", kind == "r")
+        try:
+            handle = self._core.open(path, options, preallocate, direct)
+        except OSError as error:
+            if error.filename is None and error.errno is not None:
+                raise type(error)(error.errno, error.strerror, os.fspath(path)) from None
+            raise
+        file = File(self, handle, path, "rb" if kind == "r" else "rb+")
+        self._files.add(file)
+        return file
+
+    def region(self, size: int | str) -> Region:
+        """Make a region of ``size`` bytes of anonymous memory, larger than the limit if need be: it
+        takes memory as it is written, and spills to the swap file when memory is short."""
+        return self._core.spill(size)
+
+    def sync(self) -> None:
+        """Make all that was written durable, in all files."""
+        self._core.sync()
+
+    def set_limit(self, memory: int | str) -> None:
+        """Change the limit, up to the one it was made with; a lower one is reached in the background."""
+        self._core.set_limit(memory)
+
+    def trim(self) -> int:
+        """Give memory that no page needs back to the system; answers the bytes."""
+        return self._core.trim()
+
+    def stats(self) -> CacheStats:
+        """Read levels, totals, and who waited for what."""
+        return CacheStats(**self._core.stats())
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._closed
+
+    def close(self) -> None:
+        """Sync and end the cache; files of it are closed with it. A pin stays readable.
+
+        Raises
+        ------
+        OSError
+            Data that could not be made durable. The cache is ended all the same.
+        """
+        if self._closed:
+            return
+        problem: Exception | None = None
+        for file in list(self._files):
+            try:
+                file.close()
+            except OSError as error:
+                problem = problem or error
+        self._closed = True
+        self._core.close()
+        if problem is not None:
+            raise problem
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._closed and self._pid == os.getpid():
+            warnings.warn(f"unclosed cache {self!r}", ResourceWarning, source=self, stacklevel=2)
+            self.close()
+
+    def __repr__(self) -> str:
+        closed = ", closed" if self._closed else ""
+        return f"<tidegate.Cache: memory={self._memory!r}{closed}>"
+
+
+class File(io.RawIOBase):
+    """A file in a cache, unbuffered and binary; made by ``Cache.open``.
+
+    The calls with an offset leave the position alone, and may be used from any thread.
+    """
+
+    name: str
+    mode: str
+
+    def __init__(
+        self, cache: Cache, handle: _core.File, path: str | os.PathLike[str], mode: str
+    ) -> None:
+        super().__init__()
+        self._cache = cache  # lives as long as its files
+        self._file = handle
+        self._at = 0
+        self._pid = os.getpid()
+        self.name = os.fspath(path)
+        self.mode = mode
+        # Called by the million: the compiled functions themselves.
+        self.pread = handle.pread  # type: ignore[method-assign]
+        self.preadinto = handle.preadinto  # type: ignore[method-assign]
+        self.pin = handle.pin  # type: ignore[method-assign]
+        if mode != "rb":
+            self.pwrite = handle.pwrite  # type: ignore[method-assign]
+
+    if TYPE_CHECKING:
+
+        def pread(self, n: int, offset: int, /) -> bytes:
+            """Read at most ``n`` bytes at ``offset``; fewer at the end of the file."""
+
+        def preadinto(self, buffer: Buffer, offset: int, /) -> int:
+            """Fill ``buffer`` from ``offset``; answers how many bytes there were."""
+
+        def pin(self, page: int, /) -> Pin:
+            """Pin a page (4 KiB each, from 0): a read-only buffer without a copy."""
+
+    def pwrite(self, data: Buffer, offset: int, /) -> int:
+        """Write all of ``data`` at ``offset``: into memory, paced while the device is behind."""
+        raise io.UnsupportedOperation("not writable")
+
+    def readable(self) -> bool:
+        self._check()
+        return True
+
+    def writable(self) -> bool:
+        self._check()
+        return self.mode != "rb"
+
+    def seekable(self) -> bool:
+        self._check()
+        return True
+
+    def _check(self) -> None:
+        if self.closed:
+            raise ValueError("I/O operation on closed file.")
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        self._check()
+        read = self.preadinto(buffer, self._at)
+        self._at += read
+        return read
+
+    def readall(self) -> bytes:
+        self._check()
+        data = self.pread(max(self._file.size() - self._at, 0), self._at)
+        self._at += len(data)
+        return data
+
+    def write(self, data: Buffer, /) -> int:
+        self._check()
+        written = self.pwrite(data, self._at)
+        self._at += written
+        return written
+
+    def tell(self) -> int:
+        self._check()
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        self._check()
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}
+        if whence == io.SEEK_END:
+            base[io.SEEK_END] = self._file.size()
+        if whence not in base:
+            raise ValueError(f"invalid whence ({whence}, should be 0, 1 or 2)")
+        at = base[whence] + offset
+        if at < 0:
+            raise OSError(22, "Invalid argument")
+        self._at = at
+        return at
+
+    def truncate(self, size: int | None = None, /) -> int:
+        self._check()
+        if not self.writable():
+            raise io.UnsupportedOperation("truncate")
+        size = self._at if size is None else size
+        self._file.set_len(size)
+        return size
+
+    def sync(self) -> None:
+        """Make all that was written to the file durable: on the device, and the device flushed."""
+        self._check()
+        self._file.sync()
+
+    def stats(self) -> FileStats:
+        """What the file holds of the cache, and how its reads fared."""
+        self._check()
+        return FileStats(**self._file.stats())
+
+    def close(self) -> None:
+        """Write back and sync the file, and take it out of the cache. A pin of it stays readable.
+
+        Raises
+        ------
+        OSError
+            Data that could not be made durable.
+        """
+        if not self.closed:
+            try:
+                # A cache that was closed has written it back.
+                if self._pid == os.getpid() and not self._cache.closed:
+                    self._file.close()
+            finally:
+                super().close()
+
+    def __del__(self) -> None:
+        try:
+            forgotten = not self.closed and self._pid == os.getpid()
+        except AttributeError:
+            return  # not even made
+        if forgotten:
+            warnings.warn(f"unclosed file {self!r}", ResourceWarning, source=self, stacklevel=2)
+        try:
+            self.close()
+        except Exception as error:  # nobody is left to hear it
+            warnings.warn(f"{self!r} could not be written back: {error}", RuntimeWarning, stacklevel=2)
+
+    def __repr__(self) -> str:
+        closed = " closed" if self.closed else ""
+        return f"<tidegate.File{closed} name={self.name!r} mode={self.mode!r}>"
+
+
