@@ -84,7 +84,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Task, String> {
         match word.as_str() {
             "--seeds" => options.seeds = Some(number(&word, &value()?, 1)?),
             "--from" => options.from = number(&word, &value()?, 0)?,
-            "--for" => options.time = Some(time(&value()?)?),
+            "--for" => {
+                let time = figures::time_above_zero(&value()?);
+                options.time = Some(time.map_err(|error| format!("--for: {error}"))?);
+            }
             "--jobs" => {
                 let jobs = number(&word, &value()?, 1)?;
                 options.jobs = usize::try_from(jobs.min(1024)).unwrap_or(1024);
@@ -118,20 +121,6 @@ fn number(option: &str, word: &str, least: u64) -> Result<u64, String> {
         .ok()
         .filter(|number| *number >= least)
         .ok_or_else(|| format!("{option}: '{word}' is no number from {least}"))
-}
-
-/// `90s`, `20min`, `8h`.
-fn time(word: &str) -> Result<Duration, String> {
-    let units = [("min", 60), ("h", 3600), ("s", 1)];
-    let read = |(unit, seconds): (&str, u64)| {
-        let count: u64 = word.strip_suffix(unit)?.parse().ok()?;
-        count.checked_mul(seconds).filter(|seconds| *seconds > 0)
-    };
-    units
-        .into_iter()
-        .find_map(read)
-        .map(Duration::from_secs)
-        .ok_or_else(|| format!("--for: '{word}' is no time as 90s, 20min or 8h"))
 }
 
 fn replay(file: &Path, shrinks: bool, say: bool) -> Result<(), String> {
@@ -182,8 +171,8 @@ mod tests {
         for (text, expected) in [
             ("--seeds", "--seeds needs a value"),
             ("--seeds 0", "--seeds: '0' is no number from 1"),
-            ("--for 8", "--for: '8' is no time"),
-            ("--for 0s", "--for: '0s' is no time"),
+            ("--for 8", "--for: `8` has no unit: write 8s"),
+            ("--for 0s", "--for: `0s` is zero"),
             ("--sedes 3", "unexpected '--sedes'"),
             (
                 "--from 18446744073709551615 --seeds 9",

@@ -1,4 +1,4 @@
-//! What is measured of a run, by name: the metrics that scenarios, tables and bands speak of.
+//! The measures of a run, by name: the metrics that scenarios, tables and bands speak of.
 //!
 //! All are brought back to scale 1: rates and CPU times are divided by the run's scale (fewer pages
 //! at proportionally slower devices take the same time; experiments A6).
@@ -35,7 +35,7 @@ pub struct Metric {
     pub unit: &'static str,
     /// Direction.
     pub better: Better,
-    /// What it is, in a line.
+    /// Its meaning, in a line.
     pub about: &'static str,
     /// Its value in one run; `None`: it does not apply.
     pub of: fn(&Outcome) -> Option<f64>,

@@ -2,6 +2,8 @@
 
 use core::ops::Range;
 
+pub use figures::{choices, nearest};
+
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use toml::Spanned;
 
@@ -130,32 +132,5 @@ impl Mistakes {
     fn clamp(&self, span: &Range<usize>) -> Range<usize> {
         let end = self.source.text.len();
         span.start.min(end)..span.end.min(end).max(span.start.min(end))
-    }
-}
-
-/// The allowed word nearest to `word`, if one is near enough to be meant.
-#[must_use]
-pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    allowed
-        .into_iter()
-        .map(|candidate| {
-            (
-                strsim::normalized_damerau_levenshtein(word, candidate),
-                candidate,
-            )
-        })
-        .filter(|(likeness, _)| *likeness >= 0.5)
-        .max_by(|left, right| left.0.total_cmp(&right.0))
-        .map(|(_, candidate)| candidate)
-}
-
-/// "did you mean X? Allowed: a, b, c".
-#[must_use]
-pub fn choices<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str> + Clone) -> String {
-    let all: Vec<&str> = allowed.clone().into_iter().collect();
-    let list = all.join(", ");
-    match nearest(word, allowed) {
-        Some(near) => format!("did you mean `{near}`? Allowed: {list}"),
-        None => format!("allowed: {list}"),
     }
 }

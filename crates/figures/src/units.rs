@@ -110,6 +110,17 @@ pub fn time(text: &str) -> Result<Duration, FigureError> {
         .map_err(|fault| wrong(text, Quantity::Time, fault))
 }
 
+/// Likewise, where no time at all would have no meaning.
+///
+/// # Errors
+/// Likewise.
+pub fn time_above_zero(text: &str) -> Result<Duration, FigureError> {
+    match time(text)? {
+        Duration::ZERO => Err(wrong(text, Quantity::Time, Fault::Zero)),
+        long => Ok(long),
+    }
+}
+
 /// `number * scale`, if that is whole and fits: a decimal number as a count of its smallest parts.
 #[must_use]
 pub fn decimal(number: &str, scale: u64) -> Option<u64> {

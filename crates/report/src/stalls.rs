@@ -91,29 +91,22 @@ fn together(cause: &str, all: &[&WaitLengths]) -> WaitLengths {
     let mut lengths: Vec<(f64, u64)> = all.iter().flat_map(|waits| waits.lengths.clone()).collect();
     lengths.sort_by(|left, right| left.0.total_cmp(&right.0));
     let count = all.iter().map(|waits| waits.count).sum::<u64>();
-    let percentile = |percent: u64| {
-        let wanted = (count * percent).div_ceil(100);
-        let mut passed = 0;
-        let reached = lengths.iter().find(|(_, waits)| {
-            passed += waits;
-            passed >= wanted
-        });
-        reached.map_or(0.0, |(most, _)| *most)
-    };
+    let quantile = |thousandths| figures::weighted(lengths.iter().copied(), thousandths);
+    let (p50, p99) = (quantile(500), quantile(990));
     WaitLengths {
         cause: cause.to_owned(),
         count,
         timed_out: all.iter().map(|waits| waits.timed_out).sum(),
         total_s: all.iter().map(|waits| waits.total_s).sum(),
-        p50_ms: percentile(50),
-        p99_ms: percentile(99),
+        p50_ms: p50.unwrap_or(0.0),
+        p99_ms: p99.unwrap_or(0.0),
         max_ms: all.iter().map(|waits| waits.max_ms).fold(0.0, f64::max),
         lengths,
         ends: ends(all),
     }
 }
 
-/// What ended them, the most frequent first.
+/// The ends of the waits, the most frequent first.
 fn ends(all: &[&WaitLengths]) -> Vec<(String, u64, f64)> {
     let mut sums: BTreeMap<&str, (u64, f64)> = BTreeMap::new();
     for (by, count, total_s) in all.iter().flat_map(|waits| &waits.ends) {
@@ -224,7 +217,7 @@ fn longest(outcomes: &[Outcome], columns: &[String]) -> String {
     )
 }
 
-/// What stands in a row of waits, as text.
+/// The cells of a row of waits, as text.
 pub(crate) fn wait_values(waits: &WaitLengths) -> [String; 6] {
     [
         waits.count.to_string(),
@@ -236,7 +229,7 @@ pub(crate) fn wait_values(waits: &WaitLengths) -> [String; 6] {
     ]
 }
 
-/// What ended waits, with how many of each.
+/// The ends of waits, with how many of each.
 fn ended_by(ends: &[(String, u64, f64)]) -> String {
     let ends = ends.iter();
     let ends: Vec<String> = ends.map(|(by, count, _)| format!("{by} {count}")).collect();

@@ -479,6 +479,7 @@ fn hundredths(rate: f64) -> f64 {
     (rate * 100.0).round() / 100.0
 }
 
+/// The upper of the two middle ones of an even number: stored recordings were read with it.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -9,6 +9,8 @@
 
 use core::ops::Range;
 
+use figures::{quantile, weighted};
+
 use super::{count, heavy, index, jain, largest, light, mean, smallest};
 use crate::outcome::{DeviceLevel, DeviceOutcome, Job, Outcome, Pause};
 
@@ -71,18 +73,12 @@ fn sum(values: impl Iterator<Item = f64>) -> f64 {
     values.fold(0.0, |sum, value| sum + value)
 }
 
-/// The value that a part of the sorted values does not exceed.
-fn percentile(sorted: &[f64], part: f64) -> Option<f64> {
-    let last = sorted.len().checked_sub(1)?;
-    sorted.get(index((count(last) * part).round())).copied()
-}
-
 pub(super) fn pause_p50(outcome: &Outcome) -> Option<f64> {
-    percentile(&settled_pauses(outcome)?, 0.5)
+    quantile(&settled_pauses(outcome)?, 500)
 }
 
 pub(super) fn pause_p99(outcome: &Outcome) -> Option<f64> {
-    percentile(&settled_pauses(outcome)?, 0.99)
+    quantile(&settled_pauses(outcome)?, 990)
 }
 
 /// Pauses a second of all writers together, in settled time.
@@ -120,7 +116,7 @@ fn writers(outcome: &Outcome) -> impl Iterator<Item = &Job> {
     jobs.filter(|job| !job.is_reader && !job.per_tenth.is_empty())
 }
 
-/// What all writers together dirtied a second in settled time, MiB.
+/// The rate at which all writers together dirtied in settled time, MiB/s.
 pub(super) fn rate(outcome: &Outcome) -> Option<f64> {
     let time = settled(outcome)?;
     let bytes: Vec<f64> = writers(outcome).map(|job| dirtied(job, &time)).collect();
@@ -174,7 +170,7 @@ pub(super) fn busy(outcome: &Outcome) -> Option<f64> {
     smallest(outcome.devices.iter().filter_map(of_device))
 }
 
-/// What the devices together completed a second in settled time, MiB.
+/// The rate at which the devices together completed writes in settled time, MiB/s.
 pub(super) fn device_rate(outcome: &Outcome) -> Option<f64> {
     let time = settled(outcome)?;
     let of_device = |device: &DeviceOutcome| {
@@ -240,8 +236,8 @@ pub(super) fn stall_named(outcome: &Outcome) -> Option<f64> {
     smallest(shares)
 }
 
-/// What the writers of the other devices dirtied while one stood still, as a part of what they did
-/// before it: the least. The time before begins when they had settled.
+/// The rate of the other devices' writers while one stood still, as a part of their rate before it:
+/// the least. The time before begins when they had settled.
 pub(super) fn hang_kept(outcome: &Outcome) -> Option<f64> {
     let device = outcome.devices.iter().find(|d| !d.hangs.is_empty())?;
     let (from, to) = *device.hangs.first()?;
@@ -261,38 +257,31 @@ pub(super) fn hang_kept(outcome: &Outcome) -> Option<f64> {
     )
 }
 
-/// A percentile of the calls of all heavy writers, ms.
-fn calls(outcome: &Outcome, part: f64) -> Option<f64> {
-    weighted(heavy(outcome).flat_map(|job| &job.call_lengths), part)
+/// Of the calls of all heavy writers, ms.
+fn calls(outcome: &Outcome, thousandths: u64) -> Option<f64> {
+    lengths(
+        heavy(outcome).flat_map(|job| &job.call_lengths),
+        thousandths,
+    )
 }
 
-/// The value that a part of the weighted values does not exceed.
-fn weighted<'a>(values: impl Iterator<Item = &'a (f64, u64)>, part: f64) -> Option<f64> {
-    let mut sorted: Vec<(f64, u64)> = values.copied().collect();
-    sorted.sort_by(|left, right| left.0.total_cmp(&right.0));
-    let total: u64 = sorted.iter().map(|(_, weight)| weight).sum();
-    let total = usize::try_from(total).unwrap_or(usize::MAX);
-    let mut left = index((count(total) * part).ceil()).max(1);
-    for (value, weight) in sorted {
-        let weight = usize::try_from(weight).unwrap_or(usize::MAX);
-        if weight >= left {
-            return Some(value);
-        }
-        left -= weight;
-    }
-    None
+/// A quantile of lengths, with how often each occurred.
+fn lengths<'a>(all: impl Iterator<Item = &'a (f64, u64)>, thousandths: u64) -> Option<f64> {
+    let mut all: Vec<(f64, u64)> = all.copied().collect();
+    all.sort_by(|left, right| left.0.total_cmp(&right.0));
+    weighted(all, thousandths)
 }
 
 pub(super) fn write_p50(outcome: &Outcome) -> Option<f64> {
-    calls(outcome, 0.5)
+    calls(outcome, 500)
 }
 
 pub(super) fn write_p99(outcome: &Outcome) -> Option<f64> {
-    calls(outcome, 0.99)
+    calls(outcome, 990)
 }
 
 pub(super) fn light_p50(outcome: &Outcome) -> Option<f64> {
-    weighted(light(outcome).flat_map(|job| &job.response_lengths), 0.5)
+    lengths(light(outcome).flat_map(|job| &job.response_lengths), 500)
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ metrics! {
     METRICS:
     "alloc_elapsed_s", "s", Lower, |o| mean(&took(o)?), "thpavail: touching all memory, mean of the iterations";
     "alloc_elapsed_sd", "s", Lower, |o| deviation(&took(o)?), "deviation of the same, as of all iterations there are (population)";
-    "alloc_median_s", "s", Lower, |o| median(took(o)?), "thpavail: touching all memory, median of the iterations";
+    "alloc_median_s", "s", Lower, |o| figures::median(&mut took(o)?), "thpavail: touching all memory, median of the iterations";
     "alloc_longest_s", "s", Lower, |o| took(o)?.into_iter().max_by(f64::total_cmp), "thpavail: touching all memory, the longest iteration";
     "alloc_system_s", "s", Lower, |o| mean(&alloc_cpu(o, |task| task.system_s)?), "system CPU time of the task that touches it, mean of the iterations";
     "alloc_system_sd", "s", Lower, |o| deviation(&alloc_cpu(o, |task| task.system_s)?), "deviation of the same (population)";
@@ -171,17 +171,6 @@ pub fn deviation(values: &[f64]) -> Option<f64> {
     let mean = mean(values)?;
     let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
     Some((squares / super::count(values.len())).sqrt())
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    let upper = *values.get(middle)?;
-    Some(if values.len() % 2 == 1 {
-        upper
-    } else {
-        f64::midpoint(values[middle - 1], upper)
-    })
 }
 
 #[cfg(test)]

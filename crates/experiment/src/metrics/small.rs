@@ -12,8 +12,8 @@ use super::reclaim::counter_of;
 use super::{count, metrics};
 use crate::outcome::{Job, Outcome};
 
-/// What the lists of file pages fall to in a collapse, as a part of what they were when memory was
-/// full.
+/// The size to which the lists of file pages fall in a collapse, as a part of that when memory
+/// was full.
 const COLLAPSED: f64 = 0.25;
 /// The same for the second of the published compositions.
 const HALF: f64 = 0.5;

@@ -1,4 +1,4 @@
-//! What each metric is of an outcome made by hand.
+//! The value of each metric of an outcome made by hand.
 
 use super::*;
 use crate::outcome::Level;

@@ -78,19 +78,11 @@ impl Lengths {
 
     /// What `percent` of the waits do not exceed, rounded up to the end of its class.
     pub(super) fn percentile(&self, percent: u64) -> Nanos {
-        let wanted = (self.count * percent).div_ceil(100);
-        let mut passed = 0;
-        for (most, waits) in self.classes() {
-            passed += waits;
-            if passed >= wanted {
-                return most;
-            }
-        }
-        self.max
+        figures::weighted(self.classes(), percent * 10).unwrap_or(self.max)
     }
 
     /// (the longest of the class, waits) of every class that is not empty, ascending.
-    pub(super) fn classes(&self) -> impl Iterator<Item = (Nanos, u64)> + '_ {
+    pub(super) fn classes(&self) -> impl Iterator<Item = (Nanos, u64)> + Clone + '_ {
         let filled = self.classes.iter().enumerate();
         filled
             .filter(|(_, waits)| **waits > 0)

@@ -4,6 +4,8 @@ use core::fmt;
 use core::ops::Range;
 use std::path::PathBuf;
 
+pub(super) use figures::choices;
+
 use crate::refusal::Refused;
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
@@ -154,19 +156,5 @@ impl Mistakes {
 impl fmt::Display for Mistakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.render(false))
-    }
-}
-
-/// "did you mean `x`? Allowed: x, y, z".
-pub(super) fn choices(word: &str, allowed: &[&str]) -> String {
-    let list = allowed.join(", ");
-    let near = allowed
-        .iter()
-        .map(|known| (strsim::normalized_damerau_levenshtein(word, known), known))
-        .filter(|(likeness, _)| *likeness >= 0.5)
-        .max_by(|left, right| left.0.total_cmp(&right.0));
-    match near {
-        Some((_, near)) => format!("did you mean `{near}`? Allowed: {list}"),
-        None => format!("allowed: {list}"),
     }
 }

@@ -215,8 +215,7 @@ impl Lengths {
     /// The smallest that so many thousandths of them do not exceed.
     #[must_use]
     pub fn percentile(&self, thousandths: usize) -> Option<Duration> {
-        let rank = (self.0.len() * thousandths).div_ceil(1000);
-        self.0.get(rank.max(1) - 1).copied()
+        figures::quantile(&self.0, thousandths)
     }
 
     /// The longest.

@@ -21,10 +21,10 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     (
         "experiment",
         &[
-            "device", "env", "frames", "lab", "mm", "os", "policy", "workload",
+            "device", "env", "figures", "frames", "lab", "mm", "os", "policy", "workload",
         ],
     ),
-    ("report", &["env", "experiment", "policy"]),
+    ("report", &["env", "experiment", "figures", "policy"]),
     ("compare", &["experiment", "figures", "policy", "report"]),
     ("reproduce", &["experiment", "report"]),
     (
@@ -55,14 +55,14 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     ("guest-load", &[]),
     (
         "campaign",
-        &["device", "env", "frames", "lab", "mm", "policy"],
+        &["device", "env", "figures", "frames", "lab", "mm", "policy"],
     ),
     (
         "python",
         &["campaign", "experiment", "figures", "report", "tidegate"],
     ),
     ("xtask", &[]),
-    ("instruments", &["xtask"]),
+    ("instruments", &["figures", "xtask"]),
 ];
 
 /// Never, not in a test either: the two worlds do not know each other.
