@@ -41,9 +41,9 @@ pub struct Comparison {
     pub p_value: Option<f64>,
     /// Below 0.10.
     pub starred: bool,
-    /// What was published for the baseline.
+    /// The published value of the baseline.
     pub published_base: Option<f64>,
-    /// What was published for the column.
+    /// The published value of the column.
     pub published: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What runs came to, for people and for programs; and what is said while they run.
+//! The results of runs, for people and for programs; and what is said while they run.
 //!
 //! ```text
 //!   outcomes --> comparison (the printed tables, in the papers' layouts) --> output (CSV, SVG, HTML, traces)

@@ -37,7 +37,7 @@ pub(crate) struct Operation {
     pub better: Better,
 }
 
-/// What was published of one operation in one column.
+/// The published values of one operation in one column.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Published(pub Vec<(Stat, f64)>);
 

@@ -1,4 +1,4 @@
-//! What the user sees while and after it happens: text on standard output, progress and
+//! The user's view of a run, while it runs and after it: text on standard output, progress and
 //! complaints on standard error.
 //!
 //! A reader that goes away (`| head`) ends the printing, not the program. Colours and moving bars

@@ -1,8 +1,8 @@
-//! What is asked of `reproduce`.
+//! The request to `reproduce`.
 
 use std::path::PathBuf;
 
-/// What is to be reproduced, and how.
+/// The claims to be reproduced, and how.
 #[derive(Debug, Default)]
 pub struct Asked {
     /// Papers or experiments; all of them without any.

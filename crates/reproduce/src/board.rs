@@ -115,10 +115,10 @@ impl Side {
     }
 }
 
-/// What one experiment came to.
+/// The result of one experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Part {
-    /// What it was run with; another run with the same key would come to the same.
+    /// Everything it was run with; another run with the same key would come to the same.
     pub(super) key: String,
     pub(super) experiment: String,
     pub(super) title: String,
@@ -155,7 +155,7 @@ impl Part {
     }
 }
 
-/// What was run of an experiment.
+/// The runs that were made of an experiment.
 pub(super) struct Ran<'a> {
     pub(super) scenario: &'a Scenario,
     /// With the row `all`, if the experiment has it.
@@ -337,7 +337,7 @@ fn verdicts_cases(verdicts: &[expect::Verdict]) -> Vec<String> {
     verdicts.iter().map(|one| one.case.clone()).collect()
 }
 
-/// What follows from published values for the claim, a number a row.
+/// The claim's number by the published values, one a row.
 fn published(scenario: &Scenario, expect: &ExpectEntry, cases: &[String]) -> Vec<f64> {
     let metric = expect.metric.get_ref();
     let policy = expect.policy.get_ref();

@@ -59,7 +59,7 @@ use report::terminal;
 use scoreboard::{Board, PaperBoard};
 use wanted::Wanted;
 
-/// What an experiment came to, in its folder.
+/// The result of an experiment, in its folder.
 const PART: &str = "part.json";
 /// All of it; a folder that has it is one of ours.
 const BOARD: &str = "scoreboard.json";
@@ -154,7 +154,7 @@ fn ended(board: &Board, stop: &Stop) -> u8 {
     if all_well { OK } else { FAILED }
 }
 
-/// What an earlier run left of an experiment, if it is what this one would come to.
+/// The result that an earlier run left of an experiment, if this one would come to the same.
 fn kept(folder: &Path, planned: &Planned) -> Option<Part> {
     let text = std::fs::read_to_string(folder.join(planned.name()).join(PART)).ok()?;
     let part: Part = serde_json::from_str(&text).ok()?;
@@ -171,7 +171,7 @@ struct Next {
     order: usize,
 }
 
-/// What came of the runs of one experiment so far.
+/// The runs of one experiment so far.
 struct Slot {
     results: Vec<Option<Result<Outcome, RunError>>>,
     left: usize,
@@ -440,7 +440,7 @@ fn claims_not_run(planned: &Planned) -> Vec<Claim> {
     claims
 }
 
-/// What to type to go on.
+/// The command that goes on.
 fn command(asked: &Asked, folder: &Path) -> String {
     let mut words = vec!["tidegate reproduce".to_owned()];
     words.extend(asked.papers.iter().cloned());

@@ -23,7 +23,7 @@ pub struct Papers {
 pub struct Paper {
     /// `p0` and so on.
     pub id: String,
-    /// What it is about, in a few words.
+    /// Its subject, in a few words.
     pub(crate) subject: String,
     /// Its name.
     pub name: String,

@@ -1,5 +1,5 @@
-//! What is to be run: of each experiment with published claims what they compare, and our own
-//! column beside it.
+//! The runs that are to be made: of each experiment with published claims the columns that they
+//! compare, and our own beside them.
 
 use super::asked::Asked;
 use super::papers::Papers;

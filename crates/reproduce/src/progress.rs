@@ -1,4 +1,4 @@
-//! What is seen while it runs: a bar with the time that is left on a terminal, a line for each
+//! The progress of a run: a bar with the time that is left on a terminal, a line for each
 //! experiment elsewhere.
 //!
 //! The estimate begins with what the experiments say that they took once (`[reproduce] seconds`),
@@ -33,7 +33,7 @@ struct Times {
 }
 
 impl Times {
-    /// What is left, on so many cores.
+    /// The time that is left, on so many cores.
     fn left(&self, cores: f64) -> f64 {
         let mut left = self.estimate - self.estimate_done;
         if self.estimate_done > BELIEVED * self.estimate {

@@ -64,7 +64,7 @@ fn render_paper(text: &mut String, paper: &PaperBoard, width: usize) {
     text.push('\n');
 }
 
-/// What was run of an experiment.
+/// The runs of an experiment, in a line.
 fn of(part: &Part) -> String {
     let times = |n: u32| if n == 1 { "repetition" } else { "repetitions" };
     let mut line = format!(

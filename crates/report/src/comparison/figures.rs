@@ -11,7 +11,7 @@ pub struct MetricTable {
     pub name: &'static str,
     /// Its unit.
     pub unit: &'static str,
-    /// What it is.
+    /// Its meaning, in a line.
     pub about: &'static str,
     /// The columns.
     pub columns: Vec<String>,
@@ -19,7 +19,7 @@ pub struct MetricTable {
     pub rows: Vec<(String, Vec<Figure>)>,
 }
 
-/// What a metric came to in one row and column.
+/// A metric in one row and column.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figure {
     /// Mean of the repetitions.
@@ -30,7 +30,7 @@ pub struct Figure {
     pub percent: Option<f64>,
     /// The change is more than chance.
     pub starred: bool,
-    /// What was published.
+    /// The published value.
     pub published: Option<f64>,
 }
 

@@ -90,7 +90,7 @@ impl Report<'_> {
         columns
     }
 
-    /// What was published of a metric in these columns.
+    /// The published values of a metric in these columns.
     fn published(&self, metric: &str, case: &str, columns: &[&String]) -> Vec<Option<f64>> {
         let columns = columns.iter();
         columns

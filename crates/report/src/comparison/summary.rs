@@ -1,4 +1,4 @@
-//! What a run came to, on one screen: the headline figures beside the published ones, the bands
+//! The result of a run on one screen: the headline figures beside the published ones, the bands
 //! that are missed, and where the rest is.
 //!
 //! A figure that was published of the row `all` comes first, then figures of rows, then what nobody
@@ -24,11 +24,11 @@ const FAR_MOST: usize = 3;
 /// Our own column, which is shown whatever else is not.
 const OURS: &str = "tidegate";
 
-/// What stands around the figures.
+/// The lines around the figures.
 pub struct Around<'a> {
-    /// What was run, in a line.
+    /// The experiment that was run, in a line.
     pub runs: &'a str,
-    /// What of it is missing, if something is.
+    /// The part of it that is missing, if one is.
     pub headline: Option<&'a str>,
     /// The bands.
     pub verdicts: &'a [&'a Verdict],

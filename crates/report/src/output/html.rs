@@ -19,7 +19,7 @@ use experiment::outcome::Outcome;
 /// to stay below 2 MB.
 const PLOTS_MOST: usize = 1_600_000;
 
-/// What a run has to say besides its outcomes. A comparison with recordings has its text alone.
+/// The rest of a run beside its outcomes. A comparison with recordings has its text alone.
 #[derive(Debug, Default)]
 pub struct Shown {
     /// Its bands.

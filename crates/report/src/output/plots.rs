@@ -66,7 +66,7 @@ pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
     figures
 }
 
-/// What an axis counts in: of runs at full size, live ones too, there is nothing to be said about a
+/// The unit of an axis: of runs at full size, live ones too, there is nothing to be said about a
 /// scale.
 fn unit(runs: &[&Outcome], whole: &'static str, shrunk: &'static str) -> &'static str {
     let is_whole = runs.iter().all(|run| run.scale == 1.0);

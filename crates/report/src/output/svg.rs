@@ -10,7 +10,7 @@ pub(super) const PALETTE: [&str; 7] = [
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000",
 ];
 
-/// What is too dark, or too light, where the reader wants dark pages, and what stands for it there.
+/// Colours too dark, or too light, where the reader wants dark pages, and those in their place.
 /// The other colours of the plots are seen on both.
 const DARK: [(&str, &str); 15] = [
     ("#ffffff", DARK_BACK),
@@ -88,7 +88,7 @@ pub(super) enum Mark {
         points: Vec<(f64, f64)>,
         colour: &'static str,
     },
-    /// What lies between two lines: (x, lower, upper).
+    /// The area between two lines: (x, lower, upper).
     Area {
         points: Vec<(f64, f64, f64)>,
         colour: &'static str,
@@ -170,7 +170,7 @@ impl Key {
 }
 
 impl Mark {
-    /// What the axes have to reach.
+    /// The extremes that the axes have to reach.
     fn extent(&self) -> Vec<(f64, f64)> {
         match self {
             Self::Line { points, .. } | Self::Dots { points, .. } | Self::Stems { points, .. } => {

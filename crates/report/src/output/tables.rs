@@ -10,7 +10,7 @@ use experiment::metrics::METRICS;
 use experiment::outcome::{Outcome, ThrottleCount, WaitLengths};
 use experiment::scenario::{Scenario, Source};
 
-/// What all runs have in common.
+/// The facts that all runs have in common.
 #[derive(Clone, Debug)]
 pub struct About {
     /// Name of the experiment.
@@ -83,7 +83,7 @@ pub fn tables(about: &About, outcomes: &[Outcome], compared: &[Comparison]) -> V
     ]
 }
 
-/// What the thread came to; its panic goes on here.
+/// The result of the thread; its panic goes on here.
 pub(super) fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
     match thread.join() {
         Ok(value) => value,
@@ -572,7 +572,7 @@ fn wait_lengths(outcomes: &[Outcome]) -> TidyTable {
     })
 }
 
-/// What ended the waits of each cause: the event by its name, or the deadline.
+/// The ends of the waits of each cause: the event by its name, or the deadline.
 fn wait_ends(outcomes: &[Outcome]) -> TidyTable {
     let waits = waits_of(outcomes);
     let rows: Vec<(&str, &str, &str, u64, f64)> = waits

@@ -1,5 +1,5 @@
-//! What the pages have in common: one file without network, light and dark, from a phone to a wide
-//! screen.
+//! The parts that all pages have in common: one file without network, light and dark, from a phone
+//! to a wide screen.
 //!
 //! Tables are complete without the script; with it a click on a head sorts them. A table that is
 //! wider than the screen scrolls within its own frame, the page never does. A printed page has
@@ -133,7 +133,7 @@ impl Page<'_> {
 pub struct Cell {
     html: String,
     classes: &'static str,
-    /// What it is sorted by, if not by its text.
+    /// The number it is sorted by, if not by its text.
     value: Option<f64>,
 }
 

@@ -116,7 +116,7 @@ impl Report<'_> {
         text + "\n"
     }
 
-    /// What memory is composed of, of each column.
+    /// The composition of memory, of each column.
     fn compositions(&self, case: &str) -> String {
         let composition = |policy: &String| {
             let run = self

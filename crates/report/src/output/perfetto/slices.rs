@@ -48,7 +48,7 @@ pub(super) enum Value {
     Text(&'static str),
 }
 
-/// What happens on a track at a moment; times are nanoseconds since the jobs began.
+/// An event on a track; times are nanoseconds since the jobs began.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Moment {
     pub(super) at: u64,

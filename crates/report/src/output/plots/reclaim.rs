@@ -38,7 +38,7 @@ pub(super) fn add(case: &str, runs: &[&Outcome], figures: &mut Vec<(String, Figu
     add("latency", latency(case, runs));
 }
 
-/// What memory holds over time, stacked, in MiB. Slabs are drawn where there are any.
+/// The parts of memory over time, stacked, in MiB. Slabs are drawn where there are any.
 fn composition(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     const PARTS: [&str; 10] = [
         "anonymous, active",
