@@ -66,9 +66,10 @@ pub enum VolumeState {
     /// As it should, as far as one can tell.
     #[default]
     Working,
-    /// Writes to the backing fail and are tried again.
+    /// Writes to the backing fail, all or more than one in a hundred of the last minute, and are
+    /// tried again.
     Retrying {
-        /// For how long none has gone through.
+        /// For how long they do.
         since: Duration,
     },
     /// The backing has writes and has not ended one for five seconds or more, or reads.

@@ -21,6 +21,14 @@ const BACKOFF_DOUBLINGS: u32 = 6;
 /// A device with writes under way is stalled when none has ended for so long; likewise one with
 /// reads.
 const STALLED_AFTER: Nanos = Nanos::secs(5);
+/// A part of the minute over which failed writes are held against those that went through.
+const SLOT: Nanos = Nanos::secs(5);
+const SLOTS: usize = 12;
+/// Of that minute's slots, how many saw both kinds where writes fail by turns: one or two are the
+/// begin and the end of an outage.
+const MIXED_LEAST: usize = 3;
+/// Of that minute's writes, one in so many may fail.
+const FAILED_PART: u32 = 100;
 /// Writers of a device are paused if one began a pause so lately.
 const PAUSING: Nanos = Nanos::secs(1);
 /// Reads that fail further apart are not one trouble, and a read that failed so long ago says
@@ -109,14 +117,53 @@ struct DeviceErrors {
     /// When it failed, and when the first did of those that no good one lies between.
     read_failed_at: Instant,
     reads_failing_since: Instant,
-    /// Since when no write has gone through, if `failures_in_a_row` is not zero.
+    /// Since when writes fail, if `failures_in_a_row` is not zero or they do by turns.
     failing_since: Instant,
+    /// Writes since the first that failed.
+    lately: Minute,
     /// A flush failed: nothing can be promised until the device is reopened.
     flush_failed: Option<IoError>,
     /// Why the last flush that failed did; a reopened device remembers it.
     flush_cause: Option<IoError>,
     failures_in_a_row: u32,
     retry_at: Instant,
+}
+
+/// Writes of the last minute, in slots: how many went through, and how many failed.
+#[derive(Default)]
+struct Minute {
+    slots: [(u32, u32); SLOTS],
+    /// The number of the slot that was counted in last.
+    last: u64,
+}
+
+impl Minute {
+    fn note(&mut self, now: Instant, failed: bool) {
+        let slot = self.forget(now);
+        let (done, failures) = &mut self.slots[slot];
+        *(if failed { failures } else { done }) += 1;
+    }
+
+    /// Whether writes fail by turns.
+    fn is_mixed(&mut self, now: Instant) -> bool {
+        self.forget(now);
+        let mixed = self.slots.iter().filter(|slot| slot.0 > 0 && slot.1 > 0);
+        let of_all = |sum: (u32, u32), slot: &(u32, u32)| (sum.0 + slot.0, sum.1 + slot.1);
+        let (done, failed) = self.slots.iter().fold((0, 0), of_all);
+        mixed.count() >= MIXED_LEAST && failed > (done + failed) / FAILED_PART
+    }
+
+    /// Empties slots that are over a minute old; answers the one of `now`.
+    fn forget(&mut self, now: Instant) -> usize {
+        let all = SLOTS as u64;
+        let slot = (now.0 / SLOT.0).max(self.last);
+        let place = |slot: u64| usize::try_from(slot % all).expect("below SLOTS");
+        for old in (self.last + 1..=slot).rev().take(SLOTS) {
+            self.slots[place(old)] = (0, 0);
+        }
+        self.last = slot;
+        place(slot)
+    }
 }
 
 impl<E: Env> DeviceState<E> {
@@ -301,9 +348,10 @@ impl<E: Env> DeviceState<E> {
         let mut errors = self.errors.lock(context);
         errors.last = Some((offset, error));
         errors.first.get_or_insert((offset, error));
-        if errors.failures_in_a_row == 0 {
+        if errors.failures_in_a_row == 0 && !errors.lately.is_mixed(now) {
             errors.failing_since = now;
         }
+        errors.lately.note(now, true);
         let doublings = errors.failures_in_a_row.min(BACKOFF_DOUBLINGS);
         errors.failures_in_a_row += 1;
         errors.retry_at = now + Nanos(self.options.retry_after.0 << doublings);
@@ -341,10 +389,11 @@ impl<E: Env> DeviceState<E> {
     }
 
     /// A write went through: the next failure starts with a short back-off again.
-    pub(crate) fn on_write_done(&self, context: &impl Context) {
+    pub(crate) fn on_write_done(&self, context: &impl Context, now: Instant) {
         // The common case needs no lock: no failure was ever seen.
         if self.error_seq() != 0 {
             let mut errors = self.errors.lock(context);
+            errors.lately.note(now, false);
             errors.failures_in_a_row = 0;
             errors.retry_at = Instant::ZERO;
         }
@@ -438,15 +487,16 @@ impl<E: Env> DeviceState<E> {
     /// How it does at `now`.
     fn health(&self, context: &impl Context, now: Instant) -> Health {
         if self.error_seq() != 0 {
-            let errors = self.errors.lock(context);
+            let mut errors = self.errors.lock(context);
             if let Some(cause) = errors.flush_failed {
                 return Health::FlushFailed { cause };
             }
+            let fails = errors.failures_in_a_row > 0 || errors.lately.is_mixed(now);
             match errors.last {
                 Some((_, cause)) if self.on_error() == ErrorPolicy::Stop && self.has_erred() => {
                     return Health::Stopped { cause };
                 }
-                Some((offset, cause)) if errors.failures_in_a_row > 0 => {
+                Some((offset, cause)) if fails => {
                     let since = now.since(errors.failing_since);
                     return Health::Retrying {
                         since,

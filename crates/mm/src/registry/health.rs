@@ -64,9 +64,10 @@ pub struct ReadsFailing {
 pub enum Health {
     /// As it should, as far as one can tell.
     Working,
-    /// Writes fail and are tried again.
+    /// Writes fail, all or by turns (more than one in a hundred of the last minute), and are tried
+    /// again.
     Retrying {
-        /// For how long none has gone through.
+        /// For how long they do.
         since: Nanos,
         /// Where the last one failed.
         offset: Bytes,

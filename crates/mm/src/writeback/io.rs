@@ -72,7 +72,7 @@ impl<E: Env> Mapping<E> {
             Ok(()) => {
                 add(&cache.writeback.totals.written, pages);
                 add(&device.written, pages);
-                device.on_write_done(context);
+                device.on_write_done(context, now);
                 let done = Completion {
                     pages: Pages(pages),
                     begun: request.begun,

@@ -208,6 +208,45 @@ fn how_a_disk_does_is_told() {
     });
 }
 
+#[test]
+fn a_disk_that_fails_by_turns_does_not_work_until_a_minute_without() {
+    let mut world = world(4096, MIB);
+    world.device.on_error = ErrorPolicy::Retry;
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        let health = || cache.device_stats()[0].health;
+        let begun = task.now();
+        for round in 0..40 {
+            file.write(task, &mut writer, Bytes(0), &data(0, 4, round))
+                .unwrap();
+            disk.state().fail_writes = 0..1000;
+            file.sync(task).unwrap_err();
+            disk.state().fail_writes = 0..0;
+            while file.sync(task).is_err() {}
+            task.sleep(Cause::Think, Nanos::millis(500));
+            let is_working = health() == Health::Working;
+            let since = task.now().since(begun);
+            assert!(
+                is_working || since > Nanos::secs(5),
+                "an outage that is over"
+            );
+            assert!(
+                !is_working || since < Nanos::secs(15),
+                "it failed a moment ago"
+            );
+        }
+        let Health::Retrying { since, .. } = health() else {
+            panic!("{:?}", health());
+        };
+        assert!(since > Nanos::secs(5), "{since:?}");
+        task.sleep(Cause::Think, Nanos::secs(35));
+        assert_ne!(health(), Health::Working);
+        task.sleep(Cause::Think, Nanos::secs(30));
+        assert_eq!(health(), Health::Working);
+    });
+}
+
 /// The most that a slow disk held in the second minute beside a quick one whose writer writes a
 /// little, syncs and rests; in MiB, of a limit of 24.
 fn held_beside_bursts(rest: Nanos) -> u64 {
