@@ -447,6 +447,98 @@ impl Drop for Undo {
     }
 }
 
+/// The volume as a file.
+fn fuse(folder: &Folder, server: &Server) -> (Undo, PathBuf) {
+    let place = folder.path("fuse");
+    fs::create_dir(&place).unwrap();
+    let mut nbdfuse = Command::new("nbdfuse");
+    nbdfuse.arg(&place).arg(server.uri("disk"));
+    nbdfuse.stdin(Stdio::null());
+    let undo = Undo {
+        fuse: Some((nbdfuse.spawn().unwrap(), place.clone())),
+        node: None,
+        mount: None,
+    };
+    let file = place.join("nbd");
+    let began = Instant::now();
+    while !file.exists() {
+        assert!(began.elapsed() < PATIENCE, "nbdfuse");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    (undo, file)
+}
+
+/// What fsx does to a file of 24 MiB: the cache has room for a quarter of it.
+const FSX: &str = "blockmode = true
+nosizechecks = true
+flen = 25165824
+opsize = { max = 262144 }
+[weights]
+close_open = 0
+invalidate = 0
+truncate = 0
+mapread = 0
+mapwrite = 0
+read = 10
+write = 10
+fsync = 0.2
+fdatasync = 0.2
+punch_hole = 3
+";
+
+/// An exerciser of others, `fsx`, which `TIDEGATE_FSX` names: each read is what was written and
+/// punched before, to the byte. `TIDEGATE_SEED` is its dice, `TIDEGATE_FSX_OPS` how many.
+#[test]
+fn fsx_over_nbdfuse() {
+    let Some(fsx) = std::env::var("TIDEGATE_FSX").ok() else {
+        tell(
+            "SKIPPED: fsx over nbdfuse: TIDEGATE_FSX names no fsx (cargo xtask test --all installs it)",
+        );
+        return;
+    };
+    if !have("fsx over nbdfuse", &["nbdfuse", "umount"]) {
+        return;
+    }
+    if !Path::new("/dev/fuse").exists() {
+        tell("SKIPPED: fsx over nbdfuse: there is no /dev/fuse");
+        return;
+    }
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    let now = std::time::SystemTime::now();
+    let since = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
+    let seed = number("TIDEGATE_SEED").unwrap_or(u64::from(since.subsec_nanos()));
+    let ops = number("TIDEGATE_FSX_OPS").unwrap_or(1500).to_string();
+    for (kind, memory) in [("file", "36MiB"), ("dir", "56MiB"), ("mem", "80MiB")] {
+        let folder = Folder::new(kind);
+        let volume = match kind {
+            "file" => sparse(&folder, "disk", 24 * MIB),
+            "dir" => format!("disk=dir:{},size=24MiB", text(&folder.path("objects"))),
+            _ => "disk=mem:,size=24MiB".to_owned(),
+        };
+        if kind == "dir" {
+            fs::create_dir(folder.path("objects")).unwrap();
+        }
+        let more = ["--no-web", "--max-connections", "8"];
+        let mut server = Server::start_with(&folder, memory, &more, &[&volume]);
+        let (mut undo, file) = fuse(&folder, &server);
+        let (config, here) = (folder.path("fsx.toml"), folder.path(""));
+        fs::write(&config, FSX).unwrap();
+        tell(&format!(
+            "fsx over nbdfuse, {kind}: {ops} operations, TIDEGATE_SEED={seed}"
+        ));
+        let seed = seed.to_string();
+        let places = ["-f", text(&config), "-P", text(&here), text(&file)];
+        client(
+            &fsx,
+            &[&["-q", "-N", &ops, "-S", &seed], &places[..]].concat(),
+        );
+        undo.now();
+        server.stop_well();
+    }
+}
+
 /// A kernel's file system on our volume: mkfs, mount, a tree copied, unmounted, checked, mounted
 /// again and compared.
 #[test]
@@ -469,26 +561,11 @@ fn a_file_system_over_nbdfuse() {
         return;
     }
     let folder = Folder::new("mounted");
-    let (fuse, mount) = (folder.path("fuse"), folder.path("mount"));
-    fs::create_dir(&fuse).unwrap();
+    let mount = folder.path("mount");
     fs::create_dir(&mount).unwrap();
     let volume = sparse(&folder, "disk", 160 * MIB);
     let mut server = Server::start(&folder, MEMORY, &[&volume]);
-    let mut undo = Undo {
-        fuse: None,
-        node: None,
-        mount: None,
-    };
-    let mut nbdfuse = Command::new("nbdfuse");
-    nbdfuse.arg(&fuse).arg(server.uri("disk"));
-    nbdfuse.stdin(Stdio::null());
-    undo.fuse = Some((nbdfuse.spawn().unwrap(), fuse.clone()));
-    let file = fuse.join("nbd");
-    let began = Instant::now();
-    while !file.exists() {
-        assert!(began.elapsed() < PATIENCE, "nbdfuse");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let (mut undo, file) = fuse(&folder, &server);
     let node = client("losetup", &["-f", "--show", text(&file)]);
     let node = node.trim().to_owned();
     undo.node = Some(node.clone());

@@ -28,6 +28,8 @@ const FAULT_SEEDS: u64 = 60;
 const FAULT_SEEDS_ALL: u64 = 300;
 /// Times that the server is killed while clients write; `campaign --kills` does it more often.
 const KILLS: u64 = 50;
+/// An exerciser of file systems that is no part of a build of ours.
+const FSX: &str = "fsx@0.3.2";
 /// Switches of threads that a loom model explores: enough for every bug planted so far.
 const LOOM_PREEMPTIONS: &str = "3";
 
@@ -182,9 +184,13 @@ fn tests(run: &Run) -> Result<()> {
         first: FIRST,
         ..Asked::default()
     };
-    let kills = [("cli serve_kill", "TIDEGATE_KILLS", KILLS.to_string())];
+    let mut environment = vec![("cli serve_kill", "TIDEGATE_KILLS", KILLS.to_string())];
     if run.all {
-        asked.environment = &kills;
+        match fsx() {
+            Ok(path) => environment.push(("cli serve_clients", "TIDEGATE_FSX", path)),
+            Err(why) => println!("    SKIPPED: fsx over nbdfuse: {why}"),
+        }
+        asked.environment = &environment;
         // Volumes in a bucket, against a server on this machine.
         if !steps::is_there("moto_server", &["--help"]) {
             let why = "moto_server is not installed (pip install 'moto[server]')";
@@ -192,6 +198,17 @@ fn tests(run: &Run) -> Result<()> {
         }
     }
     programs::run(programs, &asked)
+}
+
+/// Installs fsx, once; answers where it is.
+fn fsx() -> Result<String> {
+    let folder = Workspace::load()?.target.join("xtask/fsx");
+    let program = folder.join("bin/fsx");
+    if !program.exists() {
+        let mut install = cargo(&["install", "--quiet", "--locked", FSX, "--root"]);
+        steps::run(install.arg(&folder), BUILD_MAX)?;
+    }
+    Ok(program.display().to_string())
 }
 
 /// Random runs with faults, in the program that the tests have built.
