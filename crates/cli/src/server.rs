@@ -32,7 +32,7 @@ Examples:
   tidegate serve --config /etc/tidegate.toml            the same words as keys; HUP reads it again
 
 Signals: TERM, INT: finish requests, write everything back (progress every second), end; a second
-one ends at once and says what is lost. HUP: read --config again.
+one ends at once and says what is lost. HUP: read --config again. USR1, USR2: nothing.
 
 Exit status: 0 everything is durable; 1 something could not be made durable; 2 a mistake, or
 something that is not there; 130 ended by a second signal.";

@@ -68,7 +68,7 @@ use request::{Whole, lock};
 use shared::Shared;
 
 /// Puts at once, if nothing is said.
-const PARALLEL_USUAL: u16 = 8;
+pub const PARALLEL_USUAL: u16 = 8;
 /// Puts at once, at most.
 const PARALLEL_MAX: u16 = 64;
 /// Memory beside the objects' contents: the runtime, connections and their TLS.

@@ -50,6 +50,9 @@ pub struct OpenOptions {
     /// The file has the size that it has, like a block device: its last page is cut there, and it
     /// neither grows nor shrinks.
     pub fixed: bool,
+    /// `Discard` gives space back, and its range may read as anything afterwards: for a block device
+    /// that discards, and that zeroes only if it is sent them.
+    pub discards: bool,
     /// True: direct I/O or an error. False: direct I/O where the file system has it.
     pub direct: bool,
 }
@@ -117,6 +120,7 @@ impl FileDevice {
             file,
             direct,
             fixed_size: None,
+            discards: options.discards,
         };
         let length = measure(path, &mut open)?;
         if !options.read_only && place::is_write_protected(&open.file) {
@@ -199,11 +203,12 @@ impl FileDevice {
         let Some(file) = crate::lock(path, &open.file, read_only, flags)? else {
             return Ok(());
         };
-        let (direct, fixed_size) = (open.direct, open.fixed_size);
+        let (direct, fixed_size, discards) = (open.direct, open.fixed_size, open.discards);
         let locked = OpenFile {
             file,
             direct,
             fixed_size,
+            discards,
         };
         self.replace(object, locked).map_err(failed)
     }
@@ -219,6 +224,7 @@ impl FileDevice {
             file: open.file.try_clone()?,
             direct: open.direct,
             fixed_size: Some(size),
+            discards: open.discards,
         };
         self.replace(object, grown)
     }

@@ -232,6 +232,9 @@ fn discard(file: &OpenFile, offset: Bytes, len: Bytes) -> Result<(), i32> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(&file.file, flags, offset.0, len.0) {
         Ok(()) => Ok(()),
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) if file.discards => {
+            sys::discard(&file.file, offset.0, len.0)
+        }
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
             write_zeroes(file, offset, len)
         }
@@ -296,6 +299,7 @@ mod tests {
             file,
             direct: false,
             fixed_size: None,
+            discards: false,
         };
         write_zeroes(&file, Bytes(8192), Bytes(4096)).unwrap();
         write_zeroes(&file, Bytes(200_704), Bytes(1 << 30)).unwrap();

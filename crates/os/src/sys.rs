@@ -236,6 +236,17 @@ pub(crate) fn is_read_only_device(file: &File) -> Result<bool, i32> {
         .map_err(rustix::io::Errno::raw_os_error)
 }
 
+/// Has a block device forget a range (BLKDISCARD), which may read as anything afterwards.
+pub(crate) fn discard(device: &File, offset: u64, len: u64) -> Result<(), i32> {
+    const BLKDISCARD: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 119);
+    // SAFETY: the call reads two numbers, which is what `Setter` hands it.
+    let done = unsafe {
+        let range = rustix::ioctl::Setter::<BLKDISCARD, [u64; 2]>::new([offset, len]);
+        rustix::ioctl::ioctl(device, range)
+    };
+    done.map_err(rustix::io::Errno::raw_os_error)
+}
+
 /// `preadv2` of what is left of a read request. Answers the bytes read, or the error number.
 pub(crate) fn read(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32> {
     let used = job.plan(arena, vectors).vectors;

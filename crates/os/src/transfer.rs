@@ -67,6 +67,8 @@ pub(crate) struct OpenFile {
     /// Size of a block device, or of a file that is to have the one it was opened with; other files
     /// may grow and shrink.
     pub(crate) fixed_size: Option<Bytes>,
+    /// What is discarded may read as anything: a block device that discards and cannot zero.
+    pub(crate) discards: bool,
 }
 
 impl OpenFile {
@@ -313,6 +315,7 @@ mod tests {
                 file,
                 direct,
                 fixed_size,
+                discards: false,
             }),
         )
     }

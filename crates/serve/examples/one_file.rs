@@ -29,6 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         },
         read_only: false,
         durable: false,
+        unlocked: false,
         on_error: ErrorPolicy::Report,
         share: ShareConfig::default(),
         layers: Vec::new(),

@@ -141,6 +141,7 @@ fn open(cache: &Cache, path: PathBuf, name: &str, read_only: bool, layers: &str)
         },
         read_only,
         durable: false,
+        unlocked: false,
         on_error: ErrorPolicy::Report,
         share: ShareConfig::default(),
         layers,

@@ -64,6 +64,8 @@ pub struct Opened {
     pub extents: Option<Arc<dyn Extents>>,
     /// The backing gives space back, and such a range reads as zeros.
     pub can_punch: bool,
+    /// The backing gives space back; without `can_punch` such a range may read as anything.
+    pub can_trim: bool,
     /// Why its backing is lost, if it can say more than its errors do.
     pub lost: Option<Lost>,
     /// How much room it has, if it can be short of it.

@@ -33,6 +33,8 @@ pub(crate) const OWN_REQUESTS: usize = 32;
 pub struct Limits {
     /// Connections at once; more are closed at once.
     pub connections: usize,
+    /// Connections that are allowed: there may be fewer descriptors than that.
+    pub connections_asked: usize,
     /// Requests of one connection under way; more are not read from it.
     pub in_flight: usize,
     /// Requests under way of all connections together over the 32 that each may have. Stays what it
@@ -48,6 +50,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            connections_asked: 1024,
             in_flight: 128,
             in_flight_more: 1 << 16,
             request: 32 << 20,

@@ -4,8 +4,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::log::{debug, warn};
 
-/// Descriptors beside those of connections: volumes (three each), rings, the web's, standard ones.
-const DESCRIPTORS_OWN: u64 = 256;
+/// Descriptors of the server whoever comes: standard ones, those of the runtime and its signals,
+/// listeners, the page with its connections, files that are read and closed again.
+const DESCRIPTORS_OWN: u64 = 96;
 
 /// Memory that a connection may take.
 pub(crate) fn connection_bytes(encrypted: bool) -> u64 {
@@ -32,10 +33,11 @@ pub(crate) fn become_io_flusher() {
     }
 }
 
-/// Lifts the soft limit on descriptors to what `connections` need, or as far as it goes. Answers
-/// how many connections there is room for.
-pub(crate) fn lift_descriptors(connections: u64) -> u64 {
-    let wanted = connections.saturating_add(DESCRIPTORS_OWN);
+/// Lifts the soft limit on descriptors to what `connections` and `volumes` need, the latter in
+/// descriptors, or as far as it goes. Answers how many connections there is room for.
+pub(crate) fn lift_descriptors(connections: u64, volumes: u64) -> u64 {
+    let others = volumes.saturating_add(DESCRIPTORS_OWN);
+    let wanted = connections.saturating_add(others);
     let limit = getrlimit(Resource::Nofile);
     let soft = limit.current.unwrap_or(u64::MAX);
     if soft >= wanted {
@@ -56,13 +58,13 @@ pub(crate) fn lift_descriptors(connections: u64) -> u64 {
             soft
         }
     };
-    let room = reached
-        .saturating_sub(DESCRIPTORS_OWN)
-        .clamp(1, connections);
+    let room = reached.saturating_sub(others).clamp(1, connections);
     if room < connections {
         warn!(
             connections,
-            room, "fewer connections than allowed: raise `ulimit -n` (LimitNOFILE= in systemd)"
+            descriptors = reached,
+            help = "raise `ulimit -Hn` (LimitNOFILE= in systemd), or allow fewer connections",
+            "there is room for {room} clients at a time: {others} descriptors are for volumes and the server"
         );
     }
     room

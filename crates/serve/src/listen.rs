@@ -2,22 +2,29 @@
 //!
 //! A Unix socket gets its permissions before anybody can connect to it. A path that a dead server
 //! left behind is taken over; one of a living server, or something else of that name, is not. Of
-//! several that start at once, one gets it.
+//! several that start at once, one gets it. `@NAME` is no path: an abstract socket, which has no
+//! permissions and goes with its server.
 
 use std::fs::{self, File, TryLockError};
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::SocketAddr as IpAddress;
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
-use std::os::unix::net::UnixStream as BlockingUnixStream;
+use std::os::unix::net::{
+    SocketAddr, UnixListener as BlockingUnixListener, UnixStream as BlockingUnixStream,
+};
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use os::OwnPath;
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
@@ -35,6 +42,10 @@ const LOCK_AGAIN: Duration = Duration::from_millis(2);
 const BACKLOG: i32 = 1024;
 /// When descriptors or memory are short: how long nobody is let in.
 const SHORTAGE: Duration = Duration::from_millis(100);
+/// How often it is looked whether the path of a socket is still there.
+const LOOK: Duration = Duration::from_secs(5);
+/// Between two lines in the log about clients that cannot be let in.
+const SAID: Duration = Duration::from_secs(10);
 /// A TCP client that was silent for so long is asked whether it is still there.
 const SILENT: Duration = Duration::from_secs(60);
 /// A TCP client that has not taken what was sent for so long is gone.
@@ -89,7 +100,17 @@ pub struct Listener {
     socket: Socket,
     /// How clients call it.
     name: String,
-    _path: Option<OwnPath>,
+    /// A descriptor that is given up to turn a client away where there is none left.
+    spare: Option<File>,
+    own: Option<OwnSocket>,
+}
+
+/// A path that was bound here, with its permissions.
+#[derive(Debug)]
+struct OwnSocket {
+    own: OwnPath,
+    path: PathBuf,
+    mode: u32,
 }
 
 #[derive(Debug)]
@@ -104,7 +125,10 @@ enum Socket {
 /// Why not, and the way out.
 pub fn bind(config: &ListenConfig) -> Result<Listener, ListenError> {
     match config {
-        ListenConfig::Unix { path, mode } => bind_unix(path, *mode),
+        ListenConfig::Unix { path, mode } => match abstract_name(path) {
+            Some(name) => bind_abstract(path, name),
+            None => bind_unix(path, *mode),
+        },
         ListenConfig::Tcp(address) => bind_tcp(*address),
     }
 }
@@ -121,7 +145,7 @@ fn bind_unix(path: &Path, mode: u32) -> Result<Listener, ListenError> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(|error| failed(error.into()))?;
     rustix::net::bind(&socket, &address).map_err(|error| match error {
-        rustix::io::Errno::ADDRINUSE => ListenError::InUse(path.into()),
+        Errno::ADDRINUSE => ListenError::InUse(path.into()),
         error => failed(error.into()),
     })?;
     let own = OwnPath::found(path);
@@ -133,7 +157,40 @@ fn bind_unix(path: &Path, mode: u32) -> Result<Listener, ListenError> {
     Ok(Listener {
         socket: Socket::Unix(socket),
         name: format!("unix:{}", path.display()),
-        _path: Some(own),
+        spare: spare(),
+        own: Some(OwnSocket {
+            own,
+            path: path.into(),
+            mode,
+        }),
+    })
+}
+
+/// The name of a socket that is no path.
+pub(crate) fn abstract_name(path: &Path) -> Option<&[u8]> {
+    path.as_os_str().as_bytes().strip_prefix(b"@")
+}
+
+fn bind_abstract(path: &Path, name: &[u8]) -> Result<Listener, ListenError> {
+    let what = format!("unix:{}", path.display());
+    let bound = SocketAddr::from_abstract_name(name)
+        .and_then(|address| BlockingUnixListener::bind_addr(&address))
+        .and_then(|socket| {
+            socket.set_nonblocking(true)?;
+            UnixListener::from_std(socket)
+        });
+    let socket = bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => ListenError::InUse(path.into()),
+        _ => ListenError::System {
+            what: what.clone(),
+            error,
+        },
+    })?;
+    Ok(Listener {
+        socket: Socket::Unix(socket),
+        name: what,
+        spare: spare(),
+        own: None,
     })
 }
 
@@ -180,7 +237,7 @@ fn clear(path: &Path) -> Result<(), ListenError> {
     }
 }
 
-fn bind_tcp(address: SocketAddr) -> Result<Listener, ListenError> {
+fn bind_tcp(address: IpAddress) -> Result<Listener, ListenError> {
     let what = || format!("tcp:{address}");
     let failed = |error| ListenError::System {
         what: what(),
@@ -195,7 +252,8 @@ fn bind_tcp(address: SocketAddr) -> Result<Listener, ListenError> {
     Ok(Listener {
         socket: Socket::Tcp(socket),
         name,
-        _path: None,
+        spare: spare(),
+        own: None,
     })
 }
 
@@ -222,7 +280,8 @@ impl Listener {
                 Ok(Self {
                     socket: Socket::Unix(socket),
                     name,
-                    _path: None,
+                    spare: spare(),
+                    own: None,
                 })
             }
             Ok(AddressFamily::INET | AddressFamily::INET6) => {
@@ -232,7 +291,8 @@ impl Listener {
                 Ok(Self {
                     socket: Socket::Tcp(socket),
                     name,
-                    _path: None,
+                    spare: spare(),
+                    own: None,
                 })
             }
             _ => Err(failed()),
@@ -256,7 +316,8 @@ impl Listener {
     }
 
     /// Takes clients until the server drains.
-    pub async fn serve(self, hub: Arc<Hub>) {
+    pub async fn serve(mut self, hub: Arc<Hub>) {
+        let mut said: Option<Instant> = None;
         loop {
             let mut changed = pin!(hub.changed());
             changed.as_mut().enable();
@@ -267,16 +328,13 @@ impl Listener {
                 if changed.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(None);
                 }
-                match &self.socket {
-                    Socket::Unix(socket) => socket
-                        .poll_accept(cx)
-                        .map(|next| Some(next.map(|(stream, _)| Stream::Unix(stream)))),
-                    Socket::Tcp(socket) => socket
-                        .poll_accept(cx)
-                        .map(|next| Some(next.map(|(stream, _)| Stream::Tcp(stream)))),
-                }
+                self.socket.poll_accept(cx).map(Some)
             });
-            match next.await {
+            let Ok(next) = tokio::time::timeout(LOOK, next).await else {
+                self.come_back();
+                continue;
+            };
+            match next {
                 None => {}
                 Some(Ok(Stream::Unix(stream))) => {
                     tokio::spawn(connection::serve(stream, Arc::clone(&hub)));
@@ -288,10 +346,82 @@ impl Listener {
                 // The client went before it was let in.
                 Some(Err(error)) if is_of_client(&error) => {}
                 Some(Err(error)) => {
-                    warn!(socket = %self.name, cause = %error, "cannot let clients in");
+                    let refused = self.turn_away(&error, &hub).await;
+                    if said.is_none_or(|said| said.elapsed() >= SAID) {
+                        said = Some(Instant::now());
+                        warn!(socket = %self.name, cause = %error, refused, "cannot let clients in");
+                    }
                     tokio::time::sleep(SHORTAGE).await;
                 }
             }
+        }
+    }
+
+    /// A socket whose path was removed (programs that clean up folders for temporary files do that)
+    /// is bound anew: nobody would reach it any more.
+    fn come_back(&mut self) {
+        let is_gone = |own: &mut OwnSocket| {
+            let there = fs::symlink_metadata(&own.path);
+            there.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        let Some(OwnSocket { own, path, mode }) = self.own.take_if(is_gone) else {
+            return;
+        };
+        // Before there is another file of that name.
+        own.keep();
+        match bind_unix(&path, mode) {
+            Ok(anew) => {
+                warn!(socket = %self.name, "somebody removed the socket's path: it is there again");
+                *self = anew;
+            }
+            Err(error) => {
+                warn!(socket = %self.name, cause = %error, "somebody removed the socket's path: it is tried again");
+                let own = OwnPath::default();
+                self.own = Some(OwnSocket { own, path, mode });
+            }
+        }
+    }
+
+    /// Where no descriptor is left, those that knock are let in by the spare one and turned away:
+    /// they would wait for a greeting for as long as others stay. Answers how many.
+    async fn turn_away(&mut self, why: &io::Error, hub: &Hub) -> u64 {
+        let why = why.raw_os_error().map(Errno::from_raw_os_error);
+        if !matches!(why, Some(Errno::MFILE | Errno::NFILE)) {
+            return 0;
+        }
+        let mut refused = 0;
+        drop(self.spare.take());
+        while let Some(Ok(stream)) = poll_fn(|cx| match self.socket.poll_accept(cx) {
+            Poll::Ready(next) => Poll::Ready(Some(next)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await
+        {
+            drop(stream);
+            refused += 1;
+        }
+        self.spare = spare();
+        hub.counters
+            .refused_total
+            .fetch_add(refused, Ordering::Relaxed);
+        refused
+    }
+}
+
+/// A descriptor to give up; none: none is left.
+fn spare() -> Option<File> {
+    File::open("/dev/null").ok()
+}
+
+impl Socket {
+    fn poll_accept(&self, cx: &mut Context<'_>) -> Poll<io::Result<Stream>> {
+        match self {
+            Self::Unix(socket) => socket
+                .poll_accept(cx)
+                .map_ok(|(stream, _)| Stream::Unix(stream)),
+            Self::Tcp(socket) => socket
+                .poll_accept(cx)
+                .map_ok(|(stream, _)| Stream::Tcp(stream)),
         }
     }
 }
@@ -323,7 +453,6 @@ fn set_up(stream: &TcpStream) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::net::UnixListener as BlockingUnixListener;
     use std::sync::Barrier;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -377,6 +506,49 @@ mod tests {
             BlockingUnixStream::connect(&path).unwrap();
             drop(listener);
             assert!(!path.exists());
+        });
+    }
+
+    #[test]
+    fn a_path_that_is_cleaned_up_comes_back() {
+        let folder = Folder::new();
+        let path = folder.0.join("socket");
+        within(|| {
+            let mut listener = unix(&path).unwrap();
+            listener.come_back();
+            fs::remove_file(&path).unwrap();
+            listener.come_back();
+            BlockingUnixStream::connect(&path).unwrap();
+            // What somebody else has put there stays.
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, "a file").unwrap();
+            listener.come_back();
+            drop(listener);
+            assert_eq!(fs::read(&path).unwrap(), b"a file");
+            // The folder, too, is gone for a while.
+            fs::remove_file(&path).unwrap();
+            let mut listener = unix(&path).unwrap();
+            fs::remove_dir_all(&folder.0).unwrap();
+            listener.come_back();
+            fs::create_dir_all(&folder.0).unwrap();
+            listener.come_back();
+            BlockingUnixStream::connect(&path).unwrap();
+        });
+    }
+
+    #[test]
+    fn a_name_with_an_at_is_an_abstract_socket() {
+        let path = PathBuf::from(format!("@tidegate-{}", std::process::id()));
+        within(|| {
+            let listener = unix(&path).unwrap();
+            assert_eq!(listener.name(), format!("unix:{}", path.display()));
+            let address = SocketAddr::from_abstract_name(abstract_name(&path).unwrap());
+            let address = address.unwrap();
+            BlockingUnixStream::connect_addr(&address).unwrap();
+            assert!(!path.exists());
+            assert!(matches!(unix(&path), Err(ListenError::InUse(_))));
+            drop(listener);
+            BlockingUnixStream::connect_addr(&address).unwrap_err();
         });
     }
 

@@ -62,10 +62,16 @@ fn every_command_does_what_it_says() {
             assert!(back == expected, "zeroes with {flags:?}");
         }
         if client.export().flags.has(ExportFlags::SEND_TRIM) {
-            client.trim(base, 16 * PAGE as u32).unwrap();
-            let mut back = vec![1; 16 * PAGE];
-            client.read(base, &mut back).unwrap();
-            assert!(back.iter().all(|byte| *byte == 0));
+            // To the byte, though they begin and end within pages, or do both within one.
+            for (from, len) in [(0, 16 * PAGE), (1000, 5 * PAGE + 77), (4096 + 100, 50)] {
+                let mut expected = bytes(7, 16 * PAGE);
+                client.write(base, &expected).unwrap();
+                client.trim(base + from as u64, len as u32).unwrap();
+                let mut back = vec![1; 16 * PAGE];
+                client.read(base, &mut back).unwrap();
+                expected[from..from + len].fill(0);
+                assert!(back == expected, "a trim of {len} bytes at {from}");
+            }
         }
         client.disconnect().unwrap();
     }
@@ -74,6 +80,37 @@ fn every_command_does_what_it_says() {
         server.export.counters.broken_total.load(Ordering::SeqCst),
         0
     );
+}
+
+#[test]
+fn a_trim_of_a_backing_that_only_discards_leaves_what_is_around_it() {
+    let server = Server::start(Setup {
+        only_discards: true,
+        ..Setup::default()
+    });
+    let mut client = server.client();
+    let flags = client.export().flags;
+    assert!(flags.has(ExportFlags::SEND_TRIM) && !flags.has(ExportFlags::SEND_FAST_ZERO));
+    let data = bytes(7, 16 * PAGE);
+    client.write(0, &data).unwrap();
+    let (from, to) = (1000, 1000 + 5 * PAGE);
+    client.trim(from as u64, (to - from) as u32).unwrap();
+    let mut back = vec![1; data.len()];
+    client.read(0, &mut back).unwrap();
+    assert!(back[..PAGE] == data[..PAGE] && back[5 * PAGE..] == data[5 * PAGE..]);
+    assert!(
+        back[PAGE..5 * PAGE].iter().all(|byte| *byte == 0),
+        "a hole of this file"
+    );
+    // Zeroes are written.
+    client.write(0, &data).unwrap();
+    client
+        .zero(from as u64, (to - from) as u32, CommandFlags::NONE)
+        .unwrap();
+    client.read(0, &mut back).unwrap();
+    let mut expected = data;
+    expected[from..to].fill(0);
+    assert!(back == expected);
 }
 
 #[test]

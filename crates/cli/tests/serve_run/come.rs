@@ -4,12 +4,87 @@
 use std::fs::{self, OpenOptions};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
 use super::serving::{Client, Folder};
-use super::{Written, new_volume};
+use super::{PATIENCE, Process, Written, listen, new_volume};
+
+/// A server of so many small volumes under these limits on descriptors.
+fn limited(folder: &Folder, limits: &str, volumes: usize, more: &[&str]) -> Process {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("ulimit {limits} && exec \"$0\" \"$@\"")])
+        .args([
+            env!("CARGO_BIN_EXE_tidegate"),
+            "serve",
+            "--memory",
+            "256MiB",
+        ])
+        .args(["--listen", &listen(folder)])
+        .args(more);
+    for number in 0..volumes {
+        let path = folder.path(&format!("{number}.img"));
+        command.arg(format!("v{number}=new:{},size=1MiB", path.display()));
+    }
+    Process::spawn(folder, command)
+}
+
+#[test]
+fn clients_of_many_volumes_get_in_though_the_soft_limit_of_descriptors_is_low() {
+    let folder = Folder::new("many");
+    let mut process = limited(
+        &folder,
+        "-Sn 256",
+        50,
+        &["--no-web", "--max-connections", "100"],
+    );
+    process.wait_ready();
+    let clients: Vec<Client> = (0..100)
+        .map(|client| Client::connect(&folder.path("socket"), &format!("v{}", client % 50)))
+        .collect();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", process.child.id())).unwrap();
+    assert!(limits.contains("Max open files            496"), "{limits}");
+    drop(clients);
+    assert!(!process.stop().contains("Too many open files"));
+}
+
+#[test]
+fn one_client_more_than_there_are_descriptors_for_is_turned_away_at_once() {
+    let folder = Folder::new("few");
+    // 96 for the server, 6 for the volume: 16 are left.
+    let more = ["--web", "127.0.0.1:0", "--max-connections", "100"];
+    let mut process = limited(&folder, "-n 118", 1, &more);
+    process.wait_ready();
+    let said = process.said();
+    assert!(
+        said.contains("there is room for 16 clients at a time"),
+        "{said}"
+    );
+    let socket = folder.path("socket");
+    let clients: Vec<Client> = (0..16).map(|_| Client::connect(&socket, "v0")).collect();
+    let mut refused = UnixStream::connect(&socket).unwrap();
+    refused.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(refused.read(&mut [0; 8]).unwrap(), 0, "it is let in");
+    let page = said.split_once("http://").unwrap().1;
+    let page = page.split_once('/').unwrap().0;
+    let mut health = TcpStream::connect(page).unwrap();
+    write!(health, "GET /healthz HTTP/1.0\r\nHost: {page}\r\n\r\n").unwrap();
+    let mut text = String::new();
+    health.read_to_string(&mut text).unwrap();
+    for told in [
+        "\nok\n",
+        "all 16 connections are taken",
+        "there are descriptors for 16 connections, 100 are allowed",
+    ] {
+        assert!(text.contains(told), "{told}: {text}");
+    }
+    drop(clients);
+    process.stop();
+}
 
 #[test]
 fn a_volume_that_hangs_while_it_is_opened_holds_up_nothing_else() {
@@ -114,11 +189,11 @@ fn what_the_backing_of_a_volume_that_comes_takes_is_the_caches() {
     // The limit moves in steps of 4 MiB.
     process.wait("room", |_| free() <= before - (12 << 20));
     // It goes, and leaves its room to another.
-    config.write(&[&kept("other", "32MiB")]);
+    config.write(&["take_out_all = true\n", &kept("other", "32MiB")]);
     process.signal(Signal::HUP);
     process.wait_said("msg=added volume=other");
     process.wait_said("synced and closed\" volume=small");
-    config.write(&[]);
+    config.write(&["take_out_all = true\n"]);
     process.signal(Signal::HUP);
     process.wait_said("synced and closed\" volume=other");
     process.wait_said("reloaded: serving 0 volumes");

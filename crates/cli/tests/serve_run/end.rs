@@ -72,6 +72,31 @@ fn a_second_signal_ends_at_once_and_says_what_is_lost() {
 }
 
 #[test]
+fn signals_without_a_meaning_end_nothing_and_failing_power_ends_it_well() {
+    let folder = Folder::new("signals");
+    let volume = sparse(&folder, "disk", 8 * MIB);
+    let mut process = serve(&folder, &[&volume]);
+    let mut client = Client::connect(&folder.path("socket"), "disk");
+    let data = random(MIB, 9);
+    write_all(&mut client, &data);
+    let pid = process.child.id().to_string();
+    for name in [
+        "USR1", "USR2", "PIPE", "ALRM", "STKFLT", "VTALRM", "PROF", "IO", "XFSZ", "RTMIN+3",
+        "RTMAX",
+    ] {
+        let sent = std::process::Command::new("bash")
+            .args(["-c", &format!("kill -{name} {pid}")])
+            .status();
+        assert!(sent.unwrap().success(), "{name}");
+    }
+    client.read(0, &mut [0; 512]).unwrap();
+    process.signal(Signal::POWER);
+    let status = process.ended();
+    assert!(status.success(), "{status}:\n{}", process.said());
+    assert!(holds(&folder.path("disk"), &data));
+}
+
+#[test]
 fn a_backing_that_hangs_is_named_while_it_is_waited_for_and_when_it_is_given_up() {
     let folder = Folder::new("hangs");
     let volume = sparse(&folder, "hung", 8 * MIB) + ",device=faulty:hang=1";

@@ -7,6 +7,41 @@ use super::serving::{Client, Folder, MIB};
 use super::{MEMORY, Written, new_volume, random, write_all};
 
 #[test]
+fn a_file_that_is_cut_for_a_moment_takes_no_volume_out() {
+    let folder = Folder::new("cut");
+    let config = Written::new(&folder, MEMORY, "off");
+    config.write(&[&new_volume(&folder, "a", "")]);
+    let mut process = config.serve(&folder);
+    process.wait_ready();
+    let mut client = Client::connect(&folder.path("socket"), "a");
+    let data = random(MIB, 5);
+    write_all(&mut client, &data);
+    let other = new_volume(&folder, "b", "");
+    for (text, cause) in [
+        ("", "it names no volume"),
+        (other.as_str(), "it names other volumes only"),
+    ] {
+        std::fs::write(&config.path, text).unwrap();
+        process.signal(Signal::HUP);
+        process.wait_said(cause);
+    }
+    assert!(
+        process
+            .said()
+            .contains("nothing was reloaded: every volume")
+    );
+    client.read(0, &mut [0; 512]).unwrap();
+
+    std::fs::write(&config.path, format!("take_out_all = true\n{other}")).unwrap();
+    process.signal(Signal::HUP);
+    process.wait_said("taken out: synced and closed\" volume=a");
+    process.wait_said("msg=added volume=b");
+    client.read(0, &mut [0; 512]).unwrap_err();
+    process.stop();
+    assert!(super::holds(&folder.path("a.img"), &data));
+}
+
+#[test]
 fn a_volume_that_hangs_while_it_is_taken_out_holds_up_nothing_else() {
     let folder = Folder::new("leaves");
     let config = Written::new(&folder, MEMORY, "off");

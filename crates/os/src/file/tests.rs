@@ -632,6 +632,46 @@ fn shutdown_completes_what_is_in_flight() {
     });
 }
 
+/// Of a loop device, which punches a hole into its file.
+#[test]
+fn a_device_forgets_what_it_is_told_to_and_no_more() {
+    let rig = Rig::new("forgets", Backend::Pool);
+    let backing = rig.dir.join("disk");
+    std::fs::write(&backing, vec![7; 1 << 20]).unwrap();
+    let Some(disk) = loop_device(&backing) else {
+        return;
+    };
+    let file = File::options().read(true).write(true).open(&disk);
+    let discarded = file.map(|file| crate::sys::discard(&file, 8192, 65_536));
+    let _ = std::process::Command::new("losetup")
+        .arg("-d")
+        .arg(&disk)
+        .status();
+    discarded.unwrap().unwrap();
+    let content = std::fs::read(&backing).unwrap();
+    let is_hole = |at: usize| (8192..8192 + 65_536).contains(&at);
+    assert!(
+        content
+            .iter()
+            .enumerate()
+            .all(|(at, byte)| *byte == if is_hole(at) { 0 } else { 7 })
+    );
+}
+
+/// A loop device over a file; none: it needs root.
+fn loop_device(file: &Path) -> Option<std::path::PathBuf> {
+    let made = std::process::Command::new("losetup")
+        .args(["-f", "--show"])
+        .arg(file)
+        .output();
+    let made = made.ok().filter(|made| made.status.success());
+    if made.is_none() {
+        println!("SKIPPED: no loop device (needs root)");
+    }
+    let name = String::from_utf8(made?.stdout).unwrap();
+    Some(name.trim_end().into())
+}
+
 /// Of a loop device, whose queue can be told what to say; before the first file is open, and after.
 #[test]
 fn a_device_asks_for_stable_writes_where_the_system_says_so() {
@@ -639,15 +679,9 @@ fn a_device_asks_for_stable_writes_where_the_system_says_so() {
     let rig = Rig::new("stable", Backend::Pool);
     let backing = rig.dir.join("disk");
     std::fs::write(&backing, vec![7; 1 << 20]).unwrap();
-    let made = Command::new("losetup")
-        .args(["-f", "--show"])
-        .arg(&backing)
-        .output();
-    let Some(made) = made.ok().filter(|made| made.status.success()) else {
-        println!("SKIPPED: no loop device (needs root)");
+    let Some(disk) = loop_device(&backing) else {
         return;
     };
-    let disk = std::path::PathBuf::from(String::from_utf8(made.stdout).unwrap().trim_end());
     let name = disk.file_name().unwrap().to_str().unwrap();
     let queue = format!("/sys/block/{name}/queue/stable_writes");
     let (mut opened, mut expected) = (Vec::new(), Vec::new());

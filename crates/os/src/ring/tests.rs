@@ -38,6 +38,7 @@ fn endless(arena: &Arc<Arena>) -> (Ring, mpsc::Receiver<Result<(), IoError>>, Ow
         file: reading,
         direct: false,
         fixed_size: None,
+        discards: false,
     };
     let (tell, told) = mpsc::channel();
     let mut request = IoRequest::with_room(1);
@@ -102,6 +103,7 @@ fn a_panic_in_a_completion_stops_nobody_else() {
             file: std::fs::File::open("/dev/zero").unwrap(),
             direct: false,
             fixed_size: None,
+            discards: false,
         })
     };
     let (tell, told) = mpsc::channel();
@@ -130,6 +132,7 @@ fn a_completion_may_submit_the_next() {
             file,
             direct: false,
             fixed_size: None,
+            discards: false,
         });
         if let Some(ring) = chain.ring.upgrade() {
             ring.submit(Job::new(request, file));

@@ -81,6 +81,21 @@ pub enum BackendError {
         /// Asked for reading only.
         read_only: bool,
     },
+    /// Its file system has no locks.
+    #[error(
+        "{}: cannot be locked, so that another server could open it, too ({}){}; the usual cause is NFS without its lock \
+         service: start rpc.statd there and here, let it through the firewall, or mount with `vers=4`; `ro` needs no lock, and \
+         with the option `unlocked=true` nothing but you keeps others away",
+        path.display(), words(cause), on(mount)
+    )]
+    NoLock {
+        /// Which.
+        path: PathBuf,
+        /// Its mount, as far as that can be told: `nas:/srv on /mnt/nas (nfs)`.
+        mount: Option<String>,
+        /// What the system says.
+        cause: io::Error,
+    },
     /// This process has it already.
     #[error("{}: this process has it already, as a volume or a file of a cache; name each file once", path.display())]
     Twice {
@@ -177,6 +192,12 @@ pub enum BackendError {
         /// What was asked for.
         url: String,
     },
+}
+
+fn on(mount: &Option<String>) -> String {
+    mount
+        .as_ref()
+        .map_or(String::new(), |mount| format!(", on the mount {mount}"))
 }
 
 impl From<tidegate::Error> for BackendError {

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::{BackendError, Closer, Raw, space};
 use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
 use crate::export::{Extents, Grow, Loss, Lost};
-use crate::log::warn;
+use crate::log::{info, warn};
 
 /// Sizes are multiples of it.
 const SECTOR: u64 = 512;
@@ -37,19 +37,27 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         BackendConfig::New { path, .. } | BackendConfig::Embedded { path, .. } => (path, None),
         BackendConfig::Objects { .. } => unreachable!("not a file"),
     };
+    let lock = |path: &Path| open_locked(path, config);
     // The name goes before the lock does.
     let (file, made) = match &config.backend {
-        BackendConfig::New { size, .. } => make(path, *size, true, open_locked)?,
-        BackendConfig::Embedded { size, .. } => make(path, *size, false, open_locked)?,
-        _ => (open_locked(path, read_only)?, OwnPaths::default()),
+        BackendConfig::New { size, .. } => make(path, *size, true, lock)?,
+        BackendConfig::Embedded { size, .. } => make(path, *size, false, lock)?,
+        _ => (lock(path)?, OwnPaths::default()),
     };
     let is_device = kind_of(path, &file)?;
     let has = length(path, &file)?;
     let size = size(path, has, wanted, read_only)?;
+    let can_punch = match (read_only, is_device) {
+        (true, _) => false,
+        (false, true) => device_can(&file, "write_zeroes_max_bytes"),
+        (false, false) => file_punches(&file, has),
+    };
+    let discards = is_device && !read_only && !can_punch && device_can(&file, "discard_max_bytes");
     let files = FileDevice::new(env).map_err(tidegate::Error::from)?;
     let options = OpenOptions {
         read_only,
         fixed: true,
+        discards,
         ..OpenOptions::default()
     };
     let (object, _) = files.open(path, options).map_err(tidegate::Error::from)?;
@@ -62,16 +70,10 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
             unit,
         });
     }
-    let can_punch = match (read_only, is_device) {
-        (true, _) => false,
-        (false, true) => device_can(&file, "write_zeroes_max_bytes"),
-        (false, false) => file_punches(&file, has),
-    };
-    if is_device && !read_only && !can_punch && device_can(&file, "discard_max_bytes") {
-        warn!(
+    if discards {
+        info!(
             volume = %config.name, device = %path.display(),
-            "no TRIM: the device discards, but cannot make a range zeroes without being sent them, and what it discards may read \
-             as anything; blkdiscard it while it is not served"
+            "the device discards, but cannot make a range zeroes without being sent them: what clients trim may read as anything"
         );
     }
     let file = Arc::new(file);
@@ -120,6 +122,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         size,
         extents,
         can_punch,
+        can_trim: can_punch || discards,
         lost,
         // A device has the room that it has.
         space: (!is_device).then(|| space::of(&file)),
@@ -132,7 +135,8 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
 
 /// Opens a file and locks it: for its holder alone, or with other readers. The lock lasts as long
 /// as the file is open.
-fn open_locked(path: &Path, read_only: bool) -> Result<File, BackendError> {
+fn open_locked(path: &Path, config: &VolumeConfig) -> Result<File, BackendError> {
+    let read_only = config.read_only;
     let failed = |doing| move |cause| system(path, doing, cause);
     let metadata = std::fs::metadata(path).map_err(|cause| match cause.kind() {
         io::ErrorKind::NotFound => BackendError::Missing { path: path.into() },
@@ -158,24 +162,66 @@ fn open_locked(path: &Path, read_only: bool) -> Result<File, BackendError> {
     if !read_only && os::is_write_protected(&file) {
         return Err(BackendError::WriteProtected { path: path.into() });
     }
-    let locked = os::lock(path, &file, read_only, 0).map_err(|error| match error {
-        OsError::InUse { path, holder } if holder == Holder::Ourselves => {
-            BackendError::Twice { path }
+    let locked = match os::lock(path, &file, read_only, 0) {
+        Ok(locked) => Ok(locked),
+        Err(OsError::InUse { path, holder }) if holder == Holder::Ourselves => {
+            Err(BackendError::Twice { path })
         }
-        OsError::InUse { path, holder } => BackendError::InUse {
+        Err(OsError::InUse { path, holder }) => Err(BackendError::InUse {
             path,
             holder: holder.to_string(),
             read_only,
-        },
-        OsError::NoLock { errno, .. } => system(path, "lock", io::Error::from_raw_os_error(errno)),
-        error => BackendError::Cache(error.into()),
-    })?;
+        }),
+        Err(OsError::NoLock { errno, .. }) => {
+            let cause = io::Error::from_raw_os_error(errno);
+            without_lock(path, &file, config, cause).map(|()| None)
+        }
+        Err(error) => Err(BackendError::Cache(error.into())),
+    }?;
     if !leads_to(path, &file).map_err(failed("look at"))? {
         // The program that made it was refused and took it away before we had the lock: data
         // written to it would be lost.
         return Err(BackendError::Missing { path: path.into() });
     }
     Ok(locked.unwrap_or(file))
+}
+
+/// Whether a file that cannot be locked is served all the same: for reading, or as the operator
+/// says so.
+pub(super) fn without_lock(
+    path: &Path,
+    file: &File,
+    config: &VolumeConfig,
+    cause: io::Error,
+) -> Result<(), BackendError> {
+    let mount = mount_of(file);
+    if !config.read_only && !config.unlocked {
+        let path = path.into();
+        return Err(BackendError::NoLock { path, mount, cause });
+    }
+    warn!(
+        volume = %config.name, mount = %mount.unwrap_or_default(), cause = %cause,
+        "its file system has no locks: nothing keeps other programs from writing to it meanwhile"
+    );
+    Ok(())
+}
+
+/// The mount that a file is on, for people: `nas:/srv on /mnt/nas (nfs)`.
+///
+/// Source: proc_pid_mountinfo(5); statx(2), STATX_MNT_ID.
+fn mount_of(file: &File) -> Option<String> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let id = statx(file, "", flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let start = format!("{id} ");
+    let mut of_it = mounts
+        .lines()
+        .find(|line| line.starts_with(&start))?
+        .split(" - ");
+    let place = of_it.next()?.split(' ').nth(4)?;
+    let (kind, rest) = of_it.next()?.split_once(' ')?;
+    let source = rest.split(' ').next()?;
+    Some(format!("{source} on {place} ({kind})"))
 }
 
 fn system(path: &Path, doing: &'static str, cause: io::Error) -> BackendError {
@@ -208,7 +254,7 @@ pub(super) fn make(
     path: &Path,
     size: u64,
     chosen: bool,
-    lock: fn(&Path, bool) -> Result<File, BackendError>,
+    lock: impl FnOnce(&Path) -> Result<File, BackendError>,
 ) -> Result<(File, OwnPaths), BackendError> {
     let system = |doing| {
         move |cause| BackendError::System {
@@ -232,7 +278,7 @@ pub(super) fn make(
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => None,
         Err(error) => return Err(system("make")(error)),
     };
-    let file = lock(path, false).inspect_err(|_| {
+    let file = lock(path).inspect_err(|_| {
         if let Some(created) = &created {
             take_away(path, created);
         }
@@ -437,6 +483,12 @@ mod tests {
         assert!(!sync_folder(Path::new("/proc")).unwrap(), "EINVAL");
         assert!(sync_folder(&std::env::temp_dir()).unwrap());
         assert!(sync_folder(Path::new("/nonexistent")).is_err());
+    }
+
+    #[test]
+    fn the_mount_of_a_file_is_told() {
+        let told = mount_of(&File::open("/proc/version").unwrap()).unwrap();
+        assert!(told.ends_with(" on /proc (proc)"), "{told}");
     }
 
     #[test]

@@ -62,6 +62,7 @@ struct Raw {
     size: u64,
     extents: Option<Arc<dyn Extents>>,
     can_punch: bool,
+    can_trim: bool,
     lost: Option<Lost>,
     space: Option<Space>,
     grow: Option<Grow>,
@@ -86,6 +87,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
             raw.made,
             raw.extents,
             raw.can_punch,
+            raw.can_trim,
             raw.lost,
             raw.space,
             raw.grow,
@@ -100,13 +102,14 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
             size: raw.size,
         })
     })?;
-    let (made, extents, can_punch, lost, space, grow, direct, keep, closer, layers) =
+    let (made, extents, can_punch, can_trim, lost, space, grow, direct, keep, closer, layers) =
         rest.expect("attached with a backing");
     let layers = Arc::new(layers);
     let opened = Opened {
         volume,
         extents,
         can_punch: can_punch && !config.read_only,
+        can_trim: can_trim && !config.read_only,
         lost,
         space,
         grow,
@@ -132,6 +135,19 @@ pub(crate) fn volume_options(config: &VolumeConfig) -> VolumeOptions {
             ..default.tunables
         },
     }
+}
+
+/// Descriptors of a volume in a file: the file with its lock, the same for direct I/O, a ring with
+/// what wakes it, and one that is opened for a moment.
+pub(crate) const DESCRIPTORS: u64 = 6;
+
+/// Descriptors that a volume's backend takes at most.
+pub(crate) fn descriptors(config: &VolumeConfig) -> u64 {
+    #[cfg(feature = "objects")]
+    let of_store = objects::descriptors(config);
+    #[cfg(not(feature = "objects"))]
+    let of_store = 0;
+    DESCRIPTORS + of_store
 }
 
 /// Bytes that a volume's backend takes beside the cache.

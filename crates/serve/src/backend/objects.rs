@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::objects::{Config, Objects};
+use ::objects::{Config, Objects, PARALLEL_USUAL};
 use os::ThreadEnv;
 
 use super::{BackendError, Closer, Raw};
@@ -45,6 +45,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         size: objects.size(),
         extents: Some(Arc::new(ObjectExtents(Arc::clone(&objects)))),
         can_punch: true,
+        can_trim: true,
         lost: Some(Box::new({
             let objects = Arc::clone(&objects);
             move || {
@@ -73,6 +74,17 @@ pub(super) fn memory(config: &VolumeConfig) -> u64 {
             // A volume kept in memory is memory too.
             let kept = size.filter(|_| url.starts_with("mem:")).unwrap_or(0);
             ::objects::memory(&settings(config)) + kept
+        }
+        _ => 0,
+    }
+}
+
+/// Descriptors that it takes beside those of every volume: of each request under way a connection
+/// or a file and its folder, and the runtime's; nothing for other backends.
+pub(super) fn descriptors(config: &VolumeConfig) -> u64 {
+    match &config.backend {
+        BackendConfig::Objects { parallel, .. } => {
+            4 * u64::from(parallel.unwrap_or(PARALLEL_USUAL)) + 8
         }
         _ => 0,
     }

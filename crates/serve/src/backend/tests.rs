@@ -54,6 +54,7 @@ fn volume(backend: BackendConfig) -> VolumeConfig {
         backend,
         read_only: false,
         durable: false,
+        unlocked: false,
         on_error: ErrorPolicy::Report,
         share: ShareConfig::default(),
         layers: Vec::new(),
@@ -512,31 +513,56 @@ fn a_device_that_takes_no_writes_is_refused_unless_it_is_served_for_reading() {
 }
 
 #[test]
+fn a_file_system_without_locks_is_named_with_what_goes_all_the_same() {
+    let folder = Folder::new("no-locks");
+    let path = folder.0.join("disk");
+    let disk = File::create(&path).unwrap();
+    let mut config = file(&path);
+    let asked = |config: &VolumeConfig| {
+        // ENOLCK.
+        file::without_lock(&path, &disk, config, std::io::Error::from_raw_os_error(37))
+    };
+    let message = asked(&config).unwrap_err().to_string();
+    for text in [
+        "cannot be locked",
+        ", on the mount ",
+        "NFS without its lock service",
+        "`unlocked=true`",
+    ] {
+        assert!(message.contains(text), "{text}: {message}");
+    }
+    config.unlocked = true;
+    asked(&config).unwrap();
+    (config.unlocked, config.read_only) = (false, true);
+    asked(&config).unwrap();
+}
+
+#[test]
 fn a_file_that_was_created_and_cannot_be_locked_goes_unless_it_has_become_somebody_elses() {
     let folder = Folder::new("unlocked");
-    let made = |name: &str, lock: fn(&Path, bool) -> Result<File, BackendError>| {
+    let made = |name: &str, lock: fn(&Path) -> Result<File, BackendError>| {
         let path = folder.0.join(name);
         assert!(file::make(&path, MIB, true, lock).is_err(), "{name}");
         path.exists()
     };
-    assert!(!made("empty", |path, _| Err(BackendError::Missing {
+    assert!(!made("empty", |path| Err(BackendError::Missing {
         path: path.into()
     })));
     // Another server was faster.
-    assert!(made("locked", |path, _| {
+    assert!(made("locked", |path| {
         let others = File::open(path).unwrap();
         others.lock().unwrap();
         // For as long as this process lives.
         core::mem::forget(others);
         Err(BackendError::Missing { path: path.into() })
     }));
-    assert!(made("filled", |path, _| {
+    assert!(made("filled", |path| {
         fs::write(path, "data").unwrap();
         Err(BackendError::Missing { path: path.into() })
     }));
     // A file that was there before is nobody's to remove.
     fs::write(folder.0.join("there"), "").unwrap();
-    assert!(made("there", |path, _| Err(BackendError::Missing {
+    assert!(made("there", |path| Err(BackendError::Missing {
         path: path.into()
     })));
 }

@@ -1,6 +1,7 @@
 //! The words that a server was started with, and how they and the file's become one draft.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 
 use super::check;
@@ -10,7 +11,7 @@ use super::mistake::{ConfigError, Mistake, Mistakes, Source, SourcePos, Word, ch
 use super::{Config, source};
 
 /// Keys of the server, in the file; on the command line with `-` for `_`.
-pub(super) const SERVER_KEYS: [&str; 14] = [
+pub(super) const SERVER_KEYS: [&str; 15] = [
     "memory",
     "dirty",
     "background",
@@ -25,15 +26,17 @@ pub(super) const SERVER_KEYS: [&str; 14] = [
     "nodes",
     "log",
     "log_format",
+    "take_out_all",
 ];
 /// Keys of `[tls]`; on the command line with `tls-` before them.
 pub(super) const TLS_KEYS: [&str; 4] = ["certificate", "key", "clients", "required"];
 /// Keys of a volume, in the file and behind its backend.
-pub(super) const VOLUME_KEYS: [&str; 14] = [
+pub(super) const VOLUME_KEYS: [&str; 15] = [
     "backend",
     "size",
     "read_only",
     "durable",
+    "unlocked",
     "policy",
     "dirty_min",
     "dirty_max",
@@ -74,7 +77,14 @@ impl Asked {
     ) -> Result<Config, ConfigError> {
         let mut draft = Draft::default();
         if let Some(path) = &self.file {
-            let text = std::fs::read_to_string(path).map_err(|error| ConfigError::File {
+            let read = std::fs::read(path).and_then(|bytes| {
+                String::from_utf8(bytes).map_err(|error| {
+                    let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+                    let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+                    io::Error::other(format!("line {line} is not UTF-8: save it as that"))
+                })
+            });
+            let text = read.map_err(|error| ConfigError::File {
                 path: path.clone(),
                 error,
             })?;

@@ -74,6 +74,7 @@ pub(super) fn check(
     let paced = server.read("paced", truth).unwrap_or(true);
     let io_uring = server.read("io_uring", truth).unwrap_or(true);
     let nodes = server.read("nodes", nodes).unwrap_or_default();
+    let take_out_all = server.read("take_out_all", truth).unwrap_or(false);
     let log = server.read("log", level).unwrap_or_default();
     let log_format = server.read("log_format", log_format).unwrap_or_default();
     let usual = usual_dirty(memory);
@@ -130,6 +131,7 @@ pub(super) fn check(
         limits,
         connections_given: draft.server.contains_key("max_connections"),
         volumes,
+        take_out_all,
         paced,
         io_uring,
         nodes,
@@ -425,6 +427,10 @@ fn listener(text: &str, mode: u32) -> Result<ListenConfig, Wrong> {
             let help = "write unix:PATH, as in unix:/run/tidegate/nbd.sock";
             return Err(("the path is missing".into(), help.into()));
         }
+        if path == "@" {
+            let help = "write unix:@NAME for an abstract socket, or unix:PATH";
+            return Err(("the name behind `@` is missing".into(), help.into()));
+        }
         if path.len() > SOCKET_PATH_MAX {
             let label = format!("{} bytes long", path.len());
             let help =
@@ -461,6 +467,7 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConf
     };
     let read_only = reader.read("read_only", truth).unwrap_or(false);
     let durable = reader.read("durable", truth).unwrap_or(false);
+    let unlocked = reader.read("unlocked", truth).unwrap_or(false);
     let on_error = reader.read("policy", policy).unwrap_or(ErrorPolicy::Report);
     let share = ShareConfig {
         least: reader.read("dirty_min", share).unwrap_or(0),
@@ -510,6 +517,7 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConf
         backend,
         read_only,
         durable,
+        unlocked,
         on_error,
         share,
         layers,

@@ -88,6 +88,7 @@ impl Surroundings {
             },
             read_only: false,
             durable: false,
+            unlocked: false,
             on_error: tidegate::ErrorPolicy::Report,
             share: ShareConfig::default(),
             layers: Vec::new(),

@@ -68,6 +68,9 @@ pub struct Config {
     pub connections_given: bool,
     /// The volumes; names are unique.
     pub volumes: Vec<VolumeConfig>,
+    /// Whether a reload may take out every volume that is served: a file that was just cut, to be
+    /// written anew, looks like that.
+    pub take_out_all: bool,
     /// Whether writers are held back; off for comparisons.
     pub paced: bool,
     /// Whether io_uring is used where it can be had.
@@ -156,6 +159,8 @@ pub struct VolumeConfig {
     pub read_only: bool,
     /// Whether each write is durable before its reply.
     pub durable: bool,
+    /// Whether a file is served for writing though its file system has no locks.
+    pub unlocked: bool,
     /// The error that clients get while writes to the backend fail.
     pub on_error: ErrorPolicy,
     /// Its share of the dirty limit.

@@ -370,7 +370,7 @@ fn a_mistake_in_a_file_is_shown_with_its_line() {
 2 | memry = \"2GiB\"
   | ^^^^^ not a key of the server
   |
-  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_requests, max_request_size, handshake_timeout, paced, io_uring, nodes, log, log_format, listen, tls, volume"
+  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_requests, max_request_size, handshake_timeout, paced, io_uring, nodes, log, log_format, take_out_all, listen, tls, volume"
     );
 }
 
@@ -384,7 +384,7 @@ fn a_mistake_on_the_command_line_is_shown_in_its_word() {
 1 | data=/x,polcy=stop
   |         ^^^^^ not an option of a volume
   |
-  = help: did you mean `policy`? Allowed: ro, size, read_only, durable, policy, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device (a path with a comma belongs in a file: --config)"
+  = help: did you mean `policy`? Allowed: ro, size, read_only, durable, unlocked, policy, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device (a path with a comma belongs in a file: --config)"
     );
 }
 
@@ -705,6 +705,23 @@ fn a_file_that_is_not_there() {
     assert_eq!(
         refused(&missing),
         "cannot read the configuration /nonexistent/t.toml: No such file or directory; check the path: it, or a folder on the way to it, is not there"
+    );
+}
+
+#[test]
+fn a_file_in_another_encoding_is_named_with_the_line() {
+    let name = format!("tidegate-latin-{}.toml", std::process::id());
+    let path = std::env::temp_dir().join(name);
+    std::fs::write(&path, b"memory = \"1GiB\"\n# Gr\xf6\xdfe\n").unwrap();
+    let asked = Asked {
+        file: Some(path.clone()),
+        ..Asked::default()
+    };
+    let refused = asked.config().unwrap_err().to_string();
+    std::fs::remove_file(&path).unwrap();
+    assert!(
+        refused.ends_with("line 2 is not UTF-8: save it as that"),
+        "{refused}"
     );
 }
 

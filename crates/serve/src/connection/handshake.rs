@@ -130,7 +130,7 @@ fn blocks(about: &About, size: u64, maximum: u32) -> BlockSizes {
 fn info(export: &Arc<Export>, maximum: u32) -> ExportInfo {
     let (options, about) = (&export.options, export.about());
     let can_write = !options.read_only;
-    let can_punch = export.opened.can_punch;
+    let (can_punch, can_trim) = (export.opened.can_punch, export.opened.can_trim);
     let flags = ExportFlags::HAS_FLAGS
         .with(ExportFlags::SEND_FLUSH)
         .with(ExportFlags::SEND_FUA)
@@ -139,7 +139,7 @@ fn info(export: &Arc<Export>, maximum: u32) -> ExportInfo {
         .with(ExportFlags::CAN_MULTI_CONN)
         .with_if(!can_write, ExportFlags::READ_ONLY)
         .with_if(can_write, ExportFlags::SEND_WRITE_ZEROES)
-        .with_if(can_write && can_punch, ExportFlags::SEND_TRIM)
+        .with_if(can_write && can_trim, ExportFlags::SEND_TRIM)
         .with_if(can_write && can_punch, ExportFlags::SEND_FAST_ZERO);
     ExportInfo {
         name: options.name.clone(),

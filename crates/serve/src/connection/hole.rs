@@ -7,6 +7,10 @@
 //! A hole may be gigabytes, and each of its steps takes as long as the backing likes. So a step is
 //! a job, of which only a few run at once (`pool.rs`), and the next one waits for its turn again.
 //!
+//! A hole reads as zeroes to the byte: programs behind a client (`fallocate` through nbdfuse) expect
+//! that of a trim, too, though the protocol does not promise it. A trim of a backing that only
+//! discards, whose pages may read as anything afterwards, leaves its edges as they are.
+//!
 //! Invariant: it is answered once. When the connection has ended, the pool drops what is left of
 //! it.
 
@@ -35,15 +39,17 @@ pub(super) struct Hole {
     /// What is left to be punched.
     at: u64,
     end: u64,
+    /// It has to read as zeroes: a backing that cannot punch is no answer.
     zeroes: bool,
+    /// The parts of pages at both ends are written.
+    edges: bool,
     durable: bool,
     id: RequestId,
     promise: Promise,
 }
 
 impl Hole {
-    /// A request's: if it is to read as zeroes, its edges are written; if not, they stay, and so
-    /// does all of it where the backing cannot punch.
+    /// A request's; if it need not read as zeroes, all of it stays where the backing cannot punch.
     pub(super) fn new(
         (export, volume): (&Arc<Export>, &Arc<Volume>),
         owner: &Arc<Mailbox>,
@@ -51,12 +57,9 @@ impl Hole {
         (zeroes, durable): (bool, bool),
         id: RequestId,
     ) -> Self {
-        let (mut at, mut end) = (range.offset, range.offset + u64::from(range.len));
-        if zeroes {
-            let page = PAGE_SIZE as u64;
-            at = at.next_multiple_of(page).min(end);
-            end = (end / page * page).max(at);
-        }
+        let (page, to) = (PAGE_SIZE as u64, range.offset + u64::from(range.len));
+        let at = range.offset.next_multiple_of(page).min(to);
+        let end = (to / page * page).max(at);
         Self {
             export: Arc::clone(export),
             volume: Arc::clone(volume),
@@ -65,6 +68,7 @@ impl Hole {
             at,
             end,
             zeroes,
+            edges: zeroes || export.opened.can_punch,
             durable,
             id,
             promise: Promise::new(owner, Some(id)),
@@ -108,7 +112,9 @@ impl Hole {
         match self.volume.punch(self.at, to - self.at) {
             Ok(()) => self.at = to,
             // A trim is advice: a backing that keeps the space keeps the data too.
-            Err(error) if error.is_unsupported() && !self.zeroes => self.at = self.end,
+            Err(error) if error.is_unsupported() && !self.zeroes => {
+                (self.at, self.edges) = (self.end, false);
+            }
             Err(error) => return Err(error),
         }
         Ok(())
@@ -116,7 +122,7 @@ impl Hole {
 
     /// Writes zeroes over the parts of pages at both ends.
     fn edges(&self) -> Result<(), Error> {
-        if !self.zeroes {
+        if !self.edges {
             return Ok(());
         }
         let (from, to) = (

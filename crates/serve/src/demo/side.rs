@@ -300,6 +300,7 @@ fn volume(file: &Path) -> VolumeConfig {
         },
         read_only: false,
         durable: false,
+        unlocked: false,
         on_error: tidegate::VolumeOptions::default().on_error,
         share: ShareConfig::default(),
         layers: vec![Layer::Slow(SlowOptions {

@@ -427,7 +427,8 @@ pub(super) mod tests {
         read(&rig.folder.0, "");
         let file = rig.folder.0.join("config.toml");
         let text = fs::read_to_string(&file).unwrap();
-        fs::write(file, text.replace("2GiB", "900MiB")).unwrap();
+        let text = "take_out_all = true\n".to_owned() + &text.replace("2GiB", "900MiB");
+        fs::write(file, text).unwrap();
         rig.runtime.block_on(rig.server.reload());
         assert!(rig.served().is_empty());
         assert_eq!(rig.server.config.memory, 900 << 20);

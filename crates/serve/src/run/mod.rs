@@ -107,6 +107,8 @@ struct Server {
     beside: u64,
     /// Of these, what was put aside for volumes.
     put_aside: u64,
+    /// Descriptors that were put aside for volumes.
+    descriptors: u64,
     /// Connections that memory was put aside for.
     connections_max: u32,
     listeners: Vec<JoinHandle<()>>,
@@ -129,12 +131,23 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
-    /// A file that may not become larger (`ulimit -f`) is an error then, and not the end.
-    _file_too_large: Signal,
+    /// Power fails, or the CPU time of `ulimit -t` is over: both come again before the end, and are
+    /// no second wish.
+    power: Signal,
+    cpu_time: Signal,
+    /// Signals that have no meaning here and would end the process.
+    _ignored: Vec<Signal>,
 }
 
-/// SIGXFSZ of Linux.
-const FILE_TOO_LARGE: i32 = 25;
+/// SIGXCPU and SIGPWR of Linux.
+const CPU_TIME: i32 = 24;
+const POWER: i32 = 30;
+/// Signals of Linux that end a process which says nothing of them: SIGUSR1, SIGUSR2, SIGPIPE,
+/// SIGALRM, SIGSTKFLT, SIGVTALRM, SIGPROF, SIGIO; and SIGXFSZ: a file that may not become larger
+/// (`ulimit -f`) is an error then, and not the end.
+const IGNORED: [i32; 9] = [10, 12, 13, 14, 16, 25, 26, 27, 29];
+/// Likewise those without names.
+const REAL_TIME: core::ops::RangeInclusive<i32> = 34..=64;
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,11 +164,17 @@ impl Signals {
                 cause,
             })
         };
+        let ignored = IGNORED.into_iter().chain(REAL_TIME);
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
             interrupt: listen(SignalKind::interrupt())?,
             hang_up: listen(SignalKind::hangup())?,
-            _file_too_large: listen(SignalKind::from_raw(FILE_TOO_LARGE))?,
+            power: listen(SignalKind::from_raw(POWER))?,
+            cpu_time: listen(SignalKind::from_raw(CPU_TIME))?,
+            // A signal that the C library keeps for itself ends nothing.
+            _ignored: ignored
+                .filter_map(|number| listen(SignalKind::from_raw(number)).ok())
+                .collect(),
         })
     }
 
@@ -163,6 +182,8 @@ impl Signals {
         tokio::select! {
             _ = self.terminate.recv() => Asks::End,
             _ = self.interrupt.recv() => Asks::End,
+            _ = self.power.recv() => Asks::End,
+            _ = self.cpu_time.recv() => Asks::End,
             _ = self.hang_up.recv() => Asks::Reload,
         }
     }

@@ -60,6 +60,14 @@ impl Server {
             }
             Err(panic) => std::panic::resume_unwind(panic.into_panic()),
         };
+        if let Some(cause) = self.empties(&new) {
+            error!(
+                cause,
+                help = "write take_out_all = true into the file if that is meant",
+                "nothing was reloaded: every volume that is served would be taken out; serving as before"
+            );
+            return;
+        }
         self.settings(&new);
         // A limit that nobody named follows the group by itself.
         if new.memory_given || (new.memory_of.is_none() && self.config.memory_of.is_none()) {
@@ -76,11 +84,29 @@ impl Server {
             );
             return;
         }
+        self.bound_clients(&new);
         self.volumes(&new).await;
         if is_lower {
             self.limit(true);
         }
         info!("reloaded: {}", self.status());
+    }
+
+    /// Why a configuration is not followed that keeps no volume of those that are served.
+    fn empties(&self, new: &Config) -> Option<&'static str> {
+        let stays = |volume: &Served| {
+            let name = &volume.config.name;
+            new.volumes.iter().any(|other| other.name == *name)
+        };
+        let mut served = self.volumes.iter().filter(|volume| !volume.is_leaving);
+        let keeps_none = served.clone().next().is_some() && !served.any(stays);
+        if new.take_out_all || !keeps_none {
+            return None;
+        }
+        Some(match new.volumes.is_empty() {
+            true => "it names no volume: perhaps it is being written just now",
+            false => "it names other volumes only",
+        })
     }
 
     /// Follows the memory limit of the file. A lower one is for when volumes have gone, a higher
@@ -125,6 +151,22 @@ impl Server {
         }
     }
 
+    /// New connections are as many as the file allows and as descriptors are left beside volumes:
+    /// those that come may need more than was put aside.
+    fn bound_clients(&self, new: &Config) {
+        let served = self.volumes.iter().map(|served| &served.config);
+        let coming = self.coming.iter().map(|coming| &coming.config);
+        let goes = |old: &&VolumeConfig| new.volumes.iter().all(|other| other != *old);
+        let old = served.chain(coming).filter(goes);
+        let volumes: u64 = old.chain(&new.volumes).map(backend::descriptors).sum();
+        let limits = in_force(&self.config.limits, self.connections_max);
+        let volumes = volumes.max(self.descriptors);
+        let room = crate::limits::lift_descriptors(u64::from(limits.connections), volumes);
+        let in_flight_more = self.hub.limits().in_flight_more;
+        let limits = start::limits_of(&limits, room, in_flight_more);
+        self.hub.set_limits(limits);
+    }
+
     fn settings(&mut self, new: &Config) {
         let old = &mut self.config;
         if (old.log, old.log_format) != (new.log, new.log_format) {
@@ -161,10 +203,6 @@ impl Server {
             limits.connections = most;
         }
         if in_force(&old.limits, most) != in_force(&limits, most) {
-            let room = crate::limits::lift_descriptors(u64::from(limits.connections.min(most)));
-            let in_flight_more = self.hub.limits().in_flight_more;
-            self.hub
-                .set_limits(start::limits_of(&limits, room, in_flight_more));
             info!("bounds on clients change, for new connections");
         }
         old.limits = limits;
@@ -360,6 +398,7 @@ impl Served {
             ("backend", old_place == place),
             ("size", grows || old_size == size),
             ("read_only", old.read_only == new.read_only),
+            ("unlocked", old.unlocked == new.unlocked),
             ("device", old.layers == new.layers),
         ]);
         if !fixed.is_empty() {

@@ -59,7 +59,8 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     if config.listen.is_empty() && passed.is_empty() {
         return Err(ServeError::Nowhere);
     }
-    let room = limits::lift_descriptors(u64::from(config.limits.connections));
+    let descriptors = descriptors(&config);
+    let room = limits::lift_descriptors(u64::from(config.limits.connections), descriptors);
     let mut limits = limits_of(&config.limits, room, 0);
     limits.in_flight_more = in_flight_more(config.memory, &limits);
     let connections_max = u32::try_from(limits.connections).unwrap_or(u32::MAX);
@@ -126,6 +127,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     Ok(Server {
         beside: cache.stats().beside,
         put_aside: put_aside(&config),
+        descriptors,
         memory: config.memory,
         config,
         cache,
@@ -148,6 +150,7 @@ pub(super) fn limits_of(config: &LimitsConfig, room: u64, in_flight_more: usize)
     let connections = u64::from(config.connections).min(room);
     Limits {
         connections: usize::try_from(connections).unwrap_or(usize::MAX),
+        connections_asked: config.connections as usize,
         in_flight: usize::try_from(config.requests).unwrap_or(usize::MAX),
         in_flight_more,
         request: config.request_bytes,
@@ -314,6 +317,13 @@ fn put_aside(config: &Config) -> u64 {
     config.volumes.iter().map(of_volume).sum::<u64>() + room as u64 * VOLUME
 }
 
+/// Descriptors of the volumes of the start, and of those that may come later.
+fn descriptors(config: &Config) -> u64 {
+    let room = if config.asked.file.is_some() { ROOM } else { 0 };
+    let volumes = config.volumes.iter().map(backend::descriptors);
+    volumes.sum::<u64>() + room as u64 * backend::DESCRIPTORS
+}
+
 /// What a volume takes beside the cache at most.
 pub(super) fn of_volume(config: &VolumeConfig) -> u64 {
     VOLUME + backend::memory(config)
@@ -367,14 +377,18 @@ fn warnings(config: &Config, listen: &[ListenConfig]) {
         return;
     }
     for listen in listen {
-        if let ListenConfig::Tcp(address) = listen
-            && !address.ip().is_loopback()
-        {
-            warn!(
+        match listen {
+            ListenConfig::Tcp(address) if !address.ip().is_loopback() => warn!(
                 %address,
                 help = "require encryption and certificates (--tls-certificate, --tls-clients), or listen at 127.0.0.1",
                 "volumes can be read and written by everybody who reaches this address"
-            );
+            ),
+            ListenConfig::Unix { path, .. } if listen::abstract_name(path).is_some() => warn!(
+                socket = %path.display(),
+                help = "listen at unix:PATH, whose permissions --socket-mode sets",
+                "an abstract socket has no permissions: each user of this machine can read and write the volumes"
+            ),
+            ListenConfig::Tcp(_) | ListenConfig::Unix { .. } => {}
         }
     }
 }
@@ -386,8 +400,11 @@ fn address_of(socket: &OwnedFd) -> Option<ListenConfig> {
         return Some(ListenConfig::Tcp(tcp));
     }
     let unix = rustix::net::SocketAddrUnix::try_from(address).ok()?;
-    let path = unix.path()?;
-    let path = PathBuf::from(OsStr::from_bytes(path.to_bytes()));
+    let path = match unix.abstract_name() {
+        Some(name) => [b"@", name].concat(),
+        None => unix.path()?.to_bytes().to_vec(),
+    };
+    let path = PathBuf::from(OsStr::from_bytes(&path));
     Some(ListenConfig::Unix { path, mode: 0 })
 }
 

@@ -125,6 +125,7 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         door: Door {
             now: 4,
             limit: 256,
+            asked: 256,
             accepted_total: 7,
             refused_total: 1,
             handshake_failures_total: 1,

@@ -47,6 +47,8 @@ pub struct Door {
     pub now: u64,
     /// At most.
     pub limit: u64,
+    /// Those that are allowed: there may be fewer descriptors than that.
+    pub asked: u64,
     /// Ever taken.
     pub accepted_total: u64,
     /// Closed because there were too many.
@@ -185,6 +187,7 @@ impl Source for Watched {
             reading.door = Door {
                 now: load(&counters.connections),
                 limit: hub.limits().connections as u64,
+                asked: hub.limits().connections_asked as u64,
                 accepted_total: load(&counters.accepted_total),
                 refused_total: load(&counters.refused_total),
                 handshake_failures_total: load(&counters.handshake_failures_total),

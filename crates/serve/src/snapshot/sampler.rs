@@ -148,6 +148,19 @@ pub(crate) fn health(now: &Reading) -> Health {
         };
         reasons.push(format!("the server is {}{left}", stage_name(now.stage)));
     }
+    let door = &now.door;
+    if door.now >= door.limit && door.limit > 0 {
+        reasons.push(format!(
+            "all {} connections are taken: further clients are refused",
+            door.limit
+        ));
+    }
+    if door.limit < door.asked {
+        reasons.push(format!(
+            "there are descriptors for {} connections, {} are allowed: raise `ulimit -Hn`",
+            door.limit, door.asked
+        ));
+    }
     for volume in &now.volumes {
         let name = volume.name.escape_debug();
         if volume.oldest >= OLD {

@@ -66,6 +66,8 @@ pub(crate) struct Setup {
     /// `None`: a new sparse file of `size`.
     pub(crate) backend: Option<BackendConfig>,
     pub(crate) on_error: ErrorPolicy,
+    /// As a device that discards, and zeroes only if it is sent them.
+    pub(crate) only_discards: bool,
 }
 
 impl Default for Setup {
@@ -78,6 +80,7 @@ impl Default for Setup {
             options: ExportOptions::default(),
             backend: None,
             on_error: ErrorPolicy::Report,
+            only_discards: false,
         }
     }
 }
@@ -201,13 +204,15 @@ fn open(folder: &Path, cache: &Cache, setup: Setup) -> (Arc<Export>, Arc<Layers>
         backend: setup.backend.unwrap_or_else(new),
         read_only: options.read_only,
         durable: false,
+        unlocked: false,
         on_error: setup.on_error,
         share: ShareConfig::default(),
         layers,
         blocks: BlockConfig::default(),
     };
     // A server before this one may have had it.
-    let backend = open_within(FORKED, || backend::open(&config, cache)).unwrap();
+    let mut backend = open_within(FORKED, || backend::open(&config, cache)).unwrap();
+    backend.opened.can_punch &= !setup.only_discards;
     backend.made.keep();
     let export = Export::new(options, cache.clone(), backend.opened);
     (Arc::new(export), backend.layers)
