@@ -37,6 +37,8 @@ mod lease;
 mod local;
 mod open;
 mod place;
+#[cfg(feature = "s3")]
+mod profile;
 mod queue;
 mod request;
 mod shared;

@@ -2,7 +2,8 @@
 //!
 //! S3 takes its credentials, region and endpoint from the environment, as
 //! `AmazonS3Builder::from_env` has them: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
-//! AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT, AWS_ALLOW_HTTP, and so on.
+//! AWS_SESSION_TOKEN, AWS_REGION, AWS_ENDPOINT, AWS_ALLOW_HTTP, and so on; or from a profile
+//! (`profile.rs`).
 //!
 //! Retries: the client library tries again only for a short while. The cache's error policy decides
 //! what is done about a store that stays away, so it must hear of it.
@@ -119,6 +120,9 @@ fn s3(config: &Config, rest: &str) -> Result<Location, Error> {
         if builder.get_config_value(&key).is_none() {
             builder = builder.with_config(key, value);
         }
+    }
+    if let Some(profile) = crate::profile::Profile::of_process() {
+        builder = builder.with_credentials(Arc::new(profile));
     }
     let guard = Arc::new(Guard::default());
     builder = builder.with_http_connector(guarded::Connector(Arc::clone(&guard)));

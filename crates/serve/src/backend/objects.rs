@@ -26,7 +26,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     {
         warn!(
             volume = %config.name,
-            help = "give the server a role of its machine or its container, which it renews, or keys that last",
+            help = "give it a role of its machine or container, which it renews, AWS_SHARED_CREDENTIALS_FILE, which it reads again, or keys that last",
             "{TEMPORARY} is set: these credentials end, the environment of a process cannot change, and then writes fail"
         );
     }
