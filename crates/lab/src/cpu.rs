@@ -7,8 +7,8 @@
 //!            spawn                  dispatch (a CPU is free)
 //!   (new) ---------> on the queue -----------------------------> on a CPU
 //!                      ^   ^                                     |   |   |
-//!                      |   +-- preempted: its slice is over, ----+   |   +--> (ended)
-//!                      |       somebody waits, debt kept             |
+//!                      |   +-- preempted: another gets it, ------+   |   +--> (ended)
+//!                      |       as the law says, debt kept            |
 //!                      +--- woken, timed out --- parked <------------+
 //! ```
 //!
@@ -18,20 +18,20 @@
 //! CPU's computation, which it may pass by up to `QUANTUM` so as not to switch for every charge.
 //!
 //! Invariants
-//!   1. The next thing to happen is the least place among the queue of timers and calls, the check
-//!      of slices, and the ends of computation on the busy CPUs. Places never go back.
+//!   1. The next thing to happen is the least place among the queue of timers and calls, the look
+//!      at who loses a CPU, and the ends of computation on the busy CPUs. Places never go back.
 //!   2. A task that executes has no end of computation (`Moment::NEVER`); every other task on a CPU
 //!      has one. No task executes while `next` looks.
-//!   3. The queue is empty, or no CPU is idle and the slices are going to be checked.
+//!   3. Nobody waits, or no CPU is idle and a look at who loses one is going to come.
 //!   4. To the nanosecond, user + system + asleep + ready + stolen is the time a task has existed.
 //!
-//! Deviations: one queue, first come first served, with a fixed slice and no priorities. A task
-//! that wakes preempts a task that has had its slice, as sleepers preempt hogs in Linux; or else as
-//! `slices` says. Interrupts run on CPU 0; what they cost delays the task there.
+//! Which task gets a CPU, and which loses it when, is a law of its own (`run_queue`).
+//!
+//! Deviations: no priorities. Interrupts run on CPU 0; what they cost delays the task there.
 //!
 //! Concurrency: confined to the thread of the lab (`env::Core`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use ::env::{Body, Cause, Interrupt, TaskId, Unparked, Wakeup};
 use policy::units::{Instant, Nanos};
@@ -43,7 +43,9 @@ use crate::env::LabEnv;
 use crate::event_queue::{EventQueue, Moment};
 use crate::hash::TraceHash;
 use crate::record::{Blocked, TaskReport, Wakes};
-use crate::slices::{Share, Slices, Worked};
+use crate::run_queue::eevdf::Eevdf;
+use crate::run_queue::first_come::FirstCome;
+use crate::run_queue::{Joins, Leaves, RunQueue};
 
 /// How far a computation may run ahead of one on another CPU. Long against a switch (tens of
 /// nanoseconds of our own time), short against any device or pause that is studied.
@@ -128,7 +130,6 @@ struct Slot {
     timer: u64,
     parked_at: u64,
     ready_since: u64,
-    share: Share,
     account: Account,
 }
 
@@ -151,9 +152,6 @@ struct Account {
 struct Cpu {
     /// `TaskId::NONE` when idle.
     task: TaskId,
-    /// When it came here.
-    since: u64,
-    slice_end: u64,
     /// Time that interrupts took from `task`, not yet added to `until`.
     stolen: u64,
     /// When the last task left; it may have run ahead.
@@ -162,7 +160,7 @@ struct Cpu {
 
 enum Source {
     Queue,
-    Slice,
+    Look,
     Cpu(usize),
 }
 
@@ -173,12 +171,11 @@ pub(crate) struct Scheduler {
     cpus: Vec<Cpu>,
     deadlines: CpuDeadlines,
     idle: u128,
-    ready: VecDeque<TaskId>,
-    slices: Slices,
-    /// The time that tasks have run which are on no CPU now; counted where slices are fair.
-    worked: Worked,
-    /// When slices are looked at; `NEVER` when nobody waits for a CPU.
-    slice: Moment,
+    law: Box<dyn RunQueue>,
+    /// How many wait for a CPU.
+    ready: u32,
+    /// When the law is asked who loses one; `NEVER` when nobody waits.
+    look: Moment,
     /// The time of the last step.
     frontier: u64,
     /// Steps since the time of the last step changed.
@@ -199,8 +196,6 @@ impl Scheduler {
         );
         let cpu = || Cpu {
             task: TaskId::NONE,
-            since: 0,
-            slice_end: 0,
             stolen: 0,
             free_at: 0,
         };
@@ -210,10 +205,9 @@ impl Scheduler {
             cpus: (0..cpus).map(|_| cpu()).collect(),
             deadlines: CpuDeadlines::new(cpus),
             idle: u128::MAX >> (CPUS_MAX - cpus),
-            ready: VecDeque::new(),
-            slices: Slices::AT_ONCE,
-            worked: Worked::default(),
-            slice: Moment::NEVER,
+            law: Box::new(FirstCome::new(cpus as usize)),
+            ready: 0,
+            look: Moment::NEVER,
             frontier: 0,
             still: 0,
             still_max: STILL_MAX,
@@ -244,14 +238,13 @@ impl Scheduler {
             timer: u64::MAX,
             parked_at: now,
             ready_since: now,
-            share: Share::default(),
             account: Account {
                 started: now,
                 ..Account::default()
             },
         });
         self.live += 1;
-        self.make_runnable(id, now, clock);
+        self.make_runnable(id, Joins::New, now, clock);
         id
     }
 
@@ -327,7 +320,7 @@ impl Scheduler {
         }
         slot.account.sleeps += 1;
         if let Some(deadline) = deadline
-            && self.ready.is_empty()
+            && self.ready == 0
             && deadline < self.first().0.time
             && deadline <= self.time_limit
         {
@@ -341,7 +334,7 @@ impl Scheduler {
             self.set_timer(task, deadline);
         }
         clock.raise_floor(now);
-        self.leave(cpu, now, clock);
+        self.leave(cpu, Leaves::Sleeps, now, clock);
         None
     }
 
@@ -354,7 +347,7 @@ impl Scheduler {
         slot.account.spent = spent;
         self.live -= 1;
         clock.raise_floor(now);
-        self.leave(cpu, now, clock);
+        self.leave(cpu, Leaves::Sleeps, now, clock);
     }
 
     /// An interrupt took `time` of its CPU.
@@ -392,7 +385,7 @@ impl Scheduler {
                         return Step::Call(call);
                     }
                 }
-                Source::Slice => self.check_slices(place.time, clock, hash),
+                Source::Look => self.look(place.time, clock, hash),
                 Source::Cpu(cpu) => {
                     let stolen = self.pay_stolen(cpu);
                     if stolen > 0 {
@@ -498,9 +491,10 @@ impl Scheduler {
         self.live
     }
 
+    /// Before there is a task.
     pub(crate) fn preempt_at_ticks(&mut self, hz: u32) {
-        let cpus = u32::try_from(self.cpus.len()).expect("at most CPUS_MAX");
-        self.slices = Slices::at_ticks(hz, cpus);
+        assert!(self.slots.is_empty(), "tasks wait by another law");
+        self.law = Box::new(Eevdf::new(self.cpus.len(), hz));
     }
 
     pub(crate) const fn set_still_max(&mut self, steps: u64) {
@@ -551,8 +545,8 @@ impl Scheduler {
     /// The least place of all, and whose it is.
     fn first(&mut self) -> (Moment, Source) {
         let mut first = (self.due.first(), Source::Queue);
-        if self.slice < first.0 {
-            first = (self.slice, Source::Slice);
+        if self.look < first.0 {
+            first = (self.look, Source::Look);
         }
         let (until, cpu) = self.deadlines.least();
         if until < first.0 {
@@ -564,7 +558,7 @@ impl Scheduler {
     /// How far the task that executes from `now` may compute before it must settle.
     fn limit(&mut self, now: u64) -> u64 {
         let (hard, soft) = self.deadlines.hard_and_soft();
-        let hard = hard.min(self.due.first().time).min(self.slice.time);
+        let hard = hard.min(self.due.first().time).min(self.look.time);
         hard.min(soft.max(now.saturating_add(QUANTUM)))
     }
 
@@ -613,29 +607,40 @@ impl Scheduler {
         slot.resuming = true;
         slot.deadline = Moment::NEVER;
         slot.state = State::Runnable;
-        self.make_runnable(id, now, clock);
+        self.make_runnable(id, Joins::Woken, now, clock);
     }
 
-    /// Gives the task an idle CPU, its last one if it can be, or a place on the queue.
-    fn make_runnable(&mut self, id: TaskId, now: u64, clock: &Clock) {
+    /// Gives the task an idle CPU, its last one if it can be, or lets it wait.
+    fn make_runnable(&mut self, id: TaskId, how: Joins, now: u64, clock: &Clock) {
         let slot = self.slot(id);
         slot.ready_since = now;
-        let last = slot.cpu;
-        if self.idle == 0 {
-            let is_let_in = self.is_let_in(id, now);
-            self.ready.push_back(id);
-            if is_let_in {
-                self.let_in(now, clock);
-            }
-            self.arm_slices(now, clock);
-            return;
-        }
-        let cpu = if self.idle >> last & 1 == 1 {
+        let last = slot.cpu as usize;
+        let cpu = if self.idle == 0 || self.idle >> last & 1 == 1 {
             last
         } else {
-            self.idle.trailing_zeros()
+            self.idle.trailing_zeros() as usize
         };
-        self.dispatch(id, cpu as usize, now, clock);
+        let at_once = self.law.join(id, cpu, how, now);
+        self.ready += 1;
+        if self.idle == 0 {
+            self.arm_look(now, at_once, clock);
+        } else {
+            self.dispatch_next(cpu, now, clock);
+        }
+    }
+
+    /// Gives the CPU, which nobody has, to the task that is to have it, if one waits.
+    fn dispatch_next(&mut self, at: usize, now: u64, clock: &Clock) -> bool {
+        let Some(next) = self.law.take(at, now) else {
+            return false;
+        };
+        self.ready -= 1;
+        if self.ready == 0 {
+            self.look = Moment::NEVER;
+        }
+        let since = self.slot(next).ready_since;
+        self.dispatch(next, at, now.max(since), clock);
+        true
     }
 
     /// Puts the task on the CPU, which nobody has, from `now` or from when it was free.
@@ -648,42 +653,38 @@ impl Scheduler {
         self.idle &= !(1 << at);
         let cpu = &mut self.cpus[at];
         cpu.task = id;
-        cpu.since = now;
-        cpu.slice_end = now + self.slices.length;
+        self.law.start(at, now);
         let until = self.due.place(now + debt);
         self.deadlines.set(at, until, debt == 0);
         clock.lower_limit(until.time);
     }
 
     /// The task on the CPU leaves it at `now`: the next one gets it.
-    fn leave(&mut self, at: usize, now: u64, clock: &Clock) {
-        self.note_stint(at, now);
+    fn leave(&mut self, at: usize, why: Leaves, now: u64, clock: &Clock) {
         let cpu = &mut self.cpus[at];
-        cpu.task = TaskId::NONE;
+        let task = core::mem::replace(&mut cpu.task, TaskId::NONE);
         cpu.free_at = now;
         self.deadlines.set(at, Moment::NEVER, false);
-        if let Some(next) = self.ready.pop_front() {
-            if self.ready.is_empty() {
-                self.slice = Moment::NEVER;
-            }
-            let since = self.slot(next).ready_since;
-            self.dispatch(next, at, now.max(since), clock);
-        } else {
-            cpu.stolen = 0;
+        self.law.leave(at, task, why, now);
+        self.ready += u32::from(why == Leaves::Waits);
+        if !self.dispatch_next(at, now, clock) {
+            self.cpus[at].stolen = 0;
             self.idle |= 1 << at;
-            self.worked.idles += 1;
         }
     }
 
     /// The executing task sleeps until `deadline`, and nothing happens before: no need to switch.
     fn sleep_through(&mut self, at: usize, deadline: u64, clock: &Clock) {
-        let task = self.cpus[at].task;
-        self.slot(task).account.unnamed += deadline - clock.local();
-        self.note_stint(at, clock.local());
-        self.worked.idles += 1;
+        let (task, now) = (self.cpus[at].task, clock.local());
+        self.slot(task).account.unnamed += deadline - now;
+        self.law.leave(at, task, Leaves::Sleeps, now);
+        let none = self.law.take(at, now);
+        debug_assert!(none.is_none(), "{none:?} waited");
+        self.law.join(task, at, Joins::Woken, deadline);
+        let taken = self.law.take(at, deadline);
+        debug_assert_eq!(taken, Some(task));
+        self.law.start(at, deadline);
         self.cpus[at].stolen = 0;
-        self.cpus[at].since = deadline;
-        self.cpus[at].slice_end = deadline + self.slices.length;
         self.frontier = deadline;
         self.still = 0;
         clock.set(deadline);
@@ -693,7 +694,7 @@ impl Scheduler {
     /// The executing task's deadline has passed before it parked: whatever is due goes first.
     fn give_way(&mut self, at: usize, clock: &Clock) -> Option<Unparked> {
         let now = clock.local();
-        if self.ready.is_empty() && self.first().0.time > now {
+        if self.ready == 0 && self.first().0.time > now {
             return self.answer_at_once(at, Unparked::TimedOut, clock);
         }
         let task = self.cpus[at].task;
@@ -702,12 +703,11 @@ impl Scheduler {
         slot.resuming = true;
         slot.ready_since = now;
         clock.raise_floor(now);
-        if self.ready.is_empty() {
+        if self.ready == 0 {
             let until = self.due.place(now);
             self.deadlines.set(at, until, false);
         } else {
-            self.ready.push_back(task);
-            self.leave(at, now, clock);
+            self.leave(at, Leaves::Waits, now, clock);
         }
         None
     }
@@ -723,86 +723,23 @@ impl Scheduler {
         None
     }
 
-    /// Where slices are fair: a task leaves its CPU, and its run time there counts.
-    fn note_stint(&mut self, at: usize, now: u64) {
-        if !self.slices.are_fair() {
-            return;
-        }
-        let Cpu { task, since, .. } = self.cpus[at];
-        self.worked.time += now.saturating_sub(since);
-        // Its run time is counted from here on, and no more with the tasks that still run.
-        self.cpus[at].since = now;
-        let worked = self.worked_until(now);
-        let slices = self.slices;
-        let first = self.ready.front().copied();
-        let kept = first.map_or(0, |first| {
-            let waits_since = self.slot(first).ready_since;
-            now.saturating_sub(since.max(waits_since))
-        });
-        self.slot(task).share.leaves(kept, worked, slices);
-    }
-
-    /// What has been run on a CPU until `now`.
-    fn worked_until(&self, now: u64) -> Worked {
-        let running = self
-            .busy()
-            .map(|at| now.saturating_sub(self.cpus[at].since));
-        let time = self.worked.time + running.sum::<u64>();
-        Worked {
-            time: time / self.cpus.len() as u64,
-            idles: self.worked.idles,
+    /// Somebody waits for a CPU at `now`: it must be looked at who loses one.
+    fn arm_look(&mut self, now: u64, at_once: bool, clock: &Clock) {
+        if self.look == Moment::NEVER || at_once && now < self.look.time {
+            let at = self.law.look_at(now);
+            self.look = self.due.place(at);
+            clock.lower_limit(at);
         }
     }
 
-    /// Whether a task that was woken takes the CPU of another at once, where slices are fair.
-    fn is_let_in(&mut self, id: TaskId, now: u64) -> bool {
-        if !self.slices.are_fair() || !self.ready.is_empty() {
-            return false;
-        }
-        let worked = self.worked_until(now);
-        self.slot(id).share.pays(worked) == 0
-    }
-
-    /// The task that has had its CPU longest loses it.
-    fn let_in(&mut self, now: u64, clock: &Clock) {
-        let longest = self.busy().min_by_key(|at| self.cpus[*at].since);
-        let at = longest.expect("no CPU is idle");
-        self.cpus[at].slice_end = now;
-        self.slice = self.due.place(now);
-        clock.lower_limit(now);
-    }
-
-    /// When the first task that waits may have the CPU of another: not before that owes nothing,
-    /// where slices are fair.
-    fn owes_until(&mut self, now: u64) -> u64 {
-        match self.ready.front().copied() {
-            Some(first) if self.slices.are_fair() => {
-                let worked = self.worked_until(now);
-                now + self.slot(first).share.pays(worked)
-            }
-            _ => now,
-        }
-    }
-
-    /// Somebody waits for a CPU from `now`: the slices must be looked at.
-    fn arm_slices(&mut self, now: u64, clock: &Clock) {
-        if self.slice == Moment::NEVER {
-            let end = self.busy().map(|cpu| self.cpus[cpu].slice_end).min();
-            let end = end.expect("no CPU is idle").max(self.owes_until(now));
-            let end = self.slices.looked_at(end);
-            self.slice = self.due.place(end);
-            clock.lower_limit(end);
-        }
-    }
-
-    /// Takes the CPU from every task that has had its slice, for those that wait.
-    fn check_slices(&mut self, now: u64, clock: &Clock, hash: &TraceHash) {
-        self.slice = Moment::NEVER;
+    /// Takes the CPU from every task that is to lose it, for those that wait.
+    fn look(&mut self, now: u64, clock: &Clock, hash: &TraceHash) {
+        self.look = Moment::NEVER;
         for at in self.busy() {
-            if self.ready.is_empty() {
+            if self.ready == 0 {
                 return;
             }
-            if self.cpus[at].slice_end > now {
+            if !self.law.loses(at, now) {
                 continue;
             }
             let stolen = self.pay_stolen(at);
@@ -811,11 +748,10 @@ impl Scheduler {
             let slot = self.slot(task);
             slot.debt = until - now + stolen;
             slot.ready_since = now;
-            self.ready.push_back(task);
-            self.leave(at, now, clock);
+            self.leave(at, Leaves::Waits, now, clock);
         }
-        if !self.ready.is_empty() {
-            self.arm_slices(now, clock);
+        if self.ready > 0 {
+            self.arm_look(now, false, clock);
         }
     }
 

@@ -58,7 +58,8 @@ mod hash;
 pub mod media;
 pub mod model;
 pub mod record;
-mod slices;
+mod run_queue;
+
 mod throttles;
 
 pub use crate::env::{LabEnv, Local};
@@ -201,12 +202,11 @@ impl Lab {
         self.env.core.scheduler().set_still_max(steps);
     }
 
-    /// From now on tasks share CPUs as under Linux 6.12 with `hz` ticks a second: a task that is
-    /// woken gets the CPU of another at once if it has had no more than its share, and otherwise at
-    /// a tick. Without it: as soon as the other has had 3 ms.
+    /// Tasks share CPUs as under Linux 6.12 with `hz` ticks a second: the earliest eligible virtual
+    /// deadline first. Without it, a task that waits gets the CPU of one that has had it for 3 ms.
     ///
     /// # Panics
-    /// If `hz` is zero.
+    /// If `hz` is zero, or the lab has run.
     pub fn preempt_at_ticks(&mut self, hz: u32) {
         assert!(hz > 0, "no ticks: a task would keep its CPU for ever");
         self.env.core.scheduler().preempt_at_ticks(hz);

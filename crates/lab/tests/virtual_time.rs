@@ -198,7 +198,7 @@ fn a_sleeper_gets_the_cpu_from_one_that_has_had_its_slice() {
 }
 
 #[test]
-fn by_ticks_one_that_is_woken_is_let_in_at_once_unless_it_has_had_more_than_its_share() {
+fn by_deadlines_a_task_that_is_woken_is_let_in_at_once_unless_it_owes() {
     let mut lab = Lab::new(options(1));
     lab.preempt_at_ticks(250);
     lab.run(|task| {

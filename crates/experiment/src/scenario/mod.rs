@@ -189,7 +189,7 @@ pub struct Machine {
     /// several requests deep, up to 8 MiB.
     #[serde(default)]
     pub readahead_kib: Option<Spanned<f64>>,
-    /// Tasks share CPUs as under Linux 6.12 with so many ticks a second (`lab::slices`); without
+    /// Tasks share CPUs as under Linux 6.12 with so many ticks a second (`lab::run_queue`); without
     /// it, a task loses its CPU to a waiting task as soon as it has had 3 ms.
     #[serde(default)]
     pub preempt_hz: Option<Spanned<u32>>,
