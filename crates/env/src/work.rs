@@ -79,11 +79,16 @@ pub enum Work {
     MigrateScan,
     /// A frame that compaction looked at, whether a page could be moved there.
     FreeScan,
+    /// A page of anonymous memory sent to the swap file: its slot, its tables, its place in a
+    /// request.
+    SwapOut,
+    /// A page read from the swap file: its place in the tables and the lists, and in a request.
+    SwapIn,
 }
 
 impl Work {
     /// How many kinds there are.
-    pub const COUNT: usize = 35;
+    pub const COUNT: usize = 37;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -121,6 +126,8 @@ impl Work {
         Self::MovePage,
         Self::MigrateScan,
         Self::FreeScan,
+        Self::SwapOut,
+        Self::SwapIn,
     ];
 
     /// Name in tables.
@@ -162,6 +169,8 @@ impl Work {
             Self::MovePage => "move-page",
             Self::MigrateScan => "migrate-scan",
             Self::FreeScan => "free-scan",
+            Self::SwapOut => "swap-out",
+            Self::SwapIn => "swap-in",
         }
     }
 }

@@ -9,7 +9,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use env::{Context, Env, IoError, IoRequest, Signal, Task};
+use env::{Context, Env, IoError, IoRequest, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId, Owner, RegionEntry};
 use policy::place::by_use::Purpose;
 
@@ -144,6 +144,7 @@ impl<E: Env> Cache<E> {
         let mut request: Option<(u32, Box<IoRequest>)> = None;
         let send = |task: &mut Task<'_, E>, end, full: Box<IoRequest>| {
             self.counters.add(Item::Pswpin, full.pages().0);
+            task.did(Work::SwapIn, full.pages().0);
             area.send_read(task, end, wanted, full);
         };
         for (slot, busy) in busies {

@@ -1,6 +1,6 @@
 //! On the way out: a batch of pages to the swap file.
 
-use env::{Context, Env, Interrupt, IoError, IoRequest, Signal, Task};
+use env::{Context, Env, Interrupt, IoError, IoRequest, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId};
 use policy::reclaim::{SwapSender, WhenFull};
 
@@ -92,6 +92,7 @@ impl<E: Env> Cache<E> {
             match area.request(task, sender, when_full) {
                 Some(mut request) => {
                     self.counters.add(Item::Pswpout, run.len() as u64);
+                    task.did(Work::SwapOut, run.len() as u64);
                     request.frames.extend(run.iter().map(|(_, frame)| *frame));
                     area.send_write(task, first, request);
                 }

@@ -108,7 +108,7 @@ const SCANS: Sum = (
 );
 const WRITES: Sum = (
     "vmscan/mm_vmscan_write_folio",
-    "hist:keys=reclaim_flags:size=128",
+    "hist:keys=common_pid.execname,reclaim_flags:size=128",
 );
 const SLABS: Sum = (
     "vmscan/mm_shrink_slab_end",
@@ -252,6 +252,10 @@ pub(crate) fn all() -> Vec<Scenario> {
         // The cost of a call that nothing holds up.
         Scenario::crowd("r1-calm", 0, 0, 0).calm(),
         Scenario::alone("r1-calm-hog", 64),
+        // ... and of a page that goes out and comes back, where nothing waits for a disk.
+        Scenario::alone("r1-calm-swap", 640)
+            .swap_rate(256)
+            .seconds(16),
         // How much of it is chance.
         crowd("r1-4-seed1", 1, 2).seed(1),
         crowd("r1-4-seed2", 1, 2).seed(2),
