@@ -3,7 +3,9 @@
 //!
 //! The answer for a figure is the recorded value times what the change does to it in the lab: so an
 //! error that the lab makes with and without the change cancels out. Where the recording has
-//! nothing (or the lab zero), the answer is the lab's own value.
+//! nothing (or the lab zero), the answer is the lab's own value. No answer is more than there is of
+//! CPU time or memory. Against a recording of the change, the answers together are no skill if
+//! "nothing changes" is as near.
 
 use core::fmt::Write as _;
 
@@ -28,6 +30,8 @@ pub(super) struct Answered<'a> {
     pub(super) recorded: Vec<Option<f64>>,
     pub(super) lab: Vec<Vec<Option<f64>>>,
     pub(super) changed: Vec<Vec<Option<f64>>>,
+    /// The most that each figure can be.
+    pub(super) most: Vec<f64>,
     pub(super) against: Option<Against<'a>>,
 }
 
@@ -95,6 +99,7 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
         let _ = write!(text, "{name:>20}{:>10}{:>16}", "error", "of difference");
     }
     text.push('\n');
+    let (mut errors, mut unchanged) = (Vec::new(), Vec::new());
     for (index, label) in answered.labels.iter().enumerate() {
         let recorded = answered.recorded[index];
         let (lab, changed) = (answered.lab[0][index], answered.changed[0][index]);
@@ -105,7 +110,13 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
         if is_nothing(&[recorded, lab, changed, other]) || recorded.is_none() && changed.is_none() {
             continue;
         }
-        let answer = predict(recorded, lab, changed);
+        let answer = predict(recorded, lab, changed).map(|value| value.min(answered.most[index]));
+        if let (Some(recorded), Some(answer), Some(other)) = (recorded, answer, other)
+            && other > 0.0
+        {
+            errors.push((answer / other - 1.0).abs());
+            unchanged.push((recorded / other - 1.0).abs());
+        }
         let _ = write!(
             text,
             "{:width$}{}{}{}{:>FIELD$}{}",
@@ -134,7 +145,25 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
         text.truncate(text.trim_end().len());
         text.push('\n');
     }
+    if let (Some(answers), Some(unchanged)) = (median(errors), median(unchanged)) {
+        let skill = if answers < unchanged {
+            ""
+        } else {
+            ": no skill here"
+        };
+        let _ = writeln!(
+            text,
+            "median error of the answers: {:.1} %; of \"nothing changes\": {:.1} %{skill}",
+            answers * 100.0,
+            unchanged * 100.0
+        );
+    }
     text
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
 }
 
 /// None of them is there, or all are zero.

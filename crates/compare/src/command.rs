@@ -398,6 +398,7 @@ fn answered<K: Kind>(
         recorded: K::values(&side.recorded),
         lab: values(&side.lab),
         changed: values(&changed.lab),
+        most: K::most(&changed.setting),
         against,
     })
 }

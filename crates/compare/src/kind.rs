@@ -104,6 +104,11 @@ pub trait Kind: Sized + 'static {
         lab: &Self::Measures,
     ) -> Vec<Verdict>;
 
+    /// The most that each figure can be, in the order of the labels.
+    fn most(_setting: &Self::Setting) -> Vec<f64> {
+        vec![f64::INFINITY; Self::labels().len()]
+    }
+
     /// What is to be known of how it is judged.
     fn judged_by(_setting: &Self::Setting) -> &'static str {
         ""

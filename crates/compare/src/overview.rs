@@ -70,10 +70,10 @@ pub(super) fn overview<K: Kind<Setting = Setting, Measures = Measures>>(
     line("constant guess: mean |error|", &|q| {
         fitted(q, sides).map(|fitted| percent(fitted.error))
     });
-    line("error / error of the guess", &|q| {
+    line("skill (1 - error / guess's)", &|q| {
         let own = mean(errors(q).into_iter())?;
         let fitted = fitted(q, sides)?;
-        (fitted.error > 0.0).then(|| format!("{:.2}", own / fitted.error))
+        (fitted.error > 0.0).then(|| format!("{:.2}", 1.0 - own / fitted.error))
     });
     text.push_str("The guesses, each fitted to these recordings:\n");
     for quantity in quantities() {

@@ -302,7 +302,7 @@ fn several_recordings_get_errors_guesses_and_pairs() {
         "All 2 recordings: recorded, linux-6.12, difference",
         "guest-2",
         "constant guess: mean |error|",
-        "error / error of the guess",
+        "skill (1 - error / guess's)",
         "level = ",
         "Pairs that differ in one setting",
         "level               1 pairs, 0 judged",

@@ -43,6 +43,7 @@ use super::show::Row;
 use super::what_if::{Change, Keys};
 use experiment::outcome::Outcome;
 use figures::Band;
+use guess::Ways;
 
 /// The kind.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +128,7 @@ impl Kind for Pressure {
     fn rows(_: &Setting, columns: &[&Vec<Option<f64>>]) -> Vec<Row> {
         let all = FIGURES.iter().enumerate().map(|(index, figure)| Row {
             name: match figure.band {
-                Some(Band::Part(part) | Band::OfMemory(part)) => {
+                Some(Band::Part(part)) => {
                     format!("{} [{:.0}%]", figure.label.name, part * 100.0)
                 }
                 Some(Band::Factor(factor)) => format!("{} [x{factor}]", figure.label.name),
@@ -144,41 +145,64 @@ impl Kind for Pressure {
         all.filter(is_there).collect()
     }
 
-    fn judge(
-        setting: &Setting,
-        recorded: &Vec<Option<f64>>,
-        lab: &Vec<Option<f64>>,
-    ) -> Vec<Verdict> {
-        judge(setting, recorded, lab)
+    fn judge(_: &Setting, recorded: &Vec<Option<f64>>, lab: &Vec<Option<f64>>) -> Vec<Verdict> {
+        judge(recorded, lab)
     }
 
-    /// Mean errors over all recordings, beside those of the best constants.
+    fn most(setting: &Setting) -> Vec<f64> {
+        let most = |figure| figures::most(setting, figure);
+        FIGURES.iter().map(most).collect()
+    }
+
+    /// Mean errors over all recordings, beside those of guesses.
     fn overview(sides: &[Beside<'_, Self>], column: &str) -> String {
+        const NAME: usize = 28;
+        const FIELD: usize = 12;
         let mut text = format!(
-            "All {} recordings: mean error of {column}, of the best constant\n",
-            sides.len()
+            "All {} recordings: mean error of {column}, of a lab of zeroes, of a copy of the \
+             nearest recording, of the best constant; skill = 1 - error / error of the constant; \
+             bands held by each\n{:NAME$}",
+            sides.len(),
+            ""
         );
-        for (index, figure) in FIGURES.iter().enumerate() {
-            if figure.band.is_none() {
-                continue;
-            }
-            let points: Vec<_> = sides
-                .iter()
-                .filter_map(|side| {
-                    let recorded = side.recorded[index]?;
-                    Some((side.setting, recorded, side.lab[index].unwrap_or(0.0)))
-                })
-                .collect();
-            if let Some((own, constant)) = guess::errors(figure, &points) {
-                let _ = writeln!(
-                    text,
-                    "{:28}{:>8.1} %{:>8.1} %",
-                    figure.label.name,
-                    own * 100.0,
-                    constant * 100.0
-                );
-            }
+        for name in ["lab", "zeroes", "copy", "constant", "skill", "bands held"] {
+            let _ = write!(text, "{name:>FIELD$}");
         }
+        text.push('\n');
+        let mut held = Ways::default().map(|_: f64| 0);
+        let (mut of, mut skilled, mut figures) = (0, 0, 0);
+        for (index, figure) in FIGURES.iter().enumerate() {
+            let Some(judged) = guess::judge(figure, &points(sides, index)) else {
+                continue;
+            };
+            let _ = write!(text, "{:NAME$}", figure.label.name);
+            for error in judged.errors.list() {
+                let _ = write!(text, "{:>10.1} %", error * 100.0);
+            }
+            let skill = judged.skill();
+            let _ = write!(text, "{skill:>FIELD$.2}");
+            let _ = writeln!(text, "    {} of {}", judged.held, judged.of);
+            held = held.plus(judged.held);
+            of += judged.of;
+            figures += 1;
+            skilled += u32::from(skill > 0.0);
+        }
+        let _ = writeln!(
+            text,
+            "bands held by lab/zeroes/copy/constant: {held} of {of}; skill above zero in {skilled} of {figures} figures"
+        );
         text
     }
+}
+
+/// A figure of all recordings that have it.
+fn points<'a>(sides: &[Beside<'a, Pressure>], index: usize) -> Vec<guess::Point<'a>> {
+    let point = |side: &Beside<'a, Pressure>| {
+        Some(guess::Point {
+            setting: side.setting,
+            recorded: side.recorded[index]?,
+            lab: side.lab[index].unwrap_or(0.0),
+        })
+    };
+    sides.iter().filter_map(point).collect()
 }

@@ -124,16 +124,17 @@ fn beside_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
             .iter()
             .filter(|side| !side.name().contains(CALM))
             .filter_map(|side| {
-                Some((
-                    &side.setting,
-                    side.recorded[index]?,
-                    side.lab[index].unwrap_or(0.0),
-                ))
+                Some(guess::Point {
+                    setting: &side.setting,
+                    recorded: side.recorded[index]?,
+                    lab: side.lab[index].unwrap_or(0.0),
+                })
             })
             .collect();
-        let Some((own, constant)) = guess::errors(figure, &points) else {
+        let Some(judged) = guess::judge(figure, &points) else {
             continue;
         };
+        let (own, constant) = (judged.errors.lab, judged.errors.constant);
         figures += 1;
         better += usize::from(own < constant);
         let _ = writeln!(
