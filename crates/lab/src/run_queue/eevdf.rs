@@ -180,7 +180,7 @@ impl Eevdf {
         self.count(cpu, now);
     }
 
-    /// Takes off the queue whoever is asleep and would be picked.
+    /// Takes tasks off the queue that are asleep and would be picked.
     fn forgive(&mut self, cpu: usize) {
         while self.queues[cpu].running.is_some() || !self.queues[cpu].others.is_empty() {
             let picked = self.pick(cpu);
@@ -338,7 +338,7 @@ mod tests {
         law
     }
 
-    /// Whoever has the CPU loses it: the task that gets it then.
+    /// The running task leaves the CPU. Answers the task that gets it.
     fn switch(law: &mut Eevdf, running: TaskId, why: Leaves, now: u64) -> Option<TaskId> {
         law.leave(0, running, why, now);
         law.take(0, now)
