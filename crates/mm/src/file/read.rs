@@ -785,7 +785,8 @@ impl<E: Env> Cache<E> {
                 .activate(&env::Interrupt::new(), &self.pages, frame);
             self.counters.add(Item::Pgactivate, u64::from(moved));
         } else {
-            self.pages.table.update(frame, Flags::ACTIVE, Flags::NONE);
+            let table = &self.pages.table;
+            table.update(frame, Flags::ACTIVE, Flags::REFERENCED);
         }
     }
 

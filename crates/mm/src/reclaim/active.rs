@@ -32,6 +32,11 @@ pub(super) fn shrink_active<E: Env>(
     }
     cache.contend(task, zone);
     task.did(Work::Deactivate, taken);
+    let cleared = if cache.options.reclaim.law.ageing_forgets_uses {
+        Flags::ACTIVE | Flags::REFERENCED
+    } else {
+        Flags::ACTIVE
+    };
     let mut regions = Cursor::new();
     let mut maps = Maps::new();
     let (mut used, mut deactivated) = (0, 0);
@@ -49,7 +54,6 @@ pub(super) fn shrink_active<E: Env>(
             let owner = cache.pages.table.owner(frame);
             used += u64::from(maps.test_and_clear_young(cache, task, owner));
         }
-        let cleared = Flags::ACTIVE | Flags::REFERENCED;
         let set = Flags::WORKINGSET;
         let done = cache.pages.table.update_of(frame, generation, set, cleared);
         deactivated += u64::from(done.is_some());

@@ -9,11 +9,11 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Instant;
 
-use env::{Device, ObjectId, Task};
-use frames::{Flags, Owner, RegionEntry};
+use env::{Device, DeviceId, ObjectId, Task};
+use frames::{Flags, Owner, RegionEntry, Slot};
 use lab::{Lab, LabEnv, Options as LabOptions, Sector};
 use policy::place::by_use::Purpose;
-use policy::reclaim::scan::{Kind, Priority};
+use policy::reclaim::scan::{Kind, Lru, Priority, Turn};
 use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::BOUND;
 use policy::reclaim::{ReclaimLaw, Tunables};
@@ -375,4 +375,63 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
         assert!(!may && slept < Nanos::millis(4), "woken: {slept:?}");
         zone.note_gone(Kind::Anon, 100);
     });
+}
+
+/// A page in use that has aged, and is used once more.
+#[test]
+fn under_linux_a_page_that_aged_is_active_at_its_next_use() {
+    let used_after_ageing = |law: ReclaimLaw| {
+        let mut options = Options::new(1_024, 1);
+        options.reclaim = Tunables::of(law, 250);
+        with_cache(options, move |task, cache| {
+            let info = Null.info();
+            let device = cache
+                .add_device(task, DeviceId(0), info, DeviceOptions::default())
+                .unwrap();
+            let file = cache.open(task, device, ObjectId(0), Bytes::ZERO).unwrap();
+            file.assume_allocated(Bytes(4096));
+            let mut writer = cache.writer();
+            let mut page = vec![Sector(0); 8];
+            file.write(task, &mut writer, Bytes::ZERO, &page).unwrap();
+            cache.retire(task, writer);
+            let mut read = |task: &mut Task<'_, LabEnv>, times: u32| {
+                for _ in 0..times {
+                    // A reader each: one that goes on in its page uses it once.
+                    file.read(task, &mut Reader::default(), Bytes::ZERO, &mut page)
+                        .unwrap();
+                }
+            };
+            read(task, 3);
+            let zone = ZoneId(0);
+            let Slot::Frame(frame) = file.mapping.index.get(&cache.pages.pool, 0) else {
+                panic!("the page is cached")
+            };
+            let is_active = || cache.pages.table.flags(frame).has(Flags::ACTIVE);
+            assert!(is_active());
+            let turn = Turn {
+                list: Lru::ActiveFile,
+                pages: Pages(32),
+            };
+            if !law.activates_at_once {
+                let (batch, moved) =
+                    cache
+                        .zones
+                        .isolate(task, &cache.pages, zone, Lru::InactiveFile, 32);
+                assert_eq!(moved, 1);
+                cache
+                    .zones
+                    .put_back(task, &cache.pages, batch.pages(), false);
+                cache.zones[zone].note_gone(Kind::File, batch.len());
+            }
+            super::active::shrink_active(task, cache, zone, turn);
+            assert!(!is_active());
+            read(task, 1);
+            let active = is_active();
+            file.discard(task).unwrap();
+            active
+        })
+    };
+    assert!(used_after_ageing(ReclaimLaw::LINUX_3_0));
+    assert!(used_after_ageing(ReclaimLaw::LINUX_6_12));
+    assert!(!used_after_ageing(ReclaimLaw::TIDEGATE));
 }

@@ -47,6 +47,10 @@ pub struct Rules {
     /// Writing to a page of a file is a use, as reading it is (before 4.7; Linux 3.0 mm/filemap.c,
     /// generic_perform_write()): what is read once after it was written is active.
     pub writes_are_uses: bool,
+    /// A page that ages counts as not used since (ours). In Linux it keeps the mark of its last use
+    /// and is active again at the next (since 2.6.34; Linux 2.6.36 and 6.12 mm/vmscan.c,
+    /// shrink_active_list() clears PageActive alone).
+    pub ageing_forgets_uses: bool,
     /// Fresh anonymous pages begin on the active list (before 5.9).
     pub fresh_is_active: bool,
     /// After each pass over a zone a reclaimer waits as long as too much is under writeback

@@ -40,6 +40,7 @@ pub(super) const RULES: Rules = Rules {
     knows_again: true,
     activates_at_once: false,
     writes_are_uses: false,
+    ageing_forgets_uses: false,
     fresh_is_active: false,
     waits_for_writeout: false,
     fault_around: 1,

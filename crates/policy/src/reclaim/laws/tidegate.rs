@@ -43,6 +43,7 @@ const RULES: Rules = Rules {
     plenty: Plenty::Target,
     throttle: &Throttle,
     admission: Admission::Queue,
+    ageing_forgets_uses: true,
     fault_around: FAULT_AROUND,
     files_least,
     heeds_within_fs: false,
