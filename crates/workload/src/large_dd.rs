@@ -6,8 +6,9 @@
 //! `delete` removes all files.
 //!
 //! `dd` by default moves 512 bytes a call. Here a call moves `block`, and the calls that `dd` would
-//! have made are charged as `Work::Call`: several reads of one page would be several uses of it to
-//! reclaim, where a kernel notes a page of a sequential read once.
+//! have made are charged as `Work::Call`. A kernel notes a page of a sequential read once, whatever
+//! the calls; for writes, `Writer::in_calls_of` has the calls. The download's are not known: they
+//! count as large ones.
 //!
 //! Source: experiments A3b.
 
@@ -92,6 +93,7 @@ impl<E: Env> Large<'_, E> {
             return Ok(false);
         }
         self.part("download", &mut began, task.now());
+        self.writer.in_calls_of(DD_BLOCK);
         let mut files = vec![source];
         while self.report.bytes < self.options.total {
             let copy = self.folder.make(task)?;

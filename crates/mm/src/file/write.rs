@@ -644,7 +644,27 @@ impl<'a, E: Env> Batch<'a, E> {
         // Before the pages can be written and reclaimed: a reader that then finds one missing must
         // know that it is part of the file.
         mapping.extend_to(self.took.until);
+        let again = self.used_again();
         self.took.dirtied += show_filled(task, cache, mapping, &mut self.writer.batch, None);
+        for frame in again {
+            // To the active list, and used there.
+            cache.touch(frame);
+            cache.touch(frame);
+        }
+    }
+
+    /// Frames of the batch that calls after the first use again.
+    fn used_again(&mut self) -> Vec<FrameId> {
+        if !self.cache.options.reclaim.law.writes_are_uses {
+            return Vec::new();
+        }
+        let batch = core::mem::take(&mut self.writer.batch);
+        let again = batch
+            .iter()
+            .filter(|filled| self.writer.uses_again(filled.fresh));
+        let again = again.map(|filled| filled.busy.frame()).collect();
+        self.writer.batch = batch;
+        again
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use env::{Env, Interrupt, Task};
 use frames::Busy;
 use policy::dirty::WriterIndex;
-use policy::units::Instant;
+use policy::units::{Bytes, Instant, PAGE_SIZE};
 
 use crate::Error;
 use crate::cache::Cache;
@@ -15,6 +15,9 @@ use crate::file::write::Filled;
 use crate::registry::mapping::Mapping;
 use crate::writeback::balance::balance;
 use crate::writeback::pacer::{Account, Pacer};
+
+/// Pages that a CPU of Linux keeps off the lists until it has so many (3.0 mm/swap.c, PAGEVEC_SIZE).
+const PAGEVEC: u32 = 14;
 
 /// The unit that is paced. One per client, thread or task; not shared.
 #[derive(Debug)]
@@ -30,6 +33,10 @@ pub struct Writer {
     pub(super) ahead: Vec<(u32, Busy)>,
     /// The batch being filled; empty between calls.
     pub(super) batch: Vec<Filled>,
+    /// Bytes of the calls that each of its calls stands for.
+    calls_of: Bytes,
+    /// Fresh pages of it that its CPU keeps off the lists.
+    kept_off: u32,
 }
 
 impl Writer {
@@ -43,6 +50,8 @@ impl Writer {
             reserve: FrameReserve::default(),
             ahead: Vec::new(),
             batch: Vec::new(),
+            calls_of: Bytes(u64::MAX),
+            kept_off: 0,
         }
     }
 
@@ -50,6 +59,28 @@ impl Writer {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.pacer.id
+    }
+
+    /// From now on each call stands for as many calls of so many bytes as it has: what they cost is
+    /// the caller's to say, and their uses of a page are several where the law counts writes as
+    /// uses.
+    pub fn in_calls_of(&mut self, bytes: Bytes) {
+        self.calls_of = bytes;
+    }
+
+    /// Whether a page that it has written, fresh or not, is used again by a later call. A fresh one
+    /// is not on the lists yet, and no use makes it active: but for the page that fills its CPU's
+    /// batch, which is there when the first call for it ends.
+    ///
+    /// # Source
+    /// Linux 3.0 mm/swap.c, __lru_cache_add(), mark_page_accessed(). Deviation: pages are on the
+    /// lists at once, and each writer has a batch of its own.
+    pub(super) fn uses_again(&mut self, fresh: bool) -> bool {
+        if self.calls_of.0 >= PAGE_SIZE {
+            return false;
+        }
+        self.kept_off = (self.kept_off + u32::from(fresh)) % PAGEVEC;
+        !fresh || self.kept_off == 0
     }
 
     /// Whether the device need not be told of a write any more.
