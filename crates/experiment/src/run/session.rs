@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use device::{Meter, MeterReading};
 use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
 use mm::{Cache, DeviceOptions, DeviceStats, File, NodeStats, Stats, Vmstat};
-use policy::reclaim::CONGESTED;
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use workload::{Barrier, Folder, Job, Objects, Plan, Report, SmallFiles, Stop, Work, keep};
@@ -319,8 +318,9 @@ fn options(setup: &Setup) -> mm::Options {
     options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
     options.readahead_max = cell.readahead.unwrap_or(options.readahead_max);
     options.runs = cell.runs;
-    if cell.reclaim.law.heeds_congestion {
-        options.swap_requests = CONGESTED;
+    if let Some(pages) = cell.reclaim.law.swap_queue {
+        let requests = u32::try_from(pages.0 / CLUSTER.0);
+        options.swap_requests = requests.expect("a queue is short");
     }
     if cell.scale_costs {
         // Pages on their way to the swap file stay the same part of the memory.

@@ -105,7 +105,6 @@ impl Tunables {
     #[must_use]
     pub fn when_swap_full(&self, sender: SwapSender) -> WhenFull {
         match (sender, self.admission()) {
-            (SwapSender::Direct, Admission::Direct) if self.law.heeds_congestion => WhenFull::Skip,
             (SwapSender::Background, _) | (_, Admission::Direct) => WhenFull::Block,
             (SwapSender::Limit, _) => WhenFull::BlockAndCheckHang,
             (SwapSender::Direct, _) => WhenFull::Skip,
@@ -180,6 +179,8 @@ mod tests {
         );
         let direct = all.map(|tunables| tunables.when_swap_full(SwapSender::Direct));
         assert_eq!(direct, [WhenFull::Block, WhenFull::Skip, WhenFull::Skip]);
+        let early = Tunables::of(ReclaimLaw::LINUX_3_2, 250);
+        assert_eq!(early.when_swap_full(SwapSender::Direct), WhenFull::Block);
         let revives = all.map(|tunables| tunables.revives_background());
         assert_eq!(revives, [false, true, false]);
         assert_eq!(

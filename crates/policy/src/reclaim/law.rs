@@ -65,10 +65,8 @@ pub struct Rules {
     /// A task that asks for a page from within a file system reclaims differently
     /// (`Tunables::files_within_fs`).
     pub heeds_within_fs: bool,
-    /// A task that reclaims on its own behalf leaves a page alone that would go to a device which
-    /// says that it is congested, and looks on (`may_write_to_queue`; up to 5.15). A queue of 128
-    /// requests says so from 113 on (`CONGESTED`).
-    pub heeds_congestion: bool,
+    /// Pages that may be on their way to the swap file where the law says so (`SWAP_QUEUE`; 3.x).
+    pub swap_queue: Option<Pages>,
     /// The marks of a memory.
     pub marks: fn(Pages) -> Watermarks,
 }
@@ -115,12 +113,15 @@ pub enum Plenty {
     Target,
 }
 
-/// Requests of a queue of 128 from which on its device is congested: seven eighths and one.
+/// Pages on their way to a swap file whose queue is full: 128 requests, into which the I/O
+/// scheduler merges neighbours up to 512 KiB. A task that finds it full waits, whatever it is: no
+/// swap file ever says that it is congested.
 ///
 /// # Source
-/// Kernel-facts 13; Linux 3.0 block/blk-core.c, blk_queue_congestion_threshold(). Deviation: it
-/// says so no more as soon as fewer are out, not first at 103.
-pub const CONGESTED: u32 = 113;
+/// Linux 3.0 include/linux/blkdev.h, BLKDEV_MAX_RQ, BLK_DEF_MAX_SECTORS; block/elevator.c,
+/// elv_merge(); mm/swap_state.c, swap_backing_dev_info; mm/vmscan.c, pageout(). Deviation:
+/// neighbours are taken to be merged in full, as slots are handed out one after the other.
+pub(super) const SWAP_QUEUE: Pages = Pages(128 * 128);
 
 impl ReclaimLaw {
     pub(super) const fn new(rules: &'static Rules) -> Self {

@@ -27,6 +27,6 @@ pub mod workingset;
 pub mod zoned;
 
 pub use self::answers::{ReserveWakes, SwapSender, WhenFull};
-pub use self::law::{Admission, CONGESTED, Isolation, Loops, Plenty, ReclaimLaw, Rules};
+pub use self::law::{Admission, Isolation, Loops, Plenty, ReclaimLaw, Rules};
 pub use self::reason::{Reason, Reasons};
 pub use self::tunables::{FRESH, Tunables};

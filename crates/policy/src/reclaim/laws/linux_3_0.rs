@@ -18,7 +18,7 @@
 //! throttle_vm_writeout(), determine_dirtyable_memory().
 
 use super::linux_5_15;
-use crate::reclaim::law::{Isolation, Loops, ReclaimLaw, Rules};
+use crate::reclaim::law::{Isolation, Loops, ReclaimLaw, Rules, SWAP_QUEUE};
 use crate::reclaim::page::{PageRule, Waits, Writers};
 use crate::reclaim::reason::Reason;
 use crate::reclaim::scan::{CostRule, Feeds, ScanRule};
@@ -53,6 +53,7 @@ pub(super) const RULES: Rules = Rules {
     fresh_is_active: true,
     waits_for_writeout: true,
     anon_is_dirtyable: true,
+    swap_queue: Some(SWAP_QUEUE),
     marks: Watermarks::of_zone_before_4_6,
     ..linux_5_15::RULES
 };

@@ -13,6 +13,5 @@ impl ReclaimLaw {
 
 const RULES: Rules = Rules {
     name: "linux-3.1",
-    heeds_congestion: true,
     ..linux_3_0::RULES
 };

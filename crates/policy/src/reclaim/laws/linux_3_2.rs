@@ -25,7 +25,6 @@ impl ReclaimLaw {
 const RULES: Rules = Rules {
     name: "linux-3.2",
     page: PAGE,
-    heeds_congestion: true,
     ..linux_3_0::RULES
 };
 

@@ -47,7 +47,7 @@ pub(super) const RULES: Rules = Rules {
     files_least: |_| Pages::ZERO,
     anon_is_dirtyable: false,
     heeds_within_fs: true,
-    heeds_congestion: false,
+    swap_queue: None,
     marks: Watermarks::of_zone,
 };
 
