@@ -16,7 +16,7 @@ use crate::registry::mapping::Mapping;
 use crate::writeback::balance::balance;
 use crate::writeback::pacer::{Account, Pacer};
 
-/// Pages that a CPU of Linux keeps off the lists until it has so many (3.0 mm/swap.c, PAGEVEC_SIZE).
+/// Pages that a CPU of Linux keeps off the lists until it has so many (3.0 mm/swap.c, PAGEVEC).
 const PAGEVEC: u32 = 14;
 
 /// The unit that is paced. One per client, thread or task; not shared.
