@@ -129,6 +129,9 @@ pub enum Command {
     /// Hold a recording of a real kernel against the lab, and ask "what if"
     #[command(after_help = COMPARE_EXAMPLES)]
     Compare(Box<CompareArguments>),
+    /// How large must my cache be? Replay a trace of accesses under page rules and sizes
+    #[command(after_help = crate::replay::EXAMPLES)]
+    Replay(crate::replay::ReplayArguments),
     /// Show what there is to choose from
     #[command(
         after_help = "Examples:\n  tidegate list\n  tidegate list papers\n  tidegate list metrics\n  tidegate list kinds"

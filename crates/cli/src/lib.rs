@@ -7,6 +7,7 @@
 //!                           -> list      (what there is to choose from)
 //!                           -> reproduce (every published claim, one scoreboard)
 //!                           -> compare   (a recording of a real kernel beside the lab)
+//!                           -> replay    (traces under page rules)
 //!                           -> server    (`serve`, `top`, `demo`: feature `serve`)
 //! ```
 #![forbid(unsafe_code)]
@@ -15,6 +16,7 @@ pub mod args;
 mod chosen;
 mod list;
 pub mod program;
+mod replay;
 #[cfg(feature = "serve")]
 mod server;
 #[cfg(not(feature = "serve"))]

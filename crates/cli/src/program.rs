@@ -46,6 +46,8 @@ enum Trouble {
     Compare(#[from] CompareError),
     #[error(transparent)]
     Reproduce(#[from] ReproduceError),
+    #[error(transparent)]
+    Replay(#[from] ::replay::ReplayError),
 }
 
 /// Does what the command line says.
@@ -62,6 +64,9 @@ pub fn main(arguments: Arguments) -> ExitCode {
         Command::Run(arguments) => run(&arguments),
         Command::Compare(arguments) => {
             compare::main(&arguments.asked(), &interrupted()).map_err(Trouble::from)
+        }
+        Command::Replay(arguments) => {
+            ::replay::main(&arguments.asked(), &interrupted()).map_err(Trouble::from)
         }
         #[cfg(feature = "serve")]
         Command::Serve(arguments) => Ok(server::serve(&arguments)),

@@ -4,6 +4,7 @@
 //! of that name gets a number behind. Tables are of experiments D2, in long form: one thing a row.
 
 mod columns;
+mod curves;
 mod html;
 mod perfetto;
 mod plots;
@@ -12,6 +13,7 @@ mod tables;
 pub mod web;
 
 pub use columns::{Column, Data, TidyTable};
+pub use curves::{Curve, curves};
 pub use html::{Shown, part};
 pub use tables::{About, tables};
 

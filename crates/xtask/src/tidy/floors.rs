@@ -187,7 +187,7 @@ const HOUSES: &[House] = &[
             &["program"],
             &["chosen", "list"],
             &["args"],
-            &["server", "without_server"],
+            &["replay", "server", "without_server"],
         ],
         known: &[],
     },

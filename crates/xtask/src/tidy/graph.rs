@@ -4,7 +4,7 @@ use super::{Findings, text_of};
 use crate::workspace::{Crate, Kind, Source, Workspace};
 
 /// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
-const MAY_USE: [(&str, &[&str]); 25] = [
+const MAY_USE: [(&str, &[&str]); 26] = [
     ("policy", &[]),
     ("frames", &[]),
     ("figures", &[]),
@@ -28,6 +28,18 @@ const MAY_USE: [(&str, &[&str]); 25] = [
     ("compare", &["experiment", "figures", "policy", "report"]),
     ("reproduce", &["experiment", "report"]),
     (
+        "replay",
+        &[
+            "env",
+            "experiment",
+            "figures",
+            "lab",
+            "mm",
+            "policy",
+            "report",
+        ],
+    ),
+    (
         "cli",
         &[
             "compare",
@@ -35,6 +47,7 @@ const MAY_USE: [(&str, &[&str]); 25] = [
             "figures",
             "os",
             "policy",
+            "replay",
             "report",
             "reproduce",
             "serve",

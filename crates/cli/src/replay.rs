@@ -1,0 +1,87 @@
+//! The words of `tidegate replay`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use replay::trace::Format;
+use replay::{Asked, Size};
+
+pub(crate) const EXAMPLES: &str = "\
+Rules: lru, clock, 2q, arc, lirs, s3-fifo, w-tinylfu, and belady, which knows the future: no rule
+does better. Presets, as `tidegate list policies` has them, are replayed by the cache itself:
+tidegate, linux-6.12 ...
+
+Examples:
+  tidegate replay requests.csv                  hits over size under three rules
+  tidegate replay trace.txt --rule lru,linux-6.12,tidegate,belady --pages 4096,16384
+  tidegate replay trace.txt --memory 64MiB,1GiB --readahead
+  tidegate replay *.u64.xz --pages 5%,15%,40% --json
+  tidegate replay trace.txt --csv hits.csv --plot hits.svg
+  blkparse -i sda | tidegate replay /dev/stdin --format blkparse
+
+docs/replay.md says how a trace is recorded and what is to be made of it.
+
+Exit status: 0 all well; 2 a mistake in the command line or a trace, or a file that cannot be
+written; 130 interrupted.";
+
+/// Arguments of `replay`.
+#[derive(Args, Debug)]
+pub struct ReplayArguments {
+    /// Files of accesses; packed by xz if they are called so
+    #[arg(value_name = "TRACE", required = true)]
+    traces: Vec<PathBuf>,
+    /// Rules and presets to replay under
+    #[arg(
+        long,
+        value_name = "A,B",
+        value_delimiter = ',',
+        default_value = "lru,tidegate,belady"
+    )]
+    rule: Vec<String>,
+    /// Sizes of memory: pages of 4 KiB, or per cent of those of the trace
+    #[arg(long, value_name = "N|P%", value_delimiter = ',', value_parser = Size::of_pages)]
+    pages: Vec<Size>,
+    /// The same in bytes, as in 64MiB
+    #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = Size::of_bytes)]
+    memory: Vec<Size>,
+    /// Presets read ahead, which other rules never do
+    #[arg(long)]
+    readahead: bool,
+    /// What the files are, whatever they are called: u64, numbers, oracle-general, msr, blkparse,
+    /// perf
+    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    format: Option<Format>,
+    /// Print JSON for a program
+    #[arg(long)]
+    json: bool,
+    /// Write the rows to a file, too
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Draw hits over size into a file, as SVG
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+}
+
+impl ReplayArguments {
+    /// The words as the crate of `replay` takes them.
+    pub(crate) fn asked(self) -> Asked {
+        Asked {
+            traces: self.traces,
+            format: self.format,
+            rules: self.rule,
+            sizes: [self.pages, self.memory].concat(),
+            readahead: self.readahead,
+            json: self.json,
+            csv: self.csv,
+            plot: self.plot,
+        }
+    }
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    let known = Format::ALL.iter().find(|(name, _)| *name == text);
+    known.map(|(_, format)| *format).ok_or_else(|| {
+        let names = Format::ALL.map(|(name, _)| name).join(", ");
+        format!("there is no such format; formats are {names}")
+    })
+}

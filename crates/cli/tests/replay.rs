@@ -1,0 +1,89 @@
+//! `tidegate replay`, as a user types it.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn replay(words: &[&str]) -> Output {
+    let program = env!("CARGO_BIN_EXE_tidegate");
+    let mut command = Command::new(program);
+    command.arg("replay").args(words).output().unwrap()
+}
+
+fn trace(name: &str) -> String {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../replay/traces");
+    folder.join(name).display().to_string()
+}
+
+#[test]
+fn a_trace_under_rules_and_a_preset_at_two_sizes() {
+    let file = trace("cs.u64.xz");
+    let done = replay(&[
+        &file,
+        "--rule",
+        "lru,reuse,tidegate,belady",
+        "--pages",
+        "40%,563,211",
+        "--json",
+    ]);
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let tables: Value = serde_json::from_slice(&done.stdout).unwrap();
+    assert_eq!(tables[0]["accesses"], 6781);
+    assert_eq!(tables[0]["pages"], 1409);
+    // 40 % are 563 pages: once.
+    let rows = tables[0]["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    let ratio = |rule: &str, pages: u64| {
+        let row = rows
+            .iter()
+            .find(|row| row["rule"] == rule && row["pages"] == pages);
+        row.unwrap()["hit_ratio"].as_f64()
+    };
+    // Of a loop that is larger than memory LRU hits nothing but what is not of the loop.
+    assert_eq!(ratio("lru", 563).map(|ratio| ratio < 0.02), Some(true));
+    assert!(ratio("reuse", 563) > Some(0.33));
+    assert!(ratio("belady", 563) > ratio("reuse", 563));
+    assert!(ratio("tidegate", 563).is_some());
+    // Too small for a cache: the others are shown all the same.
+    assert_eq!(ratio("tidegate", 211), None);
+    let again = replay(&[&file, "--rule", "tidegate", "--pages", "563", "--json"]);
+    let again: Value = serde_json::from_slice(&again.stdout).unwrap();
+    assert_eq!(
+        again[0]["rows"][0]["hit_ratio"].as_f64(),
+        ratio("tidegate", 563)
+    );
+}
+
+#[test]
+fn mistakes_name_file_line_and_ways_out() {
+    let folder = std::env::temp_dir().join(format!("tidegate-replay-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("pages.txt").display().to_string();
+    std::fs::write(&file, "1\n2 w\nthree\n").unwrap();
+    for (words, part) in [
+        (vec![file.as_str()], format!("{file}:3: `three`")),
+        (vec!["/nowhere"], "/nowhere".to_owned()),
+        (
+            vec![file.as_str(), "--rule", "lur"],
+            "did you mean `lru`".to_owned(),
+        ),
+        (
+            vec![file.as_str(), "--pages", "0"],
+            "`0` is no number".to_owned(),
+        ),
+        (vec![file.as_str(), "--memory", "12"], "12".to_owned()),
+        (
+            vec![file.as_str(), "--format", "mrs"],
+            "formats are u64".to_owned(),
+        ),
+        (vec![], "TRACE".to_owned()),
+    ] {
+        let done = replay(&words);
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(2), "{words:?} {said}");
+        assert!(said.contains(&part), "{words:?} {said}");
+        assert!(done.stdout.is_empty(), "{words:?}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -1,0 +1,368 @@
+//! What is asked for on the command line: every trace under every rule at every size.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use experiment::Stop;
+use experiment::presets::{self, PRESETS, Preset};
+use experiment::scenario::choices;
+use report::status::{INTERRUPTED, OK};
+use report::terminal;
+
+use crate::live::{self, GoesOn, LiveError, Setting};
+use crate::output::{self, Row, Table};
+use crate::rules::{self, Build};
+use crate::run::{self, Counts};
+use crate::trace::{Format, Trace, TraceError};
+
+/// Sizes that are replayed where none is asked for, in hundredths of the pages of a trace.
+const SIZES: [u32; 8] = [1, 2, 5, 10, 20, 40, 60, 80];
+/// Pages of a memory at most: they are numbers of 32 bits.
+const PAGES_MOST: u64 = 1 << 31;
+/// How often it is said how far it is.
+const SAID: Duration = Duration::from_millis(500);
+
+/// A size of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// So many pages.
+    Pages(u32),
+    /// So many hundredths of the pages of a trace.
+    Percent(u32),
+}
+
+impl Size {
+    /// A number of pages, or hundredths of a trace's: `4096`, `5%`.
+    ///
+    /// # Errors
+    /// It is neither.
+    pub fn of_pages(text: &str) -> Result<Self, String> {
+        let wrong = || format!("`{text}` is no number of pages (4096), nor of per cent (5%)");
+        let (number, is_part) = match text.strip_suffix('%') {
+            Some(number) => (number, true),
+            None => (text, false),
+        };
+        let number: u32 = number.trim().parse().map_err(|_| wrong())?;
+        match (number, is_part) {
+            (1.., false) => Ok(Self::Pages(number)),
+            (1..=100, true) => Ok(Self::Percent(number)),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// A size in bytes, of whole pages: `64MiB`.
+    ///
+    /// # Errors
+    /// It is none, or less than a page, or too large.
+    pub fn of_bytes(text: &str) -> Result<Self, String> {
+        let bytes = figures::size_above_zero(text).map_err(|error| error.to_string())?;
+        let pages = bytes / policy::units::PAGE_SIZE;
+        match u32::try_from(pages) {
+            Ok(1..) if pages < PAGES_MOST => Ok(Self::Pages(u32::try_from(pages).unwrap_or(1))),
+            _ => Err(format!("`{text}` is not between 4KiB, a page, and 8TiB")),
+        }
+    }
+
+    fn pages(self, trace: &Trace) -> u32 {
+        match self {
+            Self::Pages(pages) => pages,
+            Self::Percent(part) => rules::percent(trace.distinct(), part).max(1),
+        }
+    }
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Asked {
+    /// The files.
+    pub traces: Vec<PathBuf>,
+    /// Their format, if their names and contents are not to be asked.
+    pub format: Option<Format>,
+    /// Names of rules and presets.
+    pub rules: Vec<String>,
+    /// Sizes of memory; those of `SIZES` without any.
+    pub sizes: Vec<Size>,
+    /// Presets read ahead.
+    pub readahead: bool,
+    /// For a program.
+    pub json: bool,
+    /// A file for the rows.
+    pub csv: Option<PathBuf>,
+    /// A file for the plot.
+    pub plot: Option<PathBuf>,
+}
+
+/// It cannot be done as it was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// A trace.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A name that is none of a rule.
+    #[error("--rule: there is no rule `{name}`; {choices}")]
+    Rule {
+        /// The name.
+        name: String,
+        /// What there is.
+        choices: String,
+    },
+    /// A preset that cannot be replayed.
+    #[error("{rule} with {pages} pages: {error}")]
+    Live {
+        /// The preset's name.
+        rule: String,
+        /// The size.
+        pages: u32,
+        /// Why.
+        error: LiveError,
+    },
+    /// A file of results.
+    #[error("cannot write {file}: {error}")]
+    Write {
+        /// The file.
+        file: String,
+        /// Why.
+        error: String,
+    },
+}
+
+/// A rule of its own, or a preset.
+#[derive(Clone, Copy)]
+enum Player {
+    Rule(Build),
+    Preset(Preset),
+}
+
+/// The names of all rules and presets.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    let presets = PRESETS.iter().map(|preset| preset.name);
+    rules::ALL.iter().map(|(name, _)| *name).chain(presets)
+}
+
+fn player(name: &str) -> Result<Player, ReplayError> {
+    let rule = rules::ALL.iter().find(|(known, _)| *known == name);
+    if let Some((_, build)) = rule {
+        return Ok(Player::Rule(*build));
+    }
+    let preset = presets::by_name(name).map(Player::Preset);
+    preset.ok_or_else(|| ReplayError::Rule {
+        name: name.to_owned(),
+        choices: choices(name, names()),
+    })
+}
+
+/// One replay that is to be made.
+struct Job<'a> {
+    trace: &'a Arc<Trace>,
+    file: &'a Path,
+    rule: &'a str,
+    player: Player,
+    pages: u32,
+}
+
+impl Job<'_> {
+    fn run(&self, readahead: bool, goes_on: GoesOn) -> Result<Option<Counts>, LiveError> {
+        match self.player {
+            Player::Rule(build) => {
+                let mut rule = build(self.trace, self.pages);
+                Ok(run::replay(self.trace, &mut *rule, self.pages, &*goes_on))
+            }
+            Player::Preset(preset) => {
+                let setting = Setting {
+                    preset,
+                    pages: self.pages,
+                    readahead,
+                };
+                live::replay(self.trace, &setting, goes_on)
+            }
+        }
+    }
+}
+
+/// Replays what was asked for and prints it. Answers the exit status.
+///
+/// # Errors
+/// A trace, a name or a size that cannot be replayed; a file that cannot be written.
+pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, ReplayError> {
+    let players: Result<Vec<_>, _> = asked.rules.iter().map(|name| player(name)).collect();
+    let players = players?;
+    let mut traces = Vec::new();
+    for file in &asked.traces {
+        traces.push((file, Arc::new(Trace::read(file, asked.format)?)));
+    }
+    let mut jobs = Vec::new();
+    for (file, trace) in &traces {
+        for pages in sizes(asked, trace) {
+            for (rule, player) in asked.rules.iter().zip(&players) {
+                jobs.push(Job {
+                    trace,
+                    file,
+                    rule,
+                    player: *player,
+                    pages,
+                });
+            }
+        }
+    }
+    let results = run_all(&jobs, asked.readahead, stop);
+    let mut tables: Vec<Table> = traces
+        .iter()
+        .map(|(file, trace)| Table::new(file.display().to_string(), trace))
+        .collect();
+    for (job, result) in jobs.iter().zip(results) {
+        let counts = match result {
+            None | Some(Ok(None)) => continue,
+            Some(Ok(counts)) => counts,
+            // Of several sizes the others are of use.
+            Some(Err(LiveError::Small { .. })) if jobs.len() > 1 => None,
+            Some(Err(error)) => {
+                return Err(ReplayError::Live {
+                    rule: job.rule.to_owned(),
+                    pages: job.pages,
+                    error,
+                });
+            }
+        };
+        let at = traces.iter().position(|(file, _)| **file == job.file);
+        let table = at.and_then(|at| tables.get_mut(at));
+        table.expect("a job is of a trace").rows.push(Row {
+            rule: job.rule.to_owned(),
+            pages: job.pages,
+            counts,
+        });
+    }
+    show(asked, &tables)?;
+    if stop.is_raised() {
+        terminal::complain("tidegate: interrupted; what is shown is of the replays that ended");
+        return Ok(INTERRUPTED);
+    }
+    Ok(OK)
+}
+
+fn show(asked: &Asked, tables: &[Table]) -> Result<(), ReplayError> {
+    let write = |file: &Option<PathBuf>, text: &dyn Fn() -> String| match file {
+        None => Ok(()),
+        Some(file) => std::fs::write(file, text()).map_err(|error| ReplayError::Write {
+            file: file.display().to_string(),
+            error: error.to_string(),
+        }),
+    };
+    if asked.json {
+        terminal::print(&output::json(tables));
+    } else {
+        terminal::print(&output::text(tables));
+    }
+    write(&asked.csv, &|| output::csv(tables))?;
+    write(&asked.plot, &|| output::plot(tables))
+}
+
+/// Sizes of memory in pages, each once, in order.
+fn sizes(asked: &Asked, trace: &Trace) -> Vec<u32> {
+    let default = SIZES.map(Size::Percent);
+    let sizes = if asked.sizes.is_empty() {
+        &default
+    } else {
+        asked.sizes.as_slice()
+    };
+    let mut pages: Vec<u32> = sizes.iter().map(|size| size.pages(trace)).collect();
+    pages.sort_unstable();
+    pages.dedup();
+    pages
+}
+
+type Replayed = Result<Option<Counts>, LiveError>;
+
+/// Runs the jobs on all CPUs; `None`: it was not begun.
+fn run_all(jobs: &[Job<'_>], readahead: bool, stop: &Stop) -> Vec<Option<Replayed>> {
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let next = AtomicUsize::new(0);
+    let done = Arc::new(AtomicUsize::new(0));
+    let all: usize = jobs.iter().map(|job| job.trace.len()).sum();
+    let (sender, receiver) = mpsc::channel();
+    let mut results: Vec<Option<Replayed>> = jobs.iter().map(|_| None).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..workers.min(jobs.len()) {
+            let (sender, next, done) = (sender.clone(), &next, &done);
+            scope.spawn(move || {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(at).filter(|_| !stop.is_raised()) else {
+                        return;
+                    };
+                    let (done, stop) = (Arc::clone(done), stop.clone());
+                    let goes_on = move |accesses| {
+                        done.fetch_add(accesses, Ordering::Relaxed);
+                        !stop.is_raised()
+                    };
+                    let began = Instant::now();
+                    let result = job.run(readahead, Arc::new(goes_on));
+                    // It waits for results as long as there is a worker.
+                    let _ = sender.send((at, result, began.elapsed()));
+                }
+            });
+        }
+        drop(sender);
+        let watched = terminal::is_watched();
+        loop {
+            match receiver.recv_timeout(SAID) {
+                Ok((at, result, took)) => {
+                    if watched {
+                        terminal::complain(&said(&jobs[at], took));
+                    }
+                    results[at] = Some(result);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if watched => {
+                    let done = done.load(Ordering::Relaxed);
+                    terminal::complain(&format!("  {} %", done * 100 / all.max(1)));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    });
+    results
+}
+
+/// That a replay has ended, and how fast it was.
+fn said(job: &Job<'_>, took: Duration) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 accesses")]
+    let rate = job.trace.len() as f64 / took.as_secs_f64().max(1e-9) / 1e6;
+    let file = job.file.file_name().unwrap_or_default().to_string_lossy();
+    format!(
+        "{file}, {}, {} pages: {rate:.1} million accesses a second",
+        job.rule, job.pages
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_pages_parts_or_bytes() {
+        assert_eq!(Size::of_pages("4096"), Ok(Size::Pages(4096)));
+        assert_eq!(Size::of_pages("5%"), Ok(Size::Percent(5)));
+        assert_eq!(Size::of_bytes("1MiB"), Ok(Size::Pages(256)));
+        for wrong in ["0", "0%", "101%", "many", "-1"] {
+            let error = Size::of_pages(wrong).unwrap_err();
+            assert!(error.contains(wrong), "{error}");
+        }
+        for wrong in ["4095B", "64", "9TiB"] {
+            let error = Size::of_bytes(wrong).unwrap_err();
+            assert!(error.contains(wrong), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_is_not_there_is_named_with_what_is() {
+        let error = player("arcc").err().unwrap().to_string();
+        assert!(error.contains("`arcc`") && error.contains("arc"), "{error}");
+        assert!(player("linux-6.12").is_ok());
+        let mut all: Vec<&str> = names().collect();
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), names().count());
+    }
+}

@@ -1,0 +1,290 @@
+//! What is shown: a table a trace, rows as CSV or JSON, a plot of hits over size.
+
+use core::fmt::Write as _;
+
+use policy::units::PAGE_SIZE;
+use report::output::{Curve, curves};
+use serde_json::{Value, json};
+
+use crate::run::Counts;
+use crate::trace::Trace;
+
+/// Everything of one trace.
+pub(crate) struct Table {
+    file: String,
+    accesses: usize,
+    writes: usize,
+    pages: u32,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// A rule at a size.
+pub(crate) struct Row {
+    pub(crate) rule: String,
+    pub(crate) pages: u32,
+    /// `None`: the rule cannot work in so little.
+    pub(crate) counts: Option<Counts>,
+}
+
+impl Table {
+    pub(crate) fn new(file: String, trace: &Trace) -> Self {
+        Self {
+            file,
+            accesses: trace.len(),
+            writes: trace.accesses().filter(|(_, write)| *write).count(),
+            pages: trace.distinct(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Rules, and sizes, in the order in which they first come.
+    fn heads(&self) -> (Vec<&str>, Vec<u32>) {
+        let (mut rules, mut sizes) = (Vec::new(), Vec::new());
+        for row in &self.rows {
+            if !rules.contains(&row.rule.as_str()) {
+                rules.push(row.rule.as_str());
+            }
+            if !sizes.contains(&row.pages) {
+                sizes.push(row.pages);
+            }
+        }
+        (rules, sizes)
+    }
+
+    fn counts(&self, rule: &str, pages: u32) -> Option<&Counts> {
+        let mut rows = self.rows.iter();
+        let row = rows.find(|row| row.rule == rule && row.pages == pages)?;
+        row.counts.as_ref()
+    }
+}
+
+/// Digits in groups of three.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Pages as bytes, as people write them.
+fn bytes(pages: u64) -> String {
+    let kib = pages * PAGE_SIZE / 1024;
+    let unit = [(1 << 20, "GiB"), (1 << 10, "MiB")];
+    let unit = unit.iter().find(|(unit, _)| kib >= *unit);
+    let Some((unit, name)) = unit else {
+        return format!("{kib} KiB");
+    };
+    let tenths = kib * 10 / unit;
+    if tenths >= 100 {
+        return format!("{} {name}", tenths / 10);
+    }
+    format!("{}.{} {name}", tenths / 10, tenths % 10)
+}
+
+/// Tables for people: hits of all accesses in per cent.
+pub(crate) fn text(tables: &[Table]) -> String {
+    let mut text = String::new();
+    for table in tables {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let writes = table.writes * 100 / table.accesses.max(1);
+        let _ = writeln!(
+            text,
+            "{}: {} accesses ({writes} % writes) of {} pages, {}\n",
+            table.file,
+            grouped(table.accesses as u64),
+            grouped(u64::from(table.pages)),
+            bytes(u64::from(table.pages)),
+        );
+        let (rules, sizes) = table.heads();
+        let _ = write!(text, "{:>11} {:>9}", "pages", "memory");
+        for rule in &rules {
+            let _ = write!(text, " {rule:>9}");
+        }
+        text.push('\n');
+        for pages in sizes {
+            let _ = write!(
+                text,
+                "{:>11} {:>9}",
+                grouped(u64::from(pages)),
+                bytes(u64::from(pages))
+            );
+            for rule in &rules {
+                let width = rule.len().max(9);
+                let _ = match table.counts(rule, pages) {
+                    Some(counts) => write!(text, " {:>width$.2}", 100.0 * counts.hit_ratio()),
+                    None => write!(text, " {:>width$}", "-"),
+                };
+            }
+            text.push('\n');
+        }
+    }
+    if !tables.is_empty() {
+        text.push_str("\nHits of all accesses, in per cent.\n");
+    }
+    text
+}
+
+/// Rows for spreadsheets.
+pub(crate) fn csv(tables: &[Table]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let heads = [
+        "trace",
+        "rule",
+        "pages",
+        "hit_ratio",
+        "accesses",
+        "hits",
+        "misses",
+        "refaults",
+        "evicted",
+        "written",
+        "read_ahead",
+        "cached",
+    ];
+    let mut rows = vec![heads.map(str::to_owned).to_vec()];
+    for table in tables {
+        for row in &table.rows {
+            let Some(counts) = &row.counts else {
+                continue;
+            };
+            let mut line = vec![
+                table.file.clone(),
+                row.rule.clone(),
+                row.pages.to_string(),
+                format!("{:.6}", counts.hit_ratio()),
+            ];
+            line.extend(numbers(counts).map(|(_, number)| number.to_string()));
+            rows.push(line);
+        }
+    }
+    for row in rows {
+        writer.write_record(row).expect("memory can be written");
+    }
+    let bytes = writer.into_inner().expect("memory can be written");
+    String::from_utf8(bytes).expect("text of text")
+}
+
+fn numbers(counts: &Counts) -> [(&'static str, u64); 8] {
+    [
+        ("accesses", counts.accesses),
+        ("hits", counts.hits),
+        ("misses", counts.misses()),
+        ("refaults", counts.refaults),
+        ("evicted", counts.evicted),
+        ("written", counts.written),
+        ("read_ahead", counts.read_ahead),
+        ("cached", counts.cached),
+    ]
+}
+
+/// The same for programs.
+pub(crate) fn json(tables: &[Table]) -> String {
+    let row = |row: &Row| {
+        let mut value = json!({ "rule": row.rule, "pages": row.pages });
+        if let (Some(counts), Some(map)) = (&row.counts, value.as_object_mut()) {
+            map.insert("hit_ratio".to_owned(), json!(counts.hit_ratio()));
+            for (name, number) in numbers(counts) {
+                map.insert(name.to_owned(), json!(number));
+            }
+        }
+        value
+    };
+    let table = |table: &Table| {
+        json!({
+            "trace": table.file,
+            "accesses": table.accesses,
+            "writes": table.writes,
+            "pages": table.pages,
+            "rows": table.rows.iter().map(row).collect::<Vec<Value>>(),
+        })
+    };
+    let all: Vec<Value> = tables.iter().map(table).collect();
+    format!("{:#}\n", Value::Array(all))
+}
+
+/// One panel a trace, a line a rule.
+pub(crate) fn plot(tables: &[Table]) -> String {
+    let panel = |table: &Table| {
+        let (rules, sizes) = table.heads();
+        let curve = |rule: &&str| {
+            let point = |pages: &u32| {
+                let counts = table.counts(rule, *pages)?;
+                Some((f64::from(*pages), 100.0 * counts.hit_ratio()))
+            };
+            Curve {
+                name: (*rule).to_owned(),
+                points: sizes.iter().filter_map(point).collect(),
+            }
+        };
+        let name = table.file.rsplit('/').next().unwrap_or_default();
+        (name.to_owned(), rules.iter().map(curve).collect())
+    };
+    let panels = tables.iter().map(panel).collect();
+    curves(
+        "Hits of all accesses",
+        ("pages of memory", "per cent"),
+        panels,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tables() -> Vec<Table> {
+        let trace = Trace::of_reads(&[1, 2, 1, 3]);
+        let mut table = Table::new("a/b.txt".to_owned(), &trace);
+        let counts = Counts {
+            accesses: 4,
+            hits: 1,
+            cached: 2,
+            ..Counts::default()
+        };
+        for (rule, counts) in [("lru", Some(counts)), ("tidegate", None)] {
+            table.rows.push(Row {
+                rule: rule.to_owned(),
+                pages: 2,
+                counts,
+            });
+        }
+        vec![table]
+    }
+
+    #[test]
+    fn every_form_says_the_same() {
+        let tables = tables();
+        let text = text(&tables);
+        assert!(
+            text.contains("\n          2     8 KiB     25.00         -\n"),
+            "{text}"
+        );
+        assert!(csv(&tables).ends_with("a/b.txt,lru,2,0.250000,4,1,3,0,0,0,0,2\n"));
+        let json: Value = serde_json::from_str(&json(&tables)).unwrap();
+        assert_eq!(json[0]["rows"][0]["hit_ratio"], 0.25);
+        assert_eq!(json[0]["rows"][0]["misses"], 3);
+        assert_eq!(json[0]["rows"][1].get("hit_ratio"), None);
+        let plot = plot(&tables);
+        assert!(plot.starts_with("<svg") && plot.contains("b.txt"), "{plot}");
+    }
+
+    #[test]
+    fn sizes_read_well() {
+        for (pages, text) in [
+            (2, "8 KiB"),
+            (256, "1.0 MiB"),
+            (7000, "27 MiB"),
+            (1 << 20, "4.0 GiB"),
+        ] {
+            assert_eq!(bytes(pages), text);
+        }
+        assert_eq!(grouped(1_234_567), "1,234,567");
+        assert_eq!(grouped(12), "12");
+    }
+}

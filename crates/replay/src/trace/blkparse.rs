@@ -1,0 +1,59 @@
+//! Text of `blkparse`: `major,minor cpu number time pid action rwbs sector + sectors [process]`.
+//! Requests count when they are queued (action `Q`); the summary at the end is passed over.
+//!
+//! Source: blktrace, blkparse(1), "default output".
+
+use super::{Fault, SECTOR_SHIFT, Sink};
+
+/// The words of a line with an action.
+fn event(line: &str) -> Option<Vec<&str>> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let is_device = |word: &str| {
+        let numbers = word.split_once(',');
+        numbers.is_some_and(|(major, minor)| {
+            major.parse::<u32>().is_ok() && minor.parse::<u32>().is_ok()
+        })
+    };
+    let is_event = words.len() >= 6 && is_device(words[0]) && words[3].contains('.');
+    is_event.then_some(words)
+}
+
+pub(super) fn is_line(line: &str) -> bool {
+    event(line).is_some()
+}
+
+pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
+    for (line, words) in text.lines().enumerate() {
+        let Some(event) = event(words) else {
+            continue;
+        };
+        if event[5] != "Q" {
+            continue;
+        }
+        let sectors = match event[6..] {
+            [rwbs, sector, "+", sectors, ..] => {
+                let range = sector.parse::<u64>().ok().zip(sectors.parse::<u64>().ok());
+                range.map(|(sector, sectors)| (rwbs, sector, sectors))
+            }
+            // A flush has no sectors.
+            _ => continue,
+        };
+        let Some((rwbs, sector, sectors)) = sectors else {
+            let wrong = format!("`{words}` has no `sector + sectors` behind its action");
+            return Err(Fault::line(line + 1, wrong));
+        };
+        // A discard is no access.
+        if rwbs.contains('D') || sectors == 0 {
+            continue;
+        }
+        let device = sink.place(event[0]);
+        let write = rwbs.contains('W');
+        sink.bytes(
+            device,
+            sector << SECTOR_SHIFT,
+            sectors << SECTOR_SHIFT,
+            write,
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,35 @@
+//! Requests of the servers of Microsoft Research Cambridge, a line each:
+//! `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`; offset and size in bytes.
+//!
+//! Source: Narayanan, Donnelly and Rowstron, Write Off-Loading, FAST 2008; SNIA IOTTA, MSR
+//! Cambridge traces, their README.
+
+use super::{Fault, Sink};
+
+pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
+    for (line, words) in text.lines().enumerate() {
+        if words.trim().is_empty() || line == 0 && words.starts_with("Timestamp") {
+            continue;
+        }
+        let fields: Vec<&str> = words.split(',').map(str::trim).collect();
+        let request = match fields[..] {
+            [_, host, disk, way, offset, size, ..] => {
+                let write = match way {
+                    "Read" | "read" => Some(false),
+                    "Write" | "write" => Some(true),
+                    _ => None,
+                };
+                let bytes = offset.parse().ok().zip(size.parse().ok());
+                write.zip(bytes).map(|how| (format!("{host} {disk}"), how))
+            }
+            _ => None,
+        };
+        let Some((disk, (write, (offset, size)))) = request else {
+            let wrong = format!("`{words}` is no time,host,disk,Read|Write,offset,size,...");
+            return Err(Fault::line(line + 1, wrong));
+        };
+        let disk = sink.place(&disk);
+        sink.bytes(disk, offset, size, write)?;
+    }
+    Ok(())
+}
