@@ -2,16 +2,15 @@
 //!
 //! A table of slots, one word each: 32 bits of the key's hash and 32 of the age at which it went,
 //! in 256ths of a delta. A key has one place; a later key takes it. Only keys whose hash ends in
-//! `shift` zeros are remembered, so that a quarter of the limit of evicted bytes (as far as it
-//! reaches back) fills half of the table; a miss that is found stands for 2^shift of them.
+//! `shift` zeros are remembered, so that evicted bytes of the whole limit (as far as it reaches
+//! back) fill half of the table; a miss that is found stands for 2^shift of them.
 //!
 //! Concurrency: words that are swapped; two threads on one slot lose one of two memories, no more.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Deltas that a table reaches back: of what went before, few are remembered, and these say too
-/// little.
-const DELTAS: u64 = 16;
+/// Deltas that a table reaches back: all of the limit, so that a loop that lacks most of it shows.
+const DELTAS: u64 = 64;
 /// Units of age in a delta.
 const UNITS: u64 = 256;
 /// Most and fewest slots of a table; with `PARTS` members the tables take at most 0.5 % of the

@@ -10,7 +10,7 @@
 //! have their own, under which no other is taken. None is held while a shrinker is called.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ use policy::units::{Bytes, Nanos};
 use crate::lanes::{Bell, Lanes, Threads};
 use crate::member::{Entry, MemberState};
 use crate::queue::Queue;
-use crate::report::{MemberReport, Move, Report, Waits, WhyMoved};
+use crate::report::{MemberReport, Move, Report, Standing, Waits, WhyMoved};
 use crate::resident::{Slack, of_this_process};
 use crate::turn::Next;
 use crate::{Error, Member, Share, Shrinker};
@@ -159,7 +159,7 @@ impl Builder {
             queue: Queue::default(),
             bell: Bell::new(self.driven_by_caller),
             lanes: Lanes::default(),
-            hasher: RandomState::new(),
+            hasher: BuildHasherDefault::default(),
             resident: self.resident,
             trim: self.trim,
             trims_again: Mutex::default(),
@@ -381,10 +381,15 @@ impl Governor {
         let members = core.places.iter().flatten().filter_map(|place| {
             let (seat, view) = (&place.seat, core.shares.view(place.seat.id)?);
             let conduct = seat.conduct.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_too_small = conduct.is_too_small || seat.evicted_larger(conduct.keeps);
+            let standing = match conduct.standing {
+                Standing::Good if is_too_small => Standing::TooLarge,
+                standing => standing,
+            };
             let floating = view.terms.weight.sixteenths() as f64;
             Some(MemberReport {
                 name: seat.name.clone(),
-                standing: conduct.standing,
+                standing,
                 held: seat.held(),
                 target: view.target.0,
                 bound: conduct.bound,
@@ -426,7 +431,7 @@ impl std::fmt::Debug for Governor {
     }
 }
 
-/// How fast members gave memory back when they were asked.
+/// How fast members gave memory back when they were asked, or one is filled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rate {
     bytes: u64,
@@ -434,11 +439,17 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// A scan freed so much in that time; older ones fade.
+    /// So much in that time; what was before fades.
     pub(crate) fn add(&mut self, bytes: u64, time: Duration) {
         self.bytes = self.bytes / 2 + bytes;
         let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.time = Nanos((self.time.0 / 2).saturating_add(time));
+    }
+
+    /// Bytes of so long a time; none as long as no time has passed.
+    pub(crate) fn bytes_in(self, time: Duration) -> u64 {
+        let bytes = u128::from(self.bytes) * time.as_nanos() / u128::from(self.time.0.max(1));
+        u64::try_from(bytes).unwrap_or(u64::MAX)
     }
 
     /// Time that freeing `bytes` takes; zero as long as nothing was freed.
@@ -479,6 +490,19 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn seats(&self) -> impl Iterator<Item = &Arc<MemberState>> {
         self.places.iter().flatten().map(|place| &place.seat)
+    }
+
+    /// The member above its target, if it is the only one.
+    pub(crate) fn only_one_above(&self) -> Option<MemberId> {
+        let above = |seat: &&Arc<MemberState>| {
+            let view = self.shares.view(seat.id);
+            view.is_some_and(|view| seat.held() > view.target.0)
+        };
+        let mut above = self.seats().filter(above);
+        above
+            .next()
+            .filter(|_| above.next().is_none())
+            .map(|seat| seat.id)
     }
 
     /// Sets the limit, and what of it is for targets.
@@ -574,7 +598,8 @@ pub(crate) struct Inner {
     pub(crate) queue: Queue,
     pub(crate) bell: Bell,
     pub(crate) lanes: Lanes,
-    pub(crate) hasher: RandomState,
+    /// Without chance: the same calls make the same moves.
+    pub(crate) hasher: BuildHasherDefault<DefaultHasher>,
     pub(crate) resident: Option<Resident>,
     pub(crate) trim: Box<dyn Fn() + Send + Sync>,
     /// Not before, and not by two at once.
@@ -610,6 +635,7 @@ impl Inner {
 
     pub(crate) fn grew(&self, seat: &MemberState, bytes: u64) {
         seat.held.fetch_add(bytes, SeqCst);
+        seat.rose.fetch_add(bytes, Relaxed);
         let total = self.total.fetch_add(bytes, SeqCst) + bytes;
         self.ring_above(total);
     }
@@ -645,6 +671,7 @@ impl Inner {
         let held = seen.saturating_add(seat.permitted.load(SeqCst));
         let before = seat.held.swap(held, SeqCst);
         if held >= before {
+            seat.rose.fetch_add(held - before, Relaxed);
             self.total.fetch_add(held - before, SeqCst);
         } else {
             seat.fell.fetch_add(before - held, Relaxed);
@@ -751,7 +778,7 @@ impl Inner {
             let over = seat.held().saturating_sub(target);
             let does_not_give = seat.busy.load(Relaxed) || {
                 let conduct = seat.conduct.lock().unwrap_or_else(PoisonError::into_inner);
-                conduct.standing != crate::Standing::Good
+                conduct.standing != Standing::Good
             };
             (over > 0 && does_not_give, over, seat.held(), target)
         };

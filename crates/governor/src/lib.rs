@@ -50,10 +50,12 @@
 //!    by the task that reserves.
 //! 2. One call at a time for a member.
 //! 3. A call that takes longer than 100 ms is counted; the member rests, from 100 ms doubling to 5
-//!    s, and a second lane asks the others meanwhile. There are two lanes at most.
-//! 4. The bytes that a scan says it freed are a claim; the fall of what is held counts. Three
-//!    claims without that, and the member is [`Standing::Lies`]: by name in reports, and its memory
-//!    counts as not available.
+//!    s, and a second lane asks the others meanwhile. There are two lanes at most. A member that is
+//!    the only one above its target does not rest: nobody else is to give for it.
+//! 4. The bytes that a scan says it freed are a claim; the fall of what is held counts, from a look
+//!    before the scan to one after it. Three claims without that, and the member is
+//!    [`Standing::Lies`]: by name in reports, and its memory counts as not available. Of a member
+//!    that is filled meanwhile no such thing is said.
 //! 5. A panic disables the member, not the process.
 //! 6. To reserve inside a scan is refused.
 //! 7. A member that is dropped gives its target back.

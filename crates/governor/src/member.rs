@@ -5,14 +5,14 @@
 
 use std::hash::{BuildHasher as _, Hash};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use policy::shares::{COST_MAX, MemberId, OCTAVES, Regrets, octave};
 use policy::units::{Bytes, Nanos};
 
 use crate::ghost::Ghost;
-use crate::governor::{Governor, Inner};
+use crate::governor::{Governor, Inner, Rate};
 use crate::report::Standing;
 use crate::turn::in_scan;
 use crate::{Error, Shrinker};
@@ -25,11 +25,14 @@ pub(crate) struct MemberState {
     pub(crate) held: AtomicU64,
     /// Bytes of its permits, which are in `held` too.
     pub(crate) permitted: AtomicU64,
-    /// Bytes by which `held` ever fell.
+    /// Bytes by which `held` ever fell, and rose where nothing was reserved.
     pub(crate) fell: AtomicU64,
+    pub(crate) rose: AtomicU64,
     /// Bytes ever evicted.
     age: AtomicU64,
     entries: AtomicU64,
+    /// Bytes of the largest entry evicted in this epoch.
+    largest: AtomicU64,
     /// Since the last turn.
     evicted: AtomicU64,
     regrets: [AtomicU64; OCTAVES],
@@ -49,11 +52,22 @@ pub(crate) struct Conduct {
     pub(crate) standing: Standing,
     /// Not called before, in time of the governor.
     pub(crate) rests_until: Duration,
+    /// The same while it is the only member above its target: nobody else can be asked meanwhile.
+    pub(crate) rests_alone_until: Duration,
     pub(crate) rest: Duration,
     /// Claims since `fell` was looked at, and what it was then.
     pub(crate) claimed: u64,
     pub(crate) fell_then: u64,
+    /// Time of the scans that they were made in.
+    pub(crate) scanned: Duration,
+    /// What `rose` was when the last scan ended, and when that was.
+    pub(crate) rose_then: u64,
+    pub(crate) ended: Duration,
+    /// How fast it is filled, as seen between scans.
+    pub(crate) filled: Rate,
     pub(crate) strikes: u32,
+    /// Claims in a row that cannot be judged, as it was filled meanwhile.
+    pub(crate) unproven: u32,
     /// Scans in a row that freed nothing.
     pub(crate) empty: u32,
     pub(crate) scans: u64,
@@ -69,6 +83,12 @@ pub(crate) struct Conduct {
     pub(crate) is_looked_at: bool,
     /// Bytes that it could give, when it was last looked at.
     pub(crate) freeable: Option<u64>,
+    /// Largest entry that it can keep within its bound, if it said so.
+    pub(crate) keeps: Option<u64>,
+    /// In the last epoch it evicted a larger one.
+    pub(crate) is_too_small: bool,
+    /// Bytes evicted since the shares were told that it has no room.
+    pub(crate) evicted: u64,
 }
 
 impl MemberState {
@@ -80,8 +100,10 @@ impl MemberState {
             held: AtomicU64::new(0),
             permitted: AtomicU64::new(0),
             fell: AtomicU64::new(0),
+            rose: AtomicU64::new(0),
             age: AtomicU64::new(0),
             entries: AtomicU64::new(0),
+            largest: AtomicU64::new(0),
             evicted: AtomicU64::new(0),
             regrets: Default::default(),
             seen: AtomicU64::new(0),
@@ -111,11 +133,27 @@ impl MemberState {
         )
     }
 
-    /// Lets the ghost table fit the entries.
+    /// Whether it evicted an entry in this epoch that is too large for a bound which keeps `most`.
+    pub(crate) fn evicted_larger(&self, most: Option<u64>) -> bool {
+        most.is_some_and(|most| self.largest.load(Relaxed) > most)
+    }
+
+    /// An epoch has ended: the ghost table is to fit the entries.
     pub(crate) fn adapt(&self) {
+        let mut conduct = self.conduct.lock().unwrap_or_else(PoisonError::into_inner);
+        conduct.is_too_small = self.evicted_larger(conduct.keeps);
+        drop(conduct);
+        self.largest.store(0, Relaxed);
         if let Some(ghost) = self.ghost.get() {
             ghost.adapt(self.age.load(Relaxed), self.entries.load(Relaxed));
         }
+    }
+
+    /// What one regret counts as: an entry of more than half a delta as several, for an epoch has
+    /// room for few of them.
+    fn evidence(&self, delta: u64) -> u64 {
+        let mean = self.age.load(Relaxed) / self.entries.load(Relaxed).max(1);
+        mean.saturating_mul(2).div_ceil(delta).max(1)
     }
 
     pub(crate) fn ghost_size(&self) -> u64 {
@@ -200,6 +238,7 @@ impl Member {
         let age = seat.age.fetch_add(bytes, Relaxed);
         ghost.evicted(hash, age);
         seat.entries.fetch_add(1, Relaxed);
+        seat.largest.fetch_max(bytes, Relaxed);
         seat.evicted.fetch_add(bytes, Relaxed);
         inner.evicted(bytes);
     }
@@ -234,13 +273,14 @@ impl Member {
         let Some(found) = ghost.missed(hash, seat.age.load(Relaxed)) else {
             return;
         };
-        let Some(octave) = octave(Bytes(found.distance), Bytes(self.inner().delta())) else {
+        let delta = self.inner().delta();
+        let Some(octave) = octave(Bytes(found.distance), Bytes(delta)) else {
             return;
         };
         let cost = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
         let cost = cost.min(COST_MAX.0) * found.stands_for;
         seat.regrets[octave].fetch_add(cost, Relaxed);
-        seat.seen.fetch_add(1, Relaxed);
+        seat.seen.fetch_add(seat.evidence(delta), Relaxed);
     }
 
     /// So many bytes went, to make room. For a cache that remembers by itself what it evicted, with

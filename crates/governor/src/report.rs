@@ -12,12 +12,16 @@ pub enum Standing {
     /// It does what it should.
     #[default]
     Good,
+    /// It evicts values that are larger than its bound lets it keep: a cache that splits its bound
+    /// keeps none above its part, however much is free. Memory goes to it as to any that misses; a
+    /// floor, or fewer shards, makes them fit sooner.
+    TooLarge,
     /// A call took longer than 100 ms; it is not called for a while.
     Rests,
     /// It was asked several times and gave nothing; it is not asked for a while.
     GivesNothing,
-    /// Three times it said that it freed something, and what it holds did not fall. Asked every 5 s
-    /// only.
+    /// Three times it said that it freed something, and what it holds neither fell nor was filled
+    /// meanwhile. Asked every 5 s only.
     Lies,
     /// It panicked, and is not called again.
     Panicked,

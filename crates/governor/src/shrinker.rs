@@ -106,6 +106,12 @@ pub trait Shrinker: Send + Sync {
         let _ = bytes;
         Resized::Unbounded
     }
+
+    /// Bytes of the largest entry that it keeps within its present bound: its part, where a cache
+    /// splits it. None where all that fits the bound is kept.
+    fn largest(&self) -> Option<u64> {
+        None
+    }
 }
 
 /// A cache of one's own, by two closures.

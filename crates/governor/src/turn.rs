@@ -99,6 +99,8 @@ impl Next {
 
 /// A member that can be called, and the calls for it.
 type Called = (Arc<MemberState>, Arc<dyn Shrinker>);
+/// What a look at a member sees: what it could free, and the largest entry that it keeps.
+type Seen = (Freeable, Option<u64>);
 
 struct Turn<'a> {
     inner: &'a Inner,
@@ -150,8 +152,10 @@ impl Turn<'_> {
     fn callable(&self) -> Vec<Called> {
         let now = self.now();
         let core = self.inner.core();
+        let alone = core.only_one_above();
         let places = core.places.iter().flatten();
-        let called = places.filter(|place| may_be_called(&place.seat, now));
+        let called =
+            places.filter(|place| may_be_called(&place.seat, now, alone == Some(place.seat.id)));
         called
             .map(|place| (place.seat.clone(), place.shrinker.clone()))
             .collect()
@@ -198,15 +202,20 @@ impl Turn<'_> {
             if is_known && !is_looked_at {
                 continue;
             }
-            if let Some(freeable) = self.call(&called, |shrinker| shrinker.count()) {
-                self.saw(&called.0, freeable);
-            }
+            self.count(&called);
         }
     }
 
-    fn saw(&self, seat: &MemberState, freeable: Freeable) {
+    fn count(&self, called: &Called) {
+        if let Some(seen) = self.call(called, seen) {
+            self.saw(&called.0, seen);
+        }
+    }
+
+    fn saw(&self, seat: &MemberState, (freeable, keeps): Seen) {
         let mut conduct = conduct_of(seat);
         conduct.is_known = true;
+        conduct.keeps = keeps;
         if let Some(held) = freeable.held {
             conduct.is_looked_at = true;
             conduct.freeable = Some(freeable.bytes);
@@ -247,6 +256,9 @@ impl Turn<'_> {
         for seat in core.seats().cloned().collect::<Vec<_>>() {
             let (evicted, regrets, used) = seat.drain();
             core.shares.evicted(seat.id, Bytes(evicted));
+            if conduct_of(&seat).has_no_room(evicted, inner.delta()) {
+                core.shares.filled(seat.id);
+            }
             core.shares.regretted(seat.id, &regrets);
             if used {
                 core.shares.used(seat.id);
@@ -341,12 +353,12 @@ impl Turn<'_> {
     fn tell(&mut self, called: &Called, bound: u64) -> bool {
         let answer = self.call(called, |shrinker| {
             let resized = shrinker.resize(bound);
-            (resized, shrinker.count())
+            (resized, seen(shrinker))
         });
-        let Some((resized, freeable)) = answer else {
+        let Some((resized, seen)) = answer else {
             return false;
         };
-        self.saw(&called.0, freeable);
+        self.saw(&called.0, seen);
         match resized {
             Resized::Unbounded => conduct_of(&called.0).is_unbounded = true,
             Resized::Done => conduct_of(&called.0).bound = Some(bound),
@@ -440,6 +452,11 @@ impl Turn<'_> {
 
     fn scan(&self, called: &Called, bytes: u64) {
         let seat = &called.0;
+        let is_looked_at = conduct_of(seat).is_looked_at;
+        if is_looked_at {
+            // Bytes that came in since the last look are not held against the scan.
+            self.count(called);
+        }
         let fell_before = seat.fell.load(SeqCst);
         self.judge(seat, fell_before);
         let ask = Ask {
@@ -451,14 +468,13 @@ impl Turn<'_> {
         let began = self.now();
         let answer = self.call(called, |shrinker| {
             let scanned = shrinker.scan(&ask);
-            let is_looked_at = conduct_of(seat).is_looked_at;
-            (scanned, is_looked_at.then(|| shrinker.count()))
+            (scanned, is_looked_at.then(|| seen(shrinker)))
         });
-        let Some((Scanned { freed, .. }, freeable)) = answer else {
+        let Some((Scanned { freed, .. }, seen)) = answer else {
             return;
         };
-        if let Some(freeable) = freeable {
-            self.saw(seat, freeable);
+        if let Some(seen) = seen {
+            self.saw(seat, seen);
         }
         let now = self.now();
         let fell = seat.fell.load(SeqCst).wrapping_sub(fell_before);
@@ -467,6 +483,8 @@ impl Turn<'_> {
             self.inner.core().rate.add(fell, took);
         }
         let mut conduct = conduct_of(seat);
+        conduct.scanned += now.saturating_sub(began);
+        (conduct.ended, conduct.rose_then) = (now, seat.rose.load(SeqCst));
         conduct.scans += 1;
         conduct.freed = conduct.freed.saturating_add(freed);
         conduct.claimed = conduct.claimed.saturating_add(freed);
@@ -484,20 +502,37 @@ impl Turn<'_> {
     }
 
     /// Looks, before it is asked again, whether what it claimed the last time has come: by now, as
-    /// reports may be late.
+    /// reports may be late. A member that does not report shows the difference of two looks: what
+    /// it was filled with meanwhile is taken to be as much as in other times. Where a claim is
+    /// backed only by that, it is neither proved nor disproved, and others are asked now and then.
     fn judge(&self, seat: &MemberState, fell: u64) {
         let now = self.now();
         let mut conduct = conduct_of(seat);
         let came = fell.wrapping_sub(conduct.fell_then);
         let claimed = std::mem::take(&mut conduct.claimed);
+        let scanned = std::mem::take(&mut conduct.scanned);
         conduct.fell_then = fell;
+        let rose = seat.rose.load(SeqCst).wrapping_sub(conduct.rose_then);
+        let between = now.saturating_sub(conduct.ended);
+        if !between.is_zero() {
+            conduct.filled.add(rose, between);
+        }
         if claimed == 0 {
             return;
         }
+        let mut came_in = 0;
+        if conduct.is_looked_at {
+            came_in = conduct.filled.bytes_in(scanned);
+        }
         if came >= claimed / BACKED_PART {
-            conduct.strikes = 0;
+            (conduct.strikes, conduct.unproven) = (0, 0);
             if conduct.standing == Standing::Lies {
                 conduct.is_good();
+            }
+        } else if came.saturating_add(came_in) >= claimed / BACKED_PART {
+            conduct.unproven += 1;
+            if conduct.unproven >= STRIKES {
+                (conduct.unproven, conduct.rests_until) = (0, now + REST_MIN);
             }
         } else {
             conduct.strikes += 1;
@@ -505,6 +540,7 @@ impl Turn<'_> {
                 conduct.standing = Standing::Lies;
                 // This time it is still asked: the look in 5 s sees the result.
                 conduct.rests_until = now + REST_MAX;
+                conduct.rests_alone_until = conduct.rests_until;
             }
         }
     }
@@ -514,6 +550,7 @@ impl Turn<'_> {
         let inner = self.inner;
         let (total, excess) = (inner.total.load(SeqCst), self.excess());
         let mut core = inner.core();
+        let alone = core.only_one_above();
         if excess > 0 && progress {
             self.next.no_later_than(now + AGAIN);
         }
@@ -521,9 +558,10 @@ impl Turn<'_> {
         for seat in core.seats() {
             let conduct = conduct_of(seat);
             is_looked_at |= conduct.is_looked_at && conduct.standing != Standing::Panicked;
-            let rests = conduct.rests_until > now && conduct.standing != Standing::Panicked;
+            let until = conduct.rests_until(alone == Some(seat.id));
+            let rests = until > now && conduct.standing != Standing::Panicked;
             if excess > 0 && rests {
-                self.next.no_later_than(conduct.rests_until);
+                self.next.no_later_than(until);
             }
         }
         if core.shares.epoch_left().is_zero() {
@@ -575,11 +613,35 @@ fn may_grow(core: &mut Core, limit: u64, resident: u64, now: Duration) -> u64 {
 }
 
 impl Conduct {
-    /// Not called until a rest is over, which doubles each time.
+    /// Not called until a rest is over, which doubles each time. A member that is late and the only
+    /// one above its target goes on at once: it gives, and nobody else has to.
     fn rests(&mut self, standing: Standing, now: Duration) {
         self.standing = standing;
         self.rest = (self.rest * 2).clamp(REST_MIN, REST_MAX);
         self.rests_until = now + self.rest;
+        self.rests_alone_until = match standing {
+            Standing::Rests => now,
+            _ => now + REST_MIN,
+        };
+    }
+
+    /// It evicted so much more; whether that makes a delta since this was last so.
+    fn has_no_room(&mut self, evicted: u64, delta: u64) -> bool {
+        self.evicted = self.evicted.saturating_add(evicted);
+        let has_none = self.evicted >= delta;
+        if has_none {
+            self.evicted = 0;
+        }
+        has_none
+    }
+
+    /// `alone`: it is the only member above its target.
+    fn rests_until(&self, alone: bool) -> Duration {
+        if alone {
+            self.rests_alone_until
+        } else {
+            self.rests_until
+        }
     }
 
     fn is_good(&mut self) {
@@ -592,7 +654,12 @@ fn conduct_of(seat: &MemberState) -> std::sync::MutexGuard<'_, Conduct> {
     seat.conduct.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn may_be_called(seat: &MemberState, now: Duration) -> bool {
+fn may_be_called(seat: &MemberState, now: Duration, alone: bool) -> bool {
     let conduct = conduct_of(seat);
-    !seat.busy.load(SeqCst) && conduct.standing != Standing::Panicked && now >= conduct.rests_until
+    let rests = now < conduct.rests_until(alone);
+    !seat.busy.load(SeqCst) && conduct.standing != Standing::Panicked && !rests
+}
+
+fn seen(shrinker: &dyn Shrinker) -> Seen {
+    (shrinker.count(), shrinker.largest())
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use governor::adapters::{foyer, moka, quick_cache};
-use governor::{Governor, Share, Standing};
+use governor::{Error, Governor, Share, Standing};
 
 const LIMIT: u64 = 32 << 20;
 const VALUE: usize = 4096;
@@ -183,4 +183,60 @@ fn moka_is_scanned_and_gives_what_is_asked() {
         governor.report().members[0].evicted > LIMIT / 4
     });
     drop(permit);
+}
+
+/// A member's standing.
+fn standing(governor: &Governor, name: &str) -> Standing {
+    let report = governor.report();
+    let member = report.members.iter().find(|member| member.name == name);
+    member.unwrap().standing
+}
+
+#[test]
+fn moka_is_refused_where_it_could_grow_beyond_its_part() {
+    let governor = governor();
+    let weigh = |_: &u64, value: &Vec<u8>| u32::try_from(8 + value.len()).unwrap();
+    let join = |capacity: Option<u64>, share| {
+        let reports = moka::Reports::new(weigh);
+        let mut cache = ::moka::sync::Cache::builder().weigher(weigh);
+        if let Some(capacity) = capacity {
+            cache = cache.max_capacity(capacity);
+        }
+        let cache = cache.eviction_listener(reports.listener()).build();
+        moka::Governed::new(&governor, "rows", share, cache, &reports).map(drop)
+    };
+    assert_eq!(join(Some(LIMIT), Share::default()), Ok(()));
+    let refused = join(None, Share::default()).unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .starts_with("rows: no capacity where 32 MiB"),
+        "{refused}"
+    );
+    let refused = join(Some(LIMIT + 1), Share::default()).unwrap_err();
+    assert!(
+        matches!(refused, Error::Capacity { most: LIMIT, .. }),
+        "{refused}"
+    );
+    let refused = join(Some(LIMIT), Share::default().ceiling(LIMIT / 2)).unwrap_err();
+    assert!(
+        matches!(refused, Error::Capacity { most, .. } if most == LIMIT / 2),
+        "{refused}"
+    );
+}
+
+#[test]
+fn values_that_a_shard_cannot_hold_are_named() {
+    let governor = governor();
+    let cache =
+        quick_cache::Governed::new(&governor, "rows", Share::default(), 100_000, weigh).unwrap();
+    until("told", || governor.report().members[0].bound.is_some());
+    let most = usize::try_from(cache.shard_capacity()).unwrap();
+    cache.insert(1, vec![0; VALUE]);
+    assert_eq!(standing(&governor, "rows"), Standing::Good);
+    cache.insert(2, vec![0; most]);
+    until("it is said", || {
+        standing(&governor, "rows") == Standing::TooLarge
+    });
+    assert!(cache.get(&2).is_none() && cache.get(&1).is_some());
 }

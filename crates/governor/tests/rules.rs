@@ -233,8 +233,11 @@ fn rule_2_one_call_at_a_time_for_a_member() {
 #[test]
 fn rule_3_who_is_late_rests_and_longer_each_time() {
     let mut bench = Bench::new();
-    let slow = bench.join("slow", Share::default());
+    let slow = bench.join("slow", Share::default().ceiling(LIMIT / 2));
+    let other = bench.join("other", Share::default().ceiling(LIMIT / 2));
     *slow.way.lock().unwrap() = Way::Slow(Duration::from_millis(150));
+    *other.way.lock().unwrap() = Way::Nothing;
+    other.grow(LIMIT);
     let mut rests = Vec::new();
     for _ in 0..8 {
         slow.grow(LIMIT * 2);
@@ -249,6 +252,22 @@ fn rule_3_who_is_late_rests_and_longer_each_time() {
     assert_eq!(rests, [1, 2, 3, 5, 9, 17, 33, 51]);
     assert_eq!(bench.standing(0), Standing::Rests);
     assert_eq!(bench.governor.report().members[0].late, 8);
+}
+
+#[test]
+fn rule_3_the_only_member_above_its_target_does_not_rest() {
+    let mut bench = Bench::new();
+    let slow = bench.join("slow", Share::default());
+    let good = bench.join("good", Share::default().floor(LIMIT / 8));
+    *slow.way.lock().unwrap() = Way::Slow(Duration::from_millis(150));
+    good.grow(LIMIT / 4);
+    for times in 1..=8 {
+        slow.grow(LIMIT * 2);
+        bench.turn();
+        assert_eq!(slow.times(), times);
+    }
+    assert_eq!(bench.standing(0), Standing::Rests);
+    assert_eq!(good.asked(), 0, "it has no more than its own");
 }
 
 #[test]
@@ -294,6 +313,40 @@ fn rule_4_three_claims_without_effect_are_lies_and_a_true_one_is_forgiven() {
     (0..4).for_each(|_| bench.turn());
     assert_eq!(bench.standing(0), Standing::Good);
     assert!(bench.governor.held() <= LIMIT);
+}
+
+/// A cache that is looked at and filled at a rate (bytes a millisecond), also in its scans, which
+/// take 5 ms. Its standing in the end.
+fn filled(rate: u64, frees: bool) -> Standing {
+    let bench = Bench::new();
+    let held = Arc::new(AtomicU64::new(LIMIT));
+    let (look, give, clock) = (held.clone(), held.clone(), bench.clock.clone());
+    let free = move |ask: &Ask| {
+        clock.fetch_add(5_000_000, SeqCst);
+        give.fetch_add(rate * 5, SeqCst);
+        if frees {
+            give.fetch_sub(ask.bytes, SeqCst);
+        }
+        ask.bytes
+    };
+    let shrinker = governor::by(move || look.load(SeqCst), free);
+    let share = Share::default();
+    let member = bench.governor.register("filled", share, shrinker).unwrap();
+    for _ in 0..200 {
+        held.fetch_add(rate, SeqCst);
+        bench.turn();
+    }
+    let standing = bench.standing(0);
+    drop(member);
+    standing
+}
+
+#[test]
+fn rule_4_a_member_that_is_filled_while_it_is_asked_is_no_liar() {
+    for rate in [0, LIMIT / 4096, LIMIT / 64, LIMIT / 8] {
+        assert_eq!(filled(rate, true), Standing::Good, "{rate}");
+        assert_eq!(filled(rate, false), Standing::Lies, "{rate}");
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ use std::hash::Hash;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::foyer_memory::{Cache, CacheEntry};
 use foyer_common::code::{DefaultHasher, HashBuilder, Key, Value};
@@ -111,6 +111,7 @@ impl<K: Key, V: Value, S: HashBuilder> Governed<K, V, S> {
         let shrinker = Bounds {
             capacity: AtomicUsize::new(cache.capacity()),
             cache: cache.clone(),
+            ears: reports.listener.ears.clone(),
             resized: Mutex::new(None),
         };
         let member = Arc::new(governor.register(name, share, Arc::new(shrinker))?);
@@ -150,7 +151,9 @@ impl<K: Key, V: Value, S: HashBuilder> Deref for Governed<K, V, S> {
 
 struct Bounds<K: Key, V: Value, S: HashBuilder> {
     cache: Cache<K, V, S>,
-    resized: Mutex<Option<Instant>>,
+    ears: Ears,
+    /// When it last was, by the governor's clock.
+    resized: Mutex<Option<Duration>>,
     /// What it was last resized to; its own `capacity()` answers what it was built with.
     capacity: AtomicUsize,
 }
@@ -159,9 +162,11 @@ impl<K: Key, V: Value, S: HashBuilder> Bounds<K, V, S> {
     /// Time until it may be resized again; from now on it was, if that is none.
     fn must_wait(&self) -> Option<Duration> {
         let mut resized = self.resized.lock().unwrap_or_else(PoisonError::into_inner);
-        let left = resized.and_then(|at| RESIZE_EVERY.checked_sub(at.elapsed()));
+        let now = self.ears.tell(|member| member.governor().now())?;
+        let left = resized.and_then(|at| (at + RESIZE_EVERY).checked_sub(now));
+        let left = left.filter(|left| !left.is_zero());
         if left.is_none() {
-            *resized = Some(Instant::now());
+            *resized = Some(now);
         }
         left
     }
@@ -202,6 +207,10 @@ impl<K: Key, V: Value, S: HashBuilder> Shrinker for Bounds<K, V, S> {
             }
             Err(_) => Resized::Later(RESIZE_EVERY),
         }
+    }
+
+    fn largest(&self) -> Option<u64> {
+        Some((self.capacity.load(Relaxed) / self.cache.shards()) as u64)
     }
 }
 

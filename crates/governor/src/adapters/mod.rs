@@ -34,9 +34,8 @@ impl Ears {
     }
 
     /// Nobody hears it before the member is there, or after it has gone.
-    pub(crate) fn tell(&self, what: impl FnOnce(&crate::Member)) {
-        if let Some(member) = self.0.get().and_then(std::sync::Weak::upgrade) {
-            what(&member);
-        }
+    pub(crate) fn tell<R>(&self, what: impl FnOnce(&crate::Member) -> R) -> Option<R> {
+        let member = self.0.get().and_then(std::sync::Weak::upgrade)?;
+        Some(what(&member))
     }
 }

@@ -90,7 +90,8 @@ where
     /// Registers a cache that was built with the listener of `reports`.
     ///
     /// # Errors
-    /// As [`Governor::register`].
+    /// As [`Governor::register`]; and a cache without a capacity, or with more than its ceiling or
+    /// the limit.
     pub fn new(
         governor: &Governor,
         name: impl Into<String>,
@@ -98,6 +99,15 @@ where
         cache: Cache<K, V, S>,
         reports: &Reports<K, V>,
     ) -> Result<Self, Error> {
+        let name = name.into();
+        let (capacity, most) = (cache.policy().max_capacity(), share.most(governor.limit()));
+        if capacity.is_none_or(|capacity| capacity > most) {
+            return Err(Error::Capacity {
+                member: name,
+                capacity,
+                most,
+            });
+        }
         let shrinker = Scans {
             cache: cache.clone(),
             ears: reports.ears.clone(),
@@ -155,6 +165,8 @@ where
     S: BuildHasher + Clone + Send + Sync + 'static,
 {
     fn count(&self) -> Freeable {
+        // Its size is that of what it has worked off.
+        self.cache.run_pending_tasks();
         Freeable::all_of(self.cache.weighted_size())
     }
 
@@ -162,14 +174,17 @@ where
         let entries = usize::try_from(self.cache.entry_count()).unwrap_or(usize::MAX);
         let from = self.at.load(Relaxed) % entries.max(1);
         let (mut freed, mut looked_at) = (0, 0_usize);
-        for (key, value) in self.cache.iter().skip(from) {
-            let bytes = u64::from((self.weigh)(&key, &value));
-            self.cache.invalidate(&*key);
-            self.ears
-                .tell(|member| member.evicted(member.hash(&*key), bytes));
-            freed += bytes;
+        // The rest of the time is for what it has to work off.
+        let until = ask.deadline - ask.time_left() / 2;
+        for (key, _) in self.cache.iter().skip(from) {
             looked_at += 1;
-            let is_late = looked_at.is_multiple_of(BATCH) && Instant::now() >= ask.deadline;
+            if let Some(value) = self.cache.remove(&*key) {
+                let bytes = u64::from((self.weigh)(&key, &value));
+                self.ears
+                    .tell(|member| member.evicted(member.hash(&*key), bytes));
+                freed += bytes;
+            }
+            let is_late = looked_at.is_multiple_of(BATCH) && Instant::now() >= until;
             if freed >= ask.bytes || is_late {
                 break;
             }
@@ -184,6 +199,10 @@ where
             looked_at: looked_at as u64,
             more: freed > 0,
         }
+    }
+
+    fn largest(&self) -> Option<u64> {
+        self.cache.policy().max_capacity()
     }
 }
 

@@ -295,6 +295,10 @@ where
             Resized::Later(Duration::ZERO)
         }
     }
+
+    fn largest(&self) -> Option<u64> {
+        Some(self.0.shard_capacity())
+    }
 }
 
 impl<K, V, We, B> std::fmt::Debug for Governed<K, V, We, B> {

@@ -61,7 +61,7 @@ impl Shares {
             let above_floor = member.target.saturating_sub(member.terms.floor);
             Bytes(unused.0 / LENT_PART).at_most(above_floor)
         };
-        let uses = |member: &Member| member.uses_target(delta);
+        let uses = |member: &Member| self.uses_target(member);
         let users = self.each().filter(|(_, member)| uses(member));
         let used = users.map(|(_, member)| member.target).sum::<Bytes>();
         let all_lent = self.each().map(|(_, member)| lends(member)).sum::<Bytes>();

@@ -139,6 +139,8 @@ pub(super) struct Member {
     pub(super) regretted: Option<u64>,
     /// The last epoch in which it said that it was used; none if it never says so.
     pub(super) used: Option<u64>,
+    /// The last epoch in which it said that it evicted for want of room.
+    pub(super) filled: Option<u64>,
     spared: Spared,
     gave: Option<Gave>,
 }
@@ -157,6 +159,7 @@ impl Member {
             regrets: Regrets::default(),
             regretted: None,
             used: None,
+            filled: None,
             spared: Spared::default(),
             gave: None,
         }
@@ -172,7 +175,7 @@ impl Member {
         delta.at_least(Bytes(self.target.0 / Self::EMPTY_PART))
     }
 
-    /// Whether it fills its target.
+    /// Whether what it holds fills its target.
     pub(super) fn uses_target(&self, delta: Bytes) -> bool {
         self.held.saturating_add(self.margin(delta)) >= self.target
     }

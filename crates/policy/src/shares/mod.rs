@@ -294,6 +294,15 @@ impl Shares {
         }
     }
 
+    /// A member evicted for want of room, a delta's worth since it last told: it uses its target,
+    /// however little it holds. Entries as large as a shard of a cache leave most of it empty.
+    pub fn filled(&mut self, id: MemberId) {
+        let epoch = self.epoch;
+        if let Some(member) = self.get_mut(id) {
+            member.filled = Some(epoch);
+        }
+    }
+
     /// Bytes of one step: a 64th of the limit.
     #[must_use]
     pub fn delta(&self) -> Bytes {
@@ -379,6 +388,12 @@ impl Shares {
 
     fn get_mut(&mut self, id: MemberId) -> Option<&mut Member> {
         self.members.get_mut(id.at())?.as_mut()
+    }
+
+    /// Whether a member has no room for more.
+    fn uses_target(&self, member: &Member) -> bool {
+        let lately = |epoch: u64| self.epoch <= epoch + 1;
+        member.uses_target(self.delta()) || member.filled.is_some_and(lately)
     }
 
     fn weights(&self) -> u64 {

@@ -65,7 +65,7 @@ pub(super) fn book(shares: &mut Shares, transfer: Transfer) {
 }
 
 fn may_win(shares: &Shares, member: &Member) -> bool {
-    member.uses_target(shares.delta())
+    shares.uses_target(member)
         && member.target < member.terms.ceiling
         && member.regrets.seen >= REGRETS_MIN
         && member.weighted_gain() > 0
@@ -88,7 +88,7 @@ fn by_regret(shares: &Shares) -> Option<Transfer> {
             member.weighted_gain(),
             // Nobody misses what is not used; what is carried is used less than its carrier; then
             // who was silent longest.
-            member.uses_target(shares.delta()),
+            shares.uses_target(member),
             !is_carried_in_peace(shares, member),
             member.regretted.max(member.used),
             std::cmp::Reverse(member.target),
@@ -153,7 +153,7 @@ fn tie(shares: &Shares) -> Option<Transfer> {
     shares.each().find_map(|(from, carried)| {
         let to = carried.terms.carried_by.filter(|to| *to != from)?;
         let carrier = shares.get(to)?;
-        let may = is_carried_in_peace(shares, carried) && carrier.uses_target(shares.delta());
+        let may = is_carried_in_peace(shares, carried) && shares.uses_target(carrier);
         let bytes = Bytes(shares.delta().0.saturating_mul(DELTAS_MAX))
             .at_most(carried.target - carried.terms.floor)
             .at_most(carrier.terms.ceiling - carrier.target);
