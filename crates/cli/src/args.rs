@@ -87,7 +87,11 @@ impl Arguments {
         Self::of(&words).unwrap_or_else(|mistake| mistake.exit())
     }
 
-    fn of(words: &[OsString]) -> Result<Self, clap::Error> {
+    /// Those of `words`, of which the first is the program's name.
+    ///
+    /// # Errors
+    /// The mistake, with the way out.
+    pub fn of(words: &[OsString]) -> Result<Self, clap::Error> {
         Self::try_parse_from(words).map_err(|mut mistake| {
             // Its value may be left out, so that one after a space is taken for something else.
             if let Some(ContextValue::String(found)) = mistake.get(ContextKind::InvalidArg)
@@ -97,6 +101,17 @@ impl Arguments {
             {
                 let tip = vec![format!("write '--trace={found}' to trace that row").into()];
                 mistake.insert(ContextKind::Suggested, ContextValue::StyledStrs(tip));
+            }
+            // A size below zero looks like an option, and `--` before it does not help.
+            if let Some(ContextValue::String(found)) = mistake.get(ContextKind::InvalidArg)
+                && found.strip_prefix('-').is_some_and(begins_with_a_digit)
+                && let Some((option, value)) = option_before(words, found)
+            {
+                let tip = format!("'{option}' takes nothing below zero; write '{option} {value}'");
+                mistake.insert(
+                    ContextKind::Suggested,
+                    ContextValue::StyledStrs(vec![tip.into()]),
+                );
             }
             // Of words as short as these, clap takes two letters that changed places for another
             // word.
@@ -115,6 +130,19 @@ impl Arguments {
             mistake
         })
     }
+}
+
+fn begins_with_a_digit(text: &str) -> bool {
+    text.starts_with(|letter: char| letter.is_ascii_digit())
+}
+
+/// The option before a word that begins with `found`, and the word without its sign.
+fn option_before<'a>(words: &'a [OsString], found: &str) -> Option<(&'a str, &'a str)> {
+    words.windows(2).find_map(|two| {
+        let (option, value) = (two[0].to_str()?, two[1].to_str()?);
+        let is_it = option.starts_with("--") && value.starts_with(found);
+        is_it.then_some((option, value.strip_prefix('-')?))
+    })
 }
 
 /// What to do.
@@ -412,6 +440,15 @@ mod tests {
         let words = ["tidegate", "run", "dd", "more"].map(OsString::from);
         let told = Arguments::of(&words).unwrap_err().to_string();
         assert!(!told.contains("trace"), "{told}");
+    }
+
+    #[test]
+    fn a_size_below_zero_is_told_so() {
+        let words = ["tidegate", "run", "dd", "--live", "x", "--memory", "-64MiB"];
+        let told = Arguments::of(&words.map(OsString::from)).unwrap_err();
+        let told = told.to_string();
+        assert!(told.contains("write '--memory 64MiB'"), "{told}");
+        assert!(!told.contains("'-- -6'"), "{told}");
     }
 
     #[test]

@@ -26,6 +26,8 @@ use crate::task::{Around, Ends, Keyed as _, value};
 const MEMORY_LEAST_MIB: f64 = 4.0;
 /// Most bytes of one file (16 TiB).
 const FILE_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
+/// Parts of the full size that a scenario can be run at.
+const SCALES: core::ops::RangeInclusive<f64> = 1.0 / 64.0..=1.0;
 /// Most tasks of one kind: each is a coroutine with a stack.
 const TASKS_MOST: u32 = 4096;
 /// The file system that has a journal in the lab.
@@ -214,7 +216,8 @@ impl Checker {
         );
         let memory = *machine.memory_mib.get_ref();
         let scaled = memory * scenario.run.scale.get_ref();
-        if memory >= MEMORY_LEAST_MIB && scaled < MEMORY_LEAST_MIB {
+        let is_scale = SCALES.contains(scenario.run.scale.get_ref());
+        if is_scale && memory >= MEMORY_LEAST_MIB && scaled < MEMORY_LEAST_MIB {
             self.list.push(
                 Mistake::new(
                     format!("scaled down, the memory is only {scaled} MiB"),
@@ -702,10 +705,15 @@ impl Checker {
 
     /// One over a whole number.
     fn scale(&mut self, entry: &Spanned<f64>) {
-        self.range("scale", entry, 1.0 / 64.0, 1.0, "");
         let scale = *entry.get_ref();
+        let (least, most) = (*SCALES.start(), *SCALES.end());
+        let mistake = Mistake::range("scale", entry, least, most, "");
+        let is_part = (2.0..=1.0 / least).contains(&scale) && scale.fract() == 0.0;
+        let parts = format!("did you mean {} (1/{scale})?", 1.0 / scale);
+        self.list
+            .extend(mistake.map(|wrong| if is_part { wrong.help(parts) } else { wrong }));
         let shrink = 1.0 / scale;
-        if (1.0 / 64.0..=1.0).contains(&scale) && (shrink - shrink.round()).abs() > 1e-6 {
+        if SCALES.contains(&scale) && (shrink - shrink.round()).abs() > 1e-6 {
             self.list.push(
                 Mistake::new(
                     format!("`scale` is not one over a whole number: {scale}"),

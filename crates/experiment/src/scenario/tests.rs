@@ -1172,3 +1172,106 @@ fn caches_of_objects_have_sizes_that_make_slabs_and_roles_that_make_files() {
     let said = with(&format!("{entry}, {inode}, {nine}"));
     assert!(said.contains("9 caches of objects"), "{said}");
 }
+
+/// Places of the numbers of a scenario.
+fn numbers(value: &toml::Value, path: &mut Vec<String>, found: &mut Vec<Vec<String>>) {
+    let mut inside = |key: String, value: &toml::Value| {
+        path.push(key);
+        numbers(value, path, found);
+        path.pop();
+    };
+    match value {
+        toml::Value::Table(table) => {
+            table
+                .iter()
+                .for_each(|(key, value)| inside(key.clone(), value));
+        }
+        toml::Value::Array(list) => {
+            (list.iter().enumerate()).for_each(|(at, value)| inside(at.to_string(), value));
+        }
+        toml::Value::Integer(_) | toml::Value::Float(_) => found.push(path.clone()),
+        _ => {}
+    }
+}
+
+fn place<'a>(value: &'a mut toml::Value, path: &[String]) -> &'a mut toml::Value {
+    let [key, rest @ ..] = path else { return value };
+    let inner = match value {
+        toml::Value::Array(list) => list.get_mut(key.parse::<usize>().unwrap()),
+        other => other.get_mut(key),
+    };
+    place(inner.unwrap(), rest)
+}
+
+/// Each number of all experiments, wherever it first stands, at its ends and beyond them: it is
+/// taken, and then its cells can be made, or told what is allowed.
+#[test]
+fn any_number_is_taken_or_refused_for_what_it_is() {
+    let mut seen = std::collections::BTreeSet::new();
+    for (name, text) in crate::experiments::EXPERIMENTS {
+        let whole: toml::Value = toml::from_str(text).unwrap();
+        let mut found = Vec::new();
+        numbers(&whole, &mut Vec::new(), &mut found);
+        for path in found {
+            let keys = path.iter().filter(|key| key.parse::<usize>().is_err());
+            if !seen.insert(keys.cloned().collect::<Vec<_>>()) {
+                continue;
+            }
+            let wholes = [0, 1, -1, 1000, i64::from(u32::MAX), i64::MAX, i64::MIN];
+            let parts = [
+                0.0,
+                -0.0,
+                0.3,
+                -1.0,
+                5.0,
+                1e-9,
+                1e308,
+                f64::NAN,
+                f64::INFINITY,
+            ];
+            let wholes = wholes.into_iter().map(toml::Value::Integer);
+            for number in wholes.chain(parts.into_iter().map(toml::Value::Float)) {
+                let mut changed = whole.clone();
+                *place(&mut changed, &path) = number.clone();
+                let source = Source {
+                    origin: format!("{name}: {} = {number}", path.join(".")),
+                    text: toml::to_string(&changed).unwrap(),
+                };
+                println!("{}", source.origin);
+                match Scenario::load(source, &[]) {
+                    Ok((scenario, _)) => {
+                        for (row, policy) in scenario.rows().iter().flat_map(|row| {
+                            scenario.policies.iter().map(move |policy| (row, policy))
+                        }) {
+                            let column = crate::run::Column::of(policy);
+                            let _ = crate::run::Cell::resolve(&scenario, row, &column);
+                        }
+                    }
+                    Err(told) => {
+                        let told = told.to_string();
+                        assert!(!told.contains("this is no machine"), "{told}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_scale_that_is_no_part_is_told_its_range_and_what_it_may_mean() {
+    let told = shown(GOOD, &["run.scale=8"]);
+    assert!(told.contains("must be 0.015625 to 1"), "{told}");
+    assert!(told.contains("did you mean 0.125 (1/8)?"), "{told}");
+    for (set, range) in [
+        ("run.scale=0", "must be 0.015625 to 1"),
+        ("run.scale=65", "must be 0.015625 to 1"),
+        ("machine.memory_mib=0", "must be 4 to"),
+        ("machine.cpus=0", "must be 1 to"),
+        ("machine.nodes=0", "must be 1 to 8"),
+        ("machine.nodes=1000", "must be 1 to 8"),
+    ] {
+        let told = shown(GOOD, &[set]);
+        assert!(told.contains(range), "{told}");
+        assert!(!told.contains("no machine"), "{told}");
+    }
+}

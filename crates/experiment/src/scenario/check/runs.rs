@@ -2,7 +2,7 @@
 
 use policy::compact::{Compaction, Patches};
 
-use super::Checker;
+use super::{Checker, SCALES};
 use crate::catalogue;
 use crate::mistake::Mistake;
 use crate::presets::by_name;
@@ -114,6 +114,7 @@ impl Checker {
         let scale = *scenario.run.scale.get_ref();
         let is_power = (1.0 / scale).log2().fract().abs() < 1e-6;
         if let Some(thp) = machine.thp.as_ref().filter(|thp| *thp.get_ref())
+            && SCALES.contains(&scale)
             && !is_power
         {
             self.list.push(
