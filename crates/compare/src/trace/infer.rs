@@ -194,8 +194,9 @@ impl<'a> Inferred<'a> {
             shown.join(" and "),
             writers.len(),
             self.names(),
-            self.events.cpus
+            self.cpus_said()
         ));
+
         if self.events.cpus > CPUS_MAX {
             let note = format!("the lab has no more than {CPUS_MAX} CPUs, and runs it on so many");
             self.notes.push(note);
@@ -221,6 +222,14 @@ impl<'a> Inferred<'a> {
             max_ratio: None,
             fs: None,
             max_sectors: None,
+        }
+    }
+
+    /// The CPUs, or that the trace does not tell them.
+    fn cpus_said(&self) -> String {
+        match self.events.cpus {
+            0 => "one, as no line says its own (perf record -p; with -a they do)".into(),
+            cpus => cpus.to_string(),
         }
     }
 

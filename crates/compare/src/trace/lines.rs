@@ -5,15 +5,17 @@
 //!   dd-4711    [001] .....  9087.123456: balance_dirty_pages: bdi 7:0: limit=16384 ... pause=8 ...
 //!   dd-4711 [001]  9087.123456: balance_dirty_pages:  bdi 7:0: limit=16384 ...        trace-cmd
 //!   dd 4711 [001]  9087.123456: writeback:balance_dirty_pages: bdi 7:0: limit=16384 ...   perf
+//!   dd 4711  9087.123456: writeback:balance_dirty_pages: bdi 7:0: limit=16384 ...   perf record -p
 //!   task   cpu      time        event                     fields
 //! ```
 //!
 //! A line has a CPU in square brackets, then a time with a point and a colon behind it, then the
-//! event. Everything before the CPU is the task: its name may hold spaces, dashes and brackets, so
-//! it is read from the right. Lines that have no such form are headers, or other text, and are
-//! passed over.
+//! event. `perf script` leaves the CPU out where a process was recorded and not the machine
+//! (without `-a`), and always writes the event's system. Everything before them is the task: its
+//! name may hold spaces, dashes and brackets, so it is read from the right. Lines that have no such
+//! form are headers, or other text, and are passed over.
 //!
-//! Source: mechanisms 5.7. One parser serves the three formats.
+//! Source: mechanisms 5.7. One parser serves all of them.
 
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,8 +28,8 @@ pub(super) struct Line<'a> {
     pub(super) pid: u32,
     /// Its name.
     pub(super) comm: &'a str,
-    /// On which CPU.
-    pub(super) cpu: u32,
+    /// On which CPU, if it says so.
+    pub(super) cpu: Option<u32>,
     /// Seconds of the trace's clock.
     pub(super) at: f64,
     /// The event's name, without its system.
@@ -86,9 +88,12 @@ fn cpus(text: &str) -> Option<u32> {
 }
 
 fn event(number: usize, text: &str) -> Option<Line<'_>> {
-    let (time_at, time_end, at) = time(text)?;
+    let (time_at, time_end, at) = time(text, has_cpu).or_else(|| time(text, has_system))?;
     let head = &text[..time_at];
-    let (task, cpu) = task_and_cpu(head)?;
+    let (task, cpu) = match task_and_cpu(head) {
+        Some((task, cpu)) => (task, Some(cpu)),
+        None => (head.trim(), None),
+    };
     let (comm, pid) = pid(task)?;
     let rest = text[time_end..].trim_start();
     let (event, rest) = name(rest)?;
@@ -104,9 +109,27 @@ fn event(number: usize, text: &str) -> Option<Line<'_>> {
     })
 }
 
-/// The first word of digits, a point, digits and a colon that follows a CPU: beginning, end, value.
-fn time(text: &str) -> Option<(usize, usize, f64)> {
-    let mut from = text.find('[')?;
+/// A CPU stands before the time.
+fn has_cpu(head: &str, _: &str) -> bool {
+    task_and_cpu(head).is_some()
+}
+
+/// A task stands before the time, and the event behind it has its system.
+fn has_system(head: &str, rest: &str) -> bool {
+    let mut names = rest.trim_start().splitn(3, ':');
+    let is_name = |name: &str| {
+        let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        !name.is_empty() && name.chars().all(letter)
+    };
+    pid(head.trim()).is_some()
+        && names.next().is_some_and(is_name)
+        && names.next().is_some_and(is_name)
+}
+
+/// The first word of digits, a point, digits and a colon that stands `between` two such texts:
+/// beginning, end, value.
+fn time(text: &str, between: fn(&str, &str) -> bool) -> Option<(usize, usize, f64)> {
+    let mut from = 0;
     for word in text[from..].split_whitespace() {
         let at = from + text[from..].find(word)?;
         from = at + word.len();
@@ -116,7 +139,7 @@ fn time(text: &str) -> Option<(usize, usize, f64)> {
         let is_time = digits.contains('.')
             && digits.chars().all(|c| c.is_ascii_digit() || c == '.')
             && digits.starts_with(|c: char| c.is_ascii_digit())
-            && task_and_cpu(&text[..at]).is_some();
+            && between(&text[..at], &text[from..]);
         if let Some(value) = digits.parse().ok().filter(|_| is_time) {
             return Some((at, from, value));
         }
@@ -219,7 +242,7 @@ mod tests {
             let seen = (line.comm, line.pid, line.cpu, line.at, line.event);
             assert_eq!(
                 seen,
-                ("dd", 4711, 1, 9_087.123_456, "balance_dirty_pages"),
+                ("dd", 4711, Some(1), 9_087.123_456, "balance_dirty_pages"),
                 "{text}"
             );
             assert_eq!(
@@ -240,6 +263,27 @@ mod tests {
         );
         let text = "Web Content  901 [003]    12.5: writeback:global_dirty_state: dirty=1";
         assert_eq!((line(text).comm, line(text).pid), ("Web Content", 901));
+    }
+
+    #[test]
+    fn perf_of_one_process_leaves_the_cpu_out() {
+        let fields = "writeback:balance_dirty_pages: bdi 7:0: limit=16384";
+        for (text, comm) in [
+            (format!("dd  4711  9087.123456: {fields}"), "dd"),
+            (
+                format!("Web [x] 1.5: c 4711/4712 9087.123456:   {fields}"),
+                "Web [x] 1.5: c",
+            ),
+        ] {
+            let line = line(&text);
+            let seen = (line.comm, line.cpu, line.at, line.event);
+            assert_eq!(seen, (comm, None, 9_087.123_456, "balance_dirty_pages"));
+        }
+        assert_eq!(
+            read(1, "dd 4711 9087.1: balance_dirty_pages: bdi"),
+            Kind::Other
+        );
+        assert_eq!(read(1, "at 12 o'clock 9087.1: this:that: one"), Kind::Other);
     }
 
     #[test]

@@ -186,7 +186,8 @@ impl<'a> Reader<'a> {
     }
 
     fn take(&mut self, line: &Line<'a>) -> Result<(), Fault> {
-        self.events.cpus = self.events.cpus.max(line.cpu.saturating_add(1));
+        let cpus = line.cpu.map_or(0, |cpu| cpu.saturating_add(1));
+        self.events.cpus = self.events.cpus.max(cpus);
         match line.event {
             BALANCE => self.balance(line)?,
             RATELIMIT => {

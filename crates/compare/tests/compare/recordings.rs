@@ -418,9 +418,10 @@ fn a_clock_that_the_pauses_contradict_is_said_with_both_places() {
     std::fs::remove_dir_all(path).unwrap();
 }
 
-/// The trace as `perf script` and as `trace-cmd report` would print it.
-fn other_forms(ftrace: &str) -> [String; 2] {
-    let mut forms = [String::new(), "cpus=1\n".to_owned()];
+/// The trace as `perf script`, as `trace-cmd report`, and as `perf script` of one process would
+/// print it.
+fn other_forms(ftrace: &str) -> [String; 3] {
+    let mut forms = [String::new(), "cpus=1\n".to_owned(), String::new()];
     for line in ftrace.lines().filter(|line| !line.starts_with('#')) {
         let (task, rest) = line.split_once('[').unwrap();
         let (comm, pid) = task.trim().rsplit_once('-').unwrap();
@@ -431,12 +432,13 @@ fn other_forms(ftrace: &str) -> [String; 2] {
             "{comm:>16} {pid:>6} [{cpu}] {time}  writeback:{event}\n"
         ));
         forms[1].push_str(&format!("{task}[{cpu}] {time} {event}\n"));
+        forms[2].push_str(&format!("{comm} {pid} {time} writeback:{event}\n"));
     }
     forms
 }
 
 #[test]
-fn a_trace_tells_its_setting_and_its_three_forms_the_same() {
+fn a_trace_tells_its_setting_and_its_forms_the_same() {
     let path = folder("trace");
     let ftrace = unpacked(&fixture("ftrace.txt.gz"));
     let recording = Recording::load(&fixture("ftrace.txt.gz")).unwrap();
