@@ -30,6 +30,10 @@ const FAULT_SEEDS_ALL: u64 = 300;
 const KILLS: u64 = 50;
 /// An exerciser of file systems that is no part of a build of ours.
 const FSX: &str = "fsx@0.3.2";
+/// Seconds for which random input is tried of each parser: a minute for all of them.
+const FUZZ_SECONDS: u64 = 4;
+/// Plans of a governor's members with values of different sizes.
+const MIXED_SEEDS: u64 = 30;
 /// Switches of threads that a loom model explores: enough for every bug planted so far.
 const LOOM_PREEMPTIONS: &str = "3";
 
@@ -184,7 +188,15 @@ fn tests(run: &Run) -> Result<()> {
         first: FIRST,
         ..Asked::default()
     };
-    let mut environment = vec![("cli serve_kill", "TIDEGATE_KILLS", KILLS.to_string())];
+    let mut environment = vec![
+        ("cli serve_kill", "TIDEGATE_KILLS", KILLS.to_string()),
+        (
+            "cli parsers",
+            "TIDEGATE_FUZZ_SECONDS",
+            FUZZ_SECONDS.to_string(),
+        ),
+        ("governor mixed", "TIDEGATE_SEEDS", MIXED_SEEDS.to_string()),
+    ];
     if run.all {
         match fsx() {
             Ok(path) => environment.push(("cli serve_clients", "TIDEGATE_FSX", path)),
