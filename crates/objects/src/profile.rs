@@ -36,8 +36,8 @@ enum Missing {
 }
 
 impl Profile {
-    /// The one that the environment names by AWS_PROFILE or AWS_SHARED_CREDENTIALS_FILE; keys in
-    /// the environment go before it.
+    /// The profile that the environment names by AWS_PROFILE or AWS_SHARED_CREDENTIALS_FILE; keys
+    /// in the environment go before it.
     pub(crate) fn of_process() -> Option<Self> {
         let of = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         let (name, path) = (of("AWS_PROFILE"), of("AWS_SHARED_CREDENTIALS_FILE"));

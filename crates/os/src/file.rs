@@ -50,8 +50,8 @@ pub struct OpenOptions {
     /// The file has the size that it has, like a block device: its last page is cut there, and it
     /// neither grows nor shrinks.
     pub fixed: bool,
-    /// `Discard` gives space back, and its range may read as anything afterwards: for a block device
-    /// that discards, and that zeroes only if it is sent them.
+    /// `Discard` gives space back, and its range may read as anything afterwards: for a block
+    /// device that discards, and that zeroes only if it is sent them.
     pub discards: bool,
     /// True: direct I/O or an error. False: direct I/O where the file system has it.
     pub direct: bool,

@@ -519,7 +519,7 @@ mod tests {
             fs::remove_file(&path).unwrap();
             listener.come_back();
             BlockingUnixStream::connect(&path).unwrap();
-            // What somebody else has put there stays.
+            // A file that somebody else has put there stays.
             fs::remove_file(&path).unwrap();
             fs::write(&path, "a file").unwrap();
             listener.come_back();

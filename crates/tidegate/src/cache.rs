@@ -275,13 +275,13 @@ impl Cache {
     }
 
     /// Opens a file or a block device. While it is open, its content belongs to the cache: it is
-    /// locked ([`OpenOptions::lock`]). Opened again, under whatever name, it is the same file with the same
-    /// pages, also after all its handles were dropped.
+    /// locked ([`OpenOptions::lock`]). Opened again, under whatever name, it is the same file with
+    /// the same pages, also after all its handles were dropped.
     ///
     /// # Errors
     /// `System` (the path, the reason; `InUse`: another cache or program has it; busy: it is open
-    /// for reading only; no space for what is to be preallocated), `Cache` (more files than there is room for; a device that failed).
-    /// `OptionsContradict`. `Closed`.
+    /// for reading only; no space for what is to be preallocated), `Cache` (more files than there
+    /// is room for; a device that failed). `OptionsContradict`. `Closed`.
     pub fn open(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, Error> {
         self.is_open()?;
         options.check()?;

@@ -3,8 +3,8 @@
 //! Steps run one after the other, each with a limit on its time, and all of them run whatever comes
 //! of the others. Test programs run side by side (`programs`). There are three builds: the tests'
 //! own, which random runs with faults use, too; and with `--all` the models of loom and the program
-//! as a user builds it. A tool that a machine lacks (Miri, moto, Python) is skipped with a line that
-//! says so; nothing of our own is: a test that is not there is a failure.
+//! as a user builds it. A tool that a machine lacks (Miri, moto, Python) is skipped with a line
+//! that says so; nothing of our own is: a test that is not there is a failure.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
