@@ -423,7 +423,7 @@ fn run(plan: &Plan) -> Result<(), String> {
         let keys = (memory / 16 * phase.data / cast.value).max(4);
         let (base, began) = (number << 32, world.governor.now());
         let (mut missed, mut nth) = (0, 0);
-        let many = (15 * keys).clamp(20_000, 150_000);
+        let many = (10 * keys).max(20_000);
         let window = keys.clamp(2_000, 10_000);
         let (mut hits, mut peer_hits, mut left) = (0, 0, None);
         while left != Some(0) {
@@ -447,7 +447,7 @@ fn run(plan: &Plan) -> Result<(), String> {
                 peer_hits += u64::from(peer_found);
             }
             let is_long =
-                missed > 4 * plan.limit && world.governor.now() > began + Duration::from_secs(3);
+                missed > 3 * plan.limit && world.governor.now() > began + Duration::from_secs(3);
             if left.is_none() && (is_long || nth > many) {
                 left = Some(window);
             }
