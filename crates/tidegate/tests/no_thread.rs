@@ -58,8 +58,9 @@ fn in_a_small_address_space() {
     cache.close().unwrap();
 }
 
-/// Less is left than the stack of a thread needs.
+/// Less is left than the stack of a thread needs, and enough for what an error is made of.
 fn take_all_address_space() -> Vec<Vec<u8>> {
+    let kept: Vec<u8> = Vec::with_capacity(1 << 20);
     let mut taken = Vec::new();
     let mut size = 1 << 30;
     while size >= 256 << 10 {
@@ -69,5 +70,6 @@ fn take_all_address_space() -> Vec<Vec<u8>> {
             Err(_) => size /= 2,
         }
     }
+    drop(kept);
     taken
 }

@@ -8,8 +8,8 @@
 //! a job, of which only a few run at once (`pool.rs`), and the next one waits for its turn again.
 //!
 //! A hole reads as zeroes to the byte: programs behind a client (`fallocate` through nbdfuse)
-//! expect that of a trim, too, though the protocol does not promise it. A trim of a backing that only
-//! discards, whose pages may read as anything afterwards, leaves its edges as they are.
+//! expect that of a trim, too, though the protocol does not promise it. A trim of a backing that
+//! only discards, whose pages may read as anything afterwards, leaves its edges as they are.
 //!
 //! Invariant: it is answered once. When the connection has ended, the pool drops what is left of
 //! it.
