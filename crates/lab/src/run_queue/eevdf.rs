@@ -1,10 +1,10 @@
 //! Earliest eligible virtual deadline first, as Linux 6.12 shares a CPU.
 //!
-//! Tasks of one weight are owed the same time. A task's *virtual time* is what it has run; the mean
-//! of those that run or wait is the time that each of them should have had. A task's *lag* is how
-//! much of that it lacks: with a lag of zero or more it is *eligible*. It asks for the CPU a
-//! *slice* at a time, and its *deadline* is the virtual time by which it should have had that. The CPU goes
-//! to the eligible task with the earliest deadline.
+//! Tasks of one weight are owed the same time. A task's *virtual time* is what it has run; the
+//! mean of those that run or wait is the time that each of them should have had. A task's *lag* is
+//! how much of that it lacks: with a lag of zero or more it is *eligible*. It asks for the CPU a
+//! *slice* at a time, and its *deadline* is the virtual time by which it should have had that. The
+//! CPU goes to the eligible task with the earliest deadline.
 //!
 //! ```text
 //!   virtual time  ------+-----------+--------------+----------->
