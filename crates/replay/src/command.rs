@@ -130,6 +130,10 @@ pub enum ReplayError {
 
 /// A rule of its own, or a preset.
 #[derive(Clone, Copy)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "a handful of them, one for each column"
+)]
 enum Player {
     Rule(Build),
     Preset(Preset),

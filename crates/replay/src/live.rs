@@ -218,11 +218,7 @@ impl Player<'_> {
         counts.evicted = stats.reclaimed.0;
         counts.written = stats.written.0;
         counts.read_ahead = stats.read_in.0.saturating_sub(counts.misses());
-        counts.cached = if looks == 0 {
-            stats.cached.0
-        } else {
-            cached / looks
-        };
+        counts.cached = cached.checked_div(looks).unwrap_or(stats.cached.0);
         Ok(Some(counts))
     }
 

@@ -2,6 +2,11 @@
 //!
 //! Traces that are not stored here are looked for in the folder `TIDEGATE_TRACES`.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -44,7 +44,7 @@ impl Lirs {
         self.stack.on(page) == STACK
     }
 
-    fn to_top(&mut self, page: u32) {
+    fn move_to_top(&mut self, page: u32) {
         if self.is_in_stack(page) {
             self.stack.renew(STACK, page);
         } else {
@@ -103,10 +103,10 @@ impl Lirs {
     fn hit_high(&mut self, page: u32) {
         if self.is_in_stack(page) {
             self.high.remove(page);
-            self.to_top(page);
+            self.move_to_top(page);
             self.make_low(page);
         } else {
-            self.to_top(page);
+            self.move_to_top(page);
             self.high.renew(QUEUE, page);
         }
     }
@@ -115,7 +115,7 @@ impl Lirs {
 impl Rule for Lirs {
     fn access(&mut self, page: u32) -> Access {
         if self.low[page as usize] {
-            self.to_top(page);
+            self.move_to_top(page);
             self.prune();
             return Access::Hit;
         }
@@ -129,7 +129,7 @@ impl Rule for Lirs {
         if came_back {
             self.high.remove(page);
         }
-        self.to_top(page);
+        self.move_to_top(page);
         if came_back || self.lows < self.low_most {
             self.make_low(page);
         } else {

@@ -164,9 +164,10 @@ fn open_locked(path: &Path, config: &VolumeConfig) -> Result<File, BackendError>
     }
     let locked = match os::lock(path, &file, read_only, 0) {
         Ok(locked) => Ok(locked),
-        Err(OsError::InUse { path, holder }) if holder == Holder::Ourselves => {
-            Err(BackendError::Twice { path })
-        }
+        Err(OsError::InUse {
+            path,
+            holder: Holder::Ourselves,
+        }) => Err(BackendError::Twice { path }),
         Err(OsError::InUse { path, holder }) => Err(BackendError::InUse {
             path,
             holder: holder.to_string(),

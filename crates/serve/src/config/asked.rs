@@ -158,7 +158,7 @@ impl Draft {
             self.tls_place.get_or_insert_with(|| word.place.clone());
             self.tls.insert(known, word);
         } else {
-            let help = choices(key, &SERVER_KEYS);
+            let help = choices(key, SERVER_KEYS);
             self.mistakes.push(
                 word.wrong(format!("unknown key `{key}`"), "not a key of the server")
                     .help(help),

@@ -255,7 +255,7 @@ fn level(text: &str) -> Result<Level, String> {
         "warn" => Ok(Level::Warn),
         "info" => Ok(Level::Info),
         "debug" => Ok(Level::Debug),
-        other => Err(choices(other, &["error", "warn", "info", "debug"])),
+        other => Err(choices(other, ["error", "warn", "info", "debug"])),
     }
 }
 
@@ -263,7 +263,7 @@ fn log_format(text: &str) -> Result<Format, String> {
     match text {
         "logfmt" => Ok(Format::Logfmt),
         "json" => Ok(Format::Json),
-        other => Err(choices(other, &["logfmt", "json"])),
+        other => Err(choices(other, ["logfmt", "json"])),
     }
 }
 
@@ -271,7 +271,7 @@ fn nodes(text: &str) -> Result<Nodes, String> {
     match text {
         "one" => Ok(Nodes::One),
         "system" => Ok(Nodes::System),
-        other => Err(choices(other, &["one", "system"])),
+        other => Err(choices(other, ["one", "system"])),
     }
 }
 
@@ -551,7 +551,7 @@ fn policy(text: &str) -> Result<ErrorPolicy, String> {
         "retry" => Ok(ErrorPolicy::Retry),
         "report" => Ok(ErrorPolicy::Report),
         "stop" => Ok(ErrorPolicy::Stop),
-        other => Err(choices(other, &["retry", "report", "stop"])),
+        other => Err(choices(other, ["retry", "report", "stop"])),
     }
 }
 
