@@ -43,7 +43,6 @@ use std::process::Command;
 use std::time::Duration;
 
 use self::fio::median;
-use self::plan::percentile;
 use crate::csv::{self, Table};
 use crate::steps::{self, End, Steps};
 use crate::workspace::{BUILD_MAX, Workspace, build_program, cargo, root};
@@ -387,7 +386,7 @@ impl Figures {
         pauses.retain(|pause| *pause > 0.0);
         pauses.sort_by(f64::total_cmp);
         for (name, percent) in [("pause_p50_ms", 50), ("pause_p99_ms", 99)] {
-            if let Some(pause) = percentile(&pauses, percent) {
+            if let Some(pause) = figures::quantile(&pauses, 10 * percent) {
                 metrics.push((name.to_owned(), pause / 1e3));
             }
         }

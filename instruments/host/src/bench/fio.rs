@@ -217,13 +217,7 @@ fn mb_per_second(pass: Pass) -> f64 {
 
 /// The middle one; the mean of the two middle ones of an even number.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let half = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        len if len % 2 == 1 => values[half],
-        _ => f64::midpoint(values[half - 1], values[half]),
-    }
+    figures::median(&mut values).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

@@ -249,12 +249,6 @@ pub(crate) struct Measured {
     pub(crate) others_mib: Option<f64>,
 }
 
-/// The smallest of the sorted values that so many per cent do not exceed.
-pub(crate) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.max(1) - 1).copied()
-}
-
 /// The smallest of the sorted lengths that so much of their weight does not exceed.
 fn weighted(lengths: &[(f64, f64)], part: f64) -> f64 {
     let all: f64 = lengths.iter().map(|(_, weight)| weight).sum();
@@ -292,15 +286,6 @@ mod tests {
             }],
             writers: vec![Writer::heavy("heavy", 0, 0), Writer::LIGHT],
         }
-    }
-
-    #[test]
-    fn percentiles_are_values_that_occurred() {
-        let values: Vec<f64> = (1..=200).map(f64::from).collect();
-        assert_eq!(percentile(&values, 50), Some(100.0));
-        assert_eq!(percentile(&values, 99), Some(198.0));
-        assert_eq!(percentile(&values[..1], 99), Some(1.0));
-        assert_eq!(percentile(&[], 50), None);
     }
 
     #[test]

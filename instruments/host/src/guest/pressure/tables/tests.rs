@@ -236,11 +236,3 @@ fn a_worker_that_the_kernel_ended_is_in_the_summary() {
     assert_eq!(summary["workers"]["h1"]["killed_by_kernel"], json!(true));
     assert_eq!(summary["workers"]["h0"]["killed_by_kernel"], json!(false));
 }
-
-#[test]
-fn percentiles_are_values_that_were_there() {
-    let hundred: Vec<u64> = (1..=100).collect();
-    let at = |per_cent| percentile(&hundred, per_cent);
-    assert_eq!([at(50), at(99), at(100)], [Some(51), Some(100), Some(100)]);
-    assert_eq!(percentile(&[], 50), None);
-}
