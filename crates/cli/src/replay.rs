@@ -49,7 +49,7 @@ pub struct ReplayArguments {
     readahead: bool,
     /// What the files are, whatever they are called: u64, numbers, oracle-general, msr, blkparse,
     /// perf
-    #[arg(long, value_name = "FORMAT", value_parser = format)]
+    #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
     format: Option<Format>,
     /// Print JSON for a program
     #[arg(long)]
@@ -76,12 +76,4 @@ impl ReplayArguments {
             plot: self.plot,
         }
     }
-}
-
-fn format(text: &str) -> Result<Format, String> {
-    let known = Format::ALL.iter().find(|(name, _)| *name == text);
-    known.map(|(_, format)| *format).ok_or_else(|| {
-        let names = Format::ALL.map(|(name, _)| name).join(", ");
-        format!("there is no such format; formats are {names}")
-    })
 }

@@ -59,7 +59,6 @@ pub mod media;
 pub mod model;
 pub mod record;
 mod run_queue;
-
 mod throttles;
 
 pub use crate::env::{LabEnv, Local};

@@ -190,6 +190,20 @@ impl Job<'_> {
 /// # Errors
 /// A trace, a name or a size that cannot be replayed; a file that cannot be written.
 pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, ReplayError> {
+    show(asked, &tables(asked, terminal::is_watched(), stop)?)?;
+    if stop.is_raised() {
+        terminal::complain("tidegate: interrupted; what is shown is of the replays that ended");
+        return Ok(INTERRUPTED);
+    }
+    Ok(OK)
+}
+
+/// Replays what was asked for: a table for each trace. Replays that `stop` ends are in none.
+/// `watched`: the terminal shows how far it is.
+///
+/// # Errors
+/// A trace, a name or a size that cannot be replayed.
+pub fn tables(asked: &Asked, watched: bool, stop: &Stop) -> Result<Vec<Table>, ReplayError> {
     let players: Result<Vec<_>, _> = asked.rules.iter().map(|name| player(name)).collect();
     let players = players?;
     let mut traces = Vec::new();
@@ -210,7 +224,7 @@ pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, ReplayError> {
             }
         }
     }
-    let results = run_all(&jobs, asked.readahead, stop);
+    let results = run_all(&jobs, asked.readahead, watched, stop);
     let mut tables: Vec<Table> = traces
         .iter()
         .map(|(file, trace)| Table::new(file.display().to_string(), trace))
@@ -237,12 +251,7 @@ pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, ReplayError> {
             counts,
         });
     }
-    show(asked, &tables)?;
-    if stop.is_raised() {
-        terminal::complain("tidegate: interrupted; what is shown is of the replays that ended");
-        return Ok(INTERRUPTED);
-    }
-    Ok(OK)
+    Ok(tables)
 }
 
 fn show(asked: &Asked, tables: &[Table]) -> Result<(), ReplayError> {
@@ -279,7 +288,7 @@ fn sizes(asked: &Asked, trace: &Trace) -> Vec<u32> {
 type Replayed = Result<Option<Counts>, LiveError>;
 
 /// Runs the jobs on all CPUs; `None`: it was not begun.
-fn run_all(jobs: &[Job<'_>], readahead: bool, stop: &Stop) -> Vec<Option<Replayed>> {
+fn run_all(jobs: &[Job<'_>], readahead: bool, watched: bool, stop: &Stop) -> Vec<Option<Replayed>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let done = Arc::new(AtomicUsize::new(0));
@@ -308,7 +317,6 @@ fn run_all(jobs: &[Job<'_>], readahead: bool, stop: &Stop) -> Vec<Option<Replaye
             });
         }
         drop(sender);
-        let watched = terminal::is_watched();
         loop {
             match receiver.recv_timeout(SAID) {
                 Ok((at, result, took)) => {

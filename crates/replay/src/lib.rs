@@ -16,4 +16,5 @@ pub mod rules;
 pub mod run;
 pub mod trace;
 
-pub use command::{Asked, ReplayError, Size, main};
+pub use command::{Asked, ReplayError, Size, main, tables};
+pub use output::{Row, Table};

@@ -10,20 +10,24 @@ use crate::run::Counts;
 use crate::trace::Trace;
 
 /// Everything of one trace.
-pub(crate) struct Table {
-    file: String,
+pub struct Table {
+    /// The trace's file.
+    pub file: String,
     accesses: usize,
     writes: usize,
     pages: u32,
-    pub(crate) rows: Vec<Row>,
+    /// A row for each size and rule.
+    pub rows: Vec<Row>,
 }
 
 /// A rule at a size.
-pub(crate) struct Row {
-    pub(crate) rule: String,
-    pub(crate) pages: u32,
+pub struct Row {
+    /// Name of the rule or preset.
+    pub rule: String,
+    /// Pages of the memory.
+    pub pages: u32,
     /// `None`: the rule cannot work in so little.
-    pub(crate) counts: Option<Counts>,
+    pub counts: Option<Counts>,
 }
 
 impl Table {

@@ -17,17 +17,23 @@ const ALIKE: f64 = 0.02;
 /// How a claim came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Verdict {
+pub enum Verdict {
+    /// It is within its band.
     Holds,
+    /// It is not.
     Missed,
+    /// No experiment has it.
     NotBuilt,
+    /// Its experiment was left out or cut short.
     NotRun,
     /// Fewer repetitions were made than the band is of.
     NotJudged,
 }
 
 impl Verdict {
-    pub(super) const fn word(self) -> &'static str {
+    /// As reports say it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Holds => "holds",
             Self::Missed => "missed",
@@ -48,22 +54,29 @@ impl Verdict {
 
 /// One claim.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Claim {
-    pub(super) paper: String,
+pub struct Claim {
+    /// The paper, as `p0`.
+    pub paper: String,
     /// Which experiment has it; none: not built.
-    pub(super) experiment: Option<String>,
-    pub(super) id: String,
-    pub(super) claim: String,
-    pub(super) published: Option<String>,
-    pub(super) ours: Option<String>,
-    pub(super) band: String,
-    pub(super) verdict: Verdict,
+    pub experiment: Option<String>,
+    /// Its name, as `A7-8`.
+    pub id: String,
+    /// The claim in words.
+    pub claim: String,
+    /// The published value.
+    pub published: Option<String>,
+    /// The value here.
+    pub ours: Option<String>,
+    /// The band in which it holds.
+    pub band: String,
+    /// How it came out.
+    pub verdict: Verdict,
     /// It is one of the bands that are our own and not the paper's.
-    pub(super) own: bool,
+    pub own: bool,
     /// The miss is known: the scenario names its cause.
-    pub(super) known: bool,
+    pub known: bool,
     /// Why it is missed, not judged or not built.
-    pub(super) why: Option<String>,
+    pub why: Option<String>,
     /// The numbers behind the words, to be drawn.
     pub(super) marks: Marks,
 }

@@ -42,7 +42,8 @@ use std::time::Duration;
 use experiment::Stop;
 
 pub use asked::{Asked, Format};
-use board::{Claim, Part, Ran, Verdict};
+pub use board::{Claim, Verdict};
+use board::{Part, Ran};
 use experiment::expect;
 use experiment::outcome::Outcome;
 use experiment::pool;
@@ -56,7 +57,8 @@ use report::comparison::Report;
 use report::output::{self, About, Folder, OutputError, Shown};
 use report::status::{FAILED, INTERRUPTED, OK};
 use report::terminal;
-use scoreboard::{Board, PaperBoard};
+pub use scoreboard::Board;
+use scoreboard::PaperBoard;
 use wanted::Wanted;
 
 /// The result of an experiment, in its folder.
@@ -91,11 +93,28 @@ impl From<Unplanned> for ReproduceError {
     }
 }
 
-/// Does it, until `stop`; answers the exit status.
+/// Does it, until `stop`, and prints the scoreboard; answers the exit status.
 ///
 /// # Errors
 /// A mistake in the command line or a scenario, or a folder that cannot be used.
 pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, ReproduceError> {
+    let (board, path) = reproduce(asked, stop)?;
+    match asked.format {
+        Format::Json => terminal::print(&format!("{}\n", board.json())),
+        Format::Markdown => terminal::print(&markdown::render(&board)),
+        Format::Text => {
+            terminal::print(&text::render(&board, terminal::width()));
+            terminal::print(&format!("\nReport: {}\n", path.join(INDEX).display()));
+        }
+    }
+    Ok(ended(&board, stop))
+}
+
+/// Does it, until `stop`: the scoreboard, and the folder with all results.
+///
+/// # Errors
+/// A name or a scenario with a mistake, or a folder that cannot be used.
+pub fn reproduce(asked: &Asked, stop: &Stop) -> Result<(Board, PathBuf), ReproduceError> {
     let papers = Papers::read();
     let replicas = asked.replicas();
     let planned = plan::plan(&papers, asked)?;
@@ -109,22 +128,12 @@ pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, ReproduceError> {
     let kept: Vec<Option<Part>> = planned.iter().map(|one| kept(path, one)).collect();
     let parts = run_all(&planned, kept, replicas, path, stop)?;
     let board = board(&papers, asked, &planned, parts, path);
-    let text = text::render(&board, terminal::width());
-    let json = serde_json::to_string_pretty(&board).expect("plain data is JSON");
     write(&path.join(BOARD_TEXT), &text::render(&board, text::WIDTH))?;
-    write(&marker, &format!("{json}\n"))?;
+    write(&marker, &format!("{}\n", board.json()))?;
     let picture = picture::draw(&board);
     write(&path.join(INDEX), &page::page(&board, &picture))?;
     write(&path.join(PICTURE), &picture)?;
-    match asked.format {
-        Format::Json => terminal::print(&format!("{json}\n")),
-        Format::Markdown => terminal::print(&markdown::render(&board)),
-        Format::Text => {
-            terminal::print(&text);
-            terminal::print(&format!("\nReport: {}\n", path.join(INDEX).display()));
-        }
-    }
-    Ok(ended(&board, stop))
+    Ok((board, path.to_owned()))
 }
 
 /// Says what is missing or failed, and answers the exit status.

@@ -6,10 +6,10 @@ use super::board::{Claim, Part};
 
 /// The scoreboard with all that stands around it.
 #[derive(Debug, Serialize)]
-pub(super) struct Board {
+pub struct Board {
     pub(super) version: &'static str,
     /// Experiments that were to be run and have no result.
-    pub(super) missing: Vec<String>,
+    pub missing: Vec<String>,
     /// How to go on where something is missing.
     pub(super) go_on: Option<String>,
     pub(super) papers: Vec<PaperBoard>,
@@ -37,7 +37,12 @@ impl PaperBoard {
 }
 
 impl Board {
-    pub(super) fn claims(&self) -> impl Iterator<Item = &Claim> {
+    pub(super) fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data is JSON")
+    }
+
+    /// The published claims, paper by paper.
+    pub fn claims(&self) -> impl Iterator<Item = &Claim> {
         self.papers.iter().flat_map(PaperBoard::claims)
     }
 

@@ -64,6 +64,18 @@ impl Format {
         ("perf", Self::Perf),
     ];
 
+    /// The format of that name.
+    ///
+    /// # Errors
+    /// There is none, with those there are.
+    pub fn named(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.iter().find(|(known, _)| *known == name);
+        known.map(|(_, format)| *format).ok_or_else(|| {
+            let names = Self::ALL.map(|(name, _)| name).join(", ");
+            format!("there is no format `{name}`; formats are {names}")
+        })
+    }
+
     /// That of a file of this name with these contents.
     fn of(name: &str, bytes: &[u8]) -> Self {
         match name.rsplit_once('.').map_or("", |(_, end)| end) {
