@@ -6,7 +6,8 @@ with one memory limit.
 >>> run.rows.to_pandas()[["case", "policy", "real", "pause_max_ms"]]
 
 ``experiments``, ``policies``, ``metrics``, ``kinds``, ``devices`` say what there is; ``Scenario`` and
-``run`` are for experiments; ``sweep`` and ``campaign`` for thousands of them; ``Cache`` is for files.
+``run`` are for experiments; ``sweep`` and ``campaign`` for thousands of them; ``reproduce`` is for all published claims, ``replay`` for
+traces of accesses, ``Cache`` for files.
 """
 
 from ._cache import Cache, CacheStats, File, FileStats
@@ -23,6 +24,7 @@ from ._core import (
     policies,
     version,
 )
+from ._commands import Board, replay, reproduce
 from ._errors import Error, Interrupted, RunError, ScenarioError, UsageError
 from ._run import run
 from ._sweep import Campaign, Sweep, campaign, sweep
@@ -30,6 +32,7 @@ from ._sweep import Campaign, Sweep, campaign, sweep
 __version__ = version()
 
 __all__ = [
+    "Board",
     "Cache",
     "CacheStats",
     "Campaign",
@@ -52,6 +55,8 @@ __all__ = [
     "kinds",
     "metrics",
     "policies",
+    "replay",
+    "reproduce",
     "run",
     "sweep",
     "version",

@@ -171,3 +171,17 @@ def run_scenario(
     side_by_side: bool,
 ) -> Run: ...
 def campaign_seeds(seeds: list[int]) -> list[tuple[int, str, str | None, str | None]]: ...
+def replay_traces(
+    traces: list[str],
+    rules: list[str],
+    pages: list[str],
+    memory: list[str],
+    readahead: bool,
+    format: str | None,
+) -> Table: ...
+def reproduce_claims(
+    papers: list[str],
+    repetitions: int | None,
+    scale: float | None,
+    out: str | os.PathLike[str] | None,
+) -> tuple[Table, Any]: ...

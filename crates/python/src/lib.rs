@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   scenario, run, lists  -> experiment, report     (experiments, as tables)
+//!   commands              -> replay, reproduce      (the program's other commands)
 //!   cache, pin            -> tidegate               (files under one limit)
 //!   table: Arrow          process: forks            errors: exceptions
 //! ```
@@ -11,6 +12,7 @@
 
 mod bytes;
 mod cache;
+mod commands;
 mod errors;
 mod lists;
 mod pin;
@@ -28,6 +30,8 @@ const VERSION: &str = env!("TIDEGATE_VERSION");
 mod module {
     #[pymodule_export]
     use super::cache::{Cache, File, Region};
+    #[pymodule_export]
+    use super::commands::{replay_traces, reproduce_claims};
     #[pymodule_export]
     use super::lists::{devices, experiments, kinds, metrics, policies};
     #[pymodule_export]

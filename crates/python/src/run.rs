@@ -500,6 +500,6 @@ pub(crate) fn campaign_seeds(py: Python<'_>, seeds: Vec<u64>) -> PyResult<Vec<Tr
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -129,7 +129,7 @@ fn compare(folder: &Path) -> Result<Option<String>> {
 fn line(shape: &Shape, column: &str, mut measured: Measured) {
     let samples = &mut measured.samples_ms;
     samples.sort_by(f64::total_cmp);
-    let at = |percent| figures::quantile(samples, 10 * percent).unwrap_or(f64::NAN);
+    let at = |percent: usize| figures::quantile(samples, 10 * percent).unwrap_or(f64::NAN);
     // One in a thousand: the sample that 99.9 % do not exceed.
     let rank = (samples.len() * 999).div_ceil(1000);
     let rare = rank.checked_sub(1).map_or(f64::NAN, |rank| samples[rank]);

@@ -430,7 +430,7 @@ impl<'a> Crew<'a> {
     fn line(&self) -> String {
         let words = self.members.iter().map(|member| {
             let lengths = member.lengths();
-            let at = |per_cent| figures::quantile(&lengths, 10 * per_cent).map_or(0.0, ms);
+            let at = |per_cent: usize| figures::quantile(&lengths, 10 * per_cent).map_or(0.0, ms);
             let (name, count, longest) = (&member.worker.name, lengths.len(), lengths.last());
             let longest = ms(longest.copied().unwrap_or(0));
             format!(
@@ -463,7 +463,7 @@ impl Member<'_> {
 
     fn summary(&self, zero: u64) -> Result<Value> {
         let lengths = self.lengths();
-        let at = |per_cent| json!(figures::quantile(&lengths, 10 * per_cent).map(ms));
+        let at = |per_cent: usize| json!(figures::quantile(&lengths, 10 * per_cent).map(ms));
         let number = |key: &str| self.state.number(key);
         let milli = |key: &str| number(key).map(|micros| ms(micros * 1000));
         let mut summary = json!({
@@ -656,7 +656,7 @@ impl<'a> Trace<'a> {
         }
         let summary = stalls.into_iter().map(|(task, mut lengths)| {
             lengths.sort_unstable();
-            let at = |per_cent| figures::quantile(&lengths, 10 * per_cent).map(ms);
+            let at = |per_cent: usize| figures::quantile(&lengths, 10 * per_cent).map(ms);
             let value = json!({
                 "n": lengths.len(),
                 "sum": round(ms(lengths.iter().sum()), 10.0),

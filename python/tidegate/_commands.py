@@ -1,0 +1,137 @@
+"""The program's other commands as calls."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import _core
+from ._core import Table
+
+
+def _list(one_or_more: object) -> list[str]:
+    if one_or_more is None:
+        return []
+    if isinstance(one_or_more, (str, int, os.PathLike)):
+        return [_text(one_or_more)]
+    return [_text(one) for one in one_or_more]  # type: ignore[attr-defined]
+
+
+def _text(one: object) -> str:
+    return os.fspath(one) if isinstance(one, os.PathLike) else str(one)
+
+
+def replay(
+    traces: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    rules: Iterable[str] | str = ("lru", "tidegate", "belady"),
+    pages: Iterable[int | str] | int | str | None = None,
+    memory: Iterable[str] | str | None = None,
+    readahead: bool = False,
+    format: str | None = None,
+) -> Table:
+    """Replay traces of accesses under page rules and sizes of memory, in virtual time, on all cores.
+
+    Parameters
+    ----------
+    traces : path or list of paths
+        Files of accesses; packed by xz if they are called so.
+    rules : list of str
+        ``lru``, ``clock``, ``2q``, ``arc``, ``lirs``, ``s3-fifo``, ``w-tinylfu``, ``belady`` (which knows the
+        future: no rule does better), and names of ``tidegate.policies()``.
+    pages : int, str, or list, optional
+        Sizes of memory: pages of 4 KiB (``4096``), or per cent of the pages of the trace (``"5%"``).
+        Without this and ``memory``: eight sizes from 1 to 80 %.
+    memory : str or list, optional
+        The same in bytes, as ``"64MiB"``.
+    readahead : bool
+        Policies read ahead; rules never do.
+    format : str, optional
+        ``u64``, ``numbers``, ``oracle-general``, ``msr``, ``blkparse``, ``perf``; from name and contents if
+        not given.
+
+    Returns
+    -------
+    Table
+        A row for each trace, size and rule: ``hit_ratio``, ``hits``, ``misses``, ``refaults`` (misses of pages
+        that had been in memory), ``evicted``, ``written``, ``read_ahead``, ``cached`` (pages in memory on
+        average). A rule that cannot work in so little memory has no row.
+
+    Raises
+    ------
+    UsageError
+        A trace that cannot be read, with its line; a rule or a size that is none.
+    KeyboardInterrupt
+        Ctrl-C.
+    """
+    return _core.replay_traces(
+        _list(traces), _list(rules), _list(pages), _list(memory), readahead, format
+    )
+
+
+@dataclass(frozen=True)
+class Board:
+    """How all published claims came out.
+
+    Attributes
+    ----------
+    claims : Table
+        A row for each: ``paper``, ``experiment``, ``id``, ``claim``, ``published``, ``ours``, ``band``,
+        ``verdict`` (``holds``, ``missed``, ``not built``, ``not run``, ``not judged``), ``why``.
+    folder : pathlib.Path
+        All results: ``index.html``, and a folder for each experiment.
+    """
+
+    claims: Table = field(repr=False)
+    folder: Path
+
+    @property
+    def verdicts(self) -> dict[str, int]:
+        """How many claims came out how."""
+        counts: dict[str, int] = {}
+        for verdict in self.claims["verdict"]:
+            counts[verdict] = counts.get(verdict, 0) + 1
+        return counts
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.items())
+        return f"{len(self.claims)} claims: {counts}; {self.folder / 'index.html'}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{self}</p>{self.claims._repr_html_()}"
+
+
+def reproduce(
+    papers: Iterable[str] | str | None = None,
+    repetitions: int | None = None,
+    scale: float | None = None,
+    out: str | os.PathLike[str] | None = None,
+) -> Board:
+    """Reproduce the published claims: every experiment, on all cores (some minutes on two).
+
+    Parameters
+    ----------
+    papers : list of str, optional
+        Papers (``p0`` to ``p4``) or experiments; all of them if not given.
+    repetitions : int, optional
+        Runs of each row and column, instead of one.
+    scale : float, optional
+        Part of the full size, one over a whole number, instead of each experiment's own.
+    out : path, optional
+        A folder for the results, instead of a new one. Results that an earlier call left there are
+        used: a call that was interrupted goes on.
+
+    Returns
+    -------
+    Board
+
+    Raises
+    ------
+    UsageError
+        There is no such paper or experiment.
+    KeyboardInterrupt
+        Ctrl-C; experiments that had ended are in ``out``.
+    """
+    claims, folder = _core.reproduce_claims(_list(papers), repetitions, scale, out)
+    return Board(claims, Path(folder))
