@@ -72,7 +72,15 @@ const MAY_USE: [(&str, &[&str]); 26] = [
     ),
     (
         "python",
-        &["campaign", "experiment", "figures", "report", "tidegate"],
+        &[
+            "campaign",
+            "experiment",
+            "figures",
+            "replay",
+            "report",
+            "reproduce",
+            "tidegate",
+        ],
     ),
     ("xtask", &[]),
     ("instruments", &["figures", "xtask"]),
