@@ -66,8 +66,6 @@
 #![deny(missing_docs)]
 
 pub mod adapters;
-#[cfg(feature = "c")]
-pub mod c;
 mod error;
 mod ghost;
 mod governor;

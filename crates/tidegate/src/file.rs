@@ -14,7 +14,7 @@ use crate::cache::Disk;
 use crate::error::errno_of;
 use crate::opened::{Entry, FileKey};
 use crate::writer::with_own;
-use crate::{Cache, Error, Writer};
+use crate::{Cache, Error, Progress, Writer};
 
 /// An open file. Shared by reference between threads. Dropping it leaves what it holds to be
 /// written in the background; `close` says whether that worked.
@@ -166,6 +166,18 @@ impl File {
         let offset = Bytes(offset);
         let read = self.with_reader(|task, reader| self.inner.read(task, reader, offset, data))?;
         Ok(usize::try_from(read.bytes.0).expect("no more than was asked for"))
+    }
+
+    /// Fills `data` from `offset` with what is in memory, up to the first page that is not; that
+    /// one is read, if there is memory for it at once. For a caller that may not wait.
+    ///
+    /// # Errors
+    /// As `read_at`.
+    pub fn try_read_at(&self, data: &mut [u8], offset: u64) -> Result<Progress, Error> {
+        let read = self.with_reader(|task, reader| {
+            task.nonblocking(|task| self.inner.read(task, reader, Bytes(offset), data))
+        })?;
+        Ok(read.into())
     }
 
     /// Shows `len` bytes from `offset` to `show` without a copy: piece by piece in order, each at

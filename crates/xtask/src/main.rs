@@ -5,7 +5,9 @@
 //! a tool is not there, it says so in a line that begins with `SKIPPED`.
 #![forbid(unsafe_code)]
 
+mod c;
 mod campaign;
+mod dist;
 mod instruments;
 mod lab;
 mod programs;
@@ -13,6 +15,7 @@ mod python;
 mod sources;
 mod test;
 mod tidy;
+mod trial;
 
 use std::process::ExitCode;
 
@@ -36,6 +39,8 @@ usage: cargo xtask COMMAND
   campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]
                                    the fault campaign (default 10000 seeds); campaign --help
   campaign --kills N               kills the server N times in the middle of writes
+  c [--out DIR] [--debug]          the C library, its headers and its pkg-config file, laid out in a folder (docs/c.md)
+  dist [--out DIR] [--twice]       the static program and the Debian packages, and a trial of them; --crates: only what crates.io gets
   sources                          kernel functions cited in the code, and the tests that name them
 ";
 
@@ -48,6 +53,8 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::command(arguments),
         Some("lab") => lab::run(arguments),
         Some("bands") => test::bands_hold(arguments),
+        Some("c") => c::command(arguments),
+        Some("dist") => dist::command(arguments),
         Some("campaign") => campaign::run(arguments),
         Some("sources") => arguments.finish().and_then(|()| sources::run()),
         Some(moved @ ("bench" | "guest" | "numa" | "picture")) => Err(format!(

@@ -17,7 +17,7 @@ use crate::lab::Which;
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
 use crate::workspace::{BUILD_MAX, FEATURES, MORE_FEATURES, Workspace, build_program, cargo, root};
-use crate::{Arguments, Result, campaign, instruments, lab, python, tidy};
+use crate::{Arguments, Result, c, campaign, dist, instruments, lab, python, tidy};
 
 /// Longest time for a step that only runs.
 const RUN_MAX: Duration = Duration::from_secs(10 * 60);
@@ -89,7 +89,7 @@ const fn all(name: &'static str, run: fn(&Run) -> End) -> Step {
     }
 }
 
-const STEPS: [Step; 15] = [
+const STEPS: [Step; 16] = [
     always("format", |_| {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -99,7 +99,8 @@ const STEPS: [Step; 15] = [
     always("tests", |run| tests(run).into()),
     all("documentation", |_| documentation()),
     all("instruments", |_| instruments::judge()),
-    all("governor-c", |_| governor_c()),
+    all("c", |_| c::judge()),
+    all("dist", |_| dist::judge()),
     all("python", |_| python::judge()),
     all("loom", |_| loom()),
     all("miri", |_| miri()),
@@ -254,33 +255,6 @@ fn clippy() -> End {
     let words = ["clippy", "--workspace", "--all-targets", "--keep-going"];
     let then = ["--quiet", "--", "-D", "warnings"];
     cargo_step(&[&words[..], &ALL_FEATURES, &then].concat())
-}
-
-/// The C interface of the governor: its example, built with the header and run.
-fn governor_c() -> End {
-    if !steps::is_there("cc", &["--version"]) {
-        return End::Skipped("there is no C compiler (cc)".into());
-    }
-    c_example().into()
-}
-
-fn c_example() -> Result<()> {
-    let mut library = cargo(&["rustc", "-p", "tidegate-governor", "--features", "c"]);
-    library.args(["--lib", "--crate-type", "staticlib"]);
-    steps::run(&mut library, BUILD_MAX)?;
-    let built = Workspace::load()?.target.join("debug");
-    let (library, program) = (built.join("libgovernor.a"), built.join("own_cache"));
-    let mut compiler = Command::new("cc");
-    compiler
-        .args(["-Wall", "-Wextra", "-Werror", "-pthread"])
-        .arg("crates/governor/examples/c/own_cache.c")
-        .arg("-Icrates/governor/include")
-        .arg(&library)
-        .args(["-ldl", "-lm", "-o"])
-        .arg(&program)
-        .current_dir(root());
-    steps::run(&mut compiler, BUILD_MAX)?;
-    steps::run(&mut Command::new(&program), RUN_MAX)
 }
 
 /// The documentation builds, its links between items resolve, and its examples run.

@@ -1,7 +1,6 @@
 /* Two caches of C under one limit: a table of buffers each, the oldest out first.
  *
- * cargo rustc --release -p tidegate-governor --features c --crate-type staticlib
- * cc -Wall -Wextra -pthread crates/governor/examples/c/own_cache.c -Icrates/governor/include target/release/libgovernor.a -ldl -lm -o own_cache
+ *   cc -O2 own_cache.c $(pkg-config --cflags --libs tidegate) -o own_cache
  */
 #include <assert.h>
 #include <pthread.h>
@@ -9,14 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "governor.h"
+#include "tidegate.h"
 
 enum { SLOTS = 1 << 15, VALUE = 4096 };
 static const uint64_t LIMIT = 48u << 20;
 
 struct cache {
 	pthread_mutex_t lock;
-	tg_member *member;
+	tg_member member;
 	char *slot[SLOTS];
 	uint64_t oldest[SLOTS]; /* keys in the order in which they came */
 	size_t first, entries;
@@ -68,9 +67,7 @@ static int get(struct cache *cache, uint64_t key)
 	}
 	tg_missed(cache->member, key, 100000);
 	if (tg_reserve(cache->member, VALUE, 200000000) != TG_OK) {
-		char words[256];
-		tg_last_error(words, sizeof words);
-		fprintf(stderr, "not cached: %s\n", words);
+		fprintf(stderr, "not cached: %s\n", tg_error());
 		return 0;
 	}
 	char *value = malloc(VALUE);
@@ -82,10 +79,10 @@ static int get(struct cache *cache, uint64_t key)
 	return 0;
 }
 
-static void make(struct cache *cache, const tg_governor *governor, const char *name)
+static void make(struct cache *cache, tg_governor governor, const char *name)
 {
-	struct tg_shrinker shrinker = { sizeof shrinker, count, scan, NULL };
-	struct tg_share share = { .size = sizeof share, .floor = 1 << 20 };
+	tg_shrinker shrinker = { sizeof shrinker, count, scan, NULL };
+	tg_share share = { .size = sizeof share, .floor = 1 << 20 };
 	pthread_mutex_init(&cache->lock, NULL);
 	int code = tg_register(governor, name, &share, &shrinker, cache, &cache->member);
 	assert(code == TG_OK);
@@ -94,22 +91,22 @@ static void make(struct cache *cache, const tg_governor *governor, const char *n
 int main(void)
 {
 	static struct cache busy, idle;
-	tg_governor *governor = NULL;
+	tg_governor governor;
 	char text[2048];
 
 	/* Bad input has a code and words. */
 	assert(tg_governor_new(0, &governor) == TG_INVALID);
-	assert(tg_last_error(text, sizeof text) > 0 && strstr(text, "limit"));
+	assert(strstr(tg_error(), "limit"));
 	assert(tg_governor_new(LIMIT, NULL) == TG_NULL);
 
 	assert(tg_governor_new(LIMIT, &governor) == TG_OK);
 	make(&busy, governor, "busy");
 	make(&idle, governor, "idle");
-	struct tg_shrinker twice = { sizeof twice, count, scan, NULL };
-	tg_member *none = NULL;
+	tg_shrinker twice = { sizeof twice, count, scan, NULL };
+	tg_member none = { 0 };
 	assert(tg_register(governor, "idle", NULL, &twice, NULL, &none) == TG_REGISTERED);
-	struct tg_shrinker wrong = { 1, count, scan, NULL };
-	assert(tg_register(governor, "wrong", NULL, &wrong, NULL, &none) == TG_NULL);
+	tg_shrinker wrong = { 1, count, scan, NULL };
+	assert(tg_register(governor, "wrong", NULL, &wrong, NULL, &none) == TG_INVALID);
 
 	for (uint64_t key = 0; key < SLOTS / 4; key++)
 		get(&idle, key);
@@ -122,8 +119,7 @@ int main(void)
 	tg_report(governor, text, sizeof text);
 	printf("%llu of %llu found\n%s", (unsigned long long)found, (unsigned long long)gets, text);
 
-	tg_member_free(busy.member);
-	tg_member_free(idle.member);
-	tg_governor_free(governor);
-	return 0;
+	assert(tg_member_free(busy.member) == TG_OK && tg_member_free(idle.member) == TG_OK);
+	assert(tg_member_free(idle.member) == TG_CLOSED && tg_grew(idle.member, 1) == TG_CLOSED);
+	return tg_governor_free(governor);
 }

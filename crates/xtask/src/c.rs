@@ -1,0 +1,508 @@
+//! The C library: `cargo xtask c` lays it out as a system has it, and the step `c` of `cargo xtask
+//! test --all` builds every example with it and runs it.
+//!
+//! ```text
+//!   crates/capi ──cargo──> libtidegate.a ──cc, tidegate.map──> libtidegate.so.0.1.0
+//!                                  '──────────────────────────────────'──> OUT/{include,lib,lib/pkgconfig}
+//! ```
+//!
+//! The shared library is linked here, as rustc has no way to give it versions of symbols. A tool
+//! that is not there is skipped by name.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::steps::{self, End};
+use crate::workspace::{BUILD_MAX, Workspace, cargo, root};
+use crate::{Arguments, Result};
+
+/// Of this workspace: all crates have one.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// Below 1.0 a minor version may change the interface.
+const SONAME: &str = "libtidegate.so.0.1";
+const RUN_MAX: Duration = Duration::from_secs(5 * 60);
+const HEADERS: [&str; 2] = ["tidegate.h", "tidegate.hpp"];
+
+/// Where the library is to lie, and how it is built.
+pub(crate) struct Layout<'a> {
+    pub(crate) out: &'a Path,
+    /// The folder of its libraries, below a prefix.
+    pub(crate) libdir: &'a str,
+    /// What the pkg-config file says; `out` if none.
+    pub(crate) prefix: Option<&'a str>,
+    /// The library, if it is built already.
+    pub(crate) built: Option<&'a Path>,
+    /// Of cargo.
+    pub(crate) profile: &'a str,
+}
+
+/// `cargo xtask c --out DIR [--debug]`.
+pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
+    let mut out = Workspace::load()?.target.join("c");
+    let mut profile = "release";
+    while let Some(word) = arguments.next_word() {
+        match word.as_str() {
+            "--out" => out = PathBuf::from(arguments.value_of("--out")?),
+            "--debug" => profile = "dev",
+            _ => return Err(format!("c: unexpected '{word}'")),
+        }
+    }
+    let out = std::path::absolute(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let layout = Layout {
+        out: &out,
+        libdir: "lib",
+        prefix: None,
+        built: None,
+        profile,
+    };
+    lay_out(&layout)?;
+    println!("PKG_CONFIG_PATH={}/lib/pkgconfig", out.display());
+    Ok(())
+}
+
+fn build(profile: &str) -> Result<PathBuf> {
+    let mut build = cargo(&["build", "-p", "tidegate-capi", "--profile", profile]);
+    steps::run(&mut build, BUILD_MAX)?;
+    let folder = match profile {
+        "dev" | "test" => "debug",
+        other => other,
+    };
+    Ok(Workspace::load()?.target.join(folder).join("libtidegate.a"))
+}
+
+/// Builds the library, if it is not built already, and lays it out.
+pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<()> {
+    let built = match layout.built {
+        Some(built) => built.to_owned(),
+        None => build(layout.profile)?,
+    };
+    let lib = layout.out.join(layout.libdir);
+    let include = layout.out.join("include");
+    for folder in [&include, &lib.join("pkgconfig")] {
+        make(folder)?;
+    }
+    for header in HEADERS {
+        copy(&root().join("include").join(header), &include.join(header))?;
+    }
+    copy(&built, &lib.join("libtidegate.a"))?;
+    let whole = format!("libtidegate.so.{VERSION}");
+    let mut link = Command::new("cc");
+    link.args(["-shared", "-o"])
+        .arg(lib.join(&whole))
+        .arg(format!("-Wl,-soname,{SONAME}"))
+        .arg(format!(
+            "-Wl,--version-script={}",
+            root().join("crates/capi/tidegate.map").display()
+        ))
+        .arg("-Wl,--whole-archive")
+        .arg(&built)
+        .args([
+            "-Wl,--no-whole-archive",
+            "-Wl,--gc-sections",
+            "-Wl,--as-needed",
+        ])
+        // Its threads run its code: it is never unloaded.
+        .args([
+            "-Wl,-z,nodelete",
+            "-Wl,-z,now",
+            "-Wl,-z,relro",
+            "-Wl,--strip-debug",
+        ])
+        .args(["-pthread", "-ldl", "-lm"]);
+    steps::run(&mut link, BUILD_MAX)?;
+    for name in [SONAME, "libtidegate.so"] {
+        let place = lib.join(name);
+        let _ = fs::remove_file(&place);
+        std::os::unix::fs::symlink(&whole, &place)
+            .map_err(|error| format!("{}: {error}", place.display()))?;
+    }
+    let prefix = layout
+        .prefix
+        .map_or_else(|| layout.out.display().to_string(), str::to_owned);
+    let text = read(&root().join("crates/capi/tidegate.pc.in"))?
+        .replace("@PREFIX@", &prefix)
+        .replace("@LIBDIR@", layout.libdir)
+        .replace("@VERSION@", VERSION);
+    write(&lib.join("pkgconfig/tidegate.pc"), &text)
+}
+
+pub(crate) fn make(folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to)
+        .map(drop)
+        .map_err(|error| format!("{}: {error}", from.display()))
+}
+
+pub(crate) fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The step: builds the library, its examples in C and C++, and the nbdkit plugin; runs them.
+pub(crate) fn judge() -> End {
+    if !steps::is_there("cc", &["--version"]) {
+        return End::Skipped("there is no C compiler (cc)".into());
+    }
+    try_judge().into()
+}
+
+fn try_judge() -> Result<()> {
+    let bench = Bench::new()?;
+    bench.exports()?;
+    // Sums of sanitizers are judged by their exit status; leaks are errors.
+    let checked = [
+        "-g",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=all",
+    ];
+    for (source, extra) in [
+        ("tests/mistakes.c", &checked[..]),
+        ("examples/store.c", &checked),
+        ("examples/own_cache.c", &["-O1"]),
+    ] {
+        let program = bench.compiled("cc", source, extra, true)?;
+        bench.run(&mut Command::new(&program))?;
+    }
+    // And with the library inside.
+    let program = bench.compiled("cc", "examples/store.c", &["-O1"], false)?;
+    bench.run(&mut Command::new(&program))?;
+    if steps::is_there("c++", &["--version"]) {
+        let words = [&checked[..], &["-std=c++20"]].concat();
+        let program = bench.compiled("c++", "examples/tour.cpp", &words, true)?;
+        bench.run(&mut Command::new(&program))?;
+        bench.rocksdb()?;
+    } else {
+        println!("    SKIPPED: C++: there is no compiler (c++)");
+    }
+    bench.nbdkit()
+}
+
+/// The library laid out, and a folder to work in.
+struct Bench {
+    out: PathBuf,
+    work: PathBuf,
+}
+
+impl Bench {
+    fn new() -> Result<Self> {
+        let folder = Workspace::load()?.target.join("xtask/c");
+        let (out, work) = (folder.join("library"), folder.join("work"));
+        let _ = fs::remove_dir_all(&work);
+        make(&work)?;
+        lay_out(&Layout {
+            out: &out,
+            libdir: "lib",
+            prefix: None,
+            built: None,
+            profile: "test",
+        })?;
+        Ok(Self { out, work })
+    }
+
+    /// What the shared library exports is what the header has, and nothing else.
+    fn exports(&self) -> Result<()> {
+        let library = self.out.join("lib/libtidegate.so");
+        let mut nm = Command::new("nm");
+        let listed = steps::output(nm.args(["-D", "--defined-only"]).arg(&library))?;
+        let name = |line: &str| {
+            Some(
+                line.split_whitespace()
+                    .nth(2)?
+                    .split('@')
+                    .next()?
+                    .to_owned(),
+            )
+        };
+        let exported: BTreeSet<String> = listed
+            .lines()
+            .filter_map(name)
+            .filter(|name| !name.starts_with("TIDEGATE_"))
+            .collect();
+        let header = read(&root().join("include/tidegate.h"))?;
+        let missing = exported
+            .iter()
+            .find(|name| !header.contains(&format!("{name}(")));
+        match missing {
+            Some(name) => Err(format!(
+                "{} exports {name}, which the header has not",
+                library.display()
+            )),
+            None if exported.len() < 40 => Err(format!(
+                "{} exports {} functions",
+                library.display(),
+                exported.len()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// A program of a source of the C crate.
+    fn compiled(
+        &self,
+        compiler: &str,
+        source: &str,
+        extra: &[&str],
+        shared: bool,
+    ) -> Result<PathBuf> {
+        let path = root().join("crates/capi").join(source);
+        let stem = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let program = self
+            .work
+            .join(format!("{stem}{}", if shared { "" } else { "-static" }));
+        let lib = self.out.join("lib");
+        let mut command = Command::new(compiler);
+        command
+            .args(["-Wall", "-Wextra", "-Werror", "-pthread"])
+            .args(extra)
+            .arg(&path)
+            .arg("-I")
+            .arg(self.out.join("include"));
+        if shared {
+            command
+                .arg("-L")
+                .arg(&lib)
+                .arg("-ltidegate")
+                .arg(format!("-Wl,-rpath,{}", lib.display()));
+        } else {
+            command.arg(lib.join("libtidegate.a")).args(["-ldl", "-lm"]);
+        }
+        steps::run(command.arg("-o").arg(&program), BUILD_MAX)?;
+        Ok(program)
+    }
+
+    /// Runs a program in the folder to work in.
+    fn run(&self, command: &mut Command) -> Result<()> {
+        steps::run(command.arg(&self.work), RUN_MAX)
+    }
+}
+
+/// Bytes of the image that is served.
+const IMAGE: usize = 24 << 20;
+
+impl Bench {
+    /// The plugin serves an image to real clients, and what was flushed survives a kill.
+    fn nbdkit(&self) -> Result<()> {
+        let tools = [("nbdkit", "--version"), ("nbdcopy", "--version")];
+        if let Some((tool, _)) = tools
+            .iter()
+            .find(|(tool, word)| !steps::is_there(tool, &[word]))
+        {
+            println!("    SKIPPED: the nbdkit plugin: {tool} is not installed");
+            return Ok(());
+        }
+        if !Path::new("/usr/include/nbdkit-plugin.h").exists() {
+            println!(
+                "    SKIPPED: the nbdkit plugin: nbdkit-plugin.h is not there (nbdkit-plugin-dev)"
+            );
+            return Ok(());
+        }
+        let plugin = self.plugin()?;
+        let (source, image) = (self.work.join("source"), self.work.join("image"));
+        let bytes: Vec<u8> = (0..IMAGE)
+            .map(|at| (at / 4096 * 7 + at % 251).to_le_bytes()[0])
+            .collect();
+        fs::write(&source, &bytes).map_err(|error| error.to_string())?;
+        let fresh = || fs::write(&image, vec![0; IMAGE]).map_err(|error| error.to_string());
+        let is_same = |path: &Path| fs::read(path).is_ok_and(|found| found == bytes);
+
+        fresh()?;
+        let server = Nbdkit::start(&plugin, &self.work, &image, &[])?;
+        steps::run(
+            Command::new("nbdcopy")
+                .arg("--flush")
+                .arg(&source)
+                .arg(&server.uri),
+            RUN_MAX,
+        )?;
+        if steps::is_there("fio", &["--version"]) {
+            let mut fio = Command::new("fio");
+            fio.args([
+                "--name=f",
+                "--ioengine=nbd",
+                "--rw=randrw",
+                "--bs=4k",
+                "--iodepth=16",
+                "--size=8m",
+            ]);
+            fio.args([
+                "--verify=crc32c",
+                "--offset=8m",
+                "--output-format=terse",
+                "--output=/dev/null",
+            ]);
+            steps::run(fio.arg(format!("--uri={}", server.uri)), RUN_MAX)?;
+            steps::run(
+                Command::new("nbdcopy")
+                    .arg("--flush")
+                    .arg(&source)
+                    .arg(&server.uri),
+                RUN_MAX,
+            )?;
+        } else {
+            println!("    SKIPPED: fio over the nbdkit plugin: fio is not installed");
+        }
+        let back = self.work.join("back");
+        steps::run(Command::new("nbdcopy").arg(&server.uri).arg(&back), RUN_MAX)?;
+        if !is_same(&back) {
+            return Err("what nbdcopy read through the plugin is not what it wrote".into());
+        }
+        server.end("TERM")?;
+        if !is_same(&image) {
+            return Err("after TERM the image is not what was written".into());
+        }
+
+        // The disk is slow: without a flush most of it would be in memory only.
+        fresh()?;
+        let server = Nbdkit::start(&plugin, &self.work, &image, &["layers=slow:rate=64MB"])?;
+        steps::run(
+            Command::new("nbdcopy")
+                .arg("--flush")
+                .arg(&source)
+                .arg(&server.uri),
+            RUN_MAX,
+        )?;
+        server.end("KILL")?;
+        if !is_same(&image) {
+            return Err("what was flushed did not survive kill -9".into());
+        }
+        let refused = Command::new("nbdkit")
+            .arg(&plugin)
+            .arg("memry=1GiB")
+            .stderr(Stdio::piped())
+            .output();
+        let said = refused.map_err(|error| error.to_string())?.stderr;
+        if !String::from_utf8_lossy(&said).contains("there is no parameter 'memry'") {
+            return Err("a parameter that is not there is not refused".into());
+        }
+        Ok(())
+    }
+
+    fn plugin(&self) -> Result<PathBuf> {
+        let plugin = self.work.join("nbdkit-tidegate-plugin.so");
+        let mut command = Command::new("cc");
+        command
+            .args([
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Werror",
+                "-fPIC",
+                "-shared",
+                "crates/capi/nbdkit/tidegate.c",
+            ])
+            .arg("-I")
+            .arg(self.out.join("include"))
+            .arg("-L")
+            .arg(self.out.join("lib"))
+            .arg(format!("-Wl,-rpath,{}", self.out.join("lib").display()))
+            .args(["-ltidegate", "-o"])
+            .arg(&plugin)
+            .current_dir(root());
+        steps::run(&mut command, BUILD_MAX)?;
+        Ok(plugin)
+    }
+
+    /// RocksDB on the cache, where its headers are.
+    fn rocksdb(&self) -> Result<()> {
+        if !Path::new("/usr/include/rocksdb/file_system.h").exists() {
+            println!(
+                "    SKIPPED: RocksDB on the cache: its headers are not there (librocksdb-dev)"
+            );
+            return Ok(());
+        }
+        let source = "examples/rocksdb.cpp";
+        let path = root().join("crates/capi").join(source);
+        let (program, lib) = (self.work.join("rocksdb"), self.out.join("lib"));
+        let mut command = Command::new("c++");
+        command
+            .args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror"])
+            .arg(&path)
+            .arg("-I")
+            .arg(self.out.join("include"))
+            .arg("-L")
+            .arg(&lib)
+            .arg(format!("-Wl,-rpath,{}", lib.display()))
+            .args(["-ltidegate", "-lrocksdb", "-pthread", "-o"])
+            .arg(&program);
+        steps::run(&mut command, BUILD_MAX)?;
+        for files in ["tidegate", "direct", "kernel"] {
+            let folder = self.work.join(format!("rocksdb-{files}"));
+            make(&folder)?;
+            let mut run = Command::new(&program);
+            run.args([
+                files, "--keys", "20000", "--gets", "20000", "--memory", "32MiB",
+            ]);
+            steps::run(run.arg(&folder), RUN_MAX)?;
+        }
+        Ok(())
+    }
+}
+
+/// A server of nbdkit's.
+struct Nbdkit {
+    child: Child,
+    uri: String,
+}
+
+impl Nbdkit {
+    fn start(plugin: &Path, work: &Path, image: &Path, more: &[&str]) -> Result<Self> {
+        let socket = work.join("nbd.sock");
+        let _ = fs::remove_file(&socket);
+        let mut command = Command::new("nbdkit");
+        command
+            .args(["--foreground", "--unix"])
+            .arg(&socket)
+            .arg(plugin)
+            .arg(format!("file={}", image.display()))
+            .arg("memory=16MiB")
+            .args(more);
+        let child = command
+            .spawn()
+            .map_err(|error| format!("nbdkit: {error}"))?;
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
+        let mut server = Self { child, uri };
+        let began = Instant::now();
+        while !socket.exists() {
+            let ended = server.child.try_wait().map_err(|error| error.to_string())?;
+            if ended.is_some() || began.elapsed() > RUN_MAX {
+                return Err("nbdkit does not serve".into());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(server)
+    }
+
+    fn end(mut self, signal: &str) -> Result<()> {
+        let mut kill = Command::new("kill");
+        steps::run(
+            kill.arg(format!("-{signal}"))
+                .arg(self.child.id().to_string()),
+            RUN_MAX,
+        )?;
+        let ended = self.child.wait().map_err(|error| error.to_string())?;
+        if signal == "TERM" && !ended.success() {
+            return Err(format!("nbdkit ended with {ended}"));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Nbdkit {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
