@@ -181,8 +181,8 @@ static void need(const rocksdb::Status &status, const char *what)
 
 static std::string key_of(std::uint64_t number)
 {
-	char key[17];
-	std::snprintf(key, sizeof key, "%016llu", static_cast<unsigned long long>(number));
+	char key[21];
+	std::snprintf(key, sizeof key, "%020llu", static_cast<unsigned long long>(number));
 	return key;
 }
 
@@ -303,7 +303,7 @@ int main(int argc, char **argv)
 				const auto before = clock_type::now();
 				need(db->Get({}, key_of(number), &got), "get");
 				found[at].add(before);
-				if (got.compare(0, 16, key_of(number)) != 0)
+				if (got.compare(0, 20, key_of(number)) != 0)
 					std::fprintf(stderr, "key %llu has another's value\n", static_cast<unsigned long long>(number)), std::exit(1);
 			}
 		});

@@ -7,6 +7,8 @@
 //! | `libtidegate-dev_VERSION_ARCH.deb` | the C library, its headers and pkg-config file, the nbdkit plugin's source |
 //! | `SHA256SUMS` | of all that |
 //!
+//! `--built DIR` takes what is there: `tidegate`, `libtidegate.a`, `manual`.
+//!
 //! Reproducible: paths of this machine are taken out of what is compiled, times in packages are
 //! those of the commit. `--twice` builds again from nothing, and compares.
 //!
@@ -42,14 +44,15 @@ const PUBLISHED: [&str; 9] = [
     "tidegate",
 ];
 
-/// `cargo xtask dist [--out DIR] [--twice]`, `dist --crates`.
+/// `cargo xtask dist [--out DIR] [--built DIR] [--twice]`, `dist --crates`.
 pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
     let mut out = Workspace::load()?.target.join("dist-out");
-    let mut twice = false;
+    let (mut twice, mut given) = (false, None);
     while let Some(word) = arguments.next_word() {
         match word.as_str() {
             "--out" => out = PathBuf::from(arguments.value_of("--out")?),
             "--twice" => twice = true,
+            "--built" => given = Some(PathBuf::from(arguments.value_of("--built")?)),
             "--crates" => return crates(),
             // Of `trial`, in namespaces of its own.
             "--inside" => {
@@ -62,7 +65,10 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
     let out = std::path::absolute(&out).map_err(|error| format!("{}: {error}", out.display()))?;
     let _ = fs::remove_dir_all(&out);
     make(&out)?;
-    let built = build(&Workspace::load()?.target)?;
+    let built = match given {
+        Some(folder) => Built::of(&folder),
+        None => build(&Workspace::load()?.target)?,
+    };
     pack(&built, &out)?;
     if twice {
         let again = out.join("again");
@@ -85,6 +91,30 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
 struct Built {
     program: PathBuf,
     library: PathBuf,
+    manual: PathBuf,
+}
+
+impl Built {
+    /// In a folder of cargo's.
+    fn of(folder: &Path) -> Self {
+        Self {
+            program: folder.join("tidegate"),
+            library: folder.join("libtidegate.a"),
+            manual: folder.join("manual"),
+        }
+    }
+
+    /// The manual pages and completions: those that are there, or made now.
+    fn manual(&self, out: &Path) -> Result<PathBuf> {
+        if self.manual.exists() {
+            return Ok(self.manual.clone());
+        }
+        let manual = out.join("manual");
+        let mut pages = cargo(&["run", "--quiet", "--profile", "test", "-p", "tidegate-cli"]);
+        pages.args(["--features", "serve", "--example", "manual", "--"]);
+        steps::run(pages.arg(&manual), BUILD_MAX)?;
+        Ok(manual)
+    }
 }
 
 /// The target that the program is built for.
@@ -126,11 +156,7 @@ fn build(folder: &Path) -> Result<Built> {
         .env("RUSTFLAGS", flags)
         .env("SOURCE_DATE_EPOCH", epoch()?);
     steps::run(&mut command, 2 * BUILD_MAX)?;
-    let built = folder.join(target).join("dist");
-    Ok(Built {
-        program: built.join("tidegate"),
-        library: built.join("libtidegate.a"),
-    })
+    Ok(Built::of(&folder.join(target).join("dist")))
 }
 
 /// The time of the commit: that of everything in a package.
@@ -143,24 +169,12 @@ fn epoch() -> Result<String> {
 
 /// The program and both packages, in a folder.
 fn pack(built: &Built, out: &Path) -> Result<()> {
-    copy(&built.program, &out.join("tidegate"))?;
-    let manual = out.join("manual");
-    let mut pages = cargo(&[
-        "run",
-        "--quiet",
-        "--profile",
-        "test",
-        "-p",
-        "tidegate-cli",
-        "--features",
-        "serve",
-    ]);
-    steps::run(
-        pages.args(["--example", "manual", "--"]).arg(&manual),
-        BUILD_MAX,
-    )?;
+    let program = out.join("tidegate");
+    copy(&built.program, &program)?;
+    steps::run(Command::new("strip").arg(&program), RUN_MAX)?;
+    let manual = built.manual(out)?;
     let tree = out.join("tree");
-    program_tree(&built.program, &manual, &tree)?;
+    program_tree(&program, &manual, &tree)?;
     deb("tidegate", VERSION, &tree, out)?;
     fs::remove_dir_all(&tree).map_err(|error| error.to_string())?;
     let library = Layout {

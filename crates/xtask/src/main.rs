@@ -40,7 +40,8 @@ usage: cargo xtask COMMAND
                                    the fault campaign (default 10000 seeds); campaign --help
   campaign --kills N               kills the server N times in the middle of writes
   c [--out DIR] [--debug]          the C library, its headers and its pkg-config file, laid out in a folder (docs/c.md)
-  dist [--out DIR] [--twice]       the static program and the Debian packages, and a trial of them; --crates: only what crates.io gets
+  dist [--out DIR] [--built DIR] [--twice]
+                                   the static program and the Debian packages, and a trial of them; --crates: only what crates.io gets
   sources                          kernel functions cited in the code, and the tests that name them
 ";
 
