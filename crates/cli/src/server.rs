@@ -123,6 +123,10 @@ pub struct ServeArguments {
     /// Which nodes of the machine the memory lies on: one, system [default: one]
     #[arg(long, value_name = "NODES")]
     pub nodes: Option<String>,
+    /// Which page goes when one comes and memory is full: lists, reuse, lirs, s3-fifo, mru
+    /// [default: lists]
+    #[arg(long, value_name = "RULE")]
+    pub page_rule: Option<String>,
     /// What is logged: error, warn, info, debug [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
@@ -159,6 +163,7 @@ impl ServeArguments {
             ("paced", off(self.unpaced, "false")),
             ("io_uring", off(self.no_io_uring, "false")),
             ("nodes", self.nodes.clone()),
+            ("page_rule", self.page_rule.clone()),
             ("log", self.log.clone()),
             ("log_format", self.log_format.clone()),
         ];

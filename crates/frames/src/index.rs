@@ -50,13 +50,13 @@ mod schedules;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-/// What an evicted page leaves behind (27 bits of the caller's).
+/// What an evicted page leaves behind (30 bits of the caller's).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shadow(pub u32);
 
 impl Shadow {
     /// How many bits a shadow may have.
-    pub const BITS: u32 = 27;
+    pub const BITS: u32 = 30;
 }
 
 /// What stands at an index.

@@ -195,6 +195,14 @@ impl Lists {
         }
     }
 
+    /// Takes the newest frame.
+    #[inline]
+    pub fn pop_head(&mut self, list: u8) -> Option<FrameId> {
+        let newest = frame(self.ends[usize::from(list)].head)?;
+        self.remove(newest);
+        Some(newest)
+    }
+
     /// Takes the oldest frame.
     #[inline]
     pub fn pop_tail(&mut self, list: u8) -> Option<FrameId> {

@@ -9,7 +9,7 @@ use policy::dirty::{Counts, DeviceIndex, Dirtyable};
 use policy::units::Pages;
 
 pub(crate) use crate::error::FILE_MAX;
-use crate::lists::{FarPages, NodeId, ZoneId, Zones};
+use crate::lists::{Arrival, FarPages, INACTIVE_FILE, NodeId, ZoneId, Zones};
 use crate::memory::Memory;
 pub(crate) use crate::options::FRAMES_MIN;
 use crate::options::Options;
@@ -196,6 +196,35 @@ impl<E: Env> Cache<E> {
         self.zones.add(context, &self.pages, frames);
     }
 
+    /// See `Zones::add_files`; of pages that are being read. `ahead`: nobody has asked for them.
+    pub(crate) fn add_files(&self, context: &impl Context, frames: &[FrameId], ahead: bool) {
+        let how = Arrival {
+            has_room: self.has_room(),
+            ahead,
+            used: false,
+        };
+        self.zones.add_files(context, &self.pages, frames, how);
+    }
+
+    /// The same of pages that their owner has filled, and so used.
+    pub(crate) fn add_filled(&self, context: &impl Context, frames: &[FrameId]) {
+        if self.zones.ruled().is_none() {
+            self.zones.lru(context).push_heads(INACTIVE_FILE, frames);
+            return;
+        }
+        let how = Arrival {
+            has_room: self.has_room(),
+            ahead: false,
+            used: true,
+        };
+        self.zones.add_files(context, &self.pages, frames, how);
+    }
+
+    /// Whether there are free frames above the marks, so that nothing has to go for a page.
+    fn has_room(&self) -> bool {
+        Pages(u64::from(self.memory.free())) > self.memory.marks().high
+    }
+
     /// See `Zones::refaulted`; for a law that knows pages again.
     pub(crate) fn refaulted(&self, context: &impl Context, frame: FrameId, shadow: u32) {
         if !self.options.reclaim.law.knows_again {
@@ -203,9 +232,9 @@ impl<E: Env> Cache<E> {
         }
         let may_swap = !self.swap_free().is_zero();
         let counted = (&self.pages, &self.counters);
-        let distance = self
-            .zones
-            .refaulted(context, counted, frame, shadow, may_swap);
+        let distance =
+            self.zones
+                .refaulted(context, counted, frame, shadow, (may_swap, self.has_room()));
         if let Some(shares) = self
             .shrinkers
             .shares()

@@ -59,6 +59,7 @@ mod writeback;
 pub use anon::{Spill, Touched};
 pub use cache::Cache;
 pub use error::Error;
+pub use file::advise::Advice;
 pub use file::drop::Dropped;
 pub use file::map::FileMap;
 pub use file::pin::Pinned;

@@ -96,7 +96,7 @@ impl<E: Env> Cache<E> {
             zones: Zones::new(
                 frames,
                 Arc::clone(&layout),
-                &options.reclaim,
+                (&options.reclaim, options.page_rule.as_ref()),
                 options.immediate(),
             ),
             registry: Registry::new(),

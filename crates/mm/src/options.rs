@@ -7,6 +7,7 @@ use policy::place::machine::Machine;
 use policy::place::mobility::{FallbackRule, Mobility};
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{Loops, ReclaimLaw, Tunables as ReclaimTunables};
+use policy::rule::RuleMaker;
 use policy::shares::ShareRule;
 use policy::shrink::ShrinkRule;
 use policy::units::{Nanos, Pages};
@@ -91,6 +92,9 @@ pub struct Options {
     pub flush: FlushTunables,
     /// How reclaim works, and how it throttles.
     pub reclaim: ReclaimTunables,
+    /// Which page of a file goes; `None`: by inactive and active pages and how far they had fallen
+    /// that come back, as the law of reclaim has it.
+    pub page_rule: Option<RuleMaker>,
     /// How caches of objects are asked for their share.
     pub shrink: ShrinkRule,
     /// How pages and caches of objects share the memory; `None`: by pressure alone.
@@ -141,6 +145,7 @@ impl Options {
             },
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
+            page_rule: None,
             shrink: ShrinkRule::LINUX_6_12,
             shares: Some(ShareRule::TIDEGATE),
             apart: None,

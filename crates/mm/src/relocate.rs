@@ -125,6 +125,9 @@ fn move_file<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: Frame
         return false;
     }
     index.replace(owner.index, to);
+    if let Some(ruled) = cache.zones.ruled() {
+        ruled.moved(frame, to);
+    }
     if cache.pages.table.flags(frame).has(Flags::MAPPED) {
         cache.pages.table.update(to, Flags::MAPPED, Flags::NONE);
         cache.zones.note_unmapped(frame);

@@ -8,7 +8,7 @@ use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
 
 use crate::cache::{Cache, get};
-use crate::lists::Zone;
+use crate::lists::{Ruled, Zone};
 use crate::registry::device::DeviceState;
 mod nodes;
 
@@ -154,7 +154,7 @@ impl<E: Env> Cache<E> {
     pub fn vmstat(&self) -> Vmstat {
         let context = Interrupt::new();
         let mut read = self.counters.read();
-        let (sizes, aside) = self.zones.all_sizes_and_aside(&context);
+        let (sizes, aside) = self.zones.lengths(&context);
         let levels = [
             Item::NrInactiveAnon,
             Item::NrActiveAnon,
@@ -239,7 +239,8 @@ impl<E: Env> Cache<E> {
 
     fn metadata_bytes(&self, context: &impl Context) -> u64 {
         let lru = self.zones.lru(context).bytes();
+        let rule = self.zones.ruled().map_or(0, Ruled::bytes);
         let memory = self.memory.bytes(context) + self.swap.bytes(context);
-        self.pages.table.bytes() + self.pages.pool.bytes() + lru + memory
+        self.pages.table.bytes() + self.pages.pool.bytes() + lru + rule + memory
     }
 }

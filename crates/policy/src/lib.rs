@@ -12,6 +12,7 @@ pub mod dirty;
 pub mod place;
 pub mod readahead;
 pub mod reclaim;
+pub mod rule;
 pub mod shares;
 pub mod shrink;
 mod ticks;

@@ -11,6 +11,8 @@ use experiment::scenario::choices;
 use report::status::{INTERRUPTED, OK};
 use report::terminal;
 
+use policy::rule::RuleMaker;
+
 use crate::live::{self, GoesOn, LiveError, Setting};
 use crate::output::{self, Row, Table};
 use crate::rules::{self, Build};
@@ -129,14 +131,15 @@ pub enum ReplayError {
 }
 
 /// A rule of its own, or a preset.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 #[allow(
     clippy::large_enum_variant,
     reason = "a handful of them, one for each column"
 )]
 enum Player {
     Rule(Build),
-    Preset(Preset),
+    /// With a page rule instead of its own lists, maybe: `tidegate+reuse`.
+    Preset(Preset, Option<RuleMaker>),
 }
 
 /// The names of all rules and presets.
@@ -150,11 +153,19 @@ fn player(name: &str) -> Result<Player, ReplayError> {
     if let Some((_, build)) = rule {
         return Ok(Player::Rule(*build));
     }
-    let preset = presets::by_name(name).map(Player::Preset);
-    preset.ok_or_else(|| ReplayError::Rule {
+    let unknown = |name: &str, choices: String| ReplayError::Rule {
         name: name.to_owned(),
-        choices: choices(name, names()),
-    })
+        choices,
+    };
+    let (preset, rule) = name.split_once('+').unzip();
+    let preset = preset.unwrap_or(name);
+    let preset = presets::by_name(preset).ok_or_else(|| unknown(preset, choices(preset, names())));
+    let of_presets = policy::rule::ALL.iter().map(|(name, _)| *name);
+    let rule = rule.map(|rule| {
+        let found = RuleMaker::by_name(rule);
+        found.ok_or_else(|| unknown(rule, choices(rule, of_presets)))
+    });
+    Ok(Player::Preset(preset?, rule.transpose()?))
 }
 
 /// One replay that is to be made.
@@ -168,14 +179,15 @@ struct Job<'a> {
 
 impl Job<'_> {
     fn run(&self, readahead: bool, goes_on: GoesOn) -> Result<Option<Counts>, LiveError> {
-        match self.player {
+        match &self.player {
             Player::Rule(build) => {
                 let mut rule = build(self.trace, self.pages);
                 Ok(run::replay(self.trace, &mut *rule, self.pages, &*goes_on))
             }
-            Player::Preset(preset) => {
+            Player::Preset(preset, rule) => {
                 let setting = Setting {
-                    preset,
+                    preset: *preset,
+                    rule: rule.clone(),
                     pages: self.pages,
                     readahead,
                 };
@@ -218,7 +230,7 @@ pub fn tables(asked: &Asked, watched: bool, stop: &Stop) -> Result<Vec<Table>, R
                     trace,
                     file,
                     rule,
-                    player: *player,
+                    player: player.clone(),
                     pages,
                 });
             }
@@ -371,7 +383,12 @@ mod tests {
     fn a_rule_that_is_not_there_is_named_with_what_is() {
         let error = player("arcc").err().unwrap().to_string();
         assert!(error.contains("`arcc`") && error.contains("arc"), "{error}");
-        assert!(player("linux-6.12").is_ok());
+        assert!(player("linux-6.12").is_ok() && player("tidegate+s3-fifo").is_ok());
+        let error = player("tidegate+arc").err().unwrap().to_string();
+        assert!(
+            error.contains("`arc`") && error.contains("reuse"),
+            "{error}"
+        );
         let mut all: Vec<&str> = names().collect();
         all.sort_unstable();
         all.dedup();

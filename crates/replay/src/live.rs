@@ -19,6 +19,7 @@ use lab::{Lab, LabEnv, Options as LabOptions, Sector};
 use mm::{Cache, DeviceOptions, File, Options, Reader};
 use policy::dirty::{Threshold, Tunables as DirtyTunables};
 use policy::reclaim::Tunables;
+use policy::rule::RuleMaker;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::run::{Counts, STEP};
@@ -71,6 +72,8 @@ impl Device for Instantly {
 /// How a preset is replayed.
 pub(crate) struct Setting {
     pub(crate) preset: Preset,
+    /// Which page goes, if not by the preset's lists.
+    pub(crate) rule: Option<RuleMaker>,
     /// Pages that are to be cached.
     pub(crate) pages: u32,
     /// Largest window of read-ahead; none without it.
@@ -147,6 +150,7 @@ fn options(setting: &Setting) -> Result<Options, LiveError> {
     options.flush = preset.flush;
     options.reclaim = Tunables::of(preset.reclaim, preset.hz);
     options.place = preset.place;
+    options.page_rule.clone_from(&setting.rule);
     if !setting.readahead {
         options.readahead_max = Pages::ZERO;
     }
@@ -265,6 +269,7 @@ mod tests {
     fn played(preset: &str, trace: Trace, pages: u32, readahead: bool) -> Counts {
         let setting = Setting {
             preset: experiment::presets::by_name(preset).unwrap(),
+            rule: None,
             pages,
             readahead,
         };

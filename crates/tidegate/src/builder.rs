@@ -7,6 +7,7 @@ use device::{Layer, Stack};
 use mm::{DeviceOptions, ErrorPolicy, Populate};
 use policy::dirty::{DeviceTunables, Law, Threshold};
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
+use policy::rule::RuleMaker;
 use policy::units::Pages;
 
 use crate::nodes::Placement;
@@ -35,6 +36,7 @@ pub struct Builder {
     swap: Option<(PathBuf, u64)>,
     swappiness: u8,
     reclaim: ReclaimLaw,
+    page_rule: Option<RuleMaker>,
     nodes: Nodes,
     follow_group: bool,
     dumped: bool,
@@ -60,6 +62,7 @@ impl Default for Builder {
             swap: None,
             swappiness: 60,
             reclaim: ReclaimLaw::TIDEGATE,
+            page_rule: None,
             nodes: Nodes::One,
             follow_group: true,
             dumped: false,
@@ -188,6 +191,42 @@ impl Builder {
         self
     }
 
+    /// Which page of a file goes when one comes and memory is full: a rule by its name
+    /// ([`RuleMaker::by_name`]: `reuse`, `lirs`, `s3-fifo`, `mru`), or a type of one's own that is
+    /// a [`PageRule`](crate::rule::PageRule). If not set, by inactive and active pages and how far
+    /// they had fallen that come back, as in Linux. Try it on a trace first: `tidegate replay
+    /// --rule tidegate+reuse`.
+    ///
+    /// ```
+    /// use tidegate::rule::{Coming, End, PageRule, Queue, Queues, Use};
+    /// use tidegate::{Cache, RuleMaker};
+    ///
+    /// /// First in, first out.
+    /// struct Fifo;
+    ///
+    /// impl PageRule for Fifo {
+    ///     fn place(&mut self, _: &Coming) -> Queue {
+    ///         Queue::Young
+    ///     }
+    ///     fn next(&self, _: &Queues) -> (Queue, End) {
+    ///         (Queue::Young, End::Old)
+    ///     }
+    ///     fn look(&mut self, _: Queue, _: &mut Use) -> Option<Queue> {
+    ///         None
+    ///     }
+    /// }
+    ///
+    /// let rule = RuleMaker::new("fifo", |_| Fifo);
+    /// let cache = Cache::builder().memory(64 << 20).page_rule(rule).build()?;
+    /// # cache.close()?;
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn page_rule(mut self, rule: RuleMaker) -> Self {
+        self.page_rule = Some(rule);
+        self
+    }
+
     /// Which nodes of the machine the memory lies on (one if not set): see [`Nodes`].
     #[must_use]
     pub fn nodes(mut self, nodes: Nodes) -> Self {
@@ -306,6 +345,7 @@ impl Builder {
             swappiness: self.swappiness,
             ..ReclaimTunables::of(self.reclaim, options.reclaim.hz)
         };
+        options.page_rule = self.page_rule;
         options.devices_max = devices;
         options.dirty.law = self.law;
         options.dirty.dirty = self.dirty;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, TryLockError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use env::{Env as _, ObjectId, Task};
-use mm::{Pinned, PinnedRun, Reader};
+use mm::{Advice, Pinned, PinnedRun, Reader};
 use os::ThreadEnv;
 use policy::units::{Bytes, Pages};
 
@@ -219,6 +219,30 @@ impl File {
             self.inner.show(task, reader, place, &mut page)
         })?;
         Ok(shown.bytes.0)
+    }
+
+    /// Says what is to come, as `posix_fadvise` does: how this handle will read
+    /// ([`Advice::Sequential`], `Random`, `NoReuse`, and `Normal` to take it back), or what becomes
+    /// of `len` bytes at `offset`, to the end of the file if `len` is zero (`WillNeed`,
+    /// `DontNeed`). Nobody is held to it.
+    ///
+    /// | advice | does |
+    /// |---|---|
+    /// | `Sequential` | reads twice as far ahead, up to a sixteenth of the cache |
+    /// | `Random` | reads nothing ahead |
+    /// | `NoReuse` | reads of this handle are no uses: what nobody else uses goes first |
+    /// | `WillNeed` | begins to read the range, up to a quarter of the cache, and returns |
+    /// | `DontNeed` | drops the range's whole pages that are clean and not pinned: sync before it |
+    ///
+    /// # Errors
+    /// `File`, `Closed`.
+    pub fn advise(&self, advice: Advice, offset: u64, len: u64) -> Result<(), Error> {
+        let range = (Bytes(offset), Bytes(len));
+        let mut task = self.cache.enter()?;
+        // It is to be heard, so it waits for a read that is under way.
+        let reader = self.reader.lock();
+        let mut reader = reader.unwrap_or_else(PoisonError::into_inner);
+        self.answered(self.inner.advise(&mut task, &mut reader, range, advice))
     }
 
     /// A call that reads, with this handle's reader, or another if that one is busy.

@@ -61,11 +61,14 @@ pub use error::Error;
 pub use file::{CloseError, File, FileStats, Pin, PinRun};
 #[cfg(feature = "governor")]
 pub use governed::Governed;
-pub use mm::{Error as CacheError, ErrorPolicy};
+pub use mm::{Advice, Error as CacheError, ErrorPolicy};
 pub use nodes::{Nodes, OneNode};
 pub use os::OsError as SystemError;
 pub use policy::dirty::{DeviceTunables, Law, Threshold};
 pub use policy::reclaim::ReclaimLaw;
+/// What a page rule of one's own is made of.
+pub use policy::rule;
+pub use policy::rule::RuleMaker;
 pub use policy::units::{Bytes, Nanos, Pages};
 pub use pressure::Pressure;
 pub use spill::{Spill, Touched};

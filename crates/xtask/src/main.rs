@@ -18,6 +18,7 @@ mod tidy;
 mod trial;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use xtask::{Arguments, Result, csv, steps, workspace};
 
@@ -42,6 +43,7 @@ usage: cargo xtask COMMAND
   c [--out DIR] [--debug]          the C library, its headers and its pkg-config file, laid out in a folder (docs/c.md)
   dist [--out DIR] [--built DIR] [--twice]
                                    the static program and the Debian packages, and a trial of them; --crates: only what crates.io gets
+  bench rules [--live] [FOLDER]... every trace in the folders under every page rule; ours against the best
   sources                          kernel functions cited in the code, and the tests that name them
 ";
 
@@ -58,7 +60,8 @@ fn main() -> ExitCode {
         Some("dist") => dist::command(arguments),
         Some("campaign") => campaign::run(arguments),
         Some("sources") => arguments.finish().and_then(|()| sources::run()),
-        Some(moved @ ("bench" | "guest" | "numa" | "picture")) => Err(format!(
+        Some("bench") => bench(arguments),
+        Some(moved @ ("guest" | "numa" | "picture")) => Err(format!(
             "'{moved}' is an instrument, in a workspace of its own: cargo instruments {moved} ..."
         )),
         Some("help" | "--help" | "-h") => {
@@ -74,5 +77,28 @@ fn main() -> ExitCode {
             eprintln!("xtask: {problem}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Building, and some hundred replays.
+const RULES_MAX: Duration = Duration::from_secs(3600);
+
+/// What is measured of the first workspace alone; the other benches are instruments.
+fn bench(mut arguments: Arguments) -> Result<()> {
+    match arguments.next_word().as_deref() {
+        Some("rules") => {
+            let words = "run --release -q -p tidegate-replay --example rules --";
+            let words: Vec<&str> = words.split(' ').collect();
+            let mut command = workspace::cargo(&words);
+            while let Some(word) = arguments.next_word() {
+                command.arg(word);
+            }
+            steps::run(&mut command, RULES_MAX)
+        }
+        _ => Err(
+            "bench: `rules` is here; all others are instruments, in a workspace of their own: \
+             cargo instruments bench ..."
+                .to_owned(),
+        ),
     }
 }

@@ -11,6 +11,7 @@ use policy::dirty::{InitialBandwidth, Threshold, Tunables};
 use policy::place::{PlaceLaw, machine};
 use policy::reclaim;
 use policy::reclaim::boost::BoostRule;
+use policy::rule::RuleMaker;
 use policy::shrink::ShrinkRule;
 use policy::shrink::files::InodeRule;
 use policy::units::{Bytes, Nanos, Pages};
@@ -130,6 +131,8 @@ pub struct Cell {
     pub initial: InitialBandwidth,
     /// How reclaim works.
     pub reclaim: reclaim::Tunables,
+    /// Which page of a file goes, if not by the law's lists.
+    pub page_rule: Option<RuleMaker>,
     /// Largest read-ahead window; none: ours.
     pub readahead: Option<Pages>,
     /// When reclaim starts and stops; none: as the memory has it.
@@ -190,6 +193,8 @@ pub struct Column {
     pub readahead: Option<Pages>,
     /// How reclaim works; its swappiness is the machine's, unless `swappiness` is said.
     pub reclaim: reclaim::Tunables,
+    /// Which page of a file goes, if not by the law's lists.
+    pub page_rule: Option<RuleMaker>,
     /// How a frame is looked for on a machine of several nodes.
     pub place: PlaceLaw,
     /// All memory counts as of one node.
@@ -226,6 +231,9 @@ impl Column {
             max_ratio: ratio(entry.max_percent.as_ref()),
             readahead: window_of(entry.readahead_kib.as_ref()),
             reclaim: reclaim_of(entry, &preset),
+            page_rule: entry.page_rule.as_ref().map(|name| {
+                RuleMaker::by_name(name.get_ref()).expect("a loaded scenario names known rules")
+            }),
             place: place_of(entry, &preset),
             one_node: entry.one_node,
             swappiness: entry.swappiness.as_ref().map(checked_swappiness),
@@ -272,6 +280,7 @@ impl Column {
             max_ratio: None,
             readahead: None,
             reclaim: reclaim::Tunables::of(preset.reclaim, preset.hz),
+            page_rule: None,
             place: preset.place,
             one_node: false,
             swappiness: None,
@@ -371,6 +380,7 @@ impl Cell {
             flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
             initial: preset.initial,
             reclaim,
+            page_rule: column.page_rule.clone(),
             machine: several
                 .then(|| of_machine(machine, memory).expect("the nodes of a loaded scenario")),
             readahead: column

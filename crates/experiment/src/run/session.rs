@@ -303,6 +303,7 @@ fn options(setup: &Setup) -> mm::Options {
     options.dirty.memory = Pages(u64::from(setup.frames));
     options.flush = cell.flush;
     options.reclaim = cell.reclaim;
+    options.page_rule.clone_from(&cell.page_rule);
     options.marks = cell.marks;
     options.place = cell.place;
     options.shrink = cell.slabs.shrink;

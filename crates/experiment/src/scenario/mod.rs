@@ -444,6 +444,9 @@ pub struct PolicyEntry {
     /// How reclaim is throttled, instead of the preset's way.
     #[serde(default)]
     pub reclaim: Option<Spanned<String>>,
+    /// Which page of a file goes: a rule of `policy::rule`, instead of the law's lists.
+    #[serde(default)]
+    pub page_rule: Option<Spanned<String>>,
     /// How a frame is looked for on a machine of several nodes, instead of the preset's way.
     #[serde(default)]
     pub place: Option<Spanned<String>>,

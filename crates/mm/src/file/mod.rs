@@ -1,5 +1,6 @@
 //! A handle to a file in the cache.
 
+pub(crate) mod advise;
 pub(crate) mod drop;
 pub(crate) mod map;
 pub(crate) mod pin;

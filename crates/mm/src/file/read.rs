@@ -31,6 +31,7 @@ use crate::Error;
 use crate::alloc::Wanted;
 use crate::cache::{Cache, add, sub};
 use crate::file::File;
+use crate::file::advise::Said;
 use crate::file::write::Progress;
 use crate::lists::FarPages;
 use crate::reclaim::direct::direct;
@@ -52,6 +53,7 @@ pub struct Reader {
     readahead: Readahead,
     /// The last access, if its reader could not wait for all of it and will come back for the rest.
     stuck: Option<Stuck>,
+    pub(super) said: Said,
 }
 
 /// An access in parts.
@@ -183,7 +185,7 @@ impl<'a, E: Env> Call<'a, E> {
             // A call that does not wait sends for all at once.
             let pages = pages_of(start, end);
             let part = if task.may_block() {
-                part_of_call(self.cache, pages)
+                part_of_call(self.cache, self.reader.said.window(self.cache), pages)
             } else {
                 pages
             };
@@ -214,7 +216,11 @@ impl<'a, E: Env> Call<'a, E> {
         while *at < until {
             let page = page_of(*at);
             let page_end = until.min((u64::from(page) + 1) << PAGE_SHIFT);
-            let pin = pin_page(task, self.cache, self.mapping, page)?;
+            let pin = if self.reader.said.no_reuse {
+                pin_untouched(task, self.cache, self.mapping, page)?
+            } else {
+                pin_page(task, self.cache, self.mapping, page)?
+            };
             let within = usize::try_from(*at % PAGE_SIZE).expect("below a page");
             let count = usize::try_from(page_end - *at).expect("at most a page");
             each(&pin, within..within + count, *at);
@@ -368,7 +374,7 @@ impl<'a, E: Env> Call<'a, E> {
         }
         let start = resumed.unwrap_or(u64::from(first));
         let count = Pages(u64::from(last) + 1 - start);
-        let max = cache.options.readahead_max;
+        let max = reader.said.window(cache);
         let window = if max <= Pages(1) {
             // Nothing fits into it ahead of what was asked for. A miss still reads what was asked
             // for, in one go.
@@ -409,8 +415,7 @@ impl<'a, E: Env> Call<'a, E> {
 /// How many pages of a call for `pages` pages are looked at together. One for more than a window is
 /// a stream of accesses, each of which comes upon the mark of the window that it is in: what lies
 /// behind the window would be read page by page.
-fn part_of_call<E: Env>(cache: &Cache<E>, pages: u64) -> u64 {
-    let Pages(window) = cache.options.readahead_max;
+fn part_of_call<E: Env>(cache: &Cache<E>, Pages(window): Pages, pages: u64) -> u64 {
     if window <= 1 {
         // Parts that do not drive one another out, and have no marks.
         return pages.min((REQUEST_PAGES as u64).min(u64::from(cache.options.frames) / 16));
@@ -535,7 +540,14 @@ pub(super) fn start_read<E: Env>(
         let last = u32::try_from(end - 1).expect("pages of a file are 32 bits");
         let last = last.min(at.saturating_add(want - 1));
         let mark = mark.and_then(|mark| u32::try_from(mark).ok());
-        let request = insert_run(task, cache, mapping, at, last, mark, &mut frames);
+        let request = insert_run(
+            task,
+            cache,
+            mapping,
+            (at, last),
+            (mark, purpose),
+            &mut frames,
+        );
         let Some(mut request) = request else {
             if u64::from(at) >= mapping.pages() {
                 break;
@@ -577,9 +589,8 @@ fn insert_run<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
     mapping: &Mapping<E>,
-    first: u32,
-    last: u32,
-    mark: Option<u32>,
+    (first, last): (u32, u32),
+    (mark, purpose): (Option<u32>, Purpose),
     frames: &mut Vec<FrameId>,
 ) -> Option<Box<IoRequest>> {
     let mut request = IoRequest::with_room(frames.len());
@@ -621,7 +632,7 @@ fn insert_run<E: Env>(
     }
     frames.drain(..count);
     add(&cache.writeback.totals.cached, count as u64);
-    cache.lru_add(task, &request.frames);
+    cache.add_files(task, &request.frames, purpose == Purpose::Stream);
     request.device = mapping.device.id;
     request.object = mapping.object;
     request.op = IoOp::Read;
@@ -761,7 +772,9 @@ impl<E: Env> Cache<E> {
     /// The same of a page that was seen with these flags: most are noted already.
     #[inline]
     fn touch_seen(&self, frame: FrameId, flags: Flags) {
-        if !flags.has(Flags::REFERENCED | Flags::ACTIVE) {
+        if let Some(ruled) = self.zones.ruled() {
+            ruled.note_use(frame);
+        } else if !flags.has(Flags::REFERENCED | Flags::ACTIVE) {
             self.note_access(frame, flags);
         }
     }

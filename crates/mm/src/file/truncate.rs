@@ -19,7 +19,6 @@ use crate::alloc::Wanted;
 use crate::cache::{Cache, FILE_MAX, add, sub};
 use crate::file::replace::replace_pinned;
 use crate::file::sync::{shut_settled, wait_frame};
-use crate::lists::INACTIVE_FILE;
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
 use crate::writeback::io::set_device_len;
@@ -325,7 +324,7 @@ pub(crate) fn show_fresh<E: Env>(
     busy: Busy,
     was_dirty: bool,
 ) {
-    cache.zones.lru(task).push_head(INACTIVE_FILE, busy.frame());
+    cache.add_filled(task, &[busy.frame()]);
     let dirty = if was_dirty { Flags::DIRTY } else { Flags::NONE };
     cache.release(busy, Flags::UPTODATE | dirty, Flags::NONE);
 }

@@ -39,7 +39,6 @@ use crate::file::read::{self, page_of};
 use crate::file::replace::replace_pinned;
 use crate::file::space::reserve_space;
 use crate::file::sync::{settle_cut, wait_frame};
-use crate::lists::INACTIVE_FILE;
 use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::gate::GateGuard;
 use crate::registry::mapping::Mapping;
@@ -508,11 +507,18 @@ impl<'a, E: Env> Batch<'a, E> {
                 };
                 let busy = cache.pages.table.claim(frame);
                 cache.pages.table.adopt(&busy, mapping.owner(page));
-                if index.insert(page, frame).is_err() {
-                    let frame = cache.pages.table.disown(busy);
-                    self.writer.reserve.frames().push(frame);
-                    refused = Some(frame);
-                    break;
+                match index.insert(page, frame) {
+                    // Nothing is read for it; but what is known of it is.
+                    Ok(Slot::Shadow(shadow)) if cache.zones.ruled().is_some() => {
+                        cache.refaulted(task, frame, shadow.0);
+                    }
+                    Ok(_) => {}
+                    Err(_) => {
+                        let frame = cache.pages.table.disown(busy);
+                        self.writer.reserve.frames().push(frame);
+                        refused = Some(frame);
+                        break;
+                    }
                 }
                 self.writer.ahead.push((page, busy));
             }
@@ -699,10 +705,13 @@ pub(super) fn show_filled<E: Env>(
     let mut shown = [FrameId(0); BATCH_FRAMES];
     let count = batch.len();
     if batch.iter().any(|filled| filled.fresh) {
-        let mut lru = cache.zones.lru(task);
+        let mut fresh = [FrameId(0); BATCH_FRAMES];
+        let mut frames = 0;
         for filled in batch.iter().filter(|filled| filled.fresh) {
-            lru.push_head(INACTIVE_FILE, filled.busy.frame());
+            fresh[frames] = filled.busy.frame();
+            frames += 1;
         }
+        cache.add_filled(task, &fresh[..frames]);
     }
     let newly = batch.iter().filter(|filled| !filled.was_dirty).count();
     // Counted before the tags say so: the flusher may count them off at once.

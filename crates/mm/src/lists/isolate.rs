@@ -9,7 +9,7 @@
 use env::Context;
 use frames::{Busy, Flags, FrameId, Generation};
 use policy::compact::Immediate;
-use policy::reclaim::scan::{CLUSTER, Lru};
+use policy::reclaim::scan::{CLUSTER, Kind, Lru};
 
 use crate::lists::{ACTIVE_ANON, ASIDE, INACTIVE_ANON, ZoneId, Zones, inactive_of, list_of};
 use crate::pages::CachedPages;
@@ -70,6 +70,9 @@ impl Zones {
         list: Lru,
         count: u64,
     ) -> (Batch, u64) {
+        if let Some(ruled) = self.ruled().filter(|_| list.kind() == Kind::File) {
+            return self.isolate_by(ruled, context, pages, zone, count);
+        }
         let mut batch = Batch::new();
         let number = list.number();
         let mut moved = 0;

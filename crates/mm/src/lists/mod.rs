@@ -26,6 +26,7 @@
 pub(crate) mod isolate;
 pub(crate) mod layout;
 pub(crate) mod node;
+mod rule;
 pub(crate) mod sleepers;
 mod workingset;
 mod zone;
@@ -34,6 +35,7 @@ pub(crate) use layout::{FarPages, Layout};
 pub(crate) use node::Node;
 pub use node::NodeId;
 pub(crate) use policy::place::ZoneId;
+pub(crate) use rule::{Arrival, Ruled};
 pub(crate) use zone::Zone;
 
 use core::ops::Index;
@@ -47,6 +49,7 @@ use policy::reclaim::Tunables;
 use policy::reclaim::page::{AfterWrite, after_write};
 use policy::reclaim::scan::Sizes;
 use policy::reclaim::workingset::Age;
+use policy::rule::RuleMaker;
 use policy::units::Pages;
 
 use crate::pages::CachedPages;
@@ -85,6 +88,8 @@ pub(crate) struct Zones {
     fresh_is_active: bool,
     /// What becomes of inactive pages of files that wait for their write (paper p4, patch 11).
     immediate: Immediate,
+    /// Which pages of files go, if not by inactive and active.
+    ruled: Option<Ruled>,
 }
 
 /// The lists of all zones, locked.
@@ -137,6 +142,10 @@ impl Lru<'_> {
         self.lists.push_tail(number_of(zone, list), frame);
     }
 
+    pub(crate) fn pop_head(&mut self, zone: ZoneId, list: u8) -> Option<FrameId> {
+        self.lists.pop_head(number_of(zone, list))
+    }
+
     pub(crate) fn pop_tail(&mut self, zone: ZoneId, list: u8) -> Option<FrameId> {
         self.lists.pop_tail(number_of(zone, list))
     }
@@ -164,7 +173,7 @@ impl Zones {
     pub(crate) fn new(
         frames: u32,
         layout: Arc<Layout>,
-        tunables: &Tunables,
+        (tunables, page_rule): (&Tunables, Option<&RuleMaker>),
         immediate: Immediate,
     ) -> Self {
         let count = layout.zones().len();
@@ -179,6 +188,7 @@ impl Zones {
             nodes: nodes.map(|_| Node::new()).collect(),
             fresh_is_active: tunables.law.fresh_is_active,
             immediate,
+            ruled: page_rule.map(|maker| Ruled::new(frames, maker)),
             layout,
         }
     }
@@ -198,7 +208,7 @@ impl Zones {
     /// The same, and what is aside.
     pub(crate) fn sizes_and_aside(&self, context: &impl Context, zone: ZoneId) -> (Sizes, Pages) {
         let lru = self.lru(context);
-        let mut sizes = Sizes(SCANNED.map(|list| lru.len(zone, list)));
+        let mut sizes = self.as_scanned(Sizes(SCANNED.map(|list| lru.len(zone, list))));
         if self.immediate == Immediate::Published {
             let files = &mut sizes.0[usize::from(INACTIVE_FILE)];
             *files = files.saturating_sub(self[zone].lost_files());
@@ -225,6 +235,12 @@ impl Zones {
 
     /// Of all zones together.
     pub(crate) fn all_sizes_and_aside(&self, context: &impl Context) -> (Sizes, Pages) {
+        let (sizes, aside) = self.lengths(context);
+        (self.as_scanned(sizes), aside)
+    }
+
+    /// How long the lists of all zones are, and what is aside.
+    pub(crate) fn lengths(&self, context: &impl Context) -> (Sizes, Pages) {
         let lru = self.lru(context);
         let len = |list| self.layout.zones().map(|zone| lru.len(zone, list)).sum();
         (Sizes(SCANNED.map(len)), len(ASIDE))

@@ -5,7 +5,8 @@
 use env::Context;
 use frames::{Flags, FrameId};
 use policy::reclaim::scan::Kind;
-use policy::reclaim::workingset::{Shadow, refault};
+use policy::reclaim::workingset::{RefaultVerdict, Shadow, refault};
+use policy::rule::Queue;
 use policy::units::Pages;
 
 use super::{FALLEN, Zones};
@@ -22,7 +23,7 @@ impl Zones {
         (pages, counters): (&CachedPages, &Counters),
         frame: FrameId,
         shadow: u32,
-        may_swap: bool,
+        (may_swap, has_room): (bool, bool),
     ) -> Pages {
         let kind = if pages.table.flags(frame).has(Flags::ANON) {
             Kind::Anon
@@ -41,9 +42,19 @@ impl Zones {
                 Item::WorkingsetRestoreFile,
             ),
         };
-        // A shadow does not say of which zone the page was: they have one age.
-        let (sizes, _) = self.all_sizes_and_aside(context);
-        let verdict = {
+        let by_rule = self.ruled().filter(|_| kind == Kind::File);
+        let verdict = if let Some(ruled) = by_rule {
+            let page = (frame, shadow);
+            let (ghost, queue, distance) = self.place(ruled, context, pages, page, has_room);
+            let activate = queue == Queue::Main;
+            RefaultVerdict {
+                distance,
+                activate,
+                restore: activate && ghost.from == Queue::Main,
+            }
+        } else {
+            // A shadow does not say of which zone the page was: they have one age.
+            let (sizes, _) = self.all_sizes_and_aside(context);
             let mut age = self.age.lock(context);
             let verdict = refault(&age, Shadow::from_bits(shadow), kind, &sizes, may_swap);
             if verdict.activate {
@@ -90,14 +101,21 @@ impl Zones {
         core::array::from_fn(|octave| get(&self.fallen[octave]))
     }
 
-    /// Pages are evicted: for each, whether it was of the working set, and what stays of it.
+    /// Pages of a kind are evicted: for each, whether it was of the working set, and what stays of
+    /// it.
     pub(crate) fn evict<'a>(
         &self,
         context: &impl Context,
-        pages: impl Iterator<Item = (bool, &'a mut u32)>,
+        pages: &CachedPages,
+        kind: Kind,
+        going: impl Iterator<Item = ((FrameId, bool), &'a mut u32)>,
     ) {
+        if let Some(ruled) = self.ruled().filter(|_| kind == Kind::File) {
+            let going = going.map(|((frame, _), shadow)| (frame, shadow));
+            return self.ghosts(ruled, context, pages, going);
+        }
         let mut age = self.age.lock(context);
-        for (workingset, shadow) in pages {
+        for ((_, workingset), shadow) in going {
             *shadow = age.evict(workingset).bits();
         }
     }

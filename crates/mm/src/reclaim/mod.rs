@@ -197,6 +197,7 @@ fn take_turns<E: Env>(
     let factor = cache.options.reclaim.stands_for;
     let times = |pages: Pages| Pages(pages.0.saturating_mul(u64::from(factor)));
     let own = cache.zones.sizes(task, control.zone);
+    let takes_main = cache.zones.takes_main(task, control.zone);
     let sizes = own.times(factor);
     let may_swap = control.may_unmap && control.may_swap && cache.can_swap();
     let rule = cache.options.reclaim.law.scan;
@@ -213,8 +214,10 @@ fn take_turns<E: Env>(
             swappiness: cache.options.reclaim.swappiness,
             may_swap,
             costs: &costs,
-            may_deactivate: rule
-                .may_deactivate(|| balance.may_deactivate(&sizes, control.force_deactivate)),
+            may_deactivate: rule.may_deactivate(|| {
+                let [anon, file] = balance.may_deactivate(&sizes, control.force_deactivate);
+                [anon, file || takes_main]
+            }),
             // Pinned ones are at hand for nobody.
             plenty: times(
                 cache

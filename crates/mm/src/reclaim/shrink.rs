@@ -301,6 +301,9 @@ fn judge_all<E: Env>(
             let asks = is_mapped && scanner.may_unmap && !flags.has(Flags::WRITEBACK);
             asks && maps.test_and_clear_young(cache, task, owner())
         };
+        if let Some(ruled) = cache.zones.ruled().filter(|_| young && !anon) {
+            ruled.note_use(frame);
+        }
         let seen = Seen {
             anon,
             dirty: flags.has(Flags::DIRTY),
@@ -470,9 +473,10 @@ fn free_all<E: Env>(
     }
     let mut shadows = [0; CLUSTER_FRAMES];
     {
-        let of_set = |free: &Option<(Busy, bool)>| free.as_ref().is_some_and(|(_, set)| *set);
-        let going = sorted.free[..sorted.freeing].iter().map(of_set);
-        cache.zones.evict(task, going.zip(&mut shadows));
+        let page = |(busy, set): &(Busy, bool)| (busy.frame(), *set);
+        let going = sorted.free[..sorted.freeing].iter().flatten().map(page);
+        let going = going.zip(&mut shadows);
+        cache.zones.evict(task, &cache.pages, kind, going);
     }
     let mut freed = [FrameId(0); CLUSTER_FRAMES];
     let mut count = 0;

@@ -13,5 +13,6 @@ mod nonblocking;
 mod paths;
 mod punch;
 mod reclaim;
+mod rule;
 mod spill;
 mod turns;

@@ -80,6 +80,12 @@ impl Lists {
         (page != NONE).then_some(page)
     }
 
+    /// The page at the new end.
+    pub(crate) fn newest(&self, list: u8) -> Option<u32> {
+        let page = self.ends[usize::from(list)][0];
+        (page != NONE).then_some(page)
+    }
+
     /// Takes the page at the old end.
     pub(crate) fn pop(&mut self, list: u8) -> Option<u32> {
         let page = self.oldest(list)?;

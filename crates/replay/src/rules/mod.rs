@@ -25,10 +25,12 @@ pub(crate) mod clock;
 pub(crate) mod lirs;
 mod lists;
 pub(crate) mod lru;
-pub(crate) mod reuse;
 pub(crate) mod s3_fifo;
 pub(crate) mod two_q;
+pub(crate) mod two_queues;
 pub(crate) mod w_tinylfu;
+
+use policy::rule::reuse::Reuse;
 
 use crate::trace::Trace;
 
@@ -77,7 +79,8 @@ pub const ALL: &[(&str, Build)] = &[
         Box::new(s3_fifo::S3Fifo::new(trace.distinct(), pages))
     }),
     ("reuse", |trace, pages| {
-        Box::new(reuse::Reuse::new(trace.distinct(), pages))
+        let rule = two_queues::TwoQueues::new(trace.distinct(), pages, Reuse::new);
+        Box::new(rule)
     }),
     ("belady", |trace, pages| {
         Box::new(belady::Belady::new(trace, pages))

@@ -11,7 +11,7 @@ use super::mistake::{ConfigError, Mistake, Mistakes, Source, SourcePos, Word, ch
 use super::{Config, source};
 
 /// Keys of the server, in the file; on the command line with `-` for `_`.
-pub(super) const SERVER_KEYS: [&str; 15] = [
+pub(super) const SERVER_KEYS: [&str; 16] = [
     "memory",
     "dirty",
     "background",
@@ -24,6 +24,7 @@ pub(super) const SERVER_KEYS: [&str; 15] = [
     "paced",
     "io_uring",
     "nodes",
+    "page_rule",
     "log",
     "log_format",
     "take_out_all",

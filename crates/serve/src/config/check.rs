@@ -8,7 +8,7 @@ use std::time::Duration;
 use device::{Layer, Stack};
 use figures::{size, size_above_zero, time};
 use os::GroupLimit;
-use tidegate::{ErrorPolicy, Nodes, Threshold};
+use tidegate::{ErrorPolicy, Nodes, Threshold, rule};
 
 use crate::log::{Format, Level};
 
@@ -74,6 +74,7 @@ pub(super) fn check(
     let paced = server.read("paced", truth).unwrap_or(true);
     let io_uring = server.read("io_uring", truth).unwrap_or(true);
     let nodes = server.read("nodes", nodes).unwrap_or_default();
+    let page_rule = server.read("page_rule", page_rule).flatten();
     let take_out_all = server.read("take_out_all", truth).unwrap_or(false);
     let log = server.read("log", level).unwrap_or_default();
     let log_format = server.read("log_format", log_format).unwrap_or_default();
@@ -135,6 +136,7 @@ pub(super) fn check(
         paced,
         io_uring,
         nodes,
+        page_rule,
         log,
         log_format,
     })
@@ -272,6 +274,16 @@ fn nodes(text: &str) -> Result<Nodes, String> {
         "one" => Ok(Nodes::One),
         "system" => Ok(Nodes::System),
         other => Err(choices(other, ["one", "system"])),
+    }
+}
+
+/// `None`: the lists.
+fn page_rule(text: &str) -> Result<Option<&'static str>, String> {
+    const LISTS: &str = "lists";
+    let names = rule::ALL.iter().map(|(name, _)| *name);
+    match names.clone().find(|name| *name == text) {
+        None if text != LISTS => Err(choices(text, names.chain([LISTS]))),
+        found => Ok(found),
     }
 }
 

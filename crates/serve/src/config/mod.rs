@@ -77,6 +77,8 @@ pub struct Config {
     pub io_uring: bool,
     /// Which nodes of the machine the memory lies on.
     pub nodes: Nodes,
+    /// Which page goes when one comes; none: by the cache's lists.
+    pub page_rule: Option<&'static str>,
     /// The least grave events that are written.
     pub log: Level,
     /// How they are written.

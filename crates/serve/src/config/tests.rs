@@ -262,6 +262,7 @@ handshake_timeout = "2s"
 paced = false
 io_uring = false
 nodes = "system"
+page_rule = "reuse"
 log = "debug"
 log_format = "json"
 
@@ -302,6 +303,7 @@ device = "slow:rate=1MB,burst=64KiB"
     assert_eq!(config.limits, limits);
     assert!(!config.paced && !config.io_uring);
     assert_eq!(config.nodes, Nodes::System);
+    assert_eq!(config.page_rule, Some("reuse"));
     assert_eq!(
         (config.log, config.log_format),
         (Level::Debug, Format::Json)
@@ -370,7 +372,7 @@ fn a_mistake_in_a_file_is_shown_with_its_line() {
 2 | memry = \"2GiB\"
   | ^^^^^ not a key of the server
   |
-  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_requests, max_request_size, handshake_timeout, paced, io_uring, nodes, log, log_format, take_out_all, listen, tls, volume"
+  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_requests, max_request_size, handshake_timeout, paced, io_uring, nodes, page_rule, log, log_format, take_out_all, listen, tls, volume"
     );
 }
 

@@ -233,6 +233,7 @@ impl Server {
             ("[tls]", old.tls == new.tls),
             ("io_uring", old.io_uring == new.io_uring),
             ("nodes", old.nodes == new.nodes),
+            ("page_rule", old.page_rule == new.page_rule),
         ] {
             if !is_same {
                 needs_restart(name);

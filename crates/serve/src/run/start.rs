@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use os::GroupLimit;
-use tidegate::{Cache, OneNode, Threshold};
+use tidegate::{Cache, OneNode, RuleMaker, Threshold};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -168,7 +168,11 @@ fn in_flight_more(memory: u64, limits: &Limits) -> usize {
 fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
     let room = if config.asked.file.is_some() { ROOM } else { 0 };
     let devices = u16::try_from(config.volumes.len() + room).unwrap_or(u16::MAX);
-    let built = Cache::builder()
+    let mut builder = Cache::builder();
+    if let Some(rule) = config.page_rule.and_then(RuleMaker::by_name) {
+        builder = builder.page_rule(rule);
+    }
+    let built = builder
         .memory(config.memory)
         .whole_process(true)
         .beside(beside(config, limits))

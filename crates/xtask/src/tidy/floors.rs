@@ -72,7 +72,7 @@ const HOUSES: &[House] = &[
         floors: &[
             &["lib"],
             &["compact", "place", "shares", "shrink"],
-            &["reclaim", "dirty", "writeback", "readahead"],
+            &["reclaim", "dirty", "writeback", "readahead", "rule"],
             &["watermark", "ticks"],
             &["units"],
         ],

@@ -70,6 +70,10 @@ impl Checker {
             let laws = PlaceLaw::ALL.iter().map(|law| law.name);
             self.known("law of placement", place, laws);
         }
+        if let Some(rule) = &policy.page_rule {
+            let rules = policy::rule::ALL.iter().map(|(name, _)| *name);
+            self.known("page rule", rule, rules);
+        }
         if let Some(rule) = &policy.inodes {
             let rules = InodeRule::ALL.iter().map(|rule| rule.name);
             self.known("way to let inodes go", rule, rules);

@@ -16,7 +16,6 @@ use crate::file::replace::replace_pinned;
 use crate::file::space::reserve_space;
 use crate::file::sync::{settle_cut, wait_frame};
 use crate::file::write::{Filled, budget, must_stay, show_filled};
-use crate::lists::INACTIVE_FILE;
 use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::mapping::Mapping;
 use crate::registry::page_map::{Access, PageMap};
@@ -413,16 +412,13 @@ impl<E: Env> Walk<'_, E> {
         let (cache, mapping) = (self.cache, self.mapping);
         let mut shown = [FrameId(0); FRESH as usize];
         let count = self.ready.len();
-        {
-            let mut lru = cache.zones.lru(task);
-            for filled in &self.ready {
-                lru.push_head(INACTIVE_FILE, filled.busy.frame());
-            }
+        for (filled, shown) in self.ready.iter().zip(&mut shown) {
+            *shown = filled.busy.frame();
         }
+        cache.add_filled(task, &shown[..count]);
         {
             let _alone = mapping.token.lock(task);
-            for (filled, shown) in self.ready.drain(..).zip(&mut shown) {
-                *shown = filled.busy.frame();
+            for (filled, shown) in self.ready.drain(..).zip(&shown) {
                 self.map.map(filled.page, Access::Load);
                 cache.zones.note_mapped(*shown);
                 let set = Flags::UPTODATE | Flags::MAPPED;

@@ -1,0 +1,175 @@
+//! The cache under page rules, and what readers say of what is to come.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+use std::sync::Arc;
+
+use crate::common::{data, world};
+use env::Task;
+use lab::LabEnv;
+use mm::{Advice, Cache, File, Reader};
+use policy::rule::RuleMaker;
+use policy::units::{Bytes, PAGE_SIZE, Pages};
+
+const FRAMES: u32 = 4096;
+const RATE: u64 = 1 << 30;
+
+/// Runs under a rule, or by the law's lists, over a file of so many pages.
+fn under<T: Send + 'static>(
+    rule: Option<&str>,
+    pages: u32,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>) -> T
+    + Send
+    + 'static,
+) -> T {
+    let mut world = world(FRAMES, RATE);
+    world.disk.keep(false);
+    world.options.page_rule = rule.map(|name| RuleMaker::by_name(name).unwrap());
+    world.run(u64::from(pages) * PAGE_SIZE, body)
+}
+
+/// Uses a page; answers whether it was there.
+fn uses(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, page: u32) -> bool {
+    let hit = file.try_pin(page).is_some();
+    if !hit {
+        drop(file.pin(task, page).unwrap());
+    }
+    hit
+}
+
+fn read(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, reader: &mut Reader, page: u32) {
+    let place = (Bytes(u64::from(page) * PAGE_SIZE), Bytes(PAGE_SIZE));
+    file.show(task, reader, place, &mut |_, _| {}).unwrap();
+}
+
+/// Hits in a thousand of a hot set of 60 % of memory, beside a scan of ten times memory.
+fn hot_beside_scan(rule: Option<&str>, advice: Advice) -> u32 {
+    const HOT: u32 = FRAMES / 10 * 6;
+    const SCAN: u32 = 10 * FRAMES;
+    under(rule, HOT + SCAN, move |task, _, file| {
+        for _ in 0..4 {
+            for page in 0..HOT {
+                uses(task, file, page);
+            }
+        }
+        let mut reader = Reader::default();
+        file.advise(task, &mut reader, (Bytes(0), Bytes(0)), advice)
+            .unwrap();
+        let mut hits = 0;
+        for at in 0..SCAN {
+            read(task, file, &mut reader, HOT + at);
+            hits += u32::from(uses(task, file, at % HOT));
+        }
+        hits * 1000 / SCAN
+    })
+}
+
+#[test]
+fn a_scan_of_ten_times_memory_leaves_a_hot_set_where_it_is() {
+    for advice in [Advice::Normal, Advice::Sequential, Advice::NoReuse] {
+        let hits = hot_beside_scan(Some("reuse"), advice);
+        assert!(hits >= 980, "{advice:?}: {hits} of 1000");
+    }
+}
+
+/// Hits in a thousand of the last rounds of a loop over half as much again as memory.
+fn of_a_loop(rule: Option<&str>) -> u32 {
+    const PAGES: u32 = FRAMES + FRAMES / 2;
+    under(rule, PAGES, |task, _, file| {
+        let mut hits = 0;
+        for round in 0..8 {
+            for page in 0..PAGES {
+                let hit = uses(task, file, page);
+                hits += u32::from(hit && round >= 4);
+            }
+        }
+        hits * 1000 / (4 * PAGES)
+    })
+}
+
+#[test]
+fn a_loop_over_more_than_memory_hits_where_the_rule_is_for_loops() {
+    assert!(of_a_loop(None) < 100, "lists: {}", of_a_loop(None));
+    // Two thirds of it have room.
+    for rule in ["reuse", "lirs", "mru"] {
+        let hits = of_a_loop(Some(rule));
+        assert!(hits >= 500, "{rule}: {hits} of 1000");
+    }
+}
+
+#[test]
+fn dirty_pages_beside_read_ones_are_written_and_go_under_any_rule() {
+    for (rule, _) in policy::rule::ALL {
+        let [written, reclaimed] = under(Some(rule), 4 * FRAMES, |task, cache, file| {
+            let mut writer = cache.writer();
+            for page in (0..4 * FRAMES).step_by(4) {
+                let at = Bytes(u64::from(page) * PAGE_SIZE);
+                file.write(task, &mut writer, at, &data(page, 2, 1))
+                    .unwrap();
+                uses(task, file, page / 2);
+                uses(task, file, page / 2);
+            }
+            cache.retire(task, writer);
+            file.sync(task).unwrap();
+            let stats = cache.stats();
+            [stats.written, stats.reclaimed]
+        });
+        assert!(
+            written >= Pages(u64::from(2 * FRAMES)),
+            "{rule}: {written:?}"
+        );
+        assert!(
+            reclaimed >= Pages(u64::from(FRAMES)),
+            "{rule}: {reclaimed:?}"
+        );
+    }
+}
+
+/// Pages that were read for eight of them, one after the other, under advice.
+fn read_for_eight(advice: Advice, step: u32) -> Pages {
+    under(None, 4 * FRAMES, move |task, cache, file| {
+        let mut reader = Reader::default();
+        let all = (Bytes(0), Bytes(0));
+        file.advise(task, &mut reader, all, advice).unwrap();
+        for at in 0..8 {
+            read(task, file, &mut reader, at * step);
+        }
+        cache.stats().read_in
+    })
+}
+
+#[test]
+fn advice_says_how_far_is_read_ahead() {
+    assert!(read_for_eight(Advice::Normal, 1) > Pages(8));
+    assert_eq!(read_for_eight(Advice::Random, 1), Pages(8));
+}
+
+#[test]
+fn what_will_be_needed_comes_and_what_is_not_goes() {
+    let page = |page: u64| Bytes(page * PAGE_SIZE);
+    under(None, FRAMES, move |task, cache, file| {
+        let mut reader = Reader::default();
+        let range = (page(10), page(64));
+        let willneed = Advice::WillNeed;
+        file.advise(task, &mut reader, range, willneed).unwrap();
+        task.sleep(env::Cause::Think, policy::units::Nanos::millis(100));
+        assert!(file.is_cached(range.0, range.1));
+        assert_eq!(cache.stats().read_in, Pages(64));
+        // Half of the first page and of the last are not meant.
+        let inner = (Bytes(page(10).0 + 1), Bytes(page(64).0 - 2));
+        let dontneed = Advice::DontNeed;
+        file.advise(task, &mut reader, inner, dontneed).unwrap();
+        assert_eq!(cache.stats().cached, Pages(2));
+        // No more than a quarter.
+        let all = (Bytes(0), Bytes(0));
+        file.advise(task, &mut reader, all, willneed).unwrap();
+        task.sleep(env::Cause::Think, policy::units::Nanos::millis(100));
+        let cached = cache.stats().cached;
+        assert!(cached <= Pages(u64::from(FRAMES / 4)), "{cached:?}");
+        file.advise(task, &mut reader, all, dontneed).unwrap();
+        assert_eq!(cache.stats().cached, Pages::ZERO);
+    });
+}

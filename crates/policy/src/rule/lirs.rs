@@ -1,0 +1,54 @@
+//! LIRS by times instead of a stack: a page that comes back stays if it was away for less long than
+//! the oldest that stays has been idle; what is new has a hundredth, whatever comes of it.
+//!
+//! Source: Jiang and Zhang, LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy,
+//! SIGMETRICS 2002, section 3. Deviations: recency is in ticks, a hit moves nothing before its page
+//! is looked at; ghosts mean something for two memories, as libCacheSim bounds the stack.
+
+use super::{Coming, End, Memory, PageRule, Queue, Queues, Use};
+use crate::units::Pages;
+
+/// What is new has so many hundredths.
+const HIGH: u64 = 1;
+/// How long a ghost means something, in hundredths of memory.
+const GHOSTS: u64 = 200;
+
+pub(super) struct Lirs {
+    high: Pages,
+    known: u32,
+    memory: Pages,
+}
+
+impl Lirs {
+    pub(super) fn new(memory: Memory) -> Self {
+        Self {
+            high: memory.percent(HIGH),
+            known: memory.ticks_percent(GHOSTS),
+            memory: memory.pages,
+        }
+    }
+}
+
+impl PageRule for Lirs {
+    fn place(&mut self, coming: &Coming) -> Queue {
+        let stays = match coming.ghost.filter(|ghost| ghost.gone <= self.known) {
+            Some(ghost) => coming.oldest.is_none_or(|oldest| oldest.idle > ghost.idle),
+            None => coming.has_room,
+        };
+        if stays { Queue::Main } else { Queue::Young }
+    }
+
+    fn next(&self, queues: &Queues) -> (Queue, End) {
+        (queues.next(self.high, self.memory), End::Old)
+    }
+
+    fn look(&mut self, _: Queue, used: &mut Use) -> Option<Queue> {
+        let is_used_again = used.count > 1;
+        used.count = used.count.min(1);
+        is_used_again.then_some(Queue::Main)
+    }
+
+    fn compares(&self) -> bool {
+        true
+    }
+}
