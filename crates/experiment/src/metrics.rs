@@ -119,6 +119,8 @@ metrics! {
     "light_max_ms", "ms", Lower, |o| largest(light(o).map(|job| job.response_max_ms)), "longest of a light writer, from when it was due";
     "light_rate", "", Higher, |o| smallest(light(o).map(|job| job.rate_share)), "bytes of light writers / bytes on schedule";
     "read_max_ms", "ms", Lower, |o| largest(o.jobs.iter().filter(|job| job.is_reader).map(|job| job.call_max_ms)), "longest read call";
+    "ops_s", "1/s", Higher, ops, "calls of all clients of a store a second";
+    "op_p99_ms", "ms", Lower, |o| largest(clients(o).map(|job| job.call_p99_ms)), "p99 of the calls of a client of a store; the worst client";
     "jain", "", Higher, |o| fairness(o, 0.0), "fairness among heavy writers while all write";
     "jain_end", "", Higher, |o| fairness(o, 0.75), "fairness among heavy writers in the last quarter of the time in which all write";
     "dirty_share", "", Lower, level, "dirty + writeback / limit, in steady state";
@@ -239,6 +241,21 @@ fn zeros(outcome: &Outcome) -> Option<f64> {
 
 fn heavy(outcome: &Outcome) -> impl Iterator<Item = &Job> {
     outcome.jobs.iter().filter(|job| job.is_heavy)
+}
+
+/// Clients of a store.
+fn clients(outcome: &Outcome) -> impl Iterator<Item = &Job> {
+    outcome.jobs.iter().filter(|job| job.kind == "ycsb")
+}
+
+fn ops(outcome: &Outcome) -> Option<f64> {
+    let rate = |job: &Job| {
+        #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 calls")]
+        let calls = job.calls as f64;
+        calls / (job.moved_s - job.began_s)
+    };
+    let rates: Vec<f64> = clients(outcome).map(rate).collect();
+    (!rates.is_empty()).then(|| rates.iter().sum())
 }
 
 fn light(outcome: &Outcome) -> impl Iterator<Item = &Job> {

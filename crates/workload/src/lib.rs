@@ -38,6 +38,7 @@ mod read;
 mod report;
 mod small_files;
 mod thpavail;
+mod ycsb;
 
 pub use alloc::{Alloc, alloc};
 pub use barrier::Barrier;
@@ -64,6 +65,7 @@ pub use small_files::{
     make_small, revisit,
 };
 pub use thpavail::{FileEnds, Iteration, Thpavail, thpavail};
+pub use ycsb::{Mix, Ycsb, ycsb};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

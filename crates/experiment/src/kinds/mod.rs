@@ -24,6 +24,7 @@ mod read_small;
 mod reader;
 mod stat_small;
 mod thpavail;
+mod ycsb;
 
 use env::Env;
 use serde::Deserialize;
