@@ -1,8 +1,8 @@
 // RocksDB whose tables lie in a Tidegate cache, and a load on it: a database is filled, then read at random by two threads
-// while a third one writes, so that tables are compacted all the time.
+// while a third one writes (4000 puts a second, if not told otherwise), so that tables are compacted.
 //
 //   c++ -std=c++20 -O2 rocksdb.cpp $(pkg-config --cflags --libs tidegate) -lrocksdb -o rocksdb
-//   ./rocksdb tidegate|direct|kernel [--keys N] [--gets N] [--memory SIZE] FOLDER
+//   ./rocksdb tidegate|direct|kernel [--keys N] [--gets N] [--rate PUTS] [--memory SIZE] FOLDER
 //
 // tidegate: tables are read and written through the cache, which has all of the memory; RocksDB's own block cache has 4 MiB.
 // direct:   O_DIRECT, and the block cache has all of the memory.
@@ -218,13 +218,15 @@ static double resident_mib()
 int main(int argc, char **argv)
 {
 	std::string mode, folder;
-	std::uint64_t keys = 200000, gets = 200000, memory = 64 << 20;
+	std::uint64_t keys = 200000, gets = 200000, rate = 4000, memory = 64 << 20;
 	for (int at = 1; at < argc; at++) {
 		const std::string word = argv[at];
 		if (word == "--keys" && at + 1 < argc)
 			keys = std::strtoull(argv[++at], nullptr, 10);
 		else if (word == "--gets" && at + 1 < argc)
 			gets = std::strtoull(argv[++at], nullptr, 10);
+		else if (word == "--rate" && at + 1 < argc)
+			rate = std::max<std::uint64_t>(1, std::strtoull(argv[++at], nullptr, 10));
 		else if (word == "--memory" && at + 1 < argc && tg_size(argv[at + 1], &memory) == TG_OK)
 			at++;
 		else if (mode.empty())
@@ -233,7 +235,7 @@ int main(int argc, char **argv)
 			folder = word;
 	}
 	if (folder.empty() || keys == 0 || (mode != "tidegate" && mode != "direct" && mode != "kernel")) {
-		std::fprintf(stderr, "usage: rocksdb tidegate|direct|kernel [--keys N] [--gets N] [--memory SIZE] FOLDER\n");
+		std::fprintf(stderr, "usage: rocksdb tidegate|direct|kernel [--keys N] [--gets N] [--rate PUTS] [--memory SIZE] FOLDER\n");
 		return 2;
 	}
 
@@ -284,10 +286,11 @@ int main(int argc, char **argv)
 	times puts;
 	std::thread writes([&] {
 		std::mt19937_64 random(2);
-		while (!over) {
-			const auto before = clock_type::now();
+		// A put that comes late because the one before it was held counts from when it was due.
+		for (auto due = clock_type::now(); !over; due += std::chrono::microseconds(1000000 / rate)) {
+			std::this_thread::sleep_until(due);
 			put(random() % keys);
-			puts.add(before);
+			puts.add(due);
 		}
 	});
 	began = clock_type::now();

@@ -155,34 +155,42 @@ fn discard(file: Handle<Opened>) -> Result<()> {
     }
 }
 
-/// Pins pages into the caller's struct.
-#[inline]
+/// Bytes of the file from a page on.
+#[inline(always)]
+fn left(file: &File, page: u32) -> usize {
+    let left = file
+        .len()
+        .saturating_sub(u64::from(page) * PAGE_SIZE as u64);
+    usize::try_from(left).unwrap_or(usize::MAX)
+}
+
+/// Pins pages into the caller's struct: a page that is in the cache here, all else elsewhere.
+#[inline(always)]
 fn pin_pages(file: &File, page: u32, pages: u32, wait: bool, place: Out<Pin>) -> Result<i32> {
-    let absent = || {
-        let words = format!("page {page} is not in the cache; tg_pin_pages reads it");
-        Failure::new(TG_AGAIN, words)
-    };
-    let left = |file: &File| {
-        let left = file
-            .len()
-            .saturating_sub(u64::from(page) * PAGE_SIZE as u64);
-        usize::try_from(left).unwrap_or(usize::MAX)
-    };
-    if pages == 1 {
-        let pin = match file.try_pin(page) {
-            Some(pin) => pin,
-            None if wait => file.pin(page)?,
-            None => return Err(absent()),
-        };
-        place.put_page(pin, left(file));
-    } else {
-        let run = match file.try_pin_run(page, pages) {
-            Some(run) => run,
-            None if wait => file.pin_run(page, pages)?,
-            None => return Err(absent()),
-        };
-        place.put_run(run, left(file));
+    if pages == 1
+        && let Some(pin) = file.try_pin(page)
+    {
+        place.put_page(pin, left(file, page));
+        return Ok(TG_OK);
     }
+    pin_others(file, page, pages, wait, place)
+}
+
+/// Several pages, or one that is not in the cache.
+fn pin_others(file: &File, page: u32, pages: u32, wait: bool, place: Out<Pin>) -> Result<i32> {
+    let run = match file.try_pin_run(page, pages) {
+        Some(run) if pages > 1 => run,
+        _ if !wait => {
+            let words = format!("page {page} is not in the cache; tg_pin_pages reads it");
+            return Err(Failure::new(TG_AGAIN, words));
+        }
+        _ if pages == 1 => {
+            place.put_page(file.pin(page)?, left(file, page));
+            return Ok(TG_OK);
+        }
+        _ => file.pin_run(page, pages)?,
+    };
+    place.put_run(run, left(file, page));
     Ok(TG_OK)
 }
 

@@ -98,6 +98,7 @@ impl File {
 
     /// Its length in bytes.
     #[must_use]
+    #[inline]
     pub fn len(&self) -> u64 {
         self.inner.len().0
     }

@@ -415,11 +415,12 @@ impl Out<Pin> {
     ///
     /// A pin borrows its file in Rust. It uses the frames and the table of the cache, which
     /// the cache's last owner gives back: `tg_cache_close` refuses while a page is pinned.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_page(self, pin: tidegate::Pin<'_>, most: usize) {
         // SAFETY: it lives no longer than the cache's memory, see above.
         let pin: tidegate::Pin<'static> = unsafe { std::mem::transmute(pin) };
-        let (data, len) = (pin.as_ptr(), pin.len());
+        let bytes: &[u8] = &pin;
+        let (data, len) = (bytes.as_ptr(), bytes.len());
         self.put_pin(data, len.min(most), AnyPin::One(pin));
     }
 
@@ -427,20 +428,19 @@ impl Out<Pin> {
     pub(crate) fn put_run(self, run: tidegate::PinRun<'_>, most: usize) {
         // SAFETY: as above.
         let run: tidegate::PinRun<'static> = unsafe { std::mem::transmute(run) };
-        let (data, len) = (run.as_ptr(), run.len());
+        let bytes: &[u8] = &run;
+        let (data, len) = (bytes.as_ptr(), bytes.len());
         self.put_pin(data, len.min(most), AnyPin::Run(run));
     }
 
-    #[inline]
+    #[inline(always)]
     fn put_pin(self, data: *const u8, len: usize, pin: AnyPin) {
         // SAFETY: `there` was asked, so there is room for a `Pin` (invariant 1), and for an
         // `AnyPin` in its words (asserted above).
         unsafe {
-            (&raw mut (*self.0).data).write_unaligned(In(data.cast()));
-            (&raw mut (*self.0).len).write_unaligned(len);
-            (&raw mut (*self.0).words)
-                .cast::<AnyPin>()
-                .write_unaligned(pin);
+            (*self.0).data = In(data.cast());
+            (*self.0).len = len;
+            (&raw mut (*self.0).words).cast::<AnyPin>().write(pin);
         }
     }
 
@@ -450,19 +450,15 @@ impl Out<Pin> {
     pub(crate) fn unpin(self) -> Result<i32> {
         self.there("pin")?;
         // SAFETY: not null, so there is a `Pin` (invariant 1): its words are those of an `AnyPin`
-        // as long as `data` is not null, which it is from now on: they are read once.
-        let pin = unsafe {
-            let data = &raw mut (*self.0).data;
-            if data.read_unaligned().is_null() {
+        // as long as `data` is not null, which it is from now on: they are dropped once.
+        unsafe {
+            if (*self.0).data.is_null() {
                 let words = "the pin is empty: it was given back, or nothing was pinned with it";
                 return Err(Failure::new(TG_CLOSED, words));
             }
-            data.write_unaligned(In::default());
-            (&raw const (*self.0).words)
-                .cast::<AnyPin>()
-                .read_unaligned()
-        };
-        drop(pin);
+            (*self.0).data = In::default();
+            std::ptr::drop_in_place((&raw mut (*self.0).words).cast::<AnyPin>());
+        }
         Ok(TG_OK)
     }
 }
