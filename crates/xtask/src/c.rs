@@ -63,7 +63,8 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
     Ok(())
 }
 
-fn build(profile: &str) -> Result<PathBuf> {
+/// Builds the static library; answers where it is.
+pub(crate) fn build(profile: &str) -> Result<PathBuf> {
     let mut build = cargo(&["build", "-p", "tidegate-capi", "--profile", profile]);
     steps::run(&mut build, BUILD_MAX)?;
     let folder = match profile {

@@ -69,11 +69,11 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
         Some(folder) => Built::of(&folder),
         None => build(&Workspace::load()?.target)?,
     };
-    pack(&built, &out)?;
+    pack(&built, Packed::Small, &out)?;
     if twice {
         let again = out.join("again");
         make(&again)?;
-        pack(&build(&out.join("target"))?, &again)?;
+        pack(&build(&out.join("target"))?, Packed::Small, &again)?;
         compare(&out, &again)?;
     }
     sums(&out)?;
@@ -85,6 +85,15 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
             Ok(())
         }
     }
+}
+
+/// How packages are packed.
+#[derive(Clone, Copy)]
+enum Packed {
+    /// To be handed out.
+    Small,
+    /// To be tried.
+    Fast,
 }
 
 /// What was compiled.
@@ -168,14 +177,14 @@ fn epoch() -> Result<String> {
 }
 
 /// The program and both packages, in a folder.
-fn pack(built: &Built, out: &Path) -> Result<()> {
+fn pack(built: &Built, packed: Packed, out: &Path) -> Result<()> {
     let program = out.join("tidegate");
     copy(&built.program, &program)?;
     steps::run(Command::new("strip").arg(&program), RUN_MAX)?;
     let manual = built.manual(out)?;
     let tree = out.join("tree");
     program_tree(&program, &manual, &tree)?;
-    deb("tidegate", VERSION, &tree, out)?;
+    deb("tidegate", VERSION, &tree, packed, out)?;
     fs::remove_dir_all(&tree).map_err(|error| error.to_string())?;
     let library = Layout {
         out: &tree.join("usr"),
@@ -206,7 +215,7 @@ fn pack(built: &Built, out: &Path) -> Result<()> {
         &root().join("docs/c.md"),
         &tree.join("usr/share/doc/libtidegate-dev/c.md"),
     )?;
-    deb("libtidegate-dev", VERSION, &tree, out)?;
+    deb("libtidegate-dev", VERSION, &tree, packed, out)?;
     fs::remove_dir_all(&tree).map_err(|error| error.to_string())
 }
 
@@ -255,7 +264,7 @@ fn program_tree(program: &Path, manual: &Path, tree: &Path) -> Result<()> {
 }
 
 /// Packs a tree, with the scripts of `packaging/NAME.*`.
-fn deb(name: &str, version: &str, tree: &Path, out: &Path) -> Result<()> {
+fn deb(name: &str, version: &str, tree: &Path, packed: Packed, out: &Path) -> Result<()> {
     let control = tree.join("DEBIAN");
     make(&control)?;
     let size = steps::output(
@@ -277,7 +286,11 @@ fn deb(name: &str, version: &str, tree: &Path, out: &Path) -> Result<()> {
     }
     permissions(tree)?;
     let mut pack = Command::new("dpkg-deb");
-    pack.args(["--root-owner-group", "-Zxz", "--build"])
+    let how = match packed {
+        Packed::Small => "-Zxz",
+        Packed::Fast => "-Znone",
+    };
+    pack.args(["--root-owner-group", how, "--build"])
         .arg(tree)
         .arg(out.join(format!("{name}_{version}_{ARCH}.deb")))
         .env("SOURCE_DATE_EPOCH", epoch()?);
@@ -413,14 +426,35 @@ fn repack(out: &Path, version: &str) -> Result<()> {
         Command::new("dpkg-deb").arg("-x").arg(&package).arg(&tree),
         RUN_MAX,
     )?;
-    deb("tidegate", version, &tree, &work)
+    deb("tidegate", version, &tree, Packed::Fast, &work)
 }
 
-/// The step `dist`: what needs no long build. The crates that are published can be packed.
-pub(crate) fn judge() -> End {
-    crates().into()
+/// The step `dist`, without a long build: the crates that are published can be packed, and the
+/// packages are tried with the tests' program.
+pub(crate) fn judge(program: &Path) -> End {
+    try_judge(program).unwrap_or_else(End::Failed)
 }
 
+fn try_judge(program: &Path) -> Result<End> {
+    crates()?;
+    if !steps::is_there("dpkg-deb", &["--version"]) {
+        return Ok(End::Skipped(
+            "the packages: dpkg-deb is not installed".into(),
+        ));
+    }
+    let out = Workspace::load()?.target.join("xtask/dist");
+    let _ = fs::remove_dir_all(&out);
+    make(&out)?;
+    let built = Built {
+        program: program.to_owned(),
+        library: c::build("test")?,
+        manual: out.join("manual"),
+    };
+    pack(&built, Packed::Fast, &out)?;
+    Ok(trial(&out))
+}
+
+/// Packs what crates.io gets.
 fn crates() -> Result<()> {
     let mut package = cargo(&["package", "--no-verify", "--allow-dirty", "--quiet"]);
     for name in PUBLISHED {

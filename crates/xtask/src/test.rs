@@ -100,7 +100,9 @@ const STEPS: [Step; 16] = [
     all("documentation", |_| documentation()),
     all("instruments", |_| instruments::judge()),
     all("c", |_| c::judge()),
-    all("dist", |_| dist::judge()),
+    all("dist", |run| {
+        tested(run, "tidegate").map_or_else(End::Failed, |program| dist::judge(&program))
+    }),
     all("python", |_| python::judge()),
     all("loom", |_| loom()),
     all("miri", |_| miri()),
