@@ -111,13 +111,16 @@ pub(crate) enum Which {
 /// Experiments run at their own scale: with so little memory that there is nothing left of it at a
 /// smaller one; at 1/64 already; or so near the end of their memory that it is another run at
 /// another scale.
-const UNSCALED: [&str; 6] = [
+const UNSCALED: [&str; 9] = [
+    "file-search",
+    "get-scan",
     "small-limit",
     "stutterp",
     "stutterp-oom",
     "stutterp-readers",
     "thpavail",
     "thpavail-patches",
+    "ycsb",
 ];
 
 /// Nine tenths of the time that all of them take.
