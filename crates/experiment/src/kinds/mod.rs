@@ -162,6 +162,7 @@ mod tests {
             "from" => "from = \"disk\"\n".to_owned(),
             "file_kib" => "file_kib = 4\n".to_owned(),
             "memory_part" => "memory_part = 0.001\n".to_owned(),
+            "mix" => "mix = \"A\"\n".to_owned(),
             number => format!("{number} = 1\n"),
         });
         values.collect()
