@@ -34,12 +34,15 @@ impl Sector {
     pub const JUNK: Self = Self(u32::MAX);
 }
 
+const ENOMEM: i32 = 12;
+
 /// The stamps of all frames.
 #[derive(Debug)]
 pub struct Stamps {
     /// Stamps less `Sector::JUNK`: an unfilled sector is zero, and costs nothing.
     frames: Box<[[AtomicU32; SECTORS_PER_FRAME]]>,
     populated: Box<[AtomicBool]>,
+    refuses: AtomicBool,
 }
 
 impl Stamps {
@@ -51,7 +54,13 @@ impl Stamps {
         Self {
             frames: frames::zeroed::table(frames),
             populated: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
+            refuses: AtomicBool::new(false),
         }
+    }
+
+    /// Whether chunks get no memory from now on.
+    pub fn refuse(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::Relaxed);
     }
 
     /// What the frame holds; for device models and checkers.
@@ -147,6 +156,9 @@ impl Content for Stamps {
     }
 
     fn populate(&self, first: FrameId) -> Result<(), PopulateError> {
+        if self.refuses.load(Ordering::Relaxed) {
+            return Err(PopulateError { errno: ENOMEM });
+        }
         self.set_chunk(first, true);
         Ok(())
     }

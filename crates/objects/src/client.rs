@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use env::IoError;
@@ -19,6 +19,10 @@ use crate::clock::Guard;
 use crate::error::{AWAY, BROKEN, Error, TIMED_OUT, io_error};
 use crate::layout;
 use crate::local::DirectoryLock;
+use crate::spare::{Lent, Spare};
+
+/// ENFILE, EMFILE.
+const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
 /// What a store was asked for so far.
 #[derive(Debug, Default)]
@@ -59,6 +63,19 @@ pub(crate) enum Trouble {
     Away,
 }
 
+/// Whether a time of day is one that stores know.
+fn dated(at: SystemTime) -> Result<(), Trouble> {
+    if at >= UNIX_EPOCH {
+        return Ok(());
+    }
+    let source = "the clock of this machine stands before 1970; set it".into();
+    let store = "clock";
+    Err(Trouble::Failed(object_store::Error::Generic {
+        store,
+        source,
+    }))
+}
+
 impl Trouble {
     fn of(error: object_store::Error) -> Self {
         use object_store::Error as Store;
@@ -68,6 +85,12 @@ impl Trouble {
             Store::PermissionDenied { .. } | Store::Unauthenticated { .. } => Self::Refused(error),
             _ => Self::Failed(error),
         }
+    }
+
+    /// Whether the process, or the system, had no descriptor for it.
+    fn lacks_descriptor(&self) -> bool {
+        matches!(self, Self::Failed(_))
+            && matches!(self.io(), IoError::Failed { errno } if NO_DESCRIPTORS.contains(&errno))
     }
 
     /// The class for the program that made the request.
@@ -122,6 +145,8 @@ pub(crate) struct Client {
     pub(crate) looks_first: bool,
     /// That lock: each put has a hold of it, and a turn at its object.
     pub(crate) lock: Weak<DirectoryLock>,
+    /// Of a directory: what a call has where there are no descriptors.
+    pub(crate) spare: Option<Spare>,
     /// Whether puts of the volume's objects may be sent.
     pub(crate) guard: Arc<Guard>,
     pub(crate) counters: Counters,
@@ -141,6 +166,7 @@ impl Client {
             timeout,
             looks_first: false,
             lock: Weak::new(),
+            spare: None,
             guard: Arc::default(),
             counters: Counters::default(),
         }
@@ -162,9 +188,13 @@ impl Client {
         bound: Duration,
         call: impl Future<Output = Result<T, Trouble>>,
     ) -> Result<T, Trouble> {
-        let result = match tokio::time::timeout(bound, call).await {
-            Ok(result) => result,
-            Err(_) => Err(Trouble::Late),
+        // Stores date what they keep and sign, and end in a panic before 1970.
+        let result = match dated(SystemTime::now()) {
+            Ok(()) => match tokio::time::timeout(bound, call).await {
+                Ok(result) => result,
+                Err(_) => Err(Trouble::Late),
+            },
+            Err(trouble) => Err(trouble),
         };
         if matches!(
             result,
@@ -175,8 +205,37 @@ impl Client {
         result
     }
 
+    /// A call is under way until the answer goes.
+    async fn call(&self) -> Option<impl Sized> {
+        match &self.spare {
+            Some(spare) => Some(spare.call().await),
+            None => None,
+        }
+    }
+
+    /// What a call that was answered so is to be made again with, if that can help.
+    async fn again_with<T>(&self, answer: &mut Result<T, Trouble>) -> Option<Lent<'_>> {
+        let spare = self.spare.as_ref()?;
+        let lacks = matches!(answer, Err(trouble) if trouble.lacks_descriptor());
+        if !lacks {
+            spare.keep();
+            return None;
+        }
+        Some(spare.lend().await)
+    }
+
     /// Looks at an object.
     pub(crate) async fn head(&self, name: &str) -> Result<Found, Trouble> {
+        let call = self.call().await;
+        let mut answer = self.head_once(name).await;
+        drop(call);
+        if let Some(_lent) = self.again_with(&mut answer).await {
+            answer = self.head_once(name).await;
+        }
+        answer
+    }
+
+    async fn head_once(&self, name: &str) -> Result<Found, Trouble> {
         count(&self.counters.heads, 1);
         let path = self.path(name);
         self.bounded(async {
@@ -191,6 +250,21 @@ impl Client {
     /// Reads an object, or a range of it, in pieces: `take` gets each with its place from the
     /// range's start.
     pub(crate) async fn get(
+        &self,
+        name: &str,
+        range: Option<Range<u64>>,
+        mut take: impl FnMut(u64, &[u8]),
+    ) -> Result<Found, Trouble> {
+        let call = self.call().await;
+        let mut answer = self.get_once(name, range.clone(), &mut take).await;
+        drop(call);
+        if let Some(_lent) = self.again_with(&mut answer).await {
+            answer = self.get_once(name, range, &mut take).await;
+        }
+        answer
+    }
+
+    async fn get_once(
         &self,
         name: &str,
         range: Option<Range<u64>>,
@@ -253,6 +327,21 @@ impl Client {
 
     /// Writes an object; answers its version.
     pub(crate) async fn put(
+        &self,
+        name: &str,
+        body: Bytes,
+        when: When,
+    ) -> Result<Option<String>, Trouble> {
+        let call = self.call().await;
+        let mut answer = self.put_once(name, body.clone(), when.clone()).await;
+        drop(call);
+        if let Some(_lent) = self.again_with(&mut answer).await {
+            answer = self.put_once(name, body, when).await;
+        }
+        answer
+    }
+
+    async fn put_once(
         &self,
         name: &str,
         body: Bytes,
@@ -412,5 +501,20 @@ impl Client {
                 },
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn before_1970_a_store_is_not_asked() {
+        let before = UNIX_EPOCH - Duration::from_nanos(1);
+        let Err(Trouble::Failed(error)) = dated(before) else {
+            panic!("the store would end in a panic");
+        };
+        assert!(error.to_string().contains("before 1970"), "{error}");
+        assert!(dated(UNIX_EPOCH).is_ok() && dated(SystemTime::now()).is_ok());
     }
 }

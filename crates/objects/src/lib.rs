@@ -42,6 +42,7 @@ mod profile;
 mod queue;
 mod request;
 mod shared;
+mod spare;
 
 // The unit tests use what the others share, which knows this crate by its name.
 #[cfg(test)]

@@ -31,6 +31,7 @@ use tokio::sync::Notify;
 use crate::error::Error;
 use crate::layout;
 use crate::request::lock;
+use crate::spare::Spare;
 
 /// The file whose lock says which server has the volume.
 const LOCK: &str = "lock";
@@ -215,6 +216,15 @@ impl DirectoryLock {
         }
         made.push(own);
         Ok(Some(lock))
+    }
+
+    /// Descriptors for calls into the directory that get none.
+    pub(crate) fn spare(&self) -> Result<Spare, Error> {
+        Spare::new(&self.file).map_err(|source| Error::System {
+            path: self.name.clone(),
+            what: "keep descriptors beside",
+            source,
+        })
     }
 
     /// Whether it can still be found where it was taken: a directory that was moved has it with it.

@@ -37,6 +37,8 @@ use crate::{Config, Objects};
 
 /// The device's thread.
 const THREAD: &str = "tg-objects";
+/// How long a thread of the runtime waits for work.
+const FOR_GOOD: Duration = Duration::from_secs(u32::MAX as u64);
 /// How long the runtime waits for calls into the file system that hang, when it ends.
 const END_BOUND: Duration = Duration::from_millis(500);
 /// How long giving the lease back may take; otherwise it runs out by itself.
@@ -100,6 +102,7 @@ pub(crate) fn open_at(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(2 * parallel)
+        .thread_keep_alive(FOR_GOOD)
         .thread_name("tg-objects-file")
         .build()
         .map_err(system("start the runtime"))?;
@@ -108,6 +111,9 @@ pub(crate) fn open_at(
     let config = config.clone();
     let body = move || {
         runtime.block_on(async {
+            // Calls into the file system, and look-ups of names, have a thread that is there: the
+            // system may have none to give later.
+            let _ = tokio::task::spawn_blocking(|| ()).await;
             let (shared, made) = match prepare(place, &config, arena, parallel).await {
                 Ok(prepared) => prepared,
                 Err(error) => {
@@ -128,10 +134,7 @@ pub(crate) fn open_at(
         // Requests that are still under way end as cancelled.
         runtime.shutdown_timeout(END_BOUND);
     };
-    let thread = std::thread::Builder::new()
-        .name(THREAD.into())
-        .spawn(body)
-        .map_err(system("start the thread"))?;
+    let thread = os::start_thread(THREAD, os::STACK, body).map_err(system("start the thread"))?;
     let (shared, made) = match opened.recv() {
         Ok(prepared) => prepared?,
         Err(_) => return Err(system("start")(std::io::Error::other("the thread ended"))),
@@ -168,6 +171,7 @@ async fn prepare(
             false => DirectoryLock::take(path, &mut made)?,
         });
         client.lock = Arc::downgrade(&lock);
+        client.spare = Some(lock.spare()?);
         fence = Fence::Lock(Mutex::new(Some(lock)));
     }
     let (mut manifest, is_new) = match client.get_small(MANIFEST).await {

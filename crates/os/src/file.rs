@@ -27,9 +27,9 @@ use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 use crate::OsError;
 use crate::engine::Engine;
 use crate::error::errno_of;
-use crate::place;
-use crate::threads::{Mover, ThreadEnv};
+use crate::threads::{FIRST_MEMORY, Mover, ThreadEnv};
 use crate::transfer::{Job, OpenFile};
+use crate::{place, sys};
 
 /// Growing a file ahead of its writes is worth a call from here on.
 const GROW_AHEAD: Bytes = Bytes(8 << 20);
@@ -116,12 +116,8 @@ impl FileDevice {
     /// `NotAFile`, `NoDirectIo`, `Preallocate`, `TooSmall`; each names the path.
     pub fn open(&self, path: &Path, options: OpenOptions) -> Result<(ObjectId, Bytes), OsError> {
         let (file, direct) = open_best(path, options)?;
-        let mut open = OpenFile {
-            file,
-            direct,
-            fixed_size: None,
-            discards: options.discards,
-        };
+        let mut open = OpenFile::new(file, direct, Bytes::ZERO);
+        open.discards = options.discards;
         let length = measure(path, &mut open)?;
         if !options.read_only && place::is_write_protected(&open.file) {
             return Err(OsError::Open {
@@ -176,14 +172,20 @@ impl FileDevice {
         };
         let next = Mutex::new(objects.into_iter().flatten());
         let one = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
-        std::thread::scope(|scope| {
-            for _ in 0..CLOSERS {
-                scope.spawn(|| {
-                    while let Some(open) = one() {
-                        make_one_piece(&open);
-                    }
-                });
+        let close = || {
+            while let Some(open) = one() {
+                make_one_piece(&open);
             }
+        };
+        std::thread::scope(|scope| {
+            // Without another thread it takes longer.
+            for _ in 1..CLOSERS {
+                if sys::has_memory(FIRST_MEMORY).is_err() {
+                    break;
+                }
+                let _ = std::thread::Builder::new().spawn_scoped(scope, close);
+            }
+            close();
         });
     }
 
@@ -203,13 +205,9 @@ impl FileDevice {
         let Some(file) = crate::lock(path, &open.file, read_only, flags)? else {
             return Ok(());
         };
-        let (direct, fixed_size, discards) = (open.direct, open.fixed_size, open.discards);
-        let locked = OpenFile {
-            file,
-            direct,
-            fixed_size,
-            discards,
-        };
+        let mut locked = OpenFile::new(file, open.direct, Bytes::ZERO);
+        locked.fixed_size = open.fixed_size;
+        locked.discards = open.discards;
         self.replace(object, locked).map_err(failed)
     }
 
@@ -220,12 +218,9 @@ impl FileDevice {
     /// It is not open; no descriptor can be had.
     pub fn set_fixed_size(&self, object: ObjectId, size: Bytes) -> std::io::Result<()> {
         let open = self.object(object).ok_or(ErrorKind::NotFound)?;
-        let grown = OpenFile {
-            file: open.file.try_clone()?,
-            direct: open.direct,
-            fixed_size: Some(size),
-            discards: open.discards,
-        };
+        let mut grown = OpenFile::new(open.file.try_clone()?, open.direct, Bytes::ZERO);
+        grown.fixed_size = Some(size);
+        grown.discards = open.discards;
         self.replace(object, grown)
     }
 
@@ -417,6 +412,7 @@ fn measure(path: &Path, open: &mut OpenFile) -> Result<Bytes, OsError> {
         return Err(OsError::NotAFile { path: path.into() });
     }
     if data.is_file() {
+        open.is_at_least(Bytes(data.len()));
         return Ok(Bytes(data.len()));
     }
     let size = Bytes((&open.file).seek(SeekFrom::End(0)).map_err(failed)?);

@@ -37,6 +37,8 @@ mod parker;
 mod place;
 mod pool;
 mod queue;
+#[cfg(feature = "refuse")]
+pub mod refuse;
 #[expect(unsafe_code, reason = "io_uring takes raw memory and descriptors")]
 mod ring;
 #[expect(unsafe_code, reason = "calls of the C library")]
@@ -54,7 +56,7 @@ pub use lock::{Holder, lock};
 pub use numa::{Binding, SystemNode, Topology, TopologyError};
 pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
 pub use place::is_write_protected;
-pub use threads::{Backend, Local, Options, Sink, ThreadEnv};
+pub use threads::{Backend, Local, Options, STACK, Sink, ThreadEnv, start_thread};
 
 use policy::units::Nanos;
 

@@ -19,6 +19,7 @@ use crate::arena::Arena;
 use crate::engine::{Engine, Ledger};
 use crate::error::errno_of;
 use crate::queue::ClassQueue;
+use crate::threads::{STACK, start_thread};
 use crate::transfer::{IoVec, Job, MAX_VECTORS, NO_MEMORY, OpenFile, Step};
 use crate::{OsError, sys};
 
@@ -65,13 +66,12 @@ impl Pool {
         };
         for _ in 0..workers {
             let shared = Arc::clone(&pool.shared);
-            let started = std::thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || shared.serve())
-                .map_err(|error| OsError::Thread {
+            let started = start_thread(name, STACK, move || shared.serve()).map_err(|error| {
+                OsError::Thread {
                     name: name.to_owned(),
                     errno: errno_of(&error),
-                });
+                }
+            });
             match started {
                 Ok(thread) => {
                     pool.threads
@@ -295,12 +295,7 @@ mod tests {
             .write(true)
             .open(&path)
             .unwrap();
-        let file = OpenFile {
-            file,
-            direct: false,
-            fixed_size: None,
-            discards: false,
-        };
+        let file = OpenFile::new(file, false, Bytes(300_000));
         write_zeroes(&file, Bytes(8192), Bytes(4096)).unwrap();
         write_zeroes(&file, Bytes(200_704), Bytes(1 << 30)).unwrap();
         let content = std::fs::read(&path).unwrap();

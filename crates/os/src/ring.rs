@@ -32,6 +32,9 @@
 //!   5. The owner keeps the arena mapped. If requests cannot be had back from the kernel, its hold
 //!      of the arena is leaked: the kernel may still write there.
 //!
+//! A kernel that takes no request for `REFUSED_MAX` is asked for nothing more once it has ended those
+//! it has: from then on the lane's thread does what the ring would, more slowly.
+//!
 //! Shutdown: jobs still in the mailbox are cancelled, those in the kernel have until the bound to
 //! end by themselves, then are cancelled in the kernel, and 500 ms later end with `Cancelled`
 //! whatever the kernel does. Such a write may still reach the device.
@@ -49,15 +52,16 @@ use std::time::Instant;
 
 use env::{IoError, IoOp};
 use io_uring::types::{CancelBuilder, Fd, FsyncFlags, SubmitArgs, Timespec};
-use io_uring::{IoUring, Probe, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
 use policy::units::PAGE_SIZE;
-use rustix::event::EventfdFlags;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
 
 use crate::arena::{Arena, Chunk, ChunkWatcher};
 use crate::engine::{Engine, Ledger};
 use crate::error::errno_of;
 use crate::pool::{Pool, finish_here};
 use crate::queue::ClassQueue;
+use crate::threads::{STACK, start_thread};
 use crate::transfer::{IoVec, Job, MAX_VECTORS, NO_MEMORY, Step};
 use crate::{OsError, Registration};
 
@@ -71,6 +75,10 @@ const _: () = assert!(DEPTH + 2 <= ENTRIES as usize);
 pub(crate) const TABLE_MAX: usize = 1 << 14;
 /// How long cancelled requests are waited for.
 const CANCEL_BOUND: Duration = Duration::from_millis(500);
+/// How long the kernel may take no request, for want of memory, before the lane takes them all.
+const REFUSED_MAX: Duration = Duration::from_secs(1);
+/// How often a kernel that takes none is asked again.
+const REFUSED_TICK: Duration = Duration::from_millis(1);
 /// How often a stopping owner looks at the clock.
 const STOP_TICK: Duration = Duration::from_millis(10);
 
@@ -190,7 +198,12 @@ impl Abilities {
 
 impl Ring {
     /// Starts a ring for memory of `arena`, which it registers if `register`.
-    pub(crate) fn start(arena: &Arc<Arena>, register: bool) -> Result<Self, OsError> {
+    /// `fallback` is told where the kernel takes no request any more.
+    pub(crate) fn start(
+        arena: &Arc<Arena>,
+        register: bool,
+        fallback: &Arc<OnceLock<OsError>>,
+    ) -> Result<Self, OsError> {
         let failed = |what| {
             move |e: rustix::io::Errno| OsError::System {
                 what,
@@ -211,25 +224,25 @@ impl Ring {
         });
         let (ready, started) = mpsc::sync_channel(1);
         let (ours, memory, slow) = (Arc::clone(&shared), Arc::clone(arena), Arc::clone(&lane));
+        let fallback = Arc::clone(fallback);
         let name = "tg-ring";
-        let owner = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                crate::sys::set_timer_slack(crate::parker::TIMER_SLACK);
-                match Owner::new(ours, memory, slow, register) {
-                    Ok(owner) => {
-                        let _ = ready.send(Ok(()));
-                        owner.run();
-                    }
-                    Err(error) => {
-                        let _ = ready.send(Err(error));
-                    }
+        let owner = start_thread(name, STACK, move || {
+            crate::sys::set_timer_slack(crate::parker::TIMER_SLACK);
+            match Owner::new(ours, memory, slow, register) {
+                Ok(mut owner) => {
+                    owner.fallback = fallback;
+                    let _ = ready.send(Ok(()));
+                    owner.run();
                 }
-            })
-            .map_err(|e| OsError::Thread {
-                name: name.to_owned(),
-                errno: errno_of(&e),
-            })?;
+                Err(error) => {
+                    let _ = ready.send(Err(error));
+                }
+            }
+        })
+        .map_err(|e| OsError::Thread {
+            name: name.to_owned(),
+            errno: errno_of(&e),
+        })?;
         started.recv().unwrap_or(Err(OsError::Uring {
             step: "owner thread",
             errno: libc::EIO,
@@ -421,6 +434,13 @@ struct Owner {
     incoming: Vec<Job>,
     controls: VecDeque<Control>,
     completed: Vec<(u64, i32, bool)>,
+    /// Marks of what is in the ring and not in the kernel, in order.
+    pushed: VecDeque<u64>,
+    /// Since when the kernel takes nothing, and why.
+    refused: Option<(Instant, i32)>,
+    /// Nothing enters the kernel any more, and nothing is there.
+    gave_up: bool,
+    fallback: Arc<OnceLock<OsError>>,
     poll_armed: bool,
     stop_at: Option<Instant>,
     cancelled: bool,
@@ -477,6 +497,10 @@ impl Owner {
             incoming: Vec::with_capacity(DEPTH),
             controls: VecDeque::with_capacity(chunks.min(1024)),
             completed: Vec::with_capacity(ENTRIES as usize * 2),
+            pushed: VecDeque::with_capacity(ENTRIES as usize),
+            refused: None,
+            gave_up: false,
+            fallback: Arc::default(),
             poll_armed: false,
             stop_at: None,
             cancelled: false,
@@ -501,11 +525,16 @@ impl Owner {
             if self.stop_at.is_some() && !self.go_on_stopping() {
                 break;
             }
+            if self.gave_up {
+                self.wait_for_mail(idle);
+                continue;
+            }
             if !self.poll_armed {
                 self.arm_poll();
             }
             self.enter(idle);
             self.reap();
+            self.look_at_refusals();
         }
     }
 
@@ -588,7 +617,8 @@ impl Owner {
             self.shared.ledger.finish(job, result);
             return;
         }
-        if matches!(job.request.op, IoOp::SetLen { .. }) && !self.abilities.ftruncate {
+        let is_of_ring = !matches!(job.request.op, IoOp::SetLen { .. }) || self.abilities.ftruncate;
+        if self.gave_up || !is_of_ring {
             self.hand_on(job);
             return;
         }
@@ -615,21 +645,64 @@ impl Owner {
         // that is not complete (they are its own and stay resident), and a file that the slot's
         // job keeps open; all of it stays until the completion was reaped, or is leaked.
         let pushed = unsafe { self.ring.submission().push(entry) };
-        if pushed.is_ok() {
-            return;
-        }
-        // Continuations can fill the ring before it was submitted.
-        self.submit_only();
-        // SAFETY: as above.
-        let pushed = unsafe { self.ring.submission().push(entry) };
-        pushed.expect("a submission ring just submitted has room: ENTRIES > DEPTH + 2");
+        // Of each slot there is one, and of what else there is, too.
+        pushed.expect("a submission ring has room: ENTRIES > DEPTH + 2");
+        self.pushed.push_back(entry.get_user_data());
     }
 
-    fn submit_only(&self) {
-        let submitted = self.ring.submit();
-        if let Err(error) = submitted {
-            assert_passing(&error);
+    /// Notes how an attempt to submit went.
+    fn note(&mut self, entered: std::io::Result<usize>) {
+        let left = self.ring.submission().len();
+        let gone = self.pushed.len().saturating_sub(left);
+        self.pushed.drain(..gone);
+        let errno = entered.err().map_or(0, |error| assert_passing(&error));
+        if gone > 0 || left == 0 {
+            self.refused = None;
+        } else if [libc::EAGAIN, libc::ENOMEM].contains(&errno) {
+            self.refused.get_or_insert_with(|| (Instant::now(), errno));
         }
+    }
+
+    /// Where the kernel takes no request: has it end those it has, and does without it if that
+    /// lasts.
+    fn look_at_refusals(&mut self) {
+        let Some((since, errno)) = self.refused else {
+            return;
+        };
+        std::thread::sleep(REFUSED_TICK);
+        // What it has put off until it is asked.
+        let runs = EnterFlags::GETEVENTS.bits();
+        // SAFETY: nothing is submitted, and there is no argument.
+        let _ = unsafe { self.ring.submitter().enter::<()>(0, 0, runs, None) };
+        self.reap();
+        let is_slot = |mark: &&u64| **mark != WAKE && **mark != CANCEL;
+        let in_ring = self.pushed.iter().filter(is_slot).count();
+        let in_kernel = DEPTH - self.free.len() - in_ring;
+        if since.elapsed() < REFUSED_MAX || in_kernel > 0 {
+            return;
+        }
+        self.gave_up = true;
+        let step = "io_uring_enter, for a second and more,";
+        self.fallback.get_or_init(|| OsError::Uring { step, errno });
+        for index in 0..DEPTH {
+            if self.slots[index].job.is_some() {
+                self.let_go_of_chunk(index);
+                let job = self.take_job(index);
+                self.hand_on(job);
+            }
+        }
+    }
+
+    /// Sleeps until a job or a wish to stop comes.
+    fn wait_for_mail(&self, idle: bool) {
+        if !idle {
+            return;
+        }
+        let mut fds = [PollFd::new(&self.shared.wake, PollFlags::IN)];
+        // Interrupted: it looks again.
+        let _ = poll(&mut fds, None);
+        let _ = rustix::io::read(&self.shared.wake, &mut [0_u8; 8]);
+        self.shared.lock().sleeping = false;
     }
 
     /// The kernel's form of what is left of a slot's job.
@@ -696,7 +769,7 @@ impl Owner {
     }
 
     /// Submits, and waits for a completion if there is nothing else to do.
-    fn enter(&self, idle: bool) {
+    fn enter(&mut self, idle: bool) {
         let entered = if !idle {
             self.ring.submit()
         } else if self.stop_at.is_some() {
@@ -707,9 +780,7 @@ impl Owner {
         } else {
             self.ring.submit_and_wait(1)
         };
-        if let Err(error) = entered {
-            assert_passing(&error);
-        }
+        self.note(entered);
         if idle {
             let mut mailbox = self.shared.lock();
             mailbox.sleeping = false;
@@ -736,7 +807,7 @@ impl Owner {
         self.completed = completed;
     }
 
-    fn on_completion(&mut self, index: usize, result: i32) {
+    fn let_go_of_chunk(&mut self, index: usize) {
         if let Some(chunk) = self.slots[index].fixed.take() {
             let entry = &mut self.table[chunk as usize];
             entry.users -= 1;
@@ -744,6 +815,10 @@ impl Owner {
                 self.answer_release();
             }
         }
+    }
+
+    fn on_completion(&mut self, index: usize, result: i32) {
+        self.let_go_of_chunk(index);
         let job = self.slots[index]
             .job
             .as_mut()
@@ -849,7 +924,7 @@ fn fixed_entry(fd: Fd, vectors: &[IoVec], chunk: u32, offset: u64, write: bool) 
 
 /// Errors of io_uring_enter that pass: interrupted, out of memory for now, completions to reap
 /// first, timeout. Anything else is a bug of this module.
-fn assert_passing(error: &std::io::Error) {
+fn assert_passing(error: &std::io::Error) -> i32 {
     let errno = errno_of(error);
     let passing = [
         libc::EINTR,
@@ -859,6 +934,7 @@ fn assert_passing(error: &std::io::Error) {
         libc::ENOMEM,
     ];
     assert!(passing.contains(&errno), "io_uring_enter: {error}");
+    errno
 }
 
 const _: () = assert!(

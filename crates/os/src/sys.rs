@@ -23,6 +23,19 @@ pub(crate) fn current_cpu() -> usize {
     usize::try_from(cpu).unwrap_or(0)
 }
 
+/// Whether the system gives the process a little memory now.
+pub(crate) fn has_memory(bytes: usize) -> io::Result<()> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: a fresh anonymous mapping at an address of the system's choice replaces nothing, and
+    // nobody has seen it when it goes.
+    unsafe {
+        let memory = mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE)?;
+        munmap(memory, bytes)?;
+    }
+    Ok(())
+}
+
 /// How many CPUs the system may have; every answer of `current_cpu` is below it.
 pub(crate) fn configured_cpus() -> usize {
     // SAFETY: one number in, one number out.

@@ -167,7 +167,7 @@ pub struct ThreadEnv {
     backend: Backend,
     /// Whether the pool will do where a ring cannot be had, at the start or for a later device.
     may_fall_back: bool,
-    fallback: OnceLock<OsError>,
+    fallback: Arc<OnceLock<OsError>>,
     workers: usize,
     register: bool,
     sink: Option<Sink>,
@@ -225,7 +225,7 @@ impl ThreadEnv {
             }
         };
         let arena = Arc::new(arena);
-        let fallback = OnceLock::new();
+        let fallback = Arc::new(OnceLock::new());
         let backend = match options.backend {
             Backend::Pool => Backend::Pool,
             Backend::Uring => ring::probe().map(|()| Backend::Uring)?,
@@ -332,7 +332,8 @@ impl ThreadEnv {
     }
 
     /// Why the pool serves although io_uring was wanted, for the caller to print: all devices, or a
-    /// device that came later, when descriptors or memory for a ring were short.
+    /// device that came later, when descriptors or memory for a ring were short, or a device whose
+    /// ring the kernel takes no requests from any more.
     #[must_use]
     pub fn fallback(&self) -> Option<&OsError> {
         self.fallback.get()
@@ -400,13 +401,15 @@ impl ThreadEnv {
     /// A new engine of this environment's kind, for one device.
     pub(crate) fn start_engine(&self) -> Result<Mover, OsError> {
         let ring = match self.backend {
-            Backend::Uring | Backend::Auto => match Ring::start(&self.arena, self.register) {
-                Err(why) if self.may_fall_back => {
-                    self.fallback.get_or_init(|| why);
-                    None
+            Backend::Uring | Backend::Auto => {
+                match Ring::start(&self.arena, self.register, &self.fallback) {
+                    Err(why) if self.may_fall_back => {
+                        self.fallback.get_or_init(|| why);
+                        None
+                    }
+                    started => Some(started?),
                 }
-                started => Some(started?),
-            },
+            }
             Backend::Pool => None,
         };
         let mover = match ring {
@@ -438,6 +441,26 @@ pub(crate) enum Mover {
     Ring(Arc<Ring>),
     /// Threads.
     Pool(Arc<Pool>),
+}
+
+/// Bytes of a stack unless a thread needs less, as Rust has it.
+pub const STACK: usize = 2 << 20;
+/// What a thread takes before it does anything: where it gets none the process ends, also where
+/// its stack is one that another thread has left.
+pub(crate) const FIRST_MEMORY: usize = 256 << 10;
+
+/// Starts a thread that may be wanted when memory is short.
+///
+/// # Errors
+/// The system has no thread, or not the memory for one.
+pub fn start_thread<T: Send + 'static>(
+    name: &str,
+    stack: usize,
+    body: impl FnOnce() -> T + Send + 'static,
+) -> std::io::Result<JoinHandle<T>> {
+    sys::has_memory(FIRST_MEMORY)?;
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.stack_size(stack).spawn(body)
 }
 
 impl Env for ThreadEnv {
@@ -508,8 +531,7 @@ impl Env for ThreadEnv {
             }));
             env.tasks.ended(ended.is_err());
         };
-        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(run);
-        match thread {
+        match start_thread(name, STACK, run) {
             Ok(thread) => {
                 self.tasks.keep(thread);
                 Ok(())

@@ -13,10 +13,11 @@
 //!   EINTR, EAGAIN     again, RETRIES_MAX times        again, RETRIES_MAX times
 //! ```
 //!
-//! An object of a fixed size has its end there and nowhere else: a read that ends before it, or a
+//! An object of a fixed size has its end there and nowhere else, and one that grows has at least
+//! the length that it had when it was opened, written or cut by us: a read that ends before it, or a
 //! write beyond where the file ends now, has met a device that lost its capacity or a file that was
-//! cut, and is `Lost`. Zeroes in its place would be kept, and written back; a write would leave
-//! them between the cut and itself.
+//! cut, and is `Lost`. Zeroes in its place would be kept, and written back; a write, or a new length,
+//! would leave them between the cut and itself.
 //!
 //! Adjacent frames become one element of the vector. A vector has at most `MAX_VECTORS` elements;
 //! a request with more runs is moved in parts, as if the system had answered short.
@@ -26,6 +27,7 @@
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use env::{Interrupt, IoError, IoOp, IoRequest};
 use policy::units::{Bytes, PAGE_SIZE};
@@ -69,9 +71,36 @@ pub(crate) struct OpenFile {
     pub(crate) fixed_size: Option<Bytes>,
     /// What is discarded may read as anything: a block device that discards and cannot zero.
     pub(crate) discards: bool,
+    /// Another file's length that is known to be there; and how often it was set, so that a write
+    /// which was on its way meanwhile does not say how long it is.
+    known: AtomicU64,
+    cuts: AtomicU32,
 }
 
 impl OpenFile {
+    /// A file that may grow, of so many bytes at least.
+    pub(crate) fn new(file: File, direct: bool, length: Bytes) -> Self {
+        Self {
+            file,
+            direct,
+            fixed_size: None,
+            discards: false,
+            known: AtomicU64::new(length.0),
+            cuts: AtomicU32::new(0),
+        }
+    }
+
+    /// It is known to be so long.
+    pub(crate) fn is_at_least(&self, length: Bytes) {
+        self.known.fetch_max(length.0, Ordering::AcqRel);
+    }
+
+    /// The bytes that it has to have.
+    fn has(&self) -> u64 {
+        let known = || self.known.load(Ordering::Acquire);
+        self.fixed_size.map_or_else(known, |size| size.0)
+    }
+
     /// Its descriptor, valid as long as `self`.
     pub(crate) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
@@ -86,6 +115,9 @@ pub(crate) struct Job {
     /// Bytes moved so far.
     pub(crate) done: u64,
     retries: u32,
+    /// What the file had when the request came, and how often its length had been set.
+    had: u64,
+    cuts: u32,
 }
 
 /// What comes after an answer of the system.
@@ -109,12 +141,25 @@ pub(crate) struct Plan {
 impl Job {
     /// A request at its beginning.
     pub(crate) fn new(request: Box<IoRequest>, file: Arc<OpenFile>) -> Self {
+        if let IoOp::SetLen { len } = request.op {
+            // Before it is shorter: no request takes it for one that was cut by others.
+            file.known.fetch_min(len.0, Ordering::AcqRel);
+            file.cuts.fetch_add(1, Ordering::AcqRel);
+        }
         Self {
             request,
+            had: file.has(),
+            cuts: file.cuts.load(Ordering::Acquire),
             file,
             done: 0,
             retries: 0,
         }
+    }
+
+    /// Bytes from its offset on that have to be there: when it came, and still.
+    fn has(&self) -> u64 {
+        let has = self.had.min(self.file.has());
+        has.saturating_sub(self.request.offset.0)
     }
 
     /// Where the next call begins.
@@ -141,24 +186,24 @@ impl Job {
     /// Whether the file was cut since it was opened, below what is to be changed: that would make
     /// it longer again, with zeroes where the rest of it was.
     fn is_cut(&self) -> bool {
-        let Some(size) = self.file.fixed_size else {
-            return false;
-        };
         let file = &self.file.file;
         let len = match self.request.op {
-            IoOp::Discard { len } => len.0,
+            IoOp::Discard { len } | IoOp::SetLen { len } => len.0,
             _ => self.frames(),
         };
-        let end = size.0.min(self.request.offset.0.saturating_add(len));
+        let end = |has: u64| has.min(self.request.offset.0.saturating_add(len));
+        let before = end(self.file.has());
         // As the system knows it: asking the server of the file system might wait for it. It is
         // asked before anything is lost, for it may be long ago, and where the system cannot say.
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let what = StatxFlags::TYPE | StatxFlags::SIZE;
         let is_whole = rustix::fs::statx(file, c"", how, what).is_ok_and(|stat| {
-            !FileType::from_raw_mode(stat.stx_mode.into()).is_file() || stat.stx_size >= end
+            !FileType::from_raw_mode(stat.stx_mode.into()).is_file() || stat.stx_size >= before
         });
         !is_whole
             && rustix::fs::fstat(file).is_ok_and(|stat| {
+                // We may have made it shorter meanwhile.
+                let end = before.min(end(self.file.has()));
                 FileType::from_raw_mode(stat.st_mode).is_file()
                     && u64::try_from(stat.st_size).is_ok_and(|has| has < end)
             })
@@ -171,6 +216,7 @@ impl Job {
             IoOp::Read | IoOp::Write if self.request.frames.is_empty() => Some(Ok(())),
             IoOp::Write if self.total() == 0 => Some(Err(IoError::NoSpace)),
             IoOp::Write | IoOp::Discard { .. } if self.is_cut() => Some(Err(IoError::Lost)),
+            IoOp::SetLen { .. } if size.is_none() && self.is_cut() => Some(Err(IoError::Lost)),
             // A block device has the length it has.
             IoOp::SetLen { len } if size.is_some() => match size {
                 Some(size) if len <= size => Some(Ok(())),
@@ -239,11 +285,13 @@ impl Job {
             Err(errno) => return Step::Done(Err(self.failure(errno))),
         };
         match self.request.op {
-            IoOp::Flush
-            | IoOp::SetLen { .. }
-            | IoOp::Allocate { .. }
-            | IoOp::Discard { .. }
-            | IoOp::Prepare { .. } => Step::Done(Ok(())),
+            IoOp::SetLen { len } => {
+                self.is_as_long_as(len.0);
+                Step::Done(Ok(()))
+            }
+            IoOp::Flush | IoOp::Allocate { .. } | IoOp::Discard { .. } | IoOp::Prepare { .. } => {
+                Step::Done(Ok(()))
+            }
             IoOp::Read => self.on_read(arena, moved),
             IoOp::Write => self.on_written(moved),
         }
@@ -256,7 +304,7 @@ impl Job {
         if self.done < total && !ended {
             return Step::Again;
         }
-        if self.done < total && self.up_to_end().is_some() {
+        if self.done < total.min(self.has()) {
             return Step::Done(Err(IoError::Lost));
         }
         if self.done < wanted {
@@ -268,12 +316,20 @@ impl Job {
     fn on_written(&mut self, moved: u64) -> Step {
         self.done += moved;
         if self.done >= self.total() {
+            self.is_as_long_as(self.position());
             return Step::Done(Ok(()));
         }
         if moved == 0 || (self.file.direct && !self.done.is_multiple_of(SECTOR)) {
             return Step::Done(Err(IoError::Torn { done: self.done }));
         }
         Step::Again
+    }
+
+    /// The request has made the file so long at least.
+    fn is_as_long_as(&self, len: u64) {
+        if self.file.cuts.load(Ordering::Acquire) == self.cuts {
+            self.file.is_at_least(Bytes(len));
+        }
     }
 
     fn failure(&self, errno: i32) -> IoError {
@@ -312,10 +368,8 @@ mod tests {
         Job::new(
             request,
             Arc::new(OpenFile {
-                file,
-                direct,
                 fixed_size,
-                discards: false,
+                ..OpenFile::new(file, direct, Bytes::ZERO)
             }),
         )
     }

@@ -607,7 +607,7 @@ fn comes_to_rest(world: &World) {
     loop {
         let connections = world.hub.counters.connections.load(Ordering::SeqCst);
         let busy = world.exports.iter().find(|export| {
-            let (counters, load) = (&export.counters, export.pool.load());
+            let (counters, load) = (&export.counters, export.opened.pool.load());
             counters.connections.load(Ordering::SeqCst) > 0
                 || counters.in_flight.load(Ordering::SeqCst) > 0
                 || counters.held.load(Ordering::SeqCst) > 0

@@ -80,7 +80,7 @@ impl Export {
             is_whole,
             has_ended: false,
         };
-        self.pool.sync(Box::new(move || round.run()));
+        self.opened.pool.sync(Box::new(move || round.run()));
     }
 }
 

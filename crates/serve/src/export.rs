@@ -74,6 +74,8 @@ pub struct Opened {
     pub grow: Option<Grow>,
     /// What has to live as long as the volume: its lock, handles to the layers of its device.
     pub keep: Box<dyn Any + Send + Sync>,
+    /// Threads that wait for the cache where nobody else can; the first is there from the start.
+    pub pool: Pool,
 }
 
 /// What clients are told of an export.
@@ -105,8 +107,6 @@ pub struct ExportOptions {
     /// Each write, trim and zeroing is durable before its reply, as if the client had asked for
     /// that each time. Can change later: `Export::set_durable`.
     pub durable: bool,
-    /// Most threads of the pool, which waits for the cache where it cannot go on at once.
-    pub threads: usize,
     /// Most receive buffers (128 KiB each).
     pub buffers: usize,
 }
@@ -124,7 +124,6 @@ impl Default for ExportOptions {
             paced: true,
             patient: false,
             durable: false,
-            threads: 8,
             buffers: 8,
         }
     }
@@ -140,8 +139,6 @@ pub struct Export {
     pub cache: Cache,
     /// The volume, and what its backing can do.
     pub opened: Opened,
-    /// Threads for what has to wait.
-    pub pool: Pool,
     /// Buffers to receive into.
     pub(crate) buffers: Buffers,
     /// The flushes that wait for it to be durable.
@@ -162,7 +159,6 @@ impl Export {
     /// Offers `opened`.
     #[must_use]
     pub fn new(options: ExportOptions, cache: Cache, opened: Opened) -> Self {
-        let pool = Pool::new(&options.name, options.threads);
         let buffers = Buffers::new(options.buffers);
         Self {
             paced: AtomicBool::new(options.paced),
@@ -173,7 +169,6 @@ impl Export {
             counters: Counters::default(),
             cache,
             opened,
-            pool,
             buffers,
             durable: Arc::default(),
             clients: Clients::default(),

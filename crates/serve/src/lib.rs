@@ -1,6 +1,7 @@
 //! The server: volumes in one bounded, paced cache, exported over NBD.
 #![forbid(unsafe_code)]
 
+mod aside;
 pub mod backend;
 pub mod buffers;
 mod clients;

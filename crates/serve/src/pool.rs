@@ -1,7 +1,8 @@
 //! Threads that wait for the cache, so that connections need not: a bounded number for each volume.
 //!
-//! Threads start when there is work and end when there was none for a while. The submitter bounds
-//! the queues: a connection has at most its requests in flight there.
+//! One thread is there from the start, so that no work needs a thread that the system does not give;
+//! others start when there is work and end when there was none for a while. The submitter bounds the
+//! queues: a connection has at most its requests in flight there.
 //!
 //! ```text
 //!   syncs ────────────────────────────────── first, `SYNCS` at once ──┐
@@ -17,7 +18,8 @@
 //! either, `HOLES` at once. Long work comes in small jobs, each of which submits what is left.
 //!
 //! Invariants
-//!   1. At most `most` threads, whatever is submitted.
+//!   1. At most `most` threads, whatever is submitted, and one more for what it ends with; at least
+//!      one.
 //!   2. A job that was submitted is run or dropped, never forgotten. It is dropped after `close`,
 //!      and when its connection has ended. A job that is dropped says so itself.
 //!   3. A job that panics is dropped, and its thread goes on.
@@ -27,8 +29,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
+
+use os::OsError;
 
 use crate::connection::Mailbox;
 
@@ -38,6 +41,8 @@ const SYNCS: usize = 2;
 const ADVICE: usize = 2;
 /// Steps of holes at once: the cache does one of a volume at a time, and the next one is at hand.
 const HOLES: usize = 2;
+/// The most threads of a volume.
+pub const THREADS: usize = 8;
 /// A thread without work ends after this.
 const IDLE: Duration = Duration::from_secs(10);
 /// Stack of a thread: the cache's procedures, which are flat.
@@ -132,6 +137,8 @@ struct State {
     threads: usize,
     idle: usize,
     closed: bool,
+    /// What is left to be done when it is closed.
+    last: Option<Job>,
 }
 
 struct Shared {
@@ -165,21 +172,39 @@ impl Shared {
 
 impl Pool {
     /// At most `most` threads (at least one) for the volume `name`.
-    #[must_use]
-    pub fn new(name: &str, most: usize) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// `Thread`: there is none to begin with.
+    pub fn new(name: &str, most: usize) -> Result<Self, OsError> {
+        let pool = Self {
             shared: Arc::new(Shared {
                 state: Mutex::default(),
                 work: Condvar::new(),
                 most: most.max(1),
                 name: format!("wait:{name}"),
             }),
-        }
+        };
+        pool.shared.lock().threads += 1;
+        let started = pool.start();
+        started.map_err(|cause| OsError::Thread {
+            name: pool.shared.name.clone(),
+            errno: cause.raw_os_error().unwrap_or(0),
+        })?;
+        Ok(pool)
+    }
+
+    /// Starts a thread, which was counted.
+    fn start(&self) -> std::io::Result<()> {
+        let shared = Arc::clone(&self.shared);
+        let started = os::start_thread(&self.shared.name, STACK, move || shared.work());
+        started.map(drop).inspect_err(|_| {
+            // The threads that run come to what it was for.
+            self.shared.lock().threads -= 1;
+        })
     }
 
     /// Has a thread run `job` for a connection, behind what it has waiting of that sort. Dropped at
-    /// once if the pool is closed, or no thread is available and none runs; dropped when its turn
-    /// comes if the connection has ended.
+    /// once if the pool is closed; dropped when its turn comes if the connection has ended.
     pub(crate) fn submit(&self, sort: Sort, owner: &Arc<Mailbox>, job: Job) {
         self.put(|waiting| waiting.line(sort, owner).jobs.push_back(job));
     }
@@ -212,21 +237,24 @@ impl Pool {
         }
         state.threads += 1;
         drop(state);
-        let shared = Arc::clone(&self.shared);
-        let started = thread::Builder::new()
-            .name(self.shared.name.clone())
-            .stack_size(STACK)
-            .spawn(move || shared.work());
-        if started.is_err() {
-            // The threads that run will come to it; without any, nobody would.
-            let mut state = self.shared.lock();
-            state.threads -= 1;
-            if state.threads == 0 {
-                let dropped = core::mem::take(&mut state.waiting);
-                drop(state);
-                drop(dropped);
-            }
+        if self.start().is_err() {
+            self.shared.work.notify_one();
         }
+    }
+
+    /// Drops what waits for a thread and takes nothing more but `job`, with which it ends: on a
+    /// thread of its own, or, where the system has none to give, the first that has time.
+    pub(crate) fn end_with(&self, job: Job) {
+        let mut state = self.shared.lock();
+        state.closed = true;
+        state.last = Some(job);
+        state.threads += 1;
+        let dropped = core::mem::take(&mut state.waiting);
+        drop(state);
+        drop(dropped);
+        // Refused: a thread that is there has not ended yet, as there is something for it.
+        let _ = self.start();
+        self.shared.work.notify_all();
     }
 
     /// What it is doing now.
@@ -317,6 +345,12 @@ impl Shared {
     fn work(&self) {
         let mut state = self.lock();
         loop {
+            if let Some(job) = state.last.take() {
+                drop(state);
+                let _ = catch_unwind(AssertUnwindSafe(job));
+                state = self.lock();
+                continue;
+            }
             if let Some(Taken { of, job }) = state.next() {
                 drop(state);
                 let is_wanted = of.as_ref().is_none_or(|(_, owner)| !owner.is_closed());
@@ -336,13 +370,23 @@ impl Shared {
                 break;
             }
             state.idle += 1;
+            // The last one stays.
+            let patience = if state.threads > 1 {
+                IDLE
+            } else {
+                Duration::MAX
+            };
             let (guard, timeout) = self
                 .work
-                .wait_timeout(state, IDLE)
+                .wait_timeout(state, patience)
                 .unwrap_or_else(PoisonError::into_inner);
             state = guard;
             state.idle -= 1;
-            if timeout.timed_out() && state.waiting.len() == 0 {
+            if timeout.timed_out()
+                && state.waiting.len() == 0
+                && state.last.is_none()
+                && state.threads > 1
+            {
                 break;
             }
         }
@@ -355,6 +399,7 @@ impl Shared {
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
+    use std::thread;
     use std::time::Instant;
 
     use super::*;
@@ -373,7 +418,7 @@ mod tests {
 
     #[test]
     fn a_hundred_jobs_run_on_no_more_threads_than_allowed() {
-        let pool = Pool::new("test", 3);
+        let pool = Pool::new("test", 3).unwrap();
         let owner = Arc::new(Mailbox::default());
         let (at_once, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let (done, all) = mpsc::channel();
@@ -402,7 +447,7 @@ mod tests {
 
     #[test]
     fn syncs_leave_threads_to_what_moves() {
-        let pool = Pool::new("test", 3);
+        let pool = Pool::new("test", 3).unwrap();
         let owner = Arc::new(Mailbox::default());
         let (hold, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
@@ -432,7 +477,7 @@ mod tests {
 
     #[test]
     fn a_panic_costs_nothing_but_its_job() {
-        let pool = Pool::new("test", 1);
+        let pool = Pool::new("test", 1).unwrap();
         let (say, heard) = mpsc::channel();
         let told = Told(say.clone());
         pool.sync(Box::new(move || {
@@ -452,7 +497,7 @@ mod tests {
 
     /// A pool of one thread that is held until the sender is dropped.
     fn held() -> (Pool, mpsc::Sender<()>) {
-        let pool = Pool::new("test", 1);
+        let pool = Pool::new("test", 1).unwrap();
         let (hold, held) = mpsc::channel::<()>();
         let (begun, begins) = mpsc::channel();
         pool.sync(Box::new(move || {
@@ -494,7 +539,7 @@ mod tests {
 
     #[test]
     fn advice_leaves_threads_to_what_moves_and_goes_on_where_it_was() {
-        let pool = Pool::new("test", 4);
+        let pool = Pool::new("test", 4).unwrap();
         let owner = Arc::new(Mailbox::default());
         let (hold, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
@@ -534,7 +579,7 @@ mod tests {
 
     #[test]
     fn holes_leave_threads_to_what_moves() {
-        let pool = Pool::new("test", 4);
+        let pool = Pool::new("test", 4).unwrap();
         let owner = Arc::new(Mailbox::default());
         let (hold, held) = mpsc::channel::<()>();
         let held = Arc::new(Mutex::new(held));
@@ -580,7 +625,7 @@ mod tests {
 
     #[test]
     fn a_closed_pool_drops_what_waits_and_what_comes() {
-        let pool = Pool::new("test", 1);
+        let pool = Pool::new("test", 1).unwrap();
         let owner = Arc::new(Mailbox::default());
         let (hold, held) = mpsc::channel::<()>();
         let (say, heard) = mpsc::channel();

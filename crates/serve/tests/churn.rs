@@ -223,7 +223,7 @@ fn clients_that_vanish_leave_nothing() {
     for seed in 2..ROUNDS + 2 {
         churn(&server, &hello, seed);
     }
-    let pool = server.export.options.threads;
+    let pool = serve::pool::THREADS;
     // A socket that is closed is gone a moment later.
     until("descriptors are closed", || {
         Has::now().descriptors <= before.descriptors

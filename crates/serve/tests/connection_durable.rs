@@ -139,7 +139,7 @@ fn nothing_changes_for_a_client_that_is_gone_once_a_flush_is_answered() {
         other.submit(Ask::flush()).unwrap();
         assert_eq!(failure(&mut other), None);
         let before = discards();
-        let load = || server.export.pool.load();
+        let load = || server.export.opened.pool.load();
         until("nothing is under way", || load().idle == load().threads);
         assert_eq!(discards(), before, "{:#?}", records(&server));
         assert!(before < 32, "it was to be killed halfway");
@@ -158,7 +158,7 @@ fn durable_writes_that_come_while_one_is_under_way_share_one_flush_of_the_backin
         client.submit(ask).unwrap();
     });
     // They wait for a sync, not for a thread of their own.
-    assert_eq!(server.export.pool.load().queued, 0);
+    assert_eq!(server.export.opened.pool.load().queued, 0);
     faulty.release();
     for client in &mut clients {
         assert_eq!(failure(client), None);
@@ -173,7 +173,7 @@ fn flushes_that_come_while_one_is_under_way_are_answered_by_the_next() {
         client.write(at(page), &bytes(page, PAGE)).unwrap();
         client.submit(Ask::flush()).unwrap();
     });
-    assert_eq!(server.export.pool.load().queued, 0);
+    assert_eq!(server.export.opened.pool.load().queued, 0);
     faulty.release();
     for client in &mut clients {
         assert_eq!(failure(client), None);

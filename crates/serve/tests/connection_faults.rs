@@ -50,7 +50,7 @@ fn whoever_does_not_take_replies_holds_nothing() {
     until("nothing is kept for it", || {
         server.export.buffers_lent() == 0
             && server.cache.stats().pinned == 0
-            && server.export.pool.load().queued == 0
+            && server.export.opened.pool.load().queued == 0
     });
     // If it waited for the client that stalls, it would give up after `LONG`.
     let mut other = server.client();
@@ -293,9 +293,9 @@ fn a_hung_volume_keeps_its_own_threads_and_nobody_elses() {
         client.submit(Ask::read(at, 4096)).unwrap();
     }
     until("its pool is at it", || {
-        server.export.pool.load().queued > 20
+        server.export.opened.pool.load().queued > 20
     });
-    let load = server.export.pool.load();
+    let load = server.export.opened.pool.load();
     assert!(load.threads <= 8, "{load:?}");
     // If it waited for the volume that hangs, it would give up after `LONG`: that volume is let go
     // only afterwards.
@@ -381,7 +381,7 @@ fn a_client_that_vanishes_from_a_hung_volume_gives_its_place_back() {
     // A flush of a volume that has nothing to write may be answered.
     until("they wait", || {
         server.export.counters.in_flight.load(Ordering::SeqCst) >= 4
-            && server.export.pool.load().idle < server.export.pool.load().threads
+            && server.export.opened.pool.load().idle < server.export.opened.pool.load().threads
     });
     drop(clients);
     until("their places are free while the volume still hangs", || {
@@ -738,7 +738,7 @@ fn whoever_loses_the_writer_still_gets_the_answers_to_the_writes_before() {
     let mut client = server.client_of(&Wishes::export("").simple());
     client.write(0, &bytes(2, PAGE)).unwrap();
     // Nobody can be waited with: jobs for the pool are dropped, and the writer with them.
-    server.export.pool.close();
+    server.export.opened.pool.close();
     hold.hold();
     let write = |cookie, offset, len| Request {
         flags: CommandFlags::NONE,

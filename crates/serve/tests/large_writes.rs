@@ -69,7 +69,7 @@ fn whoever_stalls_in_the_middle_holds_no_page() {
     });
     until("no buffer is kept", || server.export.buffers_lent() == 0);
     assert_eq!(server.cache.stats().pinned, 0);
-    assert_eq!(server.export.pool.load().queued, 0);
+    assert_eq!(server.export.opened.pool.load().queued, 0);
     // All of its range can be read and written by others meanwhile, and made durable.
     let back = read(&mut other, 0, LARGE);
     let end = (sent / PAGE + 1) * PAGE;

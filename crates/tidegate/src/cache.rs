@@ -13,7 +13,7 @@ use os::{FileDevice, ThreadEnv};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Pages};
 
-use crate::error::BUSY;
+use crate::error::{BUSY, NO_DESCRIPTORS};
 use crate::group::Follower;
 use crate::nodes::Placement;
 use crate::opened::{Entries, Entry, FileKey, Opened};
@@ -699,6 +699,7 @@ impl Cache {
                 division.built.min(kept)
             },
             over_limit: bytes(limit.over),
+            refused: bytes(limit.refused),
             ceiling: (memory.ceiling < memory.limit).then_some(memory.ceiling),
             short_at_start: self.inner.short,
             no_io_uring: self.inner.env.fallback().map(ToString::to_string),
@@ -784,9 +785,6 @@ impl Drop for Inner {
         self.env.shutdown();
     }
 }
-
-/// ENFILE, EMFILE.
-const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
 /// Whether files that are closed would help.
 fn is_out_of_places(error: &Error) -> bool {

@@ -179,6 +179,8 @@ impl Error {
 
 /// EBUSY.
 pub(crate) const BUSY: i32 = 16;
+/// ENFILE, EMFILE.
+pub(crate) const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 /// ENOSPC.
 const NO_SPACE: i32 = 28;
 /// EDQUOT.

@@ -24,6 +24,8 @@ use std::time::Duration;
 
 use os::Groups;
 
+use crate::error::NO_DESCRIPTORS;
+
 /// Between two looks.
 const PERIOD: Duration = Duration::from_millis(250);
 /// Of a group's limit, what the kernel is left for its own part of it: page tables, sockets,
@@ -52,13 +54,20 @@ struct Look {
 }
 
 impl Look {
-    fn at(groups: &Groups) -> Self {
+    /// `None`: the process has no descriptor for it, and each file would look as if it were not
+    /// there. A limit that is not seen is not gone.
+    fn at(groups: &Groups) -> Option<Self> {
+        let opened = std::fs::File::open("/");
+        let errno = opened.err().and_then(|error| error.raw_os_error());
+        if errno.is_some_and(|errno| NO_DESCRIPTORS.contains(&errno)) {
+            return None;
+        }
         let limit = groups.limit();
-        Self {
+        Some(Self {
             unmovable: limit.as_ref().and_then(|limit| groups.unmovable(limit)),
             limit: limit.map(|limit| limit.bytes),
             stalled: groups.stalled(),
-        }
+        })
     }
 }
 
@@ -127,7 +136,10 @@ impl Follower {
         }
         let (mut rule, mut followed) = (Rule::new(built), built);
         let mut look = move || {
-            let ceiling = rule.look(Look::at(&groups));
+            let Some(look) = Look::at(&groups) else {
+                return;
+            };
+            let ceiling = rule.look(look);
             if core::mem::replace(&mut followed, ceiling) != ceiling {
                 follow(ceiling);
             }
@@ -163,6 +175,31 @@ mod tests {
     use super::*;
 
     const MIB: u64 = 1 << 20;
+
+    /// A process of its own: it has no descriptors left.
+    #[test]
+    fn without_a_descriptor_a_limit_is_not_gone() {
+        let run =
+            "ulimit -n 40; exec \"$0\" --exact --ignored group::tests::with_no_descriptor_left";
+        let mut command = std::process::Command::new("sh");
+        let own = std::env::current_exe().unwrap();
+        let output = command.args(["-c", run]).arg(own).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("1 passed"), "{output:?}");
+    }
+
+    #[test]
+    #[ignore = "run by the test above, in a process of its own"]
+    fn with_no_descriptor_left() {
+        let groups = Groups::of_process();
+        let mut taken = Vec::new();
+        while let Ok(file) = std::fs::File::open("/dev/null") {
+            taken.push(file);
+        }
+        assert!(Look::at(&groups).is_none());
+        taken.pop();
+        assert!(Look::at(&groups).is_some());
+    }
 
     fn looks(rule: &mut Rule, look: Look, times: u32) -> u64 {
         (0..times).fold(0, |_, _| rule.look(look))

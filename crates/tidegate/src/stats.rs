@@ -22,6 +22,10 @@ pub struct Stats {
     /// The control group of the process holds the cache below the limit that was asked for: the
     /// most that it takes now.
     pub ceiling: Option<u64>,
+    /// What of the limit the system gave no memory for (`ulimit -d`, no overcommit, a full pool of
+    /// huge pages): the cache goes on with the rest, which [`Stats::limit`] says, and asks again
+    /// every 10 s while it is short.
+    pub refused: u64,
     /// By how much the limit that it was built with was more than the system said that it had: as
     /// it said so itself, without free swap and without what ZFS keeps, which may make room.
     pub short_at_start: Option<u64>,

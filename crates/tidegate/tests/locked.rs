@@ -165,6 +165,41 @@ fn another_program_is_named_and_a_file_may_be_had_without_a_lock() {
     drop(open_soon(&cache, &path, OpenOptions::new()));
 }
 
+/// Somebody else cuts it: what is gone is an error, as it is to the server, and stays gone.
+#[test]
+fn a_file_that_others_cut_is_no_zeroes_and_grows_by_no_sync() {
+    for io_uring in [true, false] {
+        let folder = Folder::new(if io_uring { "cut-ring" } else { "cut-pool" });
+        let path = folder.file();
+        let cache = Cache::builder().memory(16 << 20).io_uring(io_uring);
+        let cache = cache.build().unwrap();
+        let file = open_soon(&cache, &path, OpenOptions::new());
+        // Our own cuts and growth are none of others.
+        file.set_len(40 << 10).unwrap();
+        file.set_len(64 << 10).unwrap();
+        file.write_at(&[8; 4096], 64 << 10).unwrap();
+        file.set_len(67 << 10).unwrap();
+        file.sync().unwrap();
+        let mut read = [0; 4096];
+        file.read_at(&mut read, 50 << 10).unwrap();
+        assert_eq!(read, [0; 4096]);
+        drop(file.close());
+        let file = open_soon(&cache, &path, OpenOptions::new());
+        file.write_at(&[9; 4096], 0).unwrap();
+        let other = File::options().write(true).open(&path).unwrap();
+        other.set_len(8 << 10).unwrap();
+        let error = file.read_at(&mut read, 32 << 10).unwrap_err();
+        assert!(error.to_string().contains("gone"), "{error}");
+        // What is still there can be written, and nothing behind it.
+        file.sync().unwrap();
+        file.write_at(&[9; 1024], 66 << 10).unwrap_err();
+        file.write_at(&[9; 4096], 48 << 10).unwrap();
+        let error = file.sync().unwrap_err();
+        assert!(error.to_string().contains("gone"), "{error}");
+        assert_eq!(fs::metadata(&path).unwrap().len(), 8 << 10);
+    }
+}
+
 /// A loop device over a file; let go when dropped.
 struct Loop(PathBuf);
 

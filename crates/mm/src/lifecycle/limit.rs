@@ -83,7 +83,7 @@ impl<E: Env> Cache<E> {
             let mut shrinking = self.memory.shrinking(task);
             self.check_tables(limit)?;
             // Over the old one although nobody clears: the task that was to do it panicked.
-            let has_to_shrink = limit < self.memory.limit_frames() || !self.limit().over.is_zero();
+            let has_to_shrink = limit < self.memory.asked_frames() || !self.limit().over.is_zero();
             if has_to_shrink && !*shrinking {
                 let cache = Arc::downgrade(self);
                 let body = move |task: &mut Task<'_, E>| clear(task, &cache);
@@ -163,7 +163,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
                 }
                 // Pages that are stuck may be so for ever.
                 let _unchanged = cache.memory.shrinking(task);
-                cache.move_limit(task, cache.memory.limit_frames());
+                cache.move_limit(task, cache.memory.asked_frames());
             } else {
                 again = AGAIN;
                 cache.ask_reclaim_of_all(task);
@@ -194,7 +194,7 @@ impl<E: Env> Cache<E> {
         });
         let chunks: Vec<Chunk> = chunks.collect();
         let out = choose(&chunks, Pages(u64::from(frames)));
-        self.memory.set_offline(context, &out);
+        self.memory.set_offline(context, frames, &out);
         // Fewer pins may be allowed than before.
         self.pages.pins.lower();
     }

@@ -1,6 +1,9 @@
 //! Chunks of memory: taken from the system as frames are wanted, given back to it, and out of use
 //! beyond a limit.
 //!
+//! A chunk that the system refuses goes out of use, as if the limit were lower by that much. The
+//! background reclaimer asks for it again, `ASK_AGAIN` after the last refusal, before it reclaims.
+//!
 //! Which chunks are beyond a limit, and how their pages leave: `lifecycle::limit`.
 
 use core::ops::Range;
@@ -8,7 +11,7 @@ use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Interrupt, Signal, Task};
 use frames::{Content, FrameId};
-use policy::units::Pages;
+use policy::units::{Nanos, Pages};
 
 use super::Memory;
 use super::apart::Mixed;
@@ -20,6 +23,9 @@ use crate::memory::offline::Limit;
 /// Frames with memory that a task which takes many leaves behind, as long as the limit allows: two
 /// of the largest batches, so that one is there while the next chunk gets its memory.
 const READY: u32 = 512;
+
+/// After so long the system may have memory that it refused.
+const ASK_AGAIN: Nanos = Nanos::secs(10);
 
 /// A chunk of memory.
 pub(crate) struct ChunkState {
@@ -80,6 +86,11 @@ impl<E: Env> Memory<E> {
         self.limit.load(Ordering::Relaxed)
     }
 
+    /// Frames that the limit asks for, whether the system gives their memory or not.
+    pub(crate) fn asked_frames(&self) -> u32 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
     /// The limit, and how far it is from being kept.
     pub(crate) fn limit(&self, context: &impl Context) -> Limit {
         let free = self.lists.lock(context);
@@ -89,6 +100,7 @@ impl<E: Env> Memory<E> {
             limit: Pages(u64::from(limit)),
             over: free.offline.with_memory(),
             used: Pages(u64::from(self.frames.saturating_sub(unused))),
+            refused: Pages(u64::from(self.asked_frames().saturating_sub(limit))),
         }
     }
 
@@ -97,9 +109,10 @@ impl<E: Env> Memory<E> {
         Pages(u64::from(self.lists.lock(context).offline.count()))
     }
 
-    /// Takes the chunks for which `out` says so out of use, and the others into use: free frames of
-    /// the former go offline at once, offline frames of the latter are given back.
-    pub(crate) fn set_offline(&self, context: &impl Context, out: &[bool]) {
+    /// Takes the chunks for which `out` says so out of use, and the others into use, of which there
+    /// are `asked` frames: free frames of the former go offline at once, offline frames of the
+    /// latter are given back.
+    pub(crate) fn set_offline(&self, context: &impl Context, asked: u32, out: &[bool]) {
         let frames = {
             let mut free = self.lists.lock(context);
             let free = &mut *free;
@@ -112,6 +125,7 @@ impl<E: Env> Memory<E> {
             }
             let frames = free.offline.in_use();
             self.limit.store(frames, Ordering::Relaxed);
+            self.asked.store(asked, Ordering::Relaxed);
             frames
         };
         self.slow_path.resize(context, frames);
@@ -273,7 +287,7 @@ impl<E: Env> Memory<E> {
                 && let Some(first) = self.take_absent(&mut free, Some(zone))
             {
                 drop(free);
-                match self.populate(first) {
+                match self.populate_or_do_without(task, first) {
                     Ok(()) => continue,
                     // Frames that were taken before are the caller's.
                     Err(_) if taken.frames > 0 => break,
@@ -311,8 +325,8 @@ impl<E: Env> Memory<E> {
             self.take_absent(&mut free, None)
         };
         if let Some(first) = absent {
-            // A task that needs the memory hears that the system refuses it.
-            let _ = self.populate(first);
+            // A task that needs the memory hears that the system refuses even the least.
+            let _ = self.populate_or_do_without(task, first);
         }
     }
 
@@ -322,6 +336,62 @@ impl<E: Env> Memory<E> {
         let populated = self.env.content().populate(first);
         chunk.has_memory = populated.is_ok();
         populated.map_err(|error| Error::NoMemory { errno: error.errno })
+    }
+
+    /// The same, or takes the chunk out of use: there is something else to be looked for.
+    ///
+    /// # Errors
+    /// `NoMemory`: that would leave less than the smallest cache.
+    pub(super) fn populate_or_do_without(
+        &self,
+        task: &Task<'_, E>,
+        first: FrameId,
+    ) -> Result<(), Error> {
+        let Err(refused) = self.populate(first) else {
+            return Ok(());
+        };
+        self.ask_again
+            .store((task.now() + ASK_AGAIN).0, Ordering::Relaxed);
+        let frames = {
+            let mut free = self.lists.lock(task);
+            let count = self.chunk.min(self.frames - first.0);
+            let left = free.offline.in_use().saturating_sub(count);
+            if u64::from(left) < 4 * self.marks().high.0 {
+                return Err(refused);
+            }
+            // Another task has taken it up meanwhile: its answer counts.
+            if free.absent.has(first) {
+                self.take_out(&mut free, (first.0 / self.chunk) as usize);
+            }
+            let frames = free.offline.in_use();
+            self.limit.store(frames, Ordering::Relaxed);
+            frames
+        };
+        self.slow_path.resize(task, frames);
+        Ok(())
+    }
+
+    /// Asks the system again for memory that it refused a while ago, as far as memory is short.
+    pub(crate) fn ask_again(&self, task: &Task<'_, E>) {
+        while self.limit_frames() < self.asked_frames()
+            && u64::from(self.free()) < self.marks().high.0
+            && task.now().0 >= self.ask_again.load(Ordering::Relaxed)
+        {
+            let first = {
+                let mut free = self.lists.lock(task);
+                let Some(at) = free.offline.absent() else {
+                    return;
+                };
+                self.take_in(&mut free, at);
+                self.limit.store(free.offline.in_use(), Ordering::Relaxed);
+                self.take_absent(&mut free, None)
+            };
+            if let Some(first) = first {
+                // Refused again: it goes out of use, and is asked for later.
+                let _ = self.populate_or_do_without(task, first);
+            }
+            self.slow_path.resize(task, self.limit_frames());
+        }
     }
 
     /// The memory of a chunk is the system's; the limit may have been raised meanwhile.

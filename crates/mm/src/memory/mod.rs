@@ -53,8 +53,12 @@ pub(crate) struct Memory<E: Env> {
     given_back_of: Box<[AtomicU64]>,
     /// Frames that went to pages which came back while the swap file was full, ever.
     returned: AtomicU64,
-    /// Frames from this one on are out of use, or on their way there.
+    /// Frames that may be used: what is asked for, less the chunks that the system refused.
     limit: AtomicU32,
+    /// Frames that the limit in force asks for.
+    asked: AtomicU32,
+    /// When a chunk that was refused is asked for again.
+    ask_again: AtomicU64,
     frames: u32,
     chunk: u32,
     marks: Watermarks,
@@ -116,6 +120,8 @@ impl<E: Env> Memory<E> {
             env,
             lists: Lock::new(LockClass::Free, Free::new(frames, chunk, &layout, apart)),
             limit: AtomicU32::new(frames),
+            asked: AtomicU32::new(frames),
+            ask_again: AtomicU64::new(0),
             free: free.collect(),
             moving: AtomicU32::new(0),
             given_back: AtomicU64::new(0),

@@ -29,6 +29,9 @@ pub struct Limit {
     pub over: Pages,
     /// Frames that are neither free nor out of use.
     pub used: Pages,
+    /// What the limit asks for and the system has refused: the cache goes on without, and asks
+    /// again from time to time.
+    pub refused: Pages,
 }
 
 /// Frames that are out of use.
@@ -225,6 +228,11 @@ impl OfflineFrames {
             self.drop_bit(frame);
         }
         Some(FrameId(frames.start))
+    }
+
+    /// A chunk that is out and has no memory.
+    pub(crate) fn absent(&self) -> Option<usize> {
+        self.chunks.iter().position(|chunk| chunk.is_released)
     }
 
     /// Takes a chunk out of use; false if it is. The caller holds those of its frames that are

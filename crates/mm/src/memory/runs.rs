@@ -149,7 +149,7 @@ impl<E: Env> Memory<E> {
                 && let Some(first) = self.take_absent(&mut free, Some(zone))
             {
                 drop(free);
-                self.populate(first)?;
+                self.populate_or_do_without(task, first)?;
                 continue;
             }
             if got == 0

@@ -74,6 +74,7 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool 
         if !napped {
             background.begin();
             cache.drop_remains(task);
+            cache.memory.ask_again(task);
             let ended = if memory.boost_rule().boosts() {
                 boosted::balance(task, cache, zone);
                 Ended::Balanced

@@ -54,6 +54,7 @@ pub(super) fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeI
         if !napped {
             background.begin();
             cache.drop_remains(task);
+            cache.memory.ask_again(task);
             if !balance(task, cache, &zones) {
                 return false;
             }

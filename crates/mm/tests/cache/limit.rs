@@ -88,6 +88,59 @@ fn pages_of_files_and_of_regions_leave_and_come_back() {
     });
 }
 
+/// `ulimit -d`, no overcommit: what the system refuses is a lower limit, and comes back.
+#[test]
+fn memory_that_the_system_refuses_is_a_lower_limit() {
+    let mut world = world(FRAMES, 100 * MIB);
+    let stamps = world.lab.stamps();
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        let write = |task: &mut Task<'_, LabEnv>, writer: &mut _, mib: u32, version: u32| {
+            let data = data(mib * 256, 256, version);
+            file.write(task, writer, Bytes(u64::from(mib) * MIB), &data)
+        };
+        stamps.refuse(true);
+        let none = write(task, &mut writer, 0, 1).unwrap_err();
+        assert!(matches!(none, Error::NoMemory { .. }), "{none:?}");
+        stamps.refuse(false);
+        for mib in 0..8 {
+            write(task, &mut writer, mib, 1).unwrap();
+        }
+        let has = stamps.populated();
+        stamps.refuse(true);
+        for mib in 0..40 {
+            write(task, &mut writer, mib, 2).unwrap();
+        }
+        file.sync(task).unwrap();
+        assert_eq!(stamps.populated(), has);
+        let limit = cache.limit();
+        assert_eq!(limit.limit, Pages(has));
+        assert_eq!(limit.limit + limit.refused, Pages(u64::from(FRAMES)));
+        // A change of the limit asks again.
+        cache
+            .set_limit(task, Pages(u64::from(FRAMES) - 512))
+            .unwrap();
+        let mut reader = Reader::default();
+        let mut back = vec![Sector(0); 2048];
+        for mib in 0..40u32 {
+            file.read(task, &mut reader, Bytes(u64::from(mib) * MIB), &mut back)
+                .unwrap();
+            assert_eq!(back, data(mib * 256, 256, 2), "MiB {mib}");
+        }
+        assert_eq!(cache.limit().limit, Pages(has));
+        stamps.refuse(false);
+        task.sleep(Cause::Idle, Nanos::secs(11));
+        for mib in 0..40 {
+            write(task, &mut writer, mib, 3).unwrap();
+        }
+        let limit = cache.limit();
+        assert_eq!(
+            (limit.limit, limit.refused),
+            (Pages(u64::from(FRAMES) - 512), Pages::ZERO)
+        );
+    });
+}
+
 /// Without a swap file, and where it is full, pages of regions move to the frames that stay, as
 /// those of files leave them.
 #[test]

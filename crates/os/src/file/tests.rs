@@ -642,7 +642,7 @@ fn a_device_forgets_what_it_is_told_to_and_no_more() {
         return;
     };
     let file = File::options().read(true).write(true).open(&disk);
-    let discarded = file.map(|file| crate::sys::discard(&file, 8192, 65_536));
+    let discarded = file.map(|file| sys::discard(&file, 8192, 65_536));
     let _ = std::process::Command::new("losetup")
         .arg("-d")
         .arg(&disk)

@@ -24,7 +24,7 @@ fn arena() -> Arc<Arena> {
 
 /// A read that does not end: an empty pipe. The writing end is answered too.
 fn endless(arena: &Arc<Arena>) -> (Ring, mpsc::Receiver<Result<(), IoError>>, OwnedFd) {
-    let ring = Ring::start(arena, true).unwrap();
+    let ring = Ring::start(arena, true, &Arc::default()).unwrap();
     let mut ends = [0; 2];
     // SAFETY: a valid place for two descriptors, which are then ours.
     let (reading, writing) = unsafe {
@@ -34,12 +34,7 @@ fn endless(arena: &Arc<Arena>) -> (Ring, mpsc::Receiver<Result<(), IoError>>, Ow
             OwnedFd::from_raw_fd(ends[1]),
         )
     };
-    let file = OpenFile {
-        file: reading,
-        direct: false,
-        fixed_size: None,
-        discards: false,
-    };
+    let file = OpenFile::new(reading, false, Bytes::ZERO);
     let (tell, told) = mpsc::channel();
     let mut request = IoRequest::with_room(1);
     request.frames.push(FrameId(3));
@@ -97,14 +92,10 @@ fn a_panic_in_a_completion_stops_nobody_else() {
         }
     }
     let arena = arena();
-    let ring = Ring::start(&arena, true).unwrap();
+    let ring = Ring::start(&arena, true, &Arc::default()).unwrap();
     let zero = || {
-        Arc::new(OpenFile {
-            file: std::fs::File::open("/dev/zero").unwrap(),
-            direct: false,
-            fixed_size: None,
-            discards: false,
-        })
+        let zero = std::fs::File::open("/dev/zero").unwrap();
+        Arc::new(OpenFile::new(zero, false, Bytes::ZERO))
     };
     let (tell, told) = mpsc::channel();
     let handlers: [Arc<dyn IoDone>; 2] = [Arc::new(Panics), Arc::new(Answers(tell))];
@@ -128,12 +119,7 @@ fn a_completion_may_submit_the_next() {
     fn link(chain: &Arc<Chain>, mut request: Box<IoRequest>) {
         request.on_done(Arc::new(Link(Arc::clone(chain))));
         let file = std::fs::File::open("/dev/zero").unwrap();
-        let file = Arc::new(OpenFile {
-            file,
-            direct: false,
-            fixed_size: None,
-            discards: false,
-        });
+        let file = Arc::new(OpenFile::new(file, false, Bytes::ZERO));
         if let Some(ring) = chain.ring.upgrade() {
             ring.submit(Job::new(request, file));
         }
@@ -148,7 +134,7 @@ fn a_completion_may_submit_the_next() {
         }
     }
     let arena = arena();
-    let ring = Arc::new(Ring::start(&arena, true).unwrap());
+    let ring = Arc::new(Ring::start(&arena, true, &Arc::default()).unwrap());
     let (tell, told) = mpsc::channel();
     let chain = Arc::new(Chain {
         ring: Arc::downgrade(&ring),

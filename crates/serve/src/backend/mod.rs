@@ -29,6 +29,7 @@ use tidegate::{Backing, Cache, VolumeOptions};
 
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::{Extents, Grow, Lost, Opened, Space};
+use crate::pool::{Pool, THREADS};
 
 pub use error::BackendError;
 
@@ -79,6 +80,7 @@ struct Raw {
 /// the way out.
 pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendError> {
     let options = volume_options(config);
+    let pool = Pool::new(&config.name, THREADS).map_err(tidegate::Error::from)?;
     let mut rest = None;
     let volume = cache.attach(options, |env| {
         let raw = open_raw(config, env)?;
@@ -114,6 +116,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
         space,
         grow,
         keep: Box::new((keep, Arc::clone(&layers))),
+        pool,
     };
     Ok(Backend {
         made,

@@ -80,11 +80,11 @@ pub(super) fn memory(config: &VolumeConfig) -> u64 {
 }
 
 /// Descriptors that it takes beside those of every volume: of each request under way a connection
-/// or a file and its folder, and the runtime's; nothing for other backends.
+/// or a file and its folder, the runtime's, and those it keeps; nothing for other backends.
 pub(super) fn descriptors(config: &VolumeConfig) -> u64 {
     match &config.backend {
         BackendConfig::Objects { parallel, .. } => {
-            4 * u64::from(parallel.unwrap_or(PARALLEL_USUAL)) + 8
+            4 * u64::from(parallel.unwrap_or(PARALLEL_USUAL)) + 11
         }
         _ => 0,
     }

@@ -9,7 +9,6 @@
 use std::fs::File;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use crate::export::{Room, Space};
@@ -44,14 +43,11 @@ fn look(file: &Arc<File>, heard: &Arc<Mutex<Heard>>, now: Instant) -> Option<Roo
     if is_due && !core::mem::replace(&mut state.is_asking, true) {
         state.asked_at = Some(now);
         let (file, heard) = (Arc::clone(file), Arc::clone(heard));
-        let asked = Builder::new()
-            .name("space".to_owned())
-            .stack_size(STACK)
-            .spawn(move || {
-                let room = ask(&file).map(|room| (Instant::now(), room));
-                let mut state = cell(&heard);
-                (state.room, state.is_asking) = (room, false);
-            });
+        let asked = os::start_thread("space", STACK, move || {
+            let room = ask(&file).map(|room| (Instant::now(), room));
+            let mut state = cell(&heard);
+            (state.room, state.is_asking) = (room, false);
+        });
         // Without a thread it is asked again later.
         state.is_asking = asked.is_ok();
     }

@@ -78,7 +78,7 @@ impl Hole {
     /// Has the pool do it.
     pub(super) fn submit(self) {
         let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
-        let pool = &export.pool;
+        let pool = &export.opened.pool;
         pool.submit(Sort::Hole, &owner, Box::new(move || self.run()));
     }
 
@@ -86,7 +86,7 @@ impl Hole {
         let result = self.step();
         if result.is_ok() && self.at < self.end {
             let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
-            let pool = &export.pool;
+            let pool = &export.opened.pool;
             pool.go_on(Sort::Hole, &owner, Box::new(move || self.run()));
             return;
         }

@@ -46,6 +46,7 @@ impl Prefetch {
         let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
         let sort = self.sort();
         export
+            .opened
             .pool
             .submit(sort, &owner, Box::new(move || self.run()));
     }
@@ -67,7 +68,7 @@ impl Prefetch {
         } else {
             let (export, owner) = (Arc::clone(&self.export), Arc::clone(&self.owner));
             let rest = Box::new(move || self.run());
-            export.pool.go_on(Sort::Advice, &owner, rest);
+            export.opened.pool.go_on(Sort::Advice, &owner, rest);
         }
     }
 

@@ -283,7 +283,7 @@ where
             drop(volume);
             promise.keep(Done::Write { writer, result });
         };
-        let pool = &self.export.pool;
+        let pool = &self.export.opened.pool;
         pool.submit(Sort::Move, &self.session.mailbox, Box::new(job));
     }
 
@@ -310,7 +310,7 @@ where
             drop(volume);
             promise.keep(Done::Read { id, cursor, result });
         };
-        let pool = &self.export.pool;
+        let pool = &self.export.opened.pool;
         pool.submit(Sort::Move, &self.session.mailbox, Box::new(job));
     }
 
@@ -383,7 +383,7 @@ where
             drop((volume, export));
             promise.keep(Done::Status { id, extents });
         };
-        let pool = &self.export.pool;
+        let pool = &self.export.opened.pool;
         pool.submit(Sort::Move, &self.session.mailbox, Box::new(job));
     }
 

@@ -220,7 +220,7 @@ impl Server {
 
 /// Closes what nobody was offered.
 pub(super) async fn close(backend: Backend) {
-    if let Err(panic) = tokio::task::spawn_blocking(move || backend.close()).await {
+    if let Err(panic) = crate::aside::run(move || backend.close()).await {
         std::panic::resume_unwind(panic.into_panic());
     }
 }

@@ -12,10 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::task::JoinError;
 
 use super::Server;
 use super::message::place;
+use crate::aside;
 use crate::config::show_size;
 use crate::export::Export;
 use crate::hub::Hub;
@@ -79,7 +81,7 @@ impl Server {
                 drop(export);
                 self.leaving.spawn(async {
                     if let Some(closer) = closer {
-                        let _ = tokio::task::spawn_blocking(move || closer.close()).await;
+                        let _ = aside::run(move || closer.close()).await;
                     }
                     Left::Closed(name)
                 });
@@ -114,7 +116,8 @@ async fn leave(hub: Arc<Hub>, export: Arc<Export>) -> Left {
         }
     }
     let leaving = Arc::clone(&export);
-    let left = tokio::task::spawn_blocking(move || {
+    let (told, left) = oneshot::channel();
+    export.opened.pool.sync(Box::new(move || {
         let synced = leaving.sync();
         let synced = synced.and_then(|()| leaving.opened.volume.detach());
         if synced.is_ok()
@@ -122,12 +125,14 @@ async fn leave(hub: Arc<Hub>, export: Arc<Export>) -> Left {
         {
             warn!(volume = %leaving.name(), cause, "taken out, and what was written is not known to be durable");
         }
-        synced.map_err(|cause| leaving.in_words(&cause))
-    });
-    match left.await {
-        Ok(result) => Left::Synced(export, result),
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-    }
+        let synced = synced.map_err(|cause| leaving.in_words(&cause));
+        // The task that hears of it may want the volume for itself.
+        drop(leaving);
+        let _ = told.send(synced);
+    }));
+    let given_up = |_| Err("its sync was given up".to_owned());
+    let synced = left.await.unwrap_or_else(given_up);
+    Left::Synced(export, synced)
 }
 
 /// Waits until no connection has the export any more, so long at most. Answers how many still have

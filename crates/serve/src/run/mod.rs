@@ -58,16 +58,18 @@ pub fn run(config: Config) -> Result<(), ServeError> {
     log::start(config.log_format, config.log);
     // Before any thread is made: they inherit it.
     crate::limits::become_io_flusher();
+    let failed = |cause| ServeError::System {
+        doing: "start the threads for connections",
+        cause,
+    };
+    crate::aside::prepare().map_err(failed)?;
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(workers.min(WORKERS_MAX))
         .thread_name("connections")
         .enable_all()
         .build()
-        .map_err(|cause| ServeError::System {
-            doing: "start the threads for connections",
-            cause,
-        })?;
+        .map_err(failed)?;
     let ended = runtime.block_on(async {
         // From here on no signal ends the process by itself.
         let mut signals = Signals::new()?;

@@ -43,7 +43,7 @@ impl Server {
     /// Reads the configuration again and follows it as far as that goes.
     pub(super) async fn reload(&mut self) {
         let asked = self.config.asked.clone();
-        let read = tokio::task::spawn_blocking(move || asked.config()).await;
+        let read = crate::aside::run(move || asked.config()).await;
         let new = match read {
             Ok(Ok(new)) => new,
             Ok(Err(ConfigError::Mistakes(mistakes))) => {
@@ -358,7 +358,7 @@ fn needs_restart(what: &str) {
 /// Has a volume grow, beside all the rest: its backing may not answer.
 fn grow(export: &Arc<Export>, wanted: Option<u64>) {
     let export = Arc::clone(export);
-    tokio::task::spawn_blocking(move || {
+    crate::aside::run(move || {
         let (volume, before) = (export.name(), export.size());
         match export.grow(wanted) {
             Ok(size) if size > before => {

@@ -218,7 +218,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Says in the log when the control group holds the cache below its limit, and when it does no
 /// longer; and, once, that there is no io_uring for a device. Ends with the runtime.
 async fn watch_system(cache: Cache) {
-    let (mut said, mut has_ring) = (None, true);
+    let (mut said, mut has_ring, mut refused) = (None, true, 0);
     let mut ticks = tokio::time::interval(LOOK_EVERY);
     loop {
         ticks.tick().await;
@@ -227,6 +227,15 @@ async fn watch_system(cache: Cache) {
             has_ring = false;
             warn!(cause = %cause, "io_uring cannot be had: threads do what it would, more slowly (--no-io-uring to ask for that)");
         }
+        if stats.refused > refused && refused == 0 {
+            let (has, less) = (show_size(stats.limit), show_size(stats.refused));
+            warn!(
+                refused = stats.refused,
+                "the system gives no memory for {less} of the memory limit: the server goes on with {has} (ulimit -d, -l and \
+                 vm.overcommit_memory can be the cause)"
+            );
+        }
+        refused = stats.refused;
         if stats.ceiling == said {
             continue;
         }
@@ -479,7 +488,7 @@ pub(super) async fn open(
 ) -> Result<(VolumeConfig, Backend), ServeError> {
     let name = config.name.clone();
     let place = message::place(&config.backend);
-    let mut opened = tokio::task::spawn_blocking(move || {
+    let mut opened = crate::aside::run(move || {
         let backend = backend::open(&config, &cache)?;
         Ok((config, backend))
     });

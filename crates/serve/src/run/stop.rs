@@ -13,6 +13,7 @@ use super::attach::{Opened, close};
 use super::message::{in_memory, place};
 use super::start::OTHERS;
 use super::{NotDurable, ServeError, Served, Server, Signals};
+use crate::aside;
 use crate::config::show_size;
 use crate::durable::TRY_AGAIN;
 use crate::export::Export;
@@ -91,8 +92,6 @@ impl Server {
                 );
             }
             listeners.iter().for_each(tokio::task::JoinHandle::abort);
-            // Nobody is left to wait for what they have.
-            volumes.iter().for_each(|volume| volume.export.pool.close());
             sync_all(&volumes, &progress, &|status| stopping(status)).await
         };
         let failed = tokio::select! {
@@ -120,7 +119,7 @@ impl Server {
         }
         // All is durable: only letting go is left.
         let ends = what_is_left(&volumes);
-        let closed = tokio::task::spawn_blocking(move || {
+        let closed = aside::run(move || {
             let closed = cache.close();
             for volume in volumes {
                 if let Some(closer) = volume.closer {
@@ -195,7 +194,8 @@ async fn unless_again<T>(work: impl Future<Output = T>, signals: &mut Signals) -
     }
 }
 
-/// Syncs every volume on a thread of its own; tells what is left every second.
+/// Syncs every volume on a thread of its own, or on one that it has; tells what is left every
+/// second.
 async fn sync_all(
     volumes: &[Served],
     progress: &Mutex<Vec<Progress>>,
@@ -212,24 +212,19 @@ async fn sync_all(
     let written = volumes.iter().enumerate();
     for (place, volume) in written.filter(|(_, volume)| !volume.config.read_only) {
         let (export, done) = (Arc::clone(&volume.export), done.clone());
-        let started = std::thread::Builder::new().name("sync".into()).spawn({
-            let done = done.clone();
-            move || {
-                let volume = &export.opened.volume;
-                let result = match sync_patiently(&export, GONE_MAX) {
-                    // A reload was taking it out, and had got so far that nothing is left.
-                    Err(Error::Closed) if unwritten(volume) == 0 => Ok(()),
-                    result => result,
-                };
-                // Nobody listens after a second signal.
-                let result = result.map_err(|error| export.in_words(&last_words(&error)));
-                let result = result.and_then(|()| export.lost().map_or(Ok(()), Err));
-                let _ = done.send((place, result));
-            }
-        });
-        if let Err(cause) = started {
-            let _ = done.send((place, Err(format!("no thread to sync it: {cause}"))));
-        }
+        // Nobody is left to wait for what else its threads have.
+        volume.export.opened.pool.end_with(Box::new(move || {
+            let volume = &export.opened.volume;
+            let result = match sync_patiently(&export, GONE_MAX) {
+                // A reload was taking it out, and had got so far that nothing is left.
+                Err(Error::Closed) if unwritten(volume) == 0 => Ok(()),
+                result => result,
+            };
+            // Nobody listens after a second signal.
+            let result = result.map_err(|error| export.in_words(&last_words(&error)));
+            let result = result.and_then(|()| export.lost().map_or(Ok(()), Err));
+            let _ = done.send((place, result));
+        }));
     }
     drop(done);
     let mut failed = Vec::new();
@@ -238,7 +233,15 @@ async fn sync_all(
     loop {
         tokio::select! {
             result = results.recv() => {
-                let Some((place, result)) = result else { return failed };
+                let Some((place, result)) = result else {
+                    // A panic took its answer with it.
+                    let all = of_all();
+                    let silent = volumes.iter().zip(all.iter());
+                    let silent = silent.filter(|(_, progress)| progress.end.is_none());
+                    let cause = || Err("its sync was given up".to_owned());
+                    failed.extend(silent.map(|(volume, _)| volume.left(cause())));
+                    return failed;
+                };
                 of_all()[place].end = Some(result.clone());
                 let volume = &volumes[place];
                 match result {

@@ -168,7 +168,7 @@ impl Server {
     /// Nobody is connected, and nothing is lent, held or under way.
     pub(crate) fn is_at_rest(&self) -> bool {
         let counters = &self.export.counters;
-        let load = self.export.pool.load();
+        let load = self.export.opened.pool.load();
         self.hub.counters.connections.load(Ordering::SeqCst) == 0
             && counters.connections.load(Ordering::SeqCst) == 0
             && counters.in_flight.load(Ordering::SeqCst) == 0

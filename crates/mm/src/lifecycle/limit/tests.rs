@@ -96,6 +96,7 @@ fn a_limit_that_finds_no_thread_changes_nothing() {
         cache.set_limit(task, Pages(1024)).unwrap();
         task.sleep(Cause::Idle, Nanos::secs(3));
         let reached = Limit {
+            refused: Pages::ZERO,
             limit: Pages(1024),
             over: Pages::ZERO,
             used: Pages(1024) - cache.stats().free,
