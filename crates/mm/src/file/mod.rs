@@ -317,6 +317,13 @@ impl<E: Env> File<E> {
         read::Call::new(self, reader, offset, len).verify(task)
     }
 
+    /// Its pages are files of their own to a flusher, which takes those of several such files in
+    /// the order in which they became dirty (Linux fs/fs-writeback.c, move_expired_inodes()): so
+    /// many pages of this one at a time, what a request holds, and then the next one has its turn.
+    pub fn set_slice_most(&self, pages: Pages) {
+        self.mapping.slice_most.store(pages.0, Ordering::Relaxed);
+    }
+
     /// Whether all of `len` bytes at `offset` is in memory now. That is no access to it.
     #[must_use]
     pub fn is_cached(&self, offset: Bytes, len: Bytes) -> bool {

@@ -66,6 +66,8 @@ pub(crate) struct Mapping<E: Env> {
     left: WaitQueue,
     /// Where the last slice of writeback stopped.
     pub(crate) cursor: AtomicU32,
+    /// Most pages of a slice, beside what the law says.
+    pub(crate) slice_most: AtomicU64,
     errors: Lock<Errors>,
     /// Bumped by every failed write; compared by holders without the lock.
     error_seq: AtomicU64,
@@ -123,6 +125,7 @@ impl<E: Env> Mapping<E> {
             visits: AtomicU32::new(0),
             left: WaitQueue::new(),
             cursor: AtomicU32::new(0),
+            slice_most: AtomicU64::new(u64::MAX),
             errors: Lock::new(
                 LockClass::Leaf,
                 Errors {

@@ -230,6 +230,7 @@ fn write_files<E: Env>(
             .options
             .flush
             .slice_pages(bandwidth, dirty_limit, left)
+            .at_most(Pages(mapping.slice_most.load(Ordering::Relaxed)))
             .at_most(left);
         let outcome = write_slice(task, cache, &mapping, slice);
         device.walkers.fetch_sub(1, Ordering::Relaxed);

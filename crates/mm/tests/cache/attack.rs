@@ -98,6 +98,31 @@ fn a_sync_has_its_turns_beside_a_flusher_that_is_never_done() {
     }
 }
 
+/// A flusher writes files that hold small ones side by side, as those became dirty, and any others
+/// one after the other.
+#[test]
+fn files_of_small_ones_are_written_side_by_side() {
+    let left = |most: Option<Pages>| {
+        let mut world = world(8192, MIB).law(Law::RATE_BASED).limits(8000, 64);
+        world.run(0, |task, cache, first| {
+            let second = cache.open(task, DeviceIndex(0), ObjectId(2), Bytes(0));
+            let files = [Arc::clone(first), second.unwrap()];
+            let mut writer = cache.writer();
+            for file in &files {
+                most.iter().for_each(|most| file.set_slice_most(*most));
+                let all = data(0, 1024, 1);
+                file.write(task, &mut writer, Bytes(0), &all).unwrap();
+            }
+            task.sleep(Cause::Think, Nanos::secs(2));
+            files.each_ref().map(|file| file.stats(task).dirty.0)
+        })
+    };
+    let [first, second] = left(Some(Pages(32)));
+    assert!(first < 1000 && first.abs_diff(second) <= 128, "{first}, {second}");
+    let [first, second] = left(None);
+    assert!(first.abs_diff(second) > 128, "{first}, {second}");
+}
+
 /// Syncs of one device take turns: a small one beside a large one is done long before it, and the
 /// large one is not kept.
 #[test]

@@ -4,6 +4,8 @@
 //! It is a file system's cache, not a file system. A *directory* is one file of the cache, and a
 //! small file some pages of it, in the order in which they are made: the flusher sees runs of
 //! pages, as delayed allocation lays small files next to each other, and reclaim sees single ones.
+//! Small files are written in the order in which they became dirty, whatever their directory: the
+//! flusher takes a request of one directory and turns to the next.
 //! Beside its pages a file has *objects* in memory, on slab pages (`mm::Slabs`):
 //!
 //! ```text
@@ -56,6 +58,9 @@ pub use revisit::{Revisit, Visit, revisit};
 
 /// Most caches of objects that the files of a file system have.
 pub const CACHES_MAX: usize = 8;
+/// Pages of a directory that the flusher writes before it turns to the next one: what is plugged
+/// until a request of it goes out (Linux 5.0 block/blk.h, BLK_PLUG_FLUSH_SIZE, 128 KiB).
+const SLICE: Pages = Pages(32);
 /// Inodes that are written and read together (xfs: 16 KiB of 512 bytes each).
 pub(crate) const INODES_A_CLUSTER: u32 = 32;
 /// Bytes of such a cluster.
@@ -213,6 +218,7 @@ impl<E: Env> SmallFiles<E> {
         data: Arc<File<E>>,
         inodes: Arc<File<E>>,
     ) -> u16 {
+        data.set_slice_most(SLICE);
         self.directories.lock(task).push(data);
         self.inode_tables.lock(task).push(inodes);
         self.with(task, Table::add_directory)
