@@ -415,11 +415,33 @@ pub(crate) fn shut_settled<'a, E: Env>(
     Ok(file)
 }
 
+/// Flushes what the device has completed of a file. One flush of a file is under way at a time: the
+/// next one is for all that came meanwhile (Linux 2.6.37 and later, block/blk-flush.c).
 fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<(), Error> {
-    let Some(completed) = mapping.unflushed() else {
-        // Flushed since the last write ended.
-        return Ok(());
-    };
+    // None: flushed since the last write ended.
+    while let Some(completed) = mapping.unflushed() {
+        if mapping.flushing.swap(true, Ordering::AcqRel) {
+            Error::after(
+                task.wait_while(&mapping.flush_wait, Cause::DeviceFlush, None, |_| {
+                    mapping.flushing.load(Ordering::Acquire)
+                }),
+            )?;
+            mapping.device.flush_failure(task)?;
+            continue;
+        }
+        let result = flush(task, mapping, completed);
+        mapping.flushing.store(false, Ordering::Release);
+        mapping.flush_wait.wake_all(Signal::SyncEnded);
+        return result;
+    }
+    Ok(())
+}
+
+fn flush<E: Env>(
+    task: &mut Task<'_, E>,
+    mapping: &Mapping<E>,
+    completed: u64,
+) -> Result<(), Error> {
     let device = mapping.device.id;
     let result = io::call(
         task,

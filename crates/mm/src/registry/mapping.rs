@@ -64,6 +64,9 @@ pub(crate) struct Mapping<E: Env> {
     /// waits until they have left, for its object may be another's then.
     visits: AtomicU32,
     left: WaitQueue,
+    /// A flush of it is under way, and tasks that wait for its end.
+    pub(crate) flushing: AtomicBool,
+    pub(crate) flush_wait: WaitQueue,
     /// Where the last slice of writeback stopped.
     pub(crate) cursor: AtomicU32,
     /// Most pages of a slice, beside what the law says.
@@ -124,6 +127,8 @@ impl<E: Env> Mapping<E> {
             syncing: AtomicU32::new(0),
             visits: AtomicU32::new(0),
             left: WaitQueue::new(),
+            flushing: AtomicBool::new(false),
+            flush_wait: WaitQueue::new(),
             cursor: AtomicU32::new(0),
             slice_most: AtomicU64::new(u64::MAX),
             errors: Lock::new(

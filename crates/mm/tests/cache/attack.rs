@@ -98,6 +98,32 @@ fn a_sync_has_its_turns_beside_a_flusher_that_is_never_done() {
     }
 }
 
+/// Syncs of one file that come while its device flushes have the next flush for all of them.
+#[test]
+fn syncs_that_wait_for_a_flush_share_the_next_one() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(0, move |task, cache, file| {
+        let mut writer = cache.writer();
+        let pages = data(0, 20, 1);
+        file.write(task, &mut writer, Bytes(0), &pages).unwrap();
+        let syncs: Vec<_> = (0..20)
+            .map(|_| {
+                let file = file.clone_handle();
+                env::spawn(task.env(), "sync", move |task| file.sync(task))
+            })
+            .collect();
+        // The pages are written by then, and a flush hangs.
+        let now = task.now();
+        disk.state().hangs = now + Nanos::millis(1)..now + Nanos::secs(9);
+        for sync in syncs {
+            assert_eq!(sync.join(task).unwrap(), Ok(()));
+        }
+        let flushes = disk.state().flushes;
+        assert!((1..=2).contains(&flushes), "{flushes} flushes");
+    });
+}
+
 /// A flusher writes files that hold small ones side by side, as those became dirty, and any others
 /// one after the other.
 #[test]
