@@ -17,8 +17,9 @@ pub fn file_systems() -> Vec<&'static str> {
 }
 
 /// Machines whose costs are known, by name.
-const MACHINES: [(&str, CostTable); 5] = [
+const MACHINES: [(&str, CostTable); 6] = [
     ("p0", fs::costs::P0),
+    ("p2", fs::costs::P2),
     ("p3", fs::costs::P3),
     ("p4", fs::costs::P4),
     ("guest", fs::costs::guest::GUEST),
