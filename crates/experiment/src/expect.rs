@@ -7,6 +7,7 @@ use crate::metrics;
 use crate::outcome::Outcome;
 use crate::pool;
 use crate::scenario::{CompareKind, ExpectEntry, Scenario};
+use crate::stats::{Better, Samples};
 
 /// How a band stands after a run, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -232,8 +233,11 @@ fn judge_one(
     let of = expect.of.as_ref().map(|of| of.get_ref().as_str());
     let ran = |name: &String| columns.contains(name);
     let own = mean(outcomes, case, policy, (metric, of));
-    let other = (vs.unwrap_or(policy), vs_case.unwrap_or(case));
-    let base = mean(outcomes, other.1, other.0, (metric, of));
+    let other = (
+        vs_case.unwrap_or(case),
+        vs.map_or(policy.as_str(), String::as_str),
+    );
+    let base = mean(outcomes, other.0, other.1, (metric, of));
     let part = of.map_or(String::new(), |of| format!(" ({of})"));
     let name = match (vs, vs_case) {
         (Some(vs), Some(case)) => Some(format!("{vs} in {case}")),
@@ -249,6 +253,10 @@ fn judge_one(
         (CompareKind::ChangePercent, Some(name)) => (
             own.zip(base).map(|(own, base)| 100.0 * (own / base - 1.0)),
             format!("{metric}{part} of {policy} against {name}, change in %"),
+        ),
+        (CompareKind::Chance, Some(name)) => (
+            chance(outcomes, metric, (case, policy), other),
+            format!("chance that {metric} of {policy} and {name} differ so"),
         ),
         _ => (own, format!("{metric}{part} of {policy}")),
     };
@@ -267,6 +275,22 @@ fn judge_one(
             || vs.is_some_and(|vs| !ran(vs))
             || (!outcomes.is_empty() && (missing(case) || vs_case.is_some_and(missing))),
     }
+}
+
+/// How likely two cells' means of a metric's samples, of all repetitions, differ so by chance.
+fn chance(
+    outcomes: &[Outcome],
+    metric: &str,
+    own: (&str, &str),
+    other: (&str, &str),
+) -> Option<f64> {
+    let samples_of = metrics::samples_of(metric)?;
+    let of = |(case, policy)| {
+        let runs = outcomes.iter();
+        let runs = runs.filter(|run| (run.case.as_str(), run.policy.as_str()) == (case, policy));
+        Samples::new(runs.filter_map(samples_of).flatten(), Better::Lower)
+    };
+    of(own).p_value(&of(other))
 }
 
 /// Mean of a metric over the repetitions of a cell, of one task or device or of all.
@@ -291,7 +315,7 @@ pub fn mean(
         return (metric.of)(&pool::together(&own));
     }
     let values = own.iter().filter_map(|outcome| metric.value(outcome));
-    let samples = crate::stats::Samples::new(values, metric.better);
+    let samples = Samples::new(values, metric.better);
     (!samples.is_empty()).then(|| samples.amean())
 }
 
@@ -413,6 +437,24 @@ mod tests {
                 .iter()
                 .any(|verdict| !verdict.holds() && !verdict.skipped)
         );
+    }
+
+    #[test]
+    fn a_chance_is_of_the_samples_of_all_repetitions() {
+        let run = |policy: &str, samples: [f64; 3]| {
+            let mut run = outcome("4", policy, 1.0);
+            run.jobs[0].is_mapper = true;
+            run.jobs[0].samples = samples.map(|length| (0.0, length)).to_vec();
+            run
+        };
+        let likely = |other: [f64; 3]| {
+            let own = [1.0, 2.0, 3.0];
+            let runs = [run("a", own), run("a", own), run("b", other)];
+            chance(&runs, "lat_amean_ms", ("4", "a"), ("4", "b")).unwrap()
+        };
+        assert!(likely([2.0, 3.0, 1.0]) > 0.99);
+        assert!(likely([8.0, 9.0, 9.0]) < 0.01);
+        assert_eq!(chance(&[], "elapsed", ("4", "a"), ("4", "b")), None);
     }
 
     #[test]

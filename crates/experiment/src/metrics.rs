@@ -58,6 +58,15 @@ impl Metric {
     }
 }
 
+/// The samples of a run.
+pub type SamplesOf = fn(&Outcome) -> Option<Vec<f64>>;
+
+/// The samples that a metric is the mean of, where it has any.
+#[must_use]
+pub fn samples_of(name: &str) -> Option<SamplesOf> {
+    (name == "lat_amean_ms").then_some(reclaim::mapped)
+}
+
 /// A list of metrics, one a line: name, unit, direction (`pooled`: of the samples of all
 /// repetitions), its value, and what it is.
 macro_rules! metrics {

@@ -1,6 +1,8 @@
 //! The scoreboard: what each published claim came to here, as plain data that is printed, kept in a
 //! file and drawn.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::wanted::{OURS, Wanted, sides};
@@ -77,8 +79,32 @@ pub struct Claim {
     pub known: bool,
     /// Why it is missed, not judged or not built.
     pub why: Option<String>,
+    /// In how many of the repetitions it holds by itself, where there are several.
+    pub seeds: Option<Seeds>,
     /// The numbers behind the words, to be drawn.
     pub(super) marks: Marks,
+}
+
+/// Repetitions, each with a seed of its own, and in how many of them a claim holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seeds {
+    /// In so many it holds.
+    pub hold: u32,
+    /// Repetitions.
+    pub of: u32,
+}
+
+impl Seeds {
+    /// In some of them, and in no more than half: by chance, whatever the mean is.
+    pub(super) const fn by_chance(self) -> bool {
+        self.hold > 0 && self.hold * 2 <= self.of
+    }
+
+    pub(super) fn said(self) -> String {
+        let Self { hold, of } = self;
+        let chance = if self.by_chance() { ", by chance" } else { "" };
+        format!("in {hold} of {of} seeds{chance}")
+    }
 }
 
 impl Claim {
@@ -186,8 +212,38 @@ impl Ran<'_> {
     /// All bands that are held here, published or our own.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
-        let expects = self.scenario.expects.iter().filter(held_here);
-        expects.filter_map(|expect| self.claim(expect)).collect()
+        let expects = || self.scenario.expects.iter().filter(held_here);
+        let mut claims: Vec<Claim> = expects().filter_map(|expect| self.claim(expect)).collect();
+        if self.replicas > 1 {
+            let seeds: Vec<Vec<Outcome>> = (0..self.replicas).map(|seed| self.of(seed)).collect();
+            let expects = expects().map(|expect| (expect.id.get_ref(), expect));
+            let expects: BTreeMap<&String, &ExpectEntry> = expects.collect();
+            for claim in &mut claims {
+                claim.seeds = expects
+                    .get(&claim.id)
+                    .map(|expect| self.seeds(expect, &seeds));
+            }
+        }
+        claims
+    }
+
+    /// The runs of one repetition.
+    fn of(&self, seed: u32) -> Vec<Outcome> {
+        let all = self.outcomes.iter();
+        all.filter(|run| run.replica == seed).cloned().collect()
+    }
+
+    fn seeds(&self, expect: &ExpectEntry, seeds: &[Vec<Outcome>]) -> Seeds {
+        let holds = |outcomes: &&Vec<Outcome>| {
+            let of_one = Ran { outcomes, ..*self };
+            let verdicts = of_one.verdicts(expect);
+            let mut judged = verdicts.iter().filter(|one| !one.skipped).peekable();
+            judged.peek().is_some() && judged.all(expect::Verdict::holds)
+        };
+        Seeds {
+            hold: seeds.iter().filter(holds).fold(0, |count, _| count + 1),
+            of: self.replicas,
+        }
     }
 
     /// The band in each of its rows; skipped where what it compares was not to be run.
@@ -263,6 +319,7 @@ impl Ran<'_> {
             own,
             known: missed.is_some() && !no_value,
             why,
+            seeds: None,
             marks: Marks {
                 published,
                 ours: values,
@@ -363,6 +420,7 @@ fn published(scenario: &Scenario, expect: &ExpectEntry, cases: &[String]) -> Vec
             CompareKind::Value => own,
             CompareKind::Ratio => own / base()?,
             CompareKind::ChangePercent => 100.0 * (own / base()? - 1.0),
+            CompareKind::Chance => return None,
         })
     };
     cases.iter().filter_map(of).collect()
@@ -384,7 +442,7 @@ fn sentence(expect: &ExpectEntry, what: &str) -> String {
 fn unit(expect: &ExpectEntry) -> &'static str {
     match expect.op.get_ref() {
         CompareKind::Value => metrics::by_name(expect.metric.get_ref()).map_or("", |m| m.unit),
-        CompareKind::Ratio => "",
+        CompareKind::Ratio | CompareKind::Chance => "",
         CompareKind::ChangePercent => "%",
     }
 }
@@ -452,6 +510,8 @@ fn with_unit(text: String, unit: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use experiment::outcome::Job;
+
     use super::*;
 
     #[test]
@@ -476,6 +536,51 @@ mod tests {
         assert_eq!(numbers("-2.0 to +0.3 %"), [-2.0, 0.3]);
         assert_eq!(numbers("0.477 (v4 0.073)"), [0.477, 0.073]);
         assert!(numbers("the majority").is_empty());
+    }
+
+    #[test]
+    fn a_claim_says_in_how_many_seeds_it_holds_and_when_that_is_chance() {
+        let said = |hold| Seeds { hold, of: 4 }.said();
+        assert_eq!(said(4), "in 4 of 4 seeds");
+        assert_eq!(said(2), "in 2 of 4 seeds, by chance");
+        assert_eq!(said(0), "in 0 of 4 seeds");
+        let source = experiment::experiments::by_name("dd").unwrap();
+        let (scenario, _) = Scenario::load(source, &[]).unwrap();
+        let wanted = Wanted::of(&scenario);
+        let columns = ["linux-2.6.36".to_owned(), "p1".to_owned()];
+        let run = |replica, case: &str, policy: usize, ended_s| Outcome {
+            case: case.to_owned(),
+            policy: columns[policy].clone(),
+            replica,
+            scale: 1.0,
+            jobs: vec![Job {
+                ended_s,
+                bytes: 1e6,
+                is_heavy: true,
+                ..Job::default()
+            }],
+            ..Outcome::default()
+        };
+        let cases = ["ext2", "ext3", "ext4", "xfs", "btrfs"];
+        let after = [100.0, 105.0, 106.0];
+        let runs = (0..3).zip(after).flat_map(|(seed, after)| {
+            let both = move |case| [run(seed, case, 0, 100.0), run(seed, case, 1, after)];
+            cases.into_iter().flat_map(both)
+        });
+        let outcomes: Vec<Outcome> = runs.collect();
+        let ran = Ran {
+            scenario: &scenario,
+            outcomes: &outcomes,
+            columns: &columns,
+            summed: &[],
+            wanted: &wanted,
+            replicas: 3,
+            replicas_asked: 3,
+        };
+        let claims = ran.claims();
+        let real = claims.iter().find(|claim| claim.id == "A7-13-p1").unwrap();
+        assert_eq!(real.verdict, Verdict::Missed);
+        assert_eq!(real.seeds, Some(Seeds { hold: 1, of: 3 }));
     }
 
     #[test]

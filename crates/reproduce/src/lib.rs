@@ -42,7 +42,7 @@ use std::time::Duration;
 use experiment::Stop;
 
 pub use asked::{Asked, Format};
-pub use board::{Claim, Verdict};
+pub use board::{Claim, Seeds, Verdict};
 use board::{Part, Ran};
 use experiment::expect;
 use experiment::outcome::Outcome;

@@ -58,9 +58,11 @@ fn render_claim(text: &mut String, claim: &Claim) {
         Verdict::Missed => "**missed**",
         other => other.word(),
     };
+    let seeds = claim.seeds.map(|seeds| format!(", {}", seeds.said()));
+    let seeds = seeds.unwrap_or_default();
     let _ = writeln!(
         text,
-        "| {} | {experiment} | {} | {} | {} | {word} |",
+        "| {} | {experiment} | {} | {} | {} | {word}{seeds} |",
         claim.claim.replace('|', "\\|"),
         claim.published.as_deref().unwrap_or(""),
         claim.ours.as_deref().unwrap_or(""),

@@ -13,7 +13,7 @@ pub struct Papers {
     /// In order.
     #[serde(rename = "paper")]
     pub papers: Vec<Paper>,
-    #[serde(rename = "claim")]
+    #[serde(rename = "claim", default)]
     claims: Vec<NotBuilt>,
 }
 
@@ -77,6 +77,7 @@ impl Papers {
                 own: false,
                 known: true,
                 why: claim.why.clone(),
+                seeds: None,
                 marks: Marks::default(),
             })
             .collect()

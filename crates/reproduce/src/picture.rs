@@ -210,6 +210,7 @@ mod tests {
             own: false,
             known: true,
             why: None,
+            seeds: None,
             marks: Marks {
                 published: published.to_vec(),
                 ours: ours.to_vec(),

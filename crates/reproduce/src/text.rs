@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::board::{Claim, Part, Side, TradeOff, Verdict, figure};
+use super::board::{Claim, Part, Seeds, Side, TradeOff, Verdict, figure};
 use super::scoreboard::{Board, PaperBoard};
 use report::terminal::wrap;
 
@@ -123,13 +123,14 @@ fn render_claim(text: &mut String, claim: &Claim, width: usize) {
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }
-    if let Some(why) = &claim.why {
+    let seeds = claim.seeds.map(Seeds::said);
+    for line in seeds.iter().chain(&claim.why) {
         let indent = if width < COLUMNS_LEAST {
             "  "
         } else {
             "            "
         };
-        put(text, indent, why, width);
+        put(text, indent, line, width);
     }
 }
 

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::catalogue;
 use crate::experiments;
-use crate::metrics::METRICS;
+use crate::metrics::{self, METRICS};
 use crate::mistake::{Mistake, choices};
 use crate::presets::PRESETS;
 use crate::task::units::{FILES_MADE_MOST, MEMORY_MOST_MIB};
@@ -850,8 +850,16 @@ impl Checker {
         if (*expect.op.get_ref() == CompareKind::Value) == compares {
             self.list.push(
                 Mistake::new("this comparison does not fit", expect.op.span(), "`op`").help(
-                    "`value` stands alone; `ratio` and `change_percent` need `vs = \"POLICY\"` or \
-                     `vs_case = \"CASE\"`",
+                    "`value` stands alone; `ratio`, `change_percent` and `chance` need \
+                     `vs = \"POLICY\"` or `vs_case = \"CASE\"`",
+                ),
+            );
+        }
+        let metric = expect.metric.get_ref();
+        if *expect.op.get_ref() == CompareKind::Chance && metrics::samples_of(metric).is_none() {
+            self.list.push(
+                Mistake::new("this comparison does not fit", expect.op.span(), "`op`").help(
+                    format!("`chance` compares samples, and `{metric}` has none"),
                 ),
             );
         }

@@ -570,6 +570,9 @@ pub enum CompareKind {
     Ratio,
     /// 100 x (column / other column - 1).
     ChangePercent,
+    /// The chance that two means of the metric's samples differ so (a t-test): below 0.10 they have
+    /// a star in tables.
+    Chance,
 }
 
 /// What must come out.

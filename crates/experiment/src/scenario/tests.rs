@@ -411,7 +411,7 @@ fn a_band_that_nothing_meets_and_one_without_its_other_column() {
     let text = mistaken("name = \"tidegate\"", expect);
     assert!(text.contains("a band that nothing can meet"), "{text}");
     assert!(
-        text.contains("`ratio` and `change_percent` need `vs"),
+        text.contains("`change_percent` and `chance` need `vs = "),
         "{text}"
     );
     for bound in ["nan", "inf"] {

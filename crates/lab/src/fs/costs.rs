@@ -16,11 +16,11 @@
 //! `Submit` in the writer.
 //!
 //! Known, derived, guessed
-//!   - Totals per file system: PAPER (A2). They are readings of a meter that sampled at ticks and so
-//!     missed part of a task that a timer wakes, right after one: sampled so in the lab at 250 Hz
-//!     the writer's time comes out 8 to 41 % too small (1.36 s for 2.14 of its own at 1/8 of ext4).
-//!     So the tables, `dirty` above all, may be too cheap by as much. Ratios of columns hardly
-//!     change by it (-2.7 to +1.3 % between the columns of A7-14, which are to differ by 4 to 16).
+//!   - Totals per file system: PAPER (A2). They are readings of a meter that sampled at ticks and
+//!     so missed part of a task that a timer wakes, right after one: sampled so in the lab at 250
+//!     Hz the writer's time comes out 8 to 41 % too small (1.36 s for 2.14 of its own at 1/8). So
+//!     the tables, `dirty` above all, may be too cheap by as much. Ratios of columns hardly change
+//!     by it (-2.7 to +1.3 % between those of A7-14, which are to differ by 4 to 16).
 //!   - `BEFORE`: counted in the lab: our own 2.6.36 law, ext4, full scale, seed 1. p1's trace
 //!     agrees in size: its 15 calls in 1.273 s hold 64 passes and 49 naps (pauses are sums of 1, 2,
 //!     4, 8, 16, 25, 25 .. jiffies), so 8,985 and 6,878 in 178.7 s; and the writer wrote 57 of

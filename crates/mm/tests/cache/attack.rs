@@ -130,7 +130,7 @@ fn syncs_that_wait_for_a_flush_share_the_next_one() {
 fn files_of_small_ones_are_written_side_by_side() {
     let left = |most: Option<Pages>| {
         let mut world = world(8192, MIB).law(Law::RATE_BASED).limits(8000, 64);
-        world.run(0, |task, cache, first| {
+        world.run(0, move |task, cache, first| {
             let second = cache.open(task, DeviceIndex(0), ObjectId(2), Bytes(0));
             let files = [Arc::clone(first), second.unwrap()];
             let mut writer = cache.writer();
@@ -144,7 +144,10 @@ fn files_of_small_ones_are_written_side_by_side() {
         })
     };
     let [first, second] = left(Some(Pages(32)));
-    assert!(first < 1000 && first.abs_diff(second) <= 128, "{first}, {second}");
+    assert!(
+        first < 1000 && first.abs_diff(second) <= 128,
+        "{first}, {second}"
+    );
     let [first, second] = left(None);
     assert!(first.abs_diff(second) > 128, "{first}, {second}");
 }
