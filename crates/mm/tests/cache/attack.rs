@@ -129,7 +129,8 @@ fn syncs_that_wait_for_a_flush_share_the_next_one() {
 #[test]
 fn files_of_small_ones_are_written_side_by_side() {
     let left = |most: Option<Pages>| {
-        let mut world = world(8192, MIB).law(Law::RATE_BASED).limits(8000, 64);
+        // The flusher begins when both are dirty.
+        let mut world = world(8192, MIB).law(Law::RATE_BASED).limits(8000, 1500);
         world.run(0, move |task, cache, first| {
             let second = cache.open(task, DeviceIndex(0), ObjectId(2), Bytes(0));
             let files = [Arc::clone(first), second.unwrap()];
