@@ -102,6 +102,7 @@ typedef struct tg_cache_options {
 	uint32_t devices;            /* room for so many disks; 16 */
 	uint32_t on_error;
 	uint32_t reserved;
+	const char *page_rule;       /* which pages of files go first: "reuse", "lirs", "s3-fifo", "mru"; the cache's own rule */
 	const char *layers;          /* for tests, a bad disk: "slow:rate=16MB,latency=2ms+faulty:eio_writes=0.01,seed=7" */
 } tg_cache_options;
 
@@ -152,6 +153,17 @@ int64_t tg_pwritev(tg_file file, const struct iovec *iov, int iovcnt, uint64_t o
 /* On the device, and the device flushed. */
 int tg_sync(tg_file file);
 int tg_sync_range(tg_file file, uint64_t offset, uint64_t len);
+enum {                          /* of tg_advise, as of posix_fadvise(2) */
+	TG_NORMAL = 0,
+	TG_SEQUENTIAL = 1,      /* read twice as far ahead */
+	TG_RANDOM = 2,          /* nothing ahead */
+	TG_WILL_NEED = 3,       /* begin to read the range */
+	TG_DONT_NEED = 4,       /* drop the range's whole pages that are clean and not pinned: sync before it */
+	TG_NO_REUSE = 5         /* reads by this handle are no uses: what nobody else uses goes first */
+};
+
+/* How this handle will read, or what becomes of a range (`len` of 0: to the end of the file). */
+int tg_advise(tg_file file, uint32_t advice, uint64_t offset, uint64_t len);
 int tg_set_len(tg_file file, uint64_t len);
 int64_t tg_len(tg_file file);
 /* 1: its I/O bypasses the kernel's page cache; 0: it does not. */

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use tidegate::{Cache, ErrorPolicy, PAGE_SIZE, Pages, Threshold};
+use tidegate::{Cache, ErrorPolicy, PAGE_SIZE, Pages, RuleMaker, Threshold};
 
 use crate::border::slots::{Handle, Kind, Table, Taken};
 use crate::border::{In, Out, Result};
@@ -58,6 +58,7 @@ sized_struct! {
         devices: u32,
         on_error: u32,
         reserved: u32,
+        page_rule: In<c_char>,
         layers: In<c_char>,
     }
 }
@@ -140,6 +141,11 @@ fn build(options: &CacheOptions) -> Result<Cache> {
             )));
         }
     };
+    if !options.page_rule.is_null() {
+        let name = options.page_rule.text("page_rule")?;
+        let unknown = || Failure::invalid(format!("there is no page rule '{name}'"));
+        builder = builder.page_rule(RuleMaker::by_name(name).ok_or_else(unknown)?);
+    }
     if !options.layers.is_null() {
         builder = builder.layers(options.layers.text("layers")?)?;
     }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::sync::{Arc, Mutex, TryLockError};
 
-use tidegate::{File, OpenOptions, PAGE_SIZE, Writer};
+use tidegate::{Advice, File, OpenOptions, PAGE_SIZE, Writer};
 
 use crate::border::slots::{Handle, Kind, Table};
 use crate::border::{In, Out, Part, Pin, Result};
@@ -70,6 +70,12 @@ flags! {
     TG_RDONLY = 4,
     TG_DIRECT = 8,
     TG_UNLOCKED = 16,
+    TG_NORMAL = 0,
+    TG_SEQUENTIAL = 1,
+    TG_RANDOM = 2,
+    TG_WILL_NEED = 3,
+    TG_DONT_NEED = 4,
+    TG_NO_REUSE = 5,
 }
 
 /// Does something with a file.
@@ -322,6 +328,22 @@ border! {
 
     fn tg_sync_range(file: Handle<Opened>, offset: u64, len: u64) -> i32 {
         with(file, |file| Ok(file.sync_range(offset, len)?)).map(|()| TG_OK)
+    }
+
+    fn tg_advise(file: Handle<Opened>, advice: u32, offset: u64, len: u64) -> i32 {
+        let advice = match advice {
+            TG_NORMAL => Advice::Normal,
+            TG_SEQUENTIAL => Advice::Sequential,
+            TG_RANDOM => Advice::Random,
+            TG_WILL_NEED => Advice::WillNeed,
+            TG_DONT_NEED => Advice::DontNeed,
+            TG_NO_REUSE => Advice::NoReuse,
+            other => {
+                let words = format!("advice is {other}; TG_NORMAL to TG_NO_REUSE are possible");
+                return Err(Failure::invalid(words));
+            }
+        };
+        with(file, |file| Ok(file.advise(advice, offset, len)?)).map(|()| TG_OK)
     }
 
     fn tg_set_len(file: Handle<Opened>, len: u64) -> i32 {

@@ -105,7 +105,9 @@ static void options(void)
 	IS(tg_cache_new(&options, &cache), TG_INVALID, "both set");
 	options.dirty_bytes = 0, options.flags = 1 << 30;
 	IS(tg_cache_new(&options, &cache), TG_INVALID, "flags has 0x40000000");
-	options.flags = 0, options.layers = "slow:speed=1";
+	options.flags = 0, options.page_rule = "belady";
+	IS(tg_cache_new(&options, &cache), TG_INVALID, "belady");
+	options.page_rule = "lirs", options.layers = "slow:speed=1";
 	IS(tg_cache_new(&options, &cache), TG_INVALID, "speed");
 	/* One who knows only the first fields. */
 	options.layers = "garbage", options.size = 16;
@@ -140,6 +142,9 @@ static void pins(void)
 		assert(((const char *)run.data)[at] == 'a');
 	IS(tg_cache_close(cache), TG_BUSY, "pinned");
 	OK(tg_sync(file));
+	IS(tg_advise(file, 77, 0, 0), TG_INVALID, "advice is 77");
+	OK(tg_advise(file, TG_DONT_NEED, 0, 0));
+	OK(tg_advise(file, TG_WILL_NEED, 0, 0));
 	/* The bytes outlive the file. */
 	OK(tg_file_close(file));
 	assert(((const char *)pin.data)[4095] == 'a' && ((const char *)last.data)[99] == 'a');

@@ -262,7 +262,7 @@ impl File {
     /// Pins page `page` (4 KiB each) for reading without a copy, if it is in the cache: a lookup
     /// and a compare-and-swap, no lock.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn try_pin(&self, page: u32) -> Option<Pin<'_>> {
         self.cache.is_open().ok()?;
         self.inner.try_pin(page).map(|pinned| Pin { pinned })

@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::steps::{self, End};
-use crate::workspace::{BUILD_MAX, Workspace, cargo, root};
+use crate::workspace::{ALL_FEATURES, BUILD_MAX, Workspace, cargo, root};
 use crate::{Arguments, Result};
 
 /// Of this workspace: all crates have one.
@@ -64,14 +64,18 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
 }
 
 /// Builds the static library; answers where it is.
-pub(crate) fn build(profile: &str) -> Result<PathBuf> {
+fn build(profile: &str) -> Result<PathBuf> {
     let mut build = cargo(&["build", "-p", "tidegate-capi", "--profile", profile]);
     steps::run(&mut build, BUILD_MAX)?;
-    let folder = match profile {
-        "dev" | "test" => "debug",
-        other => other,
-    };
+    let folder = if profile == "dev" { "debug" } else { profile };
     Ok(Workspace::load()?.target.join(folder).join("libtidegate.a"))
+}
+
+/// Builds it of what the tests have built; answers where it is.
+pub(crate) fn build_tested() -> Result<PathBuf> {
+    let mut build = cargo(&["build", "--workspace", "--lib", "--profile", "test"]);
+    steps::run(build.args(ALL_FEATURES), BUILD_MAX)?;
+    Ok(Workspace::load()?.tested("libtidegate.a"))
 }
 
 /// Builds the library, if it is not built already, and lays it out.
@@ -203,7 +207,7 @@ impl Bench {
             out: &out,
             libdir: "lib",
             prefix: None,
-            built: None,
+            built: Some(&build_tested()?),
             profile: "test",
         })?;
         Ok(Self { out, work })

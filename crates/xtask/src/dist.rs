@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::c::{self, Layout, VERSION, copy, make, read, write};
 use crate::steps::{self, End};
-use crate::workspace::{BUILD_MAX, Workspace, cargo, root};
+use crate::workspace::{ALL_FEATURES, BUILD_MAX, Workspace, cargo, root};
 use crate::{Arguments, Result, trial};
 
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
@@ -447,9 +447,20 @@ fn try_judge(program: &Path) -> Result<End> {
     make(&out)?;
     let built = Built {
         program: program.to_owned(),
-        library: c::build("test")?,
+        library: c::build_tested()?,
         manual: out.join("manual"),
     };
+    let mut pages = cargo(&[
+        "build",
+        "--workspace",
+        "--example",
+        "manual",
+        "--profile",
+        "test",
+    ]);
+    steps::run(pages.args(ALL_FEATURES), BUILD_MAX)?;
+    let maker = Workspace::load()?.tested("examples/manual");
+    steps::run(Command::new(maker).arg(&built.manual), RUN_MAX)?;
     pack(&built, Packed::Fast, &out)?;
     Ok(trial(&out))
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::lab::Which;
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
-use crate::workspace::{BUILD_MAX, FEATURES, MORE_FEATURES, Workspace, build_program, cargo, root};
+use crate::workspace::{ALL_FEATURES, BUILD_MAX, Workspace, build_program, cargo, root};
 use crate::{Arguments, Result, c, campaign, dist, instruments, lab, python, tidy};
 
 /// Longest time for a step that only runs.
@@ -169,9 +169,6 @@ fn run(title: &'static str, all: bool, wanted: impl Fn(&Step) -> bool) -> Result
 fn cargo_step(arguments: &[&str]) -> End {
     steps::run(&mut cargo(arguments), BUILD_MAX).into()
 }
-
-/// All features there are, as cargo takes them.
-const ALL_FEATURES: [&str; 4] = ["--features", FEATURES, "--features", MORE_FEATURES];
 
 fn build_tests(run: &Run) -> Result<Vec<Program>> {
     let features = if run.all {

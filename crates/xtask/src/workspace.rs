@@ -67,6 +67,9 @@ pub const FEATURES: &str = "tidegate-cli/serve,tidegate/governor,tidegate-env/ba
 /// The features beside those, each with crates of its own. Features only add.
 pub const MORE_FEATURES: &str = "tidegate-cli/s3,tidegate-governor/adapters";
 
+/// All features there are, as cargo takes them.
+pub const ALL_FEATURES: [&str; 4] = ["--features", FEATURES, "--features", MORE_FEATURES];
+
 /// `cargo`, the program that runs us, in the root.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
