@@ -264,9 +264,10 @@ impl Bench {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        let program = self
-            .work
-            .join(format!("{stem}{}", if shared { "" } else { "-static" }));
+        let program = self.work.join(format!(
+            "{stem}{}",
+            if shared { "-shared" } else { "-static" }
+        ));
         let lib = self.out.join("lib");
         let mut command = Command::new(compiler);
         command
