@@ -21,7 +21,9 @@
 
 use core::cell::Cell;
 use core::ops::{Deref, DerefMut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{MutexGuard, PoisonError};
+
+use frames::sync::Mutex;
 
 /// Place of a lock in the documented order: a lock may be taken only while none of the same or a
 /// later class is held. (Busy bits are not locks; their place is between `Registry` and
@@ -105,6 +107,7 @@ impl<T> Lock<T> {
     ///
     /// # Panics
     /// In debug builds, when the context holds a lock of the same or a later class.
+    #[track_caller]
     pub fn lock<'a, C: Context>(&'a self, context: &'a C) -> LockGuard<'a, T> {
         let held = context.held();
         debug_assert!(

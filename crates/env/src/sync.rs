@@ -1,4 +1,4 @@
-//! Where the wait queue's atomics and mutex come from: the machine's, or loom's (`--cfg loom`).
+//! Where the wait queue's atomics and mutex come from: `frames::sync`, or loom (`--cfg loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -7,6 +7,6 @@ pub(crate) use loom::sync::{
 };
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicUsize, Ordering, fence};
+pub(crate) use frames::sync::{AtomicUsize, Mutex, Ordering, fence};
 #[cfg(not(loom))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
+pub(crate) use std::sync::MutexGuard;

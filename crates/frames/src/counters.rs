@@ -19,6 +19,7 @@ impl Counter {
 
     /// Adds `amount`; answers the total after it.
     #[inline]
+    #[track_caller]
     pub fn add(&self, amount: u64) -> u64 {
         at_least_zero(
             self.0
@@ -29,6 +30,7 @@ impl Counter {
 
     /// Takes `amount` off; answers the total after it.
     #[inline]
+    #[track_caller]
     pub fn sub(&self, amount: u64) -> u64 {
         at_least_zero(
             self.0

@@ -16,6 +16,7 @@
 //! | [`slots`] | which slots of a swap file are in use | one lock of `mm` |
 //! | [`counters`] | totals | relaxed atomics |
 //! | [`ledger`] | a total under a limit | a seat for each thread |
+//! | [`sync`] | where atomics come from | |
 //! | [`content`] | what the frames hold (a trait) | by `Pin` and `Busy` |
 //!
 //! All of it is safe code, but for tables that begin as zeroes ([`zeroed`]): links are numbers, and
@@ -28,6 +29,8 @@
 #![deny(unsafe_code)]
 
 pub mod content;
+#[cfg(feature = "count")]
+pub mod counted;
 pub mod counters;
 pub mod free;
 pub mod index;
@@ -37,7 +40,7 @@ pub mod mapped;
 pub mod region;
 pub mod slots;
 pub mod stack;
-mod sync;
+pub mod sync;
 pub mod table;
 #[allow(unsafe_code, reason = "zero bytes as values")]
 pub mod zeroed;

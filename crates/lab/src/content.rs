@@ -12,7 +12,7 @@
 //!
 //! Source: ours; live tests write the same stamps, so that one checker serves both.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use frames::sync::{AtomicBool, AtomicU32, Ordering};
 
 use frames::{Busy, Content, FrameId, Pin, PopulateError};
 

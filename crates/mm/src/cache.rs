@@ -1,9 +1,9 @@
 //! The cache: everything that its files and devices share.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Signal, Task, Work};
+use frames::sync::{AtomicU64, Ordering};
 use frames::{Busy, Flags, FrameId, Owner};
 use policy::dirty::{Counts, DeviceIndex, Dirtyable};
 use policy::units::Pages;

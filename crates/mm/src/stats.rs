@@ -1,8 +1,7 @@
 //! Levels and totals of a cache, read without locks.
 
-use core::sync::atomic::AtomicU64;
-
 use env::{Context, Env, Interrupt};
+use frames::sync::AtomicU64;
 use policy::dirty::DeviceIndex;
 use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};

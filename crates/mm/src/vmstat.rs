@@ -5,7 +5,7 @@
 //!
 //! Source: mechanisms 10.1; Linux v6.12 mm/vmstat.c, `vmstat_text`.
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use frames::sync::{AtomicU64, Ordering};
 
 macro_rules! items {
     ($($(#[$doc:meta])* $item:ident = $name:literal,)*) => {
@@ -234,10 +234,12 @@ items! {
     ZlcHidden = "zlc_hidden",
 }
 
+#[track_caller]
 pub(crate) fn add(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
+#[track_caller]
 pub(crate) fn sub(counter: &AtomicU64, by: u64) {
     let before = counter.fetch_sub(by, Ordering::Relaxed);
     debug_assert!(before >= by, "a counter of pages went below zero");

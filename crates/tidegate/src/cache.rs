@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use device::{Layer, Stack};
 use env::{Device, Interrupt, Task};
+use frames::sync::{AtomicBool, Ordering};
 use mm::DeviceOptions;
 use os::{FileDevice, ThreadEnv};
 use policy::dirty::DeviceIndex;

@@ -10,12 +10,12 @@
 //! Deviation: the kernel knows which tasks want to run; a library sees its callers only when they
 //! call.
 
-use core::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use env::{Event, TaskId};
+use frames::sync::{AtomicBool, Ordering};
 
 /// A caller that was not seen for so long is thought to be elsewhere.
 const SEEN: Duration = Duration::from_secs(1);

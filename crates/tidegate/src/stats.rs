@@ -1,10 +1,10 @@
 //! What a cache holds, has done, and has made its callers wait for.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 use env::{Cause, Event, Signal, TaskId, Wakeup};
+use frames::sync::{AtomicU64, Ordering};
 
 use crate::OneNode;
 use crate::pressure::{Meter, Pressure};

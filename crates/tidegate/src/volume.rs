@@ -20,11 +20,11 @@
 use std::io;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use env::{Device, Env, ObjectId, Task};
+use frames::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use mm::{DeviceOptions, ErrorPolicy, Reader};
 use os::ThreadEnv;
 use policy::dirty::{DeviceIndex, DeviceTunables};

@@ -16,10 +16,10 @@ pub(crate) mod write;
 pub(crate) mod writer;
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
 use env::{Client, Env, Task};
+use frames::sync::{AtomicU64, Ordering};
 use frames::{Content, Pin};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 

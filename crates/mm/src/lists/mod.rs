@@ -39,10 +39,10 @@ pub(crate) use rule::{Arrival, Ruled};
 pub(crate) use zone::Zone;
 
 use core::ops::Index;
-use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use env::{Context, Lock, LockClass, LockGuard};
+use frames::sync::AtomicU64;
 use frames::{Flags, FrameId, Lists};
 use policy::compact::Immediate;
 use policy::reclaim::Tunables;

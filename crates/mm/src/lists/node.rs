@@ -1,9 +1,8 @@
 //! What a node of the machine has: a background reclaimer for its zones, what wakes it, and who
 //! waits for it.
 
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
 use env::{Cause, Context, Env, Lock, LockClass, LockGuard, Signal, Task, WaitQueue, Wakeup};
+use frames::sync::{AtomicBool, AtomicU64, Ordering};
 use policy::place::cache::ZonelistCache;
 use policy::units::{Instant, Pages};
 

@@ -9,10 +9,10 @@
 //!
 //! Source: mechanisms 4; Linux 5.16 mm/vmscan.c, reclaim_throttle().
 
-use core::sync::atomic::{AtomicU32, Ordering};
 use std::collections::VecDeque;
 
 use env::{Context, Lock, LockClass, Signal, WaitQueue};
+use frames::sync::{AtomicU32, Ordering};
 use policy::reclaim::throttle::{Facts, Throttle, Verdict, Wake, Who};
 use policy::reclaim::{Reason, Tunables};
 use policy::units::{Instant, Nanos, Pages};

@@ -1,9 +1,8 @@
 //! What a zone has beside its lists: what is off them, how hard each kind of page is pressed, who
 //! is at work on it, who sleeps for it.
 
-use core::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
-
 use env::{Context, Lock, LockClass, LockGuard};
+use frames::sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use policy::compact::defer::Deferral;
 use policy::place::by_use::Worth;
 use policy::reclaim::Tunables;

@@ -6,9 +6,8 @@
 //!   2. A task that puts frames back, or a chunk, hands out and wakes the task that waits for
 //!      memory, after it has let the lock go.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
 use env::{Context, Env, Signal};
+use frames::sync::{AtomicU32, Ordering};
 use frames::{FrameId, FreeLists, Group, Pageblocks};
 use policy::place::mobility::Mobility;
 use policy::reclaim::boost::Boost;

@@ -8,10 +8,10 @@
 //! tasks that wait for a turn where there are turns. Getting a frame by reclaiming and waiting is
 //! `alloc`'s.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Lock, LockClass, LockGuard, Signal, Task, TaskId, WaitQueue};
+use frames::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use policy::place::marks::{self, Marks};
 use policy::reclaim::Tunables;
 use policy::reclaim::boost::BoostRule;

@@ -20,9 +20,8 @@
 //!
 //! Source: docs/adr/0014; mechanisms 4.7.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
 use env::{Cause, Context, Event, Lock, LockClass, Signal, Task, TaskId, WaitQueue, Wakeup};
+use frames::sync::{AtomicU32, AtomicU64, Ordering};
 use policy::reclaim::growth::Growth;
 use policy::reclaim::token::{Entry, Token};
 use policy::reclaim::turn::{Kept, Request, Stock, Ticket, Turns, rank};
@@ -202,7 +201,7 @@ impl MemoryQueue {
     ) {
         // Pairs with the publication in `join`: frames first, then this look; place first, then the
         // look for frames that `join`'s caller takes.
-        core::sync::atomic::fence(Ordering::SeqCst);
+        frames::sync::fence(Ordering::SeqCst);
         while self.waiting.load(Ordering::Relaxed) > 0 {
             let mut woken = [0; (AT_ONCE + KEPT_AT_ONCE) as usize];
             let mut count = 0;
@@ -332,7 +331,7 @@ impl MemoryQueue {
         self.wanted
             .store(saturated(turns.wanted()), Ordering::Relaxed);
         self.waiting.store(turns.waiting(), Ordering::SeqCst);
-        core::sync::atomic::fence(Ordering::SeqCst);
+        frames::sync::fence(Ordering::SeqCst);
     }
 }
 

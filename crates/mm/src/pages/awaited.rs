@@ -17,9 +17,8 @@
 //! Source: Linux 6.12 mm/filemap.c, filemap_create_folio(): a reader holds a reference to the folio
 //! over its read, and reclaim frees none that has one.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
 use env::{Context, Interrupt, Lock, LockClass};
+use frames::sync::{AtomicU32, Ordering};
 use frames::{FrameId, Generation};
 
 /// The pages awaited, one for each task that has lost one.

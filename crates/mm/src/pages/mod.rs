@@ -7,9 +7,8 @@
 //!   2. A waiter counts itself, then looks at the bit; the task that gives the bit back, then looks
 //!      at the count.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
 use env::{Cause, Env, Signal, Task, WaitQueue};
+use frames::sync::{AtomicU32, Ordering};
 use frames::{Busy, Flags, FrameId, FrameTable, IndexWriter, Ledger, NodePool, Owner};
 
 use crate::Error;
@@ -116,7 +115,7 @@ impl CachedPages {
     /// they were.
     pub(crate) fn wake_busy(&self, frames: &[FrameId], signal: Signal) {
         // The releases, then the look at the count (`wait_busy` counts, then looks at the bit).
-        core::sync::atomic::fence(Ordering::SeqCst);
+        frames::sync::fence(Ordering::SeqCst);
         if self.waiters.load(Ordering::Relaxed) == 0 {
             return;
         }

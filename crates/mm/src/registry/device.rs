@@ -1,11 +1,11 @@
 //! One device as the cache sees it: counters, dirty files, what is in flight, errors.
 
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, Signal, WaitQueue};
+use frames::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use policy::dirty::{DeviceIndex, Domain};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 

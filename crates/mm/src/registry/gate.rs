@@ -16,10 +16,10 @@
 //!      they are turned away.
 
 use core::ops::Deref;
-use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
 use env::{Cause, Env, Signal, Task, WaitQueue};
+use frames::sync::{AtomicU32, Ordering};
 
 use super::mapping::Mapping;
 use crate::Error;

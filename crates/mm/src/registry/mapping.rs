@@ -11,13 +11,13 @@
 //! | a cut that is owed | owed, and paid | behind the shut gate |
 //! | closed | | behind the shut gate, before its pages are taken out |
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use env::{
     Cause, Context, Env, Interrupt, IoDone, IoError, IoRequest, Lock, LockClass, LockGuard,
     ObjectId, Signal, Task, WaitQueue,
 };
+use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use frames::{NodePool, Owner, PageIndex, Slot, WriteToken};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 

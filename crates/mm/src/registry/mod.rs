@@ -1,11 +1,11 @@
 //! What a cache knows of its files, regions and devices.
 
 use core::cmp::Reverse;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use env::{Env, Lock, LockClass};
+use frames::sync::{AtomicBool, AtomicU32, AtomicU64};
 
 use mapping::Mapping;
 use regions::Regions;

@@ -14,9 +14,8 @@
 //! Source: mechanisms 2.6; Linux v3.0 mm/memory.c, __do_fault(); mm/rmap.c, page_mkclean(),
 //! page_referenced().
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
 use frames::Mapped;
+use frames::sync::{AtomicU32, Ordering};
 
 /// What a task does with a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

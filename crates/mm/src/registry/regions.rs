@@ -6,10 +6,10 @@
 //!   1. A region's number is given back when none of its pages is left.
 //!   2. One region at a time is being emptied because memory ran out.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use env::{Context, Interrupt, Lock, LockClass, LockGuard, TaskId};
+use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use frames::{Owner, Region};
 use policy::reclaim::swap::walk::SwapWalk;
 use policy::units::Pages;

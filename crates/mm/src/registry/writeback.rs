@@ -1,9 +1,9 @@
 //! Devices, and what is dirty on the way to them.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
 use std::sync::Arc;
 
 use env::{Env, Lock, LockClass};
+use frames::sync::{AtomicU32, AtomicU64};
 use policy::dirty::Domain;
 
 use crate::options::Options;

@@ -14,10 +14,10 @@
 //! Source: mechanisms 7; Linux 5.0 mm/vmscan.c, shrink_slab(), register_shrinker(); mm/slub.c,
 //! __free_slab() (`reclaimed_slab`).
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use env::{Context, Env, Lock, LockClass, Task, TaskId};
+use frames::sync::{AtomicU32, AtomicU64, Ordering};
 use policy::place::mobility::Mobility;
 use policy::shares::{MemberId, ShareRule};
 use policy::shrink::{Answer, Deferred};

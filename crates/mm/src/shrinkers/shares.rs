@@ -18,9 +18,8 @@
 //! Source: ours (ADR 21). The cost of a missed page is the mean that a page's read takes, over the
 //! last few: what is read at once shares its time.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use env::{Context, Lock, LockClass};
+use frames::sync::{AtomicU64, Ordering};
 use policy::shares::{MemberId, ShareRule, Shares, Terms, Transfer};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 

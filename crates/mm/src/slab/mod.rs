@@ -26,10 +26,10 @@
 //! few empty ones; the slabs of other nodes are not looked at before a fresh one is made
 //! (`remote_node_defrag_ratio`); an object is at most a page.
 
-use core::sync::atomic::AtomicU64;
 use std::sync::Arc;
 
 use env::{Context, Env, Lock, LockClass, Task, Work};
+use frames::sync::AtomicU64;
 use frames::{Busy, FrameId};
 use policy::place::by_use::Purpose;
 use policy::place::mobility::Mobility;

@@ -1,8 +1,8 @@
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
 use env::{DeviceId, ObjectId};
+use frames::sync::{AtomicU64, Ordering};
 use lab::{LabEnv, Sector};
 use policy::reclaim::ReclaimLaw;
 use policy::shrink::Answer;

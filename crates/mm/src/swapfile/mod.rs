@@ -11,13 +11,13 @@
 //! Concurrency: the slot map is behind a leaf lock; the rest are atomics.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use env::{
     Context, DeviceId, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Lock, LockClass,
     ObjectId, Signal, Task,
 };
+use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use frames::{FrameId, Owner, SlotMap};
 use policy::dirty::DeviceIndex;
 use policy::reclaim::swap::SwapReadahead;

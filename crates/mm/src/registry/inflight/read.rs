@@ -17,9 +17,8 @@
 //!
 //! Reads of the swap file have a bound of their own (its window).
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-
 use env::{Cause, Env, Signal, Task, WaitQueue};
+use frames::sync::{AtomicU32, AtomicU64, Ordering};
 use policy::units::{Instant, Nanos};
 
 use crate::Error;

@@ -13,10 +13,10 @@
 //! Deviation from Linux, where all write-back waits for one request of the block layer (v6.12
 //! block/blk-mq-tag.c, `blk_mq_get_tag()`), first come, first served.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::collections::VecDeque;
 
 use env::{Cause, Context, Env, IoClass, Lock, LockClass, Signal, Task, WaitQueue, Wakeup};
+use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use policy::units::{Nanos, Pages, PagesPerSec};
 use policy::writeback::{FlushTunables, InFlight};
 
