@@ -83,6 +83,13 @@ impl SeatId {
         Self(number)
     }
 
+    /// Its number, for what else a thread has to itself.
+    #[inline]
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.0
+    }
+
     #[inline]
     fn is_shared(self) -> bool {
         self == Self::SHARED

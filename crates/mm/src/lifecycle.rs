@@ -20,6 +20,7 @@ use crate::registry::mapping::Mapping;
 use crate::registry::writeback::Writeback;
 use crate::shrinkers::Shrinkers;
 use crate::vmstat::Counters;
+use crate::writeback::balance::tell_the_rest;
 use crate::writeback::flush;
 use crate::{Error, File, Writer, compact, reclaim, swapfile};
 
@@ -313,12 +314,11 @@ impl<E: Env> Cache<E> {
     }
 
     /// A writer is done for good; what it still owes is passed on.
-    pub fn retire(&self, task: &mut Task<'_, E>, writer: Writer) {
-        let cpu = task.cpu();
-        self.writeback
-            .domain
-            .lock(task)
-            .remove_writer(writer.into_index(), cpu);
+    pub fn retire(&self, task: &mut Task<'_, E>, mut writer: Writer) {
+        let (now, cpu) = (task.now(), task.cpu());
+        let mut domain = self.writeback.domain.lock(task);
+        tell_the_rest(&mut domain, now, &mut writer.pacer);
+        domain.remove_writer(writer.into_index(), cpu);
     }
 
     /// Clears a device's failed state: the caller has made sure that it works again.

@@ -88,6 +88,9 @@ pub struct Options {
     pub populate: Populate,
     /// The law of dirty throttling and its limits.
     pub dirty: Tunables,
+    /// Whether writers tell the law of pages that they dirty some at a time, where that makes no
+    /// difference to what is due: for writers on many cores.
+    pub tells_in_batches: bool,
     /// How the flusher works.
     pub flush: FlushTunables,
     /// How reclaim works, and how it throttles.
@@ -143,6 +146,7 @@ impl Options {
                 dirty: Threshold::Percent(20),
                 background: Threshold::Percent(10),
             },
+            tells_in_batches: false,
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
             page_rule: None,

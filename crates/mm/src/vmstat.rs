@@ -236,13 +236,17 @@ items! {
 
 #[track_caller]
 pub(crate) fn add(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
+    if by > 0 {
+        counter.fetch_add(by, Ordering::Relaxed);
+    }
 }
 
 #[track_caller]
 pub(crate) fn sub(counter: &AtomicU64, by: u64) {
-    let before = counter.fetch_sub(by, Ordering::Relaxed);
-    debug_assert!(before >= by, "a counter of pages went below zero");
+    if by > 0 {
+        let before = counter.fetch_sub(by, Ordering::Relaxed);
+        debug_assert!(before >= by, "a counter of pages went below zero");
+    }
 }
 
 pub(crate) fn get(counter: &AtomicU64) -> u64 {

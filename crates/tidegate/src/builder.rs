@@ -350,6 +350,7 @@ impl Builder {
         options.dirty.law = self.law;
         options.dirty.dirty = self.dirty;
         options.dirty.background = self.background;
+        options.tells_in_batches = true;
         if let Some(bytes) = self.readahead {
             options.readahead_max = Pages(bytes >> 12);
         }

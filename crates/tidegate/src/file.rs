@@ -3,9 +3,11 @@
 use std::fmt;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, PoisonError, TryLockError};
 
 use env::{Env as _, ObjectId, Task};
+use frames::SeatId;
+use frames::sync::{AtomicU8, Mutex, Ordering};
 use mm::{Advice, Pinned, PinnedRun, Reader};
 use os::ThreadEnv;
 use policy::units::{Bytes, Pages};
@@ -32,8 +34,17 @@ pub struct File {
     read_only: bool,
     /// How this handle was read so far. Taken by one reader at a time; a second one at the same
     /// moment reads without read-ahead state.
-    reader: Mutex<Reader>,
+    reader: Alone<Mutex<Reader>>,
+    /// The thread that needed it last, or `ALL`: others whose pages are all in memory leave it alone.
+    last: AtomicU8,
 }
+
+/// No thread's number.
+const ALL: u8 = u8::MAX;
+
+/// On a cache line of its own.
+#[repr(align(64))]
+struct Alone<T>(T);
 
 impl File {
     pub(crate) fn new(
@@ -52,7 +63,8 @@ impl File {
             object: entry.object,
             inner,
             read_only,
-            reader: Mutex::new(Reader::default()),
+            reader: Alone(Mutex::new(Reader::default())),
+            last: AtomicU8::new(SeatId::mine().number()),
         }
     }
 
@@ -165,6 +177,16 @@ impl File {
     /// `File`: the device failed to read, or no memory. `Closed`.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<usize, Error> {
         let offset = Bytes(offset);
+        let (last, mine) = (self.last.load(Ordering::Relaxed), SeatId::mine().number());
+        if last != mine && last != ALL {
+            let mut task = self.cache.enter()?;
+            if let Some(bytes) = self.inner.read_hits(&mut task, offset, data) {
+                return Ok(usize::try_from(bytes.0).expect("no more than was asked for"));
+            }
+            let order = Ordering::Relaxed;
+            // Refused: another thread was faster, or each needs it now.
+            let _ = self.last.compare_exchange(last, mine, order, order);
+        }
         let read = self.with_reader(|task, reader| self.inner.read(task, reader, offset, data))?;
         Ok(usize::try_from(read.bytes.0).expect("no more than was asked for"))
     }
@@ -241,8 +263,10 @@ impl File {
         let range = (Bytes(offset), Bytes(len));
         let mut task = self.cache.enter()?;
         // It is to be heard, so it waits for a read that is under way.
-        let reader = self.reader.lock();
+        let reader = self.reader.0.lock();
         let mut reader = reader.unwrap_or_else(PoisonError::into_inner);
+        // From now on each read goes by what it says.
+        self.last.store(ALL, Ordering::Relaxed);
         self.answered(self.inner.advise(&mut task, &mut reader, range, advice))
     }
 
@@ -252,7 +276,7 @@ impl File {
         read: impl FnOnce(&mut Task<'_, ThreadEnv>, &mut Reader) -> Result<T, mm::Error>,
     ) -> Result<T, Error> {
         let mut task = self.cache.enter()?;
-        self.answered(match self.reader.try_lock() {
+        self.answered(match self.reader.0.try_lock() {
             Ok(mut reader) => read(&mut task, &mut reader),
             Err(TryLockError::Poisoned(poisoned)) => read(&mut task, &mut poisoned.into_inner()),
             Err(TryLockError::WouldBlock) => read(&mut task, &mut Reader::default()),

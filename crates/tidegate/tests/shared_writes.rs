@@ -21,7 +21,9 @@ const THREADS: u32 = 2;
 const ROUNDS: u32 = 2048;
 /// Pages that a thread goes over where they are to be in memory.
 const PAGES: u32 = 64;
-const WARM: u32 = 2 * PAGES;
+/// Pages before and behind these.
+const APART: u32 = 8;
+const WARM: u32 = 1100;
 const PAGE: u64 = 4096;
 
 /// What a thread does `n` times, from a page on that its own begin at.
@@ -39,7 +41,7 @@ enum Whose {
 struct Case {
     name: &'static str,
     whose: Whose,
-    /// Pages of each thread that are written, and in memory, before it begins.
+    /// Pages of each thread that are written, and in memory, before the threads begin.
     ready: u32,
     round: Round,
     most: u64,
@@ -49,7 +51,7 @@ const fn case(name: &'static str, whose: Whose, round: Round, most: u64) -> Case
     Case {
         name,
         whose,
-        ready: PAGES,
+        ready: PAGES + 2 * APART,
         round,
         most,
     }
@@ -88,12 +90,12 @@ const CASES: &[Case] = &[
             "first write 4 KiB, own file",
             Whose::OwnFile,
             write_on,
-            99_000,
+            17_000,
         )
     },
     Case {
         ready: 0,
-        ..case("miss, own file", Whose::OwnFile, miss, 99_000)
+        ..case("miss, own file", Whose::OwnFile, miss, 30_000)
     },
 ];
 
@@ -135,6 +137,15 @@ impl Drop for Dir {
     }
 }
 
+/// The first page of a thread's own.
+fn first_of(case: &Case, number: u32) -> u32 {
+    if case.whose == Whose::OwnPages {
+        APART + number * ROUNDS
+    } else {
+        APART
+    }
+}
+
 fn run(case: &Case, dir: &Dir) -> Writes {
     let cache = Cache::builder().memory(128 << 20).build().unwrap();
     let files = if case.whose == Whose::OwnFile {
@@ -150,21 +161,20 @@ fn run(case: &Case, dir: &Dir) -> Writes {
             cache.open(&path, OpenOptions::new()).unwrap()
         })
         .collect();
+    for number in 0..THREADS {
+        let file = &files[number as usize % files.len()];
+        // More than a thread uses: in the table of frames neighbours share a line.
+        for page in 0..case.ready {
+            write_on(file, first_of(case, number) - APART, page);
+        }
+    }
     let (ready, begin, end) = (Barrier::new(3), Barrier::new(3), Barrier::new(3));
     let writes = thread::scope(|scope| {
         for number in 0..THREADS {
             let file = &files[number as usize % files.len()];
-            // Far apart: neighbours share a line of the table of frames.
-            let first = if case.whose == Whose::OwnPages {
-                number * ROUNDS
-            } else {
-                0
-            };
+            let first = first_of(case, number);
             let (ready, begin, end) = (&ready, &begin, &end);
             scope.spawn(move || {
-                for page in 0..case.ready {
-                    write_on(file, first, page);
-                }
                 // What is done the first times only.
                 for n in 0..WARM {
                     (case.round)(file, first, n);

@@ -89,7 +89,7 @@ const fn all(name: &'static str, run: fn(&Run) -> End) -> Step {
     }
 }
 
-const STEPS: [Step; 16] = [
+const STEPS: [Step; 17] = [
     always("format", |_| {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -104,6 +104,10 @@ const STEPS: [Step; 16] = [
         tested(run, "tidegate").map_or_else(End::Failed, |program| dist::judge(&program))
     }),
     all("python", |_| python::judge()),
+    all("shared-writes", |_| {
+        let counted = ["--features", "count", "--test", "shared_writes"];
+        cargo_step(&[&["test", "-p", "tidegate"], &counted[..]].concat())
+    }),
     all("loom", |_| loom()),
     all("miri", |_| miri()),
     always("faults", |run| faults(run).into()),

@@ -270,6 +270,17 @@ impl<E: Env> File<E> {
         read::Call::new(self, reader, offset, len).read(task, data)
     }
 
+    /// The same of a few pages that are all in memory and need no reader; `None`: ask `read`.
+    pub fn read_hits(
+        &self,
+        task: &mut Task<'_, E>,
+        offset: Bytes,
+        data: &mut <E::Content as Content>::Data,
+    ) -> Option<Bytes> {
+        let len = Bytes(E::Content::data_len(data) as u64);
+        read::read_hits(task, self, offset, data, len)
+    }
+
     /// Shows `len` bytes at `offset` to `show` where they are, with less at the end of the file:
     /// page by page, each pinned while it is shown, with the bytes of it that are meant. Read ahead
     /// as by `read`, and nothing is copied.

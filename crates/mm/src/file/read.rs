@@ -44,6 +44,8 @@ use crate::writeback::io::{self, REQUEST_PAGES};
 /// frames.
 const READ_MAX: u32 = 256;
 const READ_PART: u32 = 4;
+/// Pages of a call that may be read without a reader: more is read as well by one.
+const HITS_MAX: u64 = 16;
 /// Bytes that one wait looks at.
 const ACCESS_MAX: u64 = 1 << 20;
 
@@ -410,6 +412,61 @@ impl<'a, E: Env> Call<'a, E> {
         }
         Ok(Pages(missed))
     }
+}
+
+/// Fills `data` from `offset` if that is a few pages, all of them in memory and none with a mark;
+/// answers how many bytes. `None`: `Call::read` does it. No reader is told, and needs to be: what it
+/// learns from plain hits only sharpens its picture (`policy::readahead`).
+pub(crate) fn read_hits<E: Env>(
+    task: &mut Task<'_, E>,
+    file: &File<E>,
+    offset: Bytes,
+    data: &mut <E::Content as Content>::Data,
+    len: Bytes,
+) -> Option<Bytes> {
+    let (cache, mapping) = (&*file.cache, &*file.mapping);
+    let end = offset.0.checked_add(len.0)?.min(mapping.size());
+    if offset.0 >= end || pages_of(offset.0, end) > HITS_MAX {
+        return None;
+    }
+    // Of several pages, none is used before all are seen to be there: or they would be used twice.
+    if pages_of(offset.0, end) > 1 && !is_cached(cache, mapping, offset, len) {
+        return None;
+    }
+    let began = task.now();
+    let mut far = cache.far(task);
+    let mut at = offset.0;
+    while at < end {
+        let page_end = end.min(((at >> PAGE_SHIFT) + 1) << PAGE_SHIFT);
+        let (pin, flags) = cache.try_pin(mapping, page_of(at))?;
+        let is_marked = flags.has(Flags::MARK);
+        if !is_marked {
+            let within = usize::try_from(at % PAGE_SIZE).expect("below a page");
+            let count = usize::try_from(page_end - at).expect("at most a page");
+            let to = usize::try_from(at - offset.0).expect("within the caller's data");
+            cache.content().copy_out(&pin, within, data, to, count);
+            far.uses(pin.frame());
+        }
+        cache.unpin(pin);
+        if is_marked {
+            return None;
+        }
+        at = page_end;
+    }
+    if mapping.size() < end {
+        // Cut meanwhile.
+        return None;
+    }
+    let (pages, bytes) = (pages_of(offset.0, end), Bytes(end - offset.0));
+    mapping.note_read(pages, Pages::ZERO);
+    task.did(Work::Call, 1);
+    cache.copied(task, pages, far.take());
+    task.emit(&Event::Read {
+        bytes,
+        missed: Pages::ZERO,
+        took: task.now().since(began),
+    });
+    Some(bytes)
 }
 
 /// How many pages of a call for `pages` pages are looked at together. One for more than a window is

@@ -192,7 +192,7 @@ impl<'a, E: Env> Call<'a, E> {
             io::prepare(task, mapping, Bytes(start), Bytes(end - start))?;
         }
         while *at < end {
-            let pages = self.budget(task);
+            let pages = self.budget(task, *at);
             let stop = end.min(((*at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
             reserve_space(task, cache, mapping, *at, stop)?;
             settle_cut(task, cache, mapping)?;
@@ -226,8 +226,12 @@ impl<'a, E: Env> Call<'a, E> {
         self.writer.is_prepared(self.mapping, start, end)
     }
 
-    /// Pages of the writer's next batch.
-    fn budget(&self, task: &Task<'_, E>) -> u64 {
+    /// Pages of the writer's next batch, from byte `at` on.
+    fn budget(&self, task: &Task<'_, E>, at: u64) -> u64 {
+        // What is left of most calls is one page, and so much there always is.
+        if page_of(at) == page_of(self.bytes.end - 1) {
+            return 1;
+        }
         budget(task, self.cache, self.mapping, self.writer)
     }
 
@@ -702,6 +706,10 @@ pub(super) fn show_filled<E: Env>(
     batch: &mut Vec<Filled>,
     map: Option<&PageMap>,
 ) -> u64 {
+    if map.is_none() && batch.iter().all(|filled| filled.was_dirty && !filled.fresh) {
+        show_again(cache, batch);
+        return 0;
+    }
     let mut shown = [FrameId(0); BATCH_FRAMES];
     let count = batch.len();
     if batch.iter().any(|filled| filled.fresh) {
@@ -758,6 +766,29 @@ pub(super) fn show_filled<E: Env>(
     cache.queue_dirty(task, mapping);
     cache.wake_busy(&shown[..count], Signal::PageUnlocked);
     dirtied
+}
+
+/// The same of pages that were dirty before and still are, in the frames that they had. Their busy
+/// bits have kept the flusher away, so they stand in the index as what they are, and the task that
+/// made them dirty sees to their file: nothing has to be changed that other tasks use.
+fn show_again<E: Env>(cache: &Cache<E>, batch: &mut Vec<Filled>) {
+    let mut shown = [FrameId(0); BATCH_FRAMES];
+    let count = batch.len();
+    for (frame, filled) in shown.iter_mut().zip(batch.drain(..)) {
+        *frame = filled.busy.frame();
+        let table = &cache.pages.table;
+        // As below.
+        let before = table.release(
+            filled.busy,
+            Flags::UPTODATE | Flags::DIRTY,
+            Flags::FAILED | Flags::RECLAIM,
+        );
+        assert!(before.has(Flags::DIRTY), "a busy page is not cleaned");
+    }
+    if cache.options.reclaim.law.writes_are_uses {
+        shown[..count].iter().for_each(|frame| cache.touch(*frame));
+    }
+    cache.wake_busy(&shown[..count], Signal::PageUnlocked);
 }
 
 /// Whether a part of a page that is not cached needs the rest of the page from the device.

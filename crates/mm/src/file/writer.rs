@@ -13,7 +13,7 @@ use crate::cache::Cache;
 use crate::file::reserve::FrameReserve;
 use crate::file::write::Filled;
 use crate::registry::mapping::Mapping;
-use crate::writeback::balance::balance;
+use crate::writeback::balance::{balance, tell_the_rest};
 use crate::writeback::pacer::{Account, Pacer};
 
 /// Pages that a CPU of Linux keeps off the lists until it has so many (3.0 mm/swap.c, PAGEVEC).
@@ -124,8 +124,9 @@ impl<E: Env> Cache<E> {
     /// as a new one.
     pub fn settle(&self, writer: &mut Writer) {
         let context = Interrupt::new();
-        writer.pacer.account = Account::default();
         let mut domain = self.writeback.domain.lock(&context);
+        tell_the_rest(&mut domain, self.env.now(), &mut writer.pacer);
+        writer.pacer.account = Account::default();
         let fresh = domain.add_writer();
         let before = core::mem::replace(&mut writer.pacer.index, fresh);
         // Of the CPUs, which are all the same to somebody outside any task.

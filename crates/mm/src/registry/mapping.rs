@@ -27,6 +27,7 @@ use crate::registry::completions::Completions;
 use crate::registry::device::DeviceState;
 use crate::registry::gate::{Gate, GateGuard, ShutGate};
 use crate::registry::page_map::PageMap;
+use crate::registry::reads::Reads;
 
 /// The length of the device's object has to be set before it is known again.
 const LEN_UNKNOWN: u64 = u64::MAX;
@@ -88,7 +89,7 @@ pub(crate) struct Mapping<E: Env> {
     ended: AtomicU64,
     out: AtomicU64,
     /// Pages that calls to read it asked for, and those of them that were not in memory.
-    read: AtomicU64,
+    read: Reads,
     missed: AtomicU64,
 }
 
@@ -145,14 +146,14 @@ impl<E: Env> Mapping<E> {
             closed: AtomicBool::new(false),
             ended: AtomicU64::new(0),
             out: AtomicU64::new(0),
-            read: AtomicU64::new(0),
+            read: Reads::default(),
             missed: AtomicU64::new(0),
         }
     }
 
     /// A call has read so many pages, of which some were not in memory.
     pub(crate) fn note_read(&self, pages: u64, missed: Pages) {
-        self.read.fetch_add(pages, Ordering::Relaxed);
+        self.read.add(pages);
         if !missed.is_zero() {
             self.missed.fetch_add(missed.0, Ordering::Relaxed);
         }
@@ -160,8 +161,8 @@ impl<E: Env> Mapping<E> {
 
     /// What readers asked for, and what of it was not in memory.
     pub(crate) fn reads(&self) -> (Pages, Pages) {
-        let of = |count: &AtomicU64| Pages(count.load(Ordering::Relaxed));
-        (of(&self.read), of(&self.missed))
+        let missed = self.missed.load(Ordering::Relaxed);
+        (Pages(self.read.all()), Pages(missed))
     }
 
     /// What stands at a page, exactly. `index.get` needs no lock but may miss a page that is there.
@@ -424,7 +425,10 @@ impl<E: Env> IoDone for Mapping<E> {
 impl<E: Env> GateGuard<'_, E> {
     /// The file now reaches at least to `end`.
     pub(crate) fn extend_to(&self, end: u64) {
-        self.size.fetch_max(end, Ordering::AcqRel);
+        // No task makes it shorter meanwhile.
+        if self.size() < end {
+            self.size.fetch_max(end, Ordering::AcqRel);
+        }
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod health;
 pub(crate) mod inflight;
 pub(crate) mod mapping;
 pub(crate) mod page_map;
+mod reads;
 pub(crate) mod regions;
 pub(crate) mod requests;
 pub(crate) mod writeback;

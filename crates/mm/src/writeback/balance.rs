@@ -23,7 +23,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, Env, Event, Task, Work};
-use policy::dirty::{PauseReason, Verdict};
+use policy::dirty::{DeviceIndex, Domain, PauseReason, Verdict};
 use policy::units::{Instant, Pages};
 
 use crate::Error;
@@ -48,12 +48,43 @@ pub(crate) fn account<E: Env>(
         device: device.index,
         pages,
     });
-    let due = {
-        let mut domain = cache.writeback.domain.lock(task);
-        domain.on_dirtied(now, &writer.index, device.index, cpu, pages)
-    };
-    if let Some(due) = due {
-        writer.account.add(device.index, due);
+    if writer.account.keeps(device.index, pages) {
+        return;
+    }
+    let mut domain = cache.writeback.domain.lock(task);
+    let mut told = pages;
+    if let Some(untold) = writer.account.tell() {
+        if untold.device == device.index {
+            told += untold.pages;
+        } else {
+            tell(&mut domain, now, cpu, writer, (untold.device, untold.pages));
+        }
+    }
+    tell(&mut domain, now, cpu, writer, (device.index, told));
+    if cache.options.tells_in_batches && !writer.account.is_due() {
+        let max = domain.untold_max(now, &writer.index, device.index);
+        writer.account.may_keep(device.index, max);
+    }
+}
+
+/// Tells the law what a writer has dirtied, and notes what is due then.
+fn tell(
+    domain: &mut Domain,
+    now: Instant,
+    cpu: usize,
+    writer: &mut Pacer,
+    (device, pages): (DeviceIndex, Pages),
+) {
+    if let Some(due) = domain.on_dirtied(now, &writer.index, device, cpu, pages) {
+        writer.account.add(device, due);
+    }
+}
+
+/// Tells the law what is left to tell of a writer that is done.
+pub(crate) fn tell_the_rest(domain: &mut Domain, now: Instant, writer: &mut Pacer) {
+    if let Some(untold) = writer.account.tell() {
+        // Of the CPUs, which are all the same to somebody outside any task.
+        tell(domain, now, 0, writer, (untold.device, untold.pages));
     }
 }
 

@@ -9,7 +9,7 @@ use lab::{CostTable, EventKind, Lab, LabEnv, Options as LabOptions, Record, Sect
 use mm::{Cache, DeviceOptions, Error, File, Options, Reader};
 use policy::dirty::{DeviceIndex, Law, Threshold};
 use policy::reclaim::ReclaimLaw;
-use policy::units::{Bytes, Nanos, Pages};
+use policy::units::{Bytes, Instant, Nanos, Pages};
 
 const MIB: u64 = 1 << 20;
 
@@ -184,6 +184,53 @@ fn a_small_sync_has_its_turns_beside_a_large_one() {
         large <= Nanos::millis(17_000),
         "16 MiB at 1 MiB/s: {large:?}"
     );
+}
+
+/// Writers that tell the law of what they dirty some pages at a time are held at the same limit, and
+/// get the same rates, as writers that tell it of each page.
+#[test]
+fn writers_that_tell_the_law_in_batches_are_held_as_others() {
+    const WRITERS: u32 = 8;
+    let run = |batches: bool| {
+        let mut world = world(16384, 16 * MIB).limits(1024, 512);
+        world.options.tells_in_batches = batches;
+        world.run(0, |task, cache, _| {
+            let writing: Vec<_> = (0..WRITERS)
+                .map(|number| {
+                    let cache = Arc::clone(cache);
+                    env::spawn(task.env(), "writer", move |task| {
+                        let object = ObjectId(number + 2);
+                        let file = cache.open(task, DeviceIndex(0), object, Bytes(0)).unwrap();
+                        let (mut writer, mut page, mut most) = (cache.writer(), 0, Pages::ZERO);
+                        while task.now() < Instant(20_000_000_000) {
+                            let offset = Bytes(u64::from(page) * 4096);
+                            file.write(task, &mut writer, offset, &data(page, 1, 1))
+                                .unwrap();
+                            let stats = cache.stats();
+                            most = most.at_least(stats.dirty + stats.writeback);
+                            page += 1;
+                        }
+                        file.discard(task).unwrap();
+                        (page, most)
+                    })
+                })
+                .collect();
+            let ends = writing
+                .into_iter()
+                .map(|writing| writing.join(task).unwrap());
+            ends.collect::<Vec<_>>()
+        })
+    };
+    for ends in [run(false), run(true)] {
+        let most = ends.iter().map(|(_, most)| most.0).max().unwrap();
+        let all: u32 = ends.iter().map(|(pages, _)| pages).sum();
+        assert!(most <= 1024, "the limit: {most} in {ends:?}");
+        // 20 s of the device, and what is dirty at the end.
+        assert!((75_000..=84_000).contains(&all), "{all} in {ends:?}");
+        let part = all / WRITERS;
+        let even = |(pages, _): &(u32, Pages)| pages.abs_diff(part) <= part / 10;
+        assert!(ends.iter().all(even), "{ends:?}");
+    }
 }
 
 /// A task that waits for memory is woken when pages have become clean, not by its safety net.

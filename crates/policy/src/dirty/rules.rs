@@ -88,6 +88,11 @@ pub(super) trait WriterRules: DeviceRules {
     /// The writer dirtied pages; answers whether a balance is due now.
     fn on_dirtied(&mut self, writer: &mut Self::Writer, dirtied: &Dirtied) -> Option<Due>;
 
+    /// Pages, fewer than that, that the writer may dirty before the law is told.
+    fn untold_max(&self, _writer: &Self::Writer, _now: Instant, _device: DeviceIndex) -> Pages {
+        Pages::ZERO
+    }
+
     /// A balance over `pages` begins.
     fn begin(&self, pages: Pages) -> Self::Balance;
 

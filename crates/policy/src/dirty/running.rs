@@ -17,6 +17,7 @@ pub(super) trait Engine: Send {
     fn remove_writer(&mut self, writer: u32, cpu: usize);
     fn budget(&self, writer: u32, device: DeviceIndex, cpu: usize) -> Pages;
     fn on_dirtied(&mut self, writer: u32, dirtied: &Dirtied) -> Option<Due>;
+    fn untold_max(&self, writer: u32, now: Instant, device: DeviceIndex) -> Pages;
     fn begin(&mut self, writer: u32, device: DeviceIndex, pages: Pages);
     fn decide(&mut self, writer: u32, now: Instant, counts: &Counts) -> (Verdict, BalanceTrace);
     fn wrote(&mut self, writer: u32, pages: Pages);
@@ -99,6 +100,12 @@ impl<L: WriterRules + 'static> Engine for Running<L> {
     fn on_dirtied(&mut self, writer: u32, dirtied: &Dirtied) -> Option<Due> {
         let place = place(&mut self.writers, writer);
         self.law.on_dirtied(&mut place.writer, dirtied)
+    }
+
+    fn untold_max(&self, writer: u32, now: Instant, device: DeviceIndex) -> Pages {
+        let place = self.writers[writer as usize].as_ref();
+        let place = place.expect("a writer belongs to the domain that it was added to");
+        self.law.untold_max(&place.writer, now, device)
     }
 
     fn begin(&mut self, writer: u32, device: DeviceIndex, pages: Pages) {

@@ -85,7 +85,7 @@ impl<E: Env> Call<'_, E> {
         };
         let began = task.now();
         task.did(Work::Call, 1);
-        let pages = self.budget(task).min(u64::from(OFFERED_MAX));
+        let pages = self.budget(task, start).min(u64::from(OFFERED_MAX));
         let mut batch = Batch::new(&mut self, &inside, start);
         // The file does not grow here, and has its space.
         if end <= inside.size() && inside.is_ready_up_to(end) {

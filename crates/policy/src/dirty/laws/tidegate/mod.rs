@@ -120,6 +120,9 @@ const FACTOR_MIN: u64 = ONE * 13 / 16;
 const BUDGET_FIRST: Pages = Pages(32);
 /// The writers of all devices together dirty at most this part of what is left unseen.
 const UNSEEN_SHARE: u64 = 4;
+/// What one writer keeps to itself of what all may dirty unseen, at most; and in pages.
+const UNTOLD_PART: u64 = 16;
+const UNTOLD_MAX: Pages = Pages(64);
 /// Pages a writer dirties between two balances, at most: 256 MiB.
 const BUDGET_MAX: u64 = 1 << 16;
 /// Anonymous memory leaves the limits what the devices write in this time: what a writer dirties
@@ -413,6 +416,18 @@ impl WriterRules for Tidegate {
         for device in writer.held.devices() {
             self.device_mut(device).roster.leave(&writer.held, device);
         }
+    }
+
+    /// What is left of its budget, unless other writers of the device could use up meanwhile what all
+    /// may dirty unseen.
+    fn untold_max(&self, writer: &Writer, now: Instant, device: DeviceIndex) -> Pages {
+        if writer.device != Some(device) || writer.debt(now) >= AIM {
+            return Pages::ZERO;
+        }
+        let state = self.device(device);
+        let own = writer.budget.saturating_sub(writer.dirtied);
+        let all = state.unseen_max.saturating_sub(state.unseen);
+        own.at_most(Pages(all.0 / UNTOLD_PART)).at_most(UNTOLD_MAX)
     }
 
     fn begin(&self, pages: Pages) -> Balance {
