@@ -48,6 +48,7 @@ use policy::units::Bytes;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use crate::transfer::{NO_MEMORY, grow};
+use crate::way::{self, Way};
 use crate::{OsError, sys};
 
 /// Bytes of a frame.
@@ -572,13 +573,26 @@ impl Content for Arena {
     fn copy_in(&self, frame: &Busy, offset: usize, data: &[u8], from: usize, len: usize) {
         let start = self.span(frame.frame(), offset, len);
         let source = &data[from..from + len];
-        let mut at = start;
-        for source in source.chunks(piece(source.as_ptr(), start)) {
-            // SAFETY: `span` checked the range, of which the pieces are the parts; `Busy` is the
-            // exclusive right to the frame, so the caller's slice cannot lie in it.
-            unsafe { ptr::copy_nonoverlapping(source.as_ptr(), at, source.len()) };
-            at = at.wrapping_add(source.len());
+        let through = |source: &[u8]| {
+            let mut at = start;
+            for source in source.chunks(piece(source.as_ptr(), start)) {
+                // SAFETY: `span` checked the range, of which the pieces are the parts; `Busy` is the
+                // exclusive right to the frame, so the caller's slice cannot lie in it.
+                unsafe { ptr::copy_nonoverlapping(source.as_ptr(), at, source.len()) };
+                at = at.wrapping_add(source.len());
+            }
+        };
+        let Ok(page) = <&[u8; FRAME]>::try_from(source) else {
+            return through(source);
+        };
+        if data.len() < way::LARGE {
+            return through(source);
         }
+        way::copy(|way| match way {
+            Way::Through => through(source),
+            // SAFETY: as above, and a frame begins at a multiple of its size.
+            Way::Past => unsafe { copy_past(page, start) },
+        });
     }
 
     fn copy_out(&self, frame: &Pin, offset: usize, data: &mut [u8], to: usize, len: usize) {
@@ -612,6 +626,36 @@ impl Content for Arena {
         // SAFETY: `span` checked both ranges; `Busy` is the exclusive right to a frame, and these
         // are two frames.
         unsafe { ptr::copy_nonoverlapping(source, target, FRAME) };
+    }
+}
+
+/// Copies a page past the caches.
+///
+/// # Safety
+/// `target` is valid for writes of a page, is no part of `source`, and lies at a multiple of 64.
+unsafe fn copy_past(source: &[u8; FRAME], target: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+        let (from, to) = (source.as_ptr().cast::<__m128i>(), target.cast::<__m128i>());
+        for line in (0..FRAME / size_of::<__m128i>()).step_by(4) {
+            // SAFETY: within the page, and aligned as the caller says.
+            unsafe {
+                let four = [0, 1, 2, 3].map(|at| _mm_loadu_si128(from.add(line + at)));
+                _mm_stream_si128(to.add(line), four[0]);
+                _mm_stream_si128(to.add(line + 1), four[1]);
+                _mm_stream_si128(to.add(line + 2), four[2]);
+                _mm_stream_si128(to.add(line + 3), four[3]);
+            }
+        }
+        // Before the step that shows the page: no store of another kind waits for these.
+        // SAFETY: every x86-64 has it.
+        unsafe { _mm_sfence() };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: the caller's.
+    unsafe {
+        ptr::copy_nonoverlapping(source.as_ptr(), target, FRAME);
     }
 }
 

@@ -46,6 +46,7 @@ mod sys;
 mod threads;
 mod timer;
 mod transfer;
+mod way;
 
 pub use arena::Arena;
 pub use budget::{Available, Budget, BudgetError};
@@ -56,6 +57,7 @@ pub use lock::{Holder, lock};
 pub use numa::{Binding, SystemNode, Topology, TopologyError};
 pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
 pub use place::is_write_protected;
+pub use sys::receive_into;
 pub use threads::{Backend, Local, Options, STACK, Sink, ThreadEnv, start_thread};
 
 use policy::units::Nanos;

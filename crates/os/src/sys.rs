@@ -282,6 +282,17 @@ pub(crate) fn write(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Resu
     u64::try_from(moved).map_err(|_| last_errno())
 }
 
+/// What a socket has, into `data`; never waits. Answers how many bytes: none at the end of the
+/// stream.
+///
+/// # Errors
+/// The system's; `WouldBlock` if there is nothing now.
+pub fn receive_into(socket: BorrowedFd<'_>, data: &mut [u8]) -> io::Result<usize> {
+    let flags = rustix::net::RecvFlags::DONTWAIT;
+    let (bytes, _) = rustix::net::recv(socket, data, flags)?;
+    Ok(bytes)
+}
+
 /// What a socket has, into memory of which the caller has all rights over the call; never waits.
 pub(crate) fn receive(socket: BorrowedFd<'_>, vectors: &mut [IoVec]) -> io::Result<usize> {
     // SAFETY: `msghdr` is plain numbers and addresses, for which all zeroes is a value: no name,
