@@ -16,7 +16,7 @@ Volumes are NAME=BACKEND[,OPTION..]. Backends:
   PATH                       a file or block device that is there
   new:PATH,size=10GiB        a sparse file, made if it is not there
   dir:PATH,size=1TiB         objects of one size in a folder
-  mem:,size=1GiB             objects in memory, gone at the end: for trials
+  mem:,size=1GiB             kept in memory alone, gone at the end
   s3://BUCKET/PREFIX         objects in S3 and what speaks its protocol (feature s3)
 Options: ro; size=SIZE; policy=retry|report|stop (what clients get while writes to the backend
 fail); dirty_min=10%, dirty_max=50% (its share of the dirty limit); description=TEXT;

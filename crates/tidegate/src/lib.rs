@@ -46,6 +46,7 @@ mod file;
 #[cfg(feature = "governor")]
 mod governed;
 mod group;
+mod in_memory;
 mod nodes;
 mod opened;
 mod pressure;
@@ -61,6 +62,7 @@ pub use error::Error;
 pub use file::{CloseError, File, FileStats, Pin, PinRun};
 #[cfg(feature = "governor")]
 pub use governed::Governed;
+pub use in_memory::InMemory;
 pub use mm::{Advice, Error as CacheError, ErrorPolicy};
 pub use nodes::{Nodes, OneNode};
 pub use os::OsError as SystemError;

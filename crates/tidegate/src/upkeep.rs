@@ -94,6 +94,9 @@ impl Volume {
     /// memory. `Closed`.
     pub fn punch(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;
+        if let Some(memory) = &self.memory {
+            return self.change(memory, || memory.punch(offset, len));
+        }
         let mut task = self.enter()?;
         Ok(self.inner.punch(&mut task, Bytes(offset), Bytes(len))?)
     }
@@ -187,6 +190,10 @@ impl Volume {
         }
         closed?;
         holders.closed.store(true, Ordering::SeqCst);
+        if let Some(memory) = &self.memory {
+            memory.settle();
+            memory.clear();
+        }
         // A holder that is still inside asks for no page that is not there, but has the place in
         // hand.
         let is_used = |(): &mut ()| holders.inside.load(Ordering::SeqCst) > 0;

@@ -30,7 +30,7 @@ use os::ThreadEnv;
 use policy::dirty::{DeviceIndex, DeviceTunables};
 use policy::units::Bytes;
 
-use crate::{Cache, Error, Writer};
+use crate::{Cache, Error, InMemory, Writer};
 
 /// Where a volume's bytes are kept.
 pub struct Backing {
@@ -77,6 +77,8 @@ pub struct Volume {
     pub(crate) device: DeviceIndex,
     pub(crate) inner: Arc<mm::File<ThreadEnv>>,
     pub(crate) holders: Arc<Holders>,
+    /// What keeps its bytes in place of the cache and a backing.
+    pub(crate) memory: Option<Arc<InMemory>>,
     /// When the environment's clock began.
     origin: Instant,
 }
@@ -179,6 +181,15 @@ pub struct Progress {
     pub would_block: bool,
 }
 
+impl Progress {
+    fn all(bytes: usize) -> Self {
+        Self {
+            bytes,
+            would_block: false,
+        }
+    }
+}
+
 impl From<mm::Progress> for Progress {
     fn from(progress: mm::Progress) -> Self {
         Self {
@@ -235,6 +246,7 @@ impl Cache {
                 size: AtomicU64::new(backing.size),
                 ..Holders::default()
             }),
+            memory: None,
             origin,
         })
     }
@@ -279,6 +291,7 @@ impl Volume {
             device: self.device,
             inner: self.inner.clone_handle(),
             holders: Arc::clone(&self.holders),
+            memory: self.memory.clone(),
             origin: self.origin,
         }
     }
@@ -339,6 +352,10 @@ impl Volume {
     ) -> Result<Progress, Error> {
         let len = data.len();
         self.check(offset, len as u64)?;
+        if let Some(memory) = &self.memory {
+            memory.read(data, offset);
+            return Ok(Progress::all(len));
+        }
         let (reader, offset) = (&mut cursor.reader, Bytes(offset));
         let read = mode.run(&mut *self.enter()?, |task| {
             self.inner.read(task, reader, offset, data)
@@ -358,6 +375,9 @@ impl Volume {
     /// # Errors
     /// As `read`.
     pub fn prepare_read(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
+        if self.memory.is_some() {
+            return Ok(());
+        }
         let (reader, offset, len) = (&mut cursor.reader, Bytes(offset), Bytes(len));
         let mut task = self.enter()?;
         Ok(self.inner.prepare_read(&mut task, reader, offset, len)?)
@@ -370,6 +390,9 @@ impl Volume {
     /// As `read`.
     pub fn verify_readable(&self, cursor: &mut Cursor, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;
+        if self.memory.is_some() {
+            return Ok(());
+        }
         let (reader, offset, len) = (&mut cursor.reader, Bytes(offset), Bytes(len));
         let mut task = self.enter()?;
         Ok(self.inner.verify_readable(&mut task, reader, offset, len)?)
@@ -378,7 +401,7 @@ impl Volume {
     /// Whether all of `len` bytes at `offset` is in memory now.
     #[must_use]
     pub fn is_cached(&self, offset: u64, len: u64) -> bool {
-        self.inner.is_cached(Bytes(offset), Bytes(len))
+        self.memory.is_some() || self.inner.is_cached(Bytes(offset), Bytes(len))
     }
 
     /// Takes in `data` at `offset`; if it may not block, as much as can be taken at once. The
@@ -395,6 +418,10 @@ impl Volume {
         mode: Mode,
     ) -> Result<Progress, Error> {
         self.check(offset, data.len() as u64)?;
+        if let Some(memory) = &self.memory {
+            self.change(memory, || memory.write(data, offset))?;
+            return Ok(Progress::all(data.len()));
+        }
         let (writer, offset) = (writer.of(&self.cache.inner.mm), Bytes(offset));
         let written = mode.run(&mut *self.enter()?, |task| {
             self.inner.write_unpaced(task, writer, offset, data)
@@ -418,6 +445,10 @@ impl Volume {
         len: u64,
     ) -> Result<Option<io::Result<usize>>, Error> {
         self.check(offset, len)?;
+        if let Some(memory) = &self.memory {
+            let received = self.change(memory, || memory.receive(socket, offset, len))?;
+            return Ok(Some(received));
+        }
         let mut task = self.enter()?;
         let mut received = None;
         let (from, len) = (Bytes(offset), Bytes(len));
@@ -440,6 +471,9 @@ impl Volume {
     /// As `write`.
     pub fn prepare_write(&self, writer: &mut Writer, offset: u64, len: u64) -> Result<(), Error> {
         self.check(offset, len)?;
+        if self.memory.is_some() {
+            return Ok(());
+        }
         let mut task = self.enter()?;
         let (writer, offset, len) = (writer.of(&self.cache.inner.mm), Bytes(offset), Bytes(len));
         Ok(self.inner.prepare_write(&mut task, writer, offset, len)?)
@@ -452,6 +486,9 @@ impl Volume {
     /// # Errors
     /// `Cache`: a failed device. `Closed`.
     pub fn pace(&self, writer: &mut Writer) -> Result<Option<Instant>, Error> {
+        if self.memory.is_some() {
+            return self.cache.is_open().map(|()| None);
+        }
         let mut task = self.cache.enter()?;
         let until = self
             .cache
@@ -461,12 +498,34 @@ impl Volume {
         Ok(until.map(|until| self.origin + Duration::from_nanos(until.0)))
     }
 
+    /// Changes bytes that are kept in memory alone, if its client wants that still.
+    pub(crate) fn change<T>(
+        &self,
+        memory: &InMemory,
+        change: impl FnOnce() -> T,
+    ) -> Result<T, Error> {
+        let task = self.enter()?;
+        let _under_way = memory.change();
+        if !task.is_wanted() {
+            return Err(Error::Closed);
+        }
+        Ok(change())
+    }
+
+    /// Changes of bytes that are kept in memory alone have been made, so far as they are under way.
+    fn settle(&self) {
+        if let Some(memory) = &self.memory {
+            memory.settle();
+        }
+    }
+
     /// Makes everything written so far durable, by whichever holder.
     ///
     /// # Errors
     /// As `File::sync`.
     pub fn sync(&self) -> Result<(), Error> {
         let mut task = self.enter()?;
+        self.settle();
         Ok(self.inner.sync(&mut task)?)
     }
 
@@ -476,6 +535,7 @@ impl Volume {
     /// As `sync`.
     pub fn sync_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         let mut task = self.enter()?;
+        self.settle();
         Ok(self
             .inner
             .sync_range(&mut task, Bytes(offset), Bytes(len))?)
@@ -488,6 +548,7 @@ impl Volume {
         let Ok(mut task) = self.enter() else {
             return Synced(None);
         };
+        self.settle();
         let parts: Vec<_> = parts
             .iter()
             .map(|(offset, len)| (Bytes(*offset), Bytes(*len)))

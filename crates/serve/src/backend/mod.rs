@@ -3,6 +3,7 @@
 //! ```text
 //!   File, New, Embedded ── lock ── FileDevice (O_DIRECT) ──┐
 //!   Objects ────────────── lease ── Objects ───────────────┴── layers ── Cache::attach ── Opened
+//!   mem: ─────────────────────────────────────────────────────── Cache::attach_in_memory ─────'
 //! ```
 //!
 //! Invariants
@@ -15,6 +16,7 @@
 
 mod error;
 mod file;
+mod memory;
 #[cfg(feature = "objects")]
 mod objects;
 mod space;
@@ -25,7 +27,7 @@ use device::Stack;
 use env::{Device, Interrupt, ObjectId};
 use os::{OwnPaths, ThreadEnv};
 use policy::dirty::DeviceTunables;
-use tidegate::{Backing, Cache, VolumeOptions};
+use tidegate::{Backing, Cache, InMemory, VolumeOptions};
 
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::{Extents, Grow, Lost, Opened, Space};
@@ -79,6 +81,9 @@ struct Raw {
 /// `BackendError`: it is missing, in use, too short, no file. Each names the path, the value and
 /// the way out.
 pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendError> {
+    if let Some(size) = memory::size(config) {
+        return memory::open(config, size, cache);
+    }
     let options = volume_options(config);
     let pool = Pool::new(&config.name, THREADS).map_err(tidegate::Error::from)?;
     let mut rest = None;
@@ -155,6 +160,9 @@ pub(crate) fn descriptors(config: &VolumeConfig) -> u64 {
 
 /// Bytes that a volume's backend takes beside the cache.
 pub(crate) fn memory(config: &VolumeConfig) -> u64 {
+    if let Some(size) = memory::size(config) {
+        return InMemory::bytes(size);
+    }
     #[cfg(feature = "objects")]
     let bytes = objects::memory(config);
     #[cfg(not(feature = "objects"))]
@@ -175,6 +183,11 @@ fn open_raw(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendE
             file::open(config, env)
         }
     }
+}
+
+/// Whether it is kept in memory alone, and not as objects there.
+pub(crate) fn is_in_memory(config: &VolumeConfig) -> bool {
+    memory::size(config).is_some()
 }
 
 /// Puts the layers of the configuration around a device.

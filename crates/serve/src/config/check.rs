@@ -681,7 +681,7 @@ fn backend(
         return needs_size(mistakes).map(|size| BackendConfig::New { path, size });
     }
     if objects {
-        if !cfg!(feature = "objects") {
+        if !cfg!(feature = "objects") && text != "mem:" {
             let title = "this tidegate was built without object stores";
             mistakes.push(
                 word.wrong(title, "needs the feature `objects`")

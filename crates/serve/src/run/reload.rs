@@ -265,13 +265,11 @@ impl Server {
                 coming.wanted = Some(volume.clone());
                 continue;
             }
-            let old = self
-                .volumes
-                .iter_mut()
-                .find(|served| served.config.name == volume.name);
-            match old {
-                Some(old) if !old.is_leaving && old.config == *volume => old.follow(),
-                Some(old) if !old.is_leaving => old.change(volume),
+            let mut all = self.volumes.iter();
+            let at = all.position(|served| served.config.name == volume.name);
+            match at.map(|at| (at, &self.volumes[at])) {
+                Some((_, old)) if !old.is_leaving && old.config == *volume => old.follow(),
+                Some((at, old)) if !old.is_leaving => self.change(at, volume.clone()),
                 _ => self.wanted.push(Wanted::new(volume.clone())),
             }
         }
@@ -284,6 +282,24 @@ impl Server {
                 "not added yet: it is tried again by itself"
             );
         }
+    }
+
+    /// Has a volume follow a new version of its configuration. One that is kept in memory grows if
+    /// the cache can give way.
+    fn change(&mut self, at: usize, mut new: VolumeConfig) {
+        let old = &mut self.volumes[at].config;
+        let grows = apart(&old.backend).0 == apart(&new.backend).0
+            && backend::memory(&new) > backend::memory(old);
+        if grows {
+            let before = core::mem::replace(&mut old.backend, new.backend.clone());
+            let fits = self.fit(None);
+            if let Err((cause, _)) = fits {
+                error!(volume = %new.name, cause = %cause, "it did not grow");
+                new.backend.clone_from(&before);
+            }
+            self.volumes[at].config.backend = before;
+        }
+        self.volumes[at].change(&new);
     }
 
     /// Waits a moment for the volumes that go, and for those that come.
@@ -389,7 +405,7 @@ impl Served {
         let old = &mut self.config;
         let ((old_place, old_size), (place, size)) = (apart(&old.backend), apart(&new.backend));
         let grows = old_place == place
-            && !matches!(place, BackendConfig::Objects { .. })
+            && (!matches!(place, BackendConfig::Objects { .. }) || backend::is_in_memory(new))
             && old_size.zip(size).is_some_and(|(old, new)| new > old);
         if grows {
             old.backend = new.backend.clone();
