@@ -17,8 +17,9 @@
 //! | `shrink` | a limit that is lowered under a cache in use | 0.5 s; 0.98 of the hot pages stay |
 //! | `aged` | reads in sequence after minutes of random misses | 0.95 of a fresh cache |
 //! | `peers` | a page hit, a mix with misses, resident memory | quick_cache, moka, foyer |
+//! | `scale` | hits, reads, overwrites, misses, requests on 1, 2, 4 and more threads | the kernel, quick_cache, nbdkit |
 //!
-//! The last nine are run only when they are named: they take minutes, and `pacing` and `stutterp`
+//! The last ten are run only when they are named: they take minutes, and `pacing` and `stutterp`
 //! need root and set dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
@@ -33,6 +34,7 @@ mod memory;
 mod pacing;
 mod peers;
 mod plan;
+mod scale;
 mod serve;
 mod stutterp;
 mod undo;
@@ -96,6 +98,7 @@ const GOVERNOR: &str = "governor";
 const SHRINK: &str = "shrink";
 const AGED: &str = "aged";
 const PEERS: &str = "peers";
+const SCALE: &str = "scale";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut pairs = PAIRS;
@@ -118,13 +121,14 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             SHRINK if wanted.is_empty() => return memory::shrink(arguments),
             AGED if wanted.is_empty() => return memory::aged(arguments),
             PEERS if wanted.is_empty() => return peers::run(arguments),
+            SCALE if wanted.is_empty() => return scale::run(arguments),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
             "--memory" => memory = arguments.value_of("--memory")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
             _ => {
                 return Err(format!(
-                    "bench: '{word}' is not one of {}, {SERVE}, {GOVERNOR}, {SHRINK}, {AGED} or {PEERS} (these first and alone)",
+                    "bench: '{word}' is not one of {}, {SERVE}, {GOVERNOR}, {SHRINK}, {AGED}, {PEERS} or {SCALE} (these first and alone)",
                     STEPS.join(", ")
                 ));
             }

@@ -38,6 +38,7 @@ usage: cargo instruments COMMAND
                                    the server: fio beside nbdkit, the pacing bar, limits (root for the bar)
   bench shrink [--rounds N] [--dir DIR] [--program FILE]
                                    a limit lowered under a cache in use: seconds, hits, resident memory
+  bench scale [THREADS]... [--rounds N] [--dir DIR] [--programs DIR]
   bench aged [--minutes N] [--rounds N] [--again SECONDS] [--dir DIR] [--program FILE]
                                    reads in sequence by a fresh cache, and after minutes of random misses (default 10)
   picture                          redraws the plots that README.md and docs/ show

@@ -19,6 +19,8 @@ mod fio;
 mod pacing;
 mod server;
 
+pub(super) use fio::of_connections;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

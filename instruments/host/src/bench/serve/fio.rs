@@ -63,6 +63,40 @@ fn compare_all(program: &Path, folder: &Path, pairs: usize) -> Result<()> {
     Ok(())
 }
 
+/// Requests a second of ours and of nbdkit's memory plugin, by number of connections; of a volume in
+/// a file, or of one in memory.
+///
+/// # Errors
+/// A server or fio fails.
+pub(in crate::bench) fn of_connections(
+    program: &Path,
+    folder: &Path,
+    (rw, block, depth): (&str, &str, &str),
+    in_memory: bool,
+    connections: &[u32],
+    rounds: usize,
+) -> Result<[Vec<f64>; 2]> {
+    let mut found = vec![[Vec::new(), Vec::new()]; connections.len()];
+    for round in 0..rounds {
+        let (ours, theirs) = both(program, folder, in_memory)?;
+        let servers = [(&ours, "disk"), (&theirs, "")];
+        for (connections, found) in connections.iter().zip(&mut found) {
+            for turn in 0..2 {
+                let at = (round + turn) % 2;
+                let (server, export) = servers[at];
+                let load = ("scale", rw, block, depth);
+                found[at].push(run(server, export, load, *connections, true)?.per_second);
+            }
+        }
+    }
+    Ok([0, 1].map(|at| {
+        found
+            .iter()
+            .map(|found| median(found[at].clone()))
+            .collect()
+    }))
+}
+
 /// One run of every load on a new start of both: figures differ more from start to start than
 /// within one.
 fn pair_of_servers(
@@ -71,10 +105,29 @@ fn pair_of_servers(
     pair: usize,
     runs: &mut [[Vec<Run>; 2]; LOADS.len()],
 ) -> Result<()> {
+    let (ours, theirs) = both(program, folder, false)?;
+    let servers = [(&ours, "disk"), (&theirs, "")];
+    for (load, of_load) in LOADS.into_iter().zip(runs) {
+        // Neither is always the second.
+        for turn in 0..2 {
+            let at = (pair + turn) % 2;
+            let (server, export) = servers[at];
+            of_load[at].push(run(server, export, load, 1, true)?);
+        }
+    }
+    Ok(())
+}
+
+/// Ours, with a volume in a file or in memory, and nbdkit's memory plugin; every page is there.
+fn both(program: &Path, folder: &Path, in_memory: bool) -> Result<(Server, Server)> {
     let file = folder.join("volume");
     let made = std::fs::File::create(&file).and_then(|made| made.set_len(SIZE_MIB << 20));
     made.map_err(|error| format!("{}: {error}", file.display()))?;
-    let volume = format!("disk={}", file.display());
+    let volume = if in_memory {
+        format!("disk=mem:,size={SIZE_MIB}MiB")
+    } else {
+        format!("disk={}", file.display())
+    };
     let words = ["--dirty", "90%", "--background", "80%", &volume];
     let ours = Server::ours(program, &folder.join("ours"), "1GiB", &words)?;
     let mut nbdkit = Command::new("nbdkit");
@@ -82,20 +135,10 @@ fn pair_of_servers(
     nbdkit.args(["--foreground", "-U"]).arg(&socket);
     nbdkit.args(["memory", &format!("{SIZE_MIB}M")]);
     let theirs = Server::start(nbdkit, &socket)?;
-    let servers = [(&ours, "disk"), (&theirs, "")];
-    for (server, export) in servers {
-        // Every page is there before the first figure.
-        run(server, export, ("fill", "write", "1M", "4"), false)?;
+    for (server, export) in [(&ours, "disk"), (&theirs, "")] {
+        run(server, export, ("fill", "write", "1M", "4"), 1, false)?;
     }
-    for (load, of_load) in LOADS.into_iter().zip(runs) {
-        // Neither is always the second.
-        for turn in 0..2 {
-            let at = (pair + turn) % 2;
-            let (server, export) = servers[at];
-            of_load[at].push(run(server, export, load, true)?);
-        }
-    }
-    Ok(())
+    Ok((ours, theirs))
 }
 
 fn line(name: &str, ours: &[Run], theirs: &[Run]) -> String {
@@ -115,6 +158,7 @@ fn run(
     server: &Server,
     export: &str,
     (name, rw, block, depth): (&str, &str, &str, &str),
+    connections: u32,
     is_timed: bool,
 ) -> Result<Run> {
     let mut fio = Command::new("fio");
@@ -124,6 +168,8 @@ fn run(
         .arg(format!("--rw={rw}"))
         .arg(format!("--bs={block}"))
         .arg(format!("--iodepth={depth}"))
+        .args(["--thread", "--group_reporting"])
+        .arg(format!("--numjobs={connections}"))
         .arg(format!("--size={SIZE_MIB}m"));
     if is_timed {
         fio.args(["--time_based", &format!("--runtime={RUNTIME}")]);
