@@ -576,8 +576,8 @@ impl Content for Arena {
         let through = |source: &[u8]| {
             let mut at = start;
             for source in source.chunks(piece(source.as_ptr(), start)) {
-                // SAFETY: `span` checked the range, of which the pieces are the parts; `Busy` is the
-                // exclusive right to the frame, so the caller's slice cannot lie in it.
+                // SAFETY: `span` checked the range, of which the pieces are the parts; `Busy` is
+                // the exclusive right to the frame, so the caller's slice cannot lie in it.
                 unsafe { ptr::copy_nonoverlapping(source.as_ptr(), at, source.len()) };
                 at = at.wrapping_add(source.len());
             }

@@ -1,9 +1,9 @@
-//! Calls of the system that are refused from a moment on: for tests of what a program asks for after
-//! it has promised something.
+//! Calls of the system that are refused from a moment on: for tests of what a program asks for
+//! after it has promised something.
 //!
-//! A filter of the kernel (seccomp(2)), or a limit of the process, for all its threads and for good:
-//! what is tested has a process of its own. They lie below every library, so nothing in the code
-//! under test knows of them.
+//! A filter of the kernel (seccomp(2)), or a limit of the process, for all its threads and for
+//! good: what is tested has a process of its own. They lie below every library, so nothing in the
+//! code under test knows of them.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use seccompiler::{
 pub enum Refused {
     /// A thread or a process: EAGAIN, as at a limit of the control group.
     Thread,
-    /// Memory, new or opened for writing: ENOMEM, as at `ulimit -d`. What the heap takes by brk(2)
-    /// is given: a program that allocates ends without it.
+    /// Memory, new or opened for writing: ENOMEM, as at `ulimit -d`. The heap gets its own by
+    /// brk(2): a program that allocates ends without it.
     Memory,
     /// A descriptor: EMFILE, at a limit of as many as there are. Those that are closed later can be
     /// had.

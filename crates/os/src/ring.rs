@@ -32,8 +32,8 @@
 //!   5. The owner keeps the arena mapped. If requests cannot be had back from the kernel, its hold
 //!      of the arena is leaked: the kernel may still write there.
 //!
-//! A kernel that takes no request for `REFUSED_MAX` is asked for nothing more once it has ended those
-//! it has: from then on the lane's thread does what the ring would, more slowly.
+//! A kernel that takes no request for `REFUSED_MAX` is asked for nothing more once it has ended
+//! those it has: from then on the lane's thread does what the ring would, more slowly.
 //!
 //! Shutdown: jobs still in the mailbox are cancelled, those in the kernel have until the bound to
 //! end by themselves, then are cancelled in the kernel, and 500 ms later end with `Cancelled`
@@ -670,7 +670,7 @@ impl Owner {
             return;
         };
         std::thread::sleep(REFUSED_TICK);
-        // What it has put off until it is asked.
+        // The kernel does what it has put off until it is asked.
         let runs = EnterFlags::GETEVENTS.bits();
         // SAFETY: nothing is submitted, and there is no argument.
         let _ = unsafe { self.ring.submitter().enter::<()>(0, 0, runs, None) };

@@ -14,10 +14,10 @@
 //! ```
 //!
 //! An object of a fixed size has its end there and nowhere else, and one that grows has at least
-//! the length that it had when it was opened, written or cut by us: a read that ends before it, or a
-//! write beyond where the file ends now, has met a device that lost its capacity or a file that was
-//! cut, and is `Lost`. Zeroes in its place would be kept, and written back; a write, or a new length,
-//! would leave them between the cut and itself.
+//! the length that it had when it was opened, written or cut by us: a read that ends before it, or
+//! a write beyond where the file ends now, has met a device that lost its capacity or a file that
+//! was cut, and is `Lost`. Zeroes in its place would be kept, and written back; a write, or a new
+//! length, would leave them between the cut and itself.
 //!
 //! Adjacent frames become one element of the vector. A vector has at most `MAX_VECTORS` elements;
 //! a request with more runs is moved in parts, as if the system had answered short.

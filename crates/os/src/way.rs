@@ -1,10 +1,10 @@
 //! Which way pages of a large call are copied: measured while they are.
 //!
 //! A copy through the caches reads each line of its target before it overwrites it; where a call is
-//! larger than they are, that is a third of its memory traffic. A copy past them does not, and leaves
-//! the target out of the caches, which is slower where it would have stayed. Which of them wins
-//! depends on the machine, on how source and target lie, and on what else is in the caches: so a
-//! thread times both on some pages of its own large calls, goes the faster way with those that
+//! larger than they are, that is a third of its memory traffic. A copy past them does not, and
+//! leaves the target out of the caches, which is slower where it would have stayed. Which of them
+//! wins depends on the machine, on how source and target lie, and on what else is in the caches: so
+//! a thread times both on some pages of its own large calls, goes the faster way with those that
 //! follow, and times both again after a while.
 
 use std::cell::Cell;

@@ -1,5 +1,5 @@
-//! Work that may wait, beside the threads of connections: each on a thread of its own, or, where the
-//! system has none to give, on one that is there from the start, one after the other.
+//! Work that may wait, beside the threads of connections: each on a thread of its own, or, where
+//! the system has none to give, on one that is there from the start, one after the other.
 //!
 //! The runtime's own threads for such work do not do: it panics, or waits for ever, where it gets
 //! none.

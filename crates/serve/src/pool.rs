@@ -1,8 +1,8 @@
 //! Threads that wait for the cache, so that connections need not: a bounded number for each volume.
 //!
-//! One thread is there from the start, so that no work needs a thread that the system does not give;
-//! others start when there is work and end when there was none for a while. The submitter bounds the
-//! queues: a connection has at most its requests in flight there.
+//! One thread is there from the start, so that no work needs a thread that the system does not
+//! give; others start when there is work and end when there was none for a while. The submitter
+//! bounds the queues: a connection has at most its requests in flight there.
 //!
 //! ```text
 //!   syncs ────────────────────────────────── first, `SYNCS` at once ──┐

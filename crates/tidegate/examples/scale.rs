@@ -2,8 +2,9 @@
 //! bench scale` runs it, a process for each figure.
 //!
 //! `scale FOLDER tidegate|kernel read|write own|one BYTES THREADS`: each thread reads or overwrites
-//! calls of that many bytes by chance, in a file of its own or in a part of its own of one file, all
-//! of it in memory. Prints one line of JSON: bytes a second of all threads, the median of some goes.
+//! calls of that many bytes by chance, in a file of its own or in a part of its own of one file,
+//! all of it in memory. Prints one line of JSON: bytes a second of all threads, the median of some
+//! goes.
 
 use std::fs::{File as Plain, OpenOptions as PlainOptions};
 use std::os::unix::fs::FileExt;

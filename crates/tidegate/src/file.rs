@@ -35,7 +35,8 @@ pub struct File {
     /// How this handle was read so far. Taken by one reader at a time; a second one at the same
     /// moment reads without read-ahead state.
     reader: Alone<Mutex<Reader>>,
-    /// The thread that needed it last, or `ALL`: others whose pages are all in memory leave it alone.
+    /// The thread that needed it last, or `ALL`: others whose pages are all in memory leave it
+    /// alone.
     last: AtomicU8,
 }
 

@@ -227,7 +227,7 @@ impl Device for Nowhere {
 
 impl Cache {
     /// Attaches a volume of `size` bytes that is kept in `memory` alone, and is gone with its last
-    /// holder. What it takes counts neither in the cache's limit nor in its statistics
+    /// holder. Its bytes count neither in the cache's limit nor in its statistics
     /// ([`InMemory::bytes`], [`Cache::set_beside`]).
     ///
     /// # Errors

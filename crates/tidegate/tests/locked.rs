@@ -190,7 +190,7 @@ fn a_file_that_others_cut_is_no_zeroes_and_grows_by_no_sync() {
         other.set_len(8 << 10).unwrap();
         let error = file.read_at(&mut read, 32 << 10).unwrap_err();
         assert!(error.to_string().contains("gone"), "{error}");
-        // What is still there can be written, and nothing behind it.
+        // Bytes that are still there can be written, and none behind them.
         file.sync().unwrap();
         file.write_at(&[9; 1024], 66 << 10).unwrap_err();
         file.write_at(&[9; 4096], 48 << 10).unwrap();

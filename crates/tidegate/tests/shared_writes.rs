@@ -29,7 +29,7 @@ const PAGE: u64 = 4096;
 /// What a thread does `n` times, from a page on that its own begin at.
 type Round = fn(&File, first: u32, n: u32);
 
-/// Whose pages the threads use.
+/// The owner of the pages that the threads use.
 #[derive(Clone, Copy, PartialEq)]
 enum Whose {
     OwnFile,
@@ -175,7 +175,7 @@ fn run(case: &Case, dir: &Dir) -> Writes {
             let first = first_of(case, number);
             let (ready, begin, end) = (&ready, &begin, &end);
             scope.spawn(move || {
-                // What is done the first times only.
+                // Work of the first times only.
                 for n in 0..WARM {
                     (case.round)(file, first, n);
                 }

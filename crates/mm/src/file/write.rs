@@ -228,7 +228,7 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Pages of the writer's next batch, from byte `at` on.
     fn budget(&self, task: &Task<'_, E>, at: u64) -> u64 {
-        // What is left of most calls is one page, and so much there always is.
+        // Most calls have one page left, and so much there always is.
         if page_of(at) == page_of(self.bytes.end - 1) {
             return 1;
         }

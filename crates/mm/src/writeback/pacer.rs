@@ -78,7 +78,8 @@ impl Account {
         !self.due.is_empty()
     }
 
-    /// The writer has dirtied `pages` of which the law need not be told yet; false: it has to be, now.
+    /// The writer has dirtied `pages` of which the law need not be told yet; false: it has to be,
+    /// now.
     pub(super) fn keeps(&mut self, device: DeviceIndex, pages: Pages) -> bool {
         let is_due = self.is_due();
         let untold = self.untold.as_mut();

@@ -186,8 +186,8 @@ fn a_small_sync_has_its_turns_beside_a_large_one() {
     );
 }
 
-/// Writers that tell the law of what they dirty some pages at a time are held at the same limit, and
-/// get the same rates, as writers that tell it of each page.
+/// Writers that tell the law of what they dirty some pages at a time are held at the same limit,
+/// and get the same rates, as writers that tell it of each page.
 #[test]
 fn writers_that_tell_the_law_in_batches_are_held_as_others() {
     const WRITERS: u32 = 8;

@@ -136,8 +136,8 @@ impl Domain {
         self.law.on_dirtied(writer.0, &dirtied)
     }
 
-    /// Pages, fewer than that, that the writer may dirty before `on_dirtied` is told of them, all at
-    /// once: nothing would be due until then. Zero where each is to be told.
+    /// Pages, fewer than that, that the writer may dirty before `on_dirtied` is told of them, all
+    /// at once: nothing would be due until then. Zero where each is to be told.
     #[must_use]
     pub fn untold_max(&self, now: Instant, writer: &WriterIndex, device: DeviceIndex) -> Pages {
         self.law.untold_max(writer.0, now, device)

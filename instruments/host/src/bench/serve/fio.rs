@@ -63,8 +63,8 @@ fn compare_all(program: &Path, folder: &Path, pairs: usize) -> Result<()> {
     Ok(())
 }
 
-/// Requests a second of ours and of nbdkit's memory plugin, by number of connections; of a volume in
-/// a file, or of one in memory.
+/// Requests a second of ours and of nbdkit's memory plugin, by number of connections; of a volume
+/// in a file, or of one in memory.
 ///
 /// # Errors
 /// A server or fio fails.

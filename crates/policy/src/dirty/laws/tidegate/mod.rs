@@ -418,8 +418,8 @@ impl WriterRules for Tidegate {
         }
     }
 
-    /// What is left of its budget, unless other writers of the device could use up meanwhile what all
-    /// may dirty unseen.
+    /// What is left of its budget, unless other writers of the device could use up meanwhile what
+    /// all may dirty unseen.
     fn untold_max(&self, writer: &Writer, now: Instant, device: DeviceIndex) -> Pages {
         if writer.device != Some(device) || writer.debt(now) >= AIM {
             return Pages::ZERO;
