@@ -22,7 +22,7 @@ const GOES: usize = 5;
 type Failure = Box<dyn std::error::Error>;
 
 enum Subject {
-    Tidegate(File),
+    Tidegate(Box<File>),
     Kernel(Plain),
 }
 
@@ -109,7 +109,9 @@ fn file_of(files: &[Subject], number: u64) -> &Subject {
 
 fn open(cache: &Cache, subject: &str, path: &Path) -> Result<Subject, Failure> {
     Ok(match subject {
-        "tidegate" => Subject::Tidegate(cache.open(path, OpenOptions::new().create(true))?),
+        "tidegate" => {
+            Subject::Tidegate(Box::new(cache.open(path, OpenOptions::new().create(true))?))
+        }
         "kernel" => Subject::Kernel(
             PlainOptions::new()
                 .read(true)
