@@ -6,6 +6,9 @@
 //! nothing (or the lab zero), the answer is the lab's own value. No answer is more than there is of
 //! CPU time or memory. Against a recording of the change, the answers together are no skill if
 //! "nothing changes" is as near.
+//!
+//! What the recording shows the lab to be bad at is said beside each answer (`Doubt`), and where
+//! the lab is off by more than a factor of two without the change there is no answer.
 
 use core::fmt::Write as _;
 
@@ -32,8 +35,63 @@ pub(super) struct Answered<'a> {
     pub(super) changed: Vec<Vec<Option<f64>>>,
     /// The most that each figure can be.
     pub(super) most: Vec<f64>,
+    /// How good the first column is at each.
+    pub(super) doubts: &'a [Doubt],
     pub(super) against: Option<Against<'a>>,
 }
+
+/// How good the lab is at a figure of this recording, without any change.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Doubt {
+    /// Within its band; of a figure without one, within a quarter.
+    Little,
+    /// Off by this part of what was recorded.
+    Off(f64),
+    /// So far off that its change says nothing.
+    Far(f64),
+    /// Nothing was recorded of it.
+    Alone,
+}
+
+/// How far off a figure without a band may be.
+const QUARTER: f64 = 0.25;
+/// From this factor on, either way, there is no answer.
+const FAR: f64 = 2.0;
+
+impl Doubt {
+    /// `holds`: whether the lab is within the figure's band, if it has one.
+    pub(super) fn of(recorded: Option<f64>, lab: Option<f64>, holds: Option<bool>) -> Self {
+        let Some(recorded) = recorded.filter(|recorded| *recorded > 0.0) else {
+            return Self::Alone;
+        };
+        let ratio = lab.unwrap_or(0.0) / recorded;
+        let error = ratio - 1.0;
+        match holds {
+            Some(true) => Self::Little,
+            _ if !(1.0 / FAR..=FAR).contains(&ratio) => Self::Far(error),
+            None if error.abs() <= QUARTER => Self::Little,
+            _ => Self::Off(error),
+        }
+    }
+
+    pub(super) fn answers(self) -> bool {
+        !matches!(self, Self::Far(_))
+    }
+
+    /// In a few words, for the end of a line.
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::Little => String::new(),
+            Self::Off(error) => format!("? lab {:+.0} %", error * 100.0),
+            Self::Far(error) => format!("not answered: lab {:+.0} %", error * 100.0),
+            Self::Alone => "? nothing recorded".into(),
+        }
+    }
+}
+
+/// What the marks behind answers mean.
+pub(super) const MARKS: &str = "?: how far the lab is from this recording without the change; beyond a factor of two there is no \
+                                answer\n";
 
 /// A recording of the change.
 pub(super) struct Against<'a> {
@@ -110,7 +168,10 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
         if is_nothing(&[recorded, lab, changed, other]) || recorded.is_none() && changed.is_none() {
             continue;
         }
-        let answer = predict(recorded, lab, changed).map(|value| value.min(answered.most[index]));
+        let doubt = answered.doubts[index];
+        let answer = predict(recorded, lab, changed)
+            .filter(|_| doubt.answers())
+            .map(|value| value.min(answered.most[index]));
         if let (Some(recorded), Some(answer), Some(other)) = (recorded, answer, other)
             && other > 0.0
         {
@@ -142,8 +203,12 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
                 of_difference.unwrap_or_default(),
             );
         }
+        let _ = write!(text, "  {}", doubt.words());
         text.truncate(text.trim_end().len());
         text.push('\n');
+    }
+    if answered.doubts.iter().any(|doubt| *doubt != Doubt::Little) {
+        text.push_str(MARKS);
     }
     if let (Some(answers), Some(unchanged)) = (median(errors), median(unchanged)) {
         let skill = if answers < unchanged {
@@ -167,7 +232,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
 }
 
 /// None of them is there, or all are zero.
-fn is_nothing(values: &[Option<f64>]) -> bool {
+pub(super) fn is_nothing(values: &[Option<f64>]) -> bool {
     values
         .iter()
         .all(|value| value.is_none_or(|value| value == 0.0))
@@ -200,7 +265,7 @@ fn error_of_difference(recorded: f64, answer: f64, other: f64) -> Option<String>
     Some(format!("{:+.0}%", 100.0 * (predicted / real - 1.0)))
 }
 
-fn field(value: Option<f64>, digits: usize) -> String {
+pub(super) fn field(value: Option<f64>, digits: usize) -> String {
     let shown = value.map_or("-".to_owned(), |value| format!("{value:.digits$}"));
     format!("{shown:>FIELD$}")
 }
@@ -215,6 +280,18 @@ mod tests {
         assert_eq!(predict(None, Some(50.0), Some(150.0)), Some(150.0));
         assert_eq!(predict(Some(60.0), Some(0.0), Some(7.0)), Some(7.0));
         assert_eq!(predict(Some(60.0), Some(50.0), None), None);
+    }
+
+    #[test]
+    fn what_the_lab_is_bad_at_is_marked_and_beyond_a_factor_of_two_not_answered() {
+        let of = |recorded, lab, holds| Doubt::of(Some(recorded), Some(lab), holds);
+        assert_eq!(of(10.0, 13.0, Some(true)), Doubt::Little);
+        assert_eq!(of(10.0, 5.0, Some(false)), Doubt::Off(-0.5));
+        assert_eq!(of(10.0, 4.0, Some(false)), Doubt::Far(-0.6));
+        assert_eq!(of(10.0, 12.0, None), Doubt::Little);
+        assert!(!of(10.0, 21.0, None).answers());
+        assert_eq!(Doubt::of(Some(10.0), None, None), Doubt::Far(-1.0));
+        assert_eq!(Doubt::of(None, Some(1.0), None), Doubt::Alone);
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub struct Verdict {
     pub error: f64,
     /// How far it may be, in words.
     pub band: String,
+    /// From which to which part of the recorded value that is.
+    pub ratios: (f64, f64),
     /// Whether it is no further.
     pub holds: bool,
 }
@@ -36,6 +38,7 @@ impl Verdict {
             error,
             band,
             holds,
+            ..
         } = self;
         let holds = if *holds { "within" } else { "out of" };
         format!("{name} {:+.1} % is {holds} {band}", error * 100.0)
@@ -56,6 +59,7 @@ pub fn judge(setting: &Setting, recorded: &Measures, lab: &Measures) -> Vec<Verd
             name,
             error,
             band: format!("{:.0} %", band * 100.0),
+            ratios: (1.0 - band, 1.0 + band),
             holds: error.abs() <= band,
         });
     }
@@ -67,6 +71,7 @@ pub fn judge(setting: &Setting, recorded: &Measures, lab: &Measures) -> Vec<Verd
             name: "write: max",
             error: ratio - 1.0,
             band: format!("a factor of {LONGEST}"),
+            ratios: (1.0 / LONGEST, LONGEST),
             holds: (1.0 / LONGEST..=LONGEST).contains(&ratio),
         });
     }

@@ -5,18 +5,22 @@ use std::path::{Path, PathBuf};
 
 use experiment::Stop;
 
-use super::answer::{self, Answered};
+use super::answer::{self, Answered, Doubt};
 use super::fault::Fault;
 use super::kind::{Beside, Kind, Loaded};
 use super::lab::{self, COLUMNS, LabError, Planned};
+use super::label::Label;
 use super::pressure::Pressure;
 use super::recording::COLUMN;
 use super::several;
 use super::show::Value;
+use super::sweep::Sweep;
 use super::throttling::Throttling;
-use super::what_if::{Change, ChangeError};
+use super::what_if::{self, Change, ChangeError};
 use super::{bands, show};
+use experiment::expect;
 use experiment::outcome::Outcome;
+use report::output::web::{self, Section};
 use report::output::{self, About, Folder, OutputError, Shown, TidyTable};
 use report::status::{FAILED, INTERRUPTED, OK};
 use report::terminal::{self, Progress};
@@ -67,6 +71,7 @@ pub enum CompareError {
 /// A kind, as the command meets it.
 struct Entry {
     of: &'static str,
+    keys: fn() -> Vec<(&'static str, &'static str)>,
     is_one: fn(&Path) -> bool,
     compare: fn(&Asked, &[PathBuf], &Stop) -> Result<u8, CompareError>,
 }
@@ -74,6 +79,7 @@ struct Entry {
 const fn entry<K: Kind>() -> Entry {
     Entry {
         of: K::OF,
+        keys: || K::KEYS.iter().map(|key| (key.name, key.takes)).collect(),
         is_one: K::is_one,
         compare: compare::<K>,
     }
@@ -82,14 +88,28 @@ const fn entry<K: Kind>() -> Entry {
 /// All kinds. A path is of the first that says so; the last takes what is left.
 const KINDS: [Entry; 2] = [entry::<Pressure>(), entry::<Throttling>()];
 
+/// The keys of `--set` and `--given`, kind by kind, as a table.
+#[must_use]
+pub fn keys() -> String {
+    let mut text = String::new();
+    for kind in KINDS.iter().rev() {
+        text.push_str(&format!("Keys of --set and --given, {}:\n", kind.of));
+        for (name, takes) in (kind.keys)() {
+            text.push_str(&format!("  {name:<28}{takes}\n"));
+        }
+    }
+    text.push_str("A size has a unit (docs/sizes.md), all else is a plain number.\n");
+    text
+}
+
 /// A recording with its runs.
 struct Side<K: Kind> {
     recording: Loaded<K::Setting>,
     recorded: K::Measures,
     /// In the order of the columns.
     lab: Vec<K::Measures>,
-    /// With the changes of `--set`.
-    changed: Option<Changed<K>>,
+    /// With the changes of `--set`, one for each value of a list.
+    changed: Vec<Changed<K>>,
 }
 
 /// The changed setting, and its runs.
@@ -178,10 +198,15 @@ fn is_readme(path: &Path) -> bool {
 
 /// Those of one kind.
 fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8, CompareError> {
-    let parse = |sets: &[String]| -> Result<Vec<Change>, ChangeError> {
-        sets.iter().map(|set| Change::parse(K::KEYS, set)).collect()
-    };
-    let (changes, given) = (parse(&asked.set)?, parse(&asked.given)?);
+    let parse =
+        |set: &String| Change::parse_all(K::KEYS, set).map_err(|error| elsewhere(set, error));
+    let given = asked.given.iter().map(|set| Change::parse(K::KEYS, set));
+    let given: Vec<Change> = given.collect::<Result<_, _>>()?;
+    let sets: Vec<Vec<Change>> = asked.set.iter().map(parse).collect::<Result<_, _>>()?;
+    let variants = variants(&sets)?;
+    // What a recording lacks for itself is no list.
+    let single = sets.iter().filter(|values| values.len() == 1);
+    let changes: Vec<Change> = single.flatten().cloned().collect();
     let mut names = Names::default();
     let mut recordings = Vec::new();
     for path in paths {
@@ -199,6 +224,11 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
                     .into(),
             ));
         }
+        Some(_) if variants.len() > 1 => {
+            return Err(CompareError::Usage(
+                "--against is the answer to one change: give --set one value, not a list".into(),
+            ));
+        }
         Some(path) => Some(K::load(path, &given, &changes)?),
     };
     let columns: Vec<&str> = if asked.policy.is_empty() {
@@ -210,12 +240,16 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
     let mut changed = Vec::new();
     for recording in &recordings {
         plans.push(K::plan(&recording.setting, &columns, asked.seed)?);
-        let mut setting = changed_setting::<K>(recording, &changes)?;
-        if let Some(setting) = &mut setting {
-            let name = names.take(&format!("{}-changed", K::name(setting)));
-            K::rename(setting, &name);
+        let mut own = Vec::new();
+        for changes in &variants {
+            let Some(mut setting) = changed_setting::<K>(recording, changes)? else {
+                continue;
+            };
+            let name = names.take(&format!("{}-changed", K::name(&setting)));
+            K::rename(&mut setting, &name);
+            own.push(setting);
         }
-        changed.push(setting);
+        changed.push(own);
     }
     for setting in changed.iter().flatten() {
         plans.push(K::plan(setting, &columns, asked.seed)?);
@@ -243,20 +277,30 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
         let runs = runs.next().unwrap_or_default();
         sides.push(side::<K>(recording, plan, runs, &mut outcomes));
     }
-    for (side, setting) in sides.iter_mut().zip(changed) {
-        let Some(setting) = setting else { continue };
-        let case = K::name(&setting).to_owned();
-        if let Some(against) = &against {
-            outcomes.push(relabelled(&against.outcome, &case));
+    for (side, own) in sides.iter_mut().zip(changed) {
+        for setting in own {
+            let case = K::name(&setting).to_owned();
+            if let Some(against) = &against {
+                outcomes.push(relabelled(&against.outcome, &case));
+            }
+            let runs = runs.next().unwrap_or_default();
+            let notes = planned.next().map(|plan| plan.notes.iter().cloned());
+            side.recording.notes.extend(notes.into_iter().flatten());
+            let lab = runs.iter().map(|run| K::measure(&setting, run)).collect();
+            outcomes.extend(runs.iter().map(|run| relabelled(run, &case)));
+            side.changed.push(Changed { setting, lab });
         }
-        let runs = runs.next().unwrap_or_default();
-        let notes = planned.next().map(|plan| plan.notes.iter().cloned());
-        side.recording.notes.extend(notes.into_iter().flatten());
-        let lab = runs.iter().map(|run| K::measure(&setting, run)).collect();
-        outcomes.extend(runs.iter().map(|run| relabelled(run, &case)));
-        side.changed = Some(Changed { setting, lab });
     }
-    let text = render(&sides, &columns, &changes, against.as_ref());
+    let shown = Shown {
+        bands: verdicts(&sides, columns[0]),
+        sections: sections(&sides, &columns),
+        lines: sides
+            .iter()
+            .filter_map(|side| Some(swept(side, &columns, &variants, &doubts(side))?.plot()))
+            .collect(),
+        ..Shown::default()
+    };
+    let text = render(&sides, &columns, &variants, against.as_ref());
     terminal::print(&text);
     let mut tables = vec![show::tidy(figures(&sides, &columns))];
     if sides.len() > 1 {
@@ -267,11 +311,49 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
         plans: &plans,
         outcomes: &outcomes,
         printed: &text,
+        shown: &shown,
         seed: asked.seed,
         version: asked.version,
     };
     write(folder.path(), &made, tables)?;
     Ok(judged(asked.check, &sides, columns[0]))
+}
+
+/// A key of recordings of another kind is told where it belongs.
+fn elsewhere(set: &str, error: ChangeError) -> ChangeError {
+    let form = what_if::form_of(set);
+    match KINDS
+        .iter()
+        .find(|kind| (kind.keys)().iter().any(|(name, _)| *name == form))
+    {
+        Some(kind) => error.and(&format!(
+            " (`{form}` is a key of recordings of {})",
+            kind.of
+        )),
+        None => error,
+    }
+}
+
+/// All that is to be changed at once, for each value of the one list that there may be.
+fn variants(sets: &[Vec<Change>]) -> Result<Vec<Vec<Change>>, CompareError> {
+    let mut lists = sets.iter().filter(|values| values.len() > 1);
+    let (list, another) = (lists.next(), lists.next());
+    if let (Some(one), Some(other)) = (list, another) {
+        return Err(CompareError::Usage(format!(
+            "--set {} and --set {} are both lists; vary one key at a time",
+            one[0].key, other[0].key
+        )));
+    }
+    let count = match (sets.is_empty(), list) {
+        (true, _) => 0,
+        (false, list) => list.map_or(1, Vec::len),
+    };
+    let at = |number: usize| {
+        let of = sets.iter();
+        of.map(|values| values[number.min(values.len() - 1)].clone())
+            .collect()
+    };
+    Ok((0..count).map(at).collect())
 }
 
 /// The setting under the changes that its recording did not need for itself; `None`: there are
@@ -293,6 +375,7 @@ fn changed_setting<K: Kind>(
     if !any {
         return Ok(None);
     }
+    K::settle(&mut setting);
     K::check(&setting).map_err(|problem| {
         let sets: Vec<String> = changes
             .iter()
@@ -349,22 +432,26 @@ fn side<K: Kind>(
         recording,
         recorded,
         lab,
-        changed: None,
+        changed: Vec::new(),
     }
 }
 
 fn render<K: Kind>(
     sides: &[Side<K>],
     columns: &[&str],
-    changes: &[Change],
+    variants: &[Vec<Change>],
     against: Option<&Loaded<K::Setting>>,
 ) -> String {
     let mut text = String::new();
     for side in sides {
         text.push_str(&one(side, columns));
         text.push('\n');
-        if let Some(changed) = &side.changed {
-            text.push_str(&answered(side, changed, columns, changes, against));
+        let doubts = doubts(side);
+        if let Some(swept) = swept(side, columns, variants, &doubts) {
+            text.push_str(&swept.table());
+        } else if let Some(changed) = side.changed.first() {
+            let asked = (columns, &variants[0][..]);
+            text.push_str(&answered(side, changed, asked, &doubts, against));
         }
     }
     if sides.len() > 1 {
@@ -374,14 +461,106 @@ fn render<K: Kind>(
     text
 }
 
+fn values<K: Kind>(lab: &[K::Measures]) -> Vec<Vec<Option<f64>>> {
+    lab.iter().map(K::values).collect()
+}
+
+/// How good the first column is at each figure of a recording.
+fn doubts<K: Kind>(side: &Side<K>) -> Vec<Doubt> {
+    let verdicts = K::judge(&side.recording.setting, &side.recorded, &side.lab[0]);
+    let pairs = K::values(&side.recorded)
+        .into_iter()
+        .zip(K::values(&side.lab[0]));
+    let labels = K::labels().into_iter().zip(pairs);
+    let doubt = |(label, (recorded, lab)): (Label, (Option<f64>, Option<f64>))| {
+        let verdict = verdicts.iter().find(|verdict| verdict.name == label.name);
+        Doubt::of(recorded, lab, verdict.map(|verdict| verdict.holds))
+    };
+    labels.map(doubt).collect()
+}
+
+/// A recording under each value of a list; `None`: there is no list.
+fn swept<'a, K: Kind>(
+    side: &'a Side<K>,
+    columns: &'a [&'a str],
+    variants: &'a [Vec<Change>],
+    doubts: &'a [Doubt],
+) -> Option<Sweep<'a>> {
+    if variants.len() < 2 || side.changed.is_empty() {
+        return None;
+    }
+    let varies = |at: &usize| variants[0][*at] != variants[1][*at];
+    let at = (0..variants[0].len()).find(varies)?;
+    Some(Sweep {
+        recording: side.name(),
+        columns,
+        values: variants.iter().map(|changes| &changes[at]).collect(),
+        labels: K::labels(),
+        recorded: K::values(&side.recorded),
+        lab: values::<K>(&side.lab),
+        changed: side
+            .changed
+            .iter()
+            .map(|changed| values::<K>(&changed.lab))
+            .collect(),
+        most: K::most(&side.changed[0].setting),
+        doubts,
+    })
+}
+
+/// The bands of all recordings, as a run's report shows its own.
+fn verdicts<K: Kind>(sides: &[Side<K>], column: &str) -> Vec<expect::Verdict> {
+    let of = |side: &Side<K>| {
+        let own = K::judge(&side.recording.setting, &side.recorded, &side.lab[0]);
+        let verdict = |verdict: bands::Verdict| expect::Verdict {
+            id: verdict.name.to_owned(),
+            case: side.name().to_owned(),
+            what: format!("{column} / recording"),
+            value: Some(verdict.error + 1.0),
+            min: Some(verdict.ratios.0),
+            max: Some(verdict.ratios.1),
+            source: format!("within {} of what was recorded", verdict.band),
+            skipped: false,
+            held_in: None,
+            missed: None,
+        };
+        own.into_iter().map(verdict).collect::<Vec<_>>()
+    };
+    sides.iter().flat_map(of).collect()
+}
+
+/// The figures of each recording, as a page shows them.
+fn sections<K: Kind>(sides: &[Side<K>], columns: &[&str]) -> Vec<Section> {
+    let of = |side: &Side<K>| {
+        let measures: Vec<&K::Measures> = [&side.recorded].into_iter().chain(&side.lab).collect();
+        let rows = K::rows(&side.recording.setting, &measures);
+        let summary = web::escape(&K::summary(&side.recording.setting));
+        let notes = side
+            .recording
+            .notes
+            .iter()
+            .map(|note| format!("<p>{}</p>\n", web::escape(note)));
+        Section {
+            at: format!("recording-{}", output::plain(side.name())),
+            words: side.name().to_owned(),
+            html: format!(
+                "<p class=\"faint\">{summary}</p>\n{}{}",
+                show::page_table(columns, &rows),
+                notes.collect::<String>()
+            ),
+        }
+    };
+    sides.iter().map(of).collect()
+}
+
 fn answered<K: Kind>(
     side: &Side<K>,
     changed: &Changed<K>,
-    columns: &[&str],
-    changes: &[Change],
+    (columns, changes): (&[&str], &[Change]),
+    doubts: &[Doubt],
     against: Option<&Loaded<K::Setting>>,
 ) -> String {
-    let values = |lab: &[K::Measures]| -> Vec<_> { lab.iter().map(K::values).collect() };
+    let values = values::<K>;
     let against = against.map(|other| {
         let measures = K::measure(&other.setting, &other.outcome);
         answer::Against {
@@ -399,6 +578,7 @@ fn answered<K: Kind>(
         lab: values(&side.lab),
         changed: values(&changed.lab),
         most: K::most(&changed.setting),
+        doubts,
         against,
     })
 }
@@ -470,6 +650,7 @@ struct Made<'a> {
     plans: &'a [Planned],
     outcomes: &'a [Outcome],
     printed: &'a str,
+    shown: &'a Shown,
     seed: u64,
     version: &'static str,
 }
@@ -489,8 +670,14 @@ fn write(folder: &Path, made: &Made<'_>, own: Vec<TidyTable>) -> Result<(), Comp
     }
     let mut tables = output::tables(&about, made.outcomes, &[]);
     tables.extend(own);
-    let shown = Shown::default();
-    output::write(folder, &about, &tables, made.outcomes, made.printed, &shown)?;
+    output::write(
+        folder,
+        &about,
+        &tables,
+        made.outcomes,
+        made.printed,
+        made.shown,
+    )?;
     for (row, plan) in made.rows.iter().zip(plans).skip(1) {
         let path = folder.join(output::scenario_of(row));
         std::fs::write(&path, &plan.source.text).map_err(|error| {
@@ -529,11 +716,10 @@ fn figures<'a, K: Kind>(sides: &'a [Side<K>], columns: &[&'a str]) -> Vec<Value<
         for (column, lab) in columns.iter().zip(&side.lab) {
             take(side.name(), column, lab);
         }
-        let Some(changed) = &side.changed else {
-            continue;
-        };
-        for (column, lab) in columns.iter().zip(&changed.lab) {
-            take(K::name(&changed.setting), column, lab);
+        for changed in &side.changed {
+            for (column, lab) in columns.iter().zip(&changed.lab) {
+                take(K::name(&changed.setting), column, lab);
+            }
         }
     }
     all

@@ -144,8 +144,24 @@ pub(super) fn load(folder: &Path, given: &[Change]) -> Result<Recording, Fault> 
     for table in [&pauses, &writes, &vmstat] {
         notes.extend(table.notes.iter().cloned());
     }
+    let before = vmstat.rows.iter().rev().find(|row| row[0] <= 0.0);
+    setting.begins_mib = before.map_or(0.0, |row| {
+        (row[1] + row[2]) * f64::from(setting.page_size) / 1_048_576.0
+    });
+    if let (Some(kept), Some(files)) = (&mut setting.kept_mib, available_mib(folder)) {
+        *kept = (setting.memory_mib - files).max(0.0);
+    }
     let outcome = outcome(&setting, &pauses, &writes, &vmstat);
     Ok(Recording::new(setting, outcome, notes))
+}
+
+/// What files could have when the recording was made, by its `facts.json`, if there is one.
+fn available_mib(folder: &Path) -> Option<f64> {
+    let text = rows::text(&rows::find(folder, "facts.json")?).ok()?;
+    let facts: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let kib = facts.get("MemAvailable")?.as_str()?;
+    let kib: f64 = kib.split_whitespace().next()?.parse().ok()?;
+    Some(kib / 1024.0)
 }
 
 /// Where the clock is told, and what shows it.

@@ -31,9 +31,9 @@ pub trait Kind: Sized + 'static {
     /// What its recordings are of.
     const OF: &'static str;
     /// What of its settings can be changed.
-    const KEYS: Keys;
+    const KEYS: Keys<Self::Setting>;
     /// Under what a recording was made.
-    type Setting: Clone;
+    type Setting: Clone + 'static;
     /// All figures of a recording or of a run.
     type Measures;
 
@@ -64,6 +64,9 @@ pub trait Kind: Sized + 'static {
     /// # Errors
     /// It fits nowhere.
     fn put(change: &Change, setting: &mut Self::Setting) -> Result<(), String>;
+
+    /// Settles limits of dirty memory that contradict each other, as the kernel does.
+    fn settle(_setting: &mut Self::Setting) {}
 
     /// Whether it can be run.
     ///

@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 
 use experiment::Stop;
 
-use super::setting::{Origin, Setting};
+use super::setting::{Origin, Setting, WriterSpec};
 use experiment::catalogue;
 use experiment::outcome::Outcome;
 use experiment::presets::{self, PRESETS};
@@ -38,6 +38,8 @@ pub struct Planned {
     pub cells: Vec<Cell>,
     /// What of the setting the lab does not have.
     pub notes: Vec<String>,
+    /// Seconds before the recording begins, which no figure is of.
+    pub lead_s: f64,
 }
 
 /// Why a setting was not run.
@@ -69,8 +71,63 @@ pub enum LabError {
 /// A column that is not known; or a bug of ours, when the scenario does not load.
 pub fn plan(setting: &Setting, columns: &[&str], seed: u64) -> Result<Planned, LabError> {
     let mut notes = Vec::new();
-    let text = scenario(setting, columns, seed, &mut notes);
-    planned(&setting.name, text, columns, notes)
+    let lead = Lead::of(setting);
+    if let Some(lead) = &lead {
+        notes.push(lead.said(setting));
+    }
+    let text = scenario(setting, columns, seed, lead.as_ref(), &mut notes);
+    let planned = planned(&setting.name, text, columns, notes)?;
+    Ok(Planned {
+        lead_s: lead.map_or(0.0, |lead| lead.seconds),
+        ..planned
+    })
+}
+
+/// Writing before a recording that begins with dirty memory, so that the lab begins with as much.
+struct Lead {
+    seconds: f64,
+    /// What its writers write; `None`: as much as they can.
+    mib: Option<f64>,
+}
+
+/// Less than this part of the background limit is as good as nothing.
+const LITTLE: f64 = 0.25;
+/// From this part of freerun on, the writers were being held when the recording began.
+const HELD: f64 = 0.9;
+/// How long writers are held before the law's estimates have settled.
+const SETTLED_S: f64 = 20.0;
+/// Time in which writers that are not held write what there is.
+const FILLING_S: f64 = 1.0;
+/// Tasks that write before the recording.
+const LEAD: &str = "lead-";
+
+impl Lead {
+    fn of(setting: &Setting) -> Option<Self> {
+        if setting.begins_mib < LITTLE * setting.background_mib {
+            return None;
+        }
+        let rates: f64 = setting.devices.iter().sum();
+        Some(if setting.begins_mib >= HELD * setting.freerun_mib() {
+            Self {
+                seconds: (SETTLED_S + setting.dirty_mib / rates).ceil(),
+                mib: None,
+            }
+        } else {
+            Self {
+                seconds: FILLING_S,
+                // The device takes its part meanwhile.
+                mib: Some(setting.begins_mib + rates * FILLING_S),
+            }
+        })
+    }
+
+    fn said(&self, setting: &Setting) -> String {
+        format!(
+            "begins under load: {:.1} MiB are dirty or under writeback at its start. The lab's writers write for {} s before \
+             it, to the same level, which no figure counts; what the kernel's estimates of rates were then, no recording tells",
+            setting.begins_mib, self.seconds
+        )
+    }
 }
 
 /// The runs of a scenario that was made from the recording of that name.
@@ -105,6 +162,7 @@ pub(super) fn planned(
         scenario,
         cells,
         notes,
+        lead_s: 0.0,
     })
 }
 
@@ -127,11 +185,38 @@ pub fn run(
             if outcome.interrupted {
                 return Err(LabError::Interrupted);
             }
-            outcomes.push(outcome);
+            outcomes.push(without_lead(outcome, plan.lead_s));
         }
         all.push(outcomes);
     }
     Ok(all)
+}
+
+/// The outcome of what comes after so many seconds, whose clock begins there.
+fn without_lead(mut outcome: Outcome, lead_s: f64) -> Outcome {
+    if lead_s == 0.0 {
+        return outcome;
+    }
+    outcome.virtual_s -= lead_s;
+    outcome.jobs.retain(|job| !job.name.starts_with(LEAD));
+    for job in &mut outcome.jobs {
+        job.began_s -= lead_s;
+        job.moved_s -= lead_s;
+        job.ended_s -= lead_s;
+        let passed = (0_u32..)
+            .take_while(|second| f64::from(*second) < lead_s)
+            .count();
+        job.per_second.drain(..passed.min(job.per_second.len()));
+    }
+    outcome.pauses.retain(|pause| pause.at_s >= lead_s);
+    for pause in &mut outcome.pauses {
+        pause.at_s -= lead_s;
+    }
+    outcome.levels.retain(|level| level.at_s >= lead_s);
+    for level in &mut outcome.levels {
+        level.at_s -= lead_s;
+    }
+    outcome
 }
 
 /// All runs of what was planned.
@@ -144,7 +229,14 @@ pub fn orders(planned: &[Planned]) -> Vec<Order> {
 }
 
 /// The setting as the text of a scenario.
-fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<String>) -> String {
+fn scenario(
+    setting: &Setting,
+    columns: &[&str],
+    seed: u64,
+    lead: Option<&Lead>,
+    notes: &mut Vec<String>,
+) -> String {
+    let lead_s = lead.map_or(0.0, |lead| lead.seconds);
     let mut text = format!(
         "# Made by `tidegate compare` from the recording `{}`.\n\
          schema = \"{SCHEMA}\"\nname = \"{}\"\ntitle = {}\n\n\
@@ -160,7 +252,7 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
         setting.background_mib,
     );
     for (index, rate) in setting.devices.iter().enumerate() {
-        device(&mut text, setting, index, *rate, notes);
+        device(&mut text, setting, (index, *rate), lead_s, notes);
     }
     for (index, writer) in setting.writers.iter().enumerate() {
         let block = block(writer.bytes);
@@ -170,29 +262,69 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
                 writer.bytes
             ));
         }
-        let _ = write!(
-            text,
-            "\n[[task]]\nid = \"writer-{index}\"\ndevice = \"device-{}\"\nblock_kib = {}\nrun_s = {}\n",
-            writer.device,
-            block / 1024.0,
-            setting.seconds - writer.start_s,
+        task(
+            &mut text,
+            writer,
+            &format!("writer-{index}"),
+            &Span {
+                start_s: lead_s + writer.start_s,
+                run_s: setting.seconds - writer.start_s,
+                file_mib: FILE_MIB,
+            },
         );
-        if writer.start_s > 0.0 {
-            let _ = writeln!(text, "start_s = {}", writer.start_s);
-        }
-        let _ = writeln!(text, "kind = \"dd\"\nfile_mib = {FILE_MIB}");
-        if !writer.is_heavy() {
-            // A rest after each call, as the recorded writers take it; what a stall costs is not
-            // caught up.
-            let _ = writeln!(
-                text,
-                "every_ms = {}",
-                (writer.sleep_s * 1e3).max(REST_LEAST_MS)
+    }
+    if let Some(lead) = lead {
+        // The writers that were there from the first second on.
+        let own = setting.writers.iter().filter(|writer| writer.start_s < 1.0);
+        let own: Vec<_> = own.filter(|writer| writer.is_heavy()).collect();
+        let each = lead
+            .mib
+            .map(|mib| mib / experiment::stats::count(own.len().max(1)));
+        for (index, writer) in own.into_iter().enumerate() {
+            task(
+                &mut text,
+                writer,
+                &format!("{LEAD}{index}"),
+                &Span {
+                    start_s: 0.0,
+                    run_s: lead_s,
+                    file_mib: each.unwrap_or(FILE_MIB),
+                },
             );
         }
     }
     self::columns(&mut text, columns, setting.hz, |_| String::new());
     text
+}
+
+/// When a task writes, and how much at the most.
+struct Span {
+    start_s: f64,
+    run_s: f64,
+    file_mib: f64,
+}
+
+fn task(text: &mut String, writer: &WriterSpec, id: &str, span: &Span) {
+    let _ = write!(
+        text,
+        "\n[[task]]\nid = \"{id}\"\ndevice = \"device-{}\"\nblock_kib = {}\nrun_s = {}\n",
+        writer.device,
+        block(writer.bytes) / 1024.0,
+        span.run_s,
+    );
+    if span.start_s > 0.0 {
+        let _ = writeln!(text, "start_s = {}", span.start_s);
+    }
+    let _ = writeln!(text, "kind = \"dd\"\nfile_mib = {}", span.file_mib);
+    if !writer.is_heavy() {
+        // A rest after each call, as the recorded writers take it; what a stall costs is not caught
+        // up.
+        let _ = writeln!(
+            text,
+            "every_ms = {}",
+            (writer.sleep_s * 1e3).max(REST_LEAST_MS)
+        );
+    }
 }
 
 /// The columns of a scenario; `more`: further keys of each.
@@ -212,7 +344,13 @@ fn block(bytes: f64) -> f64 {
     (bytes / SECTOR).round().max(1.0) * SECTOR
 }
 
-fn device(text: &mut String, setting: &Setting, index: usize, rate: f64, notes: &mut Vec<String>) {
+fn device(
+    text: &mut String,
+    setting: &Setting,
+    (index, rate): (usize, f64),
+    lead_s: f64,
+    notes: &mut Vec<String>,
+) {
     let model = match setting.origin {
         Origin::Guest => "null_blk",
         Origin::Chain | Origin::Trace => "token_bucket",
@@ -253,7 +391,10 @@ fn device(text: &mut String, setting: &Setting, index: usize, rate: f64, notes: 
         .changes
         .iter()
         .filter(|change| change.device == index)
-        .map(|change| format!("{{ at_s = {}, rate_mib = {} }}", change.at_s, change.rate))
+        .map(|change| {
+            let at_s = lead_s + change.at_s;
+            format!("{{ at_s = {at_s}, rate_mib = {} }}", change.rate)
+        })
         .collect();
     if changes.is_empty() {
         return;

@@ -36,12 +36,13 @@ mod rows;
 pub mod setting;
 pub mod several;
 pub mod show;
+mod sweep;
 pub mod throttling;
 mod ticks;
 mod trace;
 pub mod what_if;
 
-pub use command::{Asked, CompareError, main};
+pub use command::{Asked, CompareError, keys, main};
 pub use fault::Fault;
 pub use kind::Kind;
 pub use measure::{Measures, QUANTITIES, measure};
@@ -63,6 +64,8 @@ mod tests {
             hz: 250,
             page_size: 4096,
             memory_mib: 1024.0,
+            kept_mib: Some(0.0),
+            begins_mib: 0.0,
             seconds: 60.0,
             dirty_mib: 64.0,
             background_mib: 32.0,

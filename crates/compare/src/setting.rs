@@ -14,6 +14,7 @@ use experiment::catalogue::CPUS_MAX;
 use serde::Deserialize;
 
 use super::fault::{Fault, Place};
+use super::what_if::Change;
 use experiment::scenario::{HZ, RATE_LEAST_MIB, RATE_MOST_MIB};
 
 /// Longest recording: a day.
@@ -89,6 +90,11 @@ pub struct Setting {
     pub page_size: u32,
     /// Memory, MiB.
     pub memory_mib: f64,
+    /// Of the memory, what no file can have, MiB; `None`: the recording tells nothing of its
+    /// memory.
+    pub kept_mib: Option<f64>,
+    /// Dirty and under writeback when the recording begins, MiB.
+    pub begins_mib: f64,
     /// How long was written.
     pub seconds: f64,
     /// `vm.dirty_bytes`, MiB.
@@ -250,6 +256,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Read, Fault> {
         hz,
         page_size,
         memory_mib,
+        kept_mib: file.memory_mib.map(|_| 0.0),
+        begins_mib: 0.0,
         seconds: file.seconds,
         dirty_mib: file.dirty,
         background_mib: file.bg,
@@ -519,6 +527,33 @@ impl Setting {
             format!("{} -> {} s", self.seconds, other.seconds),
         );
         all
+    }
+
+    /// So many per cent of the memory that files can have, MiB.
+    ///
+    /// # Errors
+    /// The recording tells nothing of its memory.
+    pub(super) fn part(&self, change: &Change) -> Result<f64, String> {
+        let kept = self.kept_mib.ok_or_else(|| {
+            format!(
+                "{} is a part of the memory, and the recording does not tell that; state it with \
+                 --given memory_mib=..., or ask in bytes: vm.dirty_bytes, vm.dirty_background_bytes",
+                change.key
+            )
+        })?;
+        if !(1.0..=100.0).contains(&change.value) {
+            return Err(format!(
+                "`{}` is out of range; allowed: 1 to 100 %",
+                change.text
+            ));
+        }
+        // Whole pages, as the kernel counts them.
+        Ok(((self.memory_mib - kept) * change.value / 100.0 * 256.0).floor() / 256.0)
+    }
+
+    /// Dirty memory up to which writers are not held, MiB.
+    pub(super) fn freerun_mib(&self) -> f64 {
+        f64::midpoint(self.dirty_mib, self.background_mib)
     }
 
     fn light(&self) -> usize {

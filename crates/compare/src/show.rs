@@ -3,7 +3,9 @@
 use core::fmt::Write as _;
 
 use super::measure::{Lengths, Measures, QUANTITIES};
+use super::recording::COLUMN as COLUMN_OF_RECORDING;
 use super::setting::Setting;
+use report::output::web::{self, Cell};
 use report::output::{self, Column, Data, TidyTable};
 
 /// Writers that get a row each.
@@ -144,6 +146,31 @@ pub(super) fn table(heads: &[&str], rows: &[Row]) -> String {
         text.push('\n');
     }
     text
+}
+
+/// The same for a page.
+pub(super) fn page_table(columns: &[&str], rows: &[Row]) -> String {
+    let names = ["figure", "unit", COLUMN_OF_RECORDING];
+    let heads = names.iter().chain(columns).map(|head| (*head).to_owned());
+    let rows = rows.iter().map(|row| {
+        let base = row.values.first().copied().flatten();
+        let shown = |value: f64| format!("{value:.*}", row.digits);
+        let cell = |(at, value): (usize, &Option<f64>)| match value {
+            None => Cell::number("-", None),
+            Some(own) if at == 0 => Cell::number(&shown(*own), *value),
+            Some(own) => {
+                let change = percent(base, *value).unwrap_or_default();
+                let html = format!("{}<br><span class=\"faint\">{change}</span>", shown(*own));
+                Cell::sorted(html, *own)
+            }
+        };
+        let values = row.values.iter().enumerate().map(cell);
+        [Cell::text(&row.name), Cell::text(row.unit)]
+            .into_iter()
+            .chain(values)
+            .collect()
+    });
+    web::table(&heads.collect::<Vec<_>>(), &[0, 1], rows)
 }
 
 /// How far a value is from what it is compared with.

@@ -29,7 +29,7 @@ pub struct Throttling;
 
 impl Kind for Throttling {
     const OF: &'static str = "dirty throttling";
-    const KEYS: Keys = what_if::THROTTLING;
+    const KEYS: Keys<Setting> = what_if::THROTTLING;
     type Setting = Setting;
     type Measures = Measures;
 
@@ -74,6 +74,13 @@ impl Kind for Throttling {
 
     fn put(change: &Change, setting: &mut Setting) -> Result<(), String> {
         change.put(setting)
+    }
+
+    fn settle(setting: &mut Setting) {
+        // As Linux 6.12 does: mm/page-writeback.c, domain_dirty_limits().
+        if setting.background_mib >= setting.dirty_mib {
+            setting.background_mib = setting.dirty_mib / 2.0;
+        }
     }
 
     fn check(setting: &Setting) -> Result<(), String> {

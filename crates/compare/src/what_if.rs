@@ -1,4 +1,5 @@
-//! `--set KEY=VALUE`: one change of a setting, by the names that an administrator knows.
+//! `--set KEY=VALUE`: a change of a setting, by the names that an administrator knows; or several,
+//! one after the other: `KEY=A,B,C` and `KEY=FROM..TO:STEP`.
 
 use core::fmt;
 
@@ -8,25 +9,122 @@ use super::setting::Setting;
 use experiment::scenario::choices;
 
 const MIB: f64 = 1_048_576.0;
+/// Values of one key, at most: each is a run of every column.
+const VALUES_MOST: usize = 32;
 
-/// What can be changed of a kind's settings, and in which unit it is written. A key that ends in
-/// `bytes` takes a size, a key that ends in `fs` a word, all others a number.
-pub type Keys = &'static [(&'static str, &'static str)];
+/// What can be changed of a setting, and how. A key that ends in `bytes` takes a size, a key that
+/// ends in `fs` a word, all others a number.
+pub struct Key<S: 'static> {
+    /// As it is written, with `N` for a number.
+    pub name: &'static str,
+    /// The unit of its value.
+    pub takes: &'static str,
+    put: Put<S>,
+}
+
+type Put<S> = fn(&Change, &mut S) -> Result<(), String>;
+
+/// A line of a table of keys.
+pub(super) const fn key<S>(name: &'static str, takes: &'static str, put: Put<S>) -> Key<S> {
+    Key { name, takes, put }
+}
+
+/// All keys of a kind of recording.
+pub type Keys<S> = &'static [Key<S>];
 
 /// Of recordings of dirty throttling.
-pub const THROTTLING: Keys = &[
-    ("vm.dirty_bytes", "a size, as in 64MiB"),
-    ("vm.dirty_background_bytes", "a size, as in 32MiB"),
-    ("device.N.rate", "MiB/s"),
-    ("device.N.max_ratio", "% of the dirty limit, strict"),
-    ("writers", "a count of writers like the first"),
-    ("writer.N.bytes", "the size of a call, as in 4KiB"),
-    ("writer.N.sleep_ms", "ms"),
-    ("writer.N.start_s", "s"),
-    ("hz", "ticks per second"),
-    ("cpus", "a count"),
-    ("memory_mib", "MiB"),
-    ("page_size", "bytes, with --given only"),
+pub const THROTTLING: Keys<Setting> = &[
+    key("vm.dirty_ratio", "% of the memory", |change, setting| {
+        setting.dirty_mib = setting.part(change)?;
+        Ok(())
+    }),
+    key(
+        "vm.dirty_background_ratio",
+        "% of the memory",
+        |change, setting| {
+            setting.background_mib = setting.part(change)?;
+            Ok(())
+        },
+    ),
+    key(
+        "vm.dirty_bytes",
+        "a size, as in 64MiB",
+        |change, setting| {
+            setting.dirty_mib = change.value / MIB;
+            Ok(())
+        },
+    ),
+    key(
+        "vm.dirty_background_bytes",
+        "a size, as in 32MiB",
+        |change, setting| {
+            setting.background_mib = change.value / MIB;
+            Ok(())
+        },
+    ),
+    key("device.N.rate", "MiB/s", |change, setting| {
+        change.there(setting.devices.len(), "device")?;
+        setting.devices[change.index] = change.value;
+        Ok(())
+    }),
+    key(
+        "device.N.max_ratio",
+        "% of the dirty limit, strict",
+        |change, setting| {
+            change.there(setting.devices.len(), "device")?;
+            setting.max_ratio = Some(change.value);
+            Ok(())
+        },
+    ),
+    key(
+        "writers",
+        "a count of writers like the first",
+        |change, setting| {
+            let first = *setting.writers.first().ok_or("there is no first writer")?;
+            setting.writers = vec![first; change.count(1, 4096)? as usize];
+            Ok(())
+        },
+    ),
+    key(
+        "writer.N.bytes",
+        "the size of a call, as in 4KiB",
+        |change, setting| {
+            change.there(setting.writers.len(), "writer")?;
+            setting.writers[change.index].bytes = change.value;
+            Ok(())
+        },
+    ),
+    key("writer.N.sleep_ms", "ms", |change, setting| {
+        change.there(setting.writers.len(), "writer")?;
+        setting.writers[change.index].sleep_s = change.value / 1e3;
+        Ok(())
+    }),
+    key("writer.N.start_s", "s", |change, setting| {
+        change.there(setting.writers.len(), "writer")?;
+        setting.writers[change.index].start_s = change.value;
+        Ok(())
+    }),
+    key("hz", "ticks per second", |change, setting| {
+        setting.hz = change.count(1, 10_000)?;
+        Ok(())
+    }),
+    key("cpus", "a count", |change, setting| {
+        setting.cpus = change.count(1, CPUS_MAX)?;
+        Ok(())
+    }),
+    key("memory_mib", "MiB", |change, setting| {
+        setting.memory_mib = change.value;
+        setting.kept_mib.get_or_insert(0.0);
+        Ok(())
+    }),
+    key(
+        "page_size",
+        "bytes, with --given only",
+        |change, setting| {
+            setting.page_size = change.count(1, 65_536)?;
+            Ok(())
+        },
+    ),
 ];
 
 /// One change.
@@ -52,6 +150,26 @@ pub struct ChangeError {
     problem: String,
 }
 
+impl ChangeError {
+    pub(super) fn of(set: &str, problem: String) -> Self {
+        Self {
+            set: set.to_owned(),
+            problem,
+        }
+    }
+
+    /// The same, with more said of it.
+    pub(super) fn and(mut self, more: &str) -> Self {
+        self.problem.push_str(more);
+        self
+    }
+}
+
+/// The form of the key of `KEY=VALUE`.
+pub(super) fn form_of(set: &str) -> String {
+    form(set.split_once('=').map_or(set, |(key, _)| key).trim()).0
+}
+
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.key, self.text)
@@ -63,50 +181,82 @@ impl Change {
     ///
     /// # Errors
     /// The key is not known, with those that are; or the value is none of its unit.
-    pub fn parse(keys: Keys, set: &str) -> Result<Self, ChangeError> {
-        let wrong = |problem: String| ChangeError {
-            set: set.to_owned(),
-            problem,
-        };
+    pub fn parse<S>(keys: Keys<S>, set: &str) -> Result<Self, ChangeError> {
+        let mut all = Self::parse_all(keys, set)?;
+        if all.len() > 1 {
+            let problem = "one value is wanted here, not several".to_owned();
+            return Err(ChangeError::of(set, problem));
+        }
+        Ok(all.remove(0))
+    }
+
+    /// The same of one value or several, which are not none.
+    ///
+    /// # Errors
+    /// As of `parse`, of the first value that is wrong.
+    pub fn parse_all<S>(keys: Keys<S>, set: &str) -> Result<Vec<Self>, ChangeError> {
+        let wrong = |problem: String| ChangeError::of(set, problem);
         let (key, value) = set.split_once('=').ok_or_else(|| {
-            let (key, unit) = keys[0];
-            wrong(format!("no `=`; write it as KEY=VALUE: {key} takes {unit}"))
+            let Key { name, takes, .. } = &keys[0];
+            wrong(format!(
+                "no `=`; write it as KEY=VALUE: {name} takes {takes}"
+            ))
         })?;
         let (key, value) = (key.trim(), value.trim());
-        let mut parts: Vec<&str> = key.split('.').collect();
-        let mut index = 0;
-        if let Some(number) = parts.get(1).and_then(|part| part.parse().ok()) {
-            index = number;
-            parts[1] = "N";
-        }
-        let form = parts.join(".");
-        let known = keys.iter().find(|(known, _)| *known == form);
-        let (form, unit) = *known.ok_or_else(|| {
-            let choices = choices(&form, keys.iter().map(|(known, _)| *known));
+        let (form, index) = form(key);
+        let known = keys.iter().find(|known| known.name == form);
+        let known = known.ok_or_else(|| {
+            let choices = choices(&form, keys.iter().map(|known| known.name));
             wrong(format!("unknown key `{key}`; {choices}"))
         })?;
-        let number = if form.ends_with("bytes") && !form.ends_with("kbytes") {
-            let bytes = figures::size_above_zero(value);
-            Some(bytes.map_err(|error| wrong(format!("{key}: {error}")))? as f64)
-        } else if form.ends_with("fs") {
-            Some(0.0)
-        } else {
-            value.parse().ok()
+        let one = |text: &str| {
+            let value = number(known.name, key, known.takes, text).map_err(wrong)?;
+            Ok(Self {
+                key: key.to_owned(),
+                form: known.name,
+                index,
+                value,
+                text: text.to_owned(),
+            })
         };
-        let number = number
-            .filter(|number: &f64| number.is_finite() && *number >= 0.0)
-            .ok_or_else(|| {
-                wrong(format!(
-                    "`{value}` is not a value of {key}: it takes {unit}"
-                ))
-            })?;
-        Ok(Self {
-            key: key.to_owned(),
-            form,
-            index,
-            value: number,
-            text: value.to_owned(),
-        })
+        let texts = match value.split_once("..") {
+            Some((from, rest)) => {
+                let (to, step) = rest.split_once(':').ok_or_else(|| {
+                    wrong("a range needs its step: write FROM..TO:STEP, as in 5..20:5".into())
+                })?;
+                range(
+                    known.name,
+                    [one(from)?, one(to)?, one(step)?].map(|one| one.value),
+                )
+                .map_err(wrong)?
+            }
+            None => value.split(',').map(str::to_owned).collect(),
+        };
+        if texts.len() > VALUES_MOST {
+            let count = texts.len();
+            return Err(wrong(format!(
+                "{count} values; allowed: {VALUES_MOST} at most"
+            )));
+        }
+        texts.iter().map(|text| one(text.trim())).collect()
+    }
+
+    /// Its value as a plot shows it: sizes in MiB.
+    pub(super) fn shown(&self) -> f64 {
+        if is_size(self.form) {
+            self.value / MIB
+        } else {
+            self.value
+        }
+    }
+
+    /// The name of a plot's axis.
+    pub(super) fn axis(&self) -> String {
+        if is_size(self.form) {
+            format!("{} (MiB)", self.key)
+        } else {
+            self.key.clone()
+        }
     }
 
     /// Changes the setting.
@@ -122,43 +272,63 @@ impl Change {
 
     /// Changes the setting without a look at the whole.
     pub(super) fn put(&self, setting: &mut Setting) -> Result<(), String> {
-        let (devices, writers) = (setting.devices.len(), setting.writers.len());
-        let there = |count: usize, what: &str| self.there(count, what);
-        let count = |most: u32| self.count(1, most);
-        match self.form {
-            "vm.dirty_bytes" => setting.dirty_mib = self.value / MIB,
-            "vm.dirty_background_bytes" => setting.background_mib = self.value / MIB,
-            "device.N.rate" => {
-                there(devices, "device")?;
-                setting.devices[self.index] = self.value;
-            }
-            "device.N.max_ratio" => {
-                there(devices, "device")?;
-                setting.max_ratio = Some(self.value);
-            }
-            "writers" => {
-                let first = *setting.writers.first().ok_or("there is no first writer")?;
-                setting.writers = vec![first; count(4096)? as usize];
-            }
-            "writer.N.bytes" => {
-                there(writers, "writer")?;
-                setting.writers[self.index].bytes = self.value;
-            }
-            "writer.N.sleep_ms" => {
-                there(writers, "writer")?;
-                setting.writers[self.index].sleep_s = self.value / 1e3;
-            }
-            "writer.N.start_s" => {
-                there(writers, "writer")?;
-                setting.writers[self.index].start_s = self.value;
-            }
-            "hz" => setting.hz = count(10_000)?,
-            "cpus" => setting.cpus = count(CPUS_MAX)?,
-            "page_size" => setting.page_size = count(65_536)?,
-            _ => setting.memory_mib = self.value,
-        }
-        Ok(())
+        self.put_by(THROTTLING, setting)
     }
+
+    /// The same by the table of a kind.
+    pub(super) fn put_by<S>(&self, keys: Keys<S>, setting: &mut S) -> Result<(), String> {
+        let own = keys.iter().find(|key| key.name == self.form);
+        (own.expect("it was parsed by this table").put)(self, setting)
+    }
+}
+
+/// The key with `N` for its number, and that number; 0 without one.
+fn form(key: &str) -> (String, usize) {
+    let mut parts: Vec<&str> = key.split('.').collect();
+    let mut index = 0;
+    if let Some(number) = parts.get(1).and_then(|part| part.parse().ok()) {
+        index = number;
+        parts[1] = "N";
+    }
+    (parts.join("."), index)
+}
+
+fn is_size(form: &str) -> bool {
+    form.ends_with("bytes") && !form.ends_with("kbytes")
+}
+
+fn number(form: &str, key: &str, takes: &str, text: &str) -> Result<f64, String> {
+    let number = if is_size(form) {
+        let bytes = figures::size_above_zero(text);
+        Some(bytes.map_err(|error| format!("{key}: {error}"))? as f64)
+    } else if form.ends_with("fs") {
+        Some(0.0)
+    } else {
+        text.parse().ok()
+    };
+    number
+        .filter(|number: &f64| number.is_finite() && *number >= 0.0)
+        .ok_or_else(|| format!("`{text}` is not a value of {key}: it takes {takes}"))
+}
+
+/// The values of a range, as they would be written.
+fn range(form: &str, [from, to, step]: [f64; 3]) -> Result<Vec<String>, String> {
+    if form.ends_with("fs") || step <= 0.0 || to < from {
+        return Err("a range goes up, by a step above zero: FROM..TO:STEP, as in 5..20:5".into());
+    }
+    let mut texts = Vec::new();
+    let mut value = from;
+    // What a sum of tenths lacks of a whole is no reason to leave the last one out.
+    while value <= to + step * 1e-9 && texts.len() <= VALUES_MOST {
+        texts.push(if is_size(form) {
+            format!("{value:.0}B")
+        } else {
+            // Sums of decimals are shown as they were meant.
+            ((value * 1e6).round() / 1e6).to_string()
+        });
+        value += step;
+    }
+    Ok(texts)
 }
 
 impl Change {

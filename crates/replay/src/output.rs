@@ -3,7 +3,7 @@
 use core::fmt::Write as _;
 
 use policy::units::PAGE_SIZE;
-use report::output::{Curve, curves};
+use report::output::{Curve, Lines};
 use serde_json::{Value, json};
 
 use crate::run::Counts;
@@ -231,11 +231,16 @@ pub(crate) fn plot(tables: &[Table]) -> String {
         (name.to_owned(), rules.iter().map(curve).collect())
     };
     let panels = tables.iter().map(panel).collect();
-    curves(
-        "Hits of all accesses",
-        ("pages of memory", "per cent"),
+    Lines {
+        title: "Hits of all accesses".into(),
+        x_label: "pages of memory".into(),
+        y_label: "per cent",
+        log_x: true,
+        own_x: true,
         panels,
-    )
+        ..Lines::default()
+    }
+    .svg()
 }
 
 #[cfg(test)]

@@ -120,7 +120,12 @@ fn a_change_that_fits_nowhere_is_refused_and_leaves_nothing() {
     let here = folder("keys");
     for (set, said) in [
         ("device.1.rate=8", "there is no device 1; allowed: 0 to 0"),
-        ("vm.dirty_bytes=32M", "the limits contradict each other"),
+        ("device.0.rate=0", "has no usable rate"),
+        (
+            "vm.swappiness=10",
+            "`vm.swappiness` is a key of recordings of memory pressure",
+        ),
+        ("vm.dirty_ratio=5..20", "a range needs its step"),
         ("writers=0", "not a whole number of 1 to 4096"),
     ] {
         let (status, _, err) = tidegate(&here, &["compare", guest, "--set", set]);
@@ -233,6 +238,47 @@ fn what_if_is_answered_and_the_error_of_the_answer_shown() {
     }
     assert!(here.join("out/scenario-guest-changed.toml").exists());
     assert!(here.join("out/levels-guest-changed.svg").exists());
+    std::fs::remove_dir_all(here).unwrap();
+}
+
+/// The names of the kernel, in the setting's own memory; several values in one table and one plot;
+/// what the lab is bad at is marked.
+#[test]
+fn several_values_of_a_kernels_name_are_one_table_and_one_plot() {
+    let here = folder("sweep");
+    let one = recording("one-dd");
+    let arguments = [
+        "compare",
+        one.to_str().unwrap(),
+        "--set",
+        "vm.dirty_ratio=2,10",
+        "--policy",
+        "linux-6.12",
+        "--out",
+        "out",
+    ];
+    let (status, out, err) = tidegate(&here, &arguments);
+    assert_eq!(status, 0, "{out}{err}");
+    let said = "What if vm.dirty_ratio were 2, 10? Answers of linux-6.12";
+    assert!(out.contains(said), "{out}");
+    let level = out.lines().filter(|line| line.starts_with("level (MiB)"));
+    let level: Vec<f64> = level
+        .last()
+        .unwrap()
+        .split_whitespace()
+        .skip(2)
+        .map(|value| value.parse().unwrap())
+        .collect();
+    // 2 and 10 % of what files can have of 1536 MiB; half of it is the background limit where that
+    // would be above.
+    assert!(level[1] < 27.4 && level[1] > 13.0, "{level:?}");
+    assert!(level[2] > 64.0 && level[2] < 136.8, "{level:?}");
+    let plot = std::fs::read_to_string(here.join("out/what-if-one-dd.svg")).unwrap();
+    assert!(plot.contains("vm.dirty_ratio") && plot.contains("level (MiB)"));
+    let html = std::fs::read_to_string(here.join("out/report.html")).unwrap();
+    for part in ["bands hold", "id=\"recording-one-dd\"", "what-if-one-dd"] {
+        assert!(html.contains(part), "{part}");
+    }
     std::fs::remove_dir_all(here).unwrap();
 }
 

@@ -53,6 +53,14 @@ impl Band {
         }
     }
 
+    /// From which to which part of what was recorded.
+    fn ratios(self) -> (f64, f64) {
+        match self {
+            Self::Part(part) => (1.0 - part, 1.0 + part),
+            Self::Factor(factor) => (1.0 / factor, factor),
+        }
+    }
+
     fn words(self) -> String {
         match self {
             Self::Part(part) => format!("{:.0} %", part * 100.0),
@@ -408,6 +416,7 @@ pub fn judge(recorded: &[Option<f64>], lab: &[Option<f64>]) -> Vec<Verdict> {
             name: figure.label.name,
             error: lab / recorded - 1.0,
             band: band.words(),
+            ratios: band.ratios(),
             holds: band.holds(recorded, lab),
         });
     }

@@ -3,7 +3,7 @@
 use core::fmt::Write as _;
 
 use super::super::lab::{self, LabError, Planned};
-use super::setting::{Disk, Setting};
+use super::setting::{Disk, Limit, SCALE_FACTOR, Setting};
 use experiment::scenario::SCHEMA;
 
 /// Levels are sampled as often as the recordings are.
@@ -71,6 +71,15 @@ fn machine(text: &mut String, setting: &Setting) {
         "[machine]\ncpus = {}\nmemory_mib = {}\nreserved_percent = {reserved}\nmin_free_kib = {}\nswappiness = {}\npreempt_hz = {}\n",
         setting.cpus, setting.memory_mib, setting.min_free_kib, setting.swappiness, setting.hz,
     );
+    for (name, limit) in [("dirty", setting.dirty), ("background", setting.background)] {
+        let _ = match limit {
+            Limit::Percent(percent) => writeln!(text, "{name}_percent = {percent}"),
+            Limit::Mib(mib) => writeln!(text, "{name}_mib = {mib:?}"),
+        };
+    }
+    if setting.scale_factor != SCALE_FACTOR {
+        let _ = writeln!(text, "watermark_scale_factor = {}", setting.scale_factor);
+    }
     let mut read = setting
         .workers
         .iter()

@@ -51,7 +51,7 @@ pub struct Pressure;
 
 impl Kind for Pressure {
     const OF: &'static str = "memory pressure";
-    const KEYS: Keys = what_if::KEYS;
+    const KEYS: Keys<Setting> = what_if::KEYS;
     type Setting = Setting;
     type Measures = Vec<Option<f64>>;
 
@@ -66,7 +66,7 @@ impl Kind for Pressure {
             notes,
         } = Recording::load(path)?;
         for change in given {
-            what_if::put(change, &mut setting).map_err(|problem| {
+            Self::put(change, &mut setting).map_err(|problem| {
                 let help = "state what is so, with the keys of --set";
                 Fault::of(path, format!("--given {change}: {problem}"), help)
             })?;
@@ -96,7 +96,11 @@ impl Kind for Pressure {
     }
 
     fn put(change: &Change, setting: &mut Setting) -> Result<(), String> {
-        what_if::put(change, setting)
+        change.put_by(Self::KEYS, setting)
+    }
+
+    fn settle(setting: &mut Setting) {
+        setting.settle_limits();
     }
 
     fn check(setting: &Setting) -> Result<(), String> {

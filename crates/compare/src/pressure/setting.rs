@@ -23,6 +23,8 @@ const KIB_PER_PAGE: f64 = 4.0;
 const TICKS: f64 = 50.0;
 /// The kernel of the guests, where the recording does not say it (Debian's).
 const HZ: u32 = 250;
+/// `vm.watermark_scale_factor` where nobody set another.
+pub(super) const SCALE_FACTOR: u32 = 10;
 /// Workers in a scenario, at most: each is a task of the lab.
 const WORKERS_MOST: usize = 256;
 
@@ -54,6 +56,34 @@ pub struct ObjectCache {
     pub reclaimable: bool,
 }
 
+/// A limit of dirty memory, as it is set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Limit {
+    /// `vm.dirty_ratio`, `vm.dirty_background_ratio`.
+    Percent(u32),
+    /// `vm.dirty_bytes`, `vm.dirty_background_bytes`.
+    Mib(f64),
+}
+
+impl Limit {
+    /// What it is in a memory of that size, MiB.
+    fn mib(self, memory_mib: f64) -> f64 {
+        match self {
+            Self::Percent(percent) => memory_mib * f64::from(percent) / 100.0,
+            Self::Mib(mib) => mib,
+        }
+    }
+}
+
+impl core::fmt::Display for Limit {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Percent(percent) => write!(f, "{percent} %"),
+            Self::Mib(mib) => write!(f, "{mib} MiB"),
+        }
+    }
+}
+
 /// The circumstances of a recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
@@ -78,6 +108,12 @@ pub struct Setting {
     pub nodes: Vec<f64>,
     /// `vm.zone_reclaim_mode`.
     pub zone_reclaim_mode: f64,
+    /// The limit that writers are held at.
+    pub dirty: Limit,
+    /// The limit above which the flusher works.
+    pub background: Limit,
+    /// `vm.watermark_scale_factor`.
+    pub scale_factor: u32,
     /// `vm.watermark_boost_factor`; `None`: it is not told.
     pub boost_factor: Option<f64>,
     /// When a fault tries for a huge page (`transparent_hugepage/enabled`), and how hard
@@ -294,6 +330,16 @@ pub(super) fn read(sources: &Sources<'_>, notes: &mut Vec<String>) -> Result<Set
             (pages - kept.unwrap_or(&0.0)) / PAGES_PER_MIB
         });
     let is_there = |name: &str| fact(name).ok();
+    // Of ratio and bytes, the one that is not zero is in force.
+    let limit = |name: &str, or: u32| {
+        let bytes = is_there(&format!("vm.{name}_bytes")).filter(|bytes| *bytes > 0.0);
+        let percent = is_there(&format!("vm.{name}_ratio")).filter(|percent| *percent > 0.0);
+        match (bytes, percent) {
+            (Some(bytes), _) => Limit::Mib(bytes / 1_048_576.0),
+            (None, Some(percent)) => Limit::Percent(tunable(percent)),
+            (None, None) => Limit::Percent(or),
+        }
+    };
     Ok(Setting {
         name: file.name,
         kernel: file.kernel,
@@ -305,6 +351,9 @@ pub(super) fn read(sources: &Sources<'_>, notes: &mut Vec<String>) -> Result<Set
         small_zones_kib: small.min_pages * KIB_PER_PAGE,
         nodes: nodes.collect(),
         zone_reclaim_mode: is_there("vm.zone_reclaim_mode").unwrap_or(0.0),
+        dirty: limit("dirty", 20),
+        background: limit("dirty_background", 10),
+        scale_factor: is_there("vm.watermark_scale_factor").map_or(SCALE_FACTOR, tunable),
         boost_factor: is_there("vm.watermark_boost_factor"),
         thp: (
             file.thp.unwrap_or_else(|| "never".into()),
@@ -346,7 +395,23 @@ fn whole(value: f64) -> u64 {
     value.clamp(0.0, 1e9) as u64
 }
 
+/// A tunable that is a small whole number.
+fn tunable(value: f64) -> u32 {
+    u32::try_from(whole(value)).unwrap_or(u32::MAX)
+}
+
 impl Setting {
+    /// As the kernel does with a background limit that is not below the other.
+    ///
+    /// # Source
+    /// Linux 6.12 mm/page-writeback.c, domain_dirty_limits().
+    pub(super) fn settle_limits(&mut self) {
+        let dirty = self.dirty.mib(self.usable_mib);
+        if self.background.mib(self.usable_mib) >= dirty {
+            self.background = Limit::Mib(dirty / 2.0);
+        }
+    }
+
     /// When the last worker starts: from then on there is pressure.
     #[must_use]
     pub fn pressed_from(&self) -> f64 {
@@ -443,6 +508,10 @@ impl Setting {
             number(self.swappiness),
             number(other.swappiness),
         );
+        let limits = |setting: &Self| format!("{}, {}", setting.dirty, setting.background);
+        differ("dirty limits", limits(self), limits(other));
+        let scale = |setting: &Self| setting.scale_factor.to_string();
+        differ("vm.watermark_scale_factor", scale(self), scale(other));
         let mode = |setting: &Self| number(setting.zone_reclaim_mode);
         differ("vm.zone_reclaim_mode", mode(self), mode(other));
         let boost = |setting: &Self| number(setting.boost_factor.unwrap_or_default());

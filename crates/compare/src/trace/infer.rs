@@ -213,6 +213,8 @@ impl<'a> Inferred<'a> {
             } else {
                 1024.0
             },
+            kept_mib: None,
+            begins_mib: self.begins(),
             seconds: self.seconds,
             dirty_mib,
             background_mib,
@@ -223,6 +225,20 @@ impl<'a> Inferred<'a> {
             fs: None,
             max_sectors: None,
         }
+    }
+
+    /// What is dirty and under writeback when the first writer is seen, MiB.
+    fn begins(&mut self) -> f64 {
+        let Some(first) = self.events.states.first() else {
+            self.notes.push(
+                "no global_dirty_state: whether writers had filled memory before the trace begins is not known; \
+                 the lab begins with empty memory. If they had, compare nothing of the first seconds, or record \
+                 from before they start"
+                    .into(),
+            );
+            return 0.0;
+        };
+        (first.dirty + first.writeback) / PAGES_PER_MIB
     }
 
     /// The CPUs, or that the trace does not tell them.

@@ -128,6 +128,24 @@ fn a_change_is_one_difference_and_is_in_the_scenario() {
             "swappiness = 100\n",
         ),
         (
+            "r1-4",
+            "vm.dirty_ratio=15",
+            "dirty limits 20 %, 10 % -> 15 %, 10 %",
+            "dirty_percent = 15\n",
+        ),
+        (
+            "r1-4",
+            "vm.dirty_background_bytes=16MiB",
+            "dirty limits 20 %, 10 % -> 20 %, 16 MiB",
+            "background_mib = 16.0\n",
+        ),
+        (
+            "r1-4",
+            "vm.watermark_scale_factor=200",
+            "vm.watermark_scale_factor 10 -> 200",
+            "watermark_scale_factor = 200\n",
+        ),
+        (
             "r2-mode0",
             "vm.zone_reclaim_mode=1",
             "vm.zone_reclaim_mode 0 -> 1",

@@ -1,6 +1,6 @@
 //! Recordings that can be used, recordings that cannot, and what is said.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use compare::{Recording, Setting, lab, measure, what_if};
 use experiment::scenario::{Scenario, Source};
@@ -20,6 +20,13 @@ fn line(text: &str, number: usize, new: &str) -> String {
     let lines = text.lines().enumerate();
     let lines = lines.map(|(index, old)| if index + 1 == number { new } else { old });
     lines.map(|line| format!("{line}\n")).collect()
+}
+
+/// A recording that is checked in.
+fn recorded(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../recordings")
+        .join(name)
 }
 
 fn change(set: &str) -> Result<what_if::Change, what_if::ChangeError> {
@@ -572,6 +579,145 @@ fn keys_of_a_change_are_checked_like_those_of_run() {
         let error = change(set).unwrap_err().to_string();
         assert!(error.contains(said), "{said} in {error}");
     }
+}
+
+#[test]
+fn a_part_of_the_memory_wants_a_recording_that_tells_it() {
+    let mut guest = Recording::load(&recorded("one-dd")).unwrap().setting;
+    // facts.json: 1400616 kB are available.
+    change("vm.dirty_ratio=10")
+        .unwrap()
+        .apply(&mut guest)
+        .unwrap();
+    close(
+        Some(guest.dirty_mib),
+        (1_400_616.0_f64 / 40.96).floor() / 256.0,
+    );
+    let mut trace = Recording::load(&fixture("ftrace.txt.gz")).unwrap().setting;
+    let refused = change("vm.dirty_ratio=10").unwrap().apply(&mut trace);
+    assert!(refused.unwrap_err().contains("--given memory_mib="));
+    change("memory_mib=2048")
+        .unwrap()
+        .apply(&mut trace)
+        .unwrap();
+    change("vm.dirty_ratio=10")
+        .unwrap()
+        .apply(&mut trace)
+        .unwrap();
+    close(Some(trace.dirty_mib), (204.8_f64 * 256.0).floor() / 256.0);
+}
+
+#[test]
+fn lists_and_ranges_are_several_changes() {
+    let all = |set| what_if::Change::parse_all(what_if::THROTTLING, set);
+    let texts = |set| {
+        let changes = all(set).unwrap();
+        let texts: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        texts.join(" ")
+    };
+    assert_eq!(texts("hz=100, 250"), "hz=100 hz=250");
+    assert_eq!(texts("cpus=1..7:3"), "cpus=1 cpus=4 cpus=7");
+    assert_eq!(
+        texts("device.0.rate=0.1..0.3:0.1"),
+        "device.0.rate=0.1 device.0.rate=0.2 device.0.rate=0.3"
+    );
+    assert_eq!(
+        texts("vm.dirty_bytes=8M..16M:8M"),
+        "vm.dirty_bytes=8388608B vm.dirty_bytes=16777216B"
+    );
+    for wrong in [
+        "cpus=1..7",
+        "cpus=7..1:1",
+        "cpus=1..7:0",
+        "cpus=1..99:1",
+        "cpus=1,,2",
+    ] {
+        assert!(all(wrong).is_err(), "{wrong}");
+    }
+}
+
+/// A recording as the text of ftrace, from one second to another.
+fn cut(name: &str, seconds: std::ops::Range<f64>) -> String {
+    let rows = |file: &str, at: usize| -> Vec<Vec<f64>> {
+        let path = recorded(name).join(file);
+        let text = if path.exists() {
+            std::fs::read_to_string(&path).unwrap()
+        } else {
+            unpacked(&path.with_extension("csv.gz"))
+        };
+        let rows = text.lines().skip(1);
+        let number = |field: &str| field.parse().unwrap_or(0.0);
+        let rows = rows.map(|row| row.split(',').map(number).collect::<Vec<f64>>());
+        rows.filter(|row| seconds.contains(&row[at])).collect()
+    };
+    let mut lines: Vec<(f64, String)> = Vec::new();
+    for row in rows("vmstat.csv", 0) {
+        let [_, dirty, writeback, limit, background, dirtied, written] = row[..7] else {
+            unreachable!("seven columns")
+        };
+        lines.push((row[0], format!(
+            "global_dirty_state: dirty={dirty} writeback={writeback} bg_thresh={background} thresh={limit} limit={limit} dirtied={dirtied} written={written}"
+        )));
+    }
+    for row in rows("ratelimit.csv", 0) {
+        // t, bdi, write_bw, awrite_bw, ...
+        lines.push((
+            row[0],
+            format!("bdi_dirty_ratelimit: bdi 254:0: awrite_bw={}", row[4]),
+        ));
+    }
+    for row in rows("pauses.csv", 0) {
+        lines.push((row[0], format!(
+            "balance_dirty_pages: bdi 254:0: limit={} setpoint={} dirty={} wb_setpoint={} wb_dirty={} dirty_ratelimit={} task_ratelimit={} dirtied={} dirtied_pause={} paused={} pause={} period={} think={}",
+            row[3], row[4], row[5], row[6], row[7], row[8], row[9], row[10], row[11], row[12], row[13], row[14], row[15]
+        )));
+    }
+    for row in rows("writes.csv", 1) {
+        lines.push((
+            row[1],
+            format!("sys_write(fd: 3, buf: 0, count: 0x{:x})", row[3] as u64),
+        ));
+        lines.push((
+            row[1] + row[2],
+            format!("sys_write -> 0x{:x}", row[3] as u64),
+        ));
+    }
+    lines.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let line = |(at, event): &(f64, String)| {
+        format!(
+            "              dd-77      [000] .....  {:.6}: {event}\n",
+            at + 100.0
+        )
+    };
+    lines.iter().map(line).collect()
+}
+
+/// What a trace of a machine that has been writing for long shows: the lab begins with as much.
+#[test]
+fn a_trace_that_begins_under_load_is_compared_with_a_lab_under_load() {
+    let path = folder("under-load");
+    let file = path.join("cut.txt");
+    std::fs::write(&file, cut("one-dd", 15.0..45.0)).unwrap();
+    let recording = Recording::load(&file).unwrap();
+    let setting = &recording.setting;
+    assert!(setting.begins_mib > 50.0, "{}", setting.begins_mib);
+    let planned = lab::plan(setting, &["linux-6.12"], 1).unwrap();
+    assert!(planned.notes.join(" ").contains("begins under load"));
+    let runs = lab::run(&[planned], &experiment::Stop::default(), &Quiet).unwrap();
+    let (own, lab) = (
+        measure(setting, &recording.outcome),
+        measure(setting, &runs[0][0]),
+    );
+    let error =
+        |of: fn(&compare::Measures) -> Option<f64>| of(&lab).unwrap() / of(&own).unwrap() - 1.0;
+    // With empty memory: +13.5 and -19 %.
+    let throughput = error(|measures| measures.throughput);
+    assert!(throughput.abs() < 0.03, "throughput {throughput}");
+    let count = error(|measures| measures.pauses.map(|pauses| pauses.count));
+    assert!(count.abs() < 0.08, "count {count}");
+    let level = error(|measures| measures.level);
+    assert!(level.abs() < 0.03, "level {level}");
+    std::fs::remove_dir_all(path).unwrap();
 }
 
 #[test]

@@ -14,6 +14,8 @@ use super::{Machine, NodeEntry, ZonelistKind};
 use crate::task::units::{PAGES_PER_MIB, whole};
 
 const KIB_PER_PAGE: f64 = 4.0;
+/// `vm.watermark_scale_factor` of all memory.
+const FACTOR_WHOLE: f64 = 10_000.0;
 /// MIN does not shrink below 128 pages, four clusters of reclaim: experiments A6.
 const MIN_MARK_LEAST: u64 = 128;
 
@@ -104,7 +106,8 @@ pub(crate) fn marks(
     memory_mib: f64,
     shrink: u64,
 ) -> Option<Watermarks> {
-    if shrink == 1 && machine.min_free_kib.is_none() {
+    let factor = machine.watermark_scale_factor.as_ref();
+    if shrink == 1 && machine.min_free_kib.is_none() && factor.is_none() {
         return None;
     }
     let full = of_memory(Pages(whole(memory_mib * PAGES_PER_MIB)));
@@ -112,6 +115,10 @@ pub(crate) fn marks(
     if let Some(reserve) = &machine.min_free_kib {
         min = whole(*reserve.get_ref() / KIB_PER_PAGE);
         gap = gap.max(min / 4);
+    }
+    if let Some(factor) = factor {
+        let share = memory_mib * PAGES_PER_MIB * f64::from(*factor.get_ref()) / FACTOR_WHOLE;
+        gap = (min / 4).max(whole(share));
     }
     // Of each zone, where the machine says which there are.
     let min = (min / shrink).max(MIN_MARK_LEAST * zone_count(machine));

@@ -156,6 +156,9 @@ pub struct Machine {
     /// `vm.min_free_kbytes` of the full size; without it, what the kernel computes from the memory.
     #[serde(default)]
     pub min_free_kib: Option<Spanned<f64>>,
+    /// `vm.watermark_scale_factor`: the gap between two marks, in 1/10000 of the memory.
+    #[serde(default)]
+    pub watermark_scale_factor: Option<Spanned<u32>>,
     /// What of the memory holds neither pages of files nor anonymous ones: the kernel's tables,
     /// slabs, programs. Sizes that are parts of the memory are of all of it.
     #[serde(default)]

@@ -5,6 +5,7 @@
 mod bands;
 mod echo;
 mod huge_pages;
+mod own_time;
 mod pacing;
 mod passed_over;
 mod small;

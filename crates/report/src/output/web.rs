@@ -30,7 +30,7 @@ nav ul { display: flex; gap: 0 1.2rem; overflow-x: auto; scrollbar-width: none; 
 nav a { display: block; padding: 0.5rem 0; white-space: nowrap; text-decoration: none }
 nav a:hover { text-decoration: underline }
 section, figure, details { scroll-margin-top: 3rem }
-.board { display: block; min-width: 560px; width: 100%; max-width: 760px; height: auto; padding: 8px }
+.board { display: block; min-width: 560px; width: 100%; height: auto; padding: 8px }
 .scroll { overflow-x: auto; margin: 0.6rem 0 1rem; border: 1px solid var(--rule); border-radius: 6px }
 table { border-collapse: collapse; font-size: 0.875rem; width: 100%; font-variant-numeric: tabular-nums }
 th, td { padding: 0.35rem 0.7rem; text-align: right; border-bottom: 1px solid var(--rule); vertical-align: top; white-space: nowrap }
@@ -85,6 +85,17 @@ for (const head of document.querySelectorAll('table.sort thead th')) {
   };
 }
 ";
+
+/// A part of a page, with a link to it.
+#[derive(Clone, Debug, Default)]
+pub struct Section {
+    /// Its anchor.
+    pub at: String,
+    /// Its head.
+    pub words: String,
+    /// The rest.
+    pub html: String,
+}
 
 /// A page.
 pub struct Page<'a> {

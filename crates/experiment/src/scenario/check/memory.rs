@@ -45,6 +45,14 @@ impl Checker {
             let most = machine.memory_mib.get_ref() * 1024.0 / 4.0;
             self.range("min_free_kib", reserve, 128.0, most.max(128.0), " KiB");
         }
+        if let Some(factor) = &machine.watermark_scale_factor {
+            let value = Spanned::new(factor.span(), f64::from(*factor.get_ref()));
+            self.range("watermark_scale_factor", &value, 1.0, 3000.0, "");
+        }
+        if let Some(factor) = &machine.watermark_scale_factor {
+            let value = Spanned::new(factor.span(), f64::from(*factor.get_ref()));
+            self.range("watermark_scale_factor", &value, 1.0, 3000.0, "");
+        }
         if let Some(reserved) = &machine.reserved_percent {
             self.range("reserved_percent", reserved, 0.0, 50.0, " %");
         }

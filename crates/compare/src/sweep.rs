@@ -1,0 +1,133 @@
+//! Several values of one key: one table of answers, and one plot.
+
+use core::fmt::Write as _;
+
+use super::answer::{self, Doubt, MARKS};
+use super::label::Label;
+use super::several::NOTICEABLE;
+use super::what_if::Change;
+use report::output::{Curve, Lines};
+
+const NAME: usize = 28;
+const FIELD: usize = 12;
+/// Panels of the plot, at most.
+const PANELS_MOST: usize = 12;
+/// From this factor between least and most value on, the plot's axis is logarithmic.
+const WIDE: f64 = 8.0;
+
+/// A recording under every value.
+pub(super) struct Sweep<'a> {
+    pub(super) recording: &'a str,
+    pub(super) columns: &'a [&'a str],
+    /// Of each value, the change that varies.
+    pub(super) values: Vec<&'a Change>,
+    pub(super) labels: Vec<Label>,
+    pub(super) recorded: Vec<Option<f64>>,
+    /// Of each column, without any change.
+    pub(super) lab: Vec<Vec<Option<f64>>>,
+    /// Of each value and column.
+    pub(super) changed: Vec<Vec<Vec<Option<f64>>>>,
+    pub(super) most: Vec<f64>,
+    pub(super) doubts: &'a [Doubt],
+}
+
+impl Sweep<'_> {
+    fn key(&self) -> &str {
+        &self.values[0].key
+    }
+
+    /// The answer for a figure under a value; of columns that are not judged, the lab's own.
+    fn answer(&self, value: usize, column: usize, figure: usize) -> Option<f64> {
+        let changed = self.changed[value][column][figure];
+        if column > 0 {
+            return changed;
+        }
+        let most = self.most[figure];
+        answer::predict(self.recorded[figure], self.lab[0][figure], changed)
+            .map(|value| value.min(most))
+    }
+
+    fn row(&self, column: usize, figure: usize) -> Vec<Option<f64>> {
+        let values = 0..self.values.len();
+        values
+            .map(|value| self.answer(value, column, figure))
+            .collect()
+    }
+
+    /// The table of the first column's answers.
+    pub(super) fn table(&self) -> String {
+        let names = self.labels.iter().map(|label| label.with_unit().len() + 1);
+        let width = names.max().unwrap_or(0).max(NAME);
+        let texts: Vec<&str> = self.values.iter().map(|change| &*change.text).collect();
+        let mut text = format!(
+            "What if {} were {}? Answers of {}\n{:width$}{:>FIELD$}",
+            self.key(),
+            texts.join(", "),
+            self.columns[0],
+            "",
+            "recording"
+        );
+        for value in &texts {
+            let _ = write!(text, "{value:>FIELD$}");
+        }
+        text.push('\n');
+        for (figure, label) in self.labels.iter().enumerate() {
+            let row = self.row(0, figure);
+            if answer::is_nothing(&row) && answer::is_nothing(&[self.recorded[figure]]) {
+                continue;
+            }
+            let doubt = self.doubts[figure];
+            let _ = write!(text, "{:width$}", label.with_unit());
+            for value in core::iter::once(self.recorded[figure]).chain(
+                row.into_iter()
+                    .map(|value| value.filter(|_| doubt.answers())),
+            ) {
+                text.push_str(&answer::field(value, label.digits));
+            }
+            let _ = write!(text, "  {}", doubt.words());
+            text.truncate(text.trim_end().len());
+            text.push('\n');
+        }
+        if self.doubts.iter().any(|doubt| *doubt != Doubt::Little) {
+            text.push_str(MARKS);
+        }
+        text.push('\n');
+        text
+    }
+
+    /// The figures that the change moves, over its values.
+    pub(super) fn plot(&self) -> Lines {
+        let xs: Vec<f64> = self.values.iter().map(|change| change.shown()).collect();
+        let moved = |figure: &usize| {
+            let row = self.row(0, *figure);
+            let known = || row.iter().flatten().copied();
+            let (low, high) = (
+                known().fold(f64::MAX, f64::min),
+                known().fold(0.0, f64::max),
+            );
+            high - low > NOTICEABLE * high
+        };
+        let figures = (0..self.labels.len()).filter(|figure| self.doubts[*figure].answers());
+        let panels = figures.filter(moved).take(PANELS_MOST).map(|figure| {
+            let curve = |(column, name): (usize, &&str)| {
+                let points = xs.iter().copied().zip(self.row(column, figure));
+                Curve {
+                    name: (*name).to_owned(),
+                    points: points.filter_map(|(x, y)| Some((x, y?))).collect(),
+                }
+            };
+            let curves = self.columns.iter().enumerate().map(curve);
+            (self.labels[figure].with_unit(), curves.collect())
+        });
+        let low = xs.iter().copied().fold(f64::MAX, f64::min);
+        let high = xs.iter().copied().fold(0.0, f64::max);
+        Lines {
+            name: format!("what-if-{}", self.recording),
+            title: format!("{}: what {} does", self.recording, self.key()),
+            x_label: self.values[0].axis(),
+            log_x: low > 0.0 && high / low >= WIDE,
+            panels: panels.collect(),
+            ..Lines::default()
+        }
+    }
+}

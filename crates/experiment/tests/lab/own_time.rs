@@ -1,0 +1,50 @@
+//! The time of a task is told whole: what it waited for by cause, and its CPU time.
+
+use experiment::trial::Trial;
+
+/// What is neither a wait nor CPU time of a task's life is less than this part of it.
+const UNEXPLAINED: f64 = 0.02;
+
+#[test]
+fn waits_and_cpu_time_are_all_of_a_writers_time() {
+    for (experiment, rows) in [("dd", vec!["ext4", "xfs"]), ("two-writers", vec![])] {
+        let sets = ["run.scale=0.015625", "run.replicas=1"];
+        let trial = Trial::load(
+            experiment,
+            &["tidegate", "linux-6.12", "linux-2.6.36"],
+            &sets,
+        );
+        let trial = trial.unwrap();
+        let trial = if rows.is_empty() {
+            trial
+        } else {
+            trial.rows(&rows)
+        };
+        let outcomes = trial.run(|_| {}).unwrap();
+        assert!(!outcomes.is_empty());
+        for outcome in outcomes {
+            let mut judged = 0;
+            for job in &outcome.jobs {
+                let task = outcome
+                    .tasks
+                    .iter()
+                    .find(|task| task.name == job.name)
+                    .unwrap();
+                let waits: f64 = task.waits.iter().map(|(_, seconds)| seconds).sum();
+                let told = waits + task.user_s + task.system_s;
+                let life = job.ended_s - job.began_s;
+                let unexplained = (life - told).abs() / life;
+                assert!(
+                    unexplained < UNEXPLAINED,
+                    "{}/{} {}: {life} s, of which {told} s are told: {:?}",
+                    outcome.case,
+                    outcome.policy,
+                    job.name,
+                    task.waits
+                );
+                judged += 1;
+            }
+            assert!(judged > 0);
+        }
+    }
+}
