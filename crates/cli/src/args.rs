@@ -21,6 +21,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   tidegate run dd                               the published dd table, in virtual time
   tidegate run dd --policy linux-2.6.36,p1      two columns of it
+  tidegate run dd --row ext4                    one row of it
   tidegate run dd --tables                      all that was measured, in the layout of mmtests
   tidegate run cp-pauses --check                judge the bands; exit 1 if one does not hold
   tidegate run dd --set policy.p1.hz=100        change one value of the scenario
@@ -33,6 +34,15 @@ Examples:
 Exit status: 0 all well; 1 a band does not hold (--check), a run failed or standard output cannot
 be written; 2 a mistake in the command line or the scenario, or a folder, space or memory that is
 not there; 130 interrupted.";
+
+const DIFF_EXAMPLES: &str = "\
+Examples:
+  tidegate run dd --out before
+  tidegate run dd --out after --set machine.dirty_percent=10 --set machine.background_percent=5
+  tidegate diff before after                    figures that differ by 1 % and more, and bands
+  tidegate diff before after --out there        with a page: tables, plots laid over each other
+
+Exit status: 0 all well; 2 a folder without results, or two with nothing in common.";
 
 const REPRODUCE_EXAMPLES: &str = "\
 Examples:
@@ -59,16 +69,18 @@ Examples:
   tidegate compare recordings/r1-4 recordings/r2-* recordings/r4-vfat       memory pressure
   tidegate compare recordings/r2-mode0 --set vm.zone_reclaim_mode=1 \\
       --against recordings/r2-mode1               the same question under memory pressure
+  tidegate compare recordings/one-dd --set vm.dirty_ratio=5,10,20    one table, one plot
+  tidegate compare recordings/r1-4 --set swap_rate=16..64:16         a range, and its step
+";
 
-Keys of --set and --given. Dirty throttling: vm.dirty_bytes, vm.dirty_background_bytes,
-device.N.rate (MiB/s), device.N.max_ratio (%), writers, writer.N.bytes, writer.N.sleep_ms,
-writer.N.start_s, hz, cpus, memory_mib, page_size. Memory pressure: memory_mib, vm.swappiness,
-vm.min_free_kbytes, vm.watermark_boost_factor, vm.zone_reclaim_mode, device.N.rate (MiB/s),
-device.N.fs (bare, ext4, vfat), swap_rate (MiB/s), writers, readers, hogs, seconds, hz, cpus.
-Keys that end in `bytes` take a size with its unit (docs/sizes.md), all others a number.
-
+const COMPARE_STATUS: &str = "\
 Exit status: 0 all well; 1 a run failed, or a band does not hold (--check); 2 a mistake in the
 command line or the recording; 130 interrupted.";
+
+/// What stands below the options of `compare`.
+fn compare_help() -> String {
+    format!("{COMPARE_EXAMPLES}\n{}\n{COMPARE_STATUS}", compare::keys())
+}
 
 /// What the program was told to do.
 #[derive(Debug, Parser)]
@@ -155,8 +167,11 @@ pub enum Command {
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
     /// Hold a recording of a real kernel against the lab, and ask "what if"
-    #[command(after_help = COMPARE_EXAMPLES)]
+    #[command(after_help = compare_help())]
     Compare(Box<CompareArguments>),
+    /// Lay two folders of results side by side: what changed, by how much, which bands
+    #[command(after_help = DIFF_EXAMPLES)]
+    Diff(DiffArguments),
     /// How large must my cache be? Replay a trace of accesses under page rules and sizes
     #[command(after_help = crate::replay::EXAMPLES)]
     Replay(crate::replay::ReplayArguments),
@@ -267,6 +282,9 @@ pub struct RunArguments {
     /// Columns to run, the first is the baseline; also presets that the scenario does not name
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub policy: Vec<String>,
+    /// Rows to run, instead of all
+    #[arg(long, value_name = "A,B", value_delimiter = ',')]
+    pub row: Vec<String>,
     /// Change a value of the scenario, for example machine.memory_mib=512; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
@@ -308,6 +326,35 @@ pub struct RunArguments {
     pub trace: Option<String>,
 }
 
+/// Arguments of `diff`.
+#[derive(Args, Debug)]
+pub struct DiffArguments {
+    /// Results of `run`, `reproduce` or `compare`: what there was before
+    #[arg(value_name = "DIR")]
+    pub one: PathBuf,
+    /// What there is now
+    #[arg(value_name = "DIR")]
+    pub other: PathBuf,
+    /// Folder for a page with tables and plots
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Print figures that differ by less than 1 %, too
+    #[arg(long)]
+    pub all: bool,
+}
+
+impl DiffArguments {
+    /// The words as the crate of reports takes them.
+    pub(crate) fn asked(self) -> report::diff::Asked {
+        report::diff::Asked {
+            one: self.one,
+            other: self.other,
+            out: self.out,
+            all: self.all,
+        }
+    }
+}
+
 /// Arguments of `compare`.
 #[derive(Args, Debug)]
 pub struct CompareArguments {
@@ -315,7 +362,8 @@ pub struct CompareArguments {
     /// trace
     #[arg(value_name = "RECORDING", required = true)]
     pub recordings: Vec<PathBuf>,
-    /// What if: change a value of the setting, for example vm.dirty_bytes=64M; may be repeated
+    /// What if: change a value of the setting, for example vm.dirty_ratio=10; one key may have
+    /// several values: A,B,C or FROM..TO:STEP. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// State what the recording does not tell or tells wrongly, with the keys of --set

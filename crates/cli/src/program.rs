@@ -19,6 +19,7 @@ use experiment::watch;
 use policy::units::Bytes;
 use report::Report;
 use report::comparison::summary::Around;
+use report::diff;
 use report::output::{self, About, Folder, OutputError, Shown};
 use report::status::{FAILED, INTERRUPTED, MISTAKE, OK};
 use report::terminal::{self, Progress};
@@ -48,6 +49,8 @@ enum Trouble {
     Reproduce(#[from] ReproduceError),
     #[error(transparent)]
     Replay(#[from] ::replay::ReplayError),
+    #[error(transparent)]
+    Diff(#[from] diff::DiffError),
 }
 
 /// Does what the command line says.
@@ -65,6 +68,12 @@ pub fn main(arguments: Arguments) -> ExitCode {
         Command::Compare(arguments) => {
             compare::main(&arguments.asked(), &interrupted()).map_err(Trouble::from)
         }
+        Command::Diff(arguments) => diff::diff(&arguments.asked())
+            .map(|text| {
+                terminal::print(&text);
+                OK
+            })
+            .map_err(Trouble::from),
         Command::Replay(arguments) => {
             ::replay::main(&arguments.asked(), &interrupted()).map_err(Trouble::from)
         }
@@ -107,7 +116,8 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let files = LiveFiles::default();
     let world = world(arguments, &files)?;
     stop_at_interrupt(&stop, &files);
-    let cells = cells(&scenario, &columns, &world);
+    let rows = rows(&scenario, &arguments.row, &world).map_err(Trouble::Usage)?;
+    let cells = cells(&scenario, &rows, &columns);
     let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
     if arguments.check {
         refuse_empty_check(&scenario, &cells, &names)?;
@@ -168,7 +178,12 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let footer = footer(outcomes.len(), scale, began);
     let about = About::of(&scenario, &source, matches!(world, World::Live(_)), VERSION);
     let summed = cells.iter().filter(|cell| !cell.apart);
-    let summed: Vec<String> = summed.map(|cell| cell.case.clone()).collect();
+    let mut summed: Vec<String> = summed.map(|cell| cell.case.clone()).collect();
+    if !arguments.row.is_empty() {
+        // A sum of some rows is not what was published of all.
+        let all = scenario.rows().into_iter();
+        summed.extend(all.map(|row| row.name.into_inner()));
+    }
     let ended = Ended {
         outcomes,
         footer,
@@ -266,6 +281,7 @@ fn finish(
     let whole = Shown {
         bands: shown.into_iter().cloned().collect(),
         figures: report.figures(),
+        ..Shown::default()
     };
     output::write(folder, about, &tables, outcomes, &text, &whole)?;
     let what = if ended.headline.is_some() {
@@ -441,13 +457,29 @@ fn world(arguments: &RunArguments, files: &LiveFiles) -> Result<World, Trouble> 
     Ok(World::Live(live))
 }
 
-/// Every row with every column. On files there are no models: rows that differ in nothing else are
-/// one, which is then called `live`, with its count if it has one.
-fn cells(scenario: &Scenario, columns: &[Column], world: &World) -> Vec<Cell> {
+/// The rows that are run: those of that name, or all. On files there are no models: rows that
+/// differ in nothing else are one, which is then called `live`, with its count if it has one.
+///
+/// # Errors
+/// There is no such row, with those there are.
+fn rows(scenario: &Scenario, named: &[String], world: &World) -> Result<Vec<CaseEntry>, String> {
     let mut rows = scenario.rows();
     if matches!(world, World::Live(_)) {
         rows = without_models(rows);
     }
+    let names: Vec<String> = rows.iter().map(|row| row.name.get_ref().clone()).collect();
+    for name in named {
+        if !names.contains(name) {
+            let choices = choices(name, names.iter().map(String::as_str));
+            return Err(format!("--row: there is no row `{name}`; {choices}"));
+        }
+    }
+    rows.retain(|row| named.is_empty() || named.contains(row.name.get_ref()));
+    Ok(rows)
+}
+
+/// Every row with every column.
+fn cells(scenario: &Scenario, rows: &[CaseEntry], columns: &[Column]) -> Vec<Cell> {
     let pairs = rows
         .iter()
         .flat_map(|row| columns.iter().map(move |column| (row, column)));

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 pub mod comparison;
+pub mod diff;
 pub mod output;
 mod stalls;
 pub mod status;
