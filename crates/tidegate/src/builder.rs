@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use device::{Layer, Stack};
 use mm::{DeviceOptions, ErrorPolicy, Populate};
@@ -10,8 +11,10 @@ use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
 use policy::rule::RuleMaker;
 use policy::units::Pages;
 
+use crate::SlowCall;
 use crate::nodes::Placement;
 use crate::stats::Waits;
+use crate::waits::OnSlow;
 use crate::{Cache, Error, Nodes, OneNode, budget};
 
 /// Room for disks and volumes where nothing is said, and the most that can be asked for.
@@ -41,6 +44,7 @@ pub struct Builder {
     follow_group: bool,
     dumped: bool,
     layers: Vec<Layer>,
+    slow: Option<OnSlow>,
 }
 
 impl Default for Builder {
@@ -67,6 +71,7 @@ impl Default for Builder {
             follow_group: true,
             dumped: false,
             layers: Vec::new(),
+            slow: None,
         }
     }
 }
@@ -252,6 +257,39 @@ impl Builder {
         self
     }
 
+    /// Tells of every call on a file that takes `least` or longer, with what it waited for, in
+    /// order, and what it did not wait. Called on the caller's thread, after the call. The clock is
+    /// read twice for each call.
+    ///
+    /// ```
+    /// # use tidegate::{Cache, OpenOptions};
+    /// # let path = std::env::temp_dir().join(format!("tidegate-doc-slow-{}", std::process::id()));
+    /// use std::time::Duration;
+    ///
+    /// let cache = Cache::builder()
+    ///     .memory(64 << 20)
+    ///     .on_slow(Duration::from_millis(10), |call| eprintln!("slow: {call}"))
+    ///     .build()?;
+    /// # let file = cache.open(&path, OpenOptions::new().create(true))?;
+    /// # file.write_at(b"x", 0)?;
+    /// # drop(file);
+    /// # cache.close()?;
+    /// # std::fs::remove_file(&path)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn on_slow(
+        mut self,
+        least: Duration,
+        tell: impl Fn(&SlowCall<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.slow = Some(OnSlow {
+            least,
+            tell: Arc::new(tell),
+        });
+        self
+    }
+
     /// Puts layers between the cache and each disk, for tests of a program on a disk that is slow,
     /// fails, fills up or hangs: `slow:rate=16MB,latency=2ms`, `faulty:eio_writes=0.01,seed=7`, or
     /// several with a `+` between them, the first nearest to the cache. [`Cache::release_layers`]
@@ -321,7 +359,7 @@ impl Builder {
                 allowed: (*budget::SWAP.start(), *budget::SWAP.end()),
             });
         }
-        let waits = Arc::new(Waits::default());
+        let waits = Arc::new(Waits::new(self.slow));
         let mut options = os::Options::new(frames);
         options.backend = if self.io_uring {
             os::Backend::Auto

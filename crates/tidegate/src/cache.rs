@@ -29,7 +29,7 @@ pub struct Cache {
 pub(crate) struct Inner {
     pub(crate) env: Arc<ThreadEnv>,
     pub(crate) mm: Arc<mm::Cache<ThreadEnv>>,
-    waits: Arc<Waits>,
+    pub(crate) waits: Arc<Waits>,
     division: Arc<Division>,
     /// Ends before the rest does.
     follower: Mutex<Option<Follower>>,

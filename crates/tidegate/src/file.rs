@@ -15,8 +15,9 @@ use policy::units::{Bytes, Pages};
 use crate::cache::Disk;
 use crate::error::errno_of;
 use crate::opened::{Entry, FileKey};
+use crate::waits::{Call, Named, Sums};
 use crate::writer::with_own;
-use crate::{Cache, Error, Progress, Writer};
+use crate::{Cache, CallWaits, Error, Progress, Writer};
 
 /// An open file. Shared by reference between threads. Dropping it leaves what it holds to be
 /// written in the background; `close` says whether that worked.
@@ -38,6 +39,8 @@ pub struct File {
     /// The thread that needed it last, or `ALL`: others whose pages are all in memory leave it
     /// alone.
     last: AtomicU8,
+    /// What calls on this handle waited for.
+    waits: Sums,
 }
 
 /// No thread's number.
@@ -66,7 +69,31 @@ impl File {
             read_only,
             reader: Alone(Mutex::new(Reader::default())),
             last: AtomicU8::new(SeatId::mine().number()),
+            waits: Sums::default(),
         }
+    }
+
+    /// A call begins, which ends when the answer is dropped.
+    fn call(
+        &self,
+        call: &'static str,
+        (offset, len): (u64, u64),
+        writer: Option<Arc<Sums>>,
+    ) -> Call<'_> {
+        let named = Named {
+            call,
+            path: &self.path,
+            offset,
+            len,
+        };
+        let slow = self.cache.inner.waits.slow.as_ref();
+        Call::of_file(&self.waits, writer, named, slow)
+    }
+
+    /// What calls on this handle have waited for so far, by cause.
+    #[must_use]
+    pub fn waits(&self) -> CallWaits {
+        self.waits.read()
     }
 
     /// An error of a call on this file. Before it, `taken` bytes of a write were taken in.
@@ -137,7 +164,7 @@ impl File {
     /// taken in before that, which is part of the file. `ReadOnly`, `Closed`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, Error> {
         with_own(&self.cache.inner.mm, |writer| {
-            self.write_as(writer, data, offset)
+            self.write_as((writer, None), data, offset)
         })
     }
 
@@ -151,10 +178,17 @@ impl File {
         data: &[u8],
         offset: u64,
     ) -> Result<usize, Error> {
-        self.write_as(writer.of(&self.cache.inner.mm), data, offset)
+        let (writer, sums) = writer.counted(&self.cache.inner.mm);
+        self.write_as((writer, Some(sums)), data, offset)
     }
 
-    fn write_as(&self, writer: &mut mm::Writer, data: &[u8], offset: u64) -> Result<usize, Error> {
+    fn write_as(
+        &self,
+        (writer, sums): (&mut mm::Writer, Option<Arc<Sums>>),
+        data: &[u8],
+        offset: u64,
+    ) -> Result<usize, Error> {
+        let _call = self.call("write", (offset, data.len() as u64), sums);
         let mut task = self.enter_to_change()?;
         let offset = Bytes(offset);
         let written = self.inner.write_counted(&mut task, writer, offset, data);
@@ -177,6 +211,7 @@ impl File {
     /// # Errors
     /// `File`: the device failed to read, or no memory. `Closed`.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<usize, Error> {
+        let _call = self.call("read", (offset, data.len() as u64), None);
         let offset = Bytes(offset);
         let (last, mine) = (self.last.load(Ordering::Relaxed), SeatId::mine().number());
         if last != mine && last != ALL {
@@ -236,6 +271,7 @@ impl File {
         len: u64,
         mut show: impl FnMut(&[u8]),
     ) -> Result<u64, Error> {
+        let _call = self.call("show", (offset, len), None);
         let place = (Bytes(offset), Bytes(len));
         let shown = self.with_reader(|task, reader| {
             let content = task.env().content();
@@ -298,6 +334,11 @@ impl File {
     /// # Errors
     /// `File`: beyond the end, too many pins, the device failed. `Closed`.
     pub fn pin(&self, page: u32) -> Result<Pin<'_>, Error> {
+        let _call = self.call(
+            "pin",
+            (u64::from(page) << 12, crate::PAGE_SIZE as u64),
+            None,
+        );
         let mut task = self.cache.enter()?;
         Ok(Pin {
             pinned: self.answered(self.inner.pin(&mut task, page))?,
@@ -341,6 +382,8 @@ impl File {
     /// `NoRun` (pins and requests under way leave no block that can be emptied), `ReadFailed`,
     /// `OutOfMemory`. `Closed`.
     pub fn pin_run(&self, first: u32, pages: u32) -> Result<PinRun<'_>, Error> {
+        let place = (u64::from(first) << 12, u64::from(pages) << 12);
+        let _call = self.call("pin_run", place, None);
         let mut task = self.cache.enter()?;
         let pinned = self.answered(self.inner.pin_run(&mut task, first, pages))?;
         Ok(PinRun { pinned })
@@ -351,6 +394,7 @@ impl File {
     /// # Errors
     /// `File`: the device refused. `ReadOnly`, `Closed`.
     pub fn set_len(&self, len: u64) -> Result<(), Error> {
+        let _call = self.call("set_len", (len, 0), None);
         let mut task = self.enter_to_change()?;
         self.answered(self.inner.truncate(&mut task, Bytes(len)))
     }
@@ -361,6 +405,7 @@ impl File {
     /// `File` with `WriteFailed` while bytes are not durable, and once for an error that has
     /// healed; `FlushFailed` until the device is reopened. `Closed`.
     pub fn sync(&self) -> Result<(), Error> {
+        let _call = self.call("sync", (0, 0), None);
         let mut task = self.cache.enter()?;
         self.answered(self.inner.sync(&mut task))
     }
@@ -370,6 +415,7 @@ impl File {
     /// # Errors
     /// As `sync`.
     pub fn sync_range(&self, offset: u64, len: u64) -> Result<(), Error> {
+        let _call = self.call("sync", (offset, len), None);
         let mut task = self.cache.enter()?;
         self.answered(self.inner.sync_range(&mut task, Bytes(offset), Bytes(len)))
     }

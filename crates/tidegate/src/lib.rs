@@ -27,7 +27,8 @@
 //! It promises that the memory limit counts pages, metadata and what is pinned; a writer that is
 //! over its share sleeps for short, even times instead of stalling; nothing that `sync` answered
 //! for is lost; nothing dirty is dropped or called clean after a failed write; every stall has a
-//! name (`Stats::waits`).
+//! name (`Stats::waits`; of one file, one writer, one call: `File::waits`, `Writer::waits`,
+//! `Builder::on_slow`).
 //!
 //! All types may be used from any thread. Calls block: reads for the device, writes while the
 //! writer is paced. There is no runtime to enter and no context to pass.
@@ -54,6 +55,7 @@ mod spill;
 mod stats;
 mod upkeep;
 mod volume;
+mod waits;
 mod writer;
 
 pub use builder::Builder;
@@ -77,6 +79,7 @@ pub use spill::{Spill, Touched};
 pub use stats::{NodeStats, Stats, Swap, Wait};
 pub use upkeep::{VolumeState, VolumeStats};
 pub use volume::{Backing, Cursor, Mode, Progress, Synced, Volume, VolumeOptions};
+pub use waits::{CallWait, CallWaits, SlowCall};
 pub use writer::Writer;
 
 /// The code of the page for users is compiled and run.

@@ -8,6 +8,7 @@ use frames::sync::{AtomicU64, Ordering};
 
 use crate::OneNode;
 use crate::pressure::{Meter, Pressure};
+use crate::waits::OnSlow;
 
 /// A reading of a cache. Sizes in bytes.
 #[derive(Clone, Debug, Default)]
@@ -182,7 +183,7 @@ impl Wait {
 
 /// Causes of waits, in the order of `Waits::cells`, with their names and whether a timeout is how
 /// they normally end (a pause, a sleep).
-const CAUSES: [(Cause, &str, bool); 18] = [
+pub(crate) const CAUSES: [(Cause, &str, bool); 18] = [
     (Cause::DirtyPause, "dirty pause", true),
     (Cause::DeviceStalled, "device stalled", true),
     (Cause::PageBusy, "page busy", false),
@@ -203,6 +204,12 @@ const CAUSES: [(Cause, &str, bool); 18] = [
     (Cause::PageRetry, "page looked at again", true),
 ];
 
+/// The name of a cause; of those that no caller has, there is none.
+pub(crate) fn name_of(cause: Cause) -> &'static str {
+    let known = CAUSES.iter().find(|(known, ..)| *known == cause);
+    known.map_or("another wait", |(_, name, _)| name)
+}
+
 #[derive(Default)]
 struct Cell {
     count: AtomicU64,
@@ -222,9 +229,19 @@ const ENDS: usize = Signal::COUNT + 1;
 pub(crate) struct Waits {
     cells: [Cell; CAUSES.len()],
     pressure: Meter,
+    /// Calls that take long are told.
+    pub(crate) slow: Option<OnSlow>,
 }
 
 impl Waits {
+    /// Nothing was waited for yet.
+    pub(crate) fn new(slow: Option<OnSlow>) -> Self {
+        Self {
+            slow,
+            ..Self::default()
+        }
+    }
+
     /// What `os` calls for every event.
     pub(crate) fn sink(self: &Arc<Self>) -> os::Sink {
         let waits = Arc::clone(self);
@@ -236,6 +253,7 @@ impl Waits {
             } = event
             {
                 waits.note(*cause, waited.0, *wakeup);
+                crate::waits::note(*cause, waited.0);
             }
             waits.pressure.note(task, event);
         })

@@ -30,7 +30,8 @@ use os::ThreadEnv;
 use policy::dirty::{DeviceIndex, DeviceTunables};
 use policy::units::Bytes;
 
-use crate::{Cache, Error, InMemory, Writer};
+use crate::waits::{Call, Sums};
+use crate::{Cache, CallWaits, Error, InMemory, Writer};
 
 /// Where a volume's bytes are kept.
 pub struct Backing {
@@ -98,6 +99,8 @@ pub(crate) struct Holders {
     pub(crate) inside: AtomicUsize,
     /// Bytes; only grows.
     size: AtomicU64,
+    /// What operations waited for.
+    waits: Sums,
     /// For those that wait until nobody is inside.
     pub(crate) quiet: Mutex<()>,
     pub(crate) emptied: Condvar,
@@ -107,6 +110,8 @@ pub(crate) struct Holders {
 pub(crate) struct Inside<'a> {
     task: Option<Task<'a, ThreadEnv>>,
     volume: &'a Volume,
+    /// Its waits are the volume's.
+    _call: Call<'a>,
 }
 
 const IN_A_TASK: &str = "the task stays until the end";
@@ -259,6 +264,12 @@ impl Volume {
         self.holders.size.load(Ordering::Acquire)
     }
 
+    /// What operations on it have waited for so far, of all holders, by cause.
+    #[must_use]
+    pub fn waits(&self) -> CallWaits {
+        self.holders.waits.read()
+    }
+
     /// The volume has grown to `size`, whole pages before and after, and so has its backing,
     /// already: the new part is as it is there. It never shrinks.
     ///
@@ -321,6 +332,7 @@ impl Volume {
         let inside = Inside {
             task: Some(task),
             volume: self,
+            _call: Call::begin(&self.holders.waits, None, None),
         };
         self.is_there().map(|()| inside)
     }

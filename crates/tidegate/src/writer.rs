@@ -10,6 +10,9 @@ use std::sync::{Arc, Weak};
 use env::Env;
 use os::ThreadEnv;
 
+use crate::CallWaits;
+use crate::waits::Sums;
+
 /// A writer: may be moved between threads, is used by one at a time. Used with a cache that did not
 /// make it, it is a new writer of that cache from then on.
 ///
@@ -18,13 +21,21 @@ use os::ThreadEnv;
 pub struct Writer {
     inner: mm::Writer,
     cache: Weak<mm::Cache<ThreadEnv>>,
+    waits: Arc<Sums>,
 }
 
 impl Writer {
+    /// What its calls have waited for so far, by cause.
+    #[must_use]
+    pub fn waits(&self) -> CallWaits {
+        self.waits.read()
+    }
+
     pub(crate) fn new(cache: &Arc<mm::Cache<ThreadEnv>>) -> Self {
         Self {
             inner: cache.writer(),
             cache: Arc::downgrade(cache),
+            waits: Arc::default(),
         }
     }
 
@@ -40,6 +51,15 @@ impl Writer {
             *self = Self::new(cache);
         }
         &mut self.inner
+    }
+
+    /// The same, with where its waits are counted.
+    pub(crate) fn counted(
+        &mut self,
+        cache: &Arc<mm::Cache<ThreadEnv>>,
+    ) -> (&mut mm::Writer, Arc<Sums>) {
+        self.of(cache);
+        (&mut self.inner, Arc::clone(&self.waits))
     }
 }
 

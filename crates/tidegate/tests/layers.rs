@@ -155,3 +155,58 @@ fn layers_that_are_not_there_are_refused_by_name() {
         assert!(words.contains(word) && words.contains(layers), "{words}");
     }
 }
+
+/// On a slow disk: the file and the writer say what was waited for, and a call that took long is
+/// told with its causes.
+#[test]
+fn a_slow_write_says_why() {
+    use std::sync::{Arc, Mutex};
+
+    let scratch = Scratch::new("why");
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let builder =
+        Cache::builder()
+            .memory(32 << 20)
+            .on_slow(Duration::from_millis(1), move |call| {
+                let waits: Duration = call.waits.iter().map(|wait| wait.total).sum();
+                assert_eq!(waits + call.own, call.took);
+                tell.lock().unwrap().push((call.call, call.to_string()));
+            });
+    let cache = builder.layers("slow:rate=16MB").unwrap().build().unwrap();
+    let create = OpenOptions::new().create(true);
+    let file = cache.open(&scratch.0, create).unwrap();
+    let (mut paced, mut idle) = (cache.writer(), cache.writer());
+    file.write_at_with(&mut idle, &[1; PAGE_SIZE], 0).unwrap();
+    for at in 0..24 {
+        file.write_at_with(&mut paced, &[1; MIB], at * MIB as u64)
+            .unwrap();
+    }
+    file.sync().unwrap();
+    let cause = |waits: &tidegate::CallWaits, name| {
+        let mut all = waits.by_cause.iter();
+        all.find(|wait| wait.cause == name)
+            .map_or(0, |wait| wait.count)
+    };
+    assert!(
+        cause(&paced.waits(), "dirty pause") > 0,
+        "{:?}",
+        paced.waits()
+    );
+    assert_eq!(cause(&idle.waits(), "dirty pause"), 0);
+    assert_eq!(paced.waits().timed, 24);
+    let of_file = file.waits();
+    assert!(cause(&of_file, "dirty pause") >= cause(&paced.waits(), "dirty pause"));
+    assert!(of_file.longest.is_some());
+    // All calls, the sync among them.
+    assert_eq!(of_file.timed, 26);
+    let told = told.lock().unwrap();
+    let write = told
+        .iter()
+        .find(|(call, words)| *call == "write" && words.contains("dirty pause"));
+    let (_, words) = write.unwrap_or_else(|| panic!("{told:?}"));
+    assert!(words.contains(&scratch.0.display().to_string()), "{words}");
+    drop((paced, idle));
+    file.close().unwrap();
+    cache.close().unwrap();
+}

@@ -62,7 +62,8 @@ pub fn root() -> PathBuf {
 
 /// Features that the README's command tests the workspace with: those that bring no more crates
 /// than the server has.
-pub const FEATURES: &str = "tidegate-cli/serve,tidegate/governor,tidegate-env/baton";
+pub const FEATURES: &str =
+    "tidegate-cli/serve,tidegate/governor,tidegate/tracing,tidegate-env/baton";
 
 /// The features beside those, each with crates of its own. Features only add.
 pub const MORE_FEATURES: &str = "tidegate-cli/s3,tidegate-governor/adapters";
