@@ -8,6 +8,7 @@ use serve::config::{Asked, ConfigError};
 use serve::log::Format;
 use serve::run::ServeError;
 
+use report::status::MISTAKE;
 use report::terminal;
 
 /// Examples below `tidegate serve --help`.
@@ -30,6 +31,7 @@ Examples:
   tidegate serve --memory 4GiB --listen unix:/run/t.sock disk=/dev/vdb iso=/srv/cd.iso,ro
   tidegate serve --listen tcp:0.0.0.0:10809 --tls-certificate s.pem --tls-key s.key data=/srv/d.img
   tidegate serve --config /etc/tidegate.toml            the same words as keys; HUP reads it again
+  tidegate serve --check --config /etc/tidegate.toml    is it right? before a start or a HUP
 
 Signals: TERM, INT: finish requests, write everything back (progress every second), end; a second
 one ends at once and says what is lost. HUP: read --config again. USR1, USR2: nothing.
@@ -64,6 +66,9 @@ pub struct ServeArguments {
     /// Read options and volumes from a file too; the command line goes before it
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
+    /// Read all of it and the certificates, look for the backings, and end: nothing is served
+    #[arg(long)]
+    pub check: bool,
     /// Memory limit of the whole process [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
@@ -114,6 +119,9 @@ pub struct ServeArguments {
     /// How long a client may take to say what it wants [default: 10s]
     #[arg(long, value_name = "TIME")]
     pub handshake_timeout: Option<String>,
+    /// A request that takes longer is logged, with its client [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub slow_request: Option<String>,
     /// Do not hold writers back: the memory limit alone does (for comparisons)
     #[arg(long)]
     pub unpaced: bool,
@@ -160,6 +168,7 @@ impl ServeArguments {
             ("max_requests", self.max_requests.clone()),
             ("max_request_size", self.max_request_size.clone()),
             ("handshake_timeout", self.handshake_timeout.clone()),
+            ("slow_request", self.slow_request.clone()),
             ("paced", off(self.unpaced, "false")),
             ("io_uring", off(self.no_io_uring, "false")),
             ("nodes", self.nodes.clone()),
@@ -240,6 +249,11 @@ pub(crate) fn serve(arguments: &ServeArguments) -> u8 {
         _ => Format::Logfmt,
     };
     let ended = match arguments.asked().config() {
+        Ok(config) if arguments.check => {
+            let (told, is_right) = serve::run::check(&config);
+            terminal::print(&told);
+            return u8::from(!is_right) * MISTAKE;
+        }
         Ok(config) => {
             format = config.log_format;
             serve::run::run(config)

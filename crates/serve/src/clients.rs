@@ -36,24 +36,50 @@ pub(crate) struct Clients {
 /// What arrivals are counted from.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// Since when a client waits for the request that it has waited for longest.
+/// A client as others see it.
 #[derive(Debug, Default)]
-pub(crate) struct Oldest(AtomicU64);
+pub(crate) struct Seen {
+    /// Where it is: `192.0.2.7:51234`, or the process at the other end of a Unix socket.
+    address: String,
+    /// Since when it waits for the request that it has waited for longest; zero: for none.
+    oldest: AtomicU64,
+    /// Requests answered.
+    requests: AtomicU64,
+}
 
-impl Oldest {
-    /// It arrived then; none: nothing is under way.
-    pub(crate) fn set(&self, arrived: Option<Instant>) {
+/// A reading of a client.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientReading {
+    /// Where it is.
+    pub address: String,
+    /// Requests ever answered.
+    pub requests: u64,
+    /// For how long its oldest request is under way.
+    pub oldest: Duration,
+}
+
+impl Seen {
+    /// Where it is.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The oldest of its requests arrived then (none: nothing is under way), and so many were
+    /// answered.
+    pub(crate) fn set(&self, arrived: Option<Instant>, requests: u64) {
         let since = arrived.map_or(0, |arrived| {
             let since = arrived.saturating_duration_since(*ORIGIN);
             u64::try_from(since.as_micros()).unwrap_or(u64::MAX).max(1)
         });
-        if self.0.load(Ordering::Relaxed) != since {
-            self.0.store(since, Ordering::Relaxed);
+        for (shown, now) in [(&self.oldest, since), (&self.requests, requests)] {
+            if shown.load(Ordering::Relaxed) != now {
+                shown.store(now, Ordering::Relaxed);
+            }
         }
     }
 
     fn age(&self, now: Duration) -> Duration {
-        match self.0.load(Ordering::Relaxed) {
+        match self.oldest.load(Ordering::Relaxed) {
             0 => Duration::ZERO,
             since => now.saturating_sub(Duration::from_micros(since)),
         }
@@ -66,7 +92,7 @@ struct Client {
     /// Its socket's number; none: there is no socket to look at.
     socket: Option<i32>,
     said_goodbye: bool,
-    oldest: Arc<Oldest>,
+    seen: Arc<Seen>,
 }
 
 impl Clients {
@@ -74,27 +100,38 @@ impl Clients {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One more client, which holds the volume so.
-    pub(crate) fn join(&self, socket: Option<BorrowedFd<'_>>, volume: &Arc<Volume>) -> Arc<Oldest> {
+    /// One more client, which is there and holds the volume so.
+    pub(crate) fn join(
+        &self,
+        socket: Option<BorrowedFd<'_>>,
+        address: String,
+        volume: &Arc<Volume>,
+    ) -> Arc<Seen> {
         LazyLock::force(&ORIGIN);
-        let oldest = Arc::<Oldest>::default();
+        let seen = Arc::new(Seen {
+            address,
+            ..Seen::default()
+        });
         let mut list = self.lock();
         list.push(Client {
             volume: Arc::clone(volume),
             socket: socket.map(|socket| socket.as_raw_fd()),
             said_goodbye: false,
-            oldest: Arc::clone(&oldest),
+            seen: Arc::clone(&seen),
         });
         end_the_gone(&mut list);
-        oldest
+        seen
     }
 
-    /// For how long the oldest request of all of them is under way.
-    pub(crate) fn oldest(&self) -> Duration {
+    /// All of them, as they came.
+    pub(crate) fn read(&self) -> Vec<ClientReading> {
         let now = ORIGIN.elapsed();
-        let list = self.lock();
-        let ages = list.iter().map(|it| it.oldest.age(now));
-        ages.max().unwrap_or_default()
+        let read = |client: &Client| ClientReading {
+            address: client.seen.address.clone(),
+            requests: client.seen.requests.load(Ordering::Relaxed),
+            oldest: client.seen.age(now),
+        };
+        self.lock().iter().map(read).collect()
     }
 
     /// It will ask for nothing more, and may wait for its replies.
@@ -173,7 +210,7 @@ mod tests {
         let come = || {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let held = Arc::new(volume.clone_handle());
-            clients.join(Some(ours.as_fd()), &held);
+            clients.join(Some(ours.as_fd()), String::new(), &held);
             (ours, theirs, held)
         };
         let may_write = |held: &Volume| {

@@ -44,6 +44,8 @@ pub struct Limits {
     pub request: u32,
     /// For a client to say what it wants. Afterwards it may be silent as long as it likes.
     pub handshake: Duration,
+    /// A request that takes longer is logged.
+    pub slow: Duration,
 }
 
 impl Default for Limits {
@@ -55,6 +57,7 @@ impl Default for Limits {
             in_flight_more: 1 << 16,
             request: 32 << 20,
             handshake: Duration::from_secs(10),
+            slow: Duration::from_secs(10),
         }
     }
 }

@@ -512,7 +512,7 @@ fn volume_levels(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> f
             "tidegate_volume_oldest_request_age",
             Seconds,
             "For how long the oldest request under way has waited.",
-            |v| v.oldest.as_secs(),
+            |v| v.oldest().as_secs(),
         ),
         (
             "tidegate_volume_held_replies",
@@ -620,6 +620,22 @@ fn volume_totals(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> f
                 .try_for_each(|volume| out.counter(&[("volume", &volume.name)], value(volume)))
         })?;
     }
+    let help = "Time that requests waited in the cache, by cause; of all that waited together.";
+    metric(
+        to,
+        Counter,
+        ("tidegate_volume_wait", Seconds),
+        help,
+        |out| {
+            for volume in volumes {
+                for wait in &volume.waits {
+                    let labels = [("volume", volume.name.as_str()), ("cause", wait.cause)];
+                    out.seconds_counter(&labels, wait.total)?;
+                }
+            }
+            Ok(())
+        },
+    )?;
     let help = "For how long replies to writes were held back by pacing.";
     metric(
         to,

@@ -11,7 +11,7 @@ use super::mistake::{ConfigError, Mistake, Mistakes, Source, SourcePos, Word, ch
 use super::{Config, source};
 
 /// Keys of the server, in the file; on the command line with `-` for `_`.
-pub(super) const SERVER_KEYS: [&str; 16] = [
+pub(super) const SERVER_KEYS: [&str; 17] = [
     "memory",
     "dirty",
     "background",
@@ -21,6 +21,7 @@ pub(super) const SERVER_KEYS: [&str; 16] = [
     "max_requests",
     "max_request_size",
     "handshake_timeout",
+    "slow_request",
     "paced",
     "io_uring",
     "nodes",

@@ -68,8 +68,9 @@ pub(super) fn check(
             .read("max_request_size", request_size)
             .unwrap_or(limits.request_bytes),
         handshake: server
-            .read("handshake_timeout", handshake)
+            .read("handshake_timeout", patience)
             .unwrap_or(limits.handshake),
+        slow: server.read("slow_request", patience).unwrap_or(limits.slow),
     };
     let paced = server.read("paced", truth).unwrap_or(true);
     let io_uring = server.read("io_uring", truth).unwrap_or(true);
@@ -305,7 +306,7 @@ fn request_size(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "a size from 64KiB to 64MiB belongs here".to_owned())
 }
 
-fn handshake(text: &str) -> Result<Duration, String> {
+fn patience(text: &str) -> Result<Duration, String> {
     let time = time(text)?;
     let bounds = Duration::from_millis(100)..=Duration::from_secs(3600);
     let fits = bounds.contains(&time).then_some(time);

@@ -135,6 +135,8 @@ pub struct LimitsConfig {
     /// How long a client may take from the connection to its first request, and the server over the
     /// last replies.
     pub handshake: Duration,
+    /// A request that takes longer is logged.
+    pub slow: Duration,
 }
 
 impl Default for LimitsConfig {
@@ -144,6 +146,7 @@ impl Default for LimitsConfig {
             requests: 128,
             request_bytes: 32 << 20,
             handshake: Duration::from_secs(10),
+            slow: Duration::from_secs(10),
         }
     }
 }

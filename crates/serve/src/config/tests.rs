@@ -259,6 +259,7 @@ max_connections = 100
 max_requests = 1_6
 max_request_size = "4MiB"
 handshake_timeout = "2s"
+slow_request = "3s"
 paced = false
 io_uring = false
 nodes = "system"
@@ -299,6 +300,7 @@ device = "slow:rate=1MB,burst=64KiB"
         requests: 16,
         request_bytes: 4 << 20,
         handshake: Duration::from_secs(2),
+        slow: Duration::from_secs(3),
     };
     assert_eq!(config.limits, limits);
     assert!(!config.paced && !config.io_uring);
@@ -372,7 +374,7 @@ fn a_mistake_in_a_file_is_shown_with_its_line() {
 2 | memry = \"2GiB\"
   | ^^^^^ not a key of the server
   |
-  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_requests, max_request_size, handshake_timeout, paced, io_uring, nodes, page_rule, log, log_format, take_out_all, listen, tls, volume"
+  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_requests, max_request_size, handshake_timeout, slow_request, paced, io_uring, nodes, page_rule, log, log_format, take_out_all, listen, tls, volume"
     );
 }
 

@@ -20,7 +20,7 @@ use super::paced::PacedReplies;
 use super::peer::{Peer, is_gone};
 use super::send::Output;
 use super::table::Table;
-use crate::clients::Oldest;
+use crate::clients::Seen;
 use crate::counters::Tally;
 use crate::export::Export;
 use crate::hub::{OWN_REQUESTS, Session, Stage};
@@ -80,8 +80,12 @@ pub(super) struct Connection<S> {
     done: Vec<Done>,
     /// What of it the counters show.
     shown: (usize, usize),
-    /// Since when its oldest request is under way.
-    oldest: Arc<Oldest>,
+    /// What others see of it.
+    pub(super) seen: Arc<Seen>,
+    /// Requests answered.
+    pub(super) answered: u64,
+    /// A request that takes longer is logged, and when that was last done.
+    pub(super) slow: (Duration, Option<Instant>),
 }
 
 impl<S> Connection<S>
@@ -95,12 +99,15 @@ where
         agreed: Box<Agreed>,
         rest: &[u8],
     ) -> Self {
-        let limit = session.hub().limits().in_flight;
+        let limits = session.hub().limits();
+        let limit = limits.in_flight;
         let counters = &export.counters;
         counters.connections.fetch_add(1, Ordering::Relaxed);
         counters.connections_total.fetch_add(1, Ordering::Relaxed);
         let volume = Arc::new(export.opened.volume.clone_handle());
-        let oldest = export.clients.join(stream.socket(), &volume);
+        let seen = export
+            .clients
+            .join(stream.socket(), stream.address(), &volume);
         Self {
             stream,
             volume,
@@ -122,7 +129,9 @@ where
             is_draining: false,
             done: Vec::new(),
             shown: (0, 0),
-            oldest,
+            seen,
+            answered: 0,
+            slow: (limits.slow, None),
         }
     }
 
@@ -378,7 +387,7 @@ where
         show_one(&counters.in_flight, self.shown.0, now.0);
         show_one(&counters.held, self.shown.1, now.1);
         self.shown = now;
-        self.oldest.set(self.table.oldest());
+        self.seen.set(self.table.oldest(), self.answered);
     }
 }
 

@@ -11,6 +11,11 @@ pub trait Peer {
     /// The socket below it; `None`: there is none.
     fn socket(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Where the client is, in words: `192.0.2.7:51234`, or the process behind a Unix socket.
+    fn address(&self) -> String {
+        "unknown".into()
+    }
+
     /// The socket, if its bytes are those of the stream; `None` if they are encrypted.
     fn plain(&self) -> Option<BorrowedFd<'_>> {
         None
@@ -23,6 +28,12 @@ pub trait Peer {
 }
 
 impl Peer for UnixStream {
+    fn address(&self) -> String {
+        // None of a process in another name space.
+        let process = self.peer_cred().ok().and_then(|peer| peer.pid());
+        process.map_or_else(|| "unknown".into(), |process| format!("process {process}"))
+    }
+
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
     }
@@ -38,6 +49,11 @@ impl Peer for UnixStream {
 }
 
 impl Peer for TcpStream {
+    fn address(&self) -> String {
+        self.peer_addr()
+            .map_or_else(|_| "unknown".into(), |peer| peer.to_string())
+    }
+
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         Some(self.as_fd())
     }
@@ -54,6 +70,10 @@ impl Peer for TcpStream {
 
 #[cfg(feature = "tls")]
 impl<S: Peer> Peer for crate::tls::Encrypted<S> {
+    fn address(&self) -> String {
+        self.below().address()
+    }
+
     fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.below().socket()
     }

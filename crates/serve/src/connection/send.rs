@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nbd::wire;
 use tidegate::{Mode, Volume};
@@ -29,6 +29,10 @@ use super::machine::Connection;
 use super::peer::Peer;
 use super::send_batch::{BATCH_MAX, LARGE, SendBatch};
 use crate::counters::Kind;
+use crate::log::warn;
+
+/// A client's slow requests are logged so often at most.
+const TELL_EVERY: Duration = Duration::from_secs(1);
 
 /// As much is tried first when the socket was full.
 const SIP: usize = 16 << 10;
@@ -427,10 +431,32 @@ where
             request.failed.is_some(),
             took,
         );
+        self.answered += 1;
+        self.tell_if_slow(id, now, took);
         if is_status {
             self.status_is_sent(id);
         }
         self.table.remove(id);
+    }
+
+    /// A request that took long is logged: one a second of a client, the first.
+    fn tell_if_slow(&mut self, id: RequestId, now: Instant, took: Duration) {
+        let (slow, told) = self.slow;
+        let lately = told.is_some_and(|told| now.saturating_duration_since(told) < TELL_EVERY);
+        if took < slow || lately {
+            return;
+        }
+        self.slow.1 = Some(now);
+        let request = self.table.at(id);
+        warn!(
+            volume = %self.export.name().escape_debug(),
+            client = %self.seen.address(),
+            request = %request.kind.name(),
+            offset = request.offset,
+            bytes = request.len,
+            took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            "slow request"
+        );
     }
 
     /// A read can go on, or will not.

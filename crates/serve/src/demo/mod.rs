@@ -169,6 +169,8 @@ pub(crate) struct Part {
     pub(crate) waiting: Option<u64>,
     /// Bytes that the disk took while it lasted.
     pub(crate) taken: Option<u64>,
+    /// How late a thread that only sleeps woke up, at worst: the machine's doing, not a disk's.
+    pub(crate) late: Duration,
 }
 
 /// Runs it and prints what it shows.
@@ -278,7 +280,7 @@ fn load_on(
         targets.push(target.map_err(|error| DemoError::Client { client, error })?);
     }
     let begin = Instant::now();
-    let (seen, met) = std::thread::scope(|scope| {
+    let (seen, met, late) = std::thread::scope(|scope| {
         let running: Vec<_> = clients
             .iter()
             .zip(targets)
@@ -290,7 +292,7 @@ fn load_on(
                 })
             })
             .collect();
-        follow(title, begin, lasting, &counts, || {
+        let late = follow(title, begin, lasting, &counts, || {
             begin.elapsed() >= lasting || stop.load(Ordering::Relaxed)
         });
         let seen = side.seen();
@@ -305,7 +307,7 @@ fn load_on(
                 ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             })
             .collect();
-        (seen, joined)
+        (seen, joined, late)
     });
     // A client whose server was ended by an interrupt has met an error.
     if stop.load(Ordering::Relaxed) {
@@ -322,17 +324,24 @@ fn load_on(
         lasting,
         waiting: seen.waiting,
         taken: seen.taken,
+        late,
     })
 }
 
-/// A line that tells how far it is, where somebody watches.
+/// How often the line that tells how far it is looks whether it has something to tell.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// A nap whose length is known: what it takes beyond that is time without a CPU.
+const NAP: Duration = Duration::from_millis(5);
+
+/// A line that tells how far it is, where somebody watches. Answers how late its own naps ended at
+/// worst.
 fn follow(
     title: &str,
     begin: Instant,
     lasting: Duration,
     counts: &[AtomicU64; 3],
     is_over: impl Fn() -> bool,
-) {
+) -> Duration {
     use std::io::IsTerminal as _;
     let watched = io::stderr().is_terminal();
     if !watched {
@@ -340,9 +349,17 @@ fn follow(
     }
     let mut before = [0; 3];
     let mut looked = begin;
+    let (mut late, mut next) = (Duration::ZERO, Instant::now());
     while !is_over() {
-        std::thread::sleep(Duration::from_millis(250));
+        // Often, and for short: of a machine that is busy it does not miss much.
+        let asleep = Instant::now();
+        std::thread::sleep(NAP);
         let now = Instant::now();
+        late = late.max((now - asleep).saturating_sub(NAP));
+        if now < next {
+            continue;
+        }
+        next = now + LOOK_EVERY;
         if !watched || now - looked < Duration::from_millis(500) {
             continue;
         }
@@ -362,6 +379,7 @@ fn follow(
     if watched {
         let _ = writeln!(io::stderr());
     }
+    late
 }
 
 /// A reader that has gone is no reason to fail.

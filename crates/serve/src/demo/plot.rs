@@ -157,6 +157,7 @@ mod tests {
     #[test]
     fn the_drawing_is_whole() {
         let part = Part {
+            late: Duration::ZERO,
             title: "paced",
             heavy: met(1000),
             light: met(10),

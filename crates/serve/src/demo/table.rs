@@ -111,6 +111,9 @@ fn rate(part: &Part, met: &Met) -> f64 {
     answered.count() as f64 / (part.lasting - part.from).as_secs_f64()
 }
 
+/// A sleeper that wakes up so late is on a machine without a CPU for it.
+const BUSY: Duration = Duration::from_millis(10);
+
 /// What it means, in words that follow from the figures: first what pacing is for, then what it
 /// costs.
 pub(super) fn conclusion(parts: &[Part], plot: &Path) -> String {
@@ -150,6 +153,16 @@ pub(super) fn conclusion(parts: &[Part], plot: &Path) -> String {
              be of several blocks; the rest lay in memory, or was written over there.",
             in_all(&|part| format!("{:.0}", rate(part, &part.heavy))),
             in_all(&|part| disk_rate(part).map_or("-".into(), |rate| format!("{rate:.0}"))),
+        );
+    }
+    let late = parts.iter().map(|part| part.late).max().unwrap_or_default();
+    if late > BUSY {
+        let _ = writeln!(
+            text,
+            "This machine is too busy for these figures: a thread that only sleeps woke up {} late. Times below\n{} may be \
+             those of other programs; run it again when the machine has less to do.",
+            shown(late),
+            shown(late * 2),
         );
     }
     let _ = writeln!(text, "Plot of every write: {}", plot.display());
@@ -204,6 +217,7 @@ mod tests {
             call.is_flush = true;
         }
         Part {
+            late: Duration::ZERO,
             title,
             heavy: met(10, took_ms),
             light: met(50, took_ms),
@@ -243,8 +257,11 @@ mod tests {
 
     #[test]
     fn a_result_that_is_no_better_is_called_that() {
-        let parts = [part("not paced", 3), part("paced", 30)];
+        let mut parts = [part("not paced", 3), part("paced", 30)];
         assert!(conclusion(&parts, Path::new("x")).contains("(10.0 times shorter)"));
+        assert!(!conclusion(&parts, Path::new("x")).contains("too busy"));
+        parts[0].late = Duration::from_millis(44);
+        assert!(conclusion(&parts, Path::new("x")).contains("woke up 44 ms late"));
         let parts = [part("not paced", 3), part("paced", 3)];
         assert!(conclusion(&parts, Path::new("x")).contains("about the same"));
     }

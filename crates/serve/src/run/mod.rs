@@ -15,6 +15,7 @@
 //!      that is opened or taken out.
 
 mod attach;
+mod check;
 mod detach;
 mod error;
 mod message;
@@ -36,6 +37,7 @@ use crate::hub::Hub;
 use crate::log::{self, info};
 use crate::systemd::Notify;
 
+pub use check::check;
 pub use error::{NotDurable, ServeError};
 pub use message::uri;
 

@@ -78,9 +78,11 @@ impl Server {
             self.limit(true);
         }
         if new.asked.file.is_none() {
-            warn!(
+            // The volumes are those of the start, and their backings may have grown.
+            self.volumes(&new).await;
+            info!(
                 help = "start with --config FILE.toml to have one",
-                "nothing is read again but certificates: there is no file"
+                "sizes of backings and certificates were read again: there is no file"
             );
             return;
         }

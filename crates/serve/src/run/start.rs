@@ -155,6 +155,7 @@ pub(super) fn limits_of(config: &LimitsConfig, room: u64, in_flight_more: usize)
         in_flight_more,
         request: config.request_bytes,
         handshake: config.handshake,
+        slow: config.slow,
     }
 }
 

@@ -3,9 +3,9 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use tidegate::{Stats, Wait};
+use tidegate::{CallWait, Stats, Wait};
 
-use super::{CommandReading, Door, Reading, Source, State, VolumeReading};
+use super::{ClientReading, CommandReading, Door, Reading, Source, State, VolumeReading};
 use crate::counters::{Histogram, Kind, Latencies};
 use crate::export::Room;
 use crate::hub::Stage;
@@ -39,6 +39,18 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         read_total: 7 * MIB,
         connections: 3,
         connections_total: 5,
+        clients: [("192.0.2.7:51234", 2000, 0), ("process 4711", 100, 3)]
+            .map(|(address, rate, oldest)| ClientReading {
+                address: address.to_owned(),
+                requests: rate * seconds,
+                oldest: Duration::from_millis(oldest),
+            })
+            .to_vec(),
+        waits: vec![CallWait {
+            cause: "memory",
+            count: 3 * seconds,
+            total: Duration::from_millis(20 * seconds),
+        }],
         in_flight: 20,
         held: 16,
         held_total: 900 * seconds,

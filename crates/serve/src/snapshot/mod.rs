@@ -22,7 +22,7 @@ mod reading;
 mod sampler;
 mod watch;
 
-pub use reading::{CommandReading, Door, Reading, Source, VolumeReading, Watched};
+pub use reading::{ClientReading, CommandReading, Door, Reading, Source, VolumeReading, Watched};
 pub use sampler::Sampler;
 #[cfg(feature = "web")]
 pub(crate) use sampler::health;
@@ -300,6 +300,38 @@ pub struct Volume {
     pub broken_total: u64,
     /// By command; those never used are left out.
     pub commands: Vec<Command>,
+    /// The busiest of its clients, those with the oldest request first.
+    pub clients: Vec<Client>,
+    /// What requests waited for in the cache, by cause; what took longest comes first.
+    pub waits: Vec<VolumeWait>,
+}
+
+/// A client of a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Client {
+    /// Where it is: an address and a port, or the process behind a Unix socket.
+    pub address: String,
+    /// Answered since it came.
+    pub requests: u64,
+    /// Requests a second.
+    pub request_rate: u64,
+    /// For how long its oldest request is under way; zero: nothing is.
+    pub oldest_us: u64,
+}
+
+/// Waits of one cause of the requests to a volume.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct VolumeWait {
+    /// Its name.
+    pub cause: String,
+    /// How many, since the start.
+    pub count: u64,
+    /// How long altogether, since the start.
+    pub total_us: u64,
+    /// Time waited in each second, of all that waited together.
+    pub waited_us_per_s: u64,
 }
 
 /// Requests of one kind to one volume.

@@ -4,9 +4,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use tidegate::{Cache, Stats, VolumeState};
+use tidegate::{Cache, CallWait, Stats, VolumeState};
 
 use super::State;
+pub use crate::clients::ClientReading;
 use crate::counters::{Kind, Latencies};
 use crate::export::{Export, Room};
 use crate::hub::{Hub, Stage};
@@ -106,14 +107,16 @@ pub struct VolumeReading {
     pub reads_failing: Option<(Duration, Duration)>,
     /// Write requests at the backing now.
     pub at_backing: u64,
+    /// Who is connected.
+    pub clients: Vec<ClientReading>,
+    /// What its operations waited for, by cause.
+    pub waits: Vec<CallWait>,
     /// Connections now.
     pub connections: u64,
     /// Connections ever.
     pub connections_total: u64,
     /// Requests under way.
     pub in_flight: u64,
-    /// For how long the oldest of them is under way.
-    pub oldest: Duration,
     /// Replies held back now.
     pub held: u64,
     /// Replies ever held back.
@@ -128,6 +131,15 @@ pub struct VolumeReading {
     pub broken_total: u64,
     /// In the order of `Kind::ALL`.
     pub commands: [CommandReading; Kind::ALL.len()],
+}
+
+impl VolumeReading {
+    /// For how long the oldest request of all clients is under way.
+    #[must_use]
+    pub fn oldest(&self) -> Duration {
+        let ages = self.clients.iter().map(|client| client.oldest);
+        ages.max().unwrap_or_default()
+    }
 }
 
 /// Requests of one kind.
@@ -233,7 +245,8 @@ fn volume(export: &Export) -> VolumeReading {
         connections: load(&counters.connections),
         connections_total: load(&counters.connections_total),
         in_flight: load(&counters.in_flight),
-        oldest: export.clients.oldest(),
+        clients: export.clients.read(),
+        waits: export.opened.volume.waits().by_cause,
         held: load(&counters.held),
         held_total: load(&counters.held_total),
         held_for: counters.held_for.read(),

@@ -2,10 +2,10 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::reading::{CommandReading, Reading, VolumeReading};
+use super::reading::{ClientReading, CommandReading, Reading, VolumeReading};
 use super::{
-    Command, Connections, FORMAT, Health, Level, Memory, Percentiles, Pressure, Snapshot, State,
-    Volume, Waited,
+    Client, Command, Connections, FORMAT, Health, Level, Memory, Percentiles, Pressure, Snapshot,
+    State, Volume, VolumeWait, Waited,
 };
 use crate::config::show_size;
 use crate::counters::{Kind, Latencies};
@@ -163,12 +163,13 @@ pub(crate) fn health(now: &Reading) -> Health {
     }
     for volume in &now.volumes {
         let name = volume.name.escape_debug();
-        if volume.oldest >= OLD {
+        let oldest = volume.oldest();
+        if oldest >= OLD {
             // Its clients wait; whether that is a fault the state of the volume says.
             reasons.push(format!(
                 "volume \"{name}\": {} requests under way, the oldest for {} s",
                 volume.in_flight,
-                volume.oldest.as_secs()
+                oldest.as_secs()
             ));
         }
         if let Some((since, last)) = volume.reads_failing {
@@ -291,7 +292,7 @@ fn one_volume(now: &VolumeReading, before: Option<&VolumeReading>, per: Per) -> 
         at_backing: now.at_backing,
         connections: now.connections,
         in_flight: now.in_flight,
-        oldest_us: u64::try_from(now.oldest.as_micros()).unwrap_or(u64::MAX),
+        oldest_us: micros(now.oldest()),
         held: now.held,
         held_total: now.held_total,
         pauses: percentiles(&now.held_for),
@@ -300,7 +301,43 @@ fn one_volume(now: &VolumeReading, before: Option<&VolumeReading>, per: Per) -> 
         no_buffer_total: now.no_buffer_total,
         broken_total: now.broken_total,
         commands,
+        clients: clients(now, from, per),
+        waits: now
+            .waits
+            .iter()
+            .map(|wait| {
+                let mut before = from.waits.iter();
+                let before = before.find(|other| other.cause == wait.cause);
+                let before = before.map_or(Duration::ZERO, |before| before.total);
+                VolumeWait {
+                    cause: wait.cause.to_owned(),
+                    count: wait.count,
+                    total_us: micros(wait.total),
+                    waited_us_per_s: per.second(micros(wait.total), micros(before)),
+                }
+            })
+            .collect(),
     }
+}
+
+/// Clients of a volume that a snapshot has.
+const CLIENTS_MOST: usize = 50;
+
+fn clients(now: &VolumeReading, from: &VolumeReading, per: Per) -> Vec<Client> {
+    let one = |client: &ClientReading| {
+        let mut before = from.clients.iter();
+        let before = before.find(|other| other.address == client.address);
+        Client {
+            address: client.address.clone(),
+            requests: client.requests,
+            request_rate: per.second(client.requests, before.map_or(0, |before| before.requests)),
+            oldest_us: micros(client.oldest),
+        }
+    };
+    let mut all: Vec<Client> = now.clients.iter().map(one).collect();
+    all.sort_by_key(|client| core::cmp::Reverse((client.oldest_us, client.request_rate)));
+    all.truncate(CLIENTS_MOST);
+    all
 }
 
 fn command(kind: Kind, now: &CommandReading, before: Option<&CommandReading>, per: Per) -> Command {

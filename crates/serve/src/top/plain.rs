@@ -114,6 +114,7 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
             )?;
         }
     }
+    of_volumes(text, now)?;
     if !now.waits.is_empty() {
         writeln!(
             text,
@@ -133,6 +134,57 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
             time(wait.p99_us),
             time(wait.max_us),
             count(wait.timed_out),
+        )?;
+    }
+    Ok(())
+}
+
+/// Clients and waits of each volume.
+fn of_volumes(text: &mut String, now: &Snapshot) -> std::fmt::Result {
+    let clients = || {
+        now.volumes
+            .iter()
+            .flat_map(|v| v.clients.iter().map(move |c| (v, c)))
+    };
+    if clients().next().is_some() {
+        writeln!(
+            text,
+            "\n{:<24}{:<20}{:>9}{:>9}{:>9}",
+            "client", "volume", "requests", "/s", "oldest"
+        )?;
+    }
+    for (volume, client) in clients() {
+        writeln!(
+            text,
+            "{:<24}{:<20}{:>9}{:>9}{:>9}",
+            name(&client.address, 23),
+            name(&volume.name, 19),
+            count(client.requests),
+            count(client.request_rate),
+            time(client.oldest_us),
+        )?;
+    }
+    let waits = || {
+        now.volumes
+            .iter()
+            .flat_map(|v| v.waits.iter().map(move |w| (v, w)))
+    };
+    if waits().next().is_some() {
+        writeln!(
+            text,
+            "\n{:<24}{:<20}{:>9}{:>9}{:>9}",
+            "requests waited for", "volume", "count", "total", "now /s"
+        )?;
+    }
+    for (volume, wait) in waits() {
+        writeln!(
+            text,
+            "{:<24}{:<20}{:>9}{:>9}{:>9}",
+            name(&wait.cause, 23),
+            name(&volume.name, 19),
+            count(wait.count),
+            time(wait.total_us),
+            time(wait.waited_us_per_s),
         )?;
     }
     Ok(())

@@ -199,9 +199,9 @@ fn the_last_second_is_told_apart_from_the_ones_before() {
 #[test]
 fn who_waits_for_long_is_named() {
     let mut now = reading(Instant::now(), 5, State::Ok);
-    now.volumes[0].oldest = Duration::from_secs(9);
+    now.volumes[0].clients[0].oldest = Duration::from_secs(9);
     assert_eq!(health(&now).reasons, [""; 0]);
-    now.volumes[0].oldest = Duration::from_secs(12);
+    now.volumes[0].clients[0].oldest = Duration::from_secs(12);
     let health = health(&now);
     assert!(health.ok, "a limit of dirty data may be why");
     assert_eq!(
