@@ -114,6 +114,7 @@ impl Run {
         Shown {
             bands: bands.cloned().collect(),
             figures: self.report().figures(),
+            ..Shown::default()
         }
     }
 

@@ -319,7 +319,7 @@ fn finish(
         after: sides.map(|(_, after)| after.to_owned()),
         claims: ran.claims(),
         trade_offs: ran.trade_offs(),
-        figure: output::one_figure(outcomes, figure),
+        figure: output::one_figure(scenario, outcomes, figure),
     };
     let folder = folder.join(planned.name());
     std::fs::create_dir_all(&folder).map_err(|error| OutputError::at(&folder)(&error))?;
@@ -356,6 +356,7 @@ fn write_results(
     let shown = Shown {
         bands,
         figures: report.figures(),
+        ..Shown::default()
     };
     output::write(folder, &about, &tables, outcomes, &text, &shown)
 }

@@ -163,6 +163,7 @@ fn experiment(part: &Part) -> String {
 
 fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
     let heads = ["", "claim", "published", "ours", "band", "marks"].map(str::to_owned);
+    let mut causes: Vec<&String> = Vec::new();
     let rows = claims.map(|claim| {
         let class = VERDICTS
             .iter()
@@ -174,6 +175,9 @@ fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
         );
         let mut words = escape(&claim.claim);
         if let Some(why) = &claim.why {
+            let said = causes.contains(&why);
+            causes.push(why);
+            let why: &str = if said { "the same cause as above" } else { why };
             let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(why));
         }
         let all = &claim.marks;

@@ -244,8 +244,16 @@ fn put_bands(lines: &mut Vec<String>, around: &Around<'_>, room: usize) {
     }
     lines.push(String::new());
     lines.push(sum);
+    let mut causes: Vec<&String> = Vec::new();
     for (at, verdict) in others.iter().enumerate() {
-        let mut own = wrap(&verdict.line(), around.width.saturating_sub(2));
+        let mut line = verdict.line();
+        if let Some(why) = &verdict.missed {
+            if causes.contains(&why) {
+                line = line.replace(&format!("({why})"), "(as above)");
+            }
+            causes.push(why);
+        }
+        let mut own = wrap(&line, around.width.saturating_sub(2));
         if own.len() > BAND_LINES {
             own.truncate(BAND_LINES);
             own[BAND_LINES - 1].push_str(" ...");

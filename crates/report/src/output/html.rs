@@ -6,10 +6,11 @@
 
 use std::fmt::Write as _;
 
+use super::curves::Lines;
 use super::plots;
 use super::svg::{self, escape};
 use super::tables::About;
-use super::web::{Cell, Page, details, marks, table};
+use super::web::{Cell, Page, Section, details, marks, table};
 use crate::comparison::figures::{Figure, MetricTable};
 use crate::stalls::{self, PRESSURES};
 use experiment::expect::Verdict;
@@ -19,13 +20,27 @@ use experiment::outcome::Outcome;
 /// to stay below 2 MB.
 const PLOTS_MOST: usize = 1_600_000;
 
-/// The rest of a run beside its outcomes. A comparison with recordings has its text alone.
+/// The rest of a run, or of a comparison with recordings, beside its outcomes.
 #[derive(Debug, Default)]
 pub struct Shown {
     /// Its bands.
     pub bands: Vec<Verdict>,
     /// The printed metrics.
     pub figures: Vec<MetricTable>,
+    /// Parts of the page that only this has.
+    pub sections: Vec<Section>,
+    /// Plots that are not of one run.
+    pub lines: Vec<Lines>,
+}
+
+impl Shown {
+    /// What was published of a printed metric in a row and a column.
+    pub(super) fn published(&self, metric: &str, row: &str, column: &str) -> Option<f64> {
+        let table = self.figures.iter().find(|table| table.name == metric)?;
+        let at = table.columns.iter().position(|own| own == column)?;
+        let (_, figures) = table.rows.iter().find(|(own, _)| own == row)?;
+        figures.get(at)?.published
+    }
 }
 
 /// The page.
@@ -62,14 +77,18 @@ pub(super) fn page(
     };
     add("bands", "Bands", &bands(&shown.bands));
     add("figures", "Figures", &figures(&shown.figures));
+    for section in &shown.sections {
+        add(&section.at, &section.words, &section.html);
+    }
     let text = format!("<pre>{}</pre>\n", escape(printed));
-    if shown.figures.is_empty() {
+    let has_tables = !shown.figures.is_empty() || !shown.sections.is_empty();
+    if !has_tables {
         add("text", "Result", &text);
     }
     add("plots", "Plots", &drawn(plots, PLOTS_MOST));
     add("waits", "Waits and pressure", &waited(outcomes));
     let mut rest = String::new();
-    if !shown.figures.is_empty() {
+    if has_tables {
         rest.push_str(&details("text", "All of it as text", &text));
     }
     let scenario = format!("<pre>{}</pre>\n", escape(&about.scenario_text));
@@ -91,7 +110,9 @@ const PLOTS_IN_PART: usize = 300_000;
 /// Bands, figures and plots as a part of somebody else's page, a notebook's cell; without styles
 /// that would reach the rest of it.
 pub fn part(shown: &Shown, outcomes: &[Outcome]) -> String {
-    let plots = plots::figures(outcomes);
+    let plots = plots::figures(outcomes, &|metric, row, column| {
+        shown.published(metric, row, column)
+    });
     format!(
         "<div class=\"tidegate\">\n<style>{PART_STYLE}</style>\n{}{}{}{}</div>\n",
         verdict(&shown.bands),
@@ -123,10 +144,7 @@ fn verdict(bands: &[Verdict]) -> String {
     let fails = judged.iter().filter(|band| band.fails()).count();
     let missed = judged.len() - holds - fails;
     let mut html = format!("<div class=\"sum\"><div><b class=\"good\">{holds}</b>bands hold</div>");
-    for (count, class, word) in [
-        (missed, "other", "missed, as known"),
-        (fails, "bad", "fail"),
-    ] {
+    for (count, class, word) in [(missed, "bad", "missed, as known"), (fails, "bad", "fail")] {
         if count > 0 {
             let _ = write!(html, "<div><b class=\"{class}\">{count}</b>{word}</div>");
         }
@@ -151,12 +169,13 @@ fn bands(bands: &[Verdict]) -> String {
     ]
     .map(str::to_owned);
     let number = |value: Option<f64>| Cell::number(&shown(value), value);
+    let mut causes: Vec<&String> = Vec::new();
     let rows = bands.iter().map(|band| {
         let (word, class) = match band {
             band if band.skipped => ("not run", "other"),
             band if band.holds() => ("holds", "good"),
             band if band.fails() => ("fails", "bad"),
-            _ => ("missed", "other"),
+            _ => ("missed", "bad"),
         };
         let mut words = format!(
             "{}<br><span class=\"faint\">{}</span>",
@@ -164,6 +183,9 @@ fn bands(bands: &[Verdict]) -> String {
             escape(&band.what)
         );
         for why in band.missed.iter().filter(|_| !band.holds()) {
+            let said = causes.contains(&why);
+            causes.push(why);
+            let why: &str = if said { "the same cause as above" } else { why };
             let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(why));
         }
         let value: Vec<f64> = band.value.into_iter().collect();
@@ -205,8 +227,8 @@ fn figures(tables: &[MetricTable]) -> String {
         return html;
     }
     html.push_str(
-        "<p class=\"faint\">Means of the repetitions with their deviation; below, the change against the first column, positive when \
-         better, with a star where it is more than chance (t-test at 0.10). In brackets what was published.</p>\n",
+        "<p class=\"faint\">Means of the repetitions with their deviation; below, by how much the value is above or below the first \
+         column's, green where that is better and red where it is worse, with a star where it is more than chance (t-test at 0.10). In brackets what was published.</p>\n",
     );
     for metric in tables {
         let unit = if metric.unit.is_empty() {
@@ -224,7 +246,8 @@ fn figures(tables: &[MetricTable]) -> String {
             .chain(metric.columns.iter().cloned())
             .collect();
         let rows = metric.rows.iter().map(|(row, figures)| {
-            let cells = figures.iter().map(one);
+            let base = figures.first().and_then(|first| first.mean);
+            let cells = figures.iter().map(|figure| one(figure, base));
             core::iter::once(Cell::text(row)).chain(cells).collect()
         });
         html.push_str(&table(&heads, &[0], rows));
@@ -232,7 +255,8 @@ fn figures(tables: &[MetricTable]) -> String {
     html
 }
 
-fn one(figure: &Figure) -> Cell {
+/// A figure; `base`: the first column's.
+fn one(figure: &Figure, base: Option<f64>) -> Cell {
     let Some(mean) = figure.mean else {
         return Cell::number("", None);
     };
@@ -245,9 +269,19 @@ fn one(figure: &Figure) -> Cell {
     }
     if let Some(percent) = figure.percent.filter(|percent| percent.is_finite()) {
         let star = if figure.starred { "*" } else { "" };
+        // One sign everywhere, as in bands: above zero is more.
+        let change = base.map(|base| 100.0 * (mean / base - 1.0));
+        let change = change
+            .filter(|change| change.is_finite())
+            .unwrap_or(percent);
+        let class = match percent {
+            percent if percent > 0.0 => "good",
+            percent if percent < 0.0 => "bad",
+            _ => "faint",
+        };
         let _ = write!(
             html,
-            "<br><span class=\"faint\">{percent:+.1} %{star}</span>"
+            "<br><span class=\"faint {class}\">{change:+.1} %{star}</span>"
         );
     }
     Cell::sorted(html, mean)

@@ -13,7 +13,7 @@ mod tables;
 pub mod web;
 
 pub use columns::{Column, Data, TidyTable};
-pub use curves::{Curve, curves};
+pub use curves::{Curve, Lines};
 pub use html::{Shown, part};
 pub use tables::{About, tables};
 
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 
 use experiment::expect::Judged;
 use experiment::outcome::Outcome;
-use experiment::scenario::is_plain;
+use experiment::scenario::{Scenario, is_plain};
 
 /// How many folders of one name there may be.
 const FOLDERS_MOST: u32 = 10_000;
@@ -243,7 +243,9 @@ fn draw(
     shown: &Shown,
 ) -> Result<(), OutputError> {
     let text = |name: &str, text: &str| write_text(folder, name, text);
-    let figures = plots::figures(outcomes);
+    let own = shown.lines.iter().map(Lines::figure);
+    let published = |metric: &str, row: &str, column: &str| shown.published(metric, row, column);
+    let figures: Vec<_> = own.chain(plots::figures(outcomes, &published)).collect();
     for (name, figure) in &figures {
         text(&format!("{name}.svg"), &figure.render())?;
     }
@@ -260,8 +262,14 @@ fn draw(
 }
 
 /// One plot of these runs, its title and its picture: the one of that name, or the first.
-pub fn one_figure(outcomes: &[Outcome], name: Option<&str>) -> Option<(String, String)> {
-    let figures = plots::figures(outcomes);
+pub fn one_figure(
+    scenario: &Scenario,
+    outcomes: &[Outcome],
+    name: Option<&str>,
+) -> Option<(String, String)> {
+    let published =
+        |metric: &str, row: &str, column: &str| scenario.published_value(metric, row, column);
+    let figures = plots::figures(outcomes, &published);
     let named = name.and_then(|name| figures.iter().find(|(known, _)| known == name));
     let (known, figure) = named.or_else(|| figures.first())?;
     Some((figure.title.clone(), figure.render_html(known)))
@@ -343,7 +351,6 @@ fn remove_old_plots(folder: &Path) {
 mod tests {
     use super::*;
     use experiment::experiments;
-    use experiment::scenario::Scenario;
 
     #[test]
     fn a_folder_that_was_written_in_part_is_one_of_results() {

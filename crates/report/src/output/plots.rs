@@ -10,7 +10,7 @@ mod small;
 #[cfg(test)]
 pub(super) use reclaim::colours;
 
-use super::svg::{Figure, Key, Mark, PALETTE, Panel, column_colours};
+use super::svg::{Figure, Key, Mark, PALETTE, Panel, Scales, column_colours};
 use experiment::outcome::{Job, Level, Outcome};
 
 const MIB_PER_PAGE: f64 = 4096.0 / 1_048_576.0;
@@ -18,8 +18,35 @@ const MIB_PER_PAGE: f64 = 4096.0 / 1_048_576.0;
 const WRITERS_MOST: usize = 7;
 const TIME: &str = "time (s)";
 
+/// What was published of a metric in a row and a column.
+pub(super) type Published<'a> = &'a dyn Fn(&str, &str, &str) -> Option<f64>;
+
+/// Plots whose height is a metric: what was published of it is a line there.
+const PUBLISHED: [(&str, &str); 2] = [("pauses", "pause_max_ms"), ("slab-share", "slab_share")];
+
+/// Draws what was published into the panels of the columns that it is of.
+fn draw_published(case: &str, figures: &mut [(String, Figure)], published: Published<'_>) {
+    for (plot, metric) in PUBLISHED {
+        let name = format!("{plot}-{case}");
+        for (_, figure) in figures.iter_mut().filter(|(own, _)| *own == name) {
+            let mut any = false;
+            for panel in &mut figure.panels {
+                if let Some(y) = published(metric, case, &panel.title) {
+                    let colour = PALETTE[3];
+                    panel.marks.push(Mark::Level { y, colour });
+                    any = true;
+                }
+            }
+            if any {
+                let key = ("published".to_owned(), PALETTE[3], Key::Dashed);
+                figure.legend.push(key);
+            }
+        }
+    }
+}
+
 /// (file name, figure), in the order of the report.
-pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
+pub(super) fn figures(outcomes: &[Outcome], published: Published<'_>) -> Vec<(String, Figure)> {
     let mut cases: Vec<&str> = Vec::new();
     for outcome in outcomes {
         if !cases.contains(&outcome.case.as_str()) {
@@ -62,6 +89,16 @@ pub(super) fn figures(outcomes: &[Outcome]) -> Vec<(String, Figure)> {
         }
         reclaim::add(case, &runs, &mut figures);
         small::add(case, &runs, &mut figures);
+        draw_published(case, &mut figures, published);
+    }
+    for (_, figure) in &mut figures {
+        // A row that is a number alone says nothing at the head of a plot.
+        if figure
+            .title
+            .starts_with(|first: char| first.is_ascii_digit())
+        {
+            figure.title.insert_str(0, "row ");
+        }
     }
     figures
 }
@@ -102,15 +139,33 @@ fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
     };
     Figure {
         title: format!("{case}: pauses of writers in balance_dirty_pages"),
-        x_label: TIME,
+        x_label: TIME.into(),
         y_label: "pause (ms)",
         legend: vec![
             ("slept".into(), PALETTE[0], Key::Dot),
             ("zero in the trace".into(), PALETTE[1], Key::Dot),
         ],
         panels: runs.iter().map(panel).collect(),
+        scales: Scales {
+            log_y: is_wide(runs),
+            ..Scales::default()
+        },
         ..Figure::default()
     }
+}
+
+/// Longest pause / shortest, from which on lengths are drawn by orders of magnitude.
+const WIDE: f64 = 20.0;
+
+/// Whether pauses of some column are so much longer than of another that a linear axis would have
+/// these on its floor.
+fn is_wide(runs: &[&Outcome]) -> bool {
+    let all = runs.iter().flat_map(|run| &run.pauses);
+    let slept = all.map(|pause| pause.slept_ms).filter(|slept| *slept > 0.0);
+    let (low, high) = slept.fold((f64::INFINITY, 0.0_f64), |(low, high), slept| {
+        (low.min(slept), high.max(slept))
+    });
+    high > WIDE * low
 }
 
 /// Which part of the pauses is no longer than so much: one line a column.
@@ -139,7 +194,7 @@ fn lengths(case: &str, runs: &[&Outcome]) -> Figure {
     let marks = runs.iter().zip(column_colours()).map(line).collect();
     Figure {
         title: format!("{case}: lengths of pauses"),
-        x_label: "pause (ms)",
+        x_label: "pause (ms)".into(),
         y_label: "part of the pauses",
         legend: runs
             .iter()
@@ -150,6 +205,10 @@ fn lengths(case: &str, runs: &[&Outcome]) -> Figure {
             title: "pauses longer than zero".into(),
             marks,
         }],
+        scales: Scales {
+            log_x: is_wide(runs),
+            ..Scales::default()
+        },
         ..Figure::default()
     }
 }
@@ -194,7 +253,7 @@ fn ratelimits(case: &str, runs: &[&Outcome]) -> Figure {
         title: format!(
             "{case}: base rate of the law (dirty_ratelimit; higher values cut at {cut:.0})"
         ),
-        x_label: TIME,
+        x_label: TIME.into(),
         y_label: unit(runs, "MiB/s", "MiB/s (scaled)"),
         legend: vec![(
             "dirty_ratelimit, one writer's".into(),
@@ -230,7 +289,7 @@ fn levels(case: &str, runs: &[&Outcome]) -> Figure {
     };
     Figure {
         title: format!("{case}: dirty pages and their limits"),
-        x_label: TIME,
+        x_label: TIME.into(),
         y_label: unit(runs, "MiB", "MiB (scaled)"),
         legend: vec![
             ("dirty limit".into(), PALETTE[1], Key::Dashed),
@@ -289,7 +348,7 @@ fn rates(case: &str, runs: &[&Outcome]) -> Figure {
     };
     Figure {
         title: format!("{case}: what each writer writes into the cache{part}"),
-        x_label: TIME,
+        x_label: TIME.into(),
         y_label: unit(runs, "MB/s", "MB/s at full scale"),
         legend: names
             .into_iter()
@@ -338,7 +397,7 @@ fn memory(case: &str, runs: &[&Outcome]) -> Figure {
     };
     Figure {
         title: format!("{case}: resident memory of the process"),
-        x_label: TIME,
+        x_label: TIME.into(),
         y_label: "MiB",
         legend: vec![
             ("limit".into(), PALETTE[1], Key::Dashed),

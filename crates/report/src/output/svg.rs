@@ -1,6 +1,7 @@
 //! Small plots as SVG text: panels with axes, lines, dots, stacked areas, stems and vertical rules.
 //! No library, no script; readable on paper and by the colour-blind (colours of Okabe and Ito).
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use experiment::stats::count;
@@ -100,6 +101,8 @@ pub(super) enum Mark {
     },
     /// A vertical line over the whole height.
     Rule { x: f64, colour: &'static str },
+    /// A horizontal line over the whole width.
+    Level { y: f64, colour: &'static str },
 }
 
 /// How values become places.
@@ -126,7 +129,7 @@ pub(super) struct Panel {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figure {
     pub(super) title: String,
-    pub(super) x_label: &'static str,
+    pub(super) x_label: Cow<'static, str>,
     pub(super) y_label: &'static str,
     pub(super) legend: Vec<(String, &'static str, Key)>,
     pub(super) panels: Vec<Panel>,
@@ -170,6 +173,17 @@ impl Key {
 }
 
 impl Mark {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Line { points, .. } | Self::Dots { points, .. } | Self::Stems { points, .. } => {
+                points.is_empty()
+            }
+            Self::Area { points, .. } => points.is_empty(),
+            // What is compared with the marks is none of them.
+            Self::Rule { .. } | Self::Level { .. } => true,
+        }
+    }
+
     /// The extremes that the axes have to reach.
     fn extent(&self) -> Vec<(f64, f64)> {
         match self {
@@ -179,6 +193,7 @@ impl Mark {
             Self::Area { points, .. } => points.iter().map(|(x, _, high)| (*x, *high)).collect(),
             // It has no height, and the axis shows how far it is from zero.
             Self::Rule { x, .. } => vec![(0.0, f64::NAN), (*x, f64::NAN)],
+            Self::Level { y, .. } => vec![(f64::NAN, *y)],
         }
     }
 }
@@ -471,16 +486,22 @@ impl Figure {
             "<path d=\"M{x0} {y1}V{y0}H{x1}\" fill=\"none\" stroke=\"#888\"/>"
         );
         for mark in &panel.marks {
-            render_mark(svg, mark, (y1, y0), at);
+            render_mark(svg, mark, ((y1, y0), (x0, x1)), at);
         }
         let (middle_x, middle_y) = (f64::midpoint(x0, x1), f64::midpoint(y0, y1));
+        if panel.marks.iter().all(Mark::is_empty) {
+            let _ = writeln!(
+                svg,
+                "<text x=\"{middle_x}\" y=\"{middle_y}\" text-anchor=\"middle\" fill=\"#888\">none</text>"
+            );
+        }
         let (far_left, low) = (left + 14.0, y0 + 33.0);
         let _ = writeln!(
             svg,
             "<text x=\"{middle_x}\" y=\"{low}\" text-anchor=\"middle\" fill=\"#222\">{}</text>\
              <text x=\"{far_left}\" y=\"{middle_y}\" text-anchor=\"middle\" fill=\"#222\" \
              transform=\"rotate(-90 {far_left} {middle_y})\">{}</text>",
-            escape(self.x_label),
+            escape(&self.x_label),
             escape(self.y_label)
         );
     }
@@ -489,7 +510,7 @@ impl Figure {
 fn render_mark(
     svg: &mut String,
     mark: &Mark,
-    (top, bottom): (f64, f64),
+    ((top, bottom), (left, right)): ((f64, f64), (f64, f64)),
     at: impl Fn((f64, f64)) -> (f64, f64),
 ) {
     let placed = |points: &[(f64, f64)]| thinned(points).into_iter().map(&at).collect::<Vec<_>>();
@@ -544,6 +565,14 @@ fn render_mark(
                 svg,
                 "<path d=\"M{x:.1} {bottom:.1}V{top:.1}\" fill=\"none\" stroke=\"{colour}\" \
                  stroke-dasharray=\"3 3\"/>"
+            )
+        }
+        Mark::Level { y, colour } => {
+            let (_, y) = at((0.0, *y));
+            writeln!(
+                svg,
+                "<path d=\"M{left:.1} {y:.1}H{right:.1}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"1.6\" \
+                 stroke-dasharray=\"6 3\"/>"
             )
         }
     };
@@ -804,7 +833,7 @@ mod tests {
     fn names_cannot_break_out_of_the_picture() {
         let figure = Figure {
             title: "<script>".into(),
-            x_label: "t",
+            x_label: "t".into(),
             y_label: "y",
             legend: Vec::new(),
             panels: vec![Panel {

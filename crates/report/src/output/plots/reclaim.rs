@@ -83,7 +83,7 @@ fn composition(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     legend.push(("memory limit".into(), "#000000", Key::Dashed));
     (!panels.is_empty()).then(|| Figure {
         title: format!("{case}: what memory holds"),
-        x_label: TIME,
+        x_label: TIME.into(),
         y_label: unit(runs, "MiB", "MiB (scaled)"),
         legend,
         panels,
@@ -238,7 +238,7 @@ fn asleep(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     let legend = legend.map(|(cause, colour)| ((*cause).to_owned(), *colour, Key::Box));
     (!causes.is_empty()).then(|| Figure {
         title: format!("{case}: tasks asleep, by cause (idle and thinking ones apart)"),
-        x_label: TIME,
+        x_label: TIME.into(),
         y_label: "tasks",
         legend: legend.collect(),
         panels: runs.iter().map(panel).collect(),
@@ -280,7 +280,7 @@ fn scans(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     };
     Some(Figure {
         title: format!("{case}: pages scanned and freed by reclaim"),
-        x_label: TIME,
+        x_label: TIME.into(),
         y_label: unit(runs, "pages/s (none: 1)", "pages/s at full scale (none: 1)"),
         legend: vec![
             ("scanned, direct".into(), PALETTE[0], Key::Solid),
@@ -352,7 +352,7 @@ fn throttle_delays(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     }
     (!panels.is_empty()).then(|| Figure {
         title: format!("{case}: how long throttling of reclaim lasted"),
-        x_label: "delay (ms)",
+        x_label: "delay (ms)".into(),
         y_label: "throttlings",
         legend: vec![
             ("throttlings of this length".into(), PALETTE[0], Key::Solid),
@@ -415,7 +415,7 @@ fn throttle_cdf(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     };
     (!runs.is_empty()).then(|| Figure {
         title: format!("{case}: delays of throttling, cumulative"),
-        x_label: "delay (ms)",
+        x_label: "delay (ms)".into(),
         y_label: "part of the throttlings",
         legend: known.iter().map(key).collect(),
         panels: runs.iter().map(panel).collect(),
@@ -453,7 +453,7 @@ fn latency(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     let legend = legend.map(|(run, (colour, key))| (run.policy.clone(), colour, key));
     Some(Figure {
         title: format!("{case}: samples of latency that last at least so long"),
-        x_label: "latency (ms)",
+        x_label: "latency (ms)".into(),
         y_label: "part of the samples",
         legend: legend.collect(),
         panels: vec![Panel {

@@ -99,7 +99,7 @@ fn figure(
     let legend = legend.into_iter().filter(|(name, _)| !name.is_empty());
     Figure {
         title: format!("{case}: {title}"),
-        x_label,
+        x_label: x_label.into(),
         y_label,
         legend: legend
             .map(|(name, colour)| (name.to_owned(), colour, Key::Solid))
