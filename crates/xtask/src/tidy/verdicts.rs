@@ -124,6 +124,9 @@ fn numbers(text: &str) -> Vec<f64> {
         .collect()
 }
 
+/// How far the value of a cause may be from its row's, as a part of it: repetitions differ so.
+const NEAR: f64 = 0.02;
+
 /// Why bands are missed.
 struct Cause {
     line: usize,
@@ -140,9 +143,8 @@ impl Cause {
             return false;
         };
         let step = (0..decimals).fold(1.0, |step, _| step / 10.0);
-        row.ours
-            .iter()
-            .any(|ours| (ours - value).abs() <= step * 0.51)
+        let near = |ours: &f64| (ours - value).abs() <= (step * 0.51).max(NEAR * ours.abs());
+        row.ours.iter().any(near)
     }
 }
 
