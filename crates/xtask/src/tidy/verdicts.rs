@@ -142,7 +142,7 @@ impl Cause {
         let Ok(value) = self.value.parse::<f64>() else {
             return false;
         };
-        let step = (0..decimals).fold(1.0, |step, _| step / 10.0);
+        let step = (0..decimals).fold(1.0_f64, |step, _| step / 10.0);
         let near = |ours: &f64| (ours - value).abs() <= (step * 0.51).max(NEAR * ours.abs());
         row.ours.iter().any(near)
     }
