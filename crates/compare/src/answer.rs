@@ -7,8 +7,8 @@
 //! CPU time or memory. Against a recording of the change, the answers together are no skill if
 //! "nothing changes" is as near.
 //!
-//! What the recording shows the lab to be bad at is said beside each answer (`Doubt`), and where
-//! the lab is off by more than a factor of two without the change there is no answer.
+//! Figures that the recording shows the lab to be bad at say so beside their answer (`Doubt`), and
+//! where the lab is off by more than a factor of two without the change there is no answer.
 
 use core::fmt::Write as _;
 

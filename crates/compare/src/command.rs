@@ -204,7 +204,7 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
     let given: Vec<Change> = given.collect::<Result<_, _>>()?;
     let sets: Vec<Vec<Change>> = asked.set.iter().map(parse).collect::<Result<_, _>>()?;
     let variants = variants(&sets)?;
-    // What a recording lacks for itself is no list.
+    // A recording lacks single values for itself, no lists.
     let single = sets.iter().filter(|values| values.len() == 1);
     let changes: Vec<Change> = single.flatten().cloned().collect();
     let mut names = Names::default();

@@ -14,7 +14,6 @@ use experiment::catalogue::CPUS_MAX;
 use serde::Deserialize;
 
 use super::fault::{Fault, Place};
-use super::what_if::Change;
 use experiment::scenario::{HZ, RATE_LEAST_MIB, RATE_MOST_MIB};
 
 /// Longest recording: a day.
@@ -533,22 +532,18 @@ impl Setting {
     ///
     /// # Errors
     /// The recording tells nothing of its memory.
-    pub(super) fn part(&self, change: &Change) -> Result<f64, String> {
+    pub(super) fn part(&self, key: &str, percent: f64) -> Result<f64, String> {
         let kept = self.kept_mib.ok_or_else(|| {
             format!(
-                "{} is a part of the memory, and the recording does not tell that; state it with \
-                 --given memory_mib=..., or ask in bytes: vm.dirty_bytes, vm.dirty_background_bytes",
-                change.key
+                "{key} is a part of the memory, and the recording does not tell that; state it with \
+                 --given memory_mib=..., or ask in bytes: vm.dirty_bytes, vm.dirty_background_bytes"
             )
         })?;
-        if !(1.0..=100.0).contains(&change.value) {
-            return Err(format!(
-                "`{}` is out of range; allowed: 1 to 100 %",
-                change.text
-            ));
+        if !(1.0..=100.0).contains(&percent) {
+            return Err(format!("`{percent}` is out of range; allowed: 1 to 100 %"));
         }
         // Whole pages, as the kernel counts them.
-        Ok(((self.memory_mib - kept) * change.value / 100.0 * 256.0).floor() / 256.0)
+        Ok(((self.memory_mib - kept) * percent / 100.0 * 256.0).floor() / 256.0)
     }
 
     /// Dirty memory up to which writers are not held, MiB.

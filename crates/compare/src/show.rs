@@ -3,7 +3,6 @@
 use core::fmt::Write as _;
 
 use super::measure::{Lengths, Measures, QUANTITIES};
-use super::recording::COLUMN as COLUMN_OF_RECORDING;
 use super::setting::Setting;
 use report::output::web::{self, Cell};
 use report::output::{self, Column, Data, TidyTable};
@@ -150,7 +149,7 @@ pub(super) fn table(heads: &[&str], rows: &[Row]) -> String {
 
 /// The same for a page.
 pub(super) fn page_table(columns: &[&str], rows: &[Row]) -> String {
-    let names = ["figure", "unit", COLUMN_OF_RECORDING];
+    let names = ["figure", "unit", "recording"];
     let heads = names.iter().chain(columns).map(|head| (*head).to_owned());
     let rows = rows.iter().map(|row| {
         let base = row.values.first().copied().flatten();

@@ -35,14 +35,14 @@ pub type Keys<S> = &'static [Key<S>];
 /// Of recordings of dirty throttling.
 pub const THROTTLING: Keys<Setting> = &[
     key("vm.dirty_ratio", "% of the memory", |change, setting| {
-        setting.dirty_mib = setting.part(change)?;
+        setting.dirty_mib = setting.part(&change.key, change.value)?;
         Ok(())
     }),
     key(
         "vm.dirty_background_ratio",
         "% of the memory",
         |change, setting| {
-            setting.background_mib = setting.part(change)?;
+            setting.background_mib = setting.part(&change.key, change.value)?;
             Ok(())
         },
     ),
@@ -318,7 +318,7 @@ fn range(form: &str, [from, to, step]: [f64; 3]) -> Result<Vec<String>, String> 
     }
     let mut texts = Vec::new();
     let mut value = from;
-    // What a sum of tenths lacks of a whole is no reason to leave the last one out.
+    // A sum of tenths lacks a little of a whole: no reason to leave the last one out.
     while value <= to + step * 1e-9 && texts.len() <= VALUES_MOST {
         texts.push(if is_size(form) {
             format!("{value:.0}B")

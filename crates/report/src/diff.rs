@@ -1,6 +1,6 @@
 //! Two folders of results side by side: what changed, by how much, and which bands with it.
 //!
-//! What is compared is what the folders hold (`runs.csv`, `samples.csv`, `bands.json`,
+//! The files that the folders hold are compared (`runs.csv`, `samples.csv`, `bands.json`,
 //! `series.csv`), so results of any age and place can be: of `run`, `reproduce`, `compare`. Cells
 //! are paired by row and column; where each folder has one column, these are paired.
 

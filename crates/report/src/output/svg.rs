@@ -179,7 +179,7 @@ impl Mark {
                 points.is_empty()
             }
             Self::Area { points, .. } => points.is_empty(),
-            // What is compared with the marks is none of them.
+            // Lines that marks are compared with are none of them.
             Self::Rule { .. } | Self::Level { .. } => true,
         }
     }

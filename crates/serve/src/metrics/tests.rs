@@ -434,7 +434,7 @@ fn assert_told(families: &BTreeMap<String, Family>, expression: &str) -> usize {
                 assert_eq!(values, ["tidegate"]);
                 continue;
             }
-            // What the reader of the board chooses.
+            // The reader of the board chooses it.
             if values == ["$volume"] {
                 continue;
             }

@@ -107,7 +107,7 @@ pub struct VolumeReading {
     pub reads_failing: Option<(Duration, Duration)>,
     /// Write requests at the backing now.
     pub at_backing: u64,
-    /// Who is connected.
+    /// The clients that are connected.
     pub clients: Vec<ClientReading>,
     /// What its operations waited for, by cause.
     pub waits: Vec<CallWait>,

@@ -137,6 +137,7 @@ const HOUSES: &[House] = &[
         methods: false,
         floors: &[
             &["lib"],
+            &["diff"],
             &["output"],
             &["comparison"],
             &["stalls", "table", "terminal"],
@@ -152,7 +153,8 @@ const HOUSES: &[House] = &[
             &["lib"],
             &["command"],
             &["pressure", "throttling"],
-            &["answer", "load", "overview"],
+            &["load", "overview", "sweep"],
+            &["answer"],
             &["folder", "several", "trace"],
             &["kind", "recording"],
             &["bands", "guess", "lab", "show", "ticks", "what_if"],

@@ -49,7 +49,7 @@ fn of_board(board: &str, rows: &[Row], findings: &mut Findings) {
         let place = format!("{BOARD}:{}", row.line);
         let within = |value: &f64| (row.min..=row.max).contains(value);
         let holds = row.ours.iter().all(within);
-        // What is printed is rounded: at an edge either may be so.
+        // Printed values are rounded: at an edge either may be so.
         let edge = |value: &f64| {
             let near = |edge: f64| (value - edge).abs() <= 0.01 * edge.abs();
             near(row.min) || near(row.max)
