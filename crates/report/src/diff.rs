@@ -383,9 +383,10 @@ impl Pair {
 
     /// Levels and rates of both, one over the other: a figure a row, a panel a column.
     fn plots(&self) -> Vec<Lines> {
+        type Of = fn(&Series) -> &Vec<(f64, f64)>;
         let mut rows: Vec<&str> = self.cells.iter().map(|((row, _), _)| &**row).collect();
         rows.dedup();
-        let kinds: [(&str, &str, &str, fn(&Series) -> &Vec<(f64, f64)>); 2] = [
+        let kinds: [(&str, &str, &str, Of); 2] = [
             ("levels", "dirty and under writeback", "MiB", |series| {
                 &series.level
             }),

@@ -261,9 +261,9 @@ fn several_values_of_a_kernels_name_are_one_table_and_one_plot() {
     assert_eq!(status, 0, "{out}{err}");
     let said = "What if vm.dirty_ratio were 2, 10? Answers of linux-6.12";
     assert!(out.contains(said), "{out}");
-    let level = out.lines().filter(|line| line.starts_with("level (MiB)"));
+    let mut level = out.lines().rev();
     let level: Vec<f64> = level
-        .last()
+        .find(|line| line.starts_with("level (MiB)"))
         .unwrap()
         .split_whitespace()
         .skip(2)

@@ -672,14 +672,15 @@ fn cut(name: &str, seconds: std::ops::Range<f64>) -> String {
             row[3], row[4], row[5], row[6], row[7], row[8], row[9], row[10], row[11], row[12], row[13], row[14], row[15]
         )));
     }
+    let whole = |value: f64| value.to_string().parse::<u64>().unwrap();
     for row in rows("writes.csv", 1) {
         lines.push((
             row[1],
-            format!("sys_write(fd: 3, buf: 0, count: 0x{:x})", row[3] as u64),
+            format!("sys_write(fd: 3, buf: 0, count: 0x{:x})", whole(row[3])),
         ));
         lines.push((
             row[1] + row[2],
-            format!("sys_write -> 0x{:x}", row[3] as u64),
+            format!("sys_write -> 0x{:x}", whole(row[3])),
         ));
     }
     lines.sort_by(|one, other| one.0.total_cmp(&other.0));

@@ -150,7 +150,6 @@ fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
             log_y: is_wide(runs),
             ..Scales::default()
         },
-        ..Figure::default()
     }
 }
 
@@ -209,7 +208,6 @@ fn lengths(case: &str, runs: &[&Outcome]) -> Figure {
             log_x: is_wide(runs),
             ..Scales::default()
         },
-        ..Figure::default()
     }
 }
 
