@@ -410,11 +410,8 @@ fn two_kinds_do_not_go_into_one_folder_and_have_keys_of_their_own() {
     let both = said(&[calm, throttled, "--out", "/nonexistent"]);
     assert!(both.contains("recordings of two kinds"), "{both}");
     assert!(both.contains("is of memory pressure, "), "{both}");
-    let unknown = said(&[calm, "--set", "vm.dirty_bytes=64M"]);
-    assert!(
-        unknown.contains("unknown key `vm.dirty_bytes`"),
-        "{unknown}"
-    );
+    let unknown = said(&[calm, "--set", "writers.sleep=64M"]);
+    assert!(unknown.contains("unknown key `writers.sleep`"), "{unknown}");
     assert!(unknown.contains("vm.swappiness"), "{unknown}");
     let none = said(&[calm, "--set", "hogs=2"]);
     assert!(
