@@ -3,7 +3,7 @@
 //!
 //! `mm`, `os` and `tidegate` take theirs from here too, and the mutexes that calls pass through: so
 //! that a test can say which writes of an operation go to memory that other threads use
-//! ([`crate::counted`]).
+//! (`counted`).
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{
