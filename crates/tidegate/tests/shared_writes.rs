@@ -93,7 +93,7 @@ const CASES: &[Case] = &[
             "first write 4 KiB, own file",
             Whose::OwnFile,
             write_on,
-            17_000,
+            24_000,
         )
     },
     Case {
