@@ -18,8 +18,6 @@ static CACHES: Table<CacheOf> = Table::new();
 
 impl Kind for CacheOf {
     const NUMBER: u32 = 1;
-    const NAME: &'static str = "cache";
-    const TYPE: &'static str = "tg_cache";
     fn table() -> &'static Table<Self> {
         &CACHES
     }

@@ -36,8 +36,6 @@ static WRITERS: Table<WriterOf> = Table::new();
 
 impl Kind for Opened {
     const NUMBER: u32 = 2;
-    const NAME: &'static str = "file";
-    const TYPE: &'static str = "tg_file";
     fn table() -> &'static Table<Self> {
         &FILES
     }
@@ -45,8 +43,6 @@ impl Kind for Opened {
 
 impl Kind for WriterOf {
     const NUMBER: u32 = 3;
-    const NAME: &'static str = "writer";
-    const TYPE: &'static str = "tg_writer";
     fn table() -> &'static Table<Self> {
         &WRITERS
     }

@@ -29,8 +29,6 @@ static MEMBERS: Table<MemberOf> = Table::new();
 
 impl Kind for GovernorOf {
     const NUMBER: u32 = 6;
-    const NAME: &'static str = "governor";
-    const TYPE: &'static str = "tg_governor";
     fn table() -> &'static Table<Self> {
         &GOVERNORS
     }
@@ -38,8 +36,6 @@ impl Kind for GovernorOf {
 
 impl Kind for MemberOf {
     const NUMBER: u32 = 7;
-    const NAME: &'static str = "member";
-    const TYPE: &'static str = "tg_member";
     fn table() -> &'static Table<Self> {
         &MEMBERS
     }

@@ -69,8 +69,6 @@ static QUEUES: Table<Queue> = Table::new();
 
 impl Kind for Queue {
     const NUMBER: u32 = 5;
-    const NAME: &'static str = "queue";
-    const TYPE: &'static str = "tg_queue";
     fn table() -> &'static Table<Self> {
         &QUEUES
     }

@@ -19,8 +19,6 @@ static REGIONS: Table<Region> = Table::new();
 
 impl Kind for Region {
     const NUMBER: u32 = 4;
-    const NAME: &'static str = "region";
-    const TYPE: &'static str = "tg_region";
     fn table() -> &'static Table<Self> {
         &REGIONS
     }

@@ -182,6 +182,38 @@ pub(crate) struct Handle<T> {
     kind: PhantomData<fn() -> T>,
 }
 
+impl<T> Handle<T> {
+    #[inline]
+    fn generation(self) -> u32 {
+        (self.id >> 32) as u32
+    }
+
+    #[inline]
+    fn slot(self) -> u32 {
+        (self.id & 0xff_ffff) as u32
+    }
+
+    /// Its kind, and the fork of the process that it is of.
+    #[inline]
+    fn kind_and_fork(self) -> u32 {
+        ((self.id >> 24) & 0xff) as u32
+    }
+}
+
+impl<T: Kind> Handle<T> {
+    /// Kind and fork of the numbers that this process gives out.
+    #[inline]
+    fn of_here() -> u32 {
+        T::NUMBER | (FORKS.load(Ordering::Relaxed) & 0xf) << 4
+    }
+
+    fn new(generation: u32, slot: u32) -> Self {
+        let id = u64::from(generation) << 32 | u64::from(Self::of_here() << 24 | slot);
+        let kind = PhantomData;
+        Self { id, kind }
+    }
+}
+
 impl<T> Clone for Handle<T> {
     fn clone(&self) -> Self {
         *self
@@ -207,22 +239,21 @@ impl<T> PartialEq for Handle<T> {
 
 /// What a handle may stand for.
 pub(crate) trait Kind: Send + Sync + Sized + 'static {
-    /// Its number, 1 to 15.
+    /// Its number, from 1 on.
     const NUMBER: u32;
-    /// In words, and its type in C.
-    const NAME: &'static str;
-    const TYPE: &'static str;
+    /// In words.
+    const NAME: &'static str = KINDS[Self::NUMBER as usize];
     fn table() -> &'static Table<Self>;
 }
 
-/// In words, by number.
+/// In words, by number; with `tg_` before it, the type in C.
 const KINDS: [&str; 8] = [
     "", "cache", "file", "writer", "region", "queue", "governor", "member",
 ];
 
 impl<T: Kind> CType for Handle<T> {
     fn name() -> String {
-        T::TYPE.into()
+        format!("tg_{}", T::NAME)
     }
 }
 
@@ -248,6 +279,14 @@ struct Slot<T> {
 // 1); the free list is used under `CHANGING`.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
+/// The part of a table that a slot lies in, and its place there.
+#[inline]
+fn place_of(slot: u32) -> (usize, usize) {
+    let at = slot as usize + FIRST;
+    let part = (at.ilog2() - FIRST.ilog2()) as usize;
+    (part, at - (FIRST << part))
+}
+
 impl<T: Kind> Table<T> {
     pub(crate) const fn new() -> Self {
         Self {
@@ -261,30 +300,26 @@ impl<T: Kind> Table<T> {
 
     #[inline]
     fn slot(&self, number: u32) -> Option<&Slot<T>> {
-        let at = number as usize + FIRST;
-        let part = (at.ilog2() - FIRST.ilog2()) as usize;
-        let slots = self.parts.get(part)?.get()?;
-        slots.get(at - (FIRST << part))
+        let (part, at) = place_of(number);
+        self.parts.get(part)?.get()?.get(at)
     }
 
     /// The slot that a number leads to, if it is of this kind and process.
     #[inline]
     fn slot_of(&self, handle: Handle<T>) -> Result<&Slot<T>> {
-        let id = handle.id;
-        let kind_and_fork = ((id >> 24) & 0xff) as u32;
-        if kind_and_fork == T::NUMBER | (FORKS.load(Ordering::Relaxed) & 0xf) << 4
-            && let Some(slot) = self.slot((id & 0xff_ffff) as u32)
+        if handle.kind_and_fork() == Handle::<T>::of_here()
+            && let Some(slot) = self.slot(handle.slot())
         {
             return Ok(slot);
         }
-        Err(self.mistaken(id, kind_and_fork))
+        Err(Self::mistaken(handle))
     }
 
     #[cold]
-    fn mistaken(&self, id: u64, kind_and_fork: u32) -> Failure {
-        let (kind, name) = (kind_and_fork & 0xf, T::NAME);
+    fn mistaken(handle: Handle<T>) -> Failure {
+        let (kind, name) = (handle.kind_and_fork() & 0xf, T::NAME);
         match KINDS.get(kind as usize) {
-            _ if id == 0 => Failure::new(
+            _ if handle.id == 0 => Failure::new(
                 TG_NULL,
                 format!("the handle of the {name} is null: nothing was opened with it"),
             ),
@@ -292,10 +327,7 @@ impl<T: Kind> Table<T> {
                 TG_KIND,
                 format!("a handle of a {other} stands where one of a {name} is wanted"),
             ),
-            Some(_)
-                if kind == T::NUMBER
-                    && kind_and_fork >> 4 != FORKS.load(Ordering::Relaxed) & 0xf =>
-            {
+            Some(_) if kind == T::NUMBER && handle.kind_and_fork() != Handle::<T>::of_here() => {
                 forked()
             }
             _ => Failure::new(
@@ -326,8 +358,7 @@ impl<T: Kind> Table<T> {
                 free.fresh += 1;
                 free.fresh - 1
             });
-            let at = number as usize + FIRST;
-            let part = (at.ilog2() - FIRST.ilog2()) as usize;
+            let (part, _) = place_of(number);
             let Some(slots) = self.parts.get(part) else {
                 free.fresh -= 1;
                 return Err(Failure::new(
@@ -350,12 +381,7 @@ impl<T: Kind> Table<T> {
         unsafe { *slot.value.get() = Some(value) };
         let generation = slot.generation.load(Ordering::Relaxed) + 1;
         slot.generation.store(generation, Ordering::Release);
-        let fork = FORKS.load(Ordering::Relaxed) & 0xf;
-        let id = u64::from(generation) << 32 | u64::from(fork << 28 | T::NUMBER << 24 | number);
-        Ok(Handle {
-            id,
-            kind: PhantomData,
-        })
+        Ok(Handle::new(generation, number))
     }
 
     /// Does something with what a handle stands for; it stays until this has returned.
@@ -368,7 +394,7 @@ impl<T: Kind> Table<T> {
         let slot = self.slot_of(handle)?;
         let noted = Noted::new(ptr::from_ref(slot).addr())?;
         let generation = slot.generation.load(Ordering::Acquire);
-        if u64::from(generation) != handle.id >> 32 || generation.is_multiple_of(2) {
+        if generation != handle.generation() || generation.is_multiple_of(2) {
             return Err(Self::closed());
         }
         // SAFETY: the slot is noted, and the generation was odd after that: a thread that makes it
@@ -393,7 +419,7 @@ impl<T: Kind> Table<T> {
             let words = format!("the {} cannot be closed inside a call of its own", T::NAME);
             return Err(Failure::new(TG_BUSY, words));
         }
-        let generation = (handle.id >> 32) as u32;
+        let generation = handle.generation();
         let ended = slot.generation.compare_exchange(
             generation,
             generation.wrapping_add(1),
@@ -417,7 +443,6 @@ impl<T: Kind> Table<T> {
 
     /// The handles whose values are like this.
     pub(crate) fn find(&self, mut like: impl FnMut(&T) -> bool) -> Vec<Handle<T>> {
-        let fork = FORKS.load(Ordering::Relaxed) & 0xf;
         let made = {
             let _changing = Changing::begin();
             // SAFETY: under `CHANGING`.
@@ -425,11 +450,7 @@ impl<T: Kind> Table<T> {
         };
         let handle = |number: u32| {
             let generation = self.slot(number)?.generation.load(Ordering::Acquire);
-            let id = u64::from(generation) << 32 | u64::from(fork << 28 | T::NUMBER << 24 | number);
-            Some(Handle {
-                id,
-                kind: PhantomData,
-            })
+            Some(Handle::new(generation, number))
         };
         let handles = (0..made).filter_map(handle);
         handles
@@ -462,10 +483,7 @@ impl<T: Kind> Taken<T> {
 
     /// Its handle stands for it again.
     pub(crate) fn put_back(mut self) {
-        let value = self
-            .value
-            .take()
-            .expect("it is there until it is taken out");
+        let value = self.take_out();
         self.put_back_as(value);
     }
 
@@ -476,7 +494,7 @@ impl<T: Kind> Taken<T> {
         // SAFETY: this thread has made the generation even and the slot is on no list.
         unsafe { *slot.value.get() = Some(value) };
         slot.generation
-            .store((self.handle.id >> 32) as u32, Ordering::Release);
+            .store(self.handle.generation(), Ordering::Release);
         std::mem::forget(self);
     }
 }
@@ -485,16 +503,11 @@ impl<T: Kind> Drop for Taken<T> {
     fn drop(&mut self) {
         // Its drop may call back.
         drop(self.value.take());
-        let generation = (self.handle.id >> 32) as u32;
         // A slot whose generations are used up stays empty.
-        if generation < u32::MAX - 2 {
+        if self.handle.generation() < u32::MAX - 2 {
             let _changing = Changing::begin();
             // SAFETY: under `CHANGING`.
-            unsafe {
-                (*self.table.free.get())
-                    .slots
-                    .push((self.handle.id & 0xff_ffff) as u32)
-            };
+            unsafe { (*self.table.free.get()).slots.push(self.handle.slot()) };
         }
     }
 }
