@@ -2,12 +2,12 @@
 
 use std::ffi::c_char;
 
-use tidegate::{Cache, ErrorPolicy, PAGE_SIZE, Pages, RuleMaker, Threshold};
+use tidegate::{Bytes, Cache, ErrorPolicy, RuleMaker, Threshold};
 
 use crate::border::slots::{Handle, Kind, Table, Taken};
 use crate::border::{In, Out, Result};
 use crate::failure::{Failure, TG_BUSY, TG_OK};
-use crate::file::{Opened, WriterOf};
+use crate::file::{Opened, WriterOf, count};
 use crate::queue::Queue;
 use crate::region::Region;
 
@@ -75,9 +75,7 @@ pub(crate) fn only(flags: u32, known: u32, what: &str) -> Result<()> {
 fn threshold(what: &str, percent: u32, bytes: u64) -> Result<Option<Threshold>> {
     match (percent, bytes) {
         (0, 0) => Ok(None),
-        (0, bytes) => Ok(Some(Threshold::Pages(Pages(
-            bytes.div_ceil(PAGE_SIZE as u64),
-        )))),
+        (0, bytes) => Ok(Some(Threshold::Pages(Bytes(bytes).pages_ceil()))),
         (percent, 0) => match u8::try_from(percent) {
             Ok(percent) => Ok(Some(Threshold::Percent(percent))),
             Err(_) => Err(Failure::invalid(format!(
@@ -226,7 +224,7 @@ border! {
     }
 
     fn tg_cache_trim(cache: Handle<CacheOf>) -> i64 {
-        with(cache, |cache| Ok(i64::try_from(cache.trim()).unwrap_or(i64::MAX)))
+        with(cache, |cache| Ok(count(cache.trim())))
     }
 
     fn tg_cache_release_layers(cache: Handle<CacheOf>) -> i32 {

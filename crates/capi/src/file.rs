@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 
 use tidegate::{Advice, File, OpenOptions, PAGE_SIZE, Writer};
 
-use crate::border::slots::{Handle, Kind, Table};
+use crate::border::slots::{Handle, Kind, Table, Taken};
 use crate::border::{In, Out, Part, Pin, Result};
 use crate::cache::{self, CacheOf, Lodger, only};
 use crate::failure::{Failure, TG_AGAIN, TG_BUSY, TG_OK};
@@ -83,9 +83,9 @@ pub(crate) fn with<R>(
     FILES.with(file, |opened| what(&opened.file))
 }
 
-/// Bytes moved, as C has them.
-pub(crate) fn count(bytes: usize) -> i64 {
-    i64::try_from(bytes).unwrap_or(i64::MAX)
+/// Bytes, as C has them.
+pub(crate) fn count(bytes: impl TryInto<i64>) -> i64 {
+    bytes.try_into().unwrap_or(i64::MAX)
 }
 
 fn open(
@@ -117,20 +117,12 @@ fn open(
     })
 }
 
-/// Closes a file; one that cannot be closed stays open.
-fn close(file: Handle<Opened>) -> Result<()> {
+/// Takes a file that no request holds away from its handle.
+fn take(file: Handle<Opened>) -> Result<(Taken<Opened>, File, Handle<CacheOf>)> {
     let mut taken = FILES.take(file)?;
     let Opened { file, cache } = taken.take_out();
     match Arc::try_unwrap(file) {
-        Ok(file) => file.close().or_else(|failed| match failed.error {
-            // The cache is closed: there is nothing to be kept open for.
-            tidegate::Error::Closed => Ok(()),
-            error => {
-                let file = Arc::new(*failed.file);
-                taken.put_back_as(Opened { file, cache });
-                Err(error.into())
-            }
-        }),
+        Ok(file) => Ok((taken, file, cache)),
         Err(file) => {
             taken.put_back_as(Opened { file, cache });
             Err(Failure::new(
@@ -141,20 +133,24 @@ fn close(file: Handle<Opened>) -> Result<()> {
     }
 }
 
+/// Closes a file; one that cannot be closed stays open.
+fn close(file: Handle<Opened>) -> Result<()> {
+    let (taken, file, cache) = take(file)?;
+    file.close().or_else(|failed| match failed.error {
+        // The cache is closed: there is nothing to be kept open for.
+        tidegate::Error::Closed => Ok(()),
+        error => {
+            let file = Arc::new(*failed.file);
+            taken.put_back_as(Opened { file, cache });
+            Err(error.into())
+        }
+    })
+}
+
 /// Discards a file.
 fn discard(file: Handle<Opened>) -> Result<()> {
-    let mut taken = FILES.take(file)?;
-    let Opened { file, cache } = taken.take_out();
-    match Arc::try_unwrap(file) {
-        Ok(file) => Ok(file.discard()?),
-        Err(file) => {
-            taken.put_back_as(Opened { file, cache });
-            Err(Failure::new(
-                TG_BUSY,
-                "requests of a queue are under way in the file; reap them first",
-            ))
-        }
-    }
+    let (_taken, file, _) = take(file)?;
+    Ok(file.discard()?)
 }
 
 /// Bytes of the file from a page on.
@@ -347,7 +343,7 @@ border! {
     }
 
     fn tg_len(file: Handle<Opened>) -> i64 {
-        with(file, |file| Ok(i64::try_from(file.len()).unwrap_or(i64::MAX)))
+        with(file, |file| Ok(count(file.len())))
     }
 
     fn tg_is_direct(file: Handle<Opened>) -> i32 {

@@ -11,6 +11,7 @@ use crate::border::slots::{Handle, Kind, Table};
 use crate::border::{Callbacks, CountFn, DropFn, In, Out, Result, ScanFn};
 use crate::cache::{self, CacheOf};
 use crate::failure::{Failure, TG_OK};
+use crate::stats::ns;
 
 /// Longest wait of `tg_reserve`.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -66,8 +67,7 @@ impl Shrinker for Callbacks {
     }
 
     fn scan(&self, ask: &Ask) -> Scanned {
-        let left = u64::try_from(ask.time_left().as_nanos()).unwrap_or(u64::MAX);
-        Scanned::freed(Callbacks::scan(self, ask.bytes, left))
+        Scanned::freed(Callbacks::scan(self, ask.bytes, ns(ask.time_left())))
     }
 }
 

@@ -17,7 +17,6 @@
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -25,9 +24,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use tidegate::File;
 
 use crate::border::slots::{Handle, Kind, Table};
-use crate::border::{In, Kept, Out, Result};
+use crate::border::{In, Kept, Out, Result, caught};
 use crate::cache::{self, CacheOf, Lodger};
-use crate::failure::{Failure, TG_AGAIN, TG_OK, TG_PANIC, TG_SYSTEM, keep};
+use crate::failure::{Failure, TG_AGAIN, TG_OK, TG_SYSTEM, keep};
 use crate::file::{self, Opened};
 
 flags! {
@@ -164,15 +163,8 @@ impl Shared {
             };
             let Some(mut job) = job else { return };
             let tag = job.tag;
-            let result = catch_unwind(AssertUnwindSafe(|| job.run()));
-            let panicked = |_| {
-                Err(Failure::new(
-                    TG_PANIC,
-                    "a bug of the library; its message is on the standard error",
-                ))
-            };
-            let result = result.unwrap_or_else(panicked);
-            // Before it is told: who hears of it may close the file.
+            let result = caught(|| job.run());
+            // Before it is told: the caller may close the file then.
             drop(job);
             self.done(tag, result);
         }

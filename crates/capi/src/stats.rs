@@ -61,7 +61,8 @@ c_struct! {
     }
 }
 
-fn ns(time: Duration) -> u64 {
+/// A time, as C has it.
+pub(crate) fn ns(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 

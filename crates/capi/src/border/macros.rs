@@ -119,11 +119,9 @@ macro_rules! c_names {
 }
 
 c_names! {
-    () => "void",
     i32 => "int",
     i64 => "int64_t",
     u32 => "uint32_t",
-    f64 => "double",
     u64 => "uint64_t",
     usize => "size_t",
     std::ffi::c_char => "char",

@@ -20,6 +20,7 @@ use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::os::unix::ffi::OsStrExt as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::OnceLock;
 
 use crate::failure::{Failure, TG_CLOSED, TG_FORKED, TG_OK, TG_PANIC, keep};
 
@@ -60,24 +61,22 @@ impl Answer for usize {
     }
 }
 
-impl Answer for () {
-    fn failed(_code: i32) -> Self {}
-}
-
-/// Runs a function of the header: a failure is kept for `tg_error`, a panic becomes one.
+/// Runs a function of the header: a failure is kept for `tg_error`.
 #[inline]
 pub(crate) fn guarded<T: Answer>(what: impl FnOnce() -> Result<T>) -> T {
-    match catch_unwind(AssertUnwindSafe(what)) {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(failure)) => T::failed(keep(failure)),
-        Err(_) => panicked(),
-    }
+    caught(what).unwrap_or_else(|failure| T::failed(keep(failure)))
+}
+
+/// Runs something: a panic becomes a failure.
+#[inline]
+pub(crate) fn caught<T>(what: impl FnOnce() -> Result<T>) -> Result<T> {
+    catch_unwind(AssertUnwindSafe(what)).unwrap_or_else(|_| Err(panicked()))
 }
 
 #[cold]
-fn panicked<T: Answer>() -> T {
+fn panicked() -> Failure {
     let words = "a bug of the library; its message is on the standard error";
-    T::failed(keep(Failure::new(TG_PANIC, words)))
+    Failure::new(TG_PANIC, words)
 }
 
 /// A name of the header's for a type.
@@ -217,11 +216,6 @@ impl<T> Out<T> {
         }
         Ok(self)
     }
-
-    /// The number that null has none of: what a callback is given.
-    pub(crate) fn as_ptr(self) -> *mut T {
-        self.0
-    }
 }
 
 impl<T: Copy> Out<T> {
@@ -338,9 +332,9 @@ impl Kept {
 
 /// Functions of the caller's with what they are called with.
 pub(crate) struct Callbacks {
-    count: unsafe extern "C" fn(*mut c_void) -> u64,
-    scan: unsafe extern "C" fn(*mut c_void, u64, u64) -> u64,
-    drop: std::sync::OnceLock<unsafe extern "C" fn(*mut c_void)>,
+    count: CountFn,
+    scan: ScanFn,
+    drop: OnceLock<DropFn>,
     data: *mut c_void,
 }
 
@@ -360,8 +354,8 @@ impl Callbacks {
         Self {
             count,
             scan,
-            drop: std::sync::OnceLock::new(),
-            data: data.as_ptr(),
+            drop: OnceLock::new(),
+            data: data.0,
         }
     }
 
