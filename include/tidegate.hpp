@@ -86,9 +86,12 @@ public:
 	// The handle, for the functions of tidegate.h; it stays this one's.
 	H get() const noexcept { return handle; }
 	// Closes; after a failure it is closed or still open, as the function of tidegate.h has it.
-	result<nothing> close() {
-		const int code = Close(handle);
-		if (code != TG_BUSY && code != TG_IO)
+	result<nothing> close() { return ended(Close(handle)); }
+
+protected:
+	// After a failure it may still be open: the handle stays, as one that is closed does no harm.
+	result<nothing> ended(int code) {
+		if (code == TG_OK)
 			handle = H{};
 		return of(code);
 	}
@@ -140,7 +143,7 @@ public:
 	result<nothing> set_len(std::uint64_t len) const { return detail::of(tg_set_len(handle, len)); }
 	result<std::size_t> len() const { return detail::bytes_of(tg_len(handle)); }
 	// Closes without writing what is dirty.
-	result<nothing> discard() { return detail::of(tg_file_discard(std::exchange(handle, tg_file{}))); }
+	result<nothing> discard() { return ended(tg_file_discard(handle)); }
 };
 
 class region : public detail::owner<tg_region, tg_region_free> {

@@ -13,7 +13,7 @@
 
 #include "tidegate.h"
 
-enum { BUCKETS = 1 << 14, KEY_MAX = 64, VALUE_MAX = 1 << 20, DEAD = 0xffffffffu };
+enum { BUCKETS = 1 << 10, KEY_MAX = 64, VALUE_MAX = 1 << 20, DEAD = 0xffffffffu };
 
 struct record { /* followed by the key and the value */
 	uint32_t sum, key_len, value_len; /* value_len: DEAD for a key that was removed */
@@ -130,7 +130,7 @@ static int get(struct store *store, const char *key, void (*show)(void *with, co
 	if (!entry)
 		return 0;
 	uint64_t at = entry->at + sizeof(struct record) + entry->key_len;
-	if (at / 4096 == (at + entry->value_len) / 4096) {
+	if (entry->value_len && at / 4096 == (at + entry->value_len - 1) / 4096) {
 		tg_pin pin;
 		need(tg_pin_pages(store->log, (uint32_t)(at / 4096), 1, &pin), "pin");
 		show(with, (const char *)pin.data + at % 4096, entry->value_len);
@@ -174,7 +174,7 @@ static void rewrite(struct store *store)
 			memcpy(key, entry->key, entry->key_len);
 			struct copy copy = { fresh, key };
 			get(store, key, copy_value, &copy);
-			next = entry->next;
+			store->buckets[bucket] = next = entry->next;
 			free(entry);
 		}
 	need(tg_sync(fresh->log), "sync the new log");
