@@ -12,9 +12,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use crate::server::Server;
 use crate::steps::{self, End};
 use crate::workspace::{ALL_FEATURES, BUILD_MAX, Workspace, cargo, root};
 use crate::{Arguments, Result};
@@ -301,11 +302,8 @@ const IMAGE: usize = 24 << 20;
 impl Bench {
     /// The plugin serves an image to real clients, and what was flushed survives a kill.
     fn nbdkit(&self) -> Result<()> {
-        let tools = [("nbdkit", "--version"), ("nbdcopy", "--version")];
-        if let Some((tool, _)) = tools
-            .iter()
-            .find(|(tool, word)| !steps::is_there(tool, &[word]))
-        {
+        let is_absent = |tool: &&str| !steps::is_there(tool, &["--version"]);
+        if let Some(tool) = ["nbdkit", "nbdcopy"].into_iter().find(is_absent) {
             println!("    SKIPPED: the nbdkit plugin: {tool} is not installed");
             return Ok(());
         }
@@ -316,6 +314,8 @@ impl Bench {
             return Ok(());
         }
         let plugin = self.plugin()?;
+        let socket = self.work.join("nbd.sock");
+        let uri = format!("nbd+unix:///?socket={}", socket.display());
         let (source, image) = (self.work.join("source"), self.work.join("image"));
         let bytes: Vec<u8> = (0..IMAGE)
             .map(|at| (at / 4096 * 7 + at % 251).to_le_bytes()[0])
@@ -323,16 +323,26 @@ impl Bench {
         fs::write(&source, &bytes).map_err(|error| error.to_string())?;
         let fresh = || fs::write(&image, vec![0; IMAGE]).map_err(|error| error.to_string());
         let is_same = |path: &Path| fs::read(path).is_ok_and(|found| found == bytes);
+        let serve = |more: &[&str]| {
+            let _ = fs::remove_file(&socket);
+            let mut command = Command::new("nbdkit");
+            command
+                .args(["--foreground", "--unix"])
+                .arg(&socket)
+                .arg(&plugin)
+                .arg(format!("file={}", image.display()))
+                .arg("memory=16MiB")
+                .args(more);
+            Server::start(&mut command, &socket)
+        };
+        let write = || {
+            let mut copy = Command::new("nbdcopy");
+            steps::run(copy.arg("--flush").arg(&source).arg(&uri), RUN_MAX)
+        };
 
         fresh()?;
-        let server = Nbdkit::start(&plugin, &self.work, &image, &[])?;
-        steps::run(
-            Command::new("nbdcopy")
-                .arg("--flush")
-                .arg(&source)
-                .arg(&server.uri),
-            RUN_MAX,
-        )?;
+        let server = serve(&[])?;
+        write()?;
         if steps::is_there("fio", &["--version"]) {
             let mut fio = Command::new("fio");
             fio.args([
@@ -349,37 +359,25 @@ impl Bench {
                 "--output-format=terse",
                 "--output=/dev/null",
             ]);
-            steps::run(fio.arg(format!("--uri={}", server.uri)), RUN_MAX)?;
-            steps::run(
-                Command::new("nbdcopy")
-                    .arg("--flush")
-                    .arg(&source)
-                    .arg(&server.uri),
-                RUN_MAX,
-            )?;
+            steps::run(fio.arg(format!("--uri={uri}")), RUN_MAX)?;
+            write()?;
         } else {
             println!("    SKIPPED: fio over the nbdkit plugin: fio is not installed");
         }
         let back = self.work.join("back");
-        steps::run(Command::new("nbdcopy").arg(&server.uri).arg(&back), RUN_MAX)?;
+        steps::run(Command::new("nbdcopy").arg(&uri).arg(&back), RUN_MAX)?;
         if !is_same(&back) {
             return Err("what nbdcopy read through the plugin is not what it wrote".into());
         }
-        server.end("TERM")?;
+        server.end_well()?;
         if !is_same(&image) {
             return Err("after TERM the image is not what was written".into());
         }
 
         // The disk is slow: without a flush most of it would be in memory only.
         fresh()?;
-        let server = Nbdkit::start(&plugin, &self.work, &image, &["layers=slow:rate=64MB"])?;
-        steps::run(
-            Command::new("nbdcopy")
-                .arg("--flush")
-                .arg(&source)
-                .arg(&server.uri),
-            RUN_MAX,
-        )?;
+        let server = serve(&["layers=slow:rate=64MB"])?;
+        write()?;
         server.end("KILL")?;
         if !is_same(&image) {
             return Err("what was flushed did not survive kill -9".into());
@@ -454,61 +452,5 @@ impl Bench {
             steps::run(run.arg(&folder), RUN_MAX)?;
         }
         Ok(())
-    }
-}
-
-/// A server of nbdkit's.
-struct Nbdkit {
-    child: Child,
-    uri: String,
-}
-
-impl Nbdkit {
-    fn start(plugin: &Path, work: &Path, image: &Path, more: &[&str]) -> Result<Self> {
-        let socket = work.join("nbd.sock");
-        let _ = fs::remove_file(&socket);
-        let mut command = Command::new("nbdkit");
-        command
-            .args(["--foreground", "--unix"])
-            .arg(&socket)
-            .arg(plugin)
-            .arg(format!("file={}", image.display()))
-            .arg("memory=16MiB")
-            .args(more);
-        let child = command
-            .spawn()
-            .map_err(|error| format!("nbdkit: {error}"))?;
-        let uri = format!("nbd+unix:///?socket={}", socket.display());
-        let mut server = Self { child, uri };
-        let began = Instant::now();
-        while !socket.exists() {
-            let ended = server.child.try_wait().map_err(|error| error.to_string())?;
-            if ended.is_some() || began.elapsed() > RUN_MAX {
-                return Err("nbdkit does not serve".into());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(server)
-    }
-
-    fn end(mut self, signal: &str) -> Result<()> {
-        let mut kill = Command::new("kill");
-        steps::run(
-            kill.arg(format!("-{signal}"))
-                .arg(self.child.id().to_string()),
-            RUN_MAX,
-        )?;
-        let ended = self.child.wait().map_err(|error| error.to_string())?;
-        if signal == "TERM" && !ended.success() {
-            return Err(format!("nbdkit ended with {ended}"));
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Nbdkit {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -12,6 +12,7 @@ mod instruments;
 mod lab;
 mod programs;
 mod python;
+mod server;
 mod sources;
 mod test;
 mod tidy;

@@ -9,11 +9,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::Result;
 use crate::c::{copy, make, read};
+use crate::server::Server;
 use crate::steps;
 
 const RUN_MAX: Duration = Duration::from_secs(2 * 60);
@@ -82,76 +83,31 @@ impl Root {
     }
 }
 
-/// The server, as its unit starts it.
-struct Server {
-    child: Child,
-}
-
-impl Server {
-    fn start(root: &Root) -> Result<Self> {
-        let unit = read(&root.path.join("lib/systemd/system/tidegate.service"))?;
-        let value = |key: &str| {
-            let line = unit
-                .lines()
-                .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-            line.ok_or_else(|| format!("the unit has no {key}"))
-        };
-        let (start, user) = (value("ExecStart")?, value("User")?);
-        // Systemd makes these before it.
-        let folders = [
-            ("/run", value("RuntimeDirectory")?),
-            ("/var/lib", value("StateDirectory")?),
-        ];
-        for (place, name) in folders {
-            let folder = format!("{place}/{name}");
-            root.run(
-                "install",
-                &["-d", "-o", user, "-g", value("Group")?, &folder],
-            )?;
-        }
-        let mut command = Command::new("chroot");
-        command
-            .arg(format!("--userspec={user}:{}", value("Group")?))
-            .arg(&root.path);
-        command.args(start.split(' '));
-        let child = command
-            .spawn()
-            .map_err(|error| format!("{start}: {error}"))?;
-        Ok(Self { child })
+/// Starts the server as its unit does; answers when it serves.
+fn start(root: &Root) -> Result<Server> {
+    let unit = read(&root.path.join("lib/systemd/system/tidegate.service"))?;
+    let value = |key: &str| {
+        let line = unit
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.ok_or_else(|| format!("the unit has no {key}"))
+    };
+    let (user, group) = (value("User")?, value("Group")?);
+    // Systemd makes these before it.
+    let folders = [
+        ("/run", value("RuntimeDirectory")?),
+        ("/var/lib", value("StateDirectory")?),
+    ];
+    for (place, name) in folders {
+        let folder = format!("{place}/{name}");
+        root.run("install", &["-d", "-o", user, "-g", group, &folder])?;
     }
-
-    /// Until it serves.
-    fn wait(&mut self, root: &Root) -> Result<()> {
-        let began = Instant::now();
-        while !root.has("run/tidegate/nbd.sock") {
-            let ended = self.child.try_wait().map_err(|error| error.to_string())?;
-            if ended.is_some() || began.elapsed() > RUN_MAX {
-                return Err("the server does not serve".into());
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        Ok(())
-    }
-
-    /// TERM: everything is durable at its end.
-    fn end(mut self) -> Result<()> {
-        steps::run(
-            Command::new("kill").arg(self.child.id().to_string()),
-            RUN_MAX,
-        )?;
-        let ended = self.child.wait().map_err(|error| error.to_string())?;
-        if ended.success() {
-            return Ok(());
-        }
-        Err(format!("the server ended with {ended}"))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    let mut command = Command::new("chroot");
+    command
+        .arg(format!("--userspec={user}:{group}"))
+        .arg(&root.path)
+        .args(value("ExecStart")?.split(' '));
+    Server::start(&mut command, &root.path.join("run/tidegate/nbd.sock"))
 }
 
 const URI: &str = "nbd+unix:///default?socket=/run/tidegate/nbd.sock";
@@ -173,8 +129,7 @@ pub(crate) fn run(work: &Path, first: &Path, second: &Path) -> Result<()> {
     let began = Instant::now();
     root.run("dpkg", &["-i", "/tmp/first.deb"])?;
     let installed = began.elapsed();
-    let mut server = Server::start(&root)?;
-    server.wait(&root)?;
+    let server = start(&root)?;
     root.run("nbdinfo", &["--size", URI])?;
     println!(
         "    from dpkg -i to the first answer: {:.2} s, of which dpkg {:.2} s",
@@ -192,15 +147,14 @@ pub(crate) fn run(work: &Path, first: &Path, second: &Path) -> Result<()> {
 
     root.run("dpkg", &["-i", "/tmp/second.deb"])?;
     same(&root, &data)?;
-    server.end()?;
-    let mut server = Server::start(&root)?;
-    server.wait(&root)?;
+    server.end_well()?;
+    let server = start(&root)?;
     same(&root, &data)?;
 
     root.run("dpkg", &["-r", "tidegate"])?;
     // The server goes on until it is ended: here there is no systemd that would end it.
     same(&root, &data)?;
-    server.end()?;
+    server.end_well()?;
     root.expect("usr/bin/tidegate", false)?;
     root.expect("etc/tidegate/tidegate.toml", true)?;
     root.run("dpkg", &["-P", "tidegate"])?;
