@@ -27,17 +27,15 @@ const SONAME: &str = "libtidegate.so.0.1";
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
 const HEADERS: [&str; 2] = ["tidegate.h", "tidegate.hpp"];
 
-/// Where the library is to lie, and how it is built.
+/// Where the library is to lie.
 pub(crate) struct Layout<'a> {
     pub(crate) out: &'a Path,
     /// The folder of its libraries, below a prefix.
     pub(crate) libdir: &'a str,
     /// What the pkg-config file says; `out` if none.
     pub(crate) prefix: Option<&'a str>,
-    /// The library, if it is built already.
-    pub(crate) built: Option<&'a Path>,
-    /// Of cargo.
-    pub(crate) profile: &'a str,
+    /// The static library.
+    pub(crate) built: &'a Path,
 }
 
 /// `cargo xtask c --out DIR [--debug]`.
@@ -56,8 +54,7 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
         out: &out,
         libdir: "lib",
         prefix: None,
-        built: None,
-        profile,
+        built: &build(profile)?,
     };
     lay_out(&layout)?;
     println!("PKG_CONFIG_PATH={}/lib/pkgconfig", out.display());
@@ -79,12 +76,8 @@ pub(crate) fn build_tested() -> Result<PathBuf> {
     Ok(Workspace::load()?.tested("libtidegate.a"))
 }
 
-/// Builds the library, if it is not built already, and lays it out.
+/// Links the shared library, and lays everything out.
 pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<()> {
-    let built = match layout.built {
-        Some(built) => built.to_owned(),
-        None => build(layout.profile)?,
-    };
     let lib = layout.out.join(layout.libdir);
     let include = layout.out.join("include");
     for folder in [&include, &lib.join("pkgconfig")] {
@@ -93,7 +86,7 @@ pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<()> {
     for header in HEADERS {
         copy(&root().join("include").join(header), &include.join(header))?;
     }
-    copy(&built, &lib.join("libtidegate.a"))?;
+    copy(layout.built, &lib.join("libtidegate.a"))?;
     let whole = format!("libtidegate.so.{VERSION}");
     let mut link = Command::new("cc");
     link.args(["-shared", "-o"])
@@ -104,7 +97,7 @@ pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<()> {
             root().join("crates/capi/tidegate.map").display()
         ))
         .arg("-Wl,--whole-archive")
-        .arg(&built)
+        .arg(layout.built)
         .args([
             "-Wl,--no-whole-archive",
             "-Wl,--gc-sections",
@@ -170,21 +163,27 @@ fn try_judge() -> Result<()> {
         "-fsanitize=address,undefined",
         "-fno-sanitize-recover=all",
     ];
-    for (source, extra) in [
-        ("tests/mistakes.c", &checked[..]),
-        ("examples/store.c", &checked),
-        ("examples/own_cache.c", &["-O1"]),
+    let shared = bench.shared();
+    for (source, words, name) in [
+        ("tests/mistakes.c", &checked[..], "mistakes-shared"),
+        ("examples/store.c", &checked, "store-shared"),
+        ("examples/own_cache.c", &["-O1"], "own_cache-shared"),
     ] {
-        let program = bench.compiled("cc", source, extra, true)?;
-        bench.run(&mut Command::new(&program))?;
+        bench.run(&bench.compiled("cc", source, words, &shared, name)?)?;
     }
     // And with the library inside.
-    let program = bench.compiled("cc", "examples/store.c", &["-O1"], false)?;
-    bench.run(&mut Command::new(&program))?;
+    let library = bench.out.join("lib/libtidegate.a").display().to_string();
+    let inside = [library, "-ldl".into(), "-lm".into()];
+    bench.run(&bench.compiled("cc", "examples/store.c", &["-O1"], &inside, "store-static")?)?;
     if steps::is_there("c++", &["--version"]) {
         let words = [&checked[..], &["-std=c++20"]].concat();
-        let program = bench.compiled("c++", "examples/tour.cpp", &words, true)?;
-        bench.run(&mut Command::new(&program))?;
+        bench.run(&bench.compiled(
+            "c++",
+            "examples/tour.cpp",
+            &words,
+            &shared,
+            "tour-shared",
+        )?)?;
         bench.rocksdb()?;
     } else {
         println!("    SKIPPED: C++: there is no compiler (c++)");
@@ -208,13 +207,12 @@ impl Bench {
             out: &out,
             libdir: "lib",
             prefix: None,
-            built: Some(&build_tested()?),
-            profile: "test",
+            built: &build_tested()?,
         })?;
         Ok(Self { out, work })
     }
 
-    /// What the shared library exports is what the header has, and nothing else.
+    /// The shared library exports forty functions at least, and none that the header has not.
     fn exports(&self) -> Result<()> {
         let library = self.out.join("lib/libtidegate.so");
         let mut nm = Command::new("nm");
@@ -251,48 +249,43 @@ impl Bench {
         }
     }
 
-    /// A program of a source of the C crate.
+    /// The shared library, as the linker takes it.
+    fn shared(&self) -> Vec<String> {
+        let lib = self.out.join("lib").display().to_string();
+        vec![
+            format!("-L{lib}"),
+            "-ltidegate".into(),
+            format!("-Wl,-rpath,{lib}"),
+        ]
+    }
+
+    /// Compiles a source of the C crate, and links it with these libraries into a file so named.
     fn compiled(
         &self,
         compiler: &str,
         source: &str,
-        extra: &[&str],
-        shared: bool,
+        words: &[&str],
+        libraries: &[String],
+        name: &str,
     ) -> Result<PathBuf> {
-        let path = root().join("crates/capi").join(source);
-        let stem = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let program = self.work.join(format!(
-            "{stem}{}",
-            if shared { "-shared" } else { "-static" }
-        ));
-        let lib = self.out.join("lib");
+        let program = self.work.join(name);
         let mut command = Command::new(compiler);
         command
             .args(["-Wall", "-Wextra", "-Werror", "-pthread"])
-            .args(extra)
-            .arg(&path)
+            .args(words)
+            .arg(root().join("crates/capi").join(source))
             .arg("-I")
-            .arg(self.out.join("include"));
-        if shared {
-            command
-                .arg("-L")
-                .arg(&lib)
-                .arg("-ltidegate")
-                .arg(format!("-Wl,-rpath,{}", lib.display()));
-        } else {
-            command.arg(lib.join("libtidegate.a")).args(["-ldl", "-lm"]);
-        }
-        steps::run(command.arg("-o").arg(&program), BUILD_MAX)?;
+            .arg(self.out.join("include"))
+            .args(libraries)
+            .arg("-o")
+            .arg(&program);
+        steps::run(&mut command, BUILD_MAX)?;
         Ok(program)
     }
 
     /// Runs a program in the folder to work in.
-    fn run(&self, command: &mut Command) -> Result<()> {
-        steps::run(command.arg(&self.work), RUN_MAX)
+    fn run(&self, program: &Path) -> Result<()> {
+        steps::run(Command::new(program).arg(&self.work), RUN_MAX)
     }
 }
 
@@ -313,7 +306,9 @@ impl Bench {
             );
             return Ok(());
         }
-        let plugin = self.plugin()?;
+        let words = ["-O2", "-fPIC", "-shared"];
+        let name = "nbdkit-tidegate-plugin.so";
+        let plugin = self.compiled("cc", "nbdkit/tidegate.c", &words, &self.shared(), name)?;
         let socket = self.work.join("nbd.sock");
         let uri = format!("nbd+unix:///?socket={}", socket.display());
         let (source, image) = (self.work.join("source"), self.work.join("image"));
@@ -394,31 +389,6 @@ impl Bench {
         Ok(())
     }
 
-    fn plugin(&self) -> Result<PathBuf> {
-        let plugin = self.work.join("nbdkit-tidegate-plugin.so");
-        let mut command = Command::new("cc");
-        command
-            .args([
-                "-O2",
-                "-Wall",
-                "-Wextra",
-                "-Werror",
-                "-fPIC",
-                "-shared",
-                "crates/capi/nbdkit/tidegate.c",
-            ])
-            .arg("-I")
-            .arg(self.out.join("include"))
-            .arg("-L")
-            .arg(self.out.join("lib"))
-            .arg(format!("-Wl,-rpath,{}", self.out.join("lib").display()))
-            .args(["-ltidegate", "-o"])
-            .arg(&plugin)
-            .current_dir(root());
-        steps::run(&mut command, BUILD_MAX)?;
-        Ok(plugin)
-    }
-
     /// RocksDB on the cache, where its headers are.
     fn rocksdb(&self) -> Result<()> {
         if !Path::new("/usr/include/rocksdb/file_system.h").exists() {
@@ -427,21 +397,9 @@ impl Bench {
             );
             return Ok(());
         }
-        let source = "examples/rocksdb.cpp";
-        let path = root().join("crates/capi").join(source);
-        let (program, lib) = (self.work.join("rocksdb"), self.out.join("lib"));
-        let mut command = Command::new("c++");
-        command
-            .args(["-std=c++20", "-O1", "-Wall", "-Wextra", "-Werror"])
-            .arg(&path)
-            .arg("-I")
-            .arg(self.out.join("include"))
-            .arg("-L")
-            .arg(&lib)
-            .arg(format!("-Wl,-rpath,{}", lib.display()))
-            .args(["-ltidegate", "-lrocksdb", "-pthread", "-o"])
-            .arg(&program);
-        steps::run(&mut command, BUILD_MAX)?;
+        let (source, words) = ("examples/rocksdb.cpp", ["-std=c++20", "-O1"]);
+        let libraries = [self.shared(), vec!["-lrocksdb".into()]].concat();
+        let program = self.compiled("c++", source, &words, &libraries, "rocksdb")?;
         for files in ["tidegate", "direct", "kernel"] {
             let folder = self.work.join(format!("rocksdb-{files}"));
             make(&folder)?;

@@ -190,8 +190,7 @@ fn pack(built: &Built, packed: Packed, out: &Path) -> Result<()> {
         out: &tree.join("usr"),
         libdir: "lib/x86_64-linux-gnu",
         prefix: Some("/usr"),
-        built: Some(&built.library),
-        profile: "dist",
+        built: &built.library,
     };
     c::lay_out(&library)?;
     let examples = tree.join("usr/share/doc/libtidegate-dev/examples");
