@@ -85,7 +85,7 @@ enum {                          /* tg_cache_options.on_error: what writers get w
 	TG_STOP = 3             /* the error for each write, until tg_cache_reopen_device */
 };
 
-/* `size` is sizeof(tg_cache_options); what is 0 means the default. */
+/* `size` is sizeof(tg_cache_options); a field of 0 means the default. */
 typedef struct tg_cache_options {
 	uint32_t size;
 	uint32_t flags;
@@ -111,8 +111,8 @@ int tg_cache_new(const tg_cache_options *options, tg_cache *cache);
 /* Makes everything written so far durable, in all files; the first file's error. */
 int tg_cache_sync(tg_cache cache);
 /* Syncs everything and ends the cache, with its files, writers and regions: their handles are closed. TG_BUSY, and nothing
- * has changed, while pages are pinned or a queue is there. Any other error: what could not be written is lost; to try again
- * instead, call tg_cache_sync first. */
+ * has changed, while pages are pinned or a queue is there. Any other error: bytes that could not be written are lost; to try
+ * again instead, call tg_cache_sync first. */
 int tg_cache_close(tg_cache cache);
 /* Up to the limit that it was built with; a lower one is reached in the background. */
 int tg_cache_set_limit(tg_cache cache, uint64_t bytes);
@@ -307,7 +307,7 @@ typedef struct tg_shrinker {
 	void (*drop)(void *data);
 } tg_shrinker;
 
-/* What a member may have. `size` is sizeof(tg_share); what is 0 means the default. */
+/* What a member may have. `size` is sizeof(tg_share); a field of 0 means the default. */
 typedef struct tg_share {
 	uint32_t size;
 	uint64_t floor;        /* bytes never taken; 0 */

@@ -162,7 +162,7 @@ public:
 				tables.erase(known);
 			}
 		}
-		// What is dirty of it need not be written. One that is still read is closed by its last reader.
+		// Its dirty pages need not be written. A table that is still read is closed by its last reader.
 		if (file && file.use_count() == 1)
 			(void)file->discard();
 		return target()->DeleteFile(path, options, debug);
@@ -322,7 +322,7 @@ int main(int argc, char **argv)
 	            found[0].quantile(0.5), found[0].quantile(0.99), static_cast<double>(puts.us.size()) / read, puts.quantile(0.99),
 	            puts.quantile(1) / 1000, resident_mib());
 
-	// What was written is there when it is opened again.
+	// Every key is there when the database is opened again.
 	need(db->Flush(rocksdb::FlushOptions()), "flush");
 	db.reset();
 	options.error_if_exists = false;

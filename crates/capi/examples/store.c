@@ -88,7 +88,7 @@ static void learn(struct store *store, const struct record *record, const char *
 	store->useful += size_of(entry);
 }
 
-/* Reads the log from its beginning; what follows the last whole record is cut off. */
+/* Reads the log from its beginning; bytes behind the last whole record are cut off. */
 static void recover(struct store *store)
 {
 	char key[KEY_MAX], *value = malloc(VALUE_MAX);

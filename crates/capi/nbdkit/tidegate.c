@@ -136,10 +136,10 @@ static int fua(void *handle)
 	return NBDKIT_FUA_NATIVE;
 }
 
-static int native_cache(void *handle)
+static int emulated_cache(void *handle)
 {
 	(void)handle;
-	return NBDKIT_CACHE_EMULATE; /* nbdkit reads: what was read is cached */
+	return NBDKIT_CACHE_EMULATE; /* nbdkit reads, and reads are cached */
 }
 
 static int tidegate_pread(void *handle, void *data, uint32_t count, uint64_t offset, uint32_t flags)
@@ -191,7 +191,7 @@ static struct nbdkit_plugin plugin = {
 	.get_size = tidegate_get_size,
 	.can_multi_conn = yes,
 	.can_fua = fua,
-	.can_cache = native_cache,
+	.can_cache = emulated_cache,
 	.pread = tidegate_pread,
 	.pwrite = tidegate_pwrite,
 	.flush = tidegate_flush,

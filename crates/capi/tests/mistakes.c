@@ -1,4 +1,4 @@
-/* What a caller may do wrong is answered with a code and words, and leaves the library as it was. */
+/* Each mistake of a caller is answered with a code and words, and leaves the library as it was. */
 #include <assert.h>
 #include <errno.h>
 #include <poll.h>
@@ -109,7 +109,7 @@ static void options(void)
 	IS(tg_cache_new(&options, &cache), TG_INVALID, "belady");
 	options.page_rule = "lirs", options.layers = "slow:speed=1";
 	IS(tg_cache_new(&options, &cache), TG_INVALID, "speed");
-	/* One who knows only the first fields. */
+	/* A caller that knows only the first fields. */
 	options.layers = "garbage", options.size = 16;
 	OK(tg_cache_new(&options, &cache));
 	OK(tg_cache_close(cache));

@@ -1,4 +1,4 @@
-//! One number for one claim: what pages say of a claim is what the scoreboard says.
+//! One number for one claim: pages say of a claim what the scoreboard says.
 //!
 //! The scoreboard is docs/papers.md, the output of `tidegate reproduce --format markdown`.
 //!
