@@ -46,7 +46,9 @@ const PUBLISHED: [&str; 9] = [
 
 /// `cargo xtask dist [--out DIR] [--built DIR] [--twice]`, `dist --crates`.
 pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
-    let mut out = Workspace::load()?.target.join("dist-out");
+    let target = Workspace::load()?.target;
+    let usual = target.join("dist-out");
+    let mut out = usual.clone();
     let (mut twice, mut given) = (false, None);
     while let Some(word) = arguments.next_word() {
         match word.as_str() {
@@ -63,11 +65,18 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
         }
     }
     let out = std::path::absolute(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let has_files = fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some());
+    if has_files && out != usual && !out.join("SHA256SUMS").exists() {
+        return Err(format!(
+            "{} has files of others: --out takes an empty folder, or one that dist has filled",
+            out.display()
+        ));
+    }
     let _ = fs::remove_dir_all(&out);
     make(&out)?;
     let built = match given {
         Some(folder) => Built::of(&folder),
-        None => build(&Workspace::load()?.target)?,
+        None => build(&target)?,
     };
     pack(&built, Packed::Small, &out)?;
     if twice {
