@@ -111,8 +111,8 @@ int tg_cache_new(const tg_cache_options *options, tg_cache *cache);
 /* Makes everything written so far durable, in all files; the first file's error. */
 int tg_cache_sync(tg_cache cache);
 /* Syncs everything and ends the cache, with its files, writers and regions: their handles are closed. TG_BUSY, and nothing
- * has changed, while pages are pinned or a queue is there. Any other error: bytes that could not be written are lost; to try
- * again instead, call tg_cache_sync first. */
+ * has changed, while pages are pinned or a queue is there. Any other error: bytes that could not be written are lost; to
+ * try again instead, call tg_cache_sync first. */
 int tg_cache_close(tg_cache cache);
 /* Up to the limit that it was built with; a lower one is reached in the background. */
 int tg_cache_set_limit(tg_cache cache, uint64_t bytes);
