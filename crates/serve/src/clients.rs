@@ -31,6 +31,8 @@ use tidegate::Volume;
 #[derive(Default)]
 pub(crate) struct Clients {
     list: Mutex<Vec<Client>>,
+    /// How many have ever come.
+    came: AtomicU64,
 }
 
 /// What arrivals are counted from.
@@ -39,6 +41,8 @@ static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 /// A client as others see it.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
+    /// Tells it from the others: several can be in one place.
+    number: u64,
     /// Where it is: `192.0.2.7:51234`, or the process at the other end of a Unix socket.
     address: String,
     /// Since when it waits for the request that it has waited for longest; zero: for none.
@@ -50,6 +54,8 @@ pub(crate) struct Seen {
 /// A reading of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientReading {
+    /// Tells it from the others of the volume: later ones have higher numbers.
+    pub number: u64,
     /// Where it is.
     pub address: String,
     /// Requests ever answered.
@@ -108,11 +114,12 @@ impl Clients {
         volume: &Arc<Volume>,
     ) -> Arc<Seen> {
         LazyLock::force(&ORIGIN);
+        let mut list = self.lock();
         let seen = Arc::new(Seen {
+            number: self.came.fetch_add(1, Ordering::Relaxed),
             address,
             ..Seen::default()
         });
-        let mut list = self.lock();
         list.push(Client {
             volume: Arc::clone(volume),
             socket: socket.map(|socket| socket.as_raw_fd()),
@@ -127,6 +134,7 @@ impl Clients {
     pub(crate) fn read(&self) -> Vec<ClientReading> {
         let now = ORIGIN.elapsed();
         let read = |client: &Client| ClientReading {
+            number: client.seen.number,
             address: client.seen.address.clone(),
             requests: client.seen.requests.load(Ordering::Relaxed),
             oldest: client.seen.age(now),

@@ -39,8 +39,9 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         read_total: 7 * MIB,
         connections: 3,
         connections_total: 5,
-        clients: [("192.0.2.7:51234", 2000, 0), ("process 4711", 100, 3)]
-            .map(|(address, rate, oldest)| ClientReading {
+        clients: [(5, "192.0.2.7:51234", 2000, 0), (6, "process 4711", 100, 3)]
+            .map(|(number, address, rate, oldest)| ClientReading {
+                number,
                 address: address.to_owned(),
                 requests: rate * seconds,
                 oldest: Duration::from_millis(oldest),

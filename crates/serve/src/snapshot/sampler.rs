@@ -325,12 +325,13 @@ const CLIENTS_MOST: usize = 50;
 
 fn clients(now: &VolumeReading, from: &VolumeReading, per: Per) -> Vec<Client> {
     let one = |client: &ClientReading| {
-        let mut before = from.clients.iter();
-        let before = before.find(|other| other.address == client.address);
+        let before = &from.clients;
+        let at = before.binary_search_by_key(&client.number, |other| other.number);
+        let requests = at.map_or(0, |at| before[at].requests);
         Client {
             address: client.address.clone(),
             requests: client.requests,
-            request_rate: per.second(client.requests, before.map_or(0, |before| before.requests)),
+            request_rate: per.second(client.requests, requests),
             oldest_us: micros(client.oldest),
         }
     };

@@ -56,6 +56,24 @@ fn rates_are_per_second_of_the_time_between() {
 }
 
 #[test]
+fn clients_in_one_place_have_rates_of_their_own() {
+    let began = Instant::now();
+    let one_place = |seconds| {
+        let mut reading = reading(began, seconds, State::Ok);
+        for client in &mut reading.volumes[0].clients {
+            client.address = "process 4711".to_owned();
+        }
+        reading
+    };
+    let mut sampler = Sampler::default();
+    sampler.next(one_place(1));
+    let snapshot = sampler.next(one_place(3));
+    let clients = snapshot.volumes[0].clients.iter();
+    let rates: Vec<u64> = clients.map(|client| client.request_rate).collect();
+    assert_eq!(rates, [100, 2000]);
+}
+
+#[test]
 fn memory_adds_up_to_what_is_resident() {
     let memory = two(State::Ok).memory;
     assert_eq!(
