@@ -4,8 +4,8 @@ use std::path::Path;
 
 use crate::config::{BackendConfig, Config, show_size};
 
-/// Whether a server could be started with it, and what there is to say of it, line by line. What
-/// only shows when it is opened (a file in use, an object store that is silent) is not looked for.
+/// Whether a server could be started with it, and what there is to say of it, line by line. Nothing
+/// is opened: a file in use, or an object store that is silent, only shows at the start.
 #[must_use]
 pub fn check(config: &Config) -> (String, bool) {
     let mut wrong = Vec::new();
@@ -22,7 +22,10 @@ pub fn check(config: &Config) -> (String, bool) {
         let missing = match &volume.backend {
             BackendConfig::File { path, .. } => (!path.exists())
                 .then(|| format!("{} is not there; `new:` makes a file", path.display())),
-            BackendConfig::New { path, .. } | BackendConfig::Embedded { path, .. } => {
+            // A start makes the folders that are missing.
+            BackendConfig::Embedded { .. } => None,
+            BackendConfig::Objects { size: Some(_), .. } if !volume.read_only => None,
+            BackendConfig::New { path, .. } => {
                 let folder = path.parent().filter(|folder| *folder != Path::new(""));
                 folder
                     .filter(|folder| !folder.is_dir())
@@ -48,4 +51,31 @@ pub fn check(config: &Config) -> (String, bool) {
         told.push_str(&format!("right: {count} volume{s}, {memory} of memory\n"));
     }
     (told, is_right)
+}
+
+#[cfg(all(test, feature = "objects"))]
+mod tests {
+    use super::*;
+    use crate::config::Asked;
+
+    #[test]
+    fn a_folder_may_be_missing_where_a_start_makes_it() {
+        let name = format!("tidegate-check-{}", std::process::id());
+        let missing = std::env::temp_dir().join(name);
+        let missing = missing.display();
+        for (volume, starts) in [
+            (format!("a=dir:{missing},size=1MiB"), true),
+            (format!("a=dir:{missing},size=1MiB,ro"), false),
+            (format!("a=dir:{missing}"), false),
+            (format!("a=new:{missing}/a,size=1MiB"), false),
+        ] {
+            let asked = Asked {
+                volumes: vec![volume.clone()],
+                ..Asked::default()
+            };
+            let (told, is_right) = check(&asked.config().unwrap());
+            assert_eq!(is_right, starts, "{volume}: {told}");
+            assert_eq!(told.contains("is not there"), !starts, "{volume}: {told}");
+        }
+    }
 }
