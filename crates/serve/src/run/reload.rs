@@ -267,12 +267,11 @@ impl Server {
                 coming.wanted = Some(volume.clone());
                 continue;
             }
-            let mut all = self.volumes.iter();
-            let at = all.position(|served| served.config.name == volume.name);
-            match at.map(|at| (at, &self.volumes[at])) {
-                Some((_, old)) if !old.is_leaving && old.config == *volume => old.follow(),
-                Some((at, old)) if !old.is_leaving => self.change(at, volume.clone()),
-                _ => self.wanted.push(Wanted::new(volume.clone())),
+            let stays = |old: &Served| old.config.name == volume.name && !old.is_leaving;
+            match self.volumes.iter().position(stays) {
+                Some(at) if self.volumes[at].config == *volume => self.volumes[at].follow(),
+                Some(at) => self.change(at, volume.clone()),
+                None => self.wanted.push(Wanted::new(volume.clone())),
             }
         }
         self.add();
@@ -320,16 +319,14 @@ impl Server {
     /// A volume that was to go stays: it follows what the file says of it since.
     pub(super) fn stays(&mut self, name: &str) {
         let is_it = |volume: &Served| volume.config.name == name;
-        let Some(served) = self.volumes.iter_mut().find(|volume| is_it(volume)) else {
+        let Some(at) = self.volumes.iter().position(is_it) else {
             return;
         };
-        served.is_leaving = false;
-        let at = self
-            .wanted
-            .iter()
-            .position(|wanted| wanted.config.name == name);
-        if let Some(at) = at {
-            served.change(&self.wanted.remove(at).config);
+        self.volumes[at].is_leaving = false;
+        let mut wanted = self.wanted.iter();
+        if let Some(place) = wanted.position(|wanted| wanted.config.name == name) {
+            let new = self.wanted.remove(place).config;
+            self.change(at, new);
         }
     }
 }
@@ -403,11 +400,11 @@ impl Served {
 
     /// Follows a new version of its configuration as far as that goes, and says what it did and
     /// what it did not.
-    pub(super) fn change(&mut self, new: &VolumeConfig) {
+    fn change(&mut self, new: &VolumeConfig) {
         let old = &mut self.config;
         let ((old_place, old_size), (place, size)) = (apart(&old.backend), apart(&new.backend));
         let grows = old_place == place
-            && (!matches!(place, BackendConfig::Objects { .. }) || backend::is_in_memory(new))
+            && (!matches!(place, BackendConfig::Objects { .. }) || backend::is_in_memory(old))
             && old_size.zip(size).is_some_and(|(old, new)| new > old);
         if grows {
             old.backend = new.backend.clone();
