@@ -246,15 +246,12 @@ impl Pool {
     /// thread of its own, or, where the system has none to give, the first that has time.
     pub(crate) fn end_with(&self, job: Job) {
         let mut state = self.shared.lock();
-        state.closed = true;
         state.last = Some(job);
         state.threads += 1;
-        let dropped = core::mem::take(&mut state.waiting);
         drop(state);
-        drop(dropped);
+        self.close();
         // Refused: a thread that is there has not ended yet, as there is something for it.
         let _ = self.start();
-        self.shared.work.notify_all();
     }
 
     /// What it is doing now.

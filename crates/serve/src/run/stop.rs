@@ -209,11 +209,15 @@ async fn sync_all(
         ..Progress::new(volume)
     };
     *of_all() = volumes.iter().map(begun).collect();
-    let written = volumes.iter().enumerate();
-    for (place, volume) in written.filter(|(_, volume)| !volume.config.read_only) {
-        let (export, done) = (Arc::clone(&volume.export), done.clone());
+    for (place, volume) in volumes.iter().enumerate() {
         // Nobody is left to wait for what else its threads have.
-        volume.export.opened.pool.end_with(Box::new(move || {
+        let pool = &volume.export.opened.pool;
+        if volume.config.read_only {
+            pool.close();
+            continue;
+        }
+        let (export, done) = (Arc::clone(&volume.export), done.clone());
+        pool.end_with(Box::new(move || {
             let volume = &export.opened.volume;
             let result = match sync_patiently(&export, GONE_MAX) {
                 // A reload was taking it out, and had got so far that nothing is left.
