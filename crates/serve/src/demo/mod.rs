@@ -328,8 +328,6 @@ fn load_on(
     })
 }
 
-/// How often the line that tells how far it is looks whether it has something to tell.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// A nap whose length is known: what it takes beyond that is time without a CPU.
 const NAP: Duration = Duration::from_millis(5);
 
@@ -349,17 +347,13 @@ fn follow(
     }
     let mut before = [0; 3];
     let mut looked = begin;
-    let (mut late, mut next) = (Duration::ZERO, Instant::now());
+    let mut late = Duration::ZERO;
     while !is_over() {
         // Often, and for short: of a machine that is busy it does not miss much.
         let asleep = Instant::now();
         std::thread::sleep(NAP);
         let now = Instant::now();
         late = late.max((now - asleep).saturating_sub(NAP));
-        if now < next {
-            continue;
-        }
-        next = now + LOOK_EVERY;
         if !watched || now - looked < Duration::from_millis(500) {
             continue;
         }
