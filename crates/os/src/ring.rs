@@ -107,6 +107,8 @@ struct Shared {
     registered: AtomicU32,
     /// Error number of the first refused registration; zero: none was refused.
     refused: AtomicI32,
+    /// Told where the kernel takes no request any more.
+    fallback: Arc<OnceLock<OsError>>,
 }
 
 struct Mailbox {
@@ -221,16 +223,15 @@ impl Ring {
             ledger: Ledger::default(),
             registered: AtomicU32::new(0),
             refused: AtomicI32::new(0),
+            fallback: Arc::clone(fallback),
         });
         let (ready, started) = mpsc::sync_channel(1);
         let (ours, memory, slow) = (Arc::clone(&shared), Arc::clone(arena), Arc::clone(&lane));
-        let fallback = Arc::clone(fallback);
         let name = "tg-ring";
         let owner = start_thread(name, STACK, move || {
             crate::sys::set_timer_slack(crate::parker::TIMER_SLACK);
             match Owner::new(ours, memory, slow, register) {
-                Ok(mut owner) => {
-                    owner.fallback = fallback;
+                Ok(owner) => {
                     let _ = ready.send(Ok(()));
                     owner.run();
                 }
@@ -440,7 +441,6 @@ struct Owner {
     refused: Option<(Instant, i32)>,
     /// Nothing enters the kernel any more, and nothing is there.
     gave_up: bool,
-    fallback: Arc<OnceLock<OsError>>,
     poll_armed: bool,
     stop_at: Option<Instant>,
     cancelled: bool,
@@ -500,7 +500,6 @@ impl Owner {
             pushed: VecDeque::with_capacity(ENTRIES as usize),
             refused: None,
             gave_up: false,
-            fallback: Arc::default(),
             poll_armed: false,
             stop_at: None,
             cancelled: false,
@@ -683,7 +682,8 @@ impl Owner {
         }
         self.gave_up = true;
         let step = "io_uring_enter, for a second and more,";
-        self.fallback.get_or_init(|| OsError::Uring { step, errno });
+        let fallback = &self.shared.fallback;
+        fallback.get_or_init(|| OsError::Uring { step, errno });
         for index in 0..DEPTH {
             if self.slots[index].job.is_some() {
                 self.let_go_of_chunk(index);
