@@ -141,53 +141,53 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
 
 /// Clients and waits of each volume.
 fn of_volumes(text: &mut String, now: &Snapshot) -> std::fmt::Result {
-    let clients = || {
-        now.volumes
-            .iter()
-            .flat_map(|v| v.clients.iter().map(move |c| (v, c)))
-    };
-    if clients().next().is_some() {
-        writeln!(
-            text,
-            "\n{:<24}{:<20}{:>9}{:>9}{:>9}",
-            "client", "volume", "requests", "/s", "oldest"
-        )?;
-    }
-    for (volume, client) in clients() {
-        writeln!(
-            text,
-            "{:<24}{:<20}{:>9}{:>9}{:>9}",
-            name(&client.address, 23),
-            name(&volume.name, 19),
-            count(client.requests),
-            count(client.request_rate),
-            time(client.oldest_us),
-        )?;
-    }
-    let waits = || {
-        now.volumes
-            .iter()
-            .flat_map(|v| v.waits.iter().map(move |w| (v, w)))
-    };
-    if waits().next().is_some() {
-        writeln!(
-            text,
-            "\n{:<24}{:<20}{:>9}{:>9}{:>9}",
-            "requests waited for", "volume", "count", "total", "now /s"
-        )?;
-    }
-    for (volume, wait) in waits() {
-        writeln!(
-            text,
-            "{:<24}{:<20}{:>9}{:>9}{:>9}",
-            name(&wait.cause, 23),
-            name(&volume.name, 19),
-            count(wait.count),
-            time(wait.total_us),
-            time(wait.waited_us_per_s),
-        )?;
+    let of = |volume: &Volume| name(&volume.name, 19);
+    let clients = now.volumes.iter().flat_map(|volume| {
+        volume.clients.iter().map(move |client| {
+            [
+                name(&client.address, 23),
+                of(volume),
+                count(client.requests),
+                count(client.request_rate),
+                time(client.oldest_us),
+            ]
+        })
+    });
+    let heads = ["client", "volume", "requests", "/s", "oldest"];
+    table(text, heads, clients)?;
+    let waits = now.volumes.iter().flat_map(|volume| {
+        volume.waits.iter().map(move |wait| {
+            [
+                name(&wait.cause, 23),
+                of(volume),
+                count(wait.count),
+                time(wait.total_us),
+                time(wait.waited_us_per_s),
+            ]
+        })
+    });
+    let heads = ["requests waited for", "volume", "count", "total", "now /s"];
+    table(text, heads, waits)
+}
+
+/// A table, if it has a row.
+fn table(
+    text: &mut String,
+    heads: [&str; 5],
+    rows: impl Iterator<Item = [String; 5]>,
+) -> std::fmt::Result {
+    for (at, row) in rows.enumerate() {
+        if at == 0 {
+            writeln!(text)?;
+            line(text, heads)?;
+        }
+        line(text, row.each_ref().map(String::as_str))?;
     }
     Ok(())
+}
+
+fn line(text: &mut String, [first, second, a, b, c]: [&str; 5]) -> std::fmt::Result {
+    writeln!(text, "{first:<24}{second:<20}{a:>9}{b:>9}{c:>9}")
 }
 
 /// Bytes a second that a volume's clients read and write.
