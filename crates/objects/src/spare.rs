@@ -17,7 +17,7 @@ pub(crate) struct Spare {
     kept: RwLock<Vec<File>>,
 }
 
-/// What was kept can be had until this goes.
+/// The kept descriptors can be had until this goes.
 pub(crate) struct Lent<'a> {
     of: &'a File,
     kept: RwLockWriteGuard<'a, Vec<File>>,

@@ -439,7 +439,7 @@ struct Owner {
     pushed: VecDeque<u64>,
     /// Since when the kernel takes nothing, and why.
     refused: Option<(Instant, i32)>,
-    /// Nothing enters the kernel any more, and nothing is there.
+    /// No job enters the kernel any more, and none is there.
     gave_up: bool,
     poll_armed: bool,
     stop_at: Option<Instant>,

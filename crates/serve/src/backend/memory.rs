@@ -59,7 +59,7 @@ pub(super) fn open(
     })
 }
 
-/// What nobody has written are holes.
+/// Blocks that nobody has written are holes.
 struct Holes(Arc<InMemory>);
 
 impl Extents for Holes {
