@@ -152,7 +152,10 @@ pub(crate) const DESCRIPTORS: u64 = 6;
 /// Descriptors that a volume's backend takes at most.
 pub(crate) fn descriptors(config: &VolumeConfig) -> u64 {
     #[cfg(feature = "objects")]
-    let of_store = objects::descriptors(config);
+    let of_store = match is_in_memory(config) {
+        true => 0,
+        false => objects::descriptors(config),
+    };
     #[cfg(not(feature = "objects"))]
     let of_store = 0;
     DESCRIPTORS + of_store

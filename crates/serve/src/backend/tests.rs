@@ -406,6 +406,8 @@ fn objects_of_a_folder() {
         force: false,
     });
     assert!(memory(&kept) > 64 * MIB && memory(&objects(None)) < 16 * MIB);
+    // It has no store, whose requests would have descriptors.
+    assert!(descriptors(&kept) == DESCRIPTORS && descriptors(&objects(None)) > DESCRIPTORS);
 }
 
 /// A loop device over a file; let go when dropped.
