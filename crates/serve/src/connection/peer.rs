@@ -29,8 +29,9 @@ pub trait Peer {
 
 impl Peer for UnixStream {
     fn address(&self) -> String {
-        // None of a process in another name space.
         let process = self.peer_cred().ok().and_then(|peer| peer.pid());
+        // A process in another name space has number 0 here.
+        let process = process.filter(|number| *number > 0);
         process.map_or_else(|| "unknown".into(), |process| format!("process {process}"))
     }
 
