@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use env::{Client, Env, Task};
 use frames::sync::{AtomicU64, Ordering};
-use frames::{Content, Pin};
+use frames::{Content, Flags, Pin};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
@@ -338,7 +338,7 @@ impl<E: Env> File<E> {
     /// Whether all of `len` bytes at `offset` is in memory now. That is no access to it.
     #[must_use]
     pub fn is_cached(&self, offset: Bytes, len: Bytes) -> bool {
-        read::is_cached(&self.cache, &self.mapping, offset, len)
+        read::is_cached(&self.cache, &self.mapping, offset, len, Flags::NONE)
     }
 
     /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or

@@ -40,6 +40,9 @@ use crate::registry::mapping::Mapping;
 use crate::vmstat::Item;
 use crate::writeback::io::{self, REQUEST_PAGES};
 
+#[cfg(test)]
+mod tests;
+
 /// Pages that one reader waits for at a time, at most; and all of them together: this part of the
 /// frames.
 const READ_MAX: u32 = 256;
@@ -415,8 +418,8 @@ impl<'a, E: Env> Call<'a, E> {
 }
 
 /// Fills `data` from `offset` if that is a few pages, all of them in memory and none with a mark;
-/// answers how many bytes. `None`: `Call::read` does it. No reader is told, and needs to be: what
-/// it learns from plain hits only sharpens its picture (`policy::readahead`).
+/// answers how many bytes. `None`: `Call::read` does it. No reader is told, nor needs to be: what it
+/// learns from plain hits only sharpens its picture (`policy::readahead`).
 pub(crate) fn read_hits<E: Env>(
     task: &mut Task<'_, E>,
     file: &File<E>,
@@ -429,8 +432,9 @@ pub(crate) fn read_hits<E: Env>(
     if offset.0 >= end || pages_of(offset.0, end) > HITS_MAX {
         return None;
     }
-    // Of several pages, none is used before all are seen to be there: or they would be used twice.
-    if pages_of(offset.0, end) > 1 && !is_cached(cache, mapping, offset, len) {
+    // Of several pages, none is used before all are seen to be there without a mark: or they would
+    // be used twice.
+    if pages_of(offset.0, end) > 1 && !is_cached(cache, mapping, offset, len, Flags::MARK) {
         return None;
     }
     let began = task.now();
@@ -438,9 +442,10 @@ pub(crate) fn read_hits<E: Env>(
     let mut at = offset.0;
     while at < end {
         let page_end = end.min(((at >> PAGE_SHIFT) + 1) << PAGE_SHIFT);
-        let (pin, flags) = cache.try_pin(mapping, page_of(at))?;
+        let (pin, flags) = cache.try_pin_untouched(mapping, page_of(at))?;
         let is_marked = flags.has(Flags::MARK);
         if !is_marked {
+            cache.touch_seen(pin.frame(), flags);
             let within = usize::try_from(at % PAGE_SIZE).expect("below a page");
             let count = usize::try_from(page_end - at).expect("at most a page");
             let to = usize::try_from(at - offset.0).expect("within the caller's data");
@@ -493,20 +498,26 @@ pub(crate) fn page_of(offset: u64) -> u32 {
     u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX")
 }
 
-/// Whether all of a range is in memory: a look, which is no access.
+/// Whether all of a range is in memory, no page of it with one of the flags `unless`: a look, which
+/// is no access.
 pub(crate) fn is_cached<E: Env>(
     cache: &Cache<E>,
     mapping: &Mapping<E>,
     offset: Bytes,
     len: Bytes,
+    unless: Flags,
 ) -> bool {
     let end = offset.0.saturating_add(len.0).min(mapping.size());
-    offset.0 >= end
-        || (page_of(offset.0)..=page_of(end - 1)).all(|page| {
-            matches!(mapping.index.get(&cache.pages.pool, page), Slot::Frame(frame)
-                if cache.pages.table.flags(frame).has(Flags::UPTODATE)
-                    && cache.pages.table.owner(frame) == mapping.owner(page))
-        })
+    let is_there = |page| {
+        let Slot::Frame(frame) = mapping.index.get(&cache.pages.pool, page) else {
+            return false;
+        };
+        let flags = cache.pages.table.flags(frame);
+        flags.has(Flags::UPTODATE)
+            && !flags.any(unless)
+            && cache.pages.table.owner(frame) == mapping.owner(page)
+    };
+    offset.0 >= end || (page_of(offset.0)..=page_of(end - 1)).all(is_there)
 }
 
 /// Pins a page, waiting once for the task that fills it, but not for memory. If its read fails, the
@@ -808,6 +819,14 @@ impl<E: Env> Cache<E> {
     /// pin.
     #[inline]
     pub(crate) fn try_pin(&self, mapping: &Mapping<E>, page: u32) -> Option<(Pin, Flags)> {
+        let (pin, flags) = self.try_pin_untouched(mapping, page)?;
+        self.touch_seen(pin.frame(), flags);
+        Some((pin, flags))
+    }
+
+    /// The same, which is no access to it.
+    #[inline]
+    fn try_pin_untouched(&self, mapping: &Mapping<E>, page: u32) -> Option<(Pin, Flags)> {
         let Slot::Frame(frame) = mapping.index.get(&self.pages.pool, page) else {
             return None;
         };
@@ -815,9 +834,7 @@ impl<E: Env> Cache<E> {
             file: mapping.id,
             index: page,
         };
-        let (pin, flags) = self.pages.table.try_pin_and_look(frame, owner).ok()?;
-        self.touch_seen(frame, flags);
-        Some((pin, flags))
+        self.pages.table.try_pin_and_look(frame, owner).ok()
     }
 
     /// Notes an access: the first marks the page referenced, the second has it made active.
