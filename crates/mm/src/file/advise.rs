@@ -18,7 +18,6 @@ use env::{Env, IoClass, Task, Work};
 use policy::readahead::Run;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
-use super::drop::Dropped;
 use super::read::start_read;
 use crate::Error;
 use crate::cache::Cache;
@@ -39,7 +38,7 @@ pub enum Advice {
     WillNeed,
     /// The range will not be read soon.
     DontNeed,
-    /// What is read will not be read again.
+    /// Pages that are read will not be read again.
     NoReuse,
 }
 
@@ -100,10 +99,7 @@ impl<E: Env> File<E> {
                     end if end == size => end.div_ceil(PAGE_SIZE),
                     end => end / PAGE_SIZE,
                 };
-                let mut dropped = 0;
-                for page in offset.0.div_ceil(PAGE_SIZE)..whole {
-                    dropped += u64::from(self.drop_clean(task, page) == Dropped::Dropped);
-                }
+                let dropped = self.drop_all_clean(task, offset.0.div_ceil(PAGE_SIZE)..whole);
                 task.did(Work::Free, dropped);
             }
             Advice::WillNeed => {}

@@ -4,6 +4,8 @@
 //! Source: kernel-facts 18; Linux 5.0 fs/inode.c, inode_lru_isolate(), by mm/truncate.c,
 //! invalidate_inode_page(); fs/drop_caches.c, drop_pagecache_sb().
 
+use core::ops::Range;
+
 use env::{Env, Signal, Task, Work};
 use frames::{Flags, FrameId, Generation, Slot};
 use policy::units::Pages;
@@ -39,6 +41,25 @@ impl<E: Env> File<E> {
         };
         let (_, generation) = cache.pages.table.look(frame);
         cache.drop_page(task, mapping, page, (frame, generation))
+    }
+
+    /// The same of all pages of a range; answers how many there were.
+    pub(super) fn drop_all_clean(&self, task: &Task<'_, E>, pages: Range<u64>) -> u64 {
+        let (cache, mapping) = (&self.cache, &self.mapping);
+        let mut dropped = 0;
+        let [Ok(mut from), Ok(end)] = [pages.start, pages.end].map(u32::try_from) else {
+            return dropped;
+        };
+        while from < end
+            && let Some((page, frame)) =
+                mapping.next_frame(task, &cache.pages.pool, (from, end - 1))
+        {
+            let (_, generation) = cache.pages.table.look(frame);
+            let what = cache.drop_page(task, mapping, page, (frame, generation));
+            dropped += u64::from(what == Dropped::Dropped);
+            from = page + 1;
+        }
+        dropped
     }
 }
 

@@ -104,13 +104,7 @@ pub(crate) fn drop_range<E: Env>(
 ) -> Result<(), Error> {
     let mut next = Some(first);
     while let Some(from) = next {
-        let found = {
-            let mut token = mapping.token.lock(task);
-            mapping
-                .index
-                .writer(&cache.pages.pool, &mut token)
-                .next_frame(from, last)
-        };
+        let found = mapping.next_frame(task, &cache.pages.pool, (from, last));
         let Some((page, frame)) = found else { break };
         drop_page(task, cache, mapping, page, frame, which)?;
         next = page.checked_add(1).filter(|next| *next <= last);

@@ -18,7 +18,7 @@ use env::{
     ObjectId, Signal, Task, WaitQueue,
 };
 use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use frames::{NodePool, Owner, PageIndex, Slot, WriteToken};
+use frames::{FrameId, NodePool, Owner, PageIndex, Slot, WriteToken};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::Error;
@@ -169,6 +169,17 @@ impl<E: Env> Mapping<E> {
     pub(crate) fn lookup(&self, context: &impl Context, pool: &NodePool, page: u32) -> Slot {
         let mut token = self.token.lock(context);
         self.index.writer(pool, &mut token).get(page)
+    }
+
+    /// The first page in memory from `from` to `to`, and its frame.
+    pub(crate) fn next_frame(
+        &self,
+        context: &impl Context,
+        pool: &NodePool,
+        (from, to): (u32, u32),
+    ) -> Option<(u32, FrameId)> {
+        let mut token = self.token.lock(context);
+        self.index.writer(pool, &mut token).next_frame(from, to)
     }
 
     /// Which of its pages are mapped; `None`: it is not mapped.
