@@ -317,7 +317,7 @@ impl<E: Env> Cache<E> {
     pub fn retire(&self, task: &mut Task<'_, E>, mut writer: Writer) {
         let (now, cpu) = (task.now(), task.cpu());
         let mut domain = self.writeback.domain.lock(task);
-        tell_the_rest(&mut domain, now, &mut writer.pacer);
+        tell_the_rest(&mut domain, now, cpu, &mut writer.pacer);
         domain.remove_writer(writer.into_index(), cpu);
     }
 

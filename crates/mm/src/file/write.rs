@@ -777,7 +777,7 @@ fn show_again<E: Env>(cache: &Cache<E>, batch: &mut Vec<Filled>) {
     for (frame, filled) in shown.iter_mut().zip(batch.drain(..)) {
         *frame = filled.busy.frame();
         let table = &cache.pages.table;
-        // As below.
+        // As above.
         let before = table.release(
             filled.busy,
             Flags::UPTODATE | Flags::DIRTY,

@@ -125,11 +125,12 @@ impl<E: Env> Cache<E> {
     pub fn settle(&self, writer: &mut Writer) {
         let context = Interrupt::new();
         let mut domain = self.writeback.domain.lock(&context);
-        tell_the_rest(&mut domain, self.env.now(), &mut writer.pacer);
+        // Of the CPUs, which are all the same to somebody outside any task.
+        let cpu = 0;
+        tell_the_rest(&mut domain, self.env.now(), cpu, &mut writer.pacer);
         writer.pacer.account = Account::default();
         let fresh = domain.add_writer();
         let before = core::mem::replace(&mut writer.pacer.index, fresh);
-        // Of the CPUs, which are all the same to somebody outside any task.
-        domain.remove_writer(before, 0);
+        domain.remove_writer(before, cpu);
     }
 }

@@ -81,10 +81,9 @@ fn tell(
 }
 
 /// Tells the law what is left to tell of a writer that is done.
-pub(crate) fn tell_the_rest(domain: &mut Domain, now: Instant, writer: &mut Pacer) {
+pub(crate) fn tell_the_rest(domain: &mut Domain, now: Instant, cpu: usize, writer: &mut Pacer) {
     if let Some(untold) = writer.account.tell() {
-        // Of the CPUs, which are all the same to somebody outside any task.
-        tell(domain, now, 0, writer, (untold.device, untold.pages));
+        tell(domain, now, cpu, writer, (untold.device, untold.pages));
     }
 }
 
