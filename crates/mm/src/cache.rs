@@ -220,9 +220,11 @@ impl<E: Env> Cache<E> {
         self.zones.add_files(context, &self.pages, frames, how);
     }
 
-    /// Whether there are free frames above the marks, so that nothing has to go for a page.
+    /// Whether there are free frames above the marks, so that nothing has to go for a page; a page
+    /// rule alone wants to know.
     fn has_room(&self) -> bool {
-        Pages(u64::from(self.memory.free())) > self.memory.marks().high
+        self.zones.ruled().is_some()
+            && Pages(u64::from(self.memory.free())) > self.memory.marks().high
     }
 
     /// See `Zones::refaulted`; for a law that knows pages again.

@@ -7,9 +7,8 @@
 //!
 //! Source: docs/adr/0028.
 
-use core::sync::atomic::{AtomicU32, Ordering};
-
 use env::{Context, Lock, LockClass};
+use frames::sync::{AtomicU32, Ordering};
 use frames::{Flags, FrameId};
 use policy::reclaim::scan::{CLUSTER, Kind, Sizes};
 use policy::rule::{self, Clock, Coming, End, Ghost, PageRule, Queue, Queues, RuleMaker, Use};
