@@ -196,56 +196,8 @@ macro_rules! counted {
                 self.0.store(value, order);
             }
 
-            #[inline]
-            #[track_caller]
-            pub fn compare_exchange(
-                &self,
-                from: $value,
-                to: $value,
-                done: Ordering,
-                refused: Ordering,
-            ) -> Result<$value, $value> {
-                note(self, 1);
-                self.0.compare_exchange(from, to, done, refused)
-            }
-
-            #[inline]
-            #[track_caller]
-            pub fn compare_exchange_weak(
-                &self,
-                from: $value,
-                to: $value,
-                done: Ordering,
-                refused: Ordering,
-            ) -> Result<$value, $value> {
-                note(self, 1);
-                self.0.compare_exchange_weak(from, to, done, refused)
-            }
-
-            #[inline]
-            #[track_caller]
-            pub fn fetch_update(
-                &self,
-                done: Ordering,
-                refused: Ordering,
-                change: impl FnMut($value) -> Option<$value>,
-            ) -> Result<$value, $value> {
-                note(self, 1);
-                self.0.fetch_update(done, refused, change)
-            }
-
-            #[inline]
-            #[track_caller]
-            pub fn try_update(
-                &self,
-                done: Ordering,
-                refused: Ordering,
-                change: impl FnMut($value) -> Option<$value>,
-            ) -> Result<$value, $value> {
-                note(self, 1);
-                self.0.try_update(done, refused, change)
-            }
-
+            counted!(@exchanges $value: compare_exchange compare_exchange_weak);
+            counted!(@updates $value: fetch_update try_update);
             counted!(@steps $value: swap fetch_and fetch_or);
         }
     )* };
@@ -255,6 +207,33 @@ macro_rules! counted {
         pub fn $step(&self, value: $value, order: Ordering) -> $value {
             note(self, 1);
             self.0.$step(value, order)
+        }
+    )* };
+    (@exchanges $value:ty: $($step:ident)*) => { $(
+        #[inline]
+        #[track_caller]
+        pub fn $step(
+            &self,
+            from: $value,
+            to: $value,
+            done: Ordering,
+            refused: Ordering,
+        ) -> Result<$value, $value> {
+            note(self, 1);
+            self.0.$step(from, to, done, refused)
+        }
+    )* };
+    (@updates $value:ty: $($step:ident)*) => { $(
+        #[inline]
+        #[track_caller]
+        pub fn $step(
+            &self,
+            done: Ordering,
+            refused: Ordering,
+            change: impl FnMut($value) -> Option<$value>,
+        ) -> Result<$value, $value> {
+            note(self, 1);
+            self.0.$step(done, refused, change)
         }
     )* };
     (@numbers $($name:ident($value:ty))*) => { $(
