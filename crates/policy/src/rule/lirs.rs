@@ -1,5 +1,5 @@
 //! LIRS by times instead of a stack: a page that comes back stays if it was away for less long than
-//! the oldest that stays has been idle; what is new has a hundredth, whatever comes of it.
+//! the oldest that stays has been idle; new pages have a hundredth, whatever comes of it.
 //!
 //! Source: Jiang and Zhang, LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy,
 //! SIGMETRICS 2002, section 3. Deviations: recency is in ticks, a hit moves nothing before its page
@@ -8,7 +8,7 @@
 use super::{Coming, End, Memory, PageRule, Queue, Queues, Use};
 use crate::units::Pages;
 
-/// What is new has so many hundredths.
+/// New pages have so many hundredths.
 const HIGH: u64 = 1;
 /// How long a ghost means something, in hundredths of memory.
 const GHOSTS: u64 = 200;
@@ -31,11 +31,7 @@ impl Lirs {
 
 impl PageRule for Lirs {
     fn place(&mut self, coming: &Coming) -> Queue {
-        let stays = match coming.ghost.filter(|ghost| ghost.gone <= self.known) {
-            Some(ghost) => coming.oldest.is_none_or(|oldest| oldest.idle > ghost.idle),
-            None => coming.has_room,
-        };
-        if stays { Queue::Main } else { Queue::Young }
+        coming.by_reuse(self.known)
     }
 
     fn next(&self, queues: &Queues) -> (Queue, End) {

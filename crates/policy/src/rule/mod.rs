@@ -340,6 +340,36 @@ impl Use {
     pub fn word(self, now: u32) -> u32 {
         now.wrapping_sub(self.idle) << COUNT_BITS | u32::from(self.count.min(COUNT_MOST))
     }
+
+    /// FIFO with second chances: a young page with `stays` uses goes to the main queue, and one of
+    /// that goes round once for each use after the first.
+    fn second_chance(&mut self, from: Queue, stays: u8) -> Option<Queue> {
+        match from {
+            Queue::Young if self.count < stays => None,
+            Queue::Young => {
+                self.count = 1;
+                Some(Queue::Main)
+            }
+            Queue::Main if self.count <= 1 => None,
+            Queue::Main => {
+                self.count -= 1;
+                Some(Queue::Main)
+            }
+        }
+    }
+}
+
+impl Coming {
+    /// Reuse against recency (LIRS): a page stays if it was away for less long than the oldest that
+    /// stays has been idle. One that went more than `known` ticks ago is new, and stays if nothing
+    /// has to go for it.
+    fn by_reuse(&self, known: u32) -> Queue {
+        let stays = match self.ghost.filter(|ghost| ghost.gone <= known) {
+            Some(ghost) => self.oldest.is_none_or(|oldest| oldest.idle > ghost.idle),
+            None => self.has_room,
+        };
+        if stays { Queue::Main } else { Queue::Young }
+    }
 }
 
 impl Ghost {

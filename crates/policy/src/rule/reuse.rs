@@ -94,15 +94,10 @@ impl Reuse {
 
 impl PageRule for Reuse {
     fn place(&mut self, coming: &Coming) -> Queue {
-        let known = self.memory.ticks_percent(GHOSTS);
-        let stays = match coming.ghost.filter(|ghost| ghost.gone <= known) {
-            Some(ghost) => {
-                self.adapt(ghost);
-                coming.oldest.is_none_or(|oldest| oldest.idle > ghost.idle)
-            }
-            None => coming.has_room,
-        };
-        if stays { Queue::Main } else { Queue::Young }
+        if let Some(ghost) = coming.ghost {
+            self.adapt(ghost);
+        }
+        coming.by_reuse(self.memory.ticks_percent(GHOSTS))
     }
 
     fn next(&self, queues: &Queues) -> (Queue, End) {
@@ -110,18 +105,7 @@ impl PageRule for Reuse {
     }
 
     fn look(&mut self, from: Queue, used: &mut Use) -> Option<Queue> {
-        match from {
-            Queue::Young if used.count < STAYS => None,
-            Queue::Young => {
-                used.count = 1;
-                Some(Queue::Main)
-            }
-            Queue::Main if used.count <= 1 => None,
-            Queue::Main => {
-                used.count -= 1;
-                Some(Queue::Main)
-            }
-        }
+        used.second_chance(from, STAYS)
     }
 
     fn went(&mut self, from: Queue) -> bool {

@@ -42,18 +42,7 @@ impl PageRule for S3Fifo {
     }
 
     fn look(&mut self, from: Queue, used: &mut Use) -> Option<Queue> {
-        match from {
-            Queue::Young if used.count < COUNT_MOST => None,
-            Queue::Young => {
-                used.count = 1;
-                Some(Queue::Main)
-            }
-            Queue::Main if used.count <= 1 => None,
-            Queue::Main => {
-                used.count -= 1;
-                Some(Queue::Main)
-            }
-        }
+        used.second_chance(from, COUNT_MOST)
     }
 
     fn went(&mut self, from: Queue) -> bool {
