@@ -379,7 +379,9 @@ impl<E: Env> Memory<E> {
         {
             let first = {
                 let mut free = self.lists.lock(task);
-                let Some(at) = free.offline.absent() else {
+                // Looked at again under the lock: the limit may have been lowered meanwhile.
+                let is_short = self.limit_frames() < self.asked_frames();
+                let Some(at) = free.offline.absent().filter(|_| is_short) else {
                     return;
                 };
                 self.take_in(&mut free, at);
