@@ -1,7 +1,6 @@
 //! How often a read uses its pages.
 
 use env::{Device, DeviceId, ObjectId};
-use frames::Content;
 use lab::Stamps;
 
 use super::*;
