@@ -49,10 +49,6 @@ impl Checker {
             let value = Spanned::new(factor.span(), f64::from(*factor.get_ref()));
             self.range("watermark_scale_factor", &value, 1.0, 3000.0, "");
         }
-        if let Some(factor) = &machine.watermark_scale_factor {
-            let value = Spanned::new(factor.span(), f64::from(*factor.get_ref()));
-            self.range("watermark_scale_factor", &value, 1.0, 3000.0, "");
-        }
         if let Some(reserved) = &machine.reserved_percent {
             self.range("reserved_percent", reserved, 0.0, 50.0, " %");
         }
