@@ -7,7 +7,7 @@ use experiment::Stop;
 
 use super::setting::{Origin, Setting, WriterSpec};
 use experiment::catalogue;
-use experiment::outcome::Outcome;
+use experiment::outcome::{Outcome, Values};
 use experiment::presets::{self, PRESETS};
 use experiment::run::{self, Cell, Column, Order, RunError, Watcher, World};
 use experiment::scenario::{LoadError, SCHEMA, Scenario, Source, choices};
@@ -192,31 +192,51 @@ pub fn run(
     Ok(all)
 }
 
-/// The outcome of what comes after so many seconds, whose clock begins there.
+/// The outcome of what comes after so many whole seconds, whose clock begins there. Waits, pressure,
+/// slots and counters stay those of the whole run.
 fn without_lead(mut outcome: Outcome, lead_s: f64) -> Outcome {
     if lead_s == 0.0 {
         return outcome;
     }
+    // They were worked out when the run ended, lead and all.
+    outcome.values = Values::default();
     outcome.virtual_s -= lead_s;
     outcome.jobs.retain(|job| !job.name.starts_with(LEAD));
+    outcome.tasks.retain(|task| !task.name.starts_with(LEAD));
+    let seconds = (0_u32..).take_while(|second| f64::from(*second) < lead_s);
+    let seconds = seconds.count();
     for job in &mut outcome.jobs {
         job.began_s -= lead_s;
         job.moved_s -= lead_s;
         job.ended_s -= lead_s;
-        let passed = (0_u32..)
-            .take_while(|second| f64::from(*second) < lead_s)
-            .count();
-        job.per_second.drain(..passed.min(job.per_second.len()));
+        for (series, passed) in [
+            (&mut job.per_second, seconds),
+            (&mut job.per_tenth, seconds * 10),
+        ] {
+            series.drain(..passed.min(series.len()));
+        }
     }
-    outcome.pauses.retain(|pause| pause.at_s >= lead_s);
-    for pause in &mut outcome.pauses {
-        pause.at_s -= lead_s;
-    }
-    outcome.levels.retain(|level| level.at_s >= lead_s);
-    for level in &mut outcome.levels {
-        level.at_s -= lead_s;
+    cut(&mut outcome.pauses, lead_s, |pause| &mut pause.at_s);
+    cut(&mut outcome.levels, lead_s, |level| &mut level.at_s);
+    cut(&mut outcome.vmstat.rows, lead_s, |(at, _)| at);
+    cut(&mut outcome.changes, lead_s, |at| at);
+    for device in &mut outcome.devices {
+        cut(&mut device.levels, lead_s, |level| &mut level.at_s);
+        for (from, to) in &mut device.hangs {
+            *from -= lead_s;
+            *to -= lead_s;
+        }
     }
     outcome
+}
+
+/// Drops what has an earlier time, and counts the times of the rest from there.
+fn cut<T>(series: &mut Vec<T>, from_s: f64, at: impl Fn(&mut T) -> &mut f64) {
+    series.retain_mut(|one| {
+        let at = at(one);
+        *at -= from_s;
+        *at >= 0.0
+    });
 }
 
 /// All runs of what was planned.

@@ -719,6 +719,14 @@ fn a_trace_that_begins_under_load_is_compared_with_a_lab_under_load() {
     assert!(count.abs() < 0.12, "count {count}");
     let level = error(|measures| measures.level);
     assert!(level.abs() < 0.03, "level {level}");
+    // Nothing that is told of the lab's run is of what it wrote before.
+    let run = &runs[0][0];
+    let written = experiment::metrics::by_name("written_mb").unwrap();
+    let bytes: f64 = run.jobs.iter().map(|job| job.bytes).sum();
+    close(written.value(run), bytes / 1e6);
+    assert!(run.tasks.iter().all(|task| !task.name.starts_with("lead-")));
+    let level = run.devices[0].levels.last().unwrap();
+    assert!(level.at_s <= run.virtual_s, "{}", level.at_s);
     std::fs::remove_dir_all(path).unwrap();
 }
 
