@@ -19,7 +19,8 @@ use super::what_if::Change;
 
 /// Least width of the first column.
 const NAME: usize = 28;
-const FIELD: usize = 12;
+/// Width of a value.
+pub(super) const FIELD: usize = 12;
 
 /// A change and everything that is known of it.
 pub(super) struct Answered<'a> {
@@ -79,7 +80,7 @@ impl Doubt {
     }
 
     /// In a few words, for the end of a line.
-    pub(super) fn words(self) -> String {
+    fn words(self) -> String {
         match self {
             Self::Little => String::new(),
             Self::Off(error) => format!("? lab {:+.0} %", error * 100.0),
@@ -90,7 +91,7 @@ impl Doubt {
 }
 
 /// What the marks behind answers mean.
-pub(super) const MARKS: &str = "?: how far the lab is from this recording without the change; beyond a factor of two there is no \
+const MARKS: &str = "?: how far the lab is from this recording without the change; beyond a factor of two there is no \
                                 answer\n";
 
 /// A recording of the change.
@@ -119,11 +120,7 @@ pub(super) fn render(answered: &Answered<'_>) -> String {
             against.differs.join(", ")
         );
     }
-    let names = answered
-        .labels
-        .iter()
-        .map(|label| label.with_unit().len() + 1);
-    let width = names.max().unwrap_or(0).max(NAME);
+    let width = width(&answered.labels);
     text.push_str(&first(answered, width));
     for (index, column) in answered.columns.iter().enumerate().skip(1) {
         let _ = writeln!(text, "{:width$}{column:>FIELD$}{:>FIELD$}", "", "changed");
@@ -169,9 +166,7 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
             continue;
         }
         let doubt = answered.doubts[index];
-        let answer = predict(recorded, lab, changed)
-            .filter(|_| doubt.answers())
-            .map(|value| value.min(answered.most[index]));
+        let answer = answer(doubt, (recorded, lab, changed), answered.most[index]);
         if let (Some(recorded), Some(answer), Some(other)) = (recorded, answer, other)
             && other > 0.0
         {
@@ -203,13 +198,9 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
                 of_difference.unwrap_or_default(),
             );
         }
-        let _ = write!(text, "  {}", doubt.words());
-        text.truncate(text.trim_end().len());
-        text.push('\n');
+        end_line(&mut text, doubt);
     }
-    if answered.doubts.iter().any(|doubt| *doubt != Doubt::Little) {
-        text.push_str(MARKS);
-    }
+    put_marks(&mut text, answered.doubts);
     if let (Some(answers), Some(unchanged)) = (median(errors), median(unchanged)) {
         let skill = if answers < unchanged {
             ""
@@ -226,6 +217,26 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
     text
 }
 
+/// Width of the column of names.
+pub(super) fn width(labels: &[Label]) -> usize {
+    let names = labels.iter().map(|label| label.with_unit().len() + 1);
+    names.max().unwrap_or(0).max(NAME)
+}
+
+/// Ends the line of a figure with how good the lab is at it.
+pub(super) fn end_line(text: &mut String, doubt: Doubt) {
+    let _ = write!(text, "  {}", doubt.words());
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+}
+
+/// Puts what the marks mean, if there are any, below the lines.
+pub(super) fn put_marks(text: &mut String, doubts: &[Doubt]) {
+    if doubts.iter().any(|doubt| *doubt != Doubt::Little) {
+        text.push_str(MARKS);
+    }
+}
+
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
@@ -238,12 +249,18 @@ pub(super) fn is_nothing(values: &[Option<f64>]) -> bool {
         .all(|value| value.is_none_or(|value| value == 0.0))
 }
 
-/// The recorded value under the change.
-pub(super) fn predict(
-    recorded: Option<f64>,
-    lab: Option<f64>,
-    changed: Option<f64>,
+/// The recorded value under the change, no more than `most`, if the lab is good enough at it.
+pub(super) fn answer(
+    doubt: Doubt,
+    (recorded, lab, changed): (Option<f64>, Option<f64>, Option<f64>),
+    most: f64,
 ) -> Option<f64> {
+    predict(recorded, lab, changed)
+        .filter(|_| doubt.answers())
+        .map(|value| value.min(most))
+}
+
+fn predict(recorded: Option<f64>, lab: Option<f64>, changed: Option<f64>) -> Option<f64> {
     match (recorded, lab, changed) {
         (Some(recorded), Some(lab), Some(changed)) if lab > 0.0 && recorded > 0.0 => {
             Some(recorded * changed / lab)

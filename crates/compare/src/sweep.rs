@@ -2,14 +2,12 @@
 
 use core::fmt::Write as _;
 
-use super::answer::{self, Doubt, MARKS};
+use super::answer::{self, Doubt, FIELD};
 use super::label::Label;
 use super::several::NOTICEABLE;
 use super::what_if::Change;
 use report::output::{Curve, Lines};
 
-const NAME: usize = 28;
-const FIELD: usize = 12;
 /// Panels of the plot, at most.
 const PANELS_MOST: usize = 12;
 /// From this factor between least and most value on, the plot's axis is logarithmic.
@@ -42,9 +40,8 @@ impl Sweep<'_> {
         if column > 0 {
             return changed;
         }
-        let most = self.most[figure];
-        answer::predict(self.recorded[figure], self.lab[0][figure], changed)
-            .map(|value| value.min(most))
+        let values = (self.recorded[figure], self.lab[0][figure], changed);
+        answer::answer(self.doubts[figure], values, self.most[figure])
     }
 
     fn row(&self, column: usize, figure: usize) -> Vec<Option<f64>> {
@@ -56,8 +53,7 @@ impl Sweep<'_> {
 
     /// The table of the first column's answers.
     pub(super) fn table(&self) -> String {
-        let names = self.labels.iter().map(|label| label.with_unit().len() + 1);
-        let width = names.max().unwrap_or(0).max(NAME);
+        let width = answer::width(&self.labels);
         let texts: Vec<&str> = self.values.iter().map(|change| &*change.text).collect();
         let mut text = format!(
             "What if {} were {}? Answers of {}\n{:width$}{:>FIELD$}",
@@ -76,21 +72,13 @@ impl Sweep<'_> {
             if answer::is_nothing(&row) && answer::is_nothing(&[self.recorded[figure]]) {
                 continue;
             }
-            let doubt = self.doubts[figure];
             let _ = write!(text, "{:width$}", label.with_unit());
-            for value in core::iter::once(self.recorded[figure]).chain(
-                row.into_iter()
-                    .map(|value| value.filter(|_| doubt.answers())),
-            ) {
+            for value in core::iter::once(self.recorded[figure]).chain(row) {
                 text.push_str(&answer::field(value, label.digits));
             }
-            let _ = write!(text, "  {}", doubt.words());
-            text.truncate(text.trim_end().len());
-            text.push('\n');
+            answer::end_line(&mut text, self.doubts[figure]);
         }
-        if self.doubts.iter().any(|doubt| *doubt != Doubt::Little) {
-            text.push_str(MARKS);
-        }
+        answer::put_marks(&mut text, self.doubts);
         text.push('\n');
         text
     }
