@@ -296,7 +296,7 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
         sections: sections(&sides, &columns),
         lines: sides
             .iter()
-            .filter_map(|side| Some(swept(side, &columns, &variants, &doubts(side))?.plot()))
+            .filter_map(|side| swept(side, &columns, &variants, &doubts(side))?.plot())
             .collect(),
         ..Shown::default()
     };
@@ -489,7 +489,7 @@ fn swept<'a, K: Kind>(
     if variants.len() < 2 || side.changed.is_empty() {
         return None;
     }
-    let varies = |at: &usize| variants[0][*at] != variants[1][*at];
+    let varies = |at: &usize| variants.iter().any(|other| other[*at] != variants[0][*at]);
     let at = (0..variants[0].len()).find(varies)?;
     Some(Sweep {
         recording: side.name(),
@@ -503,7 +503,11 @@ fn swept<'a, K: Kind>(
             .iter()
             .map(|changed| values::<K>(&changed.lab))
             .collect(),
-        most: K::most(&side.changed[0].setting),
+        most: side
+            .changed
+            .iter()
+            .map(|changed| K::most(&changed.setting))
+            .collect(),
         doubts,
     })
 }

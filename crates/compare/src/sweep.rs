@@ -25,7 +25,8 @@ pub(super) struct Sweep<'a> {
     pub(super) lab: Vec<Vec<Option<f64>>>,
     /// Of each value and column.
     pub(super) changed: Vec<Vec<Vec<Option<f64>>>>,
-    pub(super) most: Vec<f64>,
+    /// Of each value, the most that each figure can be.
+    pub(super) most: Vec<Vec<f64>>,
     pub(super) doubts: &'a [Doubt],
 }
 
@@ -41,7 +42,7 @@ impl Sweep<'_> {
             return changed;
         }
         let values = (self.recorded[figure], self.lab[0][figure], changed);
-        answer::answer(self.doubts[figure], values, self.most[figure])
+        answer::answer(self.doubts[figure], values, self.most[value][figure])
     }
 
     fn row(&self, column: usize, figure: usize) -> Vec<Option<f64>> {
@@ -83,9 +84,14 @@ impl Sweep<'_> {
         text
     }
 
-    /// The figures that the change moves, over its values.
-    pub(super) fn plot(&self) -> Lines {
+    /// The figures that the change moves, over its values; words have no place on an axis.
+    pub(super) fn plot(&self) -> Option<Lines> {
         let xs: Vec<f64> = self.values.iter().map(|change| change.shown()).collect();
+        let low = xs.iter().copied().fold(f64::MAX, f64::min);
+        let high = xs.iter().copied().fold(0.0, f64::max);
+        if low == high {
+            return None;
+        }
         let moved = |figure: &usize| {
             let row = self.row(0, *figure);
             let known = || row.iter().flatten().copied();
@@ -107,15 +113,60 @@ impl Sweep<'_> {
             let curves = self.columns.iter().enumerate().map(curve);
             (self.labels[figure].with_unit(), curves.collect())
         });
-        let low = xs.iter().copied().fold(f64::MAX, f64::min);
-        let high = xs.iter().copied().fold(0.0, f64::max);
-        Lines {
+        Some(Lines {
             name: format!("what-if-{}", self.recording),
             title: format!("{}: what {} does", self.recording, self.key()),
             x_label: self.values[0].axis(),
             log_x: low > 0.0 && high / low >= WIDE,
             panels: panels.collect(),
             ..Lines::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Kind as _;
+    use crate::pressure::Pressure;
+    use crate::what_if::THROTTLING;
+
+    fn of(values: &[Change]) -> Sweep<'_> {
+        Sweep {
+            recording: "one",
+            columns: &["linux-6.12"],
+            values: values.iter().collect(),
+            labels: vec![Label {
+                name: "system",
+                unit: "s",
+                digits: 0,
+            }],
+            recorded: vec![Some(10.0)],
+            lab: vec![vec![Some(10.0)]],
+            changed: vec![vec![vec![Some(40.0)]]; values.len()],
+            most: (1..)
+                .map(|cpus| vec![20.0 * f64::from(cpus)])
+                .take(values.len())
+                .collect(),
+            doubts: &[Doubt::Little],
         }
+    }
+
+    #[test]
+    fn an_answer_is_no_more_than_there_is_under_its_own_value() {
+        let values = Change::parse_all(THROTTLING, "cpus=1..3:1").unwrap();
+        let sweep = of(&values);
+        assert_eq!(sweep.row(0, 0), [20.0, 40.0, 40.0].map(Some));
+        let plot = sweep.plot().unwrap();
+        let (_, curves) = &plot.panels[0];
+        assert_eq!(curves[0].points, [(1.0, 20.0), (2.0, 40.0), (3.0, 40.0)]);
+    }
+
+    #[test]
+    fn values_that_are_words_have_a_table_and_no_plot() {
+        let values = Change::parse_all(Pressure::KEYS, "device.0.fs=ext4,vfat");
+        let values = values.unwrap();
+        assert!(of(&values).plot().is_none());
+        assert!(of(&values).table().contains("device.0.fs were ext4, vfat?"));
     }
 }
