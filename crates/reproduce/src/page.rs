@@ -1,6 +1,7 @@
 //! The scoreboard as a page: a section for each paper with its claims, the picture that shows them,
 //! and what our own policy makes of it.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::board::{Claim, Part, Side, TradeOff, Verdict, figure};
@@ -163,7 +164,7 @@ fn experiment(part: &Part) -> String {
 
 fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
     let heads = ["", "claim", "published", "ours", "band", "marks"].map(str::to_owned);
-    let mut causes: Vec<&String> = Vec::new();
+    let mut causes = BTreeSet::new();
     let rows = claims.map(|claim| {
         let class = VERDICTS
             .iter()
@@ -175,8 +176,7 @@ fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
         );
         let mut words = escape(&claim.claim);
         if let Some(why) = &claim.why {
-            let said = causes.contains(&why);
-            causes.push(why);
+            let said = !causes.insert(why);
             let why: &str = if said { "the same cause as above" } else { why };
             let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(why));
         }

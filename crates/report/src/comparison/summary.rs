@@ -4,6 +4,7 @@
 //! A figure that was published of the row `all` comes first, then figures of rows, then what nobody
 //! published. Columns that do not fit the width are named instead.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::Report;
@@ -244,14 +245,14 @@ fn put_bands(lines: &mut Vec<String>, around: &Around<'_>, room: usize) {
     }
     lines.push(String::new());
     lines.push(sum);
-    let mut causes: Vec<&String> = Vec::new();
+    let mut causes = BTreeSet::new();
     for (at, verdict) in others.iter().enumerate() {
         let mut line = verdict.line();
-        if let Some(why) = &verdict.missed {
-            if causes.contains(&why) {
-                line = line.replace(&format!("({why})"), "(as above)");
-            }
-            causes.push(why);
+        if let Some(why) = &verdict.missed
+            && let Some(rest) = line.strip_suffix(&format!("({why})"))
+            && !causes.insert(why)
+        {
+            line = format!("{rest}(as above)");
         }
         let mut own = wrap(&line, around.width.saturating_sub(2));
         if own.len() > BAND_LINES {

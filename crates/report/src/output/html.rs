@@ -4,6 +4,7 @@
 //! Plots are drawn in the page until it is as large as a page may be; those after it are files
 //! beside it, named with links. Plots of the first row are expanded, the others collapsed.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::curves::Lines;
@@ -169,7 +170,7 @@ fn bands(bands: &[Verdict]) -> String {
     ]
     .map(str::to_owned);
     let number = |value: Option<f64>| Cell::number(&shown(value), value);
-    let mut causes: Vec<&String> = Vec::new();
+    let mut causes = BTreeSet::new();
     let rows = bands.iter().map(|band| {
         let (word, class) = match band {
             band if band.skipped => ("not run", "other"),
@@ -183,8 +184,7 @@ fn bands(bands: &[Verdict]) -> String {
             escape(&band.what)
         );
         for why in band.missed.iter().filter(|_| !band.holds()) {
-            let said = causes.contains(&why);
-            causes.push(why);
+            let said = !causes.insert(why);
             let why: &str = if said { "the same cause as above" } else { why };
             let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(why));
         }
