@@ -1,8 +1,6 @@
 //! The scoreboard: what each published claim came to here, as plain data that is printed, kept in a
 //! file and drawn.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::wanted::{OURS, Wanted, sides};
@@ -212,19 +210,18 @@ impl Ran<'_> {
     /// All bands that are held here, published or our own.
     pub(super) fn claims(&self) -> Vec<Claim> {
         let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
-        let expects = || self.scenario.expects.iter().filter(held_here);
-        let mut claims: Vec<Claim> = expects().filter_map(|expect| self.claim(expect)).collect();
-        if self.replicas > 1 {
-            let seeds: Vec<Vec<Outcome>> = (0..self.replicas).map(|seed| self.of(seed)).collect();
-            let expects = expects().map(|expect| (expect.id.get_ref(), expect));
-            let expects: BTreeMap<&String, &ExpectEntry> = expects.collect();
-            for claim in &mut claims {
-                claim.seeds = expects
-                    .get(&claim.id)
-                    .map(|expect| self.seeds(expect, &seeds));
-            }
-        }
-        claims
+        let expects = self.scenario.expects.iter().filter(held_here);
+        let seeds: Vec<Vec<Outcome>> = if self.replicas > 1 {
+            (0..self.replicas).map(|seed| self.of(seed)).collect()
+        } else {
+            Vec::new()
+        };
+        let claim = |expect| {
+            let claim = self.claim(expect)?;
+            let seeds = (!seeds.is_empty()).then(|| self.seeds(expect, &seeds));
+            Some(Claim { seeds, ..claim })
+        };
+        expects.filter_map(claim).collect()
     }
 
     /// The runs of one repetition.
