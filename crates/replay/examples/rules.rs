@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use experiment::Stop;
-use replay::{Asked, Size};
+use replay::{Asked, Size, Table};
 
 /// Sizes, in hundredths of a trace's pages.
 const SIZES: [u32; 3] = [5, 15, 40];
@@ -23,6 +23,8 @@ const OURS: &str = "reuse";
 const OTHERS: [&str; 2] = ["lru", "2q"];
 const LIVE: [&str; 2] = ["tidegate", "tidegate+reuse"];
 const BOUND: &str = "belady";
+/// Least width of a trace's name.
+const NAME: usize = 22;
 
 fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -66,6 +68,13 @@ fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The name of a trace: that of its file, up to the first point.
+fn name(table: &Table) -> String {
+    let name = Path::new(&table.file).file_name().unwrap_or_default();
+    let name = name.to_string_lossy();
+    name.split('.').next().unwrap_or(&name).to_owned()
+}
+
 /// Prints the table; answers whether ours holds what is wanted of it.
 fn compare(traces: Vec<PathBuf>, live: bool) -> Result<bool, replay::ReplayError> {
     let published = PUBLISHED.map(|(rule, _)| rule);
@@ -82,28 +91,24 @@ fn compare(traces: Vec<PathBuf>, live: bool) -> Result<bool, replay::ReplayError
         ..Asked::default()
     };
     let tables = replay::tables(&asked, false, &Stop::default())?;
+    let width = tables.iter().map(|table| name(table).chars().count());
+    let width = width.max().unwrap_or(0).max(NAME);
     let columns: String = rules.iter().map(|rule| format!("{rule:>15}")).collect();
     println!(
-        "{:<22}{:>9}{columns}{:>8}{:>8}",
+        "{:<width$}{:>9}{columns}{:>8}{:>8}",
         "trace", "pages", "-best", "-bound"
     );
     let mut sums = vec![(0.0, 0_u32); rules.len()];
     let (mut sum_of_best, mut rows, mut behind) = (0.0, 0_u32, Vec::new());
     for table in &tables {
-        let mut sizes: Vec<u32> = table.rows.iter().map(|row| row.pages).collect();
-        sizes.dedup();
+        let (_, sizes) = table.heads();
         for pages in sizes {
-            let hits = |rule: &str| {
-                let mut of_size = table.rows.iter();
-                let row = of_size.find(|row| row.pages == pages && row.rule == rule)?;
-                Some(100.0 * row.counts?.hit_ratio())
-            };
+            let hits = |rule: &str| Some(100.0 * table.counts(rule, pages)?.hit_ratio());
             let ours = hits(OURS).unwrap_or_default();
             let best = published.into_iter().filter_map(hits).fold(0.0, f64::max);
             let bound = hits(BOUND).unwrap_or_default();
-            let name = Path::new(&table.file).file_name().unwrap_or_default();
-            let name = name.to_string_lossy();
-            print!("{:<22}{pages:>9}", name.split('.').next().unwrap_or(&name));
+            let name = name(table);
+            print!("{name:<width$}{pages:>9}");
             for (rule, (sum, count)) in rules.iter().zip(&mut sums) {
                 match hits(rule) {
                     Some(hits) => {
@@ -125,7 +130,7 @@ fn compare(traces: Vec<PathBuf>, live: bool) -> Result<bool, replay::ReplayError
             }
         }
     }
-    print!("{:<31}", "mean");
+    print!("{:<width$}{:>9}", "mean", "");
     let means: Vec<f64> = sums
         .iter()
         .map(|(sum, count)| sum / f64::from((*count).max(1)))

@@ -42,7 +42,8 @@ impl Table {
     }
 
     /// Rules, and sizes, in the order in which they first come.
-    fn heads(&self) -> (Vec<&str>, Vec<u32>) {
+    #[must_use]
+    pub fn heads(&self) -> (Vec<&str>, Vec<u32>) {
         let (mut rules, mut sizes) = (Vec::new(), Vec::new());
         for row in &self.rows {
             if !rules.contains(&row.rule.as_str()) {
@@ -55,7 +56,9 @@ impl Table {
         (rules, sizes)
     }
 
-    fn counts(&self, rule: &str, pages: u32) -> Option<&Counts> {
+    /// What a rule came to at a size; `None`: it cannot work in so little.
+    #[must_use]
+    pub fn counts(&self, rule: &str, pages: u32) -> Option<&Counts> {
         let mut rows = self.rows.iter();
         let row = rows.find(|row| row.rule == rule && row.pages == pages)?;
         row.counts.as_ref()
