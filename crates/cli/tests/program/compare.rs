@@ -23,6 +23,15 @@ fn tidegate(at: &Path, arguments: &[&str]) -> (i32, String, String) {
     )
 }
 
+/// The output of a comparison that ends well, with its results in `out`.
+fn compared(at: &Path, recording: &Path, options: &[&str]) -> String {
+    let recording = recording.to_str().unwrap();
+    let own = ["compare", recording, "--out", "out"];
+    let (status, out, err) = tidegate(at, &[&own[..], options].concat());
+    assert_eq!(status, 0, "{out}{err}");
+    out
+}
+
 #[test]
 fn a_recording_without_pauses_is_compared_and_said() {
     let path = changed("none", "pauses.csv", |text| {
@@ -147,16 +156,7 @@ fn a_change_that_fits_nowhere_is_refused_and_leaves_nothing() {
 #[test]
 fn one_recording_is_printed_drawn_and_can_be_run_again() {
     let here = folder("one");
-    let guest = fixture("guest");
-    let arguments = [
-        "compare",
-        guest.to_str().unwrap(),
-        "--out",
-        "out",
-        "--check",
-    ];
-    let (status, out, err) = tidegate(&here, &arguments);
-    assert_eq!(status, 0, "{out}{err}");
+    let out = compared(&here, &fixture("guest"), &["--check"]);
     assert!(
         out.starts_with("guest: Linux 6.12.117+deb12-cloud-amd64, HZ 250, 1 CPU, 16 MiB/s"),
         "{out}"
@@ -204,21 +204,10 @@ fn one_recording_is_printed_drawn_and_can_be_run_again() {
 fn what_if_is_answered_and_the_error_of_the_answer_shown() {
     let here = folder("what-if");
     let guest = fixture("guest");
-    let guest = guest.to_str().unwrap();
-    let arguments = [
-        "compare",
-        guest,
-        "--set",
-        "vm.dirty_background_bytes=8M",
-        "--against",
-        guest,
-        "--policy",
-        "linux-6.12",
-        "--out",
-        "out",
-    ];
-    let (status, out, err) = tidegate(&here, &arguments);
-    assert_eq!(status, 0, "{out}{err}");
+    let set = ["--set", "vm.dirty_background_bytes=8M"];
+    let against = ["--against", guest.to_str().unwrap()];
+    let policy = ["--policy", "linux-6.12"];
+    let out = compared(&here, &guest, &[set, against, policy].concat());
     assert!(
         out.contains("What if vm.dirty_background_bytes=8M? (limits 64/32 -> 64/8 MiB)"),
         "{out}"
@@ -246,19 +235,8 @@ fn what_if_is_answered_and_the_error_of_the_answer_shown() {
 #[test]
 fn several_values_of_a_kernels_name_are_one_table_and_one_plot() {
     let here = folder("sweep");
-    let one = recording("one-dd");
-    let arguments = [
-        "compare",
-        one.to_str().unwrap(),
-        "--set",
-        "vm.dirty_ratio=2,10",
-        "--policy",
-        "linux-6.12",
-        "--out",
-        "out",
-    ];
-    let (status, out, err) = tidegate(&here, &arguments);
-    assert_eq!(status, 0, "{out}{err}");
+    let options = ["--set", "vm.dirty_ratio=2,10", "--policy", "linux-6.12"];
+    let out = compared(&here, &recording("one-dd"), &options);
     let said = "What if vm.dirty_ratio were 2, 10? Answers of linux-6.12";
     assert!(out.contains(said), "{out}");
     let mut level = out.lines().rev();
