@@ -694,7 +694,7 @@ fn cut(name: &str, seconds: std::ops::Range<f64>) -> String {
     lines.iter().map(line).collect()
 }
 
-/// What a trace of a machine that has been writing for long shows: the lab begins with as much.
+/// A machine that has been writing for long has dirty memory: the lab begins with as much.
 #[test]
 fn a_trace_that_begins_under_load_is_compared_with_a_lab_under_load() {
     let path = folder("under-load");

@@ -2,7 +2,7 @@
 
 use experiment::trial::Trial;
 
-/// What is neither a wait nor CPU time of a task's life is less than this part of it.
+/// The part of a task's life that is neither a wait nor CPU time is less than this.
 const UNEXPLAINED: f64 = 0.02;
 
 #[test]
