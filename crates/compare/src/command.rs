@@ -199,7 +199,7 @@ fn is_readme(path: &Path) -> bool {
 /// Those of one kind.
 fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8, CompareError> {
     let parse =
-        |set: &String| Change::parse_all(K::KEYS, set).map_err(|error| elsewhere(set, error));
+        |set: &String| Change::parse_all(K::KEYS, set).map_err(|error| elsewhere::<K>(set, error));
     let given = asked.given.iter().map(|set| Change::parse(K::KEYS, set));
     let given: Vec<Change> = given.collect::<Result<_, _>>()?;
     let sets: Vec<Vec<Change>> = asked.set.iter().map(parse).collect::<Result<_, _>>()?;
@@ -319,9 +319,12 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
     Ok(judged(asked.check, &sides, columns[0]))
 }
 
-/// A key of recordings of another kind is told where it belongs.
-fn elsewhere(set: &str, error: ChangeError) -> ChangeError {
+/// A key of recordings of another kind alone is told where it belongs.
+fn elsewhere<K: Kind>(set: &str, error: ChangeError) -> ChangeError {
     let form = what_if::form_of(set);
+    if K::KEYS.iter().any(|key| key.name == form) {
+        return error;
+    }
     match KINDS
         .iter()
         .find(|kind| (kind.keys)().iter().any(|(name, _)| *name == form))

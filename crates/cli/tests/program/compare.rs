@@ -140,6 +140,8 @@ fn a_change_that_fits_nowhere_is_refused_and_leaves_nothing() {
         let (status, _, err) = tidegate(&here, &["compare", guest, "--set", set]);
         assert_eq!(status, 2, "{err}");
         assert!(err.contains(said), "{said} in {err}");
+        let is_elsewhere = err.contains("is a key of recordings of");
+        assert_eq!(is_elsewhere, set.starts_with("vm.swappiness"), "{err}");
     }
     let (status, _, err) = tidegate(&here, &["compare", guest, "--policy", "linux-6.13"]);
     assert_eq!(status, 2);
