@@ -74,12 +74,12 @@ impl File {
     }
 
     /// A call begins, which ends when the answer is dropped.
-    fn call(
-        &self,
+    fn call<'a>(
+        &'a self,
         call: &'static str,
         (offset, len): (u64, u64),
-        writer: Option<Arc<Sums>>,
-    ) -> Call<'_> {
+        writer: Option<&'a Sums>,
+    ) -> Call<'a> {
         let named = Named {
             call,
             path: &self.path,
@@ -184,7 +184,7 @@ impl File {
 
     fn write_as(
         &self,
-        (writer, sums): (&mut mm::Writer, Option<Arc<Sums>>),
+        (writer, sums): (&mut mm::Writer, Option<&Sums>),
         data: &[u8],
         offset: u64,
     ) -> Result<usize, Error> {

@@ -255,7 +255,7 @@ pub(crate) struct Named<'a> {
 /// A call that is under way on this thread; it ends when this is dropped.
 pub(crate) struct Call<'a> {
     sums: &'a Sums,
-    writer: Option<Arc<Sums>>,
+    writer: Option<&'a Sums>,
     timed: Option<(Instant, &'a OnSlow, Named<'a>)>,
     /// Where the outer call's steps begin.
     outer: usize,
@@ -267,7 +267,7 @@ impl<'a> Call<'a> {
     /// A call on a file begins.
     pub(crate) fn of_file(
         sums: &'a Sums,
-        writer: Option<Arc<Sums>>,
+        writer: Option<&'a Sums>,
         named: Named<'a>,
         slow: Option<&'a OnSlow>,
     ) -> Self {
@@ -285,7 +285,7 @@ impl<'a> Call<'a> {
 
     pub(crate) fn begin(
         sums: &'a Sums,
-        writer: Option<Arc<Sums>>,
+        writer: Option<&'a Sums>,
         named: Option<(&'a OnSlow, Named<'a>)>,
     ) -> Self {
         let outer = CALLS.try_with(|calls| {
@@ -370,7 +370,7 @@ impl Call<'_> {
         let own = took.map(|took| took.saturating_sub(Duration::from_nanos(waited)));
         let nanos = own.map(|own| u64::try_from(own.as_nanos()).unwrap_or(u64::MAX));
         self.sums.add(steps, nanos);
-        if let Some(writer) = &self.writer {
+        if let Some(writer) = self.writer {
             writer.add(steps, nanos);
         }
         let (Some((_, slow, named)), Some(took), Some(own)) = (self.timed, took, own) else {
@@ -401,10 +401,10 @@ mod tests {
 
     #[test]
     fn waits_belong_to_the_call_they_are_in() {
-        let (file, other, writer) = (Sums::default(), Sums::default(), Arc::<Sums>::default());
+        let (file, other, writer) = (Sums::default(), Sums::default(), Sums::default());
         note(Cause::ReadIo, 7);
         {
-            let _outer = Call::begin(&file, Some(Arc::clone(&writer)), None);
+            let _outer = Call::begin(&file, Some(&writer), None);
             note(Cause::DirtyPause, 100);
             note(Cause::DirtyPause, 20);
             {

@@ -21,7 +21,8 @@ use crate::waits::Sums;
 pub struct Writer {
     inner: mm::Writer,
     cache: Weak<mm::Cache<ThreadEnv>>,
-    waits: Arc<Sums>,
+    /// Behind a pointer: a thread's own writer is moved in each call.
+    waits: Box<Sums>,
 }
 
 impl Writer {
@@ -35,7 +36,7 @@ impl Writer {
         Self {
             inner: cache.writer(),
             cache: Arc::downgrade(cache),
-            waits: Arc::default(),
+            waits: Box::default(),
         }
     }
 
@@ -57,9 +58,9 @@ impl Writer {
     pub(crate) fn counted(
         &mut self,
         cache: &Arc<mm::Cache<ThreadEnv>>,
-    ) -> (&mut mm::Writer, Arc<Sums>) {
+    ) -> (&mut mm::Writer, &Sums) {
         self.of(cache);
-        (&mut self.inner, Arc::clone(&self.waits))
+        (&mut self.inner, &self.waits)
     }
 }
 
