@@ -129,18 +129,15 @@ fn compare(folder: &Path) -> Result<Option<String>> {
 fn line(shape: &Shape, column: &str, mut measured: Measured) {
     let samples = &mut measured.samples_ms;
     samples.sort_by(f64::total_cmp);
-    let at = |percent: usize| figures::quantile(samples, 10 * percent).unwrap_or(f64::NAN);
-    // One in a thousand: the sample that 99.9 % do not exceed.
-    let rank = (samples.len() * 999).div_ceil(1000);
-    let rare = rank.checked_sub(1).map_or(f64::NAN, |rank| samples[rank]);
+    let at = |thousandths| figures::quantile(samples, thousandths).unwrap_or(f64::NAN);
     let seconds = shape.seconds as f64;
     println!(
         "{:>3} {column:<9} {:>8} {:>8.2} {:>8.2} {:>8.2} {:>9.2} {:>11.0} {:>9.1} {:>8.2}",
         shape.workers,
         samples.len(),
-        at(50),
-        at(90),
-        rare,
+        at(500),
+        at(900),
+        at(999),
         samples.last().copied().unwrap_or(f64::NAN),
         measured.touched / seconds,
         measured.written_mib / (seconds + shape.warm_up as f64),
