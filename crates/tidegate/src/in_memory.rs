@@ -308,6 +308,34 @@ mod tests {
         assert_eq!(memory.extent(0, all), (all, true));
     }
 
+    /// It was let in before, and the bytes are cleared when its turn comes.
+    #[test]
+    fn a_change_that_a_detach_overtakes_is_refused() {
+        use std::sync::atomic::Ordering::SeqCst;
+
+        let builder = Cache::builder().memory(32 << 20).devices(1);
+        let cache = builder.build().expect("a cache");
+        let (memory, size) = (Arc::new(InMemory::new()), 16 * BLOCK as u64);
+        let attached = cache.attach_in_memory(VolumeOptions::default(), Arc::clone(&memory), size);
+        let volume = attached.expect("a place");
+        let held = memory.changes.write().expect("nobody has it");
+        std::thread::scope(|scope| {
+            let write = scope.spawn(|| volume.change(&memory, || memory.write(&[1; BLOCK], 0)));
+            while volume.holders.inside.load(SeqCst) == 0 {
+                std::thread::yield_now();
+            }
+            let detach = scope.spawn(|| volume.detach());
+            while !volume.holders.gone.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            drop(held);
+            assert!(matches!(write.join(), Ok(Err(Error::Closed))));
+            assert!(matches!(detach.join(), Ok(Ok(()))));
+        });
+        assert_eq!(memory.extent(0, size), (size, true));
+        cache.close().expect("nothing is left");
+    }
+
     #[test]
     fn its_memory_is_its_size_once() {
         let size = 10 << 30;

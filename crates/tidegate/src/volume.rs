@@ -366,7 +366,8 @@ impl Volume {
         self.check(offset, len as u64)?;
         if let Some(memory) = &self.memory {
             memory.read(data, offset);
-            return Ok(Progress::all(len));
+            // It may have been cleared meanwhile.
+            return self.is_there().map(|()| Progress::all(len));
         }
         let (reader, offset) = (&mut cursor.reader, Bytes(offset));
         let read = mode.run(&mut *self.enter()?, |task| {
@@ -518,6 +519,7 @@ impl Volume {
     ) -> Result<T, Error> {
         let task = self.enter()?;
         let _under_way = memory.change();
+        self.is_there()?;
         if !task.is_wanted() {
             return Err(Error::Closed);
         }
