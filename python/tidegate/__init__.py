@@ -6,8 +6,8 @@ with one memory limit.
 >>> run.rows.to_pandas()[["case", "policy", "real", "pause_max_ms"]]
 
 ``experiments``, ``policies``, ``metrics``, ``kinds``, ``devices`` say what there is; ``Scenario`` and
-``run`` are for experiments; ``sweep`` and ``campaign`` for thousands of them; ``reproduce`` is for all published claims, ``replay`` for
-traces of accesses, ``Cache`` for files.
+``run`` are for experiments; ``sweep`` and ``campaign`` for thousands of them; ``reproduce`` is for all
+published claims, ``replay`` for traces of accesses, ``Cache`` for files.
 """
 
 from ._cache import Cache, CacheStats, File, FileStats

@@ -198,9 +198,9 @@ impl Builder {
 
     /// Which page of a file goes when one comes and memory is full: a rule by its name
     /// ([`RuleMaker::by_name`]: `reuse`, `lirs`, `s3-fifo`, `mru`), or a type of one's own that is
-    /// a [`PageRule`](crate::rule::PageRule). If not set, by inactive and active pages and how far
-    /// they had fallen that come back, as in Linux. Try it on a trace first: `tidegate replay
-    /// --rule tidegate+reuse`.
+    /// a [`PageRule`](crate::rule::PageRule). If not set, inactive and active pages and refault
+    /// distances decide, as in Linux. Try it on a trace first: `tidegate replay --rule
+    /// tidegate+reuse`.
     ///
     /// ```
     /// use tidegate::rule::{Coming, End, PageRule, Queue, Queues, Use};
@@ -257,9 +257,9 @@ impl Builder {
         self
     }
 
-    /// Tells of every call on a file that takes `least` or longer, with what it waited for, in
-    /// order, and what it did not wait. Called on the caller's thread, after the call. The clock is
-    /// read twice for each call.
+    /// Tells of every call on a file that takes `least` or longer, with its waits in their order
+    /// and its own time. `tell` is called on the caller's thread, after the call; its own calls on
+    /// files of the cache are told like all others. The clock is read twice for each call.
     ///
     /// ```
     /// # use tidegate::{Cache, OpenOptions};

@@ -290,7 +290,7 @@ impl File {
     /// |---|---|
     /// | `Sequential` | reads twice as far ahead, up to a sixteenth of the cache |
     /// | `Random` | reads nothing ahead |
-    /// | `NoReuse` | reads of this handle are no uses: what nobody else uses goes first |
+    /// | `NoReuse` | reads of this handle are no uses: pages that nobody else uses go first |
     /// | `WillNeed` | begins to read the range, up to a quarter of the cache, and returns |
     /// | `DontNeed` | drops the range's whole pages that are clean and not pinned: sync before it |
     ///

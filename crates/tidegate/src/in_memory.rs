@@ -130,7 +130,7 @@ impl InMemory {
         received
     }
 
-    /// What is in a range becomes a hole, or zeroes where a block is kept for other bytes.
+    /// Makes a range a hole, or zeroes where a block is kept for other bytes.
     pub(crate) fn punch(&self, offset: u64, len: u64) {
         for part in parts(offset, len) {
             let Some(block) = self.block(part.block) else {

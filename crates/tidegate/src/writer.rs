@@ -26,7 +26,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// What its calls have waited for so far, by cause.
+    /// What its calls on files have waited for so far, by cause; a volume counts its own
+    /// ([`Volume::waits`](crate::Volume::waits)).
     #[must_use]
     pub fn waits(&self) -> CallWaits {
         self.waits.read()

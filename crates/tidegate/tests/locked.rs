@@ -165,7 +165,7 @@ fn another_program_is_named_and_a_file_may_be_had_without_a_lock() {
     drop(open_soon(&cache, &path, OpenOptions::new()));
 }
 
-/// Somebody else cuts it: what is gone is an error, as it is to the server, and stays gone.
+/// Somebody else cuts it: bytes that are gone are an error, as to the server, and stay gone.
 #[test]
 fn a_file_that_others_cut_is_no_zeroes_and_grows_by_no_sync() {
     for io_uring in [true, false] {

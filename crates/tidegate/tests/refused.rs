@@ -1,7 +1,7 @@
-//! The system refuses threads, memory, descriptors or locks from a moment on: what was written is
-//! kept, and what can be made durable is.
+//! The system refuses threads, memory, descriptors or locks from a moment on: written data
+//! are kept, and are made durable where that is possible.
 //!
-//! Each seed is a process of its own, since what is refused is so for good: some writes, reads,
+//! Each seed is a process of its own, since a refusal is for good: some writes, reads,
 //! syncs and limits, the refusal, some more, the end; then the files are compared with what was
 //! written. `TIDEGATE_SEEDS=N` says how many, `TIDEGATE_SEED=S` the first.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
@@ -176,8 +176,8 @@ impl Known {
     }
 }
 
-/// With what the cache has it goes on: nothing fails but for memory where there is next to none,
-/// and what takes a thread or a descriptor by itself.
+/// The cache goes on with what it has: nothing fails but for memory where there is next to none,
+/// and calls that take a thread or a descriptor by themselves.
 fn went(result: Result<(), Error>, is_early: bool, refused: &[Refused], what: &str) {
     match result {
         Ok(()) => {}
