@@ -454,29 +454,16 @@ impl File {
     /// # Errors
     /// As `sync`. The error holds the file: it is still open and has lost nothing.
     pub fn close(mut self) -> Result<(), CloseError> {
-        let opened = &self.cache.inner.opened;
-        let closed = if let Err(error) = self.cache.is_open() {
-            Err(error)
-        } else {
-            let mut task = self.cache.task();
-            if opened.begin_end(self.key, 1).is_some() {
-                let closed = self.inner.close(&mut task);
-                match closed {
-                    Ok(()) => {
-                        opened.end(self.key);
-                        self.ended = true;
-                    }
-                    Err(_) => opened.keep(self.key),
-                }
-                self.answered(closed)
-            } else {
-                self.answered(self.inner.sync(&mut task))
+        match self.end("close", mm::File::close, mm::File::sync) {
+            Ok(ended) => {
+                self.ended = ended;
+                Ok(())
             }
-        };
-        closed.map_err(|error| CloseError {
-            file: Box::new(self),
-            error,
-        })
+            Err(error) => Err(CloseError {
+                file: Box::new(self),
+                error,
+            }),
+        }
     }
 
     /// Takes the file out of the cache without writing what is dirty: for a file that is about to
@@ -485,23 +472,32 @@ impl File {
     /// # Errors
     /// `Closed`.
     pub fn discard(mut self) -> Result<(), Error> {
+        self.ended = self.end("discard", mm::File::discard, |_, _| Ok(()))?;
+        Ok(())
+    }
+
+    /// The last handle takes the file out by `last`, another does `otherwise`; whether it was the
+    /// last.
+    fn end(
+        &self,
+        call: &'static str,
+        last: fn(&mm::File<ThreadEnv>, &mut Task<'_, ThreadEnv>) -> Result<(), mm::Error>,
+        otherwise: fn(&mm::File<ThreadEnv>, &mut Task<'_, ThreadEnv>) -> Result<(), mm::Error>,
+    ) -> Result<bool, Error> {
+        let _call = self.call(call, (0, 0), None);
         self.cache.is_open()?;
+        let mut task = self.cache.task();
         let opened = &self.cache.inner.opened;
         if opened.begin_end(self.key, 1).is_none() {
-            return Ok(());
+            self.answered(otherwise(&self.inner, &mut task))?;
+            return Ok(false);
         }
-        let discarded = {
-            let mut task = self.cache.task();
-            self.inner.discard(&mut task)
-        };
-        match discarded {
-            Ok(()) => {
-                opened.end(self.key);
-                self.ended = true;
-            }
+        let ended = last(&self.inner, &mut task);
+        match ended {
+            Ok(()) => opened.end(self.key),
             Err(_) => opened.keep(self.key),
         }
-        self.answered(discarded)
+        self.answered(ended).map(|()| true)
     }
 }
 

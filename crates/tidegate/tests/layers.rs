@@ -200,13 +200,17 @@ fn a_slow_write_says_why() {
     assert!(of_file.longest.is_some());
     // All calls, the sync among them.
     assert_eq!(of_file.timed, 26);
-    let told = told.lock().unwrap();
-    let write = told
+    let so_far = told.lock().unwrap();
+    let write = so_far
         .iter()
         .find(|(call, words)| *call == "write" && words.contains("dirty pause"));
-    let (_, words) = write.unwrap_or_else(|| panic!("{told:?}"));
+    let (_, words) = write.unwrap_or_else(|| panic!("{so_far:?}"));
     assert!(words.contains(&scratch.0.display().to_string()), "{words}");
-    drop((paced, idle));
+    drop((paced, idle, so_far));
+    // This disk needs longer than a millisecond for it.
+    file.write_at(&[2; MIB], 0).unwrap();
     file.close().unwrap();
+    let told = told.lock().unwrap();
+    assert!(told.iter().any(|(call, _)| *call == "close"), "{told:?}");
     cache.close().unwrap();
 }
