@@ -191,11 +191,11 @@ fn a_small_sync_has_its_turns_beside_a_large_one() {
 #[test]
 fn writers_that_tell_the_law_in_batches_are_held_as_others() {
     const WRITERS: u32 = 8;
-    let run = |batches: bool| {
+    let run = |writers: u32, batches: bool| {
         let mut world = world(16384, 16 * MIB).limits(1024, 512);
         world.options.tells_in_batches = batches;
-        world.run(0, |task, cache, _| {
-            let writing: Vec<_> = (0..WRITERS)
+        world.run(0, move |task, cache, _| {
+            let writing: Vec<_> = (0..writers)
                 .map(|number| {
                     let cache = Arc::clone(cache);
                     env::spawn(task.env(), "writer", move |task| {
@@ -221,8 +221,12 @@ fn writers_that_tell_the_law_in_batches_are_held_as_others() {
             ends.collect::<Vec<_>>()
         })
     };
-    for ends in [run(false), run(true)] {
-        let most = ends.iter().map(|(_, most)| most.0).max().unwrap();
+    let most = |ends: &[(u32, Pages)]| ends.iter().map(|(_, most)| most.0).max().unwrap();
+    // Many keep little each.
+    let many = run(256, true);
+    assert!(most(&many) <= 1024, "the limit: {}", most(&many));
+    for ends in [run(WRITERS, false), run(WRITERS, true)] {
+        let most = most(&ends);
         let all: u32 = ends.iter().map(|(pages, _)| pages).sum();
         assert!(most <= 1024, "the limit: {most} in {ends:?}");
         // 20 s of the device, and what is dirty at the end.
