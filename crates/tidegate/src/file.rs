@@ -302,8 +302,15 @@ impl File {
         // It is to be heard, so it waits for a read that is under way.
         let reader = self.reader.0.lock();
         let mut reader = reader.unwrap_or_else(PoisonError::into_inner);
-        // From now on each read goes by what it says.
-        self.last.store(ALL, Ordering::Relaxed);
+        let last = match advice {
+            // From now on each read goes by what it says.
+            Advice::Sequential | Advice::Random | Advice::NoReuse => Some(ALL),
+            Advice::Normal => Some(SeatId::mine().number()),
+            Advice::WillNeed | Advice::DontNeed => None,
+        };
+        if let Some(last) = last {
+            self.last.store(last, Ordering::Relaxed);
+        }
         self.answered(self.inner.advise(&mut task, &mut reader, range, advice))
     }
 
