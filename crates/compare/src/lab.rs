@@ -192,8 +192,8 @@ pub fn run(
     Ok(all)
 }
 
-/// The outcome of what comes after so many whole seconds, whose clock begins there. Waits, pressure,
-/// slots and counters stay those of the whole run.
+/// The outcome of all that comes after so many whole seconds, whose clock begins there. Waits,
+/// pressure, slots and counters stay those of the whole run.
 fn without_lead(mut outcome: Outcome, lead_s: f64) -> Outcome {
     if lead_s == 0.0 {
         return outcome;

@@ -418,8 +418,8 @@ impl<'a, E: Env> Call<'a, E> {
 }
 
 /// Fills `data` from `offset` if that is a few pages, all of them in memory and none with a mark;
-/// answers how many bytes. `None`: `Call::read` does it. No reader is told, nor needs to be: what it
-/// learns from plain hits only sharpens its picture (`policy::readahead`).
+/// answers how many bytes. `None`: `Call::read` does it. No reader is told, nor needs to be: what
+/// it learns from plain hits only sharpens its picture (`policy::readahead`).
 pub(crate) fn read_hits<E: Env>(
     task: &mut Task<'_, E>,
     file: &File<E>,
