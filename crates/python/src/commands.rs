@@ -1,41 +1,15 @@
 //! The program's other commands as calls: a trace replayed, all published claims reproduced.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
 
-use experiment::Stop;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use replay::Size;
 use replay::trace::Format;
 
-use crate::run::{beside, lock};
+use crate::run::answer;
 use crate::table::{self, Table};
 use crate::{VERSION, errors};
-
-/// The answer of `work`, done beside the interpreter; an exception of a handler goes first.
-fn answer<T: Send + 'static>(
-    py: Python<'_>,
-    work: impl FnOnce(&Stop) -> T + Send + 'static,
-) -> PyResult<T> {
-    let (stop, made) = (Stop::default(), Arc::new(Mutex::new(None)));
-    let (own, into) = (stop.clone(), Arc::clone(&made));
-    let raised = beside(
-        py,
-        &stop,
-        move || {
-            let answer = work(&own);
-            *lock(&into) = Some(answer);
-        },
-        |_| Ok(()),
-    )?;
-    match raised {
-        Some(error) => Err(error),
-        None => Ok(lock(&made)
-            .take()
-            .expect("work that was not stopped ends with an answer")),
-    }
-}
 
 /// Sizes of memory as the program takes them: pages of 4 KiB, or a part of a trace's (`5%`).
 fn size(py: Python<'_>, is_bytes: bool, text: &str) -> PyResult<Size> {

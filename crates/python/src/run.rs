@@ -32,7 +32,7 @@ const ENDS_WITHIN: Duration = Duration::from_millis(350);
 /// Does `work` on a thread of its own, without the interpreter's lock, and handles signals
 /// meanwhile: an exception of a handler raises `stop`, and is the answer as soon as the work has
 /// ended, or a moment later. `tick` is called now and then.
-pub(crate) fn beside(
+fn beside(
     py: Python<'_>,
     stop: &Stop,
     work: impl FnOnce() + Send + 'static,
@@ -62,6 +62,30 @@ pub(crate) fn beside(
             Some((error, at)) if at.elapsed() > ENDS_WITHIN => return Ok(Some(error)),
             Some(_) => {}
         }
+    }
+}
+
+/// The answer of `work`, done beside the interpreter; an exception of a handler goes first.
+pub(crate) fn answer<T: Send + 'static>(
+    py: Python<'_>,
+    work: impl FnOnce(&Stop) -> T + Send + 'static,
+) -> PyResult<T> {
+    let (stop, made) = (Stop::default(), Arc::new(Mutex::new(None)));
+    let (own, into) = (stop.clone(), Arc::clone(&made));
+    let raised = beside(
+        py,
+        &stop,
+        move || {
+            let answer = work(&own);
+            *lock(&into) = Some(answer);
+        },
+        |_| Ok(()),
+    )?;
+    match raised {
+        Some(error) => Err(error),
+        None => Ok(lock(&made)
+            .take()
+            .expect("work that was not stopped ends with an answer")),
     }
 }
 
@@ -477,30 +501,25 @@ type Tried = (u64, String, Option<String>, Option<String>);
 /// Runs seeds of the fault campaign, one after the other.
 #[pyfunction]
 pub(crate) fn campaign_seeds(py: Python<'_>, seeds: Vec<u64>) -> PyResult<Vec<Tried>> {
-    let (stop, ended) = (Stop::default(), Arc::new(Mutex::new(Vec::new())));
-    let (own, into) = (stop.clone(), Arc::clone(&ended));
-    let work = move || {
+    answer(py, move |stop| {
+        let mut ended = Vec::new();
         for seed in seeds {
-            if own.is_raised() {
+            if stop.is_raised() {
                 break;
             }
             let plan = campaign::Plan::draw(seed);
-            let row = match campaign::run(&plan, &campaign::Setup::default()) {
+            ended.push(match campaign::run(&plan, &campaign::Setup::default()) {
                 Ok(outcome) => (seed, format!("{:016x}", outcome.hash), None, None),
                 Err(failure) => {
                     let why = format!("{}: {}", failure.kind, failure.message);
                     (seed, String::new(), Some(why), Some(plan.to_toml()))
                 }
-            };
-            lock(&into).push(row);
+            });
         }
-    };
-    match beside(py, &stop, work, |_| Ok(()))? {
-        Some(raised) => Err(raised),
-        None => Ok(core::mem::take(&mut *lock(&ended))),
-    }
+        ended
+    })
 }
 
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
