@@ -9,13 +9,13 @@ use std::sync::Arc;
 
 use env::{Cause, DeviceId, ObjectId, Signal, Task};
 use frames::{Flags, FrameId, Owner};
-use lab::{Lab, LabEnv, Options as LabOptions};
+use lab::{Lab, LabEnv, Options as LabOptions, Sector};
 use policy::dirty::DeviceIndex;
 use policy::place::by_use::Purpose;
 use policy::units::{Bytes, Nanos};
 
 use crate::alloc::Wanted;
-use crate::testing::{INFO, with_cache};
+use crate::testing::{INFO, Null, with_cache};
 use crate::{Cache, DeviceOptions, Error, Options};
 
 const FRAMES: u32 = 256;
@@ -100,6 +100,24 @@ fn a_new_file_has_the_lowest_number_that_is_free() {
         }
         assert_eq!(open(task).err(), Some(full));
     });
+}
+
+#[test]
+fn a_file_that_was_written_goes_with_its_cache() {
+    let file = with_cache(Options::new(FRAMES, 1), |task, cache| {
+        let id = cache.env.add_device(Arc::new(Null));
+        let device = cache.add_device(task, id, INFO, DeviceOptions::default());
+        let device = device.unwrap();
+        let file = cache.open(task, device, ObjectId(0), Bytes::ZERO).unwrap();
+        let data = vec![Sector(5); 8];
+        file.write(task, &mut cache.writer(), Bytes::ZERO, &data)
+            .unwrap();
+        Arc::downgrade(&file.mapping)
+    });
+    assert!(
+        file.upgrade().is_none(),
+        "the device's lists and the file hold each other"
+    );
 }
 
 #[test]

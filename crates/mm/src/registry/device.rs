@@ -107,6 +107,13 @@ pub(crate) struct DirtyFiles<E: Env> {
     pub(crate) more_io: VecDeque<(Arc<Mapping<E>>, Instant)>,
 }
 
+impl<E: Env> DirtyFiles<E> {
+    /// Empties the lists.
+    pub(crate) fn take(&mut self) -> [VecDeque<(Arc<Mapping<E>>, Instant)>; 3] {
+        [&mut self.dirty, &mut self.io, &mut self.more_io].map(core::mem::take)
+    }
+}
+
 #[derive(Default)]
 struct DeviceErrors {
     /// The first and the last write that failed, and where in its file.

@@ -82,6 +82,18 @@ pub(crate) fn flusher<E: Env>(
     cache: &Weak<Cache<E>>,
     device: &Arc<DeviceState<E>>,
 ) {
+    flush_until_the_end(task, cache, device);
+    // A file holds its device, so the device's lists would keep both for ever. Let go of without
+    // the lock.
+    let left = device.files.lock(task).take();
+    drop(left);
+}
+
+fn flush_until_the_end<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Weak<Cache<E>>,
+    device: &Arc<DeviceState<E>>,
+) {
     let mut looked = task.now();
     while let Some(interval) = cache.upgrade().map(|cache| cache.options.flush.interval) {
         let periodic = !interval.is_zero() && has_dirty_files(task, device);
@@ -303,6 +315,10 @@ impl<E: Env> Cache<E> {
         let now = self.env.now();
         let first = {
             let mut files = mapping.device.files.lock(context);
+            if self.registry.stopping.load(Ordering::Acquire) {
+                // The flusher is at its end: nobody would take the file off the list.
+                return;
+            }
             files.dirty.push_back((Arc::clone(mapping), now));
             files.dirty.len() + files.io.len() + files.more_io.len() == 1
         };
