@@ -80,7 +80,7 @@ impl Doubt {
     }
 
     /// In a few words, for the end of a line.
-    fn words(self) -> String {
+    pub(super) fn words(self) -> String {
         match self {
             Self::Little => String::new(),
             Self::Off(error) => format!("? lab {:+.0} %", error * 100.0),

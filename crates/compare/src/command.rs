@@ -14,12 +14,13 @@ use super::pressure::Pressure;
 use super::recording::COLUMN;
 use super::several;
 use super::show::Value;
-use super::sweep::Sweep;
+use super::sweep::{self, Sweep};
 use super::throttling::Throttling;
 use super::what_if::{self, Change, ChangeError};
 use super::{bands, show};
 use experiment::expect;
 use experiment::outcome::Outcome;
+use experiment::run::Watcher;
 use report::output::web::{self, Section};
 use report::output::{self, About, Folder, OutputError, Shown, TidyTable};
 use report::status::{FAILED, INTERRUPTED, OK};
@@ -68,12 +69,49 @@ pub enum CompareError {
     Usage(String),
 }
 
+/// A comparison of recordings of one kind.
+#[derive(Debug)]
+pub struct Comparison {
+    /// Every figure of everything that was measured: `figures.csv`.
+    pub figures: TidyTable,
+    /// What the changes would do, if there are any: `answers.csv`.
+    pub answers: Option<TidyTable>,
+    /// Pairs that differ in one setting, of several recordings: `pairs.csv`.
+    pub pairs: Option<TidyTable>,
+    /// What is printed.
+    pub text: String,
+    /// Bands that do not hold, a line each.
+    pub missed: Vec<String>,
+    shown: Shown,
+    outcomes: Vec<Outcome>,
+    /// What the plans are called in the tables, in their order.
+    rows: Vec<String>,
+    plans: Vec<Planned>,
+}
+
+/// A comparison before its runs.
+struct Ready {
+    rows: Vec<String>,
+    plans: Vec<Planned>,
+    /// Makes the rest of it of the plans and the runs of each.
+    finish: Box<Finish>,
+}
+
+type Finish = dyn FnOnce(Vec<String>, Vec<Planned>, Vec<Vec<Outcome>>) -> Comparison;
+
+impl Ready {
+    fn run(self, stop: &Stop, watcher: &impl Watcher) -> Result<Comparison, LabError> {
+        let runs = lab::run(&self.plans, stop, watcher)?;
+        Ok((self.finish)(self.rows, self.plans, runs))
+    }
+}
+
 /// A kind, as the command meets it.
 struct Entry {
     of: &'static str,
     keys: fn() -> Vec<(&'static str, &'static str)>,
     is_one: fn(&Path) -> bool,
-    compare: fn(&Asked, &[PathBuf], &Stop) -> Result<u8, CompareError>,
+    plan: fn(&Asked, &[PathBuf]) -> Result<Ready, CompareError>,
 }
 
 const fn entry<K: Kind>() -> Entry {
@@ -81,12 +119,12 @@ const fn entry<K: Kind>() -> Entry {
         of: K::OF,
         keys: || K::KEYS.iter().map(|key| (key.name, key.takes)).collect(),
         is_one: K::is_one,
-        compare: compare::<K>,
+        plan: plan::<K>,
     }
 }
 
 /// All kinds. A path is of the first that says so; the last takes what is left.
-const KINDS: [Entry; 2] = [entry::<Pressure>(), entry::<Throttling>()];
+static KINDS: [Entry; 2] = [entry::<Pressure>(), entry::<Throttling>()];
 
 /// The keys of `--set` and `--given`, kind by kind, as a table.
 #[must_use]
@@ -150,44 +188,72 @@ pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, CompareError> {
     }
 }
 
-/// Recordings of each kind are compared among themselves.
+/// Compares without printing or writing anything: a comparison for each kind of recording.
+///
+/// # Errors
+/// A recording or a change that cannot be used, a run that failed, or `stop`.
+pub fn compare(asked: &Asked, stop: &Stop) -> Result<Vec<Comparison>, CompareError> {
+    let of_kind = |(kind, paths): (&Entry, Vec<PathBuf>)| {
+        let ready = (kind.plan)(asked, &paths)?;
+        Ok(ready.run(stop, &())?)
+    };
+    of_kinds(asked)?.into_iter().map(of_kind).collect()
+}
+
+/// The same, printed and written.
 fn run(asked: &Asked, stop: &Stop) -> Result<u8, CompareError> {
+    let mut code = OK;
+    for (kind, paths) in of_kinds(asked)? {
+        let ready = (kind.plan)(asked, &paths)?;
+        // Made before the work, so that a folder that cannot be made does not cost the results.
+        let name = format!("compare-{}", lab::plain(&ready.rows[0]));
+        let folder = Folder::make(asked.out.as_deref(), &name, asked.seed)?;
+        let progress = Progress::new(lab::orders(&ready.plans).len());
+        let made = ready.run(stop, &progress);
+        progress.finish();
+        let made = match made {
+            Ok(made) => made,
+            Err(error) => {
+                folder.remove_made();
+                return Err(error.into());
+            }
+        };
+        terminal::print(&made.text);
+        write(folder.path(), &made, asked)?;
+        for missed in made.missed.iter().filter(|_| asked.check) {
+            code = FAILED;
+            terminal::complain(&format!("tidegate: {missed}"));
+        }
+    }
+    Ok(code)
+}
+
+/// Recordings of each kind are compared among themselves.
+fn of_kinds(asked: &Asked) -> Result<Vec<(&'static Entry, Vec<PathBuf>)>, CompareError> {
     let all = asked.recordings.iter();
     let named = all.filter(|path| asked.recordings.len() == 1 || !is_readme(path));
-    let mut of_kinds = KINDS.map(|_| Vec::new());
+    let mut of_kinds: Vec<(&Entry, Vec<PathBuf>)> =
+        KINDS.iter().map(|kind| (kind, Vec::new())).collect();
     for path in named {
         let of = KINDS.iter().position(|kind| (kind.is_one)(path));
-        of_kinds[of.unwrap_or(KINDS.len() - 1)].push(path.clone());
+        of_kinds[of.unwrap_or(KINDS.len() - 1)].1.push(path.clone());
     }
-    let mut present = KINDS
-        .iter()
-        .zip(&of_kinds)
-        .filter(|(_, paths)| !paths.is_empty());
-    if let (Some((one, ones)), Some((other, others)), Some(_)) =
-        (present.next(), present.next(), &asked.out)
-    {
-        return Err(CompareError::Usage(format!(
+    of_kinds.retain(|(_, paths)| !paths.is_empty());
+    match (&of_kinds[..], &asked.out) {
+        ([], _) => {
+            let problem = "no recording among the names given; name a folder of tables or a trace";
+            Err(CompareError::Usage(problem.into()))
+        }
+        ([(one, ones), (other, others), ..], Some(_)) => Err(CompareError::Usage(format!(
             "--out is one folder, and these are recordings of two kinds: {} is of {}, {} of {}; \
              name one kind at a time, or leave --out out",
             ones[0].display(),
             one.of,
             others[0].display(),
             other.of,
-        )));
+        ))),
+        _ => Ok(of_kinds),
     }
-    if of_kinds.iter().all(Vec::is_empty) {
-        let problem = "no recording among the names given; name a folder of tables or a trace";
-        return Err(CompareError::Usage(problem.into()));
-    }
-    let mut code = OK;
-    for (kind, paths) in KINDS
-        .iter()
-        .zip(&of_kinds)
-        .filter(|(_, paths)| !paths.is_empty())
-    {
-        code = code.max((kind.compare)(asked, paths, stop)?);
-    }
-    Ok(code)
 }
 
 /// What `recordings/*` names beside recordings.
@@ -196,8 +262,8 @@ fn is_readme(path: &Path) -> bool {
     name.is_some_and(|name| name.to_ascii_uppercase().starts_with("README"))
 }
 
-/// Those of one kind.
-fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8, CompareError> {
+/// Loads recordings of one kind and plans their runs.
+fn plan<K: Kind>(asked: &Asked, paths: &[PathBuf]) -> Result<Ready, CompareError> {
     let parse =
         |set: &String| Change::parse_all(K::KEYS, set).map_err(|error| elsewhere::<K>(set, error));
     let given = asked.given.iter().map(|set| Change::parse(K::KEYS, set));
@@ -231,11 +297,12 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
         }
         Some(path) => Some(K::load(path, &given, &changes)?),
     };
-    let columns: Vec<&str> = if asked.policy.is_empty() {
-        COLUMNS.to_vec()
+    let own: Vec<String> = if asked.policy.is_empty() {
+        COLUMNS.map(str::to_owned).to_vec()
     } else {
-        asked.policy.iter().map(String::as_str).collect()
+        asked.policy.clone()
     };
+    let columns: Vec<&str> = own.iter().map(String::as_str).collect();
     let mut plans = Vec::new();
     let mut changed = Vec::new();
     for recording in &recordings {
@@ -259,64 +326,78 @@ fn compare<K: Kind>(asked: &Asked, paths: &[PathBuf], stop: &Stop) -> Result<u8,
     let rows: Vec<String> = settings
         .map(|setting| K::name(setting).to_owned())
         .collect();
-    // Made before the work, so that a folder that cannot be made does not cost the results.
-    let name = format!("compare-{}", lab::plain(&rows[0]));
-    let folder = Folder::make(asked.out.as_deref(), &name, asked.seed)?;
-    let runs = match run_plans(&plans, stop) {
-        Ok(runs) => runs,
-        Err(error) => {
-            folder.remove_made();
-            return Err(error.into());
-        }
+    let asked = Questions::<K> {
+        columns: own,
+        variants,
+        against,
     };
-    let mut runs = runs.into_iter();
+    Ok(Ready {
+        rows,
+        plans,
+        finish: Box::new(move |rows, plans, runs| {
+            compared(recordings, changed, &asked, (rows, plans), runs)
+        }),
+    })
+}
+
+/// What is asked of all recordings.
+struct Questions<K: Kind> {
+    columns: Vec<String>,
+    /// Of each value of the list, all changes.
+    variants: Vec<Vec<Change>>,
+    against: Option<Loaded<K::Setting>>,
+}
+
+/// Measures recordings, each with its changed settings, and all runs; says what they come to.
+fn compared<K: Kind>(
+    recordings: Vec<Loaded<K::Setting>>,
+    changed: Vec<Vec<K::Setting>>,
+    asked: &Questions<K>,
+    (rows, plans): (Vec<String>, Vec<Planned>),
+    runs: Vec<Vec<Outcome>>,
+) -> Comparison {
+    let columns: Vec<&str> = asked.columns.iter().map(String::as_str).collect();
+    let mut made = plans.iter().zip(runs);
     let mut outcomes = Vec::new();
     let mut sides = Vec::new();
-    let mut planned = plans.iter();
-    for (recording, plan) in recordings.into_iter().zip(planned.by_ref()) {
-        let runs = runs.next().unwrap_or_default();
+    for (recording, (plan, runs)) in recordings.into_iter().zip(made.by_ref()) {
         sides.push(side::<K>(recording, plan, runs, &mut outcomes));
     }
     for (side, own) in sides.iter_mut().zip(changed) {
-        for setting in own {
+        for (setting, (plan, runs)) in own.into_iter().zip(made.by_ref()) {
             let case = K::name(&setting).to_owned();
-            if let Some(against) = &against {
+            if let Some(against) = &asked.against {
                 outcomes.push(relabelled(&against.outcome, &case));
             }
-            let runs = runs.next().unwrap_or_default();
-            let notes = planned.next().map(|plan| plan.notes.iter().cloned());
-            side.recording.notes.extend(notes.into_iter().flatten());
+            side.recording.notes.extend(plan.notes.iter().cloned());
             let lab = runs.iter().map(|run| K::measure(&setting, run)).collect();
             outcomes.extend(runs.iter().map(|run| relabelled(run, &case)));
             side.changed.push(Changed { setting, lab });
         }
     }
+    let doubts: Vec<Vec<Doubt>> = sides.iter().map(doubts).collect();
+    let swept: Vec<Option<Sweep<'_>>> = sides
+        .iter()
+        .zip(&doubts)
+        .map(|(side, doubts)| swept(side, &columns, asked, doubts))
+        .collect();
     let shown = Shown {
         bands: verdicts(&sides, columns[0]),
         sections: sections(&sides, &columns),
-        lines: sides
-            .iter()
-            .filter_map(|side| swept(side, &columns, &variants, &doubts(side))?.plot())
-            .collect(),
+        lines: swept.iter().flatten().filter_map(Sweep::plot).collect(),
         ..Shown::default()
     };
-    let text = render(&sides, &columns, &variants, against.as_ref());
-    terminal::print(&text);
-    let mut tables = vec![show::tidy(figures(&sides, &columns))];
-    if sides.len() > 1 {
-        tables.push(several::table(&beside(&sides)));
+    Comparison {
+        figures: show::tidy(figures(&sides, &columns)),
+        answers: (!asked.variants.is_empty()).then(|| sweep::answers(swept.iter().flatten())),
+        pairs: (sides.len() > 1).then(|| several::table(&beside(&sides))),
+        text: render(&sides, &columns, &swept, asked),
+        missed: missed(&sides, columns[0]),
+        shown,
+        outcomes,
+        rows,
+        plans,
     }
-    let made = Made {
-        rows: &rows,
-        plans: &plans,
-        outcomes: &outcomes,
-        printed: &text,
-        shown: &shown,
-        seed: asked.seed,
-        version: asked.version,
-    };
-    write(folder.path(), &made, tables)?;
-    Ok(judged(asked.check, &sides, columns[0]))
 }
 
 /// A key of recordings of another kind alone is told where it belongs.
@@ -404,13 +485,6 @@ impl Names {
     }
 }
 
-fn run_plans(plans: &[Planned], stop: &Stop) -> Result<Vec<Vec<Outcome>>, LabError> {
-    let progress = Progress::new(lab::orders(plans).len());
-    let runs = lab::run(plans, stop, &progress);
-    progress.finish();
-    runs
-}
-
 fn relabelled(outcome: &Outcome, case: &str) -> Outcome {
     Outcome {
         case: case.to_owned(),
@@ -442,20 +516,18 @@ fn side<K: Kind>(
 fn render<K: Kind>(
     sides: &[Side<K>],
     columns: &[&str],
-    variants: &[Vec<Change>],
-    against: Option<&Loaded<K::Setting>>,
+    swept: &[Option<Sweep<'_>>],
+    asked: &Questions<K>,
 ) -> String {
     let mut text = String::new();
-    for side in sides {
+    for (side, swept) in sides.iter().zip(swept) {
         text.push_str(&one(side, columns));
         text.push('\n');
-        let doubts = doubts(side);
-        if let Some(swept) = swept(side, columns, variants, &doubts) {
-            text.push_str(&swept.table());
-        } else if let Some(changed) = side.changed.first() {
-            let asked = (columns, &variants[0][..]);
-            text.push_str(&answered(side, changed, asked, &doubts, against));
-        }
+        text.push_str(&match swept {
+            None => String::new(),
+            Some(swept) if swept.is_list() => swept.table(),
+            Some(swept) => answered(side, columns, asked, swept.doubts),
+        });
     }
     if sides.len() > 1 {
         text.push_str(&several::render(&beside(sides), columns[0]));
@@ -482,21 +554,24 @@ fn doubts<K: Kind>(side: &Side<K>) -> Vec<Doubt> {
     labels.map(doubt).collect()
 }
 
-/// A recording under each value of a list; `None`: there is no list.
+/// A recording under each of its changes; `None`: there are none.
 fn swept<'a, K: Kind>(
     side: &'a Side<K>,
     columns: &'a [&'a str],
-    variants: &'a [Vec<Change>],
+    asked: &'a Questions<K>,
     doubts: &'a [Doubt],
 ) -> Option<Sweep<'a>> {
-    if variants.len() < 2 || side.changed.is_empty() {
+    let variants = &asked.variants;
+    if side.changed.is_empty() {
         return None;
     }
     let varies = |at: &usize| variants.iter().any(|other| other[*at] != variants[0][*at]);
-    let at = (0..variants[0].len()).find(varies)?;
+    let at = (0..variants[0].len()).find(varies).unwrap_or(0);
+    let against = asked.against.as_ref();
     Some(Sweep {
         recording: side.name(),
         columns,
+        changes: variants,
         values: variants.iter().map(|changes| &changes[at]).collect(),
         labels: K::labels(),
         recorded: K::values(&side.recorded),
@@ -512,6 +587,7 @@ fn swept<'a, K: Kind>(
             .map(|changed| K::most(&changed.setting))
             .collect(),
         doubts,
+        against: against.map(|other| K::values(&K::measure(&other.setting, &other.outcome))),
     })
 }
 
@@ -560,15 +636,16 @@ fn sections<K: Kind>(sides: &[Side<K>], columns: &[&str]) -> Vec<Section> {
     sides.iter().map(of).collect()
 }
 
+/// The tables of the one change of a recording.
 fn answered<K: Kind>(
     side: &Side<K>,
-    changed: &Changed<K>,
-    (columns, changes): (&[&str], &[Change]),
+    columns: &[&str],
+    asked: &Questions<K>,
     doubts: &[Doubt],
-    against: Option<&Loaded<K::Setting>>,
 ) -> String {
     let values = values::<K>;
-    let against = against.map(|other| {
+    let changed = &side.changed[0];
+    let against = asked.against.as_ref().map(|other| {
         let measures = K::measure(&other.setting, &other.outcome);
         answer::Against {
             name: K::name(&other.setting),
@@ -578,7 +655,7 @@ fn answered<K: Kind>(
     });
     answer::render(&Answered {
         differs: K::differences(&side.recording.setting, &changed.setting),
-        changes,
+        changes: &asked.variants[0],
         columns,
         labels: K::labels(),
         recorded: K::values(&side.recorded),
@@ -636,54 +713,41 @@ fn one<K: Kind>(side: &Side<K>, columns: &[&str]) -> String {
     )
 }
 
-/// Names every band that does not hold, if that is asked for; answers the exit status.
-fn judged<K: Kind>(check: bool, sides: &[Side<K>], column: &str) -> u8 {
-    let mut code = OK;
-    for side in sides.iter().filter(|_| check) {
+/// Every band that does not hold, a line each.
+fn missed<K: Kind>(sides: &[Side<K>], column: &str) -> Vec<String> {
+    let of = |side: &Side<K>| {
         let verdicts = K::judge(&side.recording.setting, &side.recorded, &side.lab[0]);
-        for verdict in verdicts.iter().filter(|verdict| !verdict.holds) {
-            code = FAILED;
-            let name = side.name();
-            terminal::complain(&format!("tidegate: {name}, {column}: {}", verdict.line()));
-        }
-    }
-    code
+        let missed = verdicts.into_iter().filter(|verdict| !verdict.holds);
+        let line =
+            |verdict: bands::Verdict| format!("{}, {column}: {}", side.name(), verdict.line());
+        missed.map(line).collect::<Vec<_>>()
+    };
+    sides.iter().flat_map(of).collect()
 }
 
-/// What is written.
-struct Made<'a> {
-    /// What the plans are called in the tables, in their order.
-    rows: &'a [String],
-    plans: &'a [Planned],
-    outcomes: &'a [Outcome],
-    printed: &'a str,
-    shown: &'a Shown,
-    seed: u64,
-    version: &'static str,
-}
-
-fn write(folder: &Path, made: &Made<'_>, own: Vec<TidyTable>) -> Result<(), CompareError> {
-    let plans = made.plans;
+fn write(folder: &Path, made: &Comparison, asked: &Asked) -> Result<(), CompareError> {
+    let plans = &made.plans;
     let first = &plans[0];
     let mut about = About {
         title: "a recording beside the lab".into(),
-        master_seed: made.seed,
-        ..About::of(&first.scenario, &first.source, false, made.version)
+        master_seed: asked.seed,
+        ..About::of(&first.scenario, &first.source, false, asked.version)
     };
     if plans.len() > 1 {
         about.experiment = format!("{} recordings", plans.len());
         about.title = "beside the lab".into();
         about.scenario_id = format!("{}, the others in scenario-NAME.toml", about.scenario_id);
     }
-    let mut tables = output::tables(&about, made.outcomes, &[]);
-    tables.extend(own);
+    let mut tables = output::tables(&about, &made.outcomes, &[]);
+    tables.push(made.figures.clone());
+    tables.extend(made.answers.iter().chain(&made.pairs).cloned());
     output::write(
         folder,
         &about,
         &tables,
-        made.outcomes,
-        made.printed,
-        made.shown,
+        &made.outcomes,
+        &made.text,
+        &made.shown,
     )?;
     for (row, plan) in made.rows.iter().zip(plans).skip(1) {
         let path = folder.join(output::scenario_of(row));

@@ -42,7 +42,7 @@ mod ticks;
 mod trace;
 pub mod what_if;
 
-pub use command::{Asked, CompareError, keys, main};
+pub use command::{Asked, CompareError, Comparison, compare, keys, main};
 pub use fault::Fault;
 pub use kind::Kind;
 pub use measure::{Measures, QUANTITIES, measure};

@@ -1,4 +1,5 @@
-//! Several values of one key: one table of answers, and one plot.
+//! What changes would do, as a table for programs; several values of one key as one printed table
+//! and one plot.
 
 use core::fmt::Write as _;
 
@@ -6,18 +7,20 @@ use super::answer::{self, Doubt, FIELD};
 use super::label::Label;
 use super::several::NOTICEABLE;
 use super::what_if::Change;
-use report::output::{Curve, Lines};
+use report::output::{self, Column, Curve, Data, Lines, TidyTable};
 
 /// Panels of the plot, at most.
 const PANELS_MOST: usize = 12;
 /// From this factor between least and most value on, the plot's axis is logarithmic.
 const WIDE: f64 = 8.0;
 
-/// A recording under every value.
+/// A recording under every value of a list, or under one.
 pub(super) struct Sweep<'a> {
     pub(super) recording: &'a str,
     pub(super) columns: &'a [&'a str],
-    /// Of each value, the change that varies.
+    /// Of each value, all that is changed.
+    pub(super) changes: &'a [Vec<Change>],
+    /// Of each value, the change that varies; of a single one, the first.
     pub(super) values: Vec<&'a Change>,
     pub(super) labels: Vec<Label>,
     pub(super) recorded: Vec<Option<f64>>,
@@ -28,9 +31,15 @@ pub(super) struct Sweep<'a> {
     /// Of each value, the most that each figure can be.
     pub(super) most: Vec<Vec<f64>>,
     pub(super) doubts: &'a [Doubt],
+    /// A recording of the change.
+    pub(super) against: Option<Vec<Option<f64>>>,
 }
 
 impl Sweep<'_> {
+    pub(super) fn is_list(&self) -> bool {
+        self.values.len() > 1
+    }
+
     fn key(&self) -> &str {
         &self.values[0].key
     }
@@ -124,6 +133,81 @@ impl Sweep<'_> {
     }
 }
 
+/// The answers to all changes of all recordings: a row for each change, column and figure of which
+/// there is anything.
+pub(super) fn answers<'a>(sweeps: impl Iterator<Item = &'a Sweep<'a>>) -> TidyTable {
+    let mut texts: [Vec<String>; 6] = Default::default();
+    let mut reals: [Vec<f64>; 6] = Default::default();
+    for sweep in sweeps {
+        for (value, changes) in sweep.changes.iter().enumerate() {
+            let change: Vec<String> = changes.iter().map(Change::to_string).collect();
+            for (column, name) in sweep.columns.iter().enumerate() {
+                for (figure, label) in sweep.labels.iter().enumerate() {
+                    let recorded = sweep.recorded[figure];
+                    let lab = sweep.lab[column][figure];
+                    let changed = sweep.changed[value][column][figure];
+                    if [recorded, lab, changed].iter().all(Option::is_none) {
+                        continue;
+                    }
+                    let doubt = match column {
+                        0 => sweep.doubts[figure].words(),
+                        _ => String::new(),
+                    };
+                    let row = [
+                        sweep.recording,
+                        &change.join(", "),
+                        name,
+                        label.name,
+                        label.unit,
+                        &doubt,
+                    ];
+                    for (texts, text) in texts.iter_mut().zip(row) {
+                        texts.push(text.to_owned());
+                    }
+                    let row = [
+                        Some(sweep.values[value].shown()),
+                        recorded,
+                        lab,
+                        changed,
+                        sweep.answer(value, column, figure),
+                        sweep.against.as_ref().and_then(|against| against[figure]),
+                    ];
+                    for (reals, real) in reals.iter_mut().zip(row) {
+                        reals.push(real.unwrap_or(f64::NAN));
+                    }
+                }
+            }
+        }
+    }
+    let text = |name, data| Column {
+        name,
+        data: Data::Text(data),
+    };
+    let real = |name, data| Column {
+        name,
+        data: Data::Real(data),
+    };
+    let [recording, change, column, figure, unit, doubt] = texts;
+    let [value, recorded, lab, changed, answer, against] = reals;
+    TidyTable::new(
+        output::ANSWERS,
+        vec![
+            text("recording", recording),
+            text("change", change),
+            real("value", value),
+            text("column", column),
+            text("figure", figure),
+            text("unit", unit),
+            real("recorded", recorded),
+            real("lab", lab),
+            real("changed", changed),
+            real("answer", answer),
+            text("doubt", doubt),
+            real("against", against),
+        ],
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,8 +215,9 @@ mod tests {
     use crate::pressure::Pressure;
     use crate::what_if::THROTTLING;
 
-    fn of(values: &[Change]) -> Sweep<'_> {
+    fn of<'a>(values: &'a [Change], changes: &'a [Vec<Change>]) -> Sweep<'a> {
         Sweep {
+            changes,
             recording: "one",
             columns: &["linux-6.12"],
             values: values.iter().collect(),
@@ -149,24 +234,37 @@ mod tests {
                 .take(values.len())
                 .collect(),
             doubts: &[Doubt::Little],
+            against: None,
         }
     }
 
     #[test]
     fn an_answer_is_no_more_than_there_is_under_its_own_value() {
         let values = Change::parse_all(THROTTLING, "cpus=1..3:1").unwrap();
-        let sweep = of(&values);
+        let changes: Vec<_> = values.iter().map(|value| vec![value.clone()]).collect();
+        let sweep = of(&values, &changes);
         assert_eq!(sweep.row(0, 0), [20.0, 40.0, 40.0].map(Some));
         let plot = sweep.plot().unwrap();
         let (_, curves) = &plot.panels[0];
         assert_eq!(curves[0].points, [(1.0, 20.0), (2.0, 40.0), (3.0, 40.0)]);
+        let table = answers([&sweep].into_iter());
+        let of = |name| table.columns.iter().find(|column| column.name == name);
+        assert_eq!(
+            of("answer").unwrap().data,
+            Data::Real(vec![20.0, 40.0, 40.0])
+        );
+        assert_eq!(of("value").unwrap().data, Data::Real(vec![1.0, 2.0, 3.0]));
     }
 
     #[test]
     fn values_that_are_words_have_a_table_and_no_plot() {
         let values = Change::parse_all(Pressure::KEYS, "device.0.fs=ext4,vfat");
         let values = values.unwrap();
-        assert!(of(&values).plot().is_none());
-        assert!(of(&values).table().contains("device.0.fs were ext4, vfat?"));
+        assert!(of(&values, &[]).plot().is_none());
+        assert!(
+            of(&values, &[])
+                .table()
+                .contains("device.0.fs were ext4, vfat?")
+        );
     }
 }

@@ -10,7 +10,7 @@ use crate::expect::{self, Verdict};
 use crate::experiments;
 use crate::outcome::Outcome;
 use crate::pool;
-use crate::run::{self, Cell, Column, Order, RunError, Watcher, World};
+use crate::run::{self, Cell, Column, RunError, World};
 use crate::scenario::{LoadError, Override, OverrideError, Scenario};
 
 /// An experiment, loaded.
@@ -107,7 +107,7 @@ impl Trial {
             .collect();
         let run = &self.scenario.run;
         let orders = run::orders(&cells, *run.replicas.get_ref(), run.seed);
-        let results = run::run_all(&orders, &World::Lab, &Stop::default(), &Silent);
+        let results = run::run_all(&orders, &World::Lab, &Stop::default(), &());
         let outcomes: Result<Vec<_>, _> = results.into_iter().flatten().collect();
         Ok(outcomes?)
     }
@@ -161,11 +161,4 @@ pub fn swap(outcomes: &mut [Outcome], one: &str, other: &str) {
             outcome.policy = one.to_owned();
         }
     }
-}
-
-struct Silent;
-
-impl Watcher for Silent {
-    fn began(&self, _order: &Order) {}
-    fn ended(&self, _order: &Order, _result: &Result<Outcome, RunError>) {}
 }

@@ -253,6 +253,23 @@ fn several_values_of_a_kernels_name_are_one_table_and_one_plot() {
     // would be above.
     assert!(level[1] < 27.4 && level[1] > 13.0, "{level:?}");
     assert!(level[2] > 64.0 && level[2] < 136.8, "{level:?}");
+    // The same as a table for programs.
+    let answers = std::fs::read_to_string(here.join("out/answers.csv")).unwrap();
+    let rows = answers.lines().skip(1).map(|line| line.split(','));
+    let rows: Vec<Vec<&str>> = rows.map(Iterator::collect).collect();
+    let levels = rows.iter().filter(|row| row[4] == "level");
+    let answered = |row: &Vec<&str>| {
+        let answer: f64 = row[9].parse().unwrap();
+        (row[1].to_owned(), format!("{answer:.1}"))
+    };
+    let printed = |at: usize| format!("{:.1}", level[at]);
+    assert_eq!(
+        levels.map(answered).collect::<Vec<_>>(),
+        [
+            ("vm.dirty_ratio=2".to_owned(), printed(1)),
+            ("vm.dirty_ratio=10".to_owned(), printed(2))
+        ]
+    );
     let plot = std::fs::read_to_string(here.join("out/what-if-one-dd.svg")).unwrap();
     assert!(plot.contains("vm.dirty_ratio") && plot.contains("level (MiB)"));
     let html = std::fs::read_to_string(here.join("out/report.html")).unwrap();

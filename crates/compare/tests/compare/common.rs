@@ -7,19 +7,9 @@ use compare::kind::{Beside, Loaded};
 use compare::pressure::Pressure;
 use compare::{Kind, Recording, lab};
 use experiment::Stop;
-use experiment::outcome::Outcome;
-use experiment::run::{Order, RunError, Watcher};
 
 /// The column that is judged.
 const COLUMN: &str = "linux-6.12";
-
-/// Says nothing of runs.
-pub(crate) struct Quiet;
-
-impl Watcher for Quiet {
-    fn began(&self, _order: &Order) {}
-    fn ended(&self, _order: &Order, _result: &Result<Outcome, RunError>) {}
-}
 
 /// The folders of all recordings, by name.
 pub(crate) fn folders() -> Vec<PathBuf> {
@@ -84,7 +74,7 @@ pub(crate) fn compared<K: Kind>(
         K::plan(&recording.setting, &[COLUMN], 1).expect("a setting can be run")
     };
     let planned: Vec<_> = recordings.iter().map(plan).collect();
-    let outcomes = lab::run(&planned, &Stop::default(), &Quiet).expect("the runs end");
+    let outcomes = lab::run(&planned, &Stop::default(), &()).expect("the runs end");
     let beside = recordings.into_iter().zip(outcomes);
     beside
         .map(|(recording, outcomes)| Compared {

@@ -12,8 +12,6 @@ use compare::bands;
 use compare::{Measures, Recording, lab, measure};
 use experiment::Stop;
 
-use super::common::Quiet;
-
 /// The column that is judged.
 const COLUMN: &str = "linux-6.12";
 /// How far the longest write may be from the recorded one.
@@ -43,7 +41,7 @@ fn compared(recordings: &[Recording], with_journal: bool) -> Vec<(Measures, Meas
             plan
         })
         .collect();
-    let outcomes = lab::run(&planned, &Stop::default(), &Quiet).expect("the runs end");
+    let outcomes = lab::run(&planned, &Stop::default(), &()).expect("the runs end");
     recordings
         .iter()
         .zip(outcomes)

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use compare::{Recording, Setting, lab, measure, what_if};
 use experiment::scenario::{Scenario, Source};
 
-use super::common::Quiet;
 use super::fixture::{changed, copy, fixture, folder, unpacked};
 
 /// What is said of a recording that cannot be used, without the folder's name.
@@ -65,7 +64,7 @@ fn the_lab_runs_a_recording_and_is_within_the_bands() {
     let recording = Recording::load(&fixture("guest")).unwrap();
     let plan = lab::plan(&recording.setting, &["linux-6.12"], 1).unwrap();
     assert!(plan.notes.is_empty(), "{:?}", plan.notes);
-    let runs = lab::run(&[plan], &experiment::Stop::default(), &Quiet).unwrap();
+    let runs = lab::run(&[plan], &experiment::Stop::default(), &()).unwrap();
     let lab = measure(&recording.setting, &runs[0][0]);
     let recorded = measure(&recording.setting, &recording.outcome);
     for verdict in compare::bands::judge(&recording.setting, &recorded, &lab) {
@@ -705,7 +704,7 @@ fn a_trace_that_begins_under_load_is_compared_with_a_lab_under_load() {
     assert!(setting.begins_mib > 50.0, "{}", setting.begins_mib);
     let planned = lab::plan(setting, &["linux-6.12"], 1).unwrap();
     assert!(planned.notes.join(" ").contains("begins under load"));
-    let runs = lab::run(&[planned], &experiment::Stop::default(), &Quiet).unwrap();
+    let runs = lab::run(&[planned], &experiment::Stop::default(), &()).unwrap();
     let (own, lab) = (
         measure(setting, &recording.outcome),
         measure(setting, &runs[0][0]),

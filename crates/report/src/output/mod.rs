@@ -56,7 +56,9 @@ const BANDS: &str = "bands.json";
 pub const FIGURES: &str = "figures";
 /// That of pairs, where there are several recordings.
 pub const PAIRS: &str = "pairs";
-const COMPARED: [&str; 2] = [FIGURES, PAIRS];
+/// That of answers, where something was changed.
+pub const ANSWERS: &str = "answers";
+const COMPARED: [&str; 3] = [FIGURES, PAIRS, ANSWERS];
 
 /// Written and removed at once: whether the folder can be written is to be known before the work.
 const PROBE: &str = ".tidegate-probe";

@@ -11,7 +11,7 @@ use experiment::Stop;
 use super::proto::{Field, fields};
 use super::*;
 use experiment::experiments;
-use experiment::run::{self, Cell, Column, Order, RunError, Watcher, World};
+use experiment::run::{self, Cell, Column, World};
 use experiment::scenario::{Override, Scenario};
 use experiment::watch::{Item, What};
 
@@ -369,13 +369,6 @@ fn slices_that_would_cross_are_cut_to_nest() {
     );
 }
 
-struct Silent;
-
-impl Watcher for Silent {
-    fn began(&self, _order: &Order) {}
-    fn ended(&self, _order: &Order, _result: &Result<Outcome, RunError>) {}
-}
-
 /// A cell of a built-in experiment, run in the lab with a trace.
 fn traced(experiment: &str, row: &str, column: &str, sets: &[&str]) -> Outcome {
     let overrides = sets.iter().map(|set| Override::parse(set).unwrap());
@@ -387,7 +380,7 @@ fn traced(experiment: &str, row: &str, column: &str, sets: &[&str]) -> Outcome {
     let column = columns.find(|of| of.name == column).unwrap();
     let mut orders = run::orders(&[Cell::resolve(&scenario, row, &column)], 1, 1);
     orders[0].trace = true;
-    let results = run::run_all(&orders, &World::Lab, &Stop::default(), &Silent);
+    let results = run::run_all(&orders, &World::Lab, &Stop::default(), &());
     results.into_iter().flatten().next().unwrap().unwrap()
 }
 
