@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -19,7 +19,8 @@ use crate::clock::Guard;
 use crate::error::{AWAY, BROKEN, Error, TIMED_OUT, io_error};
 use crate::layout;
 use crate::local::DirectoryLock;
-use crate::spare::{Lent, Spare};
+use crate::request::lock;
+use crate::spare::Spare;
 
 /// ENFILE, EMFILE.
 const NO_DESCRIPTORS: [i32; 2] = [23, 24];
@@ -205,34 +206,28 @@ impl Client {
         result
     }
 
-    /// A call is under way until the answer goes.
-    async fn call(&self) -> Option<impl Sized> {
-        match &self.spare {
-            Some(spare) => Some(spare.call().await),
-            None => None,
-        }
-    }
-
-    /// What a call that was answered so is to be made again with, if that can help.
-    async fn again_with<T>(&self, answer: &mut Result<T, Trouble>) -> Option<Lent<'_>> {
-        let spare = self.spare.as_ref()?;
-        let lacks = matches!(answer, Err(trouble) if trouble.lacks_descriptor());
-        if !lacks {
+    /// Makes a call; of a directory again, with the descriptors that are kept, where it had none.
+    async fn with_spare<T, F: Future<Output = Result<T, Trouble>>>(
+        &self,
+        once: impl Fn() -> F,
+    ) -> Result<T, Trouble> {
+        let Some(spare) = &self.spare else {
+            return once().await;
+        };
+        let call = spare.call().await;
+        let answer = once().await;
+        drop(call);
+        if !matches!(&answer, Err(trouble) if trouble.lacks_descriptor()) {
             spare.keep();
-            return None;
+            return answer;
         }
-        Some(spare.lend().await)
+        let _lent = spare.lend().await;
+        once().await
     }
 
     /// Looks at an object.
     pub(crate) async fn head(&self, name: &str) -> Result<Found, Trouble> {
-        let call = self.call().await;
-        let mut answer = self.head_once(name).await;
-        drop(call);
-        if let Some(_lent) = self.again_with(&mut answer).await {
-            answer = self.head_once(name).await;
-        }
-        answer
+        self.with_spare(|| self.head_once(name)).await
     }
 
     async fn head_once(&self, name: &str) -> Result<Found, Trouble> {
@@ -253,15 +248,15 @@ impl Client {
         &self,
         name: &str,
         range: Option<Range<u64>>,
-        mut take: impl FnMut(u64, &[u8]),
+        take: impl FnMut(u64, &[u8]),
     ) -> Result<Found, Trouble> {
-        let call = self.call().await;
-        let mut answer = self.get_once(name, range.clone(), &mut take).await;
-        drop(call);
-        if let Some(_lent) = self.again_with(&mut answer).await {
-            answer = self.get_once(name, range, &mut take).await;
-        }
-        answer
+        // Shared by the calls, of which one is made at a time.
+        let take = Mutex::new(take);
+        let once = || {
+            let take = |at, piece: &[u8]| (*lock(&take))(at, piece);
+            self.get_once(name, range.clone(), take)
+        };
+        self.with_spare(once).await
     }
 
     async fn get_once(
@@ -332,13 +327,8 @@ impl Client {
         body: Bytes,
         when: When,
     ) -> Result<Option<String>, Trouble> {
-        let call = self.call().await;
-        let mut answer = self.put_once(name, body.clone(), when.clone()).await;
-        drop(call);
-        if let Some(_lent) = self.again_with(&mut answer).await {
-            answer = self.put_once(name, body, when).await;
-        }
-        answer
+        let once = || self.put_once(name, body.clone(), when.clone());
+        self.with_spare(once).await
     }
 
     async fn put_once(
