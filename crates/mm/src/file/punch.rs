@@ -38,10 +38,9 @@
 //! drops the pages first and punches then (v6.12 fs/ext4/inode.c, `ext4_punch_hole()`): there, a
 //! failure in between loses what was dirty.
 
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, IoOp, Signal, Task};
+use env::{Cause, Env, IoOp, Task};
 use frames::{Busy, Flags, FrameId, Refusal, Tag};
 use policy::place::by_use::Purpose;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
@@ -50,7 +49,7 @@ use crate::alloc::Wanted;
 use crate::cache::{Cache, FILE_MAX};
 use crate::file::File;
 use crate::file::replace::replace_pinned;
-use crate::file::sync::{shut_settled, wait_frame};
+use crate::file::sync::{LeftAlone, shut_settled, wait_frame};
 use crate::file::truncate::{Which, drop_range, remove_busy, show_fresh};
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
@@ -110,14 +109,13 @@ impl<E: Env> File<E> {
                 break;
             }
             // The flusher leaves the file alone: what it would write is about to go.
-            mapping.syncing.fetch_add(1, Ordering::AcqRel);
+            let alone = LeftAlone::new(mapping, false);
             let before = at;
             let step = end.min((at / STEP + 1).saturating_mul(STEP));
             let keeps_shut = waited >= OPEN_WAITS;
             let result = punch_gated(task, cache, &file, &mut at, step, keeps_shut);
-            mapping.syncing.fetch_sub(1, Ordering::AcqRel);
             drop(file);
-            mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
+            drop(alone);
             waited = if at > before { 0 } else { waited + 1 };
             match result? {
                 Some(obstacle) => obstacle.wait(task, cache, mapping)?,

@@ -166,6 +166,31 @@ fn make_durable<E: Env>(
     mapping.wait_for_the_ended(task)
 }
 
+/// The flusher leaves a file alone until this goes.
+pub(crate) struct LeftAlone<'a, E: Env> {
+    mapping: &'a Mapping<E>,
+    is_sync: bool,
+}
+
+impl<'a, E: Env> LeftAlone<'a, E> {
+    /// For a sync, which the file's device counts, or for a task that discards.
+    pub(crate) fn new(mapping: &'a Mapping<E>, is_sync: bool) -> Self {
+        mapping.syncing.fetch_add(1, Ordering::AcqRel);
+        let syncs = u32::from(is_sync);
+        mapping.device.syncs.fetch_add(syncs, Ordering::AcqRel);
+        Self { mapping, is_sync }
+    }
+}
+
+impl<E: Env> Drop for LeftAlone<'_, E> {
+    fn drop(&mut self) {
+        let (mapping, syncs) = (self.mapping, u32::from(self.is_sync));
+        mapping.syncing.fetch_sub(1, Ordering::AcqRel);
+        mapping.device.syncs.fetch_sub(syncs, Ordering::AcqRel);
+        mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
+    }
+}
+
 /// Writes what is dirty now in these parts and waits until none of it is under way.
 pub(crate) fn write_and_wait<E: Env>(
     task: &mut Task<'_, E>,
@@ -173,13 +198,8 @@ pub(crate) fn write_and_wait<E: Env>(
     mapping: &Arc<Mapping<E>>,
     parts: &[Part],
 ) -> Result<(), Error> {
-    mapping.syncing.fetch_add(1, Ordering::AcqRel);
-    mapping.device.syncs.fetch_add(1, Ordering::AcqRel);
-    let result = write_parts(task, cache, mapping, parts);
-    mapping.syncing.fetch_sub(1, Ordering::AcqRel);
-    mapping.device.syncs.fetch_sub(1, Ordering::AcqRel);
-    mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
-    result
+    let _alone = LeftAlone::new(mapping, true);
+    write_parts(task, cache, mapping, parts)
 }
 
 fn write_parts<E: Env>(
@@ -415,6 +435,16 @@ pub(crate) fn shut_settled<'a, E: Env>(
     Ok(file)
 }
 
+/// A flush of a file is under way until this goes.
+struct Flushing<'a, E: Env>(&'a Mapping<E>);
+
+impl<E: Env> Drop for Flushing<'_, E> {
+    fn drop(&mut self) {
+        self.0.flushing.store(false, Ordering::Release);
+        self.0.flush_wait.wake_all(Signal::SyncEnded);
+    }
+}
+
 /// Flushes what the device has completed of a file. One flush of a file is under way at a time: the
 /// next one is for all that came meanwhile (Linux 2.6.37 and later, block/blk-flush.c).
 fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<(), Error> {
@@ -429,10 +459,8 @@ fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<
             mapping.device.flush_failure(task)?;
             continue;
         }
-        let result = flush(task, mapping, completed);
-        mapping.flushing.store(false, Ordering::Release);
-        mapping.flush_wait.wake_all(Signal::SyncEnded);
-        return result;
+        let _flushing = Flushing(mapping);
+        return flush(task, mapping, completed);
     }
     Ok(())
 }

@@ -208,6 +208,47 @@ fn how_a_disk_does_is_told() {
     });
 }
 
+/// A disk whose first flush ends in a panic.
+struct Panics {
+    disk: Arc<Disk>,
+    flushed: AtomicBool,
+}
+
+impl Device for Panics {
+    fn submit(&self, request: Box<IoRequest>) {
+        let is_first = request.op == IoOp::Flush && !self.flushed.swap(true, Ordering::Relaxed);
+        assert!(!is_first, "a mistake in a device");
+        self.disk.submit(request);
+    }
+
+    fn info(&self) -> DeviceInfo {
+        self.disk.info()
+    }
+}
+
+/// It panics in the call that asked for it; the next sync asks again, and waits for nobody.
+#[test]
+fn a_flush_that_panics_is_over() {
+    let mut world = world(4096, 64 * MIB);
+    let panics = Arc::new(Panics {
+        disk: Disk::new(&world.lab, 64 * MIB),
+        flushed: AtomicBool::new(false),
+    });
+    let id = world.lab.add_device(Arc::clone(&panics) as Arc<dyn Device>);
+    let info = panics.info();
+    world.run(0, move |task, cache, _| {
+        let device = DeviceOptions::default();
+        let device = cache.add_device(task, id, info, device).unwrap();
+        let file = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
+        let mut writer = cache.writer();
+        file.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
+            .unwrap();
+        let sync = std::panic::AssertUnwindSafe(|| file.sync(task));
+        assert!(std::panic::catch_unwind(sync).is_err());
+        file.sync(task).unwrap();
+    });
+}
+
 #[test]
 fn a_disk_that_fails_by_turns_does_not_work_until_a_minute_without() {
     let mut world = world(4096, MIB);
