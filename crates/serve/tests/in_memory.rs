@@ -22,13 +22,7 @@ const MIB: u64 = 1 << 20;
 fn server() -> Server {
     Server::start(Setup {
         memory: 32 * MIB,
-        backend: Some(BackendConfig::Objects {
-            url: "mem:".into(),
-            size: Some(128 * MIB),
-            object_size: None,
-            parallel: None,
-            force: false,
-        }),
+        backend: Some(BackendConfig::Memory { size: 128 * MIB }),
         ..Setup::default()
     })
 }

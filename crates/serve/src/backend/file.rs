@@ -35,7 +35,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     let (path, wanted) = match &config.backend {
         BackendConfig::File { path, size } => (path, *size),
         BackendConfig::New { path, .. } | BackendConfig::Embedded { path, .. } => (path, None),
-        BackendConfig::Objects { .. } => unreachable!("not a file"),
+        BackendConfig::Memory { .. } | BackendConfig::Objects { .. } => unreachable!("not a file"),
     };
     let lock = |path: &Path| open_locked(path, config);
     // The name goes before the lock does.

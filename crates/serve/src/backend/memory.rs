@@ -8,24 +8,9 @@ use os::OwnPaths;
 use tidegate::{Cache, InMemory};
 
 use super::{Backend, BackendError, Closer, Layers, volume_options};
-use crate::config::{BackendConfig, VolumeConfig};
+use crate::config::VolumeConfig;
 use crate::export::{Extents, Opened};
 use crate::pool::{Pool, THREADS};
-
-/// The size of such a volume; `None`: it is kept elsewhere. With layers around its device, or with
-/// what is said of objects, `mem:` is an object store: for trials of one.
-pub(crate) fn size(config: &VolumeConfig) -> Option<u64> {
-    match &config.backend {
-        BackendConfig::Objects {
-            url,
-            size,
-            object_size: None,
-            parallel: None,
-            ..
-        } if url == "mem:" && config.layers.is_empty() => *size,
-        _ => None,
-    }
-}
 
 pub(super) fn open(
     config: &VolumeConfig,

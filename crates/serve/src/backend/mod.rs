@@ -81,7 +81,7 @@ struct Raw {
 /// `BackendError`: it is missing, in use, too short, no file. Each names the path, the value and
 /// the way out.
 pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendError> {
-    if let Some(size) = memory::size(config) {
+    if let BackendConfig::Memory { size } = config.backend {
         return memory::open(config, size, cache);
     }
     let options = volume_options(config);
@@ -152,10 +152,7 @@ pub(crate) const DESCRIPTORS: u64 = 6;
 /// Descriptors that a volume's backend takes at most.
 pub(crate) fn descriptors(config: &VolumeConfig) -> u64 {
     #[cfg(feature = "objects")]
-    let of_store = match is_in_memory(config) {
-        true => 0,
-        false => objects::descriptors(config),
-    };
+    let of_store = objects::descriptors(config);
     #[cfg(not(feature = "objects"))]
     let of_store = 0;
     DESCRIPTORS + of_store
@@ -163,7 +160,7 @@ pub(crate) fn descriptors(config: &VolumeConfig) -> u64 {
 
 /// Bytes that a volume's backend takes beside the cache.
 pub(crate) fn memory(config: &VolumeConfig) -> u64 {
-    if let Some(size) = memory::size(config) {
+    if let BackendConfig::Memory { size } = config.backend {
         return InMemory::bytes(size);
     }
     #[cfg(feature = "objects")]
@@ -185,12 +182,8 @@ fn open_raw(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendE
         BackendConfig::File { .. } | BackendConfig::New { .. } | BackendConfig::Embedded { .. } => {
             file::open(config, env)
         }
+        BackendConfig::Memory { .. } => unreachable!("it has no device"),
     }
-}
-
-/// Whether it is kept in memory alone, and not as objects there.
-pub(crate) fn is_in_memory(config: &VolumeConfig) -> bool {
-    memory::size(config).is_some()
 }
 
 /// Puts the layers of the configuration around a device.

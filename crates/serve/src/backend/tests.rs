@@ -398,13 +398,7 @@ fn objects_of_a_folder() {
     assert_eq!(again.opened.volume.size(), 4 * MIB);
     assert_eq!(read(&again, 4096, MIB), [5; 4096]);
     // Of memory all that is kept counts.
-    let kept = volume(BackendConfig::Objects {
-        url: "mem:".into(),
-        size: Some(64 * MIB),
-        object_size: None,
-        parallel: None,
-        force: false,
-    });
+    let kept = volume(BackendConfig::Memory { size: 64 * MIB });
     assert!(memory(&kept) > 64 * MIB && memory(&objects(None)) < 16 * MIB);
     // It has no store, whose requests would have descriptors.
     assert!(descriptors(&kept) == DESCRIPTORS && descriptors(&objects(None)) > DESCRIPTORS);

@@ -176,7 +176,7 @@ fn file_of(backend: &BackendConfig) -> Option<(&Path, bool)> {
         BackendConfig::Embedded { path, .. } | BackendConfig::New { path, .. } => {
             Some((path, true))
         }
-        BackendConfig::Objects { .. } => None,
+        BackendConfig::Memory { .. } | BackendConfig::Objects { .. } => None,
     }
 }
 
@@ -522,7 +522,8 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConf
         let help = "make block_min no more than block_preferred (4KiB if not given) and 4KiB";
         mistakes.push(word.wrong(title, "of this volume").help(help));
     }
-    let backend = backend(draft, wanted, &objects, read_only, mistakes);
+    let is_bare = layers.is_empty();
+    let backend = backend(draft, wanted, &objects, (read_only, is_bare), mistakes);
     let backend = backend.filter(|_| mistakes.len() == before)?;
     Some(VolumeConfig {
         name: name.text.clone(),
@@ -622,7 +623,7 @@ fn backend(
     draft: &VolumeDraft,
     size: Option<u64>,
     object_keys: &ObjectKeys,
-    read_only: bool,
+    (read_only, is_bare): (bool, bool),
     mistakes: &mut Vec<Mistake>,
 ) -> Option<BackendConfig> {
     let name = &draft.name;
@@ -681,8 +682,13 @@ fn backend(
         let path = path.into();
         return needs_size(mistakes).map(|size| BackendConfig::New { path, size });
     }
+    // With layers around its device, or with what is said of objects, it is an object store: for
+    // trials of one.
+    if text == "mem:" && is_bare && only.is_none() {
+        return needs_size(mistakes).map(|size| BackendConfig::Memory { size });
+    }
     if objects {
-        if !cfg!(feature = "objects") && text != "mem:" {
+        if !cfg!(feature = "objects") {
             let title = "this tidegate was built without object stores";
             mistakes.push(
                 word.wrong(title, "needs the feature `objects`")

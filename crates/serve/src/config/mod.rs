@@ -237,9 +237,14 @@ pub enum BackendConfig {
         /// Its size.
         size: u64,
     },
+    /// Memory alone: it is gone with the server. There is no device, for layers to be around.
+    Memory {
+        /// Its size.
+        size: u64,
+    },
     /// Objects of one size in an object store.
     Objects {
-        /// `dir:PATH`, `mem:` or `s3://BUCKET/PREFIX?...`.
+        /// `dir:PATH`, `s3://BUCKET/PREFIX?...`, or `mem:` for trials of a store.
         url: String,
         /// Its size; `None`: it is there and has one.
         size: Option<u64>,

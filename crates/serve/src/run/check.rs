@@ -23,7 +23,7 @@ pub fn check(config: &Config) -> (String, bool) {
             BackendConfig::File { path, .. } => (!path.exists())
                 .then(|| format!("{} is not there; `new:` makes a file", path.display())),
             // A start makes the folders that are missing.
-            BackendConfig::Embedded { .. } => None,
+            BackendConfig::Embedded { .. } | BackendConfig::Memory { .. } => None,
             BackendConfig::Objects { size: Some(_), .. } if !volume.read_only => None,
             BackendConfig::New { path, .. } => {
                 let folder = path.parent().filter(|folder| *folder != Path::new(""));

@@ -128,7 +128,11 @@ fn of_group(config: &Config) -> String {
 
 /// Whether what is written there is lost with the server.
 pub(super) fn in_memory(backend: &BackendConfig) -> bool {
-    matches!(backend, BackendConfig::Objects { url, .. } if url.starts_with("mem:"))
+    match backend {
+        BackendConfig::Memory { .. } => true,
+        BackendConfig::Objects { url, .. } => url == "mem:",
+        _ => false,
+    }
 }
 
 /// What `top` has to be told to find the page.
@@ -147,6 +151,7 @@ pub(super) fn place(backend: &BackendConfig) -> String {
         BackendConfig::File { path, .. }
         | BackendConfig::New { path, .. }
         | BackendConfig::Embedded { path, .. } => path.display().to_string(),
+        BackendConfig::Memory { .. } => "mem:".to_owned(),
         BackendConfig::Objects { url, .. } => url.clone(),
     }
 }

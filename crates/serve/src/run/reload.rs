@@ -404,7 +404,7 @@ impl Served {
         let old = &mut self.config;
         let ((old_place, old_size), (place, size)) = (apart(&old.backend), apart(&new.backend));
         let grows = old_place == place
-            && (!matches!(place, BackendConfig::Objects { .. }) || backend::is_in_memory(old))
+            && !matches!(place, BackendConfig::Objects { .. })
             && old_size.zip(size).is_some_and(|(old, new)| new > old);
         if grows {
             old.backend = new.backend.clone();
@@ -463,9 +463,9 @@ pub(super) fn apart(backend: &BackendConfig) -> (BackendConfig, Option<u64>) {
     let mut place = backend.clone();
     let size = match &mut place {
         BackendConfig::File { size, .. } | BackendConfig::Objects { size, .. } => size.take(),
-        BackendConfig::New { size, .. } | BackendConfig::Embedded { size, .. } => {
-            Some(core::mem::take(size))
-        }
+        BackendConfig::New { size, .. }
+        | BackendConfig::Embedded { size, .. }
+        | BackendConfig::Memory { size } => Some(core::mem::take(size)),
     };
     (place, size)
 }
