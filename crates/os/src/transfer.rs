@@ -141,25 +141,34 @@ pub(crate) struct Plan {
 impl Job {
     /// A request at its beginning.
     pub(crate) fn new(request: Box<IoRequest>, file: Arc<OpenFile>) -> Self {
-        if let IoOp::SetLen { len } = request.op {
+        if let IoOp::SetLen { len } = request.op
+            && file.fixed_size.is_none()
+        {
             // Before it is shorter: no request takes it for one that was cut by others.
             file.known.fetch_min(len.0, Ordering::AcqRel);
             file.cuts.fetch_add(1, Ordering::AcqRel);
         }
+        // First: a length that is set in between is one that is set meanwhile.
+        let cuts = file.cuts.load(Ordering::Acquire);
         Self {
             request,
             had: file.has(),
-            cuts: file.cuts.load(Ordering::Acquire),
+            cuts,
             file,
             done: 0,
             retries: 0,
         }
     }
 
-    /// Bytes from its offset on that have to be there: when it came, and still.
+    /// Whether we have set the file's length since the request came.
+    fn is_outlived(&self) -> bool {
+        self.file.cuts.load(Ordering::Acquire) != self.cuts
+    }
+
+    /// Bytes from its offset on that have to be there.
     fn has(&self) -> u64 {
-        let has = self.had.min(self.file.has());
-        has.saturating_sub(self.request.offset.0)
+        let had = if self.is_outlived() { 0 } else { self.had };
+        had.saturating_sub(self.request.offset.0)
     }
 
     /// Where the next call begins.
@@ -327,7 +336,7 @@ impl Job {
 
     /// The request has made the file so long at least.
     fn is_as_long_as(&self, len: u64) {
-        if self.file.cuts.load(Ordering::Acquire) == self.cuts {
+        if !self.is_outlived() {
             self.file.is_at_least(Bytes(len));
         }
     }
@@ -505,6 +514,26 @@ mod tests {
             Step::Done(Err(IoError::Lost)),
             "an end off a sector"
         );
+    }
+
+    /// Also where a later write has made it as long again.
+    #[test]
+    fn a_read_of_what_we_cut_meanwhile_is_not_lost() {
+        let arena = arena();
+        let null = File::open("/dev/null").unwrap();
+        let file = Arc::new(OpenFile::new(null, true, Bytes(8192)));
+        let begun = |op| {
+            let mut request = IoRequest::with_room(2);
+            request.op = op;
+            request.frames.extend([FrameId(1), FrameId(2)]);
+            Job::new(request, Arc::clone(&file))
+        };
+        let mut read = begun(IoOp::Read);
+        drop(begun(IoOp::SetLen { len: Bytes(0) }));
+        file.is_at_least(Bytes(8192));
+        assert_eq!(read.on_result(&arena, Ok(0)), Step::Done(Ok(())));
+        let lost = Step::Done(Err(IoError::Lost));
+        assert_eq!(begun(IoOp::Read).on_result(&arena, Ok(0)), lost);
     }
 
     #[test]
