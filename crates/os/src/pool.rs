@@ -227,18 +227,23 @@ fn call(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32>
     }
 }
 
-/// Punches a hole, or writes zeroes where the file system cannot.
+/// Punches a hole, where the file system can.
 fn discard(file: &OpenFile, offset: Bytes, len: Bytes) -> Result<(), i32> {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     match rustix::fs::fallocate(&file.file, flags, offset.0, len.0) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) if file.discards => {
-            sys::discard(&file.file, offset.0, len.0)
-        }
         Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {
-            write_zeroes(file, offset, len)
+            discard_without_holes(file, offset, len)
         }
         Err(error) => Err(error.raw_os_error()),
+    }
+}
+
+/// Discards a range of what cannot punch holes.
+pub(crate) fn discard_without_holes(file: &OpenFile, offset: Bytes, len: Bytes) -> Result<(), i32> {
+    match file.discards {
+        true => sys::discard(&file.file, offset.0, len.0),
+        false => write_zeroes(file, offset, len),
     }
 }
 

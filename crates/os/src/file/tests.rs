@@ -641,13 +641,27 @@ fn a_device_forgets_what_it_is_told_to_and_no_more() {
     let Some(disk) = loop_device(&backing) else {
         return;
     };
+    let blocks = || {
+        File::open(&backing).unwrap().sync_all().unwrap();
+        std::os::unix::fs::MetadataExt::blocks(&std::fs::metadata(&backing).unwrap())
+    };
+    let before = blocks();
     let file = File::options().read(true).write(true).open(&disk);
-    let discarded = file.map(|file| sys::discard(&file, 8192, 65_536));
+    let discarded = file.map(|file| {
+        let mut file = OpenFile::new(file, false, Bytes(1 << 20));
+        file.discards = true;
+        crate::pool::discard_without_holes(&file, Bytes(8192), Bytes(65_536))
+    });
     let _ = std::process::Command::new("losetup")
         .arg("-d")
         .arg(&disk)
         .status();
     discarded.unwrap().unwrap();
+    assert_eq!(
+        before - blocks(),
+        65_536 / 512,
+        "they are no zeroes that were written"
+    );
     let content = std::fs::read(&backing).unwrap();
     let is_hole = |at: usize| (8192..8192 + 65_536).contains(&at);
     assert!(
