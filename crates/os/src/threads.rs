@@ -32,12 +32,13 @@
 //!
 //! Source: docs/adr/0001.
 
+use core::convert::Infallible;
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::hash::{BuildHasher, RandomState};
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak, mpsc};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Instant as StdInstant;
@@ -449,7 +450,8 @@ pub const STACK: usize = 2 << 20;
 /// its stack is one that another thread has left.
 pub(crate) const FIRST_MEMORY: usize = 256 << 10;
 
-/// Starts a thread that may be wanted when memory is short.
+/// Starts a thread that may be wanted when memory is short. Once this answers, it runs, and has what
+/// it takes before it does anything.
 ///
 /// # Errors
 /// The system has no thread, or not the memory for one.
@@ -460,7 +462,13 @@ pub fn start_thread<T: Send + 'static>(
 ) -> std::io::Result<JoinHandle<T>> {
     sys::has_memory(FIRST_MEMORY)?;
     let builder = std::thread::Builder::new().name(name.to_owned());
-    builder.stack_size(stack).spawn(body)
+    let (begins, begun) = mpsc::channel::<Infallible>();
+    let thread = builder.stack_size(stack).spawn(move || {
+        drop(begins);
+        body()
+    })?;
+    let _ = begun.recv();
+    Ok(thread)
 }
 
 impl Env for ThreadEnv {

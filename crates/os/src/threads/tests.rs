@@ -315,3 +315,22 @@ fn memory_that_no_node_is_asked_for_is_memory_all_the_same() {
     assert!(env.enter().cpu() < env.cpus());
     env.shutdown();
 }
+
+/// Else memory that is refused from then on is refused to it, and ends the process.
+#[test]
+fn a_thread_that_was_started_has_begun() {
+    let name = "tg-has-begun";
+    let is_named = |task: std::fs::DirEntry| {
+        // Others may have ended since.
+        let told = std::fs::read_to_string(task.path().join("comm"));
+        told.is_ok_and(|told| told.trim_end() == name)
+    };
+    for _ in 0..100 {
+        let (end, ended) = mpsc::channel::<()>();
+        let thread = start_thread(name, STACK, move || ended.recv()).unwrap();
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        assert_eq!(tasks.flatten().map(is_named).filter(|is| *is).count(), 1);
+        drop(end);
+        thread.join().unwrap().unwrap_err();
+    }
+}
