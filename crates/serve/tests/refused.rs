@@ -7,7 +7,7 @@
 //! first.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -305,4 +305,56 @@ fn one_seed(seed: u64) {
 fn nothing_that_was_acknowledged_depends_on_what_is_asked_for_late() {
     let first = number("TIDEGATE_SEED", 1);
     (first..first + number("TIDEGATE_SEEDS", SEEDS)).for_each(one_seed);
+}
+
+/// As of a file system without locks.
+#[test]
+fn a_file_that_cannot_be_locked_is_served_where_that_is_said() {
+    let folder = format!("tidegate-serve-unlocked-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(folder));
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let volumes = [("a", ""), ("b", ""), ("c", "unlocked = true\n")].map(|(name, more)| {
+        let path = folder.0.join(name);
+        std::fs::write(&path, [7; 4096]).unwrap();
+        let path = path.display();
+        format!("[volume.{name}]\nbackend = \"{path}\"\n{more}")
+    });
+    folder.configure(&volumes[..1]);
+    let mut server = Server::start(&folder);
+    drop(server.client("a"));
+    let lock = Refused::ALL.iter().position(|kind| *kind == Refused::Lock);
+    server.refuse(1 << lock.unwrap());
+    folder.configure(&volumes);
+    server.signal("HUP");
+    server.client("c").read(0, &mut [0; 4096]).unwrap();
+    let log = || std::fs::read_to_string(folder.0.join("log")).unwrap();
+    let began = Instant::now();
+    while !log().contains("b: cannot be locked") {
+        assert!(began.elapsed() < LONG, "{}", log());
+        std::thread::sleep(Duration::from_millis(3));
+    }
+    Client::unix(&server.socket, &Wishes::export("b")).unwrap_err();
+    assert!(server.end(), "{}", log());
+}
+
+/// Where no descriptor is left, a client would wait for its greeting as long as others stay.
+#[test]
+fn a_client_for_which_there_is_no_descriptor_is_turned_away() {
+    let folder = format!("tidegate-serve-away-{}", std::process::id());
+    let folder = Folder(std::env::temp_dir().join(folder));
+    std::fs::create_dir_all(&folder.0).unwrap();
+    let path = folder.0.join("a");
+    std::fs::write(&path, [7; 4096]).unwrap();
+    folder.configure(&[format!("[volume.a]\nbackend = \"{}\"\n", path.display())]);
+    let mut server = Server::start(&folder);
+    let mut client = server.client("a");
+    let descriptor = Refused::ALL
+        .iter()
+        .position(|kind| *kind == Refused::Descriptor);
+    server.refuse(1 << descriptor.unwrap());
+    let mut refused = UnixStream::connect(&server.socket).unwrap();
+    refused.set_read_timeout(Some(LONG)).unwrap();
+    assert_eq!(refused.read(&mut [0; 8]).unwrap(), 0, "it is let in");
+    client.read(0, &mut [0; 4096]).unwrap();
+    assert!(server.end());
 }
