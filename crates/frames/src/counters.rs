@@ -2,6 +2,9 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
+/// Threads that have a place of their own in a spread total; others share these.
+pub const PLACES: usize = 16;
+
 /// A total, kept apart from its neighbours by two cache lines (adjacent lines are fetched in
 /// pairs).
 ///
@@ -53,6 +56,44 @@ impl Default for Counter {
     }
 }
 
+/// A total that many threads change and few read: each thread in its own place, so that none waits
+/// for a cache line of another. A reading adds the places up.
+#[derive(Debug, Default)]
+pub struct Spread([Counter; PLACES]);
+
+impl Spread {
+    /// Adds `amount`.
+    #[inline]
+    pub fn add(&self, amount: u64) {
+        self.place().0.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// Takes `amount` off; another thread may have added it.
+    #[inline]
+    pub fn sub(&self, amount: u64) {
+        self.place().0.fetch_sub(amount, Ordering::Relaxed);
+    }
+
+    /// The total now. Zero while a subtraction has overtaken the addition it belongs to.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        let places = self.0.iter().map(|place| place.0.load(Ordering::Relaxed));
+        at_least_zero(places.fold(0, u64::wrapping_add))
+    }
+
+    #[cfg(not(any(loom, shuttle)))]
+    #[inline]
+    fn place(&self) -> &Counter {
+        &self.0[crate::ledger::SeatId::mine().place()]
+    }
+
+    /// Models have no seats.
+    #[cfg(any(loom, shuttle))]
+    fn place(&self) -> &Counter {
+        &self.0[0]
+    }
+}
+
 /// Totals stay far below 2^63, so a set top bit means "below zero for a moment".
 fn at_least_zero(total: u64) -> u64 {
     if total >> 63 == 0 { total } else { 0 }
@@ -76,6 +117,20 @@ mod tests {
         assert_eq!(counter.sub(3), 0);
         assert_eq!(counter.get(), 0);
         assert_eq!(counter.add(4), 1, "the early subtraction was not lost");
+    }
+
+    #[test]
+    fn a_spread_total_is_that_of_all_threads() {
+        let total = Spread::default();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..1000).for_each(|_| total.add(3)));
+            }
+        });
+        total.sub(5000);
+        assert_eq!(total.get(), 7000);
+        total.sub(7001);
+        assert_eq!(total.get(), 0);
     }
 
     #[test]

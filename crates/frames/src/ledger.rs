@@ -36,6 +36,7 @@
 //! on one; a seat's allowance is taken back by the task that needs it, so that nothing is refused
 //! early.
 
+use crate::counters::PLACES;
 use crate::sync::{AtomicBool, AtomicI64, Ordering};
 
 /// Threads that have a seat to themselves; the last seat is everybody else's.
@@ -88,6 +89,13 @@ impl SeatId {
     #[must_use]
     pub fn number(self) -> u8 {
         self.0
+    }
+
+    /// Its place in a total that is spread.
+    #[inline]
+    #[must_use]
+    pub fn place(self) -> usize {
+        usize::from(self.0) % PLACES
     }
 
     #[inline]

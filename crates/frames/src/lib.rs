@@ -46,7 +46,7 @@ pub mod table;
 pub mod zeroed;
 
 pub use content::{Content, PopulateError};
-pub use counters::Counter;
+pub use counters::{Counter, Spread};
 pub use free::{FreeLists, Group, Pageblocks};
 pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, WriteToken};
 pub use ledger::{Ledger, SeatId};

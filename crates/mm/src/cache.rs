@@ -77,7 +77,7 @@ impl<E: Env> Cache<E> {
             writeback: pages(&self.writeback.totals.writeback),
             device_dirty: pages(&device.dirty),
             device_writeback: pages(&device.writeback),
-            device_dirtied: pages(&device.dirtied),
+            device_dirtied: Pages(device.dirtied.get()),
             device_written: pages(&device.written),
             flusher_running: device.flusher.running.load(Ordering::Relaxed),
         }

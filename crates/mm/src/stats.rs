@@ -109,7 +109,7 @@ impl<E: Env> Cache<E> {
         Stats {
             frames: Pages(u64::from(self.options.frames)),
             free,
-            cached: pages(&totals.cached),
+            cached: Pages(totals.cached.get()),
             anon: pages(&totals.anon),
             slab: self.shrinkers.pages(),
             pinned: self.pinned(),
@@ -117,11 +117,11 @@ impl<E: Env> Cache<E> {
             writeback: pages(&totals.writeback),
             dirty_limit: limits.dirty,
             background_limit: limits.background,
-            dirtied: pages(&totals.dirtied),
+            dirtied: Pages(totals.dirtied.get()),
             written: pages(&totals.written),
             discarded: pages(&totals.discarded),
             write_failed: pages(&totals.write_failed),
-            read_in: pages(&totals.read_in),
+            read_in: Pages(totals.read_in.get()),
             scanned: self.total([Item::PgscanKswapd, Item::PgscanDirect]),
             reclaimed: self.total([Item::PgstealKswapd, Item::PgstealDirect]),
             moved: self.counters.get(Item::PgmigrateSuccess),
@@ -209,7 +209,7 @@ impl<E: Env> Cache<E> {
         let swapped_in = self.counters.get(Item::Pswpin);
         read.set(
             Item::Pgpgin,
-            kib(get(&self.writeback.totals.read_in) + swapped_in),
+            kib(self.writeback.totals.read_in.get() + swapped_in),
         );
         let swapped_out = self.counters.get(Item::Pswpout);
         read.set(

@@ -5,6 +5,8 @@
 //!
 //! Source: mechanisms 10.1; Linux v6.12 mm/vmstat.c, `vmstat_text`.
 
+use frames::SeatId;
+use frames::counters::PLACES;
 use frames::sync::{AtomicU64, Ordering};
 
 macro_rules! items {
@@ -253,33 +255,50 @@ pub(crate) fn get(counter: &AtomicU64) -> u64 {
     counter.load(Ordering::Relaxed)
 }
 
-/// The counters that are written to.
+/// The counters that are written to: each thread in its own place, as of a `frames::Spread`.
 pub(crate) struct Counters {
-    cells: [AtomicU64; Item::ALL.len()],
+    places: Box<[Cells; PLACES]>,
+}
+
+#[repr(align(128))]
+struct Cells([AtomicU64; Item::ALL.len()]);
+
+impl Default for Cells {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; Item::ALL.len()])
+    }
 }
 
 impl Counters {
     pub(crate) fn new() -> Self {
         Self {
-            cells: [const { AtomicU64::new(0) }; Item::ALL.len()],
+            places: Box::default(),
         }
     }
 
     pub(crate) fn add(&self, item: Item, by: u64) {
         if by > 0 {
-            self.cells[item as usize].fetch_add(by, Ordering::Relaxed);
+            let cells = &self.places[SeatId::mine().place()].0;
+            cells[item as usize].fetch_add(by, Ordering::Relaxed);
         }
     }
 
     pub(crate) fn get(&self, item: Item) -> u64 {
-        self.cells[item as usize].load(Ordering::Relaxed)
+        self.at(item as usize)
     }
 
     /// A reading, without the levels.
     pub(crate) fn read(&self) -> Vmstat {
         Vmstat {
-            values: core::array::from_fn(|at| self.cells[at].load(Ordering::Relaxed)),
+            values: core::array::from_fn(|at| self.at(at)),
         }
+    }
+
+    fn at(&self, at: usize) -> u64 {
+        let places = self.places.iter();
+        places
+            .map(|cells| cells.0[at].load(Ordering::Relaxed))
+            .sum()
     }
 }
 

@@ -10,7 +10,7 @@ use env::{Env, Signal, Task, Work};
 use frames::{Flags, FrameId, Generation, Slot};
 use policy::units::Pages;
 
-use crate::cache::{Cache, sub};
+use crate::cache::Cache;
 use crate::file::File;
 use crate::registry::mapping::Mapping;
 
@@ -122,7 +122,7 @@ impl<E: Env> Cache<E> {
             self.zones.lru(task).remove(frame);
             table.disown(busy);
         }
-        sub(&self.writeback.totals.cached, 1);
+        self.writeback.totals.cached.sub(1);
         self.wake_busy(&[frame], Signal::PageUnlocked);
         self.memory.put(task, &[frame]);
         Dropped::Dropped

@@ -29,7 +29,7 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::Error;
 use crate::alloc::Wanted;
-use crate::cache::{Cache, add, sub};
+use crate::cache::Cache;
 use crate::file::File;
 use crate::file::advise::Said;
 use crate::file::write::Progress;
@@ -699,7 +699,7 @@ fn insert_run<E: Env>(
         return None;
     }
     frames.drain(..count);
-    add(&cache.writeback.totals.cached, count as u64);
+    cache.writeback.totals.cached.add(count as u64);
     cache.add_files(task, &request.frames, purpose == Purpose::Stream);
     request.device = mapping.device.id;
     request.object = mapping.object;
@@ -809,7 +809,7 @@ pub(crate) fn forget<E: Env>(
         lru.remove(frame);
         cache.pages.table.disown(busy);
     }
-    sub(&cache.writeback.totals.cached, 1);
+    cache.writeback.totals.cached.sub(1);
     cache.wake_busy(&[frame], Signal::PageUnlocked);
     cache.memory.put(task, &[frame]);
 }

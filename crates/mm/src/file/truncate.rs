@@ -16,7 +16,7 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
 use crate::Error;
 use crate::alloc::Wanted;
-use crate::cache::{Cache, FILE_MAX, add, sub};
+use crate::cache::{Cache, FILE_MAX, add};
 use crate::file::replace::replace_pinned;
 use crate::file::sync::{shut_settled, wait_frame};
 use crate::registry::gate::ShutGate;
@@ -225,7 +225,7 @@ fn unlink_pinned<E: Env>(
 }
 
 fn gone<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, frame: FrameId, was_dirty: bool) {
-    sub(&cache.writeback.totals.cached, 1);
+    cache.writeback.totals.cached.sub(1);
     if was_dirty {
         mapping.uncount_dirty(cache, 1);
         cache.zones.note_clean([frame]);

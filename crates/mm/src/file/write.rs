@@ -33,7 +33,7 @@ use policy::place::by_use::Purpose;
 use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::alloc::Wanted;
-use crate::cache::{Cache, FILE_MAX, add};
+use crate::cache::{Cache, FILE_MAX};
 use crate::file::File;
 use crate::file::read::{self, page_of};
 use crate::file::replace::replace_pinned;
@@ -531,7 +531,7 @@ impl<'a, E: Env> Batch<'a, E> {
         let count = self.writer.ahead.len() as u64;
         self.writer.ahead.reverse();
         self.took.inserted += count;
-        add(&cache.writeback.totals.cached, count);
+        cache.writeback.totals.cached.add(count);
         if refused.is_some() && count == 0 {
             self.show(task);
             free_index_nodes(task, cache)?;
@@ -761,8 +761,8 @@ pub(super) fn show_filled<E: Env>(
     }
     mapping.uncount_dirty(cache, dirty_already);
     let dirtied = newly as u64 - dirty_already;
-    add(&cache.writeback.totals.dirtied, dirtied);
-    add(&mapping.device.dirtied, dirtied);
+    cache.writeback.totals.dirtied.add(dirtied);
+    mapping.device.dirtied.add(dirtied);
     cache.queue_dirty(task, mapping);
     cache.wake_busy(&shown[..count], Signal::PageUnlocked);
     dirtied

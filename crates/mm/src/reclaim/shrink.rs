@@ -24,7 +24,7 @@ use policy::units::Pages;
 
 use super::mapped::{self, Maps};
 use super::{Control, isolate, throttle};
-use crate::cache::{Cache, sub};
+use crate::cache::Cache;
 use crate::lists::ZoneId;
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::registry::regions::Cursor;
@@ -494,7 +494,7 @@ fn free_all<E: Env>(
         }
         Kind::File => {
             sorted.unmapped += evict_files(task, cache, going, &shadows, &mut note);
-            sub(&cache.writeback.totals.cached, count as u64);
+            cache.writeback.totals.cached.sub(count as u64);
         }
     }
     let freed = &freed[..count];

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, Signal, WaitQueue};
+use frames::Spread;
 use frames::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use policy::dirty::{DeviceIndex, Domain};
 use policy::units::{Bytes, Instant, Nanos, Pages};
@@ -46,9 +47,9 @@ pub(crate) struct DeviceState<E: Env> {
     pub(crate) dirty: AtomicU64,
     pub(crate) writeback: AtomicU64,
     /// Pages ever dirtied, ever written, ever read, ever failed to be written.
-    pub(crate) dirtied: AtomicU64,
+    pub(crate) dirtied: Spread,
     pub(crate) written: AtomicU64,
-    pub(crate) read_in: AtomicU64,
+    pub(crate) read_in: Spread,
     /// Pages of which a read failed, ever.
     read_failed: AtomicU64,
     /// The last read that ended failed.
@@ -195,9 +196,9 @@ impl<E: Env> DeviceState<E> {
             options,
             dirty: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
-            dirtied: AtomicU64::new(0),
+            dirtied: Spread::default(),
             written: AtomicU64::new(0),
-            read_in: AtomicU64::new(0),
+            read_in: Spread::default(),
             read_failed: AtomicU64::new(0),
             reads_fail: AtomicBool::new(false),
             failed: AtomicU64::new(0),
@@ -556,9 +557,9 @@ impl<E: Env> DeviceState<E> {
             writeback: load(&self.writeback),
             dirty_limit,
             background_limit,
-            dirtied: load(&self.dirtied),
+            dirtied: Pages(self.dirtied.get()),
             written: load(&self.written),
-            read_in: load(&self.read_in),
+            read_in: Pages(self.read_in.get()),
             read_failed: load(&self.read_failed),
             write_failed: load(&self.failed),
             requests: self.writes_inflight.requests(),

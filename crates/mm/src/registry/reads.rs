@@ -5,31 +5,29 @@
 
 use std::sync::OnceLock;
 
+use frames::Spread;
 use frames::sync::{AtomicU64, Ordering};
-use frames::{Counter, SeatId};
 
 /// Pages from which on a file has places.
 const MANY: u64 = 1024;
-const PLACES: usize = 16;
 
 #[derive(Default)]
 pub(crate) struct Reads {
     first: AtomicU64,
-    later: OnceLock<Box<[Counter; PLACES]>>,
+    later: OnceLock<Box<Spread>>,
 }
 
 impl Reads {
     pub(crate) fn add(&self, pages: u64) {
         if let Some(later) = self.later.get() {
-            later[usize::from(SeatId::mine().number()) % PLACES].add(pages);
+            later.add(pages);
         } else if self.first.fetch_add(pages, Ordering::Relaxed) >= MANY {
             self.later.get_or_init(Box::default);
         }
     }
 
     pub(crate) fn all(&self) -> u64 {
-        let later = self.later.get().into_iter().flat_map(|later| later.iter());
-        self.first.load(Ordering::Relaxed) + later.map(Counter::get).sum::<u64>()
+        self.first.load(Ordering::Relaxed) + self.later.get().map_or(0, |later| later.get())
     }
 }
 

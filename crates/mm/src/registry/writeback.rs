@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use env::{Env, Lock, LockClass};
+use frames::Spread;
 use frames::sync::{AtomicU32, AtomicU64};
 use policy::dirty::Domain;
 
@@ -35,13 +36,13 @@ impl<E: Env> Writeback<E> {
 pub(crate) struct Totals {
     pub(crate) dirty: AtomicU64,
     pub(crate) writeback: AtomicU64,
-    pub(crate) dirtied: AtomicU64,
+    pub(crate) dirtied: Spread,
     pub(crate) written: AtomicU64,
     pub(crate) discarded: AtomicU64,
     pub(crate) write_failed: AtomicU64,
-    pub(crate) read_in: AtomicU64,
+    pub(crate) read_in: Spread,
     /// Pages of files.
-    pub(crate) cached: AtomicU64,
+    pub(crate) cached: Spread,
     /// Pages of anonymous memory in frames.
     pub(crate) anon: AtomicU64,
     /// Pages that are being read, or about to be.

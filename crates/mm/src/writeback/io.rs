@@ -181,8 +181,8 @@ impl<E: Env> Mapping<E> {
                 Flags::FAILED
             }
         };
-        add(&cache.writeback.totals.read_in, request.frames.len() as u64);
-        add(&self.device.read_in, request.frames.len() as u64);
+        cache.writeback.totals.read_in.add(pages.into());
+        self.device.read_in.add(pages.into());
         for busy in request.busy.drain(..) {
             cache.pages.table.release(busy, set, Flags::NONE);
         }

@@ -10,7 +10,7 @@ use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use super::FileMap;
 use crate::alloc::Wanted;
-use crate::cache::{Cache, add};
+use crate::cache::Cache;
 use crate::file::read;
 use crate::file::replace::replace_pinned;
 use crate::file::space::reserve_space;
@@ -248,7 +248,7 @@ impl<E: Env> Walk<'_, E> {
             }
             return Ok(());
         }
-        add(&cache.writeback.totals.cached, count);
+        cache.writeback.totals.cached.add(count);
         self.inserted += count;
         for filled in &self.ready {
             cache.content().zero(&filled.busy, 0, WHOLE);

@@ -35,11 +35,18 @@ const PART: u32 = POOL * (OF_REST + 1);
 /// Reads of one device that are under way.
 #[derive(Default)]
 pub(crate) struct ReadInflight {
-    requests: AtomicU32,
-    pages: AtomicU32,
-    /// When a read last ended, or began while none was under way, in nanoseconds.
+    /// Pages in the lower half, requests in the upper: one step changes both.
+    held: AtomicU64,
+    /// When a read last ended with others under way, or began while there was none, in nanoseconds.
     moved_at: AtomicU64,
     wait: WaitQueue,
+}
+
+/// A request, in `held`.
+const REQUEST: u64 = 1 << 32;
+
+fn pages_of(held: u64) -> u32 {
+    u32::try_from(held % REQUEST).expect("the lower half")
 }
 
 /// Room for pages that are about to be read; unused room is given back.
@@ -56,7 +63,7 @@ impl Room<'_> {
 
     /// A request for `count` of the pages is sent at `now`.
     pub(crate) fn send(mut self, now: Instant, count: u32) {
-        if self.reading.requests.fetch_add(1, Ordering::Relaxed) == 0 {
+        if self.reading.held.fetch_add(REQUEST, Ordering::Relaxed) < REQUEST {
             self.reading.moved_at.store(now.0, Ordering::Relaxed);
         }
         self.pages -= count;
@@ -65,7 +72,10 @@ impl Room<'_> {
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        self.reading.give_back(self.all, self.pages);
+        if self.pages > 0 {
+            self.reading.give_back(self.all, self.pages.into());
+            self.reading.wait.wake_all(Signal::ReadRoom);
+        }
     }
 }
 
@@ -80,10 +90,10 @@ impl ReadInflight {
     ) -> Option<Room<'a>> {
         let mut pages = 0;
         let taken = self
-            .pages
+            .held
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
-                pages = wanted.min(self.left(all, frames, held));
-                (pages > 0).then_some(held + pages)
+                pages = wanted.min(self.left(all, frames, pages_of(held)));
+                (pages > 0).then_some(held + u64::from(pages))
             });
         taken.ok()?;
         all.fetch_add(pages, Ordering::AcqRel);
@@ -111,29 +121,28 @@ impl ReadInflight {
         frames: impl Fn() -> u32,
     ) -> Result<(), Error> {
         Error::after(task.wait_while(&self.wait, Cause::ReadIo, None, |_| {
-            self.left(all, frames(), self.pages.load(Ordering::Acquire)) == 0
+            self.left(all, frames(), pages_of(self.held.load(Ordering::Acquire))) == 0
         }))
     }
 
     /// A request for `pages` has ended.
     pub(crate) fn ended(&self, all: &AtomicU32, now: Instant, pages: u32) {
-        self.moved_at.store(now.0, Ordering::Relaxed);
-        self.requests.fetch_sub(1, Ordering::Relaxed);
-        self.give_back(all, pages);
+        if self.give_back(all, REQUEST + u64::from(pages)) >= REQUEST {
+            self.moved_at.store(now.0, Ordering::Relaxed);
+        }
+        self.wait.wake_all(Signal::ReadRoom);
     }
 
     /// For how long none has ended, if there are any.
     pub(crate) fn silent_for(&self, now: Instant) -> Option<Nanos> {
-        let under_way = self.requests.load(Ordering::Relaxed) > 0;
+        let under_way = self.held.load(Ordering::Relaxed) >= REQUEST;
         under_way.then(|| now.since(Instant(self.moved_at.load(Ordering::Relaxed))))
     }
 
-    fn give_back(&self, all: &AtomicU32, pages: u32) {
-        if pages > 0 {
-            all.fetch_sub(pages, Ordering::AcqRel);
-            self.pages.fetch_sub(pages, Ordering::AcqRel);
-            self.wait.wake_all(Signal::ReadRoom);
-        }
+    /// Answers what is held without it.
+    fn give_back(&self, all: &AtomicU32, given: u64) -> u64 {
+        all.fetch_sub(pages_of(given), Ordering::AcqRel);
+        self.held.fetch_sub(given, Ordering::AcqRel) - given
     }
 }
 
