@@ -1270,8 +1270,10 @@ fn a_scale_that_is_no_part_is_told_its_range_and_what_it_may_mean() {
         ("machine.nodes=0", "must be 1 to 8"),
         ("machine.nodes=1000", "must be 1 to 8"),
     ] {
-        let told = shown(GOOD, &[set]);
-        assert!(told.contains(range), "{told}");
+        // And of huge pages only where their scale is one.
+        let told = shown(GOOD, &["machine.thp=true", set]);
+        assert_eq!(told.matches(range).count(), 1, "{told}");
         assert!(!told.contains("no machine"), "{told}");
+        assert!(!told.contains("huge pages"), "{told}");
     }
 }

@@ -1,7 +1,6 @@
 //! Checks of a machine's nodes: that they are all of its memory, that its CPUs are theirs, that
 //! each zone can work.
 
-use policy::place::NODES_MAX;
 use policy::place::machine::MachineFault;
 use policy::place::order::Class;
 use toml::Spanned;
@@ -22,10 +21,6 @@ const ZONE_LEAST_MIB: f64 = 1.0;
 impl Checker {
     /// `node`, `distance`, `zonelist`.
     pub(super) fn nodes(&mut self, scenario: &Scenario) {
-        if let Some(nodes) = &scenario.machine.nodes {
-            let count = Spanned::new(nodes.span(), f64::from(*nodes.get_ref()));
-            self.range("nodes", &count, 1.0, NODES_MAX as f64, "");
-        }
         self.node_entries(scenario);
         self.zone_sizes(scenario);
         // Of numbers that are wrong one by one (the scale, the memory, the nodes), no machine is
