@@ -1,10 +1,82 @@
-"""Traces and claims: the program's commands as calls."""
+"""Recordings, traces and claims: the program's commands as calls."""
 
+import csv
+import os
+import pathlib
 import random
+import subprocess
 
 import pytest
 
 import tidegate
+
+RECORDINGS = pathlib.Path(__file__).resolve().parents[2] / "recordings"
+
+
+@pytest.mark.skipif("TIDEGATE" not in os.environ, reason="TIDEGATE names no program to compare with")
+@pytest.mark.parametrize(
+    ("set", "options", "rows"),
+    [
+        ({}, [], 0),
+        ({"vm.dirty_ratio": [2, 10]}, ["--set", "vm.dirty_ratio=2,10"], 2),
+        (
+            {"vm.dirty_bytes": "200MiB", "vm.dirty_background_bytes": "20MiB"},
+            ["--set", "vm.dirty_bytes=200MiB", "--set", "vm.dirty_background_bytes=20MiB"],
+            1,
+        ),
+    ],
+)
+def test_compare_is_what_the_program_writes(set, options, rows, tmp_path):
+    recording = RECORDINGS / "one-dd"
+    made = tidegate.compare(recording, set=set, policies="linux-6.12")
+    out = tmp_path / "out"
+    program = [os.environ["TIDEGATE"], "compare", recording, *options, "--policy", "linux-6.12", "--out", out]
+    printed = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
+    assert printed.startswith(made.text)
+    for table in filter(None, [made.figures, made.answers]):
+        with open(out / f"{table.name}.csv") as file:
+            written = list(csv.DictReader(file))
+        assert table.column_names == list(written[0])
+        for name in table.column_names:
+            texts = [row[name] for row in written]
+            if name in {"value", "recorded", "lab", "changed", "answer", "against"}:
+                assert table[name] == [float(text) if text else None for text in texts]
+            else:
+                assert table[name] == texts
+    assert (made.answers is not None) == (rows > 0) == (out / "answers.csv").exists()
+    if rows:
+        assert len(dict.fromkeys(made.answers["change"])) == rows
+
+
+def test_compare_answers_a_change():
+    made = tidegate.compare(RECORDINGS / "one-dd", set={"vm.dirty_bytes": ["32MiB", "128MiB"]}, policies="linux-6.12")
+    answers = made.answers.to_pandas().query("figure == 'level'")
+    assert answers.value.tolist() == [32, 128] and answers.doubt.tolist() == ["", ""]
+    small, large = answers.answer
+    assert small < 32 < large < 128
+    assert answers.recorded.nunique() == 1 and (answers.recorded * answers.changed / answers.lab).tolist() == [small, large]
+    assert "What if vm.dirty_bytes were 32MiB, 128MiB?" in made._repr_html_()
+    assert made.figures["recording"][0] == "one-dd"
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        ({"set": {"vm.dirty_bites": 1}}, "vm.dirty_bytes"),
+        ({"set": {"cpus": [1, 2], "hz": [100, 250]}}, "one key at a time"),
+        ({"set": {"cpus": 0}}, "cpus=0"),
+        ({"policies": "linux-9"}, "linux-9"),
+        ({"against": "nowhere"}, "nowhere"),
+    ],
+)
+def test_compare_names_what_is_wrong(call, named):
+    with pytest.raises(tidegate.UsageError, match=named):
+        tidegate.compare(RECORDINGS / "one-dd", **call)
+
+
+def test_compare_of_no_recording(tmp_path):
+    with pytest.raises(tidegate.UsageError, match="nowhere"):
+        tidegate.compare(tmp_path / "nowhere")
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ with one memory limit.
 
 ``experiments``, ``policies``, ``metrics``, ``kinds``, ``devices`` say what there is; ``Scenario`` and
 ``run`` are for experiments; ``sweep`` and ``campaign`` for thousands of them; ``reproduce`` is for all
-published claims, ``replay`` for traces of accesses, ``Cache`` for files.
+published claims, ``compare`` for recordings of real kernels and what a change would do, ``replay`` for traces of accesses,
+``Cache`` for files.
 """
 
 from ._cache import Cache, CacheStats, File, FileStats
@@ -24,7 +25,7 @@ from ._core import (
     policies,
     version,
 )
-from ._commands import Board, replay, reproduce
+from ._commands import Board, Comparison, compare, replay, reproduce
 from ._errors import Error, Interrupted, RunError, ScenarioError, UsageError
 from ._run import run
 from ._sweep import Campaign, Sweep, campaign, sweep
@@ -36,6 +37,7 @@ __all__ = [
     "Cache",
     "CacheStats",
     "Campaign",
+    "Comparison",
     "Error",
     "File",
     "FileStats",
@@ -50,6 +52,7 @@ __all__ = [
     "Table",
     "UsageError",
     "campaign",
+    "compare",
     "devices",
     "experiments",
     "kinds",

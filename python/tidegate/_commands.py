@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,13 +15,94 @@ from ._core import Table
 def _list(one_or_more: object) -> list[str]:
     if one_or_more is None:
         return []
-    if isinstance(one_or_more, (str, int, os.PathLike)):
+    if isinstance(one_or_more, (str, os.PathLike)) or not hasattr(one_or_more, "__iter__"):
         return [_text(one_or_more)]
-    return [_text(one) for one in one_or_more]  # type: ignore[attr-defined]
+    return [_text(one) for one in one_or_more]
 
 
 def _text(one: object) -> str:
     return os.fspath(one) if isinstance(one, os.PathLike) else str(one)
+
+
+def _settings(settings: Mapping[str, object] | None) -> list[str]:
+    """``KEY=VALUE`` as the program has them; of a list, ``KEY=A,B,C``."""
+    return [f"{key}={','.join(_list(value))}" for key, value in (settings or {}).items()]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A recording of a real kernel beside the lab, and what changes would do.
+
+    Attributes
+    ----------
+    figures : Table
+        A row for each figure of the recording, of each policy's run, and of each run under a change:
+        ``recording``, ``column`` (``recording``, or the policy), ``figure``, ``unit``, ``value``.
+    answers : Table or None
+        A row for each change, policy and figure: ``change``, ``value`` (a number for an axis, sizes in
+        MiB), ``recorded``, ``lab`` (without the change), ``changed`` (the lab with it), ``answer``. The answer of the first
+        policy is the recorded value times what the change does in the lab; of the others, the lab's own value. ``doubt`` says
+        how far the lab is from this recording without the change; beyond a factor of two there is no answer.
+        ``against`` is the value of the recording named so.
+    text : str
+        What ``tidegate compare`` prints.
+    """
+
+    figures: Table = field(repr=False)
+    answers: Table | None = field(repr=False)
+    text: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.text)}</pre>"
+
+
+def compare(
+    recording: str | os.PathLike[str],
+    set: Mapping[str, object] | None = None,
+    given: Mapping[str, object] | None = None,
+    policies: Iterable[str] | str | None = None,
+    against: str | os.PathLike[str] | None = None,
+    seed: int = 1,
+) -> Comparison:
+    """Hold a recording of a real kernel beside the lab, and ask what a change would do.
+
+    Parameters
+    ----------
+    recording : path
+        A folder of tables, as ``cargo instruments guest`` makes them, or a file with the text of a trace.
+    set : dict, optional
+        What if: changes of the setting by the kernel's names, as ``{"vm.dirty_bytes": "200MiB"}``. A list of
+        values, or a text ``"FROM..TO:STEP"``, asks for each of them; one key may have several.
+    given : dict, optional
+        What the recording does not tell or tells wrongly, by the same keys.
+    policies : list of str, optional
+        Columns of the lab, of which the first is judged; ``["linux-6.12", "tidegate"]`` if not given.
+    against : path, optional
+        A recording of the changed setting, which shows the error of the answer.
+    seed : int
+        Seed of the lab.
+
+    Returns
+    -------
+    Comparison
+
+    Raises
+    ------
+    UsageError
+        A recording that cannot be used, with file and line; a key, a value or a policy that is none.
+    RunError
+        A run failed.
+    KeyboardInterrupt
+        Ctrl-C.
+    """
+    return Comparison(
+        *_core.compare_recording(
+            recording, _settings(set), _settings(given), _list(policies), against, seed
+        )
+    )
 
 
 def replay(

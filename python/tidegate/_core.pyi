@@ -179,6 +179,14 @@ def replay_traces(
     readahead: bool,
     format: str | None,
 ) -> Table: ...
+def compare_recording(
+    recording: str | os.PathLike[str],
+    set: list[str],
+    given: list[str],
+    policies: list[str],
+    against: str | os.PathLike[str] | None,
+    seed: int,
+) -> tuple[Table, Table | None, str]: ...
 def reproduce_claims(
     papers: list[str],
     repetitions: int | None,

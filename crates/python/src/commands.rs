@@ -1,7 +1,9 @@
-//! The program's other commands as calls: a trace replayed, all published claims reproduced.
+//! The program's other commands as calls: a recording beside the lab, a trace replayed, all
+//! published claims reproduced.
 
 use std::path::PathBuf;
 
+use compare::lab::LabError;
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use replay::Size;
@@ -75,6 +77,38 @@ pub(crate) fn replay_traces(
             whole("cached", |counts| counts.cached),
         ],
     ))
+}
+
+/// A recording beside the lab, and what changes would do: figures, answers, what is printed.
+#[pyfunction]
+pub(crate) fn compare_recording(
+    py: Python<'_>,
+    recording: PathBuf,
+    set: Vec<String>,
+    given: Vec<String>,
+    policies: Vec<String>,
+    against: Option<PathBuf>,
+    seed: u64,
+) -> PyResult<(Table, Option<Table>, String)> {
+    let asked = compare::Asked {
+        recordings: vec![recording],
+        set,
+        given,
+        against,
+        policy: policies,
+        seed,
+        out: None,
+        check: false,
+        version: VERSION,
+    };
+    let made = answer(py, move |stop| compare::compare(&asked, stop))?;
+    let made = made.map_err(|error| match error {
+        compare::CompareError::Lab(LabError::Run(_)) => errors::run(py, error.to_string()),
+        _ => errors::usage(py, error.to_string()),
+    })?;
+    let one = made.into_iter().next();
+    let one = one.expect("one recording is of one kind");
+    Ok((one.figures.into(), one.answers.map(Into::into), one.text))
 }
 
 /// The published claims, and the folder of all results.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   scenario, run, lists  -> experiment, report     (experiments, as tables)
-//!   commands              -> replay, reproduce      (the program's other commands)
+//!   commands              -> compare, replay, reproduce (the program's other commands)
 //!   cache, pin            -> tidegate               (files under one limit)
 //!   table: Arrow          process: forks            errors: exceptions
 //! ```
@@ -31,7 +31,7 @@ mod module {
     #[pymodule_export]
     use super::cache::{Cache, File, Region};
     #[pymodule_export]
-    use super::commands::{replay_traces, reproduce_claims};
+    use super::commands::{compare_recording, replay_traces, reproduce_claims};
     #[pymodule_export]
     use super::lists::{devices, experiments, kinds, metrics, policies};
     #[pymodule_export]

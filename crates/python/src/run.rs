@@ -100,8 +100,6 @@ impl Counted {
 }
 
 impl Watcher for Counted {
-    fn began(&self, _order: &Order) {}
-
     fn ended(&self, _order: &Order, _result: &Result<Outcome, RunError>) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

@@ -35,15 +35,15 @@ const NEEDED: [&str; 13] = [
     "ipykernel",
 ];
 
-/// Lints, builds and tests the package.
-pub(crate) fn judge() -> End {
+/// Lints, builds and tests the package, beside the program.
+pub(crate) fn judge(tidegate: &Path) -> End {
     if !steps::is_there("python3", &["-c", IS_OLD]) {
         return End::Skipped("there is no Python from 3.11 on (python3)".into());
     }
-    try_judge().unwrap_or_else(End::Failed)
+    try_judge(tidegate).unwrap_or_else(End::Failed)
 }
 
-fn try_judge() -> Result<End> {
+fn try_judge(tidegate: &Path) -> Result<End> {
     let environment = Workspace::load()?.target.join("xtask/python");
     let program = |name: &str| environment.join("bin").join(name);
     let pip = program("pip");
@@ -80,7 +80,7 @@ fn try_judge() -> Result<End> {
         ("pytest", &["-q", "tests"]),
     ] {
         let mut command = within(&environment, &program(name));
-        steps::run(command.args(words), BUILD_MAX)?;
+        steps::run(command.args(words).env("TIDEGATE", tidegate), BUILD_MAX)?;
     }
     Ok(End::Passed)
 }

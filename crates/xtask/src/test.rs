@@ -100,10 +100,8 @@ const STEPS: [Step; 17] = [
     all("documentation", |_| documentation()),
     all("instruments", |_| instruments::judge()),
     all("c", |_| c::judge()),
-    all("dist", |run| {
-        tested(run, "tidegate").map_or_else(End::Failed, |program| dist::judge(&program))
-    }),
-    all("python", |_| python::judge()),
+    all("dist", |run| with_program(run, dist::judge)),
+    all("python", |run| with_program(run, python::judge)),
     all("shared-writes", |_| {
         let counted = ["--features", "count", "--test", "shared_writes"];
         cargo_step(&[&["test", "-p", "tidegate"], &counted[..]].concat())
@@ -241,6 +239,11 @@ fn faults(run: &Run) -> Result<()> {
 fn tested(run: &Run, program: &str) -> Result<PathBuf> {
     build_tests(run)?;
     Ok(Workspace::load()?.tested(program))
+}
+
+/// A step that uses the program as the tests' build has it.
+fn with_program(run: &Run, judge: fn(&Path) -> End) -> End {
+    tested(run, "tidegate").map_or_else(End::Failed, |program| judge(&program))
 }
 
 /// Trace hashes of the program that the tests have built; with `--all` of the release program, which
