@@ -58,7 +58,7 @@ int tg_errno(void);
 uint64_t tg_taken(void);
 /* "TG_CLOSED" for -8. */
 const char *tg_code_name(int code);
-/* "64MiB", "1.5GiB", "4096": as the options of the program take sizes. */
+/* "64MiB", "1.5GiB", "4096B": as the options of the program take sizes. */
 int tg_size(const char *text, uint64_t *bytes);
 
 typedef struct tg_cache { uint64_t id; } tg_cache;
@@ -118,7 +118,8 @@ int tg_cache_close(tg_cache cache);
 int tg_cache_set_limit(tg_cache cache, uint64_t bytes);
 /* Gives memory that no page needs back to the system; answers how much. */
 int64_t tg_cache_trim(tg_cache cache);
-/* For the end of a test: layers hold nothing up any more. */
+/* For the end of a test: requests that layers hold up end, and `slow` and `hang` do nothing any more. Faults stay: one that
+ * passes is an `eio_write_at`. */
 int tg_cache_release_layers(tg_cache cache);
 /* The disk that `path` is on works again, and the caller answers for it. */
 int tg_cache_reopen_device(tg_cache cache, const char *path);
@@ -182,7 +183,8 @@ typedef struct tg_pin {
 	uint64_t words[6];
 } tg_pin;
 
-/* `pages` pages (4096 bytes each) from `page` on, 1 to 512, in one piece; reads what is not in the cache. */
+/* `pages` pages (4096 bytes each) from `page` on, 1 to 512, in one piece; reads what is not in the cache. `len` is less
+ * where the file ends in them. */
 int tg_pin_pages(tg_file file, uint32_t page, uint32_t pages, tg_pin *pin);
 /* Never waits: TG_AGAIN if they are not in the cache in one piece. */
 int tg_try_pin_pages(tg_file file, uint32_t page, uint32_t pages, tg_pin *pin);
@@ -277,7 +279,8 @@ typedef struct tg_file_stats {
 /* Counts the file's pages: some 10 ms for a GiB. */
 int tg_file_stats_of(tg_file file, tg_file_stats *stats);
 
-/* All waits of one cause. */
+/* All waits of one cause: those of callers, and those of the cache's own threads ("room in flight" is the flusher's, and a
+ * sync's that writes). The causes: docs/why-did-my-program-wait.md. */
 typedef struct tg_wait {
 	char cause[32]; /* "dirty pause", "read", "memory", ... */
 	uint64_t count;
@@ -327,8 +330,8 @@ size_t tg_report(tg_governor governor, char *text, size_t size);
 /* `share` may be null. If this fails, `drop` is not called. */
 int tg_register(tg_governor governor, const char *name, const tg_share *share, const tg_shrinker *shrinker, void *data,
                 tg_member *member);
-/* The pages of a cache of this library as a member. Build it with as much memory as it shall ever have, and do not set its
- * limit from then on. */
+/* The pages of a cache of this library as a member, with a floor of 16 MiB at least. Build it with as much memory as it shall
+ * ever have, and do not set its limit from then on. The cache may be closed before tg_member_free. */
 int tg_join(tg_governor governor, tg_cache cache, const char *name, const tg_share *share, tg_member *member);
 int tg_member_free(tg_member member);
 

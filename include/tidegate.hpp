@@ -163,10 +163,17 @@ struct options {
 	std::uint64_t memory = 0;
 	std::uint64_t beside = 0;
 	std::uint64_t dirty_bytes = 0;
+	std::uint64_t background_bytes = 0;
+	std::uint32_t dirty_percent = 0;
+	std::uint32_t background_percent = 0;
 	std::uint64_t readahead = 0;
 	std::uint32_t flags = 0;
 	const char *swap_path = nullptr;
 	std::uint64_t swap_bytes = 0;
+	std::uint32_t swappiness = 0;
+	std::uint32_t devices = 0;
+	std::uint32_t on_error = 0;
+	const char *page_rule = nullptr;
 	const char *layers = nullptr;
 };
 
@@ -181,9 +188,16 @@ public:
 		given.memory = asked.memory;
 		given.beside = asked.beside;
 		given.dirty_bytes = asked.dirty_bytes;
+		given.background_bytes = asked.background_bytes;
+		given.dirty_percent = asked.dirty_percent;
+		given.background_percent = asked.background_percent;
 		given.readahead = asked.readahead;
 		given.swap_path = asked.swap_path;
 		given.swap_bytes = asked.swap_bytes;
+		given.swappiness = asked.swappiness;
+		given.devices = asked.devices;
+		given.on_error = asked.on_error;
+		given.page_rule = asked.page_rule;
 		given.layers = asked.layers;
 		tg_cache made{};
 		if (const int code = tg_cache_new(&given, &made); code < 0)
