@@ -159,6 +159,7 @@ public:
 };
 
 // As tg_cache_options, without its size.
+// What tg_cache_options has, in an order for designated initializers.
 struct options {
 	std::uint64_t memory = 0;
 	std::uint64_t beside = 0;
@@ -184,7 +185,6 @@ public:
 	static result<cache> build(const options &asked) {
 		tg_cache_options given{};
 		given.size = sizeof given;
-		given.flags = asked.flags;
 		given.memory = asked.memory;
 		given.beside = asked.beside;
 		given.dirty_bytes = asked.dirty_bytes;
@@ -192,6 +192,7 @@ public:
 		given.dirty_percent = asked.dirty_percent;
 		given.background_percent = asked.background_percent;
 		given.readahead = asked.readahead;
+		given.flags = asked.flags;
 		given.swap_path = asked.swap_path;
 		given.swap_bytes = asked.swap_bytes;
 		given.swappiness = asked.swappiness;
@@ -232,10 +233,12 @@ public:
 		return read;
 	}
 	// All waits by cause.
-	std::vector<tg_wait> waits() const {
+	result<std::vector<tg_wait>> waits() const {
 		std::vector<tg_wait> all(64);
 		const std::int64_t count = tg_cache_waits(handle, all.data(), all.size());
-		all.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+		if (count < 0)
+			return failure::last(static_cast<int>(count));
+		all.resize(static_cast<std::size_t>(count));
 		return all;
 	}
 };

@@ -22,7 +22,7 @@ int main(int argc, char **argv)
 {
 	const std::string folder = argc > 1 ? argv[1] : ".";
 	const std::string swap = folder + "/tour.swap", path = folder + "/tour";
-	auto cache = need(tidegate::cache::build({.memory = 32 << 20, .swap_path = swap.c_str(), .swap_bytes = 64 << 20}), "build");
+	auto cache = need(tidegate::cache::build({.memory = 32 << 20, .swap_path = swap.c_str(), .swap_bytes = 64 << 20, .on_error = TG_STOP}), "build");
 
 	auto file = need(cache.open(path, TG_CREATE | TG_TRUNCATE), "open");
 	need(file.write(tidegate::bytes("hello, page cache"), 0), "write");
@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 	assert(std::memcmp(row.data(), "row 17", 6) == 0);
 
 	assert(need(cache.stats(), "stats").cached <= 32 << 20);
-	for (const tg_wait &wait : cache.waits())
+	for (const tg_wait &wait : need(cache.waits(), "waits"))
 		std::printf("%s: %llu waits\n", wait.cause, static_cast<unsigned long long>(wait.count));
 	auto absent = cache.open(folder + "/absent");
 	assert(!absent && absent.error().system == 2);

@@ -28,6 +28,8 @@ Examples:
   tidegate run dd --set device.disk.rate_factor=2 --scale 0.0625
   tidegate run cp-pauses --trace                write traces that ui.perfetto.dev opens
   tidegate run my-scenario.toml --out there     a scenario of your own
+  tidegate run dd --row ext4 --out before       and --out after, with --set or a scenario changed:
+  tidegate diff before after                    what that changed, in per cent
   tidegate run dd --live /mnt/scratch           the same workload on real files
   tidegate run dd --live /mnt/scratch --policy tidegate --device slow:rate=16MB,latency=2ms
 
@@ -285,7 +287,8 @@ pub struct RunArguments {
     /// Rows to run, instead of all
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub row: Vec<String>,
-    /// Change a value of the scenario, for example machine.memory_mib=512; may be repeated
+    /// Change a value of the scenario, for example machine.memory_mib=512; may be repeated. What it
+    /// changes: `tidegate diff` of two folders (--out)
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// Runs per cell

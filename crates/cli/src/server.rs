@@ -34,7 +34,8 @@ Examples:
   tidegate serve --check --config /etc/tidegate.toml    is it right? before a start or a HUP
 
 Signals: TERM, INT: finish requests, write everything back (progress every second), end; a second
-one ends at once and says what is lost. HUP: read --config again. USR1, USR2: nothing.
+one ends at once and says what is lost. HUP: read --config again, and how large backings are.
+USR1, USR2: nothing.
 
 Exit status: 0 everything is durable; 1 something could not be made durable; 2 a mistake, or
 something that is not there; 130 ended by a second signal.";
@@ -251,7 +252,11 @@ pub(crate) fn serve(arguments: &ServeArguments) -> u8 {
     let ended = match arguments.asked().config() {
         Ok(config) if arguments.check => {
             let (told, is_right) = serve::run::check(&config);
-            terminal::print(&told);
+            if is_right {
+                terminal::print(&told);
+            } else {
+                terminal::complain(told.trim_end());
+            }
             return u8::from(!is_right) * MISTAKE;
         }
         Ok(config) => {

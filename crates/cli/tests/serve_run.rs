@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "serve_run/check.rs"]
+mod check;
 #[path = "serve_run/come.rs"]
 mod come;
 #[path = "serve_run/end.rs"]
@@ -648,6 +650,34 @@ fn a_hang_up_reads_the_file_again() {
     process.stop();
     assert!(holds(&folder.path("a.img"), &random(MIB, 7)));
     assert!(holds(&folder.path("b.img"), &data));
+}
+
+#[test]
+fn a_hang_up_without_a_file_measures_the_backings_again() {
+    let folder = Folder::new("hang-up-words");
+    let (volume, at) = (sparse(&folder, "a", 8 * MIB), listen(&folder));
+    let words = ["--memory", "64MiB", "--no-web", "--listen", &at, &volume];
+    let mut process = Process::start(&folder, &words);
+    process.wait_ready();
+    let socket = folder.path("socket");
+    let mut before = Client::connect(&socket, "a");
+    let file = File::options().write(true).open(folder.path("a")).unwrap();
+    file.set_len(16 * MIB).unwrap();
+    process.signal(Signal::HUP);
+    process.wait_said("it has grown, for new connections\" volume=a from=\"8 MiB\" to=\"16 MiB\"");
+    let mut grown = Client::connect(&socket, "a");
+    let data = random(4096, 9);
+    grown.write(12 * MIB, &data, true).unwrap();
+    // A client that was there keeps the size that it was told.
+    before.write(12 * MIB, &data, false).unwrap_err();
+    let mut back = vec![0; 4096];
+    before.read(0, &mut back).unwrap();
+    process.stop();
+    file.sync_all().unwrap();
+    let mut there = vec![0; 4096];
+    let file = File::open(folder.path("a")).unwrap();
+    file.read_exact_at(&mut there, 12 * MIB).unwrap();
+    assert!(there == data);
 }
 
 #[test]

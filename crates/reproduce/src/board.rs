@@ -1,6 +1,9 @@
 //! The scoreboard: what each published claim came to here, as plain data that is printed, kept in a
 //! file and drawn.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::wanted::{OURS, Wanted, sides};
@@ -81,6 +84,24 @@ pub struct Claim {
     pub seeds: Option<Seeds>,
     /// The numbers behind the words, to be drawn.
     pub(super) marks: Marks,
+}
+
+/// Causes that were said already, and of which claim: each is said once.
+#[derive(Default)]
+pub(super) struct Causes<'a>(BTreeMap<&'a str, &'a str>);
+
+impl<'a> Causes<'a> {
+    /// What is to be said of a claim's cause. It names the claim that has it in full, which may
+    /// stand anywhere: a reader can sort the rows of a page.
+    pub(super) fn of(&mut self, claim: &'a Claim) -> Option<Cow<'a, str>> {
+        let why = claim.why.as_deref()?;
+        let first = *self.0.entry(why).or_insert(&claim.id);
+        Some(if first == claim.id {
+            why.into()
+        } else {
+            format!("cause: see {first}").into()
+        })
+    }
 }
 
 /// Repetitions, each with a seed of its own, and in how many of them a claim holds.
@@ -502,6 +523,32 @@ fn with_unit(text: String, unit: &str) -> String {
         text
     } else {
         format!("{text} {unit}")
+    }
+}
+
+#[cfg(test)]
+impl Claim {
+    /// A claim for tests.
+    pub(super) fn example(verdict: Verdict, ours: &[f64], published: &[f64]) -> Self {
+        Self {
+            paper: "p1".into(),
+            experiment: None,
+            id: "x".into(),
+            claim: "A claim.".into(),
+            published: None,
+            ours: None,
+            band: String::new(),
+            verdict,
+            own: false,
+            known: true,
+            why: None,
+            seeds: None,
+            marks: Marks {
+                published: published.to_vec(),
+                ours: ours.to_vec(),
+                ..Marks::default()
+            },
+        }
     }
 }
 

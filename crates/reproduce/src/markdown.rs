@@ -129,5 +129,21 @@ mod tests {
                 .any(|claim| row.starts_with(&format!("| {} | ", claim.claim)))
         };
         assert_eq!(rows.iter().find(|row| !known(row)), None);
+        // A cause has one source: the page repeats what an experiment says.
+        let expects = planned.iter().flat_map(|one| &one.scenario.expects);
+        let causes: Vec<(&str, &str)> = expects
+            .filter_map(|one| Some((one.id.as_str(), one.missed.as_ref()?.get_ref().as_str())))
+            .collect();
+        for line in PAGE.lines() {
+            let Some((ids, why)) = line
+                .strip_prefix("- Missed (")
+                .and_then(|rest| rest.split_once("): "))
+            else {
+                continue;
+            };
+            for id in ids.split(", ") {
+                assert!(causes.contains(&(id, why)), "{id} is not missed by: {why}");
+            }
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! The scoreboard as a page: a section for each paper with its claims, the picture that shows them,
 //! and what our own policy makes of it.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::board::{Claim, Part, Side, TradeOff, Verdict, figure};
+use super::board::{Causes, Claim, Part, Side, TradeOff, Verdict, figure};
 use super::scoreboard::{Board, PaperBoard};
 use report::output::web::{Cell, Page, details, escape, marks, table};
 
@@ -164,7 +163,7 @@ fn experiment(part: &Part) -> String {
 
 fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
     let heads = ["", "claim", "published", "ours", "band", "marks"].map(str::to_owned);
-    let mut causes = BTreeSet::new();
+    let mut causes = Causes::default();
     let rows = claims.map(|claim| {
         let class = VERDICTS
             .iter()
@@ -175,10 +174,9 @@ fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
             claim.verdict.word()
         );
         let mut words = escape(&claim.claim);
-        if let Some(why) = &claim.why {
-            let said = !causes.insert(why);
-            let why: &str = if said { "the same cause as above" } else { why };
-            let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(why));
+        let seeds = claim.seeds.map(|seeds| seeds.said().into());
+        for more in seeds.into_iter().chain(causes.of(claim)) {
+            let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(&more));
         }
         let all = &claim.marks;
         let first = |values: &[f64]| values.first().copied();
@@ -246,4 +244,34 @@ fn trade_off(one: &TradeOff) -> Vec<Cell> {
         number(one.ours),
         Cell::html(word, "text"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::board::Seeds;
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once_with_its_claims_name_and_so_are_seeds() {
+        let missed = |id: &str, why: &str, hold| Claim {
+            id: id.to_owned(),
+            why: Some(why.to_owned()),
+            seeds: Some(Seeds { hold, of: 4 }),
+            ..Claim::example(Verdict::Missed, &[1.0], &[2.0])
+        };
+        let (disk, cpu) = ("the disk is busy", "the CPU is idle");
+        let all = [
+            missed("A7-18", disk, 2),
+            missed("A7-19", cpu, 0),
+            missed("A7-20", disk, 1),
+        ];
+        let html = claims(all.iter());
+        // Rows can be sorted: "above" would be wrong then.
+        assert_eq!(html.matches(disk).count(), 1, "{html}");
+        let third = html.split("<tr>").nth(4).unwrap();
+        assert!(third.contains("cause: see A7-18"), "{third}");
+        for said in ["in 2 of 4 seeds, by chance", "in 0 of 4 seeds"] {
+            assert!(html.contains(said), "{html}");
+        }
+    }
 }

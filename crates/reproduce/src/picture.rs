@@ -194,34 +194,13 @@ fn ratio(claim: &Claim) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::board::Marks;
     use super::*;
-
-    fn claim(verdict: Verdict, ours: &[f64], published: &[f64]) -> Claim {
-        Claim {
-            paper: "p1".into(),
-            experiment: None,
-            id: "x".into(),
-            claim: "A claim.".into(),
-            published: None,
-            ours: None,
-            band: String::new(),
-            verdict,
-            own: false,
-            known: true,
-            why: None,
-            seeds: None,
-            marks: Marks {
-                published: published.to_vec(),
-                ours: ours.to_vec(),
-                ..Marks::default()
-            },
-        }
-    }
 
     #[test]
     fn a_ratio_is_of_two_numbers_of_one_sign() {
-        let of = |ours: &[f64], published: &[f64]| ratio(&claim(Verdict::Holds, ours, published));
+        let of = |ours: &[f64], published: &[f64]| {
+            ratio(&Claim::example(Verdict::Holds, ours, published))
+        };
         assert_eq!(of(&[2.0, 4.0], &[3.0]), Some(1.0));
         for (ours, published) in [(&[1.0][..], &[0.0][..]), (&[1.0], &[-1.0]), (&[], &[1.0])] {
             assert_eq!(of(ours, published), None);
@@ -231,10 +210,10 @@ mod tests {
     #[test]
     fn every_claim_has_a_mark_and_none_hides_another() {
         let claims = vec![
-            claim(Verdict::Holds, &[1.0], &[1.0]),
-            claim(Verdict::Holds, &[1.0], &[1.01]),
-            claim(Verdict::Missed, &[1e6], &[1.0]),
-            claim(Verdict::NotBuilt, &[], &[]),
+            Claim::example(Verdict::Holds, &[1.0], &[1.0]),
+            Claim::example(Verdict::Holds, &[1.0], &[1.01]),
+            Claim::example(Verdict::Missed, &[1e6], &[1.0]),
+            Claim::example(Verdict::NotBuilt, &[], &[]),
         ];
         let paper = PaperBoard {
             id: "p1".into(),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::board::{Claim, Part, Seeds, Side, TradeOff, Verdict, figure};
+use super::board::{Causes, Claim, Part, Side, TradeOff, Verdict, figure};
 use super::scoreboard::{Board, PaperBoard};
 use report::terminal::wrap;
 
@@ -48,18 +48,16 @@ fn render_paper(text: &mut String, paper: &PaperBoard, width: usize) {
             "", "claim", "published", "ours", "band"
         );
     }
+    let mut causes = Causes::default();
     for part in &paper.parts {
         put(text, "", &of(part), width);
         for claim in part.published() {
-            render_claim(text, claim, width);
+            render_claim(text, claim, &mut causes, width);
         }
-        render_own(text, part, width);
+        render_own(text, part, &mut causes, width);
     }
-    for claim in &paper.not_run {
-        render_claim(text, claim, width);
-    }
-    for claim in &paper.not_built {
-        render_claim(text, claim, width);
+    for claim in paper.not_run.iter().chain(&paper.not_built) {
+        render_claim(text, claim, &mut causes, width);
     }
     text.push('\n');
 }
@@ -89,7 +87,7 @@ fn of(part: &Part) -> String {
     line
 }
 
-fn render_claim(text: &mut String, claim: &Claim, width: usize) {
+fn render_claim<'a>(text: &mut String, claim: &'a Claim, causes: &mut Causes<'a>, width: usize) {
     let word = if claim.fails() {
         "MISSED"
     } else {
@@ -123,19 +121,19 @@ fn render_claim(text: &mut String, claim: &Claim, width: usize) {
             let _ = writeln!(text, "{}", line.trim_end());
         }
     }
-    let seeds = claim.seeds.map(Seeds::said);
-    for line in seeds.iter().chain(&claim.why) {
+    let seeds = claim.seeds.map(|seeds| seeds.said().into());
+    for line in seeds.into_iter().chain(causes.of(claim)) {
         let indent = if width < COLUMNS_LEAST {
             "  "
         } else {
             "            "
         };
-        put(text, indent, line, width);
+        put(text, indent, &line, width);
     }
 }
 
 /// Our own bands of the experiment, those that do not hold by name.
-fn render_own(text: &mut String, part: &Part, width: usize) {
+fn render_own<'a>(text: &mut String, part: &'a Part, causes: &mut Causes<'a>, width: usize) {
     let all = part.own().count();
     if all == 0 {
         return;
@@ -145,7 +143,7 @@ fn render_own(text: &mut String, part: &Part, width: usize) {
     put(text, "          ", &line, width);
     let others = part.own().filter(|claim| claim.verdict != Verdict::Holds);
     for claim in others {
-        render_claim(text, claim, width);
+        render_claim(text, claim, causes, width);
     }
 }
 

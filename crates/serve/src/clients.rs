@@ -25,7 +25,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tidegate::Volume;
+use tidegate::{CallWait, Volume};
+
+use crate::durable::Tell;
 
 /// The connections of an export.
 #[derive(Default)]
@@ -49,6 +51,35 @@ pub(crate) struct Seen {
     oldest: AtomicU64,
     /// Requests answered.
     requests: AtomicU64,
+    /// Replies to writes that were held back.
+    held: Waited,
+    /// Flushes and durable writes, from when their data were taken in.
+    flush: Waited,
+}
+
+/// How often it waited for something that is not the cache's own wait, and how long altogether.
+#[derive(Debug, Default)]
+struct Waited {
+    count: AtomicU64,
+    micros: AtomicU64,
+}
+
+impl Waited {
+    fn note(&self, time: Duration, count: u64) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        let micros = micros.saturating_mul(count);
+        self.count.fetch_add(count, Ordering::Relaxed);
+        self.micros.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn read(&self, cause: &'static str) -> CallWait {
+        let micros = self.micros.load(Ordering::Relaxed);
+        CallWait {
+            cause,
+            count: self.count.load(Ordering::Relaxed),
+            total: Duration::from_micros(micros),
+        }
+    }
 }
 
 /// A reading of a client.
@@ -62,6 +93,8 @@ pub struct ClientReading {
     pub requests: u64,
     /// For how long its oldest request is under way.
     pub oldest: Duration,
+    /// What its requests waited for, by cause: in the cache, `held reply` and `flush`.
+    pub waits: Vec<CallWait>,
 }
 
 impl Seen {
@@ -82,6 +115,20 @@ impl Seen {
                 shown.store(now, Ordering::Relaxed);
             }
         }
+    }
+
+    /// So many replies were held back for so long.
+    pub(crate) fn held(&self, time: Duration, replies: usize) {
+        self.held.note(time, replies as u64);
+    }
+
+    /// The same answer to a request that is to be durable; the time until then is a wait for that.
+    pub(crate) fn flushes(self: &Arc<Self>, tell: Tell) -> Tell {
+        let (seen, began) = (Arc::clone(self), Instant::now());
+        Box::new(move |result| {
+            seen.flush.note(began.elapsed(), 1);
+            tell(result);
+        })
     }
 
     fn age(&self, now: Duration) -> Duration {
@@ -138,6 +185,16 @@ impl Clients {
             address: client.seen.address.clone(),
             requests: client.seen.requests.load(Ordering::Relaxed),
             oldest: client.seen.age(now),
+            waits: {
+                let mut waits = client.volume.own_waits().by_cause;
+                let own = [
+                    ("held reply", &client.seen.held),
+                    ("flush", &client.seen.flush),
+                ];
+                let own = own.map(|(cause, waited)| waited.read(cause));
+                waits.extend(own.into_iter().filter(|wait| wait.count > 0));
+                waits
+            },
         };
         self.lock().iter().map(read).collect()
     }

@@ -198,6 +198,40 @@ fn held_replies_are_pauses() {
     assert!(volume.held_total > 0, "{volume:?}");
     assert_eq!(volume.pauses.count, volume.held_total);
     assert!(volume.pauses.max_us > 0 && volume.pauses.p50_us <= volume.pauses.max_us);
+    // They are the waits of the client that wrote, and of no other; so is its flush.
+    let mut other = server.client();
+    other.read(0, &mut [0; PAGE]).unwrap();
+    client.flush().unwrap();
+    let waits = |of: usize, cause: &str| {
+        let clients = &watched.read().volumes[0].clients;
+        let wait = clients[of].waits.iter().find(|wait| wait.cause == cause);
+        wait.map_or(0, |wait| wait.count)
+    };
+    assert_eq!(waits(0, "held reply"), volume.held_total);
+    until("the flush is a wait", || waits(0, "flush") == 1);
+    assert_eq!((waits(1, "held reply"), waits(1, "flush")), (0, 0));
+}
+
+#[test]
+fn a_client_waits_for_its_own_reads() {
+    let server = Server::start(Setup {
+        layers: "slow:latency=5ms,depth=1",
+        ..Setup::default()
+    });
+    let (mut reader, mut other) = (server.client(), server.client());
+    let mut page = vec![0; PAGE];
+    reader.read(16 << 20, &mut page).unwrap();
+    // What is in memory is not waited for.
+    other.read(16 << 20, &mut page).unwrap();
+    let watched = Watched::new(&server.hub, server.cache.clone());
+    let volume = &watched.read().volumes[0];
+    let read = |of: &[tidegate::CallWait]| {
+        let wait = of.iter().find(|wait| wait.cause == "read");
+        wait.map_or(0, |wait| wait.count)
+    };
+    assert!(read(&volume.clients[0].waits) > 0, "{volume:?}");
+    assert_eq!(read(&volume.clients[0].waits), read(&volume.waits));
+    assert!(volume.clients[1].waits.is_empty(), "{volume:?}");
 }
 
 fn said(lines: &Mutex<Vec<u8>>) -> String {

@@ -82,6 +82,8 @@ pub struct Volume {
     pub(crate) memory: Option<Arc<InMemory>>,
     /// When the environment's clock began.
     origin: Instant,
+    /// What this holder's operations waited for.
+    waits: Sums,
 }
 
 /// What all holders of a volume share.
@@ -110,7 +112,7 @@ pub(crate) struct Holders {
 pub(crate) struct Inside<'a> {
     task: Option<Task<'a, ThreadEnv>>,
     volume: &'a Volume,
-    /// Its waits are the volume's.
+    /// Its waits are the volume's and the holder's.
     _call: Call<'a>,
 }
 
@@ -253,6 +255,7 @@ impl Cache {
             }),
             memory: None,
             origin,
+            waits: Sums::default(),
         })
     }
 }
@@ -268,6 +271,12 @@ impl Volume {
     #[must_use]
     pub fn waits(&self) -> CallWaits {
         self.holders.waits.read()
+    }
+
+    /// What operations of this holder alone have waited for so far, by cause.
+    #[must_use]
+    pub fn own_waits(&self) -> CallWaits {
+        self.waits.read()
     }
 
     /// The volume has grown to `size`, whole pages before and after, and so has its backing,
@@ -304,6 +313,7 @@ impl Volume {
             holders: Arc::clone(&self.holders),
             memory: self.memory.clone(),
             origin: self.origin,
+            waits: Sums::default(),
         }
     }
 
@@ -332,7 +342,7 @@ impl Volume {
         let inside = Inside {
             task: Some(task),
             volume: self,
-            _call: Call::begin(&self.holders.waits, None, None),
+            _call: Call::begin(&self.holders.waits, Some(&self.waits), None),
         };
         self.is_there().map(|()| inside)
     }

@@ -4,7 +4,7 @@
 //! Plots are drawn in the page until it is as large as a page may be; those after it are files
 //! beside it, named with links. Plots of the first row are expanded, the others collapsed.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::curves::Lines;
@@ -170,7 +170,7 @@ fn bands(bands: &[Verdict]) -> String {
     ]
     .map(str::to_owned);
     let number = |value: Option<f64>| Cell::number(&shown(value), value);
-    let mut causes = BTreeSet::new();
+    let mut causes = BTreeMap::new();
     let rows = bands.iter().map(|band| {
         let (word, class) = match band {
             band if band.skipped => ("not run", "other"),
@@ -184,8 +184,13 @@ fn bands(bands: &[Verdict]) -> String {
             escape(&band.what)
         );
         for why in band.missed.iter().filter(|_| !band.holds()) {
-            let said = !causes.insert(why);
-            let why: &str = if said { "the same cause as above" } else { why };
+            let first = *causes.entry(why).or_insert((&band.id, &band.case));
+            let same = format!("cause: see {}, row {}", first.0, first.1);
+            let why = if first == (&band.id, &band.case) {
+                why
+            } else {
+                &same
+            };
             let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(why));
         }
         let value: Vec<f64> = band.value.into_iter().collect();
@@ -396,4 +401,30 @@ fn waited(outcomes: &[Outcome]) -> String {
         body.push_str("</details>\n");
     }
     body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_of_several_bands_is_said_once_with_the_name_of_its_band() {
+        let why = "the device is busy";
+        let missed = |id: &str, case: &str| Verdict {
+            id: id.to_owned(),
+            case: case.to_owned(),
+            what: "a / b".to_owned(),
+            value: Some(2.0),
+            min: None,
+            max: Some(1.0),
+            source: "a paper".to_owned(),
+            skipped: false,
+            held_in: None,
+            missed: Some(why.to_owned()),
+        };
+        let html = bands(&[missed("A7-14", "ext3"), missed("A7-14", "ext4")]);
+        assert_eq!(html.matches(why).count(), 1, "{html}");
+        let last = html.rsplit("<tr>").next().unwrap();
+        assert!(last.contains("cause: see A7-14, row ext3"), "{last}");
+    }
 }

@@ -22,6 +22,7 @@ use tidegate::{Error, Mode, PAGE_SIZE, Volume};
 use super::Mailbox;
 use super::job::{Promise, RequestId};
 use super::work::ZEROES;
+use crate::clients::Seen;
 use crate::durable::Asker;
 use crate::export::Export;
 use crate::pool::Sort;
@@ -33,6 +34,7 @@ const STEP: u64 = 16 << 20;
 pub(super) struct Hole {
     export: Arc<Export>,
     volume: Arc<Volume>,
+    seen: Arc<Seen>,
     owner: Arc<Mailbox>,
     /// All of the request.
     range: Range,
@@ -51,7 +53,7 @@ pub(super) struct Hole {
 impl Hole {
     /// A request's; if it need not read as zeroes, all of it stays where the backing cannot punch.
     pub(super) fn new(
-        (export, volume): (&Arc<Export>, &Arc<Volume>),
+        (export, volume, seen): (&Arc<Export>, &Arc<Volume>, &Arc<Seen>),
         owner: &Arc<Mailbox>,
         range: Range,
         (zeroes, durable): (bool, bool),
@@ -63,6 +65,7 @@ impl Hole {
         Self {
             export: Arc::clone(export),
             volume: Arc::clone(volume),
+            seen: Arc::clone(seen),
             owner: Arc::clone(owner),
             range,
             at,
@@ -95,7 +98,7 @@ impl Hole {
         let tell = self.promise.of_whole(self.id);
         if self.durable && result.is_ok() {
             let volume = self.volume;
-            let part = Some((offset, len));
+            let (part, tell) = (Some((offset, len)), self.seen.flushes(tell));
             self.export.make_durable(Asker { volume, part, tell });
             return;
         }

@@ -289,8 +289,8 @@ where
     /// ones.
     fn release(&mut self) {
         let output = &mut self.output;
-        self.paced
-            .release(&self.export.counters, |id| output.answer(id));
+        let of = (&self.export.counters, &*self.seen);
+        self.paced.release(of, |id| output.answer(id));
     }
 
     /// True: the moment has come. Otherwise the connection runs again then.

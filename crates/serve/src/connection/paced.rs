@@ -11,6 +11,7 @@
 use std::time::Instant;
 
 use super::job::RequestId;
+use crate::clients::Seen;
 use crate::counters::Counters;
 
 /// Over so many bytes taken in and not paid for, the connection is not read.
@@ -60,16 +61,20 @@ impl PacedReplies {
     }
 
     /// Answers what is due; a pause under way is over.
-    pub(super) fn release(&mut self, counters: &Counters, mut answer: impl FnMut(RequestId)) {
+    pub(super) fn release(
+        &mut self,
+        (counters, seen): (&Counters, &Seen),
+        mut answer: impl FnMut(RequestId),
+    ) {
         if self.until.take().is_none() {
             self.unpaced_bytes = 0;
             self.unpaced.drain(..).for_each(answer);
             return;
         }
         if let Some(since) = self.since.take() {
-            counters
-                .held_for
-                .note_many(since.elapsed(), self.held.len() as u64);
+            let (time, replies) = (since.elapsed(), self.held.len());
+            counters.held_for.note_many(time, replies as u64);
+            seen.held(time, replies);
         }
         self.held_bytes = 0;
         self.held.drain(..).for_each(&mut answer);

@@ -176,7 +176,7 @@ where
         self.export.make_durable(Asker {
             volume: Arc::clone(&self.volume),
             part,
-            tell: promise.of_whole(id),
+            tell: self.seen.flushes(promise.of_whole(id)),
         });
     }
 
@@ -349,7 +349,7 @@ where
     /// Has the pool punch a hole, which is to read as zeroes or not, and make it durable after that
     /// or not.
     fn punch(&self, id: RequestId, range: Range, how: (bool, bool)) {
-        let of = (&self.export, &self.volume);
+        let of = (&self.export, &self.volume, &self.seen);
         Hole::new(of, &self.session.mailbox, range, how, id).submit();
     }
 

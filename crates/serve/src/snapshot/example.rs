@@ -39,14 +39,22 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         read_total: 7 * MIB,
         connections: 3,
         connections_total: 5,
-        clients: [(5, "192.0.2.7:51234", 2000, 0), (6, "process 4711", 100, 3)]
-            .map(|(number, address, rate, oldest)| ClientReading {
-                number,
-                address: address.to_owned(),
-                requests: rate * seconds,
-                oldest: Duration::from_millis(oldest),
-            })
-            .to_vec(),
+        clients: [
+            (5, "[2001:db8:85a3:8d3:1319:8a2e:370:7348]:51234", 2000, 0),
+            (6, "process 4711", 100, 3),
+        ]
+        .map(|(number, address, rate, oldest)| ClientReading {
+            number,
+            address: address.to_owned(),
+            requests: rate * seconds,
+            oldest: Duration::from_millis(oldest),
+            waits: vec![CallWait {
+                cause: if oldest > 0 { "flush" } else { "held reply" },
+                count: 9 * seconds,
+                total: Duration::from_millis(700 * seconds),
+            }],
+        })
+        .to_vec(),
         waits: vec![CallWait {
             cause: "memory",
             count: 3 * seconds,

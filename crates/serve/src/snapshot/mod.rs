@@ -303,7 +303,7 @@ pub struct Volume {
     /// The busiest of its clients, those with the oldest request first.
     pub clients: Vec<Client>,
     /// What requests waited for in the cache, by cause; what took longest comes first.
-    pub waits: Vec<VolumeWait>,
+    pub waits: Vec<CauseWait>,
 }
 
 /// A client of a volume.
@@ -318,12 +318,15 @@ pub struct Client {
     pub request_rate: u64,
     /// For how long its oldest request is under way; zero: nothing is.
     pub oldest_us: u64,
+    /// What its requests waited for most lately, by cause: in the cache, `held reply` (the pause of
+    /// a writer) and `flush` (until all is durable); three at most.
+    pub waits: Vec<CauseWait>,
 }
 
-/// Waits of one cause of the requests to a volume.
+/// Waits of one cause of the requests to a volume, or of one client.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct VolumeWait {
+pub struct CauseWait {
     /// Its name.
     pub cause: String,
     /// How many, since the start.

@@ -2,10 +2,12 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use tidegate::CallWait;
+
 use super::reading::{ClientReading, CommandReading, Reading, VolumeReading};
 use super::{
-    Client, Command, Connections, FORMAT, Health, Level, Memory, Percentiles, Pressure, Snapshot,
-    State, Volume, VolumeWait, Waited,
+    CauseWait, Client, Command, Connections, FORMAT, Health, Level, Memory, Percentiles, Pressure,
+    Snapshot, State, Volume, Waited,
 };
 use crate::config::show_size;
 use crate::counters::{Kind, Latencies};
@@ -302,37 +304,45 @@ fn one_volume(now: &VolumeReading, before: Option<&VolumeReading>, per: Per) -> 
         broken_total: now.broken_total,
         commands,
         clients: clients(now, from, per),
-        waits: now
-            .waits
-            .iter()
-            .map(|wait| {
-                let mut before = from.waits.iter();
-                let before = before.find(|other| other.cause == wait.cause);
-                let before = before.map_or(Duration::ZERO, |before| before.total);
-                VolumeWait {
-                    cause: wait.cause.to_owned(),
-                    count: wait.count,
-                    total_us: micros(wait.total),
-                    waited_us_per_s: per.second(micros(wait.total), micros(before)),
-                }
-            })
-            .collect(),
+        waits: by_cause(&now.waits, &from.waits, per),
     }
+}
+
+fn by_cause(now: &[CallWait], from: &[CallWait], per: Per) -> Vec<CauseWait> {
+    let one = |wait: &CallWait| {
+        let before = from.iter().find(|other| other.cause == wait.cause);
+        let before = before.map_or(Duration::ZERO, |before| before.total);
+        CauseWait {
+            cause: wait.cause.to_owned(),
+            count: wait.count,
+            total_us: micros(wait.total),
+            waited_us_per_s: per.second(micros(wait.total), micros(before)),
+        }
+    };
+    now.iter().map(one).collect()
 }
 
 /// Clients of a volume that a snapshot has.
 const CLIENTS_MOST: usize = 50;
+/// Causes of a client's waits that a snapshot has.
+const CAUSES_MOST: usize = 3;
 
 fn clients(now: &VolumeReading, from: &VolumeReading, per: Per) -> Vec<Client> {
     let one = |client: &ClientReading| {
         let before = &from.clients;
         let at = before.binary_search_by_key(&client.number, |other| other.number);
-        let requests = at.map_or(0, |at| before[at].requests);
+        let (requests, waited) = at.map_or((0, &[][..]), |at| {
+            (before[at].requests, &before[at].waits[..])
+        });
+        let mut waits = by_cause(&client.waits, waited, per);
+        waits.sort_by_key(|wait| core::cmp::Reverse((wait.waited_us_per_s, wait.total_us)));
+        waits.truncate(CAUSES_MOST);
         Client {
             address: client.address.clone(),
             requests: client.requests,
             request_rate: per.second(client.requests, requests),
             oldest_us: micros(client.oldest),
+            waits,
         }
     };
     let mut all: Vec<Client> = now.clients.iter().map(one).collect();

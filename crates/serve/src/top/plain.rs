@@ -141,24 +141,34 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
 
 /// Clients and waits of each volume.
 fn of_volumes(text: &mut String, now: &Snapshot) -> std::fmt::Result {
-    let of = |volume: &Volume| name(&volume.name, 19);
+    let of = |volume: &Volume| name(&volume.name, 40);
     let clients = now.volumes.iter().flat_map(|volume| {
         volume.clients.iter().map(move |client| {
+            let most = client.waits.first();
+            let most = most.map(|wait| format!("{} {}", wait.cause, time(wait.waited_us_per_s)));
             [
-                name(&client.address, 23),
+                name(&client.address, 60),
                 of(volume),
                 count(client.requests),
                 count(client.request_rate),
                 time(client.oldest_us),
+                most.map_or_else(|| "-".to_owned(), |most| name(&most, 40)),
             ]
         })
     });
-    let heads = ["client", "volume", "requests", "/s", "oldest"];
+    let heads = [
+        "client",
+        "volume",
+        "requests",
+        "/s",
+        "oldest",
+        "waits now /s",
+    ];
     table(text, heads, clients)?;
     let waits = now.volumes.iter().flat_map(|volume| {
         volume.waits.iter().map(move |wait| {
             [
-                name(&wait.cause, 23),
+                name(&wait.cause, 40),
                 of(volume),
                 count(wait.count),
                 time(wait.total_us),
@@ -170,24 +180,33 @@ fn of_volumes(text: &mut String, now: &Snapshot) -> std::fmt::Result {
     table(text, heads, waits)
 }
 
-/// A table, if it has a row.
-fn table(
+/// A table, if it has a row; each column is as wide as it has to be.
+fn table<const N: usize>(
     text: &mut String,
-    heads: [&str; 5],
-    rows: impl Iterator<Item = [String; 5]>,
+    heads: [&str; N],
+    rows: impl Iterator<Item = [String; N]>,
 ) -> std::fmt::Result {
-    for (at, row) in rows.enumerate() {
-        if at == 0 {
-            writeln!(text)?;
-            line(text, heads)?;
+    let rows: Vec<[String; N]> = core::iter::once(heads.map(str::to_owned))
+        .chain(rows)
+        .collect();
+    if rows.len() == 1 {
+        return Ok(());
+    }
+    let width = |at: usize| rows.iter().map(|row| row[at].chars().count()).max();
+    let widths: [usize; N] = core::array::from_fn(|at| width(at).unwrap_or(0));
+    writeln!(text)?;
+    for row in &rows {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
+            match at {
+                0 => write!(line, "{cell:<width$}")?,
+                1 => write!(line, "  {cell:<width$}")?,
+                _ => write!(line, "  {cell:>width$}")?,
+            }
         }
-        line(text, row.each_ref().map(String::as_str))?;
+        writeln!(text, "{line}")?;
     }
     Ok(())
-}
-
-fn line(text: &mut String, [first, second, a, b, c]: [&str; 5]) -> std::fmt::Result {
-    writeln!(text, "{first:<24}{second:<20}{a:>9}{b:>9}{c:>9}")
 }
 
 /// Bytes a second that a volume's clients read and write.

@@ -69,8 +69,13 @@ fn clients_in_one_place_have_rates_of_their_own() {
     sampler.next(one_place(1));
     let snapshot = sampler.next(one_place(3));
     let clients = snapshot.volumes[0].clients.iter();
-    let rates: Vec<u64> = clients.map(|client| client.request_rate).collect();
-    assert_eq!(rates, [100, 2000]);
+    let rates = clients.map(|client| {
+        let most = &client.waits[0];
+        let waited = (most.cause.as_str(), most.waited_us_per_s);
+        (client.request_rate, waited)
+    });
+    let expected = [(100, ("flush", 700_000)), (2000, ("held reply", 700_000))];
+    assert_eq!(rates.collect::<Vec<_>>(), expected);
 }
 
 #[test]
