@@ -656,15 +656,23 @@ fn a_hang_up_reads_the_file_again() {
 fn a_hang_up_without_a_file_measures_the_backings_again() {
     let folder = Folder::new("hang-up-words");
     let (volume, at) = (sparse(&folder, "a", 8 * MIB), listen(&folder));
-    let words = ["--memory", "64MiB", "--no-web", "--listen", &at, &volume];
+    // Its size was given, and stays; that is said.
+    let fixed = format!("b=new:{},size=8MiB", folder.path("b").display());
+    let words = [
+        "--memory", "64MiB", "--no-web", "--listen", &at, &volume, &fixed,
+    ];
     let mut process = Process::start(&folder, &words);
     process.wait_ready();
     let socket = folder.path("socket");
     let mut before = Client::connect(&socket, "a");
     let file = File::options().write(true).open(folder.path("a")).unwrap();
     file.set_len(16 * MIB).unwrap();
+    let other = File::options().write(true).open(folder.path("b")).unwrap();
+    other.set_len(16 * MIB).unwrap();
     process.signal(Signal::HUP);
     process.wait_said("it has grown, for new connections\" volume=a from=\"8 MiB\" to=\"16 MiB\"");
+    process.wait_said("larger than the size that it was given: it did not grow\" volume=b");
+    assert_eq!(Client::connect(&socket, "b").size, 8 * MIB);
     let mut grown = Client::connect(&socket, "a");
     let data = random(4096, 9);
     grown.write(12 * MIB, &data, true).unwrap();

@@ -94,6 +94,37 @@ fn hashes(folder: &Path) -> Vec<String> {
         .collect()
 }
 
+/// The page about tables has each of a folder, with its columns in their order.
+fn columns_are_as_the_page_has_them(results: &Path) {
+    const PAGE: &str = include_str!("../../../../docs/read-the-tables.md");
+    for file in std::fs::read_dir(results).unwrap() {
+        let file = file.unwrap().path();
+        if file.extension().is_none_or(|extension| extension != "csv") {
+            continue;
+        }
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let row = PAGE
+            .lines()
+            .find_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
+        let row = row.unwrap_or_else(|| panic!("the page has no {name}"));
+        let (_, told) = row.trim_end_matches(" |").rsplit_once(" | ").unwrap();
+        // What stands in brackets are values.
+        let outside = |part: &str| {
+            part.split_once(')')
+                .map_or(part, |(_, rest)| rest)
+                .to_owned()
+        };
+        let told: String = told.split('(').map(outside).collect();
+        let told: Vec<&str> = told
+            .split(',')
+            .map(|one| one.trim_matches([' ', '`']))
+            .collect();
+        let mut reader = csv::Reader::from_path(&file).unwrap();
+        let columns: Vec<&str> = reader.headers().unwrap().iter().collect();
+        assert_eq!(told, columns, "{name}");
+    }
+}
+
 #[test]
 fn a_scenario_runs_and_leaves_its_results() {
     let folder = folder("results");
@@ -124,6 +155,7 @@ fn a_scenario_runs_and_leaves_its_results() {
             "{name}"
         );
     }
+    columns_are_as_the_page_has_them(&results);
     let table = std::fs::read_to_string(results.join("table.txt")).unwrap();
     for line in ["Hmean     mbps-small", "holds    all-written"] {
         assert!(table.contains(line), "{table}");

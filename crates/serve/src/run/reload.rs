@@ -12,6 +12,7 @@
 //! A volume that goes does so beside all the rest (`detach.rs`), and so does a volume that comes
 //! (`attach.rs`): a reload waits for them a moment, and then says that they go on.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -390,11 +391,36 @@ fn grow(export: &Arc<Export>, wanted: Option<u64>) {
     });
 }
 
+/// A volume has the size that it was given, whatever its file has by now.
+fn say_what_is_not_served(export: &Arc<Export>, path: PathBuf) {
+    let export = Arc::clone(export);
+    crate::aside::run(move || {
+        let has = std::fs::metadata(&path).map_or(0, |found| found.len());
+        let size = export.size();
+        if has > size {
+            let (volume, has, size) = (export.name(), show_size(has), show_size(size));
+            warn!(
+                volume = %volume,
+                file = %has,
+                size = %size,
+                help = "give a larger size in the file of --config and reload; or start again with NAME=PATH, without new: and size=",
+                "its file is larger than the size that it was given: it did not grow"
+            );
+        }
+    });
+}
+
 impl Served {
     /// Its file or device may have grown.
     fn follow(&self) {
-        if matches!(self.config.backend, BackendConfig::File { size: None, .. }) {
-            grow(&self.export, None);
+        match &self.config.backend {
+            BackendConfig::File { size: None, .. } | BackendConfig::Embedded { .. } => {
+                grow(&self.export, None);
+            }
+            BackendConfig::File { path, .. } | BackendConfig::New { path, .. } => {
+                say_what_is_not_served(&self.export, path.clone());
+            }
+            BackendConfig::Objects { .. } => {}
         }
     }
 
