@@ -291,7 +291,8 @@ typedef struct tg_wait {
 	uint64_t max_ns;
 } tg_wait;
 
-/* Fills up to `max`; answers how many causes there are (`max` of 0: only that). */
+/* Fills up to `max`; answers how many causes there are (`max` of 0: only that). Waits of the cache's own threads are among
+ * them: "room in flight" is its flusher's, and normal. */
 int64_t tg_cache_waits(tg_cache cache, tg_wait *waits, size_t max);
 /* A counter by its name in /proc/vmstat: "pswpin", "workingset_refault_file", ... in pages. */
 int tg_cache_counter(tg_cache cache, const char *name, uint64_t *value);

@@ -2,7 +2,7 @@
 
 use std::ffi::c_char;
 
-use tidegate::{Bytes, Cache, ErrorPolicy, RuleMaker, Threshold};
+use tidegate::{Bytes, Cache, ErrorPolicy, RuleMaker, Threshold, rule};
 
 use crate::border::slots::{Handle, Kind, Table, Taken};
 use crate::border::{In, Out, Result};
@@ -139,7 +139,13 @@ fn build(options: &CacheOptions) -> Result<Cache> {
     };
     if !options.page_rule.is_null() {
         let name = options.page_rule.text("page_rule")?;
-        let unknown = || Failure::invalid(format!("there is no page rule '{name}'"));
+        let unknown = || {
+            let names: Vec<&str> = rule::ALL.iter().map(|(name, _)| *name).collect();
+            let there_are = names.join(", ");
+            Failure::invalid(format!(
+                "there is no page rule '{name}'; there are {there_are}"
+            ))
+        };
         builder = builder.page_rule(RuleMaker::by_name(name).ok_or_else(unknown)?);
     }
     if !options.layers.is_null() {

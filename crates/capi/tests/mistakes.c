@@ -106,7 +106,7 @@ static void options(void)
 	options.dirty_bytes = 0, options.flags = 1 << 30;
 	IS(tg_cache_new(&options, &cache), TG_INVALID, "flags has 0x40000000");
 	options.flags = 0, options.page_rule = "belady";
-	IS(tg_cache_new(&options, &cache), TG_INVALID, "belady");
+	IS(tg_cache_new(&options, &cache), TG_INVALID, "s3-fifo");
 	options.page_rule = "lirs", options.layers = "slow:speed=1";
 	IS(tg_cache_new(&options, &cache), TG_INVALID, "speed");
 	/* A caller that knows only the first fields. */

@@ -132,7 +132,12 @@ mod tests {
         // A cause has one source: the page repeats what an experiment says.
         let expects = planned.iter().flat_map(|one| &one.scenario.expects);
         let causes: Vec<(&str, &str)> = expects
-            .filter_map(|one| Some((one.id.as_str(), one.missed.as_ref()?.get_ref().as_str())))
+            .filter_map(|one| {
+                Some((
+                    one.id.get_ref().as_str(),
+                    one.missed.as_ref()?.get_ref().as_str(),
+                ))
+            })
             .collect();
         for line in PAGE.lines() {
             let Some((ids, why)) = line

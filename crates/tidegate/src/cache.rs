@@ -5,7 +5,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use device::{Layer, Stack};
+use device::{FaultPlan, Layer, Stack};
 use env::{Device, Interrupt, Task};
 use frames::sync::{AtomicBool, Ordering};
 use mm::DeviceOptions;
@@ -643,11 +643,15 @@ impl Cache {
     }
 
     /// The layers that [`Builder::layers`] has put there hold nothing up any more: hung requests
-    /// end, slow ones are fast, and nothing fails. For the end of a test.
+    /// end, slow ones are fast, and nothing fails from now on, but on a disk that is lost
+    /// (`lost_at`). For the end of a test, or for a disk that works again.
     pub fn release_layers(&self) {
         let disks = self.inner.disks.lock();
         for disk in disks.unwrap_or_else(PoisonError::into_inner).values() {
             if let Some(stack) = &disk.layers {
+                for faulty in &stack.faulty {
+                    faulty.set_plan(FaultPlan::default());
+                }
                 stack.cancel(&Interrupt::new());
             }
         }

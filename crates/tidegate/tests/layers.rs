@@ -57,6 +57,38 @@ fn a_disk_is_as_slow_as_asked_until_it_is_released() {
 }
 
 #[test]
+fn a_disk_works_again_once_its_layers_are_released() {
+    for layers in [
+        "faulty:eio_writes=1",
+        "faulty:flush_fails=1",
+        "faulty:full_after=4KiB",
+    ] {
+        let scratch = Scratch::new("again");
+        let cache = cache(layers);
+        let create = OpenOptions::new().create(true);
+        let file = cache.open(&scratch.0, create).unwrap();
+        let data = vec![7; MIB];
+        // Where there is no space, the write hears of it.
+        let taken = match file.write_at(&data, 0) {
+            Ok(taken) => taken,
+            Err(Error::File { taken, .. }) => usize::try_from(taken).unwrap(),
+            Err(error) => panic!("{layers}: {error}"),
+        };
+        if taken == data.len() {
+            file.sync().unwrap_err();
+        }
+        cache.release_layers();
+        cache.reopen_device(&scratch.0).unwrap();
+        file.write_at(&data, 0).unwrap();
+        file.sync()
+            .unwrap_or_else(|error| panic!("{layers}: {error}"));
+        assert_eq!(std::fs::read(&scratch.0).unwrap(), data, "{layers}");
+        file.close().unwrap();
+        cache.close().unwrap();
+    }
+}
+
+#[test]
 fn an_error_names_the_file_and_the_offset() {
     let scratch = Scratch::new("names");
     std::fs::write(&scratch.0, vec![1; MIB]).unwrap();
