@@ -21,6 +21,7 @@ Volumes are NAME=BACKEND[,OPTION..]. Backends:
   s3://BUCKET/PREFIX         objects in S3 and what speaks its protocol (feature s3)
 Options: ro; size=SIZE; policy=retry|report|stop (what clients get while writes to the backend
 fail); dirty_min=10%, dirty_max=50% (its share of the dirty limit); description=TEXT;
+durable=true (each write, before its reply); unlocked=true (no lock on the file);
 block_min=512B, block_preferred=4KiB; object_size=1MiB, parallel=8, force=true (objects);
 and last, for trials, device=slow:rate=16MB,latency=2ms (layers around the device, as `tidegate run
 --device` has them).
@@ -70,7 +71,7 @@ pub struct ServeArguments {
     /// Read all of it and the certificates, look for the backings, and end: nothing is served
     #[arg(long)]
     pub check: bool,
-    /// Memory limit of the whole process [default: 1GiB]
+    /// Memory limit of the whole process [default: 1GiB, or 3/4 of what the control group allows]
     #[arg(long, value_name = "SIZE")]
     pub memory: Option<String>,
     /// Take connections there; may be repeated [default: a Unix socket of this user]

@@ -383,7 +383,7 @@ fn compared<K: Kind>(
         .collect();
     let shown = Shown {
         bands: verdicts(&sides, columns[0]),
-        sections: sections(&sides, &columns),
+        sections: sections(&sides, &columns, &swept, asked),
         lines: swept.iter().flatten().filter_map(Sweep::plot).collect(),
         ..Shown::default()
     };
@@ -523,17 +523,29 @@ fn render<K: Kind>(
     for (side, swept) in sides.iter().zip(swept) {
         text.push_str(&one(side, columns));
         text.push('\n');
-        text.push_str(&match swept {
-            None => String::new(),
-            Some(swept) if swept.is_list() => swept.table(),
-            Some(swept) => answered(side, columns, asked, swept.doubts),
-        });
+        if let Some(swept) = swept {
+            text.push_str(&what_if(side, columns, swept, asked));
+        }
     }
     if sides.len() > 1 {
         text.push_str(&several::render(&beside(sides), columns[0]));
     }
     text.push_str(&notes(sides));
     text
+}
+
+/// What the changes would do.
+fn what_if<K: Kind>(
+    side: &Side<K>,
+    columns: &[&str],
+    swept: &Sweep<'_>,
+    asked: &Questions<K>,
+) -> String {
+    if swept.is_list() {
+        swept.table()
+    } else {
+        answered(side, columns, asked, swept.doubts)
+    }
 }
 
 fn values<K: Kind>(lab: &[K::Measures]) -> Vec<Vec<Option<f64>>> {
@@ -612,8 +624,21 @@ fn verdicts<K: Kind>(sides: &[Side<K>], column: &str) -> Vec<expect::Verdict> {
     sides.iter().flat_map(of).collect()
 }
 
-/// The figures of each recording, as a page shows them.
-fn sections<K: Kind>(sides: &[Side<K>], columns: &[&str]) -> Vec<Section> {
+/// What the changes do to each recording, and its figures, as a page shows them.
+fn sections<K: Kind>(
+    sides: &[Side<K>],
+    columns: &[&str],
+    swept: &[Option<Sweep<'_>>],
+    asked: &Questions<K>,
+) -> Vec<Section> {
+    let answer = |(side, swept): (&Side<K>, &Option<Sweep<'_>>)| {
+        let text = what_if(side, columns, swept.as_ref()?, asked);
+        Some(Section {
+            at: format!("answers-{}", output::plain(side.name())),
+            words: format!("{}: what if?", side.name()),
+            html: format!("<pre>{}</pre>\n", web::escape(&text)),
+        })
+    };
     let of = |side: &Side<K>| {
         let measures: Vec<&K::Measures> = [&side.recorded].into_iter().chain(&side.lab).collect();
         let rows = K::rows(&side.recording.setting, &measures);
@@ -633,7 +658,8 @@ fn sections<K: Kind>(sides: &[Side<K>], columns: &[&str]) -> Vec<Section> {
             ),
         }
     };
-    sides.iter().map(of).collect()
+    let answers = sides.iter().zip(swept).filter_map(answer);
+    answers.chain(sides.iter().map(of)).collect()
 }
 
 /// The tables of the one change of a recording.
@@ -733,9 +759,13 @@ fn write(folder: &Path, made: &Comparison, asked: &Asked) -> Result<(), CompareE
         master_seed: asked.seed,
         ..About::of(&first.scenario, &first.source, false, asked.version)
     };
-    if plans.len() > 1 {
-        about.experiment = format!("{} recordings", plans.len());
+    let recorded = |outcome: &&Outcome| outcome.policy == COLUMN;
+    let recordings = made.outcomes.iter().filter(recorded).count();
+    if recordings > 1 {
+        about.experiment = format!("{recordings} recordings");
         about.title = "beside the lab".into();
+    }
+    if plans.len() > 1 {
         about.scenario_id = format!("{}, the others in scenario-NAME.toml", about.scenario_id);
     }
     let mut tables = output::tables(&about, &made.outcomes, &[]);

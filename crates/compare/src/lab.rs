@@ -402,6 +402,14 @@ fn device(
         (Origin::Chain, _) => {
             let _ = writeln!(text, "params = {{ burst_us = {BURST_US} }}");
         }
+        (Origin::Trace, Some(sectors)) => {
+            let queue = setting.queue.unwrap_or(0);
+            let bytes = sectors * 512;
+            let _ = writeln!(
+                text,
+                "params = {{ queue_depth = {queue}, request_max_bytes = {bytes} }}"
+            );
+        }
         (Origin::Guest | Origin::Trace, _) => {}
     }
     if let Some(percent) = setting.max_ratio {

@@ -80,6 +80,7 @@ mod tests {
             max_ratio: None,
             fs: None,
             max_sectors: None,
+            queue: None,
         }
     }
 }

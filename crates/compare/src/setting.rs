@@ -110,8 +110,10 @@ pub struct Setting {
     pub max_ratio: Option<f64>,
     /// The file system; `None`: the bare device.
     pub fs: Option<String>,
-    /// Largest request of a null_blk, sectors.
+    /// Largest request of a null_blk, or of a device whose queue is known, sectors.
     pub max_sectors: Option<u64>,
+    /// Requests in a device's queue, as far as a trace tells it; `None`: those of its model.
+    pub queue: Option<u32>,
 }
 
 /// The form of the file. Optional keys are those that the field recordings do not have.
@@ -266,6 +268,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Read, Fault> {
         max_ratio: file.max_ratio,
         fs,
         max_sectors: file.max_sectors,
+        queue: None,
     };
     if let Err(problem) = setting.check() {
         let fault = Fault::of(path, problem.title, problem.allowed);
@@ -323,6 +326,11 @@ fn problem<T>(key: &'static str, title: String, allowed: &str) -> Result<T, Prob
         title,
         allowed: allowed.to_owned(),
     })
+}
+
+/// As people read it: no more than a tenth.
+fn tenths(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
 }
 
 impl Setting {
@@ -494,7 +502,10 @@ impl Setting {
             limits(self) != limits(other),
             format!(
                 "limits {}/{} -> {}/{} MiB",
-                self.dirty_mib, self.background_mib, other.dirty_mib, other.background_mib
+                tenths(self.dirty_mib),
+                tenths(self.background_mib),
+                tenths(other.dirty_mib),
+                tenths(other.background_mib)
             ),
         );
         differ(
@@ -586,8 +597,8 @@ impl Setting {
             self.hz,
             self.cpus,
             rates.join(" + "),
-            self.dirty_mib,
-            self.background_mib
+            tenths(self.dirty_mib),
+            tenths(self.background_mib)
         );
         text.push_str(&format!("writers: {}", self.crowd()));
         for change in &self.changes {

@@ -144,8 +144,10 @@ pub struct Change {
 
 /// A change that fits nowhere.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("--set {set}: {problem}")]
+#[error("{option} {set}: {problem}")]
 pub struct ChangeError {
+    /// `--set`, or `--given`, which takes one value.
+    option: &'static str,
     set: String,
     problem: String,
 }
@@ -153,6 +155,7 @@ pub struct ChangeError {
 impl ChangeError {
     pub(super) fn of(set: &str, problem: String) -> Self {
         Self {
+            option: "--set",
             set: set.to_owned(),
             problem,
         }
@@ -182,10 +185,14 @@ impl Change {
     /// # Errors
     /// The key is not known, with those that are; or the value is none of its unit.
     pub fn parse<S>(keys: Keys<S>, set: &str) -> Result<Self, ChangeError> {
-        let mut all = Self::parse_all(keys, set)?;
+        let given = |error| ChangeError {
+            option: "--given",
+            ..error
+        };
+        let mut all = Self::parse_all(keys, set).map_err(given)?;
         if all.len() > 1 {
             let problem = "one value is wanted here, not several".to_owned();
-            return Err(ChangeError::of(set, problem));
+            return Err(given(ChangeError::of(set, problem)));
         }
         Ok(all.remove(0))
     }
@@ -308,7 +315,14 @@ fn number(form: &str, key: &str, takes: &str, text: &str) -> Result<f64, String>
     };
     number
         .filter(|number: &f64| number.is_finite() && *number >= 0.0)
-        .ok_or_else(|| format!("`{text}` is not a value of {key}: it takes {takes}"))
+        .ok_or_else(|| {
+            let bare = text.trim_end_matches([' ', '%']);
+            let plain = match bare != text && bare.parse::<f64>().is_ok() {
+                true => format!("; write {bare}"),
+                false => String::new(),
+            };
+            format!("`{text}` is not a value of {key}: it takes {takes}{plain}")
+        })
 }
 
 /// The values of a range, as they would be written.

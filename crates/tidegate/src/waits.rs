@@ -62,15 +62,12 @@ pub struct SlowCall<'a> {
 
 impl fmt::Display for SlowCall<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} of {} bytes at {} of {} took {:.1?}:",
-            self.call,
-            self.len,
-            self.offset,
-            self.path.display(),
-            self.took
-        )?;
+        write!(f, "{} of ", self.call)?;
+        // A call on the whole file has no place in it.
+        if self.len > 0 {
+            write!(f, "{} bytes at {} of ", self.len, self.offset)?;
+        }
+        write!(f, "{} took {:.1?}:", self.path.display(), self.took)?;
         for wait in &self.waits {
             write!(f, " {} {:.1?},", wait.cause, wait.total)?;
         }
@@ -465,7 +462,15 @@ mod tests {
         note(Cause::ReadIo, 2);
         note(Cause::PageBusy, 1);
         drop(call);
+        // A call on the whole file has no place in it.
+        let whole = Named {
+            call: "sync",
+            len: 0,
+            ..named
+        };
+        drop(Call::begin(&sums, None, Some((&slow, whole))));
         let told = told.lock().unwrap();
+        assert!(told[1].starts_with("sync of /x took "), "{}", told[1]);
         let ends = "page busy 1.0ns, read 2.0ns, page busy 1.0ns, own time ";
         assert!(
             told[0].starts_with("write of 10 bytes at 4096 of /x took "),
@@ -473,6 +478,6 @@ mod tests {
             told[0]
         );
         assert!(told[0].contains(ends), "{}", told[0]);
-        assert_eq!(sums.read().timed, 1);
+        assert_eq!(sums.read().timed, 2);
     }
 }

@@ -273,9 +273,18 @@ fn several_values_of_a_kernels_name_are_one_table_and_one_plot() {
     let plot = std::fs::read_to_string(here.join("out/what-if-one-dd.svg")).unwrap();
     assert!(plot.contains("vm.dirty_ratio") && plot.contains("level (MiB)"));
     let html = std::fs::read_to_string(here.join("out/report.html")).unwrap();
-    for part in ["bands hold", "id=\"recording-one-dd\"", "what-if-one-dd"] {
+    for part in [
+        "bands hold",
+        "id=\"recording-one-dd\"",
+        "what-if-one-dd",
+        "id=\"answers-one-dd\"",
+    ] {
         assert!(html.contains(part), "{part}");
     }
+    assert!(
+        !html.contains("3 recordings"),
+        "one was given, and two values of a key"
+    );
     std::fs::remove_dir_all(here).unwrap();
 }
 

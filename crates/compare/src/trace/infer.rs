@@ -112,6 +112,14 @@ pub(super) fn recording(
     Ok(recording)
 }
 
+/// The part of a device's queue that is under writeback in the lab, as in the recordings of a
+/// guest: 35 of 64 requests.
+const QUEUE_USED: f64 = 0.55;
+/// Requests of a queue, as long as they are not larger than they can be.
+const QUEUE_DEPTH: f64 = 64.0;
+/// Pages of the largest request: 1 MiB.
+const REQUEST_PAGES_MOST: f64 = 256.0;
+
 /// A figure of a note; what the trace does not tell is an unknown, not a number.
 fn told(value: f64) -> String {
     if value.is_finite() {
@@ -180,13 +188,21 @@ impl<'a> Inferred<'a> {
             .collect();
         let writers = self.writer_specs();
         let hz = self.hz();
+        let queue = self.queue();
+        let queued = match queue {
+            Some((requests, sectors)) => format!(
+                "a queue of {requests} requests of {} KiB, by what is under writeback",
+                sectors / 2
+            ),
+            None => "no bound on what the device is sent".to_owned(),
+        };
         let stem = path.file_name().and_then(|name| name.to_str());
         let stem = stem.and_then(|name| name.split('.').next());
         let stem = stem.filter(|name| !name.is_empty()).unwrap_or("trace");
         let shown: Vec<String> = devices.iter().map(|rate| told(*rate)).collect();
         self.notes.push(format!(
             "inferred: {:.1} s; limits {}/{} MiB; device {} at {} MiB/s; writers: {} ({}); hz {hz}; CPUs: {}; \
-             assumed: pages of 4096, memory to spare, no file system",
+             assumed: pages of 4096, memory to spare, no file system, {queued}",
             self.seconds,
             told(dirty_mib),
             told(background_mib),
@@ -223,7 +239,8 @@ impl<'a> Inferred<'a> {
             changes: Vec::new(),
             max_ratio: None,
             fs: None,
-            max_sectors: None,
+            max_sectors: queue.map(|(_, sectors)| sectors),
+            queue: queue.map(|(requests, _)| requests),
         }
     }
 
@@ -239,6 +256,26 @@ impl<'a> Inferred<'a> {
             return 0.0;
         };
         (first.dirty + first.writeback) / PAGES_PER_MIB
+    }
+
+    /// The requests that a device has in its queue, and their sectors: so many that as much as in
+    /// the trace is under writeback, by the median of its second half.
+    fn queue(&self) -> Option<(u32, u64)> {
+        let states = &self.events.states;
+        let late = &states[states.len() / 2..];
+        if late.is_empty() {
+            return None;
+        }
+        let pages = median(late.iter().map(|state| state.writeback)) / self.bdis.len() as f64;
+        if pages < 1.0 {
+            return None;
+        }
+        // A flusher that Linux throttles keeps between three eighths and three quarters of the
+        // queue (mechanism: block/blk-wbt.c).
+        let room = pages / QUEUE_USED;
+        let request = (room / QUEUE_DEPTH).round().clamp(1.0, REQUEST_PAGES_MOST);
+        let requests = (room / request).round().clamp(4.0, 65_536.0);
+        Some((requests as u32, request as u64 * 8))
     }
 
     /// The CPUs, or that the trace does not tell them.

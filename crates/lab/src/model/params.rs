@@ -543,6 +543,8 @@ parameters! {
         depth: 1, Count, 1..=65536, "ours: 2 ms per request gives 500 IOPS";
         /// Largest request.
         request_max_bytes: 1 << 20, RequestBytes, 4096..=1 << 30, "ours: up to 1 MiB";
+        /// Requests in its queue, of which the task that fills it knows; 0: no bound.
+        queue_depth: 0, Count, 0..=65536, "ours: a trace tells it by what is under writeback";
         /// Flush.
         flush_us: 0, Micros, 0..=DAY_US, "an NBD export in memory";
         /// Volatile cache.

@@ -8,6 +8,7 @@
 //! the generic cell rate algorithm, for the form.
 
 use policy::units::{Bytes, Instant, Nanos};
+use policy::writeback::DeviceQueue;
 
 use super::engine::{Chance, Job, Kind, Mechanism, Order, Service, StallKind};
 use super::{params, transfer};
@@ -34,6 +35,14 @@ impl Mechanism for TokenBucket {
 
     fn request_max(&self) -> Bytes {
         Bytes(self.params.request_max_bytes)
+    }
+
+    fn queue(&self) -> Option<DeviceQueue> {
+        let requests = u32::try_from(self.params.queue_depth).unwrap_or(u32::MAX);
+        (requests > 0).then(|| DeviceQueue {
+            requests,
+            request_max: self.request_max().pages_floor(),
+        })
     }
 
     fn order(&self) -> Order {

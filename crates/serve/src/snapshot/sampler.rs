@@ -168,10 +168,10 @@ pub(crate) fn health(now: &Reading) -> Health {
         let oldest = volume.oldest();
         if oldest >= OLD {
             // Its clients wait; whether that is a fault the state of the volume says.
+            let (requests, age) = (volume.in_flight, oldest.as_secs());
+            let s = if requests == 1 { "" } else { "s" };
             reasons.push(format!(
-                "volume \"{name}\": {} requests under way, the oldest for {} s",
-                volume.in_flight,
-                oldest.as_secs()
+                "volume \"{name}\": {requests} request{s} under way, the oldest for {age} s"
             ));
         }
         if let Some((since, last)) = volume.reads_failing {
