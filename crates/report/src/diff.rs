@@ -261,6 +261,11 @@ impl Change {
         }
     }
 
+    fn is_noticeable(&self) -> bool {
+        let part = self.part();
+        !part.is_finite() || part.abs() >= NOTICEABLE
+    }
+
     fn percent(&self) -> String {
         let part = self.part();
         if part.is_finite() {
@@ -370,6 +375,18 @@ impl Pair {
         changed
     }
 
+    /// The metrics that the first scenario prints.
+    fn named(&self) -> Vec<String> {
+        #[derive(Default, Deserialize)]
+        struct Printed {
+            #[serde(default)]
+            metrics: Vec<String>,
+        }
+        toml::from_str::<Printed>(&self.one.scenario)
+            .unwrap_or_default()
+            .metrics
+    }
+
     /// Lines that only one of the scenarios has.
     fn scenario(&self) -> Vec<String> {
         let only = |own: &str, other: &str, sign: char| -> Vec<String> {
@@ -431,11 +448,20 @@ impl Pair {
 pub fn diff(asked: &Asked) -> Result<String, DiffError> {
     let pair = Pair::of(Results::read(&asked.one)?, Results::read(&asked.other)?)?;
     let changes = pair.changes();
-    let is_shown = |change: &&Change| {
-        let part = change.part();
-        asked.all || !part.is_finite() || part.abs() >= NOTICEABLE
-    };
-    let shown: Vec<&Change> = changes.iter().filter(is_shown).collect();
+    let named = pair.named();
+    let is_shown =
+        |change: &&Change| asked.all || change.is_noticeable() || named.contains(&change.metric);
+    let mut shown: Vec<&Change> = changes.iter().filter(is_shown).collect();
+    // What the scenario prints comes first, whether it has changed or not.
+    let cell = |change: &Change| (change.row.clone(), change.column.clone());
+    for own in shown.chunk_by_mut(|one, other| cell(one) == cell(other)) {
+        own.sort_by_key(|change| {
+            named
+                .iter()
+                .position(|name| *name == change.metric)
+                .unwrap_or(named.len())
+        });
+    }
     let mut text = format!("{} -> {}\n", pair.one.name, pair.other.name);
     put_scenario(&mut text, &pair.scenario());
     put_table(&mut text, &shown);
@@ -443,7 +469,10 @@ pub fn diff(asked: &Asked) -> Result<String, DiffError> {
     let _ = writeln!(
         text,
         "{} of {} figures differ by 1 % and more",
-        shown.len(),
+        changes
+            .iter()
+            .filter(|change| change.is_noticeable())
+            .count(),
         changes.len()
     );
     if rest > 0 && !asked.all {

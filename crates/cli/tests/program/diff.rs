@@ -6,7 +6,9 @@ use super::{folder, run};
 #[test]
 fn what_a_change_does_is_told_in_per_cent_with_bands_and_plots() {
     let here = folder("diff");
-    std::fs::write(here.join("small.toml"), SMALL).unwrap();
+    let name = "name = \"small\"\n";
+    let small = SMALL.replace(name, &format!("{name}metrics = [\"mbps\"]\n"));
+    std::fs::write(here.join("small.toml"), small).unwrap();
     let set = [
         "--set",
         "machine.dirty_percent=10",
@@ -42,9 +44,12 @@ fn what_a_change_does_is_told_in_per_cent_with_bands_and_plots() {
     ] {
         assert!(page.contains(part), "{part}");
     }
-    // With itself: nothing.
+    // With itself: nothing, and the figures that the scenario names say so.
     let (_, out, _) = run(&here, &["diff", "one", "one"]);
     assert!(out.contains("\n0 of "), "{out}");
+    let named = out.lines().find(|line| line.starts_with("  mbps"));
+    let named = named.unwrap_or_else(|| panic!("{out}"));
+    assert!(named.contains("+0.0 %"), "{named}");
     assert!(out.contains("no band stands otherwise"), "{out}");
     std::fs::remove_dir_all(here).unwrap();
 }

@@ -233,7 +233,7 @@ fn figures(tables: &[MetricTable]) -> String {
     }
     html.push_str(
         "<p class=\"faint\">Means of the repetitions with their deviation; below, by how much the value is above or below the first \
-         column's, green where that is better and red where it is worse, with a star where it is more than chance (t-test at 0.10). In brackets what was published.</p>\n",
+         column's, green where that is better and red where it is worse (from 1 % on), with a star where it is more than chance (t-test at 0.10). In brackets what was published.</p>\n",
     );
     for metric in tables {
         let unit = if metric.unit.is_empty() {
@@ -280,6 +280,8 @@ fn one(figure: &Figure, base: Option<f64>) -> Cell {
             .filter(|change| change.is_finite())
             .unwrap_or(percent);
         let class = match percent {
+            // Less than what is worth a look, and no more than chance.
+            _ if change.abs() < 1.0 && !figure.starred => "faint",
             percent if percent > 0.0 => "good",
             percent if percent < 0.0 => "bad",
             _ => "faint",
