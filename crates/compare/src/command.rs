@@ -369,7 +369,11 @@ fn compared<K: Kind>(
             if let Some(against) = &asked.against {
                 outcomes.push(relabelled(&against.outcome, &case));
             }
-            side.recording.notes.extend(plan.notes.iter().cloned());
+            for note in &plan.notes {
+                if !side.recording.notes.contains(note) {
+                    side.recording.notes.push(format!("with the change: {note}"));
+                }
+            }
             let lab = runs.iter().map(|run| K::measure(&setting, run)).collect();
             outcomes.extend(runs.iter().map(|run| relabelled(run, &case)));
             side.changed.push(Changed { setting, lab });
@@ -459,7 +463,7 @@ fn changed_setting<K: Kind>(
     if !any {
         return Ok(None);
     }
-    K::settle(&mut setting);
+    K::settle(&mut setting, &recording.setting);
     K::check(&setting).map_err(|problem| {
         let sets: Vec<String> = changes
             .iter()

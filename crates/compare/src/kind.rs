@@ -65,8 +65,9 @@ pub trait Kind: Sized + 'static {
     /// It fits nowhere.
     fn put(change: &Change, setting: &mut Self::Setting) -> Result<(), String>;
 
-    /// Settles limits of dirty memory that contradict each other, as the kernel does.
-    fn settle(_setting: &mut Self::Setting) {}
+    /// Settles limits of dirty memory that contradict each other, as the kernel does, and what
+    /// follows from other limits than there were before.
+    fn settle(_setting: &mut Self::Setting, _before: &Self::Setting) {}
 
     /// Whether it can be run.
     ///

@@ -76,11 +76,14 @@ impl Kind for Throttling {
         change.put(setting)
     }
 
-    fn settle(setting: &mut Setting) {
+    fn settle(setting: &mut Setting, before: &Setting) {
         // As Linux 6.12 does: mm/page-writeback.c, domain_dirty_limits().
         if setting.background_mib >= setting.dirty_mib {
             setting.background_mib = setting.dirty_mib / 2.0;
         }
+        // Writers who were held when the recording began would have been held at another level:
+        // what is asked for is not the way from one to the other.
+        setting.begins_mib *= setting.freerun_mib() / before.freerun_mib();
     }
 
     fn check(setting: &Setting) -> Result<(), String> {

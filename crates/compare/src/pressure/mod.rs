@@ -99,7 +99,7 @@ impl Kind for Pressure {
         change.put_by(Self::KEYS, setting)
     }
 
-    fn settle(setting: &mut Setting) {
+    fn settle(setting: &mut Setting, _: &Setting) {
         setting.settle_limits();
     }
 

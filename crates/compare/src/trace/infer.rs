@@ -260,18 +260,22 @@ impl<'a> Inferred<'a> {
 
     /// The requests that a device has in its queue, and their sectors: so many that as much as in
     /// the trace is under writeback, by the median of its second half.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole numbers within bounds"
+    )]
     fn queue(&self) -> Option<(u32, u64)> {
         let states = &self.events.states;
         let late = &states[states.len() / 2..];
         if late.is_empty() {
             return None;
         }
-        let pages = median(late.iter().map(|state| state.writeback)) / self.bdis.len() as f64;
+        let pages = median(late.iter().map(|state| state.writeback))
+            / experiment::stats::count(self.bdis.len());
         if pages < 1.0 {
             return None;
         }
-        // A flusher that Linux throttles keeps between three eighths and three quarters of the
-        // queue (mechanism: block/blk-wbt.c).
         let room = pages / QUEUE_USED;
         let request = (room / QUEUE_DEPTH).round().clamp(1.0, REQUEST_PAGES_MOST);
         let requests = (room / request).round().clamp(4.0, 65_536.0);

@@ -718,6 +718,14 @@ fn a_trace_that_begins_under_load_is_compared_with_a_lab_under_load() {
     assert!(count.abs() < 0.12, "count {count}");
     let level = error(|measures| measures.level);
     assert!(level.abs() < 0.03, "level {level}");
+    // The queue of its device is told by what is under writeback.
+    let writeback = error(|measures| measures.writeback);
+    assert!(writeback.abs() < 0.3, "writeback {writeback}");
+    // A change of the limits is asked of a lab that has settled under the new ones.
+    let mut more = setting.clone();
+    more.dirty_mib *= 2.0;
+    <compare::Throttling as compare::Kind>::settle(&mut more, setting);
+    assert!(more.begins_mib > 1.5 * setting.begins_mib);
     // Nothing that is told of the lab's run is of what it wrote before.
     let run = &runs[0][0];
     let written = experiment::metrics::by_name("written_mb").unwrap();
