@@ -671,7 +671,7 @@ fn a_hang_up_without_a_file_measures_the_backings_again() {
     other.set_len(16 * MIB).unwrap();
     process.signal(Signal::HUP);
     process.wait_said("it has grown, for new connections\" volume=a from=\"8 MiB\" to=\"16 MiB\"");
-    process.wait_said("larger than the size that it was given: it did not grow\" volume=b");
+    process.wait_said("the next start refuses it\" volume=b");
     assert_eq!(Client::connect(&socket, "b").size, 8 * MIB);
     let mut grown = Client::connect(&socket, "a");
     let data = random(4096, 9);

@@ -371,7 +371,9 @@ fn compared<K: Kind>(
             }
             for note in &plan.notes {
                 if !side.recording.notes.contains(note) {
-                    side.recording.notes.push(format!("with the change: {note}"));
+                    side.recording
+                        .notes
+                        .push(format!("with the change: {note}"));
                 }
             }
             let lab = runs.iter().map(|run| K::measure(&setting, run)).collect();

@@ -86,4 +86,11 @@ fn what_is_wrong_ends_with_2_and_every_mistake_has_its_place() {
         assert!(said.contains(&text), "{text}:\n{said}");
     }
     assert!(!said.contains("\"a\""), "{said}");
+    // A file of another size than a start would make: as the start says it.
+    sparse(&folder, "a.img", 4 * MIB);
+    written.write(&[&new_volume(&folder, "a", "")]);
+    let (status, out, said) = check();
+    assert_eq!((status, out.as_str()), (2, ""));
+    let text = "it is there and has 4 MiB, not 8 MiB; make file and `size` alike";
+    assert!(said.contains(text), "{said}");
 }

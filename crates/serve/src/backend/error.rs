@@ -123,7 +123,7 @@ pub enum BackendError {
     },
     /// A file that was to be made is there with another size.
     #[error(
-        "{}: it is there and has {}, not {}; name it without `new:` to serve it as it is, or another path",
+        "{}: it is there and has {}, not {}; make file and `size` alike, name it without `new:` to serve it as it is, or another path",
         path.display(), show_exactly(*has), show_exactly(*wanted)
     )]
     OtherSize {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use crate::backend::BackendError;
 use crate::config::{BackendConfig, Config, show_size};
 
 /// Whether a server could be started with it, and what there is to say of it, line by line. Nothing
@@ -25,6 +26,13 @@ pub fn check(config: &Config) -> (String, bool) {
             // A start makes the folders that are missing.
             BackendConfig::Embedded { .. } | BackendConfig::Memory { .. } => None,
             BackendConfig::Objects { size: Some(_), .. } if !volume.read_only => None,
+            BackendConfig::New { path, size } if path.exists() => {
+                let has = std::fs::metadata(path).map_or(0, |found| found.len());
+                let (path, wanted) = (path.clone(), *size);
+                // An empty one is made as large.
+                (![0, wanted].contains(&has))
+                    .then(|| BackendError::OtherSize { path, has, wanted }.to_string())
+            }
             BackendConfig::New { path, .. } => {
                 let folder = path.parent().filter(|folder| *folder != Path::new(""));
                 folder

@@ -403,8 +403,8 @@ fn say_what_is_not_served(export: &Arc<Export>, path: PathBuf) {
                 volume = %volume,
                 file = %has,
                 size = %size,
-                help = "give a larger size in the file of --config and reload; or start again with NAME=PATH, without new: and size=",
-                "its file is larger than the size that it was given: it did not grow"
+                help = "give it that size in the file of --config and reload; or start again with NAME=PATH, without new: and size=",
+                "its file is larger than the size that it was given: it did not grow, and with new: the next start refuses it"
             );
         }
     });
