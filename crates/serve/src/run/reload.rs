@@ -413,14 +413,12 @@ fn say_what_is_not_served(export: &Arc<Export>, path: PathBuf) {
 impl Served {
     /// Its file or device may have grown.
     fn follow(&self) {
-        match &self.config.backend {
-            BackendConfig::File { size: None, .. } | BackendConfig::Embedded { .. } => {
-                grow(&self.export, None);
-            }
-            BackendConfig::File { path, .. } | BackendConfig::New { path, .. } => {
-                say_what_is_not_served(&self.export, path.clone());
-            }
-            BackendConfig::Objects { .. } => {}
+        use BackendConfig::{Embedded, File, New};
+        let backend = &self.config.backend;
+        if matches!(backend, File { size: None, .. } | Embedded { .. }) {
+            grow(&self.export, None);
+        } else if let File { path, .. } | New { path, .. } = backend {
+            say_what_is_not_served(&self.export, path.clone());
         }
     }
 
