@@ -75,6 +75,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
         "python",
         &[
             "campaign",
+            "compare",
             "experiment",
             "figures",
             "replay",
