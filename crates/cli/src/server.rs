@@ -137,6 +137,12 @@ pub struct ServeArguments {
     /// [default: lists]
     #[arg(long, value_name = "RULE")]
     pub page_rule: Option<String>,
+    /// Record what clients ask for, for `tidegate replay`
+    #[arg(long, value_name = "FILE")]
+    pub record: Option<String>,
+    /// What that file may have [default: 256MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub record_limit: Option<String>,
     /// What is logged: error, warn, info, debug [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
@@ -175,6 +181,8 @@ impl ServeArguments {
             ("io_uring", off(self.no_io_uring, "false")),
             ("nodes", self.nodes.clone()),
             ("page_rule", self.page_rule.clone()),
+            ("record", self.record.clone()),
+            ("record_limit", self.record_limit.clone()),
             ("log", self.log.clone()),
             ("log_format", self.log_format.clone()),
         ];

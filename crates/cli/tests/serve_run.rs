@@ -288,6 +288,54 @@ fn term_finishes_what_was_asked_and_makes_all_of_it_durable() {
     }
 }
 
+/// Accesses and hits of a replay of the record in a memory for all of it.
+fn replayed(record: &Path) -> [Option<u64>; 2] {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.arg("replay").arg(record);
+    let done = command.args(["--rule", "lru", "--pages", "64", "--json"]);
+    let done = done.output().unwrap();
+    assert!(done.status.success(), "{done:?}");
+    let tables: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+    let row = &tables[0]["rows"][0];
+    [row["accesses"].as_u64(), row["hits"].as_u64()]
+}
+
+#[test]
+fn a_record_of_requests_is_replayed_and_goes_on_with_the_next_server() {
+    let folder = Folder::new("record");
+    let volume = sparse(&folder, "data", 8 * MIB);
+    let (at, record) = (listen(&folder), folder.path("requests.csv"));
+    let record_to = record.display().to_string();
+    let to = ["--record", &record_to];
+    let arguments = ["--memory", MEMORY, "--listen", &at, "--no-web", &volume];
+    for round in 1..=2 {
+        let mut process = Process::start(&folder, &[&arguments[..], &to].concat());
+        process.wait_ready();
+        let mut client = Client::connect(&folder.path("socket"), "data");
+        let mut page = vec![1; 4096];
+        for at in 0..32 {
+            client.write(at << 12, &page, false).unwrap();
+        }
+        client.read(0, &mut page).unwrap();
+        client.zero(0, 8192, false, false).unwrap();
+        client.flush().unwrap();
+        client.trim(0, 8192).unwrap();
+        drop(client);
+        process.stop();
+        let lines = fs::read_to_string(&record).unwrap();
+        assert_eq!(lines.lines().count(), 1 + 34 * round, "{lines}");
+        // Each round is of 35 pages; 32 of the first are there for the first time.
+        let accesses = 35 * round as u64;
+        assert_eq!(replayed(&record), [Some(accesses), Some(accesses - 32)]);
+    }
+    // No record: it stays as it is.
+    let image = folder.path("data").display().to_string();
+    let wrong = ["--record", &image];
+    let (status, said) = refused(&folder, &[&arguments[..], &wrong].concat());
+    assert_eq!(status, 2, "{said}");
+    assert!(said.contains("name another file"), "{said}");
+}
+
 #[test]
 fn a_kill_leaves_a_socket_that_the_next_server_takes_over_and_all_that_was_flushed() {
     let folder = Folder::new("takeover");

@@ -20,6 +20,7 @@ use tokio::sync::futures::Notified;
 
 use crate::connection::Mailbox;
 use crate::export::Export;
+use crate::record::Recorder;
 
 /// Connections whose sockets may be made wide: what the system holds for their clients, no limit of
 /// ours does.
@@ -117,6 +118,7 @@ pub struct Hub {
     roster: Mutex<Roster>,
     left: Notify,
     changed: Notify,
+    recorder: Option<Recorder>,
 }
 
 /// Connections by their place.
@@ -151,6 +153,27 @@ impl Hub {
             roster: Mutex::default(),
             left: Notify::new(),
             changed: Notify::new(),
+            recorder: None,
+        }
+    }
+
+    /// Requests are recorded.
+    pub(crate) fn with_recorder(self, recorder: Recorder) -> Self {
+        Self {
+            recorder: Some(recorder),
+            ..self
+        }
+    }
+
+    /// What records requests, if anything does.
+    pub(crate) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_ref()
+    }
+
+    /// No request comes any more: the record is to be whole.
+    pub(crate) fn finish_record(&self) {
+        if let Some(recorder) = &self.recorder {
+            recorder.finish();
         }
     }
 

@@ -18,6 +18,7 @@ pub mod log;
 #[cfg(feature = "web")]
 pub mod metrics;
 pub mod pool;
+mod record;
 mod refusal;
 pub mod run;
 pub mod snapshot;

@@ -11,7 +11,7 @@ use super::mistake::{ConfigError, Mistake, Mistakes, Source, SourcePos, Word, ch
 use super::{Config, source};
 
 /// Keys of the server, in the file; on the command line with `-` for `_`.
-pub(super) const SERVER_KEYS: [&str; 17] = [
+pub(super) const SERVER_KEYS: [&str; 19] = [
     "memory",
     "dirty",
     "background",
@@ -26,6 +26,8 @@ pub(super) const SERVER_KEYS: [&str; 17] = [
     "io_uring",
     "nodes",
     "page_rule",
+    "record",
+    "record_limit",
     "log",
     "log_format",
     "take_out_all",

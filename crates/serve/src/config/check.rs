@@ -17,8 +17,8 @@ use super::default::{self, Surroundings};
 use super::mistake::{ConfigError, Mistake, Word, choices};
 use super::units::{number, share, show_size, threshold, truth};
 use super::{
-    BackendConfig, BlockConfig, Config, LimitsConfig, ListenConfig, ShareConfig, TlsConfig,
-    VolumeConfig, WebConfig,
+    BackendConfig, BlockConfig, Config, LimitsConfig, ListenConfig, RecordConfig, ShareConfig,
+    TlsConfig, VolumeConfig, WebConfig,
 };
 
 /// Longest name and description that the protocol has room for, in bytes.
@@ -76,9 +76,21 @@ pub(super) fn check(
     let io_uring = server.read("io_uring", truth).unwrap_or(true);
     let nodes = server.read("nodes", nodes).unwrap_or_default();
     let page_rule = server.read("page_rule", page_rule).flatten();
+    let record_limit = server.read("record_limit", |text| Ok(size_above_zero(text)?));
+    let record = server.text("record").map(|path| RecordConfig {
+        path: path.into(),
+        limit: record_limit.unwrap_or(RECORD_USUAL),
+    });
     let take_out_all = server.read("take_out_all", truth).unwrap_or(false);
     let log = server.read("log", level).unwrap_or_default();
     let log_format = server.read("log_format", log_format).unwrap_or_default();
+    if let (Some(word), None) = (draft.server.get("record_limit"), &record) {
+        let title = "`record_limit` is given, and `record` is not".to_owned();
+        mistakes.push(
+            word.wrong(title, "there is no record that it bounds")
+                .help("name its file with `record`, or leave this away"),
+        );
+    }
     let usual = usual_dirty(memory);
     let (dirty, background) = limits_of_dirty(&draft, (dirty, usual), background, &mut mistakes);
     let tls = tls(&draft, &mut mistakes);
@@ -138,6 +150,7 @@ pub(super) fn check(
         io_uring,
         nodes,
         page_rule,
+        record,
         log,
         log_format,
     })
@@ -312,6 +325,9 @@ fn patience(text: &str) -> Result<Duration, String> {
     let fits = bounds.contains(&time).then_some(time);
     fits.ok_or_else(|| "a time from 100ms to 1h belongs here".to_owned())
 }
+
+/// What a record of requests may have if nothing else is said: some five million of them.
+const RECORD_USUAL: u64 = 256 << 20;
 
 /// Writeback begins at this part of the dirty limit if nothing else is said. Clients flush: a
 /// device that waits until half of the limit is dirty has the rest of that half to write while they

@@ -79,6 +79,8 @@ pub struct Config {
     pub nodes: Nodes,
     /// Which page goes when one comes; none: by the cache's lists.
     pub page_rule: Option<&'static str>,
+    /// Where requests are recorded; `None`: nowhere.
+    pub record: Option<RecordConfig>,
     /// The least grave events that are written.
     pub log: Level,
     /// How they are written.
@@ -107,6 +109,15 @@ pub struct WebConfig {
     /// Whether it was asked for. If not, and it is taken, any free port of the loopback address
     /// will do.
     pub insisted: bool,
+}
+
+/// What is written of clients' requests, for `tidegate replay`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordConfig {
+    /// The file.
+    pub path: PathBuf,
+    /// Bytes that it may have.
+    pub limit: u64,
 }
 
 /// Certificates of the server.

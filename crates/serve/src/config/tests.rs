@@ -264,6 +264,8 @@ paced = false
 io_uring = false
 nodes = "system"
 page_rule = "reuse"
+record = "/var/tmp/requests.csv"
+record_limit = "2MiB"
 log = "debug"
 log_format = "json"
 
@@ -306,6 +308,11 @@ device = "slow:rate=1MB,burst=64KiB"
     assert!(!config.paced && !config.io_uring);
     assert_eq!(config.nodes, Nodes::System);
     assert_eq!(config.page_rule, Some("reuse"));
+    let record = RecordConfig {
+        path: "/var/tmp/requests.csv".into(),
+        limit: 2 << 20,
+    };
+    assert_eq!(config.record, Some(record));
     assert_eq!(
         (config.log, config.log_format),
         (Level::Debug, Format::Json)
@@ -374,7 +381,7 @@ fn a_mistake_in_a_file_is_shown_with_its_line() {
 2 | memry = \"2GiB\"
   | ^^^^^ not a key of the server
   |
-  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_requests, max_request_size, handshake_timeout, slow_request, paced, io_uring, nodes, page_rule, log, log_format, take_out_all, listen, tls, volume"
+  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_requests, max_request_size, handshake_timeout, slow_request, paced, io_uring, nodes, page_rule, record, record_limit, log, log_format, take_out_all, listen, tls, volume"
     );
 }
 

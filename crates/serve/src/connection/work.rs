@@ -24,6 +24,7 @@ use crate::counters::Kind;
 use crate::durable::Asker;
 use crate::export::Export;
 use crate::pool::Sort;
+use crate::record::{Recorded, Recorder};
 
 /// What zeroes are written from.
 pub(super) static ZEROES: [u8; 128 << 10] = [0; 128 << 10];
@@ -93,6 +94,9 @@ where
     }
 
     fn carry_out(&mut self, work: Work, mut request: Request) {
+        if let Some(recorder) = self.session.hub().recorder() {
+            self.record(recorder, &request);
+        }
         let all_durable = self.export.makes_all_durable();
         match work {
             Work::Read { unfragmented, .. } => {
@@ -156,6 +160,19 @@ where
             }
             // Seen before it became a request.
             Work::Disconnect => {}
+        }
+    }
+
+    /// Records what the cache is asked for.
+    fn record(&self, recorder: &Recorder, request: &Request) {
+        let writes = matches!(request.kind, Kind::Write | Kind::Zero);
+        if writes || request.kind == Kind::Read {
+            recorder.note(Recorded {
+                volume: self.export.name(),
+                writes,
+                offset: request.offset,
+                len: request.len,
+            });
         }
     }
 

@@ -2,6 +2,7 @@
 
 use core::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use crate::backend::BackendError;
 use crate::config::{ConfigError, show_exactly, show_size};
@@ -82,6 +83,14 @@ pub enum ServeError {
     #[cfg(feature = "web")]
     #[error("{0}")]
     Web(crate::web::WebError),
+    /// Requests cannot be recorded.
+    #[error("cannot record requests into {}: {}", path.display(), Refused(cause))]
+    Record {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: io::Error,
+    },
     /// The system refuses.
     #[error("cannot {doing}: {}", Refused(cause))]
     System {

@@ -242,7 +242,10 @@ impl Server {
             self.notify.ready(&self.status());
         }
         info!("ending: no new connections; a second signal ends at once");
-        self.stop(signals).await
+        let hub = Arc::clone(&self.hub);
+        let ended = self.stop(signals).await;
+        hub.finish_record();
+        ended
     }
 
     /// One line for a client that asks how it is.

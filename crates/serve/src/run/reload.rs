@@ -237,6 +237,7 @@ impl Server {
             ("io_uring", old.io_uring == new.io_uring),
             ("nodes", old.nodes == new.nodes),
             ("page_rule", old.page_rule == new.page_rule),
+            ("record", old.record == new.record),
         ] {
             if !is_same {
                 needs_restart(name);

@@ -25,6 +25,7 @@ use crate::hub::{Hub, Limits, OWN_REQUESTS, Security};
 use crate::limits;
 use crate::listen::{self, Listener};
 use crate::log::{info, warn};
+use crate::record::{self, Recorder};
 use crate::snapshot::{self, Source, Watched};
 use crate::systemd::{Notify, Passed};
 
@@ -318,7 +319,8 @@ fn beside(config: &Config, bounds: &Limits) -> u64 {
     let web = config.web.map_or(0, |_| crate::web::MEMORY);
     #[cfg(not(feature = "web"))]
     let web = 0;
-    BESIDE + of_clients(config, bounds) + put_aside(config) + web
+    let record = config.record.as_ref().map_or(0, |_| record::MEMORY);
+    BESIDE + of_clients(config, bounds) + put_aside(config) + web + record
 }
 
 /// Of that, what is put aside for volumes: those of the start, and some that come later.
@@ -350,7 +352,17 @@ fn of_clients(config: &Config, bounds: &Limits) -> u64 {
 }
 
 fn hub(config: &Config, limits: Limits) -> Result<Hub, ServeError> {
-    Ok(Hub::new(limits, security(config)?))
+    let hub = Hub::new(limits, security(config)?);
+    let Some(record) = &config.record else {
+        return Ok(hub);
+    };
+    let recorder = Recorder::start(record).map_err(|cause| ServeError::Record {
+        path: record.path.clone(),
+        cause,
+    })?;
+    let most = show_size(record.limit);
+    info!(file = %record.path.display(), "requests are recorded, up to {most}");
+    Ok(hub.with_recorder(recorder))
 }
 
 /// Reads the certificates, if there are to be any.
