@@ -7,14 +7,15 @@ use replay::trace::Format;
 use replay::{Asked, Size};
 
 pub(crate) const EXAMPLES: &str = "\
-Rules: lru, clock, 2q, arc, lirs, s3-fifo, w-tinylfu, and belady, which knows the future: no rule
-does better. Presets, as `tidegate list policies` has them, are replayed by the cache itself:
+Rules: lru, clock, 2q, arc, lirs, s3-fifo, w-tinylfu, reuse (ours), linux-6.12-mglru, and belady,
+which knows the future: no rule does better. Presets, as `tidegate list policies` has them, are replayed by the cache itself:
 tidegate, linux-6.12 ...
 
 Examples:
   tidegate replay requests.csv                  hits over size under three rules
   tidegate replay trace.txt --rule lru,linux-6.12,tidegate,belady --pages 4096,16384
   tidegate replay trace.txt --memory 64MiB,1GiB --readahead
+  tidegate replay trace.txt --rule tidegate,linux-6.12 --device slow:latency=200us,rate=200MB
   tidegate replay *.u64.xz --pages 5%,15%,40% --json
   tidegate replay trace.txt --csv hits.csv --plot hits.svg
   blkparse -i sda | tidegate replay /dev/stdin --format blkparse
@@ -47,6 +48,9 @@ pub struct ReplayArguments {
     /// Presets read ahead, which other rules never do
     #[arg(long)]
     readahead: bool,
+    /// What makes the device of presets take time: their seconds and stalls are shown, too
+    #[arg(long, value_name = "LAYERS")]
+    device: Option<String>,
     /// What the files are, whatever they are called: u64, numbers, oracle-general, msr, blkparse,
     /// perf
     #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
@@ -71,6 +75,7 @@ impl ReplayArguments {
             rules: self.rule,
             sizes: [self.pages, self.memory].concat(),
             readahead: self.readahead,
+            device: self.device,
             json: self.json,
             csv: self.csv,
             plot: self.plot,

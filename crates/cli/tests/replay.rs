@@ -22,6 +22,42 @@ fn trace(name: &str) -> String {
 }
 
 #[test]
+fn a_device_makes_presets_take_time_and_rules_alone_take_none() {
+    let file = trace("cs.u64.xz");
+    let words = [&file, "--pages", "563", "--device", "slow:latency=1ms"];
+    let json = ["--rule", "lru,tidegate", "--json"];
+    let done = replay(&[&words[..], &json].concat());
+    assert_eq!(done.status.code(), Some(0), "{done:?}");
+    let tables: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let rows = tables[0]["rows"].as_array().unwrap();
+    assert_eq!(rows[0].get("seconds"), None);
+    let misses = rows[1]["misses"].as_f64().unwrap();
+    let seconds = rows[1]["seconds"].as_f64().unwrap();
+    assert!(seconds >= misses / 1000.0 && seconds < misses / 500.0);
+    assert_eq!(rows[1]["stalls"], 0);
+    let done = replay(&[&words[..], &["--rule", "lru,tidegate"]].concat());
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(
+        text.contains("seconds of") && text.contains("stalls of"),
+        "{text}"
+    );
+    for (rule, device, said) in [
+        ("lru", "slow:latency=1ms", "name one with --rule"),
+        ("tidegate", "slow:latency=soon", "`soon`"),
+        (
+            "tidegate",
+            "volatile:size=1MiB",
+            "use slow, faulty or trace",
+        ),
+    ] {
+        let done = replay(&[&file, "--rule", rule, "--device", device]);
+        assert_eq!(done.status.code(), Some(2));
+        let error = String::from_utf8(done.stderr).unwrap();
+        assert!(error.contains(said), "{error}");
+    }
+}
+
+#[test]
 fn a_trace_under_rules_and_a_preset_at_two_sizes() {
     let file = trace("cs.u64.xz");
     let done = replay(&[

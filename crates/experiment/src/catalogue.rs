@@ -89,7 +89,7 @@ pub fn check_wrap(text: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// The mistake, and what would be right.
-pub(crate) fn wrapper(text: &str) -> Result<Vec<Layer>, String> {
+pub fn wrapper(text: &str) -> Result<Vec<Layer>, String> {
     let layers = Layer::parse_stack(text).map_err(|error| error.to_string())?;
     if Stack::frames_needed(&layers) > 0 {
         return Err(

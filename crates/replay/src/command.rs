@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
+use device::Layer;
 use experiment::Stop;
+use experiment::catalogue;
 use experiment::presets::{self, PRESETS, Preset};
 use experiment::scenario::choices;
 use report::status::{INTERRUPTED, OK};
@@ -88,6 +90,8 @@ pub struct Asked {
     pub sizes: Vec<Size>,
     /// Presets read ahead.
     pub readahead: bool,
+    /// What makes the device of presets take time, as in `slow:latency=1ms`.
+    pub device: Option<String>,
     /// For a program.
     pub json: bool,
     /// A file for the rows.
@@ -120,6 +124,19 @@ pub enum ReplayError {
         /// Why.
         error: LiveError,
     },
+    /// A device that cannot be had.
+    #[error("--device {text}: {problem}")]
+    Device {
+        /// Its words.
+        text: String,
+        /// What is wrong with them.
+        problem: String,
+    },
+    /// A device, and nothing that takes time on it.
+    #[error(
+        "--device: presets alone take time; name one with --rule, as in --rule tidegate,linux-6.12"
+    )]
+    NoPreset,
     /// A file of results.
     #[error("cannot write {file}: {error}")]
     Write {
@@ -168,6 +185,28 @@ fn player(name: &str) -> Result<Player, ReplayError> {
     Ok(Player::Preset(preset?, rule.transpose()?))
 }
 
+/// What presets are replayed on.
+struct World {
+    readahead: bool,
+    device: Vec<Layer>,
+}
+
+fn world(asked: &Asked, players: &[Player]) -> Result<World, ReplayError> {
+    let takes_time = |player: &Player| matches!(player, Player::Preset(..));
+    let device = match &asked.device {
+        None => Vec::new(),
+        Some(_) if !players.iter().any(takes_time) => return Err(ReplayError::NoPreset),
+        Some(text) => catalogue::wrapper(text).map_err(|problem| ReplayError::Device {
+            text: text.clone(),
+            problem,
+        })?,
+    };
+    Ok(World {
+        readahead: asked.readahead,
+        device,
+    })
+}
+
 /// One replay that is to be made.
 struct Job<'a> {
     trace: &'a Arc<Trace>,
@@ -178,7 +217,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    fn run(&self, readahead: bool, goes_on: GoesOn) -> Result<Option<Counts>, LiveError> {
+    fn run(&self, world: &World, goes_on: GoesOn) -> Result<Option<Counts>, LiveError> {
         match &self.player {
             Player::Rule(build) => {
                 let mut rule = build(self.trace, self.pages);
@@ -189,7 +228,8 @@ impl Job<'_> {
                     preset: *preset,
                     rule: rule.clone(),
                     pages: self.pages,
-                    readahead,
+                    readahead: world.readahead,
+                    device: world.device.clone(),
                 };
                 live::replay(self.trace, &setting, goes_on)
             }
@@ -218,6 +258,7 @@ pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, ReplayError> {
 pub fn tables(asked: &Asked, watched: bool, stop: &Stop) -> Result<Vec<Table>, ReplayError> {
     let players: Result<Vec<_>, _> = asked.rules.iter().map(|name| player(name)).collect();
     let players = players?;
+    let world = world(asked, &players)?;
     let mut traces = Vec::new();
     for file in &asked.traces {
         traces.push((file, Arc::new(Trace::read(file, asked.format)?)));
@@ -236,7 +277,7 @@ pub fn tables(asked: &Asked, watched: bool, stop: &Stop) -> Result<Vec<Table>, R
             }
         }
     }
-    let results = run_all(&jobs, asked.readahead, watched, stop);
+    let results = run_all(&jobs, &world, watched, stop);
     let mut tables: Vec<Table> = traces
         .iter()
         .map(|(file, trace)| Table::new(file.display().to_string(), trace))
@@ -300,7 +341,7 @@ fn sizes(asked: &Asked, trace: &Trace) -> Vec<u32> {
 type Replayed = Result<Option<Counts>, LiveError>;
 
 /// Runs the jobs on all CPUs; `None`: it was not begun.
-fn run_all(jobs: &[Job<'_>], readahead: bool, watched: bool, stop: &Stop) -> Vec<Option<Replayed>> {
+fn run_all(jobs: &[Job<'_>], world: &World, watched: bool, stop: &Stop) -> Vec<Option<Replayed>> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
     let done = Arc::new(AtomicUsize::new(0));
@@ -322,7 +363,7 @@ fn run_all(jobs: &[Job<'_>], readahead: bool, watched: bool, stop: &Stop) -> Vec
                         !stop.is_raised()
                     };
                     let began = Instant::now();
-                    let result = job.run(readahead, Arc::new(goes_on));
+                    let result = job.run(world, Arc::new(goes_on));
                     // It waits for results as long as there is a worker.
                     let _ = sender.send((at, result, began.elapsed()));
                 }

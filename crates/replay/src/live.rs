@@ -1,8 +1,9 @@
-//! A trace under a preset of ours: `mm` itself, in a lab, on a device that takes no time.
+//! A trace under a preset of ours: `mm` itself, in a lab, on a device that takes no time, or the
+//! time that it is told to.
 //!
 //! Nothing of the rule is written twice: a read that hits is `File::try_pin`, one that misses
-//! `File::pin` or, with read-ahead, `File::show`; a write is `File::write`. A miss takes 10 us, so
-//! that the background reclaimer gets its turn.
+//! `File::pin` or, with read-ahead, `File::show`; a write is `File::write`. On a device that takes
+//! no time a miss takes 10 us, so that the background reclaimer gets its turn.
 //!
 //! Invariants
 //!   1. So many pages are cached as another rule has of memory: what the marks keep free comes on
@@ -13,6 +14,7 @@
 use core::fmt;
 use std::sync::Arc;
 
+use device::{Layer, Stack};
 use env::{Device, DeviceInfo, Interrupt, IoRequest, Task, Work};
 use experiment::presets::Preset;
 use lab::{Lab, LabEnv, Options as LabOptions, Sector};
@@ -20,9 +22,9 @@ use mm::{Cache, DeviceOptions, File, Options, Reader};
 use policy::dirty::{Threshold, Tunables as DirtyTunables};
 use policy::reclaim::Tunables;
 use policy::rule::RuleMaker;
-use policy::units::{Bytes, PAGE_SIZE, Pages};
+use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
-use crate::run::{Counts, STEP};
+use crate::run::{Counts, STEP, Times};
 use crate::trace::Trace;
 
 /// What a miss takes, in nanoseconds.
@@ -78,6 +80,8 @@ pub(crate) struct Setting {
     pub(crate) pages: u32,
     /// Largest window of read-ahead; none without it.
     pub(crate) readahead: bool,
+    /// What makes the device take time.
+    pub(crate) device: Vec<Layer>,
 }
 
 /// Asked now and then with the accesses done since; no: it is to end.
@@ -96,12 +100,15 @@ pub(crate) fn replay(
     });
     lab.set_quiet(true);
     lab.set_step_limit(u64::MAX);
-    let device = lab.add_device(Arc::new(Instantly));
+    let stack = Stack::new(&setting.device, Arc::new(Instantly), &lab.host(), None);
+    let on = stack.map_err(failed)?.device;
+    let (info, is_timed) = (on.info(), !setting.device.is_empty());
+    let device = lab.add_device(on);
     let (env, trace) = (Arc::clone(lab.env()), Arc::clone(trace));
     let window = options.readahead_max;
     lab.run(move |task| {
         let cache = Cache::new(env, options)?;
-        let index = cache.add_device(task, device, Instantly.info(), DeviceOptions::default())?;
+        let index = cache.add_device(task, device, info, DeviceOptions::default())?;
         let places = places(&trace, window);
         let pages = places.last().map_or(0, |last| u64::from(*last) + 1);
         let len = Bytes(pages * PAGE_SIZE);
@@ -113,6 +120,7 @@ pub(crate) fn replay(
             reader: Reader::default(),
             data: vec![Sector::default(); lab::SECTORS_PER_FRAME].into(),
             readahead: window > Pages(1),
+            times: is_timed.then(Times::default),
         };
         let counts = player.play(task, &trace, &goes_on)?;
         cache.shutdown(task)?;
@@ -178,6 +186,7 @@ struct Player<'a> {
     reader: Reader,
     data: Box<[Sector]>,
     readahead: bool,
+    times: Option<Times>,
 }
 
 impl Player<'_> {
@@ -196,6 +205,7 @@ impl Player<'_> {
                 return Ok(None);
             }
             let place = self.places[page as usize];
+            let began = task.now();
             let hit = if write {
                 self.write(task, &mut writer, place)?
             } else {
@@ -206,7 +216,12 @@ impl Player<'_> {
                 counts.hits += 1;
             } else {
                 counts.refaults += u64::from(known);
-                task.did(Work::User, MISS);
+                if self.times.is_none() {
+                    task.did(Work::User, MISS);
+                }
+            }
+            if let Some(times) = &mut self.times {
+                times.note(Nanos(task.now().0 - began.0));
             }
             if at % LOOK == 0 {
                 let stats = self.cache.stats();
@@ -222,6 +237,7 @@ impl Player<'_> {
         counts.evicted = stats.reclaimed.0;
         counts.written = stats.written.0;
         counts.read_ahead = stats.read_in.0.saturating_sub(counts.misses());
+        counts.times = self.times;
         counts.cached = cached.checked_div(looks).unwrap_or(stats.cached.0);
         Ok(Some(counts))
     }
@@ -267,11 +283,25 @@ mod tests {
 
     /// Of a preset, a trace and a number of pages.
     fn played(preset: &str, trace: Trace, pages: u32, readahead: bool) -> Counts {
+        played_on("", preset, trace, (pages, readahead))
+    }
+
+    /// The same, on a device with these layers.
+    fn played_on(
+        layers: &str,
+        preset: &str,
+        trace: Trace,
+        (pages, readahead): (u32, bool),
+    ) -> Counts {
         let setting = Setting {
             preset: experiment::presets::by_name(preset).unwrap(),
             rule: None,
             pages,
             readahead,
+            device: match layers {
+                "" => Vec::new(),
+                layers => Layer::parse_stack(layers).unwrap(),
+            },
         };
         let counts = replay(&Arc::new(trace), &setting, Arc::new(|_| true));
         counts.unwrap().unwrap()
@@ -301,6 +331,30 @@ mod tests {
             assert!(counts.hits > 7000, "{preset} {counts:?}");
             assert_eq!(counts.refaults, 0, "{preset}");
         }
+    }
+
+    #[test]
+    fn misses_take_the_time_of_their_device_and_long_ones_are_stalls() {
+        let pages: Vec<u64> = (0..200).chain(0..200).collect();
+        let ms = Nanos::millis(1).0;
+        for (layers, latency, stalls) in [
+            ("slow:latency=2ms", 2 * ms, 0),
+            ("slow:latency=150ms", 150 * ms, 200),
+        ] {
+            let trace = Trace::of_reads(&pages);
+            let counts = played_on(layers, "linux-6.12", trace, (2000, false));
+            assert_eq!(counts.hits, 200);
+            let times = counts.times.unwrap();
+            let all = 200 * latency;
+            assert!((all..all + 10 * ms).contains(&times.all.0), "{times:?}");
+            assert!(
+                (latency..latency + ms).contains(&times.longest.0),
+                "{times:?}"
+            );
+            assert_eq!(times.stalls, stalls);
+        }
+        let trace = Trace::of_reads(&pages);
+        assert_eq!(played("linux-6.12", trace, 2000, false).times, None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use policy::units::PAGE_SIZE;
+use policy::units::{Nanos, PAGE_SIZE};
 use report::output::{Curve, Lines};
 use serde_json::{Value, json};
 
@@ -93,6 +93,32 @@ fn bytes(pages: u64) -> String {
     format!("{}.{} {name}", tenths / 10, tenths % 10)
 }
 
+fn seconds(nanos: Nanos) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 ns")]
+    let nanos = nanos.0 as f64;
+    nanos / 1e9
+}
+
+/// A line for each size, a column for each rule.
+fn body(text: &mut String, table: &Table, head: &str, cell: &dyn Fn(&Counts) -> Option<String>) {
+    let (rules, sizes) = table.heads();
+    let _ = write!(text, "{head:>11} {:>9}", "memory");
+    for rule in &rules {
+        let _ = write!(text, " {rule:>9}");
+    }
+    text.push('\n');
+    for pages in sizes {
+        let (count, size) = (grouped(u64::from(pages)), bytes(u64::from(pages)));
+        let _ = write!(text, "{count:>11} {size:>9}");
+        for rule in &rules {
+            let width = rule.len().max(9);
+            let cell = table.counts(rule, pages).and_then(cell);
+            let _ = write!(text, " {:>width$}", cell.as_deref().unwrap_or("-"));
+        }
+        text.push('\n');
+    }
+}
+
 /// Tables for people: hits of all accesses in per cent.
 pub(crate) fn text(tables: &[Table]) -> String {
     let mut text = String::new();
@@ -109,31 +135,28 @@ pub(crate) fn text(tables: &[Table]) -> String {
             grouped(u64::from(table.pages)),
             bytes(u64::from(table.pages)),
         );
-        let (rules, sizes) = table.heads();
-        let _ = write!(text, "{:>11} {:>9}", "pages", "memory");
-        for rule in &rules {
-            let _ = write!(text, " {rule:>9}");
-        }
-        text.push('\n');
-        for pages in sizes {
-            let _ = write!(
-                text,
-                "{:>11} {:>9}",
-                grouped(u64::from(pages)),
-                bytes(u64::from(pages))
-            );
-            for rule in &rules {
-                let width = rule.len().max(9);
-                let _ = match table.counts(rule, pages) {
-                    Some(counts) => write!(text, " {:>width$.2}", 100.0 * counts.hit_ratio()),
-                    None => write!(text, " {:>width$}", "-"),
-                };
-            }
+        let hits = |counts: &Counts| Some(format!("{:.2}", 100.0 * counts.hit_ratio()));
+        body(&mut text, table, "pages", &hits);
+        let is_timed = |row: &Row| row.counts.is_some_and(|counts| counts.times.is_some());
+        if table.rows.iter().any(is_timed) {
             text.push('\n');
+            body(&mut text, table, "seconds of", &|counts| {
+                counts
+                    .times
+                    .map(|times| format!("{:.2}", seconds(times.all)))
+            });
+            text.push('\n');
+            body(&mut text, table, "stalls of", &|counts| {
+                counts.times.map(|times| times.stalls.to_string())
+            });
         }
     }
     if !tables.is_empty() {
-        text.push_str("\nHits of all accesses, in per cent.\n");
+        text.push_str("\nHits of all accesses, in per cent.");
+        if text.contains("stalls of") {
+            text.push_str(" A stall is an access that took 100 ms or more.");
+        }
+        text.push('\n');
     }
     text
 }
@@ -154,6 +177,9 @@ pub(crate) fn csv(tables: &[Table]) -> String {
         "written",
         "read_ahead",
         "cached",
+        "seconds",
+        "longest_ms",
+        "stalls",
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for table in tables {
@@ -168,6 +194,10 @@ pub(crate) fn csv(tables: &[Table]) -> String {
                 format!("{:.6}", counts.hit_ratio()),
             ];
             line.extend(numbers(counts).map(|(_, number)| number.to_string()));
+            line.extend(match times(counts) {
+                Some(times) => times.map(|(_, value)| value.to_string()),
+                None => [const { String::new() }; 3],
+            });
             rows.push(line);
         }
     }
@@ -191,6 +221,16 @@ fn numbers(counts: &Counts) -> [(&'static str, u64); 8] {
     ]
 }
 
+/// What is there of a replay on a device alone.
+fn times(counts: &Counts) -> Option<[(&'static str, Value); 3]> {
+    let times = counts.times?;
+    Some([
+        ("seconds", json!(seconds(times.all))),
+        ("longest_ms", json!(1000.0 * seconds(times.longest))),
+        ("stalls", json!(times.stalls)),
+    ])
+}
+
 /// The same for programs.
 pub(crate) fn json(tables: &[Table]) -> String {
     let row = |row: &Row| {
@@ -199,6 +239,9 @@ pub(crate) fn json(tables: &[Table]) -> String {
             map.insert("hit_ratio".to_owned(), json!(counts.hit_ratio()));
             for (name, number) in numbers(counts) {
                 map.insert(name.to_owned(), json!(number));
+            }
+            for (name, value) in times(counts).into_iter().flatten() {
+                map.insert(name.to_owned(), value);
             }
         }
         value
@@ -277,7 +320,7 @@ mod tests {
             text.contains("\n          2     8 KiB     25.00         -\n"),
             "{text}"
         );
-        assert!(csv(&tables).ends_with("a/b.txt,lru,2,0.250000,4,1,3,0,0,0,0,2\n"));
+        assert!(csv(&tables).ends_with("a/b.txt,lru,2,0.250000,4,1,3,0,0,0,0,2,,,\n"));
         let json: Value = serde_json::from_str(&json(&tables)).unwrap();
         assert_eq!(json[0]["rows"][0]["hit_ratio"], 0.25);
         assert_eq!(json[0]["rows"][0]["misses"], 3);

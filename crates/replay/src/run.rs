@@ -1,5 +1,7 @@
 //! A trace under a rule at a capacity.
 
+use policy::units::Nanos;
+
 use crate::rules::{Access, Rule};
 use crate::trace::Trace;
 
@@ -20,6 +22,29 @@ pub struct Counts {
     pub read_ahead: u64,
     /// Pages in memory on average once it was full.
     pub cached: u64,
+    /// How long it took, if it was on a device.
+    pub times: Option<Times>,
+}
+
+/// How long accesses took, one after the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    /// All of them.
+    pub all: Nanos,
+    /// The longest.
+    pub longest: Nanos,
+    /// Those that took a tenth of a second and more.
+    pub stalls: u64,
+}
+
+impl Times {
+    const STALL: Nanos = Nanos::millis(100);
+
+    pub(crate) fn note(&mut self, took: Nanos) {
+        self.all = Nanos(self.all.0 + took.0);
+        self.longest = self.longest.max(took);
+        self.stalls += u64::from(took >= Self::STALL);
+    }
 }
 
 impl Counts {

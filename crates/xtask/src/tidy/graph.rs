@@ -30,6 +30,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     (
         "replay",
         &[
+            "device",
             "env",
             "experiment",
             "figures",
