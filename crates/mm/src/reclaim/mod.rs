@@ -145,7 +145,7 @@ pub(crate) fn shrink_zone<E: Env>(
         reclaimed += objects::ask(task, cache, control, pressure, shared);
     }
     let (sizes, aside) = cache.zones.sizes_and_aside(task, control.zone);
-    let rule = cache.options.reclaim.page_rule();
+    let rule = cache.options.reclaim.judge_rule();
     let pass = Pass {
         background: control.who.background,
         may_throttle: !control.who.exempt,

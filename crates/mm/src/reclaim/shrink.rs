@@ -105,7 +105,7 @@ pub(super) fn shrink_inactive<E: Env>(
     } else {
         SwapSender::Direct
     };
-    let rule = cache.options.reclaim.page_rule();
+    let rule = cache.options.reclaim.judge_rule();
     let scanner = Scanner {
         background: control.who.background,
         node: cache.zones[control.zone].flags(),
@@ -562,7 +562,7 @@ fn put_back<E: Env>(
     kind: Kind,
     sorted: &Sorted,
 ) -> u64 {
-    let defers = cache.options.reclaim.page_rule().defers(kind)
+    let defers = cache.options.reclaim.judge_rule().defers(kind)
         || cache.options.immediate() != Immediate::Scanned;
     let back = cache
         .zones

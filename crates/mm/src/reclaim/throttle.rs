@@ -174,7 +174,7 @@ impl<E: Env> Cache<E> {
         written: &[FrameId],
         rotate: &[FrameId],
     ) {
-        if !rotate.is_empty() || self.options.reclaim.page_rule().defers(Kind::File) {
+        if !rotate.is_empty() || self.options.reclaim.judge_rule().defers(Kind::File) {
             let done = self.zones.rotate(context, &self.pages, written, rotate);
             self.counters.add(Item::Pgrotated, done.rotated);
             self.counters.add(Item::Pgrescued, done.rescued);

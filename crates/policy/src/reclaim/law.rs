@@ -6,7 +6,7 @@
 use core::fmt;
 use core::ops::Deref;
 
-use super::page::PageRule;
+use super::page::JudgeRule;
 use super::scan::{CostRule, ScanRule};
 use super::throttle::law::ThrottleLaw;
 use crate::units::Pages;
@@ -21,7 +21,7 @@ pub struct Rules {
     /// Its name in scenarios. No two laws share one.
     pub name: &'static str,
     /// What becomes of an isolated page.
-    pub page: PageRule,
+    pub page: JudgeRule,
     /// What counts as the cost of reclaiming pages of a kind.
     pub cost: CostRule,
     /// How passes over the lists go.

@@ -51,7 +51,7 @@ const FRUITLESS_CLUSTERS: u64 = 8;
 
 /// Where the tables of the versions differ, and ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageRule {
+pub struct JudgeRule {
     /// The node is flagged DIRTY only if the pass met a dirty page (6.18; before, a pass over
     /// anonymous pages alone flags it too).
     pub dirty_needs_a_page: bool,
@@ -111,7 +111,7 @@ pub enum Writers {
 /// `Writers::Late` begins below this priority.
 const LATE: Priority = Priority(10);
 
-impl PageRule {
+impl JudgeRule {
     /// Whether pages of a kind that are left by a pass and wait for their write are put where no
     /// pass scans.
     #[must_use]
@@ -196,10 +196,10 @@ pub struct Scanner {
     pub may_swap_out: bool,
     /// The swap file has a free slot.
     pub slot_free: bool,
-    /// Second chances are not given: `PageRule::ends_second_chances`, and the pass is fruitless.
+    /// Second chances are not given: `JudgeRule::ends_second_chances`, and the pass is fruitless.
     pub no_second_chance: bool,
     /// The table.
-    pub rule: PageRule,
+    pub rule: JudgeRule,
 }
 
 /// What is to be done with a page.
@@ -531,9 +531,9 @@ impl Tally {
 
     /// Whether a pass has looked at enough to say that it finds hardly anything but pages in use:
     /// less than an eighth was freed or is being written, and most of the rest was accessed. Never
-    /// where the rule draws no conclusion from that (`PageRule::ends_second_chances`).
+    /// where the rule draws no conclusion from that (`JudgeRule::ends_second_chances`).
     #[must_use]
-    pub fn is_fruitless(&self, rule: PageRule) -> bool {
+    pub fn is_fruitless(&self, rule: JudgeRule) -> bool {
         let gone = self.reclaimed.0 + self.written.0;
         let in_use = self.kept_referenced.0 + self.activated.0;
         rule.ends_second_chances
@@ -545,7 +545,7 @@ impl Tally {
     /// Whether the flushers are to be woken after this cluster: all that was met is dirty, and
     /// nobody is writing it.
     #[must_use]
-    pub fn wants_flushers(&self, rule: PageRule) -> bool {
+    pub fn wants_flushers(&self, rule: JudgeRule) -> bool {
         rule.marks && !self.taken.is_zero() && self.unqueued_dirty == self.taken
     }
 }
@@ -588,7 +588,7 @@ pub struct Pass {
     /// No pass of this balance looks at more.
     pub last: bool,
     /// The table.
-    pub rule: PageRule,
+    pub rule: JudgeRule,
 }
 
 /// Decides what follows from a pass over a node.

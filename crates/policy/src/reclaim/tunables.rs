@@ -1,7 +1,7 @@
 //! How reclaim works: its law, and what an experiment may change besides.
 
 use super::law::ReclaimLaw;
-use super::page::PageRule;
+use super::page::JudgeRule;
 use super::reason::Reasons;
 use super::scan::CLUSTER;
 use crate::units::{Nanos, Pages};
@@ -77,8 +77,8 @@ impl Tunables {
 
     /// What becomes of an isolated page, on the file systems there are.
     #[must_use]
-    pub fn page_rule(&self) -> PageRule {
-        PageRule {
+    pub fn judge_rule(&self) -> JudgeRule {
+        JudgeRule {
             writes_files: self.writes_files && self.law.page.writes_files,
             ..self.law.page
         }

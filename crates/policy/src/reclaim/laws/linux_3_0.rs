@@ -19,7 +19,7 @@
 
 use super::linux_5_15;
 use crate::reclaim::law::{Isolation, Loops, ReclaimLaw, Rules, SWAP_QUEUE};
-use crate::reclaim::page::{PageRule, Waits, Writers};
+use crate::reclaim::page::{JudgeRule, Waits, Writers};
 use crate::reclaim::reason::Reason;
 use crate::reclaim::scan::{CostRule, Feeds, ScanRule};
 use crate::reclaim::throttle::law::{Facts, Finding, Sleep, ThrottleLaw, Who};
@@ -59,7 +59,7 @@ pub(super) const RULES: Rules = Rules {
 };
 
 /// Linux 3.0's table of pages.
-pub(in crate::reclaim) const PAGE: PageRule = PageRule {
+pub(in crate::reclaim) const PAGE: JudgeRule = JudgeRule {
     waits: Waits::Inactive,
     writers: Writers::All,
     marks: false,

@@ -14,7 +14,7 @@
 
 use super::linux_3_0;
 use crate::reclaim::law::{ReclaimLaw, Rules};
-use crate::reclaim::page::{PageRule, Writers};
+use crate::reclaim::page::{JudgeRule, Writers};
 
 impl ReclaimLaw {
     /// Linux 3.2: pages that wait for their write come round again, and no task that needs memory
@@ -29,7 +29,7 @@ const RULES: Rules = Rules {
 };
 
 /// Linux 3.2's table of pages.
-pub(in crate::reclaim) const PAGE: PageRule = PageRule {
+pub(in crate::reclaim) const PAGE: JudgeRule = JudgeRule {
     writers: Writers::Late,
     ..linux_3_0::PAGE
 };

@@ -9,7 +9,7 @@
 //! mm/vmscan.c: shrink_node(), shrink_inactive_list(); mm/page_alloc.c: should_reclaim_retry().
 
 use crate::reclaim::law::{Admission, Isolation, Loops, Plenty, ReclaimLaw, Rules};
-use crate::reclaim::page::{PageRule, Waits, Writers};
+use crate::reclaim::page::{JudgeRule, Waits, Writers};
 use crate::reclaim::reason::Reason;
 use crate::reclaim::scan::{CostRule, Feeds, ScanRule};
 use crate::reclaim::throttle::law::{Facts, Finding, Sleep, ThrottleLaw, Who};
@@ -52,7 +52,7 @@ pub(super) const RULES: Rules = Rules {
 };
 
 /// Linux 5.15's table of pages.
-pub(in crate::reclaim) const PAGE: PageRule = PageRule {
+pub(in crate::reclaim) const PAGE: JudgeRule = JudgeRule {
     dirty_needs_a_page: false,
     waits: Waits::Active,
     writers: Writers::Background,

@@ -10,7 +10,7 @@
 
 use super::{linux_5_15, linux_5_16};
 use crate::reclaim::law::{ReclaimLaw, Rules};
-use crate::reclaim::page::PageRule;
+use crate::reclaim::page::JudgeRule;
 
 impl ReclaimLaw {
     /// Linux 6.12: as 5.16, and file systems without a call that writes a single page.
@@ -19,7 +19,7 @@ impl ReclaimLaw {
 
 const RULES: Rules = Rules {
     name: "linux-6.12",
-    page: PageRule {
+    page: JudgeRule {
         writes_files: false,
         ..linux_5_15::PAGE
     },

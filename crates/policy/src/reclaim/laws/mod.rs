@@ -67,7 +67,7 @@ mod tests {
                 writes_files: on_these,
                 ..Tunables::of(law, 250)
             };
-            tunables.page_rule().writes_files
+            tunables.judge_rule().writes_files
         };
         assert!(writes(ReclaimLaw::LINUX_5_16, true));
         assert!(!writes(ReclaimLaw::LINUX_5_16, false));

@@ -7,7 +7,7 @@
 use super::linux_5_15;
 use super::linux_5_16_rc1::{ISOLATED, WRITEBACK, is_exempt};
 use crate::reclaim::law::{Admission, Plenty, ReclaimLaw, Rules};
-use crate::reclaim::page::{PageRule, Waits, Writers};
+use crate::reclaim::page::{JudgeRule, Waits, Writers};
 use crate::reclaim::reason::Reason;
 use crate::reclaim::scan::{CLUSTER, CostRule};
 use crate::reclaim::throttle::law::{
@@ -52,7 +52,7 @@ const RULES: Rules = Rules {
 };
 
 /// Linux 6.12's table with 6.18's flag, and what waits for its write out of the way.
-pub(in crate::reclaim) const PAGE: PageRule = PageRule {
+pub(in crate::reclaim) const PAGE: JudgeRule = JudgeRule {
     dirty_needs_a_page: true,
     waits: Waits::Aside,
     writers: Writers::Background,

@@ -110,7 +110,7 @@ fn the_table() {
         has_slot: true,
         ..WRITEBACK
     };
-    let no_call = PageRule {
+    let no_call = JudgeRule {
         writes_files: false,
         ..linux_5_15::PAGE
     };
@@ -266,7 +266,7 @@ fn the_table_of_3_0() {
         ..direct
     };
     let no_call = Scanner {
-        rule: PageRule {
+        rule: JudgeRule {
             writes_files: false,
             ..linux_3_0::PAGE
         },

@@ -31,7 +31,7 @@ const ACTIVE: usize = 1;
 const ASIDE: usize = 2;
 
 struct Node {
-    rule: PageRule,
+    rule: JudgeRule,
     pages: Vec<Page>,
     free: Vec<usize>,
     /// Old end in front.
@@ -43,7 +43,7 @@ struct Node {
 }
 
 impl Node {
-    fn new(rule: PageRule) -> Self {
+    fn new(rule: JudgeRule) -> Self {
         let page = Page {
             dirty: false,
             writeback: false,
@@ -233,7 +233,7 @@ impl Node {
 /// it, dirty; a reader streams through the rest at 400 pages a tick; the device writes 100.
 ///
 /// Answers what was met, and the pages written to.
-fn run(rule: PageRule, text: &mut String) -> (Tally, u64) {
+fn run(rule: JudgeRule, text: &mut String) -> (Tally, u64) {
     *text += "tick   read  written  scanned  reclaimed  immed.  stalls  inactive  active  aside\n";
     let mut node = Node::new(rule);
     let (mut read, mut written, mut stalls) = (0, 0, 0);
