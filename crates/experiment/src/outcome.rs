@@ -85,6 +85,8 @@ pub struct Job {
     pub files_a_round: f64,
     /// Makes small files whose inodes take memory.
     pub makes_small: bool,
+    /// The files that it makes have inodes in memory.
+    pub has_inodes: bool,
     /// Inodes that it looked for and had to read.
     pub misses: f64,
     /// Iterations of a `thpavail`, in order.

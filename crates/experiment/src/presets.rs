@@ -122,7 +122,7 @@ const LINUX_3_0: Preset = Preset {
     initial: InitialBandwidth::Assumed,
     reclaim: ReclaimLaw::LINUX_3_0,
     place: PlaceLaw::LINUX_3_0,
-    inodes: InodeRule::LINUX_5_0,
+    inodes: InodeRule::LINUX_3_0,
     slabs: SlabLaw::EARLY,
     compaction: Compaction::Never,
 };
@@ -164,6 +164,7 @@ const LINUX_3_1: Preset = Preset {
     hz: 250,
     reclaim: ReclaimLaw::LINUX_3_1,
     place: P4_PLACE,
+    inodes: InodeRule::LINUX_5_0,
     slabs: SlabLaw::LINUX_3_1,
     compaction: Compaction::LINUX_3_1,
     ..LINUX_3_0

@@ -74,7 +74,7 @@ pub use lists::NodeId;
 pub use memory::offline::Limit;
 pub use options::{Apart, DeviceOptions, ErrorPolicy, Options, Populate, Runs};
 pub use registry::page_map::Access;
-pub use shrinkers::{Ask, ObjectShare, ShareView, Shrink, SlabPages};
+pub use shrinkers::{Ask, ObjectShare, PageWatch, ShareView, Shrink, SlabPages};
 pub use slab::{Object, SlabSpec, Slabs};
 pub use stats::{DeviceStats, Health, NodeStats, ReadsFailing, Refaults, Stats};
 pub use swapfile::SwapStats;

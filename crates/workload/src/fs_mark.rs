@@ -4,7 +4,8 @@
 //! written; the files stay. It then waits for the others. Files a second are counted a round, over
 //! all tasks: the report of the task that came last has the round's length as a sample.
 //!
-//! Directories and inodes cost nothing here but the calls that make and close a file.
+//! Directories cost nothing here but the calls that make and close a file. Entries and inodes take
+//! memory where a run has them (`inodes`).
 //!
 //! Source: experiments A3a; `fs_mark -S0 -L -n -s -t`.
 
@@ -18,6 +19,7 @@ use policy::units::Bytes;
 use crate::barrier::Barrier;
 use crate::dd::{Run, buffer};
 use crate::folder::Folder;
+use crate::inodes::Inodes;
 use crate::{Failure, Report};
 
 /// Calls that make a file and close it.
@@ -48,7 +50,7 @@ impl FsMark {
 pub fn fs_mark<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Arc<Cache<E>>,
-    (folder, barrier): (&Folder<E>, &Barrier),
+    (folder, inodes, barrier): (&Folder<E>, Option<&Inodes<E>>, &Barrier),
     options: &FsMark,
     run: &Run<'_>,
 ) -> Report {
@@ -57,6 +59,7 @@ pub fn fs_mark<E: Env>(
     barrier.begin(task);
     let mut marker = Marker {
         folder,
+        inodes,
         options,
         run,
         writer: &mut writer,
@@ -71,6 +74,7 @@ pub fn fs_mark<E: Env>(
 /// What every file needs.
 struct Marker<'a, E: Env> {
     folder: &'a Folder<E>,
+    inodes: Option<&'a Inodes<E>>,
     options: &'a FsMark,
     run: &'a Run<'a>,
     writer: &'a mut mm::Writer,
@@ -103,10 +107,16 @@ impl<E: Env> Marker<'_, E> {
     ) -> Result<(), Failure> {
         let made = self.folder.make(task)?;
         task.did(Work::Call, OPEN_AND_CLOSE);
+        if let Some(inodes) = self.inodes {
+            inodes.made(task, &made.file)?;
+        }
         let all = self.options.file;
         let mut at = Bytes::ZERO;
         while at < all {
             let size = (all - at).at_most(self.options.block);
+            if let Some(inodes) = self.inodes {
+                inodes.will_write(task, &made.file, at, size)?;
+            }
             let called = task.now();
             let wrote = if size == self.options.block {
                 made.file.write(task, self.writer, at, block)?
@@ -117,6 +127,9 @@ impl<E: Env> Marker<'_, E> {
             let now = task.now();
             self.report.moved(called, now, self.run.origin, wrote);
             at += wrote;
+        }
+        if let Some(inodes) = self.inodes {
+            inodes.closed(task, &made.file);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use workload::{FsMark, Work, fs_mark};
 use crate::mistake::Mistake;
 use crate::task::units::FILES_MADE_MOST;
 use crate::task::units::kib;
-use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
+use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
 
 /// Block (its `IO_BUFFER_SIZE`).
 const BLOCK_KIB: f64 = 16.0;
@@ -24,6 +24,8 @@ keys! {
         file_kib: Spanned<f64>,
         /// Bytes of one call.
         block_kib: Option<Spanned<f64>>,
+        /// Its files have entries and inodes in memory, of ext3 in Linux 3.0. Without it they have none.
+        inodes: Option<Spanned<bool>>,
     }
 }
 
@@ -55,6 +57,7 @@ impl Kind for Keys {
             block: options.block,
             makes: Some((options.files(), Bytes(options.files() * options.file.0))),
             files_a_round: options.files_per_loop.into(),
+            has_inodes: value(&self.inodes).unwrap_or(false),
             ..Facts::default()
         }
     }
@@ -74,7 +77,11 @@ impl Kind for Keys {
     }
 
     fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
-        let (options, folder, barrier) = (self.options(at), given.folder(), given.barrier);
-        Work::new(move |task, cache, run| fs_mark(task, cache, (&folder, &barrier), &options, run))
+        let (options, folder) = (self.options(at), given.folder());
+        let (inodes, barrier) = (given.inodes, given.barrier);
+        Work::new(move |task, cache, run| {
+            let around = (&*folder, inodes.as_deref(), &*barrier);
+            fs_mark(task, cache, around, &options, run)
+        })
     }
 }

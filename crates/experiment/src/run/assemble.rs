@@ -165,6 +165,7 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
         is_bystander: traits.memory == Memory::Scheduled,
         fills_memory: traits.fills_memory(),
         makes_small: traits.files == Files::SmallMade,
+        has_inodes: spec.facts.has_inodes,
         samples: report
             .samples
             .iter()

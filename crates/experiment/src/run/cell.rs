@@ -161,6 +161,8 @@ pub struct Cell {
     pub devices: Vec<DeviceSpec>,
     /// Jobs.
     pub jobs: Vec<JobSpec>,
+    /// How inodes are let go.
+    pub inodes: InodeRule,
     /// Its small files, if it has any.
     pub small: Option<SmallSpec>,
     /// Time between samples of the levels.
@@ -402,6 +404,7 @@ impl Cell {
                 .is_some_and(|own| *own.get_ref()),
             apart: row.apart,
             hz: preset.hz,
+            inodes: column.inodes,
             small: jobs
                 .iter()
                 .any(|job| job.traits.files == Files::SmallMade)

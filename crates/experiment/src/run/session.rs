@@ -13,7 +13,7 @@ use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
 use mm::{Cache, DeviceOptions, DeviceStats, File, NodeStats, Stats, Vmstat};
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
-use workload::{Barrier, Folder, Job, Objects, Plan, Report, SmallFiles, Stop, Work, keep};
+use workload::{Barrier, Folder, Inodes, Job, Objects, Plan, Report, SmallFiles, Stop, Work, keep};
 
 use super::assemble::{number, seconds};
 use super::cell::Cell;
@@ -188,19 +188,21 @@ pub(super) fn run<E: Env>(
     let folders: Vec<Arc<Folder<E>>> = made
         .map(|(device, objects)| Arc::new(Folder::new(&cache, *device, Arc::clone(objects))))
         .collect();
+    let nodes = setup.cell.machine.as_ref();
+    let nodes = nodes.map_or(1, |machine| machine.nodes().len());
+    let nodes = u8::try_from(nodes).expect("nodes are few");
     let small = setup.cell.small.as_ref().map(|spec| {
-        let nodes = setup
-            .cell
-            .machine
-            .as_ref()
-            .map_or(1, |machine| machine.nodes().len());
-        let nodes = u8::try_from(nodes).expect("nodes are few");
         let memory = Pages(u64::from(setup.frames));
         SmallFiles::new(task, &cache, spec.options(nodes, memory))
     });
     let small = small
         .transpose()
         .map_err(failed("building the caches of small files"))?;
+    let inodes = setup.cell.jobs.iter().any(|job| job.facts.has_inodes);
+    let inodes = inodes.then(|| Inodes::new(task, &cache, setup.cell.inodes, nodes));
+    let inodes = inodes
+        .transpose()
+        .map_err(failed("building the caches of inodes"))?;
     let mut barriers = Barriers::default();
     let mut files = Vec::new();
     let mut plan: Plan<E> = Vec::new();
@@ -234,6 +236,7 @@ pub(super) fn run<E: Env>(
                     files: own,
                     from,
                     folder: job.device.map(|device| Arc::clone(&folders[device])),
+                    inodes: inodes.clone().filter(|_| job.facts.has_inodes),
                     barrier: barriers.of(&setup.cell, job),
                 },
             ),
@@ -256,6 +259,9 @@ pub(super) fn run<E: Env>(
     let taken = levels.end(task);
     if let Some(small) = &small {
         small.clear(task);
+    }
+    if let Some(inodes) = &inodes {
+        inodes.clear(task);
     }
     if setup.stop.is_raised() {
         // Interrupted: what is not written yet is of no use to anybody.

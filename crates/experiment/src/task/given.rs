@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use env::Env;
 use mm::File;
-use workload::{Barrier, Folder, SmallFiles};
+use workload::{Barrier, Folder, Inodes, SmallFiles};
 
 /// Files, a place to make some, and the others of its entry.
 pub(crate) struct Given<E: Env> {
@@ -14,6 +14,8 @@ pub(crate) struct Given<E: Env> {
     pub(crate) from: Option<Arc<File<E>>>,
     /// Where it makes files: on its device, if it has one.
     pub(crate) folder: Option<Arc<Folder<E>>>,
+    /// Where it keeps their inodes, if it says that they have any.
+    pub(crate) inodes: Option<Arc<Inodes<E>>>,
     /// Where it meets the others of its entry.
     pub(crate) barrier: Arc<Barrier>,
     /// The small files, and its own directory of them.

@@ -183,6 +183,8 @@ pub(crate) struct Facts {
     pub(crate) makes: Option<(u64, Bytes)>,
     /// Files that it makes in a round with the others of its entry.
     pub(crate) files_a_round: u64,
+    /// Those have inodes in memory.
+    pub(crate) has_inodes: bool,
     /// Bytes that its schedule asks for: it writes a little now and then, and is measured by that.
     pub(crate) due: Option<Bytes>,
     /// Memory that it keeps.

@@ -96,6 +96,12 @@ impl<E: Env> File<E> {
         Bytes(self.mapping.size())
     }
 
+    /// Its number in the cache; no other has it as long as the file is there.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.mapping.id
+    }
+
     /// Has the device take space for the file up to `len`. If it has not enough, what it took
     /// behind the end is given back.
     ///

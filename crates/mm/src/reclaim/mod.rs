@@ -142,7 +142,7 @@ pub(crate) fn shrink_zone<E: Env>(
             scanned: tally.scanned,
             listed,
         };
-        reclaimed += objects::ask(task, cache, control, pressure, shared);
+        reclaimed += objects::ask(task, cache, control, pressure, shared).pages;
     }
     let (sizes, aside) = cache.zones.sizes_and_aside(task, control.zone);
     let rule = cache.options.reclaim.judge_rule();

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering;
 use env::{Env, Task};
 use policy::reclaim::scan::Priority;
 use policy::reclaim::throttle::Who;
-use policy::shrink::{Answer, BATCH, Pressure, Scan, ScanStep};
+use policy::shrink::{Answer, BATCH, Outcome, Pressure, Scan, ScanStep};
 use policy::units::Pages;
 
 use super::Control;
@@ -22,38 +22,48 @@ use crate::vmstat::Item;
 /// that gets too little is followed by a harder one).
 const LOOKS_A_PAGE: u64 = 32;
 
+/// What caches of objects gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// Pages that came free by it.
+    pub(super) pages: Pages,
+    /// Objects, by their own count.
+    pub(super) objects: u64,
+}
+
 /// Asks caches of objects on the node of a zone whose lists a pass has just looked at: all, or
-/// where memory is shared those that do not say what they hold. Answers how many pages came free by
-/// it. The caller holds nothing.
+/// where memory is shared those that do not say what they hold. The caller holds nothing.
 pub(super) fn ask<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     control: &Control,
     pressure: Pressure,
     shared: bool,
-) -> Pages {
+) -> Asked {
     let mut all = cache.shrinkers.all(task);
     if shared {
         all.retain(|one| one.member.is_none());
         if all.is_empty() {
-            return Pages::ZERO;
+            return Asked::default();
         }
     }
     // A shrinker that needs memory itself makes do with the lists.
     if !cache.shrinkers.begin(task, control.who.background) {
-        return Pages::ZERO;
+        return Asked::default();
     }
-    let mut scanned = 0;
+    let (mut scanned, mut objects) = (0, 0);
     for one in &all {
-        scanned += ask_one(task, cache, control, pressure, one);
+        let outcome = ask_one(task, cache, control, pressure, one);
+        scanned += outcome.scanned;
+        objects += outcome.freed;
         if cache.registry.stopping.load(Ordering::Relaxed) {
             break;
         }
     }
-    let freed = cache.shrinkers.end(task);
+    let pages = cache.shrinkers.end(task);
     cache.counters.add(Item::SlabsScanned, scanned);
-    cache.counters.add(Item::SlabFreed, freed.0);
-    freed
+    cache.counters.add(Item::SlabFreed, pages.0);
+    Asked { pages, objects }
 }
 
 /// Asks all caches of objects on all nodes, for frames that have to go wherever they are.
@@ -122,7 +132,7 @@ pub(super) fn give<E: Env>(
     freed
 }
 
-/// Asks one; answers how many objects it has looked at.
+/// Asks one; answers how many objects it has looked at, and freed.
 ///
 /// The count and the answer stand for so many times as many, as the pages of the lists do
 /// (`Tunables::stands_for`).
@@ -132,7 +142,7 @@ fn ask_one<E: Env>(
     control: &Control,
     pressure: Pressure,
     one: &Registered<E>,
-) -> u64 {
+) -> Outcome {
     let node = cache.zones.layout().node_of(control.zone);
     let factor = u64::from(cache.options.reclaim.stands_for);
     let freeable = one.shrinker.count(node).saturating_mul(factor);
@@ -150,7 +160,9 @@ fn ask_one<E: Env>(
             &mut deferred,
         )
     };
-    let Some(mut scan) = scan else { return 0 };
+    let Some(mut scan) = scan else {
+        return Outcome::default();
+    };
     while let ScanStep::Ask(objects) = scan.step() {
         let answer = one.shrinker.scan(
             task,
@@ -175,7 +187,11 @@ fn ask_one<E: Env>(
     }
     let outcome = scan.end();
     one.deferred(node).lock(task).add(outcome.deferred);
-    outcome.scanned / factor
+    Outcome {
+        scanned: outcome.scanned / factor,
+        freed: outcome.freed / factor,
+        ..outcome
+    }
 }
 
 impl<E: Env> Cache<E> {

@@ -479,6 +479,7 @@ fn free_all<E: Env>(
         cache.zones.evict(task, &cache.pages, kind, going);
     }
     let mut freed = [FrameId(0); CLUSTER_FRAMES];
+    let mut watched = Vec::new();
     let mut count = 0;
     let going = &mut sorted.free[..sorted.freeing];
     let mut note = |frame| {
@@ -493,6 +494,13 @@ fn free_all<E: Env>(
             }
         }
         Kind::File => {
+            if cache.shrinkers.watch.get().is_some() {
+                let page = |(busy, _): &(Busy, bool)| {
+                    let owner = cache.pages.table.owner(busy.frame());
+                    (owner.file, owner.index)
+                };
+                watched.extend(going.iter().flatten().map(page));
+            }
             sorted.unmapped += evict_files(task, cache, going, &shadows, &mut note);
             cache.writeback.totals.cached.sub(count as u64);
         }
@@ -501,6 +509,9 @@ fn free_all<E: Env>(
     cache.zones[zone].note_gone(kind, count as u64);
     cache.wake_busy(freed, Signal::PageUnlocked);
     cache.memory.put(task, freed);
+    if let Some(watch) = cache.shrinkers.watch.get() {
+        watch.pages_gone(task, &watched);
+    }
     Pages(count as u64)
 }
 

@@ -1,15 +1,20 @@
 //! Trimming a zone: reclaim by a task that wants a frame of it, before it looks at another zone.
 //!
-//! It frees page cache within its mode, and where slabs have more than a twentieth of the zone
-//! objects: it neither ages anonymous pages nor sleeps for what it finds. (6.12 asks for objects in
-//! each pass, however few there are.) Two tasks do not trim one zone at a time: the second goes
+//! It frees page cache within its mode, and objects: it neither ages anonymous pages nor sleeps for
+//! what it finds. 6.12 asks for objects in each pass, however few there are; 3.0 behind them all,
+//! where slabs have more than a twentieth of the zone, and again until they have lost as much as
+//! was wanted, or a call freed no object. So each trim of such a zone lets inodes go, and pages of
+//! theirs of whichever zone. Two tasks do not trim one zone at a time: the second goes
 //! elsewhere.
 //!
-//! Source: mechanisms 1.7; Linux 3.0 mm/vmscan.c, zone_reclaim(), __zone_reclaim().
+//! Source: mechanisms 1.7; Linux 3.0 mm/vmscan.c, zone_reclaim(), __zone_reclaim(); Linux 6.12,
+//! __node_reclaim().
+
+use core::sync::atomic::Ordering;
 
 use env::{Env, Task};
 use policy::place::ZoneId;
-use policy::place::trim::{Asker, Outcome, Seen, Start, Trim, has_slab, start};
+use policy::place::trim::{Asker, Outcome, Seen, Start, Trim, has_page_cache, has_slab, start};
 use policy::reclaim::page::Tally;
 use policy::reclaim::scan::{CLUSTER, Lru, Priority, Turn};
 use policy::reclaim::throttle::Who;
@@ -49,8 +54,11 @@ pub(crate) fn trim<E: Env>(
     let Some(_only) = cache.zones[zone].try_trim() else {
         return Outcome::NoScan;
     };
-    let mut trim = Trim::begin(Pages(1));
-    while let Some(pass) = trim.step() {
+    let wanted = Pages(1);
+    let mut trim = Trim::begin(wanted);
+    let mut scanned = Pages::ZERO;
+    let takes_pages = !law.objects_last || has_page_cache(mode, &seen);
+    while let Some(pass) = trim.step().filter(|_| takes_pages) {
         let control = Control {
             may_unmap: mode.unmaps,
             may_write: mode.writes,
@@ -60,7 +68,7 @@ pub(crate) fn trim<E: Env>(
             target: pass.target,
             force_deactivate: false,
             may_swap: true,
-            may_shrink: has_slab(&seen) && !cache.shrinkers.is_empty(),
+            may_shrink: !law.objects_last && !cache.shrinkers.is_empty(),
             run: None,
         };
         let mut tally = Tally::default();
@@ -73,10 +81,14 @@ pub(crate) fn trim<E: Env>(
                 scanned: tally.scanned,
                 listed,
             };
-            freed += objects::ask(task, cache, &control, pressure, false);
+            freed += objects::ask(task, cache, &control, pressure, false).pages;
         }
         cache.zones[zone].leave_work();
+        scanned += tally.scanned;
         trim.passed(freed);
+    }
+    if law.objects_last && !cache.shrinkers.is_empty() {
+        trim.slabs_fell(shake(task, cache, zone, scanned, wanted));
     }
     let outcome = trim.outcome();
     count(cache, outcome == Outcome::Success);
@@ -90,6 +102,46 @@ fn count<E: Env>(cache: &Cache<E>, gave_enough: bool) {
         Item::ZoneReclaimFailed
     };
     cache.counters.add(item, 1);
+}
+
+/// Asks caches of objects until the slabs of a zone have `wanted` pages less, in the proportion of
+/// `scanned` pages; not where slabs are few. Answers how many pages less.
+fn shake<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    zone: ZoneId,
+    scanned: Pages,
+    wanted: Pages,
+) -> Pages {
+    if !has_slab(&seen(task, cache, zone)) {
+        return Pages::ZERO;
+    }
+    let control = Control {
+        may_unmap: false,
+        may_write: false,
+        zone,
+        who: Who::DIRECT,
+        priority: Priority::GENTLEST,
+        target: wanted,
+        force_deactivate: false,
+        may_swap: false,
+        may_shrink: true,
+        run: None,
+    };
+    let before = cache.shrinkers.reclaimable_of(zone);
+    loop {
+        let pressure = Pressure {
+            priority: control.priority,
+            scanned,
+            listed: cache.zones.listed(task, zone),
+        };
+        let asked = objects::ask(task, cache, &control, pressure, false);
+        let now = cache.shrinkers.reclaimable_of(zone);
+        let stops = cache.registry.stopping.load(Ordering::Relaxed);
+        if asked.objects == 0 || stops || now + wanted <= before {
+            return before.saturating_sub(now);
+        }
+    }
 }
 
 /// Frees a cluster of clean pages of files, if two clusters at the old end of the inactive list

@@ -14,7 +14,7 @@
 //! Source: mechanisms 7; Linux 5.0 mm/vmscan.c, shrink_slab(), register_shrinker(); mm/slub.c,
 //! __free_slab() (`reclaimed_slab`).
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use env::{Context, Env, Lock, LockClass, Task, TaskId};
 use frames::sync::{AtomicU32, AtomicU64, Ordering};
@@ -77,6 +77,13 @@ pub struct Ask {
     pub background: bool,
 }
 
+/// Is told which pages of files reclaim has freed, for objects that go with them.
+pub trait PageWatch<E: Env>: Send + Sync {
+    /// These have gone: the number of the file (`File::number`), and of the page. Called with no
+    /// lock held; it may give objects back, and takes none.
+    fn pages_gone(&self, task: &mut Task<'_, E>, pages: &[(u32, u32)]);
+}
+
 /// Pages of slabs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlabPages {
@@ -127,6 +134,8 @@ pub(crate) struct Shrinkers<E: Env> {
     /// By zone.
     reclaimable: Box<[AtomicU64]>,
     unreclaimable: AtomicU64,
+    /// Mostly none.
+    pub(crate) watch: OnceLock<Arc<dyn PageWatch<E>>>,
     /// Tasks that ask shrinkers now, and the pages that each has given back meanwhile.
     asking: Lock<Vec<Asking>>,
     /// How many of these.
@@ -155,6 +164,7 @@ impl<E: Env> Shrinkers<E> {
             count: AtomicU32::new(0),
             reclaimable: (0..zones).map(|_| AtomicU64::new(0)).collect(),
             unreclaimable: AtomicU64::new(0),
+            watch: OnceLock::new(),
             asking: Lock::new(LockClass::Leaf, Vec::new()),
             askers: AtomicU32::new(0),
         }

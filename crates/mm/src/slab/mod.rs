@@ -39,7 +39,7 @@ use crate::Error;
 use crate::alloc::Wanted;
 use crate::cache::Cache;
 use crate::lists::NodeId;
-use crate::shrinkers::{ObjectShare, ShareView, Shrink, SlabPages};
+use crate::shrinkers::{ObjectShare, PageWatch, ShareView, Shrink, SlabPages};
 use crate::vmstat::{add, get, sub};
 use places::Places;
 
@@ -124,6 +124,11 @@ impl<E: Env> Cache<E> {
         shrinker: Arc<dyn Shrink<E>>,
     ) -> Result<ObjectShare, Error> {
         self.shrinkers.register(task, shrinker)
+    }
+
+    /// From now on `watch` is told which pages of files reclaim frees. The first one stays.
+    pub fn watch_pages(&self, watch: Arc<dyn PageWatch<E>>) {
+        self.shrinkers.watch.get_or_init(|| watch);
     }
 
     /// Objects of `bytes` in all leave a cache of them, to make room. Answers what each is to

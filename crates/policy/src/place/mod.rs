@@ -94,6 +94,9 @@ pub struct PlaceLaw {
     /// Zones farther away than this are not trimmed (`node_reclaim_distance`); `None`: those of
     /// other nodes with CPUs are not, however near (3.x).
     pub trims_within: Option<u8>,
+    /// A trim asks caches of objects behind its passes, until the zone's slabs fell (before 3.19);
+    /// else in each pass.
+    pub objects_last: bool,
     /// LRU lists and marks are of a node (since 4.8), so that the memory of one is one zone.
     pub one_zone_a_node: bool,
     /// Frames that are given back stay on a list of the CPU for a while, where no mark counts them.
@@ -122,6 +125,7 @@ impl PlaceLaw {
             cleared_by_reclaim: false,
         }),
         trims_within: None,
+        objects_last: true,
         one_zone_a_node: false,
         cpu_lists: true,
         keeps_stock: false,
@@ -153,6 +157,7 @@ impl PlaceLaw {
         trims: None,
         cache: None,
         trims_within: Some(30),
+        objects_last: false,
         one_zone_a_node: true,
         cpu_lists: false,
         keeps_stock: false,

@@ -9,11 +9,11 @@
 //!   the task may not wait, frees memory itself, is of another node,
 //!   or somebody is at it                                                 -> NoScan
 //!   else passes at 1/16, 1/8, 1/4, 1/2, 1 of the lists until enough      -> Some or Success
-//!        with slab > 5 %: and of objects
+//!        3.0: with page cache > 1 %; behind them objects, with slab > 5 %, until slabs have enough less
 //! ```
 //!
 //! Source: mechanisms 1.7; Linux 3.0 mm/vmscan.c, zone_reclaim(), __zone_reclaim();
-//! Linux 6.12 mm/vmscan.c, node_reclaim(), mm/page_alloc.c, zone_allows_reclaim().
+//! Linux 6.12 mm/vmscan.c, node_reclaim(), __node_reclaim(), mm/page_alloc.c, zone_allows_reclaim().
 
 use crate::reclaim::scan::{CLUSTER, Priority};
 use crate::units::Pages;
@@ -114,7 +114,7 @@ pub fn start(mode: Mode, within: Option<u8>, seen: &Seen, asker: Asker) -> Start
     if within.is_some_and(|most| asker.distance > most) {
         return Start::Full;
     }
-    let worth = is_more(reclaimable(mode, seen), UNMAPPED_PERCENT, seen) || has_slab(seen);
+    let worth = has_page_cache(mode, seen) || has_slab(seen);
     if !worth || seen.hopeless {
         return Start::Full;
     }
@@ -124,7 +124,13 @@ pub fn start(mode: Mode, within: Option<u8>, seen: &Seen, asker: Asker) -> Start
     Start::Go
 }
 
-/// Whether a pass asks caches of objects, too.
+/// Whether it has page cache enough that a trim in that mode could free.
+#[must_use]
+pub fn has_page_cache(mode: Mode, seen: &Seen) -> bool {
+    is_more(reclaimable(mode, seen), UNMAPPED_PERCENT, seen)
+}
+
+/// Whether it has slab enough to ask caches of objects.
 #[must_use]
 pub fn has_slab(seen: &Seen) -> bool {
     is_more(seen.slab, SLAB_PERCENT, seen)
@@ -177,6 +183,12 @@ impl Trim {
     pub fn passed(&mut self, freed: Pages) {
         self.freed += freed;
         self.next = self.next.and_then(Priority::raised);
+    }
+
+    /// It has asked caches of objects behind its passes: the slabs of the zone have so many pages
+    /// less. Pages that went with inodes do not count.
+    pub fn slabs_fell(&mut self, pages: Pages) {
+        self.freed += pages;
     }
 
     /// What came of it.

@@ -77,12 +77,14 @@ pub enum WithPages {
 ///
 /// | rule | an inode with pages | one that is dirty, once unused and off the list | what is off the list |
 /// |---|---|---|---|
+/// | 3.0 | loses them | is left for a later pass | the same |
 /// | 4.20 | loses them, unless there are several | is written by the task that shrinks, and waited for | gives its share |
 /// | 5.0 to 5.3 | loses them | the same | the same |
 /// | 6.12 | is not on the list | is left for a later pass | the same |
 /// | Tidegate | the same | the same | goes first, half of a scan |
 ///
-/// Source: kernel-facts 17, 18; Linux 4.20, 5.0 and 6.12 fs/inode.c, inode_lru_isolate();
+/// Source: kernel-facts 17, 18; Linux 3.0 fs/inode.c, prune_icache(), iput_final(); fs/dcache.c,
+/// dput(); Linux 4.20, 5.0 and 6.12 fs/inode.c, inode_lru_isolate();
 /// fs/xfs/xfs_icache.c, xfs_reclaim_inodes_nr().
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InodeRule {
@@ -95,15 +97,26 @@ pub struct InodeRule {
     /// The file system's own objects are half of a scan, if there are so many; else each kind gives
     /// its share.
     pub own_first: bool,
+    /// Entries and inodes have a shrinker each, of all file systems and nodes (before 3.1), and the
+    /// last use of either marks it as used. Small files do not know this: their shrinker is one.
+    pub apart: bool,
 }
 
 impl InodeRule {
+    /// Linux 3.0.
+    pub const LINUX_3_0: Self = Self {
+        name: "linux-3.0",
+        waits: false,
+        apart: true,
+        ..Self::LINUX_5_0
+    };
     /// Linux 4.20.
     pub const LINUX_4_20: Self = Self {
         name: "linux-4.20",
         pages: WithPages::StolenUnlessSeveral,
         waits: true,
         own_first: false,
+        apart: false,
     };
     /// Linux 5.0 to 5.3; paper p3 left it as it is.
     pub const LINUX_5_0: Self = Self {
@@ -111,6 +124,7 @@ impl InodeRule {
         pages: WithPages::Stolen,
         waits: true,
         own_first: false,
+        apart: false,
     };
     /// Linux 6.12.
     pub const LINUX_6_12: Self = Self {
@@ -118,6 +132,7 @@ impl InodeRule {
         pages: WithPages::PagesFirst,
         waits: false,
         own_first: false,
+        apart: false,
     };
     /// Tidegate's own: as every use of a page is one of its inode, the page goes first; and an
     /// inode that went is freed before another one goes. With shares alone a scan would leave five
@@ -129,7 +144,8 @@ impl InodeRule {
     };
 
     /// All of them. A new one joins here.
-    pub const ALL: [Self; 4] = [
+    pub const ALL: [Self; 5] = [
+        Self::LINUX_3_0,
         Self::LINUX_4_20,
         Self::LINUX_5_0,
         Self::LINUX_6_12,

@@ -95,7 +95,7 @@ pub enum Answer {
 }
 
 /// What came of a scan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Objects that are gone. Pages are free only where all objects of a slab are.
     pub freed: u64,

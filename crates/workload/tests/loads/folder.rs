@@ -8,11 +8,12 @@ use lab::fs;
 use lab::media::Media;
 use lab::model::{self, Surroundings};
 use lab::{CostTable, Lab, LabEnv, Options, Record};
-use mm::{Cache, DeviceOptions, Stats};
+use mm::{Cache, DeviceOptions, Item, Stats};
 use os::{FileDevice, OpenOptions, ThreadEnv};
+use policy::shrink::files::InodeRule;
 use policy::units::{Bytes, Nanos, Pages};
 use workload::{
-    Barrier, Failure, Folder, FsMark, Job, LargeDd, Numbered, Objects, Report, Stop, Work,
+    Barrier, Failure, Folder, FsMark, Inodes, Job, LargeDd, Numbered, Objects, Report, Stop, Work,
 };
 
 use crate::common::Dir;
@@ -118,7 +119,7 @@ fn marks<E: Env>(folder: &Arc<Folder<E>>, loops: &[u32]) -> Vec<Work<E>> {
         };
         let (folder, barrier) = (Arc::clone(folder), Arc::clone(&barrier));
         Work::new(move |task, cache, run| {
-            workload::fs_mark(task, cache, (&folder, &barrier), &options, run)
+            workload::fs_mark(task, cache, (&*folder, None, &*barrier), &options, run)
         })
     };
     loops.iter().map(mark).collect()
@@ -184,6 +185,39 @@ fn small_files_are_made_in_rounds_and_stay_in_the_cache() {
     check_fs_mark(&ended);
     // Seven writes a file, and two calls to make and close it.
     assert_eq!(lab.units(Kind::Call), 60 * 9);
+}
+
+/// 6000 files of 16 KiB in 4 MiB, where their inodes alone do not fit: reclaim takes pages, and
+/// their heads with them, and inodes go.
+#[test]
+fn inodes_go_and_each_page_in_memory_has_a_head() {
+    for rule in [
+        InodeRule::LINUX_3_0,
+        InodeRule::LINUX_5_0,
+        InodeRule::LINUX_6_12,
+    ] {
+        let (ended, _) = in_lab(1_024, &Stop::default(), move |folder| {
+            let (barrier, folder) = (Barrier::of(1), Arc::clone(folder));
+            let options = FsMark {
+                files_per_loop: 100,
+                loops: 60,
+                file: Bytes(16 << 10),
+                ..MARK
+            };
+            vec![Work::new(move |task, cache, run| {
+                let inodes = Inodes::new(task, cache, rule, 1).unwrap();
+                let around = (&*folder, Some(&*inodes), &barrier);
+                let report = workload::fs_mark(task, cache, around, &options, run);
+                assert_eq!(inodes.heads(task), cache.stats().cached.0, "{}", rule.name);
+                assert!(cache.vmstat().get(Item::SlabFreed) > 0, "{}", rule.name);
+                inodes.clear(task);
+                assert_eq!(cache.slab_pages().all(), Pages::ZERO);
+                report
+            })]
+        });
+        let report = &ended.reports[0];
+        assert!(report.complete && report.failure.is_none(), "{report:?}");
+    }
 }
 
 #[test]

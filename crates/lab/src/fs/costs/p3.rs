@@ -28,6 +28,10 @@ use crate::cost::CostTable;
 /// User time of a creator for one file.
 pub const USER: Nanos = Nanos(5_400);
 
+/// To take or give back an object, and to look at one.
+pub(super) const OBJECT: Nanos = Nanos(150);
+pub(super) const PRUNE: Nanos = Nanos(500);
+
 /// Objects that a file takes from their caches (`workload::small_files`).
 pub const OBJECTS: u64 = 6;
 
@@ -36,7 +40,7 @@ pub const CREATOR: [(Work, u64, u64); 9] = [
     (Work::Call, 3, 200),
     (Work::Create, 1, 68_000),
     (Work::Log, 1, 8_000),
-    (Work::SlabTake, OBJECTS, 150),
+    (Work::SlabTake, OBJECTS, OBJECT.0),
     (Work::Lookup, 1, 80),
     (Work::Copy, 1, 500),
     (Work::Alloc, 1, 120),
@@ -56,8 +60,8 @@ const fn table() -> CostTable {
     let mut table = P0
         .with(Work::Submit, Nanos(SUBMIT))
         .with(Work::WritePage, Nanos(FLUSHER.0 - SUBMIT / REQUEST_PAGES))
-        .with(Work::SlabGive, Nanos(150))
-        .with(Work::Prune, Nanos(500));
+        .with(Work::SlabGive, OBJECT)
+        .with(Work::Prune, PRUNE);
     let mut at = 0;
     while at < CREATOR.len() {
         table = table.with(CREATOR[at].0, Nanos(CREATOR[at].2));

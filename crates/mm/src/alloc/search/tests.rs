@@ -203,6 +203,36 @@ impl Shrink<LabEnv> for Kept {
     }
 }
 
+/// A few objects, and a reader that has its node trimmed: 6.12 asks for objects in each pass, 3.0
+/// where they are many.
+#[test]
+fn few_objects_are_asked_for_in_the_passes_of_a_trim_and_not_behind_them() {
+    let scanned = |place| {
+        with_law(place, |task, cache, file| {
+            let kept = Arc::new(Kept {
+                slabs: cache.add_slabs(OBJECTS).unwrap(),
+                objects: Mutex::default(),
+            });
+            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink<LabEnv>>;
+            cache.register(task, shrinker).unwrap();
+            for _ in 0..FRAMES / 2 / 25 {
+                let object = kept.slabs.take(task).unwrap();
+                kept.objects.lock().unwrap().push_back(object);
+            }
+            read(task, file, FRAMES / 4 * 3);
+            let count = |item| cache.vmstat().get(item);
+            assert!(count(Item::ZoneReclaimSuccess) > 0);
+            let scanned = count(Item::SlabsScanned);
+            while let Some(object) = kept.objects.lock().unwrap().pop_front() {
+                kept.slabs.give(task, object);
+            }
+            scanned
+        })
+    };
+    assert_eq!(scanned(PlaceLaw::LINUX_3_0), 0);
+    assert!(scanned(PlaceLaw::LINUX_6_12_RECLAIM) > 0);
+}
+
 /// Objects fill the near node; more of them come from it where it is trimmed, and from the other
 /// one where it is not.
 #[test]
