@@ -287,8 +287,8 @@ pub struct RunArguments {
     /// Rows to run, instead of all
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub row: Vec<String>,
-    /// Change a value of the scenario, for example machine.memory_mib=512; may be repeated. What it
-    /// changes: `tidegate diff` of two folders (--out)
+    /// Change a value of the scenario, for example machine.memory_mib=512; may be repeated.
+    /// `tidegate diff` of two folders (--out) shows the effect
     #[arg(long, value_name = "PATH=VALUE")]
     pub set: Vec<String>,
     /// Runs per cell

@@ -450,8 +450,8 @@ pub const STACK: usize = 2 << 20;
 /// its stack is one that another thread has left.
 pub(crate) const FIRST_MEMORY: usize = 256 << 10;
 
-/// Starts a thread that may be wanted when memory is short. Once this answers, it runs, and has what
-/// it takes before it does anything.
+/// Starts a thread that may be wanted when memory is short. Once this answers, it runs, and has
+/// what it takes before it does anything.
 ///
 /// # Errors
 /// The system has no thread, or not the memory for one.

@@ -452,7 +452,7 @@ pub fn diff(asked: &Asked) -> Result<String, DiffError> {
     let is_shown =
         |change: &&Change| asked.all || change.is_noticeable() || named.contains(&change.metric);
     let mut shown: Vec<&Change> = changes.iter().filter(is_shown).collect();
-    // What the scenario prints comes first, whether it has changed or not.
+    // The scenario's own metrics come first, whether they have changed or not.
     let cell = |change: &Change| (change.row.clone(), change.column.clone());
     for own in shown.chunk_by_mut(|one, other| cell(one) == cell(other)) {
         own.sort_by_key(|change| {

@@ -76,7 +76,7 @@ impl Recorder {
     /// Opens the file, or goes on with one, and starts the thread.
     ///
     /// # Errors
-    /// The file cannot be opened, or is there and no record; there is no thread to be had.
+    /// The file cannot be opened, or is there and no record; no thread can be started.
     pub(crate) fn start(config: &RecordConfig) -> io::Result<Self> {
         let (file, len) = open(&config.path)?;
         let shared = Arc::new(Shared::new(config.limit.saturating_sub(len)));

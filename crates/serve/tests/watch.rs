@@ -221,7 +221,7 @@ fn a_client_waits_for_its_own_reads() {
     let (mut reader, mut other) = (server.client(), server.client());
     let mut page = vec![0; PAGE];
     reader.read(16 << 20, &mut page).unwrap();
-    // What is in memory is not waited for.
+    // A page in memory is not waited for.
     other.read(16 << 20, &mut page).unwrap();
     let watched = Watched::new(&server.hub, server.cache.clone());
     let volume = &watched.read().volumes[0];

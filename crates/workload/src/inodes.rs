@@ -61,7 +61,7 @@ const fn spec(name: &'static str, bytes: u64) -> SlabSpec {
 
 /// Sizes on x86-64. The first, third and fourth as a slabtop of that time prints them (0.19 K and
 /// 21 a page, 0.10 K and 39 a page, 28 in four pages: toofishes.net, "slabtop"); the second from
-/// `/proc/slabinfo` (`ext3_inode_cache`, 768: openzfs/zfs issue 3748).
+/// `/proc/slabinfo` (`ext3_inode_cache`, 768: openzfs/zfs#3748).
 const ENTRY: SlabSpec = spec("dentry", 192);
 const INODE: SlabSpec = spec("ext3_inode_cache", 768);
 const HEAD: SlabSpec = spec("buffer_head", 104);

@@ -108,7 +108,7 @@ fn columns_are_as_the_page_has_them(results: &Path) {
             .find_map(|line| line.strip_prefix(&format!("| `{name}` | ")));
         let row = row.unwrap_or_else(|| panic!("the page has no {name}"));
         let (_, told) = row.trim_end_matches(" |").rsplit_once(" | ").unwrap();
-        // What stands in brackets are values.
+        // Values stand in brackets.
         let outside = |part: &str| {
             part.split_once(')')
                 .map_or(part, |(_, rest)| rest)

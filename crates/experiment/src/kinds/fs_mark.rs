@@ -24,7 +24,8 @@ keys! {
         file_kib: Spanned<f64>,
         /// Bytes of one call.
         block_kib: Option<Spanned<f64>>,
-        /// Its files have entries and inodes in memory, of ext3 in Linux 3.0. Without it they have none.
+        /// Its files have entries and inodes in memory, of ext3 in Linux 3.0. Without it they have
+        /// none.
         inodes: Option<Spanned<bool>>,
     }
 }

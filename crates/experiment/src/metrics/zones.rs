@@ -2,9 +2,9 @@
 //! for them, what stayed in memory, what jobs that make files came to.
 //!
 //! Counts of pages, and of what happens once for some pages, are brought back to full size. Some
-//! rows that the paper prints have no value here, as our `fs_mark` does not time itself, and only its
-//! files have inodes in memory (those of p3: `small`). Their metrics are there for the published
-//! values.
+//! rows that the paper prints have no value here, as our `fs_mark` does not time itself, and only
+//! its files have inodes in memory (those of p3: `small`). Their metrics are there for the
+//! published values.
 //!
 //! Source: experiments A3, A7 rows 18 to 21; mechanisms 10.2.
 

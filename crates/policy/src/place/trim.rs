@@ -13,7 +13,8 @@
 //! ```
 //!
 //! Source: mechanisms 1.7; Linux 3.0 mm/vmscan.c, zone_reclaim(), __zone_reclaim();
-//! Linux 6.12 mm/vmscan.c, node_reclaim(), __node_reclaim(), mm/page_alloc.c, zone_allows_reclaim().
+//! Linux 6.12 mm/vmscan.c, node_reclaim(), __node_reclaim(); mm/page_alloc.c,
+//! zone_allows_reclaim().
 
 use crate::reclaim::scan::{CLUSTER, Priority};
 use crate::units::Pages;

@@ -11,8 +11,8 @@
 //!     goes, unless it is in a tier that is protected
 //! ```
 //!
-//! Pages are in two to four generations. A hit moves nothing: it counts a use. What comes in by a
-//! call begins at the old end, and has to be used again to stay: only a page of a page table that
+//! Pages are in two to four generations. A hit moves nothing: it counts a use. A page that a call
+//! brings in begins at the old end, and has to be used again to stay: only a page of a page table that
 //! is found young goes to the youngest generation. *Ageing* begins a new, empty generation; the
 //! oldest is given up when it is empty.
 //!
