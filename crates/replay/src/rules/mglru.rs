@@ -12,9 +12,9 @@
 //! ```
 //!
 //! Pages are in two to four generations. A hit moves nothing: it counts a use. A page that a call
-//! brings in begins at the old end, and has to be used again to stay: only a page of a page table that
-//! is found young goes to the youngest generation. *Ageing* begins a new, empty generation; the
-//! oldest is given up when it is empty.
+//! brings in begins at the old end, and has to be used again to stay: only a page of a page table
+//! that is found young goes to the youngest generation. *Ageing* begins a new, empty generation;
+//! the oldest is given up when it is empty.
 //!
 //! *Tiers* are the logarithms of uses after the first. While the oldest generation is emptied, it
 //! is counted by tier how many pages went, how many of these came back before it was empty, and how
