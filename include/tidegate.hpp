@@ -158,8 +158,7 @@ public:
 	}
 };
 
-// As tg_cache_options, without its size.
-// What tg_cache_options has, in an order for designated initializers.
+// As tg_cache_options without its size, in an order for designated initializers.
 struct options {
 	std::uint64_t memory = 0;
 	std::uint64_t beside = 0;

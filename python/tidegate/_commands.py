@@ -120,8 +120,9 @@ def replay(
     traces : path or list of paths
         Files of accesses; packed by xz if they are called so.
     rules : list of str
-        ``lru``, ``clock``, ``2q``, ``arc``, ``lirs``, ``s3-fifo``, ``w-tinylfu``, ``belady`` (which knows the
-        future: no rule does better), and names of ``tidegate.policies()``.
+        ``lru``, ``clock``, ``2q``, ``arc``, ``lirs``, ``s3-fifo``, ``w-tinylfu``, ``reuse``,
+        ``linux-6.12-mglru``, ``belady`` (which knows the future: no rule does better), and names of
+        ``tidegate.policies()``.
     pages : int, str, or list, optional
         Sizes of memory: pages of 4 KiB (``4096``), or per cent of the pages of the trace (``"5%"``).
         Without this and ``memory``: eight sizes from 1 to 80 %.

@@ -369,11 +369,11 @@ fn compared<K: Kind>(
             if let Some(against) = &asked.against {
                 outcomes.push(relabelled(&against.outcome, &case));
             }
+            let notes = &mut side.recording.notes;
             for note in &plan.notes {
-                if !side.recording.notes.contains(note) {
-                    side.recording
-                        .notes
-                        .push(format!("with the change: {note}"));
+                let changed = format!("with the change: {note}");
+                if !notes.contains(note) && !notes.contains(&changed) {
+                    notes.push(changed);
                 }
             }
             let lab = runs.iter().map(|run| K::measure(&setting, run)).collect();

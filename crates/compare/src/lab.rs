@@ -93,7 +93,7 @@ struct Lead {
 /// Less than this part of the background limit is as good as nothing.
 const LITTLE: f64 = 0.25;
 /// From this part of freerun on, the writers were being held when the recording began.
-const HELD: f64 = 0.9;
+pub(super) const HELD: f64 = 0.9;
 /// How long writers are held before the law's estimates have settled.
 const SETTLED_S: f64 = 20.0;
 /// Time in which writers that are not held write what there is.

@@ -83,7 +83,9 @@ impl Kind for Throttling {
         }
         // Writers who were held when the recording began would have been held at another level:
         // what is asked for is not the way from one to the other.
-        setting.begins_mib *= setting.freerun_mib() / before.freerun_mib();
+        if before.begins_mib >= lab::HELD * before.freerun_mib() {
+            setting.begins_mib *= setting.freerun_mib() / before.freerun_mib();
+        }
     }
 
     fn check(setting: &Setting) -> Result<(), String> {

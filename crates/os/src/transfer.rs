@@ -75,6 +75,8 @@ pub(crate) struct OpenFile {
     /// which was on its way meanwhile does not say how long it is.
     known: AtomicU64,
     cuts: AtomicU32,
+    /// How often it became shorter by that than was known.
+    shorter: AtomicU32,
 }
 
 impl OpenFile {
@@ -87,6 +89,7 @@ impl OpenFile {
             discards: false,
             known: AtomicU64::new(length.0),
             cuts: AtomicU32::new(0),
+            shorter: AtomicU32::new(0),
         }
     }
 
@@ -118,6 +121,7 @@ pub(crate) struct Job {
     /// What the file had when the request came, and how often its length had been set.
     had: u64,
     cuts: u32,
+    shorter: u32,
 }
 
 /// What comes after an answer of the system.
@@ -145,15 +149,19 @@ impl Job {
             && file.fixed_size.is_none()
         {
             // Before it is shorter: no request takes it for one that was cut by others.
-            file.known.fetch_min(len.0, Ordering::AcqRel);
+            let before = file.known.fetch_min(len.0, Ordering::AcqRel);
+            file.shorter
+                .fetch_add(u32::from(len.0 < before), Ordering::AcqRel);
             file.cuts.fetch_add(1, Ordering::AcqRel);
         }
         // First: a length that is set in between is one that is set meanwhile.
         let cuts = file.cuts.load(Ordering::Acquire);
+        let shorter = file.shorter.load(Ordering::Acquire);
         Self {
             request,
             had: file.has(),
             cuts,
+            shorter,
             file,
             done: 0,
             retries: 0,
@@ -167,7 +175,9 @@ impl Job {
 
     /// Bytes from its offset on that have to be there.
     fn has(&self) -> u64 {
-        let had = if self.is_outlived() { 0 } else { self.had };
+        // We made it shorter meanwhile: nothing has to be there.
+        let is_shorter = self.file.shorter.load(Ordering::Acquire) != self.shorter;
+        let had = if is_shorter { 0 } else { self.had };
         had.saturating_sub(self.request.offset.0)
     }
 
@@ -533,7 +543,24 @@ mod tests {
         file.is_at_least(Bytes(8192));
         assert_eq!(read.on_result(&arena, Ok(0)), Step::Done(Ok(())));
         let lost = Step::Done(Err(IoError::Lost));
-        assert_eq!(begun(IoOp::Read).on_result(&arena, Ok(0)), lost);
+        // A length that grows cuts nothing off.
+        let mut read = begun(IoOp::Read);
+        drop(begun(IoOp::SetLen {
+            len: Bytes(1 << 20),
+        }));
+        assert_eq!(read.on_result(&arena, Ok(0)), lost);
+        // A write on its way while the length is set does not say how long the file is.
+        let null = File::open("/dev/null").unwrap();
+        let file = Arc::new(OpenFile::new(null, true, Bytes(0)));
+        let mut request = IoRequest::with_room(2);
+        request.op = IoOp::Write;
+        request.frames.extend([FrameId(1), FrameId(2)]);
+        let mut write = Job::new(request, Arc::clone(&file));
+        let mut cut = IoRequest::with_room(0);
+        cut.op = IoOp::SetLen { len: Bytes(5000) };
+        drop(Job::new(cut, Arc::clone(&file)));
+        assert_eq!(write.on_result(&arena, Ok(8192)), Step::Done(Ok(())));
+        assert_eq!(file.has(), 0);
     }
 
     #[test]

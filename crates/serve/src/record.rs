@@ -14,7 +14,7 @@
 //!      counted.
 //!   2. The file never becomes larger than its limit, and a file that is no record is not touched.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
@@ -84,7 +84,7 @@ impl Recorder {
         let (end, ended) = channel();
         let (path, of_thread) = (config.path.clone(), Arc::clone(&shared));
         os::start_thread("record", os::STACK, move || {
-            of_thread.write_all(file, &path, &goes_on);
+            of_thread.write_all((file, len), &path, &goes_on);
             // The server may have ended without waiting for it.
             let _ = end.send(());
         })?;
@@ -131,6 +131,12 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
         .truncate(false)
         .mode(0o600)
         .open(path)?;
+    // A file system without locks is taken as it is.
+    if matches!(file.try_lock(), Err(TryLockError::WouldBlock)) {
+        return Err(io::Error::other(
+            "another server records there: name another file",
+        ));
+    }
     let mut text = Vec::new();
     (&file).take(HEAD.len() as u64).read_to_end(&mut text)?;
     if text.is_empty() {
@@ -207,18 +213,22 @@ impl Shared {
     }
 
     /// Writes lines until nobody is there who adds some.
-    fn write_all(&self, mut file: File, path: &Path, goes_on: &Receiver<()>) {
+    fn write_all(&self, (mut file, len): (File, u64), path: &Path, goes_on: &Receiver<()>) {
         let mut bytes = Vec::with_capacity(BUFFER);
+        let mut whole = len;
         loop {
             let waited = goes_on.recv_timeout(EVERY);
             bytes.clear();
             core::mem::swap(&mut bytes, &mut self.lines().bytes);
             if let Err(error) = file.write_all(&bytes) {
                 self.is_on.store(false, Ordering::Relaxed);
+                // No part of a line stays.
+                let _ = file.set_len(whole);
                 let file = path.display();
                 warn!(file = %file, cause = %Refused(&error), "nothing more is recorded");
                 return;
             }
+            whole += bytes.len() as u64;
             if waited != Err(RecvTimeoutError::Timeout) {
                 return;
             }
@@ -276,7 +286,6 @@ mod tests {
         let line = "116444736000000010,a_ _b_,0,Write,4096,8192,0\n";
         let head = String::from_utf8(HEAD.to_vec()).unwrap();
         assert_eq!(file.text(), head.clone() + line);
-        recorder.note(write("late", 0));
         // As if it had been killed.
         std::fs::write(&file.0, head.clone() + line + "1164447").unwrap();
         let recorder = file.start(1 << 20);
@@ -315,6 +324,18 @@ mod tests {
         assert_eq!(kept as u64 + lines.left_out, 50_000);
         assert!(lines.left_out > 0);
         assert!(lines.bytes.len() <= BUFFER && lines.bytes.capacity() == BUFFER);
+    }
+
+    #[test]
+    fn a_record_is_of_one_server() {
+        let file = Kept::new("one");
+        let recorder = file.start(1 << 20);
+        let (path, limit) = (file.0.clone(), 1 << 20);
+        let error = Recorder::start(&RecordConfig { path, limit })
+            .err()
+            .unwrap();
+        assert!(error.to_string().contains("another server"), "{error}");
+        recorder.finish();
     }
 
     #[test]

@@ -401,7 +401,7 @@ impl File {
     /// # Errors
     /// `File`: the device refused. `ReadOnly`, `Closed`.
     pub fn set_len(&self, len: u64) -> Result<(), Error> {
-        let _call = self.call("set_len", (len, 0), None);
+        let _call = self.call("set_len", (0, len), None);
         let mut task = self.enter_to_change()?;
         self.answered(self.inner.truncate(&mut task, Bytes(len)))
     }

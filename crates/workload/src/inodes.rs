@@ -30,7 +30,8 @@
 //! ext3_write_begin(), fs/ext4/inode.c, ext4_da_write_begin() (`AOP_FLAG_NOFS`).
 //! Deviations: the root of a tree, directories and the blocks of inode tables are left out; slabs
 //! are of one page, and hold as many objects a page as those of four that SLUB tries first (inodes
-//! 5 for 5.25); a dirty inode is found written at the next look and not when it is.
+//! 5 for 5.25); a dirty inode is found written at the next look and not when it is;
+//! an inode with several pages loses them under 4.20, too, and no task waits for a dirty one.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;

@@ -126,16 +126,15 @@ fn wait_with_waker<H: Harness>(harness: &H, deadline: Nanos, wake: Nanos) -> (Wa
 
 /// A wake well before the deadline ends the wait as `Ready`, at its time.
 pub fn ready_before_the_deadline<H: Harness>(harness: &H) {
-    let (wakeup, took) = wait_with_waker(harness, PATIENCE, Nanos::millis(3));
+    // Long enough for a busy machine to have begun the wait.
+    let wake = Nanos::millis(50);
+    let (wakeup, took) = wait_with_waker(harness, PATIENCE, wake);
     assert_eq!(
         wakeup,
         Wakeup::Ready(Signal::Other),
-        "woken after 3 ms of {PATIENCE:?}"
+        "woken after {wake:?} of {PATIENCE:?}"
     );
-    assert!(
-        took >= Nanos::millis(3),
-        "ready after {took:?}, before the wake"
-    );
+    assert!(took >= wake, "ready after {took:?}, before the wake");
     assert!(
         took < PATIENCE,
         "ready only at the deadline: the wake was lost"

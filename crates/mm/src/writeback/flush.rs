@@ -226,7 +226,7 @@ fn write_files<E: Env>(
             break;
         };
         if mapping.syncing.load(Ordering::Acquire) > 0 {
-            requeue(task, device, mapping, since, Outcome::default());
+            requeue(task, cache, device, mapping, since, Outcome::default());
             barren += 1;
             if barren > files {
                 break;
@@ -248,7 +248,7 @@ fn write_files<E: Env>(
         device.walkers.fetch_sub(1, Ordering::Relaxed);
         let outcome = outcome?;
         wrote += outcome.wrote;
-        requeue(task, device, mapping, since, outcome);
+        requeue(task, cache, device, mapping, since, outcome);
         barren = if outcome.wrote.is_zero() {
             barren + 1
         } else {
@@ -332,6 +332,7 @@ impl<E: Env> Cache<E> {
 /// Puts a file back where it belongs after its slice.
 fn requeue<E: Env>(
     task: &mut Task<'_, E>,
+    cache: &Cache<E>,
     device: &DeviceState<E>,
     mapping: Arc<Mapping<E>>,
     since: Instant,
@@ -348,6 +349,10 @@ fn requeue<E: Env>(
     let now = task.now();
     let first = {
         let mut files = device.files.lock(task);
+        if cache.registry.stopping.load(Ordering::Acquire) {
+            // As in `queue_dirty`: the lists are empty for good.
+            return;
+        }
         if outcome.skipped.is_zero() && !outcome.wrote.is_zero() {
             files.more_io.push_back((mapping, since));
         } else {

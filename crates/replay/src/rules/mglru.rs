@@ -407,7 +407,6 @@ mod tests {
                 rule.access(scan.next().expect("a scan without an end"));
             }
         }
-        println!("{hits:?}");
         assert!(hits[1] > hits[0], "{hits:?}");
     }
 }

@@ -27,7 +27,8 @@ pub fn check(config: &Config) -> (String, bool) {
             BackendConfig::Embedded { .. } | BackendConfig::Memory { .. } => None,
             BackendConfig::Objects { size: Some(_), .. } if !volume.read_only => None,
             BackendConfig::New { path, size } if path.exists() => {
-                let has = std::fs::metadata(path).map_or(0, |found| found.len());
+                let found = std::fs::metadata(path).ok().filter(|found| found.is_file());
+                let has = found.map_or(0, |found| found.len());
                 let (path, wanted) = (path.clone(), *size);
                 // An empty one is made as large.
                 (![0, wanted].contains(&has))

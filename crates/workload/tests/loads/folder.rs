@@ -187,7 +187,7 @@ fn small_files_are_made_in_rounds_and_stay_in_the_cache() {
     assert_eq!(lab.units(Kind::Call), 60 * 9);
 }
 
-/// 6000 files of 16 KiB in 4 MiB, where their inodes alone do not fit: reclaim takes pages, and
+/// 4000 files of 16 KiB in 4 MiB, where their inodes alone do not fit: reclaim takes pages, and
 /// their heads with them, and inodes go.
 #[test]
 fn inodes_go_and_each_page_in_memory_has_a_head() {
@@ -200,7 +200,7 @@ fn inodes_go_and_each_page_in_memory_has_a_head() {
             let (barrier, folder) = (Barrier::of(1), Arc::clone(folder));
             let options = FsMark {
                 files_per_loop: 100,
-                loops: 60,
+                loops: 40,
                 file: Bytes(16 << 10),
                 ..MARK
             };

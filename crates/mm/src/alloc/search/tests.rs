@@ -11,7 +11,7 @@ use policy::place::machine::Machine;
 use policy::place::mobility::Mobility;
 use policy::place::{PlaceLaw, ZoneId};
 use policy::reclaim::{ReclaimLaw, Tunables};
-use policy::shrink::Answer;
+use policy::shrink::{Answer, ShrinkRule};
 use policy::units::{Bytes, Pages};
 
 use crate::testing::Null;
@@ -43,6 +43,9 @@ fn with_law<T: Send + 'static>(
         options.dirty.background = Threshold::Percent(90);
         options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
         options.place = place;
+        if place.objects_last {
+            options.shrink = ShrinkRule::LINUX_2_6_36;
+        }
         let cache = Cache::new(env, options).unwrap();
         let info = Null.info();
         let device = cache
@@ -170,6 +173,12 @@ const OBJECTS: SlabSpec = SlabSpec {
     order: 0,
     mobility: Mobility::Reclaimable,
 };
+/// As many of these as a batch has are few pages.
+const SMALL: SlabSpec = SlabSpec {
+    name: "small",
+    object: Bytes(128),
+    ..OBJECTS
+};
 
 /// Objects, the oldest first.
 struct Kept {
@@ -210,12 +219,12 @@ fn few_objects_are_asked_for_in_the_passes_of_a_trim_and_not_behind_them() {
     let scanned = |place| {
         with_law(place, |task, cache, file| {
             let kept = Arc::new(Kept {
-                slabs: cache.add_slabs(OBJECTS).unwrap(),
+                slabs: cache.add_slabs(SMALL).unwrap(),
                 objects: Mutex::default(),
             });
             let shrinker = Arc::clone(&kept) as Arc<dyn Shrink<LabEnv>>;
             cache.register(task, shrinker).unwrap();
-            for _ in 0..FRAMES / 2 / 25 {
+            for _ in 0..FRAMES / 4 {
                 let object = kept.slabs.take(task).unwrap();
                 kept.objects.lock().unwrap().push_back(object);
             }
