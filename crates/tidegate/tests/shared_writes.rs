@@ -98,7 +98,7 @@ const CASES: &[Case] = &[
     },
     Case {
         ready: 0,
-        ..case("miss, own file", Whose::OwnFile, miss, 17_000)
+        ..case("miss, own file", Whose::OwnFile, miss, 24_000)
     },
 ];
 
