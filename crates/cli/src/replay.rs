@@ -48,7 +48,7 @@ pub struct ReplayArguments {
     /// Presets read ahead, which other rules never do
     #[arg(long)]
     readahead: bool,
-    /// What makes the device of presets take time: their seconds and stalls are shown, too
+    /// Layers that make the device of presets take time: their seconds and stalls are shown, too
     #[arg(long, value_name = "LAYERS")]
     device: Option<String>,
     /// What the files are, whatever they are called: u64, numbers, oracle-general, msr, blkparse,

@@ -140,7 +140,7 @@ pub struct ServeArguments {
     /// Record what clients ask for, for `tidegate replay`
     #[arg(long, value_name = "FILE")]
     pub record: Option<String>,
-    /// What that file may have [default: 256MiB]
+    /// Size that the file may have [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub record_limit: Option<String>,
     /// What is logged: error, warn, info, debug [default: info]

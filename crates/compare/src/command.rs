@@ -74,17 +74,17 @@ pub enum CompareError {
 pub struct Comparison {
     /// Every figure of everything that was measured: `figures.csv`.
     pub figures: TidyTable,
-    /// What the changes would do, if there are any: `answers.csv`.
+    /// Effects of the changes, if there are any: `answers.csv`.
     pub answers: Option<TidyTable>,
     /// Pairs that differ in one setting, of several recordings: `pairs.csv`.
     pub pairs: Option<TidyTable>,
-    /// What is printed.
+    /// The printed text.
     pub text: String,
     /// Bands that do not hold, a line each.
     pub missed: Vec<String>,
     shown: Shown,
     outcomes: Vec<Outcome>,
-    /// What the plans are called in the tables, in their order.
+    /// Names of the plans in the tables, in their order.
     rows: Vec<String>,
     plans: Vec<Planned>,
 }
@@ -340,7 +340,7 @@ fn plan<K: Kind>(asked: &Asked, paths: &[PathBuf]) -> Result<Ready, CompareError
     })
 }
 
-/// What is asked of all recordings.
+/// The questions to all recordings.
 struct Questions<K: Kind> {
     columns: Vec<String>,
     /// Of each value of the list, all changes.
@@ -540,7 +540,7 @@ fn render<K: Kind>(
     text
 }
 
-/// What the changes would do.
+/// Effects of the changes.
 fn what_if<K: Kind>(
     side: &Side<K>,
     columns: &[&str],
@@ -630,7 +630,7 @@ fn verdicts<K: Kind>(sides: &[Side<K>], column: &str) -> Vec<expect::Verdict> {
     sides.iter().flat_map(of).collect()
 }
 
-/// What the changes do to each recording, and its figures, as a page shows them.
+/// Effects of the changes on each recording, and its figures, as a page shows them.
 fn sections<K: Kind>(
     sides: &[Side<K>],
     columns: &[&str],

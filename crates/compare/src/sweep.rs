@@ -1,4 +1,4 @@
-//! What changes would do, as a table for programs; several values of one key as one printed table
+//! Effects of changes, as a table for programs; several values of one key as one printed table
 //! and one plot.
 
 use core::fmt::Write as _;

@@ -90,7 +90,7 @@ pub struct Asked {
     pub sizes: Vec<Size>,
     /// Presets read ahead.
     pub readahead: bool,
-    /// What makes the device of presets take time, as in `slow:latency=1ms`.
+    /// Layers that make the device of presets take time, as in `slow:latency=1ms`.
     pub device: Option<String>,
     /// For a program.
     pub json: bool,
@@ -129,7 +129,7 @@ pub enum ReplayError {
     Device {
         /// Its words.
         text: String,
-        /// What is wrong with them.
+        /// The mistake in them.
         problem: String,
     },
     /// A device, and nothing that takes time on it.
@@ -185,7 +185,7 @@ fn player(name: &str) -> Result<Player, ReplayError> {
     Ok(Player::Preset(preset?, rule.transpose()?))
 }
 
-/// What presets are replayed on.
+/// The device that presets are replayed on.
 struct World {
     readahead: bool,
     device: Vec<Layer>,

@@ -80,7 +80,7 @@ pub(crate) struct Setting {
     pub(crate) pages: u32,
     /// Largest window of read-ahead; none without it.
     pub(crate) readahead: bool,
-    /// What makes the device take time.
+    /// Layers that make the device take time.
     pub(crate) device: Vec<Layer>,
 }
 

@@ -221,7 +221,7 @@ fn numbers(counts: &Counts) -> [(&'static str, u64); 8] {
     ]
 }
 
-/// What is there of a replay on a device alone.
+/// Figures of a replay on a device alone.
 fn times(counts: &Counts) -> Option<[(&'static str, Value); 3]> {
     let times = counts.times?;
     Some([

@@ -91,7 +91,7 @@ pub struct Claim {
 pub(super) struct Causes<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Causes<'a> {
-    /// What is to be said of a claim's cause. It names the claim that has it in full, which may
+    /// Words about a claim's cause. They name the claim that has it in full, which may
     /// stand anywhere: a reader can sort the rows of a page.
     pub(super) fn of(&mut self, claim: &'a Claim) -> Option<Cow<'a, str>> {
         let why = claim.why.as_deref()?;

@@ -93,7 +93,7 @@ pub struct ClientReading {
     pub requests: u64,
     /// For how long its oldest request is under way.
     pub oldest: Duration,
-    /// What its requests waited for, by cause: in the cache, `held reply` and `flush`.
+    /// Waits of its requests, by cause: in the cache, `held reply` and `flush`.
     pub waits: Vec<CallWait>,
 }
 

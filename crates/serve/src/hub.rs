@@ -165,7 +165,7 @@ impl Hub {
         }
     }
 
-    /// What records requests, if anything does.
+    /// The recorder of requests, if there is one.
     pub(crate) fn recorder(&self) -> Option<&Recorder> {
         self.recorder.as_ref()
     }

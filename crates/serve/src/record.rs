@@ -1,4 +1,4 @@
-//! What clients ask for, written to a file that `tidegate replay` reads.
+//! Requests of clients, written to a file that `tidegate replay` reads.
 //!
 //! ```text
 //!   connections ──a line each──> buffer, bounded ──a thread, ten times a second──> file, bounded
@@ -30,7 +30,7 @@ use crate::refusal::Refused;
 /// Bytes of lines that are not in the file yet, and of a line at most: names are shorter.
 const BUFFER: usize = 1 << 20;
 const LINE_MOST: usize = 8 << 10;
-/// What a record takes of the memory limit: a buffer that is filled and one that is written.
+/// Bytes that a record takes of the memory limit: a buffer that is filled and one that is written.
 pub(crate) const MEMORY: u64 = 2 * BUFFER as u64;
 /// How often they are written.
 const EVERY: Duration = Duration::from_millis(100);

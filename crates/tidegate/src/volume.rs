@@ -82,7 +82,7 @@ pub struct Volume {
     pub(crate) memory: Option<Arc<InMemory>>,
     /// When the environment's clock began.
     origin: Instant,
-    /// What this holder's operations waited for.
+    /// Waits of this holder's operations.
     waits: Sums,
 }
 
@@ -273,7 +273,7 @@ impl Volume {
         self.holders.waits.read()
     }
 
-    /// What operations of this holder alone have waited for so far, by cause.
+    /// Waits of this holder's operations alone so far, by cause.
     #[must_use]
     pub fn own_waits(&self) -> CallWaits {
         self.waits.read()

@@ -307,7 +307,7 @@ impl<E: Env> Inodes<E> {
     }
 }
 
-/// What a shrinker frees.
+/// The kind of object that a shrinker frees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Entries,
@@ -392,7 +392,7 @@ struct Known<E: Env> {
     pages: u32,
 }
 
-/// What the look at the oldest inode of a lane came to.
+/// The outcome of a look at the oldest inode of a lane.
 enum Looked<E: Env> {
     /// There is none.
     Empty,

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{Folder, MIB, Process, Written, listen, new_volume, sparse};
 
-/// What it ends with, and what it has said where.
+/// Its exit status, and the words on each stream.
 fn check(folder: &Folder, arguments: &[&str]) -> (i32, String, String) {
     let mut process = Process::start(folder, &[&["--check"], arguments].concat());
     let status = process.ended().code().unwrap();

@@ -22,7 +22,7 @@ use crate::vmstat::Item;
 /// that gets too little is followed by a harder one).
 const LOOKS_A_PAGE: u64 = 32;
 
-/// What caches of objects gave.
+/// Pages and objects that caches gave.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Asked {
     /// Pages that came free by it.

@@ -116,18 +116,7 @@ fn shake<E: Env>(
     if !has_slab(&seen(task, cache, zone)) {
         return Pages::ZERO;
     }
-    let control = Control {
-        may_unmap: false,
-        may_write: false,
-        zone,
-        who: Who::DIRECT,
-        priority: Priority::GENTLEST,
-        target: wanted,
-        force_deactivate: false,
-        may_swap: false,
-        may_shrink: true,
-        run: None,
-    };
+    let control = gently(zone, wanted);
     let before = cache.shrinkers.reclaimable_of(zone);
     loop {
         let pressure = Pressure {
@@ -144,6 +133,22 @@ fn shake<E: Env>(
     }
 }
 
+/// A look at a zone that takes clean pages of files alone.
+fn gently(zone: ZoneId, target: Pages) -> Control {
+    Control {
+        may_unmap: false,
+        may_write: false,
+        zone,
+        who: Who::DIRECT,
+        priority: Priority::GENTLEST,
+        target,
+        force_deactivate: false,
+        may_swap: false,
+        may_shrink: false,
+        run: None,
+    }
+}
+
 /// Frees a cluster of clean pages of files, if two clusters at the old end of the inactive list
 /// have as many; answers whether they had.
 pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
@@ -151,18 +156,7 @@ pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zon
     let Some(_only) = own.try_trim() else {
         return false;
     };
-    let control = Control {
-        may_unmap: false,
-        may_write: false,
-        zone,
-        who: Who::DIRECT,
-        priority: Priority::GENTLEST,
-        target: CLUSTER,
-        force_deactivate: false,
-        may_swap: true,
-        may_shrink: false,
-        run: None,
-    };
+    let control = gently(zone, CLUSTER);
     let turn = Turn {
         list: Lru::InactiveFile,
         pages: cache.options.reclaim.cluster(),

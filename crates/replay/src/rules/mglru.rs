@@ -62,7 +62,7 @@ fn tier(again: u8) -> usize {
     above.next_power_of_two().trailing_zeros() as usize
 }
 
-/// What became of the pages of a tier.
+/// Fate of the pages of a tier.
 #[derive(Clone, Copy, Default)]
 struct Fate {
     /// Came back after they went.
@@ -71,7 +71,7 @@ struct Fate {
     total: u64,
 }
 
-/// What became of pages, by tier: of the generation that is emptied now, and on average before.
+/// Fate of pages, by tier: of the generation that is emptied now, and on average before.
 #[derive(Default)]
 struct Fates {
     now: [Fate; TIERS],
@@ -111,7 +111,7 @@ impl Fates {
     }
 }
 
-/// What is known of a page that went.
+/// Memory of a page that went.
 #[derive(Clone, Copy)]
 struct Ghost {
     /// The oldest generation at that time.

@@ -326,7 +326,7 @@ fn patience(text: &str) -> Result<Duration, String> {
     fits.ok_or_else(|| "a time from 100ms to 1h belongs here".to_owned())
 }
 
-/// What a record of requests may have if nothing else is said: some five million of them.
+/// Bytes of a record of requests if nothing else is said: some five million of them.
 const RECORD_USUAL: u64 = 256 << 20;
 
 /// Writeback begins at this part of the dirty limit if nothing else is said. Clients flush: a

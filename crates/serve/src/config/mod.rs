@@ -111,7 +111,7 @@ pub struct WebConfig {
     pub insisted: bool,
 }
 
-/// What is written of clients' requests, for `tidegate replay`.
+/// The record of clients' requests, for `tidegate replay`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordConfig {
     /// The file.

@@ -318,7 +318,7 @@ pub struct Client {
     pub request_rate: u64,
     /// For how long its oldest request is under way; zero: nothing is.
     pub oldest_us: u64,
-    /// What its requests waited for most lately, by cause: in the cache, `held reply` (the pause of
+    /// The longest waits of its requests lately, by cause: in the cache, `held reply` (the pause of
     /// a writer) and `flush` (until all is durable); three at most.
     pub waits: Vec<CauseWait>,
 }
