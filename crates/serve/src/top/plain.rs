@@ -196,15 +196,14 @@ fn table<const N: usize>(
     let widths: [usize; N] = core::array::from_fn(|at| width(at).unwrap_or(0));
     writeln!(text)?;
     for row in &rows {
-        let mut line = String::new();
         for (at, (cell, width)) in row.iter().zip(widths).enumerate() {
             match at {
-                0 => write!(line, "{cell:<width$}")?,
-                1 => write!(line, "  {cell:<width$}")?,
-                _ => write!(line, "  {cell:>width$}")?,
+                0 => write!(text, "{cell:<width$}")?,
+                1 => write!(text, "  {cell:<width$}")?,
+                _ => write!(text, "  {cell:>width$}")?,
             }
         }
-        writeln!(text, "{line}")?;
+        writeln!(text)?;
     }
     Ok(())
 }
