@@ -26,8 +26,7 @@
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use env::{Interrupt, IoError, IoOp, IoRequest};
 use policy::units::{Bytes, PAGE_SIZE};
@@ -71,12 +70,21 @@ pub(crate) struct OpenFile {
     pub(crate) fixed_size: Option<Bytes>,
     /// What is discarded may read as anything: a block device that discards and cannot zero.
     pub(crate) discards: bool,
-    /// Another file's length that is known to be there; and how often it was set, so that a write
-    /// which was on its way meanwhile does not say how long it is.
-    known: AtomicU64,
-    cuts: AtomicU32,
+    /// Another file's length.
+    length: Mutex<Length>,
+}
+
+/// What is known of the length of a file that may grow.
+#[derive(Clone, Copy, Debug, Default)]
+struct Length {
+    /// Bytes that are there at least.
+    known: u64,
+    /// Requests on their way that set it, and how often one of them began or ended. A write that meets one
+    /// does not say how long the file is: it may have ended before the file was cut.
+    setting: u32,
+    sets: u32,
     /// How often it became shorter by that than was known.
-    shorter: AtomicU32,
+    shorter: u32,
 }
 
 impl OpenFile {
@@ -87,21 +95,27 @@ impl OpenFile {
             direct,
             fixed_size: None,
             discards: false,
-            known: AtomicU64::new(length.0),
-            cuts: AtomicU32::new(0),
-            shorter: AtomicU32::new(0),
+            length: Mutex::new(Length {
+                known: length.0,
+                ..Length::default()
+            }),
         }
+    }
+
+    fn length(&self) -> MutexGuard<'_, Length> {
+        self.length.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It is known to be so long.
     pub(crate) fn is_at_least(&self, length: Bytes) {
-        self.known.fetch_max(length.0, Ordering::AcqRel);
+        let mut now = self.length();
+        now.known = now.known.max(length.0);
     }
 
     /// The bytes that it has to have.
     fn has(&self) -> u64 {
-        let known = || self.known.load(Ordering::Acquire);
-        self.fixed_size.map_or_else(known, |size| size.0)
+        self.fixed_size
+            .map_or_else(|| self.length().known, |size| size.0)
     }
 
     /// Its descriptor, valid as long as `self`.
@@ -118,10 +132,8 @@ pub(crate) struct Job {
     /// Bytes moved so far.
     pub(crate) done: u64,
     retries: u32,
-    /// What the file had when the request came, and how often its length had been set.
-    had: u64,
-    cuts: u32,
-    shorter: u32,
+    /// The file's length when the request came.
+    had: Length,
 }
 
 /// What comes after an answer of the system.
@@ -145,40 +157,32 @@ pub(crate) struct Plan {
 impl Job {
     /// A request at its beginning.
     pub(crate) fn new(request: Box<IoRequest>, file: Arc<OpenFile>) -> Self {
-        if let IoOp::SetLen { len } = request.op
-            && file.fixed_size.is_none()
-        {
+        let mut length = file.length();
+        if let IoOp::SetLen { len } = request.op {
             // Before it is shorter: no request takes it for one that was cut by others.
-            let before = file.known.fetch_min(len.0, Ordering::AcqRel);
-            file.shorter
-                .fetch_add(u32::from(len.0 < before), Ordering::AcqRel);
-            file.cuts.fetch_add(1, Ordering::AcqRel);
+            length.shorter += u32::from(len.0 < length.known);
+            length.known = length.known.min(len.0);
+            length.setting += 1;
+            length.sets += 1;
         }
-        // First: a length that is set in between is one that is set meanwhile.
-        let cuts = file.cuts.load(Ordering::Acquire);
-        let shorter = file.shorter.load(Ordering::Acquire);
+        let had = *length;
+        drop(length);
         Self {
             request,
-            had: file.has(),
-            cuts,
-            shorter,
             file,
             done: 0,
             retries: 0,
+            had,
         }
-    }
-
-    /// Whether we have set the file's length since the request came.
-    fn is_outlived(&self) -> bool {
-        self.file.cuts.load(Ordering::Acquire) != self.cuts
     }
 
     /// Bytes from its offset on that have to be there.
     fn has(&self) -> u64 {
         // We made it shorter meanwhile: nothing has to be there.
-        let is_shorter = self.file.shorter.load(Ordering::Acquire) != self.shorter;
-        let had = if is_shorter { 0 } else { self.had };
-        had.saturating_sub(self.request.offset.0)
+        let is_shorter = self.file.length().shorter != self.had.shorter;
+        let had = if is_shorter { 0 } else { self.had.known };
+        let has = self.file.fixed_size.map_or(had, |size| size.0);
+        has.saturating_sub(self.request.offset.0)
     }
 
     /// Where the next call begins.
@@ -304,13 +308,11 @@ impl Job {
             Err(errno) => return Step::Done(Err(self.failure(errno))),
         };
         match self.request.op {
-            IoOp::SetLen { len } => {
-                self.is_as_long_as(len.0);
-                Step::Done(Ok(()))
-            }
-            IoOp::Flush | IoOp::Allocate { .. } | IoOp::Discard { .. } | IoOp::Prepare { .. } => {
-                Step::Done(Ok(()))
-            }
+            IoOp::Flush
+            | IoOp::SetLen { .. }
+            | IoOp::Allocate { .. }
+            | IoOp::Discard { .. }
+            | IoOp::Prepare { .. } => Step::Done(Ok(())),
             IoOp::Read => self.on_read(arena, moved),
             IoOp::Write => self.on_written(moved),
         }
@@ -335,7 +337,7 @@ impl Job {
     fn on_written(&mut self, moved: u64) -> Step {
         self.done += moved;
         if self.done >= self.total() {
-            self.is_as_long_as(self.position());
+            self.has_written_up_to(self.position());
             return Step::Done(Ok(()));
         }
         if moved == 0 || (self.file.direct && !self.done.is_multiple_of(SECTOR)) {
@@ -344,11 +346,22 @@ impl Job {
         Step::Again
     }
 
-    /// The request has made the file so long at least.
-    fn is_as_long_as(&self, len: u64) {
-        if !self.is_outlived() {
-            self.file.is_at_least(Bytes(len));
+    /// The file is so long at least, unless its length was set meanwhile.
+    fn has_written_up_to(&self, end: u64) {
+        let mut length = self.file.length();
+        if length.setting == 0 && length.sets == self.had.sets {
+            length.known = length.known.max(end);
         }
+    }
+
+    /// A request that sets the length is over; `well`: the file has it.
+    fn length_was_set(&self, len: Bytes, well: bool) {
+        let mut length = self.file.length();
+        length.setting -= 1;
+        if well && length.sets == self.had.sets {
+            length.known = len.0;
+        }
+        length.sets += 1;
     }
 
     fn failure(&self, errno: i32) -> IoError {
@@ -366,6 +379,9 @@ impl Job {
 
     /// Ends the request.
     pub(crate) fn finish(self, context: &Interrupt, result: Result<(), IoError>) {
+        if let IoOp::SetLen { len } = self.request.op {
+            self.length_was_set(len, result.is_ok());
+        }
         // The file first: a task that hears of the end may want to delete it.
         drop(self.file);
         self.request.complete(context, result);
@@ -549,18 +565,35 @@ mod tests {
             len: Bytes(1 << 20),
         }));
         assert_eq!(read.on_result(&arena, Ok(0)), lost);
-        // A write on its way while the length is set does not say how long the file is.
+    }
+
+    /// A write that meets a request which sets the length may have ended before the file was cut.
+    #[test]
+    fn a_write_beside_a_set_length_does_not_say_how_long_the_file_is() {
+        let arena = arena();
         let null = File::open("/dev/null").unwrap();
         let file = Arc::new(OpenFile::new(null, true, Bytes(0)));
-        let mut request = IoRequest::with_room(2);
-        request.op = IoOp::Write;
-        request.frames.extend([FrameId(1), FrameId(2)]);
-        let mut write = Job::new(request, Arc::clone(&file));
-        let mut cut = IoRequest::with_room(0);
-        cut.op = IoOp::SetLen { len: Bytes(5000) };
-        drop(Job::new(cut, Arc::clone(&file)));
-        assert_eq!(write.on_result(&arena, Ok(8192)), Step::Done(Ok(())));
+        let begun = |op, pages: usize| {
+            let mut request = IoRequest::with_room(pages);
+            request.op = op;
+            request.frames.extend((1..).take(pages).map(FrameId));
+            Job::new(request, Arc::clone(&file))
+        };
+        let done = Step::Done(Ok(()));
+        let mut before = begun(IoOp::Write, 2);
+        let cut = begun(IoOp::SetLen { len: Bytes(5000) }, 0);
+        let mut beside = begun(IoOp::Write, 3);
+        assert_eq!(beside.on_result(&arena, Ok(3 * 4096)), done);
         assert_eq!(file.has(), 0);
+        let mut across = begun(IoOp::Write, 4);
+        cut.length_was_set(Bytes(5000), true);
+        assert_eq!(file.has(), 5000);
+        let mut after = begun(IoOp::Write, 3);
+        assert_eq!(across.on_result(&arena, Ok(4 * 4096)), done);
+        assert_eq!(before.on_result(&arena, Ok(2 * 4096)), done);
+        assert_eq!(file.has(), 5000);
+        assert_eq!(after.on_result(&arena, Ok(3 * 4096)), done);
+        assert_eq!(file.has(), 3 * 4096);
     }
 
     #[test]
