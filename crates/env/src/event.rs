@@ -188,7 +188,7 @@ pub enum Event {
         writer: u32,
         /// How much.
         bytes: Bytes,
-        /// How long it took.
+        /// How long it took, where calls are timed.
         took: Nanos,
     },
     /// A call into the cache by a reader ended.
@@ -197,7 +197,7 @@ pub enum Event {
         bytes: Bytes,
         /// Pages that were not in the cache.
         missed: Pages,
-        /// How long it took.
+        /// How long it took, where calls are timed.
         took: Nanos,
     },
     /// Pages became dirty.

@@ -104,6 +104,12 @@ pub trait Env: Send + Sync + Sized + 'static {
     /// A random number from this task's own stream.
     fn random(&self, local: &mut Self::Local) -> u64;
 
+    /// Whether events of calls say how long these took. Threads leave that to their callers: a hit
+    /// would look at the clock twice.
+    fn times_calls(&self) -> bool {
+        true
+    }
+
     /// Takes note of an event.
     fn emit(&self, task: TaskId, event: &Event);
 

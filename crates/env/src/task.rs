@@ -122,6 +122,18 @@ impl<'e, E: Env> Task<'e, E> {
         }
     }
 
+    /// When a call began, where calls are timed.
+    #[inline]
+    pub fn begins_call(&self) -> Option<Instant> {
+        self.env.times_calls().then(|| self.now())
+    }
+
+    /// How long the call that began then took, or nothing.
+    #[inline]
+    pub fn took(&self, began: Option<Instant>) -> Nanos {
+        began.map_or(Nanos::ZERO, |began| self.now().since(began))
+    }
+
     /// Takes note of an event.
     pub fn emit(&self, event: &Event) {
         self.env.emit(self.id, event);

@@ -566,6 +566,11 @@ impl Env for ThreadEnv {
     }
 
     #[inline]
+    fn times_calls(&self) -> bool {
+        false
+    }
+
+    #[inline]
     fn emit(&self, task: TaskId, event: &Event) {
         if let Some(sink) = &self.sink {
             sink(task, event);

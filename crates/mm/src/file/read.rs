@@ -141,7 +141,7 @@ impl<'a, E: Env> Call<'a, E> {
         copies: bool,
         each: &mut impl FnMut(&Pin, Range<usize>, u64),
     ) -> Result<Progress, Error> {
-        let began = task.now();
+        let began = task.begins_call();
         let (before, resumed) = (self.reader.readahead, self.reader.stuck);
         let mut at = self.bytes.start;
         let mut missed = Pages::ZERO;
@@ -171,7 +171,7 @@ impl<'a, E: Env> Call<'a, E> {
             task.emit(&Event::Read {
                 bytes,
                 missed,
-                took: task.now().since(began),
+                took: task.took(began),
             });
         }
         Ok(Progress { bytes, would_block })
@@ -437,7 +437,7 @@ pub(crate) fn read_hits<E: Env>(
     if pages_of(offset.0, end) > 1 && !is_cached(cache, mapping, offset, len, Flags::MARK) {
         return None;
     }
-    let began = task.now();
+    let began = task.begins_call();
     let mut far = cache.far(task);
     let mut at = offset.0;
     while at < end {
@@ -469,7 +469,7 @@ pub(crate) fn read_hits<E: Env>(
     task.emit(&Event::Read {
         bytes,
         missed: Pages::ZERO,
-        took: task.now().since(began),
+        took: task.took(began),
     });
     Some(bytes)
 }

@@ -164,7 +164,7 @@ impl<'a, E: Env> Call<'a, E> {
         data: &<E::Content as Content>::Data,
         pacing: Pacing,
     ) -> Result<Progress, (Bytes, Error)> {
-        let began = task.now();
+        let began = task.begins_call();
         task.did(Work::Call, 1);
         let mut at = self.bytes.start;
         let would_block = match self.take_in(task, data, pacing, &mut at) {
@@ -251,11 +251,11 @@ impl<'a, E: Env> Call<'a, E> {
     }
 
     /// Reports a call that began at `began` and took in `bytes`.
-    fn wrote(&self, task: &Task<'_, E>, began: Instant, bytes: Bytes) {
+    fn wrote(&self, task: &Task<'_, E>, began: Option<Instant>, bytes: Bytes) {
         if bytes.is_zero() {
             return;
         }
-        let took = task.now().since(began);
+        let took = task.took(began);
         task.emit(&Event::Wrote {
             writer: self.writer.pacer.id,
             bytes,

@@ -83,7 +83,7 @@ impl<E: Env> Call<'_, E> {
             Err(Error::WouldWait) => return Ok(Bytes::ZERO),
             Err(error) => return Err(error),
         };
-        let began = task.now();
+        let began = task.begins_call();
         task.did(Work::Call, 1);
         let pages = self.budget(task, start).min(u64::from(OFFERED_MAX));
         let mut batch = Batch::new(&mut self, &inside, start);
