@@ -80,10 +80,13 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
     };
     pack(&built, Packed::Small, &out)?;
     if twice {
-        let again = out.join("again");
+        let scratch = target.join("dist-again");
+        let _ = fs::remove_dir_all(&scratch);
+        let again = scratch.join("out");
         make(&again)?;
-        pack(&build(&out.join("target"))?, Packed::Small, &again)?;
+        pack(&build(&scratch.join("target"))?, Packed::Small, &again)?;
         compare(&out, &again)?;
+        fs::remove_dir_all(&scratch).map_err(|error| error.to_string())?;
     }
     sums(&out)?;
     match trial(&out) {
@@ -150,31 +153,38 @@ fn target() -> &'static str {
     GLIBC
 }
 
+/// Builds the program, and the library for programs of this system, in a folder of cargo's.
 fn build(folder: &Path) -> Result<Built> {
     let target = target();
+    compile(folder, target, "tidegate-cli", &["--features", "serve"])?;
+    compile(folder, GLIBC, "tidegate-capi", &[])?;
+    let at = |target: &str| Built::of(&folder.join(target).join("dist"));
+    Ok(Built {
+        library: at(GLIBC).library,
+        ..at(target)
+    })
+}
+
+fn compile(folder: &Path, target: &str, package: &str, features: &[&str]) -> Result<()> {
     let home =
         std::env::var("CARGO_HOME").or_else(|_| std::env::var("HOME").map(|home| home + "/.cargo"));
     let home = home.map_err(|_| "neither CARGO_HOME nor HOME is set")?;
+    // The last one that fits a path counts: sources that a build script wrote are in `folder`.
     let flags = format!(
-        "-C target-feature=+crt-static --remap-path-prefix={}=/tidegate --remap-path-prefix={home}=/cargo",
-        root().display()
+        "-C target-feature=+crt-static --remap-path-prefix={}=/tidegate --remap-path-prefix={home}=/cargo \
+         --remap-path-prefix={}=/target",
+        root().display(),
+        folder.display()
     );
     let mut command = cargo(&["build", "--locked", "--profile", "dist", "--target", target]);
     command
-        .args([
-            "-p",
-            "tidegate-cli",
-            "-p",
-            "tidegate-capi",
-            "--features",
-            "tidegate-cli/serve",
-        ])
+        .args(["-p", package])
+        .args(features)
         .arg("--target-dir")
         .arg(folder)
         .env("RUSTFLAGS", flags)
         .env("SOURCE_DATE_EPOCH", epoch()?);
-    steps::run(&mut command, 2 * BUILD_MAX)?;
-    Ok(Built::of(&folder.join(target).join("dist")))
+    steps::run(&mut command, 2 * BUILD_MAX)
 }
 
 /// The time of the commit: that of everything in a package.
