@@ -79,8 +79,8 @@ pub(crate) struct OpenFile {
 struct Length {
     /// Bytes that are there at least.
     known: u64,
-    /// Requests on their way that set it, and how often one of them began or ended. A write that meets one
-    /// does not say how long the file is: it may have ended before the file was cut.
+    /// Requests on their way that set it, and how often one of them began or ended. A write that
+    /// meets one does not say how long the file is: it may have ended before the file was cut.
     setting: u32,
     sets: u32,
     /// How often it became shorter by that than was known.
@@ -112,10 +112,36 @@ impl OpenFile {
         now.known = now.known.max(length.0);
     }
 
-    /// The bytes that it has to have.
-    fn has(&self) -> u64 {
-        self.fixed_size
-            .map_or_else(|| self.length().known, |size| size.0)
+    /// What is known of its length now.
+    fn now(&self) -> Length {
+        let fixed = |size: Bytes| Length {
+            known: size.0,
+            ..Length::default()
+        };
+        self.fixed_size.map_or_else(|| *self.length(), fixed)
+    }
+
+    /// A request begins: what is known of the length.
+    fn begin(&self, op: IoOp) -> Length {
+        match op {
+            IoOp::SetLen { len } if self.fixed_size.is_none() => {
+                let mut length = self.length();
+                // Before it is shorter: no request takes it for one that was cut by others.
+                length.shorter += u32::from(len.0 < length.known);
+                length.known = length.known.min(len.0);
+                length.setting += 1;
+                length.sets += 1;
+                *length
+            }
+            _ => self.now(),
+        }
+    }
+
+    /// Whether others have cut it: it has ended at `end` since so much of it was known, not all of
+    /// which up to `wanted` was there. Unless we made it shorter meanwhile: nothing had to be there
+    /// then, however long it is by now.
+    fn was_cut(&self, had: Length, wanted: u64, end: u64) -> bool {
+        end < had.known.min(wanted) && self.now().shorter == had.shorter
     }
 
     /// Its descriptor, valid as long as `self`.
@@ -157,16 +183,7 @@ pub(crate) struct Plan {
 impl Job {
     /// A request at its beginning.
     pub(crate) fn new(request: Box<IoRequest>, file: Arc<OpenFile>) -> Self {
-        let mut length = file.length();
-        if let IoOp::SetLen { len } = request.op {
-            // Before it is shorter: no request takes it for one that was cut by others.
-            length.shorter += u32::from(len.0 < length.known);
-            length.known = length.known.min(len.0);
-            length.setting += 1;
-            length.sets += 1;
-        }
-        let had = *length;
-        drop(length);
+        let had = file.begin(request.op);
         Self {
             request,
             file,
@@ -174,15 +191,6 @@ impl Job {
             retries: 0,
             had,
         }
-    }
-
-    /// Bytes from its offset on that have to be there.
-    fn has(&self) -> u64 {
-        // We made it shorter meanwhile: nothing has to be there.
-        let is_shorter = self.file.length().shorter != self.had.shorter;
-        let had = if is_shorter { 0 } else { self.had.known };
-        let has = self.file.fixed_size.map_or(had, |size| size.0);
-        has.saturating_sub(self.request.offset.0)
     }
 
     /// Where the next call begins.
@@ -214,21 +222,21 @@ impl Job {
             IoOp::Discard { len } | IoOp::SetLen { len } => len.0,
             _ => self.frames(),
         };
-        let end = |has: u64| has.min(self.request.offset.0.saturating_add(len));
-        let before = end(self.file.has());
+        let had = self.file.now();
+        let wanted = self.request.offset.0.saturating_add(len);
         // As the system knows it: asking the server of the file system might wait for it. It is
         // asked before anything is lost, for it may be long ago, and where the system cannot say.
         let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let what = StatxFlags::TYPE | StatxFlags::SIZE;
         let is_whole = rustix::fs::statx(file, c"", how, what).is_ok_and(|stat| {
-            !FileType::from_raw_mode(stat.stx_mode.into()).is_file() || stat.stx_size >= before
+            !FileType::from_raw_mode(stat.stx_mode.into()).is_file()
+                || stat.stx_size >= had.known.min(wanted)
         });
         !is_whole
             && rustix::fs::fstat(file).is_ok_and(|stat| {
-                // We may have made it shorter meanwhile.
-                let end = before.min(end(self.file.has()));
                 FileType::from_raw_mode(stat.st_mode).is_file()
-                    && u64::try_from(stat.st_size).is_ok_and(|has| has < end)
+                    && u64::try_from(stat.st_size)
+                        .is_ok_and(|end| self.file.was_cut(had, wanted, end))
             })
     }
 
@@ -325,7 +333,8 @@ impl Job {
         if self.done < total && !ended {
             return Step::Again;
         }
-        if self.done < total.min(self.has()) {
+        let (up_to, end) = (self.request.offset.0 + total, self.position());
+        if self.file.was_cut(self.had, up_to, end) {
             return Step::Done(Err(IoError::Lost));
         }
         if self.done < wanted {
@@ -348,6 +357,9 @@ impl Job {
 
     /// The file is so long at least, unless its length was set meanwhile.
     fn has_written_up_to(&self, end: u64) {
+        if self.file.fixed_size.is_some() {
+            return;
+        }
         let mut length = self.file.length();
         if length.setting == 0 && length.sets == self.had.sets {
             length.known = length.known.max(end);
@@ -379,7 +391,9 @@ impl Job {
 
     /// Ends the request.
     pub(crate) fn finish(self, context: &Interrupt, result: Result<(), IoError>) {
-        if let IoOp::SetLen { len } = self.request.op {
+        if let IoOp::SetLen { len } = self.request.op
+            && self.file.fixed_size.is_none()
+        {
             self.length_was_set(len, result.is_ok());
         }
         // The file first: a task that hears of the end may want to delete it.
@@ -567,6 +581,21 @@ mod tests {
         assert_eq!(read.on_result(&arena, Ok(0)), lost);
     }
 
+    /// A length that was asked for while we made the file shorter says nothing of others, also where
+    /// a later write has made it as long again.
+    #[test]
+    fn a_length_that_we_set_meanwhile_is_not_taken_for_a_cut() {
+        let file = File::open("/dev/null").unwrap();
+        let file = Arc::new(OpenFile::new(file, true, Bytes(8192)));
+        let had = file.now();
+        assert!(file.was_cut(had, 4096, 0) && !file.was_cut(had, 4096, 4096));
+        let mut cut = IoRequest::with_room(0);
+        cut.op = IoOp::SetLen { len: Bytes(0) };
+        Job::new(cut, Arc::clone(&file)).length_was_set(Bytes(0), true);
+        file.is_at_least(Bytes(8192));
+        assert!(!file.was_cut(had, 4096, 0));
+    }
+
     /// A write that meets a request which sets the length may have ended before the file was cut.
     #[test]
     fn a_write_beside_a_set_length_does_not_say_how_long_the_file_is() {
@@ -584,16 +613,16 @@ mod tests {
         let cut = begun(IoOp::SetLen { len: Bytes(5000) }, 0);
         let mut beside = begun(IoOp::Write, 3);
         assert_eq!(beside.on_result(&arena, Ok(3 * 4096)), done);
-        assert_eq!(file.has(), 0);
+        assert_eq!(file.now().known, 0);
         let mut across = begun(IoOp::Write, 4);
         cut.length_was_set(Bytes(5000), true);
-        assert_eq!(file.has(), 5000);
+        assert_eq!(file.now().known, 5000);
         let mut after = begun(IoOp::Write, 3);
         assert_eq!(across.on_result(&arena, Ok(4 * 4096)), done);
         assert_eq!(before.on_result(&arena, Ok(2 * 4096)), done);
-        assert_eq!(file.has(), 5000);
+        assert_eq!(file.now().known, 5000);
         assert_eq!(after.on_result(&arena, Ok(3 * 4096)), done);
-        assert_eq!(file.has(), 3 * 4096);
+        assert_eq!(file.now().known, 3 * 4096);
     }
 
     #[test]
