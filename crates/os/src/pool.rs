@@ -6,8 +6,9 @@
 //! A thread whose device hangs cannot be stopped: after the bound it is left behind, and with it
 //! its `Arc` of the arena, so that the memory it may still touch stays mapped.
 
+use core::ops::Range;
 use core::time::Duration;
-use std::os::fd::AsFd;
+use std::fs::File;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -249,7 +250,8 @@ pub(crate) fn discard_without_holes(file: &OpenFile, offset: Bytes, len: Bytes) 
 
 /// Overwrites a range with zeroes, never beyond the object's end.
 ///
-/// A last partial page is padded to a whole one, as direct I/O asks, and the length put back.
+/// Direct I/O takes whole pages only, and a length that is put back would cut off what a write has
+/// added meanwhile: a last part of a page goes by the system's cache.
 pub(crate) fn write_zeroes(file: &OpenFile, offset: Bytes, len: Bytes) -> Result<(), i32> {
     let size = match file.fixed_size {
         Some(size) => size.0,
@@ -259,25 +261,31 @@ pub(crate) fn write_zeroes(file: &OpenFile, offset: Bytes, len: Bytes) -> Result
             .map_err(|error| errno_of(&error))?
             .len(),
     };
-    let wanted = offset.0.saturating_add(len.0);
-    let end = if wanted >= size { size } else { wanted };
-    let padded = match file.fixed_size {
-        Some(_) => end,
-        None if end == size => end.next_multiple_of(PAGE_SIZE),
-        None => end,
-    };
-    let mut at = offset.0;
-    while at < padded {
-        let part = usize::try_from(padded - at).unwrap_or(ZEROES).min(ZEROES);
-        match rustix::io::pwrite(file.file.as_fd(), &NOTHING.0[..part], at) {
+    let end = offset.0.saturating_add(len.0).min(size);
+    let is_whole = !file.direct || file.fixed_size.is_some();
+    let whole = if is_whole { end } else { end - end % PAGE_SIZE };
+    zero(&file.file, offset.0..whole)?;
+    let rest = offset.0.max(whole)..end;
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let path = format!("/proc/self/fd/{}", file.fd());
+    let through = File::options().write(true).open(path);
+    zero(&through.map_err(|error| errno_of(&error))?, rest)
+}
+
+fn zero(file: &File, range: Range<u64>) -> Result<(), i32> {
+    let mut at = range.start;
+    while at < range.end {
+        let part = usize::try_from(range.end - at)
+            .unwrap_or(ZEROES)
+            .min(ZEROES);
+        match rustix::io::pwrite(file, &NOTHING.0[..part], at) {
             Ok(0) => return Err(libc::EIO),
             Ok(written) => at += written as u64,
             Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.raw_os_error()),
         }
-    }
-    if padded > size && file.fixed_size.is_none() {
-        rustix::fs::ftruncate(&file.file, size).map_err(rustix::io::Errno::raw_os_error)?;
     }
     Ok(())
 }
@@ -291,7 +299,7 @@ mod tests {
     fn zeroes_are_written_inside_the_file_only() {
         let dir = crate::TestDir::new("zeroes");
         let path = dir.join("file");
-        std::fs::File::create(&path)
+        File::create(&path)
             .unwrap()
             .write_all(&[7; 300_000])
             .unwrap();
@@ -312,5 +320,25 @@ mod tests {
                 .enumerate()
                 .all(|(at, &byte)| (byte == 0) == zero(at))
         );
+    }
+
+    /// The length is neither passed nor put back: the file here takes no other.
+    #[test]
+    fn zeroes_up_to_the_end_leave_the_length_alone() {
+        use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+        let memory = memfd_create(c"zeroes", MemfdFlags::ALLOW_SEALING).unwrap();
+        let mut file = File::from(memory);
+        file.write_all(&[7; 9000]).unwrap();
+        fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK).unwrap();
+        for direct in [false, true] {
+            let file = OpenFile::new(file.try_clone().unwrap(), direct, Bytes(9000));
+            write_zeroes(&file, Bytes(4096), Bytes(8192)).unwrap();
+            let mut content = vec![0; 9000];
+            let read = std::os::unix::fs::FileExt::read_at(&file.file, &mut content, 0);
+            assert_eq!(read.unwrap(), 9000);
+            assert!(content[..4096].iter().all(|byte| *byte == 7));
+            assert!(content[4096..].iter().all(|byte| *byte == 0));
+        }
     }
 }
