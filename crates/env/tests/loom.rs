@@ -1,4 +1,5 @@
-//! No wake-up is lost: `Task::wait_while` and `WaitQueue` under every interleaving that loom finds.
+//! No wake-up is lost, and no dirty page escapes the law: `Task::wait_while`, `WaitQueue` and
+//! `policy::dirty::Untold` under every interleaving that loom finds.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p tidegate-env --test loom --release`.
 //!
@@ -6,6 +7,10 @@
 //! queue, looks again, then parks. The conditions below are relaxed atomics, so that nothing but
 //! the two fences of the queue orders a change and a place against each other. A lost wake-up
 //! leaves a thread parked for ever, which loom reports as a deadlock.
+//!
+//! Of dirty pages: a writer counts what it dirtied, then tells the law, some pages at a time; a look
+//! reads the counters under the law's lock. What stands between the two is in neither, so a writer
+//! that asks afterwards would be let go on for longer than with all the pages in sight.
 #![cfg(loom)]
 
 use std::task::{Wake, Waker};
@@ -15,9 +20,13 @@ use env::{
     Body, Cause, Env, Event, IoRequest, NoThread, Signal, Task, TaskId, Unparked, WaitQueue,
     Wakeup, Work,
 };
-use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
-use policy::units::Instant;
+use policy::dirty::{
+    Counts, DeviceIndex, DeviceTunables, Dirtyable, Domain, InitialBandwidth, Law, Teller,
+    Threshold, Tunables, Untold,
+};
+use policy::units::{Instant, Pages};
 
 /// Keeps one wake until the next park.
 #[derive(Default)]
@@ -236,5 +245,119 @@ fn a_timeout_and_a_permit_agree() {
         assert_eq!(gate.taken.load(Ordering::Relaxed), taken);
         assert_eq!(gate.permits.load(Ordering::Relaxed), 1 - taken);
         assert!(gate.queue.is_empty());
+    });
+}
+
+const DEVICE: DeviceIndex = DeviceIndex(0);
+const MEMORY: Pages = Pages(2048);
+
+/// The dirty pages of a device, and the law.
+struct Dirtying {
+    dirty: AtomicU64,
+    domain: Mutex<Domain>,
+}
+
+impl Dirtying {
+    fn new() -> loom::sync::Arc<Self> {
+        let mut domain = Domain::new(
+            Tunables {
+                law: Law::TIDEGATE,
+                hz: 1000,
+                cpus: 1,
+                memory: MEMORY,
+                dirty: Threshold::Pages(Pages(1024)),
+                background: Threshold::Pages(Pages(512)),
+            },
+            1,
+        );
+        domain.add_device(
+            Instant::ZERO,
+            DeviceTunables {
+                min_ratio: 0,
+                max_ratio: 10_000,
+                strict: false,
+                initial: InitialBandwidth::Learned,
+            },
+        );
+        let world = Self {
+            dirty: AtomicU64::new(0),
+            domain: Mutex::new(domain),
+        };
+        world.look();
+        loom::sync::Arc::new(world)
+    }
+
+    /// As `mm` looks: `writeback::balance`, `writeback::flush`.
+    fn look(&self) {
+        let mut domain = self.domain.lock().expect("nobody panics under it");
+        let dirty = Pages(self.dirty.load(Ordering::Relaxed));
+        let counts = Counts {
+            dirtyable: Dirtyable {
+                now: MEMORY,
+                most: MEMORY,
+            },
+            dirty,
+            device_dirty: dirty,
+            ..Counts::default()
+        };
+        domain.update(Instant::ZERO, DEVICE, &counts);
+    }
+
+    /// A writer of its own dirties so many pages, some at a time, and is done.
+    fn dirty(&self, pages: &[u64]) {
+        let writer = self.domain.lock().expect("nobody panics").add_writer();
+        let by = Teller {
+            writer: &writer,
+            now: Instant::ZERO,
+            cpu: 0,
+        };
+        let mut untold = Untold::default();
+        for pages in pages {
+            self.dirty.fetch_add(*pages, Ordering::Relaxed);
+            if untold.keeps(DEVICE, Pages(*pages)) {
+                continue;
+            }
+            let mut domain = self.domain.lock().expect("nobody panics under it");
+            untold.tell(&mut domain, by, Some((DEVICE, Pages(*pages))), |_, _| {});
+            untold.keep(&domain, by, DEVICE);
+        }
+        let mut domain = self.domain.lock().expect("nobody panics under it");
+        untold.tell(&mut domain, by, None, |_, _| {});
+    }
+
+    /// Pages that new writers may dirty, one each, before one of them has to ask.
+    fn unseen_left(&self) -> u64 {
+        let mut domain = self.domain.lock().expect("nobody panics under it");
+        let (mut left, now, page) = (0, Instant::ZERO, Pages(1));
+        loop {
+            let writer = domain.add_writer();
+            let due = domain.on_dirtied(now, &writer, DEVICE, 0, page);
+            if due.is_some() {
+                return left;
+            }
+            left += 1;
+        }
+    }
+}
+
+/// Two writers and a look beside them: as little may be dirtied unseen as if the last look were now.
+#[test]
+fn what_is_dirtied_beside_a_look_is_seen_by_it_or_told_after_it() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        let world = Dirtying::new();
+        let writing = [&[20, 5, 20][..], &[20]].map(|pages| {
+            let world = world.clone();
+            loom::thread::spawn(move || world.dirty(pages))
+        });
+        world.look();
+        for writer in writing {
+            writer.join().expect("a writer ends");
+        }
+        let left = world.unseen_left();
+        world.look();
+        let all_seen = world.unseen_left();
+        assert!(left <= all_seen, "{left} pages for {all_seen}");
     });
 }

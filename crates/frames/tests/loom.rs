@@ -844,6 +844,88 @@ fn a_copy_for_one_reader_is_nobody_elses_and_ends_with_its_pin() {
     });
 }
 
+/// A page of a file that is read by hits alone, which tell no reader: `mm::file::read::read_hits`.
+struct Read {
+    page: Arc<World>,
+    /// The file's end.
+    size: AtomicU32,
+}
+
+/// The file's end, before and after it is cut within the page.
+const LONG: u32 = 2;
+const SHORT: u32 = 1;
+
+impl Read {
+    fn with_page(flags: Flags) -> Arc<Self> {
+        Arc::new(Self {
+            page: World::with_page(flags),
+            size: AtomicU32::new(LONG),
+        })
+    }
+
+    /// The content up to the long end; `None`: it is left to a reader, or not a part of the file.
+    fn hit(&self) -> Option<u32> {
+        let end = self.size.load(Acquire);
+        if end < LONG {
+            return None;
+        }
+        let (pin, flags) = self.page.table.try_pin_and_look(FRAME, A).ok()?;
+        let is_marked = flags.has(Flags::MARK);
+        if !is_marked {
+            self.page
+                .table
+                .update(FRAME, Flags::REFERENCED, Flags::NONE);
+        }
+        let seen = self.page.content.read();
+        self.page.unpin(pin);
+        let is_cut = self.size.load(Acquire) < end;
+        (!is_marked && !is_cut).then_some(seen)
+    }
+
+    /// `mm::file::truncate`: the end, and then the content behind it.
+    fn cut(&self) {
+        self.size.store(SHORT, Release);
+        if let Ok(busy) = self.page.table.try_busy(FRAME, A) {
+            self.page.content.write(0);
+            self.page.table.release(busy, Flags::NONE, Flags::NONE);
+        }
+    }
+}
+
+#[test]
+fn a_hit_beside_a_cut_has_nothing_of_what_was_zeroed() {
+    model(None, || {
+        let file = Read::with_page(Flags::NONE);
+        let hit = {
+            let file = file.clone();
+            thread::spawn(move || file.hit())
+        };
+        file.cut();
+        if let Some(seen) = hit.join().unwrap() {
+            assert_eq!(seen, A.file, "zeroes in a file that was longer");
+        }
+    });
+}
+
+#[test]
+fn a_page_with_a_mark_is_left_to_the_reader_that_takes_it() {
+    model(None, || {
+        let file = Read::with_page(Flags::MARK);
+        let hits = {
+            let file = file.clone();
+            thread::spawn(move || [file.hit(), file.hit()])
+        };
+        // `Call::read_ahead`.
+        file.page.table.update(FRAME, Flags::NONE, Flags::MARK);
+        let hits = hits.join().unwrap();
+        let flags = file.page.table.flags(FRAME);
+        assert!(!flags.has(Flags::MARK), "it is taken, and stays so");
+        let is_used = flags.has(Flags::REFERENCED);
+        assert_eq!(is_used, hits.iter().any(Option::is_some), "a use was lost");
+        assert!(hits[0].is_none() || hits[1].is_some(), "it came back");
+    });
+}
+
 /// Takes one of the ledger if it may, and counts it in `held` while it has it.
 fn take_and_give(ledger: &Ledger, held: &AtomicU32, seats: (SeatId, SeatId), limit: u32) {
     if ledger.try_take(seats.0, 1, || limit) {

@@ -23,7 +23,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, Env, Event, Task, Work};
-use policy::dirty::{DeviceIndex, Domain, PauseReason, Verdict};
+use policy::dirty::{Domain, PauseReason, Teller, Verdict};
 use policy::units::{Instant, Pages};
 
 use crate::Error;
@@ -48,43 +48,30 @@ pub(crate) fn account<E: Env>(
         device: device.index,
         pages,
     });
-    if writer.account.keeps(device.index, pages) {
+    let account = &mut writer.account;
+    if account.untold.keeps(device.index, pages) {
         return;
     }
+    let by = Teller {
+        writer: &writer.index,
+        now,
+        cpu,
+    };
     let mut domain = cache.writeback.domain.lock(task);
-    let mut told = pages;
-    if let Some(untold) = writer.account.tell() {
-        if untold.device == device.index {
-            told += untold.pages;
-        } else {
-            tell(&mut domain, now, cpu, writer, (untold.device, untold.pages));
-        }
-    }
-    tell(&mut domain, now, cpu, writer, (device.index, told));
-    if cache.options.tells_in_batches && !writer.account.is_due() {
-        let max = domain.untold_max(now, &writer.index, device.index);
-        writer.account.may_keep(device.index, max);
-    }
-}
-
-/// Tells the law what a writer has dirtied, and notes what is due then.
-fn tell(
-    domain: &mut Domain,
-    now: Instant,
-    cpu: usize,
-    writer: &mut Pacer,
-    (device, pages): (DeviceIndex, Pages),
-) {
-    if let Some(due) = domain.on_dirtied(now, &writer.index, device, cpu, pages) {
-        writer.account.add(device, due);
+    account.tell(&mut domain, by, Some((device.index, pages)));
+    if cache.options.tells_in_batches && !account.is_due() {
+        account.untold.keep(&domain, by, device.index);
     }
 }
 
 /// Tells the law what is left to tell of a writer that is done.
 pub(crate) fn tell_the_rest(domain: &mut Domain, now: Instant, cpu: usize, writer: &mut Pacer) {
-    if let Some(untold) = writer.account.tell() {
-        tell(domain, now, cpu, writer, (untold.device, untold.pages));
-    }
+    let by = Teller {
+        writer: &writer.index,
+        now,
+        cpu,
+    };
+    writer.account.tell(domain, by, None);
 }
 
 /// Pauses the writer until dirtying more pages is sustainable, for all balances that are due. A
@@ -197,9 +184,10 @@ fn ask<E: Env>(
 ) -> (Verdict, Instant) {
     task.did(Work::Balance, 1);
     let now = task.now();
-    let counts = cache.counts(device);
     let (verdict, trace) = {
         let mut domain = cache.writeback.domain.lock(task);
+        // Under the lock: what the law was told of is in it (`policy::dirty::Untold`).
+        let counts = cache.counts(device);
         let answer = domain.decide(now, &writer.index, &counts);
         device.note_pace(&domain);
         answer

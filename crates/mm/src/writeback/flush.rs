@@ -269,9 +269,10 @@ fn may_go_on<E: Env>(
     round: Round,
 ) -> Option<Pages> {
     let now = task.now();
-    let counts = cache.counts(device);
     let (over, limits) = {
         let mut domain = cache.writeback.domain.lock(task);
+        // Under the lock: what the law was told of is in it (`policy::dirty::Untold`).
+        let counts = cache.counts(device);
         domain.update(now, device.index, &counts);
         device.note_pace(&domain);
         (

@@ -2,7 +2,7 @@
 //! paused for yet, which errors it has reported.
 
 use env::{Cause, Env, Event, Task, Wakeup};
-use policy::dirty::{DeviceIndex, Due, WriterIndex};
+use policy::dirty::{DeviceIndex, Domain, Teller, Untold, WriterIndex};
 use policy::units::{Instant, Pages};
 
 use crate::Error;
@@ -46,21 +46,12 @@ impl Pacer {
 /// Pages that a writer has dirtied and was not paused for yet.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
-    /// Pages that the law was not told of yet, and of which device.
-    untold: Option<Untold>,
+    /// Pages that the law was not told of yet.
+    pub(super) untold: Untold,
     /// Pages that a balance is due for, by device: mostly one.
     pub(super) due: Vec<(DeviceIndex, Pages)>,
     /// A balance under way, of that device, in a pause.
     pub(super) paused: Option<(DeviceIndex, Pause)>,
-}
-
-/// Pages that a writer has dirtied of which the law was not told yet: it would have nothing to say.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Untold {
-    pub(super) device: DeviceIndex,
-    pub(super) pages: Pages,
-    /// Fewer than that there may be.
-    max: Pages,
 }
 
 /// One sleep of a balance.
@@ -78,37 +69,22 @@ impl Account {
         !self.due.is_empty()
     }
 
-    /// The writer has dirtied `pages` of which the law need not be told yet; false: it has to be,
-    /// now.
-    pub(super) fn keeps(&mut self, device: DeviceIndex, pages: Pages) -> bool {
-        let is_due = self.is_due();
-        let untold = self.untold.as_mut();
-        let untold = untold.filter(|untold| untold.device == device && !is_due);
-        let Some(untold) = untold.filter(|untold| untold.pages + pages < untold.max) else {
-            return false;
-        };
-        untold.pages += pages;
-        true
-    }
-
-    /// What the law is told of now.
-    pub(super) fn tell(&mut self) -> Option<Untold> {
-        self.untold.take().filter(|untold| !untold.pages.is_zero())
-    }
-
-    /// From now on so many pages of the device need not be told of at once.
-    pub(super) fn may_keep(&mut self, device: DeviceIndex, max: Pages) {
-        let pages = Pages::ZERO;
-        self.untold = (max > pages).then_some(Untold { device, pages, max });
-    }
-
-    pub(super) fn add(&mut self, device: DeviceIndex, due: Due) {
-        let earlier = self.due.iter_mut().find(|(other, _)| *other == device);
-        match earlier {
-            Some((_, pages)) if due.replaces => *pages = (*pages).at_least(due.pages),
-            Some((_, pages)) => *pages = pages.saturating_add(due.pages),
-            None => self.due.push((device, due.pages)),
-        }
+    /// Tells the law what was not told of yet, and of `more`; notes what is due then.
+    pub(super) fn tell(
+        &mut self,
+        domain: &mut Domain,
+        by: Teller<'_>,
+        more: Option<(DeviceIndex, Pages)>,
+    ) {
+        let all = &mut self.due;
+        self.untold.tell(domain, by, more, |device, due| {
+            let earlier = all.iter_mut().find(|(other, _)| *other == device);
+            match earlier {
+                Some((_, pages)) if due.replaces => *pages = (*pages).at_least(due.pages),
+                Some((_, pages)) => *pages = pages.saturating_add(due.pages),
+                None => all.push((device, due.pages)),
+            }
+        });
     }
 
     /// The end of the pause that is under way, if it is yet to come.

@@ -7,8 +7,8 @@
 //! ```text
 //! domain.begin(&writer, device, due.pages);
 //! loop {
-//!     let counts = snapshot();                                   // atomics of mm, one read each
-//!     match domain.decide(now, &writer, &counts) {               // under the lock
+//!     let counts = snapshot();                                   // atomics of mm, one read each,
+//!     match domain.decide(now, &writer, &counts) {               // both under the lock: `untold`
 //!         Verdict::Done { .. } => break,
 //!         Verdict::Pause { .. } => sleep until the deadline,      // after unlocking
 //!         Verdict::WriteYourself { pages } => { let n = write_pages(pages); domain.wrote(&writer, n) }
@@ -56,6 +56,7 @@ mod running;
 #[cfg(test)]
 mod tests;
 mod types;
+mod untold;
 
 pub use self::domain::{Domain, WriterIndex};
 pub use self::law::{Law, Prints, Profile, Tunables};
@@ -63,3 +64,4 @@ pub use self::types::{
     BalanceTrace, Completion, Counts, DeviceIndex, DeviceTunables, Dirtyable, Due,
     InitialBandwidth, Limits, PauseReason, Threshold, Verdict,
 };
+pub use self::untold::{Teller, Untold};
