@@ -571,7 +571,8 @@ pub(super) fn start_read<E: Env>(
         let want = u32::try_from((end - page).min(REQUEST_PAGES as u64)).expect("small");
         let inflight = &mapping.device.reads_inflight;
         let reading = &cache.writeback.totals.reading;
-        let Some(room) = inflight.room(reading, cache.memory.limit_frames(), want) else {
+        let Some(room) = inflight.room(task.now(), reading, cache.memory.limit_frames(), want)
+        else {
             if page > run.start || class == IoClass::ReadAhead {
                 break;
             }
@@ -636,7 +637,7 @@ pub(super) fn start_read<E: Env>(
         request.on_done(Arc::clone(mapping) as Arc<dyn IoDone>);
         task.did(Work::Insert, request.pages().0);
         let count = u32::try_from(request.pages().0).expect("no more than there was room for");
-        room.send(task.now(), count);
+        room.send(count);
         // All that its reader needs, and it goes on to wait for it.
         let is_all = core::mem::take(&mut is_first) && page >= end;
         if is_all && mark.is_none() && class == IoClass::Read && task.may_block() {

@@ -35,7 +35,8 @@ const PART: u32 = POOL * (OF_REST + 1);
 /// Reads of one device that are under way.
 #[derive(Default)]
 pub(crate) struct ReadInflight {
-    /// Pages in the lower half, requests in the upper: one step changes both.
+    /// Pages in the lower half, requests in the upper: one step changes both. A `Room` counts as a
+    /// request.
     held: AtomicU64,
     /// When a read last ended with others under way, or began while there was none, in nanoseconds.
     moved_at: AtomicU64,
@@ -49,11 +50,12 @@ fn pages_of(held: u64) -> u32 {
     u32::try_from(held % REQUEST).expect("the lower half")
 }
 
-/// Room for pages that are about to be read; unused room is given back.
+/// Room for a request that is about to be sent; unused room is given back.
 pub(crate) struct Room<'a> {
     reading: &'a ReadInflight,
     all: &'a AtomicU32,
     pages: u32,
+    is_sent: bool,
 }
 
 impl Room<'_> {
@@ -61,39 +63,44 @@ impl Room<'_> {
         self.pages
     }
 
-    /// A request for `count` of the pages is sent at `now`.
-    pub(crate) fn send(mut self, now: Instant, count: u32) {
-        if self.reading.held.fetch_add(REQUEST, Ordering::Relaxed) < REQUEST {
-            self.reading.moved_at.store(now.0, Ordering::Relaxed);
-        }
+    /// A request for `count` of the pages is sent.
+    pub(crate) fn send(mut self, count: u32) {
         self.pages -= count;
+        self.is_sent = true;
     }
 }
 
 impl Drop for Room<'_> {
     fn drop(&mut self) {
-        if self.pages > 0 {
-            self.reading.give_back(self.all, self.pages.into());
+        let request = if self.is_sent { 0 } else { REQUEST };
+        if self.pages > 0 || !self.is_sent {
+            self.reading
+                .give_back(self.all, request + u64::from(self.pages));
             self.reading.wait.wake_all(Signal::ReadRoom);
         }
     }
 }
 
 impl ReadInflight {
-    /// Room for up to `wanted` pages, as much as there is; `None`: there is none. `all`: pages of
-    /// all devices that are being read; `frames`: those of the cache.
+    /// Room for a request of up to `wanted` pages, as much as there is; `None`: there is none.
+    /// `all`: pages of all devices that are being read; `frames`: those of the cache.
     pub(crate) fn room<'a>(
         &'a self,
+        now: Instant,
         all: &'a AtomicU32,
         frames: u32,
         wanted: u32,
     ) -> Option<Room<'a>> {
+        if self.held.load(Ordering::Relaxed) < REQUEST {
+            // Before it counts as one that none has ended since long.
+            self.moved_at.store(now.0, Ordering::Relaxed);
+        }
         let mut pages = 0;
         let taken = self
             .held
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |held| {
                 pages = wanted.min(self.left(all, frames, pages_of(held)));
-                (pages > 0).then_some(held + u64::from(pages))
+                (pages > 0).then_some(held + REQUEST + u64::from(pages))
             });
         taken.ok()?;
         all.fetch_add(pages, Ordering::AcqRel);
@@ -101,6 +108,7 @@ impl ReadInflight {
             reading: self,
             all,
             pages,
+            is_sent: false,
         })
     }
 
