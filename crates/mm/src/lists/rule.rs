@@ -9,7 +9,7 @@
 
 use env::{Context, Lock, LockClass};
 use frames::sync::{AtomicU32, Ordering};
-use frames::{Flags, FrameId};
+use frames::{Flags, FrameId, Shadow};
 use policy::reclaim::scan::{CLUSTER, Kind, Sizes};
 use policy::rule::{self, Clock, Coming, End, Ghost, PageRule, Queue, Queues, RuleMaker, Use};
 use policy::units::Pages;
@@ -300,13 +300,13 @@ impl Zones {
         (ghost, queue, state.clock.pages(ghost.gone))
     }
 
-    /// Pages of files are evicted: for each, what stays of it.
+    /// Pages of files are evicted: for each, what stays of it, if the rule wants something to.
     pub(super) fn ghosts<'a>(
         &self,
         ruled: &Ruled,
         context: &impl Context,
         pages: &CachedPages,
-        going: impl Iterator<Item = (FrameId, &'a mut u32)>,
+        going: impl Iterator<Item = (FrameId, &'a mut Option<Shadow>)>,
     ) {
         let mut state = ruled.state.lock(context);
         let now = state.clock.now();
@@ -315,8 +315,8 @@ impl Zones {
             let is_main = pages.table.flags(frame).has(Flags::ACTIVE);
             let from = if is_main { Queue::Main } else { Queue::Young };
             let ghost = Ghost::of(ruled.used(frame, now), from);
-            state.rule.went(from);
-            *shadow = ghost.bits(now);
+            let is_left = state.rule.went(from);
+            *shadow = is_left.then(|| Shadow(ghost.bits(now)));
         }
     }
 }

@@ -108,7 +108,7 @@ impl Zones {
         context: &impl Context,
         pages: &CachedPages,
         kind: Kind,
-        going: impl Iterator<Item = ((FrameId, bool), &'a mut u32)>,
+        going: impl Iterator<Item = ((FrameId, bool), &'a mut Option<frames::Shadow>)>,
     ) {
         if let Some(ruled) = self.ruled().filter(|_| kind == Kind::File) {
             let going = going.map(|((frame, _), shadow)| (frame, shadow));
@@ -116,7 +116,7 @@ impl Zones {
         }
         let mut age = self.age.lock(context);
         for ((_, workingset), shadow) in going {
-            *shadow = age.evict(workingset).bits();
+            *shadow = Some(frames::Shadow(age.evict(workingset).bits()));
         }
     }
 

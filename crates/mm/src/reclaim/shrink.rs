@@ -15,7 +15,7 @@
 //! shrink_page_list().
 
 use env::{Env, Signal, Task, Work};
-use frames::{Busy, Flags, FrameId};
+use frames::{Busy, Flags, FrameId, Shadow};
 use policy::compact::Immediate;
 use policy::reclaim::SwapSender;
 use policy::reclaim::page::{Judgement, PageVerdict, Scanner, Seen, Tally, judge};
@@ -471,7 +471,7 @@ fn free_all<E: Env>(
     if sorted.freeing == 0 {
         return Pages::ZERO;
     }
-    let mut shadows = [0; CLUSTER_FRAMES];
+    let mut shadows = [None; CLUSTER_FRAMES];
     {
         let page = |(busy, set): &(Busy, bool)| (busy.frame(), *set);
         let going = sorted.free[..sorted.freeing].iter().flatten().map(page);
@@ -489,8 +489,10 @@ fn free_all<E: Env>(
     match kind {
         Kind::Anon => {
             for (free, shadow) in going.iter_mut().zip(shadows) {
-                let Some((busy, _)) = free.take() else { break };
-                note(cache.evict_anon(task, busy, shadow));
+                let Some(((busy, _), shadow)) = free.take().zip(shadow) else {
+                    break;
+                };
+                note(cache.evict_anon(task, busy, shadow.0));
             }
         }
         Kind::File => {
@@ -520,7 +522,7 @@ fn evict_files<E: Env>(
     task: &Task<'_, E>,
     cache: &Cache<E>,
     going: &mut [Option<(Busy, bool)>],
-    shadows: &[u32; CLUSTER_FRAMES],
+    shadows: &[Option<Shadow>; CLUSTER_FRAMES],
     mut note: impl FnMut(FrameId),
 ) -> u64 {
     let knows_again = cache.options.reclaim.law.knows_again;
@@ -540,7 +542,7 @@ fn evict_files<E: Env>(
                 break;
             }
             let Some((busy, _)) = free.take() else { break };
-            let shadow = leave.then(|| frames::Shadow(shadows[next]));
+            let shadow = shadows[next].filter(|_| leave);
             let page = cache.pages.table.owner(busy.frame()).index;
             index.remove(page, shadow);
             unmapped += u64::from(cache.unmap(task, &mapping, page, busy.frame()));

@@ -6,12 +6,13 @@
 )]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::{data, world};
 use env::Task;
 use lab::LabEnv;
 use mm::{Advice, Cache, File, Reader};
-use policy::rule::RuleMaker;
+use policy::rule::{Coming, End, PageRule, Queue, Queues, RuleMaker, Use};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 const FRAMES: u32 = 4096;
@@ -25,9 +26,21 @@ fn under<T: Send + 'static>(
     + Send
     + 'static,
 ) -> T {
+    let rule = rule.map(|name| RuleMaker::by_name(name).unwrap());
+    under_made(rule, pages, body)
+}
+
+/// The same, under any rule.
+fn under_made<T: Send + 'static>(
+    rule: Option<RuleMaker>,
+    pages: u32,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>) -> T
+    + Send
+    + 'static,
+) -> T {
     let mut world = world(FRAMES, RATE);
     world.disk.keep(false);
-    world.options.page_rule = rule.map(|name| RuleMaker::by_name(name).unwrap());
+    world.options.page_rule = rule;
     world.run(u64::from(pages) * PAGE_SIZE, body)
 }
 
@@ -128,23 +141,81 @@ fn dirty_pages_beside_read_ones_are_written_and_go_under_any_rule() {
     }
 }
 
-/// Pages that were read for eight of them, one after the other, under advice.
-fn read_for_eight(advice: Advice) -> Pages {
-    under(None, 4 * FRAMES, move |task, cache, file| {
-        let mut reader = Reader::default();
-        let all = (Bytes(0), Bytes(0));
-        file.advise(task, &mut reader, all, advice).unwrap();
-        for at in 0..8 {
-            read(task, file, &mut reader, at);
-        }
-        cache.stats().read_in
-    })
+/// First in, first out, with or without ghosts: counts the pages that come with one.
+struct Fifo {
+    leaves_ghosts: bool,
+    come_back: Arc<AtomicU32>,
+}
+
+impl PageRule for Fifo {
+    fn place(&mut self, coming: &Coming) -> Queue {
+        let with_one = u32::from(coming.ghost.is_some());
+        self.come_back.fetch_add(with_one, Ordering::Relaxed);
+        Queue::Young
+    }
+
+    fn next(&self, _: &Queues) -> (Queue, End) {
+        (Queue::Young, End::Old)
+    }
+
+    fn look(&mut self, _: Queue, _: &mut Use) -> Option<Queue> {
+        None
+    }
+
+    fn went(&mut self, _: Queue) -> bool {
+        self.leaves_ghosts
+    }
+}
+
+#[test]
+fn a_page_leaves_a_ghost_if_its_rule_wants_one() {
+    const PAGES: u32 = 2 * FRAMES;
+    for leaves_ghosts in [true, false] {
+        let come_back = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&come_back);
+        let rule = RuleMaker::new("fifo", move |_| Fifo {
+            leaves_ghosts,
+            come_back: Arc::clone(&counter),
+        });
+        under_made(Some(rule), PAGES, |task, _, file| {
+            for page in (0..PAGES).chain(0..PAGES) {
+                uses(task, file, page);
+            }
+        });
+        let come_back = come_back.load(Ordering::Relaxed);
+        assert_eq!(come_back > 0, leaves_ghosts, "{come_back}");
+    }
+}
+
+/// Pages that were read for so many of them, one after the other, under advice.
+fn read_for(pages: u32, advice: Advice) -> Pages {
+    let mut world = world(FRAMES, RATE);
+    world.disk.keep(false);
+    world.options.readahead_max = Pages(32);
+    world.run(
+        u64::from(4 * FRAMES) * PAGE_SIZE,
+        move |task, cache, file| {
+            let mut reader = Reader::default();
+            let all = (Bytes(0), Bytes(0));
+            file.advise(task, &mut reader, all, advice).unwrap();
+            for at in 0..pages {
+                read(task, file, &mut reader, at);
+            }
+            cache.stats().read_in
+        },
+    )
 }
 
 #[test]
 fn advice_says_how_far_is_read_ahead() {
-    assert!(read_for_eight(Advice::Normal) > Pages(8));
-    assert_eq!(read_for_eight(Advice::Random), Pages(8));
+    assert!(read_for(8, Advice::Normal) > Pages(8));
+    assert_eq!(read_for(8, Advice::Random), Pages(8));
+    // Up to the largest window, and what is left of the one before.
+    let [normal, sequential] = [Advice::Normal, Advice::Sequential].map(|advice| {
+        let ahead = (1..=8).map(|part| read_for(part * 128, advice).0 - u64::from(part) * 128);
+        ahead.max().unwrap()
+    });
+    assert!(sequential > normal, "{sequential} {normal}");
 }
 
 #[test]

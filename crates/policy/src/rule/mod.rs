@@ -7,18 +7,18 @@
 //!
 //! ```text
 //!   word of a page, 32 bits:   | time of its last use (30 bits) | uses, up to 3 |
-//!   ghost, 30 bits:            | time of its last use (15) | when it went (14) | from main (1) |
+//!   ghost, 30 bits:            | when it went (15) | how long it had been idle (14) | from main (1) |
 //! ```
 //!
 //! Time is how many pages have come in, in *ticks* of a thousandth of memory. A page counts as used
-//! once a tick at most, so a hit writes into its page no oftener, and two times and a bit fit a
-//! slot of the index.
+//! once a tick at most, so a hit writes into its page no oftener, and a time, a length of time and
+//! a bit fit a slot of the index.
 //!
 //! Invariants
 //!   1. A rule is asked about clean and dirty, pinned and unpinned pages alike: a page that cannot
 //!      go is put back at the new end of its queue.
-//!   2. A ghost is never younger than it is: its times are compared within their windows, and a
-//!      page was used last before it went.
+//!   2. A ghost is as old as it is for 32 memories' worth of pages that come in. It was idle for
+//!      as long as it says, or for ever, if that is longer than sixteen memories.
 //!   3. Pages that were read ahead lately have a place among the young, beside the part that the
 //!      rule gives them: a window is not driven out before its reader comes.
 //!
@@ -45,11 +45,12 @@ const TICKS: u64 = 1024;
 const AHEAD_PART: u64 = 16;
 /// A reader has two windows before it: the one that it reads, and the next.
 const WINDOWS: u64 = 2;
-/// Bits of a ghost: of the time of its last use, and of when it went.
-const USED_BITS: u32 = 15;
-const GONE_BITS: u32 = 14;
+/// Bits of a ghost: of when it went, 16 times as long as any rule here knows a page, and of how
+/// long it had been idle.
+const GONE_BITS: u32 = 15;
+const IDLE_BITS: u32 = 14;
 /// All of them.
-pub const GHOST_BITS: u32 = USED_BITS + GONE_BITS + 1;
+pub const GHOST_BITS: u32 = GONE_BITS + IDLE_BITS + 1;
 /// Bits of the time in a page's word.
 const TIME_MASK: u32 = u32::MAX >> COUNT_BITS;
 const COUNT_BITS: u32 = 2;
@@ -373,8 +374,9 @@ impl Coming {
 }
 
 impl Ghost {
-    const USED_MASK: u32 = (1 << USED_BITS) - 1;
     const GONE_MASK: u32 = (1 << GONE_BITS) - 1;
+    /// Idle for longer than can be said.
+    const IDLE_MOST: u32 = (1 << IDLE_BITS) - 1;
 
     /// Of a page that goes now.
     #[must_use]
@@ -389,28 +391,25 @@ impl Ghost {
     /// As bits, to be stored.
     #[must_use]
     pub fn bits(self, now: u32) -> u32 {
-        // So that it does not wrap before the other time does.
-        let idle = self.idle.min(Self::USED_MASK - Self::GONE_MASK);
-        let used = now.wrapping_sub(idle) & Self::USED_MASK;
-        let gone = now.wrapping_sub(self.gone) & Self::GONE_MASK;
-        (used << GONE_BITS | gone) << 1 | u32::from(self.from == Queue::Main)
+        let went = now.wrapping_sub(self.gone) & Self::GONE_MASK;
+        let idle = self.idle.saturating_sub(self.gone).min(Self::IDLE_MOST);
+        (went << IDLE_BITS | idle) << 1 | u32::from(self.from == Queue::Main)
     }
 
     /// From the bits that were stored.
     #[must_use]
     pub fn from_bits(bits: u32, now: u32) -> Self {
-        let idle = now.wrapping_sub(bits >> 1 >> GONE_BITS) & Self::USED_MASK;
-        let gone = now.wrapping_sub(bits >> 1) & Self::GONE_MASK;
+        let gone = now.wrapping_sub(bits >> 1 >> IDLE_BITS) & Self::GONE_MASK;
+        let idle = match bits >> 1 & Self::IDLE_MOST {
+            Self::IDLE_MOST => TIME_MASK,
+            idle => idle + gone,
+        };
         let from = if bits & 1 == 0 {
             Queue::Young
         } else {
             Queue::Main
         };
-        Self {
-            idle: idle.max(gone),
-            gone,
-            from,
-        }
+        Self { idle, gone, from }
     }
 }
 

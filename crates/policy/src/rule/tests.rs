@@ -12,7 +12,7 @@ fn a_name_finds_its_own_rule_alone() {
 
 #[test]
 fn times_of_words_and_ghosts_wrap_and_differences_do_not() {
-    for start in [0, 1 << 14, (1 << 15) - 1, TIME_MASK - 5] {
+    for start in [0, 1 << 14, (1 << GONE_BITS) - 1, TIME_MASK - 5] {
         let word = used(0, start);
         let later = start.wrapping_add(9) & TIME_MASK;
         let at = Use::of(word, later);
@@ -21,23 +21,28 @@ fn times_of_words_and_ghosts_wrap_and_differences_do_not() {
         let ghost = Ghost::of(at, Queue::Main);
         let bits = ghost.bits(later);
         assert_eq!(bits >> GHOST_BITS, 0);
-        let after = later.wrapping_add(5000) & TIME_MASK;
-        let found = Ghost::from_bits(bits, after);
-        assert_eq!((found.idle, found.gone), (5009, 5000), "{start}");
-        assert_eq!(found.from, Queue::Main);
+        // Up to 32 memories of a thousand ticks.
+        for gone in [0, 5000, 1 << 14, (1 << GONE_BITS) - 1] {
+            let after = later.wrapping_add(gone) & TIME_MASK;
+            let found = Ghost::from_bits(bits, after);
+            assert_eq!((found.idle, found.gone), (9 + gone, gone), "{start}");
+            assert_eq!(found.from, Queue::Main);
+        }
     }
 }
 
 #[test]
-fn a_page_idle_for_longer_than_a_ghost_can_say_is_idle_for_as_long_as_it_can() {
-    let used = Use {
-        idle: 1 << 20,
-        count: 1,
+fn a_page_idle_for_longer_than_a_ghost_can_say_was_idle_for_ever() {
+    let says = |idle| {
+        let used = Use { idle, count: 1 };
+        let bits = Ghost::of(used, Queue::Young).bits(7);
+        [0, 100].map(|gone| Ghost::from_bits(bits, 7 + gone).idle)
     };
-    let bits = Ghost::of(used, Queue::Young).bits(7);
-    let window = (1 << GONE_BITS) - 1;
-    assert!(Ghost::from_bits(bits, 7).idle > window);
-    assert!(Ghost::from_bits(bits, 7 + window).idle > window);
+    let longest = (1 << IDLE_BITS) - 2;
+    assert_eq!(says(longest), [longest, longest + 100]);
+    for longer in [longest + 1, 1 << 20] {
+        assert_eq!(says(longer), [TIME_MASK; 2]);
+    }
 }
 
 #[test]
