@@ -8,9 +8,9 @@
 //! the two fences of the queue orders a change and a place against each other. A lost wake-up
 //! leaves a thread parked for ever, which loom reports as a deadlock.
 //!
-//! Of dirty pages: a writer counts what it dirtied, then tells the law, some pages at a time; a look
-//! reads the counters under the law's lock. What stands between the two is in neither, so a writer
-//! that asks afterwards would be let go on for longer than with all the pages in sight.
+//! Of dirty pages: a writer counts what it dirtied, then tells the law, some pages at a time; a
+//! look reads the counters under the law's lock. Pages that stand between the two are in neither,
+//! so a writer that asks afterwards would be let go on for longer than with all pages in sight.
 #![cfg(loom)]
 
 use std::task::{Wake, Waker};
@@ -340,7 +340,7 @@ impl Dirtying {
     }
 }
 
-/// Two writers and a look beside them: as little may be dirtied unseen as if the last look were now.
+/// Two writers and a look beside them: as little may be dirtied unseen as if the look were now.
 #[test]
 fn what_is_dirtied_beside_a_look_is_seen_by_it_or_told_after_it() {
     let mut model = loom::model::Builder::new();

@@ -581,8 +581,8 @@ mod tests {
         assert_eq!(read.on_result(&arena, Ok(0)), lost);
     }
 
-    /// A length that was asked for while we made the file shorter says nothing of others, also where
-    /// a later write has made it as long again.
+    /// A length that was asked for while we made the file shorter says nothing of others, also
+    /// where a later write has made it as long again.
     #[test]
     fn a_length_that_we_set_meanwhile_is_not_taken_for_a_cut() {
         let file = File::open("/dev/null").unwrap();

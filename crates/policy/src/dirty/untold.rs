@@ -5,9 +5,9 @@
 //!
 //! Invariants
 //!   1. Each page is told of once, of its own device, at the latest when the writer ends.
-//!   2. A page is in the counters before the law is told of it, and the counters for a look are read
-//!      under the law's lock: so each page that the law was told of is in what the look finds, or is
-//!      told of after it. Else it would be in neither, and nobody held for it.
+//!   2. A page is in the counters before the law is told of it, and the counters for a look are
+//!      read under the law's lock: so each page that the law was told of is in what the look finds,
+//!      or is told of after it. Else it would be in neither, and nobody held for it.
 
 use super::domain::{Domain, WriterIndex};
 use super::types::{DeviceIndex, Due};

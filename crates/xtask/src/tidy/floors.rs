@@ -84,6 +84,7 @@ const HOUSES: &[House] = &[
         methods: false,
         floors: &[
             &["mod"],
+            &["untold"],
             &["domain", "laws"],
             &["law"],
             &["running", "ratelimit"],
