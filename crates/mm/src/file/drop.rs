@@ -68,7 +68,8 @@ impl<E: Env> Cache<E> {
     /// does; waits for nothing. Answers how many there were.
     pub fn drop_caches(&self, task: &mut Task<'_, E>) -> Pages {
         let unless = Flags::DIRTY | Flags::WRITEBACK | Flags::BUSY;
-        let mut dropped = 0;
+        let watch = self.shrinkers.watch.get();
+        let (mut dropped, mut gone) = (0, Vec::new());
         for first in (0..self.options.frames).step_by(TURN as usize) {
             let mut here = 0;
             for frame in first..self.options.frames.min(first + TURN) {
@@ -83,11 +84,16 @@ impl<E: Env> Cache<E> {
                     continue;
                 };
                 let page = (frame, generation);
-                here += u64::from(
-                    self.drop_page(task, &mapping, owner.index, page) == Dropped::Dropped,
-                );
+                if self.drop_page(task, &mapping, owner.index, page) == Dropped::Dropped {
+                    here += 1;
+                    gone.extend(watch.map(|_| (owner.file, owner.index)));
+                }
             }
             task.did(Work::Free, here);
+            if let Some(watch) = watch {
+                watch.pages_gone(task, &gone);
+                gone.clear();
+            }
             dropped += here;
         }
         Pages(dropped)

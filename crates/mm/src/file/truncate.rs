@@ -107,6 +107,11 @@ pub(crate) fn drop_range<E: Env>(
         let found = mapping.next_frame(task, &cache.pages.pool, (from, last));
         let Some((page, frame)) = found else { break };
         drop_page(task, cache, mapping, page, frame, which)?;
+        if let Some(watch) = cache.shrinkers.watch.get()
+            && which == Which::All
+        {
+            watch.pages_gone(task, &[(mapping.id, page)]);
+        }
         next = page.checked_add(1).filter(|next| *next <= last);
     }
     // Shadows of pages that were evicted from there.

@@ -77,7 +77,8 @@ pub struct Ask {
     pub background: bool,
 }
 
-/// Is told which pages of files reclaim has freed, for objects that go with them.
+/// Is told which pages of files reclaim, a truncation or `Cache::drop_caches` has freed, for
+/// objects that go with them.
 pub trait PageWatch<E: Env>: Send + Sync {
     /// These have gone: the number of the file (`File::number`), and of the page. Called with no
     /// lock held; it may give objects back, and takes none.
