@@ -191,7 +191,7 @@ const P4_PLACE: PlaceLaw = PlaceLaw {
 };
 
 /// All presets, in the order of history.
-pub const PRESETS: [Preset; 21] = [
+pub const PRESETS: [Preset; 22] = [
     Preset {
         name: "linux-2.6.36",
         about: "a throttled writer writes pages back itself, then naps",
@@ -329,6 +329,12 @@ pub const PRESETS: [Preset; 21] = [
         name: "linux-6.12-mode1",
         about: "6.12 with node_reclaim_mode = 1: a task reclaims in its own full node first",
         place: PlaceLaw::LINUX_6_12_RECLAIM,
+        ..LINUX_6_12
+    },
+    Preset {
+        name: "linux-6.12-mglru",
+        about: "6.12 with the multi-generational LRU (lru_gen/enabled at 1: no walks over page tables)",
+        reclaim: ReclaimLaw::LINUX_6_12_MGLRU,
         ..LINUX_6_12
     },
     TIDEGATE,

@@ -208,7 +208,7 @@ impl<E: Env> Cache<E> {
 
     /// The same of pages that their owner has filled, and so used.
     pub(crate) fn add_filled(&self, context: &impl Context, frames: &[FrameId]) {
-        if self.zones.ruled().is_none() {
+        if self.zones.has_plain_lists() {
             self.zones.lru(context).push_heads(INACTIVE_FILE, frames);
             return;
         }

@@ -89,6 +89,7 @@ fn try_move<E: Env>(
         cache.release(old, Flags::NONE, Flags::NONE);
         return Err(to);
     }
+    cache.zones.moved(task, &cache.pages, (frame, to));
     if flags.has(Flags::DIRTY) && !flags.has(Flags::ANON) {
         cache.zones.note_clean([frame]);
         cache.zones.note_dirty([to]);
@@ -125,9 +126,6 @@ fn move_file<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: Frame
         return false;
     }
     index.replace(owner.index, to);
-    if let Some(ruled) = cache.zones.ruled() {
-        ruled.moved(frame, to);
-    }
     if cache.pages.table.flags(frame).has(Flags::MAPPED) {
         cache.pages.table.update(to, Flags::MAPPED, Flags::NONE);
         cache.zones.note_unmapped(frame);

@@ -253,12 +253,13 @@ impl Batch {
         let frame = self.pages[at].1;
         {
             let mut lru = cache.zones.lru(context);
-            let was_listed = lru.remove(frame);
+            let was_on = lru.list_of(frame);
+            lru.remove(frame);
             let busy = self.busies[at].take();
             self.busies[at] = busy.and_then(|busy| cache.pages.table.try_orphan_busy(busy).err());
             if self.busies[at].is_some() {
-                if was_listed {
-                    lru.push_head(crate::lists::INACTIVE_ANON, frame);
+                if let Some(list) = was_on {
+                    lru.push_head(list, frame);
                 }
                 return false;
             }

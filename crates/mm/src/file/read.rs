@@ -856,7 +856,9 @@ impl<E: Env> Cache<E> {
 
     #[inline(never)]
     fn note_access(&self, frame: FrameId, flags: Flags) {
-        if flags.has(Flags::REFERENCED) {
+        if let Some(generational) = self.zones.generational() {
+            generational.note_use(frame);
+        } else if flags.has(Flags::REFERENCED) {
             self.activate(frame);
         } else {
             let table = &self.pages.table;

@@ -74,6 +74,10 @@ impl Zones {
             return self.isolate_by(ruled, context, pages, zone, count);
         }
         let mut batch = Batch::new();
+        if self.generational().is_some() {
+            // They are taken off their generations alone (`take_oldest`).
+            return (batch, 0);
+        }
         let number = list.number();
         let mut moved = 0;
         {
@@ -115,6 +119,11 @@ impl Zones {
             if generation != page.generation || !flags.has(Flags::CACHED) {
                 continue;
             }
+            back += 1;
+            if let Some(generational) = self.generational() {
+                generational.put_back(context, &mut lru, cached, page.frame);
+                continue;
+            }
             let waits = flags.any(Flags::DIRTY | Flags::WRITEBACK);
             let by_count = self.immediate != Immediate::Scanned;
             if aside && by_count && waits_for_write(flags) {
@@ -130,7 +139,6 @@ impl Zones {
             } else {
                 lru.push_head(list_of(flags), page.frame);
             }
-            back += 1;
         }
         back
     }
@@ -156,7 +164,10 @@ impl Zones {
                 .table
                 .show(busy, Flags::UPTODATE | Flags::DIRTY | flags);
         }
-        lru.push_heads(list, frames);
+        match self.generational() {
+            Some(generational) => generational.come(context, &mut lru, pages, frames),
+            None => lru.push_heads(list, frames),
+        }
     }
 
     /// A page goes to the active list at once, and counts as not accessed since then. Answers
@@ -182,6 +193,9 @@ impl Zones {
     /// New pages onto the lists that their flags say.
     pub(crate) fn add(&self, context: &impl Context, pages: &CachedPages, frames: &[FrameId]) {
         let mut lru = self.lru(context);
+        if let Some(generational) = self.generational() {
+            return generational.come(context, &mut lru, pages, frames);
+        }
         for frame in frames {
             lru.push_head(list_of(pages.table.flags(*frame)), *frame);
         }

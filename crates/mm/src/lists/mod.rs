@@ -23,6 +23,7 @@
 //! Source: mechanisms 2.1, 2.4, 2.8, 4.2; Linux v6.12 mm/vmscan.c, mm/swap.c
 //! folio_rotate_reclaimable().
 
+mod generations;
 pub(crate) mod isolate;
 pub(crate) mod layout;
 pub(crate) mod node;
@@ -31,6 +32,7 @@ pub(crate) mod sleepers;
 mod workingset;
 mod zone;
 
+pub(crate) use generations::Generational;
 pub(crate) use layout::{FarPages, Layout};
 pub(crate) use node::Node;
 pub use node::NodeId;
@@ -59,10 +61,11 @@ pub(crate) const INACTIVE_ANON: u8 = 0;
 pub(crate) const ACTIVE_ANON: u8 = 1;
 pub(crate) const INACTIVE_FILE: u8 = 2;
 pub(crate) const ACTIVE_FILE: u8 = 3;
-/// Pages of files that wait for their write, out of every scan's way (`Waits::Aside`).
-pub(crate) const ASIDE: u8 = 4;
+/// Pages of files that wait for their write, out of every scan's way (`Waits::Aside`). Under a law
+/// of generations the lists before it are theirs (`generations`).
+pub(crate) const ASIDE: u8 = 8;
 /// How many lists.
-const LISTS: u8 = 5;
+const LISTS: u8 = 9;
 /// The lists that are scanned, in order of `Lru`.
 const SCANNED: [u8; 4] = [INACTIVE_ANON, ACTIVE_ANON, INACTIVE_FILE, ACTIVE_FILE];
 
@@ -90,6 +93,8 @@ pub(crate) struct Zones {
     immediate: Immediate,
     /// Which pages of files go, if not by inactive and active.
     ruled: Option<Ruled>,
+    /// Which pages go, if they are in generations.
+    generational: Option<Generational>,
 }
 
 /// The lists of all zones, locked.
@@ -189,6 +194,8 @@ impl Zones {
             fresh_is_active: tunables.law.fresh_is_active,
             immediate,
             ruled: page_rule.map(|maker| Ruled::new(frames, maker)),
+            generational: (tunables.law.generations && page_rule.is_none())
+                .then(|| Generational::new(frames, count, tunables.stands_for)),
             layout,
         }
     }
@@ -208,7 +215,7 @@ impl Zones {
     /// The same, and what is aside.
     pub(crate) fn sizes_and_aside(&self, context: &impl Context, zone: ZoneId) -> (Sizes, Pages) {
         let lru = self.lru(context);
-        let mut sizes = self.as_scanned(Sizes(SCANNED.map(|list| lru.len(zone, list))));
+        let mut sizes = self.as_scanned(self.lens(context, &lru, zone));
         if self.immediate == Immediate::Published {
             let files = &mut sizes.0[usize::from(INACTIVE_FILE)];
             *files = files.saturating_sub(self[zone].lost_files());
@@ -242,8 +249,27 @@ impl Zones {
     /// How long the lists of all zones are, and what is aside.
     pub(crate) fn lengths(&self, context: &impl Context) -> (Sizes, Pages) {
         let lru = self.lru(context);
-        let len = |list| self.layout.zones().map(|zone| lru.len(zone, list)).sum();
-        (Sizes(SCANNED.map(len)), len(ASIDE))
+        let (mut sizes, mut aside) = (Sizes::default(), Pages::ZERO);
+        for zone in self.layout.zones() {
+            let own = self.lens(context, &lru, zone);
+            for (sum, pages) in sizes.0.iter_mut().zip(own.0) {
+                *sum += pages;
+            }
+            aside += lru.len(zone, ASIDE);
+        }
+        (sizes, aside)
+    }
+
+    fn lens(&self, context: &impl Context, lru: &Lru<'_>, zone: ZoneId) -> Sizes {
+        match &self.generational {
+            Some(generational) => generational.sizes(context, lru, zone),
+            None => Sizes(SCANNED.map(|list| lru.len(zone, list))),
+        }
+    }
+
+    /// Whether what comes in goes to an inactive list, whatever it is.
+    pub(crate) fn has_plain_lists(&self) -> bool {
+        self.ruled.is_none() && self.generational.is_none()
     }
 
     /// Pages on all lists of a zone.
@@ -341,6 +367,13 @@ impl Zones {
         let mut rotated = 0;
         if self.immediate != Immediate::Scanned {
             return self.rotate_immediate(context, pages, rotate);
+        }
+        if let Some(generational) = &self.generational {
+            let mut lru = self.lru(context);
+            return Rotated {
+                rotated: generational.rotate(context, &mut lru, pages, rotate),
+                rescued: 0,
+            };
         }
         {
             let mut lru = self.lru(context);

@@ -42,6 +42,17 @@ impl Zones {
                 Item::WorkingsetRestoreFile,
             ),
         };
+        if let Some(generational) = self.generational() {
+            let zone = self.layout().of(frame);
+            counters.add(refaults, 1);
+            let recent = generational.refaulted(context, zone, (kind, shadow));
+            counters.add(activates, u64::from(recent.is_some()));
+            if recent == Some(true) {
+                counters.add(restores, 1);
+                pages.table.update(frame, Flags::WORKINGSET, Flags::NONE);
+            }
+            return Pages::ZERO;
+        }
         let by_rule = self.ruled().filter(|_| kind == Kind::File);
         let verdict = if let Some(ruled) = by_rule {
             let page = (frame, shadow);
@@ -113,6 +124,14 @@ impl Zones {
         if let Some(ruled) = self.ruled().filter(|_| kind == Kind::File) {
             let going = going.map(|((frame, _), shadow)| (frame, shadow));
             return self.ghosts(ruled, context, pages, going);
+        }
+        if let Some(generational) = self.generational() {
+            for ((frame, _), shadow) in going {
+                let zone = self.layout().of(frame);
+                let bits = generational.went(context, zone, (kind, frame));
+                *shadow = Some(frames::Shadow(bits));
+            }
+            return;
         }
         let mut age = self.age.lock(context);
         for ((_, workingset), shadow) in going {

@@ -14,6 +14,7 @@
 //! | `lists` (beside) | the lists, marks and counters of a zone; what ends a write |
 //! | `lists::isolate` | takes pages off a list and puts them back |
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
+//! | `generations` | a pass where pages are in generations |
 //! | `objects` | asks caches of objects |
 //! | `shares` | asks pages and objects, each for what it holds above its share |
 //! | `mapped` | pages of files that are used without a call |
@@ -30,6 +31,7 @@ mod active;
 pub(crate) mod background;
 mod boosted;
 pub(crate) mod direct;
+mod generations;
 pub(crate) mod index_nodes;
 mod mapped;
 pub(crate) mod objects;
@@ -193,6 +195,10 @@ fn take_turns<E: Env>(
     control: &Control,
     tally: &mut Tally,
 ) -> (Pages, bool) {
+    if let Some(generational) = cache.zones.generational() {
+        let reclaimed = generations::pass(task, cache, generational, control, tally);
+        return (reclaimed, false);
+    }
     let zone = &cache.zones[control.zone];
     let factor = cache.options.reclaim.stands_for;
     let times = |pages: Pages| Pages(pages.0.saturating_mul(u64::from(factor)));
@@ -293,6 +299,9 @@ fn isolate<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId, turn: Tur
 
 /// Ages a cluster of active anonymous pages if the inactive ones are few.
 fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
+    if cache.zones.generational().is_some() {
+        return;
+    }
     let sizes = cache.zones.sizes(task, zone);
     let sizes = sizes.times(cache.options.reclaim.stands_for);
     let rule = cache.options.reclaim.law.scan;

@@ -80,6 +80,18 @@ pub(super) fn shrink_inactive<E: Env>(
         return Pages::ZERO;
     }
     let batch = isolate(task, cache, control.zone, turn);
+    shrink(task, cache, kind, &batch, control, pass)
+}
+
+/// The same of pages that are isolated already.
+pub(super) fn shrink<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    kind: Kind,
+    batch: &Batch,
+    control: &Control,
+    pass: &mut Tally,
+) -> Pages {
     let taken = batch.len();
     if taken == 0 {
         return Pages::ZERO;
@@ -117,7 +129,7 @@ pub(super) fn shrink_inactive<E: Env>(
         no_second_chance: pass.is_fruitless(rule) && cache.memory.is_short(),
         rule,
     };
-    judge_all(task, cache, kind, &batch, scanner, &mut tally, &mut sorted);
+    judge_all(task, cache, kind, batch, scanner, &mut tally, &mut sorted);
     let mut written = 0;
     let mut unmapped = 0;
     if control.run.is_some_and(|run| run.waits)
@@ -311,7 +323,12 @@ fn judge_all<E: Env>(
             mapped: anon || is_mapped,
             reclaim: flags.has(Flags::RECLAIM),
             young,
-            referenced: flags.has(Flags::REFERENCED),
+            // One that is found young in a generation is used: there is no second chance.
+            referenced: if cache.zones.generational().is_some() {
+                young
+            } else {
+                flags.has(Flags::REFERENCED)
+            },
             has_slot: anon && cache.swap_has_slot(frame),
         };
         let mut judged = judge(&seen, &scanner);

@@ -7,6 +7,7 @@ mod attack_reclaim;
 mod common;
 mod devices;
 mod fragments;
+mod generations;
 mod limit;
 mod map;
 mod nonblocking;

@@ -23,12 +23,13 @@ use policy::place::machine::{Machine, Node};
 use policy::reclaim::{Reason, Reasons, ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
-const LAWS: [ReclaimLaw; 6] = [
+const LAWS: [ReclaimLaw; 7] = [
     ReclaimLaw::LINUX_3_0,
     ReclaimLaw::LINUX_5_15,
     ReclaimLaw::LINUX_5_15_PATCH1,
     ReclaimLaw::LINUX_5_16_RC1,
     ReclaimLaw::LINUX_5_16,
+    ReclaimLaw::LINUX_6_12_MGLRU,
     ReclaimLaw::TIDEGATE,
 ];
 const HZ: u32 = 250;

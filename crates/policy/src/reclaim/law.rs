@@ -20,6 +20,8 @@ pub struct ReclaimLaw(&'static Rules);
 pub struct Rules {
     /// Its name in scenarios. No two laws share one.
     pub name: &'static str,
+    /// Pages are in generations (`generations`), and not on inactive and active lists.
+    pub generations: bool,
     /// What becomes of an isolated page.
     pub page: JudgeRule,
     /// What counts as the cost of reclaiming pages of a kind.

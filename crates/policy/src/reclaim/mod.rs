@@ -11,6 +11,7 @@ mod answers;
 pub mod background;
 pub mod boost;
 pub mod direct;
+pub mod generations;
 pub mod growth;
 mod law;
 pub mod laws;

@@ -48,20 +48,6 @@ impl Lists {
         self.lens[usize::from(list)] += 1;
     }
 
-    /// To the old end; the page is on no list.
-    pub(crate) fn push_old(&mut self, list: u8, page: u32) {
-        let [head, tail] = &mut self.ends[usize::from(list)];
-        self.links[page as usize] = [*tail, NONE];
-        if *tail == NONE {
-            *head = page;
-        } else {
-            self.links[*tail as usize][1] = page;
-        }
-        *tail = page;
-        self.on[page as usize] = list;
-        self.lens[usize::from(list)] += 1;
-    }
-
     /// Off its list.
     pub(crate) fn remove(&mut self, page: u32) {
         let list = usize::from(self.on[page as usize]);

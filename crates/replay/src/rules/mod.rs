@@ -9,7 +9,6 @@
 //! | `lirs` | Jiang and Zhang, SIGMETRICS 2002 | 1 % for HIR pages, a stack of two capacities |
 //! | `s3-fifo` | Yang et al., SOSP 2023 | 10 % small, ghosts for 90 %, two accesses to stay |
 //! | `w-tinylfu` | Einziger et al., ToS 2017 | window of 1 %, segments of 20 and 80 %, exact counts |
-//! | `linux-6.12-mglru` | Linux 6.12, `CONFIG_LRU_GEN` | pages of files, read by calls |
 //! | `reuse` | ours: docs/adr/0028 | |
 //! | `belady` | Belady 1966 | the bound: it knows the future |
 //!
@@ -26,7 +25,6 @@ pub(crate) mod clock;
 pub(crate) mod lirs;
 mod lists;
 pub(crate) mod lru;
-pub(crate) mod mglru;
 pub(crate) mod s3_fifo;
 pub(crate) mod two_q;
 pub(crate) mod two_queues;
@@ -79,9 +77,6 @@ pub const ALL: &[(&str, Build)] = &[
     }),
     ("s3-fifo", |trace, pages| {
         Box::new(s3_fifo::S3Fifo::new(trace.distinct(), pages))
-    }),
-    ("linux-6.12-mglru", |trace, pages| {
-        Box::new(mglru::Mglru::new(trace.distinct(), pages))
     }),
     ("reuse", |trace, pages| {
         let rule = two_queues::TwoQueues::new(trace.distinct(), pages, Reuse::new);

@@ -28,6 +28,7 @@ impl ReclaimLaw {
 /// The other laws of Linux differ from it in name and throttling.
 pub(super) const RULES: Rules = Rules {
     name: "congestion_wait",
+    generations: false,
     page: PAGE,
     cost: CostRule::WritesOnly,
     scan: SCAN,

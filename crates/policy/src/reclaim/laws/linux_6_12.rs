@@ -17,7 +17,8 @@ impl ReclaimLaw {
     pub const LINUX_6_12: Self = Self::new(&RULES);
 }
 
-const RULES: Rules = Rules {
+/// What the one with generations has of it.
+pub(super) const RULES: Rules = Rules {
     name: "linux-6.12",
     page: JudgeRule {
         writes_files: false,

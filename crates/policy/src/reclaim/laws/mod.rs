@@ -8,6 +8,7 @@
 //! | 5.16-rc1 (p0) | WRITEBACK 100 ms, ISOLATED 20 ms, NOPROGRESS 500 ms | that; a look that finds few isolated; one that frees > 1/8 of what it scans |
 //! | 5.16 | the same, NOPROGRESS and CONGESTED one tick and rarely | the same |
 //! | 6.12 | as 5.16; dirty pages of files are not written by reclaim, but made active | the same |
+//! | 6.12, generations | ISOLATED never, and nothing that a pass found | the same |
 //! | Tidegate | WRITEBACK and ISOLATED; memory itself is handed out in turn (`turn`) | as many as the event can serve |
 //!
 //! The laws of Linux from 5.15 to 5.16 throttle differently over one and the same table of pages,
@@ -22,6 +23,7 @@ mod linux_5_15_patch1;
 pub(super) mod linux_5_16;
 mod linux_5_16_rc1;
 mod linux_6_12;
+mod linux_6_12_mglru;
 pub(super) mod tidegate;
 
 pub use super::law::ReclaimLaw;
@@ -36,6 +38,7 @@ pub const ALL: &[ReclaimLaw] = &[
     ReclaimLaw::LINUX_5_16_RC1,
     ReclaimLaw::LINUX_5_16,
     ReclaimLaw::LINUX_6_12,
+    ReclaimLaw::LINUX_6_12_MGLRU,
     ReclaimLaw::TIDEGATE,
 ];
 
