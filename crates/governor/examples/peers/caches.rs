@@ -7,6 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tidegate::RuleMaker;
+
 use super::{Failure, PAGE, Source};
 
 /// Bytes of an entry as its owner would count them.
@@ -27,8 +29,13 @@ pub(crate) trait Pages: Sync {
 pub(crate) fn make(name: &str, path: &Path, limit: u64) -> Result<Box<dyn Pages>, Failure> {
     let entries = usize::try_from(limit / WEIGHT)?;
     Ok(match name {
-        "tidegate" => {
-            let cache = tidegate::Cache::builder().memory(limit).build()?;
+        _ if name.starts_with("tidegate") => {
+            let mut builder = tidegate::Cache::builder().memory(limit);
+            if let Some(rule) = name.strip_prefix("tidegate+") {
+                let found = RuleMaker::by_name(rule);
+                builder = builder.page_rule(found.ok_or(format!("'{rule}' is no page rule"))?);
+            }
+            let cache = builder.build()?;
             let file = cache.open(path, tidegate::OpenOptions::new())?;
             Box::new(Tidegate(file, cache))
         }

@@ -11,8 +11,8 @@
 //! | `mix` | popularity 1/rank over four times what is cached; who misses reads 4 KiB of a file, past the kernel's cache | ns an access, hits, CPU ns an access |
 //! | `resident` | the cache is filled three times over | most resident memory, over what was asked for |
 //!
-//! A page is 4 KiB in all of them: of a file in Tidegate, an `Arc<[u8]>` in the others, which are
-//! limited by the bytes of their pages and keys.
+//! `tidegate+reuse` is Tidegate under a page rule. A page is 4 KiB in all of them: of a file in
+//! Tidegate, an `Arc<[u8]>` in the others, which are limited by the bytes of their pages and keys.
 
 mod caches;
 
