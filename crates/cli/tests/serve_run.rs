@@ -706,8 +706,10 @@ fn a_hang_up_without_a_file_measures_the_backings_again() {
     let (volume, at) = (sparse(&folder, "a", 8 * MIB), listen(&folder));
     // Its size was given, and stays; that is said.
     let fixed = format!("b=new:{},size=8MiB", folder.path("b").display());
+    // Of one a part is served, which is no matter of the rest.
+    let part = sparse(&folder, "c", 16 * MIB) + ",size=8MiB";
     let words = [
-        "--memory", "64MiB", "--no-web", "--listen", &at, &volume, &fixed,
+        "--memory", "64MiB", "--no-web", "--listen", &at, &volume, &fixed, &part,
     ];
     let mut process = Process::start(&folder, &words);
     process.wait_ready();
@@ -728,7 +730,8 @@ fn a_hang_up_without_a_file_measures_the_backings_again() {
     before.write(12 * MIB, &data, false).unwrap_err();
     let mut back = vec![0; 4096];
     before.read(0, &mut back).unwrap();
-    process.stop();
+    let said = process.stop();
+    assert!(!said.contains("start refuses it\" volume=c"), "{said}");
     file.sync_all().unwrap();
     let mut there = vec![0; 4096];
     let file = File::open(folder.path("a")).unwrap();

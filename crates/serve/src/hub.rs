@@ -171,9 +171,9 @@ impl Hub {
     }
 
     /// No request comes any more: the record is to be whole.
-    pub(crate) fn finish_record(&self) {
+    pub(crate) fn finish_record(&self, patience: Duration) {
         if let Some(recorder) = &self.recorder {
-            recorder.finish();
+            recorder.finish(patience);
         }
     }
 

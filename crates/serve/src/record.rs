@@ -34,8 +34,9 @@ const LINE_MOST: usize = 8 << 10;
 pub(crate) const MEMORY: u64 = 2 * BUFFER as u64;
 /// How often they are written.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long the end waits for a file that takes nothing.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long the end waits for a file that takes nothing; and one that is to be at once.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const HURRIED: Duration = EVERY;
 /// A record begins with it.
 const HEAD: &[u8] = b"Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime\n";
 /// From 1601, when the traces' clock begins, to 1970, in its unit of 100 ns.
@@ -103,10 +104,10 @@ impl Recorder {
     }
 
     /// Writes what is left, if the file takes it soon, and says how much was left out.
-    pub(crate) fn finish(&self) {
+    pub(crate) fn finish(&self, patience: Duration) {
         self.shared.is_on.store(false, Ordering::Relaxed);
         drop(lock(&self.going).take());
-        if lock(&self.ended).recv_timeout(PATIENCE).is_err() {
+        if lock(&self.ended).recv_timeout(patience).is_err() {
             warn!("the last requests are not in the record: its file takes nothing");
         }
         let left_out = self.shared.lines().left_out;
@@ -137,27 +138,51 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
             "another server records there: name another file",
         ));
     }
-    let mut text = Vec::new();
-    (&file).take(HEAD.len() as u64).read_to_end(&mut text)?;
-    if text.is_empty() {
+    if is_empty(&file)? {
         file.write_all(HEAD)?;
         return Ok((file, HEAD.len() as u64));
-    }
-    if text != HEAD {
-        return Err(io::Error::other(
-            "it is there and no record of requests: name another file, or remove this one",
-        ));
     }
     // A server that was killed left the last line as it was.
     let end = file.seek(SeekFrom::End(0))?;
     let tail = file.seek(SeekFrom::Start(end.saturating_sub(u64::from(u16::MAX))))?;
-    text.clear();
+    let mut text = Vec::new();
     file.read_to_end(&mut text)?;
     let whole = text.iter().rposition(|byte| *byte == b'\n');
     let len = tail + whole.map_or(0, |at| at as u64 + 1);
     file.set_len(len)?;
     file.seek(SeekFrom::Start(len))?;
     Ok((file, len))
+}
+
+/// Whether nothing is in the file yet, which is read from its beginning.
+fn is_empty(file: &File) -> io::Result<bool> {
+    let mut text = Vec::new();
+    file.take(HEAD.len() as u64).read_to_end(&mut text)?;
+    if text.is_empty() || text == HEAD {
+        return Ok(text.is_empty());
+    }
+    Err(io::Error::other(
+        "it is there and no record of requests: name another file, or remove this one",
+    ))
+}
+
+/// Whether a start could record there, as far as that shows: nothing is made, changed or locked.
+///
+/// # Errors
+/// As `Recorder::start`, but for a file in use.
+pub(crate) fn look(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    match std::fs::metadata(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        // The folder says why, if it is missing.
+        Err(_) => folder.map_or(Ok(()), |folder| std::fs::read_dir(folder).map(drop)),
+        Ok(found) if found.is_file() => {
+            let file = OpenOptions::new().read(true).write(true).open(path)?;
+            is_empty(&file).map(drop)
+        }
+        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => Ok(()),
+    }
 }
 
 impl Shared {
@@ -282,7 +307,7 @@ mod tests {
         let recorder = file.start(1 << 20);
         let (shared, noon) = (&recorder.shared, UNIX_EPOCH + Duration::from_micros(1));
         shared.note(write("a, \"b\"", 4096), noon);
-        recorder.finish();
+        recorder.finish(PATIENCE);
         let line = "116444736000000010,a_ _b_,0,Write,4096,8192,0\n";
         let head = String::from_utf8(HEAD.to_vec()).unwrap();
         assert_eq!(file.text(), head.clone() + line);
@@ -290,7 +315,7 @@ mod tests {
         std::fs::write(&file.0, head.clone() + line + "1164447").unwrap();
         let recorder = file.start(1 << 20);
         recorder.shared.note(write("a, \"b\"", 4096), noon);
-        recorder.finish();
+        recorder.finish(PATIENCE);
         assert_eq!(file.text(), head + line + line);
     }
 
@@ -301,14 +326,14 @@ mod tests {
         for at in 0..1000 {
             recorder.note(write("v", at));
         }
-        recorder.finish();
+        recorder.finish(PATIENCE);
         let len = file.text().len();
         assert!((900..=1000).contains(&len), "{len}");
         assert!(file.text().ends_with(",0\n"));
         // There is no room for another.
         let recorder = file.start(1000);
         recorder.note(write("v", 0));
-        recorder.finish();
+        recorder.finish(PATIENCE);
         assert_eq!(file.text().len(), len);
     }
 
@@ -335,7 +360,7 @@ mod tests {
             .err()
             .unwrap();
         assert!(error.to_string().contains("another server"), "{error}");
-        recorder.finish();
+        recorder.finish(PATIENCE);
     }
 
     #[test]
@@ -348,6 +373,7 @@ mod tests {
         };
         let error = Recorder::start(&config).err().unwrap().to_string();
         assert!(error.contains("name another file"), "{error}");
+        assert_eq!(look(&file.0).unwrap_err().to_string(), error);
         assert_eq!(file.text(), "a disk's image");
     }
 }

@@ -86,6 +86,19 @@ fn what_is_wrong_ends_with_2_and_every_mistake_has_its_place() {
         assert!(said.contains(&text), "{text}:\n{said}");
     }
     assert!(!said.contains("\"a\""), "{said}");
+    // What is no record of requests, as the start says it.
+    fs::write(folder.path("notes"), "a disk's image").unwrap();
+    for (name, text) in [
+        ("notes", "it is there and no record of requests"),
+        ("nowhere/requests.csv", "No such file"),
+    ] {
+        let path = folder.path(name);
+        let record = format!("{}record = \"{}\"\n", written.head, path.display());
+        fs::write(&written.path, record + &new_volume(&folder, "a", "")).unwrap();
+        let (status, out, said) = check();
+        assert_eq!((status, out.as_str()), (2, ""));
+        assert!(said.contains(name) && said.contains(text), "{said}");
+    }
     // A file of another size than a start would make: as the start says it.
     sparse(&folder, "a.img", 4 * MIB);
     written.write(&[&new_volume(&folder, "a", "")]);

@@ -76,7 +76,7 @@ pub(super) fn check(
     let io_uring = server.read("io_uring", truth).unwrap_or(true);
     let nodes = server.read("nodes", nodes).unwrap_or_default();
     let page_rule = server.read("page_rule", page_rule).flatten();
-    let record_limit = server.read("record_limit", |text| Ok(size_above_zero(text)?));
+    let record_limit = server.read("record_limit", record_limit);
     let record = server.text("record").map(|path| RecordConfig {
         path: path.into(),
         limit: record_limit.unwrap_or(RECORD_USUAL),
@@ -326,8 +326,16 @@ fn patience(text: &str) -> Result<Duration, String> {
     fits.ok_or_else(|| "a time from 100ms to 1h belongs here".to_owned())
 }
 
-/// Bytes of a record of requests if nothing else is said: some five million of them.
+/// Bytes of a record of requests if nothing else is said: some five million of them; and at least:
+/// its head and any line.
 const RECORD_USUAL: u64 = 256 << 20;
+const RECORD_LEAST: u64 = 16 << 10;
+
+fn record_limit(text: &str) -> Result<u64, String> {
+    let bytes = size_above_zero(text)?;
+    let fits = (bytes >= RECORD_LEAST).then_some(bytes);
+    fits.ok_or_else(|| format!("at least {} belong here", show_size(RECORD_LEAST)))
+}
 
 /// Writeback begins at this part of the dirty limit if nothing else is said. Clients flush: a
 /// device that waits until half of the limit is dirty has the rest of that half to write while they

@@ -477,6 +477,11 @@ fn every_mistake_has_a_way_out() {
             "no value for",
             "from 100ms to 1h",
         ),
+        (
+            "record = \"/r.csv\"\nrecord_limit = \"59B\"",
+            "`59B` is no value for `record_limit`",
+            "at least 16 KiB",
+        ),
         ("paced = \"maybe\"", "no value for `paced`", "true, false"),
         (
             "paced = \"no\"",

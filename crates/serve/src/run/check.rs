@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::ServeError;
 use crate::backend::BackendError;
 use crate::config::{BackendConfig, Config, show_size};
 
@@ -18,6 +19,12 @@ pub fn check(config: &Config) -> (String, bool) {
             }
             Err(error) => wrong.push((true, error.to_string())),
         }
+    }
+    if let Some(record) = &config.record
+        && let Err(cause) = crate::record::look(&record.path)
+    {
+        let path = record.path.clone();
+        wrong.push((true, ServeError::Record { path, cause }.to_string()));
     }
     for volume in &config.volumes {
         let missing = match &volume.backend {

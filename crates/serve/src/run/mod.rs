@@ -35,6 +35,7 @@ use crate::config::{Config, VolumeConfig};
 use crate::export::Export;
 use crate::hub::Hub;
 use crate::log::{self, info};
+use crate::record;
 use crate::systemd::Notify;
 
 pub use check::check;
@@ -244,7 +245,7 @@ impl Server {
         info!("ending: no new connections; a second signal ends at once");
         let hub = Arc::clone(&self.hub);
         let ended = self.stop(signals).await;
-        hub.finish_record();
+        hub.finish_record(patience(&ended));
         ended
     }
 
@@ -263,11 +264,32 @@ impl Server {
     }
 }
 
+/// How long the record of requests may take at the end.
+fn patience(ended: &Result<(), ServeError>) -> Duration {
+    match ended {
+        Err(ServeError::Interrupted(_)) => record::HURRIED,
+        _ => record::PATIENCE,
+    }
+}
+
 /// Tells the supervisor again and again that the server lives; ends with the runtime.
 async fn live(notify: Arc<Notify>, period: Duration) {
     let mut ticks = tokio::time::interval(period);
     loop {
         ticks.tick().await;
         notify.alive();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_is_told_again_to_end_does_not_wait_for_its_record() {
+        let interrupted = Err(ServeError::Interrupted(Vec::new()));
+        assert_eq!(patience(&interrupted), record::HURRIED);
+        assert_eq!(patience(&Ok(())), record::PATIENCE);
+        assert!(record::HURRIED < INTERRUPT_DEBOUNCE);
     }
 }

@@ -392,7 +392,7 @@ fn grow(export: &Arc<Export>, wanted: Option<u64>) {
     });
 }
 
-/// A volume has the size that it was given, whatever its file has by now.
+/// A file that was made for a volume has become larger than the size that it was given.
 fn say_what_is_not_served(export: &Arc<Export>, path: PathBuf) {
     let export = Arc::clone(export);
     crate::aside::run(move || {
@@ -414,12 +414,12 @@ fn say_what_is_not_served(export: &Arc<Export>, path: PathBuf) {
 impl Served {
     /// Its file or device may have grown.
     fn follow(&self) {
-        use BackendConfig::{Embedded, File, New};
-        let backend = &self.config.backend;
-        if matches!(backend, File { size: None, .. } | Embedded { .. }) {
-            grow(&self.export, None);
-        } else if let File { path, .. } | New { path, .. } = backend {
-            say_what_is_not_served(&self.export, path.clone());
+        use BackendConfig::{Embedded, File, Memory, New, Objects};
+        match &self.config.backend {
+            File { size: None, .. } | Embedded { .. } => grow(&self.export, None),
+            New { path, .. } => say_what_is_not_served(&self.export, path.clone()),
+            // Of a file so much is served as was asked for.
+            File { size: Some(_), .. } | Objects { .. } | Memory { .. } => {}
         }
     }
 
