@@ -706,7 +706,7 @@ fn a_hang_up_without_a_file_measures_the_backings_again() {
     let (volume, at) = (sparse(&folder, "a", 8 * MIB), listen(&folder));
     // Its size was given, and stays; that is said.
     let fixed = format!("b=new:{},size=8MiB", folder.path("b").display());
-    // Of one a part is served, which is no matter of the rest.
+    // Of one a part is served, as was asked for.
     let part = sparse(&folder, "c", 16 * MIB) + ",size=8MiB";
     let words = [
         "--memory", "64MiB", "--no-web", "--listen", &at, &volume, &fixed, &part,

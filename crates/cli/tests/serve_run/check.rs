@@ -86,7 +86,7 @@ fn what_is_wrong_ends_with_2_and_every_mistake_has_its_place() {
         assert!(said.contains(&text), "{text}:\n{said}");
     }
     assert!(!said.contains("\"a\""), "{said}");
-    // What is no record of requests, as the start says it.
+    // A record that is none, as the start says it.
     fs::write(folder.path("notes"), "a disk's image").unwrap();
     for (name, text) in [
         ("notes", "it is there and no record of requests"),
