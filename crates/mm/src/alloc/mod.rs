@@ -60,6 +60,8 @@ pub(crate) struct Wanted {
     pub(crate) order: u8,
     /// They are for objects, not for pages.
     for_objects: bool,
+    /// They are for pages of a file that are dirtied at once (kernel: `__GFP_WRITE`).
+    for_dirty: bool,
     /// It neither wakes a reclaimer nor reclaims.
     pub(crate) quiet: bool,
     /// It has just reclaimed for them.
@@ -75,6 +77,7 @@ impl Wanted {
             mobility: Mobility::Movable,
             order: 0,
             for_objects: false,
+            for_dirty: false,
             quiet: false,
             is_retry: false,
         }
@@ -85,6 +88,14 @@ impl Wanted {
         Self {
             mobility,
             for_objects: true,
+            ..self
+        }
+    }
+
+    /// The same for pages of a file that are dirtied at once.
+    pub(crate) fn to_be_dirtied(self) -> Self {
+        Self {
+            for_dirty: true,
             ..self
         }
     }

@@ -7,7 +7,10 @@ use env::{Env, Task};
 use frames::FrameId;
 use policy::place::ZoneId;
 use policy::place::search::{Search, Step, Took};
+use policy::place::share::Share;
 use policy::place::trim::Outcome;
+use policy::reclaim::scan::Kind;
+use policy::units::Pages;
 
 use super::Wanted;
 use crate::Error;
@@ -37,23 +40,33 @@ pub(super) fn take<E: Env>(
         wanted.blocks,
         wanted.is_retry,
     );
+    if wanted.for_dirty && !wanted.is_retry {
+        search = search.for_dirty();
+    }
     let mut taken = 0;
     loop {
         let step = search.step(&node.zonelist_cache(task));
         match step {
-            Step::Take { place, floor, most } => {
-                let got = cache.take_above(
-                    task,
-                    wanted.pick(list[place], most << wanted.order),
-                    floor,
-                    out,
-                );
+            Step::Take {
+                place,
+                floor,
+                most,
+                in_share,
+            } => {
+                let most = if in_share {
+                    most.min(dirty_room(task, cache, list[place]))
+                } else {
+                    most
+                };
+                let pick = wanted.pick(list[place], most << wanted.order);
+                let got = (most > 0).then(|| cache.take_above(task, pick, floor, out));
                 let took = match got {
-                    Ok(0) => Took::BelowMark,
-                    Ok(frames) => Took::Frames(frames >> wanted.order),
+                    None => Took::OverShare,
+                    Some(Ok(0)) => Took::BelowMark,
+                    Some(Ok(frames)) => Took::Frames(frames >> wanted.order),
                     // Frames that another zone gave are the caller's.
-                    Err(_) if taken > 0 => break,
-                    Err(error) => return Err(error),
+                    Some(Err(_)) if taken > 0 => break,
+                    Some(Err(error)) => return Err(error),
                 };
                 if let Took::Frames(blocks) = took {
                     let frames = blocks << wanted.order;
@@ -83,6 +96,20 @@ pub(super) fn take<E: Env>(
     cache.counters.add(Item::ZlcSkipped, u64::from(passed_over));
     cache.counters.add(Item::ZlcHidden, u64::from(stale));
     Ok(taken)
+}
+
+/// Pages that may be dirtied in a zone before its node has its share of the dirty limit.
+fn dirty_room<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> u32 {
+    let free = Pages(u64::from(cache.memory.free_of(zone)));
+    let kept = cache.memory.zone_marks(zone).watermarks.high;
+    let files = cache.zones.sizes(task, zone).kind(Kind::File);
+    let share = Share {
+        limit: cache.options.dirty.dirty,
+        dirtyable: free.saturating_sub(kept) + files,
+        dirtyable_of_all: cache.dirtyable().now,
+        level: cache.zones[zone].dirty() + cache.zones[zone].writeback(),
+    };
+    u32::try_from(share.room().0).unwrap_or(u32::MAX)
 }
 
 /// The task has reclaimed pages for itself: what its node remembers of zones may be forgotten.

@@ -350,6 +350,7 @@ impl<'a, E: Env> Call<'a, E> {
         if want > 0 {
             let mobility = cache.lies_in(self.mapping, true);
             let wanted = Wanted::new(want, Purpose::Stream).among(mobility);
+            let wanted = wanted.to_be_dirtied();
             taken = cache.alloc(task, wanted, reserve.frames()).map(drop);
             // Popped from the end: neighbours in the file are to be neighbours in memory.
             reserve.frames().reverse();
@@ -541,8 +542,9 @@ impl<'a, E: Env> Batch<'a, E> {
 
     /// Fills the reserve; false when it had to show the batch and wait, so look again.
     fn refill(&mut self, task: &mut Task<'_, E>, want: u32) -> Result<bool, Error> {
-        let wanted =
-            Wanted::new(want, Purpose::Stream).among(self.cache.lies_in(self.mapping, true));
+        let mobility = self.cache.lies_in(self.mapping, true);
+        let wanted = Wanted::new(want, Purpose::Stream).among(mobility);
+        let wanted = wanted.to_be_dirtied();
         let frames = self.writer.reserve.frames();
         let at_once = self.cache.try_alloc(task, wanted, frames)? > 0;
         if !at_once {

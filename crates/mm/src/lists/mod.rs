@@ -307,6 +307,15 @@ impl Zones {
         self.count_dirty(frames, -1);
     }
 
+    /// Pages go under writeback.
+    pub(crate) fn note_sent(&self, frames: &[FrameId]) {
+        if !self.layout.is_one() {
+            for (zone, part) in self.layout.parts(frames) {
+                self[zone].note_sent(part.len() as u64);
+            }
+        }
+    }
+
     fn count_dirty(&self, frames: impl IntoIterator<Item = FrameId>, by: i64) {
         // Of one zone it is what there is of all.
         if !self.layout.is_one() {

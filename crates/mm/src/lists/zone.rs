@@ -31,7 +31,9 @@ pub(crate) struct Zone {
     dirty: AtomicI64,
     /// Pages of files in it that are mapped.
     mapped: AtomicI64,
-    /// Pages of files in it whose write has ended, ever; not counted where there is one zone.
+    /// Pages in it whose write has begun, ever, and those whose write has ended; not counted where
+    /// there is one zone.
+    sent: AtomicU64,
     cleaned: AtomicU64,
     /// Pages of it that reclaim looked at, and that it freed, ever.
     looked_through: [AtomicU64; 2],
@@ -94,6 +96,7 @@ impl Zone {
             trimming: AtomicBool::new(false),
             dirty: AtomicI64::new(0),
             mapped: AtomicI64::new(0),
+            sent: AtomicU64::new(0),
             cleaned: AtomicU64::new(0),
             looked_through: [const { AtomicU64::new(0) }; 2],
             worth: Lock::new(LockClass::Leaf, Worth::default()),
@@ -196,6 +199,16 @@ impl Zone {
     /// Pages in it whose write has ended, ever.
     pub(crate) fn cleaned(&self) -> u64 {
         get(&self.cleaned)
+    }
+
+    /// Pages in it that are under writeback, to files and to the swap file.
+    pub(crate) fn writeback(&self) -> Pages {
+        Pages(get(&self.sent).saturating_sub(self.cleaned()))
+    }
+
+    /// Writes of pages in it have begun.
+    pub(super) fn note_sent(&self, pages: u64) {
+        add(&self.sent, pages);
     }
 
     /// Writes of pages in it have ended.

@@ -49,6 +49,7 @@ impl<E: Env> Cache<E> {
         if let Some(area) = self.swap.area() {
             area.note_leaving();
         }
+        self.zones.note_sent(&[frame]);
         out.pages[out.count] = (slot, frame);
         out.count += 1;
     }

@@ -600,6 +600,7 @@ fn gather<E: Env>(
         mapping.writeback.fetch_add(count, Ordering::Relaxed);
         mapping.uncount_dirty(cache, pages);
         cache.zones.note_clean(request.frames.iter().copied());
+        cache.zones.note_sent(&request.frames);
     }
     Gathered { skipped, next }
 }

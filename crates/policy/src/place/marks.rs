@@ -63,7 +63,7 @@ fn reserve(zones: &[Zone], of: &Zone) -> Pages {
 }
 
 /// `part * of / whole`, rounded down, without overflow; 0 of nothing.
-fn scaled(part: u64, of: u64, whole: u64) -> u64 {
+pub(super) fn scaled(part: u64, of: u64, whole: u64) -> u64 {
     let product = u128::from(part) * u128::from(of);
     let share = product.checked_div(u128::from(whole)).unwrap_or(0);
     u64::try_from(share).unwrap_or(u64::MAX)

@@ -27,6 +27,7 @@
 //! | `offline` | which chunks a lowered limit takes |
 //! | `trim` | whether a zone is trimmed, how far, and what came of it |
 //! | `by_use` | Tidegate's own way |
+//! | `share` | how much of a node may be dirty before a writer passes over it |
 //! | `search` | the next step of an allocation |
 //!
 //! Invariants
@@ -49,6 +50,7 @@ pub mod mobility;
 pub mod offline;
 pub mod order;
 pub mod search;
+pub mod share;
 pub mod trim;
 
 use self::cache::CacheRule;
@@ -105,6 +107,9 @@ pub struct PlaceLaw {
     /// Of a way by use: streams leave the stock between MIN and HIGH of their own zone to memory
     /// that is used for long.
     pub keeps_stock: bool,
+    /// A page that is to be dirtied passes over a node that has its share of the dirty limit, as
+    /// long as another is above LOW (since 3.3).
+    pub shares_dirty: bool,
 }
 
 impl PlaceLaw {
@@ -129,6 +134,7 @@ impl PlaceLaw {
         one_zone_a_node: false,
         cpu_lists: true,
         keeps_stock: false,
+        shares_dirty: false,
     };
     /// The paper's first patch: a zone is not trimmed again while the cache says that this failed.
     pub const LINUX_3_0_FIRST: Self = Self {
@@ -161,6 +167,7 @@ impl PlaceLaw {
         one_zone_a_node: true,
         cpu_lists: false,
         keeps_stock: false,
+        shares_dirty: true,
     };
     /// Linux 6.12 with `node_reclaim_mode = 1`.
     pub const LINUX_6_12_RECLAIM: Self = Self {
@@ -176,6 +183,8 @@ impl PlaceLaw {
         // A cluster of clean pages, where that pays.
         trims: Some(Mode::RECLAIM),
         keeps_stock: true,
+        // Its streams look at what is dirty where they go elsewhere.
+        shares_dirty: false,
         ..Self::LINUX_6_12
     };
     /// The same without a trim for memory that is used for long: an ablation.

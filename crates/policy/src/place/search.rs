@@ -20,8 +20,11 @@
 //!
 //! Where the cache hid zones and nothing was found, the list is walked once more without it.
 //!
-//! Source: mechanisms 1.5, 1.6, 1.7.1; Linux 3.0 mm/page_alloc.c, get_page_from_freelist(),
-//! __alloc_pages_slowpath().
+//! A page that is to be dirtied passes over a node that has its share of the dirty limit, in the
+//! walk down to LOW only: it neither trims such a node nor remembers it as full.
+//!
+//! Source: mechanisms 1.5, 1.6, 1.7.1; Linux 3.0 and 6.12 mm/page_alloc.c,
+//! get_page_from_freelist(), __alloc_pages_slowpath().
 
 use super::PlaceLaw;
 use super::cache::ZonelistCache;
@@ -49,6 +52,9 @@ pub enum Step {
         floor: Floor,
         /// Frames.
         most: u32,
+        /// None where the node has its share of the dirty limit (`share`), and no more than it
+        /// lacks.
+        in_share: bool,
     },
     /// Trim the zone at that place; then `Search::trimmed`.
     Trim {
@@ -70,6 +76,8 @@ pub enum Took {
     Frames(u32),
     /// The mark does not allow one.
     BelowMark,
+    /// The node has its share of the dirty limit.
+    OverShare,
     /// The mark would have, but another task was faster, or there was none of the kind.
     Nothing,
 }
@@ -104,6 +112,8 @@ pub struct Search {
     asks_cache: bool,
     /// It was made ready: once for each walk that it is asked in.
     is_ready: bool,
+    /// The frames are for pages that are dirtied at once, and no zone was reclaimed for them yet.
+    for_dirty: bool,
     passed_over: u32,
     stale: u32,
 }
@@ -127,8 +137,19 @@ impl Search {
             state,
             asks_cache: false,
             is_ready: false,
+            for_dirty: false,
             passed_over: 0,
             stale: 0,
+        }
+    }
+
+    /// The same for pages that are dirtied at once, where the caller has not reclaimed: in the walk
+    /// down to LOW nodes are passed over that have their share of the dirty limit.
+    #[must_use]
+    pub const fn for_dirty(self) -> Self {
+        Self {
+            for_dirty: self.law.shares_dirty,
+            ..self
         }
     }
 
@@ -165,7 +186,7 @@ impl Search {
                     self.state = State::Done;
                 } else {
                     // The next page's own search.
-                    if asks_each_time(self.law) {
+                    if asks_each_time(self.law) || self.for_dirty {
                         self.floor = Floor::Low;
                     }
                     self.walk();
@@ -173,6 +194,7 @@ impl Search {
             }
             Took::BelowMark if !trimmed => self.below_mark(now, cache),
             Took::BelowMark | Took::Nothing => self.full(now, cache),
+            Took::OverShare => self.next(now, cache),
         }
     }
 
@@ -205,6 +227,7 @@ impl Search {
             place: self.place,
             floor: self.floor,
             most,
+            in_share: self.for_dirty && self.floor == Floor::Low,
         }
     }
 

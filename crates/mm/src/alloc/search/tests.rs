@@ -23,9 +23,19 @@ const FRAMES: u32 = 4096;
 const HERE: ZoneId = ZoneId(0);
 const THERE: ZoneId = ZoneId(1);
 
-/// Runs `body` on the first of two nodes, with a file of as many pages as all memory has.
+/// Runs `body` on the first of two nodes, with a file of as many pages as all memory has. Nothing
+/// is written back before it is asked for.
 fn with_law<T: Send + 'static>(
     place: PlaceLaw,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &File<LabEnv>) -> T + Send + 'static,
+) -> T {
+    with_limit(place, 95, body)
+}
+
+/// The same under a dirty limit, in per cent.
+fn with_limit<T: Send + 'static>(
+    place: PlaceLaw,
+    limit: u8,
     body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &File<LabEnv>) -> T + Send + 'static,
 ) -> T {
     let mut lab = Lab::new(LabOptions {
@@ -38,9 +48,8 @@ fn with_law<T: Send + 'static>(
         let mut options = Options::new(FRAMES, 2);
         options.reclaim = Tunables::of(ReclaimLaw::LINUX_5_15, 250);
         options.readahead_max = Pages(32);
-        // Nothing is written back before it is asked for.
-        options.dirty.dirty = Threshold::Percent(95);
-        options.dirty.background = Threshold::Percent(90);
+        options.dirty.dirty = Threshold::Percent(limit);
+        options.dirty.background = Threshold::Percent(limit - 5);
         options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
         options.place = place;
         if place.objects_last {
@@ -160,11 +169,41 @@ fn a_node_full_of_dirty_pages_is_not_trimmed() {
         assert_eq!(dirty, cache.stats().dirty);
         let scanned = cache.vmstat().get(Item::PgscanDirect);
         file.sync(task).unwrap();
-        assert!(cache.zones[HERE].dirty().is_zero() && cache.zones[THERE].dirty().is_zero());
+        for zone in [HERE, THERE].map(|zone| &cache.zones[zone]) {
+            assert!(zone.dirty().is_zero() && zone.writeback().is_zero());
+        }
         cache.retire(task, writer);
         scanned
     });
     assert_eq!(scanned, 0);
+}
+
+/// A quarter of all memory is written under a limit of 40 %, which is above it: two fifths of the
+/// first node, a fifth of all, is all that it takes.
+#[test]
+fn a_writer_leaves_its_node_where_that_has_its_share_of_the_dirty_limit() {
+    let dirty = |place| {
+        with_limit(place, 40, |task, cache, file| {
+            let mut writer = cache.writer();
+            let chunk = vec![Sector(1); 256];
+            for at in 0..FRAMES / 4 / 32 {
+                let at = Bytes(u64::from(at) << 17);
+                file.write(task, &mut writer, at, &chunk).unwrap();
+            }
+            cache.retire(task, writer);
+            [HERE, THERE].map(|zone| cache.zones[zone].dirty().0)
+        })
+    };
+    let all = u64::from(FRAMES / 4);
+    for place in [PlaceLaw::LINUX_3_0_OFF, PlaceLaw::TIDEGATE] {
+        assert_eq!(dirty(place), [all, 0], "{}", place.name);
+    }
+    for place in [PlaceLaw::LINUX_6_12, PlaceLaw::LINUX_6_12_RECLAIM] {
+        let [here, there] = dirty(place);
+        assert_eq!(here + there, all, "{}", place.name);
+        let share = u64::from(FRAMES / 2) * 2 / 5;
+        assert!((share * 9 / 10..share).contains(&here), "{here} of {share}");
+    }
 }
 
 const OBJECTS: SlabSpec = SlabSpec {

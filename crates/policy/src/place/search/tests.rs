@@ -16,6 +16,8 @@ struct Machine {
     between: Vec<u32>,
     /// What each trim of a zone frees, and `None`: it is not begun.
     trims: Vec<Option<u32>>,
+    /// What the share of each zone's node lacks; no page is to be dirtied: `None`.
+    lacks: Option<Vec<u32>>,
     log: Vec<String>,
     stale: u32,
 }
@@ -29,6 +31,7 @@ impl Machine {
             above_low: above_low.to_vec(),
             between: vec![100; above_low.len()],
             trims: trims.to_vec(),
+            lacks: None,
             log: Vec::new(),
             stale: 0,
         }
@@ -52,18 +55,34 @@ impl Machine {
     /// One allocation; answers how many frames it got.
     fn alloc(&mut self, want: u32) -> u32 {
         let mut search = Search::begin(self.law, self.above_low.len(), want, false);
+        if self.lacks.is_some() {
+            search = search.for_dirty();
+        }
         let mut got = 0;
         for _ in 0..1000 {
             match search.step(&self.cache) {
-                Step::Take { place, floor, most } => {
-                    let took = self.take(place, floor, most);
+                Step::Take {
+                    place,
+                    floor,
+                    most,
+                    in_share,
+                } => {
+                    let lacks = self.lacks.as_ref().filter(|_| in_share);
+                    let took = match lacks.map_or(most, |lacks| most.min(lacks[place])) {
+                        0 => Took::OverShare,
+                        most => self.take(place, floor, most),
+                    };
                     let at = if floor == Floor::Low { "" } else { "!" };
                     match took {
                         Took::Frames(frames) => {
                             got += frames;
+                            if let (true, Some(lacks)) = (in_share, &mut self.lacks) {
+                                lacks[place] -= frames;
+                            }
                             self.log.push(format!("{place}{at}+{frames}"));
                         }
                         Took::BelowMark | Took::Nothing => self.log.push(format!("{place}{at}-")),
+                        Took::OverShare => self.log.push(format!("{place}{at}%")),
                     }
                     search.took(self.now, &mut self.cache, took);
                 }
@@ -230,6 +249,40 @@ fn a_machine_of_one_zone_asks_no_cache() {
         machine.above_low = vec![0];
         machine.alloc(1);
         assert_eq!(machine.said(), "0- trim0 0+1");
+    }
+}
+
+#[test]
+fn a_page_to_be_dirtied_passes_over_a_node_that_has_its_share() {
+    for law in [PlaceLaw::LINUX_6_12, PlaceLaw::LINUX_6_12_RECLAIM] {
+        let mut machine = Machine::new(law, &[50, 50], &[Some(9), None]);
+        machine.lacks = Some(vec![3, 50]);
+        assert_eq!(machine.alloc(5), 5);
+        // Neither trimmed nor is anybody woken.
+        let told = if law.trims.is_none() {
+            "0+3 0% 1+2"
+        } else {
+            "0+3 0% 1+1 0% 1+1"
+        };
+        assert_eq!(machine.said(), told, "{}", law.name);
+    }
+}
+
+#[test]
+fn where_all_have_their_share_it_is_taken_from_the_first_all_the_same() {
+    let mut machine = Machine::new(PlaceLaw::LINUX_6_12, &[50, 50], &[None, None]);
+    machine.lacks = Some(vec![0, 0]);
+    assert_eq!(machine.alloc(1), 1);
+    assert_eq!(machine.said(), "0% 1% wake 0!+1");
+}
+
+#[test]
+fn before_3_3_no_node_has_a_share() {
+    for law in [PlaceLaw::LINUX_3_0, PlaceLaw::TIDEGATE] {
+        let mut machine = Machine::new(law, &[50, 50], &[None, None]);
+        machine.lacks = Some(vec![0, 0]);
+        assert_eq!(machine.alloc(1), 1);
+        assert_eq!(machine.said(), "0+1", "{}", law.name);
     }
 }
 
