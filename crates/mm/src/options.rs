@@ -330,6 +330,12 @@ pub struct DeviceOptions {
     pub retry_after: Nanos,
     /// What can be done with its dirty pages that are to be moved.
     pub migrates: Migrates,
+    /// Pages of a file that go under writeback together, before the first of them is sent: those
+    /// that a file system gives blocks to at once. Zero: as many as a request has.
+    pub at_once: Pages,
+    /// Its files are parts of one, the device itself: a slice that is not used up goes on with the
+    /// next of them.
+    pub one_file: bool,
     /// Among whose pageblocks its pages lie, where memory is kept apart: those of a raw device are
     /// not movable up to 3.x.
     pub mobility: Mobility,
@@ -347,6 +353,8 @@ impl Default for DeviceOptions {
             on_error: ErrorPolicy::Report,
             retry_after: Nanos::millis(100),
             migrates: Migrates::Copy,
+            at_once: Pages::ZERO,
+            one_file: false,
             mobility: Mobility::Movable,
         }
     }

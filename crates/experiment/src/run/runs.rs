@@ -64,7 +64,7 @@ pub(super) fn compaction_of(entry: &PolicyEntry, preset: &Preset) -> Compaction 
     compaction
 }
 
-/// What a device's pages are to compaction, by its file system.
+/// What a device's pages are to compaction and to its flusher, by its file system.
 pub(super) fn of_device(spec: &DeviceSpec, options: &mut mm::DeviceOptions) {
     let fs = spec
         .fs
@@ -72,9 +72,13 @@ pub(super) fn of_device(spec: &DeviceSpec, options: &mut mm::DeviceOptions) {
         .and_then(|name| lab::fs::by_name(name).ok());
     if let Some(fs) = fs {
         options.migrates = fs.migrates;
+        options.one_file = fs.is_device();
         if fs.unmovable {
             options.mobility = Mobility::Unmovable;
         }
+    }
+    if let Some(journal) = &spec.journal {
+        options.at_once = journal.bio;
     }
 }
 

@@ -57,6 +57,12 @@ impl Model {
         Layout::new(&self.layout.scaled(shrink), span)
     }
 
+    /// Whether there is none: what is on the device is one file to the flusher.
+    #[must_use]
+    pub fn is_device(&self) -> bool {
+        matches!(self.name, "bare" | "raw")
+    }
+
     /// The same under a `journal::Journal`, which commits by itself; its log is an object.
     ///
     /// # Panics

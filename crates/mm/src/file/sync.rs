@@ -28,7 +28,7 @@ use crate::file::truncate::{cut, drop_behind_end, zero_behind_end};
 use crate::registry::device::DeviceState;
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
-use crate::writeback::flush::{Selection, write_pages};
+use crate::writeback::flush::{Selection, next_tagged, write_pages};
 use crate::{Error, writeback::io};
 
 /// Pages tagged at a time, so that the index lock is short.
@@ -272,21 +272,6 @@ fn tag_dirty<E: Env>(
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         next = index.tag_range(start, to, Tag::Dirty, Tag::ToWrite, TAG_BATCH);
     }
-}
-
-fn next_tagged<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
-    from: u32,
-    to: u32,
-    tag: Tag,
-) -> Option<(u32, FrameId)> {
-    let mut token = mapping.token.lock(task);
-    mapping
-        .index
-        .writer(&cache.pages.pool, &mut token)
-        .next_tagged(from, to, tag)
 }
 
 /// Waits for the first page that could not be taken.

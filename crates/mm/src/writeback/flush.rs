@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use env::{Cause, Context, Env, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
-use frames::Tag;
+use frames::{FrameId, Tag};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
 
 use crate::Error;
@@ -218,10 +218,13 @@ fn write_files<E: Env>(
     let mut wrote = Pages::ZERO;
     // Files in a row that gave nothing: a whole round of them ends it.
     let mut barren = 0;
+    // Where files are one: so much of the slice is left by the file before.
+    let mut rest = Pages::ZERO;
     while wrote < max {
-        let Some(dirty_limit) = may_go_on(task, cache, device, round) else {
+        let dirty_limit = may_go_on(task, cache, device, round);
+        if dirty_limit.is_none() && rest.is_zero() {
             break;
-        };
+        }
         let Some((mapping, since, files)) = next_file(task, device, cutoff) else {
             break;
         };
@@ -238,16 +241,20 @@ fn write_files<E: Env>(
         task.did(Work::Contend, u64::from(others));
         let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
         let left = Pages(max.0 - wrote.0);
-        let slice = cache
-            .options
-            .flush
-            .slice_pages(bandwidth, dirty_limit, left)
+        let slice = match dirty_limit.filter(|_| rest.is_zero()) {
+            Some(limit) => cache.options.flush.slice_pages(bandwidth, limit, left),
+            None => rest,
+        };
+        let slice = slice
             .at_most(Pages(mapping.slice_most.load(Ordering::Relaxed)))
             .at_most(left);
         let outcome = write_slice(task, cache, &mapping, slice);
         device.walkers.fetch_sub(1, Ordering::Relaxed);
         let outcome = outcome?;
         wrote += outcome.wrote;
+        if device.options.one_file {
+            rest = slice.saturating_sub(outcome.wrote);
+        }
         requeue(task, cache, device, mapping, since, outcome);
         barren = if outcome.wrote.is_zero() {
             barren + 1
@@ -437,6 +444,9 @@ pub(crate) fn write_pages<E: Env>(
     select: Selection,
     turn: &mut Pages,
 ) -> Result<Outcome, Error> {
+    if !mapping.device.options.at_once.is_zero() {
+        return write_runs(task, cache, mapping, select, turn);
+    }
     let mut outcome = Outcome::default();
     let mut from = select.from;
     while outcome.wrote < select.max {
@@ -474,6 +484,111 @@ pub(crate) fn write_pages<E: Env>(
     }
     outcome.next = Some(from);
     Ok(outcome)
+}
+
+/// The first page from `from` to `to` that has the tag.
+pub(crate) fn next_tagged<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    mapping: &Mapping<E>,
+    from: u32,
+    to: u32,
+    tag: Tag,
+) -> Option<(u32, FrameId)> {
+    let mut token = mapping.token.lock(task);
+    mapping
+        .index
+        .writer(&cache.pages.pool, &mut token)
+        .next_tagged(from, to, tag)
+}
+
+/// The same where the pages of a run go under writeback together: then they are sent, in requests.
+///
+/// A run ends at a multiple of its length: where a file system looks for so much space that a file
+/// goes on in one piece (Linux 6.12 fs/ext4/mballoc.c, ext4_mb_normalize_request()).
+fn write_runs<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    select: Selection,
+    turn: &mut Pages,
+) -> Result<Outcome, Error> {
+    let at_once = mapping.device.options.at_once.at_most(select.max);
+    let room = usize::try_from(at_once.0).expect("a run is of one file");
+    let mut run = IoRequest::for_writes(room);
+    let mut outcome = Outcome {
+        next: Some(select.from),
+        ..Outcome::default()
+    };
+    while let Some(from) = outcome.next.filter(|_| outcome.wrote < select.max) {
+        outcome.next = None;
+        let tagged =
+            |task: &Task<'_, E>, from, to| next_tagged(task, cache, mapping, from, to, select.tag);
+        let Some((first, _)) = tagged(task, from, select.to) else {
+            break;
+        };
+        let most = at_once.at_most(Pages(select.max.0 - outcome.wrote.0));
+        let length = u32::try_from(most.0.next_power_of_two()).unwrap_or(1 << 31);
+        let part = Selection {
+            to: select.to.min(first | (length - 1)),
+            ..select
+        };
+        run.frames.clear();
+        let gathered = gather(task, cache, mapping, &part, first, most, &mut run);
+        outcome.skipped += gathered.skipped;
+        outcome.wrote += run.pages();
+        let next = gathered.next.or(part.to.checked_add(1));
+        outcome.next = next.filter(|next| (1..=select.to).contains(next));
+        let goes_on = outcome.next.and_then(|next| tagged(task, next, next));
+        run.more = Pages::ZERO;
+        if goes_on.is_some() {
+            run.more = select.max.saturating_sub(outcome.wrote);
+        }
+        send_in_parts(task, cache, mapping, &run, (select.class, turn))?;
+    }
+    Ok(outcome)
+}
+
+/// Sends pages that are under writeback in as many requests as it takes, each as soon as there is
+/// room for it.
+///
+/// # Errors
+/// `Cancelled`: those that are not sent are dirty again.
+fn send_in_parts<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    mapping: &Arc<Mapping<E>>,
+    run: &IoRequest,
+    (class, turn): (IoClass, &mut Pages),
+) -> Result<(), Error> {
+    let device = &mapping.device;
+    let mut sent = 0;
+    while sent < run.frames.len() {
+        let offset = run.offset + Bytes((sent as u64) << PAGE_SHIFT);
+        let room = wait_for_room(task, &cache.options.flush, device, class, turn);
+        let part = room.and_then(|room| {
+            let request = cache.writeback.requests.take(task, device.index)?;
+            Ok((room, request))
+        });
+        let (room, mut request) = match part {
+            Ok(part) => part,
+            Err(error) => {
+                mapping.take_back(cache, offset, &run.frames[sent..]);
+                return Err(error);
+            }
+        };
+        let room = usize::try_from(room.0).expect("a request is at most 256 pages");
+        let end = run.frames.len().min(sent + room);
+        request.offset = offset;
+        request.frames.extend_from_slice(&run.frames[sent..end]);
+        request.begun = task.now();
+        request.more = run.more + Pages((run.frames.len() - end) as u64);
+        task.did(Work::WritePage, request.pages().0);
+        *turn += request.pages();
+        send(task, mapping, request, class);
+        sent = end;
+    }
+    Ok(())
 }
 
 /// The background reclaimer writes one page itself, if there is room for a request at once. False:
@@ -627,3 +742,6 @@ fn send<E: Env>(
     request.on_done(Arc::clone(mapping) as Arc<dyn IoDone>);
     io::submit(task, request);
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,8 +65,9 @@ impl<E: Env> Mapping<E> {
         }
         let first = first_page(&request);
         let mut rotate = Rotate::new();
+        let ended = result.map_err(Some);
         let redirtied =
-            self.end_writeback(cache, context, first, &request.frames, &result, &mut rotate);
+            self.end_writeback(cache, context, first, &request.frames, ended, &mut rotate);
         let last = device.writeback.fetch_sub(pages, Ordering::Relaxed) == pages;
         match result {
             Ok(()) => {
@@ -100,10 +101,40 @@ impl<E: Env> Mapping<E> {
         cache.wake_busy(&request.frames, Signal::PageWritten);
         cache.wrote_back(context, &request.frames, rotate.frames());
         cache.writeback.requests.put(context, device.index, request);
+        self.ended(pages);
+        device.writes_inflight.wait.wake_all(Signal::PageWritten);
+    }
+
+    /// Pages are not under writeback any more.
+    fn ended(&self, pages: u64) {
         let pages = u32::try_from(pages).expect("a request is at most 256 pages");
         self.writeback.fetch_sub(pages, Ordering::Release);
         self.writeback_wait.wake_all(Signal::PageWritten);
-        device.writes_inflight.wait.wake_all(Signal::PageWritten);
+    }
+
+    /// Pages that were put under writeback and are not sent after all are dirty again.
+    pub(crate) fn take_back(&self, cache: &Cache<E>, offset: Bytes, frames: &[FrameId]) {
+        let context = Interrupt::new();
+        let totals = &cache.writeback.totals;
+        let mut offset = offset.0;
+        for frames in frames.chunks(REQUEST_PAGES) {
+            let pages = frames.len() as u64;
+            self.count_dirty(cache, pages);
+            let first = u32::try_from(offset >> PAGE_SHIFT).expect("pages of a file");
+            let mut rotate = Rotate::new();
+            let redirtied =
+                self.end_writeback(cache, &context, first, frames, Err(None), &mut rotate);
+            // The others were written over meanwhile: a newer version is dirty already.
+            let newer = pages - redirtied;
+            self.uncount_dirty(cache, newer);
+            add(&totals.discarded, newer);
+            sub(&self.device.writeback, pages);
+            sub(&totals.writeback, pages);
+            cache.wake_busy(frames, Signal::PageWritten);
+            cache.wrote_back(&context, frames, &[]);
+            self.ended(pages);
+            offset += pages << PAGE_SHIFT;
+        }
     }
 
     pub(crate) fn count_dirty(&self, cache: &Cache<E>, pages: u64) {
@@ -118,14 +149,15 @@ impl<E: Env> Mapping<E> {
         sub(&self.dirty, pages);
     }
 
-    /// Ends writeback of the frames; answers how many became dirty by a failure.
+    /// Ends writeback of the frames; answers how many became dirty by a failure. An error of none:
+    /// they were not sent.
     fn end_writeback(
         &self,
         cache: &Cache<E>,
         context: &Interrupt,
         first: u32,
         frames: &[FrameId],
-        result: &Result<(), IoError>,
+        result: Result<(), Option<IoError>>,
         rotate: &mut Rotate,
     ) -> u64 {
         let failed = result.is_err();
@@ -133,9 +165,9 @@ impl<E: Env> Mapping<E> {
         let mut token = self.token.lock(context);
         // Under the lock: a sync that has this error behind it finds the pages dirty again
         // (`sync::write_parts`).
-        if let Err(error) = result {
+        if let Err(Some(error)) = result {
             let at = Bytes(u64::from(first) << PAGE_SHIFT);
-            self.note_write_error(context, at, *error);
+            self.note_write_error(context, at, error);
         }
         let mut index = self.index.writer(&cache.pages.pool, &mut token);
         for (frame, page) in frames.iter().zip(first..) {

@@ -12,7 +12,9 @@ use crate::common::{Disk, data, world};
 use env::{Cause, Device, DeviceInfo, Host, Interrupt, IoOp, IoRequest, ObjectId, Task};
 use lab::LabEnv;
 use mm::{Cache, DeviceOptions, Error, ErrorPolicy, File, Health};
+use policy::dirty::{DeviceIndex, Law};
 use policy::units::{Bytes, Instant, Nanos, Pages};
+use policy::writeback::{Flight, FlushTunables};
 
 const MIB: u64 = 1 << 20;
 
@@ -199,7 +201,7 @@ fn how_a_disk_does_is_told() {
         assert_eq!(stats.first_error, Some(failed));
         assert_eq!(stats.last_error, Some(Error::FlushFailed { cause }));
         disk.state().fail_flushes = false;
-        cache.reopen_device(task, policy::dirty::DeviceIndex(0));
+        cache.reopen_device(task, DeviceIndex(0));
         let stats = cache.device_stats()[0];
         assert_eq!((stats.health, stats.first_error), (Health::Working, None));
         // Told once more to the task that was not told; then all is well.
@@ -550,4 +552,62 @@ fn a_place_is_given_up_when_what_was_under_way_has_ended() {
         // Not of the one before: this one stays.
         assert_eq!(cache.removed_devices(task), []);
     });
+}
+
+/// A file system gives blocks to a run of pages at once and puts all of it under writeback before
+/// the first of it is sent (ext4); what is sent waits for room as ever.
+#[test]
+fn the_pages_of_a_run_go_under_writeback_together_where_the_device_says_so() {
+    for (at_once, under_writeback) in [(0, 16), (64, 64)] {
+        let mut world = world(4096, MIB);
+        world.options.flush.flight = Flight::Requests(1);
+        world.options.flush.request_max = Pages(16);
+        world.device.at_once = Pages(at_once);
+        let disk = Arc::clone(&world.disk);
+        world.run(0, move |task, cache, file| {
+            let mut writer = cache.writer();
+            file.write(task, &mut writer, Bytes(0), &data(0, 100, 1))
+                .unwrap();
+            let syncing = {
+                let file = Arc::clone(file);
+                env::spawn(task.env(), "sync", move |task| file.sync(task))
+            };
+            task.sleep(Cause::Think, Nanos::millis(1));
+            let stats = cache.stats();
+            assert_eq!(stats.writeback, Pages(under_writeback), "{at_once}");
+            assert_eq!(stats.dirty, Pages(100 - under_writeback), "{at_once}");
+            syncing.join(task).unwrap().unwrap();
+            let state = disk.state();
+            assert_eq!((state.pages.len(), state.writing_most), (100, 1));
+        });
+    }
+}
+
+/// Two files of 60 dirty pages each under a background limit of 100: the flusher, once it writes,
+/// stops below that, unless the two are one, of which it writes a slice.
+#[test]
+fn a_slice_goes_on_with_the_next_file_where_all_are_one() {
+    let left = |one_file| {
+        let mut world = world(4096, 64 * MIB);
+        world.options.flush = FlushTunables::linux_6_12();
+        world.device.one_file = one_file;
+        // Its share of the limits is all of them from the start.
+        world.device.tunables.min_ratio = 10_000;
+        let mut world = world.law(Law::RATE_BASED).limits(1000, 100);
+        world.run(0, move |task, cache, file| {
+            let other = cache
+                .open(task, DeviceIndex(0), ObjectId(2), Bytes(0))
+                .unwrap();
+            let mut writer = cache.writer();
+            for file in [file, &other] {
+                file.write(task, &mut writer, Bytes(0), &data(0, 60, 1))
+                    .unwrap();
+            }
+            task.sleep(Cause::Think, Nanos::secs(1));
+            cache.stats().dirty
+        })
+    };
+    // Pages that came after its look stay.
+    assert_eq!(left(false), Pages(60));
+    assert!(left(true) < Pages(20), "{:?}", left(true));
 }
