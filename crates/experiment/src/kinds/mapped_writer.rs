@@ -5,7 +5,10 @@ use policy::units::{Bytes, PAGE_SIZE, Pages};
 use toml::Spanned;
 use workload::{MappedWriter, Work, mapped_writer};
 
-use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+
+/// A call.
+const BLOCK_KIB: f64 = 128.0;
 
 keys! {
     /// Maps a file that has nothing in it, and stores to each page once, in order; nothing is
@@ -13,14 +16,24 @@ keys! {
     pub struct Keys {
         /// Bytes of the file; scaled.
         file_mib: Spanned<f64>,
+        /// Bytes of one call.
+        block_kib: Option<Spanned<f64>>,
+        /// The file is found with its content, which is read page by page.
+        found: Option<Spanned<bool>>,
     }
 }
 
 impl Keys {
+    fn is_found(&self) -> bool {
+        value(&self.found).unwrap_or(false)
+    }
+
     fn options(&self, at: &Sizes) -> MappedWriter {
         let bytes = at.file(Bytes(PAGE_SIZE));
         MappedWriter {
             pages: bytes.pages_ceil().at_least(Pages(1)),
+            call: at.block(&self.block_kib, BLOCK_KIB).pages_ceil(),
+            found: self.is_found(),
             for_at_most: at.run_for,
         }
     }
@@ -30,7 +43,11 @@ impl Kind for Keys {
     /// Not heavy: it does not say what it dirties call by call.
     fn traits(&self) -> Traits {
         Traits {
-            files: Files::Written,
+            files: if self.is_found() {
+                Files::Found
+            } else {
+                Files::Written
+            },
             maps: true,
             ends: Ends::Early,
             writes: Writes::Once,

@@ -1,4 +1,5 @@
-//! `r2`: a file larger than a node, on a machine of two (paper p2).
+//! `r2`: a file larger than a node, on a machine of two, written and read, or mapped and stored to
+//! (paper p2).
 
 use super::super::super::fault::Fault;
 use super::super::super::rows::{self, Wanted, column};
@@ -14,7 +15,7 @@ const MIB: f64 = 1_048_576.0;
 const PAGES: &str = "pages";
 
 pub(super) const SHAPE: Shape = Shape {
-    works: &[GO],
+    works: &[GO, STORE],
     has: |setting| !setting.nodes.is_empty(),
     figures: FIGURES,
     read: levels,
@@ -54,6 +55,23 @@ const GO: Work = Work {
         job.samples = passes(worker, calls);
     },
 };
+
+/// Maps a file and stores to each page once.
+const STORE: Work = Work {
+    name: "mapwrite",
+    task: "mapped_writer",
+    called: "mapped writer",
+    arguments: &[Argument::Path, Argument::Number("file")],
+    refuse: Work::ALL,
+    reads: |_| true,
+    keys: |worker| {
+        let file = worker.number("file");
+        format!("file_mib = {file}\nblock_kib = {CALL_KIB}\nfound = true\n")
+    },
+    job: |_, _, work, job| job.bytes = work,
+};
+/// A call of a mapped writer.
+const CALL_KIB: u32 = 1024;
 
 /// (when it ended, its length in ms) of each pass: from the beginning of its first call to the end
 /// of its last.
@@ -129,6 +147,11 @@ const FIGURES: &[Figure] = &[
     call("call: p99", GO.task, 0.99, LONG),
     call("call: longest", GO.task, 1.0, LONG),
     cpu("cpu: sequential worker", GO.task, CPU),
+    call("store: p50", STORE.task, 0.5, SHORT),
+    call("store: p90", STORE.task, 0.9, SHORT),
+    call("store: p99", STORE.task, 0.99, LONG),
+    call("store: longest", STORE.task, 1.0, LONG),
+    cpu("cpu: mapped writer", STORE.task, CPU),
     node("node 0: free", 0, "nr_free_pages", LEVEL),
     node("node 0: files", 0, "nr_file_pages", LEVEL),
     node("node 0: dirty", 0, "nr_dirty", LEVEL),
@@ -141,6 +164,9 @@ const FIGURES: &[Figure] = &[
         GO.task,
         |job: &Job| job.bytes / MIB,
     ),
+    jobs("moved by mapped writers", "MiB", STORE.task, |job: &Job| {
+        job.bytes / MIB
+    }),
 ];
 
 #[cfg(test)]
