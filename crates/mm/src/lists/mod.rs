@@ -52,7 +52,7 @@ use policy::reclaim::page::{AfterWrite, after_write};
 use policy::reclaim::scan::Sizes;
 use policy::reclaim::workingset::Age;
 use policy::rule::RuleMaker;
-use policy::units::Pages;
+use policy::units::{Instant, Pages};
 
 use crate::pages::CachedPages;
 
@@ -221,6 +221,19 @@ impl Zones {
             *files = files.saturating_sub(self[zone].lost_files());
         }
         (sizes, lru.len(zone, ASIDE))
+    }
+
+    /// The lengths of a zone's lists as passes are told of them (`scan::Told`).
+    pub(crate) fn told(&self, context: &impl Context, zone: ZoneId, now: Instant) -> Sizes {
+        let sizes = self.sizes(context, zone);
+        self[zone].balance(context).tell(now, &sizes)
+    }
+
+    /// The same of all zones together.
+    pub(super) fn all_told(&self, context: &impl Context, now: Instant) -> Sizes {
+        let zones = self.layout.zones();
+        let told = zones.map(|zone| self.told(context, zone, now));
+        told.fold(Sizes::default(), Sizes::plus)
     }
 
     /// Inactive pages of files of all zones that the law does not count though they are there.

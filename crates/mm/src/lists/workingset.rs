@@ -7,7 +7,7 @@ use frames::{Flags, FrameId};
 use policy::reclaim::scan::Kind;
 use policy::reclaim::workingset::{RefaultVerdict, Shadow, refault};
 use policy::rule::Queue;
-use policy::units::Pages;
+use policy::units::{Instant, Pages};
 
 use super::{FALLEN, Zones};
 use crate::pages::CachedPages;
@@ -23,7 +23,7 @@ impl Zones {
         (pages, counters): (&CachedPages, &Counters),
         frame: FrameId,
         shadow: u32,
-        (may_swap, has_room): (bool, bool),
+        (now, may_swap, has_room): (Instant, bool, bool),
     ) -> Pages {
         let kind = if pages.table.flags(frame).has(Flags::ANON) {
             Kind::Anon
@@ -65,7 +65,7 @@ impl Zones {
             }
         } else {
             // A shadow does not say of which zone the page was: they have one age.
-            let (sizes, _) = self.all_sizes_and_aside(context);
+            let sizes = self.all_told(context, now);
             let mut age = self.age.lock(context);
             let verdict = refault(&age, Shadow::from_bits(shadow), kind, &sizes, may_swap);
             if verdict.activate {

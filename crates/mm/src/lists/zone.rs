@@ -8,9 +8,9 @@ use policy::place::by_use::Worth;
 use policy::reclaim::Tunables;
 use policy::reclaim::background::Failures;
 use policy::reclaim::page::NodeFlags;
-use policy::reclaim::scan::{Costs, Kind, Shrunk, Sizes, may_deactivate};
+use policy::reclaim::scan::{Costs, Kind, Shrunk, Sizes, Told, may_deactivate};
 use policy::reclaim::zoned::Prospects;
-use policy::units::Pages;
+use policy::units::{Instant, Pages};
 
 use super::sleepers::Sleepers;
 use crate::vmstat::{add, get, sub};
@@ -68,6 +68,7 @@ pub(crate) struct Balance {
     /// reclaim ended.
     activated: [u64; 2],
     activated_before: [u64; 2],
+    told: Told,
     failures: Failures,
     prospects: Prospects,
     /// Frames that had ever come onto the zone's free lists when `prospects` was last asked or
@@ -85,6 +86,7 @@ impl Zone {
                     costs: Costs::new(tunables.law.cost),
                     activated: [0; 2],
                     activated_before: [0; 2],
+                    told: Told::new(tunables.law.scan.told_every),
                     failures: Failures::new(tunables.revives_background()),
                     prospects: Prospects::default(),
                     given_back: 0,
@@ -320,10 +322,16 @@ impl Balance {
         &mut self.failures
     }
 
-    /// Whether a pass ages the active list of each kind.
+    /// The lengths of the lists as a pass is told of them now; `sizes`: as they are.
+    pub(crate) fn tell(&mut self, now: Instant, sizes: &Sizes) -> Sizes {
+        self.told.look(now, sizes, self.activated)
+    }
+
+    /// Whether a pass ages the active list of each kind. `sizes`: as it is told of them.
     pub(crate) fn may_deactivate(&self, sizes: &Sizes, force: bool) -> [bool; 2] {
+        let now = self.told.activated(self.activated);
         Kind::ALL.map(|kind| {
-            let (now, before) = (self.activated, self.activated_before);
+            let before = self.activated_before;
             let at = kind.index();
             may_deactivate(sizes, kind, force, now[at], before[at])
         })
@@ -360,7 +368,7 @@ impl Balance {
 
     /// A cycle of reclaim has ended: refaults from now on say that the active lists are to be aged.
     pub(super) fn end_cycle(&mut self) {
-        self.activated_before = self.activated;
+        self.activated_before = self.told.activated(self.activated);
     }
 }
 

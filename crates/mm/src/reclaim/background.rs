@@ -139,7 +139,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
     let memory = &cache.memory;
     let marks = memory.marks_of(zone);
     let free = || Pages(u64::from(memory.free_of(zone)));
-    let mut balance = Balance::begin(marks.high);
+    let mut balance = Balance::begin(marks.high, cache.options.reclaim.law.scan);
     let mut scanned = Pages::ZERO;
     let mut passes = 0;
     let mut ended = Ended::Balanced;
@@ -149,7 +149,11 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
     let reclaimed = loop {
         match balance.step(memory.spare_of(zone)) {
             BalanceStep::Done(reclaimed) => break reclaimed,
-            BalanceStep::Shrink { priority, target } => {
+            BalanceStep::Shrink {
+                priority,
+                target,
+                spares_anon,
+            } => {
                 age_anon(task, cache, zone);
                 let control = Control {
                     zone,
@@ -161,12 +165,13 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
                     may_write: true,
                     may_swap: true,
                     may_shrink: true,
+                    spares_anon,
                     run: None,
                 };
                 let got = shrink_zone(task, cache, &control);
                 scanned += got.scanned;
                 passes += 1;
-                balance.shrunk(got.reclaimed, got.scanned);
+                balance.shrunk(got.reclaimed, got.scanned, got.spared_anon);
                 if may_begin(free(), marks.min, cache.is_hopeless(task, zone)) {
                     cache.reserve_wait(zone).wake_all(Signal::Balanced);
                 }

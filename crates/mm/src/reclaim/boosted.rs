@@ -24,7 +24,8 @@ use crate::vmstat::Item;
 pub(super) fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
     let memory = &cache.memory;
     let noted = memory.boost_of(zone);
-    let mut balance = BoostedBalance::begin(cache.options.boost, noted);
+    let scan = cache.options.reclaim.law.scan;
+    let mut balance = BoostedBalance::begin(cache.options.boost, noted, scan);
     let mut scanned = Pages::ZERO;
     cache.counters.add(Item::Pageoutrun, 1);
     let end = loop {
@@ -37,6 +38,7 @@ pub(super) fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: Zo
                 priority,
                 allowed,
                 boosted,
+                spares_anon,
             } => {
                 age_anon(task, cache, zone);
                 let target = memory.marks_of(zone).high.at_least(CLUSTER);
@@ -50,6 +52,7 @@ pub(super) fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: Zo
                     may_write: allowed.writes,
                     may_swap: allowed.swaps,
                     may_shrink: allowed.shrinks,
+                    spares_anon,
                     run: None,
                 };
                 let got = shrink_zone(task, cache, &control);
@@ -57,7 +60,7 @@ pub(super) fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: Zo
                 if boosted {
                     cache.counters.add(Item::PgstealBoosted, got.reclaimed.0);
                 }
-                balance.shrunk(got.reclaimed, got.scanned >= target);
+                balance.shrunk(got.reclaimed, got.scanned >= target, got.spared_anon);
                 let free = Pages(u64::from(memory.free_of(zone)));
                 let min = memory.marks_of(zone).min;
                 if may_begin(free, min, cache.is_hopeless(task, zone)) {

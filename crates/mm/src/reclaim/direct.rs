@@ -127,6 +127,7 @@ fn over_nodes<E: Env>(
                         may_write: true,
                         may_swap: true,
                         may_shrink: true,
+                        spares_anon: true,
                         run: None,
                     };
                     got += shrink_zone(task, cache, &control);

@@ -80,6 +80,8 @@ pub(crate) struct Control {
     pub(crate) may_swap: bool,
     /// Caches of objects are asked.
     pub(crate) may_shrink: bool,
+    /// Inactive pages of files in plenty keep it from anonymous ones (`background::Sparing`).
+    pub(crate) spares_anon: bool,
     /// It is for a run of frames.
     pub(crate) run: Option<RunPass>,
 }
@@ -115,8 +117,8 @@ pub(crate) fn shrink_zone<E: Env>(
         None
     };
     let shared = by_shares.is_some();
-    let (mut reclaimed, skipped_deactivate) =
-        by_shares.unwrap_or_else(|| take_turns(task, cache, control, &mut tally));
+    let turned = by_shares.unwrap_or_else(|| take_turns(task, cache, control, &mut tally));
+    let mut reclaimed = turned.reclaimed;
     age_anon(task, cache, control.zone);
     if let Some(run) = &control.run {
         let (mut last, mut passes) = (reclaimed, 1);
@@ -132,7 +134,7 @@ pub(crate) fn shrink_zone<E: Env>(
             if !goes_on(task, cache, control.zone, run, &done) {
                 break;
             }
-            last = take_turns(task, cache, control, &mut tally).0;
+            last = take_turns(task, cache, control, &mut tally).reclaimed;
             reclaimed += last;
             passes += 1;
             age_anon(task, cache, control.zone);
@@ -182,22 +184,35 @@ pub(crate) fn shrink_zone<E: Env>(
     Got {
         reclaimed,
         scanned: tally.scanned,
-        skipped_deactivate,
+        skipped_deactivate: turned.skipped_deactivate,
         fruitless: tally.is_fruitless(rule),
+        spared_anon: turned.spared_anon,
     }
 }
 
+/// What came of the turns of a pass.
+#[derive(Clone, Copy, Default)]
+struct Turned {
+    reclaimed: Pages,
+    /// An active list was spared.
+    skipped_deactivate: bool,
+    /// Inactive pages of files sufficed (`Sparing`).
+    spared_anon: bool,
+}
+
 /// The turns of a pass: how much of which list, and cluster by cluster until the target is reached.
-/// Answers how many pages were freed, and whether an active list was spared.
 fn take_turns<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     control: &Control,
     tally: &mut Tally,
-) -> (Pages, bool) {
+) -> Turned {
     if let Some(generational) = cache.zones.generational() {
         let reclaimed = generations::pass(task, cache, generational, control, tally);
-        return (reclaimed, false);
+        return Turned {
+            reclaimed,
+            ..Turned::default()
+        };
     }
     let zone = &cache.zones[control.zone];
     let factor = cache.options.reclaim.stands_for;
@@ -210,8 +225,10 @@ fn take_turns<E: Env>(
     let mut scan = {
         let mut balance = zone.balance(task);
         let costs = balance.costs(&own);
+        let told = balance.tell(task.now(), &own).times(factor);
         plan(&CountInput {
             sizes: &sizes,
+            told: &told,
             free: times(Pages(u64::from(cache.memory.free_of(control.zone)))),
             high_mark_sum: times(cache.memory.marks_of(control.zone).high),
             priority: control.priority,
@@ -221,7 +238,7 @@ fn take_turns<E: Env>(
             may_swap,
             costs: &costs,
             may_deactivate: rule.may_deactivate(|| {
-                let [anon, file] = balance.may_deactivate(&sizes, control.force_deactivate);
+                let [anon, file] = balance.may_deactivate(&told, control.force_deactivate);
                 [anon, file || takes_main]
             }),
             // Pinned ones are at hand for nobody.
@@ -231,11 +248,13 @@ fn take_turns<E: Env>(
                     .reclaim
                     .plenty(control.target.saturating_add(cache.pinned())),
             ),
+            spares_anon: control.spares_anon,
         })
     };
     scan.counts = scan.counts.part(factor);
     scan.cluster = cache.options.reclaim.cluster();
     let patient = !control.who.background && control.priority == Priority::GENTLEST;
+    let spared_anon = scan.spares_anon;
     let mut turns = Turns::new(scan, control.target, patient);
     let mut reclaimed = Pages::ZERO;
     while let Some(turn) = turns.next(reclaimed) {
@@ -252,7 +271,11 @@ fn take_turns<E: Env>(
             break;
         }
     }
-    (reclaimed, turns.skipped_deactivate())
+    Turned {
+        reclaimed,
+        skipped_deactivate: turns.skipped_deactivate(),
+        spared_anon,
+    }
 }
 
 /// Whether a pass for a run is begun again.
@@ -302,8 +325,8 @@ fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
     if cache.zones.generational().is_some() {
         return;
     }
-    let sizes = cache.zones.sizes(task, zone);
-    let sizes = sizes.times(cache.options.reclaim.stands_for);
+    let told = cache.zones.told(task, zone, task.now());
+    let sizes = told.times(cache.options.reclaim.stands_for);
     let rule = cache.options.reclaim.law.scan;
     let size = cache.size_of(zone);
     if rule.ages_anon(&sizes, !cache.swap_total().is_zero(), size) {

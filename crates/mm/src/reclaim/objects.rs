@@ -81,6 +81,7 @@ pub(crate) fn ask_everywhere<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, p
             may_write: false,
             may_swap: false,
             may_shrink: true,
+            spares_anon: true,
             run: None,
         };
         let pressure = Pressure {

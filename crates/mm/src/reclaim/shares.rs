@@ -16,19 +16,18 @@ use policy::reclaim::page::Tally;
 use policy::reclaim::scan::Priority;
 use policy::units::{Bytes, Pages};
 
-use super::{Control, objects, take_turns};
+use super::{Control, Turned, objects, take_turns};
 use crate::cache::{Cache, get};
 use crate::shrinkers::shares::Writers;
 
 /// The part of a pass that goes to those that share the memory; `None`: nobody shares it with the
-/// pages. Answers how many pages came free, and whether an active list was spared. The caller holds
-/// nothing.
+/// pages. Answers what came of it. The caller holds nothing.
 pub(super) fn pass<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     control: &Control,
     tally: &mut Tally,
-) -> Option<(Pages, bool)> {
+) -> Option<Turned> {
     let shares = cache.shrinkers.shares()?;
     let members = cache.shrinkers.members(task);
     if members.is_empty() {
@@ -52,15 +51,15 @@ pub(super) fn pass<E: Env>(
     };
     let target = asks.pages + undone;
     let listed = cache.zones.sizes(task, control.zone).total();
-    let (mut skipped, mut pages) = (false, Pages::ZERO);
+    let mut turned = Turned::default();
     if !target.is_zero() {
         let own = Control {
             target,
             priority: reaching(listed, target).min(control.priority),
             ..*control
         };
-        (pages, skipped) = take_turns(task, cache, &own, tally);
-        freed += pages;
+        turned = take_turns(task, cache, &own, tally);
+        freed += turned.reclaimed;
     }
     if !is_patient {
         for one in &members {
@@ -71,8 +70,9 @@ pub(super) fn pass<E: Env>(
             freed += objects::give(task, cache, control, &one.registered, undone);
         }
     }
-    note_evicted(task, cache, pages);
-    Some((freed, skipped))
+    note_evicted(task, cache, turned.reclaimed);
+    turned.reclaimed = freed;
+    Some(turned)
 }
 
 /// The gentlest priority at which a pass looks at twice as many pages of the lists as are wanted:

@@ -356,6 +356,7 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
                 may_write: true,
                 may_swap: true,
                 may_shrink: true,
+                spares_anon: true,
                 run: None,
             };
             let began = task.now();

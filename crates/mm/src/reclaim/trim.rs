@@ -69,12 +69,13 @@ pub(crate) fn trim<E: Env>(
             force_deactivate: false,
             may_swap: true,
             may_shrink: !law.objects_last && !cache.shrinkers.is_empty(),
+            spares_anon: true,
             run: None,
         };
         let mut tally = Tally::default();
         let listed = cache.zones.listed(task, zone);
         cache.zones[zone].enter_work();
-        let (mut freed, _) = take_turns(task, cache, &control, &mut tally);
+        let mut freed = take_turns(task, cache, &control, &mut tally).reclaimed;
         if control.may_shrink {
             let pressure = Pressure {
                 priority: pass.priority,
@@ -145,6 +146,7 @@ fn gently(zone: ZoneId, target: Pages) -> Control {
         force_deactivate: false,
         may_swap: false,
         may_shrink: false,
+        spares_anon: true,
         run: None,
     }
 }

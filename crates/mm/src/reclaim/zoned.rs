@@ -100,6 +100,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) -
                     may_write: true,
                     may_swap: true,
                     may_shrink: true,
+                    spares_anon: true,
                     run: None,
                 };
                 let got = shrink_zone(task, cache, &control);
@@ -182,6 +183,7 @@ pub(super) fn direct<E: Env>(
                         may_write: true,
                         may_swap: true,
                         may_shrink: true,
+                        spares_anon: true,
                         run: run.map(|run| RunPass {
                             order: run.order,
                             waits: run.scans.reclaim_waits,

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//!   1. One balance makes at most 12 passes that raise the priority, and ends at priority 1: it
-//!      never scans a whole list.
+//!   1. One balance makes at most 12 passes that raise the priority, 24 if it begins again
+//!      (`Sparing`), and ends at priority 1: it never scans a whole list.
 //!   2. A pass that freed something and scanned less than was wanted does not raise it; each such
 //!      pass frees at least one page, so a balance ends.
 //!   3. After 16 balances in a row that freed nothing it rests until somebody frees a page; ours
@@ -18,7 +18,7 @@
 //! kswapd_try_to_sleep(), prepare_kswapd_sleep(), balance_pgdat(), kswapd_shrink_node().
 //! Deviations: one node of one zone, order 0, no boost.
 
-use super::scan::{CLUSTER, Priority};
+use super::scan::{CLUSTER, Priority, ScanRule};
 use crate::ticks::TickRate;
 use crate::units::{Nanos, Pages};
 
@@ -143,6 +143,49 @@ pub fn clears_flags(free: Pages, high: Pages, failures: Failures) -> bool {
     !failures.hopeless() && is_balanced(free, high)
 }
 
+/// Whether the passes of a balance are kept from anonymous pages by inactive pages of files in
+/// plenty.
+///
+/// # Source
+/// Linux 6.12 mm/vmscan.c, balance_pgdat(), `no_cache_trim_mode`; since 6.10.
+#[derive(Clone, Copy, Debug)]
+pub struct Sparing {
+    once: bool,
+    allowed: bool,
+    in_vain: bool,
+}
+
+impl Sparing {
+    /// They are, to begin with.
+    #[must_use]
+    pub const fn new(rule: ScanRule) -> Self {
+        Self {
+            once: rule.spares_once,
+            allowed: true,
+            in_vain: false,
+        }
+    }
+
+    /// Whether they are.
+    #[must_use]
+    pub const fn allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// A pass is over; `spared`: inactive pages of files sufficed for it.
+    pub fn passed(&mut self, freed: Pages, spared: bool) {
+        self.in_vain |= spared && freed.is_zero();
+    }
+
+    /// All priorities have been gone through, and nothing was freed. Answers whether to begin
+    /// again.
+    pub fn begins_again(&mut self) -> bool {
+        let again = self.once && self.allowed && self.in_vain;
+        self.allowed &= !again;
+        again
+    }
+}
+
 /// What the owner of a `Balance` does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BalanceStep {
@@ -153,6 +196,8 @@ pub enum BalanceStep {
         priority: Priority,
         /// Pages wanted.
         target: Pages,
+        /// `Sparing`.
+        spares_anon: bool,
     },
     /// Over: that many pages were reclaimed. `Failures::balanced` is due.
     Done(Pages),
@@ -164,16 +209,18 @@ pub struct Balance {
     high: Pages,
     priority: Option<Priority>,
     reclaimed: Pages,
+    sparing: Sparing,
 }
 
 impl Balance {
     /// A balance up to the mark `high`.
     #[must_use]
-    pub fn begin(high: Pages) -> Self {
+    pub fn begin(high: Pages, rule: ScanRule) -> Self {
         Self {
             high,
             priority: Some(Priority::GENTLEST),
             reclaimed: Pages::ZERO,
+            sparing: Sparing::new(rule),
         }
     }
 
@@ -184,14 +231,16 @@ impl Balance {
             Some(priority) if !is_balanced(free, self.high) => BalanceStep::Shrink {
                 priority,
                 target: self.target(),
+                spares_anon: self.sparing.allowed(),
             },
             Some(_) | None => BalanceStep::Done(self.reclaimed),
         }
     }
 
-    /// The pass is over.
-    pub fn shrunk(&mut self, reclaimed: Pages, scanned: Pages) {
+    /// The pass is over; `spared_anon`: inactive pages of files sufficed for it.
+    pub fn shrunk(&mut self, reclaimed: Pages, scanned: Pages, spared_anon: bool) {
         self.reclaimed += reclaimed;
+        self.sparing.passed(reclaimed, spared_anon);
         let enough = scanned.at_least(reclaimed) >= self.target();
         if enough && !reclaimed.is_zero() {
             return;
@@ -200,6 +249,9 @@ impl Balance {
             .priority
             .filter(|priority| *priority > LAST)
             .and_then(Priority::raised);
+        if self.priority.is_none() && self.reclaimed.is_zero() && self.sparing.begins_again() {
+            self.priority = Some(Priority::GENTLEST);
+        }
     }
 
     /// A fatal end: the next step is `Done`.
@@ -215,21 +267,25 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reclaim::ReclaimLaw;
+    use crate::reclaim::laws::linux_5_15;
 
     const HIGH: Pages = Pages(1000);
 
     fn run(mut pass: impl FnMut(Priority) -> (u64, u64)) -> (Vec<u8>, Pages) {
-        let mut balance = Balance::begin(HIGH);
+        let mut balance = Balance::begin(HIGH, linux_5_15::SCAN);
         let mut free = Pages(0);
         let mut passes = Vec::new();
         loop {
             match balance.step(free) {
-                BalanceStep::Shrink { priority, target } => {
+                BalanceStep::Shrink {
+                    priority, target, ..
+                } => {
                     assert_eq!(target, HIGH);
                     passes.push(priority.0);
                     let (reclaimed, scanned) = pass(priority);
                     free += Pages(reclaimed);
-                    balance.shrunk(Pages(reclaimed), Pages(scanned));
+                    balance.shrunk(Pages(reclaimed), Pages(scanned), false);
                 }
                 BalanceStep::Done(reclaimed) => return (passes, reclaimed),
             }
@@ -254,6 +310,33 @@ mod tests {
         assert_eq!(reclaimed, Pages(1100));
         let (passes, _) = run(|priority| if priority.0 > 10 { (0, 0) } else { (2000, 10) });
         assert_eq!(passes, [12, 11, 10]);
+    }
+
+    #[test]
+    fn a_balance_that_spared_anonymous_pages_in_vain_begins_again_once() {
+        let rule = ReclaimLaw::LINUX_6_12.scan;
+        let run = |rule, mut freed: Vec<u64>, spared| {
+            let mut balance = Balance::begin(HIGH, rule);
+            let mut passes = Vec::new();
+            while let BalanceStep::Shrink {
+                priority,
+                spares_anon,
+                ..
+            } = balance.step(Pages(0))
+            {
+                passes.push((priority.0, spares_anon));
+                let freed = Pages(freed.pop().unwrap_or(0));
+                balance.shrunk(freed, freed, spared && spares_anon);
+            }
+            passes
+        };
+        let down = |spares| (1..=12).rev().map(move |priority| (priority, spares));
+        let once: Vec<_> = down(true).collect();
+        let twice: Vec<_> = down(true).chain(down(false)).collect();
+        assert_eq!(run(rule, vec![], true), twice);
+        assert_eq!(run(rule, vec![], false), once, "none was spared");
+        assert_eq!(run(rule, vec![1], true), once, "a page came");
+        assert_eq!(run(linux_5_15::SCAN, vec![], true), once, "before 6.10");
     }
 
     #[test]

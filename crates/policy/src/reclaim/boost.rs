@@ -28,8 +28,8 @@
 //! Deviations: a pageblock has the size its owner says, so that a scaled memory keeps the
 //! proportion; order 0; no laptop mode.
 
-use super::background::LAST;
-use super::scan::Priority;
+use super::background::{LAST, Sparing};
+use super::scan::{Priority, ScanRule};
 use crate::units::Pages;
 use crate::watermark::{AllocRight, Watermarks};
 
@@ -301,6 +301,8 @@ pub enum BoostStep {
         allowed: Allowed,
         /// It frees for the boost, and not because the node is short.
         boosted: bool,
+        /// `background::Sparing`.
+        spares_anon: bool,
     },
     /// Over. Each zone retires the boost it had at the beginning.
     Done(BalanceEnd),
@@ -326,18 +328,20 @@ pub struct BoostedBalance {
     boosted: bool,
     priority: Option<Priority>,
     freed: Pages,
+    sparing: Sparing,
 }
 
 impl BoostedBalance {
     /// A balance; `boosts`: the sum over the node's zones, each of which is noted by the caller.
     #[must_use]
-    pub fn begin(rule: BoostRule, boosts: Pages) -> Self {
+    pub fn begin(rule: BoostRule, boosts: Pages, scan: ScanRule) -> Self {
         Self {
             rule,
             left: boosts,
             boosted: !boosts.is_zero(),
             priority: Some(Priority::GENTLEST),
             freed: Pages::ZERO,
+            sparing: Sparing::new(scan),
         }
     }
 
@@ -364,12 +368,14 @@ impl BoostedBalance {
                 shrinks: !boosted || self.rule.shrinks,
             },
             boosted,
+            spares_anon: self.sparing.allowed(),
         }
     }
 
     /// The pass is over. `freed`: with the pages of slabs. `enough`: it scanned as many as the
     /// zones' marks say (HIGH and boost of each, at least a cluster).
-    pub fn shrunk(&mut self, freed: Pages, enough: bool) {
+    pub fn shrunk(&mut self, freed: Pages, enough: bool, spared_anon: bool) {
+        self.sparing.passed(freed, spared_anon);
         let stays = self.is_for_boost() && self.priority == Some(BOOSTED_LAST);
         self.freed += freed;
         self.left = self.left.saturating_sub(freed);
@@ -380,6 +386,9 @@ impl BoostedBalance {
                 .priority
                 .filter(|priority| *priority > LAST)
                 .and_then(Priority::raised);
+            if self.priority.is_none() && self.freed.is_zero() && self.sparing.begins_again() {
+                self.priority = Some(Priority::GENTLEST);
+            }
         }
     }
 

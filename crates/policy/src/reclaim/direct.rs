@@ -68,6 +68,8 @@ pub struct Got {
     pub skipped_deactivate: bool,
     /// It met hardly anything but pages in use (`page::Tally::is_fruitless`).
     pub fruitless: bool,
+    /// Inactive pages of files sufficed for it (`background::Sparing`).
+    pub spared_anon: bool,
 }
 
 impl core::ops::AddAssign for Got {
@@ -77,6 +79,7 @@ impl core::ops::AddAssign for Got {
         self.scanned += other.scanned;
         self.skipped_deactivate |= other.skipped_deactivate;
         self.fruitless |= other.fruitless;
+        self.spared_anon |= other.spared_anon;
     }
 }
 
@@ -230,6 +233,7 @@ mod tests {
             scanned: Pages(100),
             skipped_deactivate: false,
             fruitless: false,
+            spared_anon: false,
         }
     }
 

@@ -29,7 +29,7 @@
 //! mm/vmscan.c, get_scan_count(), shrink_zone(), inactive_file_is_low_global(); mm/page_alloc.c,
 //! calculate_zone_inactive_ratio().
 
-use crate::units::Pages;
+use crate::units::{Instant, Nanos, Pages};
 
 #[cfg(test)]
 mod tests;
@@ -189,6 +189,12 @@ impl Sizes {
         )
     }
 
+    /// Lists of two zones together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self(core::array::from_fn(|list| self.0[list] + other.0[list]))
+    }
+
     /// One `factor`-th of each, and at least a page of what is not empty.
     #[must_use]
     pub fn part(&self, factor: u32) -> Self {
@@ -234,9 +240,18 @@ pub struct ScanRule {
     /// A pass that has reclaimed enough scans the rest of its plan in proportion (3.11 and later);
     /// else it ends there.
     pub ends_in_proportion: bool,
+    /// The rest of a plan that ends in proportion is scanned in full (up to 6.0); else a round of it
+    /// is (6.1 and later).
+    pub scans_proportion: bool,
     /// The background looks at a cluster, or a kind's share of one, of a list that is too short for
     /// its priority (3.2 and before).
     pub background_looks_at_least: bool,
+    /// Passes read the lengths of lists and the refaults off statistics that are brought up to date
+    /// so often (6.12; see `Told`).
+    pub told_every: Option<Nanos>,
+    /// A balance of the background that has freed nothing, as its passes spared anonymous pages,
+    /// begins again and spares none (6.10 and later).
+    pub spares_once: bool,
 }
 
 /// When the active list of a kind should feed the inactive one.
@@ -322,6 +337,56 @@ pub fn may_deactivate(
     activated_before: u64,
 ) -> bool {
     force || activated != activated_before || sizes.inactive_is_low(kind)
+}
+
+/// The lengths of the lists, and the refaults that went to active ones, as passes are told of them.
+///
+/// In 6.12 they are those of a moment up to 2 s ago. As long as that lasts, passes take an inactive
+/// list for long, or for short, whatever has become of it: they scan files alone until none is
+/// inactive, or age active ones until all are.
+///
+/// # Source
+/// Linux 6.12 mm/memcontrol.c, lruvec_page_state(), flush_memcg_stats_dwork(), `FLUSH_TIME`;
+/// mm/vmscan.c, prepare_scan_control(), which brings them up to date by itself only where that has
+/// been left out once (mem_cgroup_flush_stats_ratelimited(); up to 6.11 it always does),
+/// inactive_is_low(), snapshot_refaults(); mm/workingset.c, workingset_test_recent(). A pass is
+/// divided by the true lengths (lruvec_lru_size()), and too_many_isolated() asks for true ones.
+/// Deviation: they are read at the first look after the time, not by a task at that moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Told {
+    every: Option<Nanos>,
+    /// Of which the last look was.
+    period: Option<u64>,
+    sizes: Sizes,
+    activated: [u64; 2],
+}
+
+impl Told {
+    /// Nothing was told yet. `every`: `ScanRule::told_every`.
+    #[must_use]
+    pub const fn new(every: Option<Nanos>) -> Self {
+        Self {
+            every,
+            period: None,
+            sizes: Sizes([Pages::ZERO; 4]),
+            activated: [0; 2],
+        }
+    }
+
+    /// What a pass that begins is told; `sizes` and `activated` are so `now`.
+    pub fn look(&mut self, now: Instant, sizes: &Sizes, activated: [u64; 2]) -> Sizes {
+        let period = self.every.map(|every| now.0 / every.0);
+        if period.is_none() || period != self.period {
+            (self.period, self.sizes, self.activated) = (period, *sizes, activated);
+        }
+        self.sizes
+    }
+
+    /// The refaults as they are told; `activated` are so now.
+    #[must_use]
+    pub fn activated(&self, activated: [u64; 2]) -> [u64; 2] {
+        self.every.map_or(activated, |_| self.activated)
+    }
 }
 
 /// What counts as the cost of reclaiming a kind of pages.
@@ -446,6 +511,8 @@ pub struct Shrunk {
 pub struct CountInput<'a> {
     /// The lists.
     pub sizes: &'a Sizes,
+    /// The same as passes are told (`Told`).
+    pub told: &'a Sizes,
     /// Free frames of the node.
     pub free: Pages,
     /// Sum of the HIGH marks of the node's zones.
@@ -466,6 +533,20 @@ pub struct CountInput<'a> {
     pub may_deactivate: [bool; 2],
     /// Inactive pages of files suffice if they are at least this many (`Rules::plenty`).
     pub plenty: Pages,
+    /// Inactive pages of files in plenty keep the pass from anonymous ones (`Sparing`).
+    pub spares_anon: bool,
+}
+
+impl CountInput<'_> {
+    /// Whether inactive pages of files, as told, suffice.
+    fn spares(&self) -> bool {
+        let files = self.told.of(Lru::InactiveFile);
+        self.rule.spares_anon
+            && self.spares_anon
+            && files >= self.plenty
+            && !scan_count(files, self.priority).is_zero()
+            && !self.may_deactivate[Kind::File.index()]
+    }
 }
 
 /// How a pass divides itself between the kinds.
@@ -501,6 +582,10 @@ pub struct ScanPlan {
     pub cluster: Pages,
     /// What follows when enough was reclaimed (`ScanRule::ends_in_proportion`).
     pub ends_in_proportion: bool,
+    /// How much of it (`ScanRule::scans_proportion`).
+    pub scans_proportion: bool,
+    /// Inactive pages of files suffice for it.
+    pub spares_anon: bool,
 }
 
 /// Decides how many pages of each list a pass looks at.
@@ -534,6 +619,8 @@ pub fn plan(input: &CountInput<'_>) -> ScanPlan {
         may_deactivate: input.may_deactivate,
         cluster: CLUSTER,
         ends_in_proportion: input.rule.ends_in_proportion,
+        scans_proportion: input.rule.scans_proportion,
+        spares_anon: input.spares(),
     }
 }
 
@@ -558,21 +645,20 @@ fn balance_by_use(input: &CountInput<'_>) -> Balance {
 
 /// 5.8 and later.
 fn balance(input: &CountInput<'_>) -> Balance {
-    let [may_deactivate_anon, may_deactivate_file] = input.may_deactivate;
+    let may_deactivate_anon = input.may_deactivate[Kind::Anon.index()];
     if !input.may_swap {
         return Balance::FilesOnly;
     }
     if input.priority == Priority::DESPERATE && input.swappiness > 0 {
         return Balance::Equal;
     }
-    let at_hand = |list| !scan_count(input.sizes.of(list), input.priority).is_zero();
+    let anon_at_hand = !scan_count(input.sizes.of(Lru::InactiveAnon), input.priority).is_zero();
     let files = input.sizes.kind(Kind::File).saturating_add(input.free);
     let file_is_tiny = files <= input.high_mark_sum;
-    if file_is_tiny && !may_deactivate_anon && at_hand(Lru::InactiveAnon) {
+    if file_is_tiny && !may_deactivate_anon && anon_at_hand {
         return Balance::AnonOnly;
     }
-    let plenty = input.rule.spares_anon && input.sizes.of(Lru::InactiveFile) >= input.plenty;
-    if plenty && at_hand(Lru::InactiveFile) && !may_deactivate_file {
+    if input.spares() {
         return Balance::FilesOnly;
     }
     let costs = Kind::ALL.map(|kind| u128::from(input.costs.of(kind)));
@@ -627,7 +713,8 @@ pub struct Turns {
     plan: ScanPlan,
     left: Sizes,
     target: Pages,
-    /// Whether the plan is never cut (any more).
+    /// Whether the plan is never cut (any more). A plan of which a round is left is cut again, and
+    /// ends.
     uncut: bool,
     /// The list that is next in this round; 0 between two rounds.
     next: usize,
@@ -691,7 +778,7 @@ impl Turns {
     /// Enough was reclaimed: the kind with less left stops here, the other goes on to the same
     /// share.
     fn cut(&mut self) {
-        self.uncut = true;
+        self.uncut = self.plan.scans_proportion;
         if !self.plan.ends_in_proportion {
             self.left = Sizes::default();
             return;

@@ -1,4 +1,5 @@
 use super::*;
+use crate::reclaim::laws::linux_5_15;
 
 const ZONE: BoostZone = BoostZone {
     pages: Pages(4_194_304),
@@ -200,7 +201,7 @@ fn run(
     boosts: u64,
     pass: impl Fn(usize) -> (bool, u64, bool),
 ) -> (Vec<String>, BalanceEnd) {
-    let mut balance = BoostedBalance::begin(rule, Pages(boosts));
+    let mut balance = BoostedBalance::begin(rule, Pages(boosts), linux_5_15::SCAN);
     let mut passes = Vec::new();
     loop {
         let (balanced, freed, enough) = pass(passes.len());
@@ -216,7 +217,7 @@ fn run(
                     flag(allowed.swaps, "s"),
                     flag(allowed.shrinks, "c")
                 ));
-                balance.shrunk(Pages(freed), enough);
+                balance.shrunk(Pages(freed), enough, false);
             }
             BoostStep::Done(end) => return (passes, end),
         }
@@ -313,7 +314,7 @@ fn after_events(yielded: u64) -> (u64, u64, u64) {
         boost.on_event(&rule, NODE, Event::Claims, true);
         assert!(boost.on_allocated(&rule, true));
         let noted = boost.pages();
-        let mut balance = BoostedBalance::begin(rule, noted);
+        let mut balance = BoostedBalance::begin(rule, noted, linux_5_15::SCAN);
         let mark = NODE.high + boost.pages();
         while let BoostStep::Shrink { boosted, .. } = balance.step(Pages(free) > mark) {
             free += 32;
@@ -322,7 +323,7 @@ fn after_events(yielded: u64) -> (u64, u64, u64) {
             } else {
                 &mut ordinary
             }) += 32;
-            balance.shrunk(Pages(32), true);
+            balance.shrunk(Pages(32), true, false);
         }
         boost.retire(noted);
         assert_eq!(boost.pages(), Pages::ZERO);

@@ -73,7 +73,10 @@ pub(in crate::reclaim) const SCAN: ScanRule = ScanRule {
     looks_each_turn: true,
     spares_anon: false,
     ends_in_proportion: false,
+    scans_proportion: false,
     background_looks_at_least: true,
+    told_every: None,
+    spares_once: false,
 };
 
 struct Throttle;

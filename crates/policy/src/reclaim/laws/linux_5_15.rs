@@ -71,7 +71,10 @@ pub(in crate::reclaim) const SCAN: ScanRule = ScanRule {
     looks_each_turn: false,
     spares_anon: true,
     ends_in_proportion: true,
+    scans_proportion: true,
     background_looks_at_least: false,
+    told_every: None,
+    spares_once: false,
 };
 
 /// How many pages it isolates. Ours does the same.

@@ -1,4 +1,5 @@
-//! Linux 6.12: the throttling of 5.16, and reclaim that writes no page of a file.
+//! Linux 6.12: the throttling of 5.16, reclaim that writes no page of a file, and passes that are
+//! told of the lists as they were up to 2 s ago (`scan::Told`).
 //!
 //! No file system of 6.12 has a call by which reclaim could write a single page (`->writepage`: xfs
 //! lost it in 5.15, ext4, fat and block devices until 6.6), so a dirty page of a file that it would
@@ -11,11 +12,18 @@
 use super::{linux_5_15, linux_5_16};
 use crate::reclaim::law::{ReclaimLaw, Rules};
 use crate::reclaim::page::JudgeRule;
+use crate::reclaim::scan::{CostRule, ScanRule};
+use crate::units::Nanos;
 
 impl ReclaimLaw {
-    /// Linux 6.12: as 5.16, and file systems without a call that writes a single page.
+    /// Linux 6.12: as 5.16, file systems without a call that writes a single page, and statistics
+    /// of the lists for the lists.
     pub const LINUX_6_12: Self = Self::new(&RULES);
 }
+
+/// The time between two rounds of the statistics of all memory cgroups, the root's among them
+/// (`FLUSH_TIME`).
+const TOLD_EVERY: Nanos = Nanos::secs(2);
 
 /// What the one with generations has of it.
 pub(super) const RULES: Rules = Rules {
@@ -23,6 +31,13 @@ pub(super) const RULES: Rules = Rules {
     page: JudgeRule {
         writes_files: false,
         ..linux_5_15::PAGE
+    },
+    cost: CostRule::WritesAndFailures,
+    scan: ScanRule {
+        told_every: Some(TOLD_EVERY),
+        spares_once: true,
+        scans_proportion: false,
+        ..linux_5_15::SCAN
     },
     ..linux_5_16::RULES
 };

@@ -1,4 +1,5 @@
 use super::*;
+use crate::reclaim::ReclaimLaw;
 use crate::reclaim::laws::{linux_3_0, linux_5_15};
 
 #[test]
@@ -65,6 +66,7 @@ fn costs(anon: u64, file: u64) -> Costs {
 fn input<'a>(sizes: &'a Sizes, costs: &'a Costs) -> CountInput<'a> {
     CountInput {
         sizes,
+        told: sizes,
         free: Pages(2 * MIB),
         high_mark_sum: Pages(8 * MIB),
         priority: Priority(6),
@@ -75,6 +77,7 @@ fn input<'a>(sizes: &'a Sizes, costs: &'a Costs) -> CountInput<'a> {
         costs,
         may_deactivate: [true, true],
         plenty: Pages::ZERO,
+        spares_anon: true,
     }
 }
 
@@ -88,6 +91,7 @@ fn what_decides_how_a_pass_divides_itself() {
     let no_files = sizes([GIB, GIB, MIB, MIB]);
     let tiny = CountInput {
         sizes: &no_files,
+        told: &no_files,
         may_deactivate: [false, false],
         ..base
     };
@@ -186,6 +190,7 @@ fn what_decides_how_a_pass_divides_itself() {
             "hardly a file left, and no inactive anonymous page",
             CountInput {
                 sizes: &few_inactive_anon,
+                told: &few_inactive_anon,
                 ..tiny
             },
             Balance::FilesOnly,
@@ -201,9 +206,30 @@ fn what_decides_how_a_pass_divides_itself() {
             [0, 0, 4096, 4096],
         ),
         (
+            "inactive files in plenty, and none is spared for them any more",
+            CountInput {
+                may_deactivate: [true, false],
+                spares_anon: false,
+                ..base
+            },
+            by_swappiness,
+            [1228, 1228, 2867, 2867],
+        ),
+        (
+            "few inactive files, and the pass is told of the many there were",
+            CountInput {
+                sizes: &few_inactive_file,
+                may_deactivate: [true, false],
+                ..base
+            },
+            Balance::FilesOnly,
+            [0, 0, 0, 4096],
+        ),
+        (
             "few inactive files",
             CountInput {
                 sizes: &few_inactive_file,
+                told: &few_inactive_file,
                 may_deactivate: [true, false],
                 ..base
             },
@@ -332,6 +358,33 @@ fn active_lists_are_aged_when_short_of_inactive_pages_or_after_a_refault() {
     assert!(!rule.ages_anon(&even, true, Pages(GIB)));
 }
 
+#[test]
+fn a_pass_of_6_12_is_told_of_lists_and_refaults_as_they_were() {
+    let (then, now) = (sizes([1, 2, 3, 4]), sizes([9, 9, 9, 9]));
+    let at = |millis| Instant(Nanos::millis(millis).0);
+    let mut told = Told::new(ReclaimLaw::LINUX_6_12.scan.told_every);
+    // ms, lists, refaults; lists and refaults as they are told
+    let table = [
+        (1_500, &then, 5, &then, 5),
+        (1_999, &now, 6, &then, 5),
+        (2_000, &now, 6, &now, 6),
+        (3_999, &then, 7, &now, 6),
+        (9_000, &then, 7, &then, 7),
+    ];
+    for (millis, lists, refaults, told_lists, told_refaults) in table {
+        assert_eq!(
+            told.look(at(millis), lists, [refaults; 2]),
+            *told_lists,
+            "{millis}"
+        );
+        assert_eq!(told.activated([99; 2]), [told_refaults; 2], "{millis}");
+    }
+    let mut told = Told::new(linux_5_15::SCAN.told_every);
+    assert_eq!(told.look(at(1), &then, [5; 2]), then);
+    assert_eq!(told.look(at(1), &now, [6; 2]), now);
+    assert_eq!(told.activated([7; 2]), [7; 2]);
+}
+
 fn planned(of: [u64; 4], may_deactivate: [bool; 2]) -> ScanPlan {
     ScanPlan {
         balance: Balance::Equal,
@@ -339,6 +392,8 @@ fn planned(of: [u64; 4], may_deactivate: [bool; 2]) -> ScanPlan {
         cluster: CLUSTER,
         may_deactivate,
         ends_in_proportion: true,
+        scans_proportion: true,
+        spares_anon: false,
     }
 }
 
@@ -415,6 +470,23 @@ fn a_pass_ends_in_proportion_when_enough_was_reclaimed() {
 }
 
 #[test]
+fn in_6_12_a_round_follows_when_enough_was_reclaimed() {
+    // planned, one page reclaimed in, scanned; 5.15 would go on to 134 and to 9,000.
+    let table = [
+        ([640, 0, 320, 0], 2, [96, 0, 64, 0]),
+        ([9_000, 0, 32, 1_000], 16, [1_024, 0, 32, 992]),
+    ];
+    for (plan, one_in, scanned) in table {
+        let plan = ScanPlan {
+            scans_proportion: ReclaimLaw::LINUX_6_12.scan.scans_proportion,
+            ..planned(plan, [true, true])
+        };
+        let turns = Turns::new(plan, Pages(32 + 2 * 16), false);
+        assert_eq!(run(turns, one_in).0, scanned, "{plan:?}");
+    }
+}
+
+#[test]
 fn an_active_list_that_may_not_be_aged_is_passed_over_and_remembered() {
     let plan = planned([64, 64, 64, 64], [false, true]);
     let mut turns = Turns::new(plan, Pages::MAX, false);
@@ -478,6 +550,7 @@ proptest! {
         let costs = costs(of[0], of[1]);
         let found = plan(&CountInput {
             sizes: &lists,
+            told: &lists,
             free: Pages(u64::from(free)),
             high_mark_sum: Pages(1 << 20),
             priority: Priority(priority),
@@ -488,6 +561,7 @@ proptest! {
             costs: &costs,
             may_deactivate,
             plenty: Pages::ZERO,
+            spares_anon: true,
         });
         for list in Lru::ALL {
             let full = scan_count(lists.of(list), Priority(priority));

@@ -163,6 +163,7 @@ impl Node {
         let sizes = self.sizes();
         let plan = plan(&CountInput {
             sizes: &sizes,
+            told: &sizes,
             free: Pages::ZERO,
             high_mark_sum: Pages::ZERO,
             priority,
@@ -173,6 +174,7 @@ impl Node {
             costs: &Costs::new(CostRule::WritesOnly),
             may_deactivate: [false, sizes.inactive_is_low(Kind::File)],
             plenty: Pages::ZERO,
+            spares_anon: true,
         });
         let mut turns = Turns::new(plan, Pages(target), false);
         let mut pass = Tally::default();
