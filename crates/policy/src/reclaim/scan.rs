@@ -240,8 +240,8 @@ pub struct ScanRule {
     /// A pass that has reclaimed enough scans the rest of its plan in proportion (3.11 and later);
     /// else it ends there.
     pub ends_in_proportion: bool,
-    /// The rest of a plan that ends in proportion is scanned in full (up to 6.0); else a round of it
-    /// is (6.1 and later).
+    /// The rest of a plan that ends in proportion is scanned in full (up to 6.0); else a round of
+    /// it is (6.1 and later).
     pub scans_proportion: bool,
     /// The background looks at a cluster, or a kind's share of one, of a list that is too short for
     /// its priority (3.2 and before).
