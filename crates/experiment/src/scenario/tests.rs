@@ -378,8 +378,8 @@ fn names_that_tables_and_files_cannot_have_are_refused() {
 
 #[test]
 fn a_band_that_is_held_elsewhere_is_held_there() {
-    let stutterp = |from: &str, to: &str| {
-        let source = crate::experiments::by_name("stutterp").unwrap();
+    let loaded = |from: &str, to: &str| {
+        let source = crate::experiments::by_name("stutterp-oom").unwrap();
         assert_eq!(source.text.matches(from).count(), 1, "{from}");
         let text = source.text.replace(from, to);
         match Scenario::load(Source { text, ..source }, &[]) {
@@ -387,20 +387,20 @@ fn a_band_that_is_held_elsewhere_is_held_there() {
             Err(error) => error.to_string(),
         }
     };
-    let held = "max = 0.95\nheld_in = \"stutterp-oom\"";
-    assert_eq!(stutterp(held, held), "no mistake");
-    let nowhere = stutterp(held, "max = 0.95\nheld_in = \"stutterp-omm\"");
+    let held = "max = 1\nheld_in = \"stutterp\"";
+    assert_eq!(loaded(held, held), "no mistake");
+    let nowhere = loaded(held, "max = 1\nheld_in = \"stuterp\"");
     assert!(
-        nowhere.contains("unknown experiment `stutterp-omm`"),
+        nowhere.contains("unknown experiment `stuterp`"),
         "{nowhere}"
     );
     // Not this very band, not this band at all, and a band that is not held there either.
     for other in [
-        "max = 0.96\nheld_in = \"stutterp-oom\"",
-        "max = 0.95\nheld_in = \"dd\"",
-        "max = 0.95\nheld_in = \"stutterp\"",
+        "max = 1.01\nheld_in = \"stutterp\"",
+        "max = 1\nheld_in = \"dd\"",
+        "max = 1\nheld_in = \"stutterp-oom\"",
     ] {
-        let text = stutterp(held, other);
+        let text = loaded(held, other);
         assert!(text.contains("does not hold this band"), "{text}");
     }
 }
@@ -923,7 +923,7 @@ fn a_mapped_writer_needs_a_file_that_can_be_mapped() {
     assert_eq!(making(task), "no mistake");
     let said = making(&task.replace("file_mib = 512", ""));
     assert!(said.contains("a mapped_writer needs `file_mib`"), "{said}");
-    for key in ["block_kib = 4", "region_mib = 4", "every_ms = 1"] {
+    for key in ["region_mib = 4", "every_ms = 1"] {
         let said = making(&format!("{task}\n{key}"));
         assert!(said.contains("means nothing to a mapped_writer"), "{said}");
     }
