@@ -175,7 +175,7 @@ pub(crate) fn look(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         // The folder says why, if it is missing.
-        Err(_) => folder.map_or(Ok(()), |folder| std::fs::read_dir(folder).map(drop)),
+        Err(_) => folder.map_or(Ok(()), |folder| std::fs::metadata(folder).map(drop)),
         Ok(found) if found.is_file() => {
             let file = OpenOptions::new().read(true).write(true).open(path)?;
             is_empty(&file).map(drop)

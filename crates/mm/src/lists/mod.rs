@@ -387,15 +387,15 @@ impl Zones {
         rotate: &[FrameId],
     ) -> Rotated {
         let mut rotated = 0;
-        if self.immediate != Immediate::Scanned {
-            return self.rotate_immediate(context, pages, rotate);
-        }
         if let Some(generational) = &self.generational {
             let mut lru = self.lru(context);
             return Rotated {
                 rotated: generational.rotate(context, &mut lru, pages, rotate),
                 rescued: 0,
             };
+        }
+        if self.immediate != Immediate::Scanned {
+            return self.rotate_immediate(context, pages, rotate);
         }
         {
             let mut lru = self.lru(context);
