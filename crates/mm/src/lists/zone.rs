@@ -86,7 +86,7 @@ impl Zone {
                     costs: Costs::new(tunables.law.cost),
                     activated: [0; 2],
                     activated_before: [0; 2],
-                    told: Told::new(tunables.law.scan.told_every),
+                    told: Told::new(tunables.told_every()),
                     failures: Failures::new(tunables.revives_background()),
                     prospects: Prospects::default(),
                     given_back: 0,

@@ -40,6 +40,9 @@ pub struct Tunables {
     /// fs/iomap/buffered-io.c, iomap_write_begin()). Heeded by laws that say so
     /// (`Rules::heeds_within_fs`).
     pub files_within_fs: bool,
+    /// Passes are told of the lists as they are, also under a law whose statistics are seconds old
+    /// (`ScanRule::told_every`): for loads that do not say how long an access takes.
+    pub tells_at_once: bool,
     /// Out of memory, the largest region gives way, as in Linux; else the task that asked is told.
     pub oom_kills: bool,
 }
@@ -59,6 +62,7 @@ impl Tunables {
             cluster_stands_for: 1,
             writes_files: true,
             files_within_fs: false,
+            tells_at_once: false,
             oom_kills: false,
         }
     }
@@ -73,6 +77,12 @@ impl Tunables {
     #[must_use]
     pub fn fault_around(&self) -> u32 {
         self.law.fault_around
+    }
+
+    /// How old what passes are told may be.
+    #[must_use]
+    pub fn told_every(&self) -> Option<Nanos> {
+        self.law.scan.told_every.filter(|_| !self.tells_at_once)
     }
 
     /// What becomes of an isolated page, on the file systems there are.
