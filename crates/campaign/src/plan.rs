@@ -540,10 +540,11 @@ impl Plan {
         } else {
             u64::from(self.cache.frames)
         };
+        let swaps = self.options().reclaim.swaps();
         let fits_swap = self
             .swap
             .is_some_and(|swap| swap.pages >= anon + spare && self.devices[swap.device].is_calm());
-        fits_swap || anon <= LIMIT_LEAST / 8
+        swaps && fits_swap || anon <= LIMIT_LEAST / 8
     }
 
     pub(crate) fn options(&self) -> Options {

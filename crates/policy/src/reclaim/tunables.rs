@@ -79,6 +79,13 @@ impl Tunables {
         self.law.fault_around
     }
 
+    /// Whether anonymous pages go at all: of generations none does at a swappiness of 0, however
+    /// short memory is (Linux 6.12 mm/vmscan.c, get_swappiness(), isolate_folios()).
+    #[must_use]
+    pub fn swaps(&self) -> bool {
+        self.swappiness > 0 || !self.law.generations
+    }
+
     /// How old what passes are told may be.
     #[must_use]
     pub fn told_every(&self) -> Option<Nanos> {
