@@ -333,7 +333,7 @@ mod tests {
     fn hits_without_a_device_do_not_hang_on_time() {
         // A hot set beside pages that come once.
         let pages = |at: u64| {
-            if at % 2 == 0 {
+            if at.is_multiple_of(2) {
                 at / 2 % 1500
             } else {
                 1 << 32 | at
