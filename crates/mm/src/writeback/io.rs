@@ -83,15 +83,9 @@ impl<E: Env> Mapping<E> {
                 domain.on_written(now, device.index, &done);
             }
             Err(_) => {
-                // The others were written over meanwhile: a newer version is dirty already.
-                let newer = pages - redirtied;
-                self.uncount_dirty(cache, newer);
-                add(&cache.writeback.totals.discarded, newer);
                 add(&cache.writeback.totals.write_failed, pages);
                 add(&device.failed, pages);
-                if let Some(mapping) = cache.mapping(context, self.id) {
-                    cache.queue_dirty(context, &mapping);
-                }
+                self.not_written(cache, context, pages - redirtied);
             }
         }
         sub(&cache.writeback.totals.writeback, pages);
@@ -103,6 +97,16 @@ impl<E: Env> Mapping<E> {
         cache.writeback.requests.put(context, device.index, request);
         self.ended(pages);
         device.writes_inflight.wait.wake_all(Signal::PageWritten);
+    }
+
+    /// Pages that were counted as dirty again are so: the flusher finds them. All but `newer`:
+    /// these were written over meanwhile, and a newer version is dirty already.
+    fn not_written(&self, cache: &Cache<E>, context: &Interrupt, newer: u64) {
+        self.uncount_dirty(cache, newer);
+        add(&cache.writeback.totals.discarded, newer);
+        if let Some(mapping) = cache.mapping(context, self.id) {
+            cache.queue_dirty(context, &mapping);
+        }
     }
 
     /// Pages are not under writeback any more.
@@ -124,10 +128,7 @@ impl<E: Env> Mapping<E> {
             let mut rotate = Rotate::new();
             let redirtied =
                 self.end_writeback(cache, &context, first, frames, Err(None), &mut rotate);
-            // The others were written over meanwhile: a newer version is dirty already.
-            let newer = pages - redirtied;
-            self.uncount_dirty(cache, newer);
-            add(&totals.discarded, newer);
+            self.not_written(cache, &context, pages - redirtied);
             sub(&self.device.writeback, pages);
             sub(&totals.writeback, pages);
             cache.wake_busy(frames, Signal::PageWritten);

@@ -47,8 +47,12 @@ fn pages_that_are_not_sent_after_all_are_dirty_again() {
         file.write(task, &mut writer, Bytes(4096), &data[..8])
             .unwrap();
         assert_eq!(levels(), (1, 400));
+        // The flusher has met the file beside a sync, and taken it off its lists.
+        mapping.device.files.lock(task).dirty.clear();
+        mapping.queued.store(false, Ordering::Release);
         mapping.take_back(cache, run.offset, &run.frames);
         assert_eq!(levels(), (400, 0));
+        assert!(mapping.queued.load(Ordering::Acquire), "it is found again");
         assert!(cache.stats().is_conserved());
         file.sync(task).unwrap();
         assert_eq!(levels(), (0, 0));
