@@ -234,7 +234,7 @@ impl<E: Env> Cache<E> {
         }
         let may_swap = !self.swap_free().is_zero();
         let counted = (&self.pages, &self.counters);
-        let at = (self.env.now(), may_swap, self.has_room());
+        let at = (|| self.env.now(), may_swap, self.has_room());
         let distance = self.zones.refaulted(context, counted, frame, shadow, at);
         if let Some(shares) = self
             .shrinkers

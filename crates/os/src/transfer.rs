@@ -74,7 +74,7 @@ pub(crate) struct OpenFile {
     length: Mutex<Length>,
 }
 
-/// What is known of the length of a file that may grow.
+/// The known length of a file that may grow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Length {
     /// Bytes that are there at least.
@@ -112,7 +112,7 @@ impl OpenFile {
         now.known = now.known.max(length.0);
     }
 
-    /// What is known of its length now.
+    /// Its length, as known now.
     fn now(&self) -> Length {
         let fixed = |size: Bytes| Length {
             known: size.0,
@@ -121,7 +121,7 @@ impl OpenFile {
         self.fixed_size.map_or_else(|| *self.length(), fixed)
     }
 
-    /// A request begins: what is known of the length.
+    /// A request begins; answers the length as known then.
     fn begin(&self, op: IoOp) -> Length {
         match op {
             IoOp::SetLen { len } if self.fixed_size.is_none() => {

@@ -327,8 +327,8 @@ mod tests {
         }
     }
 
-    /// What a law is told every other second depends on how long misses take, which such a trace
-    /// does not say: without a device the lists are told as they are.
+    /// A trace does not say how long misses take, on which depends how old a law's view of the
+    /// lists is: without a device passes are told of them as they are.
     #[test]
     fn hits_without_a_device_do_not_hang_on_time() {
         // A hot set beside pages that come once.

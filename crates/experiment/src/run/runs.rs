@@ -64,7 +64,7 @@ pub(super) fn compaction_of(entry: &PolicyEntry, preset: &Preset) -> Compaction 
     compaction
 }
 
-/// What a device's pages are to compaction and to its flusher, by its file system.
+/// Traits of a device's pages for compaction and for its flusher, by its file system.
 pub(super) fn of_device(spec: &DeviceSpec, options: &mut mm::DeviceOptions) {
     let fs = spec
         .fs

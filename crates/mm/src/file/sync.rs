@@ -28,7 +28,7 @@ use crate::file::truncate::{cut, drop_behind_end, zero_behind_end};
 use crate::registry::device::DeviceState;
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
-use crate::writeback::flush::{Selection, next_tagged, write_pages};
+use crate::writeback::flush::{Selection, write_pages};
 use crate::{Error, writeback::io};
 
 /// Pages tagged at a time, so that the index lock is short.
@@ -248,7 +248,10 @@ fn send_tagged<E: Env>(
         class: IoClass::Sync,
     };
     // A sync with nothing to write does not wait for room in flight.
-    while next_tagged(task, cache, mapping, from, to, Tag::ToWrite).is_some() {
+    while mapping
+        .next_tagged(task, &cache.pages.pool, (from, to), Tag::ToWrite)
+        .is_some()
+    {
         let outcome = write_pages(task, cache, mapping, select, turn)?;
         if outcome.skipped.is_zero() {
             return Ok(());
@@ -282,7 +285,9 @@ fn wait_for_skipped<E: Env>(
     from: u32,
     to: u32,
 ) -> Result<(), Error> {
-    let Some((page, frame)) = next_tagged(task, cache, mapping, from, to, Tag::ToWrite) else {
+    let Some((page, frame)) =
+        mapping.next_tagged(task, &cache.pages.pool, (from, to), Tag::ToWrite)
+    else {
         return Ok(());
     };
     if cache.pages.table.flags(frame).has(Flags::WRITEBACK) {
@@ -302,7 +307,8 @@ fn wait_for_writeback<E: Env>(
 ) -> Result<(), Error> {
     let mut next = Some(from);
     while let Some(start) = next {
-        let Some((page, frame)) = next_tagged(task, cache, mapping, start, to, Tag::Writeback)
+        let Some((page, frame)) =
+            mapping.next_tagged(task, &cache.pages.pool, (start, to), Tag::Writeback)
         else {
             break;
         };

@@ -348,9 +348,7 @@ impl<'a, E: Env> Call<'a, E> {
         let want = missing.min(most).saturating_sub(have);
         let mut taken = Ok(());
         if want > 0 {
-            let mobility = cache.lies_in(self.mapping, true);
-            let wanted = Wanted::new(want, Purpose::Stream).among(mobility);
-            let wanted = wanted.to_be_dirtied();
+            let wanted = to_write(cache, self.mapping, want);
             taken = cache.alloc(task, wanted, reserve.frames()).map(drop);
             // Popped from the end: neighbours in the file are to be neighbours in memory.
             reserve.frames().reverse();
@@ -542,9 +540,7 @@ impl<'a, E: Env> Batch<'a, E> {
 
     /// Fills the reserve; false when it had to show the batch and wait, so look again.
     fn refill(&mut self, task: &mut Task<'_, E>, want: u32) -> Result<bool, Error> {
-        let mobility = self.cache.lies_in(self.mapping, true);
-        let wanted = Wanted::new(want, Purpose::Stream).among(mobility);
-        let wanted = wanted.to_be_dirtied();
+        let wanted = to_write(self.cache, self.mapping, want);
         let frames = self.writer.reserve.frames();
         let at_once = self.cache.try_alloc(task, wanted, frames)? > 0;
         if !at_once {
@@ -678,6 +674,13 @@ impl<'a, E: Env> Batch<'a, E> {
         self.writer.batch = batch;
         again
     }
+}
+
+/// So many fresh pages of a file that is written to.
+fn to_write<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, pages: u32) -> Wanted {
+    Wanted::new(pages, Purpose::Stream)
+        .among(cache.lies_in(mapping, true))
+        .to_be_dirtied()
 }
 
 /// Pages that a writer may make dirty before its next balance; no more than a batch.

@@ -95,6 +95,8 @@ pub(crate) struct Zones {
     ruled: Option<Ruled>,
     /// Which pages go, if they are in generations.
     generational: Option<Generational>,
+    /// Passes are told of the lists as they were some time ago (`scan::Told`).
+    tells_late: bool,
 }
 
 /// The lists of all zones, locked.
@@ -196,6 +198,7 @@ impl Zones {
             ruled: page_rule.map(|maker| Ruled::new(frames, maker)),
             generational: (tunables.law.generations && page_rule.is_none())
                 .then(|| Generational::new(frames, count, tunables.stands_for)),
+            tells_late: tunables.told_every().is_some(),
             layout,
         }
     }
@@ -224,15 +227,27 @@ impl Zones {
     }
 
     /// The lengths of a zone's lists as passes are told of them (`scan::Told`).
-    pub(crate) fn told(&self, context: &impl Context, zone: ZoneId, now: Instant) -> Sizes {
+    pub(crate) fn told(
+        &self,
+        context: &impl Context,
+        zone: ZoneId,
+        now: impl FnOnce() -> Instant,
+    ) -> Sizes {
         let sizes = self.sizes(context, zone);
-        self[zone].balance(context).tell(now, &sizes)
+        if self.tells_late {
+            self[zone].balance(context).tell(now(), &sizes)
+        } else {
+            sizes
+        }
     }
 
     /// The same of all zones together.
-    pub(super) fn all_told(&self, context: &impl Context, now: Instant) -> Sizes {
+    pub(super) fn all_told(&self, context: &impl Context, now: impl Fn() -> Instant) -> Sizes {
+        if !self.tells_late {
+            return self.all_sizes_and_aside(context).0;
+        }
         let zones = self.layout.zones();
-        let told = zones.map(|zone| self.told(context, zone, now));
+        let told = zones.map(|zone| self.told(context, zone, &now));
         told.fold(Sizes::default(), Sizes::plus)
     }
 

@@ -23,7 +23,7 @@ impl Zones {
         (pages, counters): (&CachedPages, &Counters),
         frame: FrameId,
         shadow: u32,
-        (now, may_swap, has_room): (Instant, bool, bool),
+        (now, may_swap, has_room): (impl Fn() -> Instant, bool, bool),
     ) -> Pages {
         let kind = if pages.table.flags(frame).has(Flags::ANON) {
             Kind::Anon

@@ -190,7 +190,7 @@ pub(crate) fn shrink_zone<E: Env>(
     }
 }
 
-/// What came of the turns of a pass.
+/// The outcome of the turns of a pass.
 #[derive(Clone, Copy, Default)]
 struct Turned {
     reclaimed: Pages,
@@ -325,7 +325,7 @@ fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
     if cache.zones.generational().is_some() {
         return;
     }
-    let told = cache.zones.told(task, zone, task.now());
+    let told = cache.zones.told(task, zone, || task.now());
     let sizes = told.times(cache.options.reclaim.stands_for);
     let rule = cache.options.reclaim.law.scan;
     let size = cache.size_of(zone);

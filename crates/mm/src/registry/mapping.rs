@@ -18,7 +18,7 @@ use env::{
     ObjectId, Signal, Task, WaitQueue,
 };
 use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use frames::{FrameId, NodePool, Owner, PageIndex, Slot, WriteToken};
+use frames::{FrameId, NodePool, Owner, PageIndex, Slot, Tag, WriteToken};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::Error;
@@ -180,6 +180,20 @@ impl<E: Env> Mapping<E> {
     ) -> Option<(u32, FrameId)> {
         let mut token = self.token.lock(context);
         self.index.writer(pool, &mut token).next_frame(from, to)
+    }
+
+    /// The same of those that have the tag.
+    pub(crate) fn next_tagged(
+        &self,
+        context: &impl Context,
+        pool: &NodePool,
+        (from, to): (u32, u32),
+        tag: Tag,
+    ) -> Option<(u32, FrameId)> {
+        let mut token = self.token.lock(context);
+        self.index
+            .writer(pool, &mut token)
+            .next_tagged(from, to, tag)
     }
 
     /// Which of its pages are mapped; `None`: it is not mapped.

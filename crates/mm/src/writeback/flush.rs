@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use env::{Cause, Context, Env, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
-use frames::{FrameId, Tag};
+use frames::Tag;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
 
 use crate::Error;
@@ -486,22 +486,6 @@ pub(crate) fn write_pages<E: Env>(
     Ok(outcome)
 }
 
-/// The first page from `from` to `to` that has the tag.
-pub(crate) fn next_tagged<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
-    from: u32,
-    to: u32,
-    tag: Tag,
-) -> Option<(u32, FrameId)> {
-    let mut token = mapping.token.lock(task);
-    mapping
-        .index
-        .writer(&cache.pages.pool, &mut token)
-        .next_tagged(from, to, tag)
-}
-
 /// The same where the pages of a run go under writeback together: then they are sent, in requests.
 ///
 /// A run ends at a multiple of its length: where a file system looks for so much space that a file
@@ -522,8 +506,9 @@ fn write_runs<E: Env>(
     };
     while let Some(from) = outcome.next.filter(|_| outcome.wrote < select.max) {
         outcome.next = None;
-        let tagged =
-            |task: &Task<'_, E>, from, to| next_tagged(task, cache, mapping, from, to, select.tag);
+        let tagged = |task: &Task<'_, E>, from, to| {
+            mapping.next_tagged(task, &cache.pages.pool, (from, to), select.tag)
+        };
         let Some((first, _)) = tagged(task, from, select.to) else {
             break;
         };

@@ -277,6 +277,15 @@ impl World {
     }
 }
 
+/// Uses a page; answers whether it was there.
+pub fn uses(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, page: u32) -> bool {
+    let hit = file.try_pin(page).is_some();
+    if !hit {
+        drop(file.pin(task, page).unwrap());
+    }
+    hit
+}
+
 /// Data for `pages` pages: version `version` in every sector, with its place in it.
 pub fn data(first_page: u32, pages: u32, version: u32) -> Vec<Sector> {
     (0..pages * 8)

@@ -7,13 +7,14 @@
 
 use std::sync::Arc;
 
-use env::{Device, ObjectId, Task};
+use env::{ObjectId, Task};
 use lab::LabEnv;
 use mm::{Cache, File, Item};
+use policy::dirty::DeviceIndex;
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
-use crate::common::{data, world};
+use crate::common::{data, uses, world};
 
 const FRAMES: u32 = 1024;
 const RATE: u64 = 1 << 30;
@@ -29,34 +30,15 @@ fn over<T: Send + 'static>(
     let mut world = world(FRAMES, RATE);
     world.disk.keep(false);
     world.options.reclaim = Tunables::of(ReclaimLaw::LINUX_6_12_MGLRU, 250);
-    let (env, options) = (Arc::clone(world.lab.env()), world.options.clone());
-    let (device, info) = (world.device, world.disk.info());
-    let id = world.lab.add_device(world.disk as Arc<dyn Device>);
-    let run = world.lab.run(move |task| {
-        let cache = Cache::new(env, options).unwrap();
-        let device = cache.add_device(task, id, info, device).unwrap();
+    world.run(u64::from(pages) * PAGE_SIZE, move |task, cache, file| {
         if swap > 0 {
             let slots = Pages(u64::from(swap));
-            cache.add_swap(task, device, ObjectId(9), slots).unwrap();
+            cache
+                .add_swap(task, DeviceIndex(0), ObjectId(9), slots)
+                .unwrap();
         }
-        let len = Bytes(u64::from(pages) * PAGE_SIZE);
-        let file = cache.open(task, device, ObjectId(1), len).unwrap();
-        let answer = body(task, &cache, &file);
-        let _ = cache.shutdown(task);
-        let stats = cache.stats();
-        assert!(stats.is_conserved(), "pages were lost: {stats:?}");
-        answer
-    });
-    run.unwrap()
-}
-
-/// Uses a page; answers whether it was there.
-fn uses(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, page: u32) -> bool {
-    let hit = file.try_pin(page).is_some();
-    if !hit {
-        drop(file.pin(task, page).unwrap());
-    }
-    hit
+        body(task, cache, file)
+    })
 }
 
 #[test]

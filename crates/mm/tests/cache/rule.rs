@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::common::{data, world};
+use crate::common::{data, uses, world};
 use env::Task;
 use lab::LabEnv;
 use mm::{Advice, Cache, File, Reader};
@@ -42,15 +42,6 @@ fn under_made<T: Send + 'static>(
     world.disk.keep(false);
     world.options.page_rule = rule;
     world.run(u64::from(pages) * PAGE_SIZE, body)
-}
-
-/// Uses a page; answers whether it was there.
-fn uses(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, page: u32) -> bool {
-    let hit = file.try_pin(page).is_some();
-    if !hit {
-        drop(file.pin(task, page).unwrap());
-    }
-    hit
 }
 
 fn read(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, reader: &mut Reader, page: u32) {

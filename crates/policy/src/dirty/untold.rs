@@ -13,7 +13,7 @@ use super::domain::{Domain, WriterIndex};
 use super::types::{DeviceIndex, Due};
 use crate::units::{Instant, Pages};
 
-/// What a writer keeps to itself.
+/// Pages that a writer keeps to itself.
 #[derive(Debug, Default)]
 pub struct Untold(Option<Kept>);
 

@@ -18,7 +18,7 @@ use crate::units::Pages;
 pub struct Share {
     /// The limit of all memory.
     pub limit: Threshold,
-    /// What may become dirty in the node,
+    /// Pages that may become dirty in the node,
     pub dirtyable: Pages,
     /// and in all memory.
     pub dirtyable_of_all: Pages,

@@ -62,7 +62,7 @@ const KNOWN: u8 = 3;
 pub const BATCH: u32 = 64;
 /// A tier is protected if its part that came back is above so many times that of tier 0.
 const GAIN: u64 = 2;
-/// What swappiness is out of.
+/// The largest swappiness.
 const SWAPPINESS_MAX: u8 = 200;
 /// Bits of a shadow: of uses after the first, and of the oldest generation at that time.
 const AGAIN_BITS: u32 = 3;
@@ -118,7 +118,7 @@ impl Fates {
     }
 }
 
-/// What is known of a page that is put on a list.
+/// The history of a page that is put on a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coming {
     /// A page table has used it, or it could not go.
@@ -131,7 +131,7 @@ pub enum Coming {
     Fresh,
 }
 
-/// What a pass is to do next.
+/// The next step of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Look at so many pages; of a pass that has looked at as many, nothing.
@@ -207,7 +207,7 @@ impl Generations {
         }
     }
 
-    /// What a pass does, and how much.
+    /// The step of a pass now.
     #[must_use]
     pub fn step(&self, lens: &Lens, may_swap: bool, priority: Priority) -> Step {
         let kinds = if may_swap {

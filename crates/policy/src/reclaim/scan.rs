@@ -373,7 +373,7 @@ impl Told {
         }
     }
 
-    /// What a pass that begins is told; `sizes` and `activated` are so `now`.
+    /// The lengths that a pass is told of when it begins; `sizes` and `activated` are so `now`.
     pub fn look(&mut self, now: Instant, sizes: &Sizes, activated: [u64; 2]) -> Sizes {
         let period = self.every.map(|every| now.0 / every.0);
         if period.is_none() || period != self.period {

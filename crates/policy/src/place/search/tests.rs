@@ -16,7 +16,7 @@ struct Machine {
     between: Vec<u32>,
     /// What each trim of a zone frees, and `None`: it is not begun.
     trims: Vec<Option<u32>>,
-    /// What the share of each zone's node lacks; no page is to be dirtied: `None`.
+    /// Pages that the share of each zone's node lacks; no page is to be dirtied: `None`.
     lacks: Option<Vec<u32>>,
     log: Vec<String>,
     stale: u32,

@@ -25,7 +25,7 @@ impl ReclaimLaw {
 /// (`FLUSH_TIME`).
 const TOLD_EVERY: Nanos = Nanos::secs(2);
 
-/// What the one with generations has of it.
+/// The rules, most of which the law with generations has, too.
 pub(super) const RULES: Rules = Rules {
     name: "linux-6.12",
     page: JudgeRule {
