@@ -106,11 +106,8 @@ fn pages_that_are_missed_are_its_regret() {
         read(&file, 32);
         regrets()
     });
-    assert!(
-        pages.member().held() <= 28 * MIB,
-        "{}",
-        pages.member().held()
-    );
+    // A page that went while the cache still shrinks may be missed, too.
+    until("it holds its ceiling", || pages.member().held() <= 28 * MIB);
     cache.close().unwrap();
 }
 
