@@ -427,6 +427,16 @@ impl<'a> Line<'a> {
         })
     }
 
+    /// The value of `KEY=VALUE` in the event's text.
+    ///
+    /// # Errors
+    /// It has none.
+    pub(super) fn field(&self, key: &str) -> Result<&'a str> {
+        let value = |field: &'a str| field.strip_prefix(key)?.strip_prefix('=');
+        let found = self.text.split(' ').find_map(value);
+        found.ok_or_else(|| format!("an event of another form: '{}: {}'", self.event, self.text))
+    }
+
     /// The number of the writer, for a thread that is one.
     fn writer(&self) -> Option<u32> {
         self.command.strip_prefix('w')?.parse().ok()

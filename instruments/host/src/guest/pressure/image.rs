@@ -81,17 +81,24 @@ fn init(scenario: &Scenario, modules: &[&str]) -> String {
             "exec 9<> {device}\nmkswap {device} > /dev/null\nswapon {device}\nexec 9>&-"
         );
     }
+    let room = format!("echo {} > $T/buffer_size_kb\n", scenario.trace_kib);
+    if scenario.waits_mib > 0 {
+        // Marks that the sysctls raise may leave none.
+        text.push_str(&room);
+    }
     // Where memory is sized, sysctls count: after the disks have taken theirs.
     for (key, value) in &scenario.sysctl {
         let path = key.replace('.', "/");
         let _ = writeln!(text, "echo {value} > /proc/sys/{path}");
     }
     text.push_str("echo 0 > $T/tracing_on\necho mono > $T/trace_clock\n");
-    let _ = writeln!(text, "echo {} > $T/buffer_size_kb", scenario.trace_kib);
+    if scenario.waits_mib == 0 {
+        text.push_str(&room);
+    }
     for point in scenario.tracepoints() {
         let _ = writeln!(text, "echo 1 > $T/events/{point}/enable");
     }
-    for (point, trigger) in &scenario.sums {
+    for (point, trigger) in scenario.triggers() {
         let _ = writeln!(text, "echo '{trigger}' > $T/events/{point}/trigger");
     }
     text.push_str("sync\necho 3 > /proc/sys/vm/drop_caches\n");

@@ -63,7 +63,7 @@ const DRAWN: [[u32; 6]; 6] = [
 const DRAWN_SECONDS: u32 = 30;
 
 /// Tracepoints, by what they are about.
-const EVENTS: [(&str, &[&str]); 6] = [
+const EVENTS: [(&str, &[&str]); 7] = [
     ("throttle", &["vmscan/mm_vmscan_throttled"]),
     (
         "reclaim",
@@ -98,7 +98,19 @@ const EVENTS: [(&str, &[&str]); 6] = [
     ),
     ("frag", &["kmem/mm_page_alloc_extfrag"]),
     ("oom", &["oom/mark_victim"]),
+    (
+        "waits",
+        &[
+            "sched/sched_switch",
+            "sched/sched_waking",
+            "vmscan/mm_vmscan_lru_shrink_inactive",
+            "block/block_rq_issue",
+            "block/block_rq_complete",
+        ],
+    ),
 ];
+/// Where each task that goes to sleep stands.
+const STACKS: (&str, &str) = ("sched/sched_switch", "stacktrace if prev_state & 255");
 
 /// Events that are too many for a line each: sums by key, which the kernel keeps.
 pub(super) type Sum = (&'static str, &'static str);
@@ -223,6 +235,8 @@ pub(crate) struct Scenario {
     pub(super) nodes: u32,
     pub(super) seconds: u32,
     pub(super) trace_kib: u32,
+    /// Room in MiB for the trace of each switch of the processor, which the machine has on top.
+    pub(super) waits_mib: u32,
     /// Transparent huge pages: when a fault tries for one, and how hard.
     pub(super) thp: &'static str,
     pub(super) thp_defrag: &'static str,
@@ -292,6 +306,7 @@ impl Scenario {
             nodes: 1,
             seconds: 45,
             trace_kib: 8192,
+            waits_mib: 0,
             thp: "never",
             thp_defrag: "madvise",
             disks,
@@ -427,7 +442,7 @@ impl Scenario {
     /// All memory of the machine.
     pub(super) fn memory_mib(&self) -> u32 {
         let kept = self.disks.iter().filter(|disk| disk.keeps());
-        self.memory + kept.map(|disk| disk.mib).sum::<u32>()
+        self.memory + self.waits_mib + kept.map(|disk| disk.mib).sum::<u32>()
     }
 
     /// The tracepoints that get a line each.
@@ -438,6 +453,12 @@ impl Scenario {
             .filter_map(of)
             .flat_map(|(_, points)| *points)
             .copied()
+    }
+
+    /// What the kernel does at a tracepoint.
+    pub(super) fn triggers(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let stacks = (self.waits_mib > 0).then_some(STACKS);
+        self.sums.iter().copied().chain(stacks)
     }
 
     /// The workers that run.
@@ -516,12 +537,17 @@ impl Scenario {
     /// # Errors
     /// The setting is not known, this scenario does not have it, or its value is none.
     pub(super) fn set(&mut self, setting: &str) -> Result<()> {
-        let known = "memory, rate, swap_rate, writers, readers, hogs, seconds, and sysctls (vm.swappiness=100)";
+        let known = "memory, rate, swap_rate, writers, readers, hogs, seconds, waits, and sysctls (vm.swappiness=100)";
         let (key, value) = super::super::parts(setting)?;
         let number = |least: u32| super::super::number_from(least, setting);
         match key {
             "memory" => self.memory = number(1)?,
             "seconds" => self.seconds = number(1)?,
+            "waits" => {
+                self.waits_mib = number(1)?;
+                self.trace_kib += self.waits_mib * 1024;
+                self.events.push("waits");
+            }
             "rate" => self.disks[0].rate = Some(number(1)?),
             "swap_rate" => match self.swap {
                 Some(disk) => self.disks[disk].rate = Some(number(1)?),
@@ -848,6 +874,24 @@ mod tests {
         assert_eq!((one.disks[0].rate, one.disks[1].rate), (Some(8), Some(32)));
         assert_eq!(one.sysctl["vm.swappiness"], 100);
         assert_eq!((one.memory_mib(), one.seconds), (384, 30));
+    }
+
+    #[test]
+    fn the_room_for_a_trace_of_waits_comes_on_top() {
+        let plain = find("r1-4");
+        let one = turned("r1-4", &["waits=32"]).unwrap();
+        assert_eq!(one.memory_mib(), plain.memory_mib() + 32);
+        assert_eq!(one.workers(), plain.workers());
+        assert!(one.tracepoints().any(|point| point == "sched/sched_switch"));
+        assert!(
+            one.triggers()
+                .any(|(point, _)| point == "sched/sched_switch")
+        );
+        assert!(
+            !plain
+                .triggers()
+                .any(|(point, _)| point == "sched/sched_switch")
+        );
     }
 
     #[test]

@@ -13,6 +13,8 @@
 //!      unknown form, a worker that failed is an error. A worker that the kernel ended is in the
 //!      summary.
 
+mod waits;
+
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -98,6 +100,12 @@ pub(super) fn make(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<(Rec
         .collect::<Result<_>>()?;
     let trace = Trace::parse(&trace)?;
     files.insert("events.csv".into(), trace.table(zero));
+    if scenario.waits_mib > 0 {
+        let waits = waits::Waits::parse(&trace, end)?;
+        files.insert("waits.csv".into(), waits.table(zero));
+        summary.insert("waits_ms".into(), waits.of_calls(&crew));
+        summary.insert("waits_s".into(), waits.whole(zero));
+    }
     summary.insert("trace".into(), trace.counts());
     summary.insert("throttled".into(), trace.throttled()?);
     summary.insert("direct_reclaim_ms".into(), trace.stalls());
@@ -556,19 +564,33 @@ fn threads(stream: &Stream) -> Result<Value> {
 }
 
 /// The lines of the trace.
-struct Trace<'a>(Vec<Line<'a>>);
+struct Trace<'a> {
+    lines: Vec<Line<'a>>,
+    /// Functions, the innermost first, by the line that they belong to.
+    stacks: BTreeMap<usize, Vec<&'a str>>,
+}
 
 impl<'a> Trace<'a> {
     fn parse(text: &'a str) -> Result<Self> {
-        let lines = text
+        let (mut lines, mut stacks) = (Vec::new(), BTreeMap::<usize, Vec<_>>::new());
+        for line in text
             .lines()
-            .filter(|line| !line.starts_with('#') && !line.is_empty());
-        lines.map(Line::parse).collect::<Result<_>>().map(Self)
+            .filter(|line| !line.starts_with('#') && !line.is_empty())
+        {
+            if let Some(function) = line.strip_prefix(" => ") {
+                let at = lines.len().checked_sub(1).ok_or("a stack of no event")?;
+                stacks.entry(at).or_default().push(function);
+            } else if !line.ends_with(": <stack trace>") {
+                lines.push(Line::parse(line)?);
+            }
+        }
+        Ok(Self { lines, stacks })
     }
 
     fn table(&self, zero: u64) -> String {
         let mut table = "t,task,pid,event,fields\n".to_owned();
-        for line in &self.0 {
+        let apart = |line: &&Line<'_>| !waits::EVENTS.contains(&line.event);
+        for line in self.lines.iter().filter(apart) {
             let t = t(line.time_ns, zero);
             let (task, fields) = (quoted(line.command), quoted(line.text));
             let _ = writeln!(table, "{t},{task},{},{},{fields}", line.pid, line.event);
@@ -578,7 +600,7 @@ impl<'a> Trace<'a> {
 
     fn counts(&self) -> Value {
         let mut events: BTreeMap<&str, u64> = BTreeMap::new();
-        for line in &self.0 {
+        for line in &self.lines {
             *events.entry(line.event).or_default() += 1;
         }
         // Anything else than none of these was an error.
@@ -589,19 +611,13 @@ impl<'a> Trace<'a> {
     fn throttled(&self) -> Result<Value> {
         let mut waits: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
         for line in self
-            .0
+            .lines
             .iter()
             .filter(|line| line.event == "mm_vmscan_throttled")
         {
             let torn = || format!("an event of another form: '{}: {}'", line.event, line.text);
-            let field = |key: &str| {
-                line.text
-                    .split(' ')
-                    .find_map(|field| field.strip_prefix(key)?.strip_prefix('='))
-                    .ok_or_else(torn)
-            };
-            let number = |key: &str| field(key)?.parse::<u64>().map_err(|_| torn());
-            let reason = field("reason")?;
+            let number = |key: &str| line.field(key)?.parse::<u64>().map_err(|_| torn());
+            let reason = line.field("reason")?;
             let reason = reason.strip_prefix("VMSCAN_THROTTLE_").unwrap_or(reason);
             let who = if line.command.starts_with("kswapd") {
                 "kswapd"
@@ -639,7 +655,7 @@ impl<'a> Trace<'a> {
     fn stalls(&self) -> Value {
         let mut begun = BTreeMap::new();
         let mut stalls: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
-        for line in &self.0 {
+        for line in &self.lines {
             match line.event {
                 "mm_vmscan_direct_reclaim_begin" => {
                     begun.insert(line.pid, line.time_ns);

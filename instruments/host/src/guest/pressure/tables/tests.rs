@@ -19,6 +19,30 @@ const TRACE: &str = "\
 /// An event whose text has a comma.
 const COMMA: &str = "   kcompactd0-33      [000] .....    13.000000: mm_compaction_end: zone_start=0x1, status=complete\n";
 
+/// Switches of the processor: a task sleeps in its reclaim for room among the writes, and once more
+/// as it is throttled.
+const SWITCHES: &str = "\
+              m0-349     [000] d..2.    12.872000: sched_switch: prev_comm=h0 prev_pid=347 prev_prio=120 prev_state=R ==> next_comm=m0 next_pid=349 next_prio=120
+              m0-349     [000] .....    12.873000: mm_vmscan_direct_reclaim_begin: order=0 gfp_flags=GFP_HIGHUSER_MOVABLE
+              m0-349     [000] d..2.    12.873200: sched_switch: prev_comm=m0 prev_pid=349 prev_prio=120 prev_state=D ==> next_comm=swapper/0 next_pid=0 next_prio=120
+              m0-349     [000] d..2.    12.873200: <stack trace>
+ => __schedule
+ => schedule
+ => io_schedule
+ => rq_qos_wait
+ => shrink_folio_list
+          <idle>-0       [000] d.h1.    12.874200: sched_waking: comm=m0 pid=349 prio=120 target_cpu=000
+          <idle>-0       [000] d..2.    12.874500: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=m0 next_pid=349 next_prio=120
+              m0-349     [000] .....    12.874600: mm_vmscan_direct_reclaim_end: nr_reclaimed=32
+              m0-349     [000] d..2.    12.874800: sched_switch: prev_comm=m0 prev_pid=349 prev_prio=120 prev_state=D ==> next_comm=swapper/0 next_pid=0 next_prio=120
+              m0-349     [000] d..2.    12.874800: <stack trace>
+ => schedule_timeout
+ => reclaim_throttle
+          <idle>-0       [000] d.h1.    12.874900: sched_waking: comm=m0 pid=349 prio=120 target_cpu=000
+          <idle>-0       [000] d..2.    12.874950: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=m0 next_pid=349 next_prio=120
+              m0-349     [000] .....    12.874960: mm_vmscan_throttled: nid=0 usec_timeout=20000 usect_delayed=4000 reason=VMSCAN_THROTTLE_ISOLATED
+";
+
 const FILES: [(&str, &str); 22] = [
     (
         "facts",
@@ -86,7 +110,15 @@ fn state(given: &str) -> String {
 
 /// A recording, with another content of the file `name`.
 fn record(name: &str, content: &str) -> Result<(Recording, Measures)> {
-    let scenario = all().into_iter().find(|one| one.name == "r1-4").unwrap();
+    record_with(&[], name, content)
+}
+
+/// The same, with settings turned.
+fn record_with(settings: &[&str], name: &str, content: &str) -> Result<(Recording, Measures)> {
+    let mut scenario = all().into_iter().find(|one| one.name == "r1-4").unwrap();
+    for setting in settings {
+        scenario.set(setting)?;
+    }
     let mut bytes = Vec::new();
     for (file, usual) in FILES {
         let content = if file == name { content } else { usual };
@@ -152,6 +184,32 @@ fn waits_and_stalls_are_summed_by_who() {
     );
     assert_eq!(summary["kthread_cpu_s"], json!({"kswapd0": 2.14}));
     assert_eq!(summary["trace"]["events"]["mm_vmscan_throttled"], json!(2));
+}
+
+#[test]
+fn the_time_of_a_call_goes_to_the_processor_the_queue_for_it_and_causes() {
+    let (recording, _) = record_with(&["waits=8"], "trace.0000", SWITCHES).unwrap();
+    let summary: Value = serde_json::from_str(recording.file("summary.json")).unwrap();
+    let parts = json!({
+        "processor": 1.125,
+        "reclaim: processor": 0.15,
+        "reclaim: room among writes": 0.5,
+        "reclaim: waiting for it": 0.15,
+        "throttled ISOLATED": 0.05,
+        "waiting for it": 0.025,
+    });
+    assert_eq!(summary["waits_ms"]["m0"]["all"], parts);
+    assert_eq!(
+        summary["waits_s"]["m0"]["reclaim: room among writes"],
+        json!(0.001)
+    );
+    let rows = recording.file("waits.csv");
+    assert!(rows.starts_with("t,task,what,ms\n"), "{rows}");
+    assert!(
+        rows.contains("\n5.873200,m0,reclaim: room among writes,1.000\n"),
+        "{rows}"
+    );
+    assert!(!recording.file("events.csv").contains("sched_"));
 }
 
 #[test]
