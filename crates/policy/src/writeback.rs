@@ -38,6 +38,8 @@
 //! (`SwapRoom`): get_rq_wait() and bio_to_wbt_flags() of 5.15 and 6.12; B. Li, "blk-wbt: don't
 //! throttle swap writes in direct reclaim", June 2024. Which rule there is belongs to the column,
 //! as it came with a version of the kernel; how long the queue is, to the device.
+//! A request is no longer than the device takes in one, and each needs room: blk_mq_submit_bio() of
+//! 6.12 asks for it (rq_qos_throttle()) for every bio that no request of the task's plug takes in.
 //! Deviation: the throttle is taken as it stands after its first 300 ms of nothing but writes, at
 //! its widest. With readers beside them the kernel narrows it when their latency suffers. A disk
 //! with a volatile cache, where the kernel lets a sleeper go on only when nothing is left while no
@@ -231,6 +233,7 @@ impl FlushTunables {
         Some(SwapFlight {
             most: throttle.most,
             resume: throttle.resume,
+            request_max: queue.request_max.at_least(Pages(1)),
             room: swap_room,
         })
     }
@@ -270,6 +273,8 @@ pub struct SwapFlight {
     pub most: u32,
     /// Once one was refused, no more until so few are left.
     pub resume: u32,
+    /// The largest request: a longer run of pages takes up the room of several.
+    pub request_max: Pages,
     /// The room it takes.
     pub room: SwapRoom,
 }
@@ -374,6 +379,7 @@ mod tests {
         let flight = |room| SwapFlight {
             most: 24,
             resume: 9,
+            request_max: Pages(256),
             room,
         };
         let queue = Some(queue);

@@ -85,6 +85,7 @@ impl<E: Env> Cache<E> {
             let count = pages
                 .iter()
                 .enumerate()
+                .take(area.request_max())
                 .take_while(|page| neighbours(*page))
                 .count();
             let (run, rest) = pages.split_at_mut(count);

@@ -73,6 +73,8 @@ pub(crate) struct Area<E: Env> {
     /// apart.
     requests: Requests,
     background: Option<Requests>,
+    /// Most pages of a write.
+    request_max: usize,
     /// Pages in frames that have a slot: the clean ones can go although no slot is free.
     kept: AtomicU64,
     /// Pages on their way out.
@@ -197,6 +199,9 @@ impl<E: Env> Area<E> {
             throttled,
         } = *shape;
         let pool = |count: u32| Requests::for_one(count as usize, BATCH);
+        let request_max = throttled.map_or(BATCH, |flight| {
+            usize::try_from(flight.request_max.0).map_or(BATCH, |pages| pages.min(BATCH))
+        });
         let (requests, background) = match throttled {
             None => (pool(most), None),
             Some(flight) => {
@@ -225,6 +230,7 @@ impl<E: Env> Area<E> {
             readahead: Lock::new(LockClass::Leaf, SwapReadahead::new(window_max)),
             requests,
             background,
+            request_max,
             kept: AtomicU64::new(0),
             writeback: AtomicU64::new(0),
             write_failed: AtomicU64::new(0),
@@ -321,6 +327,11 @@ impl<E: Env> Area<E> {
                 Err(_) => return None,
             }
         }
+    }
+
+    /// Most pages of a write: more take several requests, each with room of its own.
+    pub(crate) fn request_max(&self) -> usize {
+        self.request_max
     }
 
     fn is_stalled(&self) -> bool {

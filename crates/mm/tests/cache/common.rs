@@ -52,6 +52,7 @@ pub struct State {
     /// Writes that it has now, and the most that it has had.
     pub writing: u32,
     pub writing_most: u32,
+    pub longest_write: Pages,
     pub fail_flushes: bool,
     pub fail_lengths: bool,
     /// Why there is no space for what is to be allocated.
@@ -181,6 +182,9 @@ impl Device for Disk {
             let mut state = self.state.lock().unwrap();
             state.writing += u32::from(writes);
             state.writing_most = state.writing_most.max(state.writing);
+            if writes {
+                state.longest_write = state.longest_write.max(request.pages());
+            }
             let mut begin = state.free_at.max(self.host.now());
             if state.hangs.contains(&begin) {
                 begin = state.hangs.end;

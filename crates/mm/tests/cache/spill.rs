@@ -550,7 +550,7 @@ fn a_swap_file_that_hangs_does_not_hold_readers_of_another_disk() {
 /// behind tasks.
 #[test]
 fn swap_writes_have_the_room_that_throttled_writeback_leaves_them() {
-    let most = |flush, queue| {
+    let both = |flush, queue| {
         let mut world = world(1024, 200 << 20);
         world.options.reclaim = Tunables::of(ReclaimLaw::LINUX_5_16_RC1, 1000);
         world.options.flush = flush;
@@ -564,16 +564,22 @@ fn swap_writes_have_the_room_that_throttled_writeback_leaves_them() {
                 check(task, region, page, 1);
             }
         });
-        disk.state().writing_most
+        let state = disk.state();
+        (state.writing_most, state.longest_write)
     };
-    let queue = Some(DeviceQueue {
-        requests: 4,
-        request_max: Pages(256),
-    });
+    let most = |flush, queue| both(flush, queue).0;
+    let queue = |pages| {
+        Some(DeviceQueue {
+            requests: 4,
+            request_max: Pages(pages),
+        })
+    };
     // Three quarters of four.
     let (since, before) = (FlushTunables::linux_6_12(), FlushTunables::linux_4_10());
-    assert_eq!(most(since, queue), 3);
-    assert_eq!(most(before, queue), 3 + 3);
+    assert_eq!(both(since, queue(256)), (3, Pages(32)));
+    assert_eq!(most(before, queue(256)), 3 + 3);
+    // A longer run takes the room of several.
+    assert_eq!(both(since, queue(16)), (3, Pages(16)));
     assert!(most(since, None) > 6, "nothing is known of its queue");
     assert!(most(before, None) > 6, "nothing is known of its queue");
 }
