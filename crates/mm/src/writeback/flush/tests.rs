@@ -5,12 +5,15 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-use env::{Device as _, ObjectId};
-use lab::Sector;
+use std::sync::Mutex;
+
+use env::{Device, DeviceInfo, ObjectId};
+use lab::{Lab, Sector};
 use policy::dirty::Threshold;
+use policy::writeback::Flight;
 
 use super::*;
-use crate::testing::{Null, with_cache};
+use crate::testing::{INFO, Null, with_cache};
 use crate::{DeviceOptions, Options};
 
 /// The wait for room of a task that writes them was cancelled: they are dirty again, and the next
@@ -47,16 +50,75 @@ fn pages_that_are_not_sent_after_all_are_dirty_again() {
         file.write(task, &mut writer, Bytes(4096), &data[..8])
             .unwrap();
         assert_eq!(levels(), (1, 400));
-        // The flusher has met the file beside a sync, and taken it off its lists.
-        mapping.device.files.lock(task).dirty.clear();
-        mapping.queued.store(false, Ordering::Release);
         mapping.take_back(cache, run.offset, &run.frames);
         assert_eq!(levels(), (400, 0));
-        assert!(mapping.queued.load(Ordering::Acquire), "it is found again");
         assert!(cache.stats().is_conserved());
         file.sync(task).unwrap();
         assert_eq!(levels(), (0, 0));
         assert_eq!(cache.stats().written.0, 400);
         assert!(cache.stats().is_conserved());
     });
+}
+
+/// Keeps the writes that it is sent.
+#[derive(Default)]
+struct Silent(Mutex<Vec<Box<IoRequest>>>);
+
+impl Device for Silent {
+    fn submit(&self, request: Box<IoRequest>) {
+        match request.op {
+            IoOp::Write => self.0.lock().unwrap().push(request),
+            _ => request.complete(&env::Interrupt::new(), Ok(())),
+        }
+    }
+
+    fn info(&self) -> DeviceInfo {
+        INFO
+    }
+}
+
+/// All pages of a file are under writeback, so the flusher has taken it off its lists; then the
+/// sync that put them there is cancelled before it has sent the second request.
+#[test]
+fn pages_of_a_sync_that_is_cancelled_are_the_flushers() {
+    let mut options = Options::new(1024, 1);
+    options.dirty.dirty = Threshold::Percent(95);
+    options.dirty.background = Threshold::Percent(90);
+    options.flush.flight = Flight::Requests(1);
+    options.flush.request_max = Pages(16);
+    let mut lab = Lab::new(lab::Options {
+        frames: options.frames,
+        ..lab::Options::default()
+    });
+    let env = Arc::clone(lab.env());
+    // At its end the lab cancels every wait.
+    let (mapping, syncing) = lab
+        .run(move |task| {
+            let cache = Cache::new(env, options).unwrap();
+            let id = cache.env.add_device(Arc::<Silent>::default());
+            let mut options = DeviceOptions {
+                at_once: Pages(100),
+                ..DeviceOptions::default()
+            };
+            // Its share of the limits is all of them from the start.
+            options.tunables.min_ratio = 10_000;
+            let device = cache.add_device(task, id, INFO, options).unwrap();
+            let file = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
+            let data = vec![Sector(5); 8 * 100];
+            let mut writer = cache.writer();
+            file.write(task, &mut writer, Bytes(0), &data).unwrap();
+            let mapping = cache.mapping(task, 0).unwrap();
+            let syncing = env::spawn(task.env(), "sync", move |task| {
+                let synced = file.sync(task);
+                (synced, cache.stats().dirty, file)
+            });
+            task.sleep(Cause::Think, Nanos::secs(60));
+            assert_eq!(get(&mapping.dirty), 0);
+            assert!(!mapping.queued.load(Ordering::Acquire));
+            (mapping, syncing)
+        })
+        .unwrap();
+    let (synced, dirty, _file) = syncing.try_join().unwrap();
+    assert_eq!((synced, dirty), (Err(Error::Cancelled), Pages(84)));
+    assert!(mapping.queued.load(Ordering::Acquire));
 }
