@@ -15,6 +15,7 @@ pub mod hub;
 mod limits;
 pub mod listen;
 pub mod log;
+mod may;
 #[cfg(feature = "web")]
 pub mod metrics;
 pub mod pool;

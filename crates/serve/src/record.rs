@@ -23,8 +23,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::io::Errno;
+
 use crate::config::RecordConfig;
 use crate::log::{info, warn};
+use crate::may;
 use crate::refusal::Refused;
 
 /// Bytes of lines that are not in the file yet, and of a line at most: names are shorter.
@@ -125,6 +128,7 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// The file at the end of its last whole line, and how long it is.
 fn open(path: &Path) -> io::Result<(File, u64)> {
+    look(path)?;
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -166,22 +170,20 @@ fn is_empty(file: &File) -> io::Result<bool> {
     ))
 }
 
-/// Whether a start could record there, as far as that shows: nothing is made, changed or locked.
+/// Whether a record can be kept there, as far as that shows: nothing is made, changed or locked.
 ///
 /// # Errors
 /// As `Recorder::start`, but for a file in use.
 pub(crate) fn look(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
     match std::fs::metadata(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        // The folder says why, if it is missing.
-        Err(_) => folder.map_or(Ok(()), |folder| std::fs::metadata(folder).map(drop)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => may::make(path),
+        Err(error) => Err(error),
+        Ok(found) if found.is_dir() => Err(Errno::ISDIR.into()),
         Ok(found) if found.is_file() => {
-            let file = OpenOptions::new().read(true).write(true).open(path)?;
-            is_empty(&file).map(drop)
+            may::open(path, true)?;
+            is_empty(&File::open(path)?).map(drop)
         }
-        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        Ok(_) => Ok(()),
+        Ok(_) => may::open(path, true),
     }
 }
 

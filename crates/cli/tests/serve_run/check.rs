@@ -80,12 +80,12 @@ fn what_is_wrong_ends_with_2_and_every_mistake_has_its_place() {
     for name in ["b", "c"] {
         let path = folder.path(name);
         let text = format!(
-            "error: volume \"{name}\": {} is not there; `new:` makes a file",
+            "error: volume `{name}`: {}: there is no such file; to have it made, write new:",
             path.display()
         );
         assert!(said.contains(&text), "{text}:\n{said}");
     }
-    assert!(!said.contains("\"a\""), "{said}");
+    assert!(!said.contains("`a`"), "{said}");
     // A record that is none, as the start says it.
     fs::write(folder.path("notes"), "a disk's image").unwrap();
     for (name, text) in [
@@ -97,6 +97,7 @@ fn what_is_wrong_ends_with_2_and_every_mistake_has_its_place() {
         fs::write(&written.path, record + &new_volume(&folder, "a", "")).unwrap();
         let (status, out, said) = check();
         assert_eq!((status, out.as_str()), (2, ""));
+        assert!(said.contains("error: `record`: "), "{said}");
         assert!(said.contains(name) && said.contains(text), "{said}");
     }
     // A file of another size than a start would make: as the start says it.

@@ -20,6 +20,7 @@ use super::{BackendError, Closer, Raw, space};
 use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
 use crate::export::{Extents, Grow, Loss, Lost};
 use crate::log::{info, warn};
+use crate::may;
 
 /// Sizes are multiples of it.
 const SECTOR: u64 = 512;
@@ -32,11 +33,7 @@ const FILE_MODE: u32 = 0o600;
 /// Opens a file for a device of its own.
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
     let read_only = config.read_only;
-    let (path, wanted) = match &config.backend {
-        BackendConfig::File { path, size } => (path, *size),
-        BackendConfig::New { path, .. } | BackendConfig::Embedded { path, .. } => (path, None),
-        BackendConfig::Memory { .. } | BackendConfig::Objects { .. } => unreachable!("not a file"),
-    };
+    let (path, wanted) = place(config);
     let lock = |path: &Path| open_locked(path, config);
     // The name goes before the lock does.
     let (file, made) = match &config.backend {
@@ -65,7 +62,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     let direct = files.is_direct(object);
     if direct && !read_only && !size.is_multiple_of(unit) {
         return Err(BackendError::OddSize {
-            path: path.clone(),
+            path: path.into(),
             size,
             unit,
         });
@@ -87,7 +84,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         // Nothing of it would go with its name, or it has had none.
         true => None,
         false => Some(Box::new({
-            let (file, path) = (Arc::clone(&file), path.clone());
+            let (file, path) = (Arc::clone(&file), path.to_path_buf());
             move || {
                 is_removed(&file).then(|| Loss {
                     why: removed(&path, &file),
@@ -99,7 +96,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     let grow: Option<Grow> = match read_only || !size.is_multiple_of(PAGE) {
         true => None,
         false => Some(Box::new({
-            let (file, path, files) = (Arc::clone(&file), path.clone(), Arc::clone(&files));
+            let (file, path, files) = (Arc::clone(&file), path.to_path_buf(), Arc::clone(&files));
             let makes = !is_device && matches!(config.backend, BackendConfig::New { .. });
             move |wanted| {
                 let size = grown(&path, &file, wanted, makes)?;
@@ -133,32 +130,68 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     })
 }
 
-/// Opens a file and locks it: for its holder alone, or with other readers. The lock lasts as long
-/// as the file is open.
-fn open_locked(path: &Path, config: &VolumeConfig) -> Result<File, BackendError> {
+/// What shows of a file before it is opened.
+pub(super) fn look(config: &VolumeConfig) -> Result<(), BackendError> {
     let read_only = config.read_only;
-    let failed = |doing| move |cause| system(path, doing, cause);
-    let metadata = std::fs::metadata(path).map_err(|cause| match cause.kind() {
-        io::ErrorKind::NotFound => BackendError::Missing { path: path.into() },
-        _ => failed("open")(cause),
-    })?;
-    if metadata.is_dir() {
+    let (path, wanted) = place(config);
+    let found = match std::fs::metadata(path) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
+            return match &config.backend {
+                BackendConfig::New { .. } => may::make(path),
+                BackendConfig::Embedded { .. } => may::make_with_folders(path),
+                _ => return Err(BackendError::Missing { path: path.into() }),
+            }
+            .map_err(|cause| system(path, "make", cause));
+        }
+        found => found.map_err(|cause| system(path, "open", cause))?,
+    };
+    if found.is_dir() {
         return Err(BackendError::Folder { path: path.into() });
     }
-    if !metadata.is_file() && !metadata.file_type().is_block_device() {
+    if !found.is_file() && !found.file_type().is_block_device() {
         return Err(BackendError::NotAFile { path: path.into() });
     }
-    let mut options = File::options();
-    options.read(true).write(!read_only);
-    let file = options.open(path).map_err(|cause| match cause.kind() {
+    may::open(path, !read_only).map_err(|cause| not_opened(path, read_only, cause))?;
+    match config.backend {
+        BackendConfig::New { size, .. } => has_size(path, found.len(), size),
+        BackendConfig::File { .. } if found.is_file() => {
+            size(path, found.len(), wanted, read_only).map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The path of a volume's file, and so much of it as is asked for.
+fn place(config: &VolumeConfig) -> (&Path, Option<u64>) {
+    match &config.backend {
+        BackendConfig::File { path, size } => (path, *size),
+        BackendConfig::New { path, .. } | BackendConfig::Embedded { path, .. } => (path, None),
+        BackendConfig::Memory { .. } | BackendConfig::Objects { .. } => unreachable!("not a file"),
+    }
+}
+
+/// The error for a file that the system does not open.
+fn not_opened(path: &Path, read_only: bool, cause: io::Error) -> BackendError {
+    match cause.kind() {
+        io::ErrorKind::NotFound => BackendError::Missing { path: path.into() },
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem if !read_only => {
             BackendError::MayNotWrite {
                 path: path.into(),
                 cause,
             }
         }
-        _ => failed("open")(cause),
-    })?;
+        _ => system(path, "open", cause),
+    }
+}
+
+/// Opens a file and locks it: for its holder alone, or with other readers. The lock lasts as long
+/// as the file is open.
+fn open_locked(path: &Path, config: &VolumeConfig) -> Result<File, BackendError> {
+    let read_only = config.read_only;
+    let mut options = File::options();
+    options.read(true).write(!read_only);
+    let file = options.open(path);
+    let file = file.map_err(|cause| not_opened(path, read_only, cause))?;
     if !read_only && os::is_write_protected(&file) {
         return Err(BackendError::WriteProtected { path: path.into() });
     }
@@ -179,7 +212,7 @@ fn open_locked(path: &Path, config: &VolumeConfig) -> Result<File, BackendError>
         }
         Err(error) => Err(BackendError::Cache(error.into())),
     }?;
-    if !leads_to(path, &file).map_err(failed("look at"))? {
+    if !leads_to(path, &file).map_err(|cause| system(path, "look at", cause))? {
         // The program that made it was refused and took it away before we had the lock: data
         // written to it would be lost.
         return Err(BackendError::Missing { path: path.into() });
@@ -225,7 +258,7 @@ fn mount_of(file: &File) -> Option<String> {
     Some(format!("{source} on {place} ({kind})"))
 }
 
-fn system(path: &Path, doing: &'static str, cause: io::Error) -> BackendError {
+pub(super) fn system(path: &Path, doing: &'static str, cause: io::Error) -> BackendError {
     let path = path.into();
     BackendError::System { doing, path, cause }
 }
@@ -257,13 +290,7 @@ pub(super) fn make(
     chosen: bool,
     lock: impl FnOnce(&Path) -> Result<File, BackendError>,
 ) -> Result<(File, OwnPaths), BackendError> {
-    let system = |doing| {
-        move |cause| BackendError::System {
-            doing,
-            path: path.into(),
-            cause,
-        }
-    };
+    let system = |doing| move |cause| system(path, doing, cause);
     let folder = path
         .parent()
         .filter(|folder| !folder.as_os_str().is_empty());
@@ -308,14 +335,19 @@ pub(super) fn make(
                 "the file system cannot make names durable: a crash soon after the start may take the new file with it"
             );
         }
-    } else if chosen && has != size {
-        return Err(BackendError::OtherSize {
-            path: path.into(),
-            has,
-            wanted: size,
-        });
+    } else if chosen {
+        has_size(path, has, size)?;
     }
     Ok((file, made))
+}
+
+/// Whether a file that was to be made is as large as it would be, if it is there and not empty.
+fn has_size(path: &Path, has: u64, wanted: u64) -> Result<(), BackendError> {
+    let path = path.into();
+    match [0, wanted].contains(&has) {
+        true => Ok(()),
+        false => Err(BackendError::OtherSize { path, has, wanted }),
+    }
 }
 
 /// Makes the names in a folder durable. False: the file system cannot (some that are mounted over a
@@ -344,21 +376,14 @@ fn take_away(path: &Path, created: &File) {
 
 /// Whether it is a block device.
 fn kind_of(path: &Path, file: &File) -> Result<bool, BackendError> {
-    let metadata = file.metadata().map_err(|cause| BackendError::System {
-        doing: "look at",
-        path: path.into(),
-        cause,
-    })?;
+    let metadata = file.metadata();
+    let metadata = metadata.map_err(|cause| system(path, "look at", cause))?;
     Ok(metadata.file_type().is_block_device())
 }
 
 fn length(path: &Path, mut file: &File) -> Result<u64, BackendError> {
     file.seek(From::End(0))
-        .map_err(|cause| BackendError::System {
-            doing: "measure",
-            path: path.into(),
-            cause,
-        })
+        .map_err(|cause| system(path, "measure", cause))
 }
 
 /// The size that is served.

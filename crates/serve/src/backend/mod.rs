@@ -21,6 +21,7 @@ mod memory;
 mod objects;
 mod space;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use device::Stack;
@@ -31,6 +32,7 @@ use tidegate::{Backing, Cache, InMemory, VolumeOptions};
 
 use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::{Extents, Grow, Lost, Opened, Space};
+use crate::may;
 use crate::pool::{Pool, THREADS};
 
 pub use error::BackendError;
@@ -75,6 +77,34 @@ struct Raw {
     closer: Closer,
 }
 
+/// Whether a volume's backend could be opened, as far as that shows: the first step of opening it.
+/// Nothing is opened, made or locked.
+///
+/// # Errors
+/// As `open`, but for a file that is in use and an object store that refuses.
+pub fn look(config: &VolumeConfig) -> Result<(), BackendError> {
+    match &config.backend {
+        BackendConfig::Objects { url, size, .. } => {
+            let Some(path) = url.strip_prefix("dir:").map(Path::new) else {
+                return Ok(());
+            };
+            // A volume that is written has a lock in its folder.
+            let name = path.join("lock");
+            let looked = match (config.read_only, size) {
+                (true, _) => may::open(path, false),
+                (false, None) => may::make(&name),
+                (false, Some(_)) => may::make_with_folders(&name),
+            };
+            let doing = "keep a volume in the folder";
+            looked.map_err(|cause| file::system(path, doing, cause))
+        }
+        BackendConfig::File { .. } | BackendConfig::New { .. } | BackendConfig::Embedded { .. } => {
+            file::look(config)
+        }
+        BackendConfig::Memory { .. } => Ok(()),
+    }
+}
+
 /// Opens a volume's backend and attaches it to the cache.
 ///
 /// # Errors
@@ -84,6 +114,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
     if let BackendConfig::Memory { size } = config.backend {
         return memory::open(config, size, cache);
     }
+    look(config)?;
     let options = volume_options(config);
     let pool = Pool::new(&config.name, THREADS).map_err(tidegate::Error::from)?;
     let mut rest = None;

@@ -1,7 +1,7 @@
 //! Backends that are there and such that are not.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt as _;
+use std::os::unix::fs::{FileExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,6 +15,7 @@ use locks::{FORKED, open_within};
 
 use super::*;
 use crate::config::{BlockConfig, ShareConfig};
+use crate::record;
 
 const MIB: u64 = 1 << 20;
 
@@ -243,6 +244,63 @@ fn nothing_a_folder_a_pipe() {
         message.starts_with("cannot make ") && message.contains("No such file"),
         "{message}"
     );
+}
+
+#[test]
+fn what_may_not_be_written_is_seen_before_it_is_opened() {
+    use rustix::process::Uid;
+    use rustix::thread::set_thread_res_uid;
+
+    let folder = Folder::new("rights");
+    let (closed, there) = (folder.0.join("closed"), folder.file("there", MIB, 7));
+    fs::create_dir(&closed).unwrap();
+    for (path, mode) in [(&closed, 0o555), (&there, 0o444)] {
+        fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let objects = |size| BackendConfig::Objects {
+        url: format!("dir:{}", closed.join("a/b").display()),
+        size,
+        object_size: None,
+        parallel: None,
+        force: false,
+    };
+    let embedded = BackendConfig::Embedded {
+        path: closed.join("a/default.img"),
+        size: MIB,
+    };
+    let reading = VolumeConfig {
+        read_only: true,
+        ..file(&there)
+    };
+    // The superuser may do all of it: only this thread becomes somebody else.
+    let as_nobody = || {
+        if rustix::process::geteuid().is_root() {
+            let nobody = Uid::from_raw(65_534);
+            set_thread_res_uid(nobody, nobody, nobody).unwrap();
+        }
+        let looked = |config| look(&config).map_err(|cause| cause.to_string());
+        let refused = [
+            (file(&there), "run as a user who may write it"),
+            (new(&closed.join("new"), MIB), "cannot make "),
+            (volume(embedded), "cannot make "),
+            (volume(objects(Some(MIB))), "cannot keep a volume in "),
+        ];
+        for (config, text) in refused {
+            let backend = format!("{:?}", config.backend);
+            let said = looked(config).expect_err(&backend);
+            assert!(said.contains(text) && said.contains("; "), "{said}");
+            assert!(said.contains("Permission denied"), "{said}");
+        }
+        let said = record::look(&closed.join("record")).unwrap_err();
+        assert_eq!(said.kind(), std::io::ErrorKind::PermissionDenied);
+        assert_eq!(looked(reading), Ok(()));
+    };
+    std::thread::scope(|threads| threads.spawn(as_nobody).join().unwrap());
+    // Where something is missing.
+    assert!(look(&volume(objects(None))).is_err(), "nobody makes it");
+    let there = new(&there.join("new"), MIB);
+    let said = look(&there).unwrap_err().to_string();
+    assert!(said.contains("a part of the path is a file"), "{said}");
 }
 
 #[test]

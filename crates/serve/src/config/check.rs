@@ -77,14 +77,15 @@ pub(super) fn check(
     let nodes = server.read("nodes", nodes).unwrap_or_default();
     let page_rule = server.read("page_rule", page_rule).flatten();
     let record_limit = server.read("record_limit", record_limit);
-    let record = server.text("record").map(|path| RecordConfig {
-        path: path.into(),
+    let record = server.read("record", record_path);
+    let record = record.map(|path| RecordConfig {
+        path,
         limit: record_limit.unwrap_or(RECORD_USUAL),
     });
     let take_out_all = server.read("take_out_all", truth).unwrap_or(false);
     let log = server.read("log", level).unwrap_or_default();
     let log_format = server.read("log_format", log_format).unwrap_or_default();
-    if let (Some(word), None) = (draft.server.get("record_limit"), &record) {
+    if let (Some(word), None) = (draft.server.get("record_limit"), draft.server.get("record")) {
         let title = "`record_limit` is given, and `record` is not".to_owned();
         mistakes.push(
             word.wrong(title, "there is no record that it bounds")
@@ -122,6 +123,21 @@ pub(super) fn check(
         volumes.extend(volume);
     }
     shares_of_all(&draft, &mut mistakes);
+    if let (Some(word), Some(record)) = (draft.server.get("record"), &record) {
+        let mut files = volumes
+            .iter()
+            .filter_map(|one| Some((file_of(&one.backend)?.0, one)));
+        if let Some((_, volume)) = files.find(|(path, _)| is_same(path, &record.path)) {
+            let title = format!(
+                "`record` is {}, the file of the volume `{}`",
+                word.text, volume.name
+            );
+            mistakes.push(
+                word.wrong(title, "requests cannot be recorded there")
+                    .help(format!("name another file: {RECORD_AS_IN}")),
+            );
+        }
+    }
     if !mistakes.is_empty() {
         draft.mistakes = mistakes;
         return Err(draft.refuse());
@@ -176,10 +192,16 @@ fn memory_limit(text: &str, group: Option<&GroupLimit>) -> Result<u64, String> {
 /// be chance. Files that are there are found out by their locks, whatever their names.
 fn made_twice<'a>(before: &[VolumeConfig], one: &'a VolumeConfig) -> Option<&'a Path> {
     let (path, makes) = file_of(&one.backend)?;
-    let is_same = |other: &VolumeConfig| {
-        file_of(&other.backend).is_some_and(|(its, made)| its == path && (makes || made))
+    let is_its = |other: &VolumeConfig| {
+        file_of(&other.backend).is_some_and(|(its, made)| (makes || made) && is_same(its, path))
     };
-    before.iter().any(is_same).then_some(path)
+    before.iter().any(is_its).then_some(path)
+}
+
+/// Whether both are the same path, from wherever they begin.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into());
+    whole(one) == whole(other)
 }
 
 /// Its file, and whether it makes it.
@@ -330,6 +352,16 @@ fn patience(text: &str) -> Result<Duration, String> {
 /// its head and any line.
 const RECORD_USUAL: u64 = 256 << 20;
 const RECORD_LEAST: u64 = 16 << 10;
+
+const RECORD_AS_IN: &str =
+    "write the path of a file, as in /var/lib/tidegate/requests.csv, or leave `record` away";
+
+fn record_path(text: &str) -> Result<PathBuf, String> {
+    match text {
+        "" => Err(RECORD_AS_IN.to_owned()),
+        path => Ok(path.into()),
+    }
+}
 
 fn record_limit(text: &str) -> Result<u64, String> {
     let bytes = size_above_zero(text)?;

@@ -478,6 +478,16 @@ fn every_mistake_has_a_way_out() {
             "from 100ms to 1h",
         ),
         (
+            "record = \"\"\nrecord_limit = \"1MiB\"",
+            "`` is no value for `record`",
+            "write the path of a file, as in /var/lib/tidegate/requests.csv, or leave `record` away",
+        ),
+        (
+            "record = \"./a.img\"\n[volume.a]\nbackend = \"new:a.img\"\nsize = \"1MiB\"",
+            "`record` is ./a.img, the file of the volume `a`",
+            "name another file",
+        ),
+        (
             "record = \"/r.csv\"\nrecord_limit = \"59B\"",
             "`59B` is no value for `record_limit`",
             "at least 16 KiB",

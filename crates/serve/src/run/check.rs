@@ -1,13 +1,11 @@
 //! A configuration is looked at without being served: before a start, before a reload.
 
-use std::path::Path;
-
 use super::ServeError;
-use crate::backend::BackendError;
-use crate::config::{BackendConfig, Config, show_size};
+use crate::config::{Config, show_size};
 
-/// Whether a server could be started with it, and what there is to say of it, line by line. Nothing
-/// is opened: a file in use, or an object store that is silent, only shows at the start.
+/// Whether a server could be started with it by the user who asks, and what there is to say of it,
+/// line by line. Nothing is opened: a file in use, or an object store that is silent, only shows at
+/// the start.
 #[must_use]
 pub fn check(config: &Config) -> (String, bool) {
     let mut wrong = Vec::new();
@@ -27,33 +25,10 @@ pub fn check(config: &Config) -> (String, bool) {
         wrong.push((true, ServeError::Record { path, cause }.to_string()));
     }
     for volume in &config.volumes {
-        let missing = match &volume.backend {
-            BackendConfig::File { path, .. } => (!path.exists())
-                .then(|| format!("{} is not there; `new:` makes a file", path.display())),
-            // A start makes the folders that are missing.
-            BackendConfig::Embedded { .. } | BackendConfig::Memory { .. } => None,
-            BackendConfig::Objects { size: Some(_), .. } if !volume.read_only => None,
-            BackendConfig::New { path, size } if path.exists() => {
-                let found = std::fs::metadata(path).ok().filter(|found| found.is_file());
-                let has = found.map_or(0, |found| found.len());
-                let (path, wanted) = (path.clone(), *size);
-                // An empty one is made as large.
-                (![0, wanted].contains(&has))
-                    .then(|| BackendError::OtherSize { path, has, wanted }.to_string())
-            }
-            BackendConfig::New { path, .. } => {
-                let folder = path.parent().filter(|folder| *folder != Path::new(""));
-                folder
-                    .filter(|folder| !folder.is_dir())
-                    .map(|folder| format!("the folder {} is not there", folder.display()))
-            }
-            BackendConfig::Objects { url, .. } => url
-                .strip_prefix("dir:")
-                .filter(|folder| !Path::new(folder).is_dir())
-                .map(|folder| format!("the folder {folder} is not there")),
-        };
-        let name = volume.name.escape_debug();
-        wrong.extend(missing.map(|what| (true, format!("volume \"{name}\": {what}"))));
+        if let Err(cause) = crate::backend::look(volume) {
+            let name = volume.name.clone();
+            wrong.push((true, ServeError::Volume { name, cause }.to_string()));
+        }
     }
     let mut told: String = wrong
         .iter()

@@ -84,7 +84,7 @@ pub enum ServeError {
     #[error("{0}")]
     Web(crate::web::WebError),
     /// Requests cannot be recorded.
-    #[error("cannot record requests into {}: {}", path.display(), Refused(cause))]
+    #[error("`record`: cannot record requests into {}: {}", path.display(), Refused(cause))]
     Record {
         /// The file.
         path: PathBuf,
