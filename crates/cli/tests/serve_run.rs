@@ -562,6 +562,29 @@ fn mistakes_end_with_status_2_and_a_way_out() {
 }
 
 #[test]
+fn a_file_that_has_become_larger_than_its_volume_is_told_once() {
+    let folder = Folder::new("larger");
+    let written = Written::new(&folder, MEMORY, "off");
+    written.write(&[&new_volume(&folder, "a", "")]);
+    let mut process = written.serve(&folder);
+    process.wait_ready();
+    let hang_up = |process: &mut Process, length: u64| {
+        let file = File::options().write(true).open(folder.path("a.img"));
+        file.unwrap().set_len(length).unwrap();
+        let reloads = |process: &Process| process.said().matches("reloaded:").count();
+        let before = reloads(process);
+        process.signal(Signal::HUP);
+        process.wait("a reload", |this| reloads(this) > before);
+    };
+    for length in [16 * MIB, 16 * MIB, 24 * MIB] {
+        hang_up(&mut process, length);
+        let told = format!("volume=a file=\"{} MiB\"", length / MIB);
+        process.wait_said(&told);
+    }
+    assert_eq!(process.stop().matches("it did not grow").count(), 2);
+}
+
+#[test]
 fn a_hang_up_reads_the_file_again() {
     let folder = Folder::new("reload");
     let (config, at) = (folder.path("config.toml"), listen(&folder));
@@ -662,7 +685,7 @@ fn a_hang_up_reads_the_file_again() {
     let said = process.said();
     for text in [
         "cannot change while the server runs: web",
-        "cannot change while it is served: size;",
+        "cannot change while it is served: size; give it 16 MiB again:",
         "the memory limit stays at 96 MiB",
         "1 GiB is more than the server was started with; restart",
         "taken out: synced and closed\" volume=a",

@@ -25,6 +25,7 @@ mod start;
 mod stop;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -125,6 +126,8 @@ struct Server {
 struct Served {
     config: VolumeConfig,
     export: Arc<Export>,
+    /// The length of its file that was looked at last.
+    file_said: Arc<AtomicU64>,
     layers: Arc<Layers>,
     /// None: it is being closed.
     closer: Option<Closer>,

@@ -14,12 +14,15 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::start::{self, same_mode, same_places};
 use super::{Served, Server};
 use crate::backend;
-use crate::config::{BackendConfig, Config, ConfigError, LimitsConfig, VolumeConfig, show_size};
+use crate::config::{
+    BackendConfig, Config, ConfigError, LimitsConfig, VolumeConfig, show_exactly, show_size,
+};
 use crate::export::Export;
 use crate::log::{self, error, info, warn};
 
@@ -392,13 +395,14 @@ fn grow(export: &Arc<Export>, wanted: Option<u64>) {
     });
 }
 
-/// A file that was made for a volume has become larger than the size that it was given.
-fn say_what_is_not_served(export: &Arc<Export>, path: PathBuf) {
-    let export = Arc::clone(export);
+/// A file that was made for a volume has become larger than the size that it was given: said once
+/// for each size that it has then.
+fn say_what_is_not_served(export: &Arc<Export>, path: PathBuf, said: &Arc<AtomicU64>) {
+    let (export, said) = (Arc::clone(export), Arc::clone(said));
     crate::aside::run(move || {
         let has = std::fs::metadata(&path).map_or(0, |found| found.len());
         let size = export.size();
-        if has > size {
+        if said.swap(has, Ordering::Relaxed) != has && has > size {
             let (volume, has, size) = (export.name(), show_size(has), show_size(size));
             warn!(
                 volume = %volume,
@@ -417,7 +421,9 @@ impl Served {
         use BackendConfig::{Embedded, File, Memory, New, Objects};
         match &self.config.backend {
             File { size: None, .. } | Embedded { .. } => grow(&self.export, None),
-            New { path, .. } => say_what_is_not_served(&self.export, path.clone()),
+            New { path, .. } => {
+                say_what_is_not_served(&self.export, path.clone(), &self.file_said);
+            }
             // Of a file so much is served as was asked for.
             File { size: Some(_), .. } | Objects { .. } | Memory { .. } => {}
         }
@@ -442,11 +448,17 @@ impl Served {
             ("unlocked", old.unlocked == new.unlocked),
             ("device", old.layers == new.layers),
         ]);
+        // Of a file that was made with it, a restart refuses another size.
+        let made = matches!(place, BackendConfig::New { .. }) && old_place == place;
+        let kept = old_size.filter(|old| made && size.is_some_and(|new| new < *old));
+        let way_out = match kept.map(show_exactly) {
+            Some(kept) => format!(
+                "give it {kept} again: a volume does not shrink, and a restart refuses a file that has not the `size` of its `new:`"
+            ),
+            None => "restart, or take it out, reload, and put it in again".to_owned(),
+        };
         if !fixed.is_empty() {
-            warn!(
-                volume = %new.name,
-                "cannot change while it is served: {fixed}; restart, or take it out, reload, and put it in again"
-            );
+            warn!(volume = %new.name, "cannot change while it is served: {fixed}; {way_out}");
         }
         let treated = differing([
             ("policy", old.on_error == new.on_error),

@@ -551,6 +551,7 @@ pub(super) fn offer(
     Served {
         config: volume,
         export,
+        file_said: Arc::default(),
         layers: backend.layers,
         closer: Some(backend.closer),
         is_leaving: false,
