@@ -182,7 +182,7 @@ pub enum Command {
         after_help = "Examples:\n  tidegate list\n  tidegate list papers\n  tidegate list metrics\n  tidegate list kinds"
     )]
     List {
-        /// What to show; everything but metrics and kinds without it
+        /// One of these lists; everything but metrics and kinds without it
         what: Option<Listed>,
     },
     /// Serve volumes over NBD, cached in bounded memory, with writers that are paced
@@ -219,7 +219,7 @@ pub enum Listed {
     Devices,
     /// The papers, with the experiments that repeat them
     Papers,
-    /// What an experiment can measure
+    /// The metrics of experiments
     Metrics,
     /// The kinds of task, with their keys
     Kinds,
@@ -332,10 +332,10 @@ pub struct RunArguments {
 /// Arguments of `diff`.
 #[derive(Args, Debug)]
 pub struct DiffArguments {
-    /// Results of `run`, `reproduce` or `compare`: what there was before
+    /// Results of `run`, `reproduce` or `compare`: those from before
     #[arg(value_name = "DIR")]
     pub one: PathBuf,
-    /// What there is now
+    /// Those of today
     #[arg(value_name = "DIR")]
     pub other: PathBuf,
     /// Folder for a page with tables and plots

@@ -51,7 +51,7 @@ pub struct ReplayArguments {
     /// Layers that make the device of presets take time: their seconds and stalls are shown, too
     #[arg(long, value_name = "LAYERS")]
     device: Option<String>,
-    /// What the files are, whatever they are called: u64, numbers, oracle-general, msr, blkparse,
+    /// Format of the files, whatever their names: u64, numbers, oracle-general, msr, blkparse,
     /// perf
     #[arg(long, value_name = "FORMAT", value_parser = Format::named)]
     format: Option<Format>,

@@ -143,7 +143,7 @@ pub struct ServeArguments {
     /// Size that the file may have [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub record_limit: Option<String>,
-    /// What is logged: error, warn, info, debug [default: info]
+    /// Least grave events that are logged: error, warn, info, debug [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
     /// How it is written: logfmt, json [default: logfmt]
