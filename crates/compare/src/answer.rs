@@ -79,20 +79,47 @@ impl Doubt {
         !matches!(self, Self::Far(_))
     }
 
-    /// In a few words, for the end of a line.
-    pub(super) fn words(self) -> String {
-        match self {
+    /// In a few words, for the end of the line of a figure.
+    pub(super) fn words(self, figure: &str) -> String {
+        let mut words = match self {
             Self::Little => String::new(),
             Self::Off(error) => format!("? lab {:+.0} %", error * 100.0),
             Self::Far(error) => format!("not answered: lab {:+.0} %", error * 100.0),
             Self::Alone => "? nothing recorded".into(),
+        };
+        if self.answers() && is_unproven(figure) {
+            let between = if words.is_empty() { "" } else { "; " };
+            words.extend([between, NO_PAIR]);
         }
+        words
     }
+}
+
+/// Behind an answer that is within what the lab is good at without the change, and nothing more.
+const NO_PAIR: &str = "! no pair";
+
+/// Whether recordings without and with a change have not borne out the lab's answers for a figure:
+/// of tails, which single events make, and of how often reclaim began or had somebody wait.
+///
+/// Source: docs/fidelity.md, "What if"; docs/compare.md, "How good it is".
+fn is_unproven(figure: &str) -> bool {
+    const TAILS: [&str; 4] = [": p90", ": p99", ": longest", ": max"];
+    const COUNTS: [&str; 5] = [
+        "allocstall_normal",
+        "pageoutrun",
+        "pgscan_direct_throttle",
+        "runs of kswapd",
+        "throttled: ",
+    ];
+    let begins = COUNTS.iter().any(|count| figure.starts_with(count));
+    begins || TAILS.iter().any(|tail| figure.ends_with(tail))
 }
 
 /// What the marks behind answers mean.
 const MARKS: &str = "?: how far the lab is from this recording without the change; beyond a factor of two there is no \
                                 answer\n";
+const NO_PAIR_MEANS: &str = "! no pair: no two recordings, without and with a change, have borne out such an answer; \
+                                do not act on it\n";
 
 /// A recording of the change.
 pub(super) struct Against<'a> {
@@ -198,9 +225,9 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
                 of_difference.unwrap_or_default(),
             );
         }
-        end_line(&mut text, doubt);
+        end_line(&mut text, &doubt.words(label.name));
     }
-    put_marks(&mut text, answered.doubts);
+    put_marks(&mut text, &answered.labels, answered.doubts);
     if let (Some(answers), Some(unchanged)) = (median(errors), median(unchanged)) {
         let skill = if answers < unchanged {
             ""
@@ -224,16 +251,20 @@ pub(super) fn width(labels: &[Label]) -> usize {
 }
 
 /// Ends the line of a figure with how good the lab is at it.
-pub(super) fn end_line(text: &mut String, doubt: Doubt) {
-    let _ = write!(text, "  {}", doubt.words());
+pub(super) fn end_line(text: &mut String, words: &str) {
+    let _ = write!(text, "  {words}");
     text.truncate(text.trim_end().len());
     text.push('\n');
 }
 
 /// Puts what the marks mean, if there are any, below the lines.
-pub(super) fn put_marks(text: &mut String, doubts: &[Doubt]) {
+pub(super) fn put_marks(text: &mut String, labels: &[Label], doubts: &[Doubt]) {
     if doubts.iter().any(|doubt| *doubt != Doubt::Little) {
         text.push_str(MARKS);
+    }
+    let mut figures = labels.iter().zip(doubts);
+    if figures.any(|(label, doubt)| doubt.words(label.name).contains(NO_PAIR)) {
+        text.push_str(NO_PAIR_MEANS);
     }
 }
 
@@ -309,6 +340,32 @@ mod tests {
         assert!(!of(10.0, 21.0, None).answers());
         assert_eq!(Doubt::of(Some(10.0), None, None), Doubt::Far(-1.0));
         assert_eq!(Doubt::of(None, Some(1.0), None), Doubt::Alone);
+    }
+
+    #[test]
+    fn an_answer_that_no_pair_of_recordings_bears_out_says_so() {
+        let near = Doubt::Little;
+        assert_eq!(near.words("pswpin"), "");
+        assert_eq!(near.words("latency: p50"), "");
+        for figure in ["latency: p99", "write: max", "throttled: WRITEBACK"] {
+            assert_eq!(near.words(figure), "! no pair");
+            assert_eq!(Doubt::Off(-0.5).words(figure), "? lab -50 %; ! no pair");
+            let none = Doubt::Far(-0.6).words(figure);
+            assert_eq!(none, "not answered: lab -60 %");
+        }
+        let label = |name| Label {
+            name,
+            unit: "",
+            digits: 0,
+        };
+        let marks = |name, doubt| {
+            let mut text = String::new();
+            put_marks(&mut text, &[label(name)], &[doubt]);
+            text
+        };
+        assert_eq!(marks("pswpin", near), "");
+        assert_eq!(marks("pageoutrun", near), NO_PAIR_MEANS);
+        assert_eq!(marks("pageoutrun", Doubt::Far(2.0)), MARKS);
     }
 
     #[test]

@@ -86,9 +86,9 @@ impl Sweep<'_> {
             for value in core::iter::once(self.recorded[figure]).chain(row) {
                 text.push_str(&answer::field(value, label.digits));
             }
-            answer::end_line(&mut text, self.doubts[figure]);
+            answer::end_line(&mut text, &self.doubts[figure].words(label.name));
         }
-        answer::put_marks(&mut text, self.doubts);
+        answer::put_marks(&mut text, &self.labels, self.doubts);
         text.push('\n');
         text
     }
@@ -150,7 +150,7 @@ pub(super) fn answers<'a>(sweeps: impl Iterator<Item = &'a Sweep<'a>>) -> TidyTa
                         continue;
                     }
                     let doubt = match column {
-                        0 => sweep.doubts[figure].words(),
+                        0 => sweep.doubts[figure].words(label.name),
                         _ => String::new(),
                     };
                     let row = [
