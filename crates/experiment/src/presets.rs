@@ -112,19 +112,28 @@ impl SlabLaw {
     };
 }
 
-/// What its columns have in common: the law of writers was that of 2.6.36 until 3.1.
-const LINUX_3_0: Preset = Preset {
-    name: "linux-3.0",
-    about: "",
+const LINUX_2_6_36: Preset = Preset {
+    name: "linux-2.6.36",
+    about: "a throttled writer writes pages back itself, then naps",
     law: Law::FOREGROUND,
     hz: 250,
     flush: FlushTunables::linux_2_6_36(),
     initial: InitialBandwidth::Assumed,
+    reclaim: ReclaimLaw::LINUX_5_15,
+    place: PlaceLaw::LINUX_6_12,
+    inodes: InodeRule::LINUX_5_0,
+    slabs: SlabLaw::EARLY,
+    compaction: Compaction::Never,
+};
+
+/// What its columns have in common: the law of writers was that of 2.6.36 until 3.1.
+const LINUX_3_0: Preset = Preset {
+    name: "linux-3.0",
+    about: "",
     reclaim: ReclaimLaw::LINUX_3_0,
     place: PlaceLaw::LINUX_3_0,
     inodes: InodeRule::LINUX_3_0,
-    slabs: SlabLaw::EARLY,
-    compaction: Compaction::Never,
+    ..LINUX_2_6_36
 };
 
 const LINUX_6_12: Preset = Preset {
@@ -192,19 +201,7 @@ const P4_PLACE: PlaceLaw = PlaceLaw {
 
 /// All presets, in the order of history.
 pub const PRESETS: [Preset; 22] = [
-    Preset {
-        name: "linux-2.6.36",
-        about: "a throttled writer writes pages back itself, then naps",
-        law: Law::FOREGROUND,
-        hz: 250,
-        flush: FlushTunables::linux_2_6_36(),
-        initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::LINUX_5_15,
-        place: PlaceLaw::LINUX_6_12,
-        inodes: InodeRule::LINUX_5_0,
-        slabs: SlabLaw::EARLY,
-        compaction: Compaction::Never,
-    },
+    LINUX_2_6_36,
     Preset {
         name: "linux-3.0-off",
         about: "writers write back themselves; lists by zone; a full node's tasks go to the next node",
@@ -236,27 +233,14 @@ pub const PRESETS: [Preset; 22] = [
         name: "p1",
         about: "paper p1: writers only sleep; soft region with a fixed 100 MiB/s",
         law: Law::SOFT_REGION,
-        hz: 250,
-        flush: FlushTunables::linux_2_6_36(),
-        initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::LINUX_5_15,
-        place: PlaceLaw::LINUX_6_12,
-        inodes: InodeRule::LINUX_5_0,
-        slabs: SlabLaw::EARLY,
-        compaction: Compaction::Never,
+        ..LINUX_2_6_36
     },
     Preset {
         name: "p1-measured",
         about: "paper p1 with the device's measured bandwidth",
         law: Law::SOFT_REGION_MEASURED,
         hz: 1000,
-        flush: FlushTunables::linux_2_6_36(),
-        initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::LINUX_5_15,
-        place: PlaceLaw::LINUX_6_12,
-        inodes: InodeRule::LINUX_5_0,
-        slabs: SlabLaw::EARLY,
-        compaction: Compaction::Never,
+        ..LINUX_2_6_36
     },
     Preset {
         name: "linux-4.20",
@@ -288,41 +272,22 @@ pub const PRESETS: [Preset; 22] = [
     Preset {
         name: "linux-5.15",
         about: "rate-based, as 6.12; reclaim waits for congestion that no device reports (congestion_wait)",
-        law: Law::RATE_BASED,
-        hz: 250,
-        flush: FlushTunables::linux_4_10(),
-        initial: InitialBandwidth::Assumed,
-        reclaim: ReclaimLaw::LINUX_5_15,
-        place: PlaceLaw::LINUX_6_12,
-        inodes: InodeRule::LINUX_5_0,
         slabs: SlabLaw::LINUX_5_15,
-        compaction: Compaction::Never,
+        ..LINUX_5_0
     },
     Preset {
         name: "linux-5.15+patch1",
         about: "5.15 with p0's own diff alone: reclaim waits for writeback, 100 ms at most",
-        law: Law::RATE_BASED,
-        hz: 250,
-        flush: FlushTunables::linux_4_10(),
-        initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_15_PATCH1,
-        place: PlaceLaw::LINUX_6_12,
-        inodes: InodeRule::LINUX_5_0,
         slabs: SlabLaw::LINUX_5_15,
-        compaction: Compaction::Never,
+        ..LINUX_5_0
     },
     Preset {
         name: "linux-5.16-rc1",
         about: "paper p0's series: reclaim waits by reason: writeback 100 ms, isolated 20 ms, no progress 500 ms",
-        law: Law::RATE_BASED,
-        hz: 250,
-        flush: FlushTunables::linux_4_10(),
-        initial: InitialBandwidth::Assumed,
         reclaim: ReclaimLaw::LINUX_5_16_RC1,
-        place: PlaceLaw::LINUX_6_12,
-        inodes: InodeRule::LINUX_5_0,
         slabs: SlabLaw::LINUX_5_15,
-        compaction: Compaction::Never,
+        ..LINUX_5_0
     },
     LINUX_6_12,
     Preset {

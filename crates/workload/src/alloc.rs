@@ -7,12 +7,12 @@
 
 use std::sync::Arc;
 
-use env::{Env, Event, Task, Wakeup};
+use env::{Env, Event, Task};
 use mm::Cache;
 use policy::units::{Nanos, Pages};
 
 use crate::dd::Run;
-use crate::hog::count_of;
+use crate::hog::{count_of, touch_whole};
 use crate::thpavail::{Iteration, changes, huge_pages};
 use crate::{Failure, Report};
 
@@ -67,22 +67,14 @@ fn rounds<E: Env>(
             if cache.stats().free <= options.below {
                 break;
             }
-            sleep(task, run, LOOK)?;
+            run.stop.rest(task, LOOK)?;
         }
-        sleep(task, run, REST)?;
+        run.stop.rest(task, REST)?;
         if !round(task, cache, options, run, report)? {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-fn sleep<E: Env>(task: &mut Task<'_, E>, run: &Run<'_>, pause: Nanos) -> Result<(), Failure> {
-    let until = task.now() + pause;
-    match run.stop.sleep_until(task, until) {
-        Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
-        Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
-    }
 }
 
 /// False: it was stopped.
@@ -96,15 +88,8 @@ fn round<E: Env>(
     let (before, stats, began) = (cache.vmstat(), cache.stats(), task.now());
     let region = cache.spill(task, options.pages)?;
     let pages = count_of(options.pages);
-    let mut next = 0;
-    while next < pages {
-        if run.stop.is_raised() {
-            return Ok(false);
-        }
-        let count = options.stride.min(pages - next);
-        let touched = region.touch(task, next, count)?;
-        report.touched(&touched);
-        next += count;
+    if !touch_whole(task, &region, (pages, options.stride), run.stop, report)? {
+        return Ok(false);
     }
     let after = cache.vmstat();
     region.discard(task, 0, pages)?;

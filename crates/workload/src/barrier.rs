@@ -99,9 +99,7 @@ impl Barrier {
         let others = |task: &Task<'_, E>| self.state.lock(task).round == number;
         match task.wait_while(&self.queue, Cause::Join, None, others) {
             Wakeup::Ready(_) => Ok(None),
-            Wakeup::Cancelled | Wakeup::TimedOut | Wakeup::Refused => {
-                Err(Failure::Cache(mm::Error::Cancelled))
-            }
+            Wakeup::Cancelled | Wakeup::TimedOut | Wakeup::Refused => Err(Failure::CANCELLED),
         }
     }
 

@@ -6,13 +6,13 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task, Wakeup};
+use env::{Env, Task};
 use mm::Cache;
 use policy::units::{Nanos, Pages};
 
 use crate::dd::Run;
 use crate::hog::count_of;
-use crate::{Failure, Report};
+use crate::{Failure, Report, rest_until};
 
 /// One bystander.
 #[derive(Clone, Copy, Debug)]
@@ -73,9 +73,7 @@ fn allocate_on_schedule<E: Env>(
         if run.stop.is_raised() {
             return Ok(false);
         }
-        if task.now() < due && task.sleep_until(Cause::Think, due) == Wakeup::Cancelled {
-            return Err(Failure::Cache(mm::Error::Cancelled));
-        }
+        rest_until(task, due)?;
         region.discard(task, page, 1)?;
         let called = task.now();
         let touched = region.touch(task, page, 1)?;

@@ -8,12 +8,12 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, Task, Wakeup};
+use env::{Env, Event, Task};
 use mm::{Cache, Spill};
 use policy::units::{Nanos, Pages};
 
 use crate::dd::Run;
-use crate::{Failure, Report};
+use crate::{Failure, Report, Stop, rest};
 
 /// One hog.
 #[derive(Clone, Copy, Debug)]
@@ -86,8 +86,8 @@ fn touch_for_ever<E: Env>(
             took,
         });
         // Where touching costs nothing, a round takes no time, and none would ever pass.
-        if took.is_zero() && task.sleep(Cause::Think, Nanos::micros(1)) == Wakeup::Cancelled {
-            return Err(Failure::Cache(mm::Error::Cancelled));
+        if took.is_zero() {
+            rest(task, Nanos::micros(1))?;
         }
     }
 }
@@ -95,6 +95,28 @@ fn touch_for_ever<E: Env>(
 /// Pages of a region that was made.
 pub(crate) fn count_of(pages: Pages) -> u32 {
     u32::try_from(pages.0).expect("the pages of a region are numbered by 32 bits")
+}
+
+/// Touches all `pages` of a region, so many between two looks at whether it is to stop. False: it
+/// is.
+pub(crate) fn touch_whole<E: Env>(
+    task: &mut Task<'_, E>,
+    region: &Spill<E>,
+    (pages, stride): (u32, u32),
+    stop: &Stop,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let mut next = 0;
+    while next < pages {
+        if stop.is_raised() {
+            return Ok(false);
+        }
+        let count = stride.min(pages - next);
+        let touched = region.touch(task, next, count)?;
+        report.touched(&touched);
+        next += count;
+    }
+    Ok(true)
 }
 
 /// How many pages are touched between two looks at the clock: few while they fault, since each

@@ -33,7 +33,6 @@
 //! 5 for 5.25); a dirty inode is found written at the next look and not when it is;
 //! an inode with several pages loses them under 4.20, too, and no task waits for a dirty one.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
@@ -45,6 +44,7 @@ use policy::shrink::files::{InodeRule, Objects, PRESSURE, WithPages};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::Failure;
+use crate::unused::Unused;
 
 /// Pages of a tree node (`RADIX_TREE_MAP_SIZE`).
 const TREE_PAGES: u32 = 64;
@@ -77,8 +77,8 @@ pub struct Inodes<E: Env> {
     head: Arc<Slabs<E>>,
     tree: Arc<Slabs<E>>,
     table: Lock<Table<E>>,
-    /// Of each lane, as last seen: unused entries, unused inodes.
-    unused: Box<[[AtomicU64; 2]]>,
+    /// What each lane could give.
+    unused: Unused,
 }
 
 impl<E: Env> Inodes<E> {
@@ -101,7 +101,7 @@ impl<E: Env> Inodes<E> {
             head: cache.add_slabs(HEAD)?,
             tree: cache.add_slabs(TREE)?,
             table: Lock::new(LockClass::Leaf, Table::new(lanes, rule)),
-            unused: (0..lanes).map(|_| Default::default()).collect(),
+            unused: Unused::new(lanes),
         });
         let which: &[Which] = if rule.apart {
             &[Which::Entries, Which::Inodes]
@@ -221,20 +221,10 @@ impl<E: Env> Inodes<E> {
     fn with<T>(&self, task: &Task<'_, E>, work: impl FnOnce(&mut Table<E>) -> T) -> T {
         let mut table = self.table.lock(task);
         let answer = work(&mut table);
-        for (lane, [entries, inodes]) in table.lanes.iter().zip(&self.unused) {
-            entries.store(lane.entries.len() as u64, Ordering::Relaxed);
-            inodes.store(lane.inodes.len() as u64, Ordering::Relaxed);
+        for (at, lane) in table.lanes.iter().enumerate() {
+            self.unused.tell(at, lane.unused());
         }
         answer
-    }
-
-    fn unused(&self, lane: usize) -> Objects {
-        let [entries, inodes] = &self.unused[lane];
-        Objects {
-            entries: entries.load(Ordering::Relaxed),
-            inodes: inodes.load(Ordering::Relaxed),
-            own: 0,
-        }
     }
 
     fn prune_entries(&self, task: &mut Task<'_, E>, lane: usize, most: u64) -> u64 {
@@ -331,7 +321,7 @@ impl<E: Env> Shrink<E> for Pruner<E> {
         let Some(inodes) = self.0.upgrade() else {
             return 0;
         };
-        let all = inodes.unused(inodes.lane(node));
+        let all = inodes.unused.of(inodes.lane(node));
         let own = match self.1 {
             Which::Entries => Objects { inodes: 0, ..all },
             Which::Inodes => Objects { entries: 0, ..all },
@@ -350,7 +340,7 @@ impl<E: Env> Shrink<E> for Pruner<E> {
             Which::Entries => (wanted, 0),
             Which::Inodes => (0, wanted),
             Which::Both => {
-                let share = inodes.rule.shared_out(inodes.unused(lane), wanted);
+                let share = inodes.rule.shared_out(inodes.unused.of(lane), wanted);
                 (share.entries, share.inodes)
             }
         };
@@ -409,6 +399,16 @@ enum Looked<E: Env> {
 struct Lane {
     entries: VecDeque<u32>,
     inodes: VecDeque<u32>,
+}
+
+impl Lane {
+    fn unused(&self) -> Objects {
+        Objects {
+            entries: self.entries.len() as u64,
+            inodes: self.inodes.len() as u64,
+            own: 0,
+        }
+    }
 }
 
 struct Table<E: Env> {

@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task, Wakeup, Work};
+use env::{Cause, Env, Task, Work};
 use frames::Content;
 use mm::Cache;
 use policy::units::{Bytes, Instant, Nanos, SECOND};
@@ -140,9 +140,7 @@ impl<E: Env> Large<'_, E> {
                 // Blocks that the writer could not take when they came, come later: the network
                 // keeps nothing.
                 due = due.max(task.now()) + Nanos(size.0 * SECOND / rate.max(1));
-                if task.sleep_until(Cause::Think, due) == Wakeup::Cancelled {
-                    return Err(Failure::Cache(mm::Error::Cancelled));
-                }
+                Failure::after(task.sleep_until(Cause::Think, due))?;
             }
             if size < self.options.block {
                 block = buffer::<E>(size);

@@ -39,6 +39,7 @@ mod read;
 mod report;
 mod small_files;
 mod thpavail;
+mod unused;
 mod ycsb;
 
 pub use alloc::{Alloc, alloc};
@@ -132,6 +133,12 @@ impl Stop {
         }
         Wakeup::TimedOut
     }
+
+    /// Rests for so long, or until it is raised, where somebody looks.
+    fn rest<E: Env>(&self, task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
+        let until = task.now() + pause;
+        Failure::after(self.sleep_until(task, until))
+    }
 }
 
 /// Sleeps between two pieces of work.
@@ -139,10 +146,15 @@ impl Stop {
 /// # Errors
 /// The environment shuts down.
 pub fn rest<E: Env>(task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
-    match task.sleep(Cause::Think, pause) {
-        Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
-        Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
+    Failure::after(task.sleep(Cause::Think, pause))
+}
+
+/// Rests until then, if that is to come.
+fn rest_until<E: Env>(task: &mut Task<'_, E>, due: Instant) -> Result<(), Failure> {
+    if task.now() < due {
+        Failure::after(task.sleep_until(Cause::Think, due))?;
     }
+    Ok(())
 }
 
 /// Makes a file as long as that, if it is shorter.

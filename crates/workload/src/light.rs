@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task};
+use env::{Env, Task};
 use mm::{Cache, File};
 use policy::units::{Bytes, Nanos};
 
 use crate::dd::{Run, buffer};
-use crate::{Failure, Report};
+use crate::{Failure, Report, rest_until};
 
 /// One light writer.
 #[derive(Clone, Copy, Debug)]
@@ -55,9 +55,7 @@ fn write_on_schedule<E: Env>(
         if run.stop.is_raised() {
             return Ok(false);
         }
-        if task.now() < due && task.sleep_until(Cause::Think, due) == env::Wakeup::Cancelled {
-            return Err(Failure::Cache(mm::Error::Cancelled));
-        }
+        rest_until(task, due)?;
         let called = task.now();
         let wrote = file.write(task, writer, at, &block)?;
         report.moved(called, task.now(), run.origin, wrote);

@@ -13,7 +13,7 @@ use mm::Cache;
 use policy::units::{Nanos, Pages};
 
 use crate::dd::Run;
-use crate::hog::count_of;
+use crate::hog::{count_of, touch_whole};
 use crate::{Failure, Report, rest};
 
 /// Pages touched between two looks at whether to stop.
@@ -70,15 +70,8 @@ fn map_for_ever<E: Env>(
     let mut before = report.began;
     while until.is_none_or(|until| task.now() < until) {
         rest(task, options.think)?;
-        let mut next = 0;
-        while next < pages {
-            if run.stop.is_raised() {
-                return Ok(false);
-            }
-            let count = STRIDE.min(pages - next);
-            let touched = region.touch(task, next, count)?;
-            report.touched(&touched);
-            next += count;
+        if !touch_whole(task, &region, (pages, STRIDE), run.stop, report)? {
+            return Ok(false);
         }
         region.discard(task, 0, pages)?;
         let now = task.now();

@@ -84,5 +84,5 @@ fn work<E: Env>(
 
 fn cancelled<E: Env>(name: &str, task: &Task<'_, E>) -> Report {
     let now = task.now();
-    Report::begin(name, task.id(), now).end(now, Err(Failure::Cache(mm::Error::Cancelled)))
+    Report::begin(name, task.id(), now).end(now, Err(Failure::CANCELLED))
 }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use env::TaskId;
+use env::{TaskId, Wakeup};
 use mm::Touched;
 use policy::units::{Bytes, Instant, Nanos, Pages, SECOND};
 
@@ -84,6 +84,19 @@ pub enum Failure {
         /// So much was free in the end.
         free: Pages,
     },
+}
+
+impl Failure {
+    /// The run is at its end.
+    pub(crate) const CANCELLED: Self = Self::Cache(mm::Error::Cancelled);
+
+    /// Whether a task may go on after a wait that ended so.
+    pub(crate) fn after(wakeup: Wakeup) -> Result<(), Self> {
+        match wakeup {
+            Wakeup::Cancelled => Err(Self::CANCELLED),
+            Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
+        }
+    }
 }
 
 impl fmt::Display for Failure {

@@ -20,11 +20,12 @@
 
 use std::sync::Arc;
 
-use env::{Env, Event, JoinHandle, Task, Wakeup};
+use env::{Env, Event, JoinHandle, Task};
 use mm::{Cache, File, Vmstat};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use crate::dd::{Dd, Run, SyncAfter, dd};
+use crate::hog::{count_of, touch_whole};
 use crate::read::{Pattern, Reader, reader};
 use crate::{Failure, Report, Stop};
 
@@ -158,7 +159,7 @@ impl<E: Env> Conductor<'_, E> {
             if self.cache.stats().dirty <= self.options.settled {
                 return Ok(true);
             }
-            self.rest(task, LOOK)?;
+            self.run.stop.rest(task, LOOK)?;
         }
     }
 
@@ -226,12 +227,12 @@ impl<E: Env> Conductor<'_, E> {
     fn fill(&self, task: &mut Task<'_, E>) -> Result<bool, Failure> {
         let few = Pages(self.cache.stats().frames.0 / FREE_PART);
         for _ in 0..LOOKS_MAX {
-            self.rest(task, LOOK)?;
+            self.run.stop.rest(task, LOOK)?;
             if self.run.stop.is_raised() {
                 return Ok(false);
             }
             if self.cache.stats().free <= few {
-                self.rest(task, BEFORE_ALLOC)?;
+                self.run.stop.rest(task, BEFORE_ALLOC)?;
                 return Ok(true);
             }
         }
@@ -256,7 +257,7 @@ impl<E: Env> Conductor<'_, E> {
         let touching = self.touch(task, &this.alloc, began);
         let (report, after, huge) = match touching.join(task) {
             Some(ended) => ended,
-            None => return Err(Failure::Cache(mm::Error::Cancelled)),
+            None => return Err(Failure::CANCELLED),
         };
         if let Some(failure) = report.failure {
             return Err(failure);
@@ -333,14 +334,6 @@ impl<E: Env> Conductor<'_, E> {
             }
         })
     }
-
-    fn rest(&self, task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
-        let until = task.now() + pause;
-        match self.run.stop.sleep_until(task, until) {
-            Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
-            Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
-        }
-    }
 }
 
 /// Touches all of the memory once. `ended`: the counters at its end, and how much of it was huge.
@@ -353,16 +346,9 @@ fn touch_all<E: Env>(
     ended: &mut (Vmstat, u64),
 ) -> Result<bool, Failure> {
     let region = cache.spill(task, options.pages)?;
-    let pages = crate::hog::count_of(options.pages);
-    let mut next = 0;
-    while next < pages {
-        if stop.is_raised() {
-            return Ok(false);
-        }
-        let count = options.stride.min(pages - next);
-        let touched = region.touch(task, next, count)?;
-        report.touched(&touched);
-        next += count;
+    let pages = count_of(options.pages);
+    if !touch_whole(task, &region, (pages, options.stride), stop, report)? {
+        return Ok(false);
     }
     let took = task.now().since(report.began);
     task.emit(&Event::Sampled {
@@ -376,9 +362,7 @@ fn touch_all<E: Env>(
 }
 
 fn join<E: Env>(task: &mut Task<'_, E>, copy: JoinHandle<Report>) -> Result<Report, Failure> {
-    let report = copy
-        .join(task)
-        .ok_or(Failure::Cache(mm::Error::Cancelled))?;
+    let report = copy.join(task).ok_or(Failure::CANCELLED)?;
     match report.failure {
         Some(failure) => Err(failure),
         None => Ok(report),

@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Signal, Task, Wakeup};
+use env::{Cause, Env, Signal, Task};
 use mm::{Cache, File, Writer};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE};
 
@@ -120,10 +120,7 @@ impl<E: Env> Keeper<'_, E> {
             small.users.load(Ordering::Acquire) > 0
                 && small.asked.load(Ordering::Acquire) == self.served
         };
-        match task.wait_while(&small.keeper, Cause::Idle, Some(deadline), idle) {
-            Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
-            Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
-        }
+        Failure::after(task.wait_while(&small.keeper, Cause::Idle, Some(deadline), idle))
     }
 
     fn move_fronts(&self, task: &Task<'_, E>) {

@@ -44,12 +44,13 @@ mod tests;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use env::{Cause, Env, Lock, LockClass, Signal, Task, WaitQueue, Wakeup};
+use env::{Cause, Env, Lock, LockClass, Signal, Task, WaitQueue};
 use mm::{Cache, File, Object, ObjectShare, SlabSpec, Slabs};
-use policy::shrink::files::{InodeRule, Objects, WithPages};
+use policy::shrink::files::{InodeRule, WithPages};
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
 use crate::Failure;
+use crate::unused::Unused;
 use table::{FileId, Table, Taken};
 
 pub use keep::{Keep, keep};
@@ -121,8 +122,8 @@ pub struct SmallFiles<E: Env> {
     options: SmallOptions,
     slabs: Vec<Arc<Slabs<E>>>,
     table: Lock<Table<Object>>,
-    /// What each node could give, as last seen: entries, inodes; the file system's own at the end.
-    freeable: Box<[AtomicU64]>,
+    /// What each node could give.
+    freeable: Unused,
     directories: Lock<Vec<Arc<File<E>>>>,
     /// The tables of inodes of the directories, on the device.
     inode_tables: Lock<Vec<Arc<File<E>>>>,
@@ -190,9 +191,7 @@ impl<E: Env> SmallFiles<E> {
                 LockClass::Leaf,
                 Table::new(most, options.nodes, options.rule.pages),
             ),
-            freeable: (0..=2 * usize::from(options.nodes))
-                .map(|_| AtomicU64::new(0))
-                .collect(),
+            freeable: Unused::new(usize::from(options.nodes)),
             options,
             slabs,
             directories: Lock::new(LockClass::Leaf, Vec::new()),
@@ -271,15 +270,8 @@ impl<E: Env> SmallFiles<E> {
         let mut table = self.table.lock(task);
         let answer = work(&mut table);
         for node in 0..self.options.nodes {
-            let Objects {
-                entries,
-                inodes,
-                own,
-            } = table.freeable(mm::NodeId(node));
-            let at = 2 * usize::from(node);
-            self.freeable[at].store(entries, Ordering::Relaxed);
-            self.freeable[at + 1].store(inodes, Ordering::Relaxed);
-            self.freeable[2 * usize::from(self.options.nodes)].store(own, Ordering::Relaxed);
+            let seen = table.freeable(mm::NodeId(node));
+            self.freeable.tell(usize::from(node), seen);
         }
         answer
     }
@@ -431,9 +423,6 @@ impl<E: Env> SmallFiles<E> {
     /// Waits until all makers are done.
     fn wait_made(&self, task: &mut Task<'_, E>) -> Result<(), Failure> {
         let busy = |_: &Task<'_, E>| self.makers.load(Ordering::Acquire) > 0;
-        match task.wait_while(&self.made, Cause::Join, None, busy) {
-            Wakeup::Cancelled => Err(Failure::Cache(mm::Error::Cancelled)),
-            Wakeup::Ready(_) | Wakeup::TimedOut | Wakeup::Refused => Ok(()),
-        }
+        Failure::after(task.wait_while(&self.made, Cause::Join, None, busy))
     }
 }

@@ -12,13 +12,12 @@
 //! Source: mechanisms 7.3; kernel-facts 17, 18; Linux 5.0 fs/super.c, super_cache_scan();
 //! fs/inode.c, inode_lru_isolate().
 
-use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use env::{Env, Task, Work};
 use mm::{Ask, Dropped, NodeId, Shrink};
 use policy::shrink::Answer;
-use policy::shrink::files::{Objects, WithPages};
+use policy::shrink::files::WithPages;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use super::SmallFiles;
@@ -41,7 +40,10 @@ impl<E: Env> Shrink<E> for Pruner<E> {
     fn count(&self, node: NodeId) -> u64 {
         let small = self.0.upgrade();
         small.map_or(0, |small| {
-            small.freeable(node).freeable(small.options.pressure)
+            small
+                .freeable
+                .of(node.index())
+                .freeable(small.options.pressure)
         })
     }
 
@@ -63,20 +65,13 @@ impl<E: Env> Shrink<E> for Pruner<E> {
 }
 
 impl<E: Env> SmallFiles<E> {
-    fn freeable(&self, node: NodeId) -> Objects {
-        let at = |at: usize| self.freeable[at].load(Ordering::Relaxed);
-        let own = 2 * usize::from(self.options.nodes);
-        Objects {
-            entries: at(2 * node.index()),
-            inodes: at(2 * node.index() + 1),
-            own: at(own),
-        }
-    }
-
     /// Looks at `wanted` objects of a node, each kind its share.
     fn prune(&self, task: &mut Task<'_, E>, node: NodeId, wanted: u64) -> Answer {
         self.sweep(task);
-        let share = self.options.rule.shared_out(self.freeable(node), wanted);
+        let share = self
+            .options
+            .rule
+            .shared_out(self.freeable.of(node.index()), wanted);
         let freed = self.prune_entries(task, node, share.entries)
             + self.prune_inodes(task, node, share.inodes)
             + self.reclaim_own(task, share.own);
@@ -172,7 +167,7 @@ impl<E: Env> SmallFiles<E> {
 
     /// Gives up all that is left and written: the file system's own worker, every few seconds.
     pub(super) fn reclaim_written(&self, task: &mut Task<'_, E>) {
-        let left = self.freeable(NodeId(0)).own;
+        let left = self.freeable.of(0).own;
         for _ in 0..left {
             match self.with(task, Table::look_at_own) {
                 Own::Empty => break,
