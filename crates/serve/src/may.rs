@@ -28,7 +28,8 @@ pub(crate) fn make(path: &Path) -> io::Result<()> {
     Ok(accessat(CWD, folder, access, AtFlags::EACCESS)?)
 }
 
-/// Whether a file may be made with this path, and before it the folders that are missing on the way.
+/// Whether a file may be made with this path, and before it the folders that are missing on the
+/// way.
 ///
 /// # Errors
 /// Why not, as `make`.

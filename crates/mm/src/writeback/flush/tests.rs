@@ -62,12 +62,12 @@ fn pages_that_are_not_sent_after_all_are_dirty_again() {
 
 /// Keeps the writes that it is sent.
 #[derive(Default)]
-struct Silent(Mutex<Vec<Box<IoRequest>>>);
+struct Silent(Mutex<Vec<IoRequest>>);
 
 impl Device for Silent {
     fn submit(&self, request: Box<IoRequest>) {
         match request.op {
-            IoOp::Write => self.0.lock().unwrap().push(request),
+            IoOp::Write => self.0.lock().unwrap().push(*request),
             _ => request.complete(&env::Interrupt::new(), Ok(())),
         }
     }
