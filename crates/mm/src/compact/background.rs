@@ -4,16 +4,18 @@
 //!
 //! ```text
 //!   boost worked off --ask--> compactor: each zone of the node that is not left out, until it has a run, or all was looked at
-//!   fault ------------------> take, a pass, reclaim, a pass; what stands together during its pass is its own
+//!   fault ------------------> of its own node, then of all: take, a pass, reclaim, a pass; what stands together during its
+//!                             pass is its own
 //! ```
 //!
 //! Deviations: pageblocks in which nothing was found are not marked to be skipped; the compactor
 //! moves pages on its own account alone (in the kernel also every 500 ms, where free memory is
-//! scattered and the reclaimer idle: `compaction_proactiveness`); reclaim for a run frees a cluster
-//! and does not go on until compaction could work.
+//! scattered and the reclaimer idle: `compaction_proactiveness`); reclaim for a run on a fault's
+//! own node looks at all nodes.
 //!
 //! Source: mechanisms 8.3 to 8.8; Linux 6.12 mm/compaction.c, kcompactd(), kcompactd_do_work(),
-//! try_to_compact_pages(); mm/page_alloc.c, __alloc_pages_direct_compact().
+//! try_to_compact_pages(); mm/page_alloc.c, __alloc_pages_direct_compact(); mm/mempolicy.c,
+//! alloc_pages_mpol_noprof().
 
 use std::sync::Weak;
 
@@ -32,7 +34,7 @@ use crate::Error;
 use crate::cache::Cache;
 use crate::lists::{NodeId, ZoneId};
 use crate::options::Runs;
-use crate::reclaim::direct::direct;
+use crate::reclaim::direct::{ForRun, direct, direct_for_run};
 use crate::vmstat::Item;
 
 /// Takes a run that is free, or as the law has it for a task that asks for one.
@@ -46,26 +48,57 @@ pub(super) fn take<E: Env>(
     law: &Background,
     out: &mut Vec<FrameId>,
 ) -> Result<bool, Error> {
-    if take_free(task, cache, runs, Floor::Low, out)?
-        || take_free(task, cache, runs, Floor::Min, out)?
+    let all = cache.zones_for(task);
+    if law.home_first {
+        let (home, layout) = (cache.home_node(task), cache.zones.layout());
+        let own = all.iter().filter(|zone| layout.node_of(**zone) == home);
+        let own: Vec<_> = own.copied().collect();
+        if take_of_zones(task, cache, &own, (runs, law), out)? {
+            return Ok(true);
+        }
+        // Where a fault may not move pages, it does not look further.
+        if !law.for_all {
+            return Ok(false);
+        }
+    }
+    take_of_zones(task, cache, all, (runs, law), out)
+}
+
+fn take_of_zones<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Cache<E>,
+    zones: &[ZoneId],
+    (runs, law): (Runs, &Background),
+    out: &mut Vec<FrameId>,
+) -> Result<bool, Error> {
+    if take_free(task, cache, zones, (runs, Floor::Low), out)?
+        || take_free(task, cache, zones, (runs, Floor::Min), out)?
     {
         return Ok(true);
     }
     if !law.for_all {
         return Ok(false);
     }
-    match compact(task, cache, runs, law, out)? {
+    match compact(task, cache, zones, (runs, law), out)? {
         Answer::Got => return Ok(true),
         Answer::NotTried => return Ok(false),
         Answer::InVain => {}
     }
-    let who = cache.who(task, Kind::Anon);
-    direct(task, cache, cache.options.reclaim.cluster(), who);
+    if law.reclaims_for_it {
+        let run = ForRun {
+            order: runs.order,
+            scans: None,
+        };
+        direct_for_run(task, cache, &run);
+    } else {
+        let who = cache.who(task, Kind::Anon);
+        direct(task, cache, cache.options.reclaim.cluster(), who);
+    }
     cache.memory.drain_cpu_lists(task);
-    if take_free(task, cache, runs, Floor::Min, out)? {
+    if take_free(task, cache, zones, (runs, Floor::Min), out)? {
         return Ok(true);
     }
-    Ok(compact(task, cache, runs, law, out)? == Answer::Got)
+    Ok(compact(task, cache, zones, (runs, law), out)? == Answer::Got)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -77,17 +110,20 @@ enum Answer {
     NotTried,
 }
 
-/// A pass over the zones for a fault. A pass that fails does not have a zone left out.
+/// A pass over the zones for a fault. A pass that fails does not have a zone left out. It counts as
+/// a stall if a zone was gone over, or left out as passes have failed there.
 fn compact<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    runs: Runs,
-    law: &Background,
+    zones: &[ZoneId],
+    (runs, law): (Runs, &Background),
     out: &mut Vec<FrameId>,
 ) -> Result<Answer, Error> {
     let mut best = Suitable::Skipped;
-    for zone in cache.zones_for(task) {
+    let mut deferred = false;
+    for zone in zones {
         if law.is_deferred(&mut cache.zones[*zone].deferral(task)) {
+            deferred = true;
             continue;
         }
         let passed = pass(task, cache, *zone, runs, &law.faults, law.captures);
@@ -100,13 +136,13 @@ fn compact<E: Env>(
             break;
         }
     }
-    if best == Suitable::Skipped {
+    if best == Suitable::Skipped && !deferred {
         return Ok(Answer::NotTried);
     }
     cache.memory.drain_cpu_lists(task);
-    let got = !out.is_empty() || take_free(task, cache, runs, Floor::Min, out)?;
+    let got = !out.is_empty() || take_free(task, cache, zones, (runs, Floor::Min), out)?;
     let item = if got {
-        let first = cache.zones_for(task)[0];
+        let first = zones[0];
         cache.zones[first].deferral(task).succeeded();
         Item::CompactSuccess
     } else {
@@ -114,7 +150,11 @@ fn compact<E: Env>(
     };
     cache.counters.add(Item::CompactStall, 1);
     cache.counters.add(item, 1);
-    Ok(if got { Answer::Got } else { Answer::InVain })
+    Ok(match (got, best) {
+        (true, _) => Answer::Got,
+        (false, Suitable::Skipped) => Answer::NotTried,
+        (false, _) => Answer::InVain,
+    })
 }
 
 fn pass<E: Env>(

@@ -43,10 +43,11 @@ pub(super) fn take<E: Env>(
     law: &Blocks,
     out: &mut Vec<FrameId>,
 ) -> Result<bool, Error> {
-    if take_free(task, cache, runs, Floor::Min, out)? {
+    let zones = cache.zones_for(task);
+    if take_free(task, cache, zones, (runs, Floor::Min), out)? {
         return Ok(true);
     }
-    for zone in cache.zones_for(task) {
+    for zone in zones {
         let Some((block, found)) = choose(task, cache, *zone, runs, law) else {
             continue;
         };
@@ -193,7 +194,7 @@ fn empty<E: Env>(
             }
             frames.is_some()
         }
-        None => take_free(task, cache, runs, Floor::Min, out)?,
+        None => take_free(task, cache, cache.zones_for(task), (runs, Floor::Min), out)?,
     };
     let item = if got {
         Item::CompactSuccess

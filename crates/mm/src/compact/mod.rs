@@ -102,8 +102,9 @@ impl<E: Env> Cache<E> {
     ) -> Result<bool, Error> {
         let taken = match &runs.compaction {
             Compaction::Never => {
-                take_free(task, self, runs, Floor::Low, out)?
-                    || take_free(task, self, runs, Floor::Min, out)?
+                let zones = self.zones_for(task);
+                take_free(task, self, zones, (runs, Floor::Low), out)?
+                    || take_free(task, self, zones, (runs, Floor::Min), out)?
             }
             Compaction::Blocks(law) => blocks::take(task, self, runs, law, out)?,
             Compaction::Scans(scans) => by_scans(task, self, runs, scans, out)?,
@@ -127,13 +128,14 @@ fn by_scans<E: Env>(
     scans: &Scans,
     out: &mut Vec<FrameId>,
 ) -> Result<bool, Error> {
-    let first = cache.zones_for(task)[0];
+    let zones = cache.zones_for(task);
+    let first = zones[0];
     let mut attempt = Attempt::begin(*scans);
     loop {
         let step = attempt.step(&mut cache.zones[first].deferral(task));
         match step {
             Step::Take(floor) => {
-                if take_free(task, cache, runs, floor, out)? {
+                if take_free(task, cache, zones, (runs, floor), out)? {
                     return Ok(true);
                 }
             }
@@ -143,7 +145,7 @@ fn by_scans<E: Env>(
                 if answer != Suitable::Skipped {
                     // Frames that have come free on lists of CPUs stand beside other frames.
                     cache.memory.drain_cpu_lists(task);
-                    got = take_free(task, cache, runs, Floor::Min, out)?;
+                    got = take_free(task, cache, zones, (runs, Floor::Min), out)?;
                     let item = if got {
                         Item::CompactSuccess
                     } else {
@@ -162,7 +164,7 @@ fn by_scans<E: Env>(
             Step::Reclaim => {
                 let run = ForRun {
                     order: runs.order,
-                    scans: *scans,
+                    scans: Some(*scans),
                 };
                 let freed = direct_for_run(task, cache, &run);
                 cache.memory.drain_cpu_lists(task);
@@ -202,15 +204,15 @@ fn compact<E: Env>(
     best
 }
 
-/// Takes a run that is free, of the first zone that has one above a mark.
+/// Takes a run that is free, of the first of these zones that has one above a mark.
 fn take_free<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
-    runs: Runs,
-    floor: Floor,
+    zones: &[ZoneId],
+    (runs, floor): (Runs, Floor),
     out: &mut Vec<FrameId>,
 ) -> Result<bool, Error> {
-    for zone in cache.zones_for(task) {
+    for zone in zones {
         if take_of(task, cache, runs, *zone, Some(floor), out)? {
             return Ok(true);
         }

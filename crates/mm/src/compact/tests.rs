@@ -2,15 +2,17 @@ use std::sync::Arc;
 
 use env::{Cause, Device as _, ObjectId, Task};
 use lab::{LabEnv, Sector};
-use policy::compact::{Background, Blocks, Compaction, Migrates};
+use policy::compact::reclaim::could_begin;
+use policy::compact::{Background, Blocks, Compaction, Migrates, Scans};
 use policy::dirty::Threshold;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
 use crate::lists::ZoneId;
+use crate::reclaim::direct::{ForRun, direct_for_run};
 use crate::testing::{Null, with_cache};
-use crate::{Apart, Cache, DeviceOptions, Error, Item, Options, Runs, Spill};
+use crate::{Apart, Cache, DeviceOptions, Error, Item, Options, Reader, Runs, Spill};
 
 const RUNS: Runs = Runs {
     order: 4,
@@ -220,6 +222,80 @@ fn since_four_a_fault_moves_pages_only_where_all_are_to() {
 }
 
 #[test]
+fn since_four_a_zone_that_is_left_out_is_a_stall_twice_a_fault_and_nobody_reclaims() {
+    for (home_first, times) in [(true, 2), (false, 1)] {
+        let mut options = of_6_12(true);
+        let Some(Runs {
+            compaction: Compaction::Background(law),
+            ..
+        }) = &mut options.runs
+        else {
+            panic!("6.12 moves pages in the background")
+        };
+        law.home_first = home_first;
+        with_cache(options, move |task, cache| {
+            let _rest = scattered(task, cache, 3_900);
+            for _ in 0..6 {
+                cache.zones[ZoneId(0)].deferral(task).failed();
+            }
+            let items = [
+                Item::ThpFaultFallback,
+                Item::CompactStall,
+                Item::CompactFail,
+                Item::Allocstall,
+            ];
+            let before = counts(cache, items);
+            let region = cache.spill(task, Pages(320)).unwrap();
+            region.touch(task, 0, 320).unwrap();
+            let after = counts(cache, items);
+            let [not, stalls, fails, reclaims] = core::array::from_fn(|at| after[at] - before[at]);
+            assert!(not > 0);
+            assert_eq!((stalls, fails, reclaims), (times * not, times * not, 0));
+        });
+    }
+}
+
+#[test]
+fn since_four_reclaim_for_a_run_goes_on_until_there_is_a_run_or_pages_could_be_moved() {
+    const ORDER: u8 = 8;
+    let could = |scans: Option<Scans>| {
+        let options = Options {
+            runs: Some(Runs {
+                order: ORDER,
+                ..of_6_12(true).runs.unwrap()
+            }),
+            ..of_6_12(true)
+        };
+        with_cache(options, move |task, cache| {
+            let id = cache.env.add_device(Arc::new(Null));
+            let device = cache
+                .add_device(task, id, Null.info(), DeviceOptions::default())
+                .unwrap();
+            let len = Bytes(4_096 << 12);
+            let file = cache.open(task, device, ObjectId(1), len).unwrap();
+            let mut reader = Reader::default();
+            let mut chunk = vec![Sector(0); 2048];
+            for mib in 0..len.0 >> 20 {
+                file.read(task, &mut reader, Bytes(mib << 20), &mut chunk)
+                    .unwrap();
+            }
+            // A region takes some of what the reader left free.
+            let region = cache.spill(task, Pages(64)).unwrap();
+            region.touch(task, 0, 64).unwrap();
+            let run = ForRun {
+                order: ORDER,
+                scans,
+            };
+            direct_for_run(task, cache, &run);
+            let marks = cache.memory.marks_of(ZoneId(0));
+            could_begin(ORDER, &cache.memory.standing(task, ZoneId(0)), &marks)
+        })
+    };
+    assert!(could(None));
+    assert!(!could(Some(Scans::LINUX_3_2)), "a cluster");
+}
+
+#[test]
 fn a_task_of_its_own_makes_a_run_when_it_is_asked() {
     with_cache(of_6_12(false), |task, cache| {
         let _rest = scattered(task, cache, 3_900);
@@ -329,7 +405,7 @@ fn among_read(change: impl Fn(&mut Blocks)) -> [u64; 4] {
             .unwrap();
         let len = 1_500 * PAGE_SIZE;
         let file = cache.open(task, device, ObjectId(1), Bytes(len)).unwrap();
-        let mut reader = crate::Reader::default();
+        let mut reader = Reader::default();
         for page in 0..1_500 {
             let mut data = vec![Sector(0); 8];
             file.read(task, &mut reader, Bytes(page * PAGE_SIZE), &mut data)

@@ -6,8 +6,9 @@ use core::sync::atomic::Ordering;
 
 use env::{Cause, Env, Event, Signal, Task, WaitQueue};
 use policy::compact::Scans;
+use policy::compact::reclaim::{could_begin, is_ready_since, over_nodes_goes_on};
 use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
-use policy::reclaim::scan::Kind;
+use policy::reclaim::scan::{Kind, Lru};
 use policy::reclaim::throttle::{After, Wake, Who};
 use policy::reclaim::{Loops, Reason, ReserveWakes};
 use policy::units::{Nanos, Pages};
@@ -41,12 +42,13 @@ pub(crate) fn direct_until<E: Env>(
 /// A run of frames that is reclaimed for.
 pub(crate) struct ForRun {
     pub(crate) order: u8,
-    pub(crate) scans: Scans,
+    /// By zones, as up to Linux 3.3; `None`: over nodes, as since then.
+    pub(crate) scans: Option<Scans>,
 }
 
 /// Reclaims until moving pages could make a run, as the law says; answers how many pages were
-/// freed, or one if there is hope. A law that reclaims over nodes knows nothing of runs and frees a
-/// cluster.
+/// freed, or one if there is hope. A law that reclaims over nodes knows nothing of the way by zones
+/// and frees a cluster; nor does one by zones of the other.
 pub(crate) fn direct_for_run<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
@@ -71,8 +73,14 @@ fn reclaim<E: Env>(
         leave_reserve(task, cache);
     }
     let ended = match cache.options.reclaim.law.loops {
-        Loops::Nodes => over_nodes(task, cache, target, who, enough),
-        Loops::Zones => zoned::direct(task, cache, target, who, run, enough),
+        Loops::Nodes => {
+            let order = run.filter(|run| run.scans.is_none()).map(|run| run.order);
+            over_nodes(task, cache, target, (who, order), enough)
+        }
+        Loops::Zones => {
+            let run = run.and_then(|run| Some((run.order, run.scans.as_ref()?)));
+            zoned::direct(task, cache, target, (who, run), enough)
+        }
     };
     cache.zones.snapshot_refaults(task);
     task.emit(&Event::Reclaimed {
@@ -91,12 +99,12 @@ pub(super) struct Ended {
     pub(super) answer: Pages,
 }
 
-/// The passes since 4.8.
+/// The passes since 4.8; for a run of an order, if one is named.
 fn over_nodes<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     target: Pages,
-    who: Who,
+    (who, run): (Who, Option<u8>),
     enough: impl Fn(&Task<'_, E>) -> bool,
 ) -> Ended {
     let mut direct = Direct::begin(target);
@@ -113,8 +121,13 @@ fn over_nodes<E: Env>(
             }
             DirectStep::Shrink(sweep) => {
                 let mut got = Got::default();
+                let mut is_ready = false;
                 for &zone in cache.zones_for(task) {
                     if cache.leaves_out(task, zone) {
+                        continue;
+                    }
+                    if run.is_some_and(|order| zone_is_ready(task, cache, zone, order)) {
+                        is_ready = true;
                         continue;
                     }
                     let control = Control {
@@ -130,7 +143,16 @@ fn over_nodes<E: Env>(
                         spares_anon: true,
                         run: None,
                     };
-                    got += shrink_zone(task, cache, &control);
+                    loop {
+                        let one = shrink_zone(task, cache, &control);
+                        got += one;
+                        let goes_on = run.is_some_and(|order| {
+                            goes_on(task, cache, zone, (order, one.reclaimed))
+                        });
+                        if !goes_on || cache.registry.stopping.load(Ordering::Acquire) {
+                            break;
+                        }
+                    }
                     let progress = direct.progress(&got);
                     let sleepers = cache.zones[zone].sleepers();
                     let after = sleepers.law(task, |law| law.after_node(&progress));
@@ -143,12 +165,35 @@ fn over_nodes<E: Env>(
                 follow(task, cache, first, after, who);
                 scanned += got.scanned;
                 direct.shrunk(got);
-                if cache.registry.stopping.load(Ordering::Acquire) || enough(task) {
+                if is_ready || cache.registry.stopping.load(Ordering::Acquire) || enough(task) {
                     direct.stop();
                 }
             }
         }
     }
+}
+
+/// Whether a pass over a node is begun again for a run; `last`: what the last one freed.
+fn goes_on<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    zone: ZoneId,
+    (order, last): (u8, Pages),
+) -> bool {
+    let marks = cache.memory.marks_of(zone);
+    let could_begin = could_begin(order, &cache.memory.standing(task, zone), &marks);
+    let sizes = cache.zones.sizes(task, zone);
+    let mut inactive = sizes.of(Lru::InactiveFile);
+    if cache.can_swap() {
+        inactive += sizes.of(Lru::InactiveAnon);
+    }
+    over_nodes_goes_on(order, last, could_begin, inactive)
+}
+
+/// Whether reclaim for a run passes over a zone.
+fn zone_is_ready<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId, order: u8) -> bool {
+    let marks = cache.memory.marks_of(zone);
+    is_ready_since(order, &cache.memory.standing(task, zone), &marks)
 }
 
 /// After a pass: wakes those of a zone that made no progress, or joins them.

@@ -8,6 +8,7 @@
 use core::sync::atomic::Ordering;
 
 use env::{Context, Env, Event, Signal, Task};
+use policy::compact::Scans;
 use policy::place::ZoneId;
 use policy::reclaim::Reason;
 use policy::reclaim::background::Rest;
@@ -19,7 +20,7 @@ use policy::reclaim::zoned::{self, ZoneView};
 use policy::units::Pages;
 
 use super::background::sleep;
-use super::direct::{Ended, ForRun};
+use super::direct::Ended;
 use super::{Control, RunPass, age_anon, run_zone, shrink_zone, throttle};
 use crate::cache::Cache;
 use crate::lists::NodeId;
@@ -151,8 +152,7 @@ pub(super) fn direct<E: Env>(
     task: &mut Task<'_, E>,
     cache: &Cache<E>,
     target: Pages,
-    who: Who,
-    run: Option<&ForRun>,
+    (who, run): (Who, Option<(u8, &Scans)>),
     enough: impl Fn(&Task<'_, E>) -> bool,
 ) -> Ended {
     let zones = cache.zones_for(task);
@@ -184,9 +184,9 @@ pub(super) fn direct<E: Env>(
                         may_swap: true,
                         may_shrink: true,
                         spares_anon: true,
-                        run: run.map(|run| RunPass {
-                            order: run.order,
-                            waits: run.scans.reclaim_waits,
+                        run: run.map(|(order, scans)| RunPass {
+                            order,
+                            waits: scans.reclaim_waits,
                             freed: freed + got.reclaimed,
                         }),
                     };
@@ -195,7 +195,7 @@ pub(super) fn direct<E: Env>(
                 scanned += got.scanned;
                 freed += got.reclaimed;
                 direct.shrunk(got);
-                if is_ready && run.is_some_and(|run| !run.scans.skips_ready) {
+                if is_ready && run.is_some_and(|(_, scans)| !scans.skips_ready) {
                     direct.stop();
                 }
             }
@@ -228,10 +228,15 @@ pub(super) fn direct<E: Env>(
 }
 
 /// Whether reclaim for a run passes over a zone.
-fn zone_is_ready<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId, run: &ForRun) -> bool {
+fn zone_is_ready<E: Env>(
+    task: &Task<'_, E>,
+    cache: &Cache<E>,
+    zone: ZoneId,
+    (order, scans): (u8, &Scans),
+) -> bool {
     let standing = cache.memory.standing(task, zone);
     let marks = cache.memory.marks_of(zone);
     let seen = run_zone(task, cache, zone, (&standing, &marks));
     let mut deferral = cache.zones[zone].deferral(task);
-    run.scans.is_ready(run.order, &seen, &mut deferral)
+    scans.is_ready(order, &seen, &mut deferral)
 }

@@ -370,15 +370,16 @@ impl Moves {
 /// Switches of Linux since 4.6.
 ///
 /// ```text
-///   fault:  take above LOW, above MIN -> (defrag = madvise and it did not ask: single pages)
-///           -> a pass -> nothing to do there, or left out: single pages -> reclaim a cluster -> take -> a pass -> single pages
+///   fault, for its own node and then for all:
+///           take above LOW, above MIN -> (defrag = madvise and it did not ask: single pages)
+///           -> a pass -> nothing to do there, or left out: give up -> reclaim for a run -> take -> a pass -> give up
 ///   woken when a reclaimer has worked off a boost:  a pass over each zone of its node that is not left out
 /// ```
 ///
 /// Source: mechanisms 1.6, 8.3 to 8.8; kernel-facts 16, A4; Linux 6.12 mm/huge_memory.c,
-/// vma_thp_gfp_mask(); mm/page_alloc.c, __alloc_pages_slowpath(), __alloc_pages_direct_compact(),
-/// compaction_capture(); mm/compaction.c, try_to_compact_pages(), kcompactd_do_work(); mm/vmscan.c,
-/// balance_pgdat().
+/// vma_thp_gfp_mask(); mm/mempolicy.c, alloc_pages_mpol_noprof(); mm/page_alloc.c,
+/// __alloc_pages_slowpath(), __alloc_pages_direct_compact(), compaction_capture();
+/// mm/compaction.c, try_to_compact_pages(), kcompactd_do_work(); mm/vmscan.c, balance_pgdat().
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Background {
     /// A pass of a fault (async).
@@ -394,6 +395,10 @@ pub struct Background {
     pub works: bool,
     /// Zones in which it failed are left out for a while.
     pub defers: bool,
+    /// A fault asks its own node alone before all, each time with everything that it may do.
+    pub home_first: bool,
+    /// Reclaim for a run goes on until compaction could work; else it frees a cluster.
+    pub reclaims_for_it: bool,
 }
 
 impl Background {
@@ -414,6 +419,8 @@ impl Background {
         captures: true,
         works: true,
         defers: true,
+        home_first: true,
+        reclaims_for_it: true,
     };
 
     /// Whether a request at this moment leaves the zone alone.

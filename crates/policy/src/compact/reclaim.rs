@@ -1,8 +1,8 @@
-//! Reclaim for a run, up to Linux 3.3: it goes on until compaction could work, not until 32 pages
-//! are free.
+//! Reclaim for a run: it goes on until compaction could work, not until 32 pages are free.
 //!
-//! After each pass over a zone the same pass begins again (`goes_on`). A zone where compaction
-//! could work now is *ready*: it is passed over and, before patch 10, ends reclaim.
+//! Up to Linux 3.3: after each pass over a zone the same pass begins again (`goes_on`). A zone
+//! where compaction could work now is *ready*: it is passed over and, before patch 10, ends
+//! reclaim.
 //!
 //! A batch may be looked at a second time, and what is under writeback waited for: only if every
 //! page of it that stays is just being written. A page that stays for another reason (it was used,
@@ -10,13 +10,16 @@
 //! Since 3.2 leaves dirty pages to the flusher, it is hardly ever done there but for pages on their
 //! way to the swap file.
 //!
+//! Since then (`over_nodes_goes_on`, `is_ready_since`) a pass is over a node, no batch is waited
+//! for, and a zone that a run could be taken from ends it as well as one that could be compacted.
+//!
 //! Source: mechanisms 2.5, 3.6, 3.7, 8.6; kernel-facts A5; Linux 3.2 mm/vmscan.c,
 //! set_reclaim_mode(), should_reclaim_stall(), should_continue_reclaim(), shrink_zones(); Linux
-//! 3.3, compaction_ready().
+//! 3.3, compaction_ready(); Linux 6.12 mm/vmscan.c, should_continue_reclaim(), compaction_ready().
 
 use super::defer::Deferral;
 use super::law::{Ready, Scans};
-use super::suitable::{Standing, Suitable};
+use super::suitable::{Aim, Standing, Suitable};
 use crate::units::Pages;
 use crate::watermark::Watermarks;
 
@@ -103,10 +106,58 @@ fn is_too_slow(order: u8, done: &Done) -> bool {
     done.memory < SMALL && by_clusters >= Pages(2 << order) && freed < by_clusters
 }
 
+/// Whether a pass over a node is begun again for a run (6.12 mm/vmscan.c,
+/// should_continue_reclaim()): the last one freed something, `could_begin` in none of its zones,
+/// and more is inactive than two runs.
+#[must_use]
+pub fn over_nodes_goes_on(order: u8, last: Pages, could_begin: bool, inactive: Pages) -> bool {
+    !last.is_zero() && !could_begin && inactive > Pages(2 << order)
+}
+
+/// Whether a zone has a run, or compaction could make one there.
+#[must_use]
+pub fn could_begin(order: u8, standing: &Standing, marks: &Watermarks) -> bool {
+    Aim::AnyRun.suitable(standing, order, marks) != Suitable::Skipped
+}
+
+/// Whether reclaim for a run passes over a zone: it has one, or compaction could work with so much
+/// free that others may take some meanwhile (6.12 mm/vmscan.c, compaction_ready()).
+#[must_use]
+pub fn is_ready_since(order: u8, standing: &Standing, marks: &Watermarks) -> bool {
+    match Aim::AnyRun.suitable(standing, order, marks) {
+        Suitable::Partial => true,
+        Suitable::Skipped => false,
+        Suitable::Continue => standing.is_above(0, marks.high + Pages(2 << order), Pages::ZERO),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::compact::patches::Patches;
+
+    #[test]
+    fn over_nodes_it_goes_on_until_compaction_could_work_or_little_is_left() {
+        let on = |last, free, inactive| {
+            let could = could_begin(9, &standing(free), &MARKS);
+            over_nodes_goes_on(9, Pages(last), could, Pages(inactive))
+        };
+        assert!(on(32, 100, 5_000));
+        assert!(!on(0, 100, 5_000), "nothing came");
+        assert!(!on(32, 100, 1_024), "two runs are not left");
+        // LOW + 1024 + 2.
+        assert!(on(32, 2_276, 5_000) && !on(32, 2_277, 5_000));
+    }
+
+    #[test]
+    fn over_nodes_a_zone_is_ready_far_above_high_or_with_a_run() {
+        let ready = |standing: &Standing| is_ready_since(9, standing, &MARKS);
+        // HIGH + 1024 + 2.
+        assert!(!ready(&standing(2_526)) && ready(&standing(2_527)));
+        let mut one = standing(1_600);
+        (one.blocks[0], one.blocks[9]) = (1_088, 1);
+        assert!(ready(&one), "a run, and MIN beside it");
+    }
 
     const MARKS: Watermarks = Watermarks {
         min: Pages(1_000),
