@@ -31,6 +31,8 @@ const NIL: u32 = u32::MAX;
 /// The slots of a swap file, 4 KiB each.
 pub struct SlotMap {
     used: Box<[u64]>,
+    /// Words of it that are not zero.
+    groups: u32,
     slots: u32,
     free: u32,
     cluster_free: Box<[u16]>,
@@ -54,6 +56,7 @@ impl SlotMap {
         };
         Self {
             used: vec![0; slots.div_ceil(WORD) as usize].into(),
+            groups: 0,
             slots,
             free: slots,
             cluster_free: (0..slots.div_ceil(CLUSTER)).map(cluster_slots).collect(),
@@ -80,6 +83,12 @@ impl SlotMap {
         self.free
     }
 
+    /// Of how many groups of 64 neighbours a slot is in use.
+    #[must_use]
+    pub fn groups(&self) -> u32 {
+        self.groups
+    }
+
     /// Whether a slot is in use.
     ///
     /// # Panics
@@ -100,7 +109,9 @@ impl SlotMap {
             let cluster = self.next_cluster()?;
             self.next_in_cluster(cluster * CLUSTER)
         })?;
-        self.used[(slot / WORD) as usize] |= 1 << (slot % WORD);
+        let group = &mut self.used[(slot / WORD) as usize];
+        self.groups += u32::from(*group == 0);
+        *group |= 1 << (slot % WORD);
         self.free -= 1;
         self.cluster_free[(slot / CLUSTER) as usize] -= 1;
         let next = slot + 1;
@@ -115,7 +126,9 @@ impl SlotMap {
     /// If it is not in use: it would be handed out twice.
     pub fn put(&mut self, slot: u32) {
         assert!(self.is_used(slot), "slot {slot} is given back but free");
-        self.used[(slot / WORD) as usize] &= !(1 << (slot % WORD));
+        let group = &mut self.used[(slot / WORD) as usize];
+        *group &= !(1 << (slot % WORD));
+        self.groups -= u32::from(*group == 0);
         self.free += 1;
         self.cluster_free[(slot / CLUSTER) as usize] += 1;
     }
@@ -184,6 +197,23 @@ mod tests {
             (512..522).collect::<Vec<_>>(),
             "a cluster of its own"
         );
+    }
+
+    #[test]
+    fn a_group_is_in_use_from_its_first_slot_to_its_last() {
+        let mut map = SlotMap::new(256, 1);
+        let groups = [(); 130].map(|()| {
+            map.try_take(0).unwrap();
+            map.groups()
+        });
+        assert_eq!(
+            (groups[0], groups[63], groups[64], groups[129]),
+            (1, 1, 2, 3)
+        );
+        map.put(128);
+        assert_eq!(map.groups(), 3);
+        map.put(129);
+        assert_eq!(map.groups(), 2);
     }
 
     #[test]

@@ -88,6 +88,7 @@ impl<E: Env> Cache<E> {
             cpu_lists: options.place.cpu_lists.then_some(options.dirty.cpus),
             apart: options.apart,
             boost: options.boost,
+            overhead: options.overhead,
         };
         let shared = Pages(u64::from(frames)).saturating_sub(marks.high).bytes();
         let sizes = (layout.nodes().len(), layout.zones().count());

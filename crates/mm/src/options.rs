@@ -110,6 +110,9 @@ pub struct Options {
     pub runs: Option<Runs>,
     /// How a zone answers when pageblocks are mixed.
     pub boost: BoostRule,
+    /// Index nodes, heads of pages that were written to and page tables of regions take frames, as
+    /// those of a kernel do; else they lie beside the memory.
+    pub overhead: bool,
     /// Nodes and zones of the memory; `None`: one of each. It has `frames` in all.
     pub machine: Option<Machine>,
     /// How a frame is looked for among several zones.
@@ -155,6 +158,7 @@ impl Options {
             apart: None,
             runs: None,
             boost: BoostRule::TIDEGATE,
+            overhead: false,
             machine: None,
             place: PlaceLaw::TIDEGATE,
             marks: None,
@@ -336,6 +340,9 @@ pub struct DeviceOptions {
     /// Its files are parts of one, the device itself: a slice that is not used up goes on with the
     /// next of them.
     pub one_file: bool,
+    /// Blocks of its file system in a page: heads of a page that was written to, where these take
+    /// frames (`Options::overhead`).
+    pub blocks_a_page: u8,
     /// Among whose pageblocks its pages lie, where memory is kept apart: those of a raw device are
     /// not movable up to 3.x.
     pub mobility: Mobility,
@@ -355,6 +362,7 @@ impl Default for DeviceOptions {
             migrates: Migrates::Copy,
             at_once: Pages::ZERO,
             one_file: false,
+            blocks_a_page: 1,
             mobility: Mobility::Movable,
         }
     }

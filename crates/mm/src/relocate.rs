@@ -94,6 +94,9 @@ fn try_move<E: Env>(
         cache.zones.note_clean([frame]);
         cache.zones.note_dirty([to]);
     }
+    if let Some(overhead) = &cache.memory.overhead {
+        overhead.written(to, overhead.gone(frame));
+    }
     // Dirty or not: its content is in the other.
     table.discard(old);
     cache.release(new, Flags::NONE, Flags::NONE);

@@ -54,12 +54,6 @@ fn scenario(setting: &Setting, columns: &[&str], seed: u64, notes: &mut Vec<Stri
         }
         text.push_str(&(worker.work.keys)(worker));
     }
-    if setting.boost_factor.is_some_and(|boost| boost > 0.0) && setting.object_caches.is_empty() {
-        notes.push(
-            "boosts of the marks are left out: nothing that the lab allocates here is unmovable, so no pageblock is mixed"
-                .into(),
-        );
-    }
     lab::columns(&mut text, columns, setting.hz, |name| column(setting, name));
     text
 }
@@ -119,6 +113,10 @@ fn machine(text: &mut String, setting: &Setting) {
         let nodes: Vec<String> = setting.nodes.iter().enumerate().map(node).collect();
         let _ = writeln!(text, "node = [{}]", nodes.join(", "));
     }
+    if setting.boost_factor.is_some() && setting.object_caches.is_empty() {
+        // Else heads are among the caches of objects.
+        text.push_str("overhead = true\n");
+    }
     if !setting.object_caches.is_empty() {
         let cache = |cache: &super::setting::ObjectCache| {
             format!(
@@ -142,6 +140,9 @@ fn device(text: &mut String, setting: &Setting, index: usize, disk: &Disk) {
         disk.request_kib * 1024.0,
         disk.requests,
     );
+    if disk.blocks_a_page() > 1 {
+        let _ = writeln!(text, "blocks_a_page = {}", disk.blocks_a_page());
+    }
     let read =
         |worker: &&super::worker::Worker| worker.disk == Some(index) && (worker.work.reads)(worker);
     if setting.workers.iter().any(|worker| read(&worker)) {
@@ -159,8 +160,8 @@ fn column(setting: &Setting, name: &str) -> String {
     if setting.zone_reclaim_mode > 0.0 {
         text.push_str("place = \"linux-6.12-mode1\"\n");
     }
-    if let (Some(boost), false) = (setting.boost_factor, setting.object_caches.is_empty()) {
-        // Objects lie apart from pages.
+    if let Some(boost) = setting.boost_factor {
+        // Pages lie apart from objects, and from what is kept of them.
         let _ = writeln!(text, "keeps_apart = true\nboost_factor = {boost}");
     }
     if setting.thp.0 == "always" {

@@ -41,6 +41,22 @@ pub struct Disk {
     pub readahead_kib: f64,
     /// Its file system; `None`: the disk itself.
     pub fs: Option<String>,
+    /// How large it is, if that is told.
+    pub mib: Option<f64>,
+}
+
+impl Disk {
+    /// Blocks in a page of its file system, which was made with nothing said of them: a sector each
+    /// under vfat; of ext4 1 KiB below 512 MiB (mke2fs.conf, `small`), and a page above. Those of a
+    /// disk are pages (Linux 6.12 block/bdev.c, set_init_blocksize()).
+    #[must_use]
+    pub fn blocks_a_page(&self) -> u32 {
+        match self.fs.as_deref() {
+            Some("vfat") => 8,
+            Some("ext4") if self.mib.is_some_and(|mib| mib < 512.0) => 4,
+            _ => 1,
+        }
+    }
 }
 
 /// A cache of objects of which each small file has one.
@@ -302,6 +318,7 @@ pub(super) fn read(sources: &Sources<'_>, notes: &mut Vec<String>) -> Result<Set
             requests: whole(of("nr_requests")?),
             readahead_kib: of("read_ahead_kb")?,
             fs: disk.fs.clone(),
+            mib: disk.mib,
         });
     }
     if let Some(swap) = file.swap_device

@@ -152,6 +152,12 @@ fn a_change_is_one_difference_and_is_in_the_scenario() {
             "place = \"linux-6.12-mode1\"\n",
         ),
         (
+            "r1-4",
+            "vm.watermark_boost_factor=0",
+            "vm.watermark_boost_factor 15000 -> 0",
+            "keeps_apart = true\nboost_factor = 0\n",
+        ),
+        (
             "r3-boost0",
             "vm.watermark_boost_factor=15000",
             "vm.watermark_boost_factor 0 -> 15000",
@@ -163,11 +169,31 @@ fn a_change_is_one_difference_and_is_in_the_scenario() {
             "file system vfat -> ext4",
             "fs = \"ext4\"\n",
         ),
+        (
+            "r4-vfat",
+            "device.0.fs=ext4",
+            "file system vfat -> ext4",
+            "blocks_a_page = 4\n",
+        ),
     ] {
         let (before, after) = under(name, set);
         assert_eq!(before.differences(&after), [said], "{name} {set}");
         let plan = lab::plan(&after, &["linux-6.12"], 1).unwrap();
         assert!(plan.source.text.contains(written), "{}", plan.source.text);
+    }
+}
+
+#[test]
+fn what_is_kept_of_pages_takes_memory_but_where_heads_are_told_as_objects() {
+    for (name, takes, blocks) in [
+        ("r1-4", true, ""),
+        ("r4-vfat", true, "blocks_a_page = 8\n"),
+        ("r3-boost0", false, ""),
+    ] {
+        let setting = Recording::load(&recording(name)).unwrap().setting;
+        let text = lab::plan(&setting, &["linux-6.12"], 1).unwrap().source.text;
+        assert_eq!(text.contains("overhead = true\n"), takes, "{text}");
+        assert!(text.contains(blocks), "{text}");
     }
 }
 

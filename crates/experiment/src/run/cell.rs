@@ -63,6 +63,8 @@ pub struct DeviceSpec {
     pub changes: Vec<(Nanos, u64)>,
     /// Files that are there before the run lie somewhere on it.
     pub placed_files: bool,
+    /// Blocks of its file system in a page.
+    pub blocks_a_page: u8,
     /// Parameters that differ from the model's, before scaling.
     pub params: Vec<(String, u64)>,
     /// Its own limits hold even when the global ones are far.
@@ -85,6 +87,7 @@ impl DeviceSpec {
             rate: None,
             changes: Vec::new(),
             placed_files: false,
+            blocks_a_page: 1,
             params: Vec::new(),
             strict: false,
             max_ratio: WHOLE_RATIO,
@@ -121,6 +124,8 @@ pub struct Cell {
     pub cpus: u32,
     /// Tasks share CPUs as under Linux 6.12 with so many ticks a second.
     pub preempt_hz: Option<u32>,
+    /// What is kept of pages takes frames of the memory.
+    pub overhead: bool,
     /// Memory for pages.
     pub memory: Pages,
     /// The law and its limits.
@@ -374,6 +379,7 @@ impl Cell {
             shrink: whole(1.0 / scale),
             cpus,
             preempt_hz: machine.preempt_hz.as_ref().map(|hz| *hz.get_ref()),
+            overhead: machine.overhead,
             memory,
             dirty,
             place: column.place,
@@ -659,6 +665,9 @@ fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceS
                 .placed_files
                 .as_ref()
                 .is_some_and(|own| *own.get_ref()),
+            blocks_a_page: entry.blocks_a_page.as_ref().map_or(1, |own| {
+                u8::try_from(*own.get_ref()).expect("a loaded scenario has few blocks a page")
+            }),
             strict: column.strict.or(own_strict).unwrap_or(false),
             max_ratio: column.max_ratio.or(own_ratio).unwrap_or(WHOLE_RATIO),
             params: entry

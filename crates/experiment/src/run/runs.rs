@@ -80,6 +80,7 @@ pub(super) fn of_device(spec: &DeviceSpec, options: &mut mm::DeviceOptions) {
     if let Some(journal) = &spec.journal {
         options.at_once = journal.bio;
     }
+    options.blocks_a_page = spec.blocks_a_page;
 }
 
 /// Order of a huge page of a machine that is smaller by `shrink`.

@@ -325,6 +325,7 @@ fn options(setup: &Setup) -> mm::Options {
     options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
     options.readahead_max = cell.readahead.unwrap_or(options.readahead_max);
     options.runs = cell.runs;
+    options.overhead = cell.overhead;
     if let Some(pages) = cell.reclaim.law.swap_queue {
         let requests = u32::try_from(pages.0 / CLUSTER.0);
         options.swap_requests = requests.expect("a queue is short");

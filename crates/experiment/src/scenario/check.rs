@@ -44,6 +44,8 @@ const BLOCK_MOST_KIB: f64 = 64.0 * 1024.0;
 const READAHEAD_MOST_KIB: f64 = 64.0 * 1024.0;
 /// Most memory or files of all tasks of one entry, as a part of the machine's memory.
 const PART_MOST: f64 = 1000.0;
+/// Blocks in a page at most: of a sector each.
+const BLOCKS_A_PAGE_MOST: f64 = 8.0;
 /// Most files of one task.
 const FILES_MOST: f64 = 4096.0;
 
@@ -369,6 +371,10 @@ impl Checker {
             }
             if let Some(factor) = &device.rate_factor {
                 self.range("rate_factor", factor, 0.01, 100.0, "");
+            }
+            if let Some(blocks) = &device.blocks_a_page {
+                let value = Spanned::new(blocks.span(), f64::from(*blocks.get_ref()));
+                self.range("blocks_a_page", &value, 1.0, BLOCKS_A_PAGE_MOST, "");
             }
             for (name, value) in &device.params {
                 let model = device.model.get_ref();

@@ -213,6 +213,9 @@ pub struct Machine {
     /// The caches of objects of small files; without it, those of xfs on the machine of paper p3.
     #[serde(default)]
     pub object_cache: Option<Spanned<Vec<ObjectCacheEntry>>>,
+    /// Index nodes, heads of pages that were written to and page tables take frames of the memory.
+    #[serde(default)]
+    pub overhead: bool,
     /// `vm.vfs_cache_pressure`, in per cent.
     #[serde(default)]
     pub vfs_cache_pressure: Option<Spanned<u32>>,
@@ -266,6 +269,10 @@ pub struct DeviceEntry {
     /// writers.
     #[serde(default)]
     pub placed_files: Option<Spanned<bool>>,
+    /// Blocks of its file system in a page: heads of a page that was written to, where these take
+    /// memory (`Machine::overhead`). 1 if not given.
+    #[serde(default)]
+    pub blocks_a_page: Option<Spanned<u32>>,
     /// Parameters of the model by name (`tidegate list devices`), before scaling.
     #[serde(default)]
     pub params: BTreeMap<Spanned<String>, Spanned<u64>>,

@@ -235,6 +235,13 @@ impl NodePool {
         self.unused.len()
     }
 
+    /// Nodes that are in use.
+    #[must_use]
+    pub fn taken(&self) -> u32 {
+        let all = u32::try_from(self.nodes.len()).expect("at most 2^30");
+        all - self.free()
+    }
+
     /// Bytes taken.
     #[must_use]
     pub fn bytes(&self) -> u64 {

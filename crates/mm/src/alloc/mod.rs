@@ -39,6 +39,7 @@ use crate::vmstat::Item;
 mod by_use;
 mod direct;
 mod emergency;
+mod overhead;
 mod queue;
 mod rounds;
 mod search;

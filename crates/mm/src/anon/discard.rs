@@ -81,6 +81,10 @@ fn discard_for<E: Env>(
             cache.wait_busy(task, Cause::PageBusy, blocked.frame, owner)?;
         }
     }
+    if let Some(overhead) = &cache.memory.overhead {
+        anon.tables_go(task, overhead, pages);
+        cache.shrink_overhead(task);
+    }
     Ok(())
 }
 
@@ -124,6 +128,9 @@ fn empty<E: Env>(cache: &Cache<E>, context: &impl Context, anon: &Anon) -> Optio
         }
     }
     if left.is_none() {
+        if let Some(overhead) = &cache.memory.overhead {
+            anon.tables_go(context, overhead, 0..end);
+        }
         cache.registry.regions.forget(anon);
     }
     left

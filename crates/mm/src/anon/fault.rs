@@ -284,6 +284,7 @@ impl<'a, E: Env> Walk<'a, E> {
             pages.mark_run(page);
         }
         self.show_fresh(task, stretch.clone(), &frames, stamp);
+        cache.settle_overhead(task);
         self.tally.faults += 1;
         task.did(Work::Fault, 1);
         task.did(Work::Zero, u64::from(stretch.end - stretch.start));
@@ -300,6 +301,9 @@ impl<'a, E: Env> Walk<'a, E> {
     ) {
         let cache = self.cache;
         add(&cache.writeback.totals.anon, frames.len() as u64);
+        if let Some(overhead) = &cache.memory.overhead {
+            self.anon.tables_come(task, overhead, pages.clone());
+        }
         // All at once: a step of a frame's word waits for the stores before it, and these are slow.
         cache.content().zero_all(&self.busies);
         if stamp == Stamp::Page {
@@ -376,6 +380,7 @@ impl<'a, E: Env> Walk<'a, E> {
         self.show_fresh(task, from..next, added, stamp);
         frames.truncate(held - count);
         self.frames = frames;
+        cache.settle_overhead(task);
         let count = count as u64;
         let faults = count.div_ceil(u64::from(cache.options.reclaim.fault_around()));
         self.tally.faults += count;

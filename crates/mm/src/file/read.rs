@@ -636,6 +636,7 @@ pub(super) fn start_read<E: Env>(
         request.class = class;
         request.on_done(Arc::clone(mapping) as Arc<dyn IoDone>);
         task.did(Work::Insert, request.pages().0);
+        cache.settle_overhead(task);
         let count = u32::try_from(request.pages().0).expect("no more than there was room for");
         room.send(count);
         // All that its reader needs, and it goes on to wait for it.

@@ -540,6 +540,7 @@ impl<'a, E: Env> Batch<'a, E> {
 
     /// Fills the reserve; false when it had to show the batch and wait, so look again.
     fn refill(&mut self, task: &mut Task<'_, E>, want: u32) -> Result<bool, Error> {
+        self.cache.settle_overhead(task);
         let wanted = to_write(self.cache, self.mapping, want);
         let frames = self.writer.reserve.frames();
         let at_once = self.cache.try_alloc(task, wanted, frames)? > 0;
@@ -735,6 +736,9 @@ pub(super) fn show_filled<E: Env>(
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         for (at, filled) in batch.drain(..).enumerate() {
             shown[at] = filled.busy.frame();
+            if let Some(overhead) = &cache.memory.overhead {
+                overhead.written(shown[at], mapping.device.options.blocks_a_page);
+            }
             index.set_tag(filled.page, Tag::Dirty);
             let mut set = Flags::UPTODATE | Flags::DIRTY;
             if let Some(map) = map {

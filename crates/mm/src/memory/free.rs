@@ -248,6 +248,11 @@ impl<E: Env> Memory<E> {
         if frames.is_empty() {
             return;
         }
+        if let Some(overhead) = &self.overhead {
+            for frame in frames {
+                overhead.gone(*frame);
+            }
+        }
         if let Some(lists) = &self.cpu_lists {
             let mut back = Vec::new();
             for (zone, frames) in self.layout.parts(frames) {

@@ -23,6 +23,7 @@ use crate::lists::{Layout, ZoneId};
 use crate::options::Apart;
 use cpu_lists::CpuLists;
 use free::Free;
+use overhead::Overhead;
 use slow_path::SlowPath;
 
 pub(crate) mod apart;
@@ -31,6 +32,7 @@ mod cpu_lists;
 pub(crate) mod evacuation;
 pub(crate) mod free;
 pub(crate) mod offline;
+pub(crate) mod overhead;
 pub(crate) mod queue;
 pub(crate) mod room;
 pub(crate) mod runs;
@@ -81,6 +83,8 @@ pub(crate) struct Memory<E: Env> {
     exempt: Lock<Vec<TaskId>>,
     /// How many these are: mostly none.
     exempts: AtomicUsize,
+    /// What is kept of pages in frames, if it is.
+    pub(crate) overhead: Option<Overhead>,
 }
 
 /// How much memory there is, and how it is given out.
@@ -94,6 +98,8 @@ pub(crate) struct Shape {
     pub(crate) cpu_lists: Option<u32>,
     pub(crate) apart: Option<Apart>,
     pub(crate) boost: BoostRule,
+    /// What is kept of pages takes frames.
+    pub(crate) overhead: bool,
 }
 
 impl<E: Env> Memory<E> {
@@ -107,6 +113,7 @@ impl<E: Env> Memory<E> {
             cpu_lists,
             apart,
             boost,
+            overhead,
         } = shape;
         let apart = apart.map(|apart| Apart {
             pageblock_order: apart.pageblock_order.min(free::pageblock_order(chunk)),
@@ -143,6 +150,7 @@ impl<E: Env> Memory<E> {
             shrinking: Lock::new(LockClass::Registry, false),
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
             exempts: AtomicUsize::new(0),
+            overhead: overhead.then(|| Overhead::new(frames)),
         }
     }
 

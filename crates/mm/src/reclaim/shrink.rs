@@ -531,6 +531,7 @@ fn free_all<E: Env>(
     if let Some(watch) = cache.shrinkers.watch.get() {
         watch.pages_gone(task, &watched);
     }
+    cache.shrink_overhead(task);
     Pages(count as u64)
 }
 

@@ -6,6 +6,7 @@
 //!   1. A region's number is given back when none of its pages is left.
 //!   2. One region at a time is being emptied because memory ran out.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use env::{Context, Interrupt, Lock, LockClass, LockGuard, TaskId};
@@ -13,6 +14,8 @@ use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use frames::{Owner, Region};
 use policy::reclaim::swap::walk::SwapWalk;
 use policy::units::Pages;
+
+use crate::memory::overhead::{Overhead, Tables};
 
 /// What tells a region's number from a file's.
 pub(crate) const ANON: u32 = 1 << 31;
@@ -35,6 +38,8 @@ pub(crate) struct Anon {
     walk: Lock<SwapWalk>,
     /// Held by the task that gives frames to pages that have none: one at a time.
     filling: Lock<()>,
+    /// Its page tables, where they take frames.
+    tables: Lock<Tables>,
 }
 
 impl Anon {
@@ -67,6 +72,22 @@ impl Anon {
     /// How far a walk over it was read ahead.
     pub(crate) fn walk<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, SwapWalk> {
         self.walk.lock(context)
+    }
+
+    /// Pages have come: their tables with them.
+    pub(crate) fn tables_come(
+        &self,
+        context: &impl Context,
+        overhead: &Overhead,
+        pages: Range<u32>,
+    ) {
+        overhead.tables(self.tables.lock(context).come(pages), 0);
+    }
+
+    /// Pages were given back: the tables go that were for them alone.
+    pub(crate) fn tables_go(&self, context: &impl Context, overhead: &Overhead, pages: Range<u32>) {
+        let fewer = self.tables.lock(context).go(pages, self.pages.len());
+        overhead.tables(0, fewer);
     }
 
     /// Held by the task that gives frames to pages that have none.
@@ -135,6 +156,7 @@ impl Regions {
             killed: AtomicBool::new(false),
             walk: Lock::new(LockClass::Leaf, walk),
             filling: Lock::new(LockClass::Leaf, ()),
+            tables: Lock::new(LockClass::Leaf, Tables::default()),
         });
         regions[place] = Some(Arc::clone(&anon));
         Some(anon)

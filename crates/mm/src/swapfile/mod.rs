@@ -62,8 +62,9 @@ pub(crate) struct Area<E: Env> {
     object: ObjectId,
     total: u32,
     slots: Lock<SlotMap>,
-    /// A copy of `SlotMap::free`.
+    /// Copies of `SlotMap::free` and of `SlotMap::groups`.
     free: AtomicU32,
+    groups: AtomicU32,
     /// The owner of the page in a slot: packed, or `NOBODY`. A hint for read-ahead.
     owners: Box<[AtomicU64]>,
     /// What reclaim noted of an evicted page.
@@ -225,6 +226,7 @@ impl<E: Env> Area<E> {
             total,
             slots: Lock::new(LockClass::Leaf, SlotMap::new(total, cpus)),
             free: AtomicU32::new(total),
+            groups: AtomicU32::new(0),
             owners: (0..total).map(|_| AtomicU64::new(NOBODY)).collect(),
             shadows: (0..total).map(|_| AtomicU32::new(0)).collect(),
             readahead: Lock::new(LockClass::Leaf, SwapReadahead::new(window_max)),
@@ -254,6 +256,7 @@ impl<E: Env> Area<E> {
             let mut slots = self.slots.lock(task);
             let slot = slots.try_take(task.cpu())?;
             self.free.store(slots.free(), Ordering::Relaxed);
+            self.groups.store(slots.groups(), Ordering::Relaxed);
             slot
         };
         self.owners[slot as usize].store(packed(owner), Ordering::Relaxed);
@@ -273,6 +276,12 @@ impl<E: Env> Area<E> {
             slots.put(*slot);
         }
         self.free.store(slots.free(), Ordering::Relaxed);
+        self.groups.store(slots.groups(), Ordering::Relaxed);
+    }
+
+    /// Of how many groups of 64 neighbours a slot is in use.
+    pub(crate) fn groups(&self) -> u32 {
+        self.groups.load(Ordering::Relaxed)
     }
 
     pub(crate) fn free(&self) -> Pages {
