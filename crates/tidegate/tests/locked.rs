@@ -10,10 +10,13 @@ use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use os::{Holder, OsError};
 use tidegate::{Cache, Error, OpenOptions};
+
+mod common;
+
+use common::open_soon;
 
 struct Folder(PathBuf);
 
@@ -54,21 +57,6 @@ fn holder(cache: &Cache, path: &Path, options: OpenOptions) -> Holder {
         other => panic!("{other:?}"),
     }
 }
-
-/// A program that another test starts has a copy of the descriptor from its fork to its beginning.
-fn open_soon(cache: &Cache, path: &Path, options: OpenOptions) -> tidegate::File {
-    let began = Instant::now();
-    loop {
-        match cache.open(path, options) {
-            Err(Error::System(OsError::InUse { .. })) if began.elapsed() < PATIENCE => {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            opened => return opened.unwrap(),
-        }
-    }
-}
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[test]
 fn what_one_cache_synced_no_other_cache_overwrites() {
