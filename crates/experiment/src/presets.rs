@@ -126,7 +126,7 @@ const LINUX_2_6_36: Preset = Preset {
     compaction: Compaction::Never,
 };
 
-/// What its columns have in common: the law of writers was that of 2.6.36 until 3.1.
+/// The base of its columns: the law of writers was that of 2.6.36 until 3.1.
 const LINUX_3_0: Preset = Preset {
     name: "linux-3.0",
     about: "",

@@ -7,10 +7,11 @@
 
 use std::sync::Arc;
 
-use env::{Device, DeviceInfo, IoRequest, Task};
-use lab::{Lab, LabEnv, Options as LabOptions};
+use env::{Device, DeviceId, DeviceInfo, IoRequest, ObjectId, Task};
+use lab::{Lab, LabEnv, Options as LabOptions, Sector};
+use policy::units::Bytes;
 
-use crate::{Cache, Options};
+use crate::{Cache, DeviceOptions, File, Options, Reader};
 
 /// Runs `body` with a cache of these options, and shuts it down.
 pub(crate) fn with_cache<T: Send + 'static>(
@@ -29,6 +30,25 @@ pub(crate) fn with_cache<T: Send + 'static>(
         answer
     })
     .unwrap()
+}
+
+/// Reads a file of whole MiB on a device that the cache does not have yet, from end to end.
+pub(crate) fn read_whole(
+    task: &mut Task<'_, LabEnv>,
+    cache: &Arc<Cache<LabEnv>>,
+    id: DeviceId,
+    len: Bytes,
+) -> Arc<File<LabEnv>> {
+    let options = DeviceOptions::default();
+    let device = cache.add_device(task, id, INFO, options).unwrap();
+    let file = cache.open(task, device, ObjectId(1), len).unwrap();
+    let mut reader = Reader::default();
+    let mut chunk = vec![Sector(0); 2048];
+    for mib in 0..len.0 >> 20 {
+        file.read(task, &mut reader, Bytes(mib << 20), &mut chunk)
+            .unwrap();
+    }
+    file
 }
 
 /// What a device without wishes says of itself.

@@ -1,4 +1,4 @@
-//! What the system would allow, asked without doing it.
+//! Rights to files, asked of the system without use of them.
 
 use std::io;
 use std::path::Path;

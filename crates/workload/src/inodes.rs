@@ -77,7 +77,7 @@ pub struct Inodes<E: Env> {
     head: Arc<Slabs<E>>,
     tree: Arc<Slabs<E>>,
     table: Lock<Table<E>>,
-    /// What each lane could give.
+    /// Objects that each lane could give.
     unused: Unused,
 }
 

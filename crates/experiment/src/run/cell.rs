@@ -124,7 +124,7 @@ pub struct Cell {
     pub cpus: u32,
     /// Tasks share CPUs as under Linux 6.12 with so many ticks a second.
     pub preempt_hz: Option<u32>,
-    /// What is kept of pages takes frames of the memory.
+    /// The overhead of pages takes frames of the memory.
     pub overhead: bool,
     /// Memory for pages.
     pub memory: Pages,

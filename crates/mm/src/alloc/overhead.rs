@@ -1,4 +1,4 @@
-//! Frames for what is kept of pages (`memory::overhead`), taken and given back as pages come and
+//! Frames for the overhead of pages (`memory::overhead`), taken and given back as pages come and
 //! go.
 
 use env::{Env, Task};

@@ -11,7 +11,7 @@ use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
 use crate::lists::ZoneId;
 use crate::reclaim::direct::{ForRun, direct_for_run};
-use crate::testing::{Null, with_cache};
+use crate::testing::{Null, read_whole, with_cache};
 use crate::{Apart, Cache, DeviceOptions, Error, Item, Options, Reader, Runs, Spill};
 
 const RUNS: Runs = Runs {
@@ -30,6 +30,20 @@ fn options(frames: u32) -> Options {
 fn counts<const N: usize>(cache: &Arc<Cache<LabEnv>>, items: [Item; N]) -> [u64; N] {
     let read = cache.vmstat();
     items.map(|item| read.get(item))
+}
+
+/// A new region of so many pages, touched whole; and by how much that raised what is counted.
+fn touched<const N: usize>(
+    task: &mut Task<'_, LabEnv>,
+    cache: &Arc<Cache<LabEnv>>,
+    pages: u32,
+    items: [Item; N],
+) -> (Arc<Spill<LabEnv>>, [u64; N]) {
+    let before = counts(cache, items);
+    let region = cache.spill(task, Pages(pages.into())).unwrap();
+    region.touch(task, 0, pages).unwrap();
+    let after = counts(cache, items);
+    (region, core::array::from_fn(|at| after[at] - before[at]))
 }
 
 #[test]
@@ -70,11 +84,7 @@ fn where_none_is_free_it_brings_single_pages() {
             other.discard(task, page, 1).unwrap();
         }
         let items = [Item::ThpFaultAlloc, Item::ThpFaultFallback];
-        let before = counts(cache, items);
-        let region = cache.spill(task, Pages(256)).unwrap();
-        region.touch(task, 0, 256).unwrap();
-        let after = counts(cache, items);
-        let [got, not] = [after[0] - before[0], after[1] - before[1]];
+        let (region, [got, not]) = touched(task, cache, 256, items);
         // The reserve still stands together.
         assert!(got <= 4, "{got}");
         assert_eq!(got + not, 16);
@@ -150,11 +160,8 @@ fn pages_move_together_until_a_run_stands_free() {
     ] {
         with_cache(options_of(name, 4096), move |task, cache| {
             let rest = scattered(task, cache, 3_900);
-            let before = counts(cache, [Item::ThpFaultAlloc]);
-            let region = cache.spill(task, Pages(320)).unwrap();
-            region.touch(task, 0, 320).unwrap();
-            let [got] = counts(cache, [Item::ThpFaultAlloc]);
-            assert_eq!(got - before[0], 20, "{name}");
+            let (_region, got) = touched(task, cache, 320, [Item::ThpFaultAlloc]);
+            assert_eq!(got, [20], "{name}");
             let items = [
                 Item::CompactStall,
                 Item::CompactPagesMoved,
@@ -205,16 +212,13 @@ fn since_four_a_fault_moves_pages_only_where_all_are_to() {
                 Item::CompactStall,
                 Item::CompactPagesMoved,
             ];
-            let before = counts(cache, items);
-            let region = cache.spill(task, Pages(320)).unwrap();
-            region.touch(task, 0, 320).unwrap();
-            let after = counts(cache, items);
-            let [got, not, stalls, moved] = core::array::from_fn(|at| after[at] - before[at]);
+            let (_region, did) = touched(task, cache, 320, items);
+            let [got, not, stalls, moved] = did;
             assert_eq!(got + not, 20);
             if for_all {
-                assert!(not == 0 && stalls > 0 && moved > 0, "{after:?}");
+                assert!(not == 0 && stalls > 0 && moved > 0, "{did:?}");
             } else {
-                assert!(not > 0 && stalls == 0 && moved == 0, "{after:?}");
+                assert!(not > 0 && stalls == 0 && moved == 0, "{did:?}");
             }
             assert_eq!(cache.vmstat().broken_sum(), None);
         });
@@ -244,11 +248,7 @@ fn since_four_a_zone_that_is_left_out_is_a_stall_twice_a_fault_and_nobody_reclai
                 Item::CompactFail,
                 Item::Allocstall,
             ];
-            let before = counts(cache, items);
-            let region = cache.spill(task, Pages(320)).unwrap();
-            region.touch(task, 0, 320).unwrap();
-            let after = counts(cache, items);
-            let [not, stalls, fails, reclaims] = core::array::from_fn(|at| after[at] - before[at]);
+            let (_region, [not, stalls, fails, reclaims]) = touched(task, cache, 320, items);
             assert!(not > 0);
             assert_eq!((stalls, fails, reclaims), (times * not, times * not, 0));
         });
@@ -268,17 +268,7 @@ fn since_four_reclaim_for_a_run_goes_on_until_there_is_a_run_or_pages_could_be_m
         };
         with_cache(options, move |task, cache| {
             let id = cache.env.add_device(Arc::new(Null));
-            let device = cache
-                .add_device(task, id, Null.info(), DeviceOptions::default())
-                .unwrap();
-            let len = Bytes(4_096 << 12);
-            let file = cache.open(task, device, ObjectId(1), len).unwrap();
-            let mut reader = Reader::default();
-            let mut chunk = vec![Sector(0); 2048];
-            for mib in 0..len.0 >> 20 {
-                file.read(task, &mut reader, Bytes(mib << 20), &mut chunk)
-                    .unwrap();
-            }
+            let _file = read_whole(task, cache, id, Bytes(4_096 << 12));
             // A region takes some of what the reader left free.
             let region = cache.spill(task, Pages(64)).unwrap();
             region.touch(task, 0, 64).unwrap();
@@ -424,13 +414,10 @@ fn among_read(change: impl Fn(&mut Blocks)) -> [u64; 4] {
             Item::CompactPagesMoved,
             Item::CompactDropped,
         ];
-        let before = counts(cache, items);
-        let region = cache.spill(task, Pages(640)).unwrap();
-        region.touch(task, 0, 640).unwrap();
+        let (region, did) = touched(task, cache, 640, items);
         assert_eq!(cache.vmstat().broken_sum(), None);
-        let after = counts(cache, items);
         drop((rest, region));
-        core::array::from_fn(|at| after[at] - before[at])
+        did
     })
 }
 

@@ -83,7 +83,7 @@ pub(crate) struct Memory<E: Env> {
     exempt: Lock<Vec<TaskId>>,
     /// How many these are: mostly none.
     exempts: AtomicUsize,
-    /// What is kept of pages in frames, if it is.
+    /// The overhead of pages, if it takes frames.
     pub(crate) overhead: Option<Overhead>,
 }
 
@@ -98,7 +98,7 @@ pub(crate) struct Shape {
     pub(crate) cpu_lists: Option<u32>,
     pub(crate) apart: Option<Apart>,
     pub(crate) boost: BoostRule,
-    /// What is kept of pages takes frames.
+    /// The overhead of pages takes frames.
     pub(crate) overhead: bool,
 }
 

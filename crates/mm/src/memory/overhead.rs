@@ -1,4 +1,4 @@
-//! What a kernel keeps of pages in frames of its own, and where: nodes of the indexes of files and
+//! The overhead of pages: a kernel keeps, in frames of its own, nodes of the indexes of files and
 //! of the swap cache (where a page that went leaves a shadow in its slot's place), heads of pages
 //! that were written to, page tables of regions.
 //!
@@ -93,7 +93,7 @@ struct Block {
     used: u64,
 }
 
-/// What brings the number of objects nearer to what is to be.
+/// A step that brings the number of objects nearer to the one that is to be.
 pub(crate) enum Step {
     Done,
     /// A block is to be taken, and given to `add`.

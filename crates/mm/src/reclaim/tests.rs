@@ -25,7 +25,7 @@ use crate::alloc::Wanted;
 use crate::lists::ZoneId;
 use crate::lists::isolate::Page;
 use crate::registry::regions::Cursor;
-use crate::testing::{Null, with_cache};
+use crate::testing::{Null, read_whole, with_cache};
 use crate::{Cache, DeviceOptions, Item, Options, Reader};
 use policy::reclaim::SwapSender;
 
@@ -40,18 +40,7 @@ fn scan_cost(frames: u32) -> f64 {
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
         let cache = Cache::new(env, Options::new(frames, 2)).unwrap();
-        let info = Null.info();
-        let device = cache
-            .add_device(task, id, info, DeviceOptions::default())
-            .unwrap();
-        let len = Bytes(u64::from(frames) << 12);
-        let file = cache.open(task, device, ObjectId(1), len).unwrap();
-        let mut reader = Reader::default();
-        let mut chunk = vec![Sector(0); 2048];
-        for mib in 0..len.0 >> 20 {
-            file.read(task, &mut reader, Bytes(mib << 20), &mut chunk)
-                .unwrap();
-        }
+        let _file = read_whole(task, &cache, id, Bytes(u64::from(frames) << 12));
         let scanned = |cache: &Cache<_>| cache.vmstat().get(Item::PgscanDirect);
         let before = scanned(&cache);
         let began = Instant::now();

@@ -130,7 +130,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
     })
 }
 
-/// What shows of a file before it is opened.
+/// Looks at a file before it is opened, for mistakes that show by then.
 pub(super) fn look(config: &VolumeConfig) -> Result<(), BackendError> {
     let read_only = config.read_only;
     let (path, wanted) = place(config);

@@ -122,7 +122,7 @@ pub struct SmallFiles<E: Env> {
     options: SmallOptions,
     slabs: Vec<Arc<Slabs<E>>>,
     table: Lock<Table<Object>>,
-    /// What each node could give.
+    /// Objects that each node could give.
     freeable: Unused,
     directories: Lock<Vec<Arc<File<E>>>>,
     /// The tables of inodes of the directories, on the device.

@@ -455,7 +455,7 @@ impl Scenario {
             .copied()
     }
 
-    /// What the kernel does at a tracepoint.
+    /// Work that the kernel does at a tracepoint.
     pub(super) fn triggers(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let stacks = (self.waits_mib > 0).then_some(STACKS);
         self.sums.iter().copied().chain(stacks)

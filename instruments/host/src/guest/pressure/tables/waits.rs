@@ -18,7 +18,7 @@ use crate::guest::record::{self, Line};
 /// Events that are too many for the table of them.
 pub(super) const EVENTS: [&str; 2] = ["sched_switch", "sched_waking"];
 
-/// What a sleep is for, by a function that the task stands in; the first that is found counts.
+/// Causes of a sleep, by a function that the task stands in; the first that is found counts.
 const CAUSES: [(&str, &str); 12] = [
     ("rq_qos_wait", "room among writes"),
     ("blk_mq_get_tag", "request"),
@@ -53,7 +53,7 @@ const READY: &str = "waiting for it";
 /// Calls between these quantiles, in per mille, stand for the 90th per cent.
 const LATE: [usize; 2] = [850, 950];
 
-/// What a task did for a while.
+/// A while of a task that did one thing.
 struct Span {
     from: u64,
     to: u64,
@@ -196,7 +196,7 @@ impl Waits {
         json!(rows.collect::<BTreeMap<_, _>>())
     }
 
-    /// What each task did, moment by moment.
+    /// Each task's spans, moment by moment.
     pub(super) fn table(&self, zero: u64) -> String {
         let mut rows: Vec<_> = self.0.values().flat_map(Task::rows).collect();
         rows.sort_unstable_by_key(|(from, ..)| *from);
@@ -260,7 +260,7 @@ fn mean(calls: &[(u64, BTreeMap<String, u64>)]) -> BTreeMap<&str, f64> {
         .collect()
 }
 
-/// What the sleep of a task that stands there is for.
+/// The cause of the sleep of a task that stands there.
 fn cause<'a>(stack: &[&'a str]) -> &'a str {
     let known = CAUSES.iter().find(|(function, _)| stack.contains(function));
     let place = stack.iter().find(|function| !MACHINERY.contains(function));
