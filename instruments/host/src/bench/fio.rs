@@ -1,7 +1,7 @@
 //! A sequential pass through the cache beside one of fio: the same file size, block size and depth,
 //! in interleaved pairs, so that a disk whose speed drifts does so for both.
 //!
-//! Ours is `crates/tidegate/examples/seqio.rs` with a quarter of the file as its memory limit; fio
+//! Ours is `cache/tidegate/examples/seqio.rs` with a quarter of the file as its memory limit; fio
 //! uses io_uring and O_DIRECT, with its buffers and the file registered. Both write into a fresh
 //! preallocated file and flush it within the time that is measured. CPU time is that of the
 //! process: for fio what it says of itself.

@@ -1,7 +1,7 @@
 //! `cargo instruments bench governor`: one limit for a block cache, a row cache and a memtable,
 //! beside splits by hand.
 //!
-//! The engine is the example `engine` of `crates/governor`; a process of it runs one column through
+//! The engine is the example `engine` of `doors/governor`; a process of it runs one column through
 //! all phases, in the time of its model, so what it reads and writes does not depend on how busy
 //! this machine is. Splits are those of the brief (half, thirds), and all by eighths that give the
 //! memtable 1, 2, 4 or 6 of them (`--all`: each). *Best split* is the best of them over all phases,

@@ -2,7 +2,7 @@
 //! instead: quick_cache, moka, foyer.
 //!
 //! Each figure is the median of the rounds. A round is a process for each row and cache (the
-//! example `peers` of `crates/governor`), the caches one after the other, so that what else the
+//! example `peers` of `doors/governor`), the caches one after the other, so that what else the
 //! machine does falls on all alike.
 //!
 //! | row | what | wanted |

@@ -2,8 +2,8 @@
 //! use instead: the kernel's cache, quick_cache, nbdkit.
 //!
 //! Each cell is the median of the rounds, with its ratio to the first of its row. A round is a
-//! process for each cell (the examples `scale` of `crates/tidegate` and `peers` of
-//! `crates/governor`), and for the server fio's `nbd` engine with a connection for each thread;
+//! process for each cell (the examples `scale` of `cache/tidegate` and `peers` of
+//! `doors/governor`), and for the server fio's `nbd` engine with a connection for each thread;
 //! ours and the other in turn, so that other load of the machine falls on both.
 //!
 //! More threads than the machine has cores say nothing: without `THREADS`, 1, 2, 4 and so on up to

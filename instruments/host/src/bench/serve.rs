@@ -9,7 +9,7 @@
 //! | `memory` | 1 GiB through a limit of 64 MiB | the limit and 5 % |
 //! | `connections` | 1,000 connections, 100 of which write, 256 MiB | the limit and 5 %; the slowest 0.5 of the mean |
 //!
-//! The last three are the tests of `crates/cli/tests/serve_limits.rs` at their full size, and fail
+//! The last three are the tests of `lab/cli/tests/serve_limits.rs` at their full size, and fail
 //! as tests do; `pacing` fails if a bar of ours is missed. Of `throughput` the figures are printed
 //! beside what is wanted of them.
 

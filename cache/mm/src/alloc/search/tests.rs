@@ -1,0 +1,318 @@
+//! Two nodes, a reader on the first: what each law of placement does when that is full of clean
+//! pages.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use env::{Device, ObjectId, Task};
+use policy::dirty::Threshold;
+use policy::place::machine::Machine;
+use policy::place::mobility::Mobility;
+use policy::place::{PlaceLaw, ZoneId};
+use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::shrink::{Answer, ShrinkRule};
+use policy::units::{Bytes, Pages};
+use world::{Lab, LabEnv, Options as LabOptions, Sector};
+
+use crate::testing::Null;
+use crate::{
+    Ask, Cache, DeviceOptions, File, Item, NodeId, Object, Options, Reader, Shrink, SlabSpec, Slabs,
+};
+
+const FRAMES: u32 = 4096;
+const HERE: ZoneId = ZoneId(0);
+const THERE: ZoneId = ZoneId(1);
+
+/// Runs `body` on the first of two nodes, with a file of as many pages as all memory has. Nothing
+/// is written back before it is asked for.
+fn with_law<T: Send + 'static>(
+    place: PlaceLaw,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &File<LabEnv>) -> T + Send + 'static,
+) -> T {
+    with_limit(place, 95, body)
+}
+
+/// The same under a dirty limit, in per cent.
+fn with_limit<T: Send + 'static>(
+    place: PlaceLaw,
+    limit: u8,
+    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &File<LabEnv>) -> T + Send + 'static,
+) -> T {
+    let mut lab = Lab::new(LabOptions {
+        frames: FRAMES,
+        ..LabOptions::default()
+    });
+    let id = lab.add_device(Arc::new(Null));
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        let mut options = Options::new(FRAMES, 2);
+        options.reclaim = Tunables::of(ReclaimLaw::LINUX_5_15, 250);
+        options.readahead_max = Pages(32);
+        options.dirty.dirty = Threshold::Percent(limit);
+        options.dirty.background = Threshold::Percent(limit - 5);
+        options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
+        options.place = place;
+        if place.objects_last {
+            options.shrink = ShrinkRule::LINUX_2_6_36;
+        }
+        let cache = Cache::new(env, options).unwrap();
+        let info = Null.info();
+        let device = cache
+            .add_device(task, id, info, DeviceOptions::default())
+            .unwrap();
+        let len = Bytes(u64::from(FRAMES) << 12);
+        let file = cache.open(task, device, ObjectId(1), len).unwrap();
+        let answer = body(task, &cache, &file);
+        cache.shutdown(task).unwrap();
+        answer
+    })
+    .unwrap()
+}
+
+fn read(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, pages: u32) {
+    let mut reader = Reader::default();
+    let mut chunk = vec![Sector(0); 256];
+    for at in 0..pages / 32 {
+        let at = Bytes(u64::from(at) << 17);
+        file.read(task, &mut reader, at, &mut chunk).unwrap();
+    }
+}
+
+/// Reads three quarters of all memory; answers what is free on both nodes, and counters.
+fn after_reading(place: PlaceLaw) -> ([u32; 2], impl Fn(Item) -> u64) {
+    let (free, vmstat) = with_law(place, |task, cache, file| {
+        read(task, file, FRAMES / 4 * 3);
+        let free = [HERE, THERE].map(|zone| cache.memory.free_of(zone));
+        (free, cache.vmstat())
+    });
+    (free, move |item| vmstat.get(item))
+}
+
+#[test]
+fn without_trims_a_reader_goes_to_the_other_node_and_wakes_nobody() {
+    for place in [PlaceLaw::LINUX_3_0_OFF, PlaceLaw::LINUX_6_12] {
+        let (free, count) = after_reading(place);
+        assert!(free[1] < FRAMES / 4, "{free:?}");
+        assert_eq!(count(Item::ZoneReclaimSuccess), 0);
+        assert_eq!(count(Item::PgscanDirect) + count(Item::PgscanKswapd), 0);
+        assert!(count(Item::NumaMiss) >= u64::from(FRAMES / 5));
+        assert_eq!(count(Item::NumaMiss), count(Item::NumaForeign));
+    }
+}
+
+#[test]
+fn with_trims_it_stays_at_home_and_the_other_node_stays_empty() {
+    for place in [PlaceLaw::LINUX_3_0, PlaceLaw::LINUX_6_12_RECLAIM] {
+        let (free, count) = after_reading(place);
+        // A few pages spill where the mark fails after a trim that gave enough: on a CPU's list
+        // they count as taken.
+        assert!(
+            free[1] > FRAMES / 2 - FRAMES / 8,
+            "{}: {free:?}",
+            place.name
+        );
+        assert!(count(Item::ZoneReclaimSuccess) > 0);
+        assert!(count(Item::PgscanDirect) >= u64::from(FRAMES / 8));
+        assert_eq!(count(Item::PgscanKswapd), 0, "nobody woke it");
+        assert_eq!(count(Item::Allocstall), 0, "a trim is no direct reclaim");
+    }
+}
+
+#[test]
+fn every_frame_that_was_given_out_is_counted_once() {
+    for place in PlaceLaw::ALL {
+        let (_, count) = after_reading(place);
+        let all = count(Item::NumaHit) + count(Item::NumaMiss);
+        assert_eq!(all, count(Item::Pgalloc), "{}", place.name);
+        assert_eq!(all, count(Item::NumaLocal) + count(Item::NumaOther));
+    }
+}
+
+/// A program's memory after a stream: how much of it came from the other node, and what was freed
+/// for it.
+fn memory_after_a_stream(place: PlaceLaw) -> (u64, u64) {
+    with_law(place, |task, cache, file| {
+        read(task, file, FRAMES / 4 * 3);
+        let before = cache.vmstat();
+        let region = cache.spill(task, Pages(u64::from(FRAMES / 4))).unwrap();
+        region.touch(task, 0, FRAMES / 4).unwrap();
+        let after = cache.vmstat();
+        let since = |item| after.get(item) - before.get(item);
+        (since(Item::NumaOther), since(Item::PgscanDirect))
+    })
+}
+
+#[test]
+fn memory_in_use_stays_local_though_a_stream_was_there_first() {
+    let wanted = u64::from(FRAMES / 4);
+    let (other, _) = memory_after_a_stream(PlaceLaw::LINUX_6_12);
+    assert!(other > wanted * 9 / 10, "without trims it is far: {other}");
+    let (other, scanned) = memory_after_a_stream(PlaceLaw::TIDEGATE);
+    assert!(other < wanted / 20, "{other} of {wanted}");
+    // One page looked at for one page freed.
+    assert!(scanned < wanted * 5 / 4, "{scanned}");
+    let (_, count) = after_reading(PlaceLaw::TIDEGATE);
+    assert_eq!(count(Item::PgscanDirect) + count(Item::PgscanKswapd), 0);
+}
+
+/// A trim in its plain mode leaves dirty pages alone: the node counts as full.
+#[test]
+fn a_node_full_of_dirty_pages_is_not_trimmed() {
+    let scanned = with_law(PlaceLaw::LINUX_3_0, |task, cache, file| {
+        let mut writer = cache.writer();
+        let chunk = vec![Sector(1); 256];
+        for at in 0..FRAMES / 2 / 32 {
+            let at = Bytes(u64::from(at) << 17);
+            file.write(task, &mut writer, at, &chunk).unwrap();
+        }
+        let dirty = cache.zones[HERE].dirty() + cache.zones[THERE].dirty();
+        assert_eq!(dirty, cache.stats().dirty);
+        let scanned = cache.vmstat().get(Item::PgscanDirect);
+        file.sync(task).unwrap();
+        for zone in [HERE, THERE].map(|zone| &cache.zones[zone]) {
+            assert!(zone.dirty().is_zero() && zone.writeback().is_zero());
+        }
+        cache.retire(task, writer);
+        scanned
+    });
+    assert_eq!(scanned, 0);
+}
+
+/// A quarter of all memory is written under a limit of 40 %, which is above it: two fifths of the
+/// first node, a fifth of all, is all that it takes.
+#[test]
+fn a_writer_leaves_its_node_where_that_has_its_share_of_the_dirty_limit() {
+    let dirty = |place| {
+        with_limit(place, 40, |task, cache, file| {
+            let mut writer = cache.writer();
+            let chunk = vec![Sector(1); 256];
+            for at in 0..FRAMES / 4 / 32 {
+                let at = Bytes(u64::from(at) << 17);
+                file.write(task, &mut writer, at, &chunk).unwrap();
+            }
+            cache.retire(task, writer);
+            [HERE, THERE].map(|zone| cache.zones[zone].dirty().0)
+        })
+    };
+    let all = u64::from(FRAMES / 4);
+    for place in [PlaceLaw::LINUX_3_0_OFF, PlaceLaw::TIDEGATE] {
+        assert_eq!(dirty(place), [all, 0], "{}", place.name);
+    }
+    for place in [PlaceLaw::LINUX_6_12, PlaceLaw::LINUX_6_12_RECLAIM] {
+        let [here, there] = dirty(place);
+        assert_eq!(here + there, all, "{}", place.name);
+        let share = u64::from(FRAMES / 2) * 2 / 5;
+        assert!((share * 9 / 10..share).contains(&here), "{here} of {share}");
+    }
+}
+
+const OBJECTS: SlabSpec = SlabSpec {
+    name: "objects",
+    object: Bytes(4096),
+    order: 0,
+    mobility: Mobility::Reclaimable,
+};
+/// As many of these as a batch has are few pages.
+const SMALL: SlabSpec = SlabSpec {
+    name: "small",
+    object: Bytes(128),
+    ..OBJECTS
+};
+
+/// Objects, the oldest first.
+struct Kept {
+    slabs: Arc<Slabs<LabEnv>>,
+    objects: Mutex<VecDeque<Object>>,
+}
+
+impl Shrink<LabEnv> for Kept {
+    fn name(&self) -> &'static str {
+        "objects"
+    }
+
+    fn count(&self, node: NodeId) -> u64 {
+        let objects = self.objects.lock().unwrap().len() as u64;
+        if node.index() == 0 { objects } else { 0 }
+    }
+
+    fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
+        let mut freed = 0;
+        while freed < ask.objects {
+            let Some(object) = self.objects.lock().unwrap().pop_front() else {
+                break;
+            };
+            self.slabs.give(task, object);
+            freed += 1;
+        }
+        Answer::Freed {
+            freed,
+            looked_at: freed.max(1),
+        }
+    }
+}
+
+/// A few objects, and a reader that has its node trimmed: 6.12 asks for objects in each pass, 3.0
+/// where they are many.
+#[test]
+fn few_objects_are_asked_for_in_the_passes_of_a_trim_and_not_behind_them() {
+    let scanned = |place| {
+        with_law(place, |task, cache, file| {
+            let kept = Arc::new(Kept {
+                slabs: cache.add_slabs(SMALL).unwrap(),
+                objects: Mutex::default(),
+            });
+            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink<LabEnv>>;
+            cache.register(task, shrinker).unwrap();
+            for _ in 0..FRAMES / 4 {
+                let object = kept.slabs.take(task).unwrap();
+                kept.objects.lock().unwrap().push_back(object);
+            }
+            read(task, file, FRAMES / 4 * 3);
+            let count = |item| cache.vmstat().get(item);
+            assert!(count(Item::ZoneReclaimSuccess) > 0);
+            let scanned = count(Item::SlabsScanned);
+            while let Some(object) = kept.objects.lock().unwrap().pop_front() {
+                kept.slabs.give(task, object);
+            }
+            scanned
+        })
+    };
+    assert_eq!(scanned(PlaceLaw::LINUX_3_0), 0);
+    assert!(scanned(PlaceLaw::LINUX_6_12_RECLAIM) > 0);
+}
+
+/// Objects fill the near node; more of them come from it where it is trimmed, and from the other
+/// one where it is not.
+#[test]
+fn a_trim_asks_objects_where_they_have_more_than_a_twentieth_of_the_zone() {
+    for (place, stays) in [
+        (PlaceLaw::LINUX_3_0, true),
+        (PlaceLaw::LINUX_3_0_OFF, false),
+    ] {
+        with_law(place, move |task, cache, _| {
+            let kept = Arc::new(Kept {
+                slabs: cache.add_slabs(OBJECTS).unwrap(),
+                objects: Mutex::default(),
+            });
+            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink<LabEnv>>;
+            cache.register(task, shrinker).unwrap();
+            for _ in 0..FRAMES / 4 * 3 {
+                let object = kept.slabs.take(task).unwrap();
+                kept.objects.lock().unwrap().push_back(object);
+            }
+            let there = cache.memory.free_of(THERE);
+            let scanned = cache.vmstat().get(Item::SlabsScanned);
+            if stays {
+                assert!(there > FRAMES / 2 - FRAMES / 8, "{there} free there");
+                assert!(scanned > u64::from(FRAMES / 8), "{scanned}");
+            } else {
+                assert!(there < FRAMES / 4, "{there} free there");
+                assert_eq!(scanned, 0);
+            }
+            while let Some(object) = kept.objects.lock().unwrap().pop_front() {
+                kept.slabs.give(task, object);
+            }
+            assert_eq!(cache.vmstat().broken_sum(), None);
+        });
+    }
+}

@@ -1,0 +1,79 @@
+//! Tells the program which commit it is built from, so that its results can name it:
+//! TIDEGATE_VERSION. Changes of files that decide a trace are told as a number of their own: `0.1.0
+//! (901513c7e1aa, changed 5f0c12d9)`. Two programs with the same words come to the same results.
+//!
+//! Built outside a checkout of its own, or where there is no `git`, it is the version alone.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+use std::process::Command;
+
+/// The crates whose sources decide what a run comes to. Each is built again when it is changed, and
+/// this program with it.
+const SOURCES: [&str; 8] = [
+    "device",
+    "env",
+    "experiment",
+    "frames",
+    "lab",
+    "mm",
+    "policy",
+    "workload",
+];
+/// The folders of what is built with this: the program, and the Python package.
+const HERE: [&str; 2] = ["lab/cli/", "doors/python/"];
+/// Where the experiments are, from here.
+const EXPERIMENTS: &str = "../../experiments";
+
+fn main() {
+    let version = env!("CARGO_PKG_VERSION");
+    let commit = commit().map_or_else(String::new, |commit| format!(" ({commit}{})", changed()));
+    println!("cargo::rustc-env=TIDEGATE_VERSION={version}{commit}");
+}
+
+/// The commit that is checked out, if this is a checkout of Tidegate and no part of another's.
+fn commit() -> Option<String> {
+    let folder = git(&["rev-parse", "--show-prefix"])?;
+    if !HERE.contains(&folder.as_str()) {
+        return None;
+    }
+    // Written by whatever moves HEAD. A missing file would run this each time.
+    let log = git(&["rev-parse", "--git-path", "logs/HEAD"])?;
+    if Path::new(&log).exists() {
+        println!("cargo::rerun-if-changed={log}");
+    }
+    git(&["rev-parse", "--short=12", "HEAD"])
+}
+
+/// What was changed in the sources that decide a trace, as a number; empty if nothing was.
+fn changed() -> String {
+    let sources = SOURCES.map(|name| format!("../{name}/src"));
+    for source in &sources {
+        println!("cargo::rerun-if-changed={source}");
+    }
+    println!("cargo::rerun-if-changed={EXPERIMENTS}");
+    let mut hasher = DefaultHasher::new();
+    let mut is_changed = false;
+    for what in [
+        &["diff", "HEAD", "--"][..],
+        &["status", "--porcelain", "--"],
+    ] {
+        let mut arguments = what.to_vec();
+        arguments.extend(sources.iter().map(String::as_str));
+        arguments.push(EXPERIMENTS);
+        let said = git(&arguments).unwrap_or_default();
+        is_changed |= !said.is_empty();
+        said.hash(&mut hasher);
+    }
+    if is_changed {
+        format!(", changed {:08x}", hasher.finish() & 0xffff_ffff)
+    } else {
+        String::new()
+    }
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| text.trim().to_owned())
+}

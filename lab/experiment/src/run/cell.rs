@@ -1,0 +1,690 @@
+//! One cell of the table, resolved: a row and a column of a scenario as numbers that a run needs.
+//!
+//! Scaling (experiments A6) happens here and in `jobs`, and nowhere else: memory, files and device
+//! rates by the scale; times and HZ not; requests and random blocks too (`request_least`), other
+//! blocks not. Watermarks are those of the full size, scaled, and MIN at least 128 pages: the
+//! kernel's grow as the root of the memory, and clusters of 32 pages must stay small against them.
+
+use policy::compact::Compaction;
+use policy::dirty::{InitialBandwidth, Threshold, Tunables};
+use policy::place::{PlaceLaw, machine};
+use policy::reclaim;
+use policy::reclaim::boost::BoostRule;
+use policy::rule::RuleMaker;
+use policy::shrink::ShrinkRule;
+use policy::shrink::files::InodeRule;
+use policy::units::{Bytes, Nanos, Pages};
+use policy::watermark::Watermarks;
+use policy::writeback::{Flight, FlushTunables};
+use world::fs::journal;
+
+use super::jobs::{self, JobSpec};
+use super::runs;
+use super::small::SmallSpec;
+use crate::presets::{self, PRESETS, Preset, SlabLaw};
+use crate::scenario::machine::{marks, of_machine, pages_of, zone_count};
+use crate::scenario::{
+    CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario, choices,
+};
+use crate::task::Files;
+use crate::task::units::{PAGES_PER_MIB, mib, millis, seconds, whole, whole_pages};
+
+/// A share of the dirty limit without a bound, in 1/10000.
+const WHOLE_RATIO: u32 = 10_000;
+/// Size of a journal that a scenario does not give (mke2fs, on devices of 1 to 2 GiB).
+const JOURNAL_MIB: f64 = 16.0;
+/// Requests do not shrink below 128 KiB (experiments A6).
+const REQUEST_LEAST: Pages = Pages(32);
+/// A smaller read-ahead window is none (`mm::Options::readahead_max`).
+const WINDOW_LEAST: Pages = Pages(2);
+/// KiB of a page.
+const KIB_PER_PAGE: f64 = 4.0;
+/// Requests in flight, however small the machine: the device is not to run dry.
+const FLIGHT_LEAST: u64 = 4;
+
+/// A device of a cell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceSpec {
+    /// Its name in the scenario.
+    pub id: String,
+    /// Model.
+    pub model: String,
+    /// File system.
+    pub fs: Option<String>,
+    /// Its file system's journal.
+    pub journal: Option<journal::Options>,
+    /// Wrappers.
+    pub wrap: Option<String>,
+    /// Rates times this.
+    pub rate_factor: f64,
+    /// Its rate in bytes a second, before scaling; none: its model's.
+    pub rate: Option<u64>,
+    /// Changes of that rate, each so long after the run began.
+    pub changes: Vec<(Nanos, u64)>,
+    /// Files that are there before the run lie somewhere on it.
+    pub placed_files: bool,
+    /// Blocks of its file system in a page.
+    pub blocks_a_page: u8,
+    /// Parameters that differ from the model's, before scaling.
+    pub params: Vec<(String, u64)>,
+    /// Its own limits hold even when the global ones are far.
+    pub strict: bool,
+    /// Upper bound of its share of the dirty limit, in 1/10000.
+    pub max_ratio: u32,
+}
+
+impl DeviceSpec {
+    /// A bare device of a model.
+    #[must_use]
+    pub fn plain(id: &str, model: &str) -> Self {
+        Self {
+            id: id.to_owned(),
+            model: model.to_owned(),
+            fs: None,
+            journal: None,
+            wrap: None,
+            rate_factor: 1.0,
+            rate: None,
+            changes: Vec::new(),
+            placed_files: false,
+            blocks_a_page: 1,
+            params: Vec::new(),
+            strict: false,
+            max_ratio: WHOLE_RATIO,
+        }
+    }
+
+    /// The rate from the run's beginning on and its changes: (when, bytes a second), on a machine
+    /// smaller by `shrink`. Nothing where the rate is the model's own.
+    #[must_use]
+    pub fn rates(&self, shrink: u64) -> Vec<(Nanos, u64)> {
+        let scaled = |rate: u64| times(rate, self.rate_factor) / shrink;
+        let Some(rate) = self.rate else {
+            return Vec::new();
+        };
+        let changes = self.changes.iter().map(|(at, rate)| (*at, scaled(*rate)));
+        core::iter::once((Nanos::ZERO, scaled(rate)))
+            .chain(changes)
+            .collect()
+    }
+}
+
+/// One cell.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Row.
+    pub case: String,
+    /// Column.
+    pub policy: String,
+    /// Part of the full size.
+    pub scale: f64,
+    /// One over it.
+    pub shrink: u64,
+    /// CPUs.
+    pub cpus: u32,
+    /// Tasks share CPUs as under Linux 6.12 with so many ticks a second.
+    pub preempt_hz: Option<u32>,
+    /// The overhead of pages takes frames of the memory.
+    pub overhead: bool,
+    /// Memory for pages.
+    pub memory: Pages,
+    /// The law and its limits.
+    pub dirty: Tunables,
+    /// The flusher.
+    pub flush: FlushTunables,
+    /// What a device is taken for before anything is known of it.
+    pub initial: InitialBandwidth,
+    /// How reclaim works.
+    pub reclaim: reclaim::Tunables,
+    /// Which page of a file goes, if not by the law's lists.
+    pub page_rule: Option<RuleMaker>,
+    /// Largest read-ahead window; none: ours.
+    pub readahead: Option<Pages>,
+    /// When reclaim starts and stops; none: as the memory has it.
+    pub marks: Option<Watermarks>,
+    /// Its nodes, if it has several.
+    pub machine: Option<machine::Machine>,
+    /// How a frame is looked for there.
+    pub place: PlaceLaw,
+    /// What caches of objects are asked for, and what slabs do to free memory.
+    pub slabs: SlabLaw,
+    /// Huge pages, where the machine has any.
+    pub runs: Option<mm::Runs>,
+    /// Where anonymous pages go.
+    pub swap: Option<SwapSpec>,
+    /// The machine whose costs work has; none: by the first device's file system.
+    pub costs: Option<String>,
+    /// Pages cost `shrink` times as much.
+    pub scale_costs: bool,
+    /// Requests to devices have `shrink` times fewer pages.
+    pub scale_requests: bool,
+    /// Left out of what is summed over rows.
+    pub apart: bool,
+    /// Ticks per second.
+    pub hz: u32,
+    /// Devices.
+    pub devices: Vec<DeviceSpec>,
+    /// Jobs.
+    pub jobs: Vec<JobSpec>,
+    /// How inodes are let go.
+    pub inodes: InodeRule,
+    /// Its small files, if it has any.
+    pub small: Option<SmallSpec>,
+    /// Time between samples of the levels.
+    pub sample: Nanos,
+    /// Longest run.
+    pub longest: Nanos,
+}
+
+/// A swap file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SwapSpec {
+    /// Index of its device.
+    pub device: usize,
+    /// Its size.
+    pub pages: Pages,
+}
+
+/// A column, resolved.
+#[derive(Clone, Debug)]
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// What it is made from.
+    pub preset: Preset,
+    /// `strict` of all devices, if it says so.
+    pub strict: Option<bool>,
+    /// `max_ratio` of all devices, if it says so, in 1/10000.
+    pub max_ratio: Option<u32>,
+    /// Largest read-ahead window before scaling, if it says so.
+    pub readahead: Option<Pages>,
+    /// How reclaim works; its swappiness is the machine's, unless `swappiness` is said.
+    pub reclaim: reclaim::Tunables,
+    /// Which page of a file goes, if not by the law's lists.
+    pub page_rule: Option<RuleMaker>,
+    /// How a frame is looked for on a machine of several nodes.
+    pub place: PlaceLaw,
+    /// All memory counts as of one node.
+    pub one_node: bool,
+    /// `vm.swappiness`, if it says so.
+    pub swappiness: Option<u8>,
+    /// How inodes are let go.
+    pub inodes: InodeRule,
+    /// Reclaim may write single pages of files, where the file system lets it.
+    pub writes_files: bool,
+    /// What caches of objects are asked for, and what slabs do to free memory.
+    pub slabs: SlabLaw,
+    /// How a huge page is got where none is free.
+    pub compaction: Compaction,
+}
+
+impl Column {
+    /// The column of a checked scenario.
+    #[must_use]
+    pub fn of(entry: &PolicyEntry) -> Self {
+        let name = entry.name.get_ref();
+        let preset = entry
+            .preset
+            .as_ref()
+            .map_or(name, |preset| preset.get_ref());
+        let mut preset = presets::by_name(preset).expect("a loaded scenario names known presets");
+        if let Some(hz) = &entry.hz {
+            preset.hz = *hz.get_ref();
+        }
+        Self {
+            name: name.clone(),
+            preset,
+            strict: entry.strict.as_ref().map(|strict| *strict.get_ref()),
+            max_ratio: ratio(entry.max_percent.as_ref()),
+            readahead: window_of(entry.readahead_kib.as_ref()),
+            reclaim: reclaim_of(entry, &preset),
+            page_rule: entry.page_rule.as_ref().map(|name| {
+                RuleMaker::by_name(name.get_ref()).expect("a loaded scenario names known rules")
+            }),
+            place: place_of(entry, &preset),
+            one_node: entry.one_node,
+            swappiness: entry.swappiness.as_ref().map(checked_swappiness),
+            inodes: entry.inodes.as_ref().map_or(preset.inodes, |name| {
+                InodeRule::by_name(name.get_ref()).expect("a loaded scenario names known rules")
+            }),
+            writes_files: entry.writes_files.as_ref().is_none_or(|may| *may.get_ref()),
+            slabs: slabs_of(entry, &preset),
+            compaction: runs::compaction_of(entry, &preset),
+        }
+    }
+
+    /// The columns of these names, each one of the scenario's or a preset; all of the scenario's
+    /// without any.
+    ///
+    /// # Errors
+    /// A name that is not known, or that is there twice, in the words of `--policy`.
+    pub fn named(scenario: &Scenario, names: &[String]) -> Result<Vec<Self>, String> {
+        let own = &scenario.policies;
+        if names.is_empty() {
+            return Ok(own.iter().map(Self::of).collect());
+        }
+        let mut columns: Vec<Self> = Vec::new();
+        for name in names {
+            if columns.iter().any(|column| column.name == *name) {
+                return Err(format!("--policy names `{name}` twice; name it once"));
+            }
+            let entry = own.iter().find(|policy| policy.name.get_ref() == name);
+            let column = entry
+                .map(Self::of)
+                .or_else(|| presets::by_name(name).map(|preset| Self::plain(name, &preset)));
+            columns.push(column.ok_or_else(|| unknown(name, own))?);
+        }
+        Ok(columns)
+    }
+
+    /// A column that is a preset and nothing else.
+    #[must_use]
+    pub fn plain(name: &str, preset: &Preset) -> Self {
+        Self {
+            name: name.to_owned(),
+            preset: *preset,
+            strict: None,
+            max_ratio: None,
+            readahead: None,
+            reclaim: reclaim::Tunables::of(preset.reclaim, preset.hz),
+            page_rule: None,
+            place: preset.place,
+            one_node: false,
+            swappiness: None,
+            inodes: preset.inodes,
+            writes_files: true,
+            slabs: preset.slabs,
+            compaction: preset.compaction,
+        }
+    }
+}
+
+/// What is said of a column that nobody knows: the scenario's, and presets, are what there is.
+fn unknown(name: &str, own: &[PolicyEntry]) -> String {
+    let own: Vec<&str> = own
+        .iter()
+        .map(|policy| policy.name.get_ref().as_str())
+        .collect();
+    let presets = PRESETS.iter().map(|preset| preset.name);
+    let others = presets.filter(|preset| !own.contains(preset));
+    let known: Vec<&str> = own.iter().copied().chain(others).collect();
+    format!(
+        "--policy: unknown policy `{name}`; {}",
+        choices(name, known)
+    )
+}
+
+impl Cell {
+    /// Resolves a row and a column of a scenario that was checked.
+    #[must_use]
+    pub fn resolve(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Self {
+        let scale = *scenario.run.scale.get_ref();
+        let machine = &scenario.machine;
+        let memory_mib = jobs::memory_mib(scenario, row);
+        let memory = pages_of(machine, memory_mib, scale);
+        let limit =
+            |mib: Option<&toml::Spanned<f64>>, percent: &Option<toml::Spanned<u8>>, or| match (
+                mib, percent,
+            ) {
+                (Some(mib), _) => Threshold::Pages(
+                    Pages(whole(*mib.get_ref() * PAGES_PER_MIB * scale)).at_least(Pages(1)),
+                ),
+                (None, Some(percent)) => Threshold::Percent(*percent.get_ref()),
+                (None, None) => Threshold::Percent(or),
+            };
+        let cpus = *machine.cpus.get_ref();
+        let preset = column.preset;
+        let dirty = Tunables {
+            law: preset.law,
+            hz: preset.hz,
+            cpus,
+            memory,
+            dirty: limit(
+                row.dirty_mib.as_ref().or(machine.dirty_mib.as_ref()),
+                &machine.dirty_percent,
+                20,
+            ),
+            background: limit(
+                row.background_mib
+                    .as_ref()
+                    .or(machine.background_mib.as_ref()),
+                &machine.background_percent,
+                10,
+            ),
+        };
+        let mut devices = devices(scenario, row, column);
+        let mut jobs = jobs::of_row(scenario, row);
+        let mut swap = swap(scenario, scale);
+        keep_used(&mut devices, &mut jobs, swap.as_mut());
+        let mut reclaim = column.reclaim;
+        let own = machine.swappiness.as_ref().map(checked_swappiness);
+        reclaim.stands_for = u32::try_from(whole(1.0 / scale)).expect("a scale is checked");
+        if machine.scale_clusters {
+            reclaim.cluster_stands_for = reclaim.stands_for;
+        }
+        reclaim.oom_kills = machine.oom_kills;
+        let several = machine.node_count() > 1 || zone_count(machine) > 1;
+        let several = several && !column.one_node;
+        let some_fs = |is: fn(&world::fs::Model) -> bool| {
+            let fs = |device: &DeviceSpec| world::fs::by_name(device.fs.as_deref()?).ok();
+            devices.iter().filter_map(fs).any(|fs| is(&fs))
+        };
+        reclaim.writes_files = column.writes_files && !some_fs(|fs| !fs.writes_pages);
+        reclaim.files_within_fs = some_fs(|fs| fs.asks_within);
+        reclaim.swappiness = column.swappiness.or(own).unwrap_or(reclaim.swappiness);
+        Self {
+            case: row.name.get_ref().clone(),
+            policy: column.name.clone(),
+            scale,
+            shrink: whole(1.0 / scale),
+            cpus,
+            preempt_hz: machine.preempt_hz.as_ref().map(|hz| *hz.get_ref()),
+            overhead: machine.overhead,
+            memory,
+            dirty,
+            place: column.place,
+            slabs: runs::kept_apart(machine, column),
+            runs: runs::of(machine, row, column.compaction, whole(1.0 / scale)),
+            flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
+            initial: preset.initial,
+            reclaim,
+            page_rule: column.page_rule.clone(),
+            machine: several
+                .then(|| of_machine(machine, memory).expect("the nodes of a loaded scenario")),
+            readahead: column
+                .readahead
+                .or(window_of(machine.readahead_kib.as_ref()))
+                .map(|pages| window(pages, scale)),
+            marks: marks(
+                &runs::with_reserve(machine, row),
+                reclaim.law.marks,
+                memory_mib,
+                whole(1.0 / scale),
+            ),
+            swap,
+            costs: machine.costs.as_ref().map(|name| name.get_ref().clone()),
+            scale_costs: machine.scale_costs,
+            scale_requests: machine
+                .scale_requests
+                .as_ref()
+                .is_some_and(|own| *own.get_ref()),
+            apart: row.apart,
+            hz: preset.hz,
+            inodes: column.inodes,
+            small: jobs
+                .iter()
+                .any(|job| job.traits.files == Files::SmallMade)
+                .then(|| {
+                    let pages = jobs::pages_a_file(scenario);
+                    SmallSpec::of(machine, column.inodes, pages)
+                }),
+            devices,
+            jobs,
+            sample: millis(*scenario.run.sample_ms.get_ref()),
+            longest: seconds(*scenario.run.max_s.get_ref()),
+        }
+    }
+
+    /// Bytes that all files together need on a device, those that are read included.
+    #[must_use]
+    pub fn bytes_on_disk(&self) -> Bytes {
+        let sources = self.jobs.iter().filter(|job| job.from.is_some());
+        let own = self.jobs.iter();
+        let own: Bytes = own
+            .map(|job| Bytes(job.facts.file_bytes.0 * u64::from(job.files)))
+            .sum();
+        let swap = self.swap.map_or(Bytes::ZERO, |swap| swap.pages.bytes());
+        let made = self.jobs.iter().filter_map(|job| job.facts.makes);
+        let made: Bytes = made.map(|(_, bytes)| bytes).sum();
+        own + made + swap + sources.map(|job| job.facts.file_bytes).sum::<Bytes>()
+    }
+}
+
+/// What a request shrinks down to: 128 KiB (experiments A6), so that a device's time for a request
+/// stays small against that for its pages. Where both are scaled with the pages, a request of fewer
+/// pages takes as long as one of all of them at full size, and there is no such bound.
+pub(super) const fn request_least(machine: &Machine) -> Pages {
+    if machine.scale_costs {
+        Pages(1)
+    } else {
+        REQUEST_LEAST
+    }
+}
+
+/// The flusher of a machine smaller by `shrink`: requests shrink down to `least`, and where they
+/// have reached that, their number shrinks instead, so that what is in flight stays the same part
+/// of the dirty limit. Slices stay: CPU time is brought back to full size by pages, and so must
+/// have as many pages a visit.
+fn shrunk(mut flush: FlushTunables, shrink: u64, least: Pages) -> FlushTunables {
+    let full = flush.request_max;
+    flush.request_max = Pages(full.0 / shrink).at_least(least.at_most(full));
+    let fewer = |requests: u32| {
+        let pages = u64::from(requests) * full.0 / shrink;
+        let requests = (pages / flush.request_max.0).max(FLIGHT_LEAST);
+        u32::try_from(requests).unwrap_or(u32::MAX)
+    };
+    flush.flight = match flush.flight {
+        Flight::Requests(requests) => Flight::Requests(fewer(requests)),
+        Flight::Throttled { untold, swap_room } => Flight::Throttled {
+            untold: fewer(untold),
+            swap_room,
+        },
+        Flight::DeviceTime(bound) => Flight::DeviceTime(bound),
+    };
+    flush
+}
+
+/// Leaves out the devices on which no job has a file, nor the swap file is: a row without their
+/// tasks is a machine without them.
+fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec], swap: Option<&mut SwapSpec>) {
+    let swap_at = swap.as_ref().map(|swap| swap.device);
+    let used = |at: usize| {
+        swap_at == Some(at)
+            || jobs
+                .iter()
+                .any(|job| job.device == Some(at) || job.from == Some(at))
+    };
+    let kept: Vec<bool> = (0..devices.len()).map(used).collect();
+    let place = |at: usize| kept[..at].iter().filter(|kept| **kept).count();
+    for job in jobs.iter_mut() {
+        job.device = job.device.map(place);
+        job.from = job.from.map(place);
+    }
+    if let Some(swap) = swap {
+        swap.device = place(swap.device);
+    }
+    let mut at = 0;
+    devices.retain(|_| {
+        at += 1;
+        kept[at - 1]
+    });
+}
+
+/// How a frame is looked for in a column.
+fn place_of(entry: &PolicyEntry, preset: &Preset) -> PlaceLaw {
+    let law = entry
+        .place
+        .as_ref()
+        .map(|name| PlaceLaw::by_name(name.get_ref()).expect("a loaded scenario names known laws"));
+    let mut law = law.unwrap_or(preset.place);
+    if let Some(cpu_lists) = &entry.cpu_lists {
+        law.cpu_lists = *cpu_lists.get_ref();
+    }
+    law
+}
+
+/// What caches of objects are asked for in a column, and what slabs do to free memory.
+fn slabs_of(entry: &PolicyEntry, preset: &Preset) -> SlabLaw {
+    let mut law = preset.slabs;
+    if let Some(keeps_apart) = &entry.keeps_apart {
+        law.keeps_apart = *keeps_apart.get_ref();
+    }
+    if let Some(name) = &entry.boost {
+        let rule = BoostRule::by_name(name.get_ref());
+        law.boost = rule.expect("a loaded scenario names known rules");
+    }
+    if let Some(factor) = &entry.boost_factor {
+        law.boost.factor = u64::from(*factor.get_ref());
+    }
+    if let Some(count) = &entry.boost_failures {
+        law.boost.failures_count = *count.get_ref();
+    }
+    if let Some(name) = &entry.shrink {
+        let rule = ShrinkRule::by_name(name.get_ref());
+        law.shrink = rule.expect("a loaded scenario names known rules");
+    }
+    law
+}
+
+/// How reclaim works in a column.
+fn reclaim_of(entry: &PolicyEntry, preset: &Preset) -> reclaim::Tunables {
+    let law = entry.reclaim.as_ref().map(|name| {
+        reclaim::laws::by_name(name.get_ref()).expect("a loaded scenario names known laws")
+    });
+    let mut tunables = reclaim::Tunables::of(law.unwrap_or(preset.reclaim), preset.hz);
+    for name in &entry.reclaim_off {
+        let reason = presets::reason(name.get_ref());
+        let reason = reason.expect("a loaded scenario names known reasons");
+        tunables.off = tunables.off.with(reason);
+    }
+    if let Some(wakes) = &entry.wakes {
+        tunables.wakes = *wakes.get_ref();
+    }
+    let timeout = entry.writeback_timeout_ms.as_ref();
+    tunables.writeback_timeout = timeout.map(|timeout| millis(*timeout.get_ref()));
+    tunables
+}
+
+/// A swappiness that has been checked: 0 to 200.
+fn checked_swappiness(value: &toml::Spanned<u32>) -> u8 {
+    u8::try_from(*value.get_ref()).expect("a swappiness is checked")
+}
+
+/// A read-ahead window at a scale. It shrinks with the machine, also below 128 KiB: what is read
+/// again costs a seek a window, and a run has to have as many of them as at full size, for seeks do
+/// not shrink. A window of no pages is off at any scale.
+fn window(pages: Pages, scale: f64) -> Pages {
+    match pages {
+        Pages(0) => pages,
+        _ => Pages(whole(whole_pages(pages.bytes()) * scale)).at_least(WINDOW_LEAST),
+    }
+}
+
+fn window_of(kib: Option<&toml::Spanned<f64>>) -> Option<Pages> {
+    Some(Pages(whole(kib?.get_ref() / KIB_PER_PAGE)))
+}
+
+/// The swap file on a machine of this scale.
+fn swap(scenario: &Scenario, scale: f64) -> Option<SwapSpec> {
+    let entry = scenario.machine.swap.as_ref()?;
+    let pages = whole(*entry.mib.get_ref() * PAGES_PER_MIB * scale);
+    Some(SwapSpec {
+        device: device(scenario, entry.device.get_ref()),
+        pages: Pages(pages).at_least(Pages(1)),
+    })
+}
+
+/// Index of a device of a checked scenario.
+pub(super) fn device(scenario: &Scenario, id: &str) -> usize {
+    let mut devices = scenario.devices.iter();
+    let at = devices.position(|device| device.id.get_ref() == id);
+    at.expect("a loaded scenario names its own devices")
+}
+
+/// A journal on a machine of this size; a file's times are those of the tick.
+fn journal(table: &JournalTable, hz: u32, scale: f64) -> journal::Options {
+    let mut options = journal::Options::default();
+    let size = table.size_mib.as_ref().map(|size| *size.get_ref());
+    let size = whole(size.unwrap_or(JOURNAL_MIB) * PAGES_PER_MIB * scale);
+    options.size = Pages(size).at_least(journal::Options::SIZE_MIN);
+    if hz > 0 {
+        options.tick = Nanos(1_000_000_000 / u64::from(hz));
+    }
+    if let Some(commit) = &table.commit_ms {
+        options.commit = millis(*commit.get_ref());
+    }
+    if let Some(bio) = &table.bio_mib {
+        options.bio = Pages(whole(*bio.get_ref() * PAGES_PER_MIB)).at_least(Pages(1));
+    }
+    if let Some(data) = &table.data {
+        options.data = match data.get_ref() {
+            JournalData::Unwritten => journal::Data::Unwritten,
+            JournalData::Ordered => journal::Data::Ordered,
+            JournalData::Writeback => journal::Data::Writeback,
+        };
+    }
+    options
+}
+
+/// 1/10000 of a bound in per cent.
+fn ratio(percent: Option<&toml::Spanned<f64>>) -> Option<u32> {
+    let ratio = whole(percent?.get_ref() * 100.0);
+    Some(u32::try_from(ratio).expect("a per cent is at most 100 by scenario::check"))
+}
+
+fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceSpec> {
+    let text = |value: &Option<toml::Spanned<String>>| value.as_ref().map(|v| v.get_ref().clone());
+    let spec = |(index, entry): (usize, &crate::scenario::DeviceEntry)| {
+        let first = index == 0;
+        let model = text(&row.model).filter(|_| first);
+        let by_id = row.file_systems.iter();
+        let mut by_id = by_id.filter(|(id, _)| id.get_ref() == entry.id.get_ref());
+        let by_id = by_id.next().map(|(_, fs)| fs.get_ref().clone());
+        let fs = text(&row.fs).filter(|_| first).or(by_id);
+        let rate = row.rate_mib.as_ref().filter(|_| first);
+        let rate = rate.or(entry.rate_mib.as_ref());
+        let own_ratio = ratio(entry.max_percent.as_ref());
+        let own_strict = entry.strict.as_ref().map(|strict| *strict.get_ref());
+        DeviceSpec {
+            id: entry.id.get_ref().clone(),
+            model: model.unwrap_or_else(|| entry.model.get_ref().clone()),
+            fs: fs.or_else(|| text(&entry.fs)),
+            journal: entry.journal.as_ref().and_then(|entry| {
+                let table = entry.get_ref().table()?;
+                Some(journal(
+                    &table,
+                    column.preset.hz,
+                    *scenario.run.scale.get_ref(),
+                ))
+            }),
+            wrap: text(&entry.wrap),
+            rate_factor: entry
+                .rate_factor
+                .as_ref()
+                .map_or(1.0, |factor| *factor.get_ref()),
+            rate: rate.map(|rate| mib(*rate.get_ref())),
+            changes: entry
+                .change
+                .iter()
+                .map(|change| {
+                    let at = seconds(*change.at_s.get_ref());
+                    (at, mib(*change.rate_mib.get_ref()))
+                })
+                .collect(),
+            placed_files: entry
+                .placed_files
+                .as_ref()
+                .is_some_and(|own| *own.get_ref()),
+            blocks_a_page: entry.blocks_a_page.as_ref().map_or(1, |own| {
+                u8::try_from(*own.get_ref()).expect("a loaded scenario has few blocks a page")
+            }),
+            strict: column.strict.or(own_strict).unwrap_or(false),
+            max_ratio: column.max_ratio.or(own_ratio).unwrap_or(WHOLE_RATIO),
+            params: entry
+                .params
+                .iter()
+                .map(|(name, value)| (name.get_ref().clone(), *value.get_ref()))
+                .collect(),
+        }
+    };
+    scenario.devices.iter().enumerate().map(spec).collect()
+}
+
+/// A rate times a factor, to the nearest byte.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "rates are below 2^41 and the factor is 0.01 to 100 by scenario::check"
+)]
+pub(super) fn times(rate: u64, factor: f64) -> u64 {
+    whole(rate as f64 * factor)
+}

@@ -1,0 +1,116 @@
+//! One sequential writer: blocks of zeroes from the beginning of a file, then a sync.
+
+use std::sync::Arc;
+
+use env::{Env, Task};
+use frames::Content;
+use mm::{Cache, File};
+use policy::units::{Bytes, Instant, Nanos};
+
+use crate::{Failure, Report, Stop, rest};
+
+/// What is made durable at the end, within the reported time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SyncAfter {
+    /// Nothing.
+    Nothing,
+    /// The file.
+    File,
+    /// Everything in the cache (`sync`).
+    Everything,
+}
+
+/// One sequential writer.
+#[derive(Clone, Copy, Debug)]
+pub struct Dd {
+    /// Bytes of one write call.
+    pub block: Bytes,
+    /// Where the file is written first.
+    pub offset: Bytes,
+    /// Bytes in all; the last block may be shorter.
+    pub bytes: Bytes,
+    /// Stops writing this long after it began, whatever is left.
+    pub for_at_most: Option<Nanos>,
+    /// How long it rests after each call.
+    pub rest: Nanos,
+    /// What follows the last write.
+    pub sync: SyncAfter,
+}
+
+/// Runs `dd` on `file`. `origin` is when the run began, for the bytes per second.
+///
+/// Its reading of `/dev/zero` is part of the calibrated cost of a copy (world::fs::costs), not
+/// charged here.
+pub fn dd<E: Env>(
+    task: &mut Task<'_, E>,
+    cache: &Arc<Cache<E>>,
+    file: &Arc<File<E>>,
+    options: &Dd,
+    run: &Run<'_>,
+) -> Report {
+    let mut report = Report::begin(run.name, task.id(), task.now());
+    let mut writer = cache.writer();
+    let outcome = write_all(task, file, options, run, &mut writer, &mut report);
+    cache.retire(task, writer);
+    let outcome = outcome.and_then(|complete| {
+        // Interrupted: unwritten pages are of no use to anybody.
+        if complete {
+            match options.sync {
+                SyncAfter::Nothing => {}
+                SyncAfter::File => file.sync(task)?,
+                SyncAfter::Everything => cache.sync(task)?,
+            }
+        }
+        Ok(complete)
+    });
+    report.end(task.now(), outcome)
+}
+
+/// What every job knows of the run it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Name of the job.
+    pub name: &'a str,
+    /// When the run began.
+    pub origin: Instant,
+    /// Raised when all jobs are to end.
+    pub stop: &'a Stop,
+}
+
+fn write_all<E: Env>(
+    task: &mut Task<'_, E>,
+    file: &Arc<File<E>>,
+    options: &Dd,
+    run: &Run<'_>,
+    writer: &mut mm::Writer,
+    report: &mut Report,
+) -> Result<bool, Failure> {
+    let block = buffer::<E>(options.block);
+    let until = options.for_at_most.map(|limit| report.began + limit);
+    let end = options.offset + options.bytes;
+    let mut at = options.offset;
+    while at < end && !run.stop.is_raised() && until.is_none_or(|until| task.now() < until) {
+        let size = (end - at).at_most(options.block);
+        let called = task.now();
+        let wrote = if size == options.block {
+            file.write(task, writer, at, &block)?
+        } else {
+            file.write(task, writer, at, &buffer::<E>(size))?
+        };
+        report.moved(called, task.now(), run.origin, wrote);
+        at += wrote;
+        if !options.rest.is_zero() {
+            rest(task, options.rest)?;
+        }
+    }
+    Ok(!run.stop.is_raised())
+}
+
+/// A zeroed buffer of a job.
+///
+/// # Panics
+/// If `bytes` does not fit the address space: the plan is wrong.
+#[must_use]
+pub fn buffer<E: Env>(bytes: Bytes) -> Box<<E::Content as Content>::Data> {
+    E::Content::new_data(usize::try_from(bytes.0).expect("a block fits the address space"))
+}

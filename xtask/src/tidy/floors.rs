@@ -1,0 +1,1090 @@
+//! Floors inside a crate: which module may import which.
+//!
+//! A *house* is the folder of a crate's modules, or of one module's; its *rooms* are the files and
+//! folders in it. `HOUSES` lists the floors of a house from top to bottom: a room may import what
+//! lies on its own floor or below, and no rooms may import each other in a circle. Imports that
+//! break this are listed as `Known`, with a reason; an entry that is not needed any more is wrong,
+//! so that the list can only shrink.
+//!
+//! Imports are read from the text: `use` statements and paths that begin with `crate`, `super` or
+//! `self`. A name that the house's root (`lib.rs`, `mod.rs`) re-exports belongs to the room that it
+//! comes from. Tests do not count.
+//!
+//! A room may also reach another without an import, by a method that the other one adds to a type
+//! of a third (`impl Cache` in a file of `swap`). Such calls are counted and printed, and checked
+//! where a house says so. The text does not tell types: a method whose name is not unique in its
+//! crate is passed over, and a method that another crate has by the same name is taken for it.
+//!
+//! `cargo xtask tidy --floors` prints the circles of every crate, and the imports that go upwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Findings;
+use crate::workspace::Source;
+
+/// A folder of modules and its floors.
+struct House {
+    /// From the root of the repository.
+    folder: &'static str,
+    /// Whether `tidy` fails for it; if not, the floors are a plan, which `--floors` measures.
+    checked: bool,
+    /// Whether a call of a method that a room adds to another's type counts as an import.
+    methods: bool,
+    /// From top to bottom, the rooms of each.
+    floors: &'static [&'static [&'static str]],
+    known: &'static [Known],
+}
+
+/// An import that goes up or closes a circle.
+struct Known {
+    from: &'static str,
+    to: &'static str,
+    why: &'static str,
+}
+
+/// The houses that have floors. The root of a house is the room `lib` or `mod`.
+const HOUSES: &[House] = &[
+    House {
+        folder: "cache/mm/src",
+        checked: true,
+        methods: false,
+        floors: &[
+            &["lib"],
+            &["lifecycle", "complete"],
+            &["file", "anon", "slab"],
+            &["alloc", "compact"],
+            &["reclaim", "relocate"],
+            &["writeback", "swap"],
+            &["stats"],
+            &["cache"],
+            &["swapfile"],
+            &["shrinkers"],
+            &["registry", "memory", "lists", "pages"],
+            &["options"],
+            &["vmstat", "error"],
+        ],
+        known: &[],
+    },
+    House {
+        folder: "cache/policy/src",
+        checked: true,
+        methods: true,
+        floors: &[
+            &["lib"],
+            &["compact", "place", "shares", "shrink"],
+            &["reclaim", "dirty", "writeback", "readahead", "rule"],
+            &["watermark", "ticks"],
+            &["units"],
+        ],
+        known: &[],
+    },
+    House {
+        folder: "cache/policy/src/dirty",
+        checked: true,
+        methods: false,
+        floors: &[
+            &["mod"],
+            &["untold"],
+            &["domain", "laws"],
+            &["law"],
+            &["running", "ratelimit"],
+            &["bandwidth", "position", "learning", "pause", "progress"],
+            &["limits", "rules"],
+            &["proportion"],
+            &["types"],
+        ],
+        known: &[],
+    },
+    House {
+        folder: "cache/policy/src/reclaim",
+        checked: false,
+        methods: false,
+        floors: &[
+            &["mod"],
+            &["boost"],
+            &["laws", "answers", "background", "direct", "retry", "turn"],
+            &["token", "swap", "workingset", "growth", "throttle"],
+            &["tunables"],
+            &["law"],
+            &["page"],
+            &["scan", "reason"],
+        ],
+        known: &[Known {
+            from: "law",
+            to: "throttle",
+            why: "a law of reclaim is built of a law of throttling, whose tunables name the law",
+        }],
+    },
+    House {
+        folder: "lab/experiment/src",
+        checked: true,
+        methods: false,
+        floors: &[
+            &["lib"],
+            &["trial"],
+            &["run", "expect"],
+            &["pool", "watch"],
+            &["scenario"],
+            &["kinds", "metrics"],
+            &["task", "outcome"],
+            &["experiments", "catalogue", "presets", "stats", "timeline"],
+            &["mistake"],
+        ],
+        known: &[],
+    },
+    House {
+        folder: "lab/report/src",
+        checked: true,
+        methods: false,
+        floors: &[
+            &["lib"],
+            &["diff"],
+            &["output"],
+            &["comparison"],
+            &["stalls", "table", "terminal"],
+            &["status"],
+        ],
+        known: &[],
+    },
+    House {
+        folder: "lab/recordings/src",
+        checked: true,
+        methods: false,
+        floors: &[
+            &["lib"],
+            &["command"],
+            &["pressure", "throttling"],
+            &["load", "overview", "sweep"],
+            &["answer"],
+            &["folder", "several", "trace"],
+            &["kind", "recording"],
+            &["bands", "guess", "lab", "show", "ticks", "what_if"],
+            &["measure"],
+            &["label", "setting"],
+            &["rows"],
+            &["fault"],
+        ],
+        known: &[],
+    },
+    House {
+        folder: "lab/reproduce/src",
+        checked: true,
+        methods: false,
+        floors: &[
+            &["lib"],
+            &["markdown", "page", "picture", "progress", "text"],
+            &["scoreboard"],
+            &["plan"],
+            &["papers"],
+            &["board"],
+            &["asked", "wanted"],
+        ],
+        known: &[],
+    },
+    House {
+        folder: "lab/cli/src",
+        checked: true,
+        methods: false,
+        floors: &[
+            &["lib"],
+            &["program"],
+            &["chosen", "list"],
+            &["args"],
+            &["replay", "server", "without_server"],
+        ],
+        known: &[],
+    },
+];
+
+pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
+    for house in HOUSES.iter().filter(|house| house.checked) {
+        judge_house(
+            house,
+            &imports(sources, house.folder, house.methods),
+            findings,
+        );
+    }
+}
+
+fn judge_house(house: &House, imports: &Imports, findings: &mut Findings) {
+    let place = house.folder;
+    let table = "the table of xtask/src/tidy/floors.rs";
+    let floor_of = |room: &str| house.floors.iter().position(|floor| floor.contains(&room));
+    for room in &imports.rooms {
+        if floor_of(room).is_none() {
+            findings.wrong(place, format!("{room} is on no floor in {table}"));
+        }
+    }
+    for room in house.floors.iter().copied().flatten() {
+        if !imports.rooms.contains(*room) {
+            findings.wrong(place, format!("{table} has {room}, which is not there"));
+        }
+    }
+    let is_known = |from: &str, to: &str| {
+        let mut known = house.known.iter();
+        known.any(|known| known.from == from && known.to == to)
+    };
+    for known in house.known {
+        let Known { from, to, why } = known;
+        if !imports.has(from, to) {
+            findings.wrong(
+                place,
+                format!("{from} does not import {to} any more: take it out of {table}"),
+            );
+        }
+        if why.is_empty() {
+            findings.wrong(
+                place,
+                format!("{table} does not say why {from} may import {to}"),
+            );
+        }
+    }
+    for import in &imports.all {
+        let floors = floor_of(&import.from).zip(floor_of(&import.to));
+        let up = floors.is_some_and(|(from, to)| from > to);
+        if up && !is_known(&import.from, &import.to) {
+            let what = format!(
+                "{} imports {}, which is on a floor above",
+                import.from, import.to
+            );
+            findings.wrong(&import.place, what);
+        }
+    }
+    let left = imports
+        .all
+        .iter()
+        .filter(|import| !is_known(&import.from, &import.to));
+    for circle in circles(left.map(|import| (&*import.from, &*import.to))) {
+        findings.wrong(
+            place,
+            format!("import each other in a circle: {}", circle.join(", ")),
+        );
+    }
+}
+
+/// Prints the circles of every crate, longest first, and what is wrong in the houses that have
+/// floors.
+pub(super) fn print(sources: &[Source]) {
+    let homes = sources.iter().filter_map(|source| {
+        let path = source.path.strip_suffix(".rs")?;
+        path.strip_suffix("/lib").or(path.strip_suffix("/main"))
+    });
+    let mut folders: BTreeSet<&str> = homes.filter(|home| home.ends_with("/src")).collect();
+    folders.extend(HOUSES.iter().map(|house| house.folder));
+    for folder in folders {
+        print_house(sources, folder);
+    }
+}
+
+fn print_house(sources: &[Source], folder: &str) {
+    let house = HOUSES.iter().find(|house| house.folder == folder);
+    let rooms = imports(sources, folder, house.is_some_and(|house| house.methods));
+    let files = files(sources, folder);
+    let (of_rooms, of_files) = (rooms.circles(), files.circles());
+    let longest = |found: &[Vec<String>]| found.first().map_or(0, Vec::len);
+    println!(
+        "{folder}: {} modules, {} pairs import, longest circle {}; {} files, {} pairs, longest circle {}",
+        rooms.rooms.len(),
+        rooms.pairs().len(),
+        longest(&of_rooms),
+        files.rooms.len(),
+        files.pairs().len(),
+        longest(&of_files),
+    );
+    let all = imports(sources, folder, true);
+    let calls = all.all.len() - imports(sources, folder, false).all.len();
+    if calls > 0 {
+        let longest = longest(&all.circles());
+        println!(
+            "    with {calls} calls of methods added to types of others: longest circle {longest}"
+        );
+    }
+    for circle in of_rooms {
+        println!("    {} modules: {}", circle.len(), circle.join(", "));
+        for ((from, to), places) in rooms.pairs() {
+            if circle.contains(&from) && circle.contains(&to) {
+                let (first, count) = (places[0], places.len());
+                println!("        {from} -> {to}, {count} times: {first}");
+            }
+        }
+    }
+    for circle in of_files {
+        println!("    {} files: {}", circle.len(), circle.join(", "));
+    }
+    if let Some(house) = house {
+        let mut findings = Findings::default();
+        judge_house(house, &rooms, &mut findings);
+        let how = if house.checked {
+            "wrong"
+        } else {
+            "not yet as planned"
+        };
+        for wrong in findings.wrong {
+            println!("    {how}: {wrong}");
+        }
+    }
+}
+
+/// One import: of a room, by a room, and where.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Import {
+    from: String,
+    to: String,
+    /// `file:line`.
+    place: String,
+}
+
+#[derive(Default)]
+struct Imports {
+    rooms: BTreeSet<String>,
+    all: BTreeSet<Import>,
+}
+
+impl Imports {
+    /// The places of the imports of a room by a room.
+    fn pairs(&self) -> BTreeMap<(String, String), Vec<&str>> {
+        let mut pairs: BTreeMap<_, Vec<&str>> = BTreeMap::new();
+        for import in &self.all {
+            let pair = (import.from.clone(), import.to.clone());
+            pairs.entry(pair).or_default().push(&import.place);
+        }
+        pairs
+    }
+
+    fn circles(&self) -> Vec<Vec<String>> {
+        circles(self.all.iter().map(|import| (&*import.from, &*import.to)))
+    }
+
+    fn has(&self, from: &str, to: &str) -> bool {
+        self.all
+            .iter()
+            .any(|import| import.from == from && import.to == to)
+    }
+}
+
+/// A module by the names that lead to it from the root of its crate.
+type Path = Vec<String>;
+
+/// The modules of a crate: what is shipped of them.
+struct Tree<'a> {
+    modules: BTreeMap<Path, &'a Source>,
+    /// Per module, what it re-exports by what name.
+    exports: BTreeMap<Path, BTreeMap<String, Path>>,
+}
+
+impl<'a> Tree<'a> {
+    /// The crate whose sources lie in `home`.
+    fn new(sources: &'a [Source], home: &str) -> Self {
+        let mut modules = BTreeMap::new();
+        let mut tests = BTreeSet::new();
+        for source in sources {
+            let path = source
+                .path
+                .strip_prefix(home)
+                .and_then(|path| path.strip_prefix('/'));
+            let Some(path) = path.filter(|_| source.is_rust() && !source.is_test()) else {
+                continue;
+            };
+            let Some(module) = module_of(path) else {
+                continue;
+            };
+            for name in test_modules(source) {
+                tests.insert(join(&module, &[name]));
+            }
+            modules.insert(module, source);
+        }
+        modules.retain(|path, _| !(1..=path.len()).any(|end| tests.contains(&path[..end])));
+        let mut tree = Self {
+            modules,
+            exports: BTreeMap::new(),
+        };
+        for (module, source) in &tree.modules {
+            let mut names = BTreeMap::new();
+            for (_, used) in uses(source) {
+                if let Some(path) = tree.absolute(module, &used.path) {
+                    names.insert(used.name, path);
+                }
+            }
+            tree.exports.insert(module.clone(), names);
+        }
+        tree
+    }
+
+    /// A path as written in `module`, from the root of the crate; nothing if it leads to another
+    /// crate.
+    fn absolute(&self, module: &[String], written: &[String]) -> Option<Path> {
+        let mut base = module.to_vec();
+        let mut rest = written;
+        match rest.first()?.as_str() {
+            "crate" => base.clear(),
+            "self" => {}
+            "super" => {
+                base.pop()?;
+            }
+            child => {
+                // A name that is not the module's own child is another crate's, or is imported
+                // already.
+                return self
+                    .modules
+                    .contains_key(&join(module, &[child.to_owned()]))
+                    .then(|| join(module, written));
+            }
+        }
+        rest = &rest[1..];
+        while let Some("super") = rest.first().map(String::as_str) {
+            base.pop()?;
+            rest = &rest[1..];
+        }
+        Some(join(&base, rest))
+    }
+
+    /// The module in which what a path names is written down: past re-exports.
+    fn home_of(&self, path: &[String]) -> Path {
+        let mut path = path.to_vec();
+        // A re-export of a re-export; no more than there can be modules.
+        for _ in 0..self.modules.len() {
+            let end = (0..=path.len())
+                .rev()
+                .find(|end| self.modules.contains_key(&path[..*end]))
+                .unwrap_or(0);
+            let Some(name) = path.get(end) else {
+                return path;
+            };
+            let exported = self
+                .exports
+                .get(&path[..end])
+                .and_then(|names| names.get(name));
+            match exported.filter(|exported| **exported != path) {
+                Some(exported) => path = join(exported, &path[end + 1..]),
+                None => {
+                    path.truncate(end);
+                    return path;
+                }
+            }
+        }
+        path
+    }
+
+    /// The modules that a module imports, with the lines.
+    fn imports_of(&self, module: &[String]) -> Vec<(usize, Path)> {
+        let source = self.modules[module];
+        let mut written: Vec<(usize, Path)> = uses(source)
+            .into_iter()
+            .map(|(line, used)| (line, used.path))
+            .collect();
+        written.extend(paths(source));
+        let mut found = Vec::new();
+        for (line, path) in written {
+            if let Some(path) = self.absolute(module, &path) {
+                found.push((line, self.home_of(&path)));
+            }
+        }
+        found
+    }
+}
+
+fn join(base: &[String], rest: &[String]) -> Path {
+    base.iter().chain(rest).cloned().collect()
+}
+
+/// The module that a file below `src` is. `bin/` holds programs of their own.
+fn module_of(path: &str) -> Option<Path> {
+    let path = path.strip_suffix(".rs")?;
+    let path = path.strip_suffix("/mod").unwrap_or(path);
+    match path {
+        "lib" | "main" | "mod" => Some(Vec::new()),
+        _ if path.starts_with("bin/") => None,
+        _ => Some(path.split('/').map(str::to_owned).collect()),
+    }
+}
+
+/// The imports between the rooms of a house, and where `methods` says so the calls of added
+/// methods.
+fn imports(sources: &[Source], folder: &str, methods: bool) -> Imports {
+    let (home, inner) = split(folder);
+    let room = |module: &[String]| {
+        let below = module.strip_prefix(&*inner)?;
+        let room = below.first().map_or(root_of(&inner), String::as_str);
+        Some(room.to_owned())
+    };
+    let mut imports = collect(sources, &home, room);
+    if methods {
+        imports.all.extend(calls(sources, &home, room));
+    }
+    imports
+}
+
+/// Calls of methods that one room adds to a type of another.
+fn calls(
+    sources: &[Source],
+    home: &str,
+    room: impl Fn(&[String]) -> Option<String>,
+) -> Vec<Import> {
+    let tree = Tree::new(sources, home);
+    let mut types: BTreeMap<String, String> = BTreeMap::new();
+    // Per name of a method, where it is and on what; nothing once the name has been seen twice.
+    let mut methods: BTreeMap<String, Option<(String, String)>> = BTreeMap::new();
+    for (module, source) in &tree.modules {
+        let room = room(module).unwrap_or_default();
+        types.extend(types_of(source).map(|name| (name, room.clone())));
+        for (of, name) in methods_of(source) {
+            let place = Some((room.clone(), of));
+            methods
+                .entry(name)
+                .and_modify(|known| *known = None)
+                .or_insert(place);
+        }
+    }
+    let added = methods.into_iter().filter_map(|(name, place)| {
+        let (home, of) = place?;
+        let foreign = types
+            .get(&of)
+            .is_some_and(|room| *room != home && !room.is_empty());
+        (foreign && !home.is_empty()).then_some((name, home))
+    });
+    let added: BTreeMap<String, String> = added.collect();
+    let mut found = Vec::new();
+    for (module, source) in &tree.modules {
+        let Some(from) = room(module) else {
+            continue;
+        };
+        for (line, text) in code(source) {
+            for name in called(&text) {
+                match added.get(name) {
+                    Some(to) if *to != from => found.push(Import {
+                        from: from.clone(),
+                        to: to.clone(),
+                        place: format!("{}:{line} (.{name})", source.path),
+                    }),
+                    _ => {}
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The names of the types that a file defines.
+fn types_of(source: &Source) -> impl Iterator<Item = String> {
+    source.shipped_lines().filter_map(|(_, line)| {
+        let rest = match line.strip_prefix("pub") {
+            Some(rest) if rest.starts_with('(') => rest.split_once(") ")?.1,
+            Some(rest) => rest.trim_start(),
+            None => line,
+        };
+        let rest = rest
+            .strip_prefix("struct ")
+            .or(rest.strip_prefix("enum "))?;
+        Some(word_of(rest).to_owned())
+    })
+}
+
+/// The methods of a file in `impl` blocks that are not of a trait: type and name.
+fn methods_of(source: &Source) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut of = None;
+    for (_, line) in source.shipped_lines() {
+        if let Some(rest) = line.strip_prefix("impl") {
+            let name = word_of(past_generics(rest).trim_start());
+            of = (!line.contains(" for ")).then(|| name.to_owned());
+        } else if line.starts_with('}') {
+            of = None;
+        } else if let Some(of) = &of
+            && let Some(member) = line.strip_prefix("    ")
+            && !member.starts_with([' ', '/', '}'])
+            && let Some((_, rest)) = member.split_once("fn ")
+        {
+            found.push((of.clone(), word_of(rest).to_owned()));
+        }
+    }
+    found
+}
+
+/// What follows `<...>`, if the text begins with it.
+fn past_generics(text: &str) -> &str {
+    if !text.starts_with('<') {
+        return text;
+    }
+    let mut depth = 0_u32;
+    for (at, c) in text.char_indices() {
+        match c {
+            '<' => depth += 1,
+            '>' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 {
+            return &text[at + 1..];
+        }
+    }
+    ""
+}
+
+/// The identifier that a text begins with.
+fn word_of(text: &str) -> &str {
+    let end = text.find(|c: char| !(c.is_alphanumeric() || c == '_'));
+    &text[..end.unwrap_or(text.len())]
+}
+
+/// The names of the methods called in a line, as `.name(` or `Type::name(`.
+fn called(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices(['.', ':']).filter_map(|(at, sign)| {
+        let name = word_of(&line[at + 1..]);
+        let rest = &line[at + 1 + name.len()..];
+        let is_call = rest.starts_with('(') || rest.starts_with("::<");
+        (!name.is_empty() && is_call && (sign == "." || ends_in_type(&line[..=at]))).then_some(name)
+    })
+}
+
+/// Whether a text ends in `Type::`.
+fn ends_in_type(text: &str) -> bool {
+    let path = text.trim_end_matches(':');
+    let end = path.rfind(|c: char| !(c.is_alphanumeric() || c == '_'));
+    path[end.map_or(0, |end| end + 1)..].starts_with(char::is_uppercase)
+}
+
+/// The imports between the files of a house.
+fn files(sources: &[Source], folder: &str) -> Imports {
+    let (home, inner) = split(folder);
+    collect(sources, &home, |module| {
+        let below = module.strip_prefix(&*inner)?;
+        Some(if below.is_empty() {
+            root_of(&inner).to_owned()
+        } else {
+            below.join("::")
+        })
+    })
+}
+
+/// The `src` of a house, and the module in it that the house is.
+fn split(folder: &str) -> (String, Path) {
+    let (home, inner) = folder.split_once("/src").unwrap_or((folder, ""));
+    let names = inner.split('/').filter(|name| !name.is_empty());
+    (format!("{home}/src"), names.map(str::to_owned).collect())
+}
+
+fn root_of(inner: &[String]) -> &'static str {
+    if inner.is_empty() { "lib" } else { "mod" }
+}
+
+fn collect(sources: &[Source], home: &str, room: impl Fn(&[String]) -> Option<String>) -> Imports {
+    let tree = Tree::new(sources, home);
+    let mut imports = Imports::default();
+    for (module, source) in &tree.modules {
+        let Some(from) = room(module) else {
+            continue;
+        };
+        imports.rooms.insert(from.clone());
+        for (line, target) in tree.imports_of(module) {
+            match room(&target) {
+                Some(to) if to != from => {
+                    imports.all.insert(Import {
+                        from: from.clone(),
+                        to,
+                        place: format!("{}:{line}", source.path),
+                    });
+                }
+                _ => {}
+            }
+        }
+    }
+    imports
+}
+
+/// What a `use` statement brings in: its path, and the name it has here.
+struct Used {
+    path: Path,
+    name: String,
+}
+
+/// The lines of a file that are shipped, without comments and strings, counted from 1.
+fn code(source: &Source) -> impl Iterator<Item = (usize, String)> {
+    source.shipped_lines().map(|(at, line)| {
+        let code = line.split("//").next().unwrap_or_default();
+        // Every second part stands between quotes.
+        (
+            at,
+            code.split('"').step_by(2).collect::<Vec<_>>().join("\"\""),
+        )
+    })
+}
+
+/// The modules that are for tests alone.
+fn test_modules(source: &Source) -> Vec<String> {
+    let lines: Vec<&str> = source.text.lines().map(str::trim).collect();
+    let pairs = lines
+        .windows(2)
+        .filter(|pair| pair[0].starts_with("#[cfg(") && pair[0].contains("test"));
+    pairs
+        .filter_map(|pair| {
+            pair[1]
+                .strip_suffix(';')?
+                .rsplit_once("mod ")
+                .map(|(_, name)| name.to_owned())
+        })
+        .collect()
+}
+
+/// The `use` statements of a file, with their first lines.
+fn uses(source: &Source) -> Vec<(usize, Used)> {
+    let mut found = Vec::new();
+    let mut open: Option<(usize, String)> = None;
+    let mut for_tests = false;
+    for (at, line) in code(source) {
+        let line = line.trim();
+        if open.is_none() {
+            if line.starts_with("#[cfg(test)]") {
+                for_tests = true;
+                continue;
+            }
+            if let Some(rest) = after_use(line) {
+                open = Some((at, rest.to_owned()));
+            } else if !line.is_empty() && !line.starts_with("#[") {
+                for_tests = false;
+            }
+        } else if let Some((_, text)) = &mut open {
+            text.push(' ');
+            text.push_str(line);
+        }
+        let Some((begun, text)) = open.take_if(|(_, text)| text.contains(';')) else {
+            continue;
+        };
+        if !std::mem::take(&mut for_tests) {
+            let tree = text.split(';').next().unwrap_or_default();
+            let mut expanded = Vec::new();
+            expand(&[], tree, &mut expanded);
+            found.extend(expanded.into_iter().map(|used| (begun, used)));
+        }
+    }
+    found
+}
+
+/// What follows `use` in a line that begins a statement.
+fn after_use(line: &str) -> Option<&str> {
+    let rest = match line.strip_prefix("pub") {
+        Some(rest) if rest.starts_with('(') => rest.split_once(')')?.1.trim_start(),
+        Some(rest) => rest.trim_start(),
+        None => line,
+    };
+    rest.strip_prefix("use ")
+}
+
+/// `a::{b, c::{self, d as e}}` as paths.
+fn expand(base: &[String], tree: &str, found: &mut Vec<Used>) {
+    let tree = tree.trim();
+    if let Some((head, group)) = tree.split_once('{') {
+        let mut base = base.to_vec();
+        base.extend(segments(head));
+        let group = group.rsplit_once('}').map_or(group, |(group, _)| group);
+        for part in split_group(group) {
+            expand(&base, part, found);
+        }
+        return;
+    }
+    let (path, renamed) = match tree.split_once(" as ") {
+        Some((path, name)) => (path, Some(name.trim())),
+        None => (tree, None),
+    };
+    let mut full = base.to_vec();
+    full.extend(segments(path));
+    if full.len() > 1 && matches!(full.last().map(String::as_str), Some("self" | "*")) {
+        full.pop();
+    }
+    if let Some(last) = full.last() {
+        let name = renamed.unwrap_or(last).to_owned();
+        found.push(Used { path: full, name });
+    }
+}
+
+fn segments(path: &str) -> impl Iterator<Item = String> {
+    path.split("::")
+        .map(|part| part.trim().to_owned())
+        .filter(|part| !part.is_empty())
+}
+
+/// The parts of a group, of which some are groups themselves.
+fn split_group(group: &str) -> Vec<&str> {
+    let mut parts = Vec::new();
+    let (mut depth, mut from) = (0_u32, 0);
+    for (at, c) in group.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' => depth = depth.saturating_sub(1),
+            ',' if depth == 0 => {
+                parts.push(&group[from..at]);
+                from = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.push(&group[from..]);
+    parts.retain(|part| !part.trim().is_empty());
+    parts
+}
+
+/// Paths in code that begin with `crate`, `super` or `self`, with their lines.
+fn paths(source: &Source) -> Vec<(usize, Path)> {
+    let mut found = Vec::new();
+    for (at, line) in code(source) {
+        if after_use(line.trim()).is_some() {
+            continue;
+        }
+        for head in ["crate::", "super::", "self::"] {
+            for (start, _) in line.match_indices(head) {
+                let before = &line[..start];
+                let goes_on =
+                    before.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '_' | ':' | '$'));
+                // `pub(in crate::a)` says who may see it.
+                if goes_on || before.ends_with("(in ") {
+                    continue;
+                }
+                let end = line[start..]
+                    .find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | ':')))
+                    .map_or(line.len(), |end| start + end);
+                found.push((at, segments(&line[start..end]).collect()));
+            }
+        }
+    }
+    found
+}
+
+/// Rooms that all reach each other, the longest circle first.
+fn circles<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Vec<String>> {
+    let mut next: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (from, to) in pairs {
+        next.entry(from).or_default().insert(to);
+    }
+    let reached = |from: &str| {
+        let mut seen: BTreeSet<&str> = BTreeSet::new();
+        let mut open: Vec<&str> = next.get(from).into_iter().flatten().copied().collect();
+        while let Some(room) = open.pop() {
+            if seen.insert(room) {
+                open.extend(next.get(room).into_iter().flatten());
+            }
+        }
+        seen
+    };
+    let all: BTreeMap<&str, BTreeSet<&str>> =
+        next.keys().map(|room| (*room, reached(room))).collect();
+    let mut found: BTreeSet<Vec<String>> = BTreeSet::new();
+    for (room, seen) in &all {
+        if seen.contains(room) {
+            let mates = seen
+                .iter()
+                .filter(|mate| all.get(*mate).is_some_and(|back| back.contains(room)));
+            found.insert(mates.map(|mate| (*mate).to_owned()).collect());
+        }
+    }
+    let mut found: Vec<Vec<String>> = found.into_iter().collect();
+    found.sort_by_key(|circle| std::cmp::Reverse(circle.len()));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> Vec<Source> {
+        let file = |(path, text): &(&str, &str)| Source {
+            path: format!("crates/a/src/{path}"),
+            text: (*text).into(),
+        };
+        files.iter().map(file).collect()
+    }
+
+    const FLOORS: &[&[&str]] = &[&["lib"], &["top"], &["low", "beside"]];
+
+    fn wrong_with(files: &[(&str, &str)], known: &'static [Known]) -> Vec<String> {
+        let house = House {
+            folder: "crates/a/src",
+            checked: true,
+            methods: true,
+            floors: FLOORS,
+            known,
+        };
+        let mut findings = Findings::default();
+        judge_house(
+            &house,
+            &imports(&tree(files), house.folder, true),
+            &mut findings,
+        );
+        findings.wrong
+    }
+
+    fn wrong(low: &str) -> Vec<String> {
+        let files = [
+            (
+                "lib.rs",
+                "mod top;\nmod low;\nmod beside;\npub use top::Top;\n",
+            ),
+            ("top.rs", "use crate::low::Low;\n"),
+            ("low/mod.rs", low),
+            ("beside.rs", ""),
+        ];
+        wrong_with(&files, &[])
+    }
+
+    #[test]
+    fn down_and_beside_is_allowed() {
+        for text in [
+            "use crate::beside::B;\n",
+            "use super::beside::{self, B};\nfn f() { crate::beside::g() }\n",
+            "use other::top::T;\n// crate::top::T\nfn f() -> &str { \"crate::top::T\" }\n",
+            "pub(in crate::top) struct A;\n",
+            "#[cfg(test)]\nuse crate::top::T;\n",
+            "fn f() {}\n\n#[cfg(test)]\nmod tests {\n    use crate::top::T;\n}\n",
+        ] {
+            assert_eq!(wrong(text), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn up_is_wrong_however_it_is_written() {
+        for text in [
+            "use crate::top::T;\n",
+            "use super::{\n    beside::B,\n    top::{T, U},\n};\n",
+            "use crate::Top;\n",
+            "pub(crate) use crate::top as up;\n",
+            "fn f() {\n    let x = crate::top::f();\n}\n",
+            "fn f(x: &super::Top) {}\n",
+        ] {
+            // It goes up, and closes a circle.
+            assert_eq!(wrong(text).len(), 2, "{text}: {:?}", wrong(text));
+        }
+        assert!(
+            wrong("\nuse crate::top::T;\n")[0]
+                .starts_with("crates/a/src/low/mod.rs:2: low imports top")
+        );
+    }
+
+    #[test]
+    fn a_circle_on_one_floor_is_wrong() {
+        let files = [
+            ("lib.rs", ""),
+            ("top.rs", ""),
+            ("low.rs", "use crate::beside::B;\n"),
+            ("low/deep.rs", ""),
+            ("beside.rs", "use crate::low::deep::D;\n"),
+        ];
+        let found = wrong_with(&files, &[]);
+        assert_eq!(
+            found,
+            ["crates/a/src: import each other in a circle: beside, low"]
+        );
+    }
+
+    #[test]
+    fn rooms_and_table_are_the_same() {
+        let files = [
+            ("lib.rs", ""),
+            ("top.rs", ""),
+            ("low.rs", ""),
+            ("new.rs", ""),
+        ];
+        // `new` has no floor, `beside` is not there.
+        assert_eq!(wrong_with(&files, &[]).len(), 2);
+    }
+
+    #[test]
+    fn what_is_known_is_allowed_as_long_as_it_is_needed() {
+        const KNOWN: &[Known] = &[Known {
+            from: "low",
+            to: "top",
+            why: "a test",
+        }];
+        let with = |low| {
+            [
+                ("lib.rs", ""),
+                ("top.rs", "use crate::low::L;\n"),
+                ("low.rs", low),
+                ("beside.rs", ""),
+            ]
+        };
+        assert_eq!(
+            wrong_with(&with("use crate::top::T;\n"), KNOWN),
+            Vec::<String>::new()
+        );
+        let found = wrong_with(&with(""), KNOWN);
+        assert_eq!(found.len(), 1);
+        assert!(found[0].contains("any more"), "{found:?}");
+    }
+
+    #[test]
+    fn the_rooms_of_a_folder_are_a_house_too() {
+        let files = tree(&[
+            ("lib.rs", ""),
+            (
+                "dirty/mod.rs",
+                "mod law;\nmod types;\nuse law::Law;\npub use types::T;\n",
+            ),
+            ("dirty/law.rs", "use super::T;\nuse crate::units::U;\n"),
+            ("dirty/types.rs", ""),
+            ("units.rs", ""),
+        ]);
+        let found = imports(&files, "crates/a/src/dirty", true);
+        let rooms: Vec<&str> = found.rooms.iter().map(String::as_str).collect();
+        assert_eq!(rooms, ["law", "mod", "types"]);
+        assert!(found.has("mod", "law") && found.has("law", "types") && !found.has("law", "mod"));
+    }
+
+    #[test]
+    fn a_method_added_to_a_type_of_another_room_is_seen() {
+        let with = |low: &'static str| {
+            [
+                ("lib.rs", ""),
+                (
+                    "top.rs",
+                    "impl<E: Env<A>> Low<E> {\n    pub(crate) fn rise(&self) {}\n    fn new() {}\n}\n",
+                ),
+                ("low.rs", low),
+                (
+                    "beside.rs",
+                    "struct B;\nimpl B {\n    fn new() {}\n}\nimpl Clone for Low {\n    fn clone(&self) {}\n}\n",
+                ),
+            ]
+        };
+        let wrong = |low| wrong_with(&with(low), &[]);
+        let up = wrong("pub(crate) struct Low<E>(E);\nfn f(low: &Low) {\n    low.rise();\n}\n");
+        assert_eq!(
+            up,
+            ["crates/a/src/low.rs:3 (.rise): low imports top, which is on a floor above"]
+        );
+        // There are two of the name; one is of a trait; a call is not a name.
+        for text in [
+            "low.new()",
+            "low.clone()",
+            "low.rise",
+            "rise()",
+            "low.rises()",
+        ] {
+            let low = format!("pub(crate) struct Low;\nfn f(low: &Low) {{\n    {text};\n}}\n");
+            assert_eq!(wrong(low.leak()), Vec::<String>::new(), "{text}");
+        }
+    }
+
+    #[test]
+    fn modules_for_tests_are_none() {
+        let files = tree(&[
+            ("lib.rs", "#[cfg(test)]\nmod testing;\nmod low;\n"),
+            ("testing.rs", "use crate::low::L;\n"),
+            ("testing/more.rs", ""),
+            ("low/tests.rs", "use crate::testing::T;\n"),
+            ("low.rs", ""),
+        ]);
+        let found = imports(&files, "crates/a/src", true);
+        assert!(!found.rooms.contains("testing") && found.all.is_empty());
+    }
+
+    #[test]
+    fn the_longest_circle_comes_first() {
+        let pairs = [
+            ("a", "b"),
+            ("b", "a"),
+            ("c", "d"),
+            ("d", "e"),
+            ("e", "c"),
+            ("a", "c"),
+        ];
+        let found = circles(pairs.into_iter());
+        assert_eq!(found, [vec!["c", "d", "e"], vec!["a", "b"]]);
+    }
+}
