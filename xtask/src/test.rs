@@ -53,7 +53,7 @@ const FIRST: &[&str] = &[
     "mm cache",
     "mm faults",
     "experiment lab",
-    "compare compare",
+    "recordings compare",
     "serve fuzz",
     "tidegate spill",
     "serve lib",
