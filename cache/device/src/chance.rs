@@ -60,7 +60,7 @@ impl Chance {
         u64::try_from(word).expect("a 64-bit word times a bound, shifted by 64, is below the bound")
     }
 
-    /// Whether it happens this time. Draws only if it could go either way.
+    /// True if it happens this time. Draws only if it could go either way.
     pub(crate) fn happens(&mut self, odds: Odds) -> bool {
         match odds {
             Odds::NEVER => false,

@@ -35,7 +35,7 @@ use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE};
 use crate::chance::{Chance, Odds};
 use crate::{EIO, HELD_MAX, TOO_MANY, complete_later, take_lock};
 
-/// What goes wrong, and how often. The default: nothing.
+/// The faults of a device, and their odds. The default: nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// All chance follows from it.
@@ -58,7 +58,7 @@ pub struct FaultPlan {
     pub hang: Odds,
     /// From when on the whole device hangs.
     pub hang_at: Option<Instant>,
-    /// How long a hang lasts. None: until `Faulty::release`.
+    /// Length of a hang. None: until `Faulty::release`.
     pub hang_for: Option<Nanos>,
     /// From when on the device is gone.
     pub lost_at: Option<Instant>,
@@ -72,13 +72,13 @@ pub struct FaultPlan {
     pub discard_fails: Odds,
     /// Writes and allocations that find no space, however much is taken.
     pub no_space: Odds,
-    /// How long a request that fails takes to do so.
+    /// Time that a failing request takes to fail.
     pub fails_after: Nanos,
     /// Flushes and metadata operations take up to so much longer. No fault: some are just slow.
     pub lingers: Nanos,
 }
 
-/// What a `Faulty` has done so far.
+/// The requests and faults that a `Faulty` has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultyCounts {
     /// Requests that came in.
@@ -116,7 +116,7 @@ struct State {
     holds: u64,
     /// The whole device hangs: `hold` was called, or the plan's moment has come.
     hanging: bool,
-    /// The plan's hang is over.
+    /// The plan's hang has ended.
     hang_over: bool,
     lost: bool,
     /// The parts cut off from torn writes under way, by place.
@@ -132,12 +132,12 @@ struct Space {
     used: u64,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Pass,
     Fail(IoError),
-    /// The first so many pages arrive.
+    /// This many of its first pages arrive.
     Tear(usize),
     /// Passes after so long.
     Linger(Nanos),
@@ -171,7 +171,7 @@ impl Faulty {
         })
     }
 
-    /// What it has done so far.
+    /// The counts so far.
     #[must_use]
     pub fn counts(&self) -> FaultyCounts {
         take_lock(&self.state).counts
@@ -302,7 +302,7 @@ impl Faulty {
         );
     }
 
-    /// When a hang that begins for a request now is over by itself.
+    /// The time at which a hang that begins for a request now ends by itself.
     fn hang_end(&self, now: Instant) -> Option<Instant> {
         let plan = {
             let state = take_lock(&self.state);
@@ -318,7 +318,7 @@ impl Faulty {
 }
 
 impl State {
-    /// Whether the request hangs, decided when it comes in.
+    /// Decides, as the request comes in, if it hangs.
     fn hangs(&mut self, now: Instant) -> bool {
         let plan = Arc::clone(&self.plan);
         let planned = !self.hang_over

@@ -57,10 +57,10 @@ use env::{Host, IoError, IoRequest};
 /// Requests that a wrapper holds at most. Upper layers bound theirs by request slots, far below.
 pub(crate) const HELD_MAX: usize = 1 << 16;
 
-/// What a request gets that finds `HELD_MAX` before it: EAGAIN.
+/// The answer to a request that finds `HELD_MAX` before it: EAGAIN.
 pub(crate) const TOO_MANY: IoError = IoError::Failed { errno: 11 };
 
-/// What a failed read, write or flush gets: EIO.
+/// The answer to a failed read, write or flush: EIO.
 pub(crate) const EIO: IoError = IoError::Failed { errno: 5 };
 
 pub(crate) fn take_lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

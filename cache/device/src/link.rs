@@ -1,10 +1,10 @@
 //! The wire of a slow device: transfers one after the other at a rate, as exact integers.
 //!
-//! A transfer becomes ready (its latency is over), waits for those before it, then moves its bytes
-//! at the rate. Bytes that an idle wire could have moved are saved as credit, up to the burst, and
-//! the next transfers use them first. Work is counted in byte-nanoseconds (bytes * 10^9), of which
-//! `rate` are done in each nanosecond; so nothing is lost but the fraction of a nanosecond at the
-//! end of each transfer.
+//! A transfer becomes ready (its latency has passed), waits for those before it, then moves its
+//! bytes at the rate. Bytes that an idle wire could have moved are saved as credit, up to the
+//! burst, and the next transfers use them first. Work is counted in byte-nanoseconds (bytes *
+//! 10^9), of which `rate` are done in each nanosecond; so nothing is lost but the fraction of a
+//! nanosecond at the end of each transfer.
 //!
 //! Properties: the bytes of the transfers that end in a window `w` are at most
 //! `rate * w + burst + one transfer`; a wire that always has work moves `rate` bytes a second,

@@ -1,4 +1,4 @@
-//! How busy a device is and what it moves: counters that change nothing.
+//! A meter of a device's busy time and of its transfers: counters that change nothing.
 //!
 //! A device is *busy* while it has been given a request that it has not completed (the `%util` of
 //! iostat). A device that stands still with work before it is busy.
@@ -24,11 +24,11 @@ struct State {
     /// When the device was given something to do; meaningless while it has nothing.
     since: Instant,
     total: MeterReading,
-    /// Where the last read or write ended.
+    /// The end of the last read or write.
     last: Option<(ObjectId, Bytes)>,
 }
 
-/// What a meter shows: since the device was made.
+/// The counts of a meter since the device was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeterReading {
     /// Time with a request under way.
@@ -59,7 +59,7 @@ impl Meter {
         })
     }
 
-    /// What it shows now.
+    /// The counts now.
     #[must_use]
     pub fn reading(&self) -> MeterReading {
         let now = self.host.now();

@@ -47,13 +47,13 @@ use policy::units::{Bytes, Instant, Nanos};
 use crate::link::{BytesPerSec, Link};
 use crate::{HELD_MAX, TOO_MANY, complete_later, take_lock};
 
-/// How slow.
+/// The rate, latencies and burst of a slow device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowOptions {
     /// Bytes a second, reads and writes together. None: as fast as the inner device. Zero: nothing
     /// that moves data ends, until the rate is changed.
     pub rate: Option<BytesPerSec>,
-    /// What an idle device saves for later, in bytes. It starts full.
+    /// Bytes that an idle device saves for later. It starts full.
     pub burst: Bytes,
     /// Time before a request's transfer begins; of every request of the disk, flushes too.
     pub latency: Nanos,
@@ -125,7 +125,7 @@ struct Service {
     inner_done: Option<InnerDone>,
 }
 
-/// What the inner device answered, and when.
+/// The inner device's answer, and its time.
 struct InnerDone {
     request: Box<IoRequest>,
     result: Result<(), IoError>,
@@ -428,7 +428,7 @@ impl IoDone for Slow {
     }
 }
 
-/// What the link has to move: only reads and writes carry data.
+/// Bytes that the link has to move: only reads and writes carry data.
 fn transfer_bytes(request: &IoRequest) -> Bytes {
     match request.op {
         IoOp::Read | IoOp::Write => request.pages().bytes(),

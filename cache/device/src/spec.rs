@@ -34,7 +34,7 @@ pub enum Layer {
     Volatile {
         /// Frames of its cache.
         frames: u32,
-        /// How it behaves.
+        /// Its seed, latency and odds.
         options: VolatileOptions,
     },
     /// `Trace`.
@@ -44,7 +44,7 @@ pub enum Layer {
     },
 }
 
-/// What is wrong with a specification. Each names the text at fault and what would be right.
+/// The fault of a specification. Each names the text at fault and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -52,14 +52,14 @@ pub enum SpecError {
     Empty,
     /// No such layer.
     UnknownLayer {
-        /// What was written.
+        /// The name as written.
         layer: String,
     },
     /// No such key in this layer.
     UnknownKey {
         /// In which layer.
         layer: &'static str,
-        /// What was written.
+        /// The key as written.
         key: String,
         /// The keys that it has.
         allowed: &'static [&'static str],
@@ -68,7 +68,7 @@ pub enum SpecError {
     NoValue {
         /// In which layer.
         layer: &'static str,
-        /// What was written.
+        /// The text as written.
         text: String,
         /// The keys that it has.
         allowed: &'static [&'static str],
@@ -86,9 +86,9 @@ pub enum SpecError {
         layer: &'static str,
         /// Of which key.
         key: String,
-        /// What was written.
+        /// The value as written.
         value: String,
-        /// What would be right.
+        /// An example of a right value.
         expected: String,
     },
     /// A value that is no size, or no time.
@@ -97,14 +97,14 @@ pub enum SpecError {
         layer: &'static str,
         /// Of which key.
         key: String,
-        /// What is wrong with it.
+        /// The parser's objection.
         error: FigureError,
     },
     /// A layer that would do nothing.
     NoEffect {
         /// Which.
         layer: &'static str,
-        /// What it lacks, with an example.
+        /// The missing part, with an example.
         lacks: &'static str,
     },
     /// A key that means nothing without another.
@@ -113,7 +113,7 @@ pub enum SpecError {
         layer: &'static str,
         /// The key that is there.
         key: &'static str,
-        /// What it needs.
+        /// The key that has to be there too.
         needs: &'static str,
     },
 }
@@ -325,7 +325,7 @@ fn to_usize(number: u64) -> usize {
 enum Bad {
     /// It is no size, or no time.
     Figure(FigureError),
-    /// What would be right.
+    /// A description of right values.
     Expected(String),
 }
 

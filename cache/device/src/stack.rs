@@ -8,9 +8,9 @@ use frames::FrameId;
 
 use crate::{Faulty, FrameCopy, Layer, Slow, Trace, Volatile};
 
-/// What a `Volatile` needs beyond a host: frames of its own and a way to copy into them.
+/// Needs of a `Volatile` beyond a host: frames of its own and a way to copy into them.
 pub struct Scratch {
-    /// How to copy.
+    /// The copier of pages into its frames.
     pub copy: Arc<dyn FrameCopy>,
     /// Frames, populated and not used by anybody else: for all volatile layers together.
     pub frames: Vec<FrameId>,

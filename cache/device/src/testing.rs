@@ -85,7 +85,7 @@ impl FakeHost {
     }
 }
 
-/// What the disk does with a request.
+/// The disk's treatment of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Serve {
     Inside,
@@ -95,7 +95,7 @@ pub(crate) enum Serve {
     Hold,
 }
 
-/// What came to the disk, in its order: (op, object, offset, pages, when).
+/// A request as the disk saw it: (op, object, offset, pages, when); they stand in its order.
 pub(crate) type Seen = (IoOp, u32, u64, usize, u64);
 
 /// A disk that remembers a word for each page, and every request.

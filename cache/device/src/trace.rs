@@ -1,4 +1,4 @@
-//! What a device was asked and how it answered, in a ring of bounded length.
+//! A trace of a device's requests and its answers, in a ring of bounded length.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, Weak};
@@ -15,7 +15,7 @@ use crate::take_lock;
 pub struct TraceRecord {
     /// When it came to the wrapper.
     pub at: Instant,
-    /// What it asked for.
+    /// The operation.
     pub op: IoOp,
     /// The kind of task that waited.
     pub class: IoClass,
@@ -23,11 +23,11 @@ pub struct TraceRecord {
     pub object: ObjectId,
     /// From where.
     pub offset: Bytes,
-    /// How much.
+    /// Its length.
     pub pages: Pages,
     /// From coming in to completion.
     pub took: Nanos,
-    /// How it ended.
+    /// Its result.
     pub result: Result<(), IoError>,
 }
 

@@ -57,12 +57,12 @@ pub trait FrameCopy: Send + Sync + 'static {
     fn copy_frame(&self, to: FrameId, from: FrameId);
 }
 
-/// How a volatile cache behaves.
+/// The options of a volatile cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolatileOptions {
     /// All chance follows from it.
     pub seed: u64,
-    /// How long a write into the cache takes, and a read that the cache has whole.
+    /// Time of a write into the cache, and of a read that the cache has whole.
     pub latency: Nanos,
     /// Odds of each unflushed page to survive a crash.
     pub survives: Odds,
@@ -188,7 +188,7 @@ impl Volatile {
         lost
     }
 
-    /// Whether the cache holds nothing that the inner device does not have.
+    /// True if the cache holds nothing that the inner device does not have.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         take_lock(&self.state).pages.unsynced() == 0

@@ -16,8 +16,8 @@ pub fn nearest<S: AsRef<str>>(word: &str, allowed: impl IntoIterator<Item = S>) 
     nearest.map(|(_, name)| name)
 }
 
-/// How like a name a word is, from 0 to 1. A word that is a part of the name is near it, the nearer
-/// the more of the name it is.
+/// The likeness of a word to a name, from 0 to 1. A word that is a part of the name is near it, the
+/// nearer the more of the name it is.
 fn likeness(word: &str, name: &str) -> f64 {
     let by_letters = strsim::normalized_damerau_levenshtein(word, name);
     let is_part = word.len() >= PART_LEAST && name.contains(&word.to_lowercase());

@@ -1,11 +1,11 @@
 //! Quantiles: one definition, by nearest rank. A quantile is a value that occurred: the smallest
-//! that so many thousandths of the values do not exceed.
+//! that is not exceeded by the given thousandths of the values.
 //!
 //! Three others are called as the tool or the structure they come from: the floor percentiles of
 //! mmtests (`experiment::stats::Stat::Max`), the histogram of `workload::Latency`, and the upper
 //! median by which `compare` reads settings out of a trace.
 
-/// The smallest of the ascending values that so many thousandths of them do not exceed.
+/// The smallest of the ascending values that is not exceeded by `thousandths` of them.
 #[must_use]
 pub fn quantile<T: Copy>(ascending: &[T], thousandths: usize) -> Option<T> {
     let rank = (ascending.len() * thousandths).div_ceil(1000);

@@ -1,8 +1,8 @@
-//! What a frame holds: bytes live, a version per 512-byte sector in the lab.
+//! The content of frames: bytes live, a version per 512-byte sector in the lab.
 
 use crate::{Busy, FrameId, Pin};
 
-/// Memory for a chunk of frames could not be had.
+/// The system refused the memory for a chunk of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PopulateError {
     /// The system's error number.

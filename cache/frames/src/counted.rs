@@ -18,7 +18,7 @@ use std::sync::{LockResult, MutexGuard, PoisonError, TryLockResult};
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// A thread that uses a line more rarely than once in so many operations leaves it to the others.
+/// A thread that uses a line more rarely than once in this many operations leaves it to the others.
 const RARELY: u64 = 64;
 
 static IS_ON: plain::AtomicBool = plain::AtomicBool::new(false);
@@ -33,7 +33,7 @@ thread_local! {
 
 type Place = (&'static str, u32);
 
-/// What happened to one line.
+/// The uses and writes of one line.
 #[derive(Default)]
 struct Line {
     /// Uses by each thread.

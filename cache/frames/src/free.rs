@@ -40,7 +40,7 @@ mod tests;
 /// Free frames of the arena. Plain data behind one lock of `mm`.
 pub struct FreeLists {
     links: Box<[Link]>,
-    /// What free block starts at a frame, or `NO_BLOCK`.
+    /// By frame: the order of the free block that starts there, or `NO_BLOCK`.
     marks: Box<[u8]>,
     blocks: Pageblocks,
     /// By zone, then mobility.
@@ -317,8 +317,8 @@ impl FreeLists {
         Some(FrameId(start))
     }
 
-    /// Takes up to `want` single frames of a group in ascending runs as long as can be had; appends
-    /// them; answers how many.
+    /// Takes up to `want` single frames of a group, in the longest ascending runs it finds; appends
+    /// them; returns their number.
     ///
     /// The smallest block that holds all that is still wanted gives one run; where there is none,
     /// the largest block goes whole.
@@ -583,7 +583,7 @@ impl FreeLists {
         }
     }
 
-    /// Whether all pageblocks of a block have one home.
+    /// True if all pageblocks of a block have one home.
     fn is_of_one_group(&self, first: u32, order: u8) -> bool {
         if self.groups.len() == 1 {
             return true;

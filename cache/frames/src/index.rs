@@ -50,16 +50,16 @@ mod schedules;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-/// What an evicted page leaves behind (30 bits of the caller's).
+/// The shadow that an evicted page leaves behind (30 bits of the caller's).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shadow(pub u32);
 
 impl Shadow {
-    /// How many bits a shadow may have.
+    /// Number of bits of a shadow.
     pub const BITS: u32 = 30;
 }
 
-/// What stands at an index.
+/// The entry at an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// Nothing.
@@ -178,7 +178,7 @@ impl PageIndex {
         pool.node(node).entry(slot_at(index, 0)).as_slot()
     }
 
-    /// Whether nothing, not even a shadow, is in the index: it holds no nodes (a hint beside
+    /// True if nothing, not even a shadow, is in the index: it holds no nodes (a hint beside
     /// writers).
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -289,7 +289,7 @@ impl IndexWriter<'_> {
             .is_some_and(|leaf| self.unmark(leaf, 1 << slot_at(index, 0), tag.into()))
     }
 
-    /// Whether a tag is set.
+    /// True if a tag is set.
     #[inline]
     #[must_use]
     pub fn has_tag(&self, index: u32, tag: Tag) -> bool {
@@ -471,7 +471,7 @@ impl IndexWriter<'_> {
         Ok(node)
     }
 
-    /// How many nodes the path to `index` lacks below a root that is high enough.
+    /// Number of nodes that the path to `index` lacks below a root that is high enough.
     fn missing_below(&self, root: Root, index: u32) -> u32 {
         let mut node = root.node;
         for level in (1..root.height).rev() {
@@ -724,7 +724,7 @@ impl Root {
         }
     }
 
-    /// Whether the tree is high enough for a page.
+    /// True if the tree is high enough for a page.
     #[inline]
     fn covers(self, index: u32) -> bool {
         self.height != 0 && u64::from(index) >> (self.height * LEVEL_BITS) == 0

@@ -18,8 +18,8 @@
 //! ```
 //!
 //! Invariants
-//!   1. The sum of the grants is `all`, once the steps under way are over, and is not raised above
-//!      the limit.
+//!   1. The sum of the grants is `all`, once the steps under way have ended, and is not raised
+//!      above the limit.
 //!   2. One thread alone is refused exactly when the total would pass the limit, whatever other
 //!      seats had before.
 //!   3. Beside others, the total is above the limit by at most what each other thread takes in one
@@ -41,7 +41,7 @@ use crate::sync::{AtomicBool, AtomicI64, Ordering};
 
 /// Threads that have a seat to themselves; the last seat is everybody else's.
 const SEATS: u8 = 64;
-/// What is granted ahead.
+/// Steps granted ahead.
 const AHEAD: i64 = 32;
 
 /// A total under a limit.

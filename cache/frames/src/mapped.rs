@@ -19,7 +19,7 @@ pub struct Mapped {
 }
 
 impl Mapped {
-    /// For so many pages, none of which is mapped.
+    /// A set of `pages` pages, none of which is mapped.
     #[must_use]
     pub fn new(pages: u32) -> Self {
         let bits = || {
@@ -83,7 +83,7 @@ impl Mapped {
         }
     }
 
-    /// The page is mapped no more. Whether it is young stays as it is.
+    /// The page is mapped no more. Its young bit stays as it is.
     #[inline]
     pub fn unmap(&self, page: u32) {
         self.mapped[(page / WORD) as usize].fetch_and(!(1 << (page % WORD)), Ordering::AcqRel);
@@ -97,7 +97,7 @@ impl Mapped {
         }
     }
 
-    /// Whether the page is mapped.
+    /// True if the page is mapped.
     #[must_use]
     #[inline]
     pub fn has(&self, page: u32) -> bool {
@@ -129,7 +129,7 @@ impl Mapped {
         }
     }
 
-    /// Whether the page was used since the last look.
+    /// True if the page was used since the last look.
     #[inline]
     pub fn test_and_clear_young(&self, page: u32) -> bool {
         let (word, bit) = (&self.young[(page / WORD) as usize], 1 << (page % WORD));

@@ -29,14 +29,14 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 const SWAPPED: u32 = 1 << 31;
 
-/// Where each page of a region is.
+/// The place of each page of a region.
 pub struct Region {
     entries: Box<[AtomicU32]>,
     mapped: Mapped,
     runs: Option<Runs>,
 }
 
-/// Where a page of a region is.
+/// The place of a page of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionEntry {
     /// Nowhere: it was never touched, or it was discarded.
@@ -54,7 +54,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// Where the bit of a page's stretch stands.
+    /// The word and the bit of a page's stretch.
     fn of(&self, page: u32) -> (usize, u64) {
         let stretch = page >> self.order;
         ((stretch / WORD) as usize, 1 << (stretch % WORD))
@@ -110,7 +110,7 @@ impl Region {
         }
     }
 
-    /// Whether the stretch of a page is a run.
+    /// True if the stretch of a page is a run.
     #[must_use]
     #[inline]
     pub fn is_run(&self, page: u32) -> bool {
@@ -133,13 +133,13 @@ impl Region {
             })
     }
 
-    /// How many pages.
+    /// Number of pages.
     #[must_use]
     pub fn len(&self) -> u32 {
         u32::try_from(self.entries.len()).expect("the region was made from a u32")
     }
 
-    /// Whether it has no pages at all.
+    /// True if it has no pages at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -193,7 +193,7 @@ impl Region {
         debug_assert!(!self.is_run(page), "page {page} leaves a run");
         self.unmap(page);
         self.test_and_clear_young(page);
-        // Release: all work on the page is over before somebody puts another frame here.
+        // Release: all work on the page has ended before somebody puts another frame here.
         let before = self.entries[page as usize].swap(packed(by), Ordering::AcqRel);
         assert!(
             before == packed(RegionEntry::Frame(frame)),
@@ -202,8 +202,8 @@ impl Region {
         );
     }
 
-    /// The page is in another frame now, of both of which the caller has the busy bits. Whether it
-    /// is mapped and young stays.
+    /// The page is in another frame now, of both of which the caller has the busy bits. Its mapped
+    /// and young bits stay as they are.
     ///
     /// # Panics
     /// If `frame` does not stand there.
@@ -272,7 +272,7 @@ impl Region {
         self.mapped.unmap(page);
     }
 
-    /// Whether the page may be stored to without a fault.
+    /// True if the page may be stored to without a fault.
     #[must_use]
     #[inline]
     pub fn is_mapped(&self, page: u32) -> bool {
@@ -285,7 +285,7 @@ impl Region {
         self.mapped.set_young(page);
     }
 
-    /// Whether the page was used since the last look.
+    /// True if the page was used since the last look.
     #[inline]
     pub fn test_and_clear_young(&self, page: u32) -> bool {
         self.mapped.test_and_clear_young(page)

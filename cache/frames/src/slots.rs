@@ -65,19 +65,19 @@ impl SlotMap {
         }
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.slots
     }
 
-    /// Whether there is no slot at all.
+    /// True if there is no slot at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.slots == 0
     }
 
-    /// How many are free.
+    /// Number of free slots.
     #[must_use]
     pub fn free(&self) -> u32 {
         self.free
@@ -89,7 +89,7 @@ impl SlotMap {
         self.groups
     }
 
-    /// Whether a slot is in use.
+    /// True if a slot is in use.
     ///
     /// # Panics
     /// If there is no such slot.

@@ -92,13 +92,13 @@ impl IndexStack {
         }
     }
 
-    /// How many are on the stack (a hint while others push and pop).
+    /// Number of indices on the stack (a hint while others push and pop).
     #[must_use]
     pub fn len(&self) -> u32 {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Whether none is (a hint as well).
+    /// True if the stack is empty (a hint as well).
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

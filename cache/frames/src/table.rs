@@ -177,13 +177,13 @@ impl FrameTable {
         }
     }
 
-    /// How many frames.
+    /// Number of frames.
     #[must_use]
     pub fn len(&self) -> u32 {
         u32::try_from(self.frames.len()).expect("the table was made from a u32")
     }
 
-    /// Whether the table has no frames at all.
+    /// True if the table has no frames at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -205,7 +205,7 @@ impl FrameTable {
         Owner::unpacked(self.frame(frame).owner.load(Ordering::Relaxed))
     }
 
-    /// Whether somebody holds the busy bit of `owner`'s page in this frame.
+    /// True if somebody holds the busy bit of `owner`'s page in this frame.
     ///
     /// A frame that was freed and is busy again, but holds nobody's page yet, still bears its last
     /// owner's name: its busy bit no longer matters for that page.
@@ -277,8 +277,7 @@ impl FrameTable {
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "the right to read ends here")]
     pub fn unpin(&self, pin: Pin) -> bool {
-        // Release: the reads made under the pin are over before anybody writes (acquires BUSY) or
-        // frees.
+        // Release: the reads made under the pin end before anybody writes (acquires BUSY) or frees.
         let before = flags_of(self.frame(pin.frame).word.fetch_sub(1, Ordering::Release));
         debug_assert!(
             before.pins() > 0,
@@ -293,7 +292,7 @@ impl FrameTable {
     /// If the frame is not `FREE`: it was handed out twice.
     #[inline]
     pub fn claim(&self, frame: FrameId) -> Busy {
-        // Acquire: what the last owner's users did to the content is over.
+        // Acquire: the accesses of the last owner's users have ended.
         self.frame(frame).alone(|word| {
             let before = flags_of(word);
             assert!(
@@ -380,7 +379,7 @@ impl FrameTable {
             }
             busy_refusal(flags)?;
             // Acquire: content and owner are the holder's now, so every earlier release and unpin
-            // is over.
+            // has ended.
             if entry.try_step(word, word | u64::from(Flags::BUSY.0), Ordering::Acquire) {
                 return Ok(Busy { frame });
             }
@@ -710,7 +709,7 @@ impl FrameTable {
     #[must_use]
     pub fn take_orphan(&self, frame: FrameId) -> bool {
         let change = |before: Flags| before.is_unused_orphan().then_some(Flags::FREE);
-        // Acquire: all unpins and the end of the write are over. Release: for the next claim.
+        // Acquire: all unpins and the write have ended. Release: for the next claim.
         self.frame(frame)
             .try_change(Ordering::AcqRel, change)
             .is_ok()
@@ -737,7 +736,7 @@ impl Frame {
         }
     }
 
-    /// Whether the frame is `owner`'s. Read between an acquire load of the word and a step from
+    /// True if the frame is `owner`'s. Read between an acquire load of the word and a step from
     /// that very word, the answer holds for the step:
     ///
     /// - not older than the word: the owner was stored before the release that the load acquired;
@@ -835,7 +834,7 @@ impl Frame {
     }
 }
 
-/// Why a cached frame's busy bit cannot be had.
+/// The reason for which a cached frame's busy bit is refused.
 #[inline]
 fn busy_refusal(flags: Flags) -> Result<(), Refusal> {
     if flags.has(Flags::BUSY) {

@@ -11,12 +11,12 @@ use crate::sync::{AtomicU32, AtomicU64};
 use crate::table::Frame;
 use crate::{free, list};
 
-/// What all zero bits are a value of.
+/// A type of which all zero bits are a value.
 ///
 /// # Safety
 /// Memory of zero bytes is a valid value, and nothing has to be done when it is dropped.
 pub unsafe trait Zeroed {
-    /// That value, for the model checkers, whose atomics are not plain memory.
+    /// The value of all zeroes, for the model checkers, whose atomics are not plain memory.
     fn zeroed() -> Self;
 }
 

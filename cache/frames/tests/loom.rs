@@ -626,7 +626,7 @@ struct Moving {
 }
 
 const NO_FRAME: u32 = 9;
-/// What the page holds in the beginning, and what a writer makes of it.
+/// The page's first content, and the one that a writer gives it.
 const OLD: u32 = 1;
 const NEW: u32 = 2;
 

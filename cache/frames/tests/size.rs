@@ -1,4 +1,4 @@
-//! How much memory about memory costs.
+//! Memory taken by book-keeping.
 #![cfg(not(any(loom, shuttle)))]
 
 use frames::{FrameTable, FreeLists, Lists, NodePool};

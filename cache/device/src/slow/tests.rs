@@ -236,7 +236,7 @@ fn a_hurried_timer_opens_the_device() {
     assert_eq!(rig.results(), [Ok(()); 3]);
 }
 
-/// Submits again from its completion, so many times.
+/// Submits again from its completion, `left` times.
 struct Chain {
     slow: Arc<Slow>,
     left: Mutex<u32>,

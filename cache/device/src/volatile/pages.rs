@@ -9,14 +9,14 @@ use frames::FrameId;
 /// Dirty pages that a run may pass over before it begins, so that it is not always the first.
 const SKIP_MAX: u64 = 16;
 
-/// What the cache holds; see the states in the module above.
+/// The pages in the cache; see the states in the module above.
 pub(super) struct Pages {
     entries: BTreeMap<(ObjectId, u64), Entry>,
     free: Vec<FrameId>,
     capacity: usize,
     dirty: usize,
     cleaning: usize,
-    /// Where the last run began.
+    /// The first page of the last run.
     cursor: (ObjectId, u64),
 }
 
@@ -70,7 +70,7 @@ impl Pages {
         of_object.any(|(_, entry)| entry.state != State::Clean)
     }
 
-    /// Whether the cache alone has the page's newest content.
+    /// True if the cache alone has the page's newest content.
     pub(super) fn is_unsynced(&self, object: ObjectId, page: u64) -> bool {
         let entry = self.entries.get(&(object, page));
         entry.is_some_and(|entry| entry.state != State::Clean)

@@ -27,8 +27,8 @@ const _: () = {
     );
 };
 
-/// What a node knows about each of its slots, one bit each. In an inner node a bit says that the
-/// child has at least one such bit.
+/// One bit that a node keeps for each of its slots. In an inner node a bit says that the child has
+/// at least one such bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Dirty,
@@ -36,7 +36,7 @@ pub(super) enum Mark {
     ToWrite,
     /// A cached page.
     Frame,
-    /// What an evicted page left.
+    /// The shadow of an evicted page.
     Shadow,
 }
 
@@ -109,7 +109,7 @@ impl Entry {
         Self(Self::NODE | node)
     }
 
-    /// What a leaf's slot means to a caller. Inner entries mean nothing to it.
+    /// A leaf's slot as its caller sees it. Inner entries mean nothing to it.
     #[inline]
     pub(super) fn as_slot(self) -> Slot {
         match self.0 & Self::KIND {

@@ -330,7 +330,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What the index should hold.
+/// The entries and tags that the index should hold.
 #[derive(Default)]
 struct Model {
     frames: BTreeMap<u32, u32>,

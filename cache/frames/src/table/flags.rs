@@ -64,13 +64,15 @@ impl Flags {
     /// No flag.
     pub const NONE: Self = Self(0);
 
-    /// What may be changed without a pin or the busy bit, and so be lost beside `FrameTable::show`.
+    /// Flags that may change without a pin or the busy bit, and so be lost beside
+    /// `FrameTable::show`.
     pub(super) const HINTS: Self = Self(
         Self::REFERENCED.0 | Self::ACTIVE.0 | Self::MARK.0 | Self::RECLAIM.0 | Self::WORKINGSET.0,
     );
     /// The bits that count pins.
     pub(super) const PINS: u32 = 0xffff;
-    /// What a caller of `update` and `release` may change; the rest belongs to the transitions.
+    /// Flags that a caller of `update` and `release` may change; the rest belongs to the
+    /// transitions.
     pub(super) const CHANGEABLE: Self = Self(
         Self::UPTODATE.0
             | Self::DIRTY.0
@@ -84,13 +86,13 @@ impl Flags {
             | Self::WORKINGSET.0,
     );
 
-    /// Whether all of `other` are set.
+    /// True if all of `other` are set.
     #[inline]
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
-    /// Whether any of `other` is set.
+    /// True if any of `other` is set.
     #[inline]
     #[must_use]
     pub const fn any(self, other: Self) -> bool {
@@ -107,11 +109,11 @@ impl Flags {
     pub(super) const fn changed(self, set: Self, clear: Self) -> Self {
         Self((self.0 & !clear.0) | set.0)
     }
-    /// Whether nobody uses an orphan of this state any more, so that it has to be freed.
+    /// True if nobody uses an orphan of this state any more, so that it has to be freed.
     pub(super) const fn is_unused_orphan(self) -> bool {
         self.has(Self::ORPHAN) && self.pins() == 0 && !self.any(Self::WRITEBACK)
     }
-    /// Whether a reader may pin a frame of this state, if it is the right frame.
+    /// True if a reader may pin a frame of this state, if it is the right frame.
     pub(super) const fn is_pinnable(self) -> bool {
         let decisive = Self(Self::UPTODATE.0 | Self::CACHED.0 | Self::BUSY.0);
         self.0 & decisive.0 == Self::UPTODATE.0 | Self::CACHED.0 && self.pins() < PINS_MAX
