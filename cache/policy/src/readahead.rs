@@ -1,4 +1,4 @@
-//! How far to read ahead of a sequential or strided reader.
+//! The distance of read-ahead for a sequential or strided reader.
 //!
 //! Decides, at a miss or at a marked page, which pages to read. Three kinds of reader are told
 //! apart:
@@ -35,7 +35,7 @@ use crate::units::Pages;
 /// Accesses at one distance before a reader counts as strided.
 const STRIDE_ACCESSES_MIN: u32 = 3;
 
-/// What one open file remembers of its reader. Plain data.
+/// An open file's memory of its reader. Plain data.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Readahead {
     /// The last window of a sequential reader. Empty: there is none.
@@ -60,7 +60,7 @@ pub struct Readahead {
 pub struct Run {
     /// First page.
     pub start: u64,
-    /// How many.
+    /// Their number.
     pub count: Pages,
 }
 
@@ -77,7 +77,7 @@ impl Run {
 pub struct Window {
     /// First page.
     pub start: u64,
-    /// How many; includes the pages asked for when they were missing.
+    /// Their number; includes the pages asked for when they were missing.
     pub count: Pages,
     /// When the reader comes to this page the next window is due (the page gets the readahead
     /// mark). It lies in the window or in `ahead`.
@@ -87,7 +87,7 @@ pub struct Window {
     pub ahead: Option<Run>,
 }
 
-/// How an access continues the ones before it.
+/// The relation of an access to the ones before it.
 enum Pattern {
     Sequential,
     /// The next access is expected here.

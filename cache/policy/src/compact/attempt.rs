@@ -15,7 +15,7 @@ use super::law::Scans;
 use super::suitable::Suitable;
 use crate::place::search::Floor;
 
-/// What the owner of an `Attempt` does next.
+/// The next step of an `Attempt`'s owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Take a run that is free above a mark, then `took`.
@@ -68,7 +68,7 @@ impl Attempt {
         }
     }
 
-    /// What to do next. `deferral`: of the first zone of the list.
+    /// The next step. `deferral`: of the first zone of the list.
     #[must_use]
     pub fn step(&mut self, deferral: &mut Deferral) -> Step {
         loop {
@@ -117,7 +117,7 @@ impl Attempt {
         }
     }
 
-    /// A pass is over: what the zones answered, and whether there was a run then.
+    /// A pass has ended: the answer of the zones, and if there was a run then.
     pub fn compacted(&self, deferral: &mut Deferral, pass: Pass, answer: Suitable, got: bool) {
         if answer == Suitable::Skipped {
             return;
@@ -129,7 +129,7 @@ impl Attempt {
         }
     }
 
-    /// Reclaim is over.
+    /// Reclaim has ended.
     pub fn reclaimed(&mut self, made_progress: bool) {
         if made_progress {
             self.state = State::Reclaimed;
@@ -138,7 +138,7 @@ impl Attempt {
 }
 
 impl Scans {
-    /// Whether a request at this moment leaves the zone alone.
+    /// True if a request at this moment leaves the zone alone.
     #[must_use]
     pub fn is_deferred(&self, deferral: &mut Deferral) -> bool {
         self.defers && deferral.is_deferred()

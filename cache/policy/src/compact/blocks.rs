@@ -24,13 +24,13 @@
 use super::law::Blocks;
 use crate::place::mobility::Mobility;
 
-/// What a page costs that moves, and one that is dropped: a copy beside a step of reclaim.
+/// The costs of a page that moves, and of one that is dropped: a copy beside a step of reclaim.
 const MOVE: u32 = 4;
 const DROP: u32 = 1;
 /// At most this part of a block moves while somebody waits: 64 pages of 512, some 130 us.
 const MOVED_PART: u32 = 8;
 
-/// What is in a block.
+/// The pages in a block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// Free frames.
@@ -57,7 +57,7 @@ pub struct Seen {
     pub active: bool,
 }
 
-/// What becomes of a page of a block that is emptied.
+/// The fate of a page of a block that is emptied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The block is not for now.
@@ -69,8 +69,8 @@ pub enum Fate {
 }
 
 impl Blocks {
-    /// What would become of a page. A page that was read ahead and not yet used is still to be
-    /// used: it moves.
+    /// The fate of a page, were its block emptied. A page that was read ahead and not yet used is
+    /// still to be used: it moves.
     #[must_use]
     pub fn fate(&self, seen: &Seen) -> Fate {
         let read_once = seen.file && !seen.dirty && seen.referenced && !seen.active;
@@ -83,7 +83,7 @@ impl Blocks {
         }
     }
 
-    /// What it costs to empty a block of `size` frames; `None`: not now.
+    /// The cost of emptying a block of `size` frames; `None`: not now.
     #[must_use]
     pub fn cost(&self, found: &Found, size: u32) -> Option<u32> {
         let all = found.free + found.drops + found.moves == size;
@@ -97,13 +97,13 @@ impl Blocks {
         (size / MOVED_PART).max(1)
     }
 
-    /// Whether the second block is better than the best so far.
+    /// True if a block of that cost is better than the best so far.
     #[must_use]
     pub fn is_better(&self, best: Option<u32>, cost: u32) -> bool {
         best.is_none_or(|best| self.by_cost && cost < best)
     }
 
-    /// Whether no further block is looked at.
+    /// True if no further block is looked at.
     #[must_use]
     pub fn is_enough(&self, cost: u32, size: u32) -> bool {
         !self.by_cost || cost <= size * DROP

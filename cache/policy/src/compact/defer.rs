@@ -1,4 +1,4 @@
-//! How long a zone is left alone after moving pages in it has failed.
+//! The time for which a zone is left alone after moving pages in it has failed.
 //!
 //! After k failures in a row, 2^k - 1 requests leave it alone, at most 63; then one may try. Each
 //! question counts, no matter which task asks.
@@ -9,7 +9,7 @@
 /// Most failures that are counted (`COMPACT_MAX_DEFER_SHIFT`).
 const SHIFT_MAX: u8 = 6;
 
-/// What a zone remembers of failures.
+/// A zone's memory of failures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deferral {
     considered: u32,
@@ -17,7 +17,7 @@ pub struct Deferral {
 }
 
 impl Deferral {
-    /// Whether this request leaves the zone.
+    /// True if this request leaves the zone.
     #[must_use]
     pub fn is_deferred(&mut self) -> bool {
         let limit = 1 << self.shift;

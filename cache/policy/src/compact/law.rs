@@ -16,7 +16,7 @@
 use super::defer::Deferral;
 use super::patches::{Patch, Patches, UnknownPatch};
 
-/// How a run is got where none is free. Plain data: a scenario may change any switch.
+/// The law of making a run where none is free. Plain data: a scenario may change any switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compaction {
     /// Not at all: what is free, or none.
@@ -92,7 +92,7 @@ impl Compaction {
         }
     }
 
-    /// What becomes of pages that wait for their write, beside `reclaim::page::Waits`.
+    /// The treatment of pages that wait for their write, beside `reclaim::page::Waits`.
     #[must_use]
     pub const fn immediate(&self) -> Immediate {
         match self {
@@ -124,7 +124,7 @@ impl core::fmt::Display for UnknownCompaction {
     }
 }
 
-/// What the pages of a file system can do that are dirty and to be moved.
+/// The ability of a file system to move its dirty pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Migrates {
     /// Like clean ones: nothing but the index points at a page (anonymous memory, and ours).
@@ -147,7 +147,8 @@ pub struct Scans {
     pub defers: bool,
     /// After a last pass alone (7a).
     pub defers_after_last: bool,
-    /// Whether a pass is left out is asked once a request (aa 4); else before each, and by reclaim.
+    /// A request asks once whether to leave a pass out (aa 4); otherwise each pass asks, and
+    /// reclaim.
     pub asks_once: bool,
     /// A request whose first pass is left out gives up and does not reclaim (7b).
     pub deferred_gives_up: bool,
@@ -161,7 +162,7 @@ pub struct Scans {
     pub immediate: Immediate,
 }
 
-/// What a pass may do with pages.
+/// The pages that a pass may wait for, write or move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moves {
     /// It looks only into pageblocks of what can be moved.
@@ -170,7 +171,7 @@ pub struct Moves {
     pub takes_dirty: TakesDirty,
     /// It takes pages under writeback.
     pub takes_writeback: bool,
-    /// What the pass does with a page that is under writeback.
+    /// The pass's treatment of a page under writeback.
     pub writeback: OnWriteback,
     /// Dirty pages with buffers (`Migrates::Buffers`).
     pub buffers: OnDirty,
@@ -182,7 +183,7 @@ pub struct Moves {
     pub insists_from: u8,
     /// Until it insists, dirty pages that are not a plain copy are refused for good (aa 5).
     pub refuses_dirty_at_first: bool,
-    /// Where too many pages are off the lists it gives up; else it waits.
+    /// It gives up where too many pages are off the lists; else it waits.
     pub gives_up_if_crowded: bool,
 }
 
@@ -197,7 +198,7 @@ pub enum TakesDirty {
     None,
 }
 
-/// What a pass does with a page under writeback.
+/// A pass's treatment of a page under writeback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnWriteback {
     /// It is put back.
@@ -208,7 +209,7 @@ pub enum OnWriteback {
     Wait,
 }
 
-/// What a pass does with a dirty page that is no plain copy.
+/// A pass's treatment of a dirty page that is no plain copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDirty {
     /// It is put back.
@@ -230,7 +231,7 @@ pub enum Ready {
     Enough,
 }
 
-/// What becomes of an inactive page of a file that waits for its write.
+/// The treatment of an inactive page of a file that waits for its write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Immediate {
     /// It stays where it is scanned.
@@ -423,7 +424,7 @@ impl Background {
         reclaims_for_it: true,
     };
 
-    /// Whether a request at this moment leaves the zone alone.
+    /// True if a request at this moment leaves the zone alone.
     #[must_use]
     pub fn is_deferred(&self, deferral: &mut Deferral) -> bool {
         self.defers && deferral.is_deferred()

@@ -1,5 +1,5 @@
-//! What a pass does with a page that is to be moved: a table of what is seen against what the pass
-//! may do.
+//! A pass's treatment of a page that is to be moved: a table of the page's state against the pass's
+//! rights.
 //!
 //! ```text
 //!   taken off its list?   under writeback: if the pass takes those      dirty: all, those its file system can move, none
@@ -19,7 +19,7 @@
 
 use super::law::{Migrates, Moves, OnDirty, OnWriteback, TakesDirty};
 
-/// What is seen of a page.
+/// The state of a page as a pass sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Somebody has its busy bit, or holds it pinned.
@@ -28,11 +28,11 @@ pub struct Seen {
     pub dirty: bool,
     /// Being written.
     pub writeback: bool,
-    /// What its file system can do with it if it is dirty. Anonymous pages are copied.
+    /// The ability of its file system to move it if it is dirty. Anonymous pages are copied.
     pub migrates: Migrates,
 }
 
-/// What is done with a page in a round.
+/// The verdict on a page in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is moved.
@@ -47,7 +47,7 @@ pub enum Verdict {
     Refuse,
 }
 
-/// Whether a pass takes the page off its list.
+/// True if a pass takes the page off its list.
 #[must_use]
 pub fn takes(moves: &Moves, seen: &Seen) -> bool {
     if seen.writeback && !moves.takes_writeback {
@@ -61,7 +61,7 @@ pub fn takes(moves: &Moves, seen: &Seen) -> bool {
     takes_dirty || !seen.dirty
 }
 
-/// What becomes of it in a round, from 0 on.
+/// The verdict on a page in a round, from 0 on.
 #[must_use]
 pub fn judge(moves: &Moves, seen: &Seen, round: u8) -> Verdict {
     let insists = round >= moves.insists_from;
@@ -104,7 +104,7 @@ mod tests {
         migrates: Migrates::Copy,
     };
 
-    /// What happens to a page, in one word for isolation and one for each of rounds 0 and 3.
+    /// A page's treatment, in one word for isolation and one for each of rounds 0 and 3.
     fn says(moves: &Moves, seen: &Seen) -> String {
         if !takes(moves, seen) {
             return "-".to_owned();

@@ -120,7 +120,7 @@ impl Patches {
         Self(self.0 & !patch.bit())
     }
 
-    /// Whether one is among them.
+    /// True if one is among them.
     #[must_use]
     pub const fn has(self, patch: Patch) -> bool {
         self.0 & patch.bit() != 0

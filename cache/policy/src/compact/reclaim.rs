@@ -10,7 +10,7 @@
 //! Since 3.2 leaves dirty pages to the flusher, it is hardly ever done there but for pages on their
 //! way to the swap file.
 //!
-//! Since then (`over_nodes_goes_on`, `is_ready_since`) a pass is over a node, no batch is waited
+//! Since then (`over_nodes_goes_on`, `is_ready_since`) a pass covers a node, no batch is waited
 //! for, and a zone that a run could be taken from ends it as well as one that could be compacted.
 //!
 //! Source: mechanisms 2.5, 3.6, 3.7, 8.6; kernel-facts A5; Linux 3.2 mm/vmscan.c,
@@ -33,7 +33,7 @@ const SMALL: Pages = Pages(512 << 8);
 /// A zone that a task reclaims for a run in.
 #[derive(Clone, Copy, Debug)]
 pub struct RunZone<'a> {
-    /// What is free of it.
+    /// Its free pages, in all and by order.
     pub standing: &'a Standing,
     /// Its marks.
     pub marks: &'a Watermarks,
@@ -44,7 +44,7 @@ pub struct RunZone<'a> {
 }
 
 impl Scans {
-    /// Whether a zone is passed over, as compaction could work there now. Asking counts for its
+    /// True if a zone is passed over, as compaction could work there now. Asking counts for its
     /// deferral.
     #[must_use]
     pub fn is_ready(&self, order: u8, zone: &RunZone<'_>, deferral: &mut Deferral) -> bool {
@@ -63,7 +63,7 @@ impl Scans {
     }
 }
 
-/// What reclaim for a run has done when a pass over a zone ends.
+/// The account of reclaim for a run when a pass over a zone ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     /// Freed by the pass that has just ended.
@@ -80,7 +80,7 @@ pub struct Done {
     pub memory: Pages,
 }
 
-/// Whether a pass over a zone is begun again.
+/// True if a pass over a zone is begun again.
 #[must_use]
 pub fn goes_on(order: u8, zone: &RunZone<'_>, done: &Done) -> bool {
     if done.plainly || done.last.is_zero() || is_too_slow(order, done) {
@@ -106,7 +106,7 @@ fn is_too_slow(order: u8, done: &Done) -> bool {
     done.memory < SMALL && by_clusters >= Pages(2 << order) && freed < by_clusters
 }
 
-/// Whether a pass over a node is begun again for a run (6.12 mm/vmscan.c,
+/// True if a pass over a node is begun again for a run (6.12 mm/vmscan.c,
 /// should_continue_reclaim()): the last one freed something, `could_begin` in none of its zones,
 /// and more is inactive than two runs.
 #[must_use]
@@ -114,14 +114,14 @@ pub fn over_nodes_goes_on(order: u8, last: Pages, could_begin: bool, inactive: P
     !last.is_zero() && !could_begin && inactive > Pages(2 << order)
 }
 
-/// Whether a zone has a run, or compaction could make one there.
+/// True if a zone has a run, or compaction could make one there.
 #[must_use]
 pub fn could_begin(order: u8, standing: &Standing, marks: &Watermarks) -> bool {
     Aim::AnyRun.suitable(standing, order, marks) != Suitable::Skipped
 }
 
-/// Whether reclaim for a run passes over a zone: it has one, or compaction could work with so much
-/// free that others may take some meanwhile (6.12 mm/vmscan.c, compaction_ready()).
+/// True if reclaim for a run passes over a zone: it has one, or compaction could work with enough
+/// free for others to take some meanwhile (6.12 mm/vmscan.c, compaction_ready()).
 #[must_use]
 pub fn is_ready_since(order: u8, standing: &Standing, marks: &Watermarks) -> bool {
     match Aim::AnyRun.suitable(standing, order, marks) {

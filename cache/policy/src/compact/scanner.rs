@@ -19,7 +19,7 @@
 
 use core::ops::Range;
 
-/// Where a pass over a zone is.
+/// The position of a pass over a zone.
 #[derive(Clone, Debug)]
 pub struct Scanner {
     block: u32,
@@ -49,7 +49,7 @@ impl Scanner {
         }
     }
 
-    /// Where it is: `resume` goes on there.
+    /// Its two positions: `resume` goes on there.
     #[must_use]
     pub fn positions(&self) -> (u32, u32) {
         (self.migrate, self.free)
@@ -62,7 +62,7 @@ impl Scanner {
     }
 
     /// The frames to look at next: up to the end of a pageblock, of the next one if this one was
-    /// begun. `None`: they would reach where frames are taken; the pass is over.
+    /// begun. `None`: they would reach where frames are taken; the pass has ended.
     #[must_use]
     pub fn window(&mut self) -> Option<Range<u32>> {
         let end = (self.migrate + self.block).next_multiple_of(self.block);

@@ -1,4 +1,4 @@
-//! Whether a zone has a run to give, and whether moving pages could make one.
+//! Decides whether a zone has a run to give, and whether moving pages could make one.
 //!
 //! Moving needs free frames to move to, so where few are free it is reclaim that has to work. Where
 //! many are free and there is no run all the same, they are scattered: the *fragmentation index*
@@ -26,7 +26,7 @@ const SOME: i64 = -1000;
 /// (`KSWAPD_ZONE_BALANCE_GAP_RATIO`).
 const GAP_PART: u64 = 100;
 
-/// What is free of a zone, and how it stands.
+/// A zone's free pages, in all and by order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Free pages.
@@ -36,9 +36,9 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// Whether a request of an order passes a mark: more than that is free when it is gone, and of
-    /// what is left a half, a quarter ... of the mark in blocks of at least 2, 4 ... pages. It does
-    /// not say that there is such a block.
+    /// True if a request of an order passes a mark: more than that is free after it, and of the
+    /// rest a half, a quarter ... of the mark in blocks of at least 2, 4 ... pages. It does not say
+    /// that there is such a block.
     ///
     /// `kept_back`: pages besides the mark, against those that could have had them elsewhere.
     #[must_use]
@@ -66,7 +66,7 @@ impl Standing {
         self.free + Pages(1) > mark + kept_back + Pages(1 << order) && self.has(order)
     }
 
-    /// Whether a block of that order or a larger one is free.
+    /// True if a block of that order or a larger one is free.
     #[must_use]
     pub fn has(&self, order: u8) -> bool {
         self.blocks[usize::from(order)..]
@@ -89,7 +89,7 @@ impl Standing {
         1000 - (1000 + free * 1000 / (1 << order)) / i64::from(blocks)
     }
 
-    /// Whether moving pages could make a run in the zone.
+    /// Tells whether moving pages could make a run in the zone.
     #[must_use]
     pub fn suitable(&self, order: u8, marks: &Watermarks) -> Suitable {
         let mark = marks.low + Pages(2 << order);
@@ -106,7 +106,7 @@ impl Standing {
         Suitable::Continue
     }
 
-    /// Whether so much is free in a zone of `size` that moving pages does not come below its marks
+    /// True if enough is free in a zone of `size` to move pages without falling below its marks
     /// (patch 9).
     #[must_use]
     pub fn has_enough(&self, order: u8, marks: &Watermarks, size: Pages) -> bool {
@@ -115,7 +115,7 @@ impl Standing {
         self.is_above(0, mark, Pages::ZERO)
     }
 
-    /// Whether a pass over the zone has what it is for: a run of the request's own mobility, or a
+    /// True if a pass over the zone has reached its aim: a run of the request's own mobility, or a
     /// whole pageblock of another.
     #[must_use]
     pub fn is_served(
@@ -144,7 +144,7 @@ pub enum Aim {
 }
 
 impl Aim {
-    /// Whether moving pages could make a run in a zone.
+    /// Tells whether moving pages could make a run in a zone.
     #[must_use]
     pub fn suitable(self, standing: &Standing, order: u8, marks: &Watermarks) -> Suitable {
         match self {
@@ -158,7 +158,7 @@ impl Aim {
         }
     }
 
-    /// Whether a pass over the zone has what it is for. `own`: free blocks of the request's own
+    /// True if a pass over the zone has reached its aim. `own`: free blocks of the request's own
     /// mobility.
     #[must_use]
     pub fn is_served(
@@ -175,7 +175,7 @@ impl Aim {
     }
 }
 
-/// What moving pages could do in a zone; the best of several zones is the largest.
+/// The benefit of moving pages in a zone; the best of several zones is the largest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Suitable {
     /// Too little is free to move pages to.

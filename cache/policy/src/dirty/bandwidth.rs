@@ -1,4 +1,4 @@
-//! How fast a device writes, measured; and the global limit, smoothed.
+//! A device's write rate, measured; and the global limit, smoothed.
 //!
 //! Three estimators:
 //!   - `WriteBandwidth` (Linux 3.1+): two stages. `current` is a weighted mean over about 3 s
@@ -27,12 +27,12 @@ use super::types::Counts;
 use crate::ticks::{TickRate, Ticks};
 use crate::units::{Pages, PagesPerSec};
 
-/// What a device is taken for before anything is known: 100 MiB/s.
+/// The assumed rate of a device of which nothing is known: 100 MiB/s.
 pub(super) const INITIAL_BANDWIDTH: PagesPerSec = PagesPerSec(25_600);
 /// Estimates are made at most this many times a second (`BANDWIDTH_INTERVAL` = HZ/5).
 const ESTIMATES_PER_SECOND: u64 = 5;
 
-/// What happened on a device between two estimates.
+/// The events on a device between two estimates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Interval {
     /// Never zero.
@@ -79,7 +79,7 @@ impl Stopwatch {
         self.last_completion = now;
     }
 
-    /// Whether `lap` could answer now. Cheaper than `lap`.
+    /// True if `lap` could answer now. Cheaper than `lap`.
     pub(super) fn is_due(&self, now: Ticks) -> bool {
         now.since(self.stamp) >= self.interval_min
     }

@@ -169,7 +169,7 @@ impl Domain {
         self.law.devices().limits(dirtyable)
     }
 
-    /// Whether the flusher of `device` has background work (mechanisms 6.2 "over threshold").
+    /// True if the flusher of `device` has background work (mechanisms 6.2 "over threshold").
     #[must_use]
     pub fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
         self.law.devices().over_background(device, counts)
@@ -183,8 +183,9 @@ impl Domain {
         self.law.devices().bandwidth(device)
     }
 
-    /// How often the usual flight of writeback is to be doubled for the device, because it makes
-    /// use of more (see `writeback::Flight::DeviceTime`). Zero under laws that do not measure it.
+    /// Number of times that the usual flight of writeback is to be doubled for the device, because
+    /// it makes use of more (see `writeback::Flight::DeviceTime`). Zero under laws that do not
+    /// measure it.
     #[must_use]
     pub fn reach(&self, device: DeviceIndex) -> u32 {
         self.law.devices().reach(device)
@@ -206,7 +207,7 @@ impl Domain {
     /// `Done`.
     ///
     /// # Panics
-    /// When none has begun, or it is over.
+    /// When none has begun, or it has ended.
     pub fn decide(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What a law of dirty throttling is called, and what is built of it.
+//! The name of a law of dirty throttling, and the engine built of it.
 
 use core::fmt;
 use core::ops::Deref;
@@ -11,17 +11,17 @@ use crate::units::Pages;
 #[derive(Clone, Copy)]
 pub struct Law(&'static Profile);
 
-/// What is said of a law before it works.
+/// The description of a law before it works.
 pub struct Profile {
     /// Its name in plans. No two laws share one.
     pub name: &'static str,
-    /// Has it begin its work, with room for so many devices.
+    /// Makes its engine, with room for this many devices.
     pub(super) start: fn(&Tunables, usize) -> Box<dyn Engine>,
     /// A writer that is held has the dirty pages of other devices written too: they are a part of
     /// the level, and those that made them dirty may never come to a balance. Linux leaves them to
     /// the periodic flush.
     pub wakes_other_flushers: bool,
-    /// What the original prints of a balance.
+    /// The original's prints of a balance.
     pub prints: Prints,
 }
 

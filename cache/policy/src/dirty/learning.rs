@@ -1,4 +1,4 @@
-//! How fast a new device writes, from its first completions.
+//! The rate of a new device, from its first completions.
 //!
 //! The estimators of Linux begin at 100 MiB/s and move by an eighth of the distance at a time, so a
 //! device far from that is misjudged for some 20 s: a slow one lets its writers run into the limit
@@ -25,12 +25,12 @@ use super::limits::bounded_rate;
 use crate::ticks::{TickRate, Ticks};
 use crate::units::{Pages, PagesPerSec};
 
-/// What an unknown device is taken for: 16 MiB/s.
+/// The assumed rate of an unknown device: 16 MiB/s.
 pub(super) const UNKNOWN: PagesPerSec = PagesPerSec(4096);
 /// Tenths of a second of work that are learned from.
 const LEARN_FOR_TENTHS: u64 = 5;
 
-/// What is known of a new device.
+/// The estimate of a new device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Learning {
     /// Since when the work that is going on is counted. None: the device is idle.
@@ -71,7 +71,7 @@ impl Learning {
         )
     }
 
-    /// Whether the ordinary estimators take over.
+    /// True if the ordinary estimators take over.
     pub(super) const fn is_over(&self, rate: TickRate) -> bool {
         self.worked.0 * 10 >= rate.hz() * LEARN_FOR_TENTHS
     }

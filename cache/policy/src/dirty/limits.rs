@@ -72,7 +72,7 @@ impl Threshold {
 }
 
 impl Dirtyable {
-    /// What is left of `pages` of the most, in proportion.
+    /// The part of `pages` that `now` is of `most`.
     fn part_of(self, pages: Pages) -> Pages {
         let most = bounded(self.most.at_least(Pages(1)));
         Pages(mul_div(pages.0, bounded(self.now).at_most(most).0, most.0))

@@ -1,4 +1,4 @@
-//! How long a writer of the rate-based law sleeps, and after how many pages.
+//! The sleep of a writer of the rate-based law, and the number of pages between two.
 //!
 //! A writer that may dirty `rate` pages a second and has dirtied n has used up a *period* of `n /
 //! rate`. The time spent elsewhere since its last pause ended, its *think time*, is a part of the
@@ -39,7 +39,7 @@ pub(super) fn longest(rate: TickRate, device_dirty: Pages, bandwidth: PagesPerSe
     Ticks(ticks).min(rate.second_over(PAUSE_MAX_PER_SECOND))
 }
 
-/// What a writer's pauses aim at.
+/// The target of a writer's pauses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Aim {
     /// A shorter pause is not worth taking.
@@ -100,7 +100,7 @@ pub(super) fn aim(rate: TickRate, longest: Ticks, rates: &Rates) -> Aim {
     }
 }
 
-/// What one writer has dirtied and slept.
+/// One writer's dirtied pages and sleeps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     /// Dirtied since the last balance (`nr_dirtied`).
@@ -111,10 +111,10 @@ pub(super) struct Account {
     paused_until: Option<Ticks>,
 }
 
-/// What an account says about pages just dirtied.
+/// The account's answer to pages just dirtied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Due {
-    /// What the pages are worth.
+    /// The worth of the pages in time.
     pub(super) period: Ticks,
     /// The part of it already spent elsewhere.
     pub(super) think: Ticks,

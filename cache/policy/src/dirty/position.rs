@@ -51,7 +51,7 @@ impl PosRatio {
     }
 }
 
-/// What the factor depends on.
+/// The terms that the factor depends on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Position {
     /// The global limits.

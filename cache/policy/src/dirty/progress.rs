@@ -1,4 +1,4 @@
-//! Whether a device that holds its writers back completes anything at all.
+//! Watches whether a device that holds its writers back completes anything at all.
 //!
 //! A writer that waits because there is no room waits for completions. While they come, that is
 //! throttling; when none came for 200 ms in which some writer had to wait, it is a different wait
@@ -11,7 +11,7 @@ use crate::units::Pages;
 /// A device that completes nothing for a fifth of a second makes no progress.
 const NO_PROGRESS_PER_SECOND: u64 = 5;
 
-/// What was last seen of a device's completions.
+/// The last look at a device's completions.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Progress {
     /// Completions when a writer first had to wait for more, and when that was.

@@ -1,4 +1,4 @@
-//! How much of something each did lately: floating proportions.
+//! Each one's recent part of something: floating proportions.
 //!
 //! A *period* counts events of all parties, a *share* those of one. When a period ends everything
 //! is halved, so that old events fade. Shares are halved lazily, once per period they have missed,
@@ -26,7 +26,7 @@ use crate::units::Pages;
 
 /// Length of a timed period, seconds (`VM_COMPLETIONS_PERIOD_LEN`).
 const PERIOD_SECONDS: u64 = 3;
-/// After so many periods of nothing but its own events a share no longer changes from one to the
+/// After this many periods of nothing but its own events a share no longer changes from one to the
 /// next.
 const PERIODS_TO_SETTLE: u64 = 64;
 /// `DeviceTunables::max_ratio` that means no bound.
@@ -149,7 +149,7 @@ impl TimedPeriod {
         }
     }
 
-    /// Ends the periods that are over at `now`.
+    /// Ends the periods that have passed at `now`.
     pub(super) fn catch_up(&mut self, now: Ticks) {
         let Some(ends) = self.ends else { return };
         if now < ends {

@@ -79,8 +79,8 @@ impl BaseRate {
         self.balanced = balanced;
     }
 
-    /// How far to go: an eighth of the distance on which all three rates agree, and less when that
-    /// distance is small beside the rate itself.
+    /// The size of a step: an eighth of the distance on which all three rates agree, and less when
+    /// that distance is small beside the rate itself.
     fn step(&self, balanced: u64, granted: u64, below: bool) -> u64 {
         let distance = if below {
             self.balanced
@@ -100,7 +100,7 @@ impl BaseRate {
     }
 }
 
-/// Whether there is room: of the device if it is strict, else globally.
+/// True if there is room: of the device if it is strict, else globally.
 fn is_below_setpoint(position: &Position) -> bool {
     if !position.strict {
         return position.dirty < position.setpoint();

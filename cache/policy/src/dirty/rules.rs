@@ -1,4 +1,4 @@
-//! What a law of dirty throttling has to say.
+//! The traits that a law of dirty throttling implements.
 //!
 //! A law is a type with both sets of rules: of devices and limits, and of writers. Its memory of a
 //! writer and of one balance are types of its own (`WriterRules::Writer`, `Balance`), so that it
@@ -36,13 +36,13 @@ pub(super) trait DeviceRules: Send {
     /// The global limits for that much dirtyable memory.
     fn limits(&self, dirtyable: Dirtyable) -> Limits;
 
-    /// Whether the flusher of the device has background work.
+    /// True if the flusher of the device has background work.
     fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool;
 
     /// Smoothed write bandwidth of the device.
     fn bandwidth(&self, device: DeviceIndex) -> PagesPerSec;
 
-    /// How often the usual flight of writeback is to be doubled for the device.
+    /// Number of times that the usual flight of writeback is to be doubled for the device.
     fn reach(&self, _device: DeviceIndex) -> u32 {
         0
     }
@@ -71,9 +71,9 @@ pub(super) struct Look<'a> {
 
 /// Of writers.
 pub(super) trait WriterRules: DeviceRules {
-    /// What the law remembers of one writer.
+    /// The law's account of one writer.
     type Writer: Send;
-    /// What it remembers from one verdict of a balance to the next.
+    /// Its state between two verdicts of a balance.
     type Balance: Send;
 
     /// A new writer.

@@ -9,7 +9,7 @@ pub struct DeviceIndex(pub u16);
 /// A write that a device completed.
 #[derive(Clone, Copy, Debug)]
 pub struct Completion {
-    /// How much.
+    /// Their number.
     pub pages: Pages,
     /// When it was begun to be put together for the device.
     pub begun: Instant,
@@ -35,11 +35,11 @@ pub struct DeviceTunables {
     pub max_ratio: u32,
     /// The device's own limits hold even when the global ones are far (`strictlimit`).
     pub strict: bool,
-    /// How fast it is taken to be before anything is known. Heeded by the rate-based law.
+    /// The rate assumed before anything is known. Heeded by the rate-based law.
     pub initial: InitialBandwidth,
 }
 
-/// What a device is taken for before anything is known of it.
+/// The assumed rate of a device before anything is known of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitialBandwidth {
     /// 100 MiB/s, and then the slow estimator from the start (Linux). A device far from that is
@@ -93,14 +93,14 @@ pub struct Counts {
 /// A balance is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Over so many pages: for `Domain::begin`. Under 2.6.36 one and a half times those that were
-    /// dirtied, which the writer may have to write.
+    /// The pages of the balance: for `Domain::begin`. Under 2.6.36 one and a half times those that
+    /// were dirtied, which the writer may have to write.
     pub pages: Pages,
     /// They include those of an earlier balance that was due and has not begun.
     pub replaces: bool,
 }
 
-/// What a writer that has dirtied pages must do now.
+/// The duty of a writer that has dirtied pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Go on writing. `start_background`: wake the flusher if it is idle.
@@ -110,7 +110,7 @@ pub enum Verdict {
     },
     /// Sleep for `pause`, then ask again.
     Pause {
-        /// How long; already rounded to the law's tick.
+        /// Its length; already rounded to the law's tick.
         pause: Nanos,
         /// Why, for the name of the wait.
         why: PauseReason,
@@ -133,7 +133,7 @@ pub enum PauseReason {
     NoProgress,
 }
 
-/// What the trace line of one `decide` shows (kernel: `balance_dirty_pages` tracepoint).
+/// The fields of the trace line of one `decide` (kernel: `balance_dirty_pages` tracepoint).
 ///
 /// Under the older laws, which have no set points: `setpoint` is freerun, `device_limit` this
 /// writer's own limit, `device_setpoint` the level from which it is held.
@@ -163,13 +163,13 @@ pub struct BalanceTrace {
     pub paused: Nanos,
     /// This sleep. Zero when none was taken.
     pub pause: Nanos,
-    /// What the pages are worth.
+    /// The worth of the pages in time.
     pub period: Nanos,
     /// Time spent outside since the last pause.
     pub think: Nanos,
     /// Pages this balance wrote itself (2.6.36 only).
     pub written: Pages,
-    /// Whether the original prints a line here: p1 and 6.12 for a pause and 6.12 for one skipped;
+    /// True if the original prints a line here: p1 and 6.12 for a pause and 6.12 for one skipped;
     /// 2.6.36 at the end of each call, where `paused` is the "pause" of paper p1. The other
     /// verdicts have no counterpart in a published trace.
     pub line: bool,

@@ -29,14 +29,14 @@ const SCAN: Nanos = Nanos(500);
 const READ: Nanos = Nanos(60_000);
 /// One pass over a page of a node at the usual distance: 64 lines, 60 ns more each than at home.
 const REMOTE: Nanos = Nanos(3_840);
-/// A trim has to free so many of sixteen pages that it looks at.
+/// A trim has to free this many of sixteen pages that it looks at.
 const YIELD_LEAST: u64 = 8;
-/// A pass that frees less than one in so many found its zone poor.
+/// A pass that frees less than one in this many found its zone poor.
 const POOR: u64 = 8;
 /// Pages looked at that are remembered: eight clusters.
 const WINDOW: u64 = 8 * CLUSTER.0;
 
-/// What a frame is wanted for.
+/// The purpose of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Purpose {
     /// A page of a file that is likely touched once: written whole, or read ahead.
@@ -48,7 +48,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// How often a page is gone through, as far as one can say (a guess).
+    /// Number of passes over a page, as far as one can say (a guess).
     const fn passes(self) -> u64 {
         match self {
             Self::Stream => 1,
@@ -57,7 +57,7 @@ impl Purpose {
         }
     }
 
-    /// Whether every reclaimer is to work when no zone has memory to spare, not only that of the
+    /// True if every reclaimer is to work when no zone has memory to spare, not only that of the
     /// zone where a page costs least. A page that is touched once is as good anywhere. Freed on one
     /// node alone it would turn over that node's pages for ever while older ones stay elsewhere,
     /// which is what trims do in Linux 3.0.
@@ -67,7 +67,7 @@ impl Purpose {
     }
 }
 
-/// What an allocation sees of a zone.
+/// An allocation's view of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// Free frames.
@@ -82,18 +82,18 @@ pub struct View {
     pub dirty: Pages,
     /// Its part of the dirty limit.
     pub dirty_share: Pages,
-    /// How far its node is from that of the task.
+    /// The distance of its node from that of the task.
     pub distance: u8,
 }
 
 /// A zone whose reclaimer may be asked, as a task sees it that found none with memory to spare.
 #[derive(Clone, Copy, Debug)]
 pub struct Prospect {
-    /// What freeing its pages has cost lately.
+    /// The recent cost of freeing its pages.
     pub worth: Worth,
     /// A pass over it would find next to nothing (`Worth::is_poor`).
     pub is_poor: bool,
-    /// How far its node is from that of the task.
+    /// The distance of its node from that of the task.
     pub distance: u8,
 }
 
@@ -120,16 +120,16 @@ pub fn asked_in_order(
         .map(|(_, _, place)| place)
 }
 
-/// What using a page costs more at that distance than at home.
+/// The extra cost of using a page at that distance.
 fn far(purpose: Purpose, distance: u8) -> Nanos {
     let farther = u64::from(distance.saturating_sub(LOCAL));
     Nanos(REMOTE.0 * purpose.passes() * farther / u64::from(REMOTE_DISTANCE - LOCAL))
 }
 
-/// What to do next, as long as frames are wanted.
+/// The next step, as long as frames are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Take what is free but for so many frames.
+    /// Take the free frames but for `keeps`.
     Take {
         /// Of the list.
         place: usize,
@@ -142,7 +142,7 @@ pub enum Step {
     WakeReclaimers,
 }
 
-/// What of it a law does (`PlaceLaw`); all of it but in ablations.
+/// The parts of it that a law uses (`PlaceLaw`); all of them but in ablations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// Memory that is used for long has a cluster freed at home where that pays.
@@ -238,7 +238,7 @@ impl View {
         parts(spare) - parts(dirty)
     }
 
-    /// Whether the reclaimer of the local zone is to work although others supply: memory in use is
+    /// True if the reclaimer of the local zone is to work although others supply: memory in use is
     /// to find some there.
     #[must_use]
     pub fn asks_early(&self, purpose: Purpose) -> bool {
@@ -246,13 +246,13 @@ impl View {
     }
 }
 
-/// What freeing pages of a zone has cost lately.
+/// The recent cost of freeing pages of a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Worth {
     scanned: u64,
     freed: u64,
     refaults: u64,
-    /// What had been cleaned and given back when a pass found next to nothing.
+    /// The pages ever cleaned or given back when a pass found next to nothing.
     poor_since: Option<u64>,
 }
 
@@ -277,7 +277,7 @@ impl Worth {
         self.refaults += 1;
     }
 
-    /// Whether a pass would find next to nothing: the last one did, and no cluster has changed
+    /// True if a pass would find next to nothing: the last one did, and no cluster has changed
     /// since.
     #[must_use]
     pub fn is_poor(&self, changed: u64) -> bool {
@@ -285,13 +285,13 @@ impl Worth {
             .is_some_and(|since| changed.saturating_sub(since) < CLUSTER.0)
     }
 
-    /// Whether freeing a page here costs less than using one on a node at that distance.
+    /// True if freeing a page here costs less than using one on a node at that distance.
     fn pays(&self, purpose: Purpose, distance: u8) -> bool {
         let gives = !self.is_known() || self.freed * 16 >= self.scanned * YIELD_LEAST;
         gives && self.cost() <= far(purpose, distance)
     }
 
-    /// Whether enough pages were looked at to tell.
+    /// True if enough pages were looked at to tell.
     fn is_known(&self) -> bool {
         self.scanned >= CLUSTER.0
     }

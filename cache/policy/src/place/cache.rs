@@ -12,10 +12,10 @@
 use super::ZONES_MAX;
 use crate::units::{Instant, Nanos};
 
-/// How long a mark lasts, at least.
+/// The life of a mark, at least.
 pub const LASTS: Nanos = Nanos::secs(1);
 
-/// How a kernel uses the cache.
+/// A kernel's use of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheRule {
     /// The first zone of a list is asked of the cache as well, before it is trimmed (patch 1).
@@ -49,7 +49,7 @@ impl ZonelistCache {
         }
     }
 
-    /// Whether the zone at that place is passed over.
+    /// True if the zone at that place is passed over.
     #[must_use]
     pub const fn hides(&self, place: usize) -> bool {
         self.full & 1 << place != 0
@@ -64,7 +64,7 @@ impl ZonelistCache {
     }
 
     /// Direct reclaim has freed pages for a task of this list; with patch 2 all are worth a try
-    /// again. When the second is over stays as it was.
+    /// again. The end of the second stays as it was.
     pub fn reclaimed(&mut self, rule: CacheRule, now: Instant) {
         self.reclaimed = now;
         if rule.cleared_by_reclaim {
@@ -72,8 +72,8 @@ impl ZonelistCache {
         }
     }
 
-    /// Whether a zone that is passed over was marked before direct reclaim last freed pages: what
-    /// patch 2 ends.
+    /// True if a zone that is passed over was marked before direct reclaim last freed pages: patch
+    /// 2 ends this.
     #[must_use]
     pub fn is_stale(&self, place: usize) -> bool {
         self.hides(place) && self.marked[place] < self.reclaimed

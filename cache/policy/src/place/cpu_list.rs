@@ -13,7 +13,7 @@ const PART: u64 = 1024;
 /// A batch is taken of no more than this: 512 KiB.
 const MOST: u64 = 128;
 
-/// How a CPU's list of a zone's frames is filled and drained.
+/// The law by which a CPU's list of a zone's frames is filled and drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuListRule {
     /// Frames that come from the free lists, or go back to them, at once.

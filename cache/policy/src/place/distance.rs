@@ -1,4 +1,4 @@
-//! How far nodes are from each other, and which comes after which.
+//! The distances between nodes, and the order in which they follow each other.
 //!
 //! Source: mechanisms 1.7; Linux 3.0 mm/page_alloc.c, find_next_best_node(), build_zonelists().
 
@@ -25,7 +25,7 @@ pub struct Distances {
 pub enum DistanceFault {
     /// Fewer than one node, or more than `NODES_MAX`.
     Nodes {
-        /// How many.
+        /// Their number.
         count: usize,
     },
     /// A row has another length than there are nodes.
@@ -39,7 +39,7 @@ pub enum DistanceFault {
     Own {
         /// Which.
         node: usize,
-        /// What the table says.
+        /// The table's entry.
         distance: u8,
     },
     /// Another node is as near as the own one, or nearer.
@@ -48,7 +48,7 @@ pub enum DistanceFault {
         from: usize,
         /// To.
         to: usize,
-        /// What the table says.
+        /// The table's entry.
         distance: u8,
     },
     /// The way back has another length.
@@ -163,7 +163,7 @@ impl Distances {
         Self::new(&rows)
     }
 
-    /// How many nodes.
+    /// Number of nodes.
     #[must_use]
     pub fn count(&self) -> usize {
         self.count
@@ -188,7 +188,7 @@ impl Distances {
     #[must_use]
     pub fn fallback_orders(&self, has_cpus: &[bool]) -> Vec<Vec<usize>> {
         assert_eq!(has_cpus.len(), self.count, "one answer for each node");
-        // How much a node is burdened already with being the first one at its distance.
+        // The burden of each node that is already the first one at its distance.
         let mut burden = vec![0; self.count];
         let order = |from: usize| self.fallback_order(from, has_cpus, &mut burden);
         (0..self.count).map(order).collect()

@@ -28,7 +28,7 @@ pub struct Machine {
     /// In the order of their frames.
     zones: Vec<Zone>,
     distances: Distances,
-    /// What tasks of each node try, in order.
+    /// By node: the zones that its tasks try, in order.
     lists: Vec<Vec<ZoneId>>,
 }
 
@@ -38,7 +38,7 @@ pub struct Machine {
 pub enum MachineFault {
     /// There are none, or too many.
     Nodes {
-        /// How many.
+        /// Their number.
         count: usize,
     },
     /// A node has neither memory nor CPUs.
@@ -219,7 +219,7 @@ impl Machine {
         &self.zones
     }
 
-    /// How far its nodes are from each other.
+    /// The distances between its nodes.
     #[must_use]
     pub fn distances(&self) -> &Distances {
         &self.distances

@@ -52,7 +52,7 @@ pub fn of_zones(zones: &[Zone], whole: Watermarks) -> Vec<Marks> {
     zones.iter().map(of).collect()
 }
 
-/// What a zone keeps back from a request that could have used any memory of its node.
+/// Pages that a zone keeps back from a request that could have used any memory of its node.
 fn reserve(zones: &[Zone], of: &Zone) -> Pages {
     let above = |zone: &&Zone| zone.node == of.node && zone.class < of.class;
     let pages: u64 = zones.iter().filter(above).map(|zone| zone.pages.0).sum();

@@ -2,9 +2,9 @@
 //! its pageblock goes with it.
 //!
 //! Memory is kept apart by *mobility*: what can be moved, what can be thrown away, what stays. Then
-//! some pageblocks can be emptied whole. Where a request finds no block of its own it *falls back*
-//! on another mobility's lists. That is an *external-fragmentation event* if the block it takes
-//! from is smaller than a pageblock: from then on two mobilities live in one.
+//! some pageblocks can be emptied whole. A request that finds no block of its own *falls back* on
+//! another mobility's lists. That is an *external-fragmentation event* if the block it takes from
+//! is smaller than a pageblock: from then on two mobilities live in one.
 //!
 //! ```text
 //!   own lists empty
@@ -43,7 +43,7 @@ use crate::units::Pages;
 /// Orders of blocks: 0 to 10 (`MAX_ORDER`).
 pub const ORDERS: usize = 11;
 
-/// What can be done with what lies in a frame.
+/// The mobility of the content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Mobility {
@@ -106,7 +106,7 @@ impl FreeOrders {
     }
 }
 
-/// How a law falls back.
+/// A law of falling back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FallbackRule {
     /// Name of its column.
@@ -175,7 +175,7 @@ impl FallbackRule {
 /// A request that its own lists cannot serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What it is for.
+    /// The mobility of its content.
     pub mobility: Mobility,
     /// 2^order frames.
     pub order: u8,
@@ -192,7 +192,7 @@ pub struct Block {
     pub from: Mobility,
 }
 
-/// What the owner of the lists does next.
+/// The next step of the lists' owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FallbackStep {
     /// Tags all pageblocks of the block as the request's, moves the block to its list and takes
@@ -221,7 +221,7 @@ impl FallbackStep {
     }
 }
 
-/// What was found in a pageblock.
+/// The pages found in a pageblock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// Its tag.
@@ -232,7 +232,7 @@ pub struct Found {
     pub movable: Pages,
 }
 
-/// What becomes of a pageblock that was looked at.
+/// The fate of a pageblock that was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claimed {
     /// Its free pages go to the request's lists, which then serve it, and it is tagged as theirs.
@@ -243,8 +243,7 @@ pub enum Claimed {
     Left,
 }
 
-/// Whether half of a pageblock is free or like what the request is for, so that it is better off
-/// with its tag.
+/// True if half of a pageblock is free or like the request, so that it is better off with its tag.
 ///
 /// Pages in use that cannot be moved are not told apart: for a request of either kind they are like
 /// it in a pageblock that was tagged movable, and in others none is.
@@ -289,7 +288,7 @@ impl Fallback {
         }
     }
 
-    /// What to do next. `free`: the lists as they are now.
+    /// The next step. `free`: the lists as they are now.
     #[must_use]
     pub fn step(&mut self, free: FreeOrders) -> FallbackStep {
         let Request {
@@ -331,7 +330,7 @@ impl Fallback {
         }
     }
 
-    /// What becomes of the pageblock that the last step, a `Claim`, has looked at.
+    /// The fate of the pageblock that the last step, a `Claim`, has looked at.
     #[must_use]
     pub fn looked(&self, found: &Found) -> Claimed {
         let tags = if self.rule.by_what_is_free {
@@ -348,7 +347,7 @@ impl Fallback {
         }
     }
 
-    /// Whether a pageblock may go with the block. Movable requests are content with a small one:
+    /// True if a pageblock may go with the block. Movable requests are content with a small one:
     /// compaction can gather them.
     fn claims(&self, block: Block) -> bool {
         let takes_all = match self.request.mobility {

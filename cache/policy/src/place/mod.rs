@@ -73,7 +73,7 @@ impl ZoneId {
     }
 }
 
-/// What is looked at, in what order.
+/// The order in which zones are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Zone by zone down the list (`search`).
@@ -82,16 +82,16 @@ pub enum Way {
     ByUse,
 }
 
-/// How a frame is looked for among several zones.
+/// The law of looking for a frame among several zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceLaw {
     /// Name of its column.
     pub name: &'static str,
-    /// What is looked at, in what order.
+    /// The order in which zones are looked at.
     pub way: Way,
-    /// What a trim may do. `None`: zones are not trimmed (`zone_reclaim_mode = 0`).
+    /// The rights of a trim. `None`: zones are not trimmed (`zone_reclaim_mode = 0`).
     pub trims: Option<Mode>,
-    /// How the zonelist cache is used; `None`: there is none (since 4.4).
+    /// The use of the zonelist cache; `None`: there is none (since 4.4).
     pub cache: Option<CacheRule>,
     /// Zones farther away than this are not trimmed (`node_reclaim_distance`); `None`: those of
     /// other nodes with CPUs are not, however near (3.x).

@@ -15,7 +15,7 @@
 
 use crate::units::Pages;
 
-/// What is in a chunk.
+/// The pages in a chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
     /// Its zone.

@@ -8,7 +8,7 @@
 use super::{ZONES_MAX, ZoneId};
 use crate::units::Pages;
 
-/// What kind of memory a zone is.
+/// The kind of a zone's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Class {
     /// Anything may be there.
@@ -24,13 +24,13 @@ pub enum Class {
 pub struct Zone {
     /// Of which node.
     pub node: u8,
-    /// What kind of memory.
+    /// The kind of memory.
     pub class: Class,
-    /// How large.
+    /// Its size.
     pub pages: Pages,
 }
 
-/// How zones are ordered.
+/// The order of zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ZoneOrder {
     /// Node by node; in a node, Normal first. The only one since 4.14.
@@ -40,7 +40,7 @@ pub enum ZoneOrder {
 }
 
 impl ZoneOrder {
-    /// What Linux up to 4.13 chose by itself (`numa_zonelist_order=default`).
+    /// The order that Linux up to 4.13 chose by itself (`numa_zonelist_order=default`).
     ///
     /// By zone, unless low memory (Dma32 and Dma) is absent, is more than half of all, is more than
     /// 70 % of a node of more than average size, or is all that a node has.

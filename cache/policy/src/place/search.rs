@@ -40,7 +40,7 @@ pub enum Floor {
     Min,
 }
 
-/// What the caller does next.
+/// The caller's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Take up to `most` frames of the zone at that place of the list, as long as more than the
@@ -48,7 +48,7 @@ pub enum Step {
     Take {
         /// Of the list.
         place: usize,
-        /// What has to stay free.
+        /// The pages that have to stay free.
         floor: Floor,
         /// Frames.
         most: u32,
@@ -69,7 +69,7 @@ pub enum Step {
     Exhausted,
 }
 
-/// What a try to take frames gave.
+/// The result of a try to take frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
     /// So many, at least one.
@@ -153,7 +153,7 @@ impl Search {
         }
     }
 
-    /// What to do next.
+    /// The next step.
     pub fn step(&mut self, cache: &ZonelistCache) -> Step {
         loop {
             match self.state {
@@ -173,7 +173,7 @@ impl Search {
         }
     }
 
-    /// What `Step::Take` gave.
+    /// The result of `Step::Take`.
     pub fn took(&mut self, now: Instant, cache: &mut ZonelistCache, took: Took) {
         let State::Taking { trimmed } = self.state else {
             debug_assert!(false, "nothing was to be taken");
@@ -198,7 +198,7 @@ impl Search {
         }
     }
 
-    /// What came of `Step::Trim`.
+    /// The result of `Step::Trim`.
     pub fn trimmed(&mut self, now: Instant, cache: &mut ZonelistCache, outcome: Outcome) {
         let marks = self.law.cache.is_some_and(|rule| rule.keeps_trim_failures);
         match outcome {
@@ -210,8 +210,8 @@ impl Search {
         }
     }
 
-    /// How often a zone was passed over because the cache said so (`zlc_skipped`), and how often it
-    /// was although direct reclaim had freed pages since (`zlc_hidden`).
+    /// Number of times that a zone was passed over because the cache said so (`zlc_skipped`), and
+    /// of those after direct reclaim had freed pages (`zlc_hidden`).
     #[must_use]
     pub const fn passed_over(&self) -> (u32, u32) {
         (self.passed_over, self.stale)
@@ -295,8 +295,7 @@ impl Search {
     }
 }
 
-/// Whether what the search for one page did matters to the next one's: zones may be trimmed, or
-/// passed over.
+/// True if the search for one page matters to the next one's: zones may be trimmed, or passed over.
 const fn asks_each_time(law: PlaceLaw) -> bool {
     law.cache.is_some() || law.trims.is_some()
 }

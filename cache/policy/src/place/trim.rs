@@ -1,4 +1,4 @@
-//! Whether a zone is trimmed before another one is tried, how far, and what came of it.
+//! Decides whether a zone is trimmed before another one is tried, how far, and names the outcome.
 //!
 //! A trim is worth it where enough of the zone can be freed without a write or an unmapping that
 //! its mode does not allow. It begins at a sixteenth of the lists and looks at twice as much with
@@ -26,7 +26,7 @@ const SLAB_PERCENT: u64 = 5;
 /// The first pass looks at a sixteenth (`ZONE_RECLAIM_PRIORITY`).
 const FIRST: Priority = Priority(4);
 
-/// What a trim may do (`zone_reclaim_mode`).
+/// The rights of a trim (`zone_reclaim_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mode {
     /// Write dirty pages.
@@ -43,7 +43,7 @@ impl Mode {
     };
 }
 
-/// What there is in a zone, in pages.
+/// A zone as a trim sees it; sizes in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// The zone itself.
@@ -73,7 +73,7 @@ pub struct Asker {
     pub distance: u8,
 }
 
-/// Whether to trim.
+/// The decision on a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     /// Not by this task, not now. Says nothing of the zone.
@@ -85,7 +85,7 @@ pub enum Start {
     Go,
 }
 
-/// What came of a trim.
+/// The outcome of a trim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// As `Start::NoScan`.
@@ -107,7 +107,7 @@ pub fn reclaimable(mode: Mode, seen: &Seen) -> Pages {
     within.saturating_sub(dirty)
 }
 
-/// Whether a task trims a zone. `within`: see `PlaceLaw::trims_within`.
+/// Decides whether a task trims a zone. `within`: see `PlaceLaw::trims_within`.
 #[must_use]
 pub fn start(mode: Mode, within: Option<u8>, seen: &Seen, asker: Asker) -> Start {
     // Since the list has been asked whether it may be trimmed at all, a far zone is passed over
@@ -125,13 +125,13 @@ pub fn start(mode: Mode, within: Option<u8>, seen: &Seen, asker: Asker) -> Start
     Start::Go
 }
 
-/// Whether it has page cache enough that a trim in that mode could free.
+/// True if it has page cache enough that a trim in that mode could free.
 #[must_use]
 pub fn has_page_cache(mode: Mode, seen: &Seen) -> bool {
     is_more(reclaimable(mode, seen), UNMAPPED_PERCENT, seen)
 }
 
-/// Whether it has slab enough to ask caches of objects.
+/// True if it has slab enough to ask caches of objects.
 #[must_use]
 pub fn has_slab(seen: &Seen) -> bool {
     is_more(seen.slab, SLAB_PERCENT, seen)
@@ -154,7 +154,7 @@ pub struct Trim {
 pub struct TrimPass {
     /// Share of each list to look at.
     pub priority: Priority,
-    /// It stops when so many pages are freed.
+    /// It stops when this many pages are freed.
     pub target: Pages,
 }
 
@@ -169,7 +169,7 @@ impl Trim {
         }
     }
 
-    /// The next pass; `None`: it is over.
+    /// The next pass; `None`: the trim has ended.
     #[must_use]
     pub fn step(&self) -> Option<TrimPass> {
         if self.freed >= self.wanted {
@@ -186,13 +186,13 @@ impl Trim {
         self.next = self.next.and_then(Priority::raised);
     }
 
-    /// It has asked caches of objects behind its passes: the slabs of the zone have so many pages
-    /// less. Pages that went with inodes do not count.
+    /// It has asked caches of objects behind its passes: the slabs of the zone have `pages` fewer
+    /// pages. Pages that went with inodes do not count.
     pub fn slabs_fell(&mut self, pages: Pages) {
         self.freed += pages;
     }
 
-    /// What came of it.
+    /// Its outcome.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         if self.freed >= self.wanted {

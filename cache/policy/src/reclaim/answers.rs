@@ -1,4 +1,4 @@
-//! What a law answers where `mm` would else have to ask which law it is.
+//! A law's answers where `mm` would else have to ask which law it is.
 //!
 //! Each answer is a number, a choice or a yes of one question that a procedure has, so that the
 //! procedure reads the same under every law.
@@ -9,7 +9,7 @@ use super::{Admission, Plenty, Reason, Tunables};
 use crate::units::Pages;
 
 impl Tunables {
-    /// What a task does that finds too little memory free.
+    /// The path of a task that finds too little memory free.
     #[must_use]
     pub fn admission(&self) -> Admission {
         match self.law.admission {
@@ -24,8 +24,8 @@ impl Tunables {
         self.admission() == Admission::Queue
     }
 
-    /// How many frames a task that found none waits for, if it can use `want`: one page at a time
-    /// in Linux, a batch where each wait is a turn in the queue.
+    /// Number of frames that a task that found none waits for, if it can use `want`: one page at a
+    /// time in Linux, a batch where each wait is a turn in the queue.
     #[must_use]
     pub fn frames_asked(&self, want: u32) -> u32 {
         if self.has_queue() { want.max(1) } else { 1 }
@@ -50,26 +50,26 @@ impl Tunables {
         Pages(u64::from(kills && self.stands_for > 1))
     }
 
-    /// Whether a page of that kind is asked for from within a file system.
+    /// True if a page of that kind is asked for from within a file system.
     #[must_use]
     pub fn within_fs(&self, kind: Kind) -> bool {
         self.law.heeds_within_fs && kind == Kind::File && self.files_within_fs
     }
 
-    /// Whether anonymous pages are worth a scan, where so many slots are free, and so many pages in
-    /// frames keep one.
+    /// True if anonymous pages are worth a scan, with `free` slots free and `kept` pages in frames
+    /// that keep one.
     #[must_use]
     pub fn scans_anon(&self, free: Pages, kept: Pages) -> bool {
         !free.is_zero() || self.law.page.empties_full_swap && !kept.is_zero()
     }
 
-    /// What a walk over swapped memory remembers.
+    /// The state that a walk over swapped memory keeps.
     #[must_use]
     pub fn swap_walk(&self) -> SwapWalk {
         SwapWalk::new(self.law.page.reads_on)
     }
 
-    /// Whether slots of a full swap file go around: a page that comes back gets a frame of the
+    /// True if slots of a full swap file go around: a page that comes back gets a frame of the
     /// reserve, gives up its slot, and another page goes there. Not where the machine kills for
     /// memory: there somebody gives way.
     #[must_use]
@@ -77,7 +77,7 @@ impl Tunables {
         self.has_queue() && !self.oom_kills
     }
 
-    /// Whether a background reclaimer that has given up looks again when pages that can be freed
+    /// True if a background reclaimer that has given up looks again when pages that can be freed
     /// may have come. Nobody else would where those that want memory wait in the queue.
     #[must_use]
     pub fn revives_background(&self) -> bool {
@@ -94,14 +94,14 @@ impl Tunables {
         }
     }
 
-    /// Whether each frame is allocated for itself, no matter how many are wanted, as in Linux: what
-    /// that costs is the lab's matter.
+    /// True if each frame is allocated by itself, no matter how many are wanted, as in Linux: the
+    /// cost is the lab's matter.
     #[must_use]
     pub fn allocates_singly(&self) -> bool {
         self.admission() == Admission::Direct
     }
 
-    /// What a task does that finds all requests to the swap file out.
+    /// The action of a task that finds all requests to the swap file out.
     #[must_use]
     pub fn when_swap_full(&self, sender: SwapSender) -> WhenFull {
         match (sender, self.admission()) {
@@ -111,7 +111,7 @@ impl Tunables {
         }
     }
 
-    /// What wakes the tasks that leave the reserve alone.
+    /// The events that wake the tasks that leave the reserve alone.
     #[must_use]
     pub fn reserve_wakes(&self) -> ReserveWakes {
         match self.admission() {
@@ -124,7 +124,7 @@ impl Tunables {
 /// Which tasks send pages to the swap file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapSender {
-    /// The background reclaimer. Where writeback is throttled it has requests of its own.
+    /// The background reclaimer. It has requests of its own where writeback is throttled.
     Background,
     /// A task that reclaims for itself.
     Direct,
@@ -132,7 +132,7 @@ pub enum SwapSender {
     Limit,
 }
 
-/// What a task does that finds no request for what it sends to the swap file.
+/// The action of a task that finds no request for its pages to the swap file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenFull {
     /// Waits; another that is late finds out that the swap file hangs.
@@ -144,7 +144,8 @@ pub enum WhenFull {
     Skip,
 }
 
-/// What wakes a task that waits because half of the reserve is for tasks that free memory.
+/// The events that wake a task that waits because half of the reserve is for tasks that free
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReserveWakes {
     /// The background reclaimer alone. Where a device holds it up, they wait although others gave

@@ -79,19 +79,19 @@ impl Failures {
     }
 }
 
-/// Whether the node needs no reclaim in the background: free pages are above HIGH.
+/// True if the node needs no reclaim in the background: free pages are above HIGH.
 #[must_use]
 pub fn is_balanced(free: Pages, high: Pages) -> bool {
     free > high
 }
 
-/// Whether an allocator that found free pages below LOW wakes a sleeping background reclaimer.
+/// True if an allocator that found free pages below LOW wakes a sleeping background reclaimer.
 #[must_use]
 pub fn wants_wake(free: Pages, high: Pages, failures: Failures) -> bool {
     !failures.hopeless() && !is_balanced(free, high)
 }
 
-/// What the background reclaimer does after a balance, and again after its nap.
+/// The background reclaimer's rest after a balance, and again after its nap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
     /// Balances again.
@@ -102,7 +102,7 @@ pub enum Rest {
     Sleep,
 }
 
-/// Whether it may rest. `napped`: it has just napped all through.
+/// Decides whether it may rest. `napped`: it has just napped all through.
 ///
 /// # Panics
 /// Unless `hz` lies in 1..=10000.
@@ -126,7 +126,7 @@ pub(super) fn rest_if(done: bool, napped: bool, hz: u32) -> Rest {
     Rest::Nap(nap(hz))
 }
 
-/// How long a nap is.
+/// The length of a nap.
 ///
 /// # Panics
 /// Unless `hz` lies in 1..=10000.
@@ -136,15 +136,14 @@ pub fn nap(hz: u32) -> Nanos {
     rate.nanos(rate.second_over(NAP))
 }
 
-/// Whether the node's flags (WRITEBACK, DIRTY, CONGESTED) are cleared when it prepares to rest: it
+/// True if the node's flags (WRITEBACK, DIRTY, CONGESTED) are cleared when it prepares to rest: it
 /// is balanced, and has not merely given up.
 #[must_use]
 pub fn clears_flags(free: Pages, high: Pages, failures: Failures) -> bool {
     !failures.hopeless() && is_balanced(free, high)
 }
 
-/// Whether the passes of a balance are kept from anonymous pages by inactive pages of files in
-/// plenty.
+/// Spares anonymous pages in the passes of a balance while inactive pages of files are plenty.
 ///
 /// # Source
 /// Linux 6.12 mm/vmscan.c, balance_pgdat(), `no_cache_trim_mode`; since 6.10.
@@ -156,7 +155,7 @@ pub struct Sparing {
 }
 
 impl Sparing {
-    /// They are, to begin with.
+    /// Sparing is allowed to begin with.
     #[must_use]
     pub const fn new(rule: ScanRule) -> Self {
         Self {
@@ -166,13 +165,13 @@ impl Sparing {
         }
     }
 
-    /// Whether they are.
+    /// True if sparing is allowed.
     #[must_use]
     pub const fn allowed(&self) -> bool {
         self.allowed
     }
 
-    /// A pass is over; `spared`: inactive pages of files sufficed for it.
+    /// A pass has ended; `spared`: inactive pages of files sufficed for it.
     pub fn passed(&mut self, freed: Pages, spared: bool) {
         self.in_vain |= spared && freed.is_zero();
     }
@@ -186,7 +185,7 @@ impl Sparing {
     }
 }
 
-/// What the owner of a `Balance` does next.
+/// The next step of a `Balance`'s owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BalanceStep {
     /// Shrink the node, having aged its anonymous pages (32 of the active list, if the inactive one
@@ -224,7 +223,7 @@ impl Balance {
         }
     }
 
-    /// What to do next.
+    /// The next step.
     #[must_use]
     pub fn step(&mut self, free: Pages) -> BalanceStep {
         match self.priority {
@@ -237,7 +236,7 @@ impl Balance {
         }
     }
 
-    /// The pass is over; `spared_anon`: inactive pages of files sufficed for it.
+    /// The pass has ended; `spared_anon`: inactive pages of files sufficed for it.
     pub fn shrunk(&mut self, reclaimed: Pages, scanned: Pages, spared_anon: bool) {
         self.reclaimed += reclaimed;
         self.sparing.passed(reclaimed, spared_anon);

@@ -38,7 +38,7 @@ const BOOSTED_LAST: Priority = Priority(10);
 /// `vm.watermark_boost_factor`: the cap, in 1/10000 of HIGH.
 const FACTOR: u64 = 15_000;
 
-/// What an allocation does to a pageblock of another mobility, of which it takes less than the
+/// An allocation's effect on a pageblock of another mobility, of which it takes less than the
 /// whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
@@ -59,7 +59,7 @@ pub enum BoostedBy {
     Claims,
 }
 
-/// How a law boosts, and what its boosted passes may do.
+/// A law of boosts, and the rights of its boosted passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoostRule {
     /// Name of its column.
@@ -154,7 +154,7 @@ impl BoostRule {
         Self::ALL.into_iter().find(|rule| rule.name == name)
     }
 
-    /// Whether a zone is ever boosted.
+    /// True if a zone is ever boosted.
     #[must_use]
     pub fn boosts(&self) -> bool {
         self.by != BoostedBy::Nothing && self.factor > 0
@@ -168,7 +168,7 @@ impl BoostRule {
         }
     }
 
-    /// How high the boost of a zone may become; `None`: it is not boosted at all.
+    /// The highest boost of a zone; `None`: it is not boosted at all.
     fn most(&self, zone: BoostZone) -> Option<Pages> {
         let too_small = zone.pages.0 < zone.pageblock.0.saturating_mul(self.blocks_least);
         let share = u128::from(zone.high.0) * u128::from(self.factor) / 10_000;
@@ -178,10 +178,10 @@ impl BoostRule {
     }
 }
 
-/// What of a zone says how far it is boosted.
+/// The sizes of a zone that bound its boost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BoostZone {
-    /// How large it is.
+    /// Its size.
     pub pages: Pages,
     /// Its mark HIGH, without a boost.
     pub high: Pages,
@@ -218,7 +218,7 @@ impl Boost {
         most.is_some()
     }
 
-    /// An allocation from the zone is over; `may_wake` as in `on_event`. Answers whether the
+    /// An allocation from the zone has ended; `may_wake` as in `on_event`. Answers whether the
     /// reclaimer of the node is to be woken, for single pages.
     pub fn on_allocated(&mut self, rule: &BoostRule, may_wake: bool) -> bool {
         let heeds = self.marked && (may_wake || !rule.finder_may_wake);
@@ -251,7 +251,7 @@ impl Boost {
         }
     }
 
-    /// A balance is over at whose beginning the boost was `noted`.
+    /// A balance has ended at whose beginning the boost was `noted`.
     pub fn retire(&mut self, noted: Pages) {
         self.pages = self.pages.saturating_sub(noted);
     }
@@ -262,7 +262,7 @@ impl Boost {
     }
 }
 
-/// What decides whether the reclaimer of a node is woken.
+/// The terms of waking a node's reclaimer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waking {
     /// Some zone is above HIGH and its boost.
@@ -273,13 +273,13 @@ pub struct Waking {
     pub hopeless: bool,
 }
 
-/// Whether the reclaimer of a node is woken: a boost wakes it though the node is balanced.
+/// True if the reclaimer of a node is woken: a boost wakes it though the node is balanced.
 #[must_use]
 pub fn wants_wake(node: Waking) -> bool {
     !node.hopeless && (!node.balanced || node.boosted)
 }
 
-/// What one pass may do.
+/// The rights of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Write dirty pages.
@@ -290,14 +290,14 @@ pub struct Allowed {
     pub shrinks: bool,
 }
 
-/// What the owner of a `BoostedBalance` does next.
+/// The next step of a `BoostedBalance`'s owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoostStep {
     /// A pass over the node; then `BoostedBalance::shrunk`.
     Shrink {
         /// Share of each list and cache to look at.
         priority: Priority,
-        /// What it may do.
+        /// Its rights.
         allowed: Allowed,
         /// It frees for the boost, and not because the node is short.
         boosted: bool,
@@ -308,7 +308,7 @@ pub enum BoostStep {
     Done(BalanceEnd),
 }
 
-/// What came of a balance.
+/// The outcome of a balance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BalanceEnd {
     /// Pages freed, those of slabs included.
@@ -345,7 +345,7 @@ impl BoostedBalance {
         }
     }
 
-    /// What to do next. `balanced`: some zone is above HIGH and the boost that it has now.
+    /// The next step. `balanced`: some zone is above HIGH and the boost that it has now.
     #[must_use]
     pub fn step(&mut self, balanced: bool) -> BoostStep {
         let Some(mut priority) = self.priority else {
@@ -372,7 +372,7 @@ impl BoostedBalance {
         }
     }
 
-    /// The pass is over. `freed`: with the pages of slabs. `enough`: it scanned as many as the
+    /// The pass has ended. `freed`: with the pages of slabs. `enough`: it scanned as many as the
     /// zones' marks say (HIGH and boost of each, at least a cluster).
     pub fn shrunk(&mut self, freed: Pages, enough: bool, spared_anon: bool) {
         self.sparing.passed(freed, spared_anon);

@@ -35,7 +35,7 @@ use crate::units::Pages;
 /// pages, so that a task that may not can get on then.
 const ISOLATED_SHIFT: u32 = 3;
 
-/// What the owner of a `Direct` does next.
+/// The next step of a `Direct`'s owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectStep {
     /// Count a stall (`allocstall`): the priorities start over.
@@ -46,7 +46,7 @@ pub enum DirectStep {
     Done(Pages),
 }
 
-/// How to shrink.
+/// The parameters of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sweep {
     /// Share of each list to look at.
@@ -57,7 +57,7 @@ pub struct Sweep {
     pub wanted: Pages,
 }
 
-/// What one pass got.
+/// The yield of one pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Got {
     /// Pages reclaimed.
@@ -73,7 +73,7 @@ pub struct Got {
 }
 
 impl core::ops::AddAssign for Got {
-    /// What the passes over two nodes at one priority got.
+    /// Adds the yield of a pass over another node at one priority.
     fn add_assign(&mut self, other: Self) {
         self.reclaimed += other.reclaimed;
         self.scanned += other.scanned;
@@ -115,7 +115,7 @@ impl Direct {
         }
     }
 
-    /// What to do next.
+    /// The next step.
     #[must_use]
     pub fn step(&mut self) -> DirectStep {
         match self.state {
@@ -138,7 +138,7 @@ impl Direct {
         }
     }
 
-    /// The pass that `step` asked for is over.
+    /// The pass that `step` asked for has ended.
     pub fn shrunk(&mut self, got: Got) {
         let State::Shrink(priority) = self.state else {
             return;
@@ -157,7 +157,7 @@ impl Direct {
         };
     }
 
-    /// How it stands in the midst of a pass, `got` by the nodes so far. Before `shrunk`.
+    /// Its progress in the midst of a pass, `got` by the nodes so far. Before `shrunk`.
     #[must_use]
     pub fn progress(&self, got: &Got) -> Progress {
         Progress {
@@ -174,7 +174,7 @@ impl Direct {
     }
 }
 
-/// Whether a direct reclaimer finds too many pages of a kind isolated. The background reclaimer
+/// True if a direct reclaimer finds too many pages of a kind isolated. The background reclaimer
 /// does not ask.
 ///
 /// # Source
@@ -194,7 +194,7 @@ pub fn isolated_limit(inactive: Pages, may_io_and_fs: bool) -> Pages {
     }
 }
 
-/// Whether a task may begin direct reclaim now; if not, it waits until it may
+/// True if a task may begin direct reclaim now; if not, it waits until it may
 /// (`pgscan_direct_throttle`): half the reserve is left to those that free memory.
 ///
 /// # Source

@@ -60,7 +60,7 @@ const KNOWN: u8 = 3;
 /// Pages that came back, below which a tier is not protected; and the weight of tier 0's misses
 /// where it has few.
 pub const BATCH: u32 = 64;
-/// A tier is protected if its part that came back is above so many times that of tier 0.
+/// A tier is protected if its part that came back exceeds this many times that of tier 0.
 const GAIN: u64 = 2;
 /// The largest swappiness.
 const SWAPPINESS_MAX: u8 = 200;
@@ -68,7 +68,7 @@ const SWAPPINESS_MAX: u8 = 200;
 const AGAIN_BITS: u32 = 3;
 const SEQ_MASK: u32 = (1 << 24) - 1;
 
-/// The tier of a page that was used so many times after the first.
+/// The tier of a page that was used `again` times after the first.
 fn tier(again: u8) -> usize {
     let above = u32::from(again) + 1;
     above.next_power_of_two().trailing_zeros() as usize

@@ -9,8 +9,8 @@
 //!   sleep 1, 2, 4 ... ticks, at most 100 ms, and look again
 //! ```
 //!
-//! The pauses of one call add up: at 250 ticks a second 4, 12, 28, 60, 124, 224, 324 ms ... That
-//! sum is what paper p1 prints as its "before".
+//! The pauses of one call add up: at 250 ticks a second 4, 12, 28, 60, 124, 224, 324 ms ... Their
+//! sum is the "before" that paper p1 prints.
 //!
 //! Invariants
 //!   1. A pause is at most HZ/10 (100 ms), or one tick.
@@ -127,7 +127,7 @@ impl WriterRules for Foreground {
 /// One balance of a writer.
 #[derive(Clone, Copy, Debug)]
 struct Balance {
-    /// What the writer has to write before it may leave.
+    /// Pages that the writer has to write before it may leave.
     chunk: Pages,
     written: Pages,
     next_pause: Ticks,
@@ -168,7 +168,7 @@ impl Balance {
     }
 }
 
-/// What a writer is asked to write for `dirtied` pages: one and a half times as much.
+/// Pages that a writer is asked to write for `dirtied` pages: one and a half times as many.
 fn write_chunk(shares: &Shares, dirtied: Pages) -> Pages {
     let base = bounded(dirtied).at_least(shares.ratelimit_pages);
     Pages(base.0 + base.0 / 2)
@@ -228,7 +228,7 @@ fn sleep(
     let longest = rate.second_over(PAUSE_MAX_PER_SECOND);
     let pause = balance.next_pause.min(longest);
     balance.next_pause = Ticks(pause.0 * 2).min(longest);
-    // A writer that sleeps here is over a limit: only completions help.
+    // A writer that sleeps here has exceeded a limit: only completions help.
     let progress = &mut shares.device_mut(device).progress;
     let why = progress.reason(rate, now, counts.device_written, true);
     trace.line = false;

@@ -10,7 +10,7 @@
 //! level to the set point at once. Below freerun nobody is held, and the flusher is not started on
 //! their account before the background limit.
 //!
-//! A writer calls after `dirtied_pause` pages of its own, sooner (8 pages) while its device is over
+//! A writer calls after `dirtied_pause` pages of its own, sooner (8 pages) while its device exceeds
 //! its share. A second counter, per CPU, makes sure that many young writers do not dirty much
 //! unseen between them. A writer that ends leaves its debt on its CPU for the next ones.
 //!
@@ -43,7 +43,7 @@ use crate::dirty::types::{
 use crate::ticks::{TickRate, Ticks};
 use crate::units::{Instant, Nanos, Pages, PagesPerSec};
 
-/// A writer's interval while its device is over its share: 32 KiB.
+/// A writer's interval while its device exceeds its share: 32 KiB.
 const DIRTIED_PAUSE_EXCEEDED: Pages = Pages(8);
 /// Pages a CPU dirties between two balances, at least.
 const RATELIMIT_PAGES_MIN: u64 = 16;
@@ -100,7 +100,7 @@ struct Device {
     progress: Progress,
 }
 
-/// What the law remembers of one writer.
+/// The law's account of one writer.
 #[derive(Debug)]
 struct Writer {
     account: Account,
@@ -226,7 +226,7 @@ impl DeviceRules for RateBased {
         self.thresholds.limits(dirtyable.now)
     }
 
-    /// Whether the flusher works: all devices are over the limit, or this one over its share of it.
+    /// True if the flusher works: all devices are over the limit, or this one over its share of it.
     fn over_background(&self, device: DeviceIndex, counts: &Counts) -> bool {
         let background = self.limits(counts.dirtyable).background;
         bounded(counts.dirty) > background

@@ -1,4 +1,5 @@
-//! What the laws of 2.6.24..3.1 have in common: shares by counted events, and when a writer calls.
+//! The common part of the laws of 2.6.24..3.1: shares by counted events, and the interval of a
+//! writer's calls.
 //!
 //! The dirty limit is dealt out twice: to devices by the writeback they completed, and below a
 //! device's share to writers by the pages they dirtied. A writer that dirties much has a limit a
@@ -30,7 +31,7 @@ const DIRTY_PERCENT_MIN: u8 = 5;
 const RATELIMIT_PAGES_MIN: u64 = 16;
 /// Pages a CPU dirties between two balances, at most: 4 MiB.
 const RATELIMIT_PAGES_MAX: u64 = 1024;
-/// The same while the device is over its limit.
+/// The same while the device exceeds its limit.
 const RATELIMIT_EXCEEDED: Pages = Pages(8);
 /// All CPUs together dirty at most this share of memory unseen.
 const RATELIMIT_SHARE: u64 = 32;
@@ -64,7 +65,7 @@ pub(super) struct Device {
     bandwidth: WriteBandwidth,
 }
 
-/// What a law compares with: one look at counters, limits and shares.
+/// The terms that a law compares: one look at counters, limits and shares.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Standing {
     pub(super) limits: Limits,
@@ -206,7 +207,7 @@ impl Shares {
         self.device_limit(device, self.limits(counts.dirtyable.now).dirty)
     }
 
-    /// Whether the flusher works: it looks at all devices together.
+    /// True if the flusher works: it looks at all devices together.
     pub(super) fn over_background(&self, counts: &Counts) -> bool {
         bounded(counts.dirty) >= self.limits(counts.dirtyable.now).background
     }

@@ -46,7 +46,7 @@ const RATIO: u64 = 16;
 const PAUSE_MAX_PER_SECOND: u64 = 5;
 /// The patch grants parts of this, bytes/s.
 const FIXED_BANDWIDTH: u64 = 100 << 20;
-/// A fall of the level by so many times the writer's pages ends its balance.
+/// A fall of the level by this many times the writer's pages ends its balance.
 const FALL_PER_DIRTIED: u64 = 8;
 
 impl Law {
@@ -103,7 +103,7 @@ struct Balance {
     level_before: Option<Pages>,
     /// Pause of the next turn in level 3.
     next_pause: Ticks,
-    /// What the turn before the last pause found.
+    /// The finding of the turn before the last pause.
     turn: Turn,
 }
 
@@ -272,7 +272,7 @@ impl SoftRegion {
         }
     }
 
-    /// Whether the writer has waited for completions enough to be let go (measured series only).
+    /// True if the writer has waited for completions enough to go on (measured series only).
     fn has_fallen(&self, balance: &Balance, standing: &Standing) -> bool {
         let Base::Measured(_) = self.base else {
             return false;
@@ -362,7 +362,7 @@ impl SoftRegion {
     }
 }
 
-/// Where the soft region begins.
+/// The lower edge of the soft region.
 fn soft_edge(limit: Pages) -> Pages {
     Pages(limit.0 - limit.0 / RATIO)
 }
@@ -376,7 +376,7 @@ fn granted(base: u64, limit: Pages, device_dirty: Pages) -> Option<u64> {
     Some(mul_div(base, gap.0, limit.0 / RATIO + 1))
 }
 
-/// What `dirtied` takes at that bandwidth, within 1 tick ..= HZ/5.
+/// The time that `dirtied` takes at that bandwidth, within 1 tick ..= HZ/5.
 fn pause(rate: TickRate, dirtied: Pages, bytes_per_sec: u64) -> Ticks {
     let bytes = bounded(dirtied).0 << PAGE_SHIFT;
     let ticks = mul_div(rate.hz(), bytes, bytes_per_sec.saturating_add(1));

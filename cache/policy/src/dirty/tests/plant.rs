@@ -88,7 +88,7 @@ pub(super) struct Writer {
     pub(super) dirtied: u64,
     /// Single pauses, with the time they began.
     pub(super) pauses: Vec<(Instant, Nanos)>,
-    /// What each call slept in all.
+    /// The sleep of each call in all.
     pub(super) calls: Vec<Nanos>,
     pub(super) unnamed: u64,
     /// Longest time without a page, though it wanted to dirty one.
@@ -265,7 +265,7 @@ impl Plant {
         }
     }
 
-    /// Goes on with a balance; whether it is over.
+    /// Goes on with a balance; true if it has ended.
     fn balance(&mut self, number: usize) -> bool {
         loop {
             let device = self.writers[number].device;

@@ -14,7 +14,7 @@ struct Machine {
     above_low: Vec<u32>,
     /// Between LOW and MIN.
     between: Vec<u32>,
-    /// What each trim of a zone frees, and `None`: it is not begun.
+    /// Pages that each trim of a zone frees; `None`: it is not begun.
     trims: Vec<Option<u32>>,
     /// Pages that the share of each zone's node lacks; no page is to be dirtied: `None`.
     lacks: Option<Vec<u32>>,

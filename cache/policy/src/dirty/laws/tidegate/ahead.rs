@@ -40,7 +40,7 @@ const FORGET: u64 = 8;
 pub(super) struct Ahead {
     /// When the last one began.
     last: Option<Instant>,
-    /// From one to the next: the last two, the newest first. None: so many there were not.
+    /// From one to the next: the last two, the newest first. None: there were fewer.
     gaps: [Option<Nanos>; 2],
     /// Dirty pages that one found: the most of late.
     found: Pages,
@@ -51,7 +51,7 @@ pub(super) struct Ahead {
 }
 
 impl Ahead {
-    /// A sync begins that finds so many pages dirty, when so many were ever written.
+    /// A sync begins that finds `found` pages dirty, of `written` pages ever written.
     pub(super) fn on_sync(&mut self, now: Instant, found: Pages, written: Pages) {
         if let Some(last) = self.last.replace(now) {
             self.gaps = [Some(now.since(last)), self.gaps[0]];

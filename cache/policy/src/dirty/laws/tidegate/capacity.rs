@@ -1,4 +1,4 @@
-//! What a device can take: its rate, and whether it is at work at all.
+//! A device's capacity: its rate, and whether it is at work at all.
 //!
 //! A device tells of itself by its completions only. Between two of them, as long as it has work,
 //! lies time that those pages took; a rate is pages over such time. It is measured in *laps* of at
@@ -15,9 +15,9 @@
 //! room in a buffer, not a rate.
 //!
 //! A write begins where it is put together, and not where it is sent: of many small files one
-//! flusher finds no more than so many a second, and a device that waits for it writes no more. A
+//! flusher finds only a limited number a second, and a device that waits for it writes no more. A
 //! law that took this for the device's own rate would let the level run up to the cap, where all
-//! writers are held and let go at once.
+//! writers are held and released at once.
 //!
 //! A device that stops completes nothing, and so says nothing; its silence does. Its rate sinks
 //! with the time since its last completion, and after `SILENCE_STALL` such gaps as it usually
@@ -46,12 +46,12 @@ const TAU: Nanos = Nanos::secs(2);
 /// Work that is learned from at the start, in laps of at least this.
 const LEARN_FOR: Nanos = Nanos::millis(500);
 const LEARN_LAP: Nanos = Nanos::millis(20);
-/// How far back the usual gap is looked for.
+/// The time over which the usual gap is looked for.
 const GAP_WINDOW: Nanos = Nanos::secs(1);
-/// A silence is borne for so many usual gaps, and at least so long.
+/// A silence is borne for this many usual gaps, and at least for `PATIENCE_MIN`.
 const SILENCE_BORNE: u64 = 2;
 const PATIENCE_MIN: Nanos = Nanos::millis(50);
-/// After so many usual gaps, and at least so long, a silent device makes no progress.
+/// After this many usual gaps, and at least `STALL_MIN`, a silent device makes no progress.
 const SILENCE_STALL: u64 = 4;
 const STALL_MIN: Nanos = Nanos::millis(200);
 
@@ -113,12 +113,12 @@ impl Capacity {
         self.rate
     }
 
-    /// How often the usual flight is doubled for this device.
+    /// Number of times that the usual flight is doubled for this device.
     pub(super) const fn reach(&self) -> u32 {
         self.reach.doublings()
     }
 
-    /// What the device may be given now: its rate, less if it has been silent for long.
+    /// The rate that the device may be given now: its own, less if it has been silent for long.
     pub(super) fn rate_now(&self, now: Instant) -> Option<PagesPerSec> {
         let rate = self.rate?;
         let borne = Nanos(self.gaps.longest().0.saturating_mul(SILENCE_BORNE));
@@ -131,7 +131,7 @@ impl Capacity {
         Some(PagesPerSec(rate).at_least(PagesPerSec(1)))
     }
 
-    /// Whether the device completes nothing though it has work.
+    /// True if the device completes nothing though it has work.
     pub(super) fn is_stalled(&self, now: Instant) -> bool {
         self.silence(now) >= self.stall()
     }

@@ -32,8 +32,9 @@
 //!   - A device that makes no progress stops writers that would have to pause; what a light writer
 //!     adds while a device pauses briefly does not matter.
 //!
-//! How often a writer comes here follows from its rate: about every `AIM` of debt, and so that all
-//! of a device's writers together never dirty more than a part of what is left without being seen.
+//! The interval of a writer's calls follows from its rate: about every `AIM` of debt, and so that
+//! all of a device's writers together never dirty more than a part of the room left without being
+//! seen.
 //!
 //! Invariants
 //!   1. A pause is 5..=200 ms, or it has the name `NoProgress`.
@@ -100,14 +101,14 @@ const CARRY_PAGES: u64 = 2;
 const STALL_PAUSE: Nanos = Nanos::millis(50);
 /// Debt at which a writer comes here.
 const AIM: Nanos = Nanos::millis(20);
-/// Its page count is kept while it is no more than so many pages beside that.
+/// Its page count is kept while it is no more than this many pages beside that.
 const AIM_SLACK: u64 = 1;
 /// Time a writer may be ahead when it begins to dirty, as long as the level is below the target: a
 /// burst of a writer that was quiet goes on up to there.
 const CREDIT: Nanos = Nanos::secs(1);
 /// Until a device's rate is known its writers look again after this.
 const UNKNOWN_PAUSE: Nanos = Nanos::millis(5);
-/// What a device is taken for when somebody asks before anything is known: 16 MiB/s.
+/// The assumed rate of a device asked for before anything is known: 16 MiB/s.
 const UNKNOWN: PagesPerSec = PagesPerSec(4096);
 /// Dirty pages of an unknown device from which its flusher works, whatever the limits: to learn of
 /// it.
@@ -120,7 +121,8 @@ const FACTOR_MIN: u64 = ONE * 13 / 16;
 const BUDGET_FIRST: Pages = Pages(32);
 /// The writers of all devices together dirty at most this part of what is left unseen.
 const UNSEEN_SHARE: u64 = 4;
-/// What one writer keeps to itself of what all may dirty unseen, at most; and in pages.
+/// The part that one writer keeps to itself of all that may be dirtied unseen, at most; and in
+/// pages.
 const UNTOLD_PART: u64 = 16;
 const UNTOLD_MAX: Pages = Pages(64);
 /// Pages a writer dirties between two balances, at most: 256 MiB.
@@ -132,7 +134,7 @@ const BUSY: Nanos = Nanos(2 * AIM.0);
 /// limit down to.
 const LIGHT_MOST: u64 = 3;
 const LIGHT_OF: u64 = 4;
-/// How often the other devices are looked at.
+/// The interval at which the other devices are looked at.
 const LOOK: Nanos = Nanos::millis(50);
 
 /// One writer.
@@ -145,7 +147,7 @@ struct Writer {
     /// Pages dirtied since its last balance, and at how many the next is due.
     dirtied: Pages,
     budget: Pages,
-    /// Where those pages are.
+    /// The device of those pages.
     device: Option<DeviceIndex>,
     held: roster::Marks,
 }
@@ -193,7 +195,7 @@ impl Writer {
 #[derive(Debug)]
 struct Balance {
     dirtied: Pages,
-    /// What it owes for them, once charged.
+    /// The time it owes for them, once charged.
     cost: Option<Nanos>,
     /// It owes less than a pause, with what it has just dirtied.
     is_light: bool,
@@ -201,7 +203,7 @@ struct Balance {
     stalled: bool,
     /// Of those, what it might dirty in the time it took.
     in_time: Pages,
-    /// What it has paused so far.
+    /// Its pauses so far.
     paused: Nanos,
 }
 
@@ -231,7 +233,7 @@ struct Device {
     level: Pages,
     /// When it last held something. None: never.
     held: Option<Instant>,
-    /// What is known of the others, and since when.
+    /// The last look at the others, and its time.
     around: Around,
     looked: Option<Instant>,
     /// Pages dirtied since the counters were last read, and how many of them there may be.
@@ -277,7 +279,7 @@ struct Around {
 struct Tidegate {
     thresholds: Thresholds,
     devices: Vec<Device>,
-    /// What all devices that were at work at the last look write.
+    /// The sum of the rates of all devices that were at work at the last look.
     rates: PagesPerSec,
 }
 
@@ -418,8 +420,8 @@ impl WriterRules for Tidegate {
         }
     }
 
-    /// What is left of its budget, unless other writers of the device could use up meanwhile what
-    /// all may dirty unseen.
+    /// The rest of its budget, unless other writers of the device could use up meanwhile the room
+    /// that all may dirty unseen.
     fn untold_max(&self, writer: &Writer, now: Instant, device: DeviceIndex) -> Pages {
         if writer.device != Some(device) || writer.debt(now) >= AIM {
             return Pages::ZERO;
@@ -607,16 +609,16 @@ impl Device {
         }
     }
 
-    /// Whether it has a part of what goes by rate: as long as what it was given may have to wait to
-    /// be written. A writer in bursts, or one that syncs, holds nothing for moments. Such a moment
-    /// is no reason to give its device's part away, which would come back only as slowly as a slow
-    /// device writes.
+    /// True if it takes part in the division by rate: as long as the pages it was given may have to
+    /// wait to be written. A writer in bursts, or one that syncs, holds nothing for moments. Such a
+    /// moment is no reason to give its device's part away, which would come back only as slowly as
+    /// a slow device writes.
     fn is_at_work(&self, now: Instant) -> bool {
         !self.level.is_zero() || self.held.is_some_and(|held| now.since(held) < HOLD)
     }
 
-    /// Whether its flusher has work: above its mark, ahead of a sync, or to learn what the device
-    /// does.
+    /// True if its flusher has work: above its mark, ahead of a sync, or to learn the device's
+    /// rate.
     fn is_over_background(&self, marks: &Marks, counts: &Counts) -> bool {
         let dirty = bounded(counts.device_dirty);
         let Some(rate) = self.capacity.rate() else {

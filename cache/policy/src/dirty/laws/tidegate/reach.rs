@@ -1,4 +1,4 @@
-//! Whether a device does more if more is under way.
+//! Finds out whether a device writes faster with more under way.
 //!
 //! Writeback in flight is bounded by time, so that a read need not wait long. A near device works
 //! as fast with 40 ms of work in its queue as with a second's. A far one does not: a file server
@@ -63,16 +63,16 @@ pub(super) struct Reach {
     next_rest: Nanos,
     /// The next trial is one of less, if there is less.
     try_less: bool,
-    /// What a far device does.
+    /// The lumps of a far device.
     lumps: Lumps,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     less: bool,
-    /// What the device did before.
+    /// The device's rate before.
     before: PagesPerSec,
-    /// Of a near device: the lap in which the flight changed is over.
+    /// Of a near device: the lap in which the flight changed has ended.
     settled: bool,
     done: Work,
 }
@@ -87,7 +87,7 @@ struct Lumps {
 }
 
 impl Lumps {
-    /// The flight has just changed, to or from so many doublings.
+    /// The flight has just changed, to or from this many doublings.
     fn after_change(doublings: u32) -> Self {
         Self {
             skip: at(SETTLE, doublings),
@@ -134,7 +134,7 @@ impl Default for Reach {
 }
 
 impl Reach {
-    /// How often the usual flight is doubled.
+    /// Number of times that the usual flight is doubled.
     pub(super) const fn doublings(&self) -> u32 {
         self.doublings
     }
@@ -147,7 +147,7 @@ impl Reach {
         }
     }
 
-    /// A lap is over. `rate`: what the device did until then.
+    /// A lap has ended. `rate`: what the device did until then.
     pub(super) fn on_lap(&mut self, lap: &Work, rate: PagesPerSec) {
         if self.is_far() {
             return;

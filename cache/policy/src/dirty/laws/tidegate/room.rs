@@ -1,4 +1,5 @@
-//! How much of the dirty limit a device may fill, and how hard its writers are held for it.
+//! The part of the dirty limit that a device may fill, and the rate at which its writers are held
+//! for it.
 //!
 //! ```text
 //!  0 ...... background ...... freerun ...... target ...... cap      one device's level
@@ -63,7 +64,7 @@ pub(super) const fn whole(limits: Limits) -> Pages {
     Pages(u64::midpoint(freerun(limits).0, limits.dirty.0))
 }
 
-/// What the other devices leave, and what all may have.
+/// The limits, levels and rates that a device's marks follow from: its own and the others'.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Field {
     pub(super) limits: Limits,
@@ -84,7 +85,7 @@ impl Field {
         whole(self.limits)
     }
 
-    /// What one of `devices` has for itself, whatever the others do.
+    /// Pages that one of `devices` has for itself, independent of the others.
     pub(super) fn reserve(limits: Limits, devices: u64, tunables: &DeviceTunables) -> Pages {
         let whole = whole(limits).0;
         let asked = mul_div(whole, u64::from(tunables.min_ratio), RATIO_ONE);
@@ -92,7 +93,7 @@ impl Field {
         Pages((whole / RESERVED / devices.max(1)).max(asked).min(most))
     }
 
-    /// What a device that holds `level` should hold.
+    /// The level at which a device that holds `level` should stand.
     fn target(&self, level: Pages, tunables: &DeviceTunables, hold: Nanos) -> Pages {
         let whole = self.whole();
         let reserve = Self::reserve(self.limits, self.devices, tunables);
@@ -162,7 +163,7 @@ impl Target {
     }
 }
 
-/// Where a device's level stands to what.
+/// The marks that a device's level is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Marks {
     pub(super) background: Pages,
@@ -200,18 +201,18 @@ impl Marks {
         }
     }
 
-    /// Whether nobody is held: `level` of the device, `dirty` of all.
+    /// True if nobody is held: `level` of the device, `dirty` of all.
     pub(super) fn is_free(&self, level: Pages, dirty: Pages) -> bool {
         level <= self.freerun && dirty <= self.alarm && dirty < self.limit.at_least(Pages(1))
     }
 
-    /// Whether nothing is near its limit: the device is nearer to its target than to its cap, and
+    /// True if nothing is near its limit: the device is nearer to its target than to its cap, and
     /// all are to theirs.
     pub(super) fn has_room(&self, level: Pages, dirty: Pages) -> bool {
         level.0 <= u64::midpoint(self.target.0, self.cap.0) && dirty <= self.alarm
     }
 
-    /// What the device's writers may dirty together, in 1/1024 of the device's rate.
+    /// The rate at which the device's writers may dirty together, in 1/1024 of the device's rate.
     pub(super) fn factor(&self, level: Pages, dirty: Pages) -> u64 {
         let own = if level <= self.target {
             let above = level.saturating_sub(self.freerun).0;

@@ -25,14 +25,14 @@ use crate::dirty::limits::mul_div;
 use crate::dirty::types::DeviceIndex;
 use crate::units::{Instant, Nanos, Pages, PagesPerSec, SECOND};
 
-/// How long a writer counts after its last pause, at least; at most twice that.
+/// The time for which a writer counts after its last pause, at least; at most twice that.
 const WINDOW: Nanos = Nanos::millis(500);
 /// Devices at which a writer is known at once.
 const MARKS: usize = 4;
 /// The held share at least this part of the device among them.
 const HELD_SHARE_MIN: u64 = 4;
 
-/// Where a writer is held.
+/// The devices at which a writer is held.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks([Option<Mark>; MARKS]);
 
@@ -68,8 +68,8 @@ impl Marks {
     }
 }
 
-/// What each of the held may dirty: what is left for all of them, and how many they are. Kept
-/// apart, as a part of a page a second is no small thing where there are a thousand writers.
+/// The fair rate of each held writer: the rate left for all of them, and their number. Kept apart,
+/// as a part of a page a second is no small thing where there are a thousand writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fair {
     left: PagesPerSec,
@@ -82,12 +82,12 @@ impl Fair {
         PagesPerSec(self.left.0 / self.held).at_least(PagesPerSec(1))
     }
 
-    /// What it takes one writer to be allowed so many pages.
+    /// The time after which one writer is allowed `pages`.
     pub(super) const fn time_for(self, pages: Pages) -> Nanos {
         self.left.time_for(Pages(pages.0.saturating_mul(self.held)))
     }
 
-    /// What one writer is allowed in a time, rounded down.
+    /// The pages that one writer is allowed in a time, rounded down.
     pub(super) const fn pages_in(self, time: Nanos) -> Pages {
         Pages(self.left.pages_in(time).0 / self.held)
     }
@@ -115,7 +115,7 @@ impl Roster {
         u64::from(known.max(self.held_now).max(1))
     }
 
-    /// What each of the held may dirty where all together dirty `rate`.
+    /// The rate of each held writer where all together dirty `rate`.
     pub(super) fn fair(&self, rate: PagesPerSec) -> Fair {
         let passing = mul_div(self.passing.0, SECOND, WINDOW.0);
         let left = rate.0.saturating_sub(passing);

@@ -1,4 +1,4 @@
-//! What a device has done, and when that is a lap: enough to say how fast it was.
+//! A device's work, and its division into laps: a lap is enough of it to tell the rate.
 
 use crate::dirty::limits::{RATE_MAX, mul_div};
 use crate::units::{Nanos, Pages, PagesPerSec, SECOND};
