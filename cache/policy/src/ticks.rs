@@ -1,4 +1,4 @@
-//! The clock of a law: whole ticks of 1/hz second, and when a timer of so many ticks fires.
+//! The clock of a law: whole ticks of 1/hz second, and the time at which a timer of n ticks fires.
 //!
 //! Source: the timer's rounding: Linux 6.12 kernel/time/timer.c, calc_index(), LVL_GRAN(): a timer
 //! fires at a tick of its level, never early, so that one of n ticks takes n + 1 and a long one up
@@ -24,7 +24,7 @@ impl Ticks {
     }
 }
 
-/// How many ticks a second has.
+/// Number of ticks in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TickRate(u64);
 

@@ -53,7 +53,7 @@ macro_rules! quantity {
                 if self.0 > other.0 { self } else { other }
             }
 
-            /// Whether there is none of it.
+            /// True if there is none of it.
             #[must_use]
             pub const fn is_zero(self) -> bool {
                 self.0 == 0

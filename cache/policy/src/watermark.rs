@@ -74,7 +74,7 @@ impl Watermarks {
         }
     }
 
-    /// The marks, all of them higher by so many pages.
+    /// The marks, all of them higher by `pages`.
     #[must_use]
     pub fn raised_by(self, pages: Pages) -> Self {
         let raised = |mark: Pages| mark.saturating_add(pages);
@@ -93,7 +93,7 @@ impl Watermarks {
     }
 }
 
-/// How deep below a mark an allocation may go.
+/// The depth below a mark to which an allocation may go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AllocRight {
     /// Not at all.
@@ -107,7 +107,7 @@ pub enum AllocRight {
 }
 
 impl AllocRight {
-    /// What a mark is to it.
+    /// The mark as it holds for it.
     #[must_use]
     pub const fn lowered(self, mark: Pages) -> Pages {
         let half = mark.0 - mark.0 / 2;
@@ -120,14 +120,14 @@ impl AllocRight {
     }
 }
 
-/// Whether a single page may be taken while `free` pages are free: more must be free than the mark
+/// True if a single page may be taken while `free` pages are free: more must be free than the mark
 /// says.
 #[must_use]
 pub const fn is_ok(free: Pages, mark: Pages, right: AllocRight) -> bool {
     free.0 > right.lowered(mark).0
 }
 
-/// How many pages may be taken, one by one, before the mark stops it.
+/// Number of pages that may be taken, one by one, before the mark stops it.
 #[must_use]
 pub const fn room(free: Pages, mark: Pages, right: AllocRight) -> Pages {
     free.saturating_sub(right.lowered(mark))

@@ -1,4 +1,4 @@
-//! What the flusher writes next and how much of it.
+//! The flusher's next writes, and their size.
 //!
 //! Vocabulary: a *slice* is what the flusher writes of one file before it turns to the next; a
 //! *request* is neighbouring pages sent to the device as one; the *flight* is all requests that
@@ -58,7 +58,8 @@ const REQUESTS_ALWAYS: u32 = 2;
 /// A request takes at most this share of the flight bound.
 const REQUESTS_PER_FLIGHT: u64 = 2;
 
-/// What a device's own queue takes, where that is known (kernel: `nr_requests`, `max_sectors`).
+/// The capacity of a device's own queue, where that is known (kernel: `nr_requests`,
+/// `max_sectors`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceQueue {
     /// Requests in it at once.
@@ -67,16 +68,16 @@ pub struct DeviceQueue {
     pub request_max: Pages,
 }
 
-/// How the flusher of a cache works. One value per column of an experiment.
+/// The tunables of a cache's flusher. One value per column of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushTunables {
-    /// How long data may stay dirty (`dirty_expire_centisecs`, 30 s).
+    /// The time that data may stay dirty (`dirty_expire_centisecs`, 30 s).
     pub expire: Nanos,
-    /// How often the periodic flush looks (`dirty_writeback_centisecs`, 5 s). Zero: never.
+    /// The interval of the periodic flush (`dirty_writeback_centisecs`, 5 s). Zero: never.
     pub interval: Nanos,
-    /// How many pages one slice of one file takes.
+    /// Number of pages that one slice of one file takes.
     pub slice: Slice,
-    /// How much writeback may be in flight to a device.
+    /// The bound on writeback in flight to a device.
     pub flight: Flight,
     /// Neighbouring pages merged into one request, at most.
     pub request_max: Pages,
@@ -105,7 +106,7 @@ pub enum Slice {
 /// Bound on writeback in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flight {
-    /// That many requests (block layer of Linux: 128).
+    /// This many requests (block layer of Linux: 128).
     Requests(u32),
     /// As Linux has throttled writeback since 4.10: three quarters of the device's queue, in lumps.
     Throttled {
@@ -114,7 +115,8 @@ pub enum Flight {
         /// The room that writes to a swap file take up.
         swap_room: SwapRoom,
     },
-    /// What the device writes in that time, at least one request. Reads wait no longer than this.
+    /// The pages that the device writes in that time, at least one request. Reads wait no longer
+    /// than this.
     DeviceTime(Nanos),
 }
 
@@ -238,7 +240,7 @@ impl FlushTunables {
         })
     }
 
-    /// Whether one more request may go out. `resumes`: the task that asks was refused before, and
+    /// True if one more request may go out. `resumes`: the task that asks was refused before, and
     /// waits.
     #[must_use]
     pub fn may_submit(&self, flight: &InFlight, resumes: bool) -> bool {
@@ -279,12 +281,13 @@ pub struct SwapFlight {
     pub room: SwapRoom,
 }
 
-/// What is in flight to a device, and what would come on top.
+/// The flight of a device, and the request that would come on top.
 #[derive(Clone, Copy, Debug)]
 pub struct InFlight {
     /// Smoothed bandwidth of the device.
     pub bandwidth: PagesPerSec,
-    /// How often the bound by time is doubled for it, at most 16 times (`Domain::reach`).
+    /// Number of times that the bound by time is doubled for it, at most 16 times
+    /// (`Domain::reach`).
     pub reach: u32,
     /// Its queue, if it is known.
     pub queue: Option<DeviceQueue>,

@@ -134,9 +134,9 @@ pub enum Coming {
 /// The next step of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Look at so many pages; of a pass that has looked at as many, nothing.
+    /// Look at this many pages; of a pass that has looked at as many, nothing.
     Scan(Pages),
-    /// Begin a generation. Pages that are old enough are few: the pass is over.
+    /// Begin a generation. Pages that are old enough are few: the pass ends.
     Age,
 }
 
@@ -153,7 +153,7 @@ pub struct Generations {
     fates: [Fates; 2],
     /// Pages that stand for 64.
     batch: u64,
-    /// The memory stands for one so many times as large.
+    /// The memory stands for one this many times as large.
     stands_for: u32,
 }
 
@@ -183,13 +183,13 @@ impl Generations {
         self.min[kind.index()]
     }
 
-    /// How many a kind has.
+    /// Number of generations of a kind.
     #[must_use]
     pub const fn count(&self, kind: Kind) -> u32 {
         self.max - self.oldest(kind) + 1
     }
 
-    /// Whether pages in that place are active, where a counter tells them apart.
+    /// True if pages in that place are active, where a counter tells them apart.
     #[must_use]
     pub fn is_active(&self, place: usize) -> bool {
         [self.max - 1, self.max].map(Self::place).contains(&place)
@@ -240,7 +240,8 @@ impl Generations {
         Step::Scan(Pages(wanted.0.div_ceil(factor)))
     }
 
-    /// Whether pages of the oldest generation of a kind may go: it is neither of the two youngest.
+    /// True if pages of the oldest generation of a kind may be evicted: it is neither of the two
+    /// youngest.
     #[must_use]
     pub const fn can_go(&self, kind: Kind) -> bool {
         self.count(kind) > LEAST
@@ -338,8 +339,8 @@ impl Generations {
         (1..TIERS).take_while(goes).last().unwrap_or(0)
     }
 
-    /// Whether pages of one fate go rather than those of another, each with its weight: a smaller
-    /// part of them came back, or too few to tell.
+    /// True if pages of one fate are evicted rather than those of another, each with its weight: a
+    /// smaller part of them came back, or too few to tell.
     fn goes_before(&self, (fate, gain): (Fate, u64), (than, weight): (Fate, u64)) -> bool {
         let part = |came_back: u64, of: u64, weight: u64| {
             u128::from(came_back) * u128::from(of) * u128::from(weight)
@@ -349,7 +350,7 @@ impl Generations {
                 <= part(than.refaulted + 1, fate.total, gain)
     }
 
-    /// Whether a page in the oldest generation that was used so often is protected, where `last` is
+    /// True if a page in the oldest generation with this many uses is protected, where `last` is
     /// the last tier that is not. If so, its uses are zero from now on.
     pub fn protects(&mut self, kind: Kind, last: usize, uses: u8) -> bool {
         let tier = tier(again(uses));

@@ -1,4 +1,4 @@
-//! How much a task has grown of late: what it took less what it gave back itself.
+//! The recent growth of a task: frames it took less those it gave back itself.
 //!
 //! Kept as the *net* number of pages a task ever took. Pages that reclaim took away from it do not
 //! count as given back: a hog that walks over more than fits grows for ever. Growth is how far the
@@ -49,8 +49,8 @@ pub struct Growth {
     highs: [i64; PARTS],
     /// The part in which pages were last given back.
     gave_back: Option<u64>,
-    /// The highest in parts that are over for a second: of this period of `MEMORY`, and of the
-    /// last.
+    /// The highest in parts that ended a second ago or earlier: of this period of `MEMORY`, and of
+    /// the last.
     before: i64,
     earlier: i64,
 }
@@ -97,7 +97,7 @@ impl Growth {
         positive(self.net.saturating_sub(self.before.max(self.earlier)))
     }
 
-    /// Whether it gives back as much as it takes: it does not grow, and has given pages back within
+    /// True if it gives back as much as it takes: it does not grow, and has given pages back within
     /// `MEMORY`. A task that got nothing for a second does not grow either, but only because others
     /// were before it.
     pub fn is_modest(&mut self, now: Instant) -> bool {

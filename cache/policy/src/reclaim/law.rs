@@ -1,4 +1,4 @@
-//! What a law of reclaim consists of: one row of `Rules`, written down in one file of `laws`.
+//! The parts of a law of reclaim: one row of `Rules`, written down in one file of `laws`.
 //!
 //! A procedure asks the row (`tunables.law.admission`, `tunables.law.page`), never for the name of
 //! the law. So a new law is a file with its row and a line in `laws::ALL`.
@@ -22,21 +22,21 @@ pub struct Rules {
     pub name: &'static str,
     /// Pages are in generations (`generations`), and not on inactive and active lists.
     pub generations: bool,
-    /// What becomes of an isolated page.
+    /// The verdicts on isolated pages.
     pub page: JudgeRule,
-    /// What counts as the cost of reclaiming pages of a kind.
+    /// The measure of the cost of reclaiming pages of a kind.
     pub cost: CostRule,
-    /// How passes over the lists go.
+    /// The passes over the lists.
     pub scan: ScanRule,
-    /// What passes are made, and when to stop.
+    /// The kind of passes, and their end.
     pub loops: Loops,
-    /// How many pages may be isolated, and what one does that finds more.
+    /// The bound on isolated pages, and the course of a reclaimer that finds more.
     pub isolation: Isolation,
     /// When inactive pages of files suffice, so that anonymous ones are left alone.
     pub plenty: Plenty,
     /// Why reclaimers sleep, and what wakes them.
     pub(super) throttle: &'static dyn ThrottleLaw,
-    /// What a task does that finds memory short.
+    /// Admission of a task that finds memory short.
     pub admission: Admission,
     /// Half of the reserve is for those that free memory (`direct::may_begin`; 3.6 and later).
     pub keeps_half_the_reserve: bool,
@@ -73,7 +73,7 @@ pub struct Rules {
     pub marks: fn(Pages) -> Watermarks,
 }
 
-/// What a task does that finds memory short.
+/// Admission of a task that finds memory short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// It reclaims by itself, in competition with all others, and tries again.
@@ -85,7 +85,7 @@ pub enum Admission {
     Unqueued,
 }
 
-/// What passes reclaim consists of, and what goes between them.
+/// The passes that reclaim consists of, and the steps between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loops {
     /// Over nodes (`direct`, `background`; 4.8 and later, and ours).
@@ -94,7 +94,7 @@ pub enum Loops {
     Zones,
 }
 
-/// How many pages may be off the lists at once, and what a reclaimer does on its own behalf that
+/// The bound on pages off the lists at once, and the course of a reclaimer on its own behalf that
 /// finds more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Isolation {

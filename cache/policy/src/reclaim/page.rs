@@ -1,5 +1,4 @@
-//! What reclaim does with a page that it has isolated, and what follows from a cluster and from a
-//! pass.
+//! Judges a page that reclaim has isolated, and draws the consequences of a cluster and of a pass.
 //!
 //! A page is isolated (its busy bit taken, off its list), *seen*, *judged*, and then freed, written
 //! or put back. Judged pages are *tallied*: a cluster of nothing but dirty pages wakes the
@@ -55,7 +54,7 @@ pub struct JudgeRule {
     /// The node is flagged DIRTY only if the pass met a dirty page (6.18; before, a pass over
     /// anonymous pages alone flags it too).
     pub dirty_needs_a_page: bool,
-    /// Where pages go that wait for their write.
+    /// The place of pages that wait for their write.
     pub waits: Waits,
     /// Which tasks may write a dirty page of a file by themselves.
     pub writers: Writers,
@@ -82,7 +81,7 @@ pub struct JudgeRule {
     pub writes_files: bool,
 }
 
-/// Where pages go that wait for their write.
+/// The place of pages that wait for their write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waits {
     /// They are kept: to the young end of the inactive list, where they come round again (before
@@ -112,7 +111,7 @@ pub enum Writers {
 const LATE: Priority = Priority(10);
 
 impl JudgeRule {
-    /// Whether pages of a kind that are left by a pass and wait for their write are put where no
+    /// True if pages of a kind that are left by a pass and wait for their write are put where no
     /// pass scans.
     #[must_use]
     pub fn defers(&self, kind: Kind) -> bool {
@@ -130,7 +129,7 @@ impl JudgeRule {
     }
 }
 
-/// What a reclaimer sees of an isolated page.
+/// An isolated page as a reclaimer sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// Anonymous, not of a file.
@@ -202,7 +201,7 @@ pub struct Scanner {
     pub rule: JudgeRule,
 }
 
-/// What is to be done with a page.
+/// The verdict on a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageVerdict {
     /// Back to the young end of its inactive list.
@@ -231,11 +230,11 @@ pub enum PageVerdict {
 /// A verdict and what goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judgement {
-    /// What is to be done.
+    /// The verdict itself.
     pub verdict: PageVerdict,
-    /// Whether it was looked for accesses: its accessed bits are then to be cleared.
+    /// The page was looked at for accesses: its accessed bits are then to be cleared.
     pub tested: bool,
-    /// What PageReferenced is to be then; meaningful if `tested`.
+    /// The new value of PageReferenced; meaningful if `tested`.
     pub referenced: bool,
     /// The page was under writeback, had R, and the node is known for it (row 6a).
     pub immediate: bool,
@@ -251,7 +250,7 @@ impl Judgement {
         }
     }
 
-    /// Whether R is to be set.
+    /// True if R is to be set.
     #[must_use]
     pub const fn sets_reclaim(&self) -> bool {
         matches!(
@@ -264,8 +263,8 @@ impl Judgement {
         )
     }
 
-    /// Whether a page that is mapped leaves its page table (row 9): it was not in use, whatever
-    /// becomes of it.
+    /// True if a page that is mapped leaves its page table (row 9): it was not in use, whatever its
+    /// fate.
     #[must_use]
     pub const fn unmaps(&self) -> bool {
         let in_use = match self.verdict {
@@ -282,7 +281,7 @@ impl Judgement {
         self.tested && !in_use
     }
 
-    /// Whether a write is to be started.
+    /// True if a write is to be started.
     #[must_use]
     pub const fn writes(&self) -> bool {
         matches!(self.verdict, PageVerdict::SwapOut | PageVerdict::PageOut)
@@ -358,7 +357,7 @@ pub fn judge(seen: &Seen, scanner: &Scanner) -> Judgement {
     judged(PageVerdict::PageOut)
 }
 
-/// Whether a dirty page of a file is left to the flushers.
+/// True if a dirty page of a file is left to the flushers.
 fn is_flushers_business(seen: &Seen, scanner: &Scanner) -> bool {
     match scanner.rule.writers {
         Writers::All => false,
@@ -396,7 +395,7 @@ fn references(seen: &Seen, scanner: &Scanner) -> References {
     }
 }
 
-/// What a cluster or a pass has met; clusters add up to a pass.
+/// The pages that a cluster or a pass has met; clusters add up to a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Pages looked at, those included that could not be isolated.
@@ -529,7 +528,7 @@ impl Tally {
         self.reclaimed += *reclaimed;
     }
 
-    /// Whether a pass has looked at enough to say that it finds hardly anything but pages in use:
+    /// True if a pass has looked at enough to say that it finds hardly anything but pages in use:
     /// less than an eighth was freed or is being written, and most of the rest was accessed. Never
     /// where the rule draws no conclusion from that (`JudgeRule::ends_second_chances`).
     #[must_use]
@@ -542,8 +541,8 @@ impl Tally {
             && in_use > self.scanned.0 / 2
     }
 
-    /// Whether the flushers are to be woken after this cluster: all that was met is dirty, and
-    /// nobody is writing it.
+    /// True if the flushers are to be woken after this cluster: all pages met are dirty, and nobody
+    /// is writing them.
     #[must_use]
     pub fn wants_flushers(&self, rule: JudgeRule) -> bool {
         rule.marks && !self.taken.is_zero() && self.unqueued_dirty == self.taken
@@ -559,12 +558,12 @@ pub enum PassStall {
     Congested,
 }
 
-/// What follows from a pass.
+/// The consequences of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeChange {
     /// Marks to be set; none is taken away here.
     pub set: NodeFlags,
-    /// Whether to pause.
+    /// A pause, if there is to be one.
     pub stall: Option<PassStall>,
     /// Nothing is left but what waits for its write: the flushers are to see to it. Nobody else
     /// may, and a pause ends by writes.

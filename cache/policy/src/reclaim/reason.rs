@@ -22,7 +22,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// How many there are.
+    /// Number of reasons.
     pub const COUNT: usize = 7;
     /// All of them, in order.
     pub const ALL: [Self; Self::COUNT] = [
@@ -64,7 +64,7 @@ impl Reasons {
         Self(self.0 | 1 << reason as u8)
     }
 
-    /// Whether `reason` is one of them.
+    /// True if `reason` is one of them.
     #[must_use]
     pub const fn has(self, reason: Reason) -> bool {
         self.0 & 1 << reason as u8 != 0

@@ -1,4 +1,4 @@
-//! Whether an allocator that found no page tries again.
+//! Decides whether an allocator that found no page tries again.
 //!
 //! Invariants
 //!   1. It gives up after 17 rounds in a row without a page reclaimed.
@@ -28,7 +28,7 @@ pub struct RetryView {
     pub min: Pages,
 }
 
-/// What the allocator does.
+/// The allocator's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryVerdict {
     /// Tries again.
@@ -46,7 +46,7 @@ pub struct Retry {
 }
 
 impl Retry {
-    /// A round is over and there still is no page.
+    /// A round has ended and there still is no page.
     pub fn decide(&mut self, view: &RetryView) -> RetryVerdict {
         let progress = !view.reclaimed.is_zero();
         self.fruitless = if progress { 0 } else { self.fruitless + 1 };

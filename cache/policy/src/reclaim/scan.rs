@@ -1,4 +1,4 @@
-//! How many pages of which list one pass of reclaim looks at, and in which order.
+//! The plan of one pass of reclaim: the number of pages of each list, and their order.
 //!
 //! A node has four lists: anonymous pages and pages of files, each *inactive* or *active*. A pass
 //! at *priority* p looks at `size >> p` pages of each, in clusters of 32 pages, from the old end.
@@ -36,9 +36,9 @@ mod tests;
 
 /// Pages in a GiB, as a shift.
 const GIB_SHIFT: u32 = 18;
-/// What swappiness is out of.
+/// The whole of which swappiness is a part.
 const SWAPPINESS_MAX: u8 = 200;
-/// How dear a page of I/O is beside a page that was scanned and not freed (6.4 and later).
+/// The cost of a page of I/O beside a page that was scanned and not freed (6.4 and later).
 const IO_WEIGHT: u64 = 32;
 /// Costs are halved when their sum is above this share of the pages on the lists.
 const COST_SHARE: u64 = 4;
@@ -48,7 +48,7 @@ const COST_SHARE: u64 = 4;
 pub struct Priority(pub u8);
 
 impl Priority {
-    /// Where every pass starts.
+    /// The priority at which every pass starts.
     pub const GENTLEST: Self = Self(12);
     /// The end of all passes.
     pub const DESPERATE: Self = Self(0);
@@ -63,7 +63,7 @@ impl Priority {
 /// Pages isolated from a list at a time (`SWAP_CLUSTER_MAX`).
 pub const CLUSTER: Pages = Pages(32);
 
-/// What a page belongs to.
+/// The kind of memory that a page belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
@@ -143,7 +143,7 @@ impl Lru {
         }
     }
 
-    /// Whether its pages are in use.
+    /// True if its pages are in use.
     #[must_use]
     pub const fn is_active(self) -> bool {
         matches!(self, Self::ActiveAnon | Self::ActiveFile)
@@ -180,7 +180,7 @@ impl Sizes {
         self.kind(Kind::Anon).saturating_add(self.kind(Kind::File))
     }
 
-    /// Lists so many times as long.
+    /// Lists `factor` times as long.
     #[must_use]
     pub fn times(&self, factor: u32) -> Self {
         Self(
@@ -204,7 +204,7 @@ impl Sizes {
         )
     }
 
-    /// Whether the active list of that kind should feed the inactive one.
+    /// True if the active list of that kind should feed the inactive one.
     #[must_use]
     pub fn inactive_is_low(&self, kind: Kind) -> bool {
         inactive_is_low(self.of(kind.inactive()), self.of(kind.active()))
@@ -221,18 +221,18 @@ impl Sizes {
     }
 }
 
-/// How many pages of a list of `size` to look at: `size >> priority`.
+/// Number of pages of a list of `size` to look at: `size >> priority`.
 #[must_use]
 pub fn scan_count(size: Pages, priority: Priority) -> Pages {
     Pages(size.0.checked_shr(u32::from(priority.0)).unwrap_or(0))
 }
 
-/// How passes over the lists go, where laws differ.
+/// The passes over the lists, where laws differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanRule {
     /// When the active list of a kind feeds the inactive one.
     pub feeds: Feeds,
-    /// Whether it does is looked at in each turn on an active list (3.x), not once for a pass.
+    /// Each turn on an active list looks if it does (3.x), not each pass.
     pub looks_each_turn: bool,
     /// Inactive pages of files in plenty keep a pass from anonymous ones (`Rules::plenty`; not in
     /// 3.x).
@@ -265,7 +265,7 @@ pub enum Feeds {
 }
 
 impl ScanRule {
-    /// Whether the active list of a kind should feed the inactive one, in a zone of `zone` pages.
+    /// True if the active list of a kind should feed the inactive one, in a zone of `zone` pages.
     #[must_use]
     pub fn feeds(&self, sizes: &Sizes, kind: Kind, zone: Pages) -> bool {
         let (inactive, active) = (sizes.of(kind.inactive()), sizes.of(kind.active()));
@@ -278,13 +278,13 @@ impl ScanRule {
         }
     }
 
-    /// Whether a turn on an active list is taken that the plan has granted.
+    /// True if a turn on an active list is taken that the plan has granted.
     #[must_use]
     pub fn takes_turn(&self, sizes: impl FnOnce() -> Sizes, kind: Kind, zone: Pages) -> bool {
         !self.looks_each_turn || self.feeds(&sizes(), kind, zone)
     }
 
-    /// Whether a cluster of the active list of anonymous pages is to be aged: at the end of each
+    /// True if a cluster of the active list of anonymous pages is to be aged: at the end of each
     /// pass over a zone, and before each of the background's.
     #[must_use]
     pub fn ages_anon(&self, sizes: &Sizes, has_swap: bool, zone: Pages) -> bool {
@@ -302,7 +302,7 @@ impl ScanRule {
     }
 }
 
-/// Whether the active list should feed the inactive one: `inactive * ratio < active` (mechanisms
+/// True if the active list should feed the inactive one: `inactive * ratio < active` (mechanisms
 /// 2.1).
 ///
 /// The ratio grows with the root of the lists' size in GiB, so that a large list keeps a
@@ -313,14 +313,14 @@ pub fn inactive_is_low(inactive: Pages, active: Pages) -> bool {
     inactive.0.saturating_mul(ratio) < active.0
 }
 
-/// How many times larger than the inactive list the active one may be.
+/// The ratio of the active list to the inactive one, at most.
 fn inactive_ratio(both: Pages) -> u64 {
     let gib = both.0 >> GIB_SHIFT;
     // At most 2^46 GiB: ten times that fits.
     if gib == 0 { 1 } else { (10 * gib).isqrt() }
 }
 
-/// Whether a pass may move pages of one kind from its active list to the inactive one.
+/// True if a pass may move pages of one kind from its active list to the inactive one.
 ///
 /// `activated` and `activated_before`: refaults that went to the active list, now and at the end of
 /// the last cycle of reclaim. If there were any, the active list holds pages that lost against them
@@ -389,7 +389,7 @@ impl Told {
     }
 }
 
-/// What counts as the cost of reclaiming a kind of pages.
+/// The measure of the cost of reclaiming a kind of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CostRule {
     /// Up to 5.7: no I/O, but how many of the pages looked at were found in use.
@@ -400,7 +400,7 @@ pub enum CostRule {
     WritesAndFailures,
 }
 
-/// What reclaiming each kind has cost lately.
+/// The recent cost of reclaiming each kind.
 ///
 /// The sum stays below a quarter of the pages on the lists, by halving both: so old costs are
 /// forgotten at the pace at which new ones come. By `CostRule::Rotations` each kind is by itself:
@@ -493,7 +493,7 @@ impl Costs {
     }
 }
 
-/// What became of a cluster of an inactive list.
+/// The outcome of a cluster of an inactive list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shrunk {
     /// Pages looked at.
@@ -506,7 +506,7 @@ pub struct Shrunk {
     pub activated: Pages,
 }
 
-/// What a pass over a node starts from.
+/// The state that a pass over a node starts from.
 #[derive(Clone, Copy, Debug)]
 pub struct CountInput<'a> {
     /// The lists.
@@ -517,17 +517,17 @@ pub struct CountInput<'a> {
     pub free: Pages,
     /// Sum of the HIGH marks of the node's zones.
     pub high_mark_sum: Pages,
-    /// How desperate.
+    /// Its priority.
     pub priority: Priority,
     /// The background's pass.
     pub background: bool,
-    /// How passes go.
+    /// The rule of passes.
     pub rule: ScanRule,
     /// `vm.swappiness`, 0 to 200.
     pub swappiness: u8,
     /// The caller may swap, and there is a free slot.
     pub may_swap: bool,
-    /// What reclaim has cost lately.
+    /// The recent cost of reclaim.
     pub costs: &'a Costs,
     /// By kind: `may_deactivate`, by way of `ScanRule::may_deactivate`.
     pub may_deactivate: [bool; 2],
@@ -538,7 +538,7 @@ pub struct CountInput<'a> {
 }
 
 impl CountInput<'_> {
-    /// Whether inactive pages of files, as told, suffice.
+    /// True if inactive pages of files, as told, suffice.
     fn spares(&self) -> bool {
         let files = self.told.of(Lru::InactiveFile);
         self.rule.spares_anon
@@ -549,7 +549,7 @@ impl CountInput<'_> {
     }
 }
 
-/// How a pass divides itself between the kinds.
+/// A pass's division between the kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
     /// Files alone: no swap, or inactive pages of files in plenty (`cache_trim`).
@@ -569,7 +569,7 @@ pub enum Balance {
     },
 }
 
-/// What a pass over a node will look at.
+/// The plan of a pass over a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanPlan {
     /// Why.
@@ -580,9 +580,9 @@ pub struct ScanPlan {
     pub may_deactivate: [bool; 2],
     /// Pages of a turn: `CLUSTER`, or less where that stands for a cluster (`Tunables::cluster`).
     pub cluster: Pages,
-    /// What follows when enough was reclaimed (`ScanRule::ends_in_proportion`).
+    /// The rest of the plan once enough was reclaimed (`ScanRule::ends_in_proportion`).
     pub ends_in_proportion: bool,
-    /// How much of it (`ScanRule::scans_proportion`).
+    /// The extent of that rest (`ScanRule::scans_proportion`).
     pub scans_proportion: bool,
     /// Inactive pages of files suffice for it.
     pub spares_anon: bool,
@@ -701,7 +701,7 @@ pub struct Turn {
     /// Of which list: of an inactive one pages are reclaimed, of an active one they are
     /// deactivated.
     pub list: Lru,
-    /// How many, 1 to 32.
+    /// Their number, 1 to 32.
     pub pages: Pages,
 }
 
@@ -713,8 +713,7 @@ pub struct Turns {
     plan: ScanPlan,
     left: Sizes,
     target: Pages,
-    /// Whether the plan is never cut (any more). A plan of which a round is left is cut again, and
-    /// ends.
+    /// The plan is never cut (any more). A plan of which a round is left is cut again, and ends.
     uncut: bool,
     /// The list that is next in this round; 0 between two rounds.
     next: usize,
@@ -769,7 +768,7 @@ impl Turns {
         }
     }
 
-    /// Whether an active list was passed over that a desperate caller could have aged.
+    /// True if an active list was passed over that a desperate caller could have aged.
     #[must_use]
     pub const fn skipped_deactivate(&self) -> bool {
         self.skipped_deactivate

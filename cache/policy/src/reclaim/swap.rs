@@ -51,7 +51,7 @@ pub fn window_max(memory: Pages) -> u32 {
     }
 }
 
-/// What reading ahead from a swap file remembers.
+/// The state of read-ahead from a swap file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SwapReadahead {
     window_max: u32,
@@ -123,7 +123,7 @@ pub enum SlotMoment {
     Activated,
 }
 
-/// Whether the page gives its slot up now, and is dirty from then on. `free`, `total`: slots of all
+/// True if the page gives its slot up now, and is dirty from then on. `free`, `total`: slots of all
 /// swap files.
 ///
 /// A page that keeps its slot when it is written to (its write is under way) becomes dirty too, and
@@ -139,7 +139,7 @@ pub fn releases(moment: SlotMoment, writeback: bool, free: Pages, total: Pages) 
     }
 }
 
-/// Whether more than half of the slots are taken.
+/// True if more than half of the slots are taken.
 #[must_use]
 pub const fn is_nearly_full(free: Pages, total: Pages) -> bool {
     free.0.saturating_mul(2) < total.0

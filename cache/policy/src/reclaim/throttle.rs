@@ -44,7 +44,7 @@ use super::tunables::Tunables;
 use crate::ticks::{TickRate, Ticks};
 use crate::units::{Instant, Nanos, Pages};
 
-/// What a reclaimer is to do.
+/// The verdict on a reclaimer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Go on.
@@ -97,8 +97,8 @@ impl Throttle {
         reason.filter(|reason| !self.tunables.off.has(*reason))
     }
 
-    /// Whether and for how long a reclaimer sleeps for `reason`. After `Sleep` comes `end`, exactly
-    /// once.
+    /// Decides whether, and for how long, a reclaimer sleeps for `reason`. After `Sleep` comes
+    /// `end`, exactly once.
     ///
     /// # Source
     /// Mechanisms 4.1, 4.3, 4.4.
@@ -128,7 +128,7 @@ impl Throttle {
         }
     }
 
-    /// A sleep is over that began at `began`, by a wake or by its deadline. Answers the delay as
+    /// A sleep has ended that began at `began`, by a wake or by its deadline. Answers the delay as
     /// the law's trace line prints it: whole ticks, since p0 at most `timeout`.
     pub fn end(&mut self, reason: Reason, timeout: Nanos, began: Instant, now: Instant) -> Nanos {
         if reason == Reason::Writeback {
@@ -152,8 +152,8 @@ impl Throttle {
         }
     }
 
-    /// Whether anything can end a sleep before its deadline, with so many pages dirty or under
-    /// writeback. Linux does not look.
+    /// True if anything can end a sleep before its deadline, with `write_pending` pages dirty or
+    /// under writeback. Linux does not look.
     #[must_use]
     pub fn may_be_woken(&self, reason: Reason, write_pending: Pages) -> bool {
         let looks = self.tunables.wakes && self.law().ends_without_writes(reason);
@@ -210,7 +210,7 @@ impl Throttle {
         self.writeback.sleepers = 0;
     }
 
-    /// How many sleep for WRITEBACK now.
+    /// Number of tasks that sleep for WRITEBACK now.
     #[must_use]
     pub fn writeback_sleepers(&self) -> u32 {
         self.writeback.sleepers
@@ -233,7 +233,7 @@ impl Throttle {
         }
     }
 
-    /// How long the timer of a sleep is set.
+    /// The time for which the timer of a sleep is set.
     fn with_rounding(&self, reason: Reason, ticks: Ticks) -> Ticks {
         Ticks(ticks.0 + self.law().rounding(reason).0)
     }

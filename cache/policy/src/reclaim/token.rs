@@ -36,7 +36,7 @@ const IDLE: Nanos = Nanos::millis(100);
 /// back.
 const LONGEST: Nanos = Nanos::secs(20);
 
-/// What a task that wants a page back does.
+/// The way in of a task that wants a page back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// It reads the page and what lies beside it.
@@ -108,7 +108,7 @@ impl Token {
         Entry::Pause(rate.instant_of(fires))
     }
 
-    /// Whether a task holds it.
+    /// True if a task holds it.
     #[must_use]
     pub fn is_held_by(&self, task: u32) -> bool {
         self.holder.is_some_and(|holder| holder.task == task)

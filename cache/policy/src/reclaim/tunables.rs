@@ -1,4 +1,4 @@
-//! How reclaim works: its law, and what an experiment may change besides.
+//! The tunables of reclaim: its law, and the options of an experiment besides.
 
 use super::law::ReclaimLaw;
 use super::page::JudgeRule;
@@ -9,7 +9,7 @@ use crate::units::{Nanos, Pages};
 /// Fresh pages that get frames together, and that a task that finds no memory asks for: 64 KiB.
 pub const FRESH: u32 = 16;
 
-/// How reclaim works.
+/// The tunables of reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
     /// The law.
@@ -20,15 +20,15 @@ pub struct Tunables {
     pub swappiness: u8,
     /// Reasons that never throttle (an ablation).
     pub off: Reasons,
-    /// Whether events wake sleepers; without, only timeouts do (an ablation).
+    /// Events wake sleepers; without, only timeouts do (an ablation).
     pub wakes: bool,
     /// Timeout of WRITEBACK and of the two functions before it instead of 100 ms (an ablation).
     pub writeback_timeout: Option<Nanos>,
-    /// The memory stands for one so many times as large, as in a scaled experiment: what rules
-    /// compare with numbers of pages (a list shifted by a priority, the root of its GiB, clusters
-    /// isolated) is taken for so many times as long. 1: it stands for itself.
+    /// The memory stands for one this many times as large, as in a scaled experiment: a length that
+    /// rules compare with numbers of pages (a list shifted by a priority, the root of its GiB,
+    /// clusters isolated) is multiplied by it. 1: it stands for itself.
     pub stands_for: u32,
-    /// A cluster stands for one so many times as large. 1: for itself.
+    /// A cluster stands for one this many times as large. 1: for itself.
     pub cluster_stands_for: u32,
     /// The file systems have a call by which the background reclaimer writes a single page (kernel:
     /// `->writepage`). xfs has none since 5.15 (Linux commit 21b4ee7029c9, "xfs: drop ->writepage
@@ -79,20 +79,20 @@ impl Tunables {
         self.law.fault_around
     }
 
-    /// Whether anonymous pages go at all: of generations none does at a swappiness of 0, however
-    /// short memory is (Linux 6.12 mm/vmscan.c, get_swappiness(), isolate_folios()).
+    /// True if anonymous pages are evicted at all: of generations none is at a swappiness of 0,
+    /// however short memory is (Linux 6.12 mm/vmscan.c, get_swappiness(), isolate_folios()).
     #[must_use]
     pub fn swaps(&self) -> bool {
         self.swappiness > 0 || !self.law.generations
     }
 
-    /// How old what passes are told may be.
+    /// The greatest age of the sizes that passes are told.
     #[must_use]
     pub fn told_every(&self) -> Option<Nanos> {
         self.law.scan.told_every.filter(|_| !self.tells_at_once)
     }
 
-    /// What becomes of an isolated page, on the file systems there are.
+    /// The verdicts on isolated pages, on the file systems there are.
     #[must_use]
     pub fn judge_rule(&self) -> JudgeRule {
         JudgeRule {

@@ -58,8 +58,8 @@ const CLASSES: usize = 64;
 /// No ticket.
 const NONE: u32 = u32::MAX;
 
-/// How far down a task that pages are kept for may take them: the reserve is not for it, but what
-/// was given back need not fill that first.
+/// The level down to which a task that pages are kept for may take them: the reserve is not for it,
+/// but returned pages need not fill that first.
 #[must_use]
 pub fn kept_floor(min: Pages) -> Pages {
     Pages(min.0 / 2)
@@ -90,9 +90,9 @@ impl Ticket {
     }
 }
 
-/// How long pages returned by a task that does not grow stay reserved for such tasks.
+/// The time for which pages returned by a task that does not grow stay reserved for such tasks.
 const KEEP: Nanos = Nanos::millis(25);
-/// What none of them took for this long is not kept, however busy they are with the rest.
+/// Pages that none of them took for this long are not kept, however busy they are with the rest.
 const UNTAKEN: Nanos = Nanos::secs(1);
 /// At most this part of the memory is kept back.
 const KEPT_SHARE: u64 = 16;
@@ -110,7 +110,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Of a node of so many pages.
+    /// Of a node of `node` pages.
     #[must_use]
     pub fn new(node: Pages) -> Self {
         Self {
@@ -122,14 +122,14 @@ impl Kept {
         }
     }
 
-    /// The node has so many pages from now on.
+    /// The node has `node` pages from now on.
     pub fn resize(&mut self, node: Pages) {
         self.most = Pages(node.0 / KEPT_SHARE);
         self.pages = self.pages.at_most(self.most);
         self.untaken = self.untaken.at_most(self.pages);
     }
 
-    /// How many are kept back now.
+    /// Number of pages kept back now.
     #[must_use]
     pub fn pages(&self, now: Instant) -> Pages {
         if now < self.until {
@@ -139,7 +139,7 @@ impl Kept {
         }
     }
 
-    /// How many are kept back, and until when.
+    /// The pages kept back, and the end of that.
     #[must_use]
     pub fn until(&self) -> (Pages, Instant) {
         (self.pages, self.until)
@@ -163,7 +163,7 @@ impl Kept {
     }
 }
 
-/// What is free in a node, promised pages included.
+/// The free pages of a node, promised pages included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stock {
     /// Free, whatever for.
@@ -175,7 +175,7 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// What may be granted to anybody: above the reserve, neither promised nor kept back.
+    /// Pages that may be granted to anybody: above the reserve, neither promised nor kept back.
     fn above(&self, promised: Pages) -> Pages {
         let taken = promised.saturating_add(self.kept);
         self.free.saturating_sub(self.min).saturating_sub(taken)
@@ -190,7 +190,7 @@ impl Stock {
     }
 }
 
-/// What to ask for.
+/// A request for pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Pages it can use, at least one.
@@ -442,7 +442,7 @@ impl Turns {
         self.rate.nanos(self.rate.ticks_of(BOUND))
     }
 
-    /// How long a wait from `began` to `now` was, as a trace line prints it: whole ticks, at most
+    /// The length of a wait from `began` to `now`, as a trace line prints it: whole ticks, at most
     /// the bound.
     #[must_use]
     pub fn delayed(&self, began: Instant, now: Instant) -> Nanos {
@@ -451,7 +451,7 @@ impl Turns {
         rate.nanos(ticks).at_most(self.bound())
     }
 
-    /// How many wait.
+    /// Number of waiters.
     #[must_use]
     pub fn waiting(&self) -> u32 {
         self.waiting

@@ -1,9 +1,9 @@
-//! Whether a page that comes back after its eviction belonged to the working set.
+//! Decides whether a page that comes back after its eviction belonged to the working set.
 //!
 //! A node has an *age*: it counts evictions and activations. An evicted page leaves a *shadow*, the
 //! age at that moment. When it is read again, the difference of the ages is its *refault distance*:
-//! so many places more would the inactive list have needed to hold it. If the lists that it
-//! competes with are at least that long, it deserved a place among them and becomes active at once.
+//! with this many places more the inactive list would have held it. If the lists that it competes
+//! with are at least that long, it deserved a place among them and becomes active at once.
 //!
 //! ```text
 //!   27 bits of a shadow:   | age >> bucket (26 bits) | was in the working set |
@@ -27,7 +27,7 @@ pub const SHADOW_BITS: u32 = 27;
 const AGE_BITS: u32 = SHADOW_BITS - 1;
 const AGE_MASK: u64 = (1 << AGE_BITS) - 1;
 
-/// What an evicted page leaves behind.
+/// The mark that an evicted page leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shadow(u32);
 
@@ -44,7 +44,7 @@ impl Shadow {
         Self(bits & ((1 << SHADOW_BITS) - 1))
     }
 
-    /// Whether the page had been in the working set.
+    /// True if the page had been in the working set.
     #[must_use]
     pub const fn workingset(self) -> bool {
         self.0 & 1 != 0
@@ -83,7 +83,7 @@ impl Age {
         Shadow(age << 1 | u32::from(workingset))
     }
 
-    /// How many evictions and activations ago a shadow was left.
+    /// Evictions and activations since a shadow was left.
     #[must_use]
     pub fn distance(&self, shadow: Shadow) -> Pages {
         let then = u64::from(shadow.0 >> 1);
@@ -96,10 +96,10 @@ impl Age {
     }
 }
 
-/// What a page that was read again is.
+/// The verdict on a page that was read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefaultVerdict {
-    /// How far it had fallen.
+    /// The distance it had fallen.
     pub distance: Pages,
     /// It goes to the active list at once; the age advances by it (counter workingset_activate).
     pub activate: bool,

@@ -8,9 +8,9 @@
 use super::{Coming, End, Memory, PageRule, Queue, Queues, Use};
 use crate::units::Pages;
 
-/// New pages have so many hundredths.
+/// The part of new pages, in hundredths.
 const HIGH: u64 = 1;
-/// How long a ghost means something, in hundredths of memory.
+/// The life of a ghost, in hundredths of memory.
 const GHOSTS: u64 = 200;
 
 pub(super) struct Lirs {

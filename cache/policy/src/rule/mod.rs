@@ -39,7 +39,8 @@ use crate::units::Pages;
 
 /// Uses of a page that are counted.
 pub const COUNT_MOST: u8 = 3;
-/// Ticks in which as many pages come in as there are frames, at least (if there are so many).
+/// Ticks in which as many pages come in as there are frames, at least (if there are as many
+/// frames).
 const TICKS: u64 = 1024;
 /// Pages read ahead are averaged over this part of a memory that comes in: the largest window.
 const AHEAD_PART: u64 = 16;
@@ -58,22 +59,22 @@ const COUNT_BITS: u32 = 2;
 /// The pages of files of a zone are in two queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// What has yet to show that it is used again.
+    /// Pages that have yet to be used again.
     Young,
-    /// What stays.
+    /// Pages that stay.
     Main,
 }
 
 /// An end of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Where pages are that were put there longest ago.
+    /// The end with the pages that were put there longest ago.
     Old,
-    /// Where pages are put.
+    /// The end where pages are put.
     New,
 }
 
-/// What is known of a page in memory.
+/// The uses of a page in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Use {
     /// Ticks since its last use.
@@ -83,7 +84,7 @@ pub struct Use {
     pub count: u8,
 }
 
-/// What is known of a page that went.
+/// The memory of a page that was evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ghost {
     /// Ticks since its last use.
@@ -112,8 +113,8 @@ impl Queues {
         self.young + self.main
     }
 
-    /// The queue at whose old end to look, so that `young` pages of `memory` stay young: of so many
-    /// as there are, the same part.
+    /// The queue at whose old end to look, so that `young` pages of `memory` stay young: of the
+    /// pages there are, the same part.
     #[must_use]
     pub fn next(&self, young: Pages, memory: Pages) -> Queue {
         let part = self.total().0.saturating_mul(young.0) / memory.0.max(1);
@@ -138,12 +139,12 @@ pub struct Coming {
     pub oldest: Option<Use>,
 }
 
-/// What a rule is made for.
+/// The memory that a rule is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// Frames.
     pub pages: Pages,
-    /// Ticks in which so many pages come in.
+    /// Ticks in which as many pages come in.
     pub ticks: u32,
 }
 
@@ -167,11 +168,11 @@ pub trait PageRule: Send {
     /// The queue that a page comes into.
     fn place(&mut self, coming: &Coming) -> Queue;
 
-    /// Where to look for a page that may go.
+    /// The place to look for a page that may be evicted.
     fn next(&self, queues: &Queues) -> (Queue, End);
 
-    /// What becomes of a page that stands there: `None`, it goes; else it goes to the new end of
-    /// that queue, with the count that is left in `used`.
+    /// The verdict on a page that stands there: `None`, it is evicted; else it goes to the new end
+    /// of that queue, with the count that is left in `used`.
     fn look(&mut self, from: Queue, used: &mut Use) -> Option<Queue>;
 
     /// A page of that queue has gone. Answers whether it leaves a ghost.
@@ -180,7 +181,7 @@ pub trait PageRule: Send {
         true
     }
 
-    /// Whether `place` wants to see the oldest page of the main queue.
+    /// True if `place` wants to see the oldest page of the main queue.
     fn compares(&self) -> bool {
         false
     }
@@ -230,7 +231,7 @@ impl fmt::Debug for RuleMaker {
     }
 }
 
-/// How a rule is made.
+/// The maker of a rule.
 type Make = fn(Memory) -> Box<dyn PageRule>;
 
 /// All rules that stand here. A new one joins.
@@ -252,7 +253,7 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Of a memory of so many frames.
+    /// Of a memory of `memory` frames.
     #[must_use]
     pub fn new(memory: Pages) -> Self {
         Self {
@@ -292,14 +293,14 @@ impl Clock {
         u32::try_from((self.arrived / self.per_tick) & u64::from(TIME_MASK)).unwrap_or(0)
     }
 
-    /// Of the young of a zone with so many pages of files, those that are left to their readers.
+    /// Of the young of a zone with `of` pages of files, those that are left to their readers.
     #[must_use]
     pub fn ahead(&self, of: Pages) -> Pages {
         let part = u128::from(WINDOWS * self.ahead) * u128::from(of.0);
         Pages(u64::try_from(part / u128::from(self.memory.0.max(1))).unwrap_or(0))
     }
 
-    /// Pages that came in during so many ticks.
+    /// Pages that came in during `ticks` ticks.
     #[must_use]
     pub fn pages(&self, ticks: u32) -> Pages {
         Pages(u64::from(ticks) * self.per_tick)

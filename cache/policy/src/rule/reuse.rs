@@ -36,8 +36,8 @@ const YOUNG_LEAST: u64 = 1;
 const YOUNG_MOST: u64 = 50;
 /// Pages that the border moves at once, at most.
 const STEP_MOST: u64 = 64;
-/// How long a ghost means something, in hundredths of memory: with what is in memory three times as
-/// many pages are known.
+/// The life of a ghost, in hundredths of memory: with the pages in memory three times as many are
+/// known.
 const GHOSTS: u64 = 200;
 
 /// See the module.

@@ -39,7 +39,7 @@ impl Shares {
         asks.collect()
     }
 
-    /// What members that can be asked hold above their targets.
+    /// Bytes that members that can be asked hold above their targets.
     #[must_use]
     pub fn lent(&self) -> Bytes {
         let askable = self.each().filter(|(_, member)| member.askable);
@@ -48,8 +48,8 @@ impl Shares {
             .sum()
     }
 
-    /// What each member may hold at once, for those that bound themselves: its target, less what it
-    /// lends, or with its part of what is lent. The sum is never above the pool.
+    /// Bytes that each member may hold at once, for those that bound themselves: its target, less
+    /// its loan, or with its part of all loans. The sum is never above the pool.
     #[must_use]
     pub fn allowances(&self) -> Vec<(MemberId, Bytes)> {
         let delta = self.delta();

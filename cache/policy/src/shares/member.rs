@@ -1,4 +1,4 @@
-//! What is known of one member, and what it may be.
+//! The state of one member, and its terms.
 
 use super::regret::Regrets;
 use crate::units::{Bytes, Nanos};
@@ -19,7 +19,7 @@ impl MemberId {
     }
 }
 
-/// How much a nanosecond of one member's misses counts beside another's: 1/16 to 16.
+/// The weight of a nanosecond of one member's misses beside another's: 1/16 to 16.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u16);
 
@@ -44,14 +44,14 @@ impl Weight {
     }
 }
 
-/// What a member may have.
+/// A member's terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// Its target is never below.
     pub floor: Bytes,
     /// Its target is never above; `Bytes::MAX` for none.
     pub ceiling: Bytes,
-    /// What its regret counts, and its part where nobody regrets anything.
+    /// The weight of its regret, and its part where nobody regrets anything.
     pub weight: Weight,
     /// The member whose entries stand for entries of this one, so that each use of this is one of
     /// that, and not the reverse (an inode for the pages of its file). Where neither regrets
@@ -73,7 +73,7 @@ impl Default for Terms {
 /// A member as others see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// What it may have.
+    /// Its terms.
     pub terms: Terms,
     /// Bytes it holds.
     pub held: Bytes,
@@ -81,7 +81,7 @@ pub struct View {
     pub target: Bytes,
     /// Bytes ever evicted from it.
     pub age: Bytes,
-    /// What one delta more would save in an epoch, from regrets that halve with each.
+    /// The gain of one delta more in an epoch, from regrets that halve with each.
     pub gain: Nanos,
     /// Regrets that stood behind it, faded.
     pub regrets: u64,
@@ -100,12 +100,12 @@ struct Spared {
 
 impl Spared {
     const SPAN_MIN: u64 = 8;
-    /// Each trial that fails makes the next so many times later: the fourth comes after half an
+    /// Each trial that fails makes the next this many times later: the fourth comes after half an
     /// hour or more, as an epoch has 50 ms at least.
     const LONGER: u64 = 16;
     /// Most epochs, of one whose use is known: it is not spared when that ends.
     const SPAN_MAX: u64 = 1 << 16;
-    /// Most epochs of a member that says nothing of its use: an end of it is found after so many.
+    /// Most epochs of a member that says nothing of its use: an end of it is found after this many.
     const SPAN_MAX_SILENT: u64 = 1 << 10;
 
     fn again(&mut self, epoch: u64, gain: u64, use_is_known: bool) {
@@ -175,7 +175,7 @@ impl Member {
         delta.at_least(Bytes(self.target.0 / Self::EMPTY_PART))
     }
 
-    /// Whether what it holds fills its target.
+    /// True if its bytes fill its target.
     pub(super) fn uses_target(&self, delta: Bytes) -> bool {
         self.held.saturating_add(self.margin(delta)) >= self.target
     }
@@ -186,7 +186,7 @@ impl Member {
         gain.saturating_mul(self.terms.weight.sixteenths())
     }
 
-    /// Whether it is not to give to a member that would save `gain`.
+    /// True if it is not to give to a member that would save `gain`.
     pub(super) fn is_spared(&self, epoch: u64, gain: u64) -> bool {
         let idle = self.used.is_some_and(|used| epoch > used + Self::REPENTED);
         epoch < self.spared.until && gain <= self.spared.gain.saturating_mul(2) && !idle

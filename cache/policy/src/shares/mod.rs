@@ -1,4 +1,4 @@
-//! How several caches share one limit: by what each of them regrets to have evicted.
+//! The division of one limit among several caches: by the evictions that each of them regrets.
 //!
 //! The cost of a split is the sum over the caches of misses times the cost of a miss. Nobody knows
 //! the curves, but what was evicted and is missed again says how far off the memory was that would
@@ -75,7 +75,7 @@ const EPOCH_MIN: Nanos = Nanos::millis(50);
 /// Most members: they are walked several times a turn.
 pub const MEMBERS_MAX: usize = 256;
 
-/// What moves targets.
+/// The mover of targets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Regret.
@@ -94,7 +94,7 @@ pub enum Refused {
     Floors {
         /// The sum of the floors.
         floors: Bytes,
-        /// What there is for all.
+        /// Bytes there are for all.
         pool: Bytes,
     },
     /// The ceiling is below the floor.
@@ -243,8 +243,8 @@ impl Shares {
         }
     }
 
-    /// Whether a member is asked for memory at all. A member that is not keeps what it holds, and
-    /// others give for it.
+    /// Says whether a member is asked for memory at all. A member that is not keeps what it holds,
+    /// and others give for it.
     pub fn set_askable(&mut self, id: MemberId, askable: bool) {
         if let Some(member) = self.get_mut(id) {
             member.askable = askable;
@@ -309,7 +309,7 @@ impl Shares {
         Bytes(self.limit.0 / DELTAS).at_least(Bytes(1))
     }
 
-    /// What has to be evicted until the epoch can end.
+    /// Bytes that have to be evicted until the epoch can end.
     #[must_use]
     pub fn epoch_left(&self) -> Bytes {
         Bytes(self.limit.0 / EPOCHS_A_LIMIT).saturating_sub(self.evicted)
@@ -354,7 +354,7 @@ impl Shares {
         self.limit.saturating_sub(self.kept_back)
     }
 
-    /// What the ceilings keep from everybody.
+    /// Bytes that the ceilings keep from everybody.
     #[must_use]
     pub fn spare(&self) -> Bytes {
         self.spare
@@ -366,7 +366,7 @@ impl Shares {
         self.each().map(|(_, member)| member.terms.floor).sum()
     }
 
-    /// What is known of a member.
+    /// The state of a member.
     #[must_use]
     pub fn view(&self, id: MemberId) -> Option<View> {
         self.get(id).map(Member::view)
@@ -390,7 +390,7 @@ impl Shares {
         self.members.get_mut(id.at())?.as_mut()
     }
 
-    /// Whether a member has no room for more.
+    /// True if a member has no room for more.
     fn uses_target(&self, member: &Member) -> bool {
         let lately = |epoch: u64| self.epoch <= epoch + 1;
         member.uses_target(self.delta()) || member.filled.is_some_and(lately)

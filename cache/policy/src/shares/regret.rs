@@ -1,4 +1,4 @@
-//! What misses on things that were evicted say about more memory.
+//! The worth of more memory, from misses on things that were evicted.
 
 use crate::units::{Bytes, Nanos};
 
@@ -24,7 +24,7 @@ pub fn octave(distance: Bytes, delta: Bytes) -> Option<usize> {
 pub struct Regrets {
     /// Sums of costs, by octave of distance.
     pub cost: [Nanos; OCTAVES],
-    /// How many were seen; where one of several is looked at, those looked at.
+    /// Number seen; where one of several is looked at, of those looked at.
     pub seen: u64,
 }
 
@@ -45,7 +45,7 @@ impl Regrets {
         self.seen = self.seen.saturating_add(more.seen);
     }
 
-    /// What one delta more would save: the best of growing by 1, 2, 4 .. 64.
+    /// The gain of one delta more: the best of growing by 1, 2, 4 .. 64.
     #[must_use]
     pub fn gain(&self) -> Nanos {
         let mut sum = Nanos::ZERO;
@@ -57,7 +57,7 @@ impl Regrets {
         best
     }
 
-    /// An epoch is over.
+    /// An epoch has ended.
     pub(super) fn fade(&mut self) {
         for cost in &mut self.cost {
             cost.0 /= 2;

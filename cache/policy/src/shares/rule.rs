@@ -1,4 +1,4 @@
-//! What a memory's own caches have for shares: the pages, and each cache of objects.
+//! The shares of a memory's own caches: the pages, and each cache of objects.
 
 use super::{MemberId, Mode, Terms};
 use crate::units::Bytes;
@@ -8,10 +8,10 @@ const FLOOR_LEAST: u64 = 64;
 /// Pages have at most the limit over this as their floor, however fast the devices are.
 const FLOOR_MOST: u64 = 4;
 
-/// How they are shared.
+/// The rule of sharing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareRule {
-    /// What moves targets.
+    /// The mover of targets.
     pub mode: Mode,
     /// Pages keep what the law of writers needs to hold a second of the devices: reclaim then never
     /// meets lists of nothing but dirty pages.
@@ -34,8 +34,8 @@ impl ShareRule {
         Bytes(limit.0 / FLOOR_LEAST)
     }
 
-    /// The floor of the pages. `written`: what all devices write in a second; `dirty`: of `files`
-    /// bytes so many may be dirty.
+    /// The floor of the pages. `written`: bytes that all devices write in a second; `dirty`: of
+    /// `files` bytes, those that may be dirty.
     #[must_use]
     pub fn floor_of_pages(self, limit: Bytes, written: Bytes, dirty: Bytes, files: Bytes) -> Bytes {
         let least = Self::floor_of_objects(limit);

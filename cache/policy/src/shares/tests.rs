@@ -10,7 +10,7 @@ use super::*;
 
 /// All the memory.
 const LIMIT: Bytes = Bytes(64 << 20);
-/// What an entry takes.
+/// The size of an entry.
 const ENTRY: u64 = 4096;
 const TICK: Nanos = Nanos::millis(5);
 /// Of the steady hour: coarser.
@@ -18,12 +18,12 @@ const LONG_TICK: Nanos = Nanos::millis(20);
 /// Fixed point of miss ratios.
 const ONE: u64 = 1 << 20;
 
-/// How many requests miss, by the memory held.
+/// The misses among requests, by the memory held.
 #[derive(Clone, Copy, Debug)]
 enum Curve {
-    /// Popularity falls as 1/rank over so many bytes: hits grow with the logarithm.
+    /// Popularity falls as 1/rank over this many bytes: hits grow with the logarithm.
     Zipf(u64),
-    /// Goes round so many bytes, under LRU: all or nothing.
+    /// Goes round this many bytes, under LRU: all or nothing.
     Loop(u64),
     /// Never the same again.
     Stream,
@@ -98,7 +98,7 @@ struct Model {
     rests: Vec<[u64; OCTAVES + 1]>,
     now: Instant,
     tick: Nanos,
-    /// Whether members say that they are used.
+    /// Members say whether they are used.
     telling: bool,
     transfers: Vec<Transfer>,
 }
@@ -125,7 +125,7 @@ impl Model {
         Self::new(users, &vec![Terms::default(); users.len()])
     }
 
-    /// One member gets so many sixteenths of the memory, the other the rest; both are full.
+    /// One member gets `sixteenths` of the memory, the other the rest; both are full.
     fn split(users: &[User; 2], sixteenths: u64) -> Self {
         let mut model = Self::plain(users);
         let first = LIMIT.0 / 16 * sixteenths;
@@ -226,7 +226,7 @@ impl Model {
         self.shares.view(self.ids[at]).unwrap().target.0
     }
 
-    /// Until so many epochs more have ended; a run without evictions ends after a minute.
+    /// Until `epochs` more have ended; a run without evictions ends after a minute.
     fn epochs(&mut self, epochs: u64) {
         let (until, stop) = (self.shares.epoch() + epochs, self.now + Nanos::secs(60));
         while self.shares.epoch() < until && self.now < stop {
@@ -552,7 +552,7 @@ fn a_weight_has_bounds() {
     assert_eq!(Weight::in_sixteenths(16), Some(Weight::ONE));
 }
 
-/// What may happen to the table of members.
+/// An event on the table of members.
 #[derive(Clone, Debug)]
 enum Step {
     Join(u64, u64, u32),

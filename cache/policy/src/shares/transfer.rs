@@ -26,7 +26,7 @@ pub enum Why {
     Carried,
 }
 
-/// What an epoch moved.
+/// The transfer of an epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// The member whose target fell.
@@ -113,7 +113,7 @@ fn by_regret(shares: &Shares) -> Option<Transfer> {
     })
 }
 
-/// What a member would have by its weight alone.
+/// The target of a member by its weight alone.
 fn even(shares: &Shares, member: &Member) -> Bytes {
     let weight = member.terms.weight.sixteenths();
     member::part(shares.pool(), weight, shares.weights())
@@ -143,7 +143,7 @@ fn to_even(shares: &Shares) -> Option<Transfer> {
     })
 }
 
-/// Whether it is carried by a member that regrets as little as itself: nothing.
+/// True if it is carried by a member that regrets as little as itself: nothing.
 fn is_carried_in_peace(shares: &Shares, member: &Member) -> bool {
     let carrier = member.terms.carried_by.and_then(|id| shares.get(id));
     carrier.is_some_and(|carrier| carrier.weighted_gain() == 0 && member.weighted_gain() == 0)

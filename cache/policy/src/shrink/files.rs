@@ -19,7 +19,7 @@ pub struct Objects {
     pub entries: u64,
     /// Unused inodes.
     pub inodes: u64,
-    /// What the file system keeps itself and can free.
+    /// Objects of the file system's own that it can free.
     pub own: u64,
 }
 
@@ -30,13 +30,14 @@ impl Objects {
             .saturating_add(self.own)
     }
 
-    /// What the shrinker says it could free. `pressure`: per cent; at 0 it is left alone for ever.
+    /// The number that the shrinker says it could free. `pressure`: per cent; at 0 it is left alone
+    /// for ever.
     #[must_use]
     pub fn freeable(self, pressure: u32) -> u64 {
         share(self.sum(), u64::from(pressure), 100)
     }
 
-    /// How a scan of `wanted` objects is shared out. Each kind gives at least one, but its own only
+    /// The division of a scan of `wanted` objects. Each kind gives at least one, but its own only
     /// if their share is one: so it may come to three more than were wanted.
     fn shared_out(self, wanted: u64) -> Self {
         let whole = self.sum().saturating_add(1);
@@ -49,7 +50,7 @@ impl Objects {
         }
     }
 
-    /// The same where its own go first: half of the scan is theirs, if there are so many. Nobody
+    /// The same where its own go first: half of the scan is theirs, if there are enough. Nobody
     /// finds them any more, and what else is pruned frees memory only as one of them; the other
     /// half goes on if they cannot be freed yet.
     fn own_first(self, wanted: u64) -> Self {
@@ -62,7 +63,7 @@ impl Objects {
     }
 }
 
-/// What becomes of an unused inode whose file has pages in memory.
+/// The fate of an unused inode whose file has pages in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WithPages {
     /// Its clean pages go, which are counted as stolen; it stays for another round of the list.
@@ -73,7 +74,7 @@ pub enum WithPages {
     PagesFirst,
 }
 
-/// How the inodes of an era are let go: one row each.
+/// The law by which the inodes of an era are freed: one row each.
 ///
 /// | rule | an inode with pages | one that is dirty, once unused and off the list | what is off the list |
 /// |---|---|---|---|
@@ -90,11 +91,11 @@ pub enum WithPages {
 pub struct InodeRule {
     /// Name of its column.
     pub name: &'static str,
-    /// What becomes of an inode whose file has pages in memory.
+    /// The fate of an inode whose file has pages in memory.
     pub pages: WithPages,
     /// The shrinking task waits for dirty inodes to be written.
     pub waits: bool,
-    /// The file system's own objects are half of a scan, if there are so many; else each kind gives
+    /// The file system's own objects are half of a scan, if there are enough; else each kind gives
     /// its share.
     pub own_first: bool,
     /// Entries and inodes have a shrinker each, of all file systems and nodes (before 3.1), and the
@@ -152,7 +153,7 @@ impl InodeRule {
         Self::TIDEGATE,
     ];
 
-    /// How a scan of `wanted` objects is shared out.
+    /// The division of a scan of `wanted` objects.
     #[must_use]
     pub fn shared_out(self, objects: Objects, wanted: u64) -> Objects {
         if self.own_first {

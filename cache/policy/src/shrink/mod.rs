@@ -1,5 +1,5 @@
-//! How many objects a pass over memory asks of each cache of objects, and what becomes of what it
-//! did not get.
+//! The number of objects that a pass over memory asks of each cache, and the fate of those it did
+//! not get.
 //!
 //! A cache (of inodes, of directory entries, of anything that can be made again) is asked in the
 //! proportion in which the pass looks at the lists of pages. It is asked in batches; what is too

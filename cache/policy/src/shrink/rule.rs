@@ -20,7 +20,7 @@ pub enum Weight {
     Priority,
 }
 
-/// How much of what is owed one pass takes.
+/// The part of its debt that a cache pays in one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Owed {
     /// All.
@@ -29,12 +29,12 @@ pub enum Owed {
     ByPriority,
 }
 
-/// What is owed after a pass.
+/// The debt after a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Left {
-    /// What was left of the pass's own total: what its bounds cut off is forgiven.
+    /// The rest of the pass's own total: a part that its bounds cut off is forgiven.
     OfTotal,
-    /// What was owed and added, less what was scanned.
+    /// The debt and its addition, less the objects scanned.
     All,
     /// The same, but no more than twice what is freeable.
     Bounded,
@@ -47,9 +47,9 @@ pub struct ShrinkRule {
     pub name: &'static str,
     /// In what proportion a cache is scanned.
     pub weight: Weight,
-    /// How much of what is owed one pass takes.
+    /// The part of its debt that it pays in one pass.
     pub owed: Owed,
-    /// What is owed after it.
+    /// Its debt after the pass.
     pub left: Left,
     /// A pass asks for a batch at least, or for all there is (4.20 alone).
     pub batch_at_least: bool,

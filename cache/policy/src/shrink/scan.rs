@@ -1,4 +1,4 @@
-//! What one pass asks of one cache.
+//! One pass's request to one cache.
 //!
 //! ```text
 //!   SH1: 1 000 000 freeable, seeks 2, priority 12, nothing owed
@@ -19,10 +19,10 @@ pub const BATCH: u64 = 128;
 /// Seeks at which a cache is scanned in the proportion of the lists.
 const SEEKS_EVEN: u64 = 4;
 
-/// How a cache wants to be asked.
+/// The terms on which a cache is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// What it costs to make an object again. 0: nothing, half of them may go at each pass.
+    /// The cost of making an object again. 0: nothing, half of them may go at each pass.
     pub seeks: u32,
     /// Objects asked for at a time; 0: `BATCH`.
     pub batch: u64,
@@ -38,7 +38,7 @@ impl Default for Cache {
     }
 }
 
-/// How hard a pass presses.
+/// The pressure of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pressure {
     /// Its priority.
@@ -54,7 +54,7 @@ pub struct Pressure {
 pub struct Deferred(u64);
 
 impl Deferred {
-    /// How many.
+    /// Their number.
     #[must_use]
     pub fn objects(self) -> u64 {
         self.0
@@ -65,22 +65,22 @@ impl Deferred {
         core::mem::take(&mut self.0)
     }
 
-    /// A pass is over that could not scan so many (`Outcome::deferred`).
+    /// A pass has ended that could not scan this many (`Outcome::deferred`).
     pub fn add(&mut self, objects: u64) {
         self.0 = self.0.saturating_add(objects);
     }
 }
 
-/// What the owner of a `Scan` does next.
+/// The next step of a `Scan`'s owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanStep {
-    /// Asks the cache to look at so many objects; then `Scan::answered`.
+    /// Asks the cache to look at this many objects; then `Scan::answered`.
     Ask(u64),
-    /// It is over: `Scan::end`.
+    /// The scan has ended: `Scan::end`.
     Done,
 }
 
-/// What a cache answers.
+/// The answer of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It has looked.
@@ -94,7 +94,7 @@ pub enum Answer {
     Stop,
 }
 
-/// What came of a scan.
+/// The outcome of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Objects that are gone. Pages are free only where all objects of a slab are.
@@ -162,7 +162,7 @@ impl Scan {
         })
     }
 
-    /// What to do next.
+    /// The next step.
     #[must_use]
     pub fn step(&self) -> ScanStep {
         let is_last = self.takes_the_last && self.total >= self.freeable;
@@ -185,7 +185,7 @@ impl Scan {
         }
     }
 
-    /// What came of it.
+    /// Its outcome.
     #[must_use]
     pub fn end(self) -> Outcome {
         let missed = self.next.saturating_sub(self.scanned);
@@ -202,7 +202,7 @@ impl Scan {
     }
 }
 
-/// What a pass adds to what is owed.
+/// The addition of a pass to the debt.
 fn delta(weight: Weight, seeks: u32, freeable: u64, pressure: Pressure) -> u64 {
     let seeks = u64::from(seeks);
     if seeks == 0 {

@@ -67,7 +67,7 @@ pub(in crate::reclaim) const PAGE: JudgeRule = JudgeRule {
     ..linux_5_15::PAGE
 };
 
-/// How it goes over the lists.
+/// Its passes over the lists.
 pub(in crate::reclaim) const SCAN: ScanRule = ScanRule {
     feeds: Feeds::ByZone,
     looks_each_turn: true,

@@ -65,7 +65,7 @@ pub(in crate::reclaim) const PAGE: JudgeRule = JudgeRule {
     writes_files: true,
 };
 
-/// How Linux 5.15 goes over the lists. Ours does the same.
+/// Linux 5.15's passes over the lists. Ours does the same.
 pub(in crate::reclaim) const SCAN: ScanRule = ScanRule {
     feeds: Feeds::ByLists,
     looks_each_turn: false,
@@ -77,7 +77,7 @@ pub(in crate::reclaim) const SCAN: ScanRule = ScanRule {
     spares_once: false,
 };
 
-/// How many pages it isolates. Ours does the same.
+/// Its bound on isolated pages. Ours does the same.
 pub(super) const ISOLATION: Isolation = Isolation {
     leaves_off_at_an_eighth: true,
     repeats: false,

@@ -26,7 +26,7 @@ impl ReclaimLaw {
     pub const LINUX_5_16: Self = Self::new(&RULES);
 }
 
-/// What 6.12 has of it.
+/// The rules that 6.12 shares with it.
 pub(in crate::reclaim) const RULES: Rules = Rules {
     name: "linux-5.16",
     throttle: &Throttle,

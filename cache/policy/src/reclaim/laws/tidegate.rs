@@ -47,7 +47,7 @@ const RULES: Rules = Rules {
     fault_around: FAULT_AROUND,
     files_least,
     heeds_within_fs: false,
-    // How lists are gone over and what is counted how, it has of Linux.
+    // The passes over lists and the counts are Linux's.
     ..linux_5_15::RULES
 };
 

@@ -450,7 +450,7 @@ fn a_pass_ends_in_proportion_when_enough_was_reclaimed() {
         ([640, 0, 320, 0], 1, 64, true, [640, 0, 320, 0]),
         // One kind alone: no proportion to keep.
         ([640, 0, 0, 0], 1, 64, false, [64, 0, 0, 0]),
-        // One kind is through when the target is reached: the pass is over.
+        // One kind is through when the target is reached: the pass ends.
         ([640, 0, 32, 0], 1, 64, false, [32, 0, 32, 0]),
         // Equal plans: per cent are rounded, so the other goes on for one more.
         ([640, 0, 640, 0], 1, 64, false, [38, 0, 32, 0]),
@@ -639,7 +639,7 @@ fn in_3_0_files_feed_by_half_and_anonymous_pages_by_the_zone() {
     assert!(linux_5_15::SCAN.takes_turn(|| lists, Kind::File, Pages(GIB)));
 }
 
-/// What was looked at and found in use, anonymous and of files.
+/// The costs of pages looked at and found in use, anonymous and of files.
 fn looked_at(anon: (u64, u64), file: (u64, u64)) -> Costs {
     let mut costs = Costs::new(CostRule::Rotations);
     costs.note_aged(Kind::Anon, Pages(anon.0), Pages(anon.1));

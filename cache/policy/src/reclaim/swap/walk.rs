@@ -32,10 +32,10 @@ const LONGEST: u32 = 4;
 /// Windows under way ahead of the page in use: while one is used up, the device has another.
 const AHEAD: u32 = 2;
 
-/// How far a walk over a region in the order of the slots was read ahead.
+/// The extent to which a walk over a region in the order of the slots was read ahead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapWalk {
-    /// Where it began.
+    /// Its beginning.
     start: u32,
     /// It has come so far,
     at: u32,
@@ -162,7 +162,7 @@ mod tests {
         }
         walk.faulted(300, &(296..304), MAX);
         assert_eq!(walk.used(303, SLOTS, MAX), None, "by chance");
-        // Where read-ahead is off there is none.
+        // No walk is read ahead where read-ahead is off.
         walk.faulted(9, &(9..10), 1);
         assert_eq!(walk.used(10, SLOTS, 1), None);
     }

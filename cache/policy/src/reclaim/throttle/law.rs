@@ -1,4 +1,4 @@
-//! What a law of reclaim says about sleeping: the words it is asked in and those it answers with.
+//! The interface of a law of reclaim that throttles: its questions and their answers.
 
 use crate::reclaim::reason::Reason;
 use crate::reclaim::scan::Priority;
@@ -14,15 +14,15 @@ pub(in crate::reclaim) trait ThrottleLaw: Sync {
     /// Which reason a finding is, if it is one.
     fn reason_of(&self, finding: Finding) -> Option<Reason>;
 
-    /// How long one sleeps for `reason`.
+    /// The sleep for `reason`.
     fn sleep(&self, reason: Reason, who: Who, facts: &Facts, rate: TickRate) -> Sleep;
 
-    /// How much longer than its timeout the timer of a sleep is set.
+    /// Ticks by which the timer of a sleep is set longer than its timeout.
     fn rounding(&self, _reason: Reason) -> Ticks {
         Ticks(0)
     }
 
-    /// Whether a sleep for `reason` is over as soon as nothing is left to be written.
+    /// True if a sleep for `reason` ends as soon as nothing is left to be written.
     fn ends_without_writes(&self, _reason: Reason) -> bool {
         false
     }
@@ -38,18 +38,18 @@ pub(in crate::reclaim) trait ThrottleLaw: Sync {
         Wake::None
     }
 
-    /// What follows from a pass over one node.
+    /// The consequences of a pass over one node.
     fn after_node(&self, _progress: &Progress) -> After {
         After::default()
     }
 
-    /// What follows from the passes over all nodes at one priority.
+    /// The consequences of the passes over all nodes at one priority.
     fn after_nodes(&self, _progress: &Progress) -> After {
         After::default()
     }
 }
 
-/// How long a law lets one sleep for a reason.
+/// The length of a sleep under a law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::reclaim) enum Sleep {
     /// Not at all.
@@ -65,7 +65,7 @@ pub(in crate::reclaim) enum Sleep {
 /// The sleepers for WRITEBACK and what has been written meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::reclaim) struct Writeback {
-    /// How many sleep (`nr_writeback_throttled`).
+    /// Number of sleepers (`nr_writeback_throttled`).
     pub(in crate::reclaim) sleepers: u32,
     /// Pages written while somebody slept (`NR_THROTTLED_WRITTEN`).
     pub(in crate::reclaim) written: u64,
@@ -92,7 +92,7 @@ impl Writeback {
     }
 }
 
-/// What a reclaimer found that may be a reason to sleep.
+/// A reclaimer's finding that may be a reason to sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Finding {
     /// The background reclaimer met pages under writeback that had been marked for reclaim when it
@@ -153,11 +153,11 @@ pub enum Wake {
     None,
     /// All.
     All,
-    /// That many.
+    /// This many.
     Some(u32),
 }
 
-/// What a reclaimer has got by a pass.
+/// The yield of a reclaimer's pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Pages reclaimed since reclaim began, over all priorities.
@@ -170,7 +170,7 @@ pub struct Progress {
     pub background: bool,
 }
 
-/// What follows from a pass.
+/// The consequences of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct After {
     /// Of those that sleep for NOPROGRESS.

@@ -53,7 +53,7 @@ fn asleep(throttle: &mut Throttle, reason: Reason) -> Instant {
     }
 }
 
-/// With so many asleep for writeback.
+/// With `count` tasks asleep for writeback.
 fn with_asleep(law: ReclaimLaw, count: u32) -> Throttle {
     let mut throttle = throttle(law, 250);
     all_asleep(&mut throttle, count);

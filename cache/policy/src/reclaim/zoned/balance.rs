@@ -28,7 +28,7 @@ const PATIENT: Priority = Priority(10);
 /// A zone is shrunk up to this part of it above HIGH, or by LOW, if that is less.
 const GAP_PART: u64 = 100;
 
-/// What the owner of a `Balance` does next.
+/// The next step of a `Balance`'s owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The priorities start over: count it (`pageoutrun`).
@@ -87,7 +87,7 @@ pub struct Balance {
 }
 
 impl Balance {
-    /// `cluster`: so many pages are progress (`Tunables::cluster`).
+    /// `cluster`: the number of pages that is progress (`Tunables::cluster`).
     #[must_use]
     pub fn begin(cluster: Pages) -> Self {
         Self {
@@ -103,7 +103,7 @@ impl Balance {
         }
     }
 
-    /// What to do next. `zones`: the node's as they are now, from the lowest up, the same ones in
+    /// The next step. `zones`: the node's as they are now, from the lowest up, the same ones in
     /// each step.
     #[must_use]
     pub fn step(&mut self, zones: &[ZoneView]) -> Step {
@@ -169,7 +169,7 @@ impl Balance {
         }
     }
 
-    /// The pass that `step` asked for is over.
+    /// The pass that `step` asked for has ended.
     pub fn shrunk(&mut self, got: Got) {
         self.scanned += got.scanned;
         self.freed += got.reclaimed;

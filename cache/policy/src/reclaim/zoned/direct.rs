@@ -34,14 +34,14 @@ use crate::units::Pages;
 /// Below this priority a round ends with a wait.
 const PATIENT: Priority = Priority(10);
 
-/// What the owner of a `Direct` does next.
+/// The next step of a `Direct`'s owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Count a stall (`allocstall`).
     Begin,
     /// Shrink each zone of the list, then `Direct::shrunk`.
     Shrink(Round),
-    /// Ask the flushers for so many pages.
+    /// Ask the flushers for this many pages.
     WakeFlushers(Pages),
     /// Wait until the first zone's devices are congested no more (`Reason::WaitIffCongested`).
     Wait,
@@ -62,7 +62,7 @@ pub struct Round {
 enum State {
     Begin,
     Shrink,
-    /// A round is over that did not free enough.
+    /// A round has ended that did not free enough.
     Fell,
     Wait,
     Next,
@@ -96,7 +96,7 @@ impl Direct {
         }
     }
 
-    /// What to do next.
+    /// The next step.
     #[must_use]
     pub fn step(&mut self) -> Step {
         loop {
@@ -135,7 +135,7 @@ impl Direct {
         }
     }
 
-    /// The round that `step` asked for is over; `got` by all zones.
+    /// The round that `step` asked for has ended; `got` by all zones.
     pub fn shrunk(&mut self, got: Got) {
         self.freed += got.reclaimed;
         self.scanned = got.scanned;
@@ -153,7 +153,7 @@ impl Direct {
     }
 }
 
-/// What a direct reclaim answers that freed `freed` pages. A reclaimer that freed none says one as
+/// The answer of a direct reclaim that freed `freed` pages. A reclaimer that freed none says one as
 /// long as a zone of its list is not hopeless: there is no reason to kill a task then.
 ///
 /// Deviation: only if it looked at pages. A reclaimer that did not would be back at once, and where
@@ -177,7 +177,7 @@ mod tests {
         }
     }
 
-    /// What happened, a word each.
+    /// The events, a word each.
     fn run(mut round: impl FnMut(u8) -> Got) -> (String, Pages) {
         let mut direct = Direct::begin(Pages(32));
         let mut text = String::new();

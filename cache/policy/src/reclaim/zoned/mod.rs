@@ -24,9 +24,9 @@ use super::scan::Priority;
 use crate::units::Pages;
 use crate::watermark::Watermarks;
 
-/// A mark is tested as if so many pages were gone already: `2^order + 1` up to 3.2.
+/// A mark is tested as if this many pages were taken already: `2^order + 1` up to 3.2.
 const TAKEN: Pages = Pages(2);
-/// A zone is hopeless when so many times as many pages were looked at as it has.
+/// A zone is hopeless when this many times its pages were looked at.
 const LOOKED_AT: u64 = 6;
 /// Reclaimers wait where more is under writeback than the dirty limit and this part of it.
 const OVER_LIMIT: u64 = 10;
@@ -47,7 +47,7 @@ pub struct ZoneView {
 }
 
 impl ZoneView {
-    /// Whether more is free than a mark says. `for_higher`: also for a request that could have used
+    /// True if more is free than a mark says. `for_higher`: also for a request that could have used
     /// a higher zone.
     ///
     /// # Source
@@ -62,7 +62,7 @@ impl ZoneView {
         self.free > mark.saturating_add(kept_back).saturating_add(TAKEN)
     }
 
-    /// Whether a pass at a priority leaves the zone out: nothing may be hoped of it, and the
+    /// True if a pass at a priority leaves the zone out: nothing may be hoped of it, and the
     /// gentlest look says whether that has changed.
     #[must_use]
     pub fn is_left_out(&self, priority: Priority) -> bool {
@@ -70,7 +70,7 @@ impl ZoneView {
     }
 }
 
-/// Whether an allocator that found no zone above its mark wakes the background reclaimer for this
+/// True if an allocator that found no zone above its mark wakes the background reclaimer for this
 /// one.
 ///
 /// # Source
@@ -80,7 +80,7 @@ pub fn wants_wake(zone: &ZoneView) -> bool {
     !zone.is_above(zone.marks.low, false)
 }
 
-/// Whether the background reclaimer of a node has no more to do: every zone is above HIGH, or
+/// True if the background reclaimer of a node has no more to do: every zone is above HIGH, or
 /// hopeless.
 ///
 /// # Source
@@ -91,7 +91,7 @@ pub fn are_balanced(zones: &[ZoneView]) -> bool {
     zones.iter().all(good)
 }
 
-/// Whether the background reclaimer may rest, as `background::rest`.
+/// Decides whether the background reclaimer may rest, as `background::rest`.
 ///
 /// # Panics
 /// Unless `hz` lies in 1..=10000.
@@ -100,7 +100,7 @@ pub fn rest(zones: &[ZoneView], napped: bool, hz: u32) -> Rest {
     rest_if(are_balanced(zones), napped, hz)
 }
 
-/// Whether so much is under writeback that a reclaimer waits after its pass (`congestion_wait`),
+/// True if so much is under writeback that a reclaimer waits after its pass (`congestion_wait`),
 /// again and again, or once if it may not enter a file system. `limit`: the dirty limit.
 ///
 /// # Source
@@ -110,7 +110,7 @@ pub fn is_over_writeout(writeback: Pages, limit: Pages) -> bool {
     writeback > limit.saturating_add(Pages(limit.0 / OVER_LIMIT))
 }
 
-/// What may be hoped of a zone.
+/// The prospects of a zone: pages looked at, and hope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Prospects {
     /// Pages looked at since one was last freed (`pages_scanned`).

@@ -16,7 +16,7 @@ fn pages(scanned: u64, listed: u64) -> Pressure {
     }
 }
 
-/// What a cache is asked for that frees half of what it looks at, and what came of it.
+/// The requests to a cache that frees half of the objects it looks at, and the outcome.
 fn run(rule: ShrinkRule, freeable: u64, pressure: Pressure, owed: u64) -> (Vec<u64>, Outcome) {
     run_cache(rule, Cache::default(), freeable, pressure, owed)
 }

@@ -32,7 +32,7 @@ impl<G: FnMut(usize, u8) -> Got> Node<G> {
         }
     }
 
-    /// Balances and tells what happened, at most for so many steps.
+    /// Balances and tells the events, at most `steps` of them.
     fn balance(&mut self, steps: usize) -> String {
         let mut balance = Balance::begin(Pages(32));
         let mut text = String::new();
