@@ -27,12 +27,12 @@ const SONAME: &str = "libtidegate.so.0.1";
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
 const HEADERS: [&str; 2] = ["tidegate.h", "tidegate.hpp"];
 
-/// Where the library is to lie.
+/// The folders of an installed library.
 pub(crate) struct Layout<'a> {
     pub(crate) out: &'a Path,
     /// The folder of its libraries, below a prefix.
     pub(crate) libdir: &'a str,
-    /// What the pkg-config file says; `out` if none.
+    /// The prefix in the pkg-config file; `out` if none.
     pub(crate) prefix: Option<&'a str>,
     /// The static library.
     pub(crate) built: &'a Path,

@@ -39,10 +39,10 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     Err(format!("{}: {}", steps::typed(&command), command.exec()))
 }
 
-/// Runs a program of the campaign over so many seeds, as a step.
+/// Runs a program of the campaign over `seeds` seeds, as a step.
 ///
 /// # Errors
-/// A seed failed, or the time is over.
+/// A seed failed, or the time is up.
 pub(crate) fn faults(program: &Path, seeds: u64, limit: Duration) -> Result<()> {
     let mut command = Command::new(program);
     command.args(["--seeds", &seeds.to_string(), "--out"]);
@@ -50,10 +50,10 @@ pub(crate) fn faults(program: &Path, seeds: u64, limit: Duration) -> Result<()> 
     steps::run(&mut command, limit)
 }
 
-/// Kills the server so many times while clients write.
+/// Kills the server `times` times while clients write.
 ///
 /// # Errors
-/// Something flushed was lost, or the time is over.
+/// Something flushed was lost, or the time is up.
 fn kills(times: u64) -> Result<()> {
     let mut command = cargo(&["test", "--release", "-p", "tidegate-cli"]);
     command.args(["--features", "serve", "--test", "serve_kill"]);

@@ -99,7 +99,7 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
     }
 }
 
-/// How packages are packed.
+/// The form of a package.
 #[derive(Clone, Copy)]
 enum Packed {
     /// To be handed out.
@@ -108,7 +108,7 @@ enum Packed {
     Fast,
 }
 
-/// What was compiled.
+/// The files that were compiled.
 struct Built {
     program: PathBuf,
     library: PathBuf,

@@ -39,7 +39,7 @@ const STORED_HEAD: &str = "\
 /// Trace hash of each run of an experiment, by its name.
 type Hashes = BTreeMap<String, String>;
 
-/// What a command is to do with the runs.
+/// The command's use of the runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Check,
@@ -337,7 +337,7 @@ fn of_the_check(workspace: &Workspace, program: &Path, name: &str) -> Option<Has
     read_hashes(&out).ok()
 }
 
-/// Whether all runs of a folder were as large as the scenario beside them says; `reproduce` runs
+/// True if all runs of a folder were as large as the scenario beside them says; `reproduce` runs
 /// some smaller.
 fn is_own_size(out: &Path) -> bool {
     let text = fs::read_to_string(out.join("scenario.toml")).unwrap_or_default();
@@ -369,7 +369,7 @@ fn read_hashes(out: &Path) -> Result<Hashes> {
     Ok(hashes)
 }
 
-/// What is not the same; a hash of nothing is not a hash.
+/// The differences; a hash of nothing is not a hash.
 fn differences(first: &Hashes, second: &Hashes) -> Vec<String> {
     let mut found = Vec::new();
     let mut runs: Vec<&String> = first.keys().chain(second.keys()).collect();

@@ -1,12 +1,12 @@
-//! What `cargo xtask` and `cargo instruments` share: steps with a limit and an end, the workspace
-//! as cargo sees it, tables that `tidegate` writes, the words of a command line.
+//! The common part of `cargo xtask` and `cargo instruments`: steps with a limit and an end, the
+//! workspace as cargo sees it, tables that `tidegate` writes, the words of a command line.
 #![forbid(unsafe_code)]
 
 pub mod csv;
 pub mod steps;
 pub mod workspace;
 
-/// What went wrong, in words for the person who ran the command.
+/// A result, or the error in words for the person who ran the command.
 pub type Result<T> = std::result::Result<T, String>;
 
 /// The words of a command line, taken one by one.

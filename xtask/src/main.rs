@@ -84,7 +84,7 @@ fn main() -> ExitCode {
 /// Building, and some hundred replays.
 const RULES_MAX: Duration = Duration::from_secs(3600);
 
-/// What is measured of the first workspace alone; the other benches are instruments.
+/// The benches of the first workspace alone; the others are instruments.
 fn bench(mut arguments: Arguments) -> Result<()> {
     match arguments.next_word().as_deref() {
         Some("rules") => {

@@ -30,11 +30,11 @@ pub(crate) struct Program {
     /// Its crate and its own name: `mm cache`, `mm lib`.
     pub(crate) name: String,
     path: PathBuf,
-    /// Where cargo would run it.
+    /// The folder in which cargo would run it.
     folder: PathBuf,
 }
 
-/// How programs of a run differ from the others, by their names.
+/// The differences of a run's programs from the others, by their names.
 #[derive(Default)]
 pub(crate) struct Asked<'a> {
     /// They measure time, and run when all others have ended.
@@ -47,7 +47,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) without: Vec<(&'a str, String)>,
 }
 
-/// How a program ended.
+/// The end of a program.
 struct Ended {
     name: String,
     took: Duration,
@@ -149,7 +149,7 @@ pub(crate) fn run(programs: Vec<Program>, asked: &Asked<'_>) -> Result<()> {
     summary(ended, began.elapsed())
 }
 
-/// Runs programs, so many at a time.
+/// Runs programs, `at_a_time` side by side.
 fn run_some(
     mut waiting: VecDeque<Program>,
     at_a_time: usize,
@@ -215,7 +215,7 @@ impl Running {
         })
     }
 
-    /// How it ended, once it has.
+    /// Its end, once it has ended.
     fn look(&mut self) -> Option<Ended> {
         let problem = match self.job.look()? {
             Ok(status) if status.success() => None,

@@ -18,7 +18,7 @@ pub(crate) const MANIFEST: &str = "doors/python/Cargo.toml";
 /// Python of a version whose stable interface has buffers (ADR 27), as an expression that fails.
 const IS_OLD: &str = "import sys, venv; sys.exit(sys.version_info < (3, 11))";
 
-/// What the tests use beside the package.
+/// The tests' needs beside the package.
 const NEEDED: [&str; 13] = [
     "maturin>=1.7,<2",
     "pytest",

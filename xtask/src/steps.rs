@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::Result;
 
-/// How often a running command is looked at.
+/// The interval at which a running command is looked at.
 pub const POLL: Duration = Duration::from_millis(50);
 
 /// The exit status of a command that was skipped, as other tools have it.
@@ -29,12 +29,12 @@ pub fn stop_at_interrupt() -> Result<()> {
         .map_err(|error| format!("interrupts cannot be caught: {error}"))
 }
 
-/// Whether there was an interrupt.
+/// True if there was an interrupt.
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// How a step ended.
+/// The end of a step.
 pub enum End {
     /// All of it.
     Passed,
@@ -53,7 +53,7 @@ impl From<Result<()>> for End {
     }
 }
 
-/// What has been run so far.
+/// The steps run so far.
 pub struct Steps {
     title: &'static str,
     began: Instant,
@@ -333,7 +333,7 @@ fn at_work(group: u32) -> String {
     said
 }
 
-/// Whether a program is there and says so when asked for its version.
+/// True if a program is there and says so when asked for its version.
 pub fn is_there(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command

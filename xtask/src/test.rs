@@ -348,7 +348,7 @@ pub(crate) fn reproduced(workspace: &Workspace, program: &Path, name: &str) -> O
     (ran == own && all && changed(&scenario) > changed(program)).then_some(out)
 }
 
-/// How often an experiment repeats each of its runs.
+/// The repetitions of each of an experiment's runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Replicas {
     /// Once: what a commit has to pass.
@@ -437,7 +437,7 @@ pub(crate) fn experiments_out(workspace: &Workspace) -> PathBuf {
     workspace.target.join("xtask/experiments")
 }
 
-/// How the bands of an experiment came out: what `bands.json` of its folder says.
+/// The outcome of an experiment's bands, from `bands.json` of its folder.
 struct Bands(Vec<Value>);
 
 impl Bands {

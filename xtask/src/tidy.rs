@@ -1,4 +1,5 @@
-//! What a machine can judge of docs/style.md: `cargo xtask tidy`, and a test of this crate.
+//! The rules of docs/style.md that a machine can judge: `cargo xtask tidy`, and a test of this
+//! crate.
 //!
 //! | rule | checked here |
 //! |---|---|
@@ -35,7 +36,7 @@ use std::path::Path;
 use crate::workspace::{Source, Workspace, root, sources, sources_of};
 use crate::{Arguments, Result, instruments, python};
 
-/// What was found.
+/// The findings.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     /// Broken rules.

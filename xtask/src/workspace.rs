@@ -27,16 +27,16 @@ pub struct Dependency {
     pub name: String,
     /// As `Crate::wing`, of a crate of this repository; none of others.
     pub wing: Option<String>,
-    /// What it is used for.
+    /// Its kind.
     pub kind: Kind,
     /// Only with `--cfg loom` or `--cfg shuttle`: a model checker.
     pub is_checker: bool,
 }
 
-/// What a dependency is used for.
+/// The use of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// What is shipped.
+    /// It is shipped.
     Normal,
     /// Tests.
     Dev,
@@ -44,7 +44,7 @@ pub enum Kind {
     Build,
 }
 
-/// What `cargo metadata` says.
+/// The workspace as `cargo metadata` describes it.
 pub struct Workspace {
     /// The folder that cargo builds into.
     pub target: PathBuf,
@@ -203,7 +203,7 @@ impl Source {
         self.extension() == "rs"
     }
 
-    /// What its name ends with.
+    /// The ending of its name.
     pub fn extension(&self) -> &str {
         Path::new(&self.path)
             .extension()

@@ -1,5 +1,5 @@
-//! What has to hold for any input: run by the fuzzing targets, over their corpus, and on random
-//! input by a test.
+//! Properties that hold for any input: checked by the fuzzing targets, over their corpus, and on
+//! random input by a test.
 //!
 //! Each takes bytes whose first ones are settings, so that one corpus covers them all.
 #![allow(dead_code, reason = "each target uses a part of it")]
@@ -154,7 +154,7 @@ impl Exports for Two {
     }
 }
 
-/// How a handshake went.
+/// The course of a handshake.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     out: Vec<u8>,

@@ -42,18 +42,18 @@ const READ_AHEAD: usize = 64 << 10;
 /// somewhere.
 const STATUS_REQUESTS_MAX: u32 = 1 << 16;
 
-/// What the server said of the export.
+/// The server's description of the export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Export {
     /// Bytes.
     pub size: u64,
     /// Its abilities.
     pub flags: ExportFlags,
-    /// How to cut requests, if the server said.
+    /// The block sizes to which requests are cut, if the server said.
     pub blocks: Option<BlockSizes>,
     /// Its own name, if the server said.
     pub name: Option<String>,
-    /// What it is, if the server said.
+    /// Its description, if the server said.
     pub description: Option<String>,
     /// Replies come in chunks.
     pub structured: bool,
@@ -64,9 +64,9 @@ pub struct Export {
 /// A request to submit. Its fields are sent as they are, so that wrong ones can be sent too.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
-    /// What is to be done.
+    /// The command.
     pub command: Command,
-    /// How.
+    /// Its flags.
     pub flags: CommandFlags,
     /// The first byte.
     pub offset: u64,
@@ -186,7 +186,7 @@ impl<S: Read + Write> Client<S> {
         }
     }
 
-    /// What the server said of the export.
+    /// The server's description of the export.
     #[must_use]
     pub fn export(&self) -> &Export {
         &self.export

@@ -50,7 +50,7 @@ pub const OPTION_SKIP_MAX: u32 = 1 << 20;
 /// The most queries in an option about contexts.
 pub const QUERIES_MAX: u32 = 64;
 
-/// What a server does about encryption ("TLS support").
+/// A server's stance on encryption ("TLS support").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encryption {
     /// It has none.
@@ -61,10 +61,10 @@ pub enum Encryption {
     Required,
 }
 
-/// What a server keeps to in a handshake.
+/// The rules of a server in a handshake.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
-    /// What it does about encryption.
+    /// Its stance on encryption.
     pub encryption: Encryption,
     /// The most options of a connection. `qemu-nbd --list` asks up to three for each export.
     pub options_max: u32,
@@ -84,13 +84,13 @@ impl Default for Rules {
 pub struct ExportInfo {
     /// Its own name, whatever it was found by; at most `STRING_MAX` bytes.
     pub name: String,
-    /// What it is, for a human; may be empty; at most `STRING_MAX` bytes.
+    /// Its description, for a human; may be empty; at most `STRING_MAX` bytes.
     pub description: String,
     /// Bytes.
     pub size: u64,
     /// Its abilities. `SEND_DF` is told to clients with structured replies only.
     pub flags: ExportFlags,
-    /// How requests have to be cut.
+    /// The block sizes to which requests have to be cut.
     pub blocks: BlockSizes,
 }
 
@@ -105,7 +105,7 @@ pub enum Missing {
     NotNow(&'static str),
 }
 
-/// What a server offers.
+/// The exports that a server offers.
 pub trait Exports {
     /// The export called `name`; the empty name asks for the default export.
     ///
@@ -117,7 +117,7 @@ pub trait Exports {
     fn list(&self, each: &mut dyn FnMut(&str, &str));
 }
 
-/// What both sides have agreed on.
+/// The agreement of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The export, as `Exports::find` told of it.
@@ -132,7 +132,7 @@ pub struct Agreed {
     pub blocks_promised: bool,
 }
 
-/// What is to be done after a call.
+/// The next step after a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send the replies; feed what was not consumed, or what comes next.
@@ -157,7 +157,7 @@ pub enum HaggleError {
     },
     /// The bytes where an option should begin are no option.
     NoOption {
-        /// What stood in place of the magic number.
+        /// The number in place of the magic one.
         magic: u64,
     },
     /// The option is too long even to be skipped.
@@ -193,10 +193,10 @@ pub enum HaggleError {
     EncryptionRequired,
     /// Bytes in the clear behind STARTTLS.
     ClearText {
-        /// How many, of those that were fed together.
+        /// Their number, of those that were fed together.
         bytes: usize,
     },
-    /// The handshake was over, or had failed.
+    /// The handshake had ended, or had failed.
     Over,
 }
 
@@ -235,7 +235,7 @@ impl fmt::Display for HaggleError {
 
 impl core::error::Error for HaggleError {}
 
-/// Where a handshake stands.
+/// The phase of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The client's flags come next.
@@ -244,7 +244,7 @@ enum Phase {
     Head,
     /// Data of an option comes next.
     Data(OptionHead),
-    /// Data that is thrown away comes next, so many bytes of it; then the answer is this.
+    /// Data that is thrown away comes next, this many bytes of it; then the answer is this.
     Skip(OptionHead, u32, ReplyKind, &'static str),
     /// TLS comes next, and not to us.
     Upgrade,
@@ -252,7 +252,7 @@ enum Phase {
     Over,
 }
 
-/// What was agreed on with options so far.
+/// The options settled so far.
 #[derive(Clone, Debug, Default)]
 struct Settled {
     structured: bool,
@@ -288,13 +288,13 @@ impl Haggle {
         }
     }
 
-    /// What the server sends first.
+    /// The server's first bytes.
     #[must_use]
     pub fn greeting() -> Greeting {
         greeting(HandshakeFlags::ALL)
     }
 
-    /// Whether the connection is encrypted by now.
+    /// True if the connection is encrypted by now.
     #[must_use]
     pub fn is_encrypted(&self) -> bool {
         self.encrypted

@@ -1,4 +1,5 @@
-//! What a request asks for, or why it is refused, before anything is done for it.
+//! Judges a request: the work it asks for, or the reason of its refusal, before anything is done
+//! for it.
 //!
 //! A pure function of the request and of what was agreed on. The task that carries the work out
 //! need not look at flags, ends of the export or alignment again.
@@ -57,7 +58,7 @@ pub struct Range {
     pub len: u32,
 }
 
-/// What is to be done for a request.
+/// The work that a request asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// Answer with data.
@@ -69,7 +70,7 @@ pub enum Work {
     },
     /// Take the payload that follows.
     Write {
-        /// Where to.
+        /// Its destination.
         range: Range,
         /// Answer when it is durable.
         durable: bool,
@@ -112,7 +113,7 @@ pub enum Work {
     Disconnect,
 }
 
-/// What becomes of the payload behind a refused request.
+/// The fate of the payload behind a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// There is none.
@@ -126,11 +127,11 @@ pub enum Payload {
 /// Why a request is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What the client is told.
+    /// The error that the client is told.
     pub errno: Errno,
     /// The same in words.
     pub why: &'static str,
-    /// What follows in the stream.
+    /// The payload that follows in the stream.
     pub payload: Payload,
 }
 
@@ -142,7 +143,7 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// What `request` asks for on an export as it was `agreed` on.
+/// The work that `request` asks for on an export as it was `agreed` on.
 ///
 /// # Errors
 /// `Refusal`, with the number that the specification has for it.
@@ -218,7 +219,8 @@ fn decide(request: &Request, agreed: &Agreed, limits: &Limits) -> Result<Work, N
 
 const UNKNOWN: No = (Errno::Invalid, "this command is not known here");
 
-/// Whether the client was told that the command may be sent, and whether the export may be changed.
+/// Checks that the client was told that the command may be sent, and that the export may be
+/// changed.
 fn offered(command: Command, agreed: &Agreed) -> Result<(), No> {
     let needed = match command {
         Command::Read | Command::Write | Command::Disconnect => ExportFlags::NONE,
@@ -246,7 +248,7 @@ fn offered(command: Command, agreed: &Agreed) -> Result<(), No> {
     }
 }
 
-/// Whether each flag is known, offered, and one of this command's.
+/// Checks that each flag is known, offered, and one of this command's.
 fn allowed(request: &Request, agreed: &Agreed) -> Result<(), No> {
     let flags = request.flags;
     if !flags
@@ -285,7 +287,7 @@ fn allowed(request: &Request, agreed: &Agreed) -> Result<(), No> {
     }
 }
 
-/// Whether the range lies inside the export.
+/// Checks that the range lies inside the export.
 fn fits(command: Command, range: Range, agreed: &Agreed) -> Result<(), No> {
     let end = range.offset.checked_add(u64::from(range.len));
     if end.is_some_and(|end| end <= agreed.export.size) {
@@ -298,7 +300,7 @@ fn fits(command: Command, range: Range, agreed: &Agreed) -> Result<(), No> {
     Err((errno, "the range goes beyond the end of the export"))
 }
 
-/// Whether the range is cut as the block sizes ask.
+/// Checks that the range is cut as the block sizes ask.
 fn sized(request: &Request, agreed: &Agreed) -> Result<(), No> {
     let Request {
         command,

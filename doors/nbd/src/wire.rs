@@ -50,10 +50,10 @@ pub const REQUEST: usize = 28;
 pub const STRING_MAX: usize = 4096;
 /// Zeroes behind the answer to the option EXPORT_NAME, unless the client asked for none.
 pub const EXPORT_NAME_ZEROES: usize = 124;
-/// A request for at most so many bytes is no attack, whatever maximum is advertised ("Block size
+/// A request for at most this many bytes is no attack, whatever maximum is advertised ("Block size
 /// constraints").
 pub const PAYLOAD_USUAL: u32 = 1 << 25;
-/// A read for at most so many bytes may not be refused for being asked for in one piece
+/// A read for at most this many bytes may not be refused for being asked for in one piece
 /// (`CommandFlags::DF`).
 pub const UNFRAGMENTED_MIN: u32 = 1 << 16;
 
@@ -82,7 +82,7 @@ macro_rules! flags {
                 self.0
             }
 
-            /// Whether all of `other` are set.
+            /// True if all of `other` are set.
             #[must_use]
             pub const fn has(self, other: Self) -> bool {
                 self.0 & other.0 == other.0
@@ -106,7 +106,7 @@ macro_rules! flags {
                 if condition { self.with(other) } else { self }
             }
 
-            /// Whether none is set.
+            /// True if none is set.
             #[must_use]
             pub const fn is_empty(self) -> bool {
                 self.0 == 0
@@ -142,7 +142,7 @@ flags! {
 }
 
 flags! {
-    /// What the client understands of it ("Client flags").
+    /// The parts of it that the client understands ("Client flags").
     ClientFlags: u32 {
         /// It speaks fixed newstyle.
         FIXED_NEWSTYLE = 0;
@@ -182,7 +182,7 @@ flags! {
 }
 
 flags! {
-    /// How a request wants to be done ("Command flags").
+    /// The manner in which a request is to be done ("Command flags").
     CommandFlags: u16 {
         /// Reply when what this request wrote is durable.
         FUA = 0;
@@ -200,7 +200,7 @@ flags! {
 }
 
 flags! {
-    /// What is known of an extent in the context `base:allocation`.
+    /// The state of an extent in the context `base:allocation`.
     State: u32 {
         /// It has no space of its own.
         HOLE = 0;
@@ -209,7 +209,7 @@ flags! {
     }
 }
 
-/// What a request asks for ("Request types").
+/// The command of a request ("Request types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Command {
     /// Data of a range.
@@ -355,9 +355,9 @@ impl fmt::Display for Errno {
 /// A request as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// How it is to be done.
+    /// Its flags.
     pub flags: CommandFlags,
-    /// What is to be done.
+    /// Its command.
     pub command: Command,
     /// The client's name for it; goes into each head of its reply.
     pub cookie: u64,
@@ -371,7 +371,7 @@ pub struct Request {
 /// connection has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRequest {
-    /// What stood in place of the magic number.
+    /// The number in place of the magic one.
     pub magic: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What the fuzzing targets check, over their corpus and over random input that is nearly right.
+//! The checks of the fuzzing targets, over their corpus and over random input that is nearly right.
 //!
 //! A failure of the random part prints its seed; `NBD_SEED` takes one back, `NBD_ROUNDS` sets how
 //! many there are.
@@ -234,7 +234,7 @@ fn random_requests() {
     });
 }
 
-/// What a server says to the client of the check: a handshake that succeeds, and replies that may.
+/// A server's answers to the client of the check: a handshake that succeeds, and replies that may.
 fn server(random: &mut Random) -> Vec<u8> {
     let wish = random.byte() % 8;
     let mut data = vec![wish];

@@ -19,12 +19,12 @@ const NOTICEABLE: f64 = 0.01;
 const LINES_MOST: usize = 20;
 const PAGES_PER_MIB: f64 = 256.0;
 
-/// What is compared.
+/// The folders to compare, and the output.
 #[derive(Debug)]
 pub struct Asked {
-    /// What there was before.
+    /// The folder before.
     pub one: PathBuf,
-    /// What there is now.
+    /// The folder now.
     pub other: PathBuf,
     /// Folder for the page and its plots.
     pub out: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub enum DiffError {
     Folder {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         cause: String,
     },
     /// No cell is in both.
@@ -124,7 +124,7 @@ struct Series {
     moved: Vec<(f64, f64)>,
 }
 
-/// What a folder holds.
+/// The results in a folder.
 struct Results {
     name: String,
     metrics: BTreeMap<CellName, BTreeMap<String, Metric>>,

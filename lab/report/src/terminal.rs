@@ -33,7 +33,7 @@ pub fn print(text: &str) {
     }
 }
 
-/// Whether something that was to be printed could not be.
+/// True if something that was to be printed could not be.
 #[must_use]
 pub fn output_is_lost() -> bool {
     LOST.load(Ordering::Relaxed)
@@ -45,7 +45,7 @@ pub fn complain(text: &str) {
     let _ = writeln!(out, "{text}");
 }
 
-/// Whether somebody sees what is written to standard error, as it is written.
+/// True if somebody sees standard error as it is written.
 #[must_use]
 pub fn is_watched() -> bool {
     std::io::stderr().is_terminal()
@@ -65,7 +65,7 @@ pub fn width() -> usize {
         .map_or(100, |width| width.clamp(40, 120))
 }
 
-/// Whether standard error takes colours.
+/// True if standard error takes colours.
 #[must_use]
 pub fn colour() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());

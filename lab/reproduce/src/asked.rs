@@ -13,7 +13,7 @@ pub struct Asked {
     pub scale: Option<f64>,
     /// Folder for the results, instead of a new one; what an earlier run left there is used.
     pub out: Option<PathBuf>,
-    /// How the scoreboard is printed.
+    /// The format of the scoreboard.
     pub format: Format,
     /// Of the program.
     pub version: &'static str,
@@ -25,7 +25,7 @@ impl Asked {
     }
 }
 
-/// How the scoreboard is printed.
+/// The format of the scoreboard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// For people.

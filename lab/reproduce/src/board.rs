@@ -17,7 +17,7 @@ use experiment::stats::Better;
 /// Two values of a trade-off are alike within this part.
 const ALIKE: f64 = 0.02;
 
-/// How a claim came out.
+/// The verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -72,7 +72,7 @@ pub struct Claim {
     pub ours: Option<String>,
     /// The band in which it holds.
     pub band: String,
-    /// How it came out.
+    /// Its verdict.
     pub verdict: Verdict,
     /// It is one of the bands that are our own and not the paper's.
     pub own: bool,
@@ -107,7 +107,7 @@ impl<'a> Causes<'a> {
 /// Repetitions, each with a seed of its own, and in how many of them a claim holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seeds {
-    /// In so many it holds.
+    /// Repetitions in which it holds.
     pub hold: u32,
     /// Repetitions.
     pub of: u32,

@@ -97,7 +97,7 @@ fn built() -> Vec<String> {
     ids.collect()
 }
 
-/// Whether a band is of that row: `A7-26-vfat` is of `A7-26`.
+/// True if a band is of that row: `A7-26-vfat` is of `A7-26`.
 fn is_of(id: &str, row: &str) -> bool {
     id.strip_prefix(row)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))

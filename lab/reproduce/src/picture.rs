@@ -147,7 +147,7 @@ fn row(svg: &mut String, paper: &PaperBoard, middle: f64) {
     }
 }
 
-/// How far from the line a dot goes, so that it covers no other.
+/// The distance of a dot from the line at which it covers no other.
 fn free(placed: &[(f64, f64)], x: f64) -> f64 {
     let is_free = |y: f64| {
         let hides = |other: &(f64, f64)| (other.0 - x).abs() < STEP && (other.1 - y).abs() < 1.0;

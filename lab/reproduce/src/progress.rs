@@ -33,7 +33,7 @@ struct Times {
 }
 
 impl Times {
-    /// The time that is left, on so many cores.
+    /// The time that is left, on `cores` cores.
     fn left(&self, cores: f64) -> f64 {
         let mut left = self.estimate - self.estimate_done;
         if self.estimate_done > BELIEVED * self.estimate {

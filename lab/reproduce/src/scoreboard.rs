@@ -10,7 +10,7 @@ pub struct Board {
     pub(super) version: &'static str,
     /// Experiments that were to be run and have no result.
     pub missing: Vec<String>,
-    /// How to go on where something is missing.
+    /// The command to go on with where something is missing.
     pub(super) go_on: Option<String>,
     pub(super) papers: Vec<PaperBoard>,
 }

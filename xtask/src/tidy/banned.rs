@@ -6,7 +6,7 @@
 use super::Findings;
 use crate::workspace::Source;
 
-/// What may not be written, with `#` for a number, and what to write instead.
+/// Banned words, with `#` for a number, and their better.
 const BANNED: &[(&str, &str)] = &[
     (
         "issue #",
@@ -50,8 +50,8 @@ const BANNED: &[(&str, &str)] = &[
     ("his", "tasks and programs have `its`, people `their`"),
 ];
 
-/// What may not be written in pages that a user meets, beside that. In comments there are some
-/// three hundred of them.
+/// Words banned beside those in pages that a user meets. In comments there are some three hundred
+/// of them.
 const BANNED_IN_PAGES: &[(&str, &str)] = &[
     ("whoever", "say who: a task, a program, a reader"),
     (
@@ -63,7 +63,7 @@ const BANNED_IN_PAGES: &[(&str, &str)] = &[
 /// Pages for those that work on it.
 const INNER_PAGES: &[&str] = &["docs/adr/", "docs/lab/", "docs/reference/"];
 
-/// Where the words stand that are banned.
+/// The file in which banned words may stand.
 const HERE: &str = "xtask/src/tidy/banned.rs";
 
 pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
@@ -86,7 +86,7 @@ pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
     }
 }
 
-/// Whether a line in small letters has a word that stands alone: no part of a longer one, of a path
+/// True if a line in small letters has a word that stands alone: no part of a longer one, of a path
 /// or of a link.
 fn has(line: &str, word: &str) -> bool {
     let (word, number) = match word.strip_suffix('#') {

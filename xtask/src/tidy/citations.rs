@@ -26,7 +26,8 @@ const PAGES: [(&str, &str); 4] = [
     ("style", "docs/style.md"),
 ];
 
-/// What can be cited of a page: its sections, and of each the names of its rows and points.
+/// The parts of a page that can be cited: its sections, and of each the names of its rows and
+/// points.
 type Sections = BTreeMap<String, BTreeSet<String>>;
 
 /// Where citations of sections stand that are not there, to test this.
@@ -232,7 +233,7 @@ fn rows(text: &str) -> (Vec<String>, &str) {
     (found, rest)
 }
 
-/// What follows a word that joins two sections or rows.
+/// The text behind a word that joins two sections or rows.
 fn joint(text: &str) -> Option<&str> {
     [", and ", ", ", " and ", " to ", " or ", "-"]
         .iter()

@@ -84,7 +84,7 @@ fn unsafe_code(source: &Source, findings: &mut Findings) {
     }
 }
 
-/// Whether a line of code opens something unsafe. Comments, strings, and lints whose names begin
+/// True if a line of code opens something unsafe. Comments, strings, and lints whose names begin
 /// like it do not.
 fn has_unsafe(line: &str) -> bool {
     // Every second part stands between quotes.

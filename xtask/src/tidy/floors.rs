@@ -26,9 +26,9 @@ use crate::workspace::Source;
 struct House {
     /// From the root of the repository.
     folder: &'static str,
-    /// Whether `tidy` fails for it; if not, the floors are a plan, which `--floors` measures.
+    /// `tidy` fails for it; if not, the floors are a plan, which `--floors` measures.
     checked: bool,
-    /// Whether a call of a method that a room adds to another's type counts as an import.
+    /// A call of a method that a room adds to another's type counts as an import.
     methods: bool,
     /// From top to bottom, the rooms of each.
     floors: &'static [&'static [&'static str]],
@@ -600,7 +600,7 @@ fn methods_of(source: &Source) -> Vec<(String, String)> {
     found
 }
 
-/// What follows `<...>`, if the text begins with it.
+/// The text behind `<...>`, if it begins with that.
 fn past_generics(text: &str) -> &str {
     if !text.starts_with('<') {
         return text;
@@ -635,7 +635,7 @@ fn called(line: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a text ends in `Type::`.
+/// True if a text ends in `Type::`.
 fn ends_in_type(text: &str) -> bool {
     let path = text.trim_end_matches(':');
     let end = path.rfind(|c: char| !(c.is_alphanumeric() || c == '_'));
@@ -690,7 +690,7 @@ fn collect(sources: &[Source], home: &str, room: impl Fn(&[String]) -> Option<St
     imports
 }
 
-/// What a `use` statement brings in: its path, and the name it has here.
+/// An import by a `use` statement: its path, and the name it has here.
 struct Used {
     path: Path,
     name: String,
@@ -758,7 +758,7 @@ fn uses(source: &Source) -> Vec<(usize, Used)> {
     found
 }
 
-/// What follows `use` in a line that begins a statement.
+/// The text behind `use` in a line that begins a statement.
 fn after_use(line: &str) -> Option<&str> {
     let rest = match line.strip_prefix("pub") {
         Some(rest) if rest.starts_with('(') => rest.split_once(')')?.1.trim_start(),

@@ -162,7 +162,7 @@ fn ours(one: &Crate, findings: &mut Findings) {
     }
 }
 
-/// What stands in no wing (tools) uses any of them, and none of them uses it.
+/// A crate in no wing (tools) uses any of them, and none of them uses it.
 fn is_behind(one: &Crate, used: &Dependency) -> bool {
     let place = |wing: &str| WINGS.iter().position(|name| *name == wing);
     let Some(used) = used.wing.as_deref() else {

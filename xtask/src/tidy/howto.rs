@@ -19,14 +19,14 @@ pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
     }
 }
 
-/// What stands between a line "```diff" and the next "```".
+/// The text between a line "```diff" and the next "```".
 fn diffs(text: &str) -> Vec<String> {
     let blocks = text.split("\n```diff\n").skip(1);
     let bodies = blocks.filter_map(|block| block.split_once("\n```"));
     bodies.map(|(body, _)| format!("{body}\n")).collect()
 }
 
-/// Whether `git` could apply the diff in a folder; it changes nothing.
+/// Checks that `git` could apply the diff in a folder; it changes nothing.
 fn applies(diff: &str, folder: &Path) -> Result<(), String> {
     let mut git = Command::new("git");
     git.args(["apply", "--check", "-"]).current_dir(folder);

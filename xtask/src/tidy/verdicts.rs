@@ -124,7 +124,8 @@ fn numbers(text: &str) -> Vec<f64> {
         .collect()
 }
 
-/// How far the value of a cause may be from its row's, as a part of it: repetitions differ so.
+/// The distance of a cause's value from its row's, as a part of it, at most: repetitions differ as
+/// much.
 const NEAR: f64 = 0.02;
 
 /// Why bands are missed.
@@ -136,7 +137,7 @@ struct Cause {
 }
 
 impl Cause {
-    /// Whether its number is one of the row's, as far as it is written out.
+    /// True if its number is one of the row's, as far as it is written out.
     fn is_of(&self, row: &Row) -> bool {
         let decimals = self.value.split_once('.').map_or(0, |(_, rest)| rest.len());
         let Ok(value) = self.value.parse::<f64>() else {

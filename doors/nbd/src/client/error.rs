@@ -43,7 +43,7 @@ pub enum ClientError {
     Refused {
         /// Which.
         option: OptionKind,
-        /// How.
+        /// The refusal.
         reply: ReplyKind,
         /// The same in the server's words.
         message: String,

@@ -14,7 +14,7 @@ const REPLY_MAX: u32 = 64 << 10;
 /// The most replies to one option that are taken.
 const REPLIES_MAX: usize = 1 << 16;
 
-/// What a client asks for.
+/// The wishes of a client.
 #[derive(Clone, Debug)]
 pub struct Wishes {
     /// The export; empty for the default one.
@@ -55,14 +55,14 @@ impl Wishes {
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// What it is; may be empty.
+    /// Its description; may be empty.
     pub description: String,
 }
 
 /// One reply to an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionReply {
-    /// What it says.
+    /// Its kind.
     pub kind: ReplyKind,
     /// Its data.
     pub data: Vec<u8>,

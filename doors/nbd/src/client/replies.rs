@@ -20,7 +20,7 @@ const STATUS_MAX: u32 = 1 << 20;
 pub struct Extent {
     /// Bytes.
     pub len: u64,
-    /// What they are.
+    /// Their state.
     pub state: State,
 }
 
@@ -29,9 +29,9 @@ pub struct Extent {
 pub struct Completion {
     /// Which one, as `submit` named it.
     pub cookie: u64,
-    /// What it asked for.
+    /// The command of the request.
     pub command: Command,
-    /// What went wrong, if anything.
+    /// The failure, if there was one.
     pub failure: Option<Failure>,
     /// Data of a read. For a read that failed: the data that came, and zeroes.
     pub data: Vec<u8>,
@@ -61,7 +61,7 @@ struct Table {
     spare: Vec<Vec<u8>>,
 }
 
-/// What both halves of a client know.
+/// The state that both halves of a client share.
 #[derive(Debug)]
 pub(super) struct Shared {
     structured: bool,
@@ -131,7 +131,7 @@ impl Shared {
     }
 }
 
-/// Whether a stream's error is only its end.
+/// True if a stream's error is only its end.
 pub(super) fn is_end(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -273,7 +273,7 @@ impl Pending {
         }
     }
 
-    /// Where in `data` a content chunk belongs; notes that it has come.
+    /// The place in `data` of a content chunk; notes that it has come.
     fn place(&mut self, offset: u64, len: u32) -> Result<std::ops::Range<usize>, ClientError> {
         let wrong = |what: &str| {
             ClientError::protocol(format!("{len} bytes at {offset} in a reply: {what}"))
@@ -395,7 +395,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Whether a reply that says it succeeded has all that it should.
+    /// Checks that a reply that says it succeeded is complete.
     fn check(&self) -> Result<(), ClientError> {
         if self.failure.is_some() {
             return Ok(());

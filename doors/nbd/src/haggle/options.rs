@@ -1,4 +1,4 @@
-//! What each option is answered with, once all of its data is there.
+//! The answer to each option, once all of its data is there.
 //!
 //! Source: the specification, "Option types", "Metadata querying".
 

@@ -10,10 +10,10 @@ pub const OPTION_HEAD: usize = 16;
 /// Bytes of the head of a reply to an option, without its data.
 pub const OPTION_REPLY_HEAD: usize = 20;
 
-/// What a server says first.
+/// A server's first bytes.
 pub type Greeting = [u8; 18];
 
-/// What a server says first: that it speaks newstyle, and which of its forms.
+/// A server's first bytes: that it speaks newstyle, and which of its forms.
 #[must_use]
 pub fn greeting(flags: HandshakeFlags) -> Greeting {
     let mut bytes = [0; 18];
@@ -56,7 +56,7 @@ macro_rules! numbered {
 }
 
 numbered! {
-    /// What a client asks for in a handshake ("Option types").
+    /// A client's request in a handshake ("Option types").
     OptionKind: u32 {
         /// This export, and on to its requests; a failure has no answer.
         ExportName = 1;
@@ -66,7 +66,7 @@ numbered! {
         List = 3;
         /// Encryption.
         StartTls = 5;
-        /// What an export is like.
+        /// The size and flags of an export.
         Info = 6;
         /// The same, and on to its requests.
         Go = 7;
@@ -80,7 +80,7 @@ numbered! {
 }
 
 numbered! {
-    /// What a server answers ("Option reply types").
+    /// A server's answer to an option ("Option reply types").
     ReplyKind: u32 {
         /// Yes; or the end of a list.
         Ack = 1;
@@ -118,7 +118,7 @@ numbered! {
         Export = 0;
         /// Its name.
         Name = 1;
-        /// What it is, for a human.
+        /// Its description, for a human.
         Description = 2;
         /// Block sizes.
         BlockSize = 3;
@@ -126,7 +126,7 @@ numbered! {
 }
 
 impl ReplyKind {
-    /// Whether it is a refusal.
+    /// True if it is a refusal.
     #[must_use]
     pub const fn is_error(self) -> bool {
         self.number() & 0x8000_0000 != 0
@@ -152,7 +152,7 @@ impl BlockSizes {
         maximum: u32::MAX,
     };
 
-    /// Whether the specification allows them; `size` is the export's.
+    /// True if the specification allows them; `size` is the export's.
     #[must_use]
     pub fn are_valid(&self, size: u64) -> bool {
         let powers = self.minimum.is_power_of_two() && self.preferred.is_power_of_two();
@@ -169,7 +169,7 @@ impl BlockSizes {
 /// The head of an option as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionHead {
-    /// What is asked for.
+    /// The option.
     pub kind: OptionKind,
     /// Bytes of data behind it.
     pub len: u32,
@@ -207,7 +207,7 @@ impl OptionHead {
 pub struct OptionReplyHead {
     /// The option that it answers.
     pub option: OptionKind,
-    /// What it says.
+    /// Its kind.
     pub kind: ReplyKind,
     /// Bytes of data behind it.
     pub len: u32,

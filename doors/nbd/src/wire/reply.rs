@@ -16,7 +16,7 @@ const DONE: u16 = 1;
 /// Head, error, length of the message, offset.
 const ERROR_MAX: usize = CHUNK_HEAD + 4 + 2 + ERROR_MESSAGE_MAX + 8;
 
-/// What a chunk is ("Structured reply types").
+/// The kind of a chunk ("Structured reply types").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChunkKind {
     /// Nothing but the end.
@@ -64,7 +64,7 @@ impl ChunkKind {
         }
     }
 
-    /// Whether it tells of a failure; those of later specifications do too.
+    /// True if it tells of a failure; those of later specifications do too.
     #[must_use]
     pub const fn is_error(self) -> bool {
         self.number() & 0x8000 != 0
@@ -74,7 +74,7 @@ impl ChunkKind {
 /// A simple reply's head as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimpleReply {
-    /// What failed, if anything.
+    /// The error, if there was one.
     pub error: Option<Errno>,
     /// The request's cookie.
     pub cookie: u64,
@@ -97,9 +97,9 @@ impl SimpleReply {
 /// A chunk's head as it came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHead {
-    /// Whether it is the last of its reply.
+    /// It is the last of its reply.
     pub done: bool,
-    /// What it is.
+    /// Its kind.
     pub kind: ChunkKind,
     /// The request's cookie.
     pub cookie: u64,
@@ -235,7 +235,7 @@ pub struct ErrorChunk {
 }
 
 impl ErrorChunk {
-    /// What goes on the wire.
+    /// Its bytes on the wire.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]

@@ -225,7 +225,7 @@ fn fitting(columns: &[String], widths: &[usize], room: usize) -> Vec<usize> {
     chosen
 }
 
-/// How many bands hold, and those that do not.
+/// Prints the number of bands that hold, and those that do not.
 fn put_bands(lines: &mut Vec<String>, around: &Around<'_>, room: usize) {
     if around.verdicts.is_empty() {
         return;

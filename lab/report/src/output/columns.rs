@@ -70,7 +70,7 @@ impl TidyTable {
         Self { name, columns }
     }
 
-    /// How many rows.
+    /// Number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
         self.columns.first().map_or(0, |column| column.data.len())

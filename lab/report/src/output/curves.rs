@@ -19,9 +19,9 @@ pub struct Lines {
     pub name: String,
     /// Its row, a colon, and what it shows.
     pub title: String,
-    /// The value that the curves are over.
+    /// The label of the horizontal axis.
     pub x_label: String,
-    /// What they are of, if it is the same in all panels.
+    /// The label of the vertical axis, if it is the same in all panels.
     pub y_label: &'static str,
     /// The horizontal axis is logarithmic.
     pub log_x: bool,

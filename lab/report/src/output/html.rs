@@ -35,7 +35,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// What was published of a printed metric in a row and a column.
+    /// The published value of a printed metric in a row and a column.
     pub(super) fn published(&self, metric: &str, row: &str, column: &str) -> Option<f64> {
         let table = self.figures.iter().find(|table| table.name == metric)?;
         let at = table.columns.iter().position(|own| own == column)?;
@@ -294,7 +294,7 @@ fn one(figure: &Figure, base: Option<f64>) -> Cell {
     Cell::sorted(html, mean)
 }
 
-/// The plots of each row, in at most so many bytes: those of the first are open.
+/// The plots of each row, in at most `most` bytes: those of the first are open.
 fn drawn(plots: &[(String, svg::Figure)], most: usize) -> String {
     let mut html = String::new();
     let mut left = most;

@@ -25,7 +25,7 @@ use experiment::expect::Judged;
 use experiment::outcome::Outcome;
 use experiment::scenario::{Scenario, is_plain};
 
-/// How many folders of one name there may be.
+/// Most folders of one name.
 const FOLDERS_MOST: u32 = 10_000;
 
 /// Results could not be written.
@@ -49,7 +49,7 @@ impl OutputError {
 /// The table of runs: a folder that has it holds results.
 const RUNS: &str = "runs";
 
-/// How each band came out, for programs; `table.txt` has the same in words.
+/// The outcome of each band, for programs; `table.txt` has the same in words.
 const BANDS: &str = "bands.json";
 
 /// Table of a comparison with recordings: their figures.
@@ -160,7 +160,7 @@ impl Folder {
         Ok(())
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -18,7 +18,7 @@ const MIB_PER_PAGE: f64 = 4096.0 / 1_048_576.0;
 const WRITERS_MOST: usize = 7;
 const TIME: &str = "time (s)";
 
-/// What was published of a metric in a row and a column.
+/// The published value of a metric in a row and a column.
 pub(super) type Published<'a> = &'a dyn Fn(&str, &str, &str) -> Option<f64>;
 
 /// Plots whose height is a metric: what was published of it is a line there.
@@ -156,7 +156,7 @@ fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
 /// Longest pause / shortest, from which on lengths are drawn by orders of magnitude.
 const WIDE: f64 = 20.0;
 
-/// Whether pauses of some column are so much longer than of another that a linear axis would have
+/// True if pauses of some column are so much longer than of another that a linear axis would have
 /// these on its floor.
 fn is_wide(runs: &[&Outcome]) -> bool {
     let all = runs.iter().flat_map(|run| &run.pauses);

@@ -105,7 +105,7 @@ pub(super) enum Mark {
     Level { y: f64, colour: &'static str },
 }
 
-/// How values become places.
+/// The mapping of values to places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Scales {
     /// The horizontal axis is logarithmic.
@@ -136,7 +136,7 @@ pub(super) struct Figure {
     pub(super) scales: Scales,
 }
 
-/// How a legend's key looks.
+/// The look of a legend's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Solid,
@@ -638,8 +638,8 @@ fn dots(points: &[(f64, f64)]) -> String {
     path
 }
 
-/// How wide bold text of this height may be: letters by their kind, each as wide as the widest of
-/// its kind in DejaVu Sans Bold, a wide font. The reader's font is not known here.
+/// The greatest width of bold text of this height: letters by their kind, each as wide as the
+/// widest of its kind in DejaVu Sans Bold, a wide font. The reader's font is not known here.
 fn bold_width(text: &str, size: f64) -> f64 {
     let ems = text.chars().map(|letter| match letter {
         ' ' | '.' | ',' | ':' | ';' | '\'' | '|' | '/' | '-' | '(' | ')' | 'i' | 'j' | 'l'

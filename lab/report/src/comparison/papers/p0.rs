@@ -180,7 +180,7 @@ struct Delays {
 }
 
 impl Delays {
-    /// Of counts from so many repetitions; `None`: there are no delays.
+    /// Of counts from this many repetitions; `None`: there are no delays.
     fn of(counts: &[&ThrottleCount], repetitions: usize) -> Option<Self> {
         let timeouts = || counts.iter().map(|delay| delay.timeout_ms);
         let shortest = timeouts().reduce(f64::min)?;

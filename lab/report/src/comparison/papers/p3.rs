@@ -61,7 +61,7 @@ impl Report<'_> {
         cells_of(title, names.map(str::to_owned))
     }
 
-    /// Files a second of the round of a column that ends with so many files.
+    /// Files a second of the round of a column that ends with `files` files.
     fn at(&self, case: &str, policy: &str, files: f64) -> Option<f64> {
         let rates = self.runs(case, policy).filter_map(|run| {
             let rounds = small::rounds(run);

@@ -21,7 +21,7 @@ use super::{ROWS, Report, digits, line};
 use experiment::metrics::runs;
 use experiment::outcome::{Iteration, Outcome};
 
-/// How a change is printed.
+/// The form in which a change is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Change {

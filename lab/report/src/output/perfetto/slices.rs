@@ -179,7 +179,7 @@ struct Doing {
     asleep: Option<Cause>,
     /// When its own reclaim began; of the background reclaimer, when it woke.
     reclaims: Option<u64>,
-    /// Where its next pass begins.
+    /// The beginning of its next pass.
     pass: u64,
     ended: bool,
 }

@@ -201,7 +201,7 @@ fn colour_of(cause: &str) -> &'static str {
         .map_or(UNKNOWN, |(_, colour)| colour)
 }
 
-/// How many tasks sleep, by cause.
+/// Number of sleeping tasks, by cause.
 fn asleep(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     let mut causes: Vec<&str> = Vec::new();
     for (cause, _) in runs.iter().flat_map(|run| &run.slots.asleep) {
@@ -320,7 +320,7 @@ fn group_name((background, reason): Group) -> String {
     format!("{by} {name}")
 }
 
-/// How many throttlings lasted how long: one panel a reason and column, the timeout marked.
+/// Number of throttlings by their length: one panel a reason and column, the timeout marked.
 fn throttle_delays(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     let mut panels = Vec::new();
     for run in runs {

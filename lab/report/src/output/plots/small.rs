@@ -183,7 +183,7 @@ fn writes(run: &Outcome) -> Option<(Points, Points)> {
     Some((rates, sizes))
 }
 
-/// How much a counter grows a second, at full size.
+/// The growth of a counter a second, at full size.
 fn per_second(run: &Outcome, name: &str) -> Option<Points> {
     let series = run.vmstat.of(name)?;
     let steps = series.windows(2).filter(|pair| pair[1].0 > pair[0].0);
