@@ -45,7 +45,7 @@ fn commit() -> Option<String> {
     git(&["rev-parse", "--short=12", "HEAD"])
 }
 
-/// What was changed in the sources that decide a trace, as a number; empty if nothing was.
+/// The changes in the sources that decide a trace, as a number; empty if there are none.
 fn changed() -> String {
     let sources = SOURCES.map(|name| format!("../{name}/src"));
     for source in &sources {

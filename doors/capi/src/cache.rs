@@ -23,7 +23,7 @@ impl Kind for CacheOf {
     }
 }
 
-/// What lives in a cache, and ends with it.
+/// An object that lives in a cache, and ends with it.
 pub(crate) trait Lodger: Kind {
     fn cache(&self) -> Handle<CacheOf>;
 }
@@ -40,7 +40,7 @@ flags! {
 }
 
 sized_struct! {
-    /// How a cache is built; zeroes mean the default.
+    /// The options of a cache; zeroes mean the default.
     "tg_cache_options" CacheOptions {
         flags: u32,
         memory: u64,

@@ -23,7 +23,7 @@ fn declared() -> Vec<(&'static str, String)> {
     .concat()
 }
 
-/// What the header must agree with.
+/// The source that checks the header.
 fn judge() -> String {
     let mut text = String::from("#include \"tidegate.h\"\n");
     for (_, declaration) in declared() {

@@ -1,4 +1,4 @@
-//! What a call answers when it fails: a code, the system's number, and a text of this thread.
+//! The answer of a call that fails: a code, the system's number, and a text of this thread.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char};
@@ -75,7 +75,7 @@ impl Failure {
         self
     }
 
-    /// After so many bytes more of a write were taken in.
+    /// After `bytes` more bytes of a write were taken in.
     pub(crate) fn after(mut self, bytes: u64) -> Self {
         self.0.taken += bytes;
         self

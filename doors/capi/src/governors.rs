@@ -52,7 +52,7 @@ sized_struct! {
 }
 
 sized_struct! {
-    /// What a member may have; zeroes mean the default.
+    /// A member's terms; zeroes mean the default.
     "tg_share" TgShare {
         floor: u64,
         ceiling: u64,

@@ -36,7 +36,7 @@ flags! {
 }
 
 sized_struct! {
-    /// What is to be done.
+    /// A request.
     "tg_request" Request {
         operation: u32,
         file: Handle<Opened>,
@@ -48,7 +48,7 @@ sized_struct! {
 }
 
 c_struct! {
-    /// What was done.
+    /// Its outcome.
     "tg_done" Done {
         tag: u64,
         result: i64,
@@ -146,7 +146,7 @@ impl Shared {
         ended.done.push_back((tag, result));
     }
 
-    /// What a thread of a lane does.
+    /// The work of a thread of a lane.
     fn work(&self, lane: usize) {
         let Some(lane) = self.lanes.get(lane) else {
             return;

@@ -1,4 +1,4 @@
-//! What is refused, and what to do then.
+//! The refusals of a governor, and the ways out.
 
 use std::fmt;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub enum Error {
     Capacity {
         /// The member.
         member: String,
-        /// What the cache was built with, in bytes; none if without bounds.
+        /// The capacity that the cache was built with, in bytes; none if without bounds.
         capacity: Option<u64>,
         /// Its ceiling, or the limit, in bytes.
         most: u64,
@@ -51,7 +51,7 @@ pub enum Error {
     Weight {
         /// The member.
         member: String,
-        /// What it was to be.
+        /// The weight asked for.
         weight: f64,
     },
     /// A member has this name already.
@@ -63,7 +63,7 @@ pub enum Error {
     NoName,
     /// There are as many members as can be.
     TooManyMembers {
-        /// How many.
+        /// Their number.
         members: usize,
     },
     /// The limit was to be lowered below what the floors come to.
@@ -81,14 +81,14 @@ pub enum Error {
         member: String,
         /// For how many bytes.
         bytes: u64,
-        /// How long it waited.
+        /// The time it waited.
         waited: Duration,
         /// The member in the way: it holds most above its target, or does not give back what it
         /// should.
         by: String,
-        /// What of it is held, in bytes.
+        /// Bytes of it that are held.
         held: u64,
-        /// What is its own, in bytes.
+        /// Bytes of it that are its own.
         target: u64,
     },
     /// More than the whole limit.
@@ -107,7 +107,7 @@ pub enum Error {
     },
     /// The governor's thread could not be started.
     NoThread {
-        /// What the system said.
+        /// The system's reason.
         why: String,
     },
 }

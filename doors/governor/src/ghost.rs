@@ -1,4 +1,4 @@
-//! What was evicted a while ago: which of one member's keys, and at what age.
+//! Keys of one member that were evicted a while ago, and their ages.
 //!
 //! A table of slots, one word each: 32 bits of the key's hash and 32 of the age at which it went,
 //! in 256ths of a delta. A key has one place; a later key takes it. Only keys whose hash ends in
@@ -55,8 +55,8 @@ impl Ghost {
         self.slots.len() as u64 * 8
     }
 
-    /// Remembers fewer or more of the keys, now that so many bytes of so many entries have been
-    /// evicted.
+    /// Remembers fewer or more of the keys, now that `entries` entries of `bytes` bytes in all have
+    /// been evicted.
     pub(crate) fn adapt(&self, bytes: u64, entries: u64) {
         let Some(mean) = bytes.checked_div(entries).filter(|mean| *mean > 0) else {
             return;

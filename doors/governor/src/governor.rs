@@ -39,10 +39,10 @@ const MOVES_KEPT: usize = 64;
 /// Bytes evicted before a turn is due, as a part of the limit: four times an epoch.
 const TURN_PART: u64 = 64;
 
-/// What moves memory between members.
+/// The mover of memory between members.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Regret {
-    /// What they evicted and miss again.
+    /// The regret of entries that they evicted and miss again.
     #[default]
     On,
     /// Nothing: floors, ceilings and weights alone say how much each member has. Memory that one
@@ -74,7 +74,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// What moves memory between members. Default: regret.
+    /// Sets the mover of memory between members. Default: regret.
     #[must_use]
     pub fn regret(mut self, regret: Regret) -> Self {
         self.regret = regret;
@@ -431,7 +431,7 @@ impl std::fmt::Debug for Governor {
     }
 }
 
-/// How fast members gave memory back when they were asked, or one is filled.
+/// The rate at which members gave memory back when they were asked, or at which one is filled.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rate {
     bytes: u64,
@@ -462,7 +462,7 @@ impl Rate {
     }
 }
 
-/// What is behind the lock.
+/// The state behind the lock.
 pub(crate) struct Core {
     pub(crate) shares: Shares,
     /// By the number of the member.
@@ -483,7 +483,7 @@ pub(crate) struct Core {
     /// When those that do not report were last looked at, and how long until the next time.
     pub(crate) looked: Duration,
     pub(crate) look_every: Duration,
-    /// What all held then.
+    /// Bytes that all held then.
     pub(crate) seen: u64,
 }
 

@@ -21,7 +21,7 @@ use crate::governor::Inner;
 
 /// After this a call is late.
 pub(crate) const LATE: Duration = Duration::from_millis(100);
-/// How often the second lane looks whether the first goes on.
+/// The interval at which the second lane looks whether the first goes on.
 const GOES_ON: Duration = Duration::from_millis(10);
 
 /// Something happened.
@@ -61,7 +61,7 @@ impl Bell {
         self.woken.notify_all();
     }
 
-    /// What rings from here on is new.
+    /// Forgets the rings so far.
     pub(crate) fn clear(&self) {
         self.rung.store(false, SeqCst);
     }

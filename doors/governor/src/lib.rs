@@ -61,7 +61,7 @@
 //! 7. A member that is dropped gives its target back.
 //! 8. Nobody is asked for memory below its floor; memory above targets goes first.
 //!
-//! How memory is shared is decided in `policy::shares`; here are counting, waiting and calling.
+//! `policy::shares` decides the division of memory; here are counting, waiting and calling.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 

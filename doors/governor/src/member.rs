@@ -17,7 +17,7 @@ use crate::report::Standing;
 use crate::turn::in_scan;
 use crate::{Error, Shrinker};
 
-/// What is known of a member; shared by its handle, its permits and the governor.
+/// The state of a member; shared by its handle, its permits and the governor.
 pub(crate) struct MemberState {
     pub(crate) name: String,
     pub(crate) id: MemberId,
@@ -46,7 +46,7 @@ pub(crate) struct MemberState {
     pub(crate) conduct: Mutex<Conduct>,
 }
 
-/// How a member has behaved.
+/// The conduct of a member.
 #[derive(Debug, Default)]
 pub(crate) struct Conduct {
     pub(crate) standing: Standing,
@@ -60,10 +60,10 @@ pub(crate) struct Conduct {
     pub(crate) fell_then: u64,
     /// Time of the scans that they were made in.
     pub(crate) scanned: Duration,
-    /// What `rose` was when the last scan ended, and when that was.
+    /// The value of `rose` when the last scan ended, and the time of that.
     pub(crate) rose_then: u64,
     pub(crate) ended: Duration,
-    /// How fast it is filled, as seen between scans.
+    /// The rate at which it is filled, as seen between scans.
     pub(crate) filled: Rate,
     pub(crate) strikes: u32,
     /// Claims in a row that cannot be judged, as it was filled meanwhile.
@@ -73,7 +73,7 @@ pub(crate) struct Conduct {
     pub(crate) scans: u64,
     pub(crate) freed: u64,
     pub(crate) late: u64,
-    /// What it was last told to hold at most, if it bounds itself.
+    /// The bound it was last told, if it bounds itself.
     pub(crate) bound: Option<u64>,
     /// It said once that it does not.
     pub(crate) is_unbounded: bool,
@@ -133,7 +133,7 @@ impl MemberState {
         )
     }
 
-    /// Whether it evicted an entry in this epoch that is too large for a bound which keeps `most`.
+    /// True if it evicted an entry in this epoch that is too large for a bound which keeps `most`.
     pub(crate) fn evicted_larger(&self, most: Option<u64>) -> bool {
         most.is_some_and(|most| self.largest.load(Relaxed) > most)
     }
@@ -149,8 +149,8 @@ impl MemberState {
         }
     }
 
-    /// What one regret counts as: an entry of more than half a delta as several, for an epoch has
-    /// room for few of them.
+    /// The worth of one regret: an entry of more than half a delta counts as several, for an epoch
+    /// has room for few of them.
     fn evidence(&self, delta: u64) -> u64 {
         let mean = self.age.load(Relaxed) / self.entries.load(Relaxed).max(1);
         mean.saturating_mul(2).div_ceil(delta).max(1)
@@ -227,7 +227,7 @@ impl Member {
         })
     }
 
-    /// The entry with this hash went, to make room, and had so many bytes. (A replaced or removed
+    /// The entry with this hash, of `bytes` bytes, was evicted to make room. (A replaced or removed
     /// entry is not evicted.)
     ///
     /// Any hash will do that is the same in [`missed`](Self::missed); see [`hash`](Self::hash).
@@ -360,7 +360,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// How many bytes.
+    /// Number of bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
@@ -404,7 +404,7 @@ impl std::fmt::Debug for Permit {
     }
 }
 
-/// What the table of members keeps beside the seat.
+/// The part of a member that the table keeps beside the seat.
 pub(crate) struct Entry {
     pub(crate) seat: Arc<MemberState>,
     pub(crate) shrinker: Arc<dyn Shrinker>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use policy::units::Bytes;
 
-/// How a member has behaved.
+/// The conduct of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Standing {
@@ -63,7 +63,7 @@ pub struct Move {
 pub struct MemberReport {
     /// Its name.
     pub name: String,
-    /// How it has behaved.
+    /// Its conduct.
     pub standing: Standing,
     /// Bytes it holds.
     pub held: u64,
@@ -90,7 +90,7 @@ pub struct MemberReport {
     pub late: u64,
 }
 
-/// How reservations waited.
+/// The waits of reservations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waits {
     /// Reservations that waited for memory, or were slowed down.
@@ -128,7 +128,7 @@ pub struct Report {
     pub members: Vec<MemberReport>,
     /// The last transfers, the newest last.
     pub moves: Vec<Move>,
-    /// How reservations waited.
+    /// The waits of reservations.
     pub waits: Waits,
 }
 

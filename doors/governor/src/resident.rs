@@ -10,9 +10,8 @@
 //! would shrink everybody again, and again. The part that it cannot use for the next shows as a
 //! rise of the resident memory, and is slack by as much.
 //!
-//! Whether what it keeps can be used is found by trying: below the limit members may always hold a
-//! little more than that says. If nothing rises, what they held at their highest rises, and the
-//! slack falls.
+//! Trial shows if it can use its rests: below the limit members may always hold a little more than
+//! that says. If nothing rises, what they held at their highest rises, and the slack falls.
 
 use std::time::Duration;
 
@@ -81,7 +80,7 @@ mod tests {
     use super::*;
 
     const LIMIT: u64 = 6400;
-    /// What may be tried.
+    /// The bytes that may be tried.
     const TRIED: u64 = 100;
 
     fn at(millis: u64) -> Duration {

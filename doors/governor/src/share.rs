@@ -1,4 +1,4 @@
-//! What a member asks for when it registers.
+//! The terms that a member asks for when it registers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::member::Member;
 /// Cost of a miss that nobody measured: a read of a fast disk.
 const MISS_COST: Duration = Duration::from_micros(100);
 
-/// What a member may have, and what its misses cost. All of it has a default; see the methods.
+/// A member's terms, and the cost of its misses. All of it has a default; see the methods.
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     floor: u64,
@@ -63,7 +63,7 @@ impl Share {
         self
     }
 
-    /// What a nanosecond of its misses counts beside that of others, and its part where nobody
+    /// Weight of a nanosecond of its misses beside those of others, and its part where nobody
     /// misses anything: 0.0625 to 16, in sixteenths. Default: 1.
     #[must_use]
     pub fn weight(mut self, weight: f64) -> Self {
@@ -71,7 +71,7 @@ impl Share {
         self
     }
 
-    /// What a miss costs where [`Member::missed`] is not told. Default: 100 us. The proportions
+    /// The cost of a miss where [`Member::missed`] is not told. Default: 100 us. The proportions
     /// between members count.
     #[must_use]
     pub fn miss_cost(mut self, cost: Duration) -> Self {
@@ -94,7 +94,7 @@ impl Share {
         self.ceiling.min(limit)
     }
 
-    /// What a miss costs, in nanoseconds.
+    /// The cost of a miss, in nanoseconds.
     pub(crate) fn cost(&self) -> Nanos {
         Nanos(u64::try_from(self.miss_cost.as_nanos()).unwrap_or(u64::MAX))
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// What a cache could free.
+/// The bytes and entries that a cache could free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Freeable {
     /// Bytes that could go now. A member that is looked at and has none is not asked.
@@ -30,7 +30,7 @@ impl Freeable {
     }
 }
 
-/// What a scan is asked for.
+/// The request of a scan.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Ask {
@@ -45,21 +45,21 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Time until the deadline; zero when it is over.
+    /// Time until the deadline; zero once that has passed.
     #[must_use]
     pub fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 }
 
-/// What a scan did.
+/// The outcome of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scanned {
     /// Bytes it freed, as it thinks. The fall of what it holds counts.
     pub freed: u64,
     /// Entries it looked at.
     pub looked_at: u64,
-    /// Whether there is more available.
+    /// There is more available.
     pub more: bool,
 }
 
@@ -75,7 +75,7 @@ impl Scanned {
     }
 }
 
-/// What became of a new size.
+/// The answer to a new size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resized {
     /// The cache does not bound itself; it is scanned when the sum is too large.
@@ -94,7 +94,7 @@ pub enum Resized {
 /// member. A call that takes longer than 100 ms is noted, and the member rests; a member that
 /// panics is not called again.
 pub trait Shrinker: Send + Sync {
-    /// What could go now. Cheap, and may be stale.
+    /// The bytes and entries that could be freed now. Cheap, and may be stale.
     fn count(&self) -> Freeable;
 
     /// Gives back up to `ask.bytes` by `ask.deadline`, and reports what it gave as it always does.

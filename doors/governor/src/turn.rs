@@ -40,7 +40,7 @@ const STRIKES: u32 = 3;
 const BACKED_PART: u64 = 2;
 /// After a turn that did not get all.
 const AGAIN: Duration = Duration::from_millis(1);
-/// How often members that do not report are looked at, and resident memory: as it grows.
+/// The interval at which members that do not report are looked at, and resident memory: it grows.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(100);
 /// The same, when nothing grows.
@@ -68,7 +68,7 @@ thread_local! {
     static IN_SCAN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether this thread is in a call of the governor's.
+/// True if this thread is in a call of the governor's.
 pub(crate) fn in_scan() -> bool {
     IN_SCAN.get()
 }
@@ -99,7 +99,7 @@ impl Next {
 
 /// A member that can be called, and the calls for it.
 type Called = (Arc<MemberState>, Arc<dyn Shrinker>);
-/// What a look at a member sees: what it could free, and the largest entry that it keeps.
+/// A look at a member: the bytes that it could free, and the largest entry that it keeps.
 type Seen = (Freeable, Option<u64>);
 
 struct Turn<'a> {
@@ -349,7 +349,7 @@ impl Turn<'_> {
         self.owed = self.owed.min(delta);
     }
 
-    /// Whether it took the bound.
+    /// True if it took the bound.
     fn tell(&mut self, called: &Called, bound: u64) -> bool {
         let answer = self.call(called, |shrinker| {
             let resized = shrinker.resize(bound);
@@ -613,8 +613,8 @@ fn may_grow(core: &mut Core, limit: u64, resident: u64, now: Duration) -> u64 {
 }
 
 impl Conduct {
-    /// Not called until a rest is over, which doubles each time. A member that is late and the only
-    /// one above its target goes on at once: it gives, and nobody else has to.
+    /// Not called until its rest has ended, which doubles each time. A member that is late and the
+    /// only one above its target goes on at once: it gives, and nobody else has to.
     fn rests(&mut self, standing: Standing, now: Duration) {
         self.standing = standing;
         self.rest = (self.rest * 2).clamp(REST_MIN, REST_MAX);

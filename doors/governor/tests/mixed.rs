@@ -66,7 +66,7 @@ struct Phase {
     /// judged by what they hold.
     busy: usize,
     all: bool,
-    /// What is used, in 16ths of the fixed cache.
+    /// The data in use, in 16ths of the fixed cache.
     data: u64,
     pattern: Pattern,
 }
@@ -383,7 +383,7 @@ fn key_of(pattern: Pattern, nth: u64, keys: u64, random: &mut u64) -> u64 {
     }
 }
 
-/// What a fixed cache would have beside idle members.
+/// The memory that a fixed cache would have beside idle members.
 fn memory_of(plan: &Plan, busy: usize) -> u64 {
     let idle = plan.casts.iter().enumerate().filter(|(at, _)| *at != busy);
     let kept = idle.map(|(_, cast)| {

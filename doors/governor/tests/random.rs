@@ -29,7 +29,7 @@ enum Manner {
 
 #[derive(Clone, Copy, Debug)]
 enum Pattern {
-    /// Any of so many keys; the lower half of the lower half ... more often.
+    /// Any of this many keys; the lower half of the lower half ... more often.
     Skewed(u64),
     Loop(u64),
     Stream,

@@ -13,7 +13,7 @@ use governor::{
 const LIMIT: u64 = 1 << 20;
 const MS: Duration = Duration::from_millis(1);
 
-/// How a cache acts when it is asked.
+/// The behaviour of a cache when it is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Way {
     #[default]
@@ -547,7 +547,7 @@ fn caches_that_bound_themselves_are_told_and_borrow_what_others_do_not_use() {
     let bounds = || [0, 1].map(|at: usize| caches[at].bound.load(SeqCst));
     let pool = LIMIT - LIMIT / 128;
     assert_eq!(bounds(), [pool / 2; 2]);
-    // One is full, the other empty: it borrows most of what is over, and gives it back as the other
+    // One is full, the other empty: it borrows most of the rest, and gives it back as the other
     // fills.
     for _ in 0..16 {
         caches[0].held.store(bounds()[0], SeqCst);

@@ -79,7 +79,7 @@ const COMPARE_STATUS: &str = "\
 Exit status: 0 all well; 1 a run failed, or a band does not hold (--check); 2 a mistake in the
 command line or the recording; 130 interrupted.";
 
-/// What stands below the options of `compare`.
+/// The help below the options of `compare`.
 fn compare_help() -> String {
     format!(
         "{COMPARE_EXAMPLES}\n{}\n{COMPARE_STATUS}",
@@ -87,11 +87,11 @@ fn compare_help() -> String {
     )
 }
 
-/// What the program was told to do.
+/// The arguments of the program.
 #[derive(Debug, Parser)]
 #[command(name = "tidegate", version = VERSION, about, max_term_width = 100)]
 pub struct Arguments {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -162,7 +162,7 @@ fn option_before<'a>(words: &'a [OsString], found: &str) -> Option<(&'a str, &'a
     })
 }
 
-/// What to do.
+/// A command of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Hold every published claim against its experiment, and end with a scoreboard
@@ -211,7 +211,7 @@ pub enum Command {
     Demo(Words),
 }
 
-/// What `list` can show.
+/// The things that `list` can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Listed {
     /// The built-in experiments
@@ -228,7 +228,7 @@ pub enum Listed {
     Kinds,
 }
 
-/// How the scoreboard is printed.
+/// The format of the scoreboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum BoardFormat {
     /// For people
@@ -255,7 +255,7 @@ pub struct ReproduceArguments {
     /// is used
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// How the scoreboard is printed
+    /// Format of the scoreboard
     #[arg(long, value_enum, default_value = "text")]
     pub format: BoardFormat,
 }
@@ -368,8 +368,8 @@ pub struct CompareArguments {
     /// trace
     #[arg(value_name = "RECORDING", required = true)]
     pub recordings: Vec<PathBuf>,
-    /// What if: change a value of the setting, for example vm.dirty_ratio=10; one key may have
-    /// several values: A,B,C or FROM..TO:STEP. May be repeated
+    /// Change a value of the setting (what if), for example vm.dirty_ratio=10; one key may
+    /// have several values: A,B,C or FROM..TO:STEP. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// State what the recording does not tell or tells wrongly, with the keys of --set
@@ -425,8 +425,8 @@ fn seed(text: &str) -> Result<u64, String> {
     u64::try_from(seed).map_err(|_| format!("`{text}` is not {is_not}"))
 }
 
-/// `0.125`, or as the output says it, `1/8`. Whether the scenario can be had at that scale is its
-/// own check.
+/// `0.125`, or as the output says it, `1/8`. The scenario checks itself if it can be run at that
+/// scale.
 fn scale(text: &str) -> Result<f64, String> {
     let is_not = "a scale; write one over a whole number, for example 1/8 or 0.125";
     let scale: f64 = match text.split_once('/') {

@@ -1,4 +1,4 @@
-//! What the program does: load, run, compare, write, judge, and say how it ended.
+//! The work of the program: load, run, compare, write, judge, and say how it ended.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -209,7 +209,7 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     Ok(code)
 }
 
-/// What the runs took of our own time and memory, of which so many came to their end.
+/// The time and memory of our own that the runs took; `ended` of them came to their end.
 fn footer(ended: usize, scale: f64, began: Instant) -> String {
     let (user, system) = os::cpu_times();
     format!(
@@ -221,10 +221,10 @@ fn footer(ended: usize, scale: f64, began: Instant) -> String {
     )
 }
 
-/// What came of all runs.
+/// The outcome of all runs.
 struct Ended<'a> {
     outcomes: Vec<Outcome>,
-    /// What they took.
+    /// Their cost.
     footer: String,
     columns: &'a [String],
     /// The rows that were to be run, but for those that stand apart.

@@ -118,7 +118,7 @@ pub struct ServeArguments {
     /// Largest request [default: 32MiB]
     #[arg(long, value_name = "SIZE")]
     pub max_request_size: Option<String>,
-    /// How long a client may take to say what it wants [default: 10s]
+    /// Time that a client has for its handshake [default: 10s]
     #[arg(long, value_name = "TIME")]
     pub handshake_timeout: Option<String>,
     /// A request that takes longer is logged, with its client [default: 10s]
@@ -146,7 +146,7 @@ pub struct ServeArguments {
     /// Least grave events that are logged: error, warn, info, debug [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
-    /// How it is written: logfmt, json [default: logfmt]
+    /// Format of log lines: logfmt, json [default: logfmt]
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<String>,
 }
@@ -198,7 +198,7 @@ impl ServeArguments {
 /// Arguments of `top`.
 #[derive(Args, Clone, Debug)]
 pub struct TopArguments {
-    /// Where the server's page is
+    /// Address of the server's page
     #[arg(value_name = "ADDRESS:PORT", default_value = serve::top::DEFAULT_ADDRESS)]
     pub address: String,
     /// Print one reading and end

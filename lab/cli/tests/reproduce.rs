@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// matter here.
 const CHEAP: [&str; 4] = ["reproduce", "dd", "--scale", "0.015625"];
 
-/// How long anything may take before the test fails, on a machine that does much else.
+/// Time that anything may take before the test fails, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 fn folder(name: &str) -> PathBuf {
@@ -52,7 +52,7 @@ fn a_scoreboard_is_printed_kept_and_not_made_twice() {
     ] {
         assert!(out.contains(line), "{line}: {out}");
     }
-    // Where there is no terminal a line is 100 letters at the most.
+    // Without a terminal a line has 100 letters at the most.
     assert!(out.lines().all(|line| line.chars().count() <= 100), "{out}");
     assert!(err.contains("runs of 1 experiments"), "{err}");
     for name in [
@@ -165,7 +165,7 @@ fn an_interrupted_one_says_what_is_missing_and_the_next_goes_on() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// What a page says of itself in frames of three widths: that it is no wider than its frame, that a
+/// A page's account of itself in frames of three widths: that it is no wider than its frame, that a
 /// click on a head sorts, and how light its ground is.
 const PROBE: &str = "
 addEventListener('load', () => {

@@ -16,7 +16,7 @@ use serving::{Folder, MIB, Server, client, command, difference, have, patchwork,
 
 /// Less than most volumes here: pages are evicted, and misses are read again.
 const MEMORY: &str = "96MiB";
-/// How long anything may take before the test fails.
+/// Time that anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 #[test]
@@ -424,7 +424,7 @@ impl Undo {
         }
         if let Some((mut child, folder)) = self.fuse.take() {
             let began = Instant::now();
-            // The loop device lets go of the file when it likes.
+            // The loop device releases the file when it likes.
             while !command("umount", &[text(&folder)])
                 .stderr(Stdio::null())
                 .status()
@@ -468,7 +468,7 @@ fn fuse(folder: &Folder, server: &Server) -> (Undo, PathBuf) {
     (undo, file)
 }
 
-/// What fsx does to a file of 24 MiB: the cache has room for a quarter of it.
+/// The work of fsx on a file of 24 MiB: the cache has room for a quarter of it.
 const FSX: &str = "blockmode = true
 nosizechecks = true
 flen = 25165824

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use serving::Folder;
 
-/// How long anything may take before the test fails.
+/// Time that anything may take before the test fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The program, whose temporary files go to a folder of this test.

@@ -51,7 +51,7 @@ const LIFE_MS: u64 = 600;
 /// A server that does so little for so long does not go on.
 const HANGS: Duration = Duration::from_secs(60);
 
-/// What is known of every sector.
+/// The versions of every sector.
 struct Book {
     sent: Vec<AtomicU32>,
     done: Vec<AtomicU32>,
@@ -114,8 +114,8 @@ struct Counts {
 }
 
 impl Counts {
-    /// Waits until so many writes and flushes were answered, however slow the machine; whether they
-    /// were.
+    /// Waits until this many writes and flushes were answered, however slow the machine; true if
+    /// they were.
     fn wait_for(&self, writes: u64, flushes: u64) -> bool {
         let began = Instant::now();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl Counts {
     }
 }
 
-/// What a request does to its sectors.
+/// The effect of a request on its sectors.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Write,
@@ -291,8 +291,8 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-/// Kills the server so many times, with at least so many writes and half a flush each time on
-/// average.
+/// Kills the server `rounds` times, with at least `least` writes and half as many flushes each time
+/// on average.
 fn kills(what: &str, folder: &Folder, volume: &str, rounds: u64, least: u64) {
     let seed = number("TIDEGATE_SEED").unwrap_or(1);
     let book = Book::new();

@@ -1,5 +1,5 @@
-//! What `tidegate serve` promises of its limits, with clients that write as much as they are let: a
-//! memory limit that holds, a thousand connections of which none is starved, a volume that hangs
+//! The promises of `tidegate serve` about its limits, with clients that write as much as they may:
+//! a memory limit that holds, a thousand connections of which none is starved, a volume that hangs
 //! and hurts nobody else.
 //!
 //! By default at a size that takes seconds; `TIDEGATE_FULL=1` is the size that the figures of
@@ -209,7 +209,7 @@ fn one_of_two_hangs() {
     );
 }
 
-/// What the other did while one of two hung, by what it did alone.
+/// The work of the other while one of two hung, over its work alone.
 fn while_one_hangs() -> f64 {
     // The device hangs from the start of the server plus `at`, for so long.
     let (at, hang, part) = if is_full() { (24, 30, 10) } else { (8, 6, 3) };

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serving::{Client, Folder, MIB, Random, sparse};
 
-/// How long anything may take before the test fails, on a machine that does much else and has a
+/// Time that anything may take before the test fails, on a machine that does much else and has a
 /// slow disk.
 const PATIENCE: Duration = Duration::from_secs(120);
 const MEMORY: &str = "64MiB";
@@ -62,7 +62,7 @@ impl Process {
         fs::read_to_string(self.folder.join(name)).unwrap()
     }
 
-    /// What it has said to people.
+    /// The text it has said to people.
     fn said(&self) -> String {
         self.read("err")
     }

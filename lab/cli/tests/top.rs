@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// What begins a reading, and what ends it: from the first line, and nothing below the last one.
+/// The beginning of a reading, and its end: from the first line, and nothing below the last one.
 const HOME: &str = "\x1b[H";
 const CLEAR_BELOW: &str = "\x1b[J";
 

@@ -1,5 +1,4 @@
-//! "What if": what the lab says that a change would do, and what it did in a recording of the
-//! change.
+//! The lab's answer to "what if", and the effect of the change as it was recorded.
 //!
 //! The answer for a figure is the recorded value times what the change does to it in the lab: so an
 //! error that the lab makes with and without the change cancels out. Where the recording has
@@ -24,7 +23,7 @@ pub(super) const FIELD: usize = 12;
 
 /// A change and everything that is known of it.
 pub(super) struct Answered<'a> {
-    /// What it changes, in words.
+    /// The change, in words.
     pub(super) differs: Vec<String>,
     pub(super) changes: &'a [Change],
     pub(super) columns: &'a [&'a str],
@@ -36,12 +35,12 @@ pub(super) struct Answered<'a> {
     pub(super) changed: Vec<Vec<Option<f64>>>,
     /// The most that each figure can be.
     pub(super) most: Vec<f64>,
-    /// How good the first column is at each.
+    /// The doubts about each figure of the first column.
     pub(super) doubts: &'a [Doubt],
     pub(super) against: Option<Against<'a>>,
 }
 
-/// How good the lab is at a figure of this recording, without any change.
+/// The lab's accuracy at a figure of this recording, without any change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Doubt {
     /// Within its band; of a figure without one, within a quarter.
@@ -54,7 +53,7 @@ pub(super) enum Doubt {
     Alone,
 }
 
-/// How far off a figure without a band may be.
+/// The error that a figure without a band may have.
 const QUARTER: f64 = 0.25;
 /// From this factor on, either way, there is no answer.
 const FAR: f64 = 2.0;
@@ -98,7 +97,7 @@ impl Doubt {
 /// Behind an answer that is within what the lab is good at without the change, and nothing more.
 const NO_PAIR: &str = "! no pair";
 
-/// Whether recordings without and with a change have not borne out the lab's answers for a figure:
+/// True if recordings without and with a change have not borne out the lab's answers for a figure:
 /// of tails, which single events make, and of how often reclaim began or had somebody wait.
 ///
 /// Source: docs/fidelity.md, "What if"; docs/compare.md, "How good it is".
@@ -115,7 +114,7 @@ fn is_unproven(figure: &str) -> bool {
     begins || TAILS.iter().any(|tail| figure.ends_with(tail))
 }
 
-/// What the marks behind answers mean.
+/// The meaning of the marks behind answers.
 const MARKS: &str = "?: how far the lab is from this recording without the change; beyond a factor of two there is no \
                                 answer\n";
 const NO_PAIR_MEANS: &str = "! no pair: no two recordings, without and with a change, have borne out such an answer; \
@@ -300,7 +299,7 @@ fn predict(recorded: Option<f64>, lab: Option<f64>, changed: Option<f64>) -> Opt
     }
 }
 
-/// How far the predicted difference is from the recorded one: "+12%", "wrong sign", or "small"
+/// The error of the predicted difference beside the recorded one: "+12%", "wrong sign", or "small"
 /// where the recorded one is below 5 % of the value.
 fn error_of_difference(recorded: f64, answer: f64, other: f64) -> Option<String> {
     let (predicted, real) = (answer - recorded, other - recorded);

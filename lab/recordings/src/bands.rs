@@ -15,17 +15,17 @@ const BANDS: [(&str, f64); 4] = [
 /// With a file system: the longest write within this factor.
 const LONGEST: f64 = 2.0;
 
-/// Whether one figure is within its band.
+/// The verdict on one figure and its band.
 pub struct Verdict {
     /// Which figure.
     pub name: &'static str,
-    /// How far the lab is off, as a part of the recorded value.
+    /// The lab's error, as a part of the recorded value.
     pub error: f64,
-    /// How far it may be, in words.
+    /// The error it may have, in words.
     pub band: String,
     /// From which to which part of the recorded value that is.
     pub ratios: (f64, f64),
-    /// Whether it is no further.
+    /// The error is no larger.
     pub holds: bool,
 }
 
@@ -78,7 +78,7 @@ pub fn judge(setting: &Setting, recorded: &Measures, lab: &Measures) -> Vec<Verd
     verdicts
 }
 
-/// How many bands hold, and which do not.
+/// The number of bands that hold, and those that do not.
 pub(super) fn summary(verdicts: &[Verdict], column: &str) -> String {
     let missed: Vec<String> = verdicts
         .iter()

@@ -26,14 +26,14 @@ use report::output::{self, About, Folder, OutputError, Shown, TidyTable};
 use report::status::{FAILED, INTERRUPTED, OK};
 use report::terminal::{self, Progress};
 
-/// What is to be compared, and how.
+/// A comparison that is asked for.
 #[derive(Debug)]
 pub struct Asked {
     /// Folders of tables, or files with the text of a trace.
     pub recordings: Vec<PathBuf>,
     /// Changes of the setting, `KEY=VALUE`: what if?
     pub set: Vec<String>,
-    /// What a recording does not tell or tells wrongly, with the same keys.
+    /// Values that a recording does not tell or tells wrongly, with the same keys.
     pub given: Vec<String>,
     /// A recording of the changed setting.
     pub against: Option<PathBuf>,
@@ -256,7 +256,7 @@ fn of_kinds(asked: &Asked) -> Result<Vec<(&'static Entry, Vec<PathBuf>)>, Compar
     }
 }
 
-/// What `recordings/*` names beside recordings.
+/// True of a name that `recordings/*` has beside recordings.
 fn is_readme(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.to_ascii_uppercase().starts_with("README"))
@@ -558,7 +558,7 @@ fn values<K: Kind>(lab: &[K::Measures]) -> Vec<Vec<Option<f64>>> {
     lab.iter().map(K::values).collect()
 }
 
-/// How good the first column is at each figure of a recording.
+/// The doubts about each figure of the first column.
 fn doubts<K: Kind>(side: &Side<K>) -> Vec<Doubt> {
     let verdicts = K::judge(&side.recording.setting, &side.recorded, &side.lab[0]);
     let pairs = K::values(&side.recorded)

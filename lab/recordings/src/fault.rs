@@ -1,5 +1,4 @@
-//! What is wrong with a recording, shown like a compiler's complaint: file, line, and what is
-//! allowed.
+//! The fault of a recording, shown like a compiler's complaint: file, line, and the allowed values.
 
 use core::fmt;
 use core::ops::Range;
@@ -51,11 +50,11 @@ impl Place {
 pub struct Fault {
     /// The file or folder.
     pub path: PathBuf,
-    /// Where in it; `None`: all of it.
+    /// Its place in it; `None`: all of it.
     pub place: Option<Place>,
-    /// What is wrong, with the value.
+    /// The complaint, with the value.
     pub title: String,
-    /// What is allowed.
+    /// The allowed values.
     pub help: String,
 }
 

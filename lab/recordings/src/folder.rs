@@ -155,7 +155,8 @@ pub(super) fn load(folder: &Path, given: &[Change]) -> Result<Recording, Fault> 
     Ok(Recording::new(setting, outcome, notes))
 }
 
-/// What files could have when the recording was made, by its `facts.json`, if there is one.
+/// The memory that files could have when the recording was made, by its `facts.json`, if there is
+/// one.
 fn available_mib(folder: &Path) -> Option<f64> {
     let text = rows::text(&rows::find(folder, "facts.json")?).ok()?;
     let facts: serde_json::Value = serde_json::from_str(&text).ok()?;

@@ -67,7 +67,7 @@ fn rates(setting: &Setting) -> f64 {
     setting.devices.iter().enumerate().map(mean).sum()
 }
 
-/// What a strict limit leaves of the others.
+/// The memory that a strict limit leaves to the others.
 fn strict(setting: &Setting) -> f64 {
     setting.max_ratio.map_or(1.0, |ratio| ratio / 100.0)
 }

@@ -1,4 +1,4 @@
-//! What is of its own in a kind of recording. All else is the command's, and the same for every
+//! The part of its own of a kind of recording. All else is the command's, and the same for every
 //! kind.
 //!
 //! A further kind of recording is a file with an `impl Kind`, and one line of `command::KINDS`.
@@ -18,9 +18,9 @@ use experiment::outcome::Outcome;
 pub struct Loaded<S> {
     /// Under what it was made.
     pub setting: S,
-    /// What it shows.
+    /// The measurements.
     pub outcome: Outcome,
-    /// What was assumed, inferred, left out or found.
+    /// The values assumed, inferred, left out or found.
     pub notes: Vec<String>,
     /// Keys of `--set` that it needed for itself.
     pub filled: Vec<String>,
@@ -28,16 +28,16 @@ pub struct Loaded<S> {
 
 /// A kind of recording.
 pub trait Kind: Sized + 'static {
-    /// What its recordings are of.
+    /// The subject of its recordings.
     const OF: &'static str;
-    /// What of its settings can be changed.
+    /// The settings that can be changed.
     const KEYS: Keys<Self::Setting>;
     /// Under what a recording was made.
     type Setting: Clone + 'static;
     /// All figures of a recording or of a run.
     type Measures;
 
-    /// Whether there is such a recording.
+    /// True if there is such a recording.
     fn is_one(path: &Path) -> bool;
 
     /// Reads one; `given` states parameters, `fill` those that it may not tell.
@@ -69,7 +69,7 @@ pub trait Kind: Sized + 'static {
     /// follows from other limits than there were before.
     fn settle(_setting: &mut Self::Setting, _before: &Self::Setting) {}
 
-    /// Whether it can be run.
+    /// Checks that it can be run.
     ///
     /// # Errors
     /// The value that is wrong, and what is allowed.
@@ -101,7 +101,7 @@ pub trait Kind: Sized + 'static {
     /// The rows of the table of a recording: its own figures, then those of each column.
     fn rows(setting: &Self::Setting, columns: &[&Self::Measures]) -> Vec<Row>;
 
-    /// Whether the lab is within the bands.
+    /// Judges the lab against the bands.
     fn judge(
         setting: &Self::Setting,
         recorded: &Self::Measures,
@@ -113,7 +113,7 @@ pub trait Kind: Sized + 'static {
         vec![f64::INFINITY; Self::labels().len()]
     }
 
-    /// What is to be known of how it is judged.
+    /// A note on the way it is judged.
     fn judged_by(_setting: &Self::Setting) -> &'static str {
         ""
     }
@@ -126,7 +126,7 @@ pub trait Kind: Sized + 'static {
 pub struct Beside<'a, K: Kind> {
     /// Under what it was made.
     pub setting: &'a K::Setting,
-    /// What it shows.
+    /// Its measurements.
     pub recorded: &'a K::Measures,
     /// The lab's run.
     pub lab: &'a K::Measures,

@@ -20,7 +20,7 @@ const FILE_MIB: f64 = 1_048_576.0;
 const BURST_US: u64 = 50_000;
 /// ... and their ext4 has a journal of this size.
 const JOURNAL_MIB: u64 = 16;
-/// What the lab writes at least, and in multiples of.
+/// The lab's smallest write; all are multiples of it.
 const SECTOR: f64 = 512.0;
 /// A shorter rest between two calls is none that a scenario has.
 const REST_LEAST_MS: f64 = 0.001;
@@ -32,11 +32,11 @@ const SAMPLE_MS: u64 = 100;
 pub struct Planned {
     /// Its text.
     pub source: Source,
-    /// What it was read to.
+    /// The scenario read from it.
     pub scenario: Scenario,
     /// One run per column.
     pub cells: Vec<Cell>,
-    /// What of the setting the lab does not have.
+    /// Parts of the setting that the lab does not have.
     pub notes: Vec<String>,
     /// Seconds before the recording begins, which no figure is of.
     pub lead_s: f64,
@@ -86,7 +86,7 @@ pub fn plan(setting: &Setting, columns: &[&str], seed: u64) -> Result<Planned, L
 /// Writing before a recording that begins with dirty memory, so that the lab begins with as much.
 struct Lead {
     seconds: f64,
-    /// What its writers write; `None`: as much as they can.
+    /// The rate of its writers; `None`: as much as they can.
     mib: Option<f64>,
 }
 
@@ -94,7 +94,7 @@ struct Lead {
 const LITTLE: f64 = 0.25;
 /// From this part of freerun on, the writers were being held when the recording began.
 pub(super) const HELD: f64 = 0.9;
-/// How long writers are held before the law's estimates have settled.
+/// Time for which writers are held before the law's estimates have settled.
 const SETTLED_S: f64 = 20.0;
 /// Time in which writers that are not held write what there is.
 const FILLING_S: f64 = 1.0;
@@ -192,7 +192,7 @@ pub fn run(
     Ok(all)
 }
 
-/// The outcome of all that comes after so many whole seconds, whose clock begins there. Waits,
+/// The outcome of all that comes after this many whole seconds, whose clock begins there. Waits,
 /// pressure, slots and counters stay those of the whole run.
 fn without_lead(mut outcome: Outcome, lead_s: f64) -> Outcome {
     if lead_s == 0.0 {

@@ -1,4 +1,4 @@
-//! What a figure of the tables is called.
+//! The names of the tables' figures.
 
 /// A figure of the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

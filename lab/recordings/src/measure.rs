@@ -1,4 +1,4 @@
-//! What is measured, of a recording and of a run of the lab alike: the one place that defines it.
+//! The measures of a recording and of a run of the lab alike: the one place that defines them.
 //!
 //! | figure | definition |
 //! |---|---|
@@ -22,7 +22,7 @@ const PAGES_PER_MIB: f64 = 256.0;
 /// Lengths of something in ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Lengths {
-    /// How many.
+    /// Their number.
     pub count: f64,
     /// The middle one.
     pub median: f64,
@@ -62,7 +62,7 @@ pub struct Measures {
 /// A figure of the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
-    /// How it is shown.
+    /// Its label.
     pub label: Label,
     /// Its value.
     pub of: fn(&Measures) -> Option<f64>,

@@ -12,9 +12,9 @@ pub const COLUMN: &str = "recording";
 pub struct Recording {
     /// Under what it was made.
     pub setting: Setting,
-    /// What it shows.
+    /// The measurements.
     pub outcome: Outcome,
-    /// What was assumed, inferred, left out or found.
+    /// The values assumed, inferred, left out or found.
     pub notes: Vec<String>,
     /// Keys that were asked for and found among `fill`.
     pub filled: Vec<String>,
@@ -37,7 +37,7 @@ impl Recording {
     }
 }
 
-/// What a reader of the figures must know.
+/// Findings that a reader of the figures must know.
 fn findings(setting: &Setting, outcome: &Outcome, notes: &mut Vec<String>) {
     if !outcome.pauses.iter().any(|pause| pause.slept_ms > 0.0) {
         notes.push(

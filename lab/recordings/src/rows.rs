@@ -40,7 +40,7 @@ pub(super) struct Rows {
     pub(super) rows: Vec<Vec<f64>>,
     /// On which line each stands.
     pub(super) lines: Vec<usize>,
-    /// What was left out, and why.
+    /// The parts left out, and why.
     pub(super) notes: Vec<String>,
 }
 
@@ -193,7 +193,7 @@ impl Reader<'_> {
         Ok((kept, labels))
     }
 
-    /// Where the wanted columns are.
+    /// The places of the wanted columns.
     fn places(&self, header: &csv::StringRecord, wanted: &[Wanted]) -> Result<Vec<usize>, Fault> {
         let names: Vec<&str> = header.iter().map(str::trim).collect();
         let place = |wanted: &Wanted| {

@@ -1,6 +1,5 @@
-//! What a recording was made of: machine, devices, limits, writers. Read from `scenario.json`, or
-//! put together from a trace; changed by `--set`; written as a scenario that `tidegate run`
-//! accepts.
+//! The setting of a recording: machine, devices, limits, writers. Read from `scenario.json`, or put
+//! together from a trace; changed by `--set`; written as a scenario that `tidegate run` accepts.
 //!
 //! Invariant: a `Setting` that was checked can be run: limits do not contradict each other, devices
 //! have a rate, writers a device.
@@ -27,7 +26,7 @@ const WRITERS_MOST: usize = 4096;
 /// Memory where the recording does not tell it: with limits in bytes it only has to be enough.
 const MEMORY_MIB: f64 = 1024.0;
 
-/// Where a recording comes from; it decides what the lab puts under it.
+/// The origin of a recording; it decides what the lab puts under it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A real kernel in deterministic virtual time, on a throttled null_blk (`cargo instruments
@@ -79,7 +78,7 @@ pub struct Setting {
     pub name: String,
     /// Which kernel.
     pub kernel: String,
-    /// Where it comes from.
+    /// Its origin.
     pub origin: Origin,
     /// CPUs.
     pub cpus: u32,
@@ -94,7 +93,7 @@ pub struct Setting {
     pub kept_mib: Option<f64>,
     /// Dirty and under writeback when the recording begins, MiB.
     pub begins_mib: f64,
-    /// How long was written.
+    /// The time of writing.
     pub seconds: f64,
     /// `vm.dirty_bytes`, MiB.
     pub dirty_mib: f64,
@@ -166,10 +165,10 @@ const FORM: &str = "keys: devices [MiB/s, ...], dirty and bg (MiB), writers [[de
                     memory_mib, change [[device, at_s, MiB/s], ...], max_ratio (%), source, \
                     device_model, max_sectors, fs";
 
-/// What was read of a `scenario.json`.
+/// The values read of a `scenario.json`.
 pub(super) struct Read {
     pub(super) setting: Setting,
-    /// What was not understood.
+    /// The words that were not understood.
     pub(super) notes: Vec<String>,
     /// Keys that it does not have, and what was assumed.
     pub(super) assumed: Vec<(&'static str, String)>,
@@ -309,14 +308,14 @@ fn unknown_keys(text: &str, notes: &mut Vec<String>) {
     }
 }
 
-/// What is wrong with a setting.
+/// The fault of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Which key of `scenario.json`.
     pub key: &'static str,
-    /// What is wrong, with the value.
+    /// The complaint, with the value.
     pub title: String,
-    /// What is allowed.
+    /// The allowed values.
     pub allowed: String,
 }
 
@@ -337,7 +336,7 @@ impl Setting {
     /// The first thing that makes it impossible.
     ///
     /// # Errors
-    /// That thing, and what is allowed.
+    /// That thing, and the allowed values.
     pub fn check(&self) -> Result<(), Problem> {
         self.check_machine()?;
         self.check_limits()?;

@@ -15,7 +15,7 @@ const SIZE: f64 = 0.3;
 /// Pairs that are printed one by one.
 const PAIRS_MOST: usize = 24;
 
-/// How the lab answers to the change from one recording to another.
+/// The lab's answer to the change from one recording to another.
 pub struct Pair<'a> {
     /// Name of one of them.
     pub from: &'a str,
@@ -34,18 +34,18 @@ pub struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// Whether the lab's goes the same way.
+    /// True if the lab's goes the same way.
     #[must_use]
     pub fn sign_is_right(&self) -> bool {
         self.recorded * self.lab > 0.0
     }
 
-    /// How much larger the lab's difference is, as a part of the recorded one.
+    /// The excess of the lab's difference, as a part of the recorded one.
     fn error(&self) -> f64 {
         self.lab / self.recorded - 1.0
     }
 
-    /// Whether it goes the same way, and as far within 30 %.
+    /// True if it goes the same way, and as far within 30 %.
     #[must_use]
     pub fn size_is_right(&self) -> bool {
         self.sign_is_right() && (self.lab.abs() / self.recorded.abs() - 1.0).abs() <= SIZE

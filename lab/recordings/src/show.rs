@@ -172,7 +172,7 @@ pub(super) fn page_table(columns: &[&str], rows: &[Row]) -> String {
     web::table(&heads.collect::<Vec<_>>(), &[0, 1], rows)
 }
 
-/// How far a value is from what it is compared with.
+/// The distance of a value from the one it is compared with.
 pub(super) fn percent(base: Option<f64>, value: Option<f64>) -> Option<String> {
     let (base, value) = (base?, value?);
     if base == 0.0 {

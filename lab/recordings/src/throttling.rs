@@ -33,7 +33,7 @@ impl Kind for Throttling {
     type Setting = Setting;
     type Measures = Measures;
 
-    /// What is of no other kind: what it lacks is then told by name.
+    /// True of a folder that is of no other kind: the parts it lacks are then told by name.
     fn is_one(_: &Path) -> bool {
         true
     }

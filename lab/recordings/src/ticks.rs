@@ -2,12 +2,12 @@
 //!
 //! Source: Linux 6.12 include/trace/events/writeback.h, balance_dirty_pages: x 1000 / HZ.
 
-/// What kernels are built with, coarse to fine.
+/// The usual rates of kernels, coarse to fine.
 const USUAL: [u32; 4] = [100, 250, 300, 1000];
 /// Lengths that a guess needs.
 const LEAST: usize = 8;
 
-/// Whether so many ms are a whole number of ticks, rounded down.
+/// True if this many ms are a whole number of ticks, rounded down.
 pub(super) fn fits(hz: u32, ms: f64) -> bool {
     let ticks = (ms * f64::from(hz) / 1e3).ceil();
     let back = (ticks * 1e3 / f64::from(hz)).floor();

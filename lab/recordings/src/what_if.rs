@@ -12,8 +12,8 @@ const MIB: f64 = 1_048_576.0;
 /// Values of one key, at most: each is a run of every column.
 const VALUES_MOST: usize = 32;
 
-/// What can be changed of a setting, and how. A key that ends in `bytes` takes a size, a key that
-/// ends in `fs` a word, all others a number.
+/// A value of a setting that can be changed, and the way to change it. A key that ends in `bytes`
+/// takes a size, a key that ends in `fs` a word, all others a number.
 pub struct Key<S: 'static> {
     /// As it is written, with `N` for a number.
     pub name: &'static str,
@@ -346,7 +346,7 @@ fn range(form: &str, [from, to, step]: [f64; 3]) -> Result<Vec<String>, String> 
 }
 
 impl Change {
-    /// Whether there is the one whose number is in the key.
+    /// Checks that there is the one whose number is in the key.
     ///
     /// # Errors
     /// There is not, and those there are.

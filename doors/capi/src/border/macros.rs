@@ -1,5 +1,5 @@
-//! What a function, a struct and a list of codes of the header are in Rust: the thing itself, and
-//! in a test what the C compiler compares the header with (`check`).
+//! A function, a struct and a list of codes of the header, in Rust: the thing itself, and in a test
+//! the text with which the C compiler checks the header (`check`).
 
 /// Functions of the header. Each body answers a `Result`.
 macro_rules! border {
@@ -45,7 +45,7 @@ macro_rules! c_struct {
         }
 
         impl $name {
-            /// What the C compiler has to find.
+            /// The layout that the C compiler has to find.
             #[cfg(test)]
             pub(crate) fn layout() -> String {
                 let mut lines = format!("_Static_assert(sizeof({}) == {}, \"size\");\n", $c, size_of::<Self>());

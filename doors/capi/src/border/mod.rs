@@ -1,8 +1,8 @@
 //! The border: what C hands over, and what it gets back.
 //!
 //! A pointer of C's arrives as `In<T>` (to be read) or `Out<T>` (to be written); both are the bare
-//! pointer. That they point to what the header says, for as long as the call lasts, is the caller's
-//! promise and cannot be checked: null is, and the length that came with it is believed.
+//! pointer. The caller promises that they point to the object that the header names, for as long as
+//! the call lasts; this cannot be checked: null is, and the length that came with it is believed.
 //!
 //! Invariants
 //!   1. An `In` or `Out` is null, or points to as many `T` as the header says, until the call
@@ -33,7 +33,7 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
 /// A type that a function of the header answers.
 pub(crate) trait Answer {
-    /// What it answers when it fails.
+    /// Its answer to a failure.
     fn failed(code: i32) -> Self;
 }
 

@@ -237,7 +237,7 @@ impl<T> PartialEq for Handle<T> {
     }
 }
 
-/// What a handle may stand for.
+/// A kind of object that a handle may stand for.
 pub(crate) trait Kind: Send + Sync + Sized + 'static {
     /// Its number, from 1 on.
     const NUMBER: u32;
@@ -459,7 +459,7 @@ impl<T: Kind> Table<T> {
     }
 }
 
-/// What was taken away from its handle. Dropped, it is gone, and its slot is free.
+/// An object that was taken away from its handle. Dropped, it is gone, and its slot is free.
 pub(crate) struct Taken<T: Kind> {
     table: &'static Table<T>,
     handle: Handle<T>,

@@ -23,7 +23,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use crate::store::{ROW, ROWS, Store, WORK};
 
-/// What an entry takes beside its bytes: key, place in the table, reference counts.
+/// Bytes of an entry beside its own: key, place in the table, reference counts.
 const ENTRY: u64 = 64;
 /// Rows' memory is reserved in such pieces.
 const PIECE: u64 = 64 << 10;
@@ -148,7 +148,7 @@ impl Memtable {
         self.dirty().blocks.get(&(key / ROWS))?.get(&key).cloned()
     }
 
-    /// Writes the oldest blocks until so many bytes are free.
+    /// Writes the oldest blocks until `bytes` bytes are free.
     fn flush(&self, bytes: u64) -> u64 {
         let (began, member) = (self.store.now(), self.member());
         let mut freed = 0;
@@ -347,7 +347,7 @@ impl Engine {
                         }
                         Err(_) => {
                             self.drive(true);
-                            // Somebody else is in the way: what is our own can be had.
+                            // Somebody else is in the way: our own can be taken.
                             if self.memtable.flush(PIECE) == 0 {
                                 self.store.wait_for_writes(BACKLOG / 2);
                             }

@@ -21,7 +21,7 @@ pub(crate) const WORK: u64 = 2_000;
 /// Debts of time below this are not slept: the system would make more of it.
 const SLEPT: Duration = Duration::from_millis(2);
 
-/// What was done so far.
+/// The work done so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) reads: u64,
@@ -101,8 +101,8 @@ impl Store {
         self.written.load(Relaxed).saturating_sub(self.passed())
     }
 
-    /// The cost of one write more for the thread that needs memory: all of its time when so many
-    /// are under way that it waits, less before.
+    /// The cost of one write more for the thread that needs memory: all of its time when `full` are
+    /// under way, so that it waits, less before.
     pub(crate) fn waited_for_a_write(&self, full: u64) -> u64 {
         if self.serial {
             return WRITE;

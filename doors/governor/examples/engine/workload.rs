@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::engine::Engine;
 use crate::store::{Counts, ROW, Store};
 
-/// Data is so many times the limit.
+/// Data is this many times the limit.
 const DATA: u64 = 8;
 /// Rows of a scan.
 const SCAN: u64 = 64;
@@ -41,7 +41,7 @@ impl Phase {
     }
 }
 
-/// What was done in a phase, and in what of it is judged.
+/// The operations and counts of a phase, and of the part of it that is judged.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Done {
     pub(crate) ops: u64,
@@ -113,7 +113,7 @@ impl Keys {
         });
     }
 
-    /// Runs a phase for so many seconds of the model.
+    /// Runs a phase for `seconds` of the model.
     pub(crate) fn run(
         &mut self,
         engine: &Engine,

@@ -25,7 +25,7 @@ pub(crate) trait Pages: Sync {
     fn get_or_read(&self, page: u32, source: &mut Source) -> Result<bool, Failure>;
 }
 
-/// The cache of this name, limited to so many bytes.
+/// The cache of this name, limited to `limit` bytes.
 pub(crate) fn make(name: &str, path: &Path, limit: u64) -> Result<Box<dyn Pages>, Failure> {
     let entries = usize::try_from(limit / WEIGHT)?;
     Ok(match name {

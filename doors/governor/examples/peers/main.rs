@@ -61,7 +61,7 @@ fn main() -> Result<(), Failure> {
     }
 }
 
-/// A file of so many pages, each with its number in its first bytes.
+/// A file of `pages` pages, each with its number in its first bytes.
 fn file_of(folder: &Path, pages: u64) -> Result<std::path::PathBuf, Failure> {
     let path = folder.join(format!("pages-{pages}"));
     let is_there = std::fs::metadata(&path).is_ok_and(|found| found.len() == pages * PAGE as u64);
@@ -207,7 +207,7 @@ impl Zipf {
     }
 }
 
-/// Where a page comes from that a cache of others has not.
+/// The file from which a page comes that a cache of others has not.
 pub(crate) struct Source {
     file: File,
     page: Box<Aligned>,
@@ -223,7 +223,7 @@ impl Source {
             .custom_flags(O_DIRECT)
             .open(path);
         Ok(Self {
-            // Where the file system has no such thing.
+            // The file system may have no such thing.
             file: direct.or_else(|_| File::open(path))?,
             page: Box::new(Aligned([0; PAGE])),
         })

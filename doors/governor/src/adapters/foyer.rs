@@ -119,7 +119,7 @@ impl<K: Key, V: Value, S: HashBuilder> Governed<K, V, S> {
         Ok(Self { cache, member })
     }
 
-    /// What is there, or a miss that the governor hears of.
+    /// The entry, or a miss that the governor hears of.
     pub fn get<Q>(&self, key: &Q) -> Option<CacheEntry<K, V, S>>
     where
         Q: Hash + equivalent::Equivalent<K> + ?Sized,
@@ -154,7 +154,7 @@ struct Bounds<K: Key, V: Value, S: HashBuilder> {
     ears: Ears,
     /// When it last was, by the governor's clock.
     resized: Mutex<Option<Duration>>,
-    /// What it was last resized to; its own `capacity()` answers what it was built with.
+    /// The size it was last resized to; its own `capacity()` answers the one it was built with.
     capacity: AtomicUsize,
 }
 

@@ -21,7 +21,7 @@ pub mod moka;
 #[cfg(feature = "quick-cache")]
 pub mod quick_cache;
 
-/// Where a cache reports to: it is built before its member is.
+/// The member that a cache reports to: the cache is built before it.
 #[cfg(any(feature = "foyer", feature = "moka", feature = "quick-cache"))]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ears(std::sync::Arc<std::sync::OnceLock<std::sync::Weak<crate::Member>>>);

@@ -119,7 +119,7 @@ where
         Ok(Self { cache, member })
     }
 
-    /// What is there, or a miss that the governor hears of.
+    /// The entry, or a miss that the governor hears of.
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
@@ -154,7 +154,7 @@ struct Scans<K, V, S> {
     cache: Cache<K, V, S>,
     ears: Ears,
     weigh: Weigh<K, V>,
-    /// Where the next scan begins: else those at the beginning would never be old.
+    /// The beginning of the next scan: else entries at the beginning would never be old.
     at: AtomicUsize,
 }
 

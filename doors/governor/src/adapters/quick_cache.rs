@@ -165,7 +165,7 @@ where
         Ok(Self { cache, member })
     }
 
-    /// What is there, or a miss that the governor hears of.
+    /// The entry, or a miss that the governor hears of.
     pub fn get<Q>(&self, key: &Q) -> Option<V>
     where
         Q: Hash + Equivalent<K> + ?Sized,
@@ -175,7 +175,7 @@ where
         found
     }
 
-    /// What is there, or what `load` brings; its time is what the miss costs.
+    /// The entry, or the one that `load` brings; its time is the cost of the miss.
     ///
     /// # Errors
     /// Those of `load`.

@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod parsers;
-/// What holds of the NBD protocol; the corpus of `nbd` is tried over there.
+/// Properties of the NBD protocol; the corpus of `nbd` is tried over there.
 #[path = "../../../../doors/nbd/fuzz/checks.rs"]
 mod protocol;
 
@@ -64,7 +64,7 @@ const fn parser(name: &'static str, parse: fn(&[u8]), good: fn() -> Vec<Vec<u8>>
 /// Inputs tried of each parser, unless a time is given.
 const INPUTS: u32 = 250;
 
-/// What is put in: numbers at their ends, and what has a meaning somewhere.
+/// The inputs: numbers at their ends, and words with a meaning somewhere.
 const WORDS: &[&str] = &[
     "0",
     "1",

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use small::SMALL;
 
-/// How long anything may take before the test fails, on a machine that does much else.
+/// Time that anything may take before the test fails, on a machine that does much else.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Waits until `what` is so of a program that goes on meanwhile.
@@ -36,7 +36,7 @@ fn until(child: &mut Child, what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Whether a process has a handler for the interrupt, the second of the mask that the kernel shows
+/// True if a process has a handler for the interrupt, the second of the mask that the kernel shows
 /// of it.
 fn catches_interrupts(pid: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -45,7 +45,7 @@ fn catches_interrupts(pid: u32) -> bool {
     mask & 0b10 != 0
 }
 
-/// Whether a process has a file open below `folder`, with a name or without.
+/// True if a process has a file open below `folder`, with a name or without.
 fn has_open(pid: u32, folder: &Path) -> bool {
     let open = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
     let mut paths = open.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());

@@ -1,4 +1,4 @@
-//! A scenario that is over in no time, for tests of the program from outside.
+//! A scenario that ends in no time, for tests of the program from outside.
 
 /// Two repetitions of a sequential writer beside a light one, under two laws; one band.
 pub(crate) const SMALL: &str = r#"schema = "tidegate-exp/1"

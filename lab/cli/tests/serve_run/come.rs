@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use super::serving::{Client, Folder};
 use super::{PATIENCE, Process, Written, listen, new_volume};
 
-/// A server of so many small volumes under these limits on descriptors.
+/// A server of `volumes` small volumes under these limits on descriptors.
 fn limited(folder: &Folder, limits: &str, volumes: usize, more: &[&str]) -> Process {
     let mut command = Command::new("sh");
     command

@@ -47,8 +47,8 @@ fn a_volume_that_hangs_while_it_is_taken_out_holds_up_nothing_else() {
     let config = Written::new(&folder, MEMORY, "off");
     let volume = |name, device| new_volume(&folder, name, device);
     let hung = volume("hung", "device = \"slow:rate=0B\"");
-    // Whether it still stands still when it is taken out, and when it is wanted again, is all the
-    // same here.
+    // It may still stand still when it is taken out, and when it is wanted again, or not: all is
+    // the same here.
     let late = volume("late", "device = \"slow:rate=0B,then=64MiB@8s\"");
     let [stays, first, second] = ["stays", "first", "second"].map(|name| volume(name, ""));
     config.write(&[&stays, &hung, &late]);

@@ -1,4 +1,4 @@
-//! What the tests of `tidegate serve` from outside have in common: the program, started and ended
+//! The common part of the tests of `tidegate serve` from outside: the program, started and ended
 //! like a user would, and the tools that are its clients.
 //!
 //! A client that is not installed skips its test with one line on the standard error, past the
@@ -30,8 +30,8 @@ pub(crate) use qemu_io::QemuIo;
 
 /// Bytes of a MiB.
 pub(crate) const MIB: u64 = 1 << 20;
-/// How long the server may take to listen, and to end after it was asked to, on a machine that does
-/// much else and has a slow disk.
+/// Time that the server may take to listen, and to end after it was asked to, on a machine that
+/// does much else and has a slow disk.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Bytes that are compared at a time.
 const CHUNK: usize = 1 << 20;
@@ -73,7 +73,7 @@ pub(crate) fn tell(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// Whether all these programs are there; if not, says that the test is skipped.
+/// True if all these programs are there; if not, says that the test is skipped.
 pub(crate) fn have(test: &str, programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let is_there = |program: &str| {
@@ -157,7 +157,7 @@ impl Server {
         server
     }
 
-    /// Where a client finds a volume.
+    /// The address of a volume for clients.
     pub(crate) fn uri(&self, volume: &str) -> String {
         format!("nbd+unix:///{volume}?socket={}", self.socket.display())
     }
@@ -166,7 +166,7 @@ impl Server {
         self.child.id()
     }
 
-    /// What it has written so far.
+    /// The text it has written so far.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -318,7 +318,7 @@ pub(crate) fn patchwork(path: &Path, size: u64, seed: u64) {
     }
 }
 
-/// Where two files differ first.
+/// The place at which two files differ first.
 pub(crate) fn difference(a: &Path, b: &Path) -> Option<String> {
     let (mut a, mut b) = (File::open(a).unwrap(), File::open(b).unwrap());
     let (len_a, len_b) = (a.metadata().unwrap().len(), b.metadata().unwrap().len());

@@ -14,7 +14,7 @@ const BLOCK: u64 = 4096;
 /// Blocks of the longest request.
 const LONGEST: u64 = 16;
 
-/// What may be in each block, oldest first; what was answered; what is durable.
+/// The contents that each block may have, oldest first; the writes answered; the durable ones.
 struct Block {
     bytes: Vec<u8>,
     done: usize,
@@ -29,7 +29,7 @@ pub(crate) struct QemuIo {
     pub(crate) done: u64,
 }
 
-/// What is said to a running qemu-io, and what it says.
+/// The words said to a running qemu-io, and its answers.
 pub(crate) struct Talk {
     input: ChildStdin,
     said: BufReader<ChildStdout>,
@@ -143,7 +143,7 @@ impl QemuIo {
 }
 
 impl Talk {
-    /// Whether it says that it did so.
+    /// True if it says that it did so.
     fn carry_out(&mut self, line: &str, words: &str) -> bool {
         if writeln!(self.input, "{line}").is_err() {
             return false;

@@ -1,5 +1,5 @@
-//! What is measured, of a recording and of a run of the lab alike, and within which bands the lab
-//! has to be.
+//! The figures measured, of a recording and of a run of the lab alike, and the bands within which
+//! the lab has to be.
 //!
 //! | figure | definition |
 //! |---|---|
@@ -27,13 +27,13 @@ use experiment::metrics;
 use experiment::outcome::{Job, Outcome, VmSeries};
 use experiment::stats::{count, whole};
 
-/// How the lab calls the task that reclaims in the background.
+/// The lab's name for the task that reclaims in the background.
 pub const RECLAIMER: &str = "reclaimer";
 /// Levels are steady from here on, seconds.
 const STEADY_S: f64 = 10.0;
 const PAGES_PER_MIB: f64 = 256.0;
 
-/// How far the lab may be off.
+/// The error that the lab may have.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Band {
     /// By this part of what was recorded.
@@ -43,7 +43,7 @@ pub enum Band {
 }
 
 impl Band {
-    /// Whether `value` is near enough to what was recorded.
+    /// True if `value` is near enough to the recorded one.
     #[must_use]
     pub fn holds(self, recorded: f64, value: f64) -> bool {
         let ratio = value / recorded;
@@ -72,11 +72,11 @@ impl Band {
 /// A figure of the tables.
 #[derive(Clone, Copy)]
 pub struct Figure {
-    /// How it is shown.
+    /// Its label.
     pub label: Label,
-    /// How near the lab has to be; `None`: it is shown.
+    /// The band that the lab has to be within; `None`: it is shown.
     pub band: Option<Band>,
-    /// What a constant guess of it goes by.
+    /// The factor of a constant guess of it.
     pub scale: Scale,
     of: Of,
 }
@@ -98,13 +98,13 @@ impl Figure {
         }
     }
 
-    /// Whether these are counters.
+    /// True if these are counters.
     pub(super) fn counts(&self) -> bool {
         matches!(self.of, Of::Counter(_))
     }
 }
 
-/// How a figure is had.
+/// The source of a figure.
 #[derive(Clone, Copy)]
 enum Of {
     /// A counter, or the sum of several.
@@ -119,7 +119,7 @@ enum Of {
     Call(&'static str, f64),
     /// CPU time of the tasks of a kind, or of the background reclaimers.
     Cpu(&'static str),
-    /// How often for that reason.
+    /// The throttlings for that reason.
     Throttled(Reason),
     /// Of all jobs of a kind together.
     Jobs(&'static str, fn(&Job) -> f64),
@@ -136,7 +136,7 @@ pub(super) const CPU: Band = Band::Part(0.2);
 /// Of the level itself: a part of the memory would let a lab pass that has nothing of it. A seed
 /// moves the levels of `r1-4` by 1 to 6 %.
 pub(super) const LEVEL: Band = Band::Part(0.1);
-/// How long a worker takes for a part of its work, or how much it does a second.
+/// The time of a worker for a part of its work, or its work in a second.
 pub(super) const TIME: Band = Band::Part(0.15);
 /// Of two kinds of memory.
 pub(super) const PART: Band = Band::Part(0.15);

@@ -15,7 +15,7 @@ use super::super::guess;
 use super::figures::Figure;
 use super::setting::Setting;
 
-/// What a constant is multiplied by.
+/// The factor of a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// Nothing.
@@ -41,9 +41,9 @@ impl Scale {
 pub struct Point<'a> {
     /// Under what it was recorded.
     pub setting: &'a Setting,
-    /// What was recorded.
+    /// The recorded value.
     pub recorded: f64,
-    /// What the lab says.
+    /// The lab's value.
     pub lab: f64,
 }
 
@@ -54,7 +54,7 @@ pub struct Ways<T> {
     pub lab: T,
     /// Nothing ever happens.
     pub zeroes: T,
-    /// What was recorded under the setting that differs least, by time and memory.
+    /// The value recorded under the setting that differs least, by time and memory.
     pub copy: T,
     /// The best constant.
     pub constant: T,
@@ -97,7 +97,7 @@ impl core::fmt::Display for Ways<u32> {
     }
 }
 
-/// How near each way comes to a figure.
+/// The errors of each way to a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judged {
     /// Means of |error|, as a part of what was recorded.
@@ -109,8 +109,8 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// How much of the best constant's error the lab is without: 1 of a lab that is right, zero or
-    /// less of one that has explained nothing.
+    /// The part of the best constant's error that the lab is without: 1 of a lab that is right,
+    /// zero or less of one that has explained nothing.
     #[must_use]
     pub fn skill(&self) -> f64 {
         if self.errors.constant > 0.0 {
@@ -121,8 +121,8 @@ impl Judged {
     }
 }
 
-/// How near the lab and the guesses come to a figure. `None`: nothing was recorded of it, or it has
-/// no band.
+/// Judges the errors of the lab and the guesses at a figure. `None`: nothing was recorded of it, or
+/// it has no band.
 #[must_use]
 pub fn judge(figure: &Figure, points: &[Point<'_>]) -> Option<Judged> {
     let band = figure.band?;

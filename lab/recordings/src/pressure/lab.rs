@@ -151,7 +151,7 @@ fn device(text: &mut String, setting: &Setting, index: usize, disk: &Disk) {
     }
 }
 
-/// What a column of Linux 6.12 has of the guest's sysctls, and of its file systems.
+/// The guest's sysctls, and its file systems, as a column of Linux 6.12 has them.
 fn column(setting: &Setting, name: &str) -> String {
     let mut text = String::new();
     if name != LINUX {

@@ -82,13 +82,13 @@ const SAMPLES: [Wanted; 5] = [
 pub struct Recording {
     /// Under what it was made.
     pub setting: Setting,
-    /// What it shows.
+    /// The measurements.
     pub outcome: Outcome,
-    /// What was assumed, inferred, left out or found.
+    /// The values assumed, inferred, left out or found.
     pub notes: Vec<String>,
 }
 
-/// What a shape reads its own tables with.
+/// The tables that a shape reads of its own.
 pub struct Tables<'a> {
     /// The tables of the nodes.
     pub nodes: &'a [PathBuf],
@@ -129,7 +129,7 @@ struct Done {
 }
 
 impl Recording {
-    /// Whether a folder holds one: its scenario has workers, and disks with settings of their own.
+    /// True if a folder holds one: its scenario has workers, and disks with settings of their own.
     #[must_use]
     pub fn is_one(folder: &Path) -> bool {
         let Some(path) = rows::find(folder, "scenario.json") else {

@@ -1,4 +1,4 @@
-//! What a recording of memory pressure was made of: memory, marks, swap, disks, workers. Read from
+//! The setting of a recording of memory pressure: memory, marks, swap, disks, workers. Read from
 //! `scenario.json`, `facts.json` and the first sample of `vmstat.csv`.
 //!
 //! Invariant: a `Setting` can be run: every worker is of a kind that the lab has, on a device that
@@ -41,7 +41,7 @@ pub struct Disk {
     pub readahead_kib: f64,
     /// Its file system; `None`: the disk itself.
     pub fs: Option<String>,
-    /// How large it is, if that is told.
+    /// Its size, if that is told.
     pub mib: Option<f64>,
 }
 
@@ -62,13 +62,13 @@ impl Disk {
 /// A cache of objects of which each small file has one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectCache {
-    /// What an object is to its file, as scenarios call it.
+    /// The role of an object beside its file, as scenarios call it.
     pub role: &'static str,
     /// Its size.
     pub bytes: f64,
     /// Pages of a slab, as a power of two.
     pub order: f64,
-    /// Whether its slabs can be freed.
+    /// Its slabs can be freed.
     pub reclaimable: bool,
 }
 
@@ -82,7 +82,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// What it is in a memory of that size, MiB.
+    /// Its size in a memory of that size, MiB.
     fn mib(self, memory_mib: f64) -> f64 {
         match self {
             Self::Percent(percent) => memory_mib * f64::from(percent) / 100.0,
@@ -116,9 +116,9 @@ pub struct Setting {
     /// Of that: what programs and files can have. Of what was free when the workers started, all
     /// but what small zones keep back.
     pub usable_mib: f64,
-    /// What zones keep for emergencies (MIN), but for small ones.
+    /// The memory that zones keep for emergencies (MIN), but for small ones.
     pub min_free_kib: f64,
-    /// What small zones keep, of `vm.min_free_kbytes`.
+    /// The part of `vm.min_free_kbytes` that small zones keep.
     pub small_zones_kib: f64,
     /// Of the usable memory, that of each node, MiB; empty: there is one.
     pub nodes: Vec<f64>,
@@ -139,7 +139,7 @@ pub struct Setting {
     pub object_caches: Vec<ObjectCache>,
     /// `vm.swappiness`.
     pub swappiness: f64,
-    /// How long the workers ran.
+    /// The time that the workers ran.
     pub seconds: f64,
     /// The disks.
     pub disks: Vec<Disk>,
@@ -179,7 +179,7 @@ struct FileDisk {
 
 const FORM: &str = "keys: name, kernel, cpus, page_size, memory_mib, nodes, seconds, devices [{rate, kib}, ...], swap_device, \
                     swap_mib, lru_gen, workers [[name, kind, start_ms, ...], ...], as `cargo instruments guest` writes them";
-/// What `scenario.json` is read with.
+/// The texts that `scenario.json` is read with.
 pub(super) struct Sources<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
@@ -199,8 +199,8 @@ struct Zone {
     min: f64,
 }
 
-/// What zones below the largest never give to programs and files: their part of MIN, and what they
-/// keep back from a task that could have memory elsewhere (`lowmem_reserve_ratio`).
+/// The memory that zones below the largest never give to programs and files: their part of MIN, and
+/// the part they keep back from a task that could have memory elsewhere (`lowmem_reserve_ratio`).
 ///
 /// # Source
 /// Linux 6.12 mm/page_alloc.c, setup_per_zone_lowmem_reserve(), __zone_watermark_ok().
@@ -247,7 +247,7 @@ impl Small {
     }
 }
 
-/// How many nodes the scenario of that text has, if there are several; a text that is none has
+/// Number of nodes of the scenario of that text, if there are several; a text that is none has
 /// none.
 pub(super) fn nodes(text: &str) -> usize {
     let file: Option<Value> = serde_json::from_str(text).ok();
@@ -448,7 +448,7 @@ impl Setting {
         }
     }
 
-    /// Whether it can be run.
+    /// Checks that it can be run.
     ///
     /// # Errors
     /// The value that is wrong, and what is allowed.
@@ -613,7 +613,7 @@ impl Setting {
             .disk
     }
 
-    /// Whether somebody uses a disk.
+    /// True if somebody uses a disk.
     #[must_use]
     pub fn is_used(&self, disk: usize) -> bool {
         let swapped = self.swap.is_some_and(|(swap, _)| swap == disk);

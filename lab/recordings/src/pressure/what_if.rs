@@ -10,7 +10,7 @@ use super::shapes;
 const CROWD_MOST: u32 = 64;
 const MIB: f64 = 1_048_576.0;
 
-/// What can be changed, and in which unit it is written.
+/// The keys that can be changed, and their units.
 pub(super) const KEYS: Keys<Setting> = &[
     key("memory_mib", "MiB", |change, setting| {
         setting.set_memory(change.value);

@@ -10,17 +10,17 @@ use serde_json::Value;
 use super::shapes;
 use experiment::outcome::Job;
 
-/// What a worker does.
+/// The work of a worker.
 pub struct Work {
     /// Its name in `scenario.json`.
     pub name: &'static str,
     /// The lab's kind of task.
     pub task: &'static str,
-    /// What one is called.
+    /// The name of one.
     pub called: &'static str,
-    /// What follows when it starts, in this order.
+    /// Its arguments when it starts, in this order.
     pub arguments: &'static [Argument],
-    /// What the lab cannot do of it.
+    /// The part of it that the lab cannot do.
     pub refuse: fn(&Worker) -> Option<String>,
     /// It finds its file with its content.
     pub reads: fn(&Worker) -> bool,
@@ -46,7 +46,7 @@ pub enum Argument {
 pub struct Call {
     /// When it ended, seconds.
     pub ended_s: f64,
-    /// How long it took.
+    /// The time it took.
     pub ms: f64,
     /// Pages, bytes or files.
     pub n: f64,
@@ -61,7 +61,7 @@ pub struct Worker {
     pub name: String,
     /// When it starts.
     pub start_s: f64,
-    /// What it does.
+    /// Its work.
     pub work: &'static Work,
     /// Index of its disk.
     pub disk: Option<usize>,
@@ -199,7 +199,7 @@ impl Worker {
         }
     }
 
-    /// Whether it does the same as another, whatever it is called and wherever its random numbers
+    /// True if it does the same as another, whatever its name and wherever its random numbers
     /// begin.
     #[must_use]
     pub fn is_like(&self, other: &Self) -> bool {

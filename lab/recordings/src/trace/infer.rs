@@ -32,7 +32,7 @@ struct Seen {
     pages: f64,
 }
 
-/// What is known, and what has to be said.
+/// The inferences, and the notes on them.
 struct Inferred<'a> {
     events: &'a Events,
     origin: f64,
@@ -244,7 +244,7 @@ impl<'a> Inferred<'a> {
         }
     }
 
-    /// What is dirty and under writeback when the first writer is seen, MiB.
+    /// The memory dirty and under writeback when the first writer is seen, MiB.
     fn begins(&mut self) -> f64 {
         let Some(first) = self.events.states.first() else {
             self.notes.push(
@@ -258,8 +258,8 @@ impl<'a> Inferred<'a> {
         (first.dirty + first.writeback) / PAGES_PER_MIB
     }
 
-    /// The requests that a device has in its queue, and their sectors: so many that as much as in
-    /// the trace is under writeback, by the median of its second half.
+    /// The requests that a device has in its queue, and their sectors: as many as put the trace's
+    /// amount under writeback, by the median of its second half.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,

@@ -34,16 +34,16 @@ pub(super) struct Line<'a> {
     pub(super) at: f64,
     /// The event's name, without its system.
     pub(super) event: &'a str,
-    /// What follows it.
+    /// The text behind it.
     pub(super) rest: &'a str,
 }
 
-/// What a line of the file is.
+/// The kind of a line of the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind<'a> {
     /// An event.
     Event(Line<'a>),
-    /// The tracer lost so many events here; zero: it does not say how many.
+    /// The tracer lost this many events here; zero: it does not say how many.
     Lost(u64),
     /// CPUs of the machine, from a header.
     Cpus(u32),

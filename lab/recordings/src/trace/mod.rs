@@ -133,7 +133,7 @@ impl<'a> Reader<'a> {
         let mut any = false;
         for (number, text) in (1..).zip(self.text.lines()) {
             if number == last && !whole_end && any {
-                // Whether a number at its end is all there, nobody can tell.
+                // Nobody can tell if a number at its end is complete.
                 self.torn.push(number.to_string());
                 continue;
             }
@@ -318,7 +318,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What is read.
+/// The forms that are read.
 const FORMS: &str = "give the text of /sys/kernel/tracing/trace, of `perf script` or of `trace-cmd \
                      report` with writeback:balance_dirty_pages, writeback:bdi_dirty_ratelimit and \
                      writeback:global_dirty_state (and, if you like, syscalls:sys_enter_write and \

@@ -55,7 +55,7 @@ fn known() -> Vec<Known> {
         .collect()
 }
 
-/// How far off, alike for too much and too little.
+/// The error, alike for too much and too little.
 fn distance(error: f64) -> f64 {
     (1.0 + error).max(1e-3).ln().abs()
 }

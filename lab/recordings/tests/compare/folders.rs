@@ -7,7 +7,7 @@ use recordings::{Recording, Setting, lab, measure, what_if};
 
 use super::fixture::{changed, copy, fixture, folder, unpacked};
 
-/// What is said of a recording that cannot be used, without the folder's name.
+/// The complaint about a recording that cannot be used, without the folder's name.
 fn fault(path: &Path) -> String {
     let said = Recording::load(path).expect_err("a fault").to_string();
     std::fs::remove_dir_all(path).unwrap();

@@ -14,7 +14,7 @@ use recordings::{Measures, Recording, lab, measure};
 
 /// The column that is judged.
 const COLUMN: &str = "linux-6.12";
-/// How far the longest write may be from the recorded one.
+/// The distance of the longest write from the recorded one, at most.
 const FACTOR: f64 = 2.0;
 /// Fewer recordings would show little.
 const RECORDINGS_MIN: usize = 3;

@@ -13,7 +13,7 @@ pub(super) const SHAPE: Shape = Shape {
     read: NOTHING,
 };
 
-/// Touches memory when little is free, and gives it back, so many times.
+/// Touches memory when little is free, and gives it back, again and again.
 const ALLOC: Work = Work {
     name: "alloc",
     task: "alloc",

@@ -15,11 +15,11 @@ use super::setting::Setting;
 use super::worker::Work;
 use experiment::outcome::Outcome;
 
-/// What is of its own in a shape.
+/// The part of its own of a shape.
 pub struct Shape {
     /// The kinds of its workers.
     pub works: &'static [Work],
-    /// Whether a setting has what its figures are about.
+    /// True of a setting that has the subject of its figures.
     pub has: fn(&Setting) -> bool,
     /// Its figures, in the order of the tables.
     pub figures: &'static [Figure],

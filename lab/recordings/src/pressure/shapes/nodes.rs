@@ -90,7 +90,7 @@ fn passes(worker: &Worker, calls: &[Call]) -> Vec<(f64, f64)> {
     all
 }
 
-/// What a node's table is read for: free pages, those of files, anonymous and dirty ones.
+/// The columns read from a node's table: free pages, those of files, anonymous and dirty ones.
 const LEVELS: [Wanted; 8] = [
     column("t", "seconds"),
     column("nr_free_pages", PAGES),
@@ -126,7 +126,7 @@ fn levels(tables: &Tables<'_>, outcome: &mut Outcome) -> Result<(), Fault> {
     Ok(())
 }
 
-/// How long the pass of that number took, seconds.
+/// The time of the pass of that number, seconds.
 fn pass(outcome: &Outcome, number: usize) -> Option<f64> {
     let mut all = outcome.jobs.iter().filter(|job| job.kind == GO.task);
     // Of a job that has an end; another goes on for as long as the recording.

@@ -67,9 +67,10 @@ const OF_EXT4: [(&str, &str, bool); 3] = [
     ("buffer_head", "beside", true),
 ];
 
-/// What else a file has, in caches that `slabinfo` does not list by name or that others share:
-/// sizes measured in `r3-calm`, where each file leaves 155 bytes of slabs that cannot be freed, and
-/// 97 that can beside those above. Their kinds are not known (the extent's status has 40).
+/// The other objects of a file, in caches that `slabinfo` does not list by name or that others
+/// share: sizes measured in `r3-calm`, where each file leaves 155 bytes of slabs that cannot be
+/// freed, and 97 that can beside those above. Their kinds are not known (the extent's status has
+/// 40).
 const BESIDE: [(f64, bool); 2] = [(155.0, false), (97.0, true)];
 
 /// The object caches of the first sample of `slabinfo.csv`; none: there is no such table.
