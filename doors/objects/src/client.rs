@@ -25,7 +25,7 @@ use crate::spare::Spare;
 /// ENFILE, EMFILE.
 const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 
-/// What a store was asked for so far.
+/// The requests to a store so far.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) gets: AtomicU64,
@@ -64,7 +64,7 @@ pub(crate) enum Trouble {
     Away,
 }
 
-/// Whether a time of day is one that stores know.
+/// Checks that a time of day is one that stores know.
 fn dated(at: SystemTime) -> Result<(), Trouble> {
     if at >= UNIX_EPOCH {
         return Ok(());
@@ -88,7 +88,7 @@ impl Trouble {
         }
     }
 
-    /// Whether the process, or the system, had no descriptor for it.
+    /// True if the process, or the system, had no descriptor for it.
     fn lacks_descriptor(&self) -> bool {
         matches!(self, Self::Failed(_))
             && matches!(self.io(), IoError::Failed { errno } if NO_DESCRIPTORS.contains(&errno))
@@ -105,7 +105,7 @@ impl Trouble {
     }
 }
 
-/// What a put asks for.
+/// The condition of a put.
 #[derive(Clone, Debug)]
 pub(crate) enum When {
     /// The object is not there.
@@ -116,7 +116,7 @@ pub(crate) enum When {
     Always,
 }
 
-/// What a look at an object found.
+/// An object as a look at it found it.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) tag: Option<String>,
@@ -144,11 +144,11 @@ pub(crate) struct Client {
     /// Conditions on versions are looked at here: the store has none, and a lock stands against
     /// others.
     pub(crate) looks_first: bool,
-    /// That lock: each put has a hold of it, and a turn at its object.
+    /// The lock: each put has a hold of it, and a turn at its object.
     pub(crate) lock: Weak<DirectoryLock>,
     /// Of a directory: what a call has where there are no descriptors.
     pub(crate) spare: Option<Spare>,
-    /// Whether puts of the volume's objects may be sent.
+    /// The guard that says if puts of the volume's objects may be sent.
     pub(crate) guard: Arc<Guard>,
     pub(crate) counters: Counters,
 }
@@ -402,8 +402,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// Whether a directory is still where it was locked: the store would make another one for what
-    /// it is to create.
+    /// Checks that a directory is still where it was locked: the store would make another one for
+    /// the object it is to create.
     async fn in_place(&self) -> Result<(), Trouble> {
         let Some(lock) = self.lock.upgrade() else {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Until when puts may be sent: the clock of a lease.
 //!
 //! A lease runs out for all others while its owner's machine is suspended, or stands still as a
-//! copy of another. So a lease is over by either of two clocks: the clock that goes on over a
+//! copy of another. So a lease expires by either of two clocks: the clock that goes on over a
 //! suspension (CLOCK_BOOTTIME), and the time of day, which a machine is told anew when it was
 //! stopped from outside. A time of day that was set by mistake costs no more than the wait for the
 //! next renewal.
@@ -42,7 +42,7 @@ impl Moment {
         }
     }
 
-    /// How long until then; nothing if it has come by one of the clocks.
+    /// The time until then; nothing if it has come by one of the clocks.
     fn from(self, now: Self) -> Duration {
         let boot = self.boot.saturating_sub(now.boot);
         boot.min(self.wall.saturating_sub(now.wall))
@@ -93,7 +93,7 @@ impl Guard {
         });
     }
 
-    /// How long they may yet, at most; none: not now.
+    /// The time for which they may yet, at most; none: not now.
     pub(crate) fn left(&self) -> Option<Duration> {
         let until = *lock(&self.until);
         let left = until.map_or(Duration::MAX, |until| until.from(self.now()));

@@ -32,13 +32,13 @@ pub enum Error {
     /// The place is not written as it should be.
     #[error("`{url}` is no place for objects; write dir:PATH, mem: or s3://BUCKET/PREFIX")]
     Url {
-        /// What was given.
+        /// The text given.
         url: String,
     },
     /// S3 was left out of this program.
     #[error("`{url}`: this program was built without S3; build it with the feature `s3`")]
     NoS3 {
-        /// What was given.
+        /// The text given.
         url: String,
     },
     /// An option is outside its range.
@@ -46,15 +46,15 @@ pub enum Error {
     Option {
         /// Which one.
         name: &'static str,
-        /// What was asked for.
+        /// The value asked for.
         value: u64,
-        /// What is allowed.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// There is no volume, and no size to make one of.
     #[error("{place}: there is no volume; give a size to make one")]
     NoVolume {
-        /// Where.
+        /// The volume's place.
         place: String,
     },
     /// The volume is not what was asked for.
@@ -63,9 +63,9 @@ pub enum Error {
         Bytes(*has).shown(), Bytes(*wanted).shown()
     )]
     Differs {
-        /// Where.
+        /// The volume's place.
         place: String,
-        /// What of it.
+        /// The part of it.
         what: &'static str,
         /// As it is.
         has: u64,
@@ -77,7 +77,7 @@ pub enum Error {
         "{place}: no volume.json, but objects like `{found}`: not making a volume over them; name an empty place"
     )]
     NotEmpty {
-        /// Where.
+        /// The volume's place.
         place: String,
         /// One of them.
         found: String,
@@ -88,13 +88,13 @@ pub enum Error {
          remove it: its part of the volume reads as zeroes then; read only, all but its part can be read"
     )]
     Length {
-        /// Where.
+        /// The volume's place.
         place: String,
         /// Which one.
         name: String,
         /// Its length.
         has: u64,
-        /// What it should be.
+        /// The value it should have.
         wanted: u64,
     },
     /// The manifest cannot be understood.
@@ -102,9 +102,9 @@ pub enum Error {
         "{place}/volume.json: {why}; it was not written by this version of Tidegate, or was damaged"
     )]
     Manifest {
-        /// Where.
+        /// The volume's place.
         place: String,
-        /// What is wrong with it.
+        /// Its fault.
         why: String,
     },
     /// The store would let two servers overwrite each other.
@@ -112,17 +112,17 @@ pub enum Error {
         "{place}: the store {what}; without conditional puts two servers could overwrite each other, so it is not used"
     )]
     Conditional {
-        /// Where.
+        /// The volume's place.
         place: String,
-        /// What it did.
+        /// Its deed.
         what: &'static str,
     },
     /// Another server has the volume.
     #[error("{place}: in use by {owner}{}; {}", left(.remaining), way_out(.remaining))]
     InUse {
-        /// Where.
+        /// The volume's place.
         place: String,
-        /// Who.
+        /// Its owner.
         owner: String,
         /// When its lease runs out if it is not renewed; none for a lock of the system.
         remaining: Option<Duration>,
@@ -130,19 +130,19 @@ pub enum Error {
     /// The store refused or failed.
     #[error("{place}: cannot {what}: {}{}", brief(.source), advice(.source))]
     Store {
-        /// Where.
+        /// The volume's place.
         place: String,
-        /// What was tried.
+        /// The call.
         what: &'static str,
-        /// What it said.
+        /// The store's error.
         source: Box<object_store::Error>,
     },
     /// No answer within the bound.
     #[error("{place}: cannot {what}: no answer within {} s; check the endpoint and the network", .after.as_secs())]
     TimedOut {
-        /// Where.
+        /// The volume's place.
         place: String,
-        /// What was tried.
+        /// The call.
         what: &'static str,
         /// The bound.
         after: Duration,
@@ -152,9 +152,9 @@ pub enum Error {
     System {
         /// Which file.
         path: PathBuf,
-        /// What was tried.
+        /// The call.
         what: &'static str,
-        /// What it said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -226,7 +226,7 @@ pub(crate) fn io_error(error: &object_store::Error) -> IoError {
     }
 }
 
-/// What one error of the chain says about the class, if anything.
+/// The class that one error of the chain implies, if any.
 fn class_of(error: &(dyn StdError + 'static)) -> Option<IoError> {
     if let Some(system) = error.downcast_ref::<io::Error>() {
         return match system.kind() {

@@ -32,7 +32,7 @@ use crate::shared::{Shared, WholePart};
 /// Times that a put is tried whose version turns out to be another one of this device's.
 const TRIES: u32 = 4;
 
-/// Whether the writes among `parts` leave no byte of `len` as it was.
+/// True if the writes among `parts` leave no byte of `len` as it was.
 fn covers<T>(parts: &[Part<T>], len: u64) -> bool {
     let mut ranges: Vec<_> = parts.iter().map(|part| &part.range).collect();
     ranges.sort_unstable_by_key(|range| range.start);
@@ -106,7 +106,7 @@ fn apply(shared: &Shared, part: &WholePart, body: &mut [u8]) {
     }
 }
 
-/// What a put has to replace; reads the object's content into `content` if that is wanted.
+/// The base that a put has to replace; reads the object's content into `content` if that is wanted.
 async fn base(
     shared: &Shared,
     object: u64,

@@ -1,4 +1,4 @@
-//! What the device knows of its objects: which there are, which hold data, and the version last
+//! The device's knowledge of its objects: which there are, which hold data, and the version last
 //! seen of each.
 //!
 //! ```text
@@ -94,7 +94,7 @@ impl Bits {
     }
 }
 
-/// What is known of one object.
+/// The last look at one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The version last seen.
@@ -139,7 +139,7 @@ impl Known {
         self.exists.get(object)
     }
 
-    /// Whether it holds data; otherwise it reads as zeroes.
+    /// True if it holds data; otherwise it reads as zeroes.
     pub(crate) fn has_data(&self, object: u64) -> bool {
         self.data.get(object)
     }
@@ -210,7 +210,7 @@ impl Known {
         (at.min(end).max(object + 1) - object, data)
     }
 
-    /// How many objects hold data.
+    /// Number of objects that hold data.
     pub(crate) fn filled(&self) -> u64 {
         self.data
             .0

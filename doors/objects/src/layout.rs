@@ -1,4 +1,4 @@
-//! What a volume is made of: names, sizes, and which bytes are in which object.
+//! The parts of a volume: names, sizes, and which bytes are in which object.
 //!
 //! ```text
 //!   PREFIX/volume.json          format, size, object size, id; written once
@@ -118,7 +118,7 @@ impl Geometry {
         Ok(Self { size, object_size })
     }
 
-    /// How many objects there may be.
+    /// Most objects of the volume.
     pub(crate) fn objects(&self) -> u64 {
         self.size.div_ceil(self.object_size)
     }
@@ -148,7 +148,7 @@ impl Geometry {
     }
 }
 
-/// Whether objects may be that large.
+/// Checks that objects may be that large.
 pub(crate) fn check_object_size(object_size: u64) -> Result<(), Error> {
     if object_size.is_power_of_two() && (OBJECT_MIN..=OBJECT_MAX).contains(&object_size) {
         return Ok(());
@@ -174,7 +174,7 @@ pub(crate) fn object_of(name: &str) -> Option<u64> {
     digits.then(|| u64::from_str_radix(name, 16).ok()).flatten()
 }
 
-/// Whether a file of a directory is what `LocalFileSystem` was writing when it was killed:
+/// True if a file of a directory is a rest of a write of `LocalFileSystem` that was killed:
 /// NAME#NUMBER.
 pub(crate) fn is_half_done(name: &str) -> bool {
     name.split_once('#').is_some_and(|(name, number)| {

@@ -98,7 +98,7 @@ fn started(pid: u32) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// What the object says.
+/// The text of the object.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Text {
     /// By chance, new each time the volume is opened.
@@ -132,7 +132,7 @@ impl Text {
         text.into()
     }
 
-    /// How long it must still be respected; none if it is free.
+    /// Time for which it must still be respected; none if it is free.
     fn remaining(&self, ttl: Duration) -> Option<Duration> {
         if self.released || self.process.as_ref().is_some_and(Process::is_dead) {
             return None;
@@ -147,7 +147,7 @@ impl Text {
     }
 }
 
-/// What became of a renewal.
+/// The outcome of a renewal.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Renewed {
     /// It lasts for another while.
@@ -156,7 +156,7 @@ pub(crate) enum Renewed {
     NotNow,
     /// Somebody else has it.
     Taken {
-        /// Who.
+        /// The new owner.
         by: String,
     },
 }
@@ -276,7 +276,7 @@ impl Lease {
         }
     }
 
-    /// How long it lasts without a renewal.
+    /// Its life without a renewal.
     pub(crate) fn ttl(&self) -> Duration {
         self.ttl
     }

@@ -76,12 +76,12 @@ pub const PARALLEL_USUAL: u16 = 8;
 const PARALLEL_MAX: u16 = 64;
 /// Memory beside the objects' contents: the runtime, connections and their TLS.
 const MEMORY_BASE: u64 = 4 << 20;
-/// How long a device that is dropped waits for what is under way.
+/// Time that a device that is dropped waits for requests under way.
 const DROP_BOUND: Duration = Duration::from_secs(2);
-/// How often it looks.
+/// Interval of its looks.
 const TICK: Duration = Duration::from_millis(1);
 
-/// Where a volume is and how it is kept.
+/// The place of a volume, and the manner of keeping it.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// `dir:PATH`, `mem:` or `s3://BUCKET/PREFIX`.
@@ -98,7 +98,7 @@ pub struct Config {
     /// Take the lease of another server, which is then stopped. Not for a directory: end the other
     /// process.
     pub force: bool,
-    /// How long a lease lasts that is not renewed (30 s).
+    /// The life of a lease that is not renewed (30 s).
     pub lease: Duration,
     /// Bound on a call to the store, its retries included (30 s).
     pub timeout: Duration,
@@ -159,7 +159,7 @@ fn memory_of(object_size: u64, parallel: u64, objects: u64) -> u64 {
     MEMORY_BASE + 2 * parallel * object_size + versions + bits
 }
 
-/// What was asked of the store so far.
+/// The requests to the store so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Gets, also of ranges.
@@ -235,9 +235,9 @@ impl Objects {
         )
     }
 
-    /// How far, from `offset` on and for `len` bytes at most, the volume is all hole or all data:
-    /// bytes, and true for a hole. Asks nothing of the store. Data that the cache has not written
-    /// are not known here.
+    /// The length, from `offset` on and for `len` bytes at most, for which the volume is all hole
+    /// or all data: bytes, and true for a hole. Asks nothing of the store. Data that the cache has
+    /// not written are not known here.
     #[must_use]
     pub fn extents(&self, offset: u64, len: u64) -> (u64, bool) {
         let geometry = self.shared.geometry;
@@ -278,7 +278,7 @@ impl Objects {
         self.shared.ledger.pending()
     }
 
-    /// What was asked of the store so far.
+    /// The requests to the store so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let counters = &self.shared.client.counters;

@@ -227,14 +227,14 @@ impl DirectoryLock {
         })
     }
 
-    /// Whether it can still be found where it was taken: a directory that was moved has it with it.
+    /// True if it can still be found where it was taken: a directory that was moved has it with it.
     pub(crate) fn in_place(&self) -> Result<bool, Trouble> {
         let is_there = leads_to(&self.name, &self.file)?;
         self.was_away.store(!is_there, Ordering::Relaxed);
         Ok(is_there)
     }
 
-    /// Whether it was not in place when that was last looked at, and is not now.
+    /// True if it was not in place at the last look, and is not now.
     pub(crate) fn is_away(&self) -> bool {
         self.was_away.load(Ordering::Relaxed) && matches!(self.in_place(), Ok(false))
     }
@@ -535,7 +535,7 @@ mod tests {
         }
     }
 
-    /// What `Turn::with` relies on.
+    /// The property that `Turn::with` relies on.
     #[test]
     fn the_store_keeps_the_content_until_the_object_is_in_place() {
         let dir = TestDir::new("content");

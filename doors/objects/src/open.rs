@@ -37,11 +37,11 @@ use crate::{Config, Objects};
 
 /// The device's thread.
 const THREAD: &str = "tg-objects";
-/// How long a thread of the runtime waits for work.
+/// Time that a thread of the runtime waits for work.
 const FOR_GOOD: Duration = Duration::from_secs(u32::MAX as u64);
-/// How long the runtime waits for calls into the file system that hang, when it ends.
+/// Time that the runtime waits for calls into the file system that hang, when it ends.
 const END_BOUND: Duration = Duration::from_millis(500);
-/// How long giving the lease back may take; otherwise it runs out by itself.
+/// Time that giving the lease back may take; otherwise it expires by itself.
 const RELEASE_BOUND: Duration = Duration::from_secs(3);
 /// A version that no store gives out.
 const NO_VERSION: &str = "\"00000000000000000000000000000000\"";
@@ -262,8 +262,8 @@ async fn prepare(
     Ok((shared, made))
 }
 
-/// What an answered flush covers from now on: what is in the directory, no matter which server put
-/// it there.
+/// Makes durable the files in the directory, no matter which server put them there: an answered
+/// flush covers them from now on.
 async fn settle(
     path: &FilePath,
     settle: fn(&FilePath) -> std::io::Result<()>,
@@ -362,8 +362,8 @@ fn count_answer() {
 /// Times that the probe is put in the version that is there, while others probe too.
 const PROBES: u32 = 4;
 
-/// Whether the store honours conditions: answers the version of the probe. It stays: another server
-/// may be probing at the same time.
+/// Tests that the store honours conditions: answers the version of the probe. It stays: another
+/// server may be probing at the same time.
 async fn probe(client: &Client) -> Result<String, Error> {
     let failed = client.error("write the probe");
     let body = || Bytes::from_static(b"whether this store honours conditions\n");
@@ -417,7 +417,7 @@ async fn probe(client: &Client) -> Result<String, Error> {
     wrong
 }
 
-/// What is wrong with a store whose versions cannot be compared.
+/// The complaint about a store whose versions cannot be compared.
 const UNLIKE: &str = "tells one version (ETag) of an object where it is put or listed, and another where it is looked at";
 
 /// The version that the probe has.
@@ -430,7 +430,7 @@ async fn version(client: &Client) -> Result<String, Error> {
     })
 }
 
-/// Whether a list tells the versions that a put, and a look at the object itself, told.
+/// Tests that a list tells the versions that a put, and a look at the object itself, told.
 async fn same_versions(
     client: &Client,
     probed: String,

@@ -26,9 +26,9 @@ pub(crate) struct Location {
     pub(crate) prefix: Path,
     /// A local directory, with a lock of the system's.
     pub(crate) directory: Option<PathBuf>,
-    /// What of it was made just now.
+    /// The paths made just now.
     pub(crate) made: OwnPaths,
-    /// Whether puts may be sent.
+    /// The guard that says if puts may be sent.
     pub(crate) guard: Arc<Guard>,
     /// Makes what is in the directory durable.
     pub(crate) settle: fn(&FilePath) -> std::io::Result<()>,

@@ -19,7 +19,7 @@ type Answer<'a> =
 pub(crate) struct Profile {
     path: PathBuf,
     name: String,
-    /// What was read last, and when the file had changed by then.
+    /// The last reading, and the time at which the file had changed by then.
     last: Mutex<Option<(SystemTime, Arc<AwsCredential>)>>,
 }
 

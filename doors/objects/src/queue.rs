@@ -21,7 +21,7 @@ use env::IoClass;
 /// Two reads of an object with no more than this between them become one.
 const READ_GAP: u64 = 64 << 10;
 
-/// What a part wants.
+/// The want of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Bytes of the object.
@@ -40,7 +40,7 @@ pub(crate) struct Part<T> {
     pub(crate) want: Want,
     /// Bytes within the object.
     pub(crate) range: Range<u64>,
-    /// Where they begin within the request.
+    /// Their beginning within the request.
     pub(crate) from: usize,
     pub(crate) class: IoClass,
 }
@@ -135,7 +135,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether anything of this object waits, or writes of it are under way.
+    /// True if anything of this object waits, or writes of it are under way.
     pub(crate) fn has(&self, object: u64) -> bool {
         self.objects.contains_key(&object)
     }

@@ -47,7 +47,7 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// How many requests were taken and have not ended.
+    /// Number of requests that were taken and have not ended.
     pub(crate) fn pending(&self) -> usize {
         let state = lock(&self.state);
         state.pending + state.flushes.len()
@@ -165,7 +165,8 @@ impl Drop for Whole {
         if let Some(request) = lock(&self.request).take() {
             complete(request, result);
         }
-        // After the handlers: a flush that this lets go is told after the write that it waited for.
+        // After the handlers: a flush that this releases is told after the write that it waited
+        // for.
         self.ledger.end(self.number);
     }
 }

@@ -1,5 +1,5 @@
-//! What the device's caller and its runtime share: the queue, what is known, and which server may
-//! still write.
+//! The state shared by the device's caller and its runtime: the queue, the known objects, and the
+//! right to write.
 //!
 //! Jobs run as tasks of the device's own runtime: at most `parallel` of writes, each with one
 //! object's content in memory, and as many of reads, which copy what arrives straight into the
@@ -27,13 +27,13 @@ use crate::local::DirectoryLock;
 use crate::queue::{Part, Queue};
 use crate::request::{Ledger, Whole, lock};
 
-/// How long a write waits for its neighbours of the same object, if its submitter said that there
+/// Time that a write waits for its neighbours of the same object, if its submitter said that there
 /// are more.
 const HOLD: Duration = Duration::from_millis(5);
 
 pub(crate) type WholePart = Part<Arc<Whole>>;
 
-/// What stands against a second server.
+/// The fence against a second server.
 pub(crate) enum Fence {
     /// Nothing: only this process can reach the store, or nothing is written.
     None,
@@ -101,7 +101,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Whether the device still serves at all.
+    /// Checks that the device still serves at all.
     pub(crate) fn check(&self) -> Result<(), IoError> {
         if self.lost.get().is_some() {
             return Err(IoError::Lost);
@@ -112,7 +112,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether a put may be sent now.
+    /// Checks that a put may be sent now.
     pub(crate) fn check_write(&self) -> Result<(), IoError> {
         self.check()?;
         match &self.fence {
@@ -150,7 +150,7 @@ impl Shared {
         }
     }
 
-    /// That a directory was found not to be where it was locked, and is not there now.
+    /// The finding that a directory is not where it was locked, if it still is not.
     pub(crate) fn away(&self) -> Option<String> {
         let Fence::Lock(held) = &self.fence else {
             return None;

@@ -12,12 +12,12 @@ use tokio::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 const AT_ONCE: usize = 2;
 
 pub(crate) struct Spare {
-    /// What those that are kept are copies of.
+    /// The file that the kept ones are copies of.
     of: File,
     kept: RwLock<Vec<File>>,
 }
 
-/// The kept descriptors can be had until this goes.
+/// The kept descriptors may be taken until this is dropped.
 pub(crate) struct Lent<'a> {
     of: &'a File,
     kept: RwLockWriteGuard<'a, Vec<File>>,

@@ -286,7 +286,7 @@ fn random_requests_in_a_directory() {
     compare(&rig, &device, &model);
 }
 
-/// What our own discard left, whose answer was lost, is nobody else's.
+/// The rest of our own discard, whose answer was lost, is nobody else's.
 #[test]
 fn an_object_that_a_discard_emptied_unheard_is_no_strangers() {
     let rig = Rig::new();

@@ -20,7 +20,7 @@ use object_store::{
 };
 use objects::{Config, Error};
 
-/// What a store does otherwise than it should.
+/// The oddity of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Odd {
     No,

@@ -142,8 +142,8 @@ struct Proxy {
 }
 
 impl Proxy {
-    /// One request: to moto, but for the first put of an object. That stops its sender, which finds
-    /// an error when it goes on.
+    /// One request: to moto, but for the first put of an object. This one stops its sender, which
+    /// finds an error when it goes on.
     fn serve(&self, mut client: TcpStream, moto: u16) -> std::io::Result<()> {
         let mut request = Vec::new();
         let mut piece = [0; 4096];

@@ -298,13 +298,13 @@ impl File {
         Ok(self.file()?.len())
     }
 
-    /// Whether its I/O bypasses the kernel's page cache.
+    /// True if its I/O bypasses the kernel's page cache.
     #[getter]
     fn is_direct(&self) -> PyResult<bool> {
         Ok(self.file()?.is_direct())
     }
 
-    /// What the file holds of the cache, bytes; and pages found in it and not.
+    /// Bytes of the cache that the file holds; and pages found in it and not.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let file = self.file()?;
         let stats = py.detach(|| file.stats()).map_err(errors::cache)?;

@@ -96,7 +96,7 @@ pub(crate) fn cache(error: tidegate::Error) -> PyErr {
     }
 }
 
-/// What a file that was opened otherwise would do.
+/// A mode that a file opened otherwise would have.
 pub(crate) fn unsupported(words: String) -> PyErr {
     Python::attach(|py| {
         let made = || {

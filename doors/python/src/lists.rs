@@ -1,4 +1,4 @@
-//! What there is to choose from, as tables.
+//! The names there are to choose from, as tables.
 
 use experiment::catalogue;
 use experiment::experiments::{EXPERIMENTS, by_name};

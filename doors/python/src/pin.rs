@@ -102,7 +102,7 @@ impl Pin {
         Ok(())
     }
 
-    /// Whether the page was let go.
+    /// True if the page was released.
     #[getter]
     fn closed(&self) -> PyResult<bool> {
         Ok(self.state()?.pinned.is_none())
@@ -163,7 +163,7 @@ impl Pin {
     /// # Safety
     /// As the buffer protocol has it: once for each buffer.
     unsafe fn __releasebuffer__(&self, _view: *mut ffi::Py_buffer) {
-        // In a child of a fork there is nothing to let go.
+        // In a child of a fork there is nothing to release.
         if let Ok(mut state) = self.state() {
             state.exports -= 1;
         }

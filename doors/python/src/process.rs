@@ -1,12 +1,12 @@
-//! What belongs to one process: a child of a fork has neither the threads of a cache nor its
-//! memory, and must not touch it.
+//! The state that belongs to one process: a child of a fork has neither the threads of a cache nor
+//! its memory, and must not touch it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-/// How many forks lie between the process that loaded the module and this one.
+/// Number of forks between the process that loaded the module and this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 /// Called in the child of a fork (`os.register_at_fork`).

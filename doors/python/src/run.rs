@@ -22,11 +22,11 @@ use crate::scenario::Scenario;
 use crate::table::{self, Table};
 use crate::{VERSION, errors};
 
-/// How often a call that waits looks for signals.
+/// Interval at which a call that waits looks for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 
-/// How long runs under way may take to end once they are to stop; after that they are left to
-/// end by themselves, and are not in the results.
+/// Time that runs under way may take to end once they are to stop; after that they are left to end
+/// by themselves, and are not in the results.
 const ENDS_WITHIN: Duration = Duration::from_millis(350);
 
 /// Does `work` on a thread of its own, without the interpreter's lock, and handles signals
@@ -105,7 +105,7 @@ impl Watcher for Counted {
     }
 }
 
-/// What the runs of a scenario came to.
+/// The results of the runs of a scenario.
 ///
 /// A notebook shows its bands, figures and plots.
 #[pyclass(frozen, module = "tidegate")]
@@ -246,7 +246,7 @@ impl Run {
         self.failed.clone()
     }
 
-    /// Whether all runs were made, failed or not.
+    /// True if all runs were made, failed or not.
     #[getter]
     fn is_whole(&self) -> bool {
         self.is_whole

@@ -22,20 +22,20 @@ Examples:
   tidegate run dd                               the published dd table, in virtual time
   tidegate run dd --policy linux-2.6.36,p1      two columns of it
   tidegate run dd --row ext4                    one row of it
-  tidegate run dd --tables                      all that was measured, in the layout of mmtests
+  tidegate run dd --tables                      all measurements, in the layout of mmtests
   tidegate run cp-pauses --check                judge the bands; exit 1 if one does not hold
   tidegate run dd --set policy.p1.hz=100        change one value of the scenario
   tidegate run dd --set device.disk.rate_factor=2 --scale 0.0625
   tidegate run cp-pauses --trace                write traces that ui.perfetto.dev opens
   tidegate run my-scenario.toml --out there     a scenario of your own
   tidegate run dd --row ext4 --out before       and --out after, with --set or a scenario changed:
-  tidegate diff before after                    what that changed, in per cent
+  tidegate diff before after                    the changes, in per cent
   tidegate run dd --live /mnt/scratch           the same workload on real files
   tidegate run dd --live /mnt/scratch --policy tidegate --device slow:rate=16MB,latency=2ms
 
-Exit status: 0 all well; 1 a band does not hold (--check), a run failed or standard output cannot
-be written; 2 a mistake in the command line or the scenario, or a folder, space or memory that is
-not there; 130 interrupted.";
+Exit status: 0 on success; 1 if a band does not hold (--check), a run failed or standard output
+cannot be written; 2 for a mistake in the command line or the scenario, or if a folder, space or
+memory is missing; 130 if interrupted.";
 
 const DIFF_EXAMPLES: &str = "\
 Examples:
@@ -44,20 +44,20 @@ Examples:
   tidegate diff before after                    figures that differ by 1 % and more, and bands
   tidegate diff before after --out there        with a page: tables, plots laid over each other
 
-Exit status: 0 all well; 2 a folder without results, or two with nothing in common.";
+Exit status: 0 on success; 2 for a folder without results, or two with nothing in common.";
 
 const REPRODUCE_EXAMPLES: &str = "\
 Examples:
   tidegate reproduce                            every claim of all papers, in about two minutes
   tidegate reproduce p0 p3                      those of two papers
   tidegate reproduce stutterp                   those of one experiment
-  tidegate reproduce --replicas 5               with the repetitions that bands of means are of
+  tidegate reproduce --replicas 5               with the repetitions that bands of means need
   tidegate reproduce --out there                a second run with the same folder goes on
   tidegate reproduce --format json              the scoreboard for a program
 
-Exit status: 0 all holds but what an experiment says is missed, and why; 1 something else does not
-hold, a run failed or standard output cannot be written; 2 a mistake in the command line, or a
-folder that cannot be used; 130 interrupted.";
+Exit status: 0 if every claim holds except those that an experiment lists as missed, with the
+cause; 1 if another does not hold, a run failed or standard output cannot be written; 2 for a
+mistake in the command line, or a folder that cannot be used; 130 if interrupted.";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
@@ -76,8 +76,8 @@ Examples:
 ";
 
 const COMPARE_STATUS: &str = "\
-Exit status: 0 all well; 1 a run failed, or a band does not hold (--check); 2 a mistake in the
-command line or the recording; 130 interrupted.";
+Exit status: 0 on success; 1 if a run failed, or a band does not hold (--check); 2 for a mistake
+in the command line or the recording; 130 if interrupted.";
 
 /// The help below the options of `compare`.
 fn compare_help() -> String {
@@ -165,22 +165,22 @@ fn option_before<'a>(words: &'a [OsString], found: &str) -> Option<(&'a str, &'a
 /// A command of the program.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Hold every published claim against its experiment, and end with a scoreboard
+    /// Check every published claim against its experiment, and print a scoreboard
     #[command(after_help = REPRODUCE_EXAMPLES)]
     Reproduce(ReproduceArguments),
     /// Run an experiment and compare its columns
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArguments>),
-    /// Hold a recording of a real kernel against the lab, and ask "what if"
+    /// Compare a recording of a real kernel with the lab, and ask "what if"
     #[command(after_help = compare_help())]
     Compare(Box<CompareArguments>),
-    /// Lay two folders of results side by side: what changed, by how much, which bands
+    /// Compare two folders of results: the figures that changed, by how much, and the bands
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(DiffArguments),
     /// How large must my cache be? Replay a trace of accesses under page rules and sizes
     #[command(after_help = crate::replay::EXAMPLES)]
     Replay(crate::replay::ReplayArguments),
-    /// Show what there is to choose from
+    /// List experiments, presets, models, papers, metrics and kinds of task
     #[command(
         after_help = "Examples:\n  tidegate list\n  tidegate list papers\n  tidegate list metrics\n  tidegate list kinds"
     )]
@@ -235,14 +235,14 @@ pub enum BoardFormat {
     Text,
     /// For programs
     Json,
-    /// For pages: tables and the causes of what is missed
+    /// For pages: tables, and the causes of missed claims
     Markdown,
 }
 
 /// Arguments of `reproduce`.
 #[derive(Args, Debug)]
 pub struct ReproduceArguments {
-    /// Papers (p0 to p4) or experiments; all of them without any
+    /// Papers (p0 to p4) or experiments [default: all]
     #[arg(value_name = "PAPER|EXPERIMENT")]
     pub papers: Vec<String>,
     /// Repetitions of each run, instead of one
@@ -251,8 +251,8 @@ pub struct ReproduceArguments {
     /// Part of the full size of all experiments, instead of each one's own: 1, 1/2, 0.25 ...
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = scale)]
     pub scale: Option<f64>,
-    /// Folder for the results, instead of a new results/reproduce; what an earlier run left there
-    /// is used
+    /// Folder for the results, instead of a new results/reproduce; results of an earlier run in it
+    /// are used
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Format of the scoreboard
@@ -372,7 +372,7 @@ pub struct CompareArguments {
     /// have several values: A,B,C or FROM..TO:STEP. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// State what the recording does not tell or tells wrongly, with the keys of --set
+    /// Give a value that the recording lacks or has wrong, with the keys of --set
     #[arg(long, value_name = "KEY=VALUE")]
     pub given: Vec<String>,
     /// With --set: a recording of the changed setting, which shows the error of the answer

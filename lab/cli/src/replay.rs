@@ -20,15 +20,15 @@ Examples:
   tidegate replay trace.txt --csv hits.csv --plot hits.svg
   blkparse -i sda | tidegate replay /dev/stdin --format blkparse
 
-docs/replay.md says how a trace is recorded and what is to be made of it.
+docs/replay.md says how to record a trace and how to read the results.
 
-Exit status: 0 all well; 2 a mistake in the command line or a trace, or a file that cannot be
-written; 130 interrupted.";
+Exit status: 0 on success; 2 for a mistake in the command line or a trace, or a file that cannot be
+written; 130 if interrupted.";
 
 /// Arguments of `replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArguments {
-    /// Files of accesses; packed by xz if they are called so
+    /// Files of accesses; unpacked by xz if their names end in .xz
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// Rules and presets to replay under
@@ -42,7 +42,7 @@ pub struct ReplayArguments {
     /// Sizes of memory: pages of 4 KiB, or per cent of those of the trace
     #[arg(long, value_name = "N|P%", value_delimiter = ',', value_parser = Size::of_pages)]
     pages: Vec<Size>,
-    /// The same in bytes, as in 64MiB
+    /// Sizes of memory in bytes, for example 64MiB
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = Size::of_bytes)]
     memory: Vec<Size>,
     /// Presets read ahead, which other rules never do

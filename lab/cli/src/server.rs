@@ -14,11 +14,11 @@ use report::terminal;
 /// Examples below `tidegate serve --help`.
 pub(crate) const SERVE_EXAMPLES: &str = "\
 Volumes are NAME=BACKEND[,OPTION..]. Backends:
-  PATH                       a file or block device that is there
-  new:PATH,size=10GiB        a sparse file, made if it is not there
+  PATH                       an existing file or block device
+  new:PATH,size=10GiB        a sparse file, created if missing
   dir:PATH,size=1TiB         objects of one size in a folder
-  mem:,size=1GiB             kept in memory alone, gone at the end
-  s3://BUCKET/PREFIX         objects in S3 and what speaks its protocol (feature s3)
+  mem:,size=1GiB             kept in memory alone, lost when the server ends
+  s3://BUCKET/PREFIX         objects in S3 or a store that speaks its protocol (feature s3)
 Options: ro; size=SIZE; policy=retry|report|stop (what clients get while writes to the backend
 fail); dirty_min=10%, dirty_max=50% (its share of the dirty limit); description=TEXT;
 durable=true (each write, before its reply); unlocked=true (no lock on the file);
@@ -34,12 +34,12 @@ Examples:
   tidegate serve --config /etc/tidegate.toml            the same words as keys; HUP reads it again
   tidegate serve --check --config /etc/tidegate.toml    is it right? before a start or a HUP
 
-Signals: TERM, INT: finish requests, write everything back (progress every second), end; a second
-one ends at once and says what is lost. HUP: read --config again, and how large backings are.
-USR1, USR2: nothing.
+Signals: TERM, INT: finish requests, write everything back (progress every second), then exit; a
+second one exits at once and says what is lost. HUP: read --config and the sizes of backings again.
+USR1 and USR2 are ignored.
 
-Exit status: 0 everything is durable; 1 something could not be made durable; 2 a mistake, or
-something that is not there; 130 ended by a second signal.";
+Exit status: 0 if everything is durable; 1 if something could not be made durable; 2 for a mistake
+or a missing file; 130 if a second signal ended it.";
 
 /// Examples below `tidegate top --help`.
 pub(crate) const TOP_EXAMPLES: &str = "\
@@ -48,7 +48,7 @@ Examples:
   tidegate top 127.0.0.1:4321        one whose page is elsewhere (serve --web)
   tidegate top --once | head         a reading as plain text
 
-Exit status: 0 all well; 1 the server does not answer; 2 a mistake in the command line.";
+Exit status: 0 on success; 1 if the server does not answer; 2 for a mistake in the command line.";
 
 /// Examples below `tidegate demo --help`.
 pub(crate) const DEMO_EXAMPLES: &str = "\
@@ -56,8 +56,8 @@ Examples:
   tidegate demo                      all parts, and the plot in this folder
   tidegate demo --seconds 30 --out /tmp/demo
 
-Exit status: 0 all parts ran; 1 one could not, or its plot cannot be written; 2 a mistake in the
-command line; 130 interrupted.";
+Exit status: 0 if all parts ran; 1 if one could not, or its plot cannot be written; 2 for a mistake
+in the command line; 130 if interrupted.";
 
 /// Arguments of `serve`.
 #[derive(Args, Clone, Debug, Default)]
@@ -65,10 +65,10 @@ pub struct ServeArguments {
     /// Volumes; without one: 10 GiB in the user's state folder, named `default`
     #[arg(value_name = "NAME=BACKEND")]
     pub volumes: Vec<String>,
-    /// Read options and volumes from a file too; the command line goes before it
+    /// Read options and volumes from a file too; the command line takes precedence
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// Read all of it and the certificates, look for the backings, and end: nothing is served
+    /// Check the options, the certificates and the backings, then exit without serving
     #[arg(long)]
     pub check: bool,
     /// Memory limit of the whole process [default: 1GiB, or 3/4 of what the control group allows]
@@ -103,10 +103,10 @@ pub struct ServeArguments {
     /// Clients may go without encryption
     #[arg(long, requires = "tls_certificate")]
     pub tls_optional: bool,
-    /// Dirty data over which writers are held back: a share of the cache or a size [default: 20%]
+    /// Dirty data above which writers are held back: a share of the cache or a size [default: 20%]
     #[arg(long, value_name = "SHARE|SIZE")]
     pub dirty: Option<String>,
-    /// Dirty data over which writeback begins [default: a sixteenth of --dirty]
+    /// Dirty data above which writeback begins [default: a sixteenth of --dirty]
     #[arg(long, value_name = "SHARE|SIZE")]
     pub background: Option<String>,
     /// Connections at one time [default: 1024]
@@ -127,23 +127,23 @@ pub struct ServeArguments {
     /// Do not hold writers back: the memory limit alone does (for comparisons)
     #[arg(long)]
     pub unpaced: bool,
-    /// Do without io_uring
+    /// Do not use io_uring
     #[arg(long)]
     pub no_io_uring: bool,
-    /// Which nodes of the machine the memory lies on: one, system [default: one]
+    /// Memory nodes to allocate from: one, system [default: one]
     #[arg(long, value_name = "NODES")]
     pub nodes: Option<String>,
-    /// Which page goes when one comes and memory is full: lists, reuse, lirs, s3-fifo, mru
+    /// Rule that picks the page to evict when memory is full: lists, reuse, lirs, s3-fifo, mru
     /// [default: lists]
     #[arg(long, value_name = "RULE")]
     pub page_rule: Option<String>,
-    /// Record what clients ask for, for `tidegate replay`
+    /// Record the requests of clients, for `tidegate replay`
     #[arg(long, value_name = "FILE")]
     pub record: Option<String>,
-    /// Size that the file may have [default: 256MiB]
+    /// Maximum size of that file [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub record_limit: Option<String>,
-    /// Least grave events that are logged: error, warn, info, debug [default: info]
+    /// Lowest severity that is logged: error, warn, info, debug [default: info]
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
     /// Format of log lines: logfmt, json [default: logfmt]
@@ -201,7 +201,7 @@ pub struct TopArguments {
     /// Address of the server's page
     #[arg(value_name = "ADDRESS:PORT", default_value = serve::top::DEFAULT_ADDRESS)]
     pub address: String,
-    /// Print one reading and end
+    /// Print one reading and exit
     #[arg(long)]
     pub once: bool,
 }
@@ -224,7 +224,7 @@ pub(crate) fn top(arguments: &TopArguments) -> u8 {
 /// Arguments of `demo`.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArguments {
-    /// Folder for the plot, made if it is not there, instead of the current one
+    /// Folder for the plot, created if missing, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Seconds of each part.

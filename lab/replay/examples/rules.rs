@@ -12,7 +12,8 @@ use replay::{Asked, Size, Table};
 
 /// Sizes, in hundredths of a trace's pages.
 const SIZES: [u32; 3] = [5, 15, 40];
-/// What ours is compared with, and by how many points it may be behind in a row.
+/// The published rules that ours is compared with, and the points by which it may be behind in a
+/// row.
 const PUBLISHED: [(&str, f64); 4] = [
     ("arc", 1.0),
     ("lirs", 2.0),

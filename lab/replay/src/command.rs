@@ -1,4 +1,4 @@
-//! What is asked for on the command line: every trace under every rule at every size.
+//! The command: every trace under every rule at every size.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use crate::trace::{Format, Trace, TraceError};
 const SIZES: [u32; 8] = [1, 2, 5, 10, 20, 40, 60, 80];
 /// Pages of a memory at most: they are numbers of 32 bits.
 const PAGES_MOST: u64 = 1 << 31;
-/// How often it is said how far it is.
+/// Interval of the reports of progress.
 const SAID: Duration = Duration::from_millis(500);
 
 /// A size of memory.
@@ -77,7 +77,7 @@ impl Size {
     }
 }
 
-/// What was asked for.
+/// A replay as it was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
     /// The files.
@@ -111,7 +111,7 @@ pub enum ReplayError {
     Rule {
         /// The name.
         name: String,
-        /// What there is.
+        /// The choices there are.
         choices: String,
     },
     /// A preset that cannot be replayed.
@@ -124,7 +124,7 @@ pub enum ReplayError {
         /// Why.
         error: LiveError,
     },
-    /// A device that cannot be had.
+    /// A device that cannot be made.
     #[error("--device {text}: {problem}")]
     Device {
         /// Its words.
@@ -390,7 +390,7 @@ fn run_all(jobs: &[Job<'_>], world: &World, watched: bool, stop: &Stop) -> Vec<O
     results
 }
 
-/// That a replay has ended, and how fast it was.
+/// The news that a replay has ended, and its speed.
 fn said(job: &Job<'_>, took: Duration) -> String {
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 accesses")]
     let rate = job.trace.len() as f64 / took.as_secs_f64().max(1e-9) / 1e6;

@@ -27,7 +27,7 @@ use world::{Lab, LabEnv, Options as LabOptions, Sector};
 use crate::run::{Counts, STEP, Times};
 use crate::trace::Trace;
 
-/// What a miss takes, in nanoseconds.
+/// The cost of a miss, in nanoseconds.
 const MISS: u64 = 10_000;
 /// Frames below which `mm` builds no cache.
 const FRAMES_LEAST: u32 = 256;
@@ -40,7 +40,7 @@ pub enum LiveError {
     /// Fewer frames than a cache needs.
     #[error("needs at least {least} pages")]
     Small {
-        /// How many it needs.
+        /// Frames that it needs.
         least: u32,
     },
     /// The cache, or the lab, failed.
@@ -71,7 +71,7 @@ impl Device for Instantly {
     }
 }
 
-/// How a preset is replayed.
+/// The setting under which a preset is replayed.
 pub(crate) struct Setting {
     pub(crate) preset: Preset,
     /// Which page goes, if not by the preset's lists.
@@ -130,8 +130,8 @@ pub(crate) fn replay(
     .map_err(|error: mm::Error| failed(error))
 }
 
-/// A cache of which so many pages are cached as are asked for, more or less: it is filled up to
-/// between two of its marks.
+/// A cache of which about as many pages are cached as are asked for: it is filled up to between two
+/// of its marks.
 fn options(setting: &Setting) -> Result<Options, LiveError> {
     let Setting { preset, pages, .. } = setting;
     let kept_free = |frames: u32| {

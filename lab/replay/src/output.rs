@@ -1,4 +1,4 @@
-//! What is shown: a table a trace, rows as CSV or JSON, a plot of hits over size.
+//! The output: a table a trace, rows as CSV or JSON, a plot of hits over size.
 
 use core::fmt::Write as _;
 
@@ -56,7 +56,7 @@ impl Table {
         (rules, sizes)
     }
 
-    /// What a rule came to at a size; `None`: it cannot work in so little.
+    /// The counts of a rule at a size; `None`: it cannot work in so little.
     #[must_use]
     pub fn counts(&self, rule: &str, pages: u32) -> Option<&Counts> {
         let mut rows = self.rows.iter();

@@ -5,7 +5,7 @@ use policy::units::Nanos;
 use crate::rules::{Access, Rule};
 use crate::trace::Trace;
 
-/// What a replay comes to.
+/// The counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Accesses.
@@ -22,11 +22,11 @@ pub struct Counts {
     pub read_ahead: u64,
     /// Pages in memory on average once it was full.
     pub cached: u64,
-    /// How long it took, if it was on a device.
+    /// Its times, if it was on a device.
     pub times: Option<Times>,
 }
 
-/// How long accesses took, one after the other.
+/// The times of accesses, one after the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// All of them.

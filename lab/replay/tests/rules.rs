@@ -33,7 +33,7 @@ const COLUMNS: [(&str, &str, f64); 7] = [
 ];
 /// Fewer pages leave no room for a window of one in a hundred.
 const WINDOW_LEAST: u32 = 100;
-/// What ours is compared with.
+/// The published rules that ours is compared with.
 const PUBLISHED: [&str; 4] = ["arc", "lirs", "s3-fifo", "w-tinylfu"];
 
 /// The traces that are stored here.

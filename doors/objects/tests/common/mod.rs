@@ -1,4 +1,4 @@
-//! What the tests share: frames to move, a store that fails, and chance with a seed.
+//! The common part of the tests: frames to move, a store that fails, and chance with a seed.
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -62,7 +62,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// Whether its answer is there, which is then taken.
+    /// True if its answer is there, which is then taken.
     pub(crate) fn has_ended(&self) -> bool {
         self.ended.try_recv().is_ok()
     }
@@ -277,7 +277,7 @@ impl Chance {
     }
 }
 
-/// What happens to a call.
+/// The fault of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// It fails, and nothing was done.
@@ -324,7 +324,7 @@ impl Faulty {
         })
     }
 
-    /// Waits until so many calls have come to be held, and sees that no more do.
+    /// Waits until `count` calls have come to be held, and sees that no more do.
     pub(crate) fn until_held(&self, count: u64) {
         let held = || self.held.load(Ordering::SeqCst);
         let began = Instant::now();
@@ -336,7 +336,7 @@ impl Faulty {
         assert_eq!(held(), count, "calls that came to be held");
     }
 
-    /// Lets so many of the held calls go on.
+    /// Releases `count` of the held calls.
     pub(crate) fn release(&self, count: usize) {
         self.gate.add_permits(count);
     }

@@ -34,7 +34,7 @@ use policy::rule::reuse::Reuse;
 
 use crate::trace::Trace;
 
-/// What an access came to.
+/// The result of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// The page was in memory.
@@ -52,7 +52,7 @@ pub trait Rule {
     fn access(&mut self, page: u32) -> Access;
 }
 
-/// How a rule is built: for a trace, which only a bound looks into, and a capacity in pages.
+/// The constructor of a rule: for a trace, which only a bound looks into, and a capacity in pages.
 pub type Build = fn(&Trace, u32) -> Box<dyn Rule>;
 
 /// All rules that stand here, in the order of history.

@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a trace of so many pages, with a memory of a thousand.
+    /// Of a trace of `pages` pages, with a memory of a thousand.
     fn of(pages: u32) -> TwoQueues<Reuse> {
         TwoQueues::new(pages, 1000, Reuse::new)
     }

@@ -22,7 +22,7 @@ const SAMPLE: u32 = 32;
 const HASHES: u32 = 10;
 const COUNTERS: u64 = 14_378;
 
-/// How often pages were accessed, more or less: pages share counters.
+/// Number of accesses to pages, more or less: pages share counters.
 struct Sketch(Vec<u32>);
 
 impl Sketch {

@@ -121,7 +121,7 @@ pub enum TraceError {
         file: String,
         /// Line, or `byte N`.
         at: String,
-        /// What is wrong.
+        /// The fault.
         wrong: String,
         /// The format's name.
         format: &'static str,
@@ -142,7 +142,7 @@ pub enum TraceError {
     },
 }
 
-/// What is wrong in a file, and where.
+/// The fault of a file, and its place.
 enum Fault {
     At(String, String),
     Long,
@@ -159,7 +159,7 @@ impl Fault {
 struct Sink {
     addresses: Vec<u64>,
     writes: Vec<bool>,
-    /// What devices or files there are, by name.
+    /// The devices or files, by name.
     places: Vec<String>,
 }
 
@@ -278,7 +278,7 @@ impl Trace {
         Self::numbered(pages, &vec![false; pages.len()])
     }
 
-    /// How many accesses.
+    /// Number of accesses.
     #[must_use]
     pub fn len(&self) -> usize {
         self.accesses.len()
@@ -290,7 +290,7 @@ impl Trace {
         self.accesses.is_empty()
     }
 
-    /// How many pages are accessed.
+    /// Number of pages accessed.
     #[must_use]
     pub fn distinct(&self) -> u32 {
         u32::try_from(self.addresses.len()).expect("fewer than 2^31 pages")

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What a text of that format comes to: addresses and whether each is written.
+/// A text of that format as read: addresses, and true for each that is written.
 fn read(text: &str, format: Format) -> Result<Vec<(u64, bool)>, String> {
     let trace = Trace::of("t", text.as_bytes(), format).map_err(|error| error.to_string())?;
     let address = |(page, write): (u32, bool)| (trace.addresses()[page as usize], write);
