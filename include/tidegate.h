@@ -14,9 +14,9 @@
  * THREADS. Every function may be called from every thread, but from a signal handler none. There is nothing to set up
  * or tear down for a thread; one that ends leaves nothing behind. Sizes are bytes, times nanoseconds.
  *
- * WHAT CANNOT BE CHECKED. Pointers: that they point to as many bytes as was said, and that no other thread uses these
- * bytes during the call (of a request: until it is reaped). A tg_pin: that it was filled by tg_pin_pages or is {0}, and
- * that no copy of it was given back; bytes of a pin after tg_unpin. What the functions of a tg_shrinker do.
+ * UNCHECKED. Pointers: the caller promises that they point to as many bytes as it said, and that no other thread uses
+ * these bytes during the call (of a request: until it is reaped). A tg_pin: that it was filled by tg_pin_pages or is {0},
+ * and that no copy of it was given back; bytes of a pin after tg_unpin. The effects of a tg_shrinker's functions.
  */
 #ifndef TIDEGATE_H
 #define TIDEGATE_H
@@ -76,7 +76,7 @@ enum {                          /* tg_cache_options.flags */
 	TG_PREFAULT = 2,        /* all memory is taken now */
 	TG_NO_IO_URING = 4,
 	TG_IGNORE_GROUP = 8,    /* do not take less while the control group runs short */
-	TG_CORE_DUMP = 16       /* core dumps have what is cached */
+	TG_CORE_DUMP = 16       /* core dumps include cached pages */
 };
 
 enum {                          /* tg_cache_options.on_error: what writers get while writes to the device fail */
@@ -99,10 +99,10 @@ typedef struct tg_cache_options {
 	const char *swap_path;       /* a new file for regions to spill to; its name is removed at once */
 	uint64_t swap_bytes;
 	uint32_t swappiness;         /* 1 to 200; 60 */
-	uint32_t devices;            /* room for so many disks; 16 */
+	uint32_t devices;            /* most disks; 16 */
 	uint32_t on_error;
 	uint32_t reserved;
-	const char *page_rule;       /* which pages of files go first: "reuse", "lirs", "s3-fifo", "mru"; the cache's own rule */
+	const char *page_rule;       /* rule that picks the page of a file to evict: "reuse", "lirs", "s3-fifo", "mru"; the cache's own rule */
 	const char *layers;          /* for tests, a bad disk: "slow:rate=16MB,latency=2ms+faulty:eio_writes=0.01,seed=7" */
 } tg_cache_options;
 
@@ -134,12 +134,12 @@ enum {                      /* of tg_open */
 	TG_UNLOCKED = 16    /* go without the lock that keeps other caches and QEMU away */
 };
 
-/* A file or block device. Opened again, under whatever name, it is the same file with the same pages. `preallocate`: take
- * space for so many bytes now; 0 for none. */
+/* A file or block device. Opened again, under whatever name, it is the same file with the same pages. `preallocate`:
+ * bytes to take space for now; 0 for none. */
 int tg_open(tg_cache cache, const char *path, uint32_t flags, uint64_t preallocate, tg_file *file);
 /* Syncs and closes. After an error the file is still open and has lost nothing: sync again, or discard it. */
 int tg_file_close(tg_file file);
-/* Closes without writing what is dirty: for a file that is about to be removed. */
+/* Closes without writing dirty pages: for a file that is about to be removed. */
 int tg_file_discard(tg_file file);
 
 /* Bytes, fewer at the end of the file. */
@@ -160,10 +160,10 @@ enum {                          /* of tg_advise, as of posix_fadvise(2) */
 	TG_RANDOM = 2,          /* nothing ahead */
 	TG_WILL_NEED = 3,       /* begin to read the range */
 	TG_DONT_NEED = 4,       /* drop the range's whole pages that are clean and not pinned: sync before it */
-	TG_NO_REUSE = 5         /* reads by this handle are no uses: what nobody else uses goes first */
+	TG_NO_REUSE = 5         /* reads by this handle are no uses: pages that nobody else uses are evicted first */
 };
 
-/* How this handle will read, or what becomes of a range (`len` of 0: to the end of the file). */
+/* Advises on the reads of this handle, or on a range (`len` of 0: to the end of the file). */
 int tg_advise(tg_file file, uint32_t advice, uint64_t offset, uint64_t len);
 int tg_set_len(tg_file file, uint64_t len);
 int64_t tg_len(tg_file file);
@@ -183,7 +183,7 @@ typedef struct tg_pin {
 	uint64_t words[6];
 } tg_pin;
 
-/* `pages` pages (4096 bytes each) from `page` on, 1 to 512, in one piece; reads what is not in the cache. `len` is less
+/* `pages` pages (4096 bytes each) from `page` on, 1 to 512, in one piece; reads those that are missing. `len` is less
  * where the file ends in them. */
 int tg_pin_pages(tg_file file, uint32_t page, uint32_t pages, tg_pin *pin);
 /* Never waits: TG_AGAIN if they are not in the cache in one piece. */
@@ -215,7 +215,7 @@ typedef struct tg_request {
 	void *data;         /* the library's until the request is reaped; a write only reads it */
 	size_t len;
 	uint64_t offset;
-	uint64_t tag;       /* comes back with what was done */
+	uint64_t tag;       /* comes back with the result */
 } tg_request;
 
 typedef struct tg_done {
@@ -227,7 +227,7 @@ typedef struct tg_done {
 
 /* `depth`: requests at one time, 0 for 128. `threads`: as many that read, and as many that write; 0 for 4. */
 int tg_queue_new(tg_cache cache, uint32_t depth, uint32_t threads, tg_queue *queue);
-/* Waits for what is under way. */
+/* Waits for requests under way. */
 int tg_queue_free(tg_queue queue);
 /* An eventfd(2) of the queue's: readable while something is done and not reaped. Only to be waited for. */
 int tg_queue_fd(tg_queue queue);
@@ -311,7 +311,7 @@ typedef struct tg_shrinker {
 	void (*drop)(void *data);
 } tg_shrinker;
 
-/* What a member may have. `size` is sizeof(tg_share); a field of 0 means the default. */
+/* Terms of a member. `size` is sizeof(tg_share); a field of 0 means the default. */
 typedef struct tg_share {
 	uint32_t size;
 	uint64_t floor;        /* bytes never taken; 0 */

@@ -22,7 +22,7 @@
 
 namespace tidegate {
 
-// What a call failed with.
+// The error of a call.
 struct failure {
 	int code = TG_OK;
 	int system = 0;          // errno, or 0

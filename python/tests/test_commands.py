@@ -143,7 +143,7 @@ def test_reproduce_is_the_scoreboard(tmp_path):
     assert judged and len(set(judged)) == len(judged)
     assert (board.folder / "index.html").exists()
     assert sum(board.verdicts.values()) == len(claims)
-    # What is there is used: nothing is run again.
+    # Results in the folder are used: nothing is run again.
     before = (board.folder / "dd" / "part.json").stat().st_mtime_ns
     again = tidegate.reproduce("dd", out=tmp_path / "out")
     assert again.claims.to_dict() == claims.to_dict()

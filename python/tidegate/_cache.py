@@ -27,7 +27,7 @@ class CacheStats:
     #: The memory limit now, and what is resident beyond a limit that was lowered.
     limit: int
     over_limit: int
-    #: What the control group of the process leaves the cache, if that is less.
+    #: Bytes that the control group of the process leaves the cache, if that is less.
     ceiling: int | None
     #: Pages in the cache; memory that is not in use; pinned by callers.
     cached: int
@@ -56,7 +56,7 @@ class CacheStats:
     stalled_full_s: float
     #: Why not all I/O goes through io_uring.
     no_io_uring: str | None
-    #: Who waited for what: cause, number, lengths.
+    #: Waits by cause: number, lengths.
     waits: Table
     #: Counters under their names in Linux' /proc/vmstat, in pages.
     vmstat: Mapping[str, int]
@@ -64,7 +64,7 @@ class CacheStats:
 
 @dataclass(frozen=True)
 class FileStats:
-    """What a file holds of its cache, in bytes, and pages that reads found there or not."""
+    """Bytes that a file has in its cache, by state, and pages that its reads hit or missed."""
 
     cached: int
     dirty: int
@@ -202,7 +202,7 @@ class Cache:
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """True if it was closed."""
         return self._closed
 
     def close(self) -> None:
@@ -353,7 +353,7 @@ class File(io.RawIOBase):
         self._file.sync()
 
     def stats(self) -> FileStats:
-        """What the file holds of the cache, and how its reads fared."""
+        """Bytes that the file has in the cache, and hits and misses of its reads."""
         self._check()
         return FileStats(**self._file.stats())
 

@@ -45,7 +45,7 @@ class Comparison:
         how far the lab is from this recording without the change; beyond a factor of two there is no answer.
         ``against`` is the value of the recording named so.
     text : str
-        What ``tidegate compare`` prints.
+        The output of ``tidegate compare``.
     """
 
     figures: Table = field(repr=False)
@@ -67,17 +67,17 @@ def compare(
     against: str | os.PathLike[str] | None = None,
     seed: int = 1,
 ) -> Comparison:
-    """Hold a recording of a real kernel beside the lab, and ask what a change would do.
+    """Compare a recording of a real kernel with the lab, and ask what a change would do.
 
     Parameters
     ----------
     recording : path
         A folder of tables, as ``cargo instruments guest`` makes them, or a file with the text of a trace.
     set : dict, optional
-        What if: changes of the setting by the kernel's names, as ``{"vm.dirty_bytes": "200MiB"}``. A list of
+        Changes of the setting (what if) by the kernel's names, as ``{"vm.dirty_bytes": "200MiB"}``. A list of
         values, or a text ``"FROM..TO:STEP"``, asks for each of them; one key may have several.
     given : dict, optional
-        What the recording does not tell or tells wrongly, by the same keys.
+        Values that the recording lacks or has wrong, by the same keys.
     policies : list of str, optional
         Columns of the lab, of which the first is judged; ``["linux-6.12", "tidegate"]`` if not given.
     against : path, optional
@@ -155,7 +155,7 @@ def replay(
 
 @dataclass(frozen=True)
 class Board:
-    """How all published claims came out.
+    """The verdicts on all published claims.
 
     Attributes
     ----------
@@ -171,7 +171,7 @@ class Board:
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """How many claims came out how."""
+        """Number of claims by verdict."""
         counts: dict[str, int] = {}
         for verdict in self.claims["verdict"]:
             counts[verdict] = counts.get(verdict, 0) + 1

@@ -50,7 +50,7 @@ class Scenario:
 
 @final
 class Run:
-    """What the runs of a scenario came to."""
+    """The results of the runs of a scenario."""
 
     @property
     def rows(self) -> Table: ...

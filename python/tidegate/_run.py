@@ -12,7 +12,7 @@ from ._core import Run, Scenario
 
 
 def _progress(name: str, wanted: bool) -> tuple[Callable[[int, int], None] | None, Callable[[], None]]:
-    """What is called with (runs done, all runs), and what ends it."""
+    """A function to call with (runs done, all runs), and one that ends it."""
     if not wanted:
         return None, lambda: None
     try:
@@ -75,7 +75,7 @@ def run(
     UsageError
         There is no such experiment or policy.
     RunError
-        All runs failed. Where some did, a warning says so and ``Run.failed`` names them.
+        All runs failed. If only some did, a warning says so and ``Run.failed`` names them.
     Interrupted
         Ctrl-C, a ``KeyboardInterrupt``: its ``run`` has the runs that had ended.
 

@@ -33,7 +33,7 @@ FED_S = 0.01
 BATCH_MOST = 256
 #: Batches under way for each worker: one that runs and one that waits.
 AHEAD = 2
-#: How often a cell is begun again whose worker died.
+#: Most times that a cell is begun again whose worker died.
 TRIES_MOST = 3
 
 
@@ -213,7 +213,7 @@ class Sweep:
 
     @property
     def done(self) -> bool:
-        """Whether it has ended, or was cancelled and has ended."""
+        """True if it has ended, or was cancelled and has ended."""
         return self._thread is None or not self._thread.is_alive()
 
     def wait(self, timeout: float | None = None) -> Sweep:
@@ -378,7 +378,7 @@ def sweep(
     Parameters
     ----------
     scenario : Scenario, str or os.PathLike
-        What is run.
+        The scenario to run.
     grid : dict of str to list
         Values for keys of ``Scenario.with_``: ``{"machine.memory": ["1GiB", "2GiB"]}``.
     policies : list of str, optional
@@ -468,7 +468,7 @@ def _run_seeds(seeds: Sequence[int]) -> tuple[list[tuple[int, str, str | None, s
 
 @dataclass(frozen=True)
 class Campaign:
-    """What a fault campaign came to."""
+    """The results of a fault campaign."""
 
     #: Seeds that were run, and trace hashes of those that passed.
     hashes: Mapping[int, str]
