@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::*;
-use crate::snapshot::example::reading;
+use crate::snapshot::example::{assert_stored, reading};
 
 /// Samples of a family by their name and labels.
 #[derive(Debug, Default)]
@@ -214,6 +214,27 @@ fn all_of_it_is_read_back_with_its_values() {
         ),
         9000.0
     );
+}
+
+/// Names, types, units, helps, labels and values: what dashboards and alerts of others hold on to.
+#[test]
+fn the_whole_text_is_as_stored() {
+    let mut reading = reading(Instant::now(), 10, State::Retrying);
+    let mut node = tidegate::NodeStats::default();
+    (node.number, node.cached, node.anonymous) = (Some(3), 7 << 20, 6 << 20);
+    (node.aside, node.free, node.misplaced) = (5 << 20, 4 << 20, 3 << 20);
+    (node.taken_here_total, node.taken_elsewhere_total) = (2 << 20, 1 << 20);
+    node.reclaimed_total = 4096;
+    reading.stats.nodes = vec![tidegate::NodeStats::default(), node];
+    (reading.stats.moved_total, reading.stats.move_refused_total) = (5, 6);
+    (reading.stats.over_limit, reading.stats.reclaimed_total) = (7, 8);
+    reading.stats.pressure.some = Duration::from_millis(1500);
+    reading.stats.pressure.full = Duration::from_millis(250);
+    reading.stats.runs[..3].copy_from_slice(&[3, 2, 1]);
+    let text = text(reading).unwrap();
+    let version = format!("version=\"{}\"", env!("CARGO_PKG_VERSION"));
+    assert!(text.contains(&version), "{text}");
+    assert_stored("metrics.txt", &text.replace(&version, "version=\"0\""));
 }
 
 #[test]

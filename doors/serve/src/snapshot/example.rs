@@ -65,6 +65,9 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         held_total: 900 * seconds,
         held_for: latencies(&[(7_000, 890 * seconds), (40_000, 10 * seconds)]),
         stuck_total: 12,
+        no_buffer_total: 11,
+        broken_total: 2,
+        at_backing: 4,
         ..VolumeReading::default()
     };
     root.commands[Kind::Write as usize] = CommandReading {
@@ -176,4 +179,19 @@ impl Source for Example {
         state.0 += 1;
         reading(self.began, state.0, state.1)
     }
+}
+
+/// Compares with a stored text; `UPDATE_STORED=1` stores it.
+pub(crate) fn assert_stored(name: &str, text: &str) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/snapshot/stored");
+    let path = folder.join(name);
+    if std::env::var_os("UPDATE_STORED").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    let stored = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        stored == text,
+        "{} differs; UPDATE_STORED=1 stores what it is now:\n{text}",
+        path.display()
+    );
 }

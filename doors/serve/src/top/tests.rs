@@ -1,12 +1,11 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::*;
 use crate::config::WebConfig;
-use crate::snapshot::example::{Example, reading};
+use crate::snapshot::example::{Example, assert_stored, reading};
 use crate::snapshot::{Sampler, Snapshot, State};
 
 fn example(state: State) -> Box<Snapshot> {
@@ -14,22 +13,6 @@ fn example(state: State) -> Box<Snapshot> {
     let mut sampler = Sampler::default();
     sampler.next(reading(began, 4, state));
     Box::new(sampler.next(reading(began, 5, state)))
-}
-
-/// Compares with the stored text; `UPDATE_FRAMES=1` stores it.
-fn assert_stored(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("src/top/frames")
-        .join(name);
-    if std::env::var_os("UPDATE_FRAMES").is_some() {
-        std::fs::write(&path, text).unwrap();
-    }
-    let stored = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        stored == text,
-        "{} differs; UPDATE_FRAMES=1 stores what it is now:\n{text}",
-        path.display()
-    );
 }
 
 #[test]
@@ -65,7 +48,7 @@ fn a_name_cannot_draw() {
 #[test]
 fn plain_text_has_all_of_it() {
     assert_stored(
-        "plain.txt",
+        "top.txt",
         &plain::show("127.0.0.1:9321", &example(State::Retrying)),
     );
 }

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::snapshot::example::{latencies, reading};
+use crate::snapshot::example::{assert_stored, latencies, reading};
 
 const MIB: u64 = 1 << 20;
 
@@ -195,6 +195,16 @@ fn a_server_that_drains_is_not_healthy_and_says_how_much_is_left_until_it_has_en
     ] {
         assert_eq!(said, expected);
     }
+}
+
+/// Keys, types and values: what programs that read `/snapshot.json` hold on to.
+#[test]
+fn the_json_is_as_stored() {
+    let mut snapshot = two(State::Retrying);
+    "0".clone_into(&mut snapshot.version);
+    let value = serde_json::to_value(&snapshot).unwrap();
+    let text = serde_json::to_string_pretty(&value).unwrap();
+    assert_stored("snapshot.json", &(text + "\n"));
 }
 
 #[test]
