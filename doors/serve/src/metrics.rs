@@ -16,14 +16,18 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, MetricEncoder, NoLabelSet,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
+use tidegate::{NodeStats, PAGE_SIZE, Stats, Wait};
+
 use crate::counters::{BUCKETS, Kind};
-use crate::export::Room;
 use crate::hub::Stage;
-use crate::snapshot::{CommandReading, Reading, State, VolumeReading};
+use crate::snapshot::numbers::{COMMAND, CONNECTIONS, MEMORY, Number, VOLUME};
+use crate::snapshot::{Memory, Reading, State, VolumeReading};
 
 /// The type of what `text` answers, for the header.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -60,29 +64,29 @@ impl Collector for Once {
         let Some(reading) = held.take() else {
             return Ok(());
         };
-        let to = &mut encoder;
-        process(to, &reading)?;
-        memory(to, &reading)?;
-        cache(to, &reading)?;
-        nodes(to, &reading)?;
-        waits(to, &reading)?;
-        door(to, &reading)?;
-        volume_levels(to, &reading.volumes)?;
-        volume_totals(to, &reading.volumes)?;
-        commands(to, &reading.volumes)
+        write(&mut encoder, &reading)
     }
 }
 
-/// What is counted.
+/// A unit.
 #[derive(Clone, Copy)]
-enum Of {
+pub(crate) enum Of {
     Nothing,
     Bytes,
     Seconds,
 }
 
+/// Type, name without its unit and without `_total`, unit, help.
+pub(crate) type Metric = (MetricType, &'static str, Of, &'static str);
+
+/// Metrics of the same things, one a line, and the samples of one such thing.
+type Rows<T> = &'static [(Metric, fn(&T, &mut Samples<'_>) -> fmt::Result)];
+
 /// A metric being written: its samples.
-struct Samples<'a>(MetricEncoder<'a>);
+struct Samples<'a> {
+    to: MetricEncoder<'a>,
+    kind: MetricType,
+}
 
 /// Labels of a sample, keys and values.
 type Labels<'a> = &'a [(&'a str, &'a str)];
@@ -94,30 +98,29 @@ impl Samples<'_> {
         write: impl FnOnce(&mut MetricEncoder<'_>) -> fmt::Result,
     ) -> fmt::Result {
         if labels.is_empty() {
-            write(&mut self.0)
+            write(&mut self.to)
         } else {
-            write(&mut self.0.encode_family(&labels)?)
+            write(&mut self.to.encode_family(&labels)?)
         }
     }
 
-    fn counter(&mut self, labels: Labels<'_>, value: u64) -> fmt::Result {
-        self.with(labels, |to| {
-            to.encode_counter::<NoLabelSet, u64, u64>(&value, None)
+    /// A number: of a counter or of a gauge.
+    fn put<V: EncodeCounterValue + EncodeGaugeValue>(
+        &mut self,
+        labels: Labels<'_>,
+        value: V,
+    ) -> fmt::Result {
+        let is_counter = matches!(self.kind, Counter);
+        self.with(labels, |to| match is_counter {
+            true => to.encode_counter::<NoLabelSet, V, u64>(&value, None),
+            false => to.encode_gauge(&value),
         })
     }
 
-    fn seconds_counter(&mut self, labels: Labels<'_>, value: Duration) -> fmt::Result {
-        self.with(labels, |to| {
-            to.encode_counter::<NoLabelSet, f64, f64>(&value.as_secs_f64(), None)
-        })
-    }
-
-    fn gauge(&mut self, labels: Labels<'_>, value: u64) -> fmt::Result {
-        self.with(labels, |to| to.encode_gauge(&value))
-    }
-
-    fn seconds_gauge(&mut self, labels: Labels<'_>, value: Duration) -> fmt::Result {
-        self.with(labels, |to| to.encode_gauge(&value.as_secs_f64()))
+    /// A number a mode.
+    fn by<const N: usize>(&mut self, key: &str, values: [(&str, u64); N]) -> fmt::Result {
+        let mut values = values.into_iter();
+        values.try_for_each(|(mode, value)| self.put(&[(key, mode)], value))
     }
 
     fn histogram(
@@ -131,7 +134,7 @@ impl Samples<'_> {
         for (bucket, in_bucket) in buckets.iter().enumerate() {
             count += in_bucket;
             let end = if bucket <= LAST_BUCKET {
-                tidegate::Wait::bucket_end(bucket.max(FIRST_BUCKET))
+                Wait::bucket_end(bucket.max(FIRST_BUCKET))
             } else {
                 None
             };
@@ -147,12 +150,10 @@ impl Samples<'_> {
     }
 }
 
-/// Writes one metric: `name` without its unit and without `_total`.
+/// Writes one metric.
 fn metric(
     to: &mut DescriptorEncoder<'_>,
-    kind: MetricType,
-    (name, of): (&str, Of),
-    help: &str,
+    (kind, name, of, help): Metric,
     samples: impl FnOnce(&mut Samples<'_>) -> fmt::Result,
 ) -> fmt::Result {
     let unit = match of {
@@ -160,550 +161,178 @@ fn metric(
         Bytes => Some(Unit::Bytes),
         Seconds => Some(Unit::Seconds),
     };
-    samples(&mut Samples(to.encode_descriptor(
-        name,
-        help,
-        unit.as_ref(),
-        kind,
-    )?))
+    let to = to.encode_descriptor(name, help, unit.as_ref(), kind)?;
+    samples(&mut Samples { to, kind })
+}
+
+/// Writes metrics of `all`.
+fn rows<T>(to: &mut DescriptorEncoder<'_>, rows: Rows<T>, all: &[T]) -> fmt::Result {
+    rows.iter().try_for_each(|(of, samples)| {
+        metric(to, *of, |out| {
+            all.iter().try_for_each(|one| samples(one, out))
+        })
+    })
+}
+
+/// Writes those numbers of `all`, each with its labels, that are of one type.
+fn numbers<'a, T: 'a, const N: usize>(
+    to: &mut DescriptorEncoder<'_>,
+    list: &[Number<T>],
+    is_kind: fn(&MetricType) -> bool,
+    all: impl Iterator<Item = ([(&'a str, &'a str); N], &'a T)> + Clone,
+) -> fmt::Result {
+    let mut list = list.iter().filter(|number| is_kind(&number.metric.0));
+    list.try_for_each(|number| {
+        let unit = if matches!(number.metric.2, Seconds) {
+            1_000_000
+        } else {
+            1
+        };
+        metric(to, number.metric, |out| {
+            all.clone()
+                .try_for_each(|(labels, one)| out.put(&labels, (number.of)(one) / unit))
+        })
+    })
 }
 
 use MetricType::{Counter, Gauge, Histogram, Info};
 use Of::{Bytes, Nothing, Seconds};
 
-fn process(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
-    metric(
-        to,
-        Info,
-        ("tidegate_build", Nothing),
-        "The server's version.",
-        |out| out.0.encode_info(&[("version", env!("CARGO_PKG_VERSION"))]),
-    )?;
+/// Writes all of it.
+fn write(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
+    let (any, gauge, counter) = (
+        (|_| true) as fn(&MetricType) -> bool,
+        (|kind| matches!(kind, Gauge)) as fn(&MetricType) -> bool,
+        (|kind| matches!(kind, Counter)) as fn(&MetricType) -> bool,
+    );
+    let stats = core::slice::from_ref(&now.stats);
+    rows(to, PROCESS, core::slice::from_ref(now))?;
+    let memory = Memory::read(now.resident, &now.stats);
+    numbers(to, MEMORY, any, core::iter::once(([], &memory)))?;
+    rows(to, CACHE, stats)?;
+    // Where the cache has several.
+    if now.stats.nodes.len() > 1 {
+        let named = (0..).zip(&now.stats.nodes);
+        let named = named.map(|(at, node)| (node.number.unwrap_or(at).to_string(), *node));
+        rows(to, NODE, &named.collect::<Vec<_>>())?;
+    }
+    rows(to, WAIT, &now.stats.waits)?;
+    numbers(to, CONNECTIONS, any, core::iter::once(([], &now.door)))?;
+    let volumes = now.volumes.iter();
+    let each = volumes
+        .clone()
+        .map(|volume| ([("volume", volume.name.as_str())], &volume.numbers));
+    numbers(to, VOLUME, gauge, each.clone())?;
+    rows(to, VOLUME_LEVEL, &now.volumes)?;
+    numbers(to, VOLUME, counter, each)?;
+    rows(to, VOLUME_TOTAL, &now.volumes)?;
+    let each = volumes.flat_map(|volume| {
+        Kind::ALL
+            .into_iter()
+            .zip(&volume.commands)
+            .map(|(kind, command)| {
+                let labels = [("volume", volume.name.as_str()), ("command", kind.name())];
+                (labels, &command.numbers)
+            })
+    });
+    numbers(to, COMMAND, any, each)?;
+    rows(to, COMMAND_TIME, &now.volumes)
+}
+
+/// When the server started, in seconds since 1970.
+fn started(now: &Reading) -> f64 {
     let started = now.at.checked_sub(now.uptime).unwrap_or(UNIX_EPOCH);
-    let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
-    let name = ("process_start_time", Seconds);
-    metric(
-        to,
-        Gauge,
-        name,
-        "When the server started, since 1970.",
-        |out| out.seconds_gauge(&[], started),
-    )?;
-    metric(
-        to,
-        Counter,
-        ("process_cpu", Seconds),
-        "CPU time of the server.",
-        |out| out.seconds_counter(&[], now.cpu),
-    )?;
-    let name = ("process_resident_memory", Bytes);
-    metric(to, Gauge, name, "Resident memory of the server.", |out| {
-        out.gauge(&[], now.resident)
-    })?;
-    let is_draining = u64::from(now.stage != Stage::Serving);
-    let help = "1 while the server finishes and takes no new connections.";
-    metric(to, Gauge, ("tidegate_draining", Nothing), help, |out| {
-        out.gauge(&[], is_draining)
-    })
+    started
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
+        .as_secs_f64()
 }
 
-fn memory(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
-    let stats = &now.stats;
-    let mut gauge =
-        |name, help, value| metric(to, Gauge, (name, Bytes), help, |out| out.gauge(&[], value));
-    let help = "The memory limit of the server.";
-    gauge("tidegate_memory_limit", help, stats.limit)?;
-    let help = "Still in use beyond a limit that was lowered.";
-    gauge("tidegate_memory_over_limit", help, stats.over_limit)?;
-    let help = "Pages held by requests under way; also counted under their mode.";
-    gauge("tidegate_memory_pinned", help, stats.pinned)?;
-    let help = "Dirty data of all volumes over which writers are paced.";
-    gauge("tidegate_dirty_limit", help, stats.dirty_limit)?;
-    let help = "Dirty data of all volumes over which writeback begins.";
-    gauge("tidegate_background_limit", help, stats.background_limit)?;
-    let help = "The cache's memory by what it is used for.";
-    metric(to, Gauge, ("tidegate_memory", Bytes), help, |out| {
-        let clean = stats.cached.saturating_sub(stats.dirty + stats.writeback);
-        for (mode, value) in [
-            ("clean", clean),
-            ("dirty", stats.dirty),
-            ("writeback", stats.writeback),
-            ("free", stats.free),
-            ("metadata", stats.metadata),
-        ] {
-            out.gauge(&[("mode", mode)], value)?;
-        }
-        Ok(())
-    })
-}
+#[rustfmt::skip]
+const PROCESS: Rows<Reading> = &[
+    ((Info, "tidegate_build", Nothing, "The server's version."), |_, out| out.to.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])),
+    ((Gauge, "process_start_time", Seconds, "When the server started, since 1970."), |now, out| out.put(&[], started(now))),
+    ((Counter, "process_cpu", Seconds, "CPU time of the server."), |now, out| out.put(&[], now.cpu.as_secs_f64())),
+    ((Gauge, "process_resident_memory", Bytes, "Resident memory of the server."), |now, out| out.put(&[], now.resident)),
+    ((Gauge, "tidegate_draining", Nothing, "1 while the server finishes and takes no new connections."), |now, out| out.put(&[], u64::from(now.stage != Stage::Serving))),
+];
 
-fn cache(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
-    let stats = &now.stats;
-    for (name, help, value) in [
-        (
-            "tidegate_dirtied",
-            "Pages ever made dirty.",
-            stats.dirtied_total,
-        ),
-        (
-            "tidegate_written",
-            "Ever written to backings.",
-            stats.written_total,
-        ),
-        (
-            "tidegate_read",
-            "Ever read from backings.",
-            stats.read_total,
-        ),
-        (
-            "tidegate_reclaimed",
-            "Ever freed by reclaim.",
-            stats.reclaimed_total,
-        ),
-    ] {
-        metric(to, Counter, (name, Bytes), help, |out| {
-            out.counter(&[], value)
-        })?;
-    }
-    for (name, help, value) in [
-        (
-            "tidegate_pages_moved",
-            "Pages ever moved to other memory, so that some could be given back or stand side by side.",
-            stats.moved_total,
-        ),
-        (
-            "tidegate_page_moves_refused",
-            "How often a page was to be moved and stayed: pinned, being written, or gone.",
-            stats.move_refused_total,
-        ),
-    ] {
-        metric(to, Counter, (name, Nothing), help, |out| {
-            out.counter(&[], value)
-        })?;
-    }
-    let help = "Free blocks of memory by their size; what was given back to the system is in none.";
-    metric(
-        to,
-        Gauge,
-        ("tidegate_memory_free_blocks", Nothing),
-        help,
-        |out| {
-            for (order, blocks) in stats.runs.iter().enumerate() {
-                let size = (tidegate::PAGE_SIZE << order).to_string();
-                out.gauge(&[("bytes", &size)], *blocks)?;
-            }
-            Ok(())
-        },
-    )?;
-    let help = "Time in which somebody (some) or everybody at work (full) was stalled for memory.";
-    metric(
-        to,
-        Counter,
-        ("tidegate_memory_stalled", Seconds),
-        help,
-        |out| {
-            out.seconds_counter(&[("kind", "some")], stats.pressure.some)?;
-            out.seconds_counter(&[("kind", "full")], stats.pressure.full)
-        },
-    )
-}
+#[rustfmt::skip]
+const CACHE: Rows<Stats> = &[
+    ((Gauge, "tidegate_dirty_limit", Bytes, "Dirty data of all volumes over which writers are paced."), |of, out| out.put(&[], of.dirty_limit)),
+    ((Gauge, "tidegate_background_limit", Bytes, "Dirty data of all volumes over which writeback begins."), |of, out| out.put(&[], of.background_limit)),
+    ((Gauge, "tidegate_memory", Bytes, "The cache's memory by what it is used for."), |of, out| {
+        let of = Memory::read(0, of);
+        out.by("mode", [("clean", of.clean), ("dirty", of.dirty), ("writeback", of.writeback), ("free", of.free), ("metadata", of.metadata)])
+    }),
+    ((Counter, "tidegate_dirtied", Bytes, "Pages ever made dirty."), |of, out| out.put(&[], of.dirtied_total)),
+    ((Counter, "tidegate_written", Bytes, "Ever written to backings."), |of, out| out.put(&[], of.written_total)),
+    ((Counter, "tidegate_read", Bytes, "Ever read from backings."), |of, out| out.put(&[], of.read_total)),
+    ((Counter, "tidegate_reclaimed", Bytes, "Ever freed by reclaim."), |of, out| out.put(&[], of.reclaimed_total)),
+    ((Counter, "tidegate_pages_moved", Nothing, "Pages ever moved to other memory, so that some could be given back or stand side by side."), |of, out| out.put(&[], of.moved_total)),
+    ((Counter, "tidegate_page_moves_refused", Nothing, "How often a page was to be moved and stayed: pinned, being written, or gone."), |of, out| out.put(&[], of.move_refused_total)),
+    ((Gauge, "tidegate_memory_free_blocks", Nothing, "Free blocks of memory by their size; what was given back to the system is in none."), |of, out| {
+        let mut blocks = of.runs.iter().enumerate();
+        blocks.try_for_each(|(order, blocks)| out.put(&[("bytes", &(PAGE_SIZE << order).to_string())], *blocks))
+    }),
+    ((Counter, "tidegate_memory_stalled", Seconds, "Time in which somebody (some) or everybody at work (full) was stalled for memory."), |of, out| {
+        out.put(&[("kind", "some")], of.pressure.some.as_secs_f64())?;
+        out.put(&[("kind", "full")], of.pressure.full.as_secs_f64())
+    }),
+];
 
-/// Of the nodes of the machine, where the cache has several.
-fn nodes(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
-    let nodes = &now.stats.nodes;
-    if nodes.len() < 2 {
-        return Ok(());
-    }
-    let named = || {
-        (0..)
-            .zip(nodes)
-            .map(|(at, node)| (node.number.unwrap_or(at).to_string(), node))
-    };
-    let help = "A node's part of the cache by what it is used for.";
-    metric(to, Gauge, ("tidegate_node_memory", Bytes), help, |out| {
-        for (name, node) in named() {
-            for (mode, value) in [
-                ("file", node.cached),
-                ("anonymous", node.anonymous),
-                ("aside", node.aside),
-                ("free", node.free),
-            ] {
-                out.gauge(&[("node", &name), ("mode", mode)], value)?;
-            }
-        }
-        Ok(())
-    })?;
-    let help = "A node's part of the cache whose memory came from another node.";
-    metric(to, Gauge, ("tidegate_node_misplaced", Bytes), help, |out| {
-        for (name, node) in named() {
-            out.gauge(&[("node", &name)], node.misplaced)?;
-        }
-        Ok(())
-    })?;
-    let help = "Ever taken by threads on a node's CPUs, there or on other nodes.";
-    metric(to, Counter, ("tidegate_node_taken", Bytes), help, |out| {
-        for (name, node) in named() {
-            out.counter(&[("node", &name), ("place", "here")], node.taken_here_total)?;
-            let elsewhere = node.taken_elsewhere_total;
-            out.counter(&[("node", &name), ("place", "elsewhere")], elsewhere)?;
-        }
-        Ok(())
-    })?;
-    let help = "Ever freed by reclaim on a node.";
-    metric(
-        to,
-        Counter,
-        ("tidegate_node_reclaimed", Bytes),
-        help,
-        |out| {
-            for (name, node) in named() {
-                out.counter(&[("node", &name)], node.reclaimed_total)?;
-            }
-            Ok(())
-        },
-    )
-}
+#[rustfmt::skip]
+const NODE: Rows<(String, NodeStats)> = &[
+    ((Gauge, "tidegate_node_memory", Bytes, "A node's part of the cache by what it is used for."), |(name, of), out| {
+        let modes = [("file", of.cached), ("anonymous", of.anonymous), ("aside", of.aside), ("free", of.free)];
+        modes.into_iter().try_for_each(|(mode, value)| out.put(&[("node", name), ("mode", mode)], value))
+    }),
+    ((Gauge, "tidegate_node_misplaced", Bytes, "A node's part of the cache whose memory came from another node."), |(name, of), out| out.put(&[("node", name)], of.misplaced)),
+    ((Counter, "tidegate_node_taken", Bytes, "Ever taken by threads on a node's CPUs, there or on other nodes."), |(name, of), out| {
+        out.put(&[("node", name), ("place", "here")], of.taken_here_total)?;
+        out.put(&[("node", name), ("place", "elsewhere")], of.taken_elsewhere_total)
+    }),
+    ((Counter, "tidegate_node_reclaimed", Bytes, "Ever freed by reclaim on a node."), |(name, of), out| out.put(&[("node", name)], of.reclaimed_total)),
+];
 
-fn waits(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
-    let waits = &now.stats.waits;
-    let help = "What was waited for in the cache, by callers and by its own tasks.";
-    metric(
-        to,
-        Histogram,
-        ("tidegate_wait_duration", Seconds),
-        help,
-        |out| {
-            for wait in waits {
-                out.histogram(&[("cause", wait.cause)], &wait.histogram, wait.total)?;
-            }
-            Ok(())
-        },
-    )?;
-    let help = "The longest wait since the start.";
-    metric(to, Gauge, ("tidegate_wait_longest", Seconds), help, |out| {
-        for wait in waits {
-            out.seconds_gauge(&[("cause", wait.cause)], wait.max)?;
-        }
-        Ok(())
-    })?;
-    let help = "Waits that ended by a timeout that was only a safety net.";
-    metric(
-        to,
-        Counter,
-        ("tidegate_wait_timeouts", Nothing),
-        help,
-        |out| {
-            for wait in waits {
-                out.counter(&[("cause", wait.cause)], wait.timed_out)?;
-            }
-            Ok(())
-        },
-    )?;
-    let help = "Waits by the event, or the deadline, that ended them.";
-    metric(to, Counter, ("tidegate_wait_ends", Nothing), help, |out| {
-        for wait in waits {
-            for (by, count) in &wait.ended_by {
-                out.counter(&[("cause", wait.cause), ("by", by)], *count)?;
-            }
-        }
-        Ok(())
-    })
-}
+#[rustfmt::skip]
+const WAIT: Rows<Wait> = &[
+    ((Histogram, "tidegate_wait_duration", Seconds, "What was waited for in the cache, by callers and by its own tasks."), |of, out| out.histogram(&[("cause", of.cause)], &of.histogram, of.total)),
+    ((Gauge, "tidegate_wait_longest", Seconds, "The longest wait since the start."), |of, out| out.put(&[("cause", of.cause)], of.max.as_secs_f64())),
+    ((Counter, "tidegate_wait_timeouts", Nothing, "Waits that ended by a timeout that was only a safety net."), |of, out| out.put(&[("cause", of.cause)], of.timed_out)),
+    ((Counter, "tidegate_wait_ends", Nothing, "Waits by the event, or the deadline, that ended them."), |of, out| {
+        let mut ends = of.ended_by.iter();
+        ends.try_for_each(|(by, count)| out.put(&[("cause", of.cause), ("by", by)], *count))
+    }),
+];
 
-fn door(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
-    let door = &now.door;
-    let gauges = [
-        ("tidegate_connections", "Connections now.", door.now),
-        (
-            "tidegate_connections_limit",
-            "Connections at most.",
-            door.limit,
-        ),
-    ];
-    for (name, help, value) in gauges {
-        metric(to, Gauge, (name, Nothing), help, |out| {
-            out.gauge(&[], value)
-        })?;
-    }
-    for (name, help, value) in [
-        (
-            "tidegate_connections_accepted",
-            "Connections ever taken.",
-            door.accepted_total,
-        ),
-        (
-            "tidegate_connections_refused",
-            "Connections closed because there were too many.",
-            door.refused_total,
-        ),
-        (
-            "tidegate_handshake_failures",
-            "Connections that ended before a volume was chosen.",
-            door.handshake_failures_total,
-        ),
-    ] {
-        metric(to, Counter, (name, Nothing), help, |out| {
-            out.counter(&[], value)
-        })?;
-    }
-    Ok(())
-}
+#[rustfmt::skip]
+const VOLUME_LEVEL: Rows<VolumeReading> = &[
+    ((Gauge, "tidegate_volume_backing_free", Bytes, "What the file system of the volume's file has left."), |of, out| of.room.map_or(Ok(()), |room| out.put(&[("volume", &of.name)], room.free))),
+    ((Gauge, "tidegate_volume_backing_taken", Bytes, "What the volume's file takes of its file system: less than its size where it is sparse."), |of, out| of.room.map_or(Ok(()), |room| out.put(&[("volume", &of.name)], room.taken))),
+    ((Gauge, "tidegate_volume_state", Nothing, "1 for the state that the volume is in."), |of, out| {
+        let mut states = State::ALL.into_iter();
+        states.try_for_each(|state| out.put(&[("volume", &of.name), ("state", state.name())], u64::from(of.state == state)))
+    }),
+];
 
-/// A metric of each volume: name, unit, help, value.
-type OfVolume = (&'static str, Of, &'static str, fn(&VolumeReading) -> u64);
+#[rustfmt::skip]
+const VOLUME_TOTAL: Rows<VolumeReading> = &[
+    ((Counter, "tidegate_volume_wait", Seconds, "Time that requests waited in the cache, by cause; of all that waited together."), |of, out| {
+        let mut waits = of.waits.iter();
+        waits.try_for_each(|wait| out.put(&[("volume", &of.name), ("cause", wait.cause)], wait.total.as_secs_f64()))
+    }),
+    ((Histogram, "tidegate_volume_pause_duration", Seconds, "For how long replies to writes were held back by pacing."), |of, out| out.histogram(&[("volume", &of.name)], &of.held_for.buckets, of.held_for.total)),
+];
 
-/// A metric of a volume whose backing is a file: name, help, value in bytes.
-type OfRoom = (&'static str, &'static str, fn(&Room) -> u64);
-
-fn volume_levels(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> fmt::Result {
-    let gauges: [OfVolume; 11] = [
-        (
-            "tidegate_volume_backing_requests_in_flight",
-            Nothing,
-            "Write requests at the backing now.",
-            |v| v.at_backing,
-        ),
-        ("tidegate_volume_size", Bytes, "Size of the volume.", |v| {
-            v.size
-        }),
-        (
-            "tidegate_volume_dirty",
-            Bytes,
-            "Newer than on the backing.",
-            |v| v.dirty,
-        ),
-        (
-            "tidegate_volume_writeback",
-            Bytes,
-            "On its way to the backing.",
-            |v| v.writeback,
-        ),
-        (
-            "tidegate_volume_dirty_limit",
-            Bytes,
-            "The volume's share of the dirty limit.",
-            |v| v.dirty_limit,
-        ),
-        (
-            "tidegate_volume_background_limit",
-            Bytes,
-            "The volume's share of the background limit.",
-            |v| v.background_limit,
-        ),
-        (
-            "tidegate_volume_bandwidth_bytes_per_second",
-            Nothing,
-            "What the cache thinks that the backing writes.",
-            |v| v.bandwidth,
-        ),
-        (
-            "tidegate_volume_connections",
-            Nothing,
-            "Connections now.",
-            |v| v.connections,
-        ),
-        (
-            "tidegate_volume_requests_in_flight",
-            Nothing,
-            "Requests under way.",
-            |v| v.in_flight,
-        ),
-        (
-            "tidegate_volume_oldest_request_age",
-            Seconds,
-            "For how long the oldest request under way has waited.",
-            |v| v.oldest().as_secs(),
-        ),
-        (
-            "tidegate_volume_held_replies",
-            Nothing,
-            "Replies held back by pacing now.",
-            |v| v.held,
-        ),
-    ];
-    for (name, of, help, value) in gauges {
-        metric(to, Gauge, (name, of), help, |out| {
-            volumes
-                .iter()
-                .try_for_each(|volume| out.gauge(&[("volume", &volume.name)], value(volume)))
-        })?;
-    }
-    let rooms: [OfRoom; 2] = [
-        (
-            "tidegate_volume_backing_free",
-            "What the file system of the volume's file has left.",
-            |room| room.free,
-        ),
-        (
-            "tidegate_volume_backing_taken",
-            "What the volume's file takes of its file system: less than its size where it is sparse.",
-            |room| room.taken,
-        ),
-    ];
-    for (name, help, value) in rooms {
-        metric(to, Gauge, (name, Bytes), help, |out| {
-            let known = volumes
-                .iter()
-                .filter_map(|volume| Some((volume, volume.room?)));
-            known
-                .into_iter()
-                .try_for_each(|(volume, room)| out.gauge(&[("volume", &volume.name)], value(&room)))
-        })?;
-    }
-    let help = "1 for the state that the volume is in.";
-    metric(to, Gauge, ("tidegate_volume_state", Nothing), help, |out| {
-        for volume in volumes {
-            for state in State::ALL {
-                let labels = [("volume", volume.name.as_str()), ("state", state.name())];
-                out.gauge(&labels, u64::from(volume.state == state))?;
-            }
-        }
-        Ok(())
-    })
-}
-
-fn volume_totals(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> fmt::Result {
-    let counters: [OfVolume; 8] = [
-        (
-            "tidegate_volume_backing_errors",
-            Nothing,
-            "Write requests to the backing and flushes that failed.",
-            |v| v.errors,
-        ),
-        (
-            "tidegate_volume_written",
-            Bytes,
-            "Ever written to the backing.",
-            |v| v.written_total,
-        ),
-        (
-            "tidegate_volume_read",
-            Bytes,
-            "Ever read from the backing.",
-            |v| v.read_total,
-        ),
-        (
-            "tidegate_volume_failed",
-            Bytes,
-            "Data of which a write to the backing failed (each try counts); they stay in memory.",
-            |v| v.failed_total,
-        ),
-        (
-            "tidegate_volume_connections_accepted",
-            Nothing,
-            "Connections ever.",
-            |v| v.connections_total,
-        ),
-        (
-            "tidegate_volume_connections_broken",
-            Nothing,
-            "Connections that ended other than by a clean disconnect.",
-            |v| v.broken_total,
-        ),
-        (
-            "tidegate_volume_stuck",
-            Nothing,
-            "Times that a request had to wait for the backing or for memory.",
-            |v| v.stuck_total,
-        ),
-        (
-            "tidegate_volume_buffer_misses",
-            Nothing,
-            "Times that no receive buffer was free.",
-            |v| v.no_buffer_total,
-        ),
-    ];
-    for (name, of, help, value) in counters {
-        metric(to, Counter, (name, of), help, |out| {
-            volumes
-                .iter()
-                .try_for_each(|volume| out.counter(&[("volume", &volume.name)], value(volume)))
-        })?;
-    }
-    let help = "Time that requests waited in the cache, by cause; of all that waited together.";
-    metric(
-        to,
-        Counter,
-        ("tidegate_volume_wait", Seconds),
-        help,
-        |out| {
-            for volume in volumes {
-                for wait in &volume.waits {
-                    let labels = [("volume", volume.name.as_str()), ("cause", wait.cause)];
-                    out.seconds_counter(&labels, wait.total)?;
-                }
-            }
-            Ok(())
-        },
-    )?;
-    let help = "For how long replies to writes were held back by pacing.";
-    metric(
-        to,
-        Histogram,
-        ("tidegate_volume_pause_duration", Seconds),
-        help,
-        |out| {
-            for volume in volumes {
-                let held = &volume.held_for;
-                out.histogram(&[("volume", &volume.name)], &held.buckets, held.total)?;
-            }
-            Ok(())
-        },
-    )
-}
-
-/// A metric of each command of each volume: name, unit, help, value.
-type OfCommand = (&'static str, Of, &'static str, fn(&CommandReading) -> u64);
-
-fn commands(to: &mut DescriptorEncoder<'_>, volumes: &[VolumeReading]) -> fmt::Result {
-    let counters: [OfCommand; 3] = [
-        ("tidegate_requests", Nothing, "Requests answered.", |c| {
-            c.requests
-        }),
-        (
-            "tidegate_request_errors",
-            Nothing,
-            "Requests answered with an error; also counted as answered.",
-            |c| c.errors,
-        ),
-        (
-            "tidegate_request",
-            Bytes,
-            "Data read and written by requests answered without an error; the ranges of other commands are not counted.",
-            |c| c.bytes,
-        ),
-    ];
-    for (name, of, help, value) in counters {
-        metric(to, Counter, (name, of), help, |out| {
-            for volume in volumes {
-                for (kind, command) in Kind::ALL.into_iter().zip(&volume.commands) {
-                    let labels = [("volume", volume.name.as_str()), ("command", kind.name())];
-                    out.counter(&labels, value(command))?;
-                }
-            }
-            Ok(())
-        })?;
-    }
-    let help = "From a request's arrival to its reply, of commands that were used.";
-    metric(
-        to,
-        Histogram,
-        ("tidegate_request_duration", Seconds),
-        help,
-        |out| {
-            for volume in volumes {
-                for (kind, command) in Kind::ALL.into_iter().zip(&volume.commands) {
-                    if command.requests > 0 {
-                        let labels = [("volume", volume.name.as_str()), ("command", kind.name())];
-                        let latency = &command.latency;
-                        out.histogram(&labels, &latency.buckets, latency.total)?;
-                    }
-                }
-            }
-            Ok(())
-        },
-    )
-}
+#[rustfmt::skip]
+const COMMAND_TIME: Rows<VolumeReading> = &[
+    ((Histogram, "tidegate_request_duration", Seconds, "From a request's arrival to its reply, of commands that were used."), |of, out| {
+        let commands = Kind::ALL.into_iter().zip(&of.commands);
+        let mut used = commands.filter(|(_, command)| command.numbers.requests > 0);
+        used.try_for_each(|(kind, command)| out.histogram(&[("volume", &of.name), ("command", kind.name())], &command.latency.buckets, command.latency.total))
+    }),
+];
 
 #[cfg(test)]
 mod tests;

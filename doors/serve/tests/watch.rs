@@ -106,7 +106,7 @@ fn what_clients_do_is_counted() {
     let reading = Watched::new(&server.hub, server.cache.clone()).read();
     assert_eq!(
         reading.stats.dirty + reading.stats.writeback,
-        reading.volumes[0].dirty + reading.volumes[0].writeback
+        reading.volumes[0].numbers.dirty + reading.volumes[0].numbers.writeback
     );
     // They are about ranges, and move nothing.
     let range = 1_u32 << 20;
@@ -166,7 +166,7 @@ fn what_clients_do_is_counted() {
             .commands
             .iter()
             .find(|command| command.command == "write");
-        write.is_some_and(|write| write.requests == 10 && write.latency.count == 10)
+        write.is_some_and(|write| write.numbers.requests == 10 && write.latency.count == 10)
     });
 }
 
@@ -189,14 +189,14 @@ fn held_replies_are_pauses() {
     }
     assert!(is_above, "it is written faster than the device takes it");
     // Counted when the connection has run, which may be after its reply is here.
-    let written = |snapshot: &Snapshot| snapshot.volumes[0].commands[0].bytes;
+    let written = |snapshot: &Snapshot| snapshot.volumes[0].commands[0].numbers.bytes;
     until("all of it is counted", || {
         written(&Sampler::default().next(watched.read())) == 600 << 16
     });
     let snapshot = Sampler::default().next(watched.read());
     let volume = &snapshot.volumes[0];
-    assert!(volume.held_total > 0, "{volume:?}");
-    assert_eq!(volume.pauses.count, volume.held_total);
+    assert!(volume.numbers.held_total > 0, "{volume:?}");
+    assert_eq!(volume.pauses.count, volume.numbers.held_total);
     assert!(volume.pauses.max_us > 0 && volume.pauses.p50_us <= volume.pauses.max_us);
     // They are the waits of the client that wrote, and of no other; so is its flush.
     let mut other = server.client();
@@ -207,7 +207,7 @@ fn held_replies_are_pauses() {
         let wait = clients[of].waits.iter().find(|wait| wait.cause == cause);
         wait.map_or(0, |wait| wait.count)
     };
-    assert_eq!(waits(0, "held reply"), volume.held_total);
+    assert_eq!(waits(0, "held reply"), volume.numbers.held_total);
     until("the flush is a wait", || waits(0, "flush") == 1);
     assert_eq!((waits(1, "held reply"), waits(1, "flush")), (0, 0));
 }

@@ -220,12 +220,12 @@ fn all_of_it_is_read_back_with_its_values() {
 #[test]
 fn the_whole_text_is_as_stored() {
     let mut reading = reading(Instant::now(), 10, State::Retrying);
-    let mut node = tidegate::NodeStats::default();
+    let mut node = NodeStats::default();
     (node.number, node.cached, node.anonymous) = (Some(3), 7 << 20, 6 << 20);
     (node.aside, node.free, node.misplaced) = (5 << 20, 4 << 20, 3 << 20);
     (node.taken_here_total, node.taken_elsewhere_total) = (2 << 20, 1 << 20);
     node.reclaimed_total = 4096;
-    reading.stats.nodes = vec![tidegate::NodeStats::default(), node];
+    reading.stats.nodes = vec![NodeStats::default(), node];
     (reading.stats.moved_total, reading.stats.move_refused_total) = (5, 6);
     (reading.stats.over_limit, reading.stats.reclaimed_total) = (7, 8);
     reading.stats.pressure.some = Duration::from_millis(1500);
@@ -345,7 +345,7 @@ fn a_server_without_volumes_or_waits_has_metrics_too() {
 #[test]
 fn nodes_are_told_apart_by_the_systems_numbers_where_there_are_several() {
     let mut reading = reading(Instant::now(), 1, State::Ok);
-    let mut node = tidegate::NodeStats::default();
+    let mut node = NodeStats::default();
     node.number = Some(3);
     node.cached = 7 << 20;
     node.misplaced = 4 << 20;
@@ -353,7 +353,7 @@ fn nodes_are_told_apart_by_the_systems_numbers_where_there_are_several() {
     reading.stats.nodes = vec![node];
     let one = parse(&text(reading.clone()).unwrap()).unwrap();
     assert!(!one.contains_key("tidegate_node_memory_bytes"));
-    reading.stats.nodes = vec![tidegate::NodeStats::default(), node];
+    reading.stats.nodes = vec![NodeStats::default(), node];
     let families = parse(&text(reading).unwrap()).unwrap();
     let value = |family, suffix, labels: &[_]| {
         value(&families, family, suffix, labels) / f64::from(1 << 20)

@@ -5,7 +5,10 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use tidegate::{CallWait, Stats, Wait};
 
-use super::{ClientReading, CommandReading, Door, Reading, Source, State, VolumeReading};
+use super::{
+    ClientReading, CommandNumbers, CommandReading, Connections, Reading, Source, State,
+    VolumeNumbers, VolumeReading,
+};
 use crate::counters::{Histogram, Kind, Latencies};
 use crate::export::Room;
 use crate::hub::Stage;
@@ -28,17 +31,28 @@ pub(crate) fn latencies(times: &[(u64, u64)]) -> Latencies {
 pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
     let mut root = VolumeReading {
         name: "root".to_owned(),
-        size: 512 * MIB,
         paced: true,
-        dirty: 30 * MIB,
-        writeback: 6 * MIB,
-        dirty_limit: 48 * MIB,
-        background_limit: 24 * MIB,
-        bandwidth: 3 * MIB,
-        written_total: seconds * 3 * MIB,
-        read_total: 7 * MIB,
-        connections: 3,
-        connections_total: 5,
+        numbers: VolumeNumbers {
+            size: 512 * MIB,
+            dirty: 30 * MIB,
+            writeback: 6 * MIB,
+            dirty_limit: 48 * MIB,
+            background_limit: 24 * MIB,
+            bandwidth: 3 * MIB,
+            written_total: seconds * 3 * MIB,
+            read_total: 7 * MIB,
+            connections: 3,
+            connections_total: 5,
+            in_flight: 20,
+            oldest_us: 3000,
+            held: 16,
+            held_total: 900 * seconds,
+            stuck_total: 12,
+            no_buffer_total: 11,
+            broken_total: 2,
+            at_backing: 4,
+            ..VolumeNumbers::default()
+        },
         clients: [
             (5, "[2001:db8:85a3:8d3:1319:8a2e:370:7348]:51234", 2000, 0),
             (6, "process 4711", 100, 3),
@@ -60,20 +74,15 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
             count: 3 * seconds,
             total: Duration::from_millis(20 * seconds),
         }],
-        in_flight: 20,
-        held: 16,
-        held_total: 900 * seconds,
         held_for: latencies(&[(7_000, 890 * seconds), (40_000, 10 * seconds)]),
-        stuck_total: 12,
-        no_buffer_total: 11,
-        broken_total: 2,
-        at_backing: 4,
         ..VolumeReading::default()
     };
     root.commands[Kind::Write as usize] = CommandReading {
-        requests: 2000 * seconds,
-        bytes: 2000 * 4096 * seconds,
-        errors: 0,
+        numbers: CommandNumbers {
+            requests: 2000 * seconds,
+            bytes: 2000 * 4096 * seconds,
+            errors: 0,
+        },
         latency: latencies(&[
             (30, 1100 * seconds),
             (7_100, 890 * seconds),
@@ -81,14 +90,15 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         ]),
     };
     root.commands[Kind::Read as usize] = CommandReading {
-        requests: 100 * seconds,
-        bytes: 100 * 4096 * seconds,
-        errors: 2,
+        numbers: CommandNumbers {
+            requests: 100 * seconds,
+            bytes: 100 * 4096 * seconds,
+            errors: 2,
+        },
         latency: latencies(&[(12, 99 * seconds), (2_000, seconds)]),
     };
     let backup = VolumeReading {
         name: "data/backup".to_owned(),
-        size: 4096 * MIB,
         read_only: true,
         room: Some(Room {
             free: 300 * MIB,
@@ -97,14 +107,18 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         paced: true,
         state,
         state_for: (state != State::Ok).then_some(Duration::from_secs(seconds)),
-        dirty_limit: 16 * MIB,
-        background_limit: 8 * MIB,
-        failed_total: u64::from(state == State::Retrying) * (17 << 12),
-        errors: u64::from(state == State::Retrying) * 17,
+        numbers: VolumeNumbers {
+            size: 4096 * MIB,
+            dirty_limit: 16 * MIB,
+            background_limit: 8 * MIB,
+            failed_total: u64::from(state == State::Retrying) * (17 << 12),
+            errors: u64::from(state == State::Retrying) * 17,
+            connections: 1,
+            connections_total: 1,
+            ..VolumeNumbers::default()
+        },
         last_error: (state == State::Retrying)
             .then(|| "writing back the data at byte 4096 failed: no space".to_owned()),
-        connections: 1,
-        connections_total: 1,
         ..VolumeReading::default()
     };
     let mut histogram = [0; 32];
@@ -146,7 +160,7 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         stats,
         resident: 215 * MIB,
         cpu: Duration::from_millis(250 * seconds),
-        door: Door {
+        door: Connections {
             now: 4,
             limit: 256,
             asked: 256,

@@ -18,11 +18,13 @@
     expect(dead_code, reason = "the page's tests use all of it")
 )]
 pub(crate) mod example;
+pub(crate) mod numbers;
 mod reading;
 mod sampler;
 mod watch;
 
-pub use reading::{ClientReading, CommandReading, Door, Reading, Source, VolumeReading, Watched};
+pub use numbers::{CommandNumbers, Connections, Memory, VolumeNumbers};
+pub use reading::{ClientReading, CommandReading, Reading, Source, VolumeReading, Watched};
 pub use sampler::Sampler;
 #[cfg(feature = "web")]
 pub(crate) use sampler::health;
@@ -77,34 +79,6 @@ pub struct Health {
     pub reasons: Vec<String>,
 }
 
-/// What memory is used for, in bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Memory {
-    /// The limit of the whole process.
-    pub limit: u64,
-    /// Memory that is still in use beyond a limit that was lowered.
-    pub over_limit: u64,
-    /// Resident memory of the process.
-    pub resident: u64,
-    /// Pages in the cache: clean, dirty, writeback.
-    pub cached: u64,
-    /// Pages that are the same on their device.
-    pub clean: u64,
-    /// Pages that are newer than on their device.
-    pub dirty: u64,
-    /// Pages on their way to their device.
-    pub writeback: u64,
-    /// Memory for pages that is not in use.
-    pub free: u64,
-    /// Pages held by requests under way; part of `cached`.
-    pub pinned: u64,
-    /// The cache's tables.
-    pub metadata: u64,
-    /// Resident and none of the above: the program, connections, buffers, stacks.
-    pub other: u64,
-}
-
 /// A dirty level against its limits, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -115,22 +89,6 @@ pub struct Level {
     pub limit: u64,
     /// Over this, writeback begins.
     pub background: u64,
-}
-
-/// Connections.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Connections {
-    /// Now.
-    pub now: u64,
-    /// At most.
-    pub limit: u64,
-    /// Ever taken.
-    pub accepted_total: u64,
-    /// Closed because there were too many.
-    pub refused_total: u64,
-    /// Ended before a volume was chosen.
-    pub handshake_failures_total: u64,
 }
 
 /// For how long callers were stalled for memory, since the start.
@@ -244,8 +202,6 @@ impl State {
 pub struct Volume {
     /// Its name; empty for the default export.
     pub name: String,
-    /// Its size in bytes.
-    pub size: u64,
     /// Whether clients may only read.
     pub read_only: bool,
     /// Whether replies are held back.
@@ -254,50 +210,21 @@ pub struct Volume {
     pub state: State,
     /// For how long, where that is known.
     pub state_us: u64,
-    /// Newer than on the backing, in bytes.
-    pub dirty: u64,
-    /// On its way to the backing, in bytes.
-    pub writeback: u64,
+    /// Its numbers.
+    #[serde(flatten)]
+    pub numbers: VolumeNumbers,
     /// The level against the volume's share of the limits.
     pub level: Level,
-    /// What the cache thinks that the backing writes, bytes a second.
-    pub bandwidth: u64,
     /// Written to the backing, bytes a second.
     pub written_rate: u64,
     /// Read from the backing, bytes a second.
     pub read_rate: u64,
-    /// Written to the backing, bytes since the start.
-    pub written_total: u64,
-    /// Read from the backing, bytes since the start.
-    pub read_total: u64,
-    /// Pages of which a write to the backing failed (each try counts), bytes since the start.
-    pub failed_total: u64,
-    /// Write requests and flushes that failed, since the start.
-    pub errors: u64,
-    /// The last of them: where and why.
+    /// The last of the write requests and flushes that failed: where and why.
     pub last_error: Option<String>,
-    /// Write requests at the backing now.
-    pub at_backing: u64,
-    /// Connections now.
-    pub connections: u64,
-    /// Requests under way.
-    pub in_flight: u64,
-    /// For how long the oldest of them is under way.
-    pub oldest_us: u64,
-    /// Replies held back now.
-    pub held: u64,
-    /// Replies ever held back.
-    pub held_total: u64,
     /// For how long replies were held back, since the start.
     pub pauses: Percentiles,
     /// For how long replies were held back lately.
     pub pauses_recent: Percentiles,
-    /// Times that a thread of the pool was asked, since the start.
-    pub stuck_total: u64,
-    /// Times that no receive buffer was free, since the start.
-    pub no_buffer_total: u64,
-    /// Connections that ended other than by a clean disconnect, since the start.
-    pub broken_total: u64,
     /// By command; those never used are left out.
     pub commands: Vec<Command>,
     /// The busiest of its clients, those with the oldest request first.
@@ -343,12 +270,9 @@ pub struct CauseWait {
 pub struct Command {
     /// `read`, `write`, `flush`, `trim`, `write_zeroes`, `cache` or `block_status`.
     pub command: String,
-    /// Answered since the start.
-    pub requests: u64,
-    /// Data moved since the start, in bytes: those of `read` and `write`; the others move none.
-    pub bytes: u64,
-    /// Answered with an error since the start.
-    pub errors: u64,
+    /// Its numbers, since the start.
+    #[serde(flatten)]
+    pub numbers: CommandNumbers,
     /// Requests a second.
     pub request_rate: u64,
     /// Data moved, bytes a second.

@@ -1,12 +1,12 @@
 //! The counters of the server, read at one moment.
 
-use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use tidegate::{Cache, CallWait, Stats, VolumeState};
 
-use super::State;
+use super::sampler::micros;
+use super::{CommandNumbers, Connections, State, VolumeNumbers};
 pub use crate::clients::ClientReading;
 use crate::counters::{Kind, Latencies};
 use crate::export::{Export, Room};
@@ -36,35 +36,16 @@ pub struct Reading {
     /// CPU time of the process.
     pub cpu: Duration,
     /// Connections.
-    pub door: Door,
+    pub door: Connections,
     /// The volumes.
     pub volumes: Vec<VolumeReading>,
 }
 
-/// What happened at the door.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Door {
-    /// Connections now.
-    pub now: u64,
-    /// At most.
-    pub limit: u64,
-    /// Those that are allowed: there may be fewer descriptors than that.
-    pub asked: u64,
-    /// Ever taken.
-    pub accepted_total: u64,
-    /// Closed because there were too many.
-    pub refused_total: u64,
-    /// Ended before a volume was chosen.
-    pub handshake_failures_total: u64,
-}
-
-/// One volume. Levels and totals in bytes where nothing else is said.
+/// One volume.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeReading {
     /// Its name.
     pub name: String,
-    /// Its size.
-    pub size: u64,
     /// Whether clients may only read.
     pub read_only: bool,
     /// Whether replies are held back.
@@ -73,84 +54,35 @@ pub struct VolumeReading {
     pub state: State,
     /// For how long, where that is known.
     pub state_for: Option<Duration>,
-    /// Newer than on the backing.
-    pub dirty: u64,
-    /// On its way to the backing.
-    pub writeback: u64,
-    /// Its share of the dirty limit.
-    pub dirty_limit: u64,
-    /// Its share of the background limit.
-    pub background_limit: u64,
-    /// What the cache thinks that the backing writes, a second.
-    pub bandwidth: u64,
-    /// Ever written to the backing.
-    pub written_total: u64,
-    /// Ever read from the backing.
-    pub read_total: u64,
-    /// Pages of which a write to the backing failed (each try counts), in bytes.
-    pub failed_total: u64,
-    /// Write requests and flushes that failed.
-    pub errors: u64,
-    /// The last of them: where and why.
+    /// Its numbers.
+    pub numbers: VolumeNumbers,
+    /// The last of the write requests and flushes that failed: where and why.
     pub last_error: Option<String>,
     /// Why the backing is lost, if it says so.
     pub lost: Option<String>,
     /// What the file system of its file has left, and what the file takes of it, as far as that is
     /// known.
     pub room: Option<Room>,
-    /// Could not be read from the backing, in whole pages (each try counts).
-    pub read_failed_total: u64,
     /// The last read that failed: where and why.
     pub last_read_error: Option<String>,
     /// Reads from the backing fail, the last within a minute, none has gone well since: how long
     /// ago the first and the last one did.
     pub reads_failing: Option<(Duration, Duration)>,
-    /// Write requests at the backing now.
-    pub at_backing: u64,
     /// The clients that are connected.
     pub clients: Vec<ClientReading>,
     /// What its operations waited for, by cause.
     pub waits: Vec<CallWait>,
-    /// Connections now.
-    pub connections: u64,
-    /// Connections ever.
-    pub connections_total: u64,
-    /// Requests under way.
-    pub in_flight: u64,
-    /// Replies held back now.
-    pub held: u64,
-    /// Replies ever held back.
-    pub held_total: u64,
-    /// For how long.
+    /// For how long replies were held back.
     pub held_for: Latencies,
-    /// Times that a thread of the pool was asked.
-    pub stuck_total: u64,
-    /// Times that no receive buffer was free.
-    pub no_buffer_total: u64,
-    /// Connections that ended other than by a clean disconnect.
-    pub broken_total: u64,
     /// In the order of `Kind::ALL`.
     pub commands: [CommandReading; Kind::ALL.len()],
-}
-
-impl VolumeReading {
-    /// For how long the oldest request of all clients is under way.
-    #[must_use]
-    pub fn oldest(&self) -> Duration {
-        let ages = self.clients.iter().map(|client| client.oldest);
-        ages.max().unwrap_or_default()
-    }
 }
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CommandReading {
-    /// Answered.
-    pub requests: u64,
-    /// Bytes of those answered without an error.
-    pub bytes: u64,
-    /// Answered with an error.
-    pub errors: u64,
+    /// Its numbers.
+    pub numbers: CommandNumbers,
     /// How long they took.
     pub latency: Latencies,
 }
@@ -175,10 +107,6 @@ impl Watched {
     }
 }
 
-fn load(counter: &AtomicU64) -> u64 {
-    counter.load(Ordering::Relaxed)
-}
-
 impl Source for Watched {
     fn read(&self) -> Reading {
         let instant = Instant::now();
@@ -190,20 +118,12 @@ impl Source for Watched {
             stats: self.cache.stats(),
             resident: resident(),
             cpu: cpu(),
-            door: Door::default(),
+            door: Connections::default(),
             volumes: Vec::new(),
         };
         if let Some(hub) = self.hub.upgrade() {
-            let counters = &hub.counters;
             reading.stage = hub.stage();
-            reading.door = Door {
-                now: load(&counters.connections),
-                limit: hub.limits().connections as u64,
-                asked: hub.limits().connections_asked as u64,
-                accepted_total: load(&counters.accepted_total),
-                refused_total: load(&counters.refused_total),
-                handshake_failures_total: load(&counters.handshake_failures_total),
-            };
+            reading.door = Connections::read(&hub);
             reading.volumes = hub.exports().iter().map(|export| volume(export)).collect();
         }
         reading
@@ -219,48 +139,27 @@ fn volume(export: &Export) -> VolumeReading {
         Some(_) => (State::Lost, None),
         None => state(stats.state),
     };
+    let clients = export.clients.read();
+    let ages = clients.iter().map(|client| client.oldest);
+    let oldest_us = micros(ages.max().unwrap_or_default());
     VolumeReading {
+        numbers: VolumeNumbers::read(export, &stats, counters, oldest_us),
         state,
         state_for,
-        dirty: stats.dirty,
-        writeback: stats.writeback,
-        dirty_limit: stats.dirty_limit,
-        background_limit: stats.background_limit,
-        bandwidth: stats.write_rate,
-        written_total: stats.written_total,
-        read_total: stats.read_total,
-        failed_total: stats.failed_total,
-        errors: stats.errors,
         last_error: stats.last_error.map(|error| export.in_words(&error)),
         lost,
         room: export.room(),
-        read_failed_total: stats.read_failed_total,
         last_read_error: stats.last_read_error.map(|error| export.in_words(&error)),
         reads_failing: stats.reads_failing,
-        at_backing: stats.in_flight.into(),
         name: export.name().to_owned(),
-        size: export.size(),
         read_only: export.options.read_only,
         paced: export.is_paced(),
-        connections: load(&counters.connections),
-        connections_total: load(&counters.connections_total),
-        in_flight: load(&counters.in_flight),
-        clients: export.clients.read(),
+        clients,
         waits: export.opened.volume.waits().by_cause,
-        held: load(&counters.held),
-        held_total: load(&counters.held_total),
         held_for: counters.held_for.read(),
-        stuck_total: load(&counters.stuck_total),
-        no_buffer_total: load(&counters.no_buffer_total),
-        broken_total: load(&counters.broken_total),
-        commands: Kind::ALL.map(|kind| {
-            let of = counters.of(kind);
-            CommandReading {
-                requests: load(&of.requests),
-                bytes: load(&of.bytes),
-                errors: load(&of.errors),
-                latency: of.latency.read(),
-            }
+        commands: Kind::ALL.map(|kind| CommandReading {
+            numbers: CommandNumbers::read(counters.of(kind)),
+            latency: counters.of(kind).latency.read(),
         }),
     }
 }

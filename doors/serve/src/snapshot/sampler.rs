@@ -6,8 +6,8 @@ use tidegate::CallWait;
 
 use super::reading::{ClientReading, CommandReading, Reading, VolumeReading};
 use super::{
-    CauseWait, Client, Command, Connections, FORMAT, Health, Level, Memory, Percentiles, Pressure,
-    Snapshot, State, Volume, Waited,
+    CauseWait, Client, Command, FORMAT, Health, Level, Memory, Percentiles, Pressure, Snapshot,
+    State, Volume, Waited,
 };
 use crate::config::show_size;
 use crate::counters::{Kind, Latencies};
@@ -47,12 +47,12 @@ impl Per {
     }
 }
 
-fn micros(time: Duration) -> u64 {
+pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn snapshot(now: &Reading, before: Option<&Reading>, per: Per) -> Snapshot {
-    let (stats, door) = (&now.stats, &now.door);
+    let stats = &now.stats;
     let mut volumes = Vec::with_capacity(now.volumes.len());
     for volume in &now.volumes {
         let of_before = before.and_then(|before| {
@@ -74,19 +74,13 @@ fn snapshot(now: &Reading, before: Option<&Reading>, per: Per) -> Snapshot {
         interval_s: round(per.0.as_secs_f64()),
         stage: stage_name(now.stage).to_owned(),
         health: health(now),
-        memory: memory(now),
+        memory: Memory::read(now.resident, stats),
         dirty: Level {
             level: stats.dirty + stats.writeback,
             limit: stats.dirty_limit,
             background: stats.background_limit,
         },
-        connections: Connections {
-            now: door.now,
-            limit: door.limit,
-            accepted_total: door.accepted_total,
-            refused_total: door.refused_total,
-            handshake_failures_total: door.handshake_failures_total,
-        },
+        connections: now.door,
         cpu: round(Duration::from_micros(cpu).as_secs_f64()),
         pressure: Pressure {
             some_us: micros(stats.pressure.some),
@@ -109,24 +103,6 @@ pub(crate) fn stage_name(stage: Stage) -> &'static str {
         Stage::Draining => "draining",
         Stage::Ending => "ending",
         Stage::Ended => "ended",
-    }
-}
-
-fn memory(now: &Reading) -> Memory {
-    let stats = &now.stats;
-    let known = stats.cached + stats.metadata + stats.anonymous;
-    Memory {
-        limit: stats.limit,
-        over_limit: stats.over_limit,
-        resident: now.resident,
-        cached: stats.cached,
-        clean: stats.cached.saturating_sub(stats.dirty + stats.writeback),
-        dirty: stats.dirty,
-        writeback: stats.writeback,
-        free: stats.free,
-        pinned: stats.pinned,
-        metadata: stats.metadata,
-        other: now.resident.saturating_sub(known),
     }
 }
 
@@ -165,10 +141,10 @@ pub(crate) fn health(now: &Reading) -> Health {
     }
     for volume in &now.volumes {
         let name = volume.name.escape_debug();
-        let oldest = volume.oldest();
+        let oldest = Duration::from_micros(volume.numbers.oldest_us);
         if oldest >= OLD {
             // Its clients wait; whether that is a fault the state of the volume says.
-            let (requests, age) = (volume.in_flight, oldest.as_secs());
+            let (requests, age) = (volume.numbers.in_flight, oldest.as_secs());
             let s = if requests == 1 { "" } else { "s" };
             reasons.push(format!(
                 "volume \"{name}\": {requests} request{s} under way, the oldest for {age} s"
@@ -264,44 +240,29 @@ fn one_volume(now: &VolumeReading, before: Option<&VolumeReading>, per: Per) -> 
     let mut commands = Vec::new();
     for (at, kind) in Kind::ALL.into_iter().enumerate() {
         let reading = &now.commands[at];
-        if reading.requests > 0 {
+        if reading.numbers.requests > 0 {
             let of_before = before.map(|before| &before.commands[at]);
             commands.push(command(kind, reading, of_before, per));
         }
     }
+    let (numbers, earlier) = (now.numbers, from.numbers);
     Volume {
         name: now.name.clone(),
-        size: now.size,
         read_only: now.read_only,
         paced: now.paced,
         state: now.state,
         state_us: now.state_for.map_or(0, micros),
-        dirty: now.dirty,
-        writeback: now.writeback,
+        numbers,
         level: Level {
-            level: now.dirty + now.writeback,
-            limit: now.dirty_limit,
-            background: now.background_limit,
+            level: numbers.dirty + numbers.writeback,
+            limit: numbers.dirty_limit,
+            background: numbers.background_limit,
         },
-        bandwidth: now.bandwidth,
-        written_rate: per.second(now.written_total, from.written_total),
-        read_rate: per.second(now.read_total, from.read_total),
-        written_total: now.written_total,
-        read_total: now.read_total,
-        failed_total: now.failed_total,
-        errors: now.errors,
+        written_rate: per.second(numbers.written_total, earlier.written_total),
+        read_rate: per.second(numbers.read_total, earlier.read_total),
         last_error: now.last_error.clone(),
-        at_backing: now.at_backing,
-        connections: now.connections,
-        in_flight: now.in_flight,
-        oldest_us: micros(now.oldest()),
-        held: now.held,
-        held_total: now.held_total,
         pauses: percentiles(&now.held_for),
         pauses_recent: percentiles(&since(&now.held_for, before.map(|before| &before.held_for))),
-        stuck_total: now.stuck_total,
-        no_buffer_total: now.no_buffer_total,
-        broken_total: now.broken_total,
         commands,
         clients: clients(now, from, per),
         waits: by_cause(&now.waits, &from.waits, per),
@@ -355,11 +316,9 @@ fn command(kind: Kind, now: &CommandReading, before: Option<&CommandReading>, pe
     let from = before.unwrap_or(now);
     Command {
         command: kind.name().to_owned(),
-        requests: now.requests,
-        bytes: now.bytes,
-        errors: now.errors,
-        request_rate: per.second(now.requests, from.requests),
-        byte_rate: per.second(now.bytes, from.bytes),
+        numbers: now.numbers,
+        request_rate: per.second(now.numbers.requests, from.numbers.requests),
+        byte_rate: per.second(now.numbers.bytes, from.numbers.bytes),
         latency: percentiles(&now.latency),
         latency_recent: percentiles(&since(&now.latency, before.map(|before| &before.latency))),
     }

@@ -109,16 +109,16 @@ impl Watcher {
             if let Some(cause) = volume.lost.as_deref().filter(|_| !was_lost) {
                 error!(volume = name, cause, "the backing is lost");
             }
-            if let Some(failures) = said.writes.look(volume.errors, is_other) {
+            if let Some(failures) = said.writes.look(volume.numbers.errors, is_other) {
                 warn!(
                     volume = name,
                     failures,
                     cause,
-                    dirty = volume.dirty + volume.writeback,
+                    dirty = volume.numbers.dirty + volume.numbers.writeback,
                     "writing to the backing failed"
                 );
             }
-            if let Some(bytes) = said.reads.look(volume.read_failed_total, is_other) {
+            if let Some(bytes) = said.reads.look(volume.numbers.read_failed_total, is_other) {
                 let cause = volume.last_read_error.as_deref().unwrap_or("not known");
                 warn!(
                     volume = name,
@@ -146,7 +146,7 @@ impl Watcher {
                         volume = name,
                         state = "stalled",
                         seconds,
-                        at_backing = volume.at_backing,
+                        at_backing = volume.numbers.at_backing,
                         "volume state: the backing does not answer"
                     ),
                     // Said already, with the cause.
@@ -209,12 +209,12 @@ mod tests {
         let said = logged(|watcher, began| {
             for second in 1..=40 {
                 let mut now = reading(began, second, State::Retrying);
-                now.volumes[1].errors = second;
+                now.volumes[1].numbers.errors = second;
                 watcher.look(&now);
             }
             for (second, errors) in [(41, 41), (42, 42)] {
                 let mut now = reading(began, second, State::Ok);
-                now.volumes[1].errors = errors;
+                now.volumes[1].numbers.errors = errors;
                 watcher.look(&now);
             }
         });
@@ -280,9 +280,9 @@ mod tests {
                 (8, State::FlushFailed, 21),
             ] {
                 let mut now = reading(began, second, state);
-                now.volumes[1].errors = errors;
+                now.volumes[1].numbers.errors = errors;
                 if second >= 5 {
-                    now.volumes[1].read_failed_total = 8192;
+                    now.volumes[1].numbers.read_failed_total = 8192;
                     now.volumes[1].last_read_error = Some("the device is gone".to_owned());
                 }
                 watcher.look(&now);

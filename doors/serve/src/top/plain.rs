@@ -60,7 +60,7 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
             "\nvolume {}  {}  {}{}{}",
             name(&volume.name, 100),
             volume.state.name(),
-            bytes(volume.size),
+            bytes(volume.numbers.size),
             if volume.read_only { ", read-only" } else { "" },
             if volume.paced { "" } else { ", not paced" },
         )?;
@@ -70,9 +70,9 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
             bytes(volume.level.level),
             bytes(volume.level.limit),
             bytes(volume.written_rate),
-            bytes(volume.bandwidth),
+            bytes(volume.numbers.bandwidth),
             bytes(volume.read_rate),
-            volume.errors,
+            volume.numbers.errors,
         )?;
         if let Some(error) = &volume.last_error {
             writeln!(text, "  last error: {}", name(error, 300))?;
@@ -81,11 +81,11 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
         writeln!(
             text,
             "  clients {}, requests {}/s, {}/s; held {} now, {} ever, pauses p50 {} p99 {} max {}",
-            volume.connections,
+            volume.numbers.connections,
             count(requests_of(volume)),
             bytes(bytes_of(volume)),
-            volume.held,
-            count(volume.held_total),
+            volume.numbers.held,
+            count(volume.numbers.held_total),
             time(pauses.p50_us),
             time(pauses.p99_us),
             time(pauses.max_us),
@@ -103,8 +103,8 @@ fn write(text: &mut String, address: &str, now: &Snapshot) -> std::fmt::Result {
                 text,
                 "  {:<13}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}",
                 name(&command.command, 12),
-                count(command.requests),
-                count(command.errors),
+                count(command.numbers.requests),
+                count(command.numbers.errors),
                 count(command.request_rate),
                 bytes(command.byte_rate),
                 time(latency.p50_us),

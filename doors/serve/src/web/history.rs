@@ -69,7 +69,7 @@ impl Point {
             r: rate("read"),
             w: rate("write"),
             q: commands().map(|command| command.request_rate).sum(),
-            held: volumes.clone().map(|volume| volume.held).sum(),
+            held: volumes.clone().map(|volume| volume.numbers.held).sum(),
             p50: pauses().map(|pauses| pauses.p50_us).max().unwrap_or(0),
             p99: pauses().map(|pauses| pauses.p99_us).max().unwrap_or(0),
             v: names
