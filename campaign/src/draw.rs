@@ -22,7 +22,6 @@ use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
 use policy::shrink::ShrinkRule;
 use policy::writeback::FlushTunables;
-use policy::{dirty, reclaim};
 
 use crate::op::Op;
 use crate::plan::{
@@ -154,7 +153,7 @@ fn costs(rng: &mut Rng) -> BTreeMap<String, u64> {
 
 fn cache(rng: &mut Rng) -> CachePlan {
     let frames = rng.pick(&[256, 300, 384, 512, 700, 1024, 2048, 4096]);
-    let law = rng.pick(dirty::laws::ALL).name;
+    let law = rng.pick(history::dirty::ALL).name;
     let (dirty, background) = limits(rng, u64::from(frames));
     let tunables = rng.pick(&[
         FlushTunables::tidegate(),
@@ -182,7 +181,7 @@ fn cache(rng: &mut Rng) -> CachePlan {
         law_hz: rng.pick(&[100, 250, 1000]),
         dirty,
         background,
-        reclaim: reclaim_name(rng.pick(reclaim::laws::ALL)),
+        reclaim: reclaim_name(rng.pick(history::reclaim::ALL)),
         swappiness: rng.pick(&[60, 60, 60, 0, 1, 100, 200]),
         readahead_pages: rng.pick(&[0, 4, u64::from(frames) / 16, u64::from(frames) / 16]),
         populate_at_start: rng.one_in(2),

@@ -19,10 +19,10 @@ use std::collections::BTreeMap;
 use device::{BytesPerSec, FaultPlan, Odds, SlowOptions};
 use env::Work;
 use mm::{Apart, DeviceOptions, ErrorPolicy, Options, Populate};
-use policy::dirty::{self, DeviceTunables, InitialBandwidth, Law, Threshold};
+use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold};
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
-use policy::reclaim::{Loops, ReclaimLaw, Tunables, laws};
+use policy::reclaim::{Loops, ReclaimLaw, Tunables};
 use policy::shrink::ShrinkRule;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables, Slice, SwapRoom};
@@ -652,8 +652,8 @@ impl CachePlan {
     /// # Errors
     /// There is none.
     pub fn law(&self) -> Result<Law, String> {
-        dirty::laws::by_name(&self.law).ok_or_else(|| {
-            let known: Vec<_> = dirty::laws::ALL.iter().map(|law| law.name).collect();
+        history::dirty::by_name(&self.law).ok_or_else(|| {
+            let known: Vec<_> = history::dirty::ALL.iter().map(|law| law.name).collect();
             format!(
                 "there is no law `{}`; there are {}",
                 self.law,
@@ -669,10 +669,14 @@ impl CachePlan {
     /// # Errors
     /// There is none.
     pub fn reclaim_law(&self) -> Result<ReclaimLaw, String> {
-        let mut all = laws::ALL.iter().copied();
+        let mut all = history::reclaim::ALL.iter().copied();
         let found = all.find(|law| reclaim_name(*law) == self.reclaim);
         found.ok_or_else(|| {
-            let known: Vec<_> = laws::ALL.iter().copied().map(reclaim_name).collect();
+            let known: Vec<_> = history::reclaim::ALL
+                .iter()
+                .copied()
+                .map(reclaim_name)
+                .collect();
             format!(
                 "there is no throttling `{}` in reclaim; there are {}",
                 self.reclaim,

@@ -7,6 +7,13 @@
 #![deny(missing_docs)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
 
+// Tests of the rules run over the laws of Linux, too: their own files, compiled with the tests.
+#[cfg(test)]
+extern crate self as policy;
+#[cfg(test)]
+#[path = "../../../lab/history/src/reclaim/mod.rs"]
+pub mod linux;
+
 pub mod compact;
 pub mod dirty;
 pub mod place;
@@ -15,7 +22,7 @@ pub mod reclaim;
 pub mod rule;
 pub mod shares;
 pub mod shrink;
-mod ticks;
+pub mod ticks;
 pub mod units;
 pub mod watermark;
 pub mod writeback;

@@ -13,25 +13,26 @@ const COARSEST: u32 = 21;
 
 /// Ticks (jiffies): a point in time or a length of time in whole 1/hz s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Ticks(pub(super) u64);
+pub struct Ticks(pub u64);
 
 impl Ticks {
-    pub(crate) const ZERO: Self = Self(0);
+    /// None.
+    pub const ZERO: Self = Self(0);
 
     /// Time from `earlier` to `self`, zero if `earlier` is later.
-    pub(crate) const fn since(self, earlier: Self) -> Self {
+    pub const fn since(self, earlier: Self) -> Self {
         Self(self.0.saturating_sub(earlier.0))
     }
 }
 
 /// Number of ticks in a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TickRate(u64);
+pub struct TickRate(u64);
 
 impl TickRate {
     /// # Panics
     /// Unless `hz` lies in 1..=10000.
-    pub(crate) fn new(hz: u32) -> Self {
+    pub fn new(hz: u32) -> Self {
         assert!(
             (1..=HZ_MAX).contains(&hz),
             "hz must lie in 1..={HZ_MAX}, is {hz}"
@@ -40,28 +41,28 @@ impl TickRate {
     }
 
     /// Ticks per second (`HZ`).
-    pub(crate) const fn hz(self) -> u64 {
+    pub const fn hz(self) -> u64 {
         self.0
     }
 
     /// One `n`th of a second, at least one tick (`max(HZ/n, 1)`).
-    pub(crate) const fn second_over(self, n: u64) -> Ticks {
+    pub const fn second_over(self, n: u64) -> Ticks {
         let ticks = self.0 / n;
         Ticks(if ticks == 0 { 1 } else { ticks })
     }
 
     /// The tick that `now` lies in.
-    pub(crate) const fn tick_at(self, now: Instant) -> Ticks {
+    pub const fn tick_at(self, now: Instant) -> Ticks {
         Ticks(now.0 / SECOND * self.0 + now.0 % SECOND * self.0 / SECOND)
     }
 
     /// When tick `ticks` begins.
-    pub(crate) const fn instant_of(self, ticks: Ticks) -> Instant {
+    pub const fn instant_of(self, ticks: Ticks) -> Instant {
         Instant(self.nanos(ticks).0)
     }
 
     /// Ticks of a time limit: rounded to the nearest, at least one.
-    pub(crate) const fn ticks_of(self, time: Nanos) -> Ticks {
+    pub const fn ticks_of(self, time: Nanos) -> Ticks {
         let whole = (time.0 / SECOND).saturating_mul(self.0);
         let rest = (time.0 % SECOND * self.0 + SECOND / 2) / SECOND;
         let ticks = whole.saturating_add(rest);
@@ -69,7 +70,7 @@ impl TickRate {
     }
 
     /// The tick at which a timer fires that is set in tick `now` for `after` ticks.
-    pub(crate) const fn fires(self, now: Ticks, after: Ticks) -> Ticks {
+    pub const fn fires(self, now: Ticks, after: Ticks) -> Ticks {
         let expires = now.0.saturating_add(after.0);
         // Each level of the wheel has 64 slots, eight times as coarse as those of the level before.
         let mut shift = 0;
@@ -80,7 +81,7 @@ impl TickRate {
     }
 
     /// The length of `ticks`, rounded up, so that the task that sleeps it sees them all go by.
-    pub(crate) const fn nanos(self, ticks: Ticks) -> Nanos {
+    pub const fn nanos(self, ticks: Ticks) -> Nanos {
         let seconds = (ticks.0 / self.0).saturating_mul(SECOND);
         Nanos(seconds.saturating_add((ticks.0 % self.0 * SECOND).div_ceil(self.0)))
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use device::{Layer, Stack};
 use os::FileDevice;
-use tidegate::{Backing, Cache, Cursor, Error, Law, Mode, Volume, VolumeOptions, Writer};
+use tidegate::{Backing, Cache, Cursor, Error, Mode, Volume, VolumeOptions, Writer};
 
 const PAGE: usize = 4096;
 
@@ -281,7 +281,9 @@ fn one_thread_serves_many_who_are_held_and_does_not_wait() {
 #[test]
 fn a_writer_of_another_cache_brings_nothing_along() {
     let dir = Dir::new("stranger");
-    let small = Cache::builder().memory(32 << 20).law(Law::RATE_BASED);
+    let small = Cache::builder()
+        .memory(32 << 20)
+        .law(history::dirty::RATE_BASED);
     let (one, other) = (
         small.build().unwrap(),
         Cache::builder().memory(64 << 20).build().unwrap(),

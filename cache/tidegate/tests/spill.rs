@@ -100,8 +100,8 @@ fn a_region_four_times_the_limit_comes_back_whole() {
 fn many_threads_share_regions_and_files_under_one_limit() {
     for law in [
         ReclaimLaw::TIDEGATE,
-        ReclaimLaw::LINUX_5_16_RC1,
-        ReclaimLaw::LINUX_5_15,
+        history::reclaim::LINUX_5_16_RC1,
+        history::reclaim::LINUX_5_15,
     ] {
         let dir = Dir::new(&format!("share-{law:?}"));
         let cache = Cache::builder()

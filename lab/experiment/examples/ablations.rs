@@ -43,9 +43,9 @@ const ISOLATE: &str = "linux-3.2-rc5+p4.1-11";
 const ALWAYS: &str = "linux-6.12-always";
 /// The column that p0 is about.
 const REASONS: &str = "linux-5.16-rc1";
-const FOREGROUND: Law = Law::FOREGROUND;
-const FIXED: Law = Law::SOFT_REGION;
-const MEASURED: Law = Law::SOFT_REGION_MEASURED;
+const FOREGROUND: Law = history::dirty::FOREGROUND;
+const FIXED: Law = history::dirty::SOFT_REGION;
+const MEASURED: Law = history::dirty::SOFT_REGION_MEASURED;
 
 /// What is changed in which experiment.
 struct Table {
@@ -466,7 +466,9 @@ const PACING: [Ablation; 15] = [
     ablation("after: law of 2.6.36", |cell| after(cell, FOREGROUND)),
     ablation("after: law of p1, fixed", |cell| after(cell, FIXED)),
     ablation("after: law of p1, measured", |cell| after(cell, MEASURED)),
-    ablation("after: law of 6.12", |cell| after(cell, Law::RATE_BASED)),
+    ablation("after: law of 6.12", |cell| {
+        after(cell, history::dirty::RATE_BASED)
+    }),
     ablation("disk at half the rate", |cell| with_rate(cell, 0.5)),
     ablation("disk at twice the rate", |cell| with_rate(cell, 2.0)),
     ablation("HZ 100 in all columns", |cell| with_hz(cell, 100)),

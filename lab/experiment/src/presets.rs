@@ -115,11 +115,11 @@ impl SlabLaw {
 const LINUX_2_6_36: Preset = Preset {
     name: "linux-2.6.36",
     about: "a throttled writer writes pages back itself, then naps",
-    law: Law::FOREGROUND,
+    law: history::dirty::FOREGROUND,
     hz: 250,
     flush: FlushTunables::linux_2_6_36(),
     initial: InitialBandwidth::Assumed,
-    reclaim: ReclaimLaw::LINUX_5_15,
+    reclaim: history::reclaim::LINUX_5_15,
     place: PlaceLaw::LINUX_6_12,
     inodes: InodeRule::LINUX_5_0,
     slabs: SlabLaw::EARLY,
@@ -130,7 +130,7 @@ const LINUX_2_6_36: Preset = Preset {
 const LINUX_3_0: Preset = Preset {
     name: "linux-3.0",
     about: "",
-    reclaim: ReclaimLaw::LINUX_3_0,
+    reclaim: history::reclaim::LINUX_3_0,
     place: PlaceLaw::LINUX_3_0,
     inodes: InodeRule::LINUX_3_0,
     ..LINUX_2_6_36
@@ -139,11 +139,11 @@ const LINUX_3_0: Preset = Preset {
 const LINUX_6_12: Preset = Preset {
     name: "linux-6.12",
     about: "rate-based: each writer gets a rate that a control loop adjusts",
-    law: Law::RATE_BASED,
+    law: history::dirty::RATE_BASED,
     hz: 250,
     flush: FlushTunables::linux_6_12(),
     initial: InitialBandwidth::Assumed,
-    reclaim: ReclaimLaw::LINUX_6_12,
+    reclaim: history::reclaim::LINUX_6_12,
     place: PlaceLaw::LINUX_6_12,
     inodes: InodeRule::LINUX_6_12,
     slabs: SlabLaw::LINUX_6_12,
@@ -155,11 +155,11 @@ const LINUX_6_12: Preset = Preset {
 const LINUX_5_0: Preset = Preset {
     name: "linux-5.0",
     about: "mixed pageblocks raise the marks; boosted reclaim takes pages of files and no objects: paper p3 before",
-    law: Law::RATE_BASED,
+    law: history::dirty::RATE_BASED,
     hz: 250,
     flush: FlushTunables::linux_4_10(),
     initial: InitialBandwidth::Assumed,
-    reclaim: ReclaimLaw::LINUX_5_15,
+    reclaim: history::reclaim::LINUX_5_15,
     place: PlaceLaw::LINUX_6_12,
     inodes: InodeRule::LINUX_5_0,
     slabs: SlabLaw::LINUX_5_0,
@@ -171,7 +171,7 @@ const LINUX_3_1: Preset = Preset {
     name: "linux-3.1",
     about: "every reclaimer writes the dirty pages it meets, and waits for them where it wants a huge page: before paper p4",
     hz: 250,
-    reclaim: ReclaimLaw::LINUX_3_1,
+    reclaim: history::reclaim::LINUX_3_1,
     place: P4_PLACE,
     inodes: InodeRule::LINUX_5_0,
     slabs: SlabLaw::LINUX_3_1,
@@ -184,9 +184,9 @@ const LINUX_3_1: Preset = Preset {
 const LINUX_3_2: Preset = Preset {
     name: "linux-3.2-rc5",
     about: "writers get rates; dirty pages come round again in reclaim, and are written where a huge page is wanted: paper p4 before",
-    law: Law::RATE_BASED,
+    law: history::dirty::RATE_BASED,
     flush: FlushTunables::linux_3_2(),
-    reclaim: ReclaimLaw::LINUX_3_2,
+    reclaim: history::reclaim::LINUX_3_2,
     compaction: Compaction::LINUX_3_2,
     ..LINUX_3_1
 };
@@ -232,13 +232,13 @@ pub const PRESETS: [Preset; 22] = [
     Preset {
         name: "p1",
         about: "paper p1: writers only sleep; soft region with a fixed 100 MiB/s",
-        law: Law::SOFT_REGION,
+        law: history::dirty::SOFT_REGION,
         ..LINUX_2_6_36
     },
     Preset {
         name: "p1-measured",
         about: "paper p1 with the device's measured bandwidth",
-        law: Law::SOFT_REGION_MEASURED,
+        law: history::dirty::SOFT_REGION_MEASURED,
         hz: 1000,
         ..LINUX_2_6_36
     },
@@ -278,14 +278,14 @@ pub const PRESETS: [Preset; 22] = [
     Preset {
         name: "linux-5.15+patch1",
         about: "5.15 with p0's own diff alone: reclaim waits for writeback, 100 ms at most",
-        reclaim: ReclaimLaw::LINUX_5_15_PATCH1,
+        reclaim: history::reclaim::LINUX_5_15_PATCH1,
         slabs: SlabLaw::LINUX_5_15,
         ..LINUX_5_0
     },
     Preset {
         name: "linux-5.16-rc1",
         about: "paper p0's series: reclaim waits by reason: writeback 100 ms, isolated 20 ms, no progress 500 ms",
-        reclaim: ReclaimLaw::LINUX_5_16_RC1,
+        reclaim: history::reclaim::LINUX_5_16_RC1,
         slabs: SlabLaw::LINUX_5_15,
         ..LINUX_5_0
     },
@@ -299,7 +299,7 @@ pub const PRESETS: [Preset; 22] = [
     Preset {
         name: "linux-6.12-mglru",
         about: "6.12 with the multi-generational LRU (lru_gen/enabled at 1: no walks over page tables)",
-        reclaim: ReclaimLaw::LINUX_6_12_MGLRU,
+        reclaim: history::reclaim::LINUX_6_12_MGLRU,
         ..LINUX_6_12
     },
     TIDEGATE,
@@ -307,7 +307,7 @@ pub const PRESETS: [Preset; 22] = [
     Preset {
         name: "tidegate-170s",
         about: "a control: Tidegate's reclaim and huge pages, and writers that may dirty as much as Linux's",
-        law: Law::RATE_BASED,
+        law: history::dirty::RATE_BASED,
         ..TIDEGATE
     },
 ];

@@ -4,7 +4,7 @@ use super::{Findings, text_of};
 use crate::workspace::{Crate, Dependency, Kind, Source, Workspace};
 
 /// The arrows of ARCHITECTURE.md: what each crate may use in what it ships.
-const MAY_USE: [(&str, &[&str]); 27] = [
+const MAY_USE: [(&str, &[&str]); 28] = [
     ("policy", &[]),
     ("frames", &[]),
     ("figures", &[]),
@@ -12,6 +12,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     ("device", &["env", "figures", "frames", "policy"]),
     ("mm", &["env", "frames", "policy"]),
     ("os", &["env", "frames", "policy"]),
+    ("history", &["policy"]),
     ("world", &["device", "env", "frames", "policy"]),
     ("workload", &["env", "frames", "mm", "policy"]),
     (
@@ -21,7 +22,8 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     (
         "experiment",
         &[
-            "device", "env", "figures", "frames", "world", "mm", "os", "policy", "workload",
+            "device", "env", "figures", "frames", "history", "mm", "os", "policy", "workload",
+            "world",
         ],
     ),
     ("report", &["env", "experiment", "figures", "policy"]),
@@ -71,7 +73,7 @@ const MAY_USE: [(&str, &[&str]); 27] = [
     (
         "campaign",
         &[
-            "device", "env", "figures", "frames", "world", "mm", "policy",
+            "device", "env", "figures", "frames", "history", "mm", "policy", "world",
         ],
     ),
     (

@@ -28,7 +28,7 @@ fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Se
 /// A cache of two zones.
 fn with_nodes(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
     let mut options = Options::new(FRAMES, 2);
-    options.reclaim = ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250);
+    options.reclaim = ReclaimTunables::of(history::reclaim::LINUX_5_16_RC1, 250);
     options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
     options.place = PlaceLaw::LINUX_6_12;
     testing::with_cache(options, body);
@@ -212,7 +212,7 @@ fn no_node_is_empty() {
     lab.run(move |task| {
         let build = |zones| {
             let mut options = Options::new(FRAMES, 2);
-            options.reclaim = ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250);
+            options.reclaim = ReclaimTunables::of(history::reclaim::LINUX_5_16_RC1, 250);
             options.machine = Some(Machine::even(Pages(FRAMES.into()), zones, 2).unwrap());
             Cache::new(Arc::clone(&env), options)
         };
@@ -411,7 +411,7 @@ fn nobody_is_killed_for_a_page_asked_for_from_within_a_file_system() {
         let tunables = ReclaimTunables {
             oom_kills: true,
             files_within_fs: within,
-            ..ReclaimTunables::of(ReclaimLaw::LINUX_5_16_RC1, 250)
+            ..ReclaimTunables::of(history::reclaim::LINUX_5_16_RC1, 250)
         };
         with(tunables, move |task, cache| {
             let region = cache.spill(task, Pages(10)).unwrap();

@@ -5,7 +5,7 @@ use policy::compact::reclaim::could_begin;
 use policy::compact::{Background, Blocks, Compaction, Migrates, Scans};
 use policy::dirty::Threshold;
 use policy::place::mobility::FallbackRule;
-use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::reclaim::Tunables;
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 use world::{LabEnv, Sector};
 
@@ -131,7 +131,7 @@ fn column(name: &str) -> Runs {
 fn options_of(name: &str, frames: u32) -> Options {
     Options {
         runs: Some(column(name)),
-        reclaim: Tunables::of(ReclaimLaw::LINUX_3_0, 250),
+        reclaim: Tunables::of(history::reclaim::LINUX_3_0, 250),
         ..Options::new(frames, 1)
     }
 }
@@ -196,7 +196,7 @@ fn of_6_12(for_all: bool) -> Options {
             compaction: Compaction::Background(law),
             ..RUNS
         }),
-        reclaim: Tunables::of(ReclaimLaw::LINUX_5_16, 250),
+        reclaim: Tunables::of(history::reclaim::LINUX_5_16, 250),
         ..Options::new(4_096, 1)
     }
 }

@@ -192,9 +192,9 @@ fn a_page_that_holds_nothing_keeps_its_slot() {
 #[test]
 fn at_work_are_those_at_work() {
     for law in [
-        ReclaimLaw::LINUX_5_16_RC1,
-        ReclaimLaw::LINUX_5_16,
-        ReclaimLaw::LINUX_5_15,
+        history::reclaim::LINUX_5_16_RC1,
+        history::reclaim::LINUX_5_16,
+        history::reclaim::LINUX_5_15,
     ] {
         with_swap(law, 4096, |task, cache| {
             // Dirty and never written: nothing to be freed, and something to hope for.
@@ -326,7 +326,7 @@ fn who_gives_way_has_the_background_look_again() {
 /// system does not, and its look, which finds them few enough, lets the others go.
 #[test]
 fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
-    with_swap(ReclaimLaw::LINUX_5_16_RC1, 4096, |task, cache| {
+    with_swap(history::reclaim::LINUX_5_16_RC1, 4096, |task, cache| {
         let region = cache.spill(task, Pages(512)).unwrap();
         region.touch(task, 0, 512).unwrap();
         let zone = &cache.zones[ZoneId(0)];
@@ -421,7 +421,7 @@ fn under_linux_a_page_that_aged_is_active_at_its_next_use() {
             active
         })
     };
-    assert!(used_after_ageing(ReclaimLaw::LINUX_3_0));
-    assert!(used_after_ageing(ReclaimLaw::LINUX_6_12));
+    assert!(used_after_ageing(history::reclaim::LINUX_3_0));
+    assert!(used_after_ageing(history::reclaim::LINUX_6_12));
     assert!(!used_after_ageing(ReclaimLaw::TIDEGATE));
 }

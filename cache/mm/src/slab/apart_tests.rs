@@ -1,7 +1,6 @@
 //! Slabs where memory is kept apart by mobility: what mixes pageblocks, and what follows.
 
 use policy::place::mobility::FallbackRule;
-use policy::reclaim::ReclaimLaw;
 use policy::reclaim::boost::BoostRule;
 
 use super::*;
@@ -30,7 +29,7 @@ const INODES: SlabSpec = SlabSpec {
 
 fn options(rule: FallbackRule, boost: BoostRule) -> Options {
     let mut options = Options::new(FRAMES, 1);
-    options.reclaim.law = ReclaimLaw::LINUX_5_15;
+    options.reclaim.law = history::reclaim::LINUX_5_15;
     options.apart = Some(Apart::of(rule, 1));
     options.boost = boost;
     options
@@ -200,7 +199,7 @@ fn more_zones_than_there_are_lists_for_are_refused_by_name() {
 #[test]
 fn a_boost_that_nobody_works_off_is_refused_by_name() {
     let mut options = options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0);
-    options.reclaim.law = ReclaimLaw::LINUX_3_0;
+    options.reclaim.law = history::reclaim::LINUX_3_0;
     let error = options.check();
     let what = "boost.factor, where reclaim goes over zones,";
     assert_eq!(

@@ -24,7 +24,7 @@ const INODES: SlabSpec = SlabSpec {
 
 fn options() -> Options {
     let mut options = Options::new(FRAMES, 1);
-    options.reclaim.law = ReclaimLaw::LINUX_5_15;
+    options.reclaim.law = history::reclaim::LINUX_5_15;
     options
 }
 
@@ -205,8 +205,8 @@ fn registered(
 #[test]
 fn objects_without_end_take_the_memory_of_the_oldest() {
     for law in [
-        ReclaimLaw::LINUX_5_15,
-        ReclaimLaw::LINUX_3_0,
+        history::reclaim::LINUX_5_15,
+        history::reclaim::LINUX_3_0,
         ReclaimLaw::TIDEGATE,
     ] {
         let mut options = options();

@@ -69,7 +69,7 @@ fn small_sync(
 /// were woken when there was room in flight, and in virtual time the flusher was always first.)
 #[test]
 fn a_sync_has_its_turns_beside_a_flusher_that_is_never_done() {
-    for law in [Law::RATE_BASED, Law::TIDEGATE] {
+    for law in [history::dirty::RATE_BASED, Law::TIDEGATE] {
         let mut world = world(8192, MIB).law(law).limits(1024, 512);
         let took = world.run(0, |task, cache, file| {
             let over = Arc::new(AtomicBool::new(false));
@@ -130,7 +130,9 @@ fn syncs_that_wait_for_a_flush_share_the_next_one() {
 fn files_of_small_ones_are_written_side_by_side() {
     let left = |most: Option<Pages>| {
         // The flusher begins when both are dirty.
-        let mut world = world(8192, MIB).law(Law::RATE_BASED).limits(8000, 1500);
+        let mut world = world(8192, MIB)
+            .law(history::dirty::RATE_BASED)
+            .limits(8000, 1500);
         world.run(0, move |task, cache, first| {
             let second = cache.open(task, DeviceIndex(0), ObjectId(2), Bytes(0));
             let files = [Arc::clone(first), second.unwrap()];
@@ -462,7 +464,7 @@ fn nothing_comes_into_a_file_that_is_taken_out() {
 /// else: nothing that was cut off is seen again, and no page behind the end stays.
 #[test]
 fn a_truncation_without_memory_is_made_up_for() {
-    for law in [ReclaimLaw::TIDEGATE, ReclaimLaw::LINUX_5_16] {
+    for law in [ReclaimLaw::TIDEGATE, history::reclaim::LINUX_5_16] {
         let mut world = world(1024, 200 * MIB);
         world.options.reclaim.law = law;
         world.run(0, move |task, cache, _| {
@@ -531,7 +533,7 @@ fn assert_cut_to_a_sector(task: &mut Task<'_, LabEnv>, file: &Arc<File<LabEnv>>,
 #[test]
 fn a_cut_that_is_tried_again_without_memory_is_still_owed() {
     let mut world = world(1024, 200 * MIB);
-    world.options.reclaim.law = ReclaimLaw::LINUX_5_16;
+    world.options.reclaim.law = history::reclaim::LINUX_5_16;
     let disk = Arc::clone(&world.disk);
     world.run(0, move |task, cache, file| {
         let mut writer = cache.writer();

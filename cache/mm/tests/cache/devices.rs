@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use crate::common::{Disk, data, world};
 use env::{Cause, Device, DeviceInfo, Host, Interrupt, IoOp, IoRequest, ObjectId, Task};
 use mm::{Cache, DeviceOptions, Error, ErrorPolicy, File, Health};
-use policy::dirty::{DeviceIndex, Law};
+use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables};
 use world::LabEnv;
@@ -593,7 +593,7 @@ fn a_slice_goes_on_with_the_next_file_where_all_are_one() {
         world.device.one_file = one_file;
         // Its share of the limits is all of them from the start.
         world.device.tunables.min_ratio = 10_000;
-        let mut world = world.law(Law::RATE_BASED).limits(1000, 100);
+        let mut world = world.law(history::dirty::RATE_BASED).limits(1000, 100);
         world.run(0, move |task, cache, file| {
             let other = cache
                 .open(task, DeviceIndex(0), ObjectId(2), Bytes(0))

@@ -18,12 +18,12 @@ use mm::{
     Apart, Ask, Cache, DeviceOptions, Dropped, File, Item, NodeId, Object, Options, Shrink,
     SlabSpec, Slabs, Vmstat,
 };
-use policy::dirty::{Law, Threshold};
+use policy::dirty::Threshold;
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
 use policy::place::mobility::{FallbackRule, Mobility};
+use policy::reclaim::Tunables;
 use policy::reclaim::boost::BoostRule;
-use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::shrink::{Answer, ShrinkRule};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
 use world::fs::costs::P3;
@@ -161,13 +161,13 @@ const STEP: Nanos = Nanos::millis(500);
 fn options(scale: u32, boost: BoostRule, apart: bool) -> Options {
     let frames = MEMORY / scale;
     let mut options = Options::new(frames, CPUS);
-    options.dirty.law = Law::RATE_BASED;
+    options.dirty.law = history::dirty::RATE_BASED;
     options.dirty.hz = 250;
     options.dirty.dirty = Threshold::Percent(20);
     options.dirty.background = Threshold::Percent(10);
     options.reclaim = Tunables {
         stands_for: scale,
-        ..Tunables::of(ReclaimLaw::LINUX_5_15, 250)
+        ..Tunables::of(history::reclaim::LINUX_5_15, 250)
     };
     options.place = PlaceLaw::LINUX_6_12;
     options.machine = Some(Machine::even(Pages(u64::from(frames)), NODES, CPUS / 4).unwrap());

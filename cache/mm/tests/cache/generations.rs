@@ -10,7 +10,7 @@ use std::sync::Arc;
 use env::{ObjectId, Task};
 use mm::{Cache, File, Item};
 use policy::dirty::DeviceIndex;
-use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::reclaim::Tunables;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 use world::LabEnv;
 
@@ -29,7 +29,7 @@ fn over<T: Send + 'static>(
 ) -> T {
     let mut world = world(FRAMES, RATE);
     world.disk.keep(false);
-    world.options.reclaim = Tunables::of(ReclaimLaw::LINUX_6_12_MGLRU, 250);
+    world.options.reclaim = Tunables::of(history::reclaim::LINUX_6_12_MGLRU, 250);
     world.run(u64::from(pages) * PAGE_SIZE, move |task, cache, file| {
         if swap > 0 {
             let slots = Pages(u64::from(swap));

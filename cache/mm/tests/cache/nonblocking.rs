@@ -669,7 +669,7 @@ fn a_range_is_proven_readable_without_an_access_to_it() {
 #[test]
 fn the_dirty_limit_holds_where_a_writer_would_have_to_write() {
     let mut world = world(2048, 4 << 20)
-        .law(policy::dirty::Law::FOREGROUND)
+        .law(history::dirty::FOREGROUND)
         .limits(256, 128);
     world.run(1 << 30, |task, cache, file| {
         file.assume_allocated(Bytes(1 << 30));

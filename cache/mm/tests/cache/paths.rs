@@ -6,8 +6,7 @@ use std::sync::Arc;
 use crate::common::{Disk, World, data, world};
 use env::{Cause, ObjectId, Task, Work};
 use mm::{Error, Reader};
-use policy::dirty::Law;
-use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::reclaim::Tunables;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
 use world::{CostTable, Lab, LabEnv, Options as LabOptions, Sector};
@@ -82,7 +81,10 @@ fn dropping_the_caches_leaves_what_is_dirty_pinned_or_anonymous() {
 
 #[test]
 fn a_writer_is_paced_to_the_device_and_no_pause_is_long() {
-    for law in [Law::RATE_BASED, Law::SOFT_REGION_MEASURED] {
+    for law in [
+        history::dirty::RATE_BASED,
+        history::dirty::SOFT_REGION_MEASURED,
+    ] {
         let mut world = world(65536, 16 * MIB).law(law).limits(16384, 8192);
         let longest = world.run(0, |task, cache, file| {
             let mut writer = cache.writer();
@@ -113,7 +115,7 @@ fn a_writer_is_paced_to_the_device_and_no_pause_is_long() {
 #[test]
 fn a_throttled_writer_of_2_6_36_writes_itself() {
     let mut world = world(65536, 16 * MIB)
-        .law(Law::FOREGROUND)
+        .law(history::dirty::FOREGROUND)
         .limits(16384, 8192);
     world.run(0, |task, cache, file| {
         let mut writer = cache.writer();
@@ -325,7 +327,7 @@ fn what_was_just_read_is_not_taken_from_its_reader_for_ever() {
         ..world(FRAMES, RATE)
     };
     world.disk = Disk::new(&world.lab, RATE);
-    world.options.reclaim = Tunables::of(ReclaimLaw::LINUX_5_16, 250);
+    world.options.reclaim = Tunables::of(history::reclaim::LINUX_5_16, 250);
     world.options.pins_max = FRAMES;
     world.run(u64::from(FRAMES) * 4096, |task, _, file| {
         let min = Watermarks::of_zone(Pages(u64::from(FRAMES))).min.0;

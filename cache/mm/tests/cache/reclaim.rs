@@ -13,7 +13,6 @@ use std::sync::Arc;
 use crate::common::{Disk, data};
 use env::{Cause, Device, Event, ObjectId, Task, TaskId, Wakeup};
 use mm::{Cache, DeviceOptions, Error, Item, Options, Vmstat};
-use policy::dirty::Law;
 use policy::place::PlaceLaw;
 use policy::place::distance::Distances;
 use policy::place::machine::{Machine, Node};
@@ -24,12 +23,12 @@ use world::record::EventKind;
 use world::{Lab, LabEnv, Options as LabOptions, Record, Recorded, throttles};
 
 const LAWS: [ReclaimLaw; 7] = [
-    ReclaimLaw::LINUX_3_0,
-    ReclaimLaw::LINUX_5_15,
-    ReclaimLaw::LINUX_5_15_PATCH1,
-    ReclaimLaw::LINUX_5_16_RC1,
-    ReclaimLaw::LINUX_5_16,
-    ReclaimLaw::LINUX_6_12_MGLRU,
+    history::reclaim::LINUX_3_0,
+    history::reclaim::LINUX_5_15,
+    history::reclaim::LINUX_5_15_PATCH1,
+    history::reclaim::LINUX_5_16_RC1,
+    history::reclaim::LINUX_5_16,
+    history::reclaim::LINUX_6_12_MGLRU,
     ReclaimLaw::TIDEGATE,
 ];
 const HZ: u32 = 250;
@@ -98,7 +97,7 @@ impl Pressure {
         let id = lab.add_device(disk as Arc<dyn Device>);
         let env = Arc::clone(lab.env());
         let mut options = Options::new(FRAMES, 4);
-        options.dirty.law = Law::RATE_BASED;
+        options.dirty.law = history::dirty::RATE_BASED;
         options.dirty.hz = HZ;
         options.reclaim = self.reclaim;
         if self.reclaim.law != ReclaimLaw::TIDEGATE {
@@ -336,7 +335,7 @@ fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
 /// files, sleep by the clock, and know no page again.
 #[test]
 fn reclaimers_of_3_0_write_and_sleep_by_the_clock() {
-    let law = ReclaimLaw::LINUX_3_0;
+    let law = history::reclaim::LINUX_3_0;
     let seen = Pressure::of(law).run();
     print(law, &seen);
     let stat = |item| seen.vmstat.get(item);
@@ -360,7 +359,7 @@ fn reclaimers_of_3_0_write_and_sleep_by_the_clock() {
 /// are used to the end.
 #[test]
 fn both_zones_of_a_node_are_balanced() {
-    let law = ReclaimLaw::LINUX_3_0;
+    let law = history::reclaim::LINUX_3_0;
     let node = Node {
         normal: Pages(u64::from(FRAMES) * 5 / 8),
         dma32: Pages(u64::from(FRAMES) * 3 / 8),
@@ -392,8 +391,8 @@ fn both_zones_of_a_node_are_balanced() {
 #[test]
 fn an_exempt_task_is_never_throttled() {
     for law in [
-        ReclaimLaw::LINUX_5_16_RC1,
-        ReclaimLaw::LINUX_5_16,
+        history::reclaim::LINUX_5_16_RC1,
+        history::reclaim::LINUX_5_16,
         ReclaimLaw::TIDEGATE,
     ] {
         for exempt in [false, true] {
@@ -409,7 +408,7 @@ fn an_exempt_task_is_never_throttled() {
             println!("{law:?} exempt {exempt}: {throttled}, {:?}", seen.longest);
             if exempt {
                 assert_eq!(throttled, 0, "{law:?}");
-            } else if law == ReclaimLaw::LINUX_5_16_RC1 {
+            } else if law == history::reclaim::LINUX_5_16_RC1 {
                 assert!(throttled > 0, "else this shows nothing");
             }
         }
@@ -418,21 +417,21 @@ fn an_exempt_task_is_never_throttled() {
 
 #[test]
 fn a_reason_that_is_off_holds_nobody() {
-    let mut pressure = Pressure::of(ReclaimLaw::LINUX_5_16_RC1);
+    let mut pressure = Pressure::of(history::reclaim::LINUX_5_16_RC1);
     pressure.reclaim.off = Reasons::NONE.with(Reason::NoProgress);
     let seen = pressure.run();
     let sums = throttles(&seen.events);
     assert!(!sums.contains_key(&(false, Reason::NoProgress)));
-    check_sums(ReclaimLaw::LINUX_5_16_RC1, &seen);
+    check_sums(history::reclaim::LINUX_5_16_RC1, &seen);
 }
 
 #[test]
 fn without_wakes_only_timeouts_end_sleeps() {
-    let mut pressure = Pressure::of(ReclaimLaw::LINUX_5_16_RC1);
+    let mut pressure = Pressure::of(history::reclaim::LINUX_5_16_RC1);
     pressure.reclaim.wakes = false;
     let seen = pressure.run();
     for (which, sum) in throttles(&seen.events) {
         assert_eq!(sum.woken, 0, "{which:?}");
     }
-    check_sums(ReclaimLaw::LINUX_5_16_RC1, &seen);
+    check_sums(history::reclaim::LINUX_5_16_RC1, &seen);
 }

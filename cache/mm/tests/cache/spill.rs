@@ -129,7 +129,7 @@ fn third_walk(law: ReclaimLaw) -> u64 {
 #[test]
 fn a_walk_has_what_follows_read_before_it_is_there() {
     let ours = third_walk(ReclaimLaw::TIDEGATE);
-    let theirs = third_walk(ReclaimLaw::LINUX_5_16_RC1);
+    let theirs = third_walk(history::reclaim::LINUX_5_16_RC1);
     assert!(theirs >= 16_384 / 8, "{theirs}");
     assert!(ours < 16_384 / 64, "{ours}");
 }
@@ -448,8 +448,8 @@ fn hang(disk: &Disk, task: &Task<'_, LabEnv>, time: Nanos) {
 fn a_swap_file_that_hangs_is_waited_for_but_not_for_ever() {
     for law in [
         ReclaimLaw::TIDEGATE,
-        ReclaimLaw::LINUX_5_16_RC1,
-        ReclaimLaw::LINUX_5_16,
+        history::reclaim::LINUX_5_16_RC1,
+        history::reclaim::LINUX_5_16,
     ] {
         // Four requests: the task that needs another one waits for it. Or as many as it takes to
         // fill memory.
@@ -552,7 +552,7 @@ fn a_swap_file_that_hangs_does_not_hold_readers_of_another_disk() {
 fn swap_writes_have_the_room_that_throttled_writeback_leaves_them() {
     let both = |flush, queue| {
         let mut world = world(1024, 200 << 20);
-        world.options.reclaim = Tunables::of(ReclaimLaw::LINUX_5_16_RC1, 1000);
+        world.options.reclaim = Tunables::of(history::reclaim::LINUX_5_16_RC1, 1000);
         world.options.flush = flush;
         let disk = Arc::clone(&world.disk);
         disk.state().queue = queue;
@@ -682,10 +682,10 @@ fn a_region_that_is_dropped_on_its_way_gives_all_back() {
 #[test]
 fn out_of_memory_the_largest_region_gives_way() {
     for (law, kills) in [
-        (ReclaimLaw::LINUX_5_15, true),
-        (ReclaimLaw::LINUX_5_16_RC1, true),
+        (history::reclaim::LINUX_5_15, true),
+        (history::reclaim::LINUX_5_16_RC1, true),
         (ReclaimLaw::TIDEGATE, true),
-        (ReclaimLaw::LINUX_5_15, false),
+        (history::reclaim::LINUX_5_15, false),
     ] {
         let mut world = world(1024, 200 << 20);
         world.options.reclaim = Tunables {

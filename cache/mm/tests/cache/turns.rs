@@ -12,7 +12,6 @@ use std::sync::Arc;
 use crate::common::{Disk, data};
 use env::{Cause, Device, Event, ObjectId, Task, Wakeup};
 use mm::{Cache, DeviceOptions, Error, Item, Options, Vmstat};
-use policy::dirty::Law;
 use policy::reclaim::turn::BOUND;
 use policy::reclaim::{Reason, ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
@@ -141,7 +140,7 @@ impl Crowd {
         let mut seen = lab
             .run(move |task| {
                 let mut options = Options::new(self.frames, self.cpus);
-                options.dirty.law = Law::RATE_BASED;
+                options.dirty.law = history::dirty::RATE_BASED;
                 options.dirty.hz = HZ;
                 options.reclaim = Tunables::of(self.law, HZ);
                 options.reclaim.wakes = self.wakes;
@@ -293,7 +292,7 @@ fn a_bystander_is_not_held_up_and_a_mapper_is_before_the_hogs() {
     };
     let ours = crowd.clone().run();
     let theirs = Crowd {
-        law: ReclaimLaw::LINUX_5_16_RC1,
+        law: history::reclaim::LINUX_5_16_RC1,
         ..crowd
     }
     .run();
@@ -335,7 +334,7 @@ fn hogs_that_do_not_fit_get_more_done() {
         };
         let ours = crowd.clone().run();
         let theirs = Crowd {
-            law: ReclaimLaw::LINUX_5_16_RC1,
+            law: history::reclaim::LINUX_5_16_RC1,
             ..crowd
         }
         .run();
@@ -487,8 +486,8 @@ fn a_small_limit_does_not_stand_still() {
             print(&format!("{law:?}"), &seen);
             seen
         };
-        let before = of(ReclaimLaw::LINUX_5_15);
-        let reasons = of(ReclaimLaw::LINUX_5_16_RC1);
+        let before = of(history::reclaim::LINUX_5_15);
+        let reasons = of(history::reclaim::LINUX_5_16_RC1);
         let ours = of(ReclaimLaw::TIDEGATE);
         let longest = |seen: &Seen| *seen.passes.last().unwrap();
         stands_still = stands_still.at_least(longest(&reasons));
@@ -748,7 +747,7 @@ fn anonymous_memory_leaves_the_writers_a_limit() {
         })
         .unwrap()
     };
-    assert!(limit(ReclaimLaw::LINUX_5_16_RC1) <= Pages(2));
+    assert!(limit(history::reclaim::LINUX_5_16_RC1) <= Pages(2));
     // 20 % of a sixteenth of the memory.
     assert_eq!(limit(ReclaimLaw::TIDEGATE), Pages(102));
 }

@@ -7,7 +7,7 @@ use super::running::Engine;
 use super::types::Threshold;
 use crate::units::Pages;
 
-/// Which law holds writers back. Chosen when the cache is built; `laws` lists them.
+/// A law that holds writers back. Chosen when the cache is built.
 #[derive(Clone, Copy)]
 pub struct Law(&'static Profile);
 
@@ -16,7 +16,7 @@ pub struct Profile {
     /// Its name in plans. No two laws share one.
     pub name: &'static str,
     /// Makes its engine, with room for this many devices.
-    pub(super) start: fn(&Tunables, usize) -> Box<dyn Engine>,
+    pub start: fn(&Tunables, usize) -> Box<dyn Engine>,
     /// A writer that is held has the dirty pages of other devices written too: they are a part of
     /// the level, and those that made them dirty may never come to a balance. Linux leaves them to
     /// the periodic flush.
@@ -35,7 +35,9 @@ pub enum Prints {
 }
 
 impl Law {
-    pub(super) const fn new(profile: &'static Profile) -> Self {
+    /// The law that this profile describes.
+    #[must_use]
+    pub const fn new(profile: &'static Profile) -> Self {
         Self(profile)
     }
 }

@@ -15,22 +15,19 @@
 //! domain_dirty_limits(), bdi_dirty_limit(), wb_calc_thresh().
 //! Deviation: a per cent is exact; 6.12 rounds it to 1/4096 first (20 % becomes 19.995 %).
 
-use super::proportion::Fraction;
-use super::types::{Counts, DeviceTunables, Dirtyable, Limits, Threshold};
+use super::types::{Counts, Dirtyable, Limits, Threshold};
 use crate::units::{Pages, PagesPerSec};
 
 /// No count is taken for larger than this (64 PiB): an input we do not control cannot overflow us.
-pub(super) const PAGES_MAX: u64 = 1 << 44;
+pub const PAGES_MAX: u64 = 1 << 44;
 /// No bandwidth is taken for larger than this (256 TiB/s).
-pub(super) const RATE_MAX: u64 = 1 << 36;
+pub const RATE_MAX: u64 = 1 << 36;
 /// No dirty limit is lower, however little memory may become dirty (anonymous memory may have it
 /// all): under a limit of nothing no law lets a writer go, for a level of nothing is not below it.
 const DIRTY_LEAST: Pages = Pages(2);
-/// `DeviceTunables` ratios that mean "all".
-const RATIO_ONE: u64 = 10_000;
 
 /// `a * b / c`, rounded down; exact even where the product needs 128 bits, at most `u64::MAX`.
-pub(super) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
+pub fn mul_div(a: u64, b: u64, c: u64) -> u64 {
     match a.checked_mul(b) {
         Some(product) => product / c,
         None => {
@@ -41,12 +38,12 @@ pub(super) fn mul_div(a: u64, b: u64, c: u64) -> u64 {
 }
 
 /// A count as the laws take it.
-pub(super) const fn bounded(pages: Pages) -> Pages {
+pub const fn bounded(pages: Pages) -> Pages {
     pages.at_most(Pages(PAGES_MAX))
 }
 
 /// A rate as the laws take it.
-pub(super) const fn bounded_rate(pages_per_sec: u64) -> PagesPerSec {
+pub const fn bounded_rate(pages_per_sec: u64) -> PagesPerSec {
     PagesPerSec(pages_per_sec).at_most(PagesPerSec(RATE_MAX))
 }
 
@@ -63,7 +60,7 @@ impl Threshold {
     }
 
     /// The same limit, but no less than `percent` if it is a per cent.
-    pub(super) const fn at_least_percent(self, percent: u8) -> Self {
+    pub const fn at_least_percent(self, percent: u8) -> Self {
         match self {
             Self::Percent(own) if own < percent => Self::Percent(percent),
             Self::Percent(_) | Self::Pages(_) => self,
@@ -81,21 +78,23 @@ impl Dirtyable {
 
 /// Both limits as they were asked for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Thresholds {
-    pub(super) dirty: Threshold,
-    pub(super) background: Threshold,
+pub struct Thresholds {
+    /// Of writers.
+    pub dirty: Threshold,
+    /// Of the flusher.
+    pub background: Threshold,
 }
 
 impl Thresholds {
     /// The limits for that much dirtyable memory.
-    pub(super) fn limits(self, dirtyable: Pages) -> Limits {
+    pub fn limits(self, dirtyable: Pages) -> Limits {
         let [dirty, background] =
             [self.dirty, self.background].map(|limit| limit.pages_of(dirtyable));
         Limits::new(dirty, background)
     }
 
     /// The limits, of which anonymous memory has taken its part, those in pages too.
-    pub(super) fn part(self, dirtyable: Dirtyable) -> Limits {
+    pub fn part(self, dirtyable: Dirtyable) -> Limits {
         let [dirty, background] = [self.dirty, self.background].map(|limit| match limit {
             Threshold::Percent(_) => limit.pages_of(dirtyable.now),
             Threshold::Pages(_) => dirtyable.part_of(limit.pages_of(dirtyable.most)),
@@ -117,7 +116,7 @@ impl Limits {
     }
 
     /// The same, raised in proportion until at least `least` pages may be dirty.
-    pub(super) fn at_least(self, least: Pages) -> Self {
+    pub fn at_least(self, least: Pages) -> Self {
         if self.dirty >= least {
             return self;
         }
@@ -134,7 +133,7 @@ impl Limits {
     }
 
     /// The device's part of the background limit, in proportion to its part of the dirty limit.
-    pub(super) fn background_of(&self, share: Pages) -> Pages {
+    pub fn background_of(&self, share: Pages) -> Pages {
         if self.dirty.is_zero() {
             return Pages::ZERO;
         }
@@ -144,19 +143,21 @@ impl Limits {
 
 /// One reading of the counters with the sums all laws need, within `PAGES_MAX`.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Level {
+pub struct Level {
     /// Dirty, unstable and under writeback, of all devices.
-    pub(super) dirty: Pages,
+    pub dirty: Pages,
     /// Dirty and unstable only.
-    pub(super) reclaimable: Pages,
+    pub reclaimable: Pages,
     /// Dirty, unstable and under writeback, of this device.
-    pub(super) device_dirty: Pages,
+    pub device_dirty: Pages,
     /// Dirty and unstable only.
-    pub(super) device_reclaimable: Pages,
+    pub device_reclaimable: Pages,
 }
 
 impl Level {
-    pub(super) fn of(counts: &Counts) -> Self {
+    /// The sums of one reading.
+    #[must_use]
+    pub fn of(counts: &Counts) -> Self {
         Self {
             dirty: bounded(counts.dirty.saturating_add(counts.writeback)),
             reclaimable: bounded(counts.dirty),
@@ -164,23 +165,6 @@ impl Level {
             device_reclaimable: bounded(counts.device_dirty),
         }
     }
-}
-
-/// The share of `limit` that belongs to a device which did `fraction` of the recent writeback.
-///
-/// `reserved`: the sum of all devices' lower bounds, 1/10000. The rest, which is not reserved, is
-/// dealt out by fraction; the device's own reserve comes on top.
-pub(super) fn share(
-    limit: Pages,
-    reserved: u64,
-    tunables: &DeviceTunables,
-    fraction: Fraction,
-) -> Pages {
-    let open = mul_div(limit.0, RATIO_ONE.saturating_sub(reserved), RATIO_ONE);
-    let dealt = mul_div(open, fraction.numerator, fraction.denominator);
-    let own = mul_div(limit.0, u64::from(tunables.min_ratio), RATIO_ONE);
-    let most = mul_div(limit.0, u64::from(tunables.max_ratio), RATIO_ONE);
-    Pages(dealt.saturating_add(own).min(most).min(limit.0))
 }
 
 #[cfg(test)]
@@ -233,35 +217,6 @@ mod tests {
             Threshold::Percent(6).at_least_percent(5),
             Threshold::Percent(6)
         );
-    }
-
-    #[test]
-    fn a_share_obeys_its_bounds() {
-        let whole = Fraction {
-            numerator: 1,
-            denominator: 1,
-        };
-        let none = Fraction {
-            numerator: 0,
-            denominator: 1,
-        };
-        let free = DeviceTunables {
-            min_ratio: 0,
-            max_ratio: 10_000,
-            strict: false,
-            initial: crate::dirty::InitialBandwidth::Assumed,
-        };
-        let bound = DeviceTunables {
-            min_ratio: 1000,
-            max_ratio: 2000,
-            strict: false,
-            initial: crate::dirty::InitialBandwidth::Assumed,
-        };
-        assert_eq!(share(Pages(1000), 0, &free, whole), Pages(1000));
-        assert_eq!(share(Pages(1000), 1000, &free, whole), Pages(900));
-        assert_eq!(share(Pages(1000), 1000, &bound, none), Pages(100));
-        assert_eq!(share(Pages(1000), 1000, &bound, whole), Pages(200));
-        assert_eq!(share(Pages(PAGES_MAX), 90_000, &free, whole), Pages(0));
     }
 
     #[test]

@@ -25,8 +25,9 @@
 //!   mm -> Domain -> Engine: a law and its writers -> rules, which each law answers
 //! ```
 //!
-//! The laws are siblings in `laws`, listed there, one of them chosen when the domain is built. A
-//! law's memory of a writer and of its balance stays with the law; outside a writer is a number.
+//! One law is chosen when the domain is built: ours is `tidegate`, those of Linux are in
+//! `history`. A law's memory of a writer and of its balance stays with the law; outside a writer
+//! is a number.
 //!
 //! Invariants
 //!   1. A single pause is at most 200 ms (one tick where a tick is longer), under every law.
@@ -40,21 +41,12 @@
 //!
 //! Source: mechanisms 5; paper p1; Linux 2.6.36 and 6.12 mm/page-writeback.c.
 
-mod bandwidth;
 mod domain;
 mod law;
-pub mod laws;
-mod learning;
-mod limits;
-mod pause;
-mod position;
-mod progress;
-mod proportion;
-mod ratelimit;
-mod rules;
-mod running;
-#[cfg(test)]
-mod tests;
+pub mod limits;
+pub mod rules;
+pub mod running;
+mod tidegate;
 mod types;
 mod untold;
 

@@ -10,7 +10,7 @@ use super::types::{
 use crate::units::{Instant, Pages, PagesPerSec};
 
 /// Of devices and limits. Devices are numbered in the order in which they were added.
-pub(super) trait DeviceRules: Send {
+pub trait DeviceRules: Send {
     /// Another device, the next in order.
     fn add_device(&mut self, now: Instant, tunables: DeviceTunables);
 
@@ -53,24 +53,30 @@ pub(super) trait DeviceRules: Send {
 
 /// Pages that a writer has dirtied.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Dirtied {
-    pub(super) now: Instant,
-    pub(super) device: DeviceIndex,
+pub struct Dirtied {
+    /// The time.
+    pub now: Instant,
+    /// Their device.
+    pub device: DeviceIndex,
     /// The CPU that it ran on.
-    pub(super) cpu: usize,
-    pub(super) pages: Pages,
+    pub cpu: usize,
+    /// How many.
+    pub pages: Pages,
 }
 
 /// One look of a writer at the law.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Look<'a> {
-    pub(super) now: Instant,
-    pub(super) device: DeviceIndex,
-    pub(super) counts: &'a Counts,
+pub struct Look<'a> {
+    /// The time.
+    pub now: Instant,
+    /// The device whose pages the writer dirtied.
+    pub device: DeviceIndex,
+    /// One reading of the counters.
+    pub counts: &'a Counts,
 }
 
 /// Of writers.
-pub(super) trait WriterRules: DeviceRules {
+pub trait WriterRules: DeviceRules {
     /// The law's account of one writer.
     type Writer: Send;
     /// Its state between two verdicts of a balance.

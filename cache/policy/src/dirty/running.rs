@@ -9,22 +9,31 @@ use super::types::{BalanceTrace, Counts, DeviceIndex, Due, Verdict};
 use crate::units::{Instant, Nanos, Pages};
 
 /// Some law at work.
-pub(super) trait Engine: Send {
+pub trait Engine: Send {
+    /// Its rules for devices.
     fn devices(&self) -> &dyn DeviceRules;
+    /// The same, to change.
     fn devices_mut(&mut self) -> &mut dyn DeviceRules;
     /// Answers the number of a new writer. The number of a removed writer is used again.
     fn add_writer(&mut self) -> u32;
+    /// `WriterRules::remove_writer`; the number is free again.
     fn remove_writer(&mut self, writer: u32, cpu: usize);
+    /// `WriterRules::budget`.
     fn budget(&self, writer: u32, device: DeviceIndex, cpu: usize) -> Pages;
+    /// `WriterRules::on_dirtied`.
     fn on_dirtied(&mut self, writer: u32, dirtied: &Dirtied) -> Option<Due>;
+    /// `WriterRules::untold_max`.
     fn untold_max(&self, writer: u32, now: Instant, device: DeviceIndex) -> Pages;
+    /// `WriterRules::begin`.
     fn begin(&mut self, writer: u32, device: DeviceIndex, pages: Pages);
+    /// `WriterRules::decide`.
     fn decide(&mut self, writer: u32, now: Instant, counts: &Counts) -> (Verdict, BalanceTrace);
+    /// `WriterRules::wrote`.
     fn wrote(&mut self, writer: u32, pages: Pages);
 }
 
 /// A law and its writers, by number.
-pub(super) struct Running<L: WriterRules> {
+pub struct Running<L: WriterRules> {
     law: L,
     writers: Vec<Option<Entry<L>>>,
     /// Numbers of writers that were removed.
@@ -46,7 +55,7 @@ struct Open<L: WriterRules> {
 
 impl<L: WriterRules + 'static> Running<L> {
     /// Has the law begin its work.
-    pub(super) fn start(law: L) -> Box<dyn Engine> {
+    pub fn start(law: L) -> Box<dyn Engine> {
         Box::new(Self {
             law,
             writers: Vec::new(),

@@ -58,10 +58,10 @@ pub struct Dirtyable {
     pub most: Pages,
 }
 
-#[cfg(test)]
 impl Dirtyable {
     /// Memory of files alone.
-    pub(super) const fn of_files(pages: Pages) -> Self {
+    #[must_use]
+    pub const fn of_files(pages: Pages) -> Self {
         Self {
             now: pages,
             most: pages,

@@ -158,11 +158,12 @@ pub enum ReserveWakes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::{LINUX_3_2, LINUX_5_15};
     use crate::reclaim::{Reasons, ReclaimLaw};
 
     #[test]
     fn a_law_with_a_queue_and_without_differ_where_they_should() {
-        let linux = Tunables::of(ReclaimLaw::LINUX_5_15, 250);
+        let linux = Tunables::of(LINUX_5_15, 250);
         let queue = Tunables::of(ReclaimLaw::TIDEGATE, 250);
         let unqueued = Tunables {
             off: Reasons::NONE.with(Reason::Turn),
@@ -180,7 +181,7 @@ mod tests {
         );
         let direct = all.map(|tunables| tunables.when_swap_full(SwapSender::Direct));
         assert_eq!(direct, [WhenFull::Block, WhenFull::Skip, WhenFull::Skip]);
-        let early = Tunables::of(ReclaimLaw::LINUX_3_2, 250);
+        let early = Tunables::of(LINUX_3_2, 250);
         assert_eq!(early.when_swap_full(SwapSender::Direct), WhenFull::Block);
         let revives = all.map(|tunables| tunables.revives_background());
         assert_eq!(revives, [false, true, false]);
@@ -201,7 +202,7 @@ mod tests {
             (0, 1, false, true),
             (0, 0, false, false),
         ] {
-            assert_eq!(scans(ReclaimLaw::LINUX_5_15, free, kept), linux);
+            assert_eq!(scans(LINUX_5_15, free, kept), linux);
             assert_eq!(scans(ReclaimLaw::TIDEGATE, free, kept), ours);
         }
     }

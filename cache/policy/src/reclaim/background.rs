@@ -266,13 +266,12 @@ impl Balance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reclaim::ReclaimLaw;
-    use crate::reclaim::laws::linux_5_15;
+    use crate::linux::{LINUX_5_15, LINUX_6_12};
 
     const HIGH: Pages = Pages(1000);
 
     fn run(mut pass: impl FnMut(Priority) -> (u64, u64)) -> (Vec<u8>, Pages) {
-        let mut balance = Balance::begin(HIGH, linux_5_15::SCAN);
+        let mut balance = Balance::begin(HIGH, LINUX_5_15.scan);
         let mut free = Pages(0);
         let mut passes = Vec::new();
         loop {
@@ -313,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_balance_that_spared_anonymous_pages_in_vain_begins_again_once() {
-        let rule = ReclaimLaw::LINUX_6_12.scan;
+        let rule = LINUX_6_12.scan;
         let run = |rule, mut freed: Vec<u64>, spared| {
             let mut balance = Balance::begin(HIGH, rule);
             let mut passes = Vec::new();
@@ -335,7 +334,7 @@ mod tests {
         assert_eq!(run(rule, vec![], true), twice);
         assert_eq!(run(rule, vec![], false), once, "none was spared");
         assert_eq!(run(rule, vec![1], true), once, "a page came");
-        assert_eq!(run(linux_5_15::SCAN, vec![], true), once, "before 6.10");
+        assert_eq!(run(LINUX_5_15.scan, vec![], true), once, "before 6.10");
     }
 
     #[test]

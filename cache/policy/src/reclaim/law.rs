@@ -35,7 +35,7 @@ pub struct Rules {
     /// When inactive pages of files suffice, so that anonymous ones are left alone.
     pub plenty: Plenty,
     /// Why reclaimers sleep, and what wakes them.
-    pub(super) throttle: &'static dyn ThrottleLaw,
+    pub throttle: &'static dyn ThrottleLaw,
     /// Admission of a task that finds memory short.
     pub admission: Admission,
     /// Half of the reserve is for those that free memory (`direct::may_begin`; 3.6 and later).
@@ -67,7 +67,7 @@ pub struct Rules {
     /// A task that asks for a page from within a file system reclaims differently
     /// (`Tunables::files_within_fs`).
     pub heeds_within_fs: bool,
-    /// Pages that may be on their way to the swap file where the law says so (`SWAP_QUEUE`; 3.x).
+    /// Pages that may be on their way to the swap file where the law says so (3.x).
     pub swap_queue: Option<Pages>,
     /// The marks of a memory.
     pub marks: fn(Pages) -> Watermarks,
@@ -115,19 +115,17 @@ pub enum Plenty {
     Target,
 }
 
-/// Pages on their way to a swap file whose queue is full: 128 requests, into which the I/O
-/// scheduler merges neighbours up to 512 KiB. A task that finds it full waits, whatever it is: no
-/// swap file ever says that it is congested.
-///
-/// # Source
-/// Linux 3.0 include/linux/blkdev.h, BLKDEV_MAX_RQ, BLK_DEF_MAX_SECTORS; block/elevator.c,
-/// elv_merge(); mm/swap_state.c, swap_backing_dev_info; mm/vmscan.c, pageout(). Deviation:
-/// neighbours are taken to be merged in full, as slots are handed out one after the other.
-pub(super) const SWAP_QUEUE: Pages = Pages(128 * 128);
-
 impl ReclaimLaw {
-    pub(super) const fn new(rules: &'static Rules) -> Self {
+    /// The law that has these rules.
+    #[must_use]
+    pub const fn new(rules: &'static Rules) -> Self {
         Self(rules)
+    }
+
+    /// Its rules, in a constant.
+    #[must_use]
+    pub const fn rules(self) -> &'static Rules {
+        self.0
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Everything here decides from a snapshot; `mm` isolates, waits, writes and frees.
 //!
-//! Laws of reclaim are siblings, one file each, in `laws`; they are listed there. The procedures
-//! ask the law they run under (`Rules`) and never which one it is.
+//! A law of reclaim is one file: ours is `tidegate`, those of Linux are in `history`. The
+//! procedures ask the law they run under (`Rules`) and never which one it is.
 //!
 //! Source: mechanisms 1.2, 1.3, 2, 3, 4, 9; paper p0.
 
@@ -13,14 +13,14 @@ pub mod boost;
 pub mod direct;
 pub mod generations;
 pub mod growth;
-mod law;
-pub mod laws;
+pub mod law;
 pub mod page;
 mod reason;
 pub mod retry;
 pub mod scan;
 pub mod swap;
 pub mod throttle;
+mod tidegate;
 pub mod token;
 mod tunables;
 pub mod turn;

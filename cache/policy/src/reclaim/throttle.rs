@@ -33,7 +33,7 @@
 //! shrink_inactive_list(), __acct_reclaim_writeback(); 5.15 mm/backing-dev.c: congestion_wait(),
 //! wait_iff_congested().
 
-pub(super) mod law;
+pub mod law;
 #[cfg(test)]
 mod tests;
 

@@ -127,6 +127,7 @@ impl Tunables {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::linux::LINUX_5_16_RC1;
 
     #[test]
     fn files_have_a_part_of_the_dirtyable_memory_in_our_law() {
@@ -136,10 +137,7 @@ mod tests {
             memories.map(|memory| least(ReclaimLaw::TIDEGATE, memory)),
             [0, 4, 400, 512, 512, 8192]
         );
-        assert_eq!(
-            memories.map(|memory| least(ReclaimLaw::LINUX_5_16_RC1, memory)),
-            [0; 6]
-        );
+        assert_eq!(memories.map(|memory| least(LINUX_5_16_RC1, memory)), [0; 6]);
     }
 
     #[test]
@@ -147,7 +145,7 @@ mod tests {
         for stands_for in [1, 8, 32, 64] {
             let tunables = Tunables {
                 cluster_stands_for: stands_for,
-                ..Tunables::of(ReclaimLaw::LINUX_5_16_RC1, 250)
+                ..Tunables::of(LINUX_5_16_RC1, 250)
             };
             assert_eq!(tunables.isolated(tunables.cluster()), Pages(32));
         }

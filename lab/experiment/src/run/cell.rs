@@ -539,7 +539,7 @@ fn slabs_of(entry: &PolicyEntry, preset: &Preset) -> SlabLaw {
 /// How reclaim works in a column.
 fn reclaim_of(entry: &PolicyEntry, preset: &Preset) -> reclaim::Tunables {
     let law = entry.reclaim.as_ref().map(|name| {
-        reclaim::laws::by_name(name.get_ref()).expect("a loaded scenario names known laws")
+        history::reclaim::by_name(name.get_ref()).expect("a loaded scenario names known laws")
     });
     let mut tunables = reclaim::Tunables::of(law.unwrap_or(preset.reclaim), preset.hz);
     for name in &entry.reclaim_off {

@@ -220,7 +220,7 @@ mod tests {
             seen(12, trace(0, 12, true), true),
             seen(50, trace(0, 0, true), true),
         ];
-        let lines = printed(Law::FOREGROUND, &events);
+        let lines = printed(history::dirty::FOREGROUND, &events);
         assert_eq!(lines, [(0.012, 12.0), (0.05, 0.0)]);
     }
 
@@ -234,19 +234,19 @@ mod tests {
             seen(230, trace(8, 200, true), false),
             seen(238, trace(0, 208, false), true),
         ];
-        let lines = printed(Law::SOFT_REGION_MEASURED, &events);
+        let lines = printed(history::dirty::SOFT_REGION_MEASURED, &events);
         assert_eq!(lines, [(0.0, 8.0), (0.03, 200.0), (0.23, 8.0)]);
     }
 
     #[test]
     fn a_skipped_pause_of_6_12_is_a_line_of_zero() {
         let events = [seen(7, trace(0, 0, true), true)];
-        assert_eq!(printed(Law::RATE_BASED, &events), [(0.007, 0.0)]);
+        assert_eq!(printed(history::dirty::RATE_BASED, &events), [(0.007, 0.0)]);
     }
 
     #[test]
     fn a_million_balances_without_a_line_leave_the_highest_of_each_slot() {
-        let mut digest = Digest::new(Law::RATE_BASED, Nanos::millis(10), usize::MAX);
+        let mut digest = Digest::new(history::dirty::RATE_BASED, Nanos::millis(10), usize::MAX);
         for number in 0..1_000_000_u64 {
             let balance = BalanceTrace {
                 // It rises with every balance, to 100 in each slot.
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn pauses_are_kept_up_to_a_number() {
-        let mut digest = Digest::new(Law::RATE_BASED, Nanos::ZERO, 2);
+        let mut digest = Digest::new(history::dirty::RATE_BASED, Nanos::ZERO, 2);
         for at in 0..5 {
             let (at, event) = seen(at, trace(1, 0, true), true);
             digest.saw(at, TaskId(3), &event);

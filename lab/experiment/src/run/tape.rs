@@ -269,7 +269,7 @@ mod tests {
 
     /// A run of which the calling thread is a task: the names of its tasks, and its tape.
     fn ran(task: TaskId) -> (BTreeMap<u32, String>, Weak<Tape>) {
-        let tape = Tape::new(Law::RATE_BASED, Shared::new(false));
+        let tape = Tape::new(history::dirty::RATE_BASED, Shared::new(false));
         let mut options = os::Options::new(64);
         options.sink = Some(tape.sink(false));
         let env = ThreadEnv::start(options).unwrap();

@@ -7,7 +7,6 @@ use experiment::expect::Verdict;
 use experiment::outcome::Outcome;
 use experiment::run::Cell;
 use experiment::trial::{Trial, swap, with_law, with_rate};
-use policy::dirty::Law;
 use policy::writeback::Flight;
 
 const BEFORE: &str = "linux-2.6.36";
@@ -112,10 +111,10 @@ fn rows_15_and_16_hold_and_fail_swapped() {
 fn row_15_fails_with_the_law_of_p1_and_row_16_with_the_law_of_2_6_36() {
     let trial = cp();
     let exchanged = |cell: &mut Cell| {
-        let law = if cell.dirty.law == Law::FOREGROUND {
-            Law::SOFT_REGION_MEASURED
+        let law = if cell.dirty.law == history::dirty::FOREGROUND {
+            history::dirty::SOFT_REGION_MEASURED
         } else {
-            Law::FOREGROUND
+            history::dirty::FOREGROUND
         };
         // The clock and the flusher of each column stay: it is the law alone that the rows are
         // about.
@@ -134,7 +133,7 @@ fn row_17_holds_and_fails_swapped_and_without_writers_that_write_themselves() {
     fails(&trial, &swapped(&outcomes, P1), "A7-17");
 
     let no_walkers = only(BEFORE, |cell| {
-        with_law(cell, Law::SOFT_REGION);
+        with_law(cell, history::dirty::SOFT_REGION);
     });
     fails(&trial, &trial.run(no_walkers).unwrap(), "A7-17");
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use env::{Device, ObjectId};
 use mm::{Cache, DeviceOptions, File, Item, Vmstat};
-use policy::dirty::Law;
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
 use workload::{
@@ -70,7 +69,7 @@ fn run(
     options.reclaim = reclaim;
     options.pins_max = FRAMES / 4;
     if law != ReclaimLaw::TIDEGATE {
-        options.dirty.law = Law::RATE_BASED;
+        options.dirty.law = history::dirty::RATE_BASED;
         options.dirty.hz = 250;
     }
     let (reports, vmstat) = lab
@@ -150,7 +149,7 @@ fn pinner(pages: u64, file: &Arc<File<LabEnv>>) -> Work<LabEnv> {
 
 #[test]
 fn alone_the_latency_worker_takes_what_was_published() {
-    let ended = run(ReclaimLaw::LINUX_5_16_RC1, 0, |_| {
+    let ended = run(history::reclaim::LINUX_5_16_RC1, 0, |_| {
         vec![("mapper", mapper())]
     });
     let report = &ended.reports[0];
@@ -176,7 +175,9 @@ fn alone_the_latency_worker_takes_what_was_published() {
 
 #[test]
 fn a_hog_that_fits_only_uses_its_cpu_and_one_that_does_not_swaps() {
-    let small = run(ReclaimLaw::LINUX_5_16_RC1, 0, |_| vec![("hog", hog(4_096))]);
+    let small = run(history::reclaim::LINUX_5_16_RC1, 0, |_| {
+        vec![("hog", hog(4_096))]
+    });
     let report = &small.reports[0];
     assert_eq!(report.faults, Pages(4_096));
     assert!(report.passes > 900, "{}", report.passes);
@@ -189,7 +190,7 @@ fn a_hog_that_fits_only_uses_its_cpu_and_one_that_does_not_swaps() {
     let account = account.unwrap();
     assert!(account.user > Nanos::secs(55), "{account:?}");
 
-    let large = run(ReclaimLaw::LINUX_5_16_RC1, 0, |_| {
+    let large = run(history::reclaim::LINUX_5_16_RC1, 0, |_| {
         vec![("hog", hog(u64::from(FRAMES) * 5 / 4))]
     });
     let report = &large.reports[0];
@@ -260,7 +261,7 @@ fn a_load_that_changes_goes_round_its_phases() {
 fn what_a_pinner_holds_is_scanned_again_and_again_and_never_freed() {
     const PAGES: u64 = 64;
     let scanned = |held: bool| {
-        let ended = run(ReclaimLaw::LINUX_5_16_RC1, 1, move |files| {
+        let ended = run(history::reclaim::LINUX_5_16_RC1, 1, move |files| {
             let mut plan = vec![("hog", hog(u64::from(FRAMES) * 3 / 2))];
             if held {
                 plan.push(("pinner", pinner(PAGES, &files[0])));
@@ -321,10 +322,10 @@ fn stutterp(law: ReclaimLaw) -> Ended {
 #[test]
 fn all_of_them_at_once_go_on_under_every_law() {
     for law in [
-        ReclaimLaw::LINUX_5_15,
-        ReclaimLaw::LINUX_5_15_PATCH1,
-        ReclaimLaw::LINUX_5_16_RC1,
-        ReclaimLaw::LINUX_5_16,
+        history::reclaim::LINUX_5_15,
+        history::reclaim::LINUX_5_15_PATCH1,
+        history::reclaim::LINUX_5_16_RC1,
+        history::reclaim::LINUX_5_16,
         ReclaimLaw::TIDEGATE,
     ] {
         let ended = stutterp(law);
@@ -347,7 +348,7 @@ fn all_of_them_at_once_go_on_under_every_law() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let hash = || stutterp(ReclaimLaw::LINUX_5_16_RC1).lab.trace_hash();
+    let hash = || stutterp(history::reclaim::LINUX_5_16_RC1).lab.trace_hash();
     assert_eq!(hash(), hash());
 }
 

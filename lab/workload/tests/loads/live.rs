@@ -147,7 +147,7 @@ fn check(law: ReclaimLaw) {
 
 #[test]
 fn the_loads_run_on_threads_under_the_law_of_the_paper() {
-    check(ReclaimLaw::LINUX_5_16_RC1);
+    check(history::reclaim::LINUX_5_16_RC1);
 }
 
 #[test]

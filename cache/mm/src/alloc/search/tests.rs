@@ -9,7 +9,7 @@ use policy::dirty::Threshold;
 use policy::place::machine::Machine;
 use policy::place::mobility::Mobility;
 use policy::place::{PlaceLaw, ZoneId};
-use policy::reclaim::{ReclaimLaw, Tunables};
+use policy::reclaim::Tunables;
 use policy::shrink::{Answer, ShrinkRule};
 use policy::units::{Bytes, Pages};
 use world::{Lab, LabEnv, Options as LabOptions, Sector};
@@ -46,7 +46,7 @@ fn with_limit<T: Send + 'static>(
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
         let mut options = Options::new(FRAMES, 2);
-        options.reclaim = Tunables::of(ReclaimLaw::LINUX_5_15, 250);
+        options.reclaim = Tunables::of(history::reclaim::LINUX_5_15, 250);
         options.readahead_max = Pages(32);
         options.dirty.dirty = Threshold::Percent(limit);
         options.dirty.background = Threshold::Percent(limit - 5);

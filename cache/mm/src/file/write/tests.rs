@@ -39,11 +39,11 @@ fn active_after_calls_of(law: ReclaimLaw, call: u64) -> Vec<u32> {
 #[test]
 fn of_pages_written_in_small_calls_the_fourteenth_is_active() {
     assert_eq!(
-        active_after_calls_of(ReclaimLaw::LINUX_3_0, 512),
+        active_after_calls_of(history::reclaim::LINUX_3_0, 512),
         [13, 27, 41, 55]
     );
-    assert!(active_after_calls_of(ReclaimLaw::LINUX_3_0, 4096).is_empty());
-    assert!(active_after_calls_of(ReclaimLaw::LINUX_5_15, 512).is_empty());
+    assert!(active_after_calls_of(history::reclaim::LINUX_3_0, 4096).is_empty());
+    assert!(active_after_calls_of(history::reclaim::LINUX_5_15, 512).is_empty());
 }
 
 /// Whether a page is marked as used, and as used again, after a write, and after a read that
@@ -79,10 +79,10 @@ fn uses_of(law: ReclaimLaw) -> [(bool, bool); 2] {
 
 #[test]
 fn before_4_7_what_is_read_after_it_was_written_is_active() {
-    let [written, read] = uses_of(ReclaimLaw::LINUX_3_0);
+    let [written, read] = uses_of(history::reclaim::LINUX_3_0);
     assert_eq!(written, (true, false));
     assert!(read.1);
-    for law in [ReclaimLaw::LINUX_5_15, ReclaimLaw::TIDEGATE] {
+    for law in [history::reclaim::LINUX_5_15, ReclaimLaw::TIDEGATE] {
         let uses = uses_of(law);
         assert_eq!(uses, [(false, false), (true, false)], "{}", law.name);
     }

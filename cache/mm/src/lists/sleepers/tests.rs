@@ -30,7 +30,7 @@ fn an_event_between_the_verdict_and_the_sleep_is_not_lost() {
     let context = Interrupt::new();
     let goes_on =
         |sleepers: &Sleepers, reason, ticket| sleepers.goes_on(&context, reason, ticket, SOME);
-    for law in [ReclaimLaw::LINUX_5_16_RC1, ReclaimLaw::TIDEGATE] {
+    for law in [history::reclaim::LINUX_5_16_RC1, ReclaimLaw::TIDEGATE] {
         let sleepers = Sleepers::new(&Tunables::of(law, 250));
         let written = |pages| {
             sleepers.wake(

@@ -16,7 +16,7 @@ fn nobody_sleeps_for_writes_of_which_none_is_left() {
     for (law, pending, sleeps) in [
         (ReclaimLaw::TIDEGATE, 0, false),
         (ReclaimLaw::TIDEGATE, 1, true),
-        (ReclaimLaw::LINUX_5_16_RC1, 0, true),
+        (history::reclaim::LINUX_5_16_RC1, 0, true),
     ] {
         let mut options = Options::new(1024, 2);
         options.reclaim = Tunables::of(law, 250);

@@ -1,5 +1,5 @@
 use super::*;
-use crate::reclaim::laws::linux_5_15;
+use crate::linux::LINUX_5_15;
 
 const ZONE: BoostZone = BoostZone {
     pages: Pages(4_194_304),
@@ -201,7 +201,7 @@ fn run(
     boosts: u64,
     pass: impl Fn(usize) -> (bool, u64, bool),
 ) -> (Vec<String>, BalanceEnd) {
-    let mut balance = BoostedBalance::begin(rule, Pages(boosts), linux_5_15::SCAN);
+    let mut balance = BoostedBalance::begin(rule, Pages(boosts), LINUX_5_15.scan);
     let mut passes = Vec::new();
     loop {
         let (balanced, freed, enough) = pass(passes.len());
@@ -314,7 +314,7 @@ fn after_events(yielded: u64) -> (u64, u64, u64) {
         boost.on_event(&rule, NODE, Event::Claims, true);
         assert!(boost.on_allocated(&rule, true));
         let noted = boost.pages();
-        let mut balance = BoostedBalance::begin(rule, noted, linux_5_15::SCAN);
+        let mut balance = BoostedBalance::begin(rule, noted, LINUX_5_15.scan);
         let mark = NODE.high + boost.pages();
         while let BoostStep::Shrink { boosted, .. } = balance.step(Pages(free) > mark) {
             free += 32;

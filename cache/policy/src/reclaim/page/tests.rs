@@ -1,5 +1,6 @@
 use super::*;
-use crate::reclaim::laws::{linux_3_0, linux_3_2, linux_5_15, tidegate};
+use crate::linux::{LINUX_3_0, LINUX_3_2, LINUX_5_15};
+use crate::reclaim::ReclaimLaw;
 
 mod series;
 
@@ -49,7 +50,7 @@ const DIRECT: Scanner = Scanner {
     may_swap_out: true,
     slot_free: true,
     no_second_chance: false,
-    rule: linux_5_15::PAGE,
+    rule: LINUX_5_15.rules().page,
 };
 const BACKGROUND: Scanner = Scanner {
     background: true,
@@ -102,7 +103,7 @@ fn the_table() {
     };
     let writer = on(BACKGROUND, ALL_DIRTY);
     let ours = Scanner {
-        rule: tidegate::PAGE,
+        rule: ReclaimLaw::TIDEGATE.page,
         ..writer
     };
     let anon_writeback = Seen {
@@ -112,7 +113,7 @@ fn the_table() {
     };
     let no_call = JudgeRule {
         writes_files: false,
-        ..linux_5_15::PAGE
+        ..LINUX_5_15.page
     };
     let rows = [
         ("6b", WRITEBACK, DIRECT, AwaitWrite),
@@ -220,7 +221,7 @@ fn in_3_2_only_the_background_writes_files_and_only_once_gentle_passes_gave_too_
     let at = |background, priority| Scanner {
         background,
         priority: Priority(priority),
-        rule: linux_3_2::PAGE,
+        rule: LINUX_3_2.page,
         ..DIRECT
     };
     for (seen, scanner, verdict) in [
@@ -247,11 +248,11 @@ fn in_3_2_only_the_background_writes_files_and_only_once_gentle_passes_gave_too_
 #[test]
 fn the_table_of_3_0() {
     let direct = Scanner {
-        rule: linux_3_0::PAGE,
+        rule: LINUX_3_0.page,
         ..DIRECT
     };
     let background = Scanner {
-        rule: linux_3_0::PAGE,
+        rule: LINUX_3_0.page,
         ..BACKGROUND
     };
     // A trim that may neither write nor unmap; and a task within a file system.
@@ -268,7 +269,7 @@ fn the_table_of_3_0() {
     let no_call = Scanner {
         rule: JudgeRule {
             writes_files: false,
-            ..linux_3_0::PAGE
+            ..LINUX_3_0.page
         },
         ..direct
     };
@@ -330,7 +331,7 @@ fn what_a_pass_of_3_0_met_marks_nothing_and_stalls_nobody() {
     for seen in [with_r(WRITEBACK), WRITEBACK] {
         let scanner = on(
             Scanner {
-                rule: linux_3_0::PAGE,
+                rule: LINUX_3_0.page,
                 ..BACKGROUND
             },
             ALL_WRITEBACK,
@@ -347,17 +348,17 @@ fn what_a_pass_of_3_0_met_marks_nothing_and_stalls_nobody() {
         rule,
     };
     assert_eq!(
-        after_pass(&tally, &pass(linux_3_0::PAGE)),
+        after_pass(&tally, &pass(LINUX_3_0.page)),
         NodeChange::default()
     );
     let mut dirty = Tally::default();
     dirty.note(&DIRTY, &judge(&DIRTY, &DIRECT));
     assert_ne!(
-        after_pass(&dirty, &pass(linux_5_15::PAGE)),
+        after_pass(&dirty, &pass(LINUX_5_15.page)),
         NodeChange::default()
     );
-    assert!(dirty.wants_flushers(linux_5_15::PAGE));
-    assert!(!dirty.wants_flushers(linux_3_0::PAGE));
+    assert!(dirty.wants_flushers(LINUX_5_15.page));
+    assert!(!dirty.wants_flushers(LINUX_3_0.page));
 }
 
 #[test]
@@ -376,10 +377,10 @@ fn immediate_is_writeback_again_for_the_background_on_a_node_known_for_it() {
 /// Every page that can be seen by every reclaimer that can look, by three tables: 3 * 2^16 cases.
 fn each_case(mut check: impl FnMut(&Seen, &Scanner)) {
     let rules = [
-        linux_3_0::PAGE,
-        linux_3_2::PAGE,
-        linux_5_15::PAGE,
-        tidegate::PAGE,
+        LINUX_3_0.page,
+        LINUX_3_2.page,
+        LINUX_5_15.page,
+        ReclaimLaw::TIDEGATE.page,
     ];
     for case in 0..4_u32 << 17 {
         let bit = |at: u32| case >> at & 1 != 0;
@@ -505,14 +506,14 @@ fn the_flushers_are_woken_by_a_cluster_of_nothing_but_dirty_pages() {
         }
         tally
     };
-    assert!(tally(&[DIRTY, DIRTY]).wants_flushers(linux_5_15::PAGE));
-    assert!(!tally(&[DIRTY, FILE]).wants_flushers(linux_5_15::PAGE));
-    assert!(!tally(&[DIRTY, WRITEBACK]).wants_flushers(linux_5_15::PAGE));
-    assert!(!tally(&[DIRTY, ANON]).wants_flushers(linux_5_15::PAGE));
-    assert!(!tally(&[]).wants_flushers(linux_5_15::PAGE));
+    assert!(tally(&[DIRTY, DIRTY]).wants_flushers(LINUX_5_15.page));
+    assert!(!tally(&[DIRTY, FILE]).wants_flushers(LINUX_5_15.page));
+    assert!(!tally(&[DIRTY, WRITEBACK]).wants_flushers(LINUX_5_15.page));
+    assert!(!tally(&[DIRTY, ANON]).wants_flushers(LINUX_5_15.page));
+    assert!(!tally(&[]).wants_flushers(LINUX_5_15.page));
     let mut with_busy = tally(&[DIRTY]);
     with_busy.note_refused(false);
-    assert!(!with_busy.wants_flushers(linux_5_15::PAGE));
+    assert!(!with_busy.wants_flushers(LINUX_5_15.page));
 }
 
 #[test]
@@ -525,7 +526,7 @@ fn what_follows_from_a_pass() {
         aside: Pages::ZERO,
         inactive_file: Pages(31),
         last: true,
-        rule: linux_5_15::PAGE,
+        rule: LINUX_5_15.page,
     };
     let direct = Pass {
         background: false,
@@ -537,7 +538,7 @@ fn what_follows_from_a_pass() {
         ..background
     };
     let ours = Pass {
-        rule: tidegate::PAGE,
+        rule: ReclaimLaw::TIDEGATE.page,
         ..background
     };
     let one = Pages(1);
@@ -862,18 +863,18 @@ fn a_pass_is_in_vain_if_hardly_anything_goes_and_most_is_in_use() {
         activated: Pages(activated),
         ..Tally::default()
     };
-    assert!(tally(256, 15, 16, 100, 29).is_fruitless(tidegate::PAGE));
+    assert!(tally(256, 15, 16, 100, 29).is_fruitless(ReclaimLaw::TIDEGATE.page));
     assert!(
-        !tally(255, 0, 0, 255, 0).is_fruitless(tidegate::PAGE),
+        !tally(255, 0, 0, 255, 0).is_fruitless(ReclaimLaw::TIDEGATE.page),
         "too few to say"
     );
     assert!(
-        !tally(256, 16, 16, 200, 24).is_fruitless(tidegate::PAGE),
+        !tally(256, 16, 16, 200, 24).is_fruitless(ReclaimLaw::TIDEGATE.page),
         "an eighth goes"
     );
     assert!(
-        !tally(256, 0, 0, 100, 28).is_fruitless(tidegate::PAGE),
+        !tally(256, 0, 0, 100, 28).is_fruitless(ReclaimLaw::TIDEGATE.page),
         "most waits for writes"
     );
-    assert!(!tally(256, 15, 16, 100, 29).is_fruitless(linux_5_15::PAGE));
+    assert!(!tally(256, 15, 16, 100, 29).is_fruitless(LINUX_5_15.page));
 }

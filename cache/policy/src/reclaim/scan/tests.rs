@@ -1,6 +1,5 @@
 use super::*;
-use crate::reclaim::ReclaimLaw;
-use crate::reclaim::laws::{linux_3_0, linux_5_15};
+use crate::linux::{LINUX_3_0, LINUX_5_15, LINUX_6_12};
 
 #[test]
 fn vector_l1() {
@@ -71,7 +70,7 @@ fn input<'a>(sizes: &'a Sizes, costs: &'a Costs) -> CountInput<'a> {
         high_mark_sum: Pages(8 * MIB),
         priority: Priority(6),
         background: false,
-        rule: linux_5_15::SCAN,
+        rule: LINUX_5_15.scan,
         swappiness: 60,
         may_swap: true,
         costs,
@@ -352,7 +351,7 @@ fn active_lists_are_aged_when_short_of_inactive_pages_or_after_a_refault() {
         assert_eq!(may_deactivate(lists, Kind::Anon, force, 7 + since, 7), may);
     }
     assert!(!may_deactivate(&low, Kind::File, false, 7, 7));
-    let rule = linux_5_15::SCAN;
+    let rule = LINUX_5_15.scan;
     assert!(rule.ages_anon(&low, true, Pages(GIB)));
     assert!(!rule.ages_anon(&low, false, Pages(GIB)));
     assert!(!rule.ages_anon(&even, true, Pages(GIB)));
@@ -362,7 +361,7 @@ fn active_lists_are_aged_when_short_of_inactive_pages_or_after_a_refault() {
 fn a_pass_of_6_12_is_told_of_lists_and_refaults_as_they_were() {
     let (then, now) = (sizes([1, 2, 3, 4]), sizes([9, 9, 9, 9]));
     let at = |millis| Instant(Nanos::millis(millis).0);
-    let mut told = Told::new(ReclaimLaw::LINUX_6_12.scan.told_every);
+    let mut told = Told::new(LINUX_6_12.scan.told_every);
     // ms, lists, refaults; lists and refaults as they are told
     let table = [
         (1_500, &then, 5, &then, 5),
@@ -379,7 +378,7 @@ fn a_pass_of_6_12_is_told_of_lists_and_refaults_as_they_were() {
         );
         assert_eq!(told.activated([99; 2]), [told_refaults; 2], "{millis}");
     }
-    let mut told = Told::new(linux_5_15::SCAN.told_every);
+    let mut told = Told::new(LINUX_5_15.scan.told_every);
     assert_eq!(told.look(at(1), &then, [5; 2]), then);
     assert_eq!(told.look(at(1), &now, [6; 2]), now);
     assert_eq!(told.activated([7; 2]), [7; 2]);
@@ -478,7 +477,7 @@ fn in_6_12_a_round_follows_when_enough_was_reclaimed() {
     ];
     for (plan, one_in, scanned) in table {
         let plan = ScanPlan {
-            scans_proportion: ReclaimLaw::LINUX_6_12.scan.scans_proportion,
+            scans_proportion: LINUX_6_12.scan.scans_proportion,
             ..planned(plan, [true, true])
         };
         let turns = Turns::new(plan, Pages(32 + 2 * 16), false);
@@ -555,7 +554,7 @@ proptest! {
             high_mark_sum: Pages(1 << 20),
             priority: Priority(priority),
             background: false,
-            rule: linux_5_15::SCAN,
+            rule: LINUX_5_15.scan,
             swappiness,
             may_swap,
             costs: &costs,
@@ -618,7 +617,7 @@ fn a_list_taken_for_longer_is_planned_like_a_long_one_and_scanned_in_part() {
 
 #[test]
 fn in_3_0_files_feed_by_half_and_anonymous_pages_by_the_zone() {
-    let rule = linux_3_0::SCAN;
+    let rule = LINUX_3_0.scan;
     let lists = sizes([100, 301, 100, 100]);
     assert!(!rule.feeds(&lists, Kind::File, Pages(4 * GIB)));
     assert!(rule.feeds(&sizes([0, 0, 100, 101]), Kind::File, Pages(GIB)));
@@ -631,12 +630,9 @@ fn in_3_0_files_feed_by_half_and_anonymous_pages_by_the_zone() {
     // Turn by turn, and no plan is told before.
     let once = |answer| move || answer;
     assert_eq!(rule.may_deactivate(once([false; 2])), [true; 2]);
-    assert_eq!(
-        linux_5_15::SCAN.may_deactivate(once([false; 2])),
-        [false; 2]
-    );
+    assert_eq!(LINUX_5_15.scan.may_deactivate(once([false; 2])), [false; 2]);
     assert!(!rule.takes_turn(|| lists, Kind::File, Pages(GIB)));
-    assert!(linux_5_15::SCAN.takes_turn(|| lists, Kind::File, Pages(GIB)));
+    assert!(LINUX_5_15.scan.takes_turn(|| lists, Kind::File, Pages(GIB)));
 }
 
 /// The costs of pages looked at and found in use, anonymous and of files.
@@ -652,7 +648,7 @@ fn in_3_0_a_kind_that_is_in_use_is_looked_at_less() {
     let lists = sizes(LISTS);
     let plan_of = |costs: &Costs, change: fn(&mut CountInput<'_>)| {
         let mut input = CountInput {
-            rule: linux_3_0::SCAN,
+            rule: LINUX_3_0.scan,
             ..input(&lists, costs)
         };
         change(&mut input);
@@ -693,7 +689,7 @@ fn in_3_0_the_background_looks_at_a_share_of_a_cluster_at_least() {
     let costs = looked_at((0, 0), (0, 0));
     let counts = |background, may_swap| {
         let input = CountInput {
-            rule: linux_3_0::SCAN,
+            rule: LINUX_3_0.scan,
             priority: Priority(12),
             high_mark_sum: Pages::ZERO,
             background,

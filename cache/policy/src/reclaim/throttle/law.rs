@@ -6,11 +6,11 @@ use crate::ticks::{TickRate, Ticks};
 use crate::units::Pages;
 
 /// Pages written that are worth the wake of one sleeper (`SWAP_CLUSTER_MAX`).
-pub(in crate::reclaim) const PAGES_PER_SLEEPER: u64 = 32;
+pub const PAGES_PER_SLEEPER: u64 = 32;
 
 /// Why and for how long a law lets reclaimers sleep, and which event wakes which. One value for all
 /// nodes: what changes is handed in.
-pub(in crate::reclaim) trait ThrottleLaw: Sync {
+pub trait ThrottleLaw: Sync {
     /// Which reason a finding is, if it is one.
     fn reason_of(&self, finding: Finding) -> Option<Reason>;
 
@@ -51,7 +51,7 @@ pub(in crate::reclaim) trait ThrottleLaw: Sync {
 
 /// The length of a sleep under a law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::reclaim) enum Sleep {
+pub enum Sleep {
     /// Not at all.
     Go,
     /// Not at all, but others may run.
@@ -64,30 +64,30 @@ pub(in crate::reclaim) enum Sleep {
 
 /// The sleepers for WRITEBACK and what has been written meanwhile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::reclaim) struct Writeback {
+pub struct Writeback {
     /// Number of sleepers (`nr_writeback_throttled`).
-    pub(in crate::reclaim) sleepers: u32,
+    pub sleepers: u32,
     /// Pages written while somebody slept (`NR_THROTTLED_WRITTEN`).
-    pub(in crate::reclaim) written: u64,
+    pub written: u64,
     /// `written` when the first of them fell asleep (`nr_reclaim_start`), or of what has been
     /// answered by a wake since.
-    pub(in crate::reclaim) mark: u64,
+    pub mark: u64,
 }
 
 impl Writeback {
-    pub(super) fn fall_asleep(&mut self) {
+    pub(in crate::reclaim) fn fall_asleep(&mut self) {
         self.sleepers += 1;
         if self.sleepers == 1 {
             self.mark = self.written;
         }
     }
 
-    pub(super) fn wake_up(&mut self) {
+    pub(in crate::reclaim) fn wake_up(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
     }
 
     /// Pages written since the mark.
-    pub(in crate::reclaim) fn since_mark(&self) -> u64 {
+    pub fn since_mark(&self) -> u64 {
         self.written - self.mark
     }
 }

@@ -2,14 +2,15 @@
 //! ablations.
 
 use super::*;
+use crate::linux::{LINUX_3_0, LINUX_5_15, LINUX_5_15_PATCH1, LINUX_5_16, LINUX_5_16_RC1};
 use crate::reclaim::law::ReclaimLaw;
 use crate::reclaim::scan::Priority;
 
 const LAWS: [ReclaimLaw; 5] = [
-    ReclaimLaw::LINUX_5_15,
-    ReclaimLaw::LINUX_5_15_PATCH1,
-    ReclaimLaw::LINUX_5_16_RC1,
-    ReclaimLaw::LINUX_5_16,
+    LINUX_5_15,
+    LINUX_5_15_PATCH1,
+    LINUX_5_16_RC1,
+    LINUX_5_16,
     ReclaimLaw::TIDEGATE,
 ];
 const FINDINGS: [Finding; 4] = [
@@ -90,7 +91,7 @@ const NOTHING: After = After {
 
 #[test]
 fn linux_3_0_sleeps_by_the_clock() {
-    let law = ReclaimLaw::LINUX_3_0;
+    let law = LINUX_3_0;
     let throttle = throttle(law, 250);
     let reasons = FINDINGS.map(|finding| throttle.reason_of(finding));
     assert_eq!(reasons, [None, None, Some(Reason::CongestionWait), None]);
@@ -120,7 +121,7 @@ fn which_reason_a_finding_is() {
     use Reason::{Congested, CongestionWait, Isolated, WaitIffCongested, Writeback};
     let table = [
         (
-            ReclaimLaw::LINUX_5_15,
+            LINUX_5_15,
             [
                 Some(CongestionWait),
                 Some(WaitIffCongested),
@@ -129,7 +130,7 @@ fn which_reason_a_finding_is() {
             ],
         ),
         (
-            ReclaimLaw::LINUX_5_15_PATCH1,
+            LINUX_5_15_PATCH1,
             [
                 Some(Writeback),
                 Some(Writeback),
@@ -138,11 +139,11 @@ fn which_reason_a_finding_is() {
             ],
         ),
         (
-            ReclaimLaw::LINUX_5_16_RC1,
+            LINUX_5_16_RC1,
             [Some(Writeback), Some(Writeback), Some(Isolated), None],
         ),
         (
-            ReclaimLaw::LINUX_5_16,
+            LINUX_5_16,
             [Some(Writeback), Some(Congested), Some(Isolated), None],
         ),
         (
@@ -180,14 +181,14 @@ fn timeouts() {
     ];
     #[rustfmt::skip]
     let table = [
-        (ReclaimLaw::LINUX_5_15, 250,  [0,   25,  0,   0, 25,  0]),
-        (ReclaimLaw::LINUX_5_15, 1000, [0,   100, 0,   0, 100, 0]),
-        (ReclaimLaw::LINUX_5_15_PATCH1,  250,  [25,  25,  0,   0, 25,  0]),
-        (ReclaimLaw::LINUX_5_16_RC1,        250,  [25,  5,   125, 0, 0,   0]),
-        (ReclaimLaw::LINUX_5_16_RC1,        100,  [10,  2,   50,  0, 0,   0]),
-        (ReclaimLaw::LINUX_5_16_RC1,        1000, [100, 20,  500, 0, 0,   0]),
-        (ReclaimLaw::LINUX_5_16,           250,  [25,  5,   1,   1, 0,   0]),
-        (ReclaimLaw::LINUX_5_16,           1000, [100, 20,  1,   1, 0,   0]),
+        (LINUX_5_15, 250,  [0,   25,  0,   0, 25,  0]),
+        (LINUX_5_15, 1000, [0,   100, 0,   0, 100, 0]),
+        (LINUX_5_15_PATCH1,  250,  [25,  25,  0,   0, 25,  0]),
+        (LINUX_5_16_RC1,        250,  [25,  5,   125, 0, 0,   0]),
+        (LINUX_5_16_RC1,        100,  [10,  2,   50,  0, 0,   0]),
+        (LINUX_5_16_RC1,        1000, [100, 20,  500, 0, 0,   0]),
+        (LINUX_5_16,           250,  [25,  5,   1,   1, 0,   0]),
+        (LINUX_5_16,           1000, [100, 20,  1,   1, 0,   0]),
         (ReclaimLaw::TIDEGATE,       250,  [25,  5,   0,   0, 0,   0]),
     ];
     for (law, hz, expected) in table {
@@ -197,12 +198,7 @@ fn timeouts() {
         }
     }
     assert_eq!(
-        ticks(
-            ReclaimLaw::LINUX_5_16_RC1,
-            20,
-            Reason::Isolated,
-            Who::DIRECT
-        ),
+        ticks(LINUX_5_16_RC1, 20, Reason::Isolated, Who::DIRECT),
         1,
         "at least one"
     );
@@ -236,15 +232,12 @@ fn who_is_exempt() {
         exempt: true,
         ..Who::BACKGROUND
     };
-    assert_eq!(
-        ticks(ReclaimLaw::LINUX_5_16_RC1, 250, Reason::Writeback, kswapd),
-        25
-    );
+    assert_eq!(ticks(LINUX_5_16_RC1, 250, Reason::Writeback, kswapd), 25);
 }
 
 #[test]
 fn no_device_is_congested_so_wait_iff_congested_does_not_sleep() {
-    let mut throttle = throttle(ReclaimLaw::LINUX_5_15, 250);
+    let mut throttle = throttle(LINUX_5_15, 250);
     let reason = Reason::WaitIffCongested;
     let verdict = begin(&mut throttle, reason, Who::DIRECT);
     let traced = Some(Nanos::millis(100));
@@ -255,7 +248,7 @@ fn no_device_is_congested_so_wait_iff_congested_does_not_sleep() {
 #[test]
 fn congestion_wait_lasts_longer_than_its_timeout() {
     for offset in [0, 1, 2_000_000, 3_999_999] {
-        let mut throttle = throttle(ReclaimLaw::LINUX_5_15, 250);
+        let mut throttle = throttle(LINUX_5_15, 250);
         let began = NOW + Nanos(offset);
         let reason = Reason::CongestionWait;
         let Verdict::Sleep { timeout, deadline } =
@@ -269,7 +262,7 @@ fn congestion_wait_lasts_longer_than_its_timeout() {
         assert!(slept > Nanos::millis(100) && slept <= Nanos::millis(104));
     }
     // msleep adds a tick to be sure.
-    let mut throttle = throttle(ReclaimLaw::LINUX_5_15, 250);
+    let mut throttle = throttle(LINUX_5_15, 250);
     assert_eq!(
         asleep(&mut throttle, Reason::Isolated),
         NOW + Nanos::millis(108)
@@ -278,7 +271,7 @@ fn congestion_wait_lasts_longer_than_its_timeout() {
 
 #[test]
 fn delays_are_whole_ticks_and_at_most_the_timeout() {
-    let mut throttle = throttle(ReclaimLaw::LINUX_5_16_RC1, 250);
+    let mut throttle = throttle(LINUX_5_16_RC1, 250);
     let began = NOW + Nanos(1);
     let timeout = Nanos::millis(100);
     let mut delayed = |slept| {
@@ -301,7 +294,7 @@ fn delays_are_whole_ticks_and_at_most_the_timeout() {
 /// Vector T1: three asleep since the counter stood at 1000.
 #[test]
 fn the_bar_is_32_pages_a_sleeper_and_strict() {
-    let mut throttle = throttle(ReclaimLaw::LINUX_5_16_RC1, 250);
+    let mut throttle = throttle(LINUX_5_16_RC1, 250);
     asleep(&mut throttle, Reason::Writeback);
     assert_eq!(throttle.on_written(Pages(1000), false), Wake::All);
     throttle.end(Reason::Writeback, Nanos::millis(100), NOW, NOW);
@@ -323,11 +316,7 @@ fn the_bar_is_32_pages_a_sleeper_and_strict() {
 /// no other argument; f, the background reclaimer counts, is below.)
 #[test]
 fn what_counts_for_the_bar() {
-    for law in [
-        ReclaimLaw::LINUX_5_15_PATCH1,
-        ReclaimLaw::LINUX_5_16_RC1,
-        ReclaimLaw::LINUX_5_16,
-    ] {
+    for law in [LINUX_5_15_PATCH1, LINUX_5_16_RC1, LINUX_5_16] {
         let mut throttle = throttle(law, 250);
         // a: nobody sleeps, nothing is counted.
         assert_eq!(throttle.on_written(Pages(10_000), false), Wake::None);
@@ -372,14 +361,14 @@ fn the_last_write_under_way_wakes_who_else_sleeps() {
         Wake::None,
         "counted anew"
     );
-    let mut theirs = with_asleep(ReclaimLaw::LINUX_5_16_RC1, 1);
+    let mut theirs = with_asleep(LINUX_5_16_RC1, 1);
     assert_eq!(theirs.on_written(Pages(1), true), Wake::None);
 }
 
 /// Edge case f, and that no other reason counts.
 #[test]
 fn the_background_reclaimer_counts_as_a_sleeper() {
-    let mut throttle = throttle(ReclaimLaw::LINUX_5_16_RC1, 250);
+    let mut throttle = throttle(LINUX_5_16_RC1, 250);
     begin(&mut throttle, Reason::Writeback, Who::BACKGROUND);
     assert_eq!(throttle.writeback_sleepers(), 1);
     asleep(&mut throttle, Reason::Isolated);
@@ -400,10 +389,10 @@ fn the_background_reclaimer_counts_as_a_sleeper() {
 #[test]
 fn who_looks_and_finds_few_isolated_wakes() {
     for (law, wake) in [
-        (ReclaimLaw::LINUX_5_15, Wake::None),
-        (ReclaimLaw::LINUX_5_15_PATCH1, Wake::None),
-        (ReclaimLaw::LINUX_5_16_RC1, Wake::All),
-        (ReclaimLaw::LINUX_5_16, Wake::All),
+        (LINUX_5_15, Wake::None),
+        (LINUX_5_15_PATCH1, Wake::None),
+        (LINUX_5_16_RC1, Wake::All),
+        (LINUX_5_16, Wake::All),
         (ReclaimLaw::TIDEGATE, Wake::Some(3)),
     ] {
         assert_eq!(throttle(law, 250).on_checked(Pages(127)), wake, "{law:?}");
@@ -417,8 +406,7 @@ fn who_looks_and_finds_few_isolated_wakes() {
 #[test]
 fn one_who_frees_little_sleeps_at_each_node() {
     let after = |reclaimed, scanned, priority| {
-        throttle(ReclaimLaw::LINUX_5_16_RC1, 250)
-            .after_node(&progress(reclaimed, scanned, priority))
+        throttle(LINUX_5_16_RC1, 250).after_node(&progress(reclaimed, scanned, priority))
     };
     assert_eq!(after(0, 100, 12), NOTHING);
     assert_eq!(after(0, 100, 10), NOTHING);
@@ -441,7 +429,7 @@ fn one_who_frees_little_sleeps_at_each_node() {
         background: true,
         ..progress(0, 100, 3)
     };
-    let throttle = throttle(ReclaimLaw::LINUX_5_16_RC1, 250);
+    let throttle = throttle(LINUX_5_16_RC1, 250);
     assert_eq!(
         throttle.after_node(&background),
         NOTHING,
@@ -458,7 +446,7 @@ fn one_who_frees_little_sleeps_at_each_node() {
 #[test]
 fn later_only_one_who_frees_nothing_and_only_late() {
     let after = |reclaimed, priority| {
-        throttle(ReclaimLaw::LINUX_5_16, 250).after_nodes(&progress(reclaimed, 100, priority))
+        throttle(LINUX_5_16, 250).after_nodes(&progress(reclaimed, 100, priority))
     };
     for priority in [0, 2, 3, 9, 12] {
         assert_eq!(after(0, priority), NOTHING, "{priority}");
@@ -466,17 +454,13 @@ fn later_only_one_who_frees_nothing_and_only_late() {
     assert_eq!(after(0, 1), SLEEPS);
     assert_eq!(after(1, 1), NOTHING);
     assert_eq!(after(13, 12), WAKES);
-    let throttle = throttle(ReclaimLaw::LINUX_5_16, 250);
+    let throttle = throttle(LINUX_5_16, 250);
     assert_eq!(throttle.after_node(&progress(0, 100, 1)), NOTHING);
 }
 
 #[test]
 fn the_others_have_no_such_site() {
-    for law in [
-        ReclaimLaw::LINUX_5_15,
-        ReclaimLaw::LINUX_5_15_PATCH1,
-        ReclaimLaw::TIDEGATE,
-    ] {
+    for law in [LINUX_5_15, LINUX_5_15_PATCH1, ReclaimLaw::TIDEGATE] {
         let throttle = throttle(law, 250);
         for priority in 0..=12 {
             assert_eq!(throttle.after_node(&progress(0, 100, priority)), NOTHING);
@@ -494,7 +478,7 @@ fn later_the_tick_is_skipped_near_the_end_of_memory_and_where_little_is_dirty() 
             hopeless,
             ..FACTS
         };
-        let mut throttle = throttle(ReclaimLaw::LINUX_5_16, 250);
+        let mut throttle = throttle(LINUX_5_16, 250);
         [Reason::NoProgress, Reason::Congested]
             .map(|reason| throttle.begin(NOW, reason, Who::DIRECT, &facts))
     };
@@ -574,9 +558,9 @@ fn the_timeout_of_writeback_can_be_changed_alone() {
             Verdict::Go | Verdict::Yield { .. } => 0,
         })
     };
-    assert_eq!(timeouts(ReclaimLaw::LINUX_5_16_RC1), [60, 0, 20, 500]);
-    assert_eq!(timeouts(ReclaimLaw::LINUX_5_15), [0, 60, 100, 0]);
-    assert_eq!(timeouts(ReclaimLaw::LINUX_5_15_PATCH1), [60, 60, 100, 0]);
+    assert_eq!(timeouts(LINUX_5_16_RC1), [60, 0, 20, 500]);
+    assert_eq!(timeouts(LINUX_5_15), [0, 60, 100, 0]);
+    assert_eq!(timeouts(LINUX_5_15_PATCH1), [60, 60, 100, 0]);
 }
 
 /// A device that writes a request of 16 pages each 2 ms, and seven reclaimers that come back 1 ms

@@ -3,10 +3,10 @@
 
 use core::ops::Range;
 
+use history::reclaim;
 use policy::place::NODES_MAX;
 use policy::place::PlaceLaw;
 use policy::reclaim::boost::BoostRule;
-use policy::reclaim::laws;
 use policy::shrink::ShrinkRule;
 use policy::shrink::files::InodeRule;
 use toml::Spanned;
@@ -67,7 +67,7 @@ impl Checker {
     /// What a column says about reclaim.
     pub(super) fn reclaim_of_column(&mut self, policy: &PolicyEntry) {
         if let Some(law) = &policy.reclaim {
-            let laws = laws::ALL.iter().map(|law| law.name);
+            let laws = reclaim::ALL.iter().map(|law| law.name);
             self.known("way to throttle reclaim", law, laws);
         }
         if let Some(place) = &policy.place {

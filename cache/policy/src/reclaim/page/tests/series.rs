@@ -7,7 +7,8 @@ use super::super::super::scan::{
     CLUSTER, CostRule, Costs, CountInput, Kind, Lru, Priority, Sizes, Turns, plan,
 };
 use super::*;
-use crate::reclaim::laws::{linux_5_15, tidegate};
+use crate::linux::LINUX_5_15;
+use crate::reclaim::ReclaimLaw;
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -168,7 +169,7 @@ impl Node {
             high_mark_sum: Pages::ZERO,
             priority,
             background: true,
-            rule: linux_5_15::SCAN,
+            rule: LINUX_5_15.scan,
             swappiness: 60,
             may_swap: false,
             costs: &Costs::new(CostRule::WritesOnly),
@@ -271,9 +272,9 @@ fn run(rule: JudgeRule, text: &mut String) -> (Tally, u64) {
 #[test]
 fn pages_that_wait_for_their_write_are_not_looked_at_again() {
     let mut text = String::from("Linux 5.15\n");
-    let linux = run(linux_5_15::PAGE, &mut text);
+    let linux = run(LINUX_5_15.page, &mut text);
     text += "\nTidegate\n";
-    let ours = run(tidegate::PAGE, &mut text);
+    let ours = run(ReclaimLaw::TIDEGATE.page, &mut text);
     compare("aside", &text);
     // With Linux's table, dirty pages outgrow the inactive list, come back from the active one, and
     // the background pauses for them while clean pages are at hand. Ours looks at a page at most
