@@ -13,7 +13,7 @@
 //! | diffs of how-to pages apply | `howto` |
 //! | what is cited of the reference pages is in them | `citations` |
 //! | nothing is cited that a reader cannot look up | `banned` |
-//! | comments are narrow, and their sentences have nouns as subjects | `comments` |
+//! | comments are narrow; their sentences, and those of pages, have nouns as subjects | `comments` |
 //! | modules of `mm` and `policy` import downwards, and not in circles | `floors` |
 //!
 //! A finding fails the command. Sizes and module headers are advice: printed, no more.
@@ -103,10 +103,10 @@ fn judge() -> Result<Findings> {
     for source in &sources {
         if source.is_rust() {
             files::judge(source, &mut findings);
-            comments::judge(source, &mut findings);
         }
         files::notes(source, &mut findings);
     }
+    comments::judge(&sources, &mut findings);
     files::dead(&sources, &mut findings);
     bands::judge(&sources, &mut findings);
     links::judge(&sources, &mut findings);

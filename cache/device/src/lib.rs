@@ -9,7 +9,7 @@
 //!
 //! | wrapper | what it does to a request |
 //! |---|---|
-//! | `Slow` | serves so many at a time, each with a latency, at a rate; readers first |
+//! | `Slow` | serves `depth` at a time, each with a latency, at a rate; readers first |
 //! | `Faulty` | fails it, tears it, holds it, or answers for a device that is full or gone |
 //! | `Volatile` | takes writes into a cache that a crash empties; a flush makes them durable |
 //! | `Meter` | counts what it moves, and how long the device has something to do |

@@ -180,7 +180,7 @@ impl Scenario {
     /// text : str
     ///     TOML, as docs/write-a-scenario.md has it.
     /// origin : str
-    ///     How mistakes name it.
+    ///     Its name in mistakes.
     #[classmethod]
     #[pyo3(signature = (text, origin = "<text>"))]
     fn from_toml(

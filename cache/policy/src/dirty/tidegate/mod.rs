@@ -115,7 +115,7 @@ const UNKNOWN: PagesPerSec = PagesPerSec(4096);
 const LEARN_FROM: Pages = Pages(256);
 /// A debt is counted at no less than 13/16 of the device's rate (a factor in units of `1 / ONE`),
 /// so that no writer is held for much longer than its share of the device would take. Where that is
-/// too much the cap holds.
+/// too much, the cap holds.
 const FACTOR_MIN: u64 = ONE * 13 / 16;
 /// Pages a writer dirties before its first balance.
 const BUDGET_FIRST: Pages = Pages(32);
