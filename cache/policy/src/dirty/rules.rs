@@ -60,7 +60,7 @@ pub struct Dirtied {
     pub device: DeviceIndex,
     /// The CPU that it ran on.
     pub cpu: usize,
-    /// How many.
+    /// Their number.
     pub pages: Pages,
 }
 
