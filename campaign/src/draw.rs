@@ -114,7 +114,7 @@ fn objects(rng: &mut Rng) -> ObjectsPlan {
 }
 
 /// Where memory is short, tasks take each other's pages before they are used. That goes on for ever
-/// where neither work nor a device takes any time.
+/// if neither work nor a device takes any time.
 fn dear_enough(costs: &mut BTreeMap<String, u64>) {
     for work in [Work::Call, Work::Lookup, Work::Scan, Work::Submit] {
         let cost = costs.entry(work_name(work)).or_default();
@@ -560,7 +560,7 @@ fn task(rng: &mut Rng, files: &[FilePlan]) -> TaskPlan {
     }
 }
 
-/// Where a task is in its files while its steps are drawn.
+/// The position of a task in its files while its steps are drawn.
 struct Walk<'a> {
     files: &'a [FilePlan],
     /// Where it goes on in order, in sectors.
@@ -657,7 +657,7 @@ impl<'a> Walk<'a> {
                 self.cut[file] = len;
                 Op::Truncate { file, len }
             }
-            // Where the file has something to lose.
+            // If the file has something to lose.
             1 => Op::Cut {
                 file,
                 by: rng.below(80),

@@ -1,4 +1,4 @@
-//! How a run fails: by kind, so that shrinking can tell one failure from another.
+//! The failures of a run, by kind, so that shrinking can tell one from another.
 //!
 //! A check that does not hold raises a `Failure` as a panic: it ends the tasks of the lab as any
 //! panic does, and `catch` takes it again. A panic of the code under test becomes a failure whose
@@ -17,7 +17,7 @@ use world::LabError;
 pub struct Failure {
     /// Which check, or where the code panicked. Shrinking keeps it.
     pub kind: String,
-    /// What it said.
+    /// Its message.
     pub message: String,
 }
 

@@ -30,10 +30,10 @@ usage: campaign [--seeds N] [--from S] [--for TIME] [--jobs J] [--out DIR]
 Ctrl-C ends it after the seeds under way, with the figures so far, the command that goes on, and status 130.
 ";
 
-/// How long making a failure small may take.
+/// Time that making a failure small may take.
 pub(crate) const SHRINK_MAX: Duration = Duration::from_secs(60);
 
-/// What to do.
+/// The task of the program.
 enum Task {
     Run(runner::Options),
     Replay {

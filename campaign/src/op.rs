@@ -1,4 +1,4 @@
-//! What a task of a plan does, one step at a time, and how it is written in a scenario file.
+//! The steps of a task of a plan, and their form in a scenario file.
 //!
 //! | in the file | what it does |
 //! |---|---|

@@ -54,17 +54,17 @@ pub struct Plan {
     pub version: u32,
     /// Of the chance that the lab and its devices draw.
     pub seed: u64,
-    /// What this shows, for a reader of the file.
+    /// A note for a reader of the file: the point of the plan.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub note: String,
-    /// How it failed when it was written; a regression test has it pass.
+    /// Its failure when it was written; a regression test has it pass.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<FailedAs>,
     /// The run is broken off here, and the power fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash_at_us: Option<u64>,
-    /// What a second cache does with what survived a loss of power after the run; none: no second
-    /// cache.
+    /// The steps of a second cache on the data that survived a loss of power after the run; none:
+    /// no second cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_power_loss: Option<Vec<Op>>,
     /// Options that contradict each other: the cache must refuse each, by its typed error.
@@ -108,7 +108,7 @@ pub struct ObjectsPlan {
     pub boost: String,
 }
 
-/// How a run failed.
+/// The failure of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailedAs {
@@ -126,7 +126,7 @@ pub struct Machine {
     pub cpus: u32,
     /// Ticks a second at which waits end; 0: exactly.
     pub hz: u32,
-    /// What work costs, in nanoseconds a unit; what is not named costs nothing.
+    /// The cost of work, in nanoseconds a unit; work that is not named costs nothing.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub costs_ns: BTreeMap<String, u64>,
 }
@@ -179,9 +179,9 @@ pub enum Limit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlushPlan {
-    /// How long data may stay dirty.
+    /// Time that data may stay dirty.
     pub expire_us: u64,
-    /// How often the flusher looks for it; 0: never.
+    /// Interval at which the flusher looks for it; 0: never.
     pub interval_us: u64,
     /// Pages of a slice; none: by bandwidth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,8 @@ pub struct FlushPlan {
     /// Bound of the flight in requests, where it is not one of time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flight_requests: Option<u32>,
-    /// That, as Linux throttles writeback: by the device's queue, where it tells of one.
+    /// The flight is bounded as Linux throttles writeback: by the device's queue, where it tells of
+    /// one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub flight_by_queue: bool,
     /// There, the background reclaimer's writes to the swap file have a room of their own.
@@ -215,7 +216,7 @@ pub struct DevicePlan {
     pub write_cache: bool,
     /// Pages must not change while they are written.
     pub stable_writes: bool,
-    /// What writers get when writes fail: retry, report, stop.
+    /// The answer to writers when writes fail: retry, report, stop.
     pub on_error: OnError,
     /// First wait before a failed write is tried again.
     pub retry_after_us: u64,
@@ -272,17 +273,17 @@ pub struct SlowPlan {
 pub struct VolatilePlan {
     /// Pages of the cache.
     pub pages: u32,
-    /// Of a thousand unflushed pages, so many survive a loss of power.
+    /// Of a thousand unflushed pages, this many survive a loss of power.
     pub survives_permille: u32,
 }
 
-/// What a device does for a while. Chances are in thousandths of the requests of their kind.
+/// The behaviour of a device for a while. Chances are in thousandths of the requests of their kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Phase {
-    /// How long it lasts.
+    /// Its length.
     pub for_us: u64,
-    /// Everything hangs until the phase is over.
+    /// Everything hangs until the phase ends.
     #[serde(skip_serializing_if = "is_default")]
     pub hung: bool,
     /// The slow layer's rate, if it is another one.
@@ -312,10 +313,10 @@ pub struct Phase {
     /// Requests that hang.
     #[serde(skip_serializing_if = "is_default")]
     pub hangs: u32,
-    /// How long they do.
+    /// Time for which they do.
     #[serde(skip_serializing_if = "is_default")]
     pub hang_us: u64,
-    /// How long failing takes.
+    /// Time that failing takes.
     #[serde(skip_serializing_if = "is_default")]
     pub fails_after_us: u64,
     /// Flushes and metadata operations take up to so much longer.
@@ -352,7 +353,7 @@ pub struct SwapPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RegionPlan {
-    /// How long it is.
+    /// Its length.
     pub pages: u64,
 }
 
@@ -366,7 +367,7 @@ pub struct TaskPlan {
     /// deadlines.
     #[serde(default, skip_serializing_if = "is_default")]
     pub served: bool,
-    /// What it does, and then it goes.
+    /// Its steps; after them it ends.
     pub ops: Vec<Op>,
 }
 
@@ -432,7 +433,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Whether it can be run.
+    /// Checks that it can be run.
     ///
     /// # Errors
     /// The value that is wrong, and what is allowed.
@@ -523,8 +524,8 @@ impl Plan {
         self.regions.iter().map(|region| region.pages).sum()
     }
 
-    /// Whether nobody may be refused memory: what the regions hold fits the swap file and its
-    /// device never fails, or it fits a small part of memory.
+    /// True if nobody may be refused memory: the regions' pages fit the swap file and its device
+    /// never fails, or they fit a small part of memory.
     ///
     /// In Linux a full swap file ends the scan of anonymous pages, those included that are in
     /// memory and have a slot; so there it has to have room for a memory more.
@@ -583,7 +584,7 @@ impl Plan {
         options
     }
 
-    /// What work costs under the plan's laws.
+    /// The cost of work under the plan's laws.
     ///
     /// # Errors
     /// The value that is wrong, and what is allowed.

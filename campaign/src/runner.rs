@@ -23,7 +23,7 @@ use crate::SHRINK_MAX;
 
 /// Seeds where neither a number nor a time is given.
 const SEEDS: u64 = 10_000;
-/// Every so many seeds are run twice and must leave the same trace.
+/// One in this many seeds is run twice and must leave the same trace.
 const TWICE: u64 = 16;
 /// Exit status of a campaign that a signal ended and that had not failed.
 const INTERRUPTED: u8 = 130;
@@ -32,11 +32,11 @@ const KINDS_MAX: usize = 20;
 /// Our own time that a seed may take: a hundred times what the slowest takes, as a machine may be
 /// busy or stopped for a while.
 const SEED_MAX: Duration = Duration::from_secs(900);
-/// How often the line on a terminal changes, and how often one is written elsewhere.
+/// Interval at which the line on a terminal changes, and at which one is written elsewhere.
 const TERMINAL_EVERY: Duration = Duration::from_millis(500);
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// What to run.
+/// The options of a campaign.
 pub(crate) struct Options {
     pub(crate) seeds: Option<u64>,
     pub(crate) from: u64,
@@ -57,13 +57,13 @@ impl Default for Options {
     }
 }
 
-/// What the workers share.
+/// The state that the workers share.
 struct Shared {
     next: AtomicU64,
     /// One past the last seed.
     end: u64,
     stop: AtomicBool,
-    /// By a signal, not because it was over.
+    /// By a signal, not because its time was up.
     interrupted: AtomicBool,
     out: PathBuf,
     /// Kinds of failures met so far.
@@ -82,7 +82,7 @@ enum News {
     },
 }
 
-/// What a kind of failure came to.
+/// The failures of one kind.
 struct Kind {
     times: u64,
     first: u64,

@@ -21,12 +21,12 @@ use crate::op::Op;
 use crate::plan::{DevicePlan, FailedAs, FlushPlan, Limit, Phase, Plan, SwapPlan};
 use crate::run::{Setup, run};
 
-/// What shrinking came to.
+/// The result of shrinking.
 #[derive(Clone, Debug)]
 pub struct Shrunk {
     /// The small plan, with how it fails.
     pub plan: Plan,
-    /// How it fails.
+    /// Its failure.
     pub failure: Failure,
     /// Runs that it took.
     pub runs: u32,

@@ -1,4 +1,4 @@
-//! What a campaign has seen: sums and maxima by name, and the table of them.
+//! The account of a campaign: sums and maxima by name, and the table of them.
 
 use core::fmt::Write as _;
 use std::collections::BTreeMap;

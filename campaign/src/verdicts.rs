@@ -35,8 +35,8 @@ const THROTTLE_MAX: Nanos = Nanos::millis(500);
 /// A task that waits for the reserve looks again after this.
 const RESERVE_MAX: Nanos = Nanos::secs(1);
 
-/// Whether a task is held up by reclaim: it is woken by an event, or the time is over; both are as
-/// it should be.
+/// True if a task is held up by reclaim: it is woken by an event, or the time is up; both are as it
+/// should be.
 const fn is_throttled(cause: Cause) -> bool {
     matches!(
         cause,
@@ -49,7 +49,7 @@ const fn is_throttled(cause: Cause) -> bool {
     )
 }
 
-/// Whether a wait ends by an event, so that its deadline is only a safety net.
+/// True if a wait ends by an event, so that its deadline is only a safety net.
 const fn is_awaited(cause: Cause) -> bool {
     matches!(
         cause,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Where the experiments are, from here.
 const EXPERIMENTS: &str = "../../experiments";
-/// Where the kinds of task are listed.
+/// The file that lists the kinds of task.
 const KINDS: &str = "src/kinds/mod.rs";
 
 fn main() {

@@ -1,4 +1,4 @@
-//! What happened, as typed events. The library counts them, the lab records and plots them.
+//! The typed events of a run. The library counts them, the lab records and plots them.
 
 use policy::dirty::{BalanceTrace, DeviceIndex, PauseReason};
 use policy::place::mobility::Mobility;
@@ -70,7 +70,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// Whether the wait is for a device.
+    /// True if the wait is for a device.
     #[must_use]
     pub const fn is_io(self) -> bool {
         matches!(
@@ -86,7 +86,7 @@ impl Cause {
         )
     }
 
-    /// Whether the wait is a reclaimer's, or for memory that reclaim is to free.
+    /// True if the wait is a reclaimer's, or for memory that reclaim is to free.
     #[must_use]
     pub const fn is_reclaim(self) -> bool {
         matches!(
@@ -100,7 +100,7 @@ impl Cause {
         )
     }
 
-    /// Whether the wait counts as pressure on memory, as PSI has it: reclaim, and pages that come
+    /// True if the wait counts as pressure on memory, as PSI has it: reclaim, and pages that come
     /// back from the swap file.
     #[must_use]
     pub const fn is_memory(self) -> bool {
@@ -108,10 +108,10 @@ impl Cause {
     }
 }
 
-/// How a wait ended.
+/// The end of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wakeup {
-    /// What it waited for is there, and this has happened.
+    /// Its condition holds, by this signal.
     Ready(Signal),
     /// The deadline passed first: a safety net, counted.
     TimedOut,
@@ -122,20 +122,19 @@ pub enum Wakeup {
 }
 
 impl Wakeup {
-    /// Whether what it waited for is there.
+    /// True if its condition holds.
     #[must_use]
     pub const fn is_ready(self) -> bool {
         matches!(self, Self::Ready(_))
     }
 
-    /// Whether no wake ended it, but its time: also where what it waited for was then found to be
-    /// there.
+    /// True if no wake ended it, but its time: also if its condition was then found to hold.
     #[must_use]
     pub const fn is_late(self) -> bool {
         matches!(self, Self::TimedOut | Self::Ready(Signal::AtDeadline))
     }
 
-    /// What ended it, in words.
+    /// The cause of its end, in words.
     #[must_use]
     pub const fn by(self) -> &'static str {
         match self {
@@ -163,9 +162,9 @@ pub enum Event {
     Waited {
         /// On what.
         cause: Cause,
-        /// How long.
+        /// Its length.
         waited: Nanos,
-        /// How it ended.
+        /// Its end.
         wakeup: Wakeup,
     },
     /// One verdict of `balance_dirty_pages` (kernel tracepoint of that name). A zero pause is an
@@ -186,47 +185,47 @@ pub enum Event {
     Wrote {
         /// Which writer handle.
         writer: u32,
-        /// How much.
+        /// The bytes moved.
         bytes: Bytes,
-        /// How long it took, where calls are timed.
+        /// The length of the call, where calls are timed.
         took: Nanos,
     },
     /// A call into the cache by a reader ended.
     Read {
-        /// How much.
+        /// The bytes moved.
         bytes: Bytes,
         /// Pages that were not in the cache.
         missed: Pages,
-        /// How long it took, where calls are timed.
+        /// The length of the call, where calls are timed.
         took: Nanos,
     },
     /// Pages became dirty.
     Dirtied {
-        /// Whose.
+        /// The device they are of.
         device: DeviceIndex,
-        /// How many.
+        /// Their number.
         pages: Pages,
     },
     /// A request was handed to a device.
     Submitted {
         /// Which.
         device: DeviceId,
-        /// What.
+        /// The operation.
         op: IoOp,
-        /// How much.
+        /// The pages moved.
         pages: Pages,
     },
     /// A request ended.
     Completed {
         /// Which.
         device: DeviceId,
-        /// What.
+        /// The operation.
         op: IoOp,
-        /// How much.
+        /// The pages moved.
         pages: Pages,
         /// From submission to completion.
         took: Nanos,
-        /// Whether it failed.
+        /// It failed.
         failed: bool,
     },
     /// One pass of reclaim.
@@ -240,11 +239,11 @@ pub enum Event {
     },
     /// A file system's journal committed a transaction.
     Committed {
-        /// Where.
+        /// The journal's device.
         device: DeviceId,
         /// From the end of the transaction's life to its record on the device.
         took: Nanos,
-        /// Of that: until every operation under way had let go of the transaction.
+        /// Of that: until every operation under way had left the transaction.
         locked: Nanos,
         /// Blocks written to the journal.
         logged: Pages,
@@ -259,11 +258,11 @@ pub enum Event {
         background: bool,
         /// Why.
         reason: Reason,
-        /// How long at most.
+        /// The longest sleep allowed.
         timeout: Nanos,
-        /// How long it was, in whole ticks.
+        /// Its length in whole ticks.
         delayed: Nanos,
-        /// How the sleep ended; `None`: it did not sleep.
+        /// The end of the sleep; `None`: it did not sleep.
         wakeup: Option<Wakeup>,
     },
     /// A task begins to reclaim on its own behalf (`mm_vmscan_direct_reclaim_begin`).
@@ -278,7 +277,7 @@ pub enum Event {
     Faulted {
         /// It had to be read from the swap file.
         major: bool,
-        /// How long the fault took.
+        /// The length of the fault.
         took: Nanos,
     },
     /// A frame, or a block of them, was taken from the free lists of another mobility, less than a
@@ -298,9 +297,9 @@ pub enum Event {
     /// One pass through a job's own measured operation ended: a mapping touched and unmapped, a
     /// walk over a hog's memory.
     Sampled {
-        /// How many pages.
+        /// Number of pages.
         pages: Pages,
-        /// How long it took.
+        /// The length of it.
         took: Nanos,
     },
 }

@@ -25,7 +25,7 @@ pub struct DeviceId(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId(pub u32);
 
-/// What a request asks for. Offsets and lengths are bytes.
+/// The operation of a request. Offsets and lengths are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoOp {
     /// Read into the frames. Bytes beyond the object's end read as zeroes.
@@ -88,7 +88,7 @@ pub enum IoError {
     Lost,
     /// Only the first `done` bytes were moved.
     Torn {
-        /// How many.
+        /// Their number.
         done: u64,
     },
     /// The `Env` shuts down.
@@ -130,7 +130,7 @@ pub struct IoRequest {
     pub device: DeviceId,
     /// On which object of it.
     pub object: ObjectId,
-    /// What.
+    /// The operation.
     pub op: IoOp,
     /// The kind of task that waits.
     pub class: IoClass,
@@ -147,7 +147,7 @@ pub struct IoRequest {
     /// Its submitter may block, and has nothing to do until it has ended: it may be done in the
     /// calling thread.
     pub in_place: bool,
-    /// A hint: the next request goes on where this one ends, with at most so many pages to come.
+    /// A hint: the next request goes on where this one ends, with at most this many pages to come.
     pub more: Pages,
     /// Its submitter has been told that it was moved; to be cleared before it is used again.
     pub moved: bool,
@@ -189,7 +189,7 @@ impl IoRequest {
         })
     }
 
-    /// How much data it moves.
+    /// Number of pages that it moves.
     #[must_use]
     pub fn pages(&self) -> Pages {
         Pages(self.frames.len() as u64)
@@ -246,7 +246,7 @@ impl fmt::Debug for IoRequest {
     }
 }
 
-/// What `mm` has to know of a device.
+/// The properties of a device that `mm` has to know.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceInfo {
     /// Offsets and lengths of I/O are multiples of this; at most a page.
@@ -277,7 +277,7 @@ pub trait Device: Send + Sync + 'static {
     fn info(&self) -> DeviceInfo;
 }
 
-/// What a device may use of its `Env`: time, timers, chance.
+/// The part of its `Env` that a device may use: time, timers, chance.
 pub trait Host: Send + Sync + 'static {
     /// The time.
     fn now(&self) -> Instant;

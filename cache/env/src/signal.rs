@@ -4,7 +4,7 @@
 //! wait that ended names the wake that ended it, not the last one of the queue. A wait that no wake
 //! ended says so too: `Seen`, `AtDeadline`.
 
-/// What happened that ended a wait.
+/// The event that ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Signal {
@@ -51,7 +51,7 @@ pub enum Signal {
     FileDirtied,
     /// A sync, or the discard of a range, has ended: the flusher may have the file again.
     SyncEnded,
-    /// The gate of a file: a truncation is over, the last writer is out, or the task that was
+    /// The gate of a file: a truncation has ended, the last writer is out, or the task that was
     /// turned away is in.
     GateOpened,
     /// The file system's journal got on.
@@ -60,12 +60,12 @@ pub enum Signal {
     TaskEnded,
     /// The cache shuts down, or a device of it is given up.
     Shutdown,
-    /// What a program of its own waits for and wakes.
+    /// An event of a program's own that it waits for and wakes.
     Other,
 }
 
 impl Signal {
-    /// How many there are.
+    /// Number of signals.
     pub const COUNT: usize = 26;
 
     /// All, in the order of their numbers.

@@ -1,4 +1,4 @@
-//! What a task reports to have done: counted live, charged as CPU time in the lab.
+//! The work that a task reports: counted live, charged as CPU time in the lab.
 
 /// Kinds of work. The unit is one page unless said otherwise. Costs live in one table of the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,7 +87,7 @@ pub enum Work {
 }
 
 impl Work {
-    /// How many kinds there are.
+    /// Number of kinds.
     pub const COUNT: usize = 37;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [

@@ -11,7 +11,7 @@ pub(crate) const FILE_MAX: u64 = (u32::MAX as u64) << 12;
 /// EOPNOTSUPP.
 const NOT_SUPPORTED: i32 = 95;
 
-/// Whether the device cannot do at all what it was asked for.
+/// True if the device cannot do at all what it was asked for.
 pub(crate) fn is_unsupported(cause: IoError) -> bool {
     let errno = NOT_SUPPORTED;
     cause == IoError::Failed { errno }
@@ -23,7 +23,7 @@ pub(crate) fn is_unsupported(cause: IoError) -> bool {
 pub enum Error {
     /// The limit cannot hold even the least that works.
     LimitTooSmall {
-        /// What was asked for.
+        /// The frames asked for.
         frames: Pages,
         /// The least.
         least: Pages,
@@ -48,7 +48,7 @@ pub enum Error {
     BadOption {
         /// Which, as `Options` and `DeviceOptions` name it.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: u64,
         /// The least and the most that it may be.
         allowed: (u64, u64),
@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// The system gave no thread.
     NoThread {
-        /// What was to be done in it.
+        /// The task that was to run in it.
         task: &'static str,
         /// `errno`.
         errno: i32,
@@ -74,7 +74,7 @@ pub enum Error {
     TooMany {
         /// Of what: "devices", "files", "regions", "swap files".
         what: &'static str,
-        /// How many fit.
+        /// The number that fits.
         limit: u32,
     },
     /// A cache of objects of that name is registered already.
@@ -84,7 +84,7 @@ pub enum Error {
     },
     /// A read failed.
     ReadFailed {
-        /// Where in the file.
+        /// The offset in the file.
         offset: Bytes,
         /// Why.
         cause: IoError,
@@ -92,7 +92,7 @@ pub enum Error {
     /// A page of anonymous memory could not be read from the swap file. It is still there; the next
     /// access tries again.
     SwapReadFailed {
-        /// Where in the region.
+        /// The offset in the region.
         offset: Bytes,
         /// Why.
         cause: IoError,
@@ -118,7 +118,7 @@ pub enum Error {
     /// The device refused something that is no reading or writing: another length, space for a
     /// write.
     MetadataFailed {
-        /// What was to be done.
+        /// The operation refused.
         what: &'static str,
         /// Why.
         cause: IoError,
@@ -139,9 +139,9 @@ pub enum Error {
         /// The end that there is.
         len: Bytes,
     },
-    /// No so many frames side by side can be had in this moment.
+    /// No such number of frames stands side by side at this moment.
     NoRun {
-        /// How many were asked for.
+        /// The number asked for.
         pages: Pages,
     },
     /// The region has given way: memory ran out, and it was the largest (`Tunables::oom_kills`).
@@ -154,7 +154,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a task may go on after a wait that ended so.
+    /// Says whether a task may go on after a wait that ended so.
     pub(crate) fn after(wakeup: Wakeup) -> Result<(), Self> {
         match wakeup {
             Wakeup::Ready(_) | Wakeup::TimedOut => Ok(()),
@@ -208,7 +208,7 @@ impl Error {
         }
     }
 
-    /// What the device answered, if it was a device.
+    /// The device's answer, if it was a device.
     #[must_use]
     pub fn cause(&self) -> Option<IoError> {
         match *self {
@@ -223,7 +223,7 @@ impl Error {
         }
     }
 
-    /// Whether the device cannot do at all what it was asked for, and something else may: a hole
+    /// True if the device cannot do at all what it was asked for, and something else may: a hole
     /// that cannot be punched can be written as zeroes.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {

@@ -1,4 +1,4 @@
-//! How a cache is built: sizes, laws, error policies. Plain data.
+//! The options of a cache: sizes, laws, error policies. Plain data.
 
 use policy::compact::{Compaction, Immediate, Migrates};
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
@@ -43,7 +43,8 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// With pageblocks of 2 MiB in the memory that is stood for, which is so many times as large.
+    /// With pageblocks of 2 MiB in the memory that is stood for, which is `stands_for` times as
+    /// large.
     #[must_use]
     pub fn of(rule: FallbackRule, stands_for: u32) -> Self {
         let smaller = u8::try_from(stands_for.max(1).ilog2()).unwrap_or(PAGEBLOCK_ORDER);
@@ -60,14 +61,14 @@ pub struct Runs {
     /// Frames of a run, as a power of two: 9, a huge page, and less where the memory stands for a
     /// larger one.
     pub order: u8,
-    /// Whether faults ask for them (`transparent_hugepage/enabled`).
+    /// Faults ask for them (`transparent_hugepage/enabled`).
     pub faults: bool,
-    /// How one is got where none is free.
+    /// The law of making one where none is free.
     pub compaction: Compaction,
 }
 
 impl Runs {
-    /// Of 2 MiB in the memory that is stood for, which is so many times as large.
+    /// Of 2 MiB in the memory that is stood for, which is `stands_for` times as large.
     #[must_use]
     pub fn of(compaction: Compaction, stands_for: u32) -> Self {
         let smaller = u8::try_from(stands_for.max(1).ilog2()).unwrap_or(PAGEBLOCK_ORDER);
@@ -79,7 +80,7 @@ impl Runs {
     }
 }
 
-/// How a cache is built.
+/// The options of a cache.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Frames of the arena: the memory that pages may take.
@@ -88,34 +89,33 @@ pub struct Options {
     pub populate: Populate,
     /// The law of dirty throttling and its limits.
     pub dirty: Tunables,
-    /// Whether writers tell the law of pages that they dirty some at a time, where that makes no
-    /// difference to what is due: for writers on many cores.
+    /// Writers tell the law of pages that they dirty some at a time, where that makes no difference
+    /// to the balance due: for writers on many cores.
     pub tells_in_batches: bool,
-    /// How the flusher works.
+    /// The tunables of the flusher.
     pub flush: FlushTunables,
-    /// How reclaim works, and how it throttles.
+    /// The tunables of reclaim and of its throttling.
     pub reclaim: ReclaimTunables,
     /// Which page of a file goes; `None`: by inactive and active pages and how far they had fallen
     /// that come back, as the law of reclaim has it.
     pub page_rule: Option<RuleMaker>,
-    /// How caches of objects are asked for their share.
+    /// The rule by which caches of objects are asked for their share.
     pub shrink: ShrinkRule,
-    /// How pages and caches of objects share the memory; `None`: by pressure alone.
+    /// The rule by which pages and caches of objects share the memory; `None`: by pressure alone.
     pub shares: Option<ShareRule>,
-    /// Whether pages, objects and what cannot be moved have free lists of their own; `None`: they
-    /// have not.
+    /// The free lists of pages, objects and unmovable memory, if each has its own; `None`: they
+    /// share one.
     pub apart: Option<Apart>,
-    /// Whether faults ask for frames that stand together, and how they are got; `None`: nobody
-    /// does.
+    /// The runs of frames that faults ask for, and the way to get them; `None`: nobody asks.
     pub runs: Option<Runs>,
-    /// How a zone answers when pageblocks are mixed.
+    /// The answer of a zone to mixed pageblocks.
     pub boost: BoostRule,
     /// Index nodes, heads of pages that were written to and page tables of regions take frames, as
     /// those of a kernel do; else they lie beside the memory.
     pub overhead: bool,
     /// Nodes and zones of the memory; `None`: one of each. It has `frames` in all.
     pub machine: Option<Machine>,
-    /// How a frame is looked for among several zones.
+    /// The law of looking for a frame among several zones.
     pub place: PlaceLaw,
     /// When reclaim starts and stops; `None`: as for a zone of `frames` pages.
     pub marks: Option<Watermarks>,
@@ -175,7 +175,8 @@ impl Options {
 
 /// Least and most ticks a second of a law.
 const HZ: (u64, u64) = (1, 10_000);
-/// Most zones whose mobilities have lists of their own: so many groups has `frames::Pageblocks`.
+/// Maximum number of zones with free lists per mobility: `frames::Pageblocks` has room for this
+/// many groups.
 const ZONES_APART: u64 = 5;
 /// Shares are in 1/10000.
 const RATIO_MAX: u64 = 10_000;
@@ -205,8 +206,8 @@ impl Options {
         }
     }
 
-    /// What the laws would panic on. A background limit above the dirty one is none of it: it is
-    /// halved, as in the kernel.
+    /// Checks the values that the laws would panic on. A background limit above the dirty one is
+    /// none of it: it is halved, as in the kernel.
     ///
     /// # Errors
     /// `BadOption`.
@@ -275,7 +276,7 @@ impl Options {
 }
 
 impl Options {
-    /// What becomes of pages that wait for their write, by the law of runs.
+    /// The treatment of pages that wait for their write, by the law of runs.
     pub(crate) fn immediate(&self) -> Immediate {
         let of = |runs: &Runs| runs.compaction.immediate();
         self.runs.as_ref().map_or(Immediate::Scanned, of)
@@ -297,7 +298,7 @@ impl Options {
 }
 
 impl DeviceOptions {
-    /// What the laws would panic on.
+    /// Checks the values that the laws would panic on.
     ///
     /// # Errors
     /// `BadOption`.
@@ -312,7 +313,7 @@ impl DeviceOptions {
     }
 }
 
-/// What a device's writers get while writes to it fail.
+/// The answer to a device's writers while writes to it fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorPolicy {
     /// Keep retrying with back-off; writers go on until the limits hold them.
@@ -323,7 +324,7 @@ pub enum ErrorPolicy {
     Stop,
 }
 
-/// How a device is used.
+/// The options of a device.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceOptions {
     /// Share of the dirty limit.
@@ -332,7 +333,7 @@ pub struct DeviceOptions {
     pub on_error: ErrorPolicy,
     /// First wait before a failed write is tried again; doubles up to 64 times as long.
     pub retry_after: Nanos,
-    /// What can be done with its dirty pages that are to be moved.
+    /// The ability to move its dirty pages.
     pub migrates: Migrates,
     /// Pages of a file that go under writeback together, before the first of them is sent: those
     /// that a file system gives blocks to at once. Zero: as many as a request has.

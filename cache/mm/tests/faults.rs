@@ -19,7 +19,7 @@ use campaign::{Plan, Setup, run};
 
 /// Seeds of each test run, spread over all that a campaign begins with.
 const SEEDS: u64 = 60;
-/// Every so many seeds are run twice and must leave the same trace.
+/// One in this many seeds is run twice and must leave the same trace.
 const TWICE: u64 = 16;
 
 fn passes(seed: u64) {

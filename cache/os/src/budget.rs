@@ -27,9 +27,9 @@ use crate::group::{GroupLimit, Groups};
 /// A memory limit and what of it is not for pages. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
-    /// What may be used altogether.
+    /// Bytes that may be used altogether.
     pub limit: u64,
-    /// What the process has already, if the limit is for all of it; else zero.
+    /// Bytes that the process has already, if the limit is for all of it; else zero.
     pub resident: u64,
     /// Bytes beside the pages that do not grow with them.
     pub fixed: u64,
@@ -46,17 +46,17 @@ pub enum BudgetError {
     TooSmall {
         /// The least that works.
         least: u64,
-        /// What is not for pages.
+        /// Bytes that are not for pages.
         overhead: u64,
     },
     /// The system does not have that much memory to give.
     TooLarge {
-        /// What is left.
+        /// Bytes that are left.
         available: u64,
     },
     /// The control group does not allow that much: the kernel would kill.
     AboveGroup {
-        /// What it allows.
+        /// Bytes that it allows.
         allowed: u64,
         /// The file that says so.
         file: PathBuf,
@@ -68,7 +68,7 @@ pub enum BudgetError {
 /// Memory that the system could still give out. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Available {
-    /// What it says itself; `u64::MAX` if it does not say.
+    /// Bytes by its own account; `u64::MAX` if it gives none.
     pub bytes: u64,
     /// Memory that this leaves out and that may give way: free swap, and what ZFS keeps beyond its
     /// least.
@@ -106,7 +106,7 @@ impl Available {
         }
     }
 
-    /// How much of `bytes` is more than the system says that it has, if it is.
+    /// The excess of `bytes` over the bytes that the system says it has, if there is one.
     #[must_use]
     pub fn short_of(&self, bytes: u64) -> Option<u64> {
         bytes.checked_sub(self.bytes).filter(|short| *short > 0)
@@ -114,8 +114,8 @@ impl Available {
 }
 
 impl Budget {
-    /// How many frames the limit leaves, given what the system has to give now, and what the
-    /// process's control groups allow.
+    /// Number of frames that the limit leaves, given the memory that the system has now and that
+    /// the process's control groups allow.
     ///
     /// # Errors
     /// The limit is too small for a cache, or more than there is.

@@ -1,4 +1,4 @@
-//! What a device asks of the thing that moves its data: the ring or the pool.
+//! The interface of a device to the engine that moves its data: the ring or the pool.
 
 use core::panic::AssertUnwindSafe;
 use core::time::Duration;

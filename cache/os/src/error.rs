@@ -7,8 +7,8 @@ use policy::units::Bytes;
 
 use crate::lock::Holder;
 
-/// Why the live environment, a device or a file could not be had. Each names the thing, the value
-/// and what to do.
+/// The reason for which the live environment, a device or a file could not be opened. Each names
+/// the thing, the value and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OsError {
@@ -16,14 +16,14 @@ pub enum OsError {
     Option {
         /// Which one.
         name: &'static str,
-        /// What was asked for.
+        /// The value asked for.
         value: u64,
-        /// What is allowed.
+        /// The allowed values.
         allowed: &'static str,
     },
     /// The address space for the arena was refused.
     Arena {
-        /// How much was asked for.
+        /// The size asked for.
         bytes: u64,
         /// The system's error number.
         errno: i32,
@@ -44,7 +44,7 @@ pub enum OsError {
     },
     /// Something else of the system failed.
     System {
-        /// What was tried.
+        /// The call.
         what: &'static str,
         /// The system's error number.
         errno: i32,
@@ -86,7 +86,7 @@ pub enum OsError {
     Preallocate {
         /// For which file.
         path: PathBuf,
-        /// How much.
+        /// The size.
         bytes: u64,
         /// The system's error number.
         errno: i32,
@@ -97,7 +97,7 @@ pub enum OsError {
         path: PathBuf,
         /// Its size.
         bytes: u64,
-        /// What was asked for.
+        /// The value asked for.
         wanted: u64,
     },
 }

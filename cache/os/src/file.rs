@@ -36,7 +36,7 @@ const GROW_AHEAD: Bytes = Bytes(8 << 20);
 /// The usual alignment of direct I/O.
 const SECTOR: u32 = 512;
 
-/// How to open an object.
+/// The options of opening an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenOptions {
     /// Make the file if it is not there.
@@ -69,7 +69,7 @@ pub struct FileDevice {
     stable_writes: AtomicBool,
 }
 
-/// How much of the arena is registered with the device's ring.
+/// The part of the arena that is registered with the device's ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registration {
     /// There is no ring.
@@ -92,7 +92,7 @@ impl FileDevice {
     /// A device without objects, with an engine of its own.
     ///
     /// # Errors
-    /// No thread or no ring could be had.
+    /// No thread or no ring could be started.
     pub fn new(env: &Arc<ThreadEnv>) -> Result<Arc<Self>, OsError> {
         Ok(Arc::new(Self {
             mover: env.start_engine()?,
@@ -215,7 +215,7 @@ impl FileDevice {
     /// it had not.
     ///
     /// # Errors
-    /// It is not open; no descriptor can be had.
+    /// It is not open; no descriptor is left.
     pub fn set_fixed_size(&self, object: ObjectId, size: Bytes) -> std::io::Result<()> {
         let open = self.object(object).ok_or(ErrorKind::NotFound)?;
         let mut grown = OpenFile::new(open.file.try_clone()?, open.direct, Bytes::ZERO);
@@ -232,7 +232,7 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Whether an object is open for direct I/O; false also if it is not open.
+    /// True if an object is open for direct I/O; false also if it is not open.
     #[must_use]
     pub fn is_direct(&self, object: ObjectId) -> bool {
         self.object(object).is_some_and(|file| file.direct)
@@ -244,7 +244,7 @@ impl FileDevice {
         self.object(object)?.fixed_size
     }
 
-    /// What the system says of an object's file.
+    /// The system's metadata of an object's file.
     ///
     /// # Errors
     /// It is not open, or the system's.
@@ -253,7 +253,7 @@ impl FileDevice {
         file.file.metadata()
     }
 
-    /// How much of the arena is registered with the ring.
+    /// The part of the arena that is registered with the ring.
     #[must_use]
     pub fn registration(&self) -> Registration {
         match &self.mover {
@@ -329,7 +329,7 @@ impl Device for FileDevice {
     }
 }
 
-/// Opens with direct I/O if that can be had.
+/// Opens with direct I/O if the file allows it.
 fn open_best(path: &Path, options: OpenOptions) -> Result<(File, bool), OsError> {
     // Before it is opened: a pipe that nobody writes would be waited for, and other devices take an
     // open for a deed.
@@ -396,7 +396,7 @@ fn alignment_of(file: &File) -> Option<u32> {
     (known && alignment > 0).then_some(alignment)
 }
 
-/// Whether it is a file or a block device.
+/// True if it is a file or a block device.
 fn keeps_bytes(kind: FileType) -> bool {
     kind.is_file() || kind.is_block_device()
 }

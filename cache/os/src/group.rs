@@ -33,7 +33,7 @@ const STAT: &str = "memory.stat";
 /// A limit of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupLimit {
-    /// How much.
+    /// Its size.
     pub bytes: u64,
     /// The file that says so.
     pub file: PathBuf,
@@ -82,7 +82,7 @@ impl Groups {
         found
     }
 
-    /// Whether the process is in a group that could have a limit.
+    /// True if the process is in a group that could have a limit.
     #[must_use]
     pub fn is_bounded(&self) -> bool {
         let mut files = self.unified.iter().map(|folder| folder.join(V2_LIMITS[0]));
@@ -116,7 +116,7 @@ impl Groups {
     }
 
     /// Memory of the group that has the smallest limit which the kernel cannot take from it: not
-    /// the page cache, which it lets go of by itself.
+    /// the page cache, which it evicts by itself.
     #[must_use]
     pub fn unmovable(&self, limit: &GroupLimit) -> Option<u64> {
         let file = limit.file.with_file_name(STAT);
@@ -145,7 +145,7 @@ impl Groups {
     }
 }
 
-/// Where a hierarchy of groups is mounted.
+/// The mount of a hierarchy of groups.
 struct Mount<'a> {
     is_unified: bool,
     /// Which group stands at the mount point.

@@ -83,8 +83,8 @@ fn in_use(path: &Path, holder: Holder) -> OsError {
     OsError::InUse { path, holder }
 }
 
-/// What a program says of an image by locks on its bytes, as QEMU does: with a shared lock on byte
-/// `USES + n` that it makes use of right `n`, with one on `KEEPS + n` that nobody else may. A
+/// The claim of a program to an image by locks on its bytes, as QEMU does: with a shared lock on
+/// byte `USES + n` that it makes use of right `n`, with one on `KEEPS + n` that nobody else may. A
 /// program that opens the image says its own first, and then looks whether others contradict: so of
 /// two at one time none gets it, or one.
 ///

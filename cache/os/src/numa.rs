@@ -25,9 +25,9 @@ use policy::units::Bytes;
 #[cfg(test)]
 mod tests;
 
-/// Where the system tells of its nodes.
+/// The folder in which the system tells of its nodes.
 const NODES: &str = "/sys/devices/system/node";
-/// Where it tells what this process may use.
+/// The file in which it tells which of them this process may use.
 const STATUS: &str = "/proc/self/status";
 /// The system's numbers of nodes and CPUs are below it; a longer list is none.
 const NUMBERS_MAX: u32 = 1 << 16;
@@ -67,7 +67,7 @@ pub enum TopologyError {
     Unknown {
         /// Which.
         path: PathBuf,
-        /// What it says, or the part that is not understood.
+        /// Its text, or the part that is not understood.
         text: String,
     },
 }

@@ -14,7 +14,7 @@ pub fn identity(data: &Metadata) -> Identity {
     (data.dev(), data.ino())
 }
 
-/// Whether `path` leads to that file.
+/// True if `path` leads to that file.
 ///
 /// # Errors
 /// Those of the system but that nothing is there.
@@ -36,7 +36,7 @@ pub struct OwnPath {
 }
 
 impl OwnPath {
-    /// What `path` leads to was made here, and is that.
+    /// The file that `path` leads to was made here, and is that.
     #[must_use]
     pub fn new(path: &Path, identity: Option<Identity>) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl OwnPath {
         }
     }
 
-    /// What was just made at `path`.
+    /// The file just made at `path`.
     #[must_use]
     pub fn found(path: &Path) -> Self {
         Self::new(path, identity_at(path))

@@ -1,5 +1,5 @@
-//! What the place of a file says of writes to it: whether it takes any, and whether their bytes
-//! must hold still.
+//! The properties of a file's place that matter to writes: whether it takes any, and whether their
+//! bytes must hold still.
 //!
 //! A device that computes something of a write on its way (a checksum, parity) wants pages that do
 //! not change meanwhile, and so does a file system that keeps checksums of data. Linux holds its
@@ -58,8 +58,8 @@ impl Place {
         })
     }
 
-    /// Whether the bytes of a write must not change until it has ended; `devices`: where the system
-    /// tells of them.
+    /// True if the bytes of a write must not change until it has ended; `devices`: the folder in
+    /// which the system tells of them.
     fn wants_stable_writes(self, devices: &Path) -> bool {
         let is_known = |system| CHECKSUMMED.iter().any(|(known, _)| *known == system);
         self.system.is_some_and(is_known) || self.device_wants_them(devices)
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// Whether the bytes of a direct write to an open file must not change until it has ended.
+/// True if the bytes of a direct write to an open file must not change until it has ended.
 pub(crate) fn wants_stable_writes(file: &File) -> bool {
     let place = file
         .metadata()
@@ -97,7 +97,7 @@ pub(crate) fn wants_stable_writes_at(path: &Path) -> bool {
     place.is_some_and(|place| place.wants_stable_writes(Path::new(DEVICES)))
 }
 
-/// Whether it is a block device that takes no writes. The system opens one for writing all the
+/// True if it is a block device that takes no writes. The system opens one for writing all the
 /// same, and fails each write.
 #[must_use]
 pub fn is_write_protected(file: &File) -> bool {

@@ -17,7 +17,7 @@ use crate::transfer::Job;
 const ROOM: usize = 1024;
 /// Requests served past a waiting class before it gets one turn.
 const PASSED_OVER_MAX: u32 = 16;
-/// How many classes there are.
+/// Number of classes.
 const CLASSES: usize = 4;
 
 /// The queue in front of an engine.

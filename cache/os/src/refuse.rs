@@ -21,8 +21,8 @@ pub enum Refused {
     /// Memory, new or opened for writing: ENOMEM, as at `ulimit -d`. The heap gets its own by
     /// brk(2): a program that allocates ends without it.
     Memory,
-    /// A descriptor: EMFILE, at a limit of as many as there are. Those that are closed later can be
-    /// had.
+    /// A descriptor: EMFILE, at a limit of as many as there are. One that is closed later can be
+    /// opened again.
     Descriptor,
     /// A lock of a file: ENOLCK.
     Lock,
@@ -131,7 +131,7 @@ fn take_descriptors() -> std::io::Result<()> {
 /// From now on these are refused.
 ///
 /// # Panics
-/// Where the system has no such filters.
+/// On a system that has no such filters.
 pub fn refuse(kinds: &[Refused]) {
     // Before the first: making one takes memory.
     let calls = kinds.iter().filter(|kind| !kind.calls().is_empty());

@@ -29,8 +29,8 @@
 //!      chunk is out of the table and no fixed request of it is under way.
 //!   3. A slot's vector does not move or change while its request is in the kernel.
 //!   4. Every job that was taken is ended exactly once, also when the owner panics or stops.
-//!   5. The owner keeps the arena mapped. If requests cannot be had back from the kernel, its hold
-//!      of the arena is leaked: the kernel may still write there.
+//!   5. The owner keeps the arena mapped. If requests do not come back from the kernel, its hold of
+//!      the arena is leaked: the kernel may still write there.
 //!
 //! A kernel that takes no request for `REFUSED_MAX` is asked for nothing more once it has ended
 //! those it has: from then on the lane's thread does what the ring would, more slowly.
@@ -73,13 +73,13 @@ const ENTRIES: u32 = 128;
 const _: () = assert!(DEPTH + 2 <= ENTRIES as usize);
 /// The kernel's limit of registered buffers (IORING_MAX_REG_BUFFERS).
 pub(crate) const TABLE_MAX: usize = 1 << 14;
-/// How long cancelled requests are waited for.
+/// Time that cancelled requests are waited for.
 const CANCEL_BOUND: Duration = Duration::from_millis(500);
-/// How long the kernel may take no request, for want of memory, before the lane takes them all.
+/// Time that the kernel may take no request, for want of memory, before the lane takes them all.
 const REFUSED_MAX: Duration = Duration::from_secs(1);
-/// How often a kernel that takes none is asked again.
+/// Interval at which a kernel that takes none is asked again.
 const REFUSED_TICK: Duration = Duration::from_millis(1);
-/// How often a stopping owner looks at the clock.
+/// Interval at which a stopping owner looks at the clock.
 const STOP_TICK: Duration = Duration::from_millis(10);
 
 /// Marks of completions that are no slot's.
@@ -96,7 +96,7 @@ pub(crate) struct Ring {
     owner: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
-/// What submitters and the owner share.
+/// The state that submitters and the owner share.
 struct Shared {
     mailbox: Mutex<Mailbox>,
     /// Signalled when `Mailbox::releases_done` grows or the ring closes.
@@ -129,7 +129,7 @@ enum Control {
     Release(Chunk),
 }
 
-/// Whether io_uring can be used here, and why not.
+/// Tests that io_uring can be used here; the error says why not.
 pub(crate) fn probe() -> Result<(), OsError> {
     build_ring(4)
         .and_then(|ring| Abilities::of(&ring))
@@ -262,7 +262,7 @@ impl Ring {
         })
     }
 
-    /// How much of the arena is registered, and whether some was refused.
+    /// The part of the arena that is registered, and true if some was refused.
     pub(crate) fn registration(&self) -> Registration {
         let chunks = self.shared.registered.load(Ordering::Relaxed);
         match self.shared.refused.load(Ordering::Relaxed) {
@@ -421,7 +421,7 @@ struct Entry {
 
 /// The thread that owns the ring.
 struct Owner {
-    // Dropped first: the kernel lets go of slots and table before their memory goes.
+    // Dropped first: the kernel releases slots and table before their memory is freed.
     ring: IoUring,
     abilities: Abilities,
     shared: Arc<Shared>,

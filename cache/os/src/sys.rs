@@ -23,7 +23,7 @@ pub(crate) fn current_cpu() -> usize {
     usize::try_from(cpu).unwrap_or(0)
 }
 
-/// Whether the system gives the process a little memory now.
+/// Tests that the system gives the process a little memory now.
 pub(crate) fn has_memory(bytes: usize) -> io::Result<()> {
     use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
     let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -36,7 +36,7 @@ pub(crate) fn has_memory(bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// How many CPUs the system may have; every answer of `current_cpu` is below it.
+/// Number of CPUs that the system may have; every answer of `current_cpu` is below it.
 pub(crate) fn configured_cpus() -> usize {
     // SAFETY: one number in, one number out.
     let cpus = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
@@ -206,7 +206,7 @@ pub(crate) fn share_byte(file: &File, byte: u64, on: bool) -> Result<(), i32> {
     byte_lock(file, libc::F_OFD_SETLK, byte, kind).map(|_| ())
 }
 
-/// Whether somebody else has a lock on that byte of a file, shared or not.
+/// True if somebody else has a lock on that byte of a file, shared or not.
 pub(crate) fn is_byte_locked(file: &File, byte: u64) -> Result<bool, i32> {
     // The lock that is in the way of a lock for its holder alone, if there is one.
     let found = byte_lock(file, libc::F_OFD_GETLK, byte, libc::F_WRLCK)?;
@@ -237,7 +237,7 @@ fn byte_lock(
     }
 }
 
-/// Whether a block device takes no writes (BLKROGET).
+/// True if a block device takes no writes (BLKROGET).
 pub(crate) fn is_read_only_device(file: &File) -> Result<bool, i32> {
     const BLKROGET: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 94);
     // SAFETY: the call writes one `int`, which is what `Getter` has room for.
@@ -282,8 +282,8 @@ pub(crate) fn write(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Resu
     u64::try_from(moved).map_err(|_| last_errno())
 }
 
-/// What a socket has, into `data`; never waits. Answers how many bytes: none at the end of the
-/// stream.
+/// Reads the bytes that a socket has into `data`; never waits. Answers how many bytes: none at the
+/// end of the stream.
 ///
 /// # Errors
 /// The system's; `WouldBlock` if there is nothing now.
@@ -293,7 +293,8 @@ pub fn receive_into(socket: BorrowedFd<'_>, data: &mut [u8]) -> io::Result<usize
     Ok(bytes)
 }
 
-/// What a socket has, into memory of which the caller has all rights over the call; never waits.
+/// Reads the bytes that a socket has into memory of which the caller has all rights over the call;
+/// never waits.
 pub(crate) fn receive(socket: BorrowedFd<'_>, vectors: &mut [IoVec]) -> io::Result<usize> {
     // SAFETY: `msghdr` is plain numbers and addresses, for which all zeroes is a value: no name,
     // nothing beside the bytes.

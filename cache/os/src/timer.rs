@@ -19,7 +19,7 @@ use crate::OsError;
 use crate::error::errno_of;
 use crate::parker::{Clock, mix};
 
-/// How long a closure may still wait near shutdown.
+/// Time that a closure may still wait near shutdown.
 const HURRY: Nanos = Nanos::millis(1);
 /// Entries there is room for without allocating.
 const ROOM: usize = 1024;
@@ -125,7 +125,7 @@ impl Timer {
         self.changed.notify_all();
     }
 
-    /// Whether nothing is left to run.
+    /// True if nothing is left to run.
     pub(crate) fn is_idle(&self) -> bool {
         let inner = self.lock();
         inner.heap.is_empty() && !inner.running

@@ -63,12 +63,12 @@ pub(crate) fn grow(vectors: &mut [IoVec], start: *mut u8, bytes: usize) -> bool 
 pub(crate) struct OpenFile {
     /// The file.
     pub(crate) file: File,
-    /// Whether it is open with O_DIRECT.
+    /// It is open with O_DIRECT.
     pub(crate) direct: bool,
     /// Size of a block device, or of a file that is to have the one it was opened with; other files
     /// may grow and shrink.
     pub(crate) fixed_size: Option<Bytes>,
-    /// What is discarded may read as anything: a block device that discards and cannot zero.
+    /// Discarded ranges may read as anything: the block device can discard but not zero.
     pub(crate) discards: bool,
     /// Another file's length.
     length: Mutex<Length>,
@@ -83,12 +83,12 @@ struct Length {
     /// meets one does not say how long the file is: it may have ended before the file was cut.
     setting: u32,
     sets: u32,
-    /// How often it became shorter by that than was known.
+    /// Number of times that it became shorter by that than was known.
     shorter: u32,
 }
 
 impl OpenFile {
-    /// A file that may grow, of so many bytes at least.
+    /// A file that may grow, of `length` bytes at least.
     pub(crate) fn new(file: File, direct: bool, length: Bytes) -> Self {
         Self {
             file,
@@ -137,9 +137,9 @@ impl OpenFile {
         }
     }
 
-    /// Whether others have cut it: it has ended at `end` since so much of it was known, not all of
-    /// which up to `wanted` was there. Unless we made it shorter meanwhile: nothing had to be there
-    /// then, however long it is by now.
+    /// True if others have cut it: it has ended at `end` since `had` was known, not all of which up
+    /// to `wanted` was there. Unless we made it shorter meanwhile: nothing had to be there then,
+    /// however long it is by now.
     fn was_cut(&self, had: Length, wanted: u64, end: u64) -> bool {
         end < had.known.min(wanted) && self.now().shorter == had.shorter
     }
@@ -162,12 +162,12 @@ pub(crate) struct Job {
     had: Length,
 }
 
-/// What comes after an answer of the system.
+/// The next step after an answer of the system.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// Call again, for what is left.
     Again,
-    /// The request is over.
+    /// The request has ended.
     Done(Result<(), IoError>),
 }
 
@@ -193,12 +193,12 @@ impl Job {
         }
     }
 
-    /// Where the next call begins.
+    /// The beginning of the next call.
     pub(crate) fn position(&self) -> u64 {
         self.request.offset.0 + self.done
     }
 
-    /// How many bytes the request moves: its frames, cut at the end of an object of a fixed size.
+    /// Bytes that the request moves: its frames, cut at the end of an object of a fixed size.
     fn total(&self) -> u64 {
         self.frames().min(self.up_to_end().unwrap_or(u64::MAX))
     }
@@ -214,8 +214,8 @@ impl Job {
         Some(size.0.saturating_sub(self.request.offset.0))
     }
 
-    /// Whether the file was cut since it was opened, below what is to be changed: that would make
-    /// it longer again, with zeroes where the rest of it was.
+    /// True if the file was cut since it was opened, below the range that is to be changed: that
+    /// would make it longer again, with zeroes in place of its rest.
     fn is_cut(&self) -> bool {
         let file = &self.file.file;
         let len = match self.request.op {
@@ -366,7 +366,7 @@ impl Job {
         }
     }
 
-    /// A request that sets the length is over; `well`: the file has it.
+    /// A request that sets the length has ended; `well`: the file has it.
     fn length_was_set(&self, len: Bytes, well: bool) {
         let mut length = self.file.length();
         length.setting -= 1;

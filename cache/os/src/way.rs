@@ -17,7 +17,7 @@ const RUN: u32 = 256;
 const RUNS: u32 = 8;
 const GOES: u32 = 1 << 18;
 
-/// How a page is copied.
+/// The way in which a page is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     Through,

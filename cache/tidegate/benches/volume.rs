@@ -1,4 +1,4 @@
-//! What a server pays for a call that does not wait: a read of resident pages and a write of
+//! The price to a server of a call that does not wait: a read of resident pages and a write of
 //! resident dirty ones, beside those that may wait, on one thread.
 
 use std::hint::black_box;

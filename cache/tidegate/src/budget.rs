@@ -1,4 +1,4 @@
-//! What of a memory limit is not for pages; `os::Budget` does the sum.
+//! The part of a memory limit that is not for pages; `os::Budget` does the sum.
 //!
 //! Source: docs/adr/0006. Resident and pinned memory together stay below the limit and 5 %.
 
@@ -22,7 +22,7 @@ const FRAMES_MIN: u64 = 1024;
 /// The size that a swap file may have: `mm` numbers 1 to 2^27 slots.
 pub(crate) const SWAP: RangeInclusive<u64> = PAGE_SIZE as u64..=(1 << 27) * PAGE_SIZE as u64;
 
-/// What a volume on a file of its own takes beside its pages: three threads (flusher, ring, the
+/// The cost of a volume on a file of its own beside its pages: three threads (flusher, ring, the
 /// lane beside it), the ring, its queues (108 KiB once it is attached), and 4 KiB for each request
 /// that was under way at once (206 KiB after one flood of small writes; 64 of them would be 360).
 /// `tests/volumes.rs` measures it.
@@ -30,12 +30,12 @@ const PER_DEVICE: u64 = 256 << 10;
 /// Devices that `FIXED` covers.
 const DEVICES_FIXED: u64 = 8;
 
-/// What room for so many devices takes.
+/// The cost of room for `devices` devices.
 pub(crate) const fn of_devices(devices: u16) -> u64 {
     (devices as u64).saturating_sub(DEVICES_FIXED) * PER_DEVICE
 }
 
-/// What is kept of a swap file of that size.
+/// The cost of a swap file of that size.
 pub(crate) const fn of_swap(bytes: u64) -> u64 {
     bytes / PAGE_SIZE as u64 * METADATA_PER_SLOT
 }

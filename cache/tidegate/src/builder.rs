@@ -1,4 +1,4 @@
-//! How a cache is asked for.
+//! The builder of a cache.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -100,9 +100,9 @@ impl Builder {
         self
     }
 
-    /// Room for so many disks and volumes together, 1 to 255 (16 if not set). From the ninth on
-    /// each takes 256 KiB off the limit, whether it is used or not: threads, a ring, requests.
-    /// Eight are in what a cache takes anyhow.
+    /// The most disks and volumes together, 1 to 255 (16 if not set). From the ninth on each takes
+    /// 256 KiB off the limit, whether it is used or not: threads, a ring, requests. Eight are in
+    /// what a cache takes anyhow.
     #[must_use]
     pub fn devices(mut self, count: u16) -> Self {
         self.devices = Some(count);
@@ -147,7 +147,7 @@ impl Builder {
         self
     }
 
-    /// What writers get while writes to a device fail (`Report` if not set).
+    /// The answer to writers while writes to a device fail (`Report` if not set).
     #[must_use]
     pub fn on_error(mut self, policy: ErrorPolicy) -> Self {
         self.on_error = policy;
@@ -161,7 +161,7 @@ impl Builder {
         self
     }
 
-    /// Whether io_uring is used where the system allows it (yes if not set).
+    /// Uses io_uring where the system allows it (yes if not set).
     #[must_use]
     pub fn io_uring(mut self, use_it: bool) -> Self {
         self.io_uring = use_it;
@@ -179,7 +179,7 @@ impl Builder {
         self
     }
 
-    /// How dear a page of a file is beside an anonymous one, 0 to 200: 100 takes them for equally
+    /// The cost of a page of a file beside an anonymous one, 0 to 200: 100 takes them for equally
     /// dear, less spares anonymous memory, at 200 it alone is reclaimed as long as there is any (60
     /// if not set).
     #[must_use]
@@ -188,8 +188,8 @@ impl Builder {
         self
     }
 
-    /// How a task that needs memory is held up while none can be freed (Tidegate's own law if not
-    /// set).
+    /// The law by which a task that needs memory is held up while none can be freed (Tidegate's own
+    /// if not set).
     #[must_use]
     pub fn reclaim(mut self, law: ReclaimLaw) -> Self {
         self.reclaim = law;
@@ -239,18 +239,18 @@ impl Builder {
         self
     }
 
-    /// Whether core dumps of the process hold what is cached (no if not set: it belongs to others,
-    /// and there is much of it).
+    /// Includes cached pages in core dumps of the process (no if not set: they belong to others,
+    /// and there are many).
     #[must_use]
     pub fn core_dump(mut self, dumped: bool) -> Self {
         self.dumped = dumped;
         self
     }
 
-    /// Whether the cache takes less than its limit while the control group of the process would not
-    /// allow it (yes if not set): a limit of the group that is lowered, others in it that take
-    /// memory, pressure. A thread looks at that four times a second, where there is a group that
-    /// has a limit or may get one. [`Stats::ceiling`](crate::Stats::ceiling) says how it is held.
+    /// Takes less than the limit while the control group of the process would not allow it (yes if
+    /// not set): a limit of the group that is lowered, others in it that take memory, pressure. A
+    /// thread looks at that four times a second, where there is a group that has a limit or may get
+    /// one. [`Stats::ceiling`](crate::Stats::ceiling) says how it is held.
     #[must_use]
     pub fn follow_group(mut self, follow: bool) -> Self {
         self.follow_group = follow;
@@ -337,8 +337,8 @@ impl Builder {
     ///
     /// # Errors
     /// `LimitTooSmall`, `LimitTooLarge`, `LimitAboveGroup`, `BadDivision`, `SwapFileTooLarge`,
-    /// `BadSize` (of the swap file), `Cache` with `BadOption`, or `System` when memory or threads
-    /// cannot be had, or the swap file (its path is taken, or its disk has no space).
+    /// `BadSize` (of the swap file), `Cache` with `BadOption`, or `System` if the system refuses
+    /// memory or threads, or the swap file (its path is taken, or its disk has no space).
     pub fn build(self) -> Result<Cache, Error> {
         let resident = if self.whole_process {
             os::resident_bytes()

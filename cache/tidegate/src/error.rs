@@ -19,11 +19,11 @@ pub enum Error {
         Bytes(*limit).shown(), Bytes(*least).shown(), Bytes(*overhead).shown()
     )]
     LimitTooSmall {
-        /// What was asked for.
+        /// The limit asked for.
         limit: u64,
         /// The least that works.
         least: u64,
-        /// What is not for pages.
+        /// The part that is not for pages.
         overhead: u64,
     },
     /// The system does not have that much memory to give.
@@ -32,9 +32,9 @@ pub enum Error {
         Bytes(*limit).shown(), Bytes(*available).shown()
     )]
     LimitTooLarge {
-        /// What was asked for.
+        /// The limit asked for.
         limit: u64,
-        /// What is left.
+        /// The memory left.
         available: u64,
     },
     /// The control group of the process does not allow that much: the kernel would kill it.
@@ -44,17 +44,17 @@ pub enum Error {
         Bytes(*limit).shown(), Bytes(*allowed).shown(), file.display()
     )]
     LimitAboveGroup {
-        /// What was asked for.
+        /// The limit asked for.
         limit: u64,
-        /// What the group allows.
+        /// The limit that the group allows.
         allowed: u64,
         /// The file that says so.
         file: PathBuf,
     },
-    /// A cache cannot be divided into so many nodes.
+    /// A cache cannot be divided into this many nodes.
     #[error("a cache cannot be divided into {count} nodes; 1 to {NODES_MAX} are possible")]
     BadDivision {
-        /// What was asked for.
+        /// The number asked for.
         count: u8,
     },
     /// A size that this cache cannot have.
@@ -62,7 +62,7 @@ pub enum Error {
     BadSize {
         /// Which, by the method that sets it.
         what: &'static str,
-        /// What was asked for.
+        /// The size asked for.
         bytes: u64,
         /// The least and the most that it may be; the most is 0 where nothing is left to have.
         allowed: (u64, u64),
@@ -75,9 +75,9 @@ pub enum Error {
         Bytes(*most).shown()
     )]
     SwapFileTooLarge {
-        /// What was asked for.
+        /// The size asked for.
         bytes: u64,
-        /// What is kept of that.
+        /// The part of that which is kept in memory.
         table: u64,
         /// The memory limit.
         limit: u64,
@@ -95,7 +95,7 @@ pub enum Error {
     File {
         /// As it was opened.
         path: PathBuf,
-        /// What failed, where in the file, and why.
+        /// The failed operation, its place in the file, and the cause.
         error: mm::Error,
         /// Of a write: how many bytes of it were taken in before that, from its first on. They are
         /// part of the file.
@@ -104,9 +104,9 @@ pub enum Error {
     /// Layers for the devices that do not exist, or that a cache cannot put there.
     #[error("layers `{layers}`: {why}")]
     BadLayers {
-        /// What was asked for.
+        /// The layers asked for.
         layers: String,
-        /// What is wrong with it, and what would be right.
+        /// Their fault, and an example of right ones.
         why: String,
     },
     /// A call that takes whole pages was asked for a part of one.
@@ -115,9 +115,9 @@ pub enum Error {
          of {PAGE_SIZE} bytes, or end where the region ends"
     )]
     PartOfPage {
-        /// Where the range begins.
+        /// The beginning of the range.
         offset: u64,
-        /// Where it ends.
+        /// Its end.
         end: u64,
     },
     /// An option that changes the file, of a handle for reading only. Nothing was opened, or
@@ -138,14 +138,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the device cannot do at all what it was asked for, and something else may: a hole
+    /// True if the device cannot do at all what it was asked for, and something else may: a hole
     /// that cannot be punched can be written as zeroes.
     #[must_use]
     pub fn is_unsupported(&self) -> bool {
         self.of_cache().is_some_and(mm::Error::is_unsupported)
     }
 
-    /// What the cache said, of a file or otherwise.
+    /// The cache's own error, of a file or otherwise.
     pub(crate) fn of_cache(&self) -> Option<&mm::Error> {
         match self {
             Self::Cache(error) | Self::File { error, .. } => Some(error),
@@ -212,7 +212,7 @@ fn method(option: &'static str) -> &'static str {
     }
 }
 
-/// What a failed write leaves behind.
+/// The part of a failed write that was taken in, in words.
 fn taken_in(bytes: u64) -> String {
     match bytes {
         0 => String::new(),

@@ -42,14 +42,14 @@ const LEAST: u64 = 4;
 const QUIET: u32 = 40;
 const APART: u32 = 4;
 
-/// What was seen of the groups.
+/// A look at the groups.
 #[derive(Clone, Copy, Debug, Default)]
 struct Look {
     /// The smallest limit.
     limit: Option<u64>,
-    /// What of that group's memory cannot be taken.
+    /// The part of that group's memory that cannot be taken.
     unmovable: Option<u64>,
-    /// How long somebody was stalled, ever.
+    /// The time that somebody was stalled, ever.
     stalled: Option<Duration>,
 }
 
@@ -71,7 +71,7 @@ impl Look {
     }
 }
 
-/// How much a cache may take, by what is seen of its group.
+/// The rule of how much a cache may take, by the looks at its group.
 #[derive(Clone, Debug)]
 struct Rule {
     built: u64,
@@ -94,8 +94,7 @@ impl Rule {
     fn look(&mut self, look: Look) -> u64 {
         let before = core::mem::replace(&mut self.stalled, look.stalled);
         let stalled = before.zip(look.stalled);
-        // Where there is no limit nobody is killed for it: the system's own shortage is for the
-        // system.
+        // Without a limit nobody is killed for it: the system's own shortage is for the system.
         let is_stalled = look.limit.is_some()
             && stalled.is_some_and(|(before, now)| now.saturating_sub(before) > PERIOD / PRESSED);
         let is_full = look

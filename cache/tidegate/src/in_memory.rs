@@ -70,8 +70,8 @@ impl InMemory {
             + (SEGMENTS * size_of::<OnceLock<Box<[Block]>>>()) as u64
     }
 
-    /// How the bytes from `offset` on are kept: for how long from there, at most `len`, it is the
-    /// same, and whether it is a hole.
+    /// The extent at `offset`: the bytes from there, at most `len`, that are kept alike, and true
+    /// if they are a hole.
     #[must_use]
     pub fn extent(&self, offset: u64, len: u64) -> (u64, bool) {
         let mut same = None;

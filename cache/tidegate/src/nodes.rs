@@ -39,13 +39,13 @@ pub enum OneNode {
     /// The machine has one, or this process may use but one.
     #[error("this process may use one node of the machine")]
     Only,
-    /// What the system says of its nodes cannot be used.
+    /// The system's account of its nodes cannot be used.
     #[error("{0}")]
     Topology(TopologyError),
     /// There are more than are looked at.
     #[error("{count} nodes; at most {NODES_MAX} are told apart")]
     Many {
-        /// How many.
+        /// Their number.
         count: usize,
     },
     /// A node's part of the cache would be too small.
@@ -72,12 +72,12 @@ pub enum OneNode {
     },
 }
 
-/// Where the memory of a cache lies.
+/// The placement of a cache's memory.
 #[derive(Debug, Default)]
 pub(crate) struct Placement {
     /// None: one node.
     pub(crate) machine: Option<Machine>,
-    /// What the system is told, if anything.
+    /// The binding that the system is told, if any.
     pub(crate) binding: Option<Binding>,
     /// The system's numbers of the nodes; none where it is told nothing.
     pub(crate) numbers: Vec<u32>,

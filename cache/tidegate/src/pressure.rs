@@ -36,7 +36,7 @@ pub struct Pressure {
 #[derive(Default)]
 pub(crate) struct Meter {
     state: Mutex<State>,
-    /// Whether anybody is stalled: a look without the lock.
+    /// True if anybody is stalled: a look without the lock.
     pressed: AtomicBool,
 }
 
@@ -103,7 +103,7 @@ impl Caller {
         self.waits || self.reclaims
     }
 
-    /// Whether it was seen lately.
+    /// True if it was seen lately.
     fn is_near(self, now: Instant) -> bool {
         now.saturating_duration_since(self.seen) < SEEN
     }

@@ -1,5 +1,5 @@
-//! What a server does with a volume beside reading and writing it: holes, what is not written yet,
-//! how it does, its end.
+//! The upkeep of a volume by a server, beside reading and writing it: holes, data not written yet,
+//! its health, its end.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use policy::units::{Bytes, Pages};
 use crate::cache::Inner;
 use crate::{Cache, Error, Volume, VolumeOptions};
 
-/// How long a volume that is taken out waits for those that are inside it, before it leaves them
+/// Time that a volume that is taken out waits for those that are inside it, before it leaves them
 /// its place, which the last of them gives up. They are microseconds from their end, or wait for a
 /// backing that hangs.
 const LEAVE_MAX: Duration = Duration::from_millis(200);
@@ -28,7 +28,7 @@ pub struct VolumeStats {
     pub dirty_limit: u64,
     /// Its share of the background limit now.
     pub background_limit: u64,
-    /// What the backing is believed to write in a second.
+    /// Bytes that the backing is believed to write in a second.
     pub write_rate: u64,
     /// Ever made dirty.
     pub dirtied_total: u64,
@@ -55,11 +55,11 @@ pub struct VolumeStats {
     /// Reads fail, the last within a minute, none has gone well since: how long ago the first and
     /// the last one did.
     pub reads_failing: Option<(Duration, Duration)>,
-    /// How it does.
+    /// Its health.
     pub state: VolumeState,
 }
 
-/// How a volume does. Its errors are in `VolumeStats`.
+/// The health of a volume. Its errors are in `VolumeStats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum VolumeState {

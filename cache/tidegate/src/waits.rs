@@ -32,11 +32,11 @@ const ORDERED: usize = STEPS - CAUSES.len() - 1;
 /// Waits of one cause, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallWait {
-    /// What was waited for, as [`Wait::cause`](crate::Wait::cause).
+    /// The cause, as [`Wait::cause`](crate::Wait::cause).
     pub cause: &'static str,
-    /// How often.
+    /// Number of waits.
     pub count: u64,
-    /// How long altogether.
+    /// Their sum.
     pub total: Duration,
 }
 
@@ -50,13 +50,13 @@ pub struct SlowCall<'a> {
     pub path: &'a Path,
     /// From which byte on.
     pub offset: u64,
-    /// How many bytes; zero of a call on the whole file.
+    /// Number of bytes; zero of a call on the whole file.
     pub len: u64,
-    /// How long it took.
+    /// The length of the call.
     pub took: Duration,
     /// Its waits, in their order.
     pub waits: Vec<CallWait>,
-    /// What of `took` was no wait.
+    /// The part of `took` that was no wait.
     pub own: Duration,
 }
 
@@ -75,7 +75,7 @@ impl fmt::Display for SlowCall<'_> {
     }
 }
 
-/// What all calls of a file, a writer or a volume waited for.
+/// The waits of all calls of a file, a writer or a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallWaits {
@@ -85,7 +85,7 @@ pub struct CallWaits {
     pub longest: Option<CallWait>,
     /// Calls whose time was taken: all, in a cache with `Builder::on_slow`; else none.
     pub timed: u64,
-    /// What of their time was no wait.
+    /// The part of their time that was no wait.
     pub own: Duration,
 }
 
@@ -109,7 +109,7 @@ impl Step {
 /// Calls that this thread is in, one within the other.
 struct Calls {
     depth: u32,
-    /// Where the innermost one's steps begin.
+    /// The first of the innermost one's steps.
     from: usize,
     steps: [Step; STEPS],
     len: usize,
@@ -240,7 +240,7 @@ impl fmt::Debug for OnSlow {
     }
 }
 
-/// What is done, and where.
+/// A call, and its range.
 #[derive(Clone, Copy)]
 pub(crate) struct Named<'a> {
     pub(crate) call: &'static str,
@@ -254,7 +254,7 @@ pub(crate) struct Call<'a> {
     sums: &'a Sums,
     writer: Option<&'a Sums>,
     timed: Option<(Instant, &'a OnSlow, Named<'a>)>,
-    /// Where the outer call's steps begin.
+    /// The first of the outer call's steps.
     outer: usize,
     #[cfg(feature = "tracing")]
     span: Option<tracing::span::EnteredSpan>,

@@ -1,4 +1,4 @@
-//! What a hostile reader of the code went for, on live threads: one test for each way in that once
+//! The attacks of a hostile reader of the code, on live threads: one test for each way in that once
 //! worked, and a stress of everything at once.
 
 #![allow(
@@ -60,7 +60,7 @@ fn the_first_reads_of_a_small_cache_find_memory() {
     }
 }
 
-/// A file that was let go with dirty pages and is opened again is the same file.
+/// A file that was dropped with dirty pages and is opened again is the same file.
 #[test]
 fn a_dropped_file_comes_back_as_it_was_left() {
     let dir = Dir::new("again");
@@ -82,7 +82,7 @@ fn a_dropped_file_comes_back_as_it_was_left() {
     assert!(disk[..4096] == [2; 4096] && disk[4096..] == [1; 5904]);
 }
 
-/// Files that were let go give their places back.
+/// Files that were dropped give their places back.
 #[test]
 fn files_opened_and_dropped_without_end_find_places() {
     let dir = Dir::new("many");

@@ -1,5 +1,5 @@
-//! What a program meets on a disk that fails or is slow, and what a file says of itself:
-//! `Builder::layers`, `Error::File`, `File::stats`.
+//! A program on a disk that fails or is slow, and a file's own account: `Builder::layers`,
+//! `Error::File`, `File::stats`.
 
 #![allow(
     clippy::unwrap_used,

@@ -188,7 +188,7 @@ fn a_file_that_others_cut_is_no_zeroes_and_grows_by_no_sync() {
     }
 }
 
-/// A loop device over a file; let go when dropped.
+/// A loop device over a file; detached when dropped.
 struct Loop(PathBuf);
 
 impl Drop for Loop {

@@ -40,7 +40,7 @@ fn told<T>(answer: Result<T, Error>) -> String {
     answer.err().unwrap().to_string()
 }
 
-/// What a call on a file is told, behind the name of the file.
+/// The words that a call on a file is told, behind the name of the file.
 fn told_of<T>(file: &File, answer: Result<T, Error>) -> String {
     let words = told(answer);
     let name = format!("{}: ", file.path().display());
@@ -109,7 +109,7 @@ fn a_handle_for_reading_refuses_to_write() {
     cache.close().unwrap();
 }
 
-/// A loop device over a file; let go when dropped.
+/// A loop device over a file; detached when dropped.
 struct Loop(PathBuf);
 
 impl Loop {

@@ -1,5 +1,5 @@
-//! How many writes to memory that several threads share one operation makes: what keeps a program
-//! from going faster on more cores, counted on any machine (`frames::counted`).
+//! The writes of one operation to memory that several threads share: they keep a program from going
+//! faster on more cores, and are counted on any machine (`frames::counted`).
 //!
 //! Two threads do the same at the same time, on files of their own, on pages of their own in one
 //! file, or on the same pages. The table says what is; the bounds say what must stay. The places of
@@ -26,7 +26,7 @@ const APART: u32 = 8;
 const WARM: u32 = 1100;
 const PAGE: u64 = 4096;
 
-/// What a thread does `n` times, from a page on that its own begin at.
+/// The work that a thread does `n` times, from a page on that its own begin at.
 type Round = fn(&File, first: u32, n: u32);
 
 /// The owner of the pages that the threads use.
@@ -37,7 +37,7 @@ enum Whose {
     SamePages,
 }
 
-/// What a round does, whose pages it uses, and thousandths of a shared write that it may make.
+/// The work of a round, the pages it uses, and thousandths of a shared write that it may make.
 struct Case {
     name: &'static str,
     whose: Whose,

@@ -154,7 +154,7 @@ impl Exports for Two {
     }
 }
 
-/// The course of a handshake.
+/// The outcome of a handshake.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     out: Vec<u8>,

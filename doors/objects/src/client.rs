@@ -116,7 +116,7 @@ pub(crate) enum When {
     Always,
 }
 
-/// An object as a look at it found it.
+/// The state of an object, from a look at it.
 #[derive(Clone, Debug)]
 pub(crate) struct Found {
     pub(crate) tag: Option<String>,

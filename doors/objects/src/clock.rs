@@ -51,7 +51,7 @@ impl Moment {
 
 /// Says whether puts of the volume's objects may be sent.
 pub(crate) struct Guard {
-    /// None: there is no lease, and nothing against them.
+    /// `None`: no lease is needed, so puts are always allowed.
     until: Mutex<Option<Moment>>,
     clock: Box<dyn Fn() -> Moment + Send + Sync>,
 }

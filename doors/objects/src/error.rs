@@ -114,7 +114,7 @@ pub enum Error {
     Conditional {
         /// The volume's place.
         place: String,
-        /// Its deed.
+        /// Its behaviour.
         what: &'static str,
     },
     /// Another server has the volume.

@@ -21,7 +21,7 @@ use env::IoClass;
 /// Two reads of an object with no more than this between them become one.
 const READ_GAP: u64 = 64 << 10;
 
-/// The want of a part.
+/// The operation that a part asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     /// Bytes of the object.

@@ -20,7 +20,7 @@ use object_store::{
 };
 use objects::{Config, Error};
 
-/// The oddity of a store.
+/// A way in which a store is odd.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Odd {
     No,

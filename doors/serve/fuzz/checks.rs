@@ -72,7 +72,7 @@ const RESIDENT_MAX: u64 = 2 * MEMORY;
 /// Bytes that the cache keeps to.
 const MEMORY: u64 = 64 << 20;
 
-/// What is built once.
+/// The state that is built once.
 struct World {
     runtime: Runtime,
     hub: Arc<Hub>,
@@ -196,7 +196,7 @@ impl AsyncWrite for Pipe {
     }
 }
 
-/// How a client leaves.
+/// The way in which a client leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leave {
     /// It says goodbye and reads to the end.
@@ -209,7 +209,7 @@ enum Leave {
     Stalled,
 }
 
-/// What a client does.
+/// The plan of a client.
 struct Plan {
     /// Room in the pipe, bytes; none: between sockets.
     room: Option<usize>,
@@ -389,7 +389,7 @@ pub(crate) fn connection(data: &[u8]) {
     drop(turn);
 }
 
-/// What the client heard.
+/// Runs the client of `plan`; returns the bytes it heard.
 async fn client(stream: impl AsyncRead + AsyncWrite, plan: &Plan) -> Vec<u8> {
     let (mut from, mut to) = tokio::io::split(stream);
     let (gone, mut has_gone) = tokio::sync::oneshot::channel::<()>();
@@ -450,7 +450,7 @@ async fn client(stream: impl AsyncRead + AsyncWrite, plan: &Plan) -> Vec<u8> {
     tokio::join!(sending, reading).1
 }
 
-/// Whether what was heard is well-formed and complete.
+/// Checks that the replies are well-formed and complete.
 fn replies(plan: &Plan, ended: &EndedBy, heard: &[u8]) {
     let Some(requests) = &plan.requests else {
         return;
@@ -500,7 +500,7 @@ fn replies(plan: &Plan, ended: &EndedBy, heard: &[u8]) {
     }
 }
 
-/// What follows the answers to the options.
+/// The bytes behind the answers to the options.
 fn after_handshake(heard: &[u8], structured: bool) -> Option<&[u8]> {
     let (greeting, mut rest) = heard.split_at_checked(18)?;
     assert_eq!(greeting, b"NBDMAGICIHAVEOPT\0\x03");

@@ -15,7 +15,7 @@ type Work = Box<dyn FnOnce() + Send>;
 
 const NAME: &str = "aside";
 
-/// Where the thread takes its work from.
+/// The channel from which the thread takes its work.
 static SPARE: OnceLock<mpsc::Sender<Work>> = OnceLock::new();
 
 /// Starts the thread, unless it is there.
@@ -32,8 +32,8 @@ pub(crate) fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// Has a thread do `work`, which goes on whether its answer is waited for or not. To be called in a
-/// runtime; before `prepare`, a thread that cannot be had is a panic of the task that waits.
+/// Has a thread do `work`, which goes on whether its answer is waited for or not. Must be called
+/// inside a runtime; before `prepare`, failing to start a thread panics the waiting task.
 pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let (told, answer) = oneshot::channel();
     let work: Work = Box::new(move || {

@@ -109,7 +109,7 @@ impl Buffers {
         })
     }
 
-    /// How many are lent now.
+    /// Number lent now.
     #[must_use]
     pub fn lent(&self) -> usize {
         let shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);

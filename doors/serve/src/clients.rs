@@ -33,11 +33,11 @@ use crate::durable::Tell;
 #[derive(Default)]
 pub(crate) struct Clients {
     list: Mutex<Vec<Client>>,
-    /// How many have ever come.
+    /// Number of clients that have ever come.
     came: AtomicU64,
 }
 
-/// What arrivals are counted from.
+/// The origin from which arrivals are counted.
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// A client as others see it.
@@ -57,7 +57,7 @@ pub(crate) struct Seen {
     flush: Waited,
 }
 
-/// How often it waited for something that is not the cache's own wait, and how long altogether.
+/// Its waits for something that is not the cache's own wait: their number, and their sum.
 #[derive(Debug, Default)]
 struct Waited {
     count: AtomicU64,
@@ -87,7 +87,7 @@ impl Waited {
 pub struct ClientReading {
     /// Tells it from the others of the volume: later ones have higher numbers.
     pub number: u64,
-    /// Where it is.
+    /// Its address.
     pub address: String,
     /// Requests ever answered.
     pub requests: u64,
@@ -98,12 +98,12 @@ pub struct ClientReading {
 }
 
 impl Seen {
-    /// Where it is.
+    /// Its address.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
 
-    /// The oldest of its requests arrived then (none: nothing is under way), and so many were
+    /// The oldest of its requests arrived then (none: nothing is under way), and `requests` were
     /// answered.
     pub(crate) fn set(&self, arrived: Option<Instant>, requests: u64) {
         let since = arrived.map_or(0, |arrived| {

@@ -1,5 +1,4 @@
-//! What a volume's clients asked for, and how long they waited: plain atomics that anybody may
-//! read.
+//! The requests of a volume's clients, and their times: plain atomics that anybody may read.
 //!
 //! A connection counts in a `Tally` of its own and adds it up here once for each time it ran, so
 //! that a thousand requests that arrive together touch the shared lines once.
@@ -7,7 +6,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a request asks for.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `NBD_CMD_READ`.
@@ -52,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// Whether its length is of data that go over the connection; of the others it is a range that
+    /// True if its length is of data that go over the connection; of the others it is a range that
     /// they are about.
     #[must_use]
     pub fn moves_data(self) -> bool {
@@ -63,7 +62,7 @@ impl Kind {
 /// Buckets of a histogram of latencies: as in `tidegate::Wait`.
 pub const BUCKETS: usize = 32;
 
-/// How long many things took.
+/// The times of many things.
 #[derive(Debug, Default)]
 pub struct Histogram {
     /// The first counts what took less than a microsecond, each next one what took less than twice
@@ -85,7 +84,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// How many.
+    /// Number of times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().sum()
@@ -156,7 +155,7 @@ pub struct KindCounters {
     pub latency: Histogram,
 }
 
-/// What the clients of one volume did.
+/// The counters of the clients of one volume.
 #[derive(Debug, Default)]
 pub struct Counters {
     kinds: [KindCounters; Kind::ALL.len()],
@@ -196,7 +195,7 @@ struct Line {
     errors: u64,
 }
 
-/// What one connection counted since it last ran; most requests of one run took as long as each
+/// The counts of one connection since it last ran; most requests of one run took as long as each
 /// other.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {

@@ -16,11 +16,10 @@ use crate::durable::Durable;
 use crate::log::warn;
 use crate::pool::Pool;
 
-/// Where a backing has data and where it has none.
+/// The map of a backing's data and holes.
 pub trait Extents: Send + Sync {
-    /// How the bytes from `offset` on are kept: for how long from there (at least one byte, at most
-    /// `len`) it is the same, and whether it is a hole, which reads as zeros. May wait for the
-    /// backing.
+    /// The extent at `offset`: the bytes from there (at least one, at most `len`) that are kept
+    /// alike, and true if they are a hole, which reads as zeros. May wait for the backing.
     ///
     /// # Errors
     /// The backing cannot say.
@@ -68,17 +67,18 @@ pub struct Opened {
     pub can_trim: bool,
     /// Why its backing is lost, if it can say more than its errors do.
     pub lost: Option<Lost>,
-    /// How much room it has, if it can be short of it.
+    /// The room of its file system, if it can be short of it.
     pub space: Option<Space>,
     /// Has it grow; none: it cannot, while it is open.
     pub grow: Option<Grow>,
-    /// What has to live as long as the volume: its lock, handles to the layers of its device.
+    /// Things that have to live as long as the volume: its lock, handles to the layers of its
+    /// device.
     pub keep: Box<dyn Any + Send + Sync>,
     /// Threads that wait for the cache where nobody else can; the first is there from the start.
     pub pool: Pool,
 }
 
-/// What clients are told of an export.
+/// The description of an export for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     /// For people, in the list of exports.
@@ -89,17 +89,17 @@ pub struct About {
     pub preferred_block: u32,
 }
 
-/// How an export behaves.
+/// The options of an export.
 #[derive(Clone, Debug)]
 pub struct ExportOptions {
     /// Its name; empty for the default export.
     pub name: String,
-    /// What clients are told. Can change later: `Export::set_about`.
+    /// The description for clients. Can change later: `Export::set_about`.
     pub about: About,
     /// No client may write.
     pub read_only: bool,
-    /// Whether replies to writes are held back as the cache says. Off, the memory limit alone holds
-    /// writers back: for comparisons. Can change later: `Export::set_paced`.
+    /// Replies to writes are held back as the cache says. Off, the memory limit alone holds writers
+    /// back: for comparisons. Can change later: `Export::set_paced`.
     pub paced: bool,
     /// While writes to the backing fail, clients that want them durable are held back, as writers
     /// are (`ErrorPolicy::Retry`). Can change later: `Export::set_patient`.
@@ -131,9 +131,9 @@ impl Default for ExportOptions {
 
 /// An opened volume with its name: what connections hold.
 pub struct Export {
-    /// How it behaves.
+    /// Its options.
     pub options: ExportOptions,
-    /// What its clients did.
+    /// The counters of its clients.
     pub counters: Counters,
     /// The cache that the volume is in.
     pub cache: Cache,
@@ -216,7 +216,7 @@ impl Export {
         Ok(self.size())
     }
 
-    /// Whether replies to writes are held back as the cache says.
+    /// True if replies to writes are held back as the cache says.
     #[must_use]
     pub fn is_paced(&self) -> bool {
         self.paced.load(Ordering::Relaxed)
@@ -227,7 +227,7 @@ impl Export {
         self.paced.store(paced, Ordering::Relaxed);
     }
 
-    /// What clients are told.
+    /// The description for clients.
     #[must_use]
     pub fn about(&self) -> About {
         let about = self.about.read().unwrap_or_else(PoisonError::into_inner);
@@ -250,12 +250,12 @@ impl Export {
         self.all_durable.store(durable, Ordering::Relaxed);
     }
 
-    /// Whether each write is durable before its reply.
+    /// True if each write is durable before its reply.
     pub(crate) fn makes_all_durable(&self) -> bool {
         self.all_durable.load(Ordering::Relaxed)
     }
 
-    /// Whether clients that want something durable are held back while writes fail.
+    /// True if clients that want something durable are held back while writes fail.
     pub(crate) fn is_patient(&self) -> bool {
         self.patient.load(Ordering::Relaxed)
     }
@@ -286,7 +286,7 @@ impl Export {
         self.opened.lost.as_ref().and_then(|lost| lost())
     }
 
-    /// How much room its backing has, if that is known.
+    /// The room of its backing, if that is known.
     pub(crate) fn room(&self) -> Option<Room> {
         self.opened.space.as_ref().and_then(|space| space())
     }

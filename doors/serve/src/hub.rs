@@ -1,5 +1,5 @@
-//! What all connections share: the exports by name, the limits, and whether the server still
-//! serves.
+//! The state that all connections share: the exports by name, the limits, and the stage of the
+//! server.
 //!
 //! ```text
 //!   Serving ──drain──> Draining: requests under way are finished, new ones refused ──> Ending: what is left is cut off, and
@@ -63,7 +63,7 @@ impl Default for Limits {
     }
 }
 
-/// What happened at the door. The rest is counted by each export.
+/// The counters of the door. The rest is counted by each export.
 #[derive(Debug, Default)]
 pub struct HubCounters {
     /// Connections now, in their handshake or after it.
@@ -77,7 +77,7 @@ pub struct HubCounters {
     pub handshake_failures_total: AtomicU64,
 }
 
-/// What the server does.
+/// The stage of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Stage {
@@ -91,7 +91,7 @@ pub enum Stage {
     Ended = 3,
 }
 
-/// How connections are encrypted.
+/// The encryption of connections.
 pub enum Security {
     /// Not at all.
     Plain,
@@ -105,7 +105,7 @@ pub enum Security {
 
 /// Shared by all connections.
 pub struct Hub {
-    /// What happened at the door.
+    /// The counters of the door.
     pub counters: HubCounters,
     limits: Mutex<Limits>,
     security: RwLock<Arc<Security>>,
@@ -188,7 +188,7 @@ impl Hub {
         *self.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
-    /// What new connections are encrypted with.
+    /// The encryption of new connections.
     #[must_use]
     pub fn security(&self) -> Arc<Security> {
         Arc::clone(&self.security.read().unwrap_or_else(PoisonError::into_inner))
@@ -251,7 +251,7 @@ impl Hub {
             .clone()
     }
 
-    /// What the server does.
+    /// The stage of the server.
     #[must_use]
     pub fn stage(&self) -> Stage {
         match self.stage.load(Ordering::Acquire) {
@@ -347,7 +347,7 @@ impl Session {
         &self.hub
     }
 
-    /// Whether its socket may be made wide, from now until the connection ends.
+    /// True if its socket may be made wide, from now until the connection ends.
     pub(crate) fn widen(&mut self) -> bool {
         let wide = &self.hub.wide;
         let more = |now: usize| (now < WIDE_MAX).then_some(now + 1);

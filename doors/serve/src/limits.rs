@@ -1,4 +1,4 @@
-//! What the server needs of the system: descriptors, and to be let write while memory is short.
+//! The server's demands on the system: descriptors, and leave to write while memory is short.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 

@@ -34,7 +34,7 @@ use crate::hub::{Hub, Stage};
 use crate::log::warn;
 use crate::refusal::words;
 
-/// How long others that bind a socket in the same folder are waited for.
+/// Time for which others that bind a socket in the same folder are waited for.
 const LOCK_MAX: Duration = Duration::from_secs(1);
 /// Between two tries.
 const LOCK_AGAIN: Duration = Duration::from_millis(2);
@@ -42,7 +42,7 @@ const LOCK_AGAIN: Duration = Duration::from_millis(2);
 const BACKLOG: i32 = 1024;
 /// When descriptors or memory are short: how long nobody is let in.
 const SHORTAGE: Duration = Duration::from_millis(100);
-/// How often it is looked whether the path of a socket is still there.
+/// Interval at which the path of a socket is looked for.
 const LOOK: Duration = Duration::from_secs(5);
 /// Between two lines in the log about clients that cannot be let in.
 const SAID: Duration = Duration::from_secs(10);
@@ -67,7 +67,7 @@ pub enum ListenError {
     /// The system refused.
     #[error("cannot listen on {what}: {}; {}", words(error), way_out(error))]
     System {
-        /// Where.
+        /// The address.
         what: String,
         /// Why not.
         error: io::Error,
@@ -77,7 +77,7 @@ pub enum ListenError {
     Passed(String),
 }
 
-/// What to do about what the system said.
+/// The way out of the system's error.
 fn way_out(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::NotFound => "make the folder first, or choose another path",
@@ -98,7 +98,7 @@ fn way_out(error: &io::Error) -> &'static str {
 #[derive(Debug)]
 pub struct Listener {
     socket: Socket,
-    /// How clients call it.
+    /// Its name for clients.
     name: String,
     /// A descriptor that is given up to turn a client away where there is none left.
     spare: Option<File>,
@@ -196,8 +196,8 @@ fn bind_abstract(path: &Path, name: &[u8]) -> Result<Listener, ListenError> {
 
 /// Servers that start at the same time come to a path one after the other: what one has bound and
 /// does not listen on yet looks to another like what a dead one left, and what that one was about
-/// to remove may be the first one's by then. A lock that others have for long (systemd-tmpfiles(8)
-/// lets a folder alone that is locked) or that cannot be had is done without.
+/// to remove may be the first one's by then. A lock that others hold for long (systemd-tmpfiles(8)
+/// lets a folder alone that is locked) or that cannot be taken is done without.
 fn lock_folder_of(path: &Path) -> Option<File> {
     let folder = path.parent()?;
     let folder = match folder.as_os_str().is_empty() {
@@ -299,13 +299,14 @@ impl Listener {
         }
     }
 
-    /// How clients call it: `unix:PATH` or `tcp:ADDRESS`, with the port that it got.
+    /// Its name for clients: `unix:PATH` or `tcp:ADDRESS`, with the port that it got.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where clients find it that was to listen at `asked`: with the port that it got.
+    /// The address for clients of the socket that was to listen at `asked`: with the port that it
+    /// got.
     pub(crate) fn address(&self, asked: &ListenConfig) -> ListenConfig {
         match &self.socket {
             Socket::Tcp(socket) => socket

@@ -1,4 +1,4 @@
-//! What the server says while it runs: one line an event, on standard error.
+//! The log of the server while it runs: one line an event, on standard error.
 //!
 //! Events are made with [`error`], [`warn`], [`info`] and [`debug`] of the `tracing` crate, so that
 //! those of libraries (`object_store`) arrive here too. They are dealt with here:
@@ -14,8 +14,8 @@
 //!      [`LINE_MAX`] bytes.
 //!   2. Writing never waits: a standard error that takes nothing now (a full pipe) loses lines, and
 //!      the next line that gets through says how many.
-//!   3. At most `PER_SECOND` lines a second from one place in the code for one volume; how many
-//!      were left out is said when the second is over, with the next line or by [`finish`].
+//!   3. At most `PER_SECOND` lines a second from one place in the code for one volume; the number
+//!      of those left out is said when the second has passed, with the next line or by [`finish`].
 //!   4. Memory is bounded: the table of places has at most `PLACES_MAX` rows.
 //!
 //! Of crates that are not ours only warnings and errors are written.
@@ -48,7 +48,7 @@ const PLACES_MAX: usize = 1024;
 /// Crates whose events are ours.
 const OURS: [&str; 6] = ["serve", "tidegate", "objects", "nbd", "os", "device"];
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -74,14 +74,14 @@ pub enum Format {
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// What needs somebody: data are not safe, or the server cannot go on.
+    /// Events that need somebody: data are not safe, or the server cannot go on.
     Error,
-    /// What may need somebody.
+    /// Events that may need somebody.
     Warn,
-    /// What happens a few times in a server's life.
+    /// Events a few times in a server's life.
     #[default]
     Info,
-    /// What happens with every connection.
+    /// Events of every connection.
     Debug,
 }
 
@@ -198,7 +198,7 @@ impl Log {
             && (is_ours || level <= Level::Warn)
     }
 
-    /// Whether the place may write a line now; if so, how many it had to leave out before.
+    /// Admits a line of the place now; then answers the number of lines it had to leave out before.
     fn admit(&self, place: Origin, what: &str, now: Instant) -> Option<u64> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         if places.len() >= PLACES_MAX && !places.contains_key(&place) {
@@ -230,7 +230,8 @@ impl Log {
         Some(before)
     }
 
-    /// Tells what places left out whose second is over; `all`: also where it is not.
+    /// Logs how many lines each call site suppressed in the second that has passed; with `all`,
+    /// also in the current one.
     fn sweep(&self, now: Instant, all: bool) {
         let mut told = Vec::new();
         {
@@ -315,7 +316,7 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// What an event is called, and of which volume it tells.
+/// The name of an event, and the volume of which it tells.
 #[derive(Default)]
 struct Heading {
     message: String,
@@ -339,7 +340,7 @@ impl Visit for Heading {
     }
 }
 
-/// What the table of places keeps of a message.
+/// The part of a message that the table of places keeps.
 fn shortened(what: &str) -> String {
     match what.char_indices().nth(PLACE_MAX) {
         Some((end, _)) => format!("{}…", &what[..end]),
@@ -347,7 +348,7 @@ fn shortened(what: &str) -> String {
     }
 }
 
-/// Takes so many characters, then refuses.
+/// Takes `left` characters, then refuses.
 struct Cut<'a> {
     into: &'a mut String,
     left: usize,
@@ -510,7 +511,7 @@ impl Visit for Line {
     }
 }
 
-/// Whether a character could end the line, move the cursor or turn the text around.
+/// True if a character could end the line, move the cursor or turn the text around.
 fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -568,7 +569,7 @@ pub(crate) fn timestamp(at: SystemTime) -> String {
 mod tests {
     use super::*;
 
-    /// What `made` writes, as one text.
+    /// The lines that `made` writes, as one text.
     fn written(format: Format, level: Level, made: impl FnOnce()) -> String {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&lines);
@@ -648,7 +649,7 @@ mod tests {
         }
     }
 
-    /// What a reader of logfmt sees outside of quoted values.
+    /// The text that a reader of logfmt sees outside of quoted values.
     fn outside_quotes(text: &str) -> String {
         let (mut outside, mut is_quoted, mut is_escaped) = (String::new(), false, false);
         for c in text.chars() {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-/// Whether a file may be read, and written if it `is_to_be_written`.
+/// Tests that a file may be read, and written if it `is_to_be_written`.
 ///
 /// # Errors
 /// Why not.
@@ -17,7 +17,7 @@ pub(crate) fn open(path: &Path, is_to_be_written: bool) -> io::Result<()> {
     Ok(accessat(CWD, path, access, AtFlags::EACCESS)?)
 }
 
-/// Whether a file may be made with this path.
+/// Tests that a file may be made with this path.
 ///
 /// # Errors
 /// Why not: its folder is not there, is none, or takes no names.
@@ -28,7 +28,7 @@ pub(crate) fn make(path: &Path) -> io::Result<()> {
     Ok(accessat(CWD, folder, access, AtFlags::EACCESS)?)
 }
 
-/// Whether a file may be made with this path, and before it the folders that are missing on the
+/// Tests that a file may be made with this path, and before it the folders that are missing on the
 /// way.
 ///
 /// # Errors

@@ -48,7 +48,7 @@ const IDLE: Duration = Duration::from_secs(10);
 /// Stack of a thread: the cache's procedures, which are flat.
 const STACK: usize = 256 << 10;
 
-/// What a thread is asked to do.
+/// The work that a thread is asked to do.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// Work for a connection: dropped once that has ended.
@@ -63,7 +63,7 @@ pub(crate) enum Sort {
 }
 
 impl Sort {
-    /// How many of its jobs may run at once.
+    /// Number of its jobs that may run at once.
     fn most(self) -> usize {
         match self {
             Self::Move => usize::MAX,
@@ -73,7 +73,7 @@ impl Sort {
     }
 }
 
-/// How many jobs of each sort run now.
+/// Number of jobs of each sort that run now.
 #[derive(Default)]
 struct Running {
     moves: usize,
@@ -110,14 +110,14 @@ struct Line {
     jobs: VecDeque<Job>,
 }
 
-/// What a thread takes up.
+/// A job as a thread takes it up.
 struct Taken {
     /// None: it syncs, for a task that waits for that.
     of: Option<(Sort, Arc<Mailbox>)>,
     job: Job,
 }
 
-/// What waits for a thread.
+/// The jobs that wait for a thread.
 #[derive(Default)]
 struct Waiting {
     lines: HashMap<Key, Line>,
@@ -137,7 +137,7 @@ struct State {
     threads: usize,
     idle: usize,
     closed: bool,
-    /// What is left to be done when it is closed.
+    /// The job left to be done when it is closed.
     last: Option<Job>,
 }
 
@@ -153,7 +153,7 @@ pub struct Pool {
     shared: Arc<Shared>,
 }
 
-/// What a pool is doing.
+/// The load of a pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolLoad {
     /// Threads that run now.
@@ -254,7 +254,7 @@ impl Pool {
         let _ = self.start();
     }
 
-    /// What it is doing now.
+    /// Its load now.
     #[must_use]
     pub fn load(&self) -> PoolLoad {
         let state = self.shared.lock();
@@ -338,7 +338,7 @@ impl State {
 }
 
 impl Shared {
-    /// What each thread does.
+    /// The work of each thread.
     fn work(&self) {
         let mut state = self.lock();
         loop {

@@ -35,9 +35,9 @@ const BUFFER: usize = 1 << 20;
 const LINE_MOST: usize = 8 << 10;
 /// Bytes that a record takes of the memory limit: a buffer that is filled and one that is written.
 pub(crate) const MEMORY: u64 = 2 * BUFFER as u64;
-/// How often they are written.
+/// Interval at which they are written.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long the end waits for a file that takes nothing; and one that is to be at once.
+/// Time that the end waits for a file that takes nothing; and for one that is to be at once.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) const HURRIED: Duration = EVERY;
 /// A record begins with it.
@@ -158,7 +158,7 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, len))
 }
 
-/// Whether nothing is in the file yet, which is read from its beginning.
+/// True if nothing is in the file yet, which is read from its beginning.
 fn is_empty(file: &File) -> io::Result<bool> {
     let mut text = Vec::new();
     file.take(HEAD.len() as u64).read_to_end(&mut text)?;
@@ -170,7 +170,8 @@ fn is_empty(file: &File) -> io::Result<bool> {
     ))
 }
 
-/// Whether a record can be kept there, as far as that shows: nothing is made, changed or locked.
+/// Checks that a record can be kept there, as far as that shows: nothing is made, changed or
+/// locked.
 ///
 /// # Errors
 /// As `Recorder::start`, but for a file in use.

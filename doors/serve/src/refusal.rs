@@ -1,5 +1,4 @@
-//! What the system refused, as people read it: its words without the error's number, and the way
-//! out.
+//! The system's refusal, as people read it: its words without the error's number, and the way out.
 
 use core::fmt;
 use std::io;
@@ -29,7 +28,7 @@ pub(crate) fn words(error: &impl fmt::Display) -> String {
     text
 }
 
-/// What to do about it, where that is known.
+/// The way out, where that is known.
 fn way_out(error: &io::Error) -> Option<&'static str> {
     Some(match Errno::from_io_error(error)? {
         Errno::NOSPC | Errno::DQUOT => "free some space there, or choose another place",

@@ -1,4 +1,4 @@
-//! What systemd and its like want of a service: sockets that they pass, and news of its state.
+//! The service's side of systemd and its like: sockets that they pass, and news of its state.
 //!
 //! Sockets begin at descriptor 3; `LISTEN_PID` says whose they are, `LISTEN_FDS` how many,
 //! `LISTEN_FDNAMES` what they are called. News are lines in a datagram to `NOTIFY_SOCKET`; a name
@@ -25,7 +25,7 @@ pub(crate) struct Passed {
     pub(crate) name: String,
 }
 
-/// Whether sockets were passed to this process.
+/// True if sockets were passed to this process.
 pub(crate) fn has_sockets() -> bool {
     passed(&variable) > 0
 }
@@ -47,7 +47,7 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// How many sockets `LISTEN_FDS` names, if they are for us.
+/// Number of sockets that `LISTEN_FDS` names, if they are for us.
 fn passed(variable: &dyn Fn(&str) -> Option<String>) -> u32 {
     let number = |name| variable(name)?.parse::<u32>().ok();
     let is_ours = number("LISTEN_PID") == Some(std::process::id());
@@ -56,7 +56,7 @@ fn passed(variable: &dyn Fn(&str) -> Option<String>) -> u32 {
         .unwrap_or(0)
 }
 
-/// Where news go; nowhere if nobody asked for them.
+/// The receiver of news; nobody if nobody asked for them.
 #[derive(Debug, Default)]
 pub(crate) struct Notify {
     socket: Option<(UnixDatagram, SocketAddr)>,
@@ -93,7 +93,7 @@ impl Notify {
         Self { socket, watchdog }
     }
 
-    /// How often a sign of life is wanted: twice in the time after which we are taken for dead.
+    /// Interval at which a sign of life is wanted: half the time after which we are taken for dead.
     pub(crate) fn watchdog(&self) -> Option<Duration> {
         self.watchdog
     }

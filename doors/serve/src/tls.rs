@@ -35,7 +35,7 @@ pub use error::{TlsError, TlsWarning};
 
 use crate::config::TlsConfig;
 
-/// What an encrypted connection takes beside a plain one, bytes: records under way in both
+/// Memory of an encrypted connection beside that of a plain one, bytes: records under way in both
 /// directions and the state of a session. Measured: 12 KiB while idle, 59 KiB after requests of 1
 /// MiB both ways (300 connections, resident memory).
 pub const MEMORY: u64 = 64 << 10;
@@ -106,7 +106,7 @@ impl Acceptor {
         })
     }
 
-    /// What an operator should know, though the server can start.
+    /// The things that an operator should know, though the server can start.
     #[must_use]
     pub fn warnings(&self) -> &[TlsWarning] {
         &self.warnings

@@ -41,7 +41,7 @@ const HANDSHAKE: Duration = Duration::from_millis(400);
 /// has 24 KiB: were they not given back, it would be 30 MiB.
 const MORE: u64 = 8 << 20;
 
-/// What this process has.
+/// The resources of this process.
 #[derive(Debug)]
 struct Has {
     threads: usize,

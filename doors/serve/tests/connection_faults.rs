@@ -297,7 +297,7 @@ fn a_hung_volume_keeps_its_own_threads_and_nobody_elses() {
     });
     let load = server.export.opened.pool.load();
     assert!(load.threads <= 8, "{load:?}");
-    // If it waited for the volume that hangs, it would give up after `LONG`: that volume is let go
+    // If it waited for the volume that hangs, it would give up after `LONG`: that volume is dropped
     // only afterwards.
     let data = bytes(4, 1 << 20);
     for part in 0..8_u64 {
@@ -496,7 +496,7 @@ fn a_server_that_drains_finishes_what_it_has_and_refuses_what_comes() {
         .runtime()
         .spawn(async move { hub.drain(Duration::from_secs(30)).await });
     until("it drains", || server.hub.stage() == Stage::Draining);
-    // The idle one is let go, the busy one is told.
+    // The idle one is closed, the busy one is told.
     let mut nothing = [0; 1];
     assert_eq!(idle.stream().read(&mut nothing).unwrap(), 0);
     busy.submit(Ask::write(0, &[1; 100])).unwrap();
@@ -545,7 +545,7 @@ fn too_many_and_too_slow_are_turned_away() {
     assert_eq!(server.hub.counters.refused_total.load(Ordering::SeqCst), 1);
     drop(kept);
     server.wait("their places are free", Server::is_at_rest);
-    // Says nothing: is let go.
+    // Says nothing: is cut off.
     let handshake = Duration::from_millis(300);
     server.hub.set_limits(Limits {
         handshake,

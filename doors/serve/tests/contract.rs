@@ -298,7 +298,7 @@ fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {test}: {why}");
 }
 
-/// What a program says; `None`: it failed, or is not there.
+/// The output of a program; `None`: it failed, or is not there.
 fn program(name: &str, arguments: &[&str]) -> Option<String> {
     let output = Program::new(name).args(arguments).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -332,7 +332,7 @@ fn a_block_device() {
     keeps_the_contract(&BackendConfig::File { path, size: None });
 }
 
-/// A file system in memory of so many bytes.
+/// A file system in memory, of a given size.
 struct Small(PathBuf);
 
 impl Small {

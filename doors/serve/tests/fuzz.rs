@@ -1,4 +1,4 @@
-//! What the fuzzing target checks of a whole connection, over its corpus and over random input.
+//! The checks of the fuzzing target for a whole connection, over its corpus and over random input.
 //!
 //! A failure of the random part prints its seed; `NBD_SEED` takes one back, `NBD_ROUNDS` sets how
 //! many there are.

@@ -1,5 +1,5 @@
-//! What a real server shows of itself while clients use it: counted right, and told when a volume
-//! is in trouble.
+//! The figures that a real server shows of itself while clients use it: counted right, and told
+//! when a volume is in trouble.
 #![cfg(feature = "web")]
 #![allow(clippy::unwrap_used, reason = "a test's helpers are its tests")]
 

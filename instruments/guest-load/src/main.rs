@@ -41,7 +41,7 @@ mod work;
 
 use std::process::ExitCode;
 
-/// What went wrong, in words for the console.
+/// A result, or the error in words for the console.
 type Result<T> = std::result::Result<T, String>;
 
 /// Size of a page, in bytes.

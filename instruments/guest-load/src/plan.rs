@@ -9,8 +9,8 @@
 //! ```
 //!
 //! A series (`values` or `text`) has a name, a path, how many samples from one reading to the next,
-//! and the KiB that are kept of it. A worker has a name, a kind, room for so many calls, the ms at
-//! which it begins, and what `work::KINDS` says.
+//! and the KiB that are kept of it. A worker has a name, a kind, room for `calls` calls, the ms at
+//! which it begins, and the arguments that `work::KINDS` lists.
 
 use crate::Result;
 use crate::work::{self, Arguments, Kind};
@@ -18,11 +18,11 @@ use crate::work::{self, Arguments, Kind};
 /// A plan, as the host wrote it.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// How long workers run.
+    /// Time that workers run.
     pub(crate) seconds: u64,
     /// From one sample to the next.
     pub(crate) sample_ms: u64,
-    /// Where the stream goes.
+    /// The destination of the stream.
     pub(crate) out: String,
     /// The folder of tracefs.
     pub(crate) tracing: String,

@@ -166,7 +166,7 @@ impl<'a> Crew<'a> {
     }
 }
 
-/// What a worker's process does.
+/// The work of a worker's process.
 fn work(worker: &Worker, log: &Log, zero: u64) -> Result<std::convert::Infallible> {
     system::name(&worker.name)?;
     let mut ready = (worker.kind.prepare)(&worker.arguments)?;

@@ -1,6 +1,6 @@
-//! What the sampler keeps: files of the kernel's, read again and again into memory that is there.
+//! The sampler's series: files of the kernel's, read again and again into memory that is there.
 //!
-//! A reading is a line `@ TIME LENGTH`, so many bytes, and a newline. Of a file of values (`name
+//! A reading is a line `@ TIME LENGTH`, that many bytes, and a newline. Of a file of values (`name
 //! value` a line) the first reading is the file, and each later one its values alone.
 
 use std::fs::File;

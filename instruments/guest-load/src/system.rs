@@ -68,7 +68,7 @@ pub(crate) fn sleep_until(at: u64) {
     }
 }
 
-/// Sleeps for so many nanoseconds.
+/// Sleeps for `ns` nanoseconds.
 pub(crate) fn sleep(ns: u64) {
     sleep_until(now() + ns);
 }
@@ -81,10 +81,10 @@ pub(crate) fn pause() -> ! {
     }
 }
 
-/// What `lock_memory` locks.
+/// The memory that `lock_memory` locks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Locked {
-    /// What the process has now.
+    /// The memory that the process has now.
     Now,
     /// And what it gets from now on.
     Always,
@@ -197,7 +197,7 @@ impl Drop for Region {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process(i32);
 
-/// How a process ended, and what it used.
+/// The end of a process, and its use of CPU time and memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ended {
     /// As `wait` has it: the signal in the low seven bits, the exit status above eight.

@@ -30,14 +30,14 @@ pub(crate) const KINDS: [&Kind; 8] = [
     &huge::ALLOC,
 ];
 
-/// What a kind takes.
+/// An argument of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Argument {
     Number(&'static str),
     Word(&'static str),
 }
 
-/// How a worker that did not run on to the end of the run was done.
+/// The end of a worker that did not run on to the end of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Done {
     /// With all it had to do.
@@ -134,7 +134,7 @@ impl Arguments {
     }
 }
 
-/// What a worker has done so far, and each of its calls: memory that process 1 reads.
+/// A worker's work so far, and each of its calls: memory that process 1 reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Log {
     /// Pages touched, bytes written or read, files made.
@@ -156,7 +156,7 @@ const HEAD: usize = 5;
 const CALL: usize = 4;
 
 impl Log {
-    /// A log with room for so many calls.
+    /// A log with room for `calls_max` calls.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -189,7 +189,7 @@ impl Log {
         now
     }
 
-    /// It is over.
+    /// The call has ended.
     pub(crate) fn end(&self, began: u64, count: u64, extra: u64) {
         let took = system::now() - began;
         self.note([began, took, count, extra]);

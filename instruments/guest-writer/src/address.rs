@@ -1,4 +1,4 @@
-//! Where null_blk keeps a device's rate: its place in the guest's memory.
+//! The place of a null_blk device's rate in the guest's memory.
 //!
 //! `/proc/kallsyms` names the list of devices; `/proc/kcore` lets one read along it. A device's
 //! description is found from there, and in it the rate, by the numbers that stand before it:
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt as _;
 use crate::Result;
 
 const KCORE: &str = "/proc/kcore";
-/// Where a device's description says what it is: `/sys/kernel/config/nullb/nullb0`.
+/// The name in a device's description: `/sys/kernel/config/nullb/nullb0`.
 const CONFIG: &str = "/sys/kernel/config/nullb/nullb";
 /// More than the description is long.
 const DESCRIPTION_MAX: usize = 4096;
@@ -86,7 +86,7 @@ fn devices(memory: &Memory) -> Result<Vec<u64>> {
     Ok(devices)
 }
 
-/// How far into the memory's file a physical address lies.
+/// The place of a physical address in the memory's file.
 fn in_file(physical: u64, low_mib: u32) -> Result<u64> {
     const HIGH: u64 = 1 << 32;
     let low = u64::from(low_mib) << 20;
@@ -166,7 +166,7 @@ impl Memory {
         Ok(segment.physical_address + (address - segment.virtual_address))
     }
 
-    /// Where the last word of the pattern lies behind `begin`.
+    /// The place of the last word of the pattern behind `begin`.
     fn find(&self, begin: u64, pattern: &[u8]) -> Result<Option<u64>> {
         let mut room = vec![0; DESCRIPTION_MAX];
         self.read(begin, &mut room)?;

@@ -1,4 +1,4 @@
-//! What runs inside the guest of `cargo instruments guest`: the writers of a scenario and their
+//! The program inside the guest of `cargo instruments guest`: the writers of a scenario and their
 //! clerk.
 //!
 //! A static program that a busybox initramfs starts once the devices are there. It reads a *plan*,
@@ -31,7 +31,7 @@ mod stream;
 
 use std::process::ExitCode;
 
-/// What went wrong, in words for the console.
+/// A result, or the error in words for the console.
 type Result<T> = std::result::Result<T, String>;
 
 fn main() -> ExitCode {

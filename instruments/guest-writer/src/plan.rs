@@ -7,9 +7,9 @@ use crate::Result;
 /// A plan, as the host wrote it.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
-    /// How long the writers run.
+    /// Time that the writers run.
     pub(crate) length: Duration,
-    /// Where the stream goes.
+    /// The destination of the stream.
     pub(crate) out: String,
     /// The folder of tracefs.
     pub(crate) tracing: String,

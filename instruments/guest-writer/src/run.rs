@@ -17,7 +17,7 @@ use crate::stream::Stream;
 const LEAD: Duration = Duration::from_secs(1);
 /// Most writes of one writer: what a device of 1 GiB/s takes in ten minutes, in writes of 1 MiB.
 const WRITES_MAX: usize = 600 * 1024;
-/// What ties the trace's clock to ours.
+/// The mark that ties the trace's clock to ours.
 const MARK: &str = "tidegate zero";
 
 /// One `write()`.
@@ -28,7 +28,7 @@ struct Written {
     bytes: u64,
 }
 
-/// What a writer did. Its file stays open: the last to close a device waits for all its writeback.
+/// A writer's work. Its file stays open: the last to close a device waits for all its writeback.
 struct Done {
     written: Vec<Written>,
     _file: File,

@@ -68,7 +68,7 @@ impl Source {
     }
 }
 
-/// What was read at one time: places in the text.
+/// A reading at one time: places in the text.
 struct Sample {
     nanos: u128,
     /// `/proc/vmstat`, then each device.

@@ -5,7 +5,7 @@ use std::io::Write as _;
 
 use crate::Result;
 
-/// Where the files go.
+/// The destination of the files.
 pub(crate) struct Stream {
     out: File,
     path: String,

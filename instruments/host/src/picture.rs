@@ -13,7 +13,7 @@ struct Picture {
     experiment: &'static str,
     /// Before, and after.
     columns: &'static str,
-    /// What `tidegate run` calls it.
+    /// Its name for `tidegate run`.
     drawn: &'static str,
     shown: &'static str,
 }

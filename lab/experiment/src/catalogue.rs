@@ -32,15 +32,15 @@ pub fn machines() -> Vec<&'static str> {
     MACHINES.iter().map(|(name, _)| *name).collect()
 }
 
-/// What work costs on a machine.
+/// The cost of work on a machine.
 #[must_use]
 pub fn costs(machine: &str) -> Option<CostTable> {
     let found = MACHINES.iter().find(|(name, _)| *name == machine);
     found.map(|(_, costs)| costs.clone())
 }
 
-/// Whether a parameter fits a model; the answer names the problem. An unknown model fits: that is
-/// another mistake.
+/// Checks that a parameter fits a model; the answer names the problem. An unknown model fits: that
+/// is another mistake.
 ///
 /// # Errors
 /// The problem, in words.
@@ -51,8 +51,8 @@ pub fn check_param(model: &str, name: &str, value: u64) -> Result<(), String> {
     }
 }
 
-/// Whether a device of that model can be given a rate in MiB/s, and changes of it. An unknown model
-/// can: that is another mistake.
+/// Checks that a device of that model can be given a rate in MiB/s, and changes of it. An unknown
+/// model can: that is another mistake.
 ///
 /// # Errors
 /// Why not, in words.
@@ -68,7 +68,7 @@ pub fn check_rate(model: &str) -> Result<(), String> {
 /// The model whose rate is that of a slow wrapper around it.
 pub const WRAPPED: &str = "null";
 
-/// Whether a model has a single rate, which can be set and changed.
+/// True if a model has a single rate, which can be set and changed.
 fn has_rate(params: &model::Params) -> bool {
     let mut params = params.clone();
     params.set_rate(RATE_OF_ANY).is_ok()
@@ -77,7 +77,7 @@ fn has_rate(params: &model::Params) -> bool {
 /// A rate that every device has that has one: 1 MiB/s.
 const RATE_OF_ANY: u64 = 1 << 20;
 
-/// Whether a wrapper's text can be read; the answer names the problem.
+/// Checks that a wrapper's text can be read; the answer names the problem.
 ///
 /// # Errors
 /// The problem, in words.

@@ -9,7 +9,7 @@ use crate::pool;
 use crate::scenario::{CompareKind, ExpectEntry, Scenario};
 use crate::stats::{Better, Samples};
 
-/// How a band stands after a run, in one word.
+/// The standing of a band after a run, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
@@ -55,14 +55,14 @@ impl<'a> Judged<'a> {
     }
 }
 
-/// How one band came out in one row.
+/// The verdict on one band in one row.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
     /// Name of the band.
     pub id: String,
     /// Row.
     pub case: String,
-    /// What was compared, in words.
+    /// The comparison, in words.
     pub what: String,
     /// The value; `None`: a column was not run, or the metric does not apply.
     pub value: Option<f64>,
@@ -81,7 +81,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Whether the band holds. A value that could not be had does not hold; a skipped one does.
+    /// True if the band holds. A band without a value does not hold; a skipped one does.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.skipped
@@ -90,7 +90,7 @@ impl Verdict {
             })
     }
 
-    /// Whether a check fails for it: it does not hold, no other experiment holds it, and it is no
+    /// True if a check fails for it: it does not hold, no other experiment holds it, and it is no
     /// known miss; or it could not be judged.
     #[must_use]
     pub fn fails(&self) -> bool {
@@ -98,7 +98,7 @@ impl Verdict {
         !self.holds() && (!excused || self.value.is_none())
     }
 
-    /// How it came out, in one word.
+    /// Its standing, in one word.
     #[must_use]
     pub fn standing(&self) -> Standing {
         if self.skipped {
@@ -144,7 +144,7 @@ impl Verdict {
     }
 }
 
-/// Whether any band that is held here is of rows and columns that will be run.
+/// True if any band that is held here is of rows and columns that will be run.
 #[must_use]
 pub fn any_applies(scenario: &Scenario, rows: &[String], columns: &[String]) -> bool {
     let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
@@ -211,7 +211,7 @@ pub fn cells<'a>(expect: &'a ExpectEntry, case: &'a str) -> [(&'a str, &'a str);
     [(case, policy), (other_case, other)]
 }
 
-/// Whether every cell that the band compares has a run.
+/// True if every cell that the band compares has a run.
 fn is_met(expect: &ExpectEntry, case: &str, outcomes: &[Outcome]) -> bool {
     cells(expect, case).into_iter().all(|(case, policy)| {
         outcomes
@@ -277,7 +277,8 @@ fn judge_one(
     }
 }
 
-/// How likely two cells' means of a metric's samples, of all repetitions, differ so by chance.
+/// The probability that two cells' means of a metric's samples, of all repetitions, differ so by
+/// chance.
 fn chance(
     outcomes: &[Outcome],
     metric: &str,

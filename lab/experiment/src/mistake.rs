@@ -19,15 +19,15 @@ pub struct Source {
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// What is wrong, with the value.
+    /// The complaint, with the value.
     pub title: String,
-    /// Where.
+    /// Its place in the text.
     pub span: Range<usize>,
     /// A few words under the caret.
     pub label: String,
     /// Another place that matters.
     pub also: Option<(Range<usize>, String)>,
-    /// What to do.
+    /// The way out.
     pub help: Option<String>,
 }
 
@@ -88,7 +88,7 @@ pub struct Mistakes {
     pub list: Vec<Mistake>,
 }
 
-/// What draws mistakes; `colour` adds terminal colours.
+/// The renderer of mistakes; `colour` adds terminal colours.
 pub fn renderer(colour: bool) -> Renderer {
     if colour {
         Renderer::styled()

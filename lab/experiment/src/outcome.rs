@@ -1,4 +1,4 @@
-//! What one run came to: plain data that metrics, tables, files and plots are made from.
+//! The outcome of one run: plain data that metrics, tables, files and plots are made from.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -24,7 +24,7 @@ pub struct TaskCpu {
     pub waits: Vec<(String, f64)>,
 }
 
-/// What one job did. Times are seconds since the run began.
+/// The work of one job. Times are seconds since the run began.
 #[derive(Clone, Debug, Default)]
 pub struct Job {
     /// Its name.
@@ -124,7 +124,7 @@ pub struct Iteration {
     pub began_s: f64,
     /// When that task began.
     pub alloc_began_s: f64,
-    /// How long it took.
+    /// Its length.
     pub took_s: f64,
     /// Free pages when it began.
     pub free: f64,
@@ -150,8 +150,8 @@ impl Iteration {
 }
 
 impl Job {
-    /// Whether its samples are measured for themselves: those of a hog are only how long its rounds
-    /// took.
+    /// True if its samples are measured for themselves: those of a hog are only the times of its
+    /// rounds.
     #[must_use]
     pub fn measures(&self) -> bool {
         self.kind != "hog" && !self.samples.is_empty()
@@ -175,7 +175,7 @@ pub struct DeviceLevel {
     pub busy_s: f64,
 }
 
-/// What one device did.
+/// The work of one device.
 #[derive(Clone, Debug, Default)]
 pub struct DeviceOutcome {
     /// Its id in the scenario.
@@ -241,12 +241,12 @@ pub struct Level {
     pub resident: f64,
 }
 
-/// How a throttling of reclaim ended.
+/// The end of a throttling of reclaim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ThrottleEnd {
     /// It did not sleep.
     NoSleep,
-    /// What it waited for happened.
+    /// The event it waited for happened.
     Event,
     /// Its timeout passed.
     Timeout,
@@ -275,28 +275,28 @@ pub struct Throttle {
     pub background: bool,
     /// Why.
     pub reason: Reason,
-    /// How long at most.
+    /// The longest sleep allowed.
     pub timeout_ms: f64,
-    /// How long it was, in whole ticks.
+    /// Its length, in whole ticks.
     pub delayed_ms: f64,
-    /// How it ended.
+    /// Its end.
     pub ended: ThrottleEnd,
 }
 
-/// How many throttlings were alike. A run's list is complete and sorted.
+/// The number of throttlings that were alike. A run's list is complete and sorted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThrottleCount {
     /// By the background reclaimer.
     pub background: bool,
     /// Why.
     pub reason: Reason,
-    /// How long at most.
+    /// The longest sleep allowed.
     pub timeout_ms: f64,
-    /// How long it was, in whole ticks.
+    /// Their length, in whole ticks.
     pub delayed_ms: f64,
-    /// How they ended.
+    /// Their end.
     pub ended: ThrottleEnd,
-    /// How many.
+    /// Their number.
     pub count: u64,
 }
 
@@ -305,9 +305,9 @@ pub struct ThrottleCount {
 pub struct WaitLengths {
     /// Its name.
     pub cause: String,
-    /// How many.
+    /// Number of waits.
     pub count: u64,
-    /// How many ended by a deadline: of pauses the normal end.
+    /// Number of those that ended by a deadline: of pauses the normal end.
     pub timed_out: u64,
     /// All of them, task-seconds.
     pub total_s: f64,
@@ -317,7 +317,7 @@ pub struct WaitLengths {
     pub p99_ms: f64,
     /// The longest, exactly.
     pub max_ms: f64,
-    /// (no longer than so many ms, waits), ascending: every class that is not empty.
+    /// (no longer than this many ms, waits), ascending: every class that is not empty.
     pub lengths: Vec<(f64, u64)>,
     /// (the event or deadline that ended them, waits, task-seconds), each once.
     pub ends: Vec<(String, u64, f64)>,
@@ -330,7 +330,7 @@ pub struct Longest {
     pub task: u32,
     /// When it ended.
     pub at_s: f64,
-    /// How long it was.
+    /// Its length.
     pub took_ms: f64,
     /// Waits in it by cause, ms, the longest first; the rest is running, or wanting a CPU.
     pub parts: Vec<(String, f64)>,
@@ -339,7 +339,7 @@ pub struct Longest {
 /// For how long tasks were stalled, as PSI counts it (`/proc/pressure`), seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pressure {
-    /// How long was looked.
+    /// The time observed.
     pub over_s: f64,
     /// Somebody was stalled for memory.
     pub memory_some_s: f64,
@@ -351,7 +351,7 @@ pub struct Pressure {
     pub io_full_s: f64,
 }
 
-/// What happened in equal slots of time.
+/// The events in equal slots of time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Slots {
     /// Length of a slot.
@@ -432,7 +432,7 @@ pub struct Outcome {
     pub counters: Vec<Counter>,
     /// Its throttlings by kind, all of them.
     pub throttles: Vec<ThrottleCount>,
-    /// Its throttlings one by one, of the first repetition and at most so many.
+    /// Its throttlings one by one, of the first repetition and up to a bound.
     pub throttled: Vec<Throttle>,
     /// Its waits by cause.
     pub waits: Vec<WaitLengths>,
@@ -446,7 +446,7 @@ pub struct Outcome {
     pub vmstat: VmSeries,
     /// Levels of each node over time, of a machine with several, of the first repetition.
     pub nodes: Vec<VmSeries>,
-    /// What each task and device did when, where it was asked for.
+    /// The timeline of each task and device, where it was asked for.
     pub timeline: Option<Timeline>,
     /// Its length in its own time.
     pub virtual_s: f64,
@@ -468,8 +468,8 @@ pub struct Outcome {
 pub struct Values(pub(crate) OnceLock<Vec<Option<f64>>>);
 
 impl Outcome {
-    /// What one task or device of the scenario did: its jobs, their pauses, its devices. Figures of
-    /// the whole run (levels, changes, counters) stay.
+    /// The part of one task or device of the scenario: its jobs, their pauses, its devices. Figures
+    /// of the whole run (levels, changes, counters) stay.
     #[must_use]
     pub fn only(&self, of: &str) -> Self {
         let mut part = self.clone();

@@ -10,7 +10,7 @@ use crate::outcome::Outcome;
 pub use crate::scenario::ALL;
 use crate::scenario::Scenario;
 
-/// Whether a scenario speaks of that row: in a band or with a published value.
+/// True if a scenario speaks of that row: in a band or with a published value.
 #[must_use]
 pub fn is_asked(scenario: &Scenario) -> bool {
     let expects = scenario.expects.iter().flat_map(|expect| &expect.cases);

@@ -107,13 +107,13 @@ impl Samples {
         Self { sorted, better }
     }
 
-    /// How many.
+    /// Number of samples.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sorted.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
@@ -186,14 +186,14 @@ impl Samples {
         Some(two_sided(difference / error, degrees))
     }
 
-    /// Whether the difference gets a star.
+    /// True if the difference gets a star.
     #[must_use]
     pub fn is_significant(&self, base: &Self) -> bool {
         self.p_value(base).is_some_and(|p| p < SIGNIFICANT)
     }
 }
 
-/// Probability that Student's t with so many degrees of freedom is at least `t` from zero.
+/// Probability that Student's t with `degrees` degrees of freedom is at least `t` from zero.
 ///
 /// # Source
 /// Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4: for a whole number
@@ -233,7 +233,7 @@ pub fn percent(base: f64, new: f64, better: Better) -> f64 {
     }
 }
 
-/// How many samples make up the best `percent`: floor, at least one.
+/// Number of samples that make up the best `percent`: floor, at least one.
 fn rank(n: usize, percent: u8) -> usize {
     (n * usize::from(percent) / 100).max(1)
 }

@@ -1,4 +1,4 @@
-//! What each task and device did when: the raw material of a trace, of bounded length.
+//! The timeline of each task and device: the raw material of a trace, of bounded length.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use env::{Cause, Event, IoOp, TaskId, Wakeup};
 use policy::reclaim::Reason;
 use policy::units::{Instant, Nanos, Pages};
 
-/// Things kept at most. A trace of so many is about 22 MB, and opens in seconds.
+/// Things kept at most. A trace of this many is about 22 MB, and opens in seconds.
 pub(super) const ITEMS_MOST: usize = 400_000;
 
 /// One thing that happened.
@@ -16,11 +16,11 @@ pub struct Item {
     pub at: Instant,
     /// By whom; `TaskId::NONE`: by an interrupt.
     pub task: TaskId,
-    /// What.
+    /// Its kind.
     pub what: What,
 }
 
-/// What can be seen in a trace.
+/// A thing that can be seen in a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum What {
     /// It falls asleep.
@@ -44,11 +44,11 @@ pub enum What {
     Throttled {
         /// Why.
         reason: Reason,
-        /// How long at most.
+        /// The longest sleep allowed.
         timeout: Nanos,
-        /// How long it was, in whole ticks.
+        /// Its length, in whole ticks.
         delayed: Nanos,
-        /// How it ended; none: it did not sleep.
+        /// Its end; none: it did not sleep.
         wakeup: Option<Wakeup>,
     },
     /// A request went to a device.
@@ -57,13 +57,13 @@ pub enum What {
     Completed {
         /// Which device.
         device: u16,
-        /// What was asked: read, write, or another.
+        /// The operation: read, write, or another.
         op: &'static str,
-        /// How much.
+        /// The pages moved.
         pages: Pages,
         /// From submission to completion.
         took: Nanos,
-        /// Whether it failed.
+        /// It failed.
         failed: bool,
     },
     /// A fault that had to read.
@@ -74,7 +74,7 @@ pub enum What {
     Ended,
 }
 
-/// What was kept, in the order of time.
+/// The items kept, in the order of time.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
     /// When it begins.
@@ -83,7 +83,7 @@ pub struct Timeline {
     pub ends: Instant,
     /// It ended because it was full.
     pub is_full: bool,
-    /// What happened.
+    /// The items.
     pub items: Vec<Item>,
     /// Names of tasks.
     pub tasks: BTreeMap<u32, String>,
@@ -92,7 +92,7 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// What it takes when it is full.
+    /// Its size when it is full.
     pub(crate) const BYTES_MOST: u64 = (ITEMS_MOST * size_of::<Item>()) as u64;
 
     pub(super) fn opens(&mut self, at: Instant) {

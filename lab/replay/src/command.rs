@@ -390,7 +390,7 @@ fn run_all(jobs: &[Job<'_>], world: &World, watched: bool, stop: &Stop) -> Vec<O
     results
 }
 
-/// The news that a replay has ended, and its speed.
+/// The line that says that a replay has ended, and its speed.
 fn said(job: &Job<'_>, took: Duration) -> String {
     #[expect(clippy::cast_precision_loss, reason = "far fewer than 2^53 accesses")]
     let rate = job.trace.len() as f64 / took.as_secs_f64().max(1e-9) / 1e6;

@@ -49,7 +49,7 @@ impl Latencies {
         self.max = self.max.at_least(took);
     }
 
-    /// How many calls.
+    /// Number of calls.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.histogram.len()

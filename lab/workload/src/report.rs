@@ -1,4 +1,4 @@
-//! What a job did: plain data.
+//! A job's account of its work: plain data.
 
 use core::fmt;
 
@@ -40,7 +40,7 @@ impl PerSecond {
 pub struct Sample {
     /// When it ended, since the beginning of the run.
     pub at: Nanos,
-    /// How long it took, by the job's own rule.
+    /// Its length, by the job's own rule.
     pub took: Nanos,
 }
 
@@ -52,9 +52,9 @@ const SAMPLES_MAX: usize = 4_000_000;
 pub struct LongCall {
     /// When it began, since the beginning of the run.
     pub began: Nanos,
-    /// How long it took.
+    /// Its length.
     pub took: Nanos,
-    /// What it moved.
+    /// Bytes that it moved.
     pub bytes: Bytes,
 }
 
@@ -63,7 +63,7 @@ pub struct LongCall {
 pub struct Part {
     /// Its name.
     pub name: &'static str,
-    /// How long it took.
+    /// Its length.
     pub took: Nanos,
 }
 
@@ -74,7 +74,7 @@ pub enum Failure {
     Cache(mm::Error),
     /// Fewer bytes than asked for were there to read.
     ShortRead {
-        /// Where the file ended.
+        /// The end of the file.
         at: Bytes,
     },
     /// A file could not be made; why, in words.
@@ -90,7 +90,7 @@ impl Failure {
     /// The run is at its end.
     pub(crate) const CANCELLED: Self = Self::Cache(mm::Error::Cancelled);
 
-    /// Whether a task may go on after a wait that ended so.
+    /// Says whether a task may go on after a wait that ended so.
     pub(crate) fn after(wakeup: Wakeup) -> Result<(), Self> {
         match wakeup {
             Wakeup::Cancelled => Err(Self::CANCELLED),
@@ -128,7 +128,7 @@ impl From<mm::Error> for Failure {
     }
 }
 
-/// What one job did.
+/// The report of one job.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// Its name in the plan.
@@ -145,7 +145,7 @@ pub struct Report {
     pub bytes: Bytes,
     /// Lengths of the calls.
     pub latencies: Latencies,
-    /// How late each call of a job with a schedule ended, counted from when it was due.
+    /// The lateness of each call of a job with a schedule: its end, counted from when it was due.
     pub responses: Latencies,
     /// Bytes in each second of the run.
     pub per_second: PerSecond,
@@ -172,7 +172,7 @@ pub struct Report {
     pub misses: u64,
     /// Requests for memory that the cache refused, and that the job went on without.
     pub refused: u64,
-    /// Whether all of its work was done.
+    /// All of its work was done.
     pub complete: bool,
     /// Why not, when the cache failed it.
     pub failure: Option<Failure>,

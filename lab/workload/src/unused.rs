@@ -1,4 +1,4 @@
-//! What shrinkers of files could free, told without the lock of their table.
+//! The objects that shrinkers of files could free, told without the lock of their table.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -91,7 +91,7 @@ struct Object {
     /// Truncates that ever began, and those under way: a sync beside one knows nothing of lengths.
     truncates: u64,
     truncates_under_way: u32,
-    /// Crashes so far: what began before the last one is over.
+    /// Crashes so far: operations that began before the last one have ended.
     crashes: u32,
 }
 
@@ -123,7 +123,7 @@ pub struct Write {
     crashes: u32,
 }
 
-/// What an operation does to the length of its object.
+/// The effect of an operation on the length of its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LenChange {
     /// Nothing.
@@ -159,12 +159,12 @@ pub struct Sync {
     crashes: u32,
 }
 
-/// What a sector turned out to hold.
+/// The content of a sector as it was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// Zeroes.
     Zeroes,
-    /// That version of itself.
+    /// This version of itself.
     Version(u32),
     /// Another sector's content.
     Elsewhere(Stamp),
@@ -172,24 +172,24 @@ pub enum Seen {
     Garbled,
 }
 
-/// What is wrong with a sector.
+/// The fault of a sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// A version that no write of this sector ever had: invented, or from another place.
     NeverWritten {
-        /// What was seen.
+        /// The version seen.
         seen: u32,
     },
     /// Another sector's content.
     Misplaced {
-        /// Where it belongs.
+        /// The sector it belongs to.
         from: Stamp,
     },
     /// Not a sector as it was written: torn within, or overwritten by something foreign.
     Garbled,
     /// A version that had been overwritten for good.
     Stale {
-        /// What was seen.
+        /// The version seen.
         seen: u32,
         /// At least this one had to be.
         newest: u32,
@@ -203,12 +203,12 @@ pub enum Fault {
     Short {
         /// Its length.
         len: Bytes,
-        /// What was acknowledged.
+        /// The length acknowledged.
         acked: Bytes,
     },
 }
 
-/// Where a rule was broken.
+/// A broken rule, and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// In which object.
@@ -217,11 +217,11 @@ pub struct Violation {
     pub sector: u64,
     /// By whom it was noticed.
     pub during: During,
-    /// What is wrong.
+    /// The fault.
     pub fault: Fault,
 }
 
-/// What showed a violation.
+/// The look that showed a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum During {
     /// A read.
@@ -531,7 +531,7 @@ impl Checker {
     }
 
     /// The power failed and `media` is what is left (after `Media::crash`). All operations that
-    /// were under way are over; from now on the surviving content is all there is.
+    /// were under way have ended; from now on the surviving content is all there is.
     ///
     /// # Errors
     /// The first sector that is older than what a sync acknowledged, or was never written.
@@ -689,7 +689,7 @@ impl Object {
             .or_else(|| self.kept.get(&version))
     }
 
-    /// Whether `seen` may stand in the sector when at least `floor` had to.
+    /// Checks that `seen` may stand in the sector when at least `floor` had to.
     fn judge(&self, sector: u64, seen: Seen, floor: u32) -> Result<(), Fault> {
         let newest = version(floor);
         match seen {
@@ -728,7 +728,7 @@ impl Object {
         }
     }
 
-    /// Whether `seen` had been replaced for good once `newest` had ended.
+    /// True if `seen` had been replaced for good once `newest` had ended.
     fn is_stale(&self, seen: u32, record: &Record, newest: u32) -> bool {
         seen < newest
             && self

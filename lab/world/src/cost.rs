@@ -1,4 +1,4 @@
-//! What a unit of each kind of work costs in CPU time.
+//! The cost of a unit of each kind of work in CPU time.
 //!
 //! Costs are picoseconds per unit, so that a cost below a nanosecond is exact. `Work::User` is
 //! reported in nanoseconds and always costs what it says.

@@ -59,7 +59,7 @@ impl CpuDeadlines {
         unpacked(self.until[cpu]).0
     }
 
-    /// Whether its task was just put there.
+    /// True if its task was just put there.
     pub(crate) fn is_fresh(&self, cpu: usize) -> bool {
         self.fresh >> cpu & 1 == 1
     }

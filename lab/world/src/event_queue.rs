@@ -1,4 +1,4 @@
-//! What is due when: a binary heap in order of (time, sequence number).
+//! The events that are due: a binary heap in order of (time, sequence number).
 //!
 //! The sequence number breaks ties in the order in which things were asked for. It is given out
 //! here for everything that has a place in time, also for what the scheduler keeps elsewhere (the
@@ -79,7 +79,7 @@ impl<T> EventQueue<T> {
         self.heap.push(Entry { place, what });
     }
 
-    /// Where the first entry stands; `Moment::NEVER` if there is none.
+    /// The moment of the first entry; `Moment::NEVER` if there is none.
     pub(crate) fn first(&self) -> Moment {
         self.heap.peek().map_or(Moment::NEVER, |entry| entry.place)
     }

@@ -1,5 +1,5 @@
-//! What a simulated device stores: per object a length and, per 4 KiB page, the stamps of its eight
-//! sectors; and which of that would survive a loss of power.
+//! The content of a simulated device: per object a length and, per 4 KiB page, the stamps of its
+//! eight sectors; and the part that would survive a loss of power.
 //!
 //! Vocabulary: a write is *completed* when the device has said so, *durable* when no loss of power
 //! can undo it. Between the two it sits in the device's volatile cache. The media keep the
@@ -44,8 +44,8 @@ pub const SECTORS_PER_PAGE: usize = content::SECTORS_PER_FRAME;
 const _: () = assert!(SECTORS_PER_PAGE as u64 * SECTOR_SIZE == PAGE_SIZE);
 /// Pages of a chunk.
 const CHUNK_PAGES: usize = 512;
-/// One page in so many that a crash touches is torn between sectors. GUESS: often enough to be met
-/// in every run of a fault campaign.
+/// One page in this many that a crash touches is torn between sectors. GUESS: often enough to be
+/// met in every run of a fault campaign.
 const TEARS_ONE_IN: usize = 8;
 /// Content of a page where nothing was written.
 pub const ZEROES: PageStamps = [Sector(0); SECTORS_PER_PAGE];
@@ -85,7 +85,7 @@ struct Object {
     prefill: Option<Prefill>,
     len: Bytes,
     durable_len: Bytes,
-    /// What completed but volatile writes replaced, oldest first.
+    /// The contents replaced by completed but volatile writes, oldest first.
     undo: VecDeque<Undo>,
     /// Writes that were ever completed; the front of `undo` is number `writes - undo.len()`.
     writes: u64,
@@ -191,7 +191,7 @@ impl Media {
         self.write(object, page, torn);
     }
 
-    /// What a flush submitted now has to cover.
+    /// The mark up to which a flush submitted now has to cover.
     #[must_use]
     pub fn mark(&self, object: ObjectId) -> FlushMark {
         self.objects.get(object.0 as usize).map_or(
@@ -231,13 +231,13 @@ impl Media {
             .map_or(Bytes::ZERO, |slot| slot.len)
     }
 
-    /// Whether the object has no content.
+    /// True if the object has no content.
     #[must_use]
     pub fn is_empty(&self, object: ObjectId) -> bool {
         self.len(object).is_zero()
     }
 
-    /// How many objects there are; their numbers are below it.
+    /// Number of objects; their numbers are below it.
     #[must_use]
     pub fn objects(&self) -> u32 {
         u32::try_from(self.objects.len()).expect("object numbers are 32 bits")
@@ -269,8 +269,7 @@ impl Media {
         }
     }
 
-    /// What every page would hold if nothing volatile survived: pages that would differ from
-    /// `read`.
+    /// The content of every page if nothing volatile survived: pages that would differ from `read`.
     #[must_use]
     pub fn undone(&self, object: ObjectId) -> BTreeMap<u64, PageStamps> {
         let mut undone = BTreeMap::new();

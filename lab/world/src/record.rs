@@ -1,4 +1,5 @@
-//! What is kept of a run: events, one line of account per task, and why a run could not end.
+//! The record of a run: events, one line of account per task, and the reason why a run could not
+//! end.
 //!
 //! Every event goes into the trace hash. Events whose kind `Options::record` names are kept as
 //! well, with time and task.
@@ -96,7 +97,7 @@ impl Record {
         Self(self.0 & !(1 << kind as u16))
     }
 
-    /// Whether `kind` is kept.
+    /// True if `kind` is kept.
     #[must_use]
     pub const fn has(self, kind: EventKind) -> bool {
         self.0 & 1 << kind as u16 != 0
@@ -110,7 +111,7 @@ pub struct Recorded {
     pub at: Instant,
     /// By whom.
     pub task: TaskId,
-    /// What.
+    /// The event.
     pub event: Event,
 }
 
@@ -127,7 +128,7 @@ pub trait Watcher: Send {
 /// A watcher as a lab holds it.
 pub type Watch = Box<dyn Watcher>;
 
-/// How the waits of one cause ended: each by what it waited for, or by its time.
+/// The ends of waits of one cause: each by its event, or by its time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wakes {
     /// By the event.
@@ -173,7 +174,7 @@ pub struct TaskReport {
     pub system: Nanos,
     /// Time blocked, by cause; the causes in order.
     pub asleep: Vec<(Cause, Nanos)>,
-    /// How the waits ended, by cause: as many entries as `asleep`.
+    /// The ends of waits, by cause: as many entries as `asleep`.
     pub wakes: Vec<(Cause, Wakes)>,
     /// Time blocked in a park that no `Event::Waited` named: a wait that has not ended.
     pub unnamed: Nanos,
@@ -222,7 +223,7 @@ impl TaskReport {
         asleep.map(|(_, time)| *time).sum()
     }
 
-    /// How the waits on `cause` ended.
+    /// The ends of waits on `cause`.
     #[must_use]
     pub fn wakes_on(&self, cause: Cause) -> Wakes {
         let found = self.wakes.iter().find(|(other, _)| *other == cause);
@@ -243,7 +244,7 @@ pub struct Blocked {
     pub id: TaskId,
     /// Its name.
     pub name: String,
-    /// What it waited for; none: it was not asleep, or slept without a cause.
+    /// The cause of its wait; none: it was not asleep, or slept without a cause.
     pub cause: Option<Cause>,
     /// When it fell asleep; none: it was not asleep.
     pub since: Option<Instant>,
@@ -259,7 +260,7 @@ pub enum LabError {
     Deadlock {
         /// When.
         at: Instant,
-        /// Who.
+        /// The tasks involved, and their waits.
         tasks: Vec<Blocked>,
     },
     /// Virtual time passed the limit (`Lab::set_time_limit`), and the root has not ended: a
@@ -267,14 +268,14 @@ pub enum LabError {
     TimeLimit {
         /// When.
         at: Instant,
-        /// Who.
+        /// The tasks involved, and their waits.
         tasks: Vec<Blocked>,
     },
     /// Tasks ran again and again and time stood still.
     NoProgress {
         /// When.
         at: Instant,
-        /// Who.
+        /// The tasks involved, and their waits.
         tasks: Vec<Blocked>,
     },
     /// The system has no memory, or no more mappings, for another stack: run fewer tasks at once,
@@ -282,7 +283,7 @@ pub enum LabError {
     Stack {
         /// Of which task.
         task: String,
-        /// What the system said.
+        /// The system's error.
         error: std::io::Error,
     },
 }

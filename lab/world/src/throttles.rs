@@ -1,4 +1,4 @@
-//! What `Event::Throttled` adds up to: the histograms that p0 publishes.
+//! The sums of `Event::Throttled`: the histograms that p0 publishes.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::record::Recorded;
 /// All events of one reason, of tasks or of the background reclaimer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Throttles {
-    /// How many.
+    /// Number of events.
     pub events: u64,
     /// Of these, with no delay, whether or not they slept.
     pub zero: u64,
     /// With a delay of the timeout or more.
     pub full: u64,
-    /// That slept, and were woken by an event.
+    /// Sleeps that were woken by an event.
     pub woken: u64,
-    /// That slept, and were not.
+    /// Sleeps that were not.
     pub timed_out: u64,
     /// Delays in all.
     pub delayed: Nanos,
-    /// How often each delay occurred.
+    /// Number of times that each delay occurred.
     pub delays: BTreeMap<Nanos, u64>,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Generational {
 pub(crate) struct Taken {
     pub(crate) kind: Kind,
     pub(crate) batch: Batch,
-    /// How many were looked at for them; none: there will be no more for now.
+    /// Number of pages looked at for them; none: there will be no more for now.
     pub(crate) looked: Pages,
     /// Of these, one generation up.
     pub(crate) moved: u64,
@@ -66,7 +66,7 @@ fn lens(lru: &Lru<'_>, zone: ZoneId) -> Lens {
 }
 
 impl Generational {
-    /// Of so many frames in so many zones; the memory stands for one so many times as large.
+    /// Of `frames` frames in `zones` zones; the memory stands for one `stands_for` times as large.
     pub(super) fn new(frames: u32, zones: usize, stands_for: u32) -> Self {
         let zone = |_| Lock::new(LockClass::Leaf, Generations::new(stands_for));
         Self {
@@ -292,8 +292,8 @@ impl Zones {
         self.generational.as_ref()
     }
 
-    /// How many pages a pass over the generations of a zone looks at, if it has looked at none yet.
-    /// A generation begins where that is what it has to do.
+    /// Number of pages that a pass over the generations of a zone looks at, if it has looked at
+    /// none yet. A generation begins where that is what it has to do.
     pub(crate) fn plan(
         &self,
         generational: &Generational,

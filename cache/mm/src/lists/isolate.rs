@@ -202,7 +202,7 @@ impl Zones {
     }
 }
 
-/// Whether a page goes where no pass scans, by patch 11 of paper p4.
+/// True if a page goes where no pass scans, by patch 11 of paper p4.
 fn waits_for_write(flags: Flags) -> bool {
     flags.has(Flags::RECLAIM | Flags::WRITEBACK) && !flags.any(Flags::ANON | Flags::ACTIVE)
 }

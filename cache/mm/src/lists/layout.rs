@@ -26,8 +26,8 @@ pub(crate) struct Layout {
 
 const _: () = assert!(ZONES_MAX <= u8::MAX as usize, "a zone's number fits");
 
-/// Counts pages that lie on another node than a task that uses them. Where there is one node there
-/// is nothing to count.
+/// Counts pages that lie on another node than a task that uses them. Nothing is counted on a
+/// machine of one node.
 pub(crate) struct FarPages<'a> {
     several: Option<(&'a Layout, NodeId)>,
     count: u64,
@@ -42,7 +42,7 @@ impl FarPages<'_> {
         }
     }
 
-    /// Whether there are several nodes.
+    /// True if there are several nodes.
     pub(crate) fn counts(&self) -> bool {
         self.several.is_some()
     }
@@ -103,7 +103,7 @@ impl Layout {
         &self.machine
     }
 
-    /// Whether there is but one zone.
+    /// True if there is but one zone.
     pub(crate) fn is_one(&self) -> bool {
         self.zones.len() == 1
     }
@@ -160,7 +160,7 @@ impl Layout {
         NodeId(u8::try_from(node).expect("nodes are few"))
     }
 
-    /// What tasks of a node try, in order.
+    /// The zones that tasks of a node try, in order.
     pub(crate) fn list(&self, node: NodeId) -> &[ZoneId] {
         self.machine.list(node.index())
     }

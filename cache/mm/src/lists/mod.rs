@@ -1,5 +1,5 @@
-//! What lies in a zone: its LRU lists, what is off them, who sleeps and why; and what belongs to a
-//! node of the machine.
+//! The content of a zone: its LRU lists, pages off them, sleepers with their reasons; and the state
+//! of a node of the machine.
 //!
 //! Memory is one zone of one node, but for a machine of several sockets (`Options::machine`). A
 //! zone has a run of whole chunks, and four lists (anonymous and file, inactive and active); under
@@ -64,7 +64,7 @@ pub(crate) const ACTIVE_FILE: u8 = 3;
 /// Pages of files that wait for their write, out of every scan's way (`Waits::Aside`). Under a law
 /// of generations the lists before it are theirs (`generations`).
 pub(crate) const ASIDE: u8 = 8;
-/// How many lists.
+/// Number of lists.
 const LISTS: u8 = 9;
 /// The lists that are scanned, in order of `Lru`.
 const SCANNED: [u8; 4] = [INACTIVE_ANON, ACTIVE_ANON, INACTIVE_FILE, ACTIVE_FILE];
@@ -89,7 +89,7 @@ pub(crate) struct Zones {
     nodes: Box<[Node]>,
     /// `Rules::fresh_is_active`.
     fresh_is_active: bool,
-    /// What becomes of inactive pages of files that wait for their write (paper p4, patch 11).
+    /// The treatment of inactive pages of files that wait for their write (paper p4, patch 11).
     immediate: Immediate,
     /// Which pages of files go, if not by inactive and active.
     ruled: Option<Ruled>,
@@ -274,7 +274,7 @@ impl Zones {
         (self.as_scanned(sizes), aside)
     }
 
-    /// How long the lists of all zones are, and what is aside.
+    /// The lengths of the lists of all zones, and the pages aside.
     pub(crate) fn lengths(&self, context: &impl Context) -> (Sizes, Pages) {
         let lru = self.lru(context);
         let (mut sizes, mut aside) = (Sizes::default(), Pages::ZERO);
@@ -295,7 +295,7 @@ impl Zones {
         }
     }
 
-    /// Whether what comes in goes to an inactive list, whatever it is.
+    /// True if every page that comes in goes to an inactive list.
     pub(crate) fn has_plain_lists(&self) -> bool {
         self.ruled.is_none() && self.generational.is_none()
     }
@@ -306,7 +306,7 @@ impl Zones {
         sizes.total() + aside
     }
 
-    /// Where zones lie.
+    /// The layout of zones.
     pub(crate) fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -493,7 +493,7 @@ impl Zones {
     }
 }
 
-/// What became of pages whose writes have ended.
+/// The fate of pages whose writes have ended.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Rotated {
     /// To the old end of their inactive list.

@@ -40,8 +40,8 @@ struct State {
 }
 
 impl State {
-    /// Whether nothing has to go for a page that comes in: there are free frames, and not because
-    /// the background reclaimer has just freed some more than it was asked for.
+    /// True if nothing has to be evicted for a page that comes in: there are free frames, and not
+    /// because the background reclaimer has just freed some more than it was asked for.
     fn has_room(&self, has_free: bool) -> bool {
         let since = |went: u32| Use::since(went, self.clock.now());
         has_free
@@ -51,7 +51,7 @@ impl State {
     }
 }
 
-/// How pages of a file come in.
+/// The arrival of pages of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     /// There are free frames above the marks.
@@ -181,7 +181,8 @@ impl Zones {
         sizes
     }
 
-    /// Whether pages that stay are next to go, as what is young is no more than its part.
+    /// True if the next page to evict is one of those that stay, as the young ones are no more than
+    /// their part.
     pub(crate) fn takes_main(&self, context: &impl Context, zone: ZoneId) -> bool {
         self.ruled.as_ref().is_some_and(|ruled| {
             let lru = self.lru(context);

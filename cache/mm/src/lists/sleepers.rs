@@ -27,7 +27,7 @@ const ROOM: usize = 256;
 pub(crate) struct Sleepers {
     inner: Lock<Inner>,
     queues: [WaitQueue; Reason::COUNT],
-    /// How many sleep for WRITEBACK; a copy for looks without the lock.
+    /// Number of sleepers for WRITEBACK; a copy for looks without the lock.
     for_writeback: AtomicU32,
 }
 
@@ -103,7 +103,7 @@ impl Sleepers {
         (verdict, ticket)
     }
 
-    /// Whether a sleep is to go on, with so many pages dirty or under writeback.
+    /// True if a sleep is to go on, with `write_pending` pages dirty or under writeback.
     pub(crate) fn goes_on(
         &self,
         context: &impl Context,
@@ -116,7 +116,7 @@ impl Sleepers {
             && inner.tickets[reason as usize].contains(&ticket)
     }
 
-    /// A sleep is over; answers its length as the trace line prints it.
+    /// A sleep has ended; answers its length as the trace line prints it.
     pub(crate) fn end(
         &self,
         context: &impl Context,
@@ -131,7 +131,7 @@ impl Sleepers {
         delayed
     }
 
-    /// Whether anybody sleeps for WRITEBACK.
+    /// True if anybody sleeps for WRITEBACK.
     pub(crate) fn are_for_writeback(&self) -> bool {
         self.for_writeback.load(Ordering::Relaxed) > 0
     }

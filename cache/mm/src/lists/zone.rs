@@ -1,5 +1,5 @@
-//! What a zone has beside its lists: what is off them, how hard each kind of page is pressed, who
-//! is at work on it, who sleeps for it.
+//! The state of a zone beside its lists: pages off them, the pressure on each kind of page, its
+//! workers, its sleepers.
 
 use env::{Context, Lock, LockClass, LockGuard};
 use frames::sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -37,18 +37,19 @@ pub(crate) struct Zone {
     cleaned: AtomicU64,
     /// Pages of it that reclaim looked at, and that it freed, ever.
     looked_through: [AtomicU64; 2],
-    /// What freeing pages here costs.
+    /// The cost of freeing pages here.
     worth: Lock<Worth>,
-    /// How long the zone is left alone after moving pages for a run has failed.
+    /// Time for which the zone is left alone after moving pages for a run has failed.
     deferral: Lock<Deferral>,
     /// The block of it that is looked at next, in search of a block that can be emptied.
     next_block: AtomicU32,
-    /// How far the last pass that moved pages of it had come, from below and from above.
+    /// The positions that the last pass that moved pages of it had reached, from below and from
+    /// above.
     scanned: [AtomicU32; 2],
     /// Pages on the list of those that wait for their write, as the law counts them
     /// (`Immediate::Published`).
     immediate: AtomicI64,
-    /// What that law counts too few on the inactive list of files.
+    /// Pages of the inactive list of files that this law fails to count.
     lost_files: AtomicI64,
 }
 
@@ -61,7 +62,7 @@ impl Drop for Trimming<'_> {
     }
 }
 
-/// What the pressure on the two kinds of pages is.
+/// The pressure on the two kinds of pages.
 pub(crate) struct Balance {
     costs: Costs,
     /// Refaults that went to the active list, by kind, and what they were when the last cycle of
@@ -154,7 +155,7 @@ impl Zone {
         self.flags.store(0, Ordering::Relaxed);
     }
 
-    /// Whether the background reclaimer has given up. `given_back`: frames that ever came onto the
+    /// True if the background reclaimer has given up. `given_back`: frames that ever came onto the
     /// zone's free lists.
     pub(crate) fn is_hopeless(&self, context: &impl Context, given_back: u64) -> bool {
         let mut balance = self.balance.lock(context);
@@ -171,7 +172,7 @@ impl Zone {
         self.at_work.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many are.
+    /// Number of tasks at work.
     pub(crate) fn at_work(&self) -> u32 {
         self.at_work.load(Ordering::Relaxed)
     }
@@ -231,12 +232,12 @@ impl Zone {
         (Pages(get(scanned)), Pages(get(freed)))
     }
 
-    /// What freeing pages here costs.
+    /// The cost of freeing pages here.
     pub(crate) fn worth<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Worth> {
         self.worth.lock(context)
     }
 
-    /// How long the zone is left alone after moving pages for a run has failed.
+    /// Time for which the zone is left alone after moving pages for a run has failed.
     pub(crate) fn deferral<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Deferral> {
         self.deferral.lock(context)
     }
@@ -250,7 +251,8 @@ impl Zone {
         self.next_block.store(block, Ordering::Relaxed);
     }
 
-    /// How far the last pass that moved pages of it had come, from below and from above.
+    /// The positions that the last pass that moved pages of it had reached, from below and from
+    /// above.
     pub(crate) fn scanned(&self) -> (u32, u32) {
         let [low, high] = &self.scanned;
         (low.load(Ordering::Relaxed), high.load(Ordering::Relaxed))
@@ -297,13 +299,13 @@ fn counted(pages: &AtomicI64) -> Pages {
 }
 
 impl Balance {
-    /// What reclaim has cost lately, as a pass is about to be planned.
+    /// The recent cost of reclaim, as a pass is about to be planned.
     pub(crate) fn costs(&mut self, sizes: &Sizes) -> Costs {
         self.costs.forget(sizes);
         self.costs
     }
 
-    /// What may be hoped of the zone, onto whose free lists so many frames have ever come.
+    /// The prospects of the zone, onto whose free lists `given_back` frames have ever come.
     pub(crate) fn prospects(&mut self, given_back: u64) -> &mut Prospects {
         if self.given_back != given_back {
             self.given_back = given_back;
@@ -327,7 +329,7 @@ impl Balance {
         self.told.look(now, sizes, self.activated)
     }
 
-    /// Whether a pass ages the active list of each kind. `sizes`: as it is told of them.
+    /// Tells if a pass ages the active list of each kind. `sizes`: as it is told of them.
     pub(crate) fn may_deactivate(&self, sizes: &Sizes, force: bool) -> [bool; 2] {
         let now = self.told.activated(self.activated);
         Kind::ALL.map(|kind| {

@@ -21,7 +21,7 @@ pub(super) struct CpuLists {
 }
 
 impl CpuLists {
-    /// `stands_for`: each page of the zones stands for so many.
+    /// `stands_for`: the pages that each page of the zones stands for.
     pub(super) fn new(layout: &Layout, cpus: u32, stands_for: u32) -> Self {
         let rule = |pages: Pages| CpuListRule::of_zone(Pages(pages.0 * u64::from(stands_for)));
         let rules: Vec<_> = layout.all().iter().map(|zone| rule(zone.pages)).collect();
@@ -36,8 +36,8 @@ impl CpuLists {
         &self.lists[cpu % cpus * self.rules.len() + zone.index()]
     }
 
-    /// Takes up to `want` frames from the CPU's list; where it is empty, `refill` brings so many.
-    /// Answers how many it took, and how many the refill brought.
+    /// Takes up to `want` frames from the CPU's list; if it is empty, `refill` brings more. Answers
+    /// how many it took, and how many the refill brought.
     pub(super) fn take(
         &self,
         context: &impl Context,

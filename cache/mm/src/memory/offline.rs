@@ -5,7 +5,7 @@
 //! its memory back when all of it is offline; a range that is *sought* is then its seeker's, which
 //! has it whole or ends the search.
 //!
-//! Which chunks: `policy::place::offline`. How their pages leave: `lifecycle::limit`. The seeker:
+//! Which chunks: `policy::place::offline`. Their pages leave by `lifecycle::limit`. The seeker:
 //! `memory::evacuation`.
 //!
 //! Invariants
@@ -19,7 +19,7 @@ use core::ops::Range;
 use frames::FrameId;
 use policy::units::Pages;
 
-/// How far a change of the limit has come.
+/// The progress of a change of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Frames that the cache may use.
@@ -29,8 +29,8 @@ pub struct Limit {
     pub over: Pages,
     /// Frames that are neither free nor out of use.
     pub used: Pages,
-    /// What the limit asks for and the system has refused: the cache goes on without, and asks
-    /// again from time to time.
+    /// Memory that the limit asks for and the system has refused: the cache goes on without, and
+    /// asks again from time to time.
     pub refused: Pages,
 }
 
@@ -90,12 +90,12 @@ impl OfflineFrames {
         }
     }
 
-    /// Whether a frame that comes free goes offline.
+    /// True if a frame that comes free goes offline.
     pub(crate) fn wants(&self, frame: FrameId) -> bool {
         self.out > 0 && self.of(frame).is_out || self.seeker(frame).is_some()
     }
 
-    /// Whether any frame that comes free is to go offline.
+    /// True if any frame that comes free is to go offline.
     pub(crate) fn wants_any(&self) -> bool {
         self.out > 0 || !self.sought.is_empty()
     }
@@ -161,7 +161,7 @@ impl OfflineFrames {
         used.map(|(frames, _)| frames.end - frames.start).sum()
     }
 
-    /// Whether a chunk is out, and whether its memory is then the system's.
+    /// Tells if a chunk is out, and if its memory is then the system's.
     pub(crate) fn state(&self, at: usize) -> (bool, bool) {
         let chunk = &self.chunks[at];
         (chunk.is_out, chunk.is_released)
@@ -290,7 +290,7 @@ impl OfflineFrames {
         self.chunk.min(self.frames - first)
     }
 
-    /// Where the range is that a frame is sought for.
+    /// The place of the range that a frame is sought for.
     #[inline]
     fn seeker(&self, frame: FrameId) -> Option<usize> {
         let mut sought = self.sought.iter();

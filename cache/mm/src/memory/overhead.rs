@@ -57,7 +57,7 @@ impl Kind {
         u8::from(self == Self::Node)
     }
 
-    /// Objects in a block of so many frames.
+    /// Objects in a block of `frames` frames.
     fn objects(self, frames: usize) -> u64 {
         let in_one = match self {
             Self::Node => 7,
@@ -112,7 +112,7 @@ impl Overhead {
         }
     }
 
-    /// The page in a frame was written to; it has so many heads now.
+    /// The page in a frame was written to; it has `heads` heads now.
     pub(crate) fn written(&self, frame: FrameId, heads: u8) {
         let own = &self.heads[frame.0 as usize];
         if heads > 0 && own.swap(heads, Ordering::Relaxed) == 0 {
@@ -131,7 +131,7 @@ impl Overhead {
         had
     }
 
-    /// Regions have so many tables more, and so many fewer.
+    /// Regions have `more` tables more, and `fewer` fewer.
     pub(crate) fn tables(&self, more: u64, fewer: u64) {
         add(&self.tables, more);
         sub(&self.tables, fewer);
@@ -146,7 +146,7 @@ impl Overhead {
         }
     }
 
-    /// What to do next about a kind of which so many are to be.
+    /// The next step about a kind of which `wanted` are to be.
     pub(crate) fn step(&self, context: &impl Context, kind: Kind, wanted: u64) -> Step {
         let mut held = self.held[kind as usize].lock(context);
         while held.objects < wanted {

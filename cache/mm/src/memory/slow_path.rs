@@ -1,4 +1,4 @@
-//! What a task does that finds too little free, chosen once, when the cache is built.
+//! The slow path of a task that finds too little free, chosen once, when the cache is built.
 //!
 //! Under most laws a task reclaims for itself, and nothing has to be known of it before: nobody
 //! waits for a turn, nothing is promised or kept back, and what tasks take and give back is not

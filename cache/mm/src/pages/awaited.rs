@@ -57,7 +57,7 @@ impl Awaited {
         }
     }
 
-    /// Whether somebody awaits that page.
+    /// True if somebody awaits that page.
     pub(crate) fn has(
         &self,
         context: &impl Context,

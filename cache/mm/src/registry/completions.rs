@@ -1,4 +1,4 @@
-//! What becomes of requests that have ended.
+//! The fate of requests that have ended.
 //!
 //! A request ends with the file, or the swap file, that it was sent for. Its consequences for
 //! pages, lists, pacing and waiters are known on the floors above, all of them in one place:
@@ -6,7 +6,7 @@
 
 use env::{Interrupt, IoError, IoRequest};
 
-/// Where the ends of requests go that were sent for an `F`.
+/// The receiver of the ends of requests that were sent for an `F`.
 pub(crate) trait Completions<F>: Send + Sync {
     /// A request has ended. Runs as an interrupt: it may not block.
     fn ended(

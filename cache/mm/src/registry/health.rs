@@ -1,4 +1,4 @@
-//! What is told of a device: its counters, and how it does.
+//! The report on a device: its counters, and its health.
 
 use env::IoError;
 use policy::dirty::DeviceIndex;
@@ -45,20 +45,20 @@ pub struct DeviceStats {
     pub last_read_error: Option<Error>,
     /// Reads fail: none has gone well since one did not, within the last minute.
     pub reads_failing: Option<ReadsFailing>,
-    /// How it does.
+    /// Its health.
     pub health: Health,
 }
 
 /// Reads from a device that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadsFailing {
-    /// How long ago the first of them did; none came more than a minute after the one before.
+    /// The time since the first of them did; none came more than a minute after the one before.
     pub since: Nanos,
-    /// How long ago the last one did.
+    /// The time since the last one did.
     pub last: Nanos,
 }
 
-/// How a device does.
+/// The health of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Health {
@@ -69,7 +69,7 @@ pub enum Health {
     Retrying {
         /// For how long they do.
         since: Nanos,
-        /// Where the last one failed.
+        /// The offset at which the last one failed.
         offset: Bytes,
         /// Why.
         cause: IoError,

@@ -17,7 +17,7 @@
 use frames::Mapped;
 use frames::sync::{AtomicU32, Ordering};
 
-/// What a task does with a page.
+/// The access of a task to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// It reads it.
@@ -60,7 +60,7 @@ impl PageMap {
         self.handles.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Whether nobody has it.
+    /// True if nobody has it.
     pub(crate) fn is_left(&self) -> bool {
         self.handles.load(Ordering::Acquire) == 0
     }
@@ -82,7 +82,7 @@ impl PageMap {
         }
     }
 
-    /// Whether the access to a page needs no fault.
+    /// True if the access to a page needs no fault.
     pub(crate) fn has(&self, page: u32, access: Access) -> bool {
         match access {
             Access::Load => self.mapped.has(page),
@@ -106,7 +106,7 @@ impl PageMap {
         }
     }
 
-    /// Whether the page was used since the last look.
+    /// True if the page was used since the last look.
     pub(crate) fn test_and_clear_young(&self, page: u32) -> bool {
         let used = [&self.mapped, &self.storable]
             .map(|bits| page < self.pages && bits.test_and_clear_young(page));

@@ -1,4 +1,4 @@
-//! How many pages of a file were read: a count that many threads add to.
+//! The number of pages of a file that were read: a count that many threads add to.
 //!
 //! A file that is read much has a place for each of some threads, a cache line apart, so that
 //! readers of one file do not wait for one another; most files never have them.

@@ -17,7 +17,7 @@ use policy::units::Pages;
 
 use crate::memory::overhead::{Overhead, Tables};
 
-/// What tells a region's number from a file's.
+/// The bit that tells a region's number from a file's.
 pub(crate) const ANON: u32 = 1 << 31;
 /// Regions a cache has room for.
 pub(crate) const REGIONS_MAX: usize = 1 << 16;
@@ -34,7 +34,7 @@ pub(crate) struct Anon {
     taker: AtomicU32,
     /// It has given way to others.
     killed: AtomicBool,
-    /// How far a walk over it was read ahead.
+    /// The walk over it that was read ahead.
     walk: Lock<SwapWalk>,
     /// Held by the task that gives frames to pages that have none: one at a time.
     filling: Lock<()>,
@@ -69,7 +69,7 @@ impl Anon {
         self.killed.load(Ordering::Relaxed)
     }
 
-    /// How far a walk over it was read ahead.
+    /// The walk over it that was read ahead.
     pub(crate) fn walk<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, SwapWalk> {
         self.walk.lock(context)
     }
@@ -233,7 +233,7 @@ impl Cursor {
         self.last.as_ref()
     }
 
-    /// Whether a page was used since the last look. The owner may be an old one: the frame may be a
+    /// True if a page was used since the last look. The owner may be an old one: the frame may be a
     /// file's by now, and the region's number another, smaller region's.
     pub(crate) fn test_and_clear_young(
         &mut self,

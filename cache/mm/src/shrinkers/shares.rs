@@ -36,25 +36,25 @@ const READ_MEAN: u64 = 8;
 pub struct ObjectShare(pub(crate) Option<MemberId>);
 
 impl ObjectShare {
-    /// Whether it has one, and anybody wants to know what it evicts.
+    /// True if it has one, and anybody wants to know what it evicts.
     #[must_use]
     pub fn is_some(self) -> bool {
         self.0.is_some()
     }
 }
 
-/// What a member that shares the memory has.
+/// The share of a member of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareView {
     /// `pages`, or the name of the cache of objects.
     pub name: &'static str,
-    /// What it holds.
+    /// Bytes it holds.
     pub held: Bytes,
-    /// What is its own.
+    /// Bytes that are its own.
     pub target: Bytes,
     /// Its target is never below.
     pub floor: Bytes,
-    /// What a 64th of the memory more would save it, by what it missed of late.
+    /// The time that a 64th of the memory more would save it, by its misses of late.
     pub gain: Nanos,
 }
 
@@ -77,18 +77,18 @@ struct State {
     moved: u64,
 }
 
-/// What a pass asks for.
+/// The request of a pass.
 pub(crate) struct Asks {
     pub(crate) pages: Pages,
     pub(crate) objects: Vec<(MemberId, Pages)>,
 }
 
-/// What the law of writers says of pages.
+/// The demands of the law of writers on pages.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Writers {
-    /// What all devices write in a second.
+    /// Bytes that all devices write in a second.
     pub(crate) written: Bytes,
-    /// Of `files` bytes so many may be dirty.
+    /// Of `files` bytes, those that may be dirty.
     pub(crate) dirty: Bytes,
     pub(crate) files: Bytes,
 }
@@ -138,7 +138,8 @@ impl MemoryShares {
         Ok(id)
     }
 
-    /// What each is to give of `wanted`; all say what they hold: the pages, and those of `objects`.
+    /// The part of `wanted` that each is to give; all say how much they hold: the pages, and those
+    /// of `objects`.
     pub(crate) fn asks(
         &self,
         context: &impl Context,
@@ -205,19 +206,19 @@ impl MemoryShares {
         transfer
     }
 
-    /// A page comes back that was evicted so many evictions ago.
+    /// A page comes back that was evicted `distance` evictions ago.
     pub(crate) fn page_missed(&self, context: &impl Context, distance: Pages) {
         let cost = Nanos(self.read.load(Ordering::Relaxed));
         let state = &mut *self.state.lock(context);
         state.shares.missed(state.pages, distance.bytes(), cost);
     }
 
-    /// What a page's read takes.
+    /// The cost of a page's read.
     pub(crate) fn read(&self) -> Nanos {
         Nanos(self.read.load(Ordering::Relaxed))
     }
 
-    /// A read of so many pages took so long.
+    /// A read of `pages` pages took `took`.
     pub(crate) fn note_read(&self, took: Nanos, pages: u64) {
         let each = took.0 / pages.max(1);
         let before = self.read.load(Ordering::Relaxed);
@@ -255,7 +256,7 @@ impl MemoryShares {
         state.shares.missed(id, distance, cost);
     }
 
-    /// What all have, the pages first; and how often anything changed hands.
+    /// The shares of all, the pages first; and the number of transfers.
     pub(crate) fn views(
         &self,
         context: &impl Context,

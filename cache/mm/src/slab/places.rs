@@ -178,7 +178,7 @@ impl Places {
         Pages(self.pages)
     }
 
-    /// Where a place's bit is.
+    /// The word and the bit of a place.
     fn bit(&self, number: u32, place: u32) -> (usize, u64) {
         let word = number as usize * self.words + (place / u64::BITS) as usize;
         (word, 1 << (place % u64::BITS))

@@ -1,4 +1,5 @@
-//! How dirty pages get to their devices: pacing of writers, flushers, requests and their ends.
+//! The movement of dirty pages to their devices: pacing of writers, flushers, requests and their
+//! ends.
 
 pub(crate) mod balance;
 pub(crate) mod flush;

@@ -17,7 +17,7 @@ const SEEDS: u64 = 100;
 /// is.
 const BUDGET: Duration = Duration::from_secs(600);
 
-/// What a wrong device does once.
+/// The one fault of a wrong device.
 #[derive(Clone, Copy)]
 enum Wrong {
     /// The first write of an object after a good flush of it ends well and is dropped.
@@ -47,7 +47,7 @@ struct State {
     writes: u64,
     swapped: u64,
     flushed: BTreeSet<ObjectId>,
-    /// What is never completed. It goes with the device.
+    /// Requests that are never completed. It goes with the device.
     forgotten: Vec<Box<IoRequest>>,
 }
 

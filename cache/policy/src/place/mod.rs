@@ -89,7 +89,7 @@ pub struct PlaceLaw {
     pub name: &'static str,
     /// The order in which zones are looked at.
     pub way: Way,
-    /// The rights of a trim. `None`: zones are not trimmed (`zone_reclaim_mode = 0`).
+    /// The permissions of a trim. `None`: zones are not trimmed (`zone_reclaim_mode = 0`).
     pub trims: Option<Mode>,
     /// The use of the zonelist cache; `None`: there is none (since 4.4).
     pub cache: Option<CacheRule>,

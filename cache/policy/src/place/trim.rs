@@ -26,7 +26,7 @@ const SLAB_PERCENT: u64 = 5;
 /// The first pass looks at a sixteenth (`ZONE_RECLAIM_PRIORITY`).
 const FIRST: Priority = Priority(4);
 
-/// The rights of a trim (`zone_reclaim_mode`).
+/// The permissions of a trim (`zone_reclaim_mode`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mode {
     /// Write dirty pages.

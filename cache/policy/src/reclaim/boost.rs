@@ -279,7 +279,7 @@ pub fn wants_wake(node: Waking) -> bool {
     !node.hopeless && (!node.balanced || node.boosted)
 }
 
-/// The rights of one pass.
+/// The permissions of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowed {
     /// Write dirty pages.

@@ -444,7 +444,7 @@ impl Costs {
         self.note_looked_at(kind, taken, used);
     }
 
-    /// A pass is about to be planned: counts of long ago weigh half.
+    /// Called before each pass: halves the old counts, so that recent ones weigh more.
     pub fn forget(&mut self, sizes: &Sizes) {
         for kind in Kind::ALL {
             let scanned = &mut self.scanned[kind.index()];

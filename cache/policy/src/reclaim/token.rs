@@ -36,7 +36,7 @@ const IDLE: Nanos = Nanos::millis(100);
 /// back.
 const LONGEST: Nanos = Nanos::secs(20);
 
-/// The way in of a task that wants a page back.
+/// The answer to a task that wants a page back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// It reads the page and what lies beside it.

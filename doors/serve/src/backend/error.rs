@@ -18,7 +18,7 @@ pub enum BackendError {
         path.display(), path.display()
     )]
     Missing {
-        /// Where.
+        /// The file.
         path: PathBuf,
     },
     /// A folder stands there.
@@ -38,7 +38,7 @@ pub enum BackendError {
     MayNotWrite {
         /// Which.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// The device takes no writes, though it can be opened for them.
@@ -54,11 +54,11 @@ pub enum BackendError {
     /// The system refuses.
     #[error("cannot {doing} {}: {}", path.display(), Refused(cause))]
     System {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
         /// With which file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// A file of that size cannot be made.
@@ -66,9 +66,9 @@ pub enum BackendError {
     NoRoom {
         /// Which.
         path: PathBuf,
-        /// How large.
+        /// Its size.
         size: u64,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// Another program has it.
@@ -76,7 +76,7 @@ pub enum BackendError {
     InUse {
         /// Which.
         path: PathBuf,
-        /// Who, as far as that can be told: `process 4711 (tidegate)`.
+        /// Its holder, as far as that can be told: `process 4711 (tidegate)`.
         holder: String,
         /// Asked for reading only.
         read_only: bool,
@@ -93,7 +93,7 @@ pub enum BackendError {
         path: PathBuf,
         /// Its mount, as far as that can be told: `nas:/srv on /mnt/nas (nfs)`.
         mount: Option<String>,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// This process has it already.
@@ -118,7 +118,7 @@ pub enum BackendError {
         path: PathBuf,
         /// Its bytes.
         has: u64,
-        /// What was asked for.
+        /// The size asked for.
         wanted: u64,
     },
     /// A file that was to be made is there with another size.
@@ -131,7 +131,7 @@ pub enum BackendError {
         path: PathBuf,
         /// Its bytes.
         has: u64,
-        /// What was asked for.
+        /// The size asked for.
         wanted: u64,
     },
     /// Its size is no multiple of what direct I/O there needs.
@@ -145,7 +145,7 @@ pub enum BackendError {
         path: PathBuf,
         /// Its bytes, or those that were asked for.
         size: u64,
-        /// What it should be a multiple of.
+        /// The unit of which it should be a multiple.
         unit: u64,
     },
     /// A part of it was asked for that ends within a page.
@@ -158,9 +158,9 @@ pub enum BackendError {
         path: PathBuf,
         /// Its bytes.
         has: u64,
-        /// What was asked for.
+        /// The size asked for.
         wanted: u64,
-        /// What it should be a multiple of.
+        /// The unit of which it should be a multiple.
         unit: u64,
     },
     /// The cache cannot have that much of it.
@@ -189,7 +189,7 @@ pub enum BackendError {
         "{url}: this program was built without object stores; build it with the feature `objects`"
     )]
     NoObjects {
-        /// What was asked for.
+        /// The URL asked for.
         url: String,
     },
 }

@@ -220,8 +220,8 @@ fn open_locked(path: &Path, config: &VolumeConfig) -> Result<File, BackendError>
     Ok(locked.unwrap_or(file))
 }
 
-/// Whether a file that cannot be locked is served all the same: for reading, or as the operator
-/// says so.
+/// Serves a file that cannot be locked all the same if it is for reading, or if the operator says
+/// so; else refuses it.
 pub(super) fn without_lock(
     path: &Path,
     file: &File,
@@ -341,7 +341,7 @@ pub(super) fn make(
     Ok((file, made))
 }
 
-/// Whether a file that was to be made is as large as it would be, if it is there and not empty.
+/// Checks that a file that was to be made is as large as it would be, if it is there and not empty.
 fn has_size(path: &Path, has: u64, wanted: u64) -> Result<(), BackendError> {
     let path = path.into();
     match [0, wanted].contains(&has) {
@@ -374,7 +374,7 @@ fn take_away(path: &Path, created: &File) {
     }
 }
 
-/// Whether it is a block device.
+/// True if it is a block device.
 fn kind_of(path: &Path, file: &File) -> Result<bool, BackendError> {
     let metadata = file.metadata();
     let metadata = metadata.map_err(|cause| system(path, "look at", cause))?;
@@ -429,7 +429,7 @@ pub(super) fn size(
     Ok(size)
 }
 
-/// Whether a file has no name any more, as far as that is known: a file system that may not answer
+/// True if a file has no name any more, as far as that is known: a file system that may not answer
 /// is not asked.
 fn is_removed(file: &File) -> bool {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -446,15 +446,15 @@ fn removed(path: &Path, file: &File) -> String {
     )
 }
 
-/// Whether holes can be punched: tried beyond the end, where there is nothing.
+/// True if holes can be punched: tried beyond the end, where there is nothing.
 fn file_punches(file: &File, size: u64) -> bool {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     fallocate(file, flags, size.next_multiple_of(PAGE), PAGE).is_ok()
 }
 
-/// Whether a block device does something in ranges, as the system says: take one as zeros without
-/// being sent them (`write_zeroes_max_bytes`), which is what fallocate(2) needs to punch a hole in
-/// it, or forget one (`discard_max_bytes`).
+/// True if a block device does something in ranges, as the system says: take one as zeros without
+/// being sent them (`write_zeroes_max_bytes`), as fallocate(2) needs to punch a hole in it, or
+/// forget one (`discard_max_bytes`).
 fn device_can(file: &File, limit: &str) -> bool {
     let Ok(metadata) = file.metadata() else {
         return false;
@@ -471,7 +471,7 @@ fn can_at(device: &Path, limit: &str) -> bool {
     })
 }
 
-/// Whether the file system knows holes.
+/// True if the file system knows holes.
 fn tells_holes(file: &File) -> bool {
     !matches!(
         seek(file, SeekFrom::Hole(0)),

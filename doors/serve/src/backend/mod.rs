@@ -39,13 +39,13 @@ pub use error::BackendError;
 
 /// A backend that is open.
 pub struct Backend {
-    /// What was made for it; it goes before the rest does.
+    /// The files made for it; they are removed before the rest is dropped.
     pub made: OwnPaths,
     /// The volume, and what its backing can do.
     pub opened: Opened,
     /// The layers of its device.
     pub layers: Arc<Layers>,
-    /// Whether it goes past the system's own page cache.
+    /// It bypasses the system's own page cache.
     pub direct: bool,
     /// Closes it, for a server that goes on without it.
     pub closer: Closer,
@@ -55,7 +55,7 @@ pub struct Backend {
 /// cache, or the cache has ended; dropped, it does nothing.
 pub struct Closer(Box<dyn FnOnce() + Send>);
 
-/// The layers around a device, outermost first; let go of when the last holder is.
+/// The layers around a device, outermost first; released when the last holder is dropped.
 pub struct Layers(Option<Stack>);
 
 /// A device before it has a place in the cache.
@@ -72,13 +72,13 @@ struct Raw {
     space: Option<Space>,
     grow: Option<Grow>,
     direct: bool,
-    /// What lives as long as the device: its lock.
+    /// The lock of the device, which lives as long as it.
     keep: Box<dyn Send + Sync>,
     closer: Closer,
 }
 
-/// Whether a volume's backend could be opened, as far as that shows: the first step of opening it.
-/// Nothing is opened, made or locked.
+/// Checks that a volume's backend could be opened, as far as that shows: the first step of opening
+/// it. Nothing is opened, made or locked.
 ///
 /// # Errors
 /// As `open`, but for a file that is in use and an object store that refuses.
@@ -163,7 +163,7 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
     })
 }
 
-/// How the cache is to treat a volume.
+/// The cache's options for a volume.
 pub(crate) fn volume_options(config: &VolumeConfig) -> VolumeOptions {
     let default = VolumeOptions::default();
     VolumeOptions {

@@ -1,5 +1,5 @@
-//! How much room a file still has where it is kept: what its file system has left, and what the
-//! file takes of it.
+//! The room of a file where it is kept: the rest of its file system, and the part the file takes of
+//! it.
 //!
 //! A file that is made is sparse, and what several may grow to can be more than there is. The
 //! system is asked by a thread that lives as long as the question, for the answer may be that of
@@ -29,7 +29,7 @@ struct Heard {
     is_asking: bool,
 }
 
-/// What is told of a file's room.
+/// The report on a file's room.
 pub(super) fn of(file: &Arc<File>) -> Space {
     let (file, heard) = (Arc::clone(file), Arc::<Mutex<Heard>>::default());
     Box::new(move || look(&file, &heard, Instant::now()))

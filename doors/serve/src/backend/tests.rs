@@ -91,7 +91,7 @@ fn refused(config: &VolumeConfig, cache: &Cache) -> String {
     }
 }
 
-/// How it is refused, at once: its holder keeps it meanwhile.
+/// Its refusal, at once: its holder keeps it meanwhile.
 fn locked_out(config: &VolumeConfig, cache: &Cache) -> String {
     match super::open(config, cache) {
         Ok(_) => panic!("{:?} was opened", config.backend),
@@ -296,7 +296,7 @@ fn what_may_not_be_written_is_seen_before_it_is_opened() {
         assert_eq!(looked(reading), Ok(()));
     };
     std::thread::scope(|threads| threads.spawn(as_nobody).join().unwrap());
-    // Where something is missing.
+    // A folder that is missing.
     assert!(look(&volume(objects(None))).is_err(), "nobody makes it");
     let there = new(&there.join("new"), MIB);
     let said = look(&there).unwrap_err().to_string();
@@ -462,7 +462,7 @@ fn objects_of_a_folder() {
     assert!(descriptors(&kept) == DESCRIPTORS && descriptors(&objects(None)) > DESCRIPTORS);
 }
 
-/// A loop device over a file; let go when dropped.
+/// A loop device over a file; detached when dropped.
 struct Loop(PathBuf);
 
 impl Loop {

@@ -16,10 +16,10 @@ pub(super) const MEMORY: u64 = 1 << 30;
 const EMBEDDED: u64 = 10 << 30;
 /// Permissions of a socket: for its owner.
 pub(super) const SOCKET_MODE: u32 = 0o600;
-/// Where the metrics and the live page are.
+/// The address of the metrics and the live page.
 pub(super) const WEB: ([u8; 4], u16) = ([127, 0, 0, 1], 9_321);
 
-/// What of the process's surroundings has a say.
+/// The surroundings of the process that have a say.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Surroundings {
     pub(super) home: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub(super) struct Surroundings {
     pub(super) user: u32,
     /// Sockets that systemd passes.
     pub(super) sockets: bool,
-    /// What the control groups of the process allow.
+    /// The limit of the process's control groups.
     pub(super) group: Option<GroupLimit>,
 }
 

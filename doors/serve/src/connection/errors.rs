@@ -4,8 +4,7 @@ use env::IoError;
 use nbd::wire::Errno;
 use tidegate::{CacheError, Error};
 
-/// What a client is told of an error, and the same in words for clients that take structured
-/// replies.
+/// The error that a client is told, and the same in words for clients that take structured replies.
 pub(super) type Told = (Errno, &'static str);
 
 /// An answer that never came: its job was dropped.

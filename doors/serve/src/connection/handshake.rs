@@ -13,7 +13,7 @@ use crate::hub::{Hub, Stage};
 /// Bytes read at once: several options of the usual size.
 const READ: usize = 1024;
 
-/// What came of a handshake, or of its part in the clear.
+/// The result of a handshake, or of its part in the clear.
 pub(super) enum Shaken {
     /// Go on in TLS.
     Encrypt(Haggle),
@@ -126,7 +126,7 @@ fn blocks(about: &About, size: u64, maximum: u32) -> BlockSizes {
     }
 }
 
-/// How an export is announced.
+/// The announcement of an export.
 fn info(export: &Arc<Export>, maximum: u32) -> ExportInfo {
     let (options, about) = (&export.options, export.about());
     let can_write = !options.read_only;

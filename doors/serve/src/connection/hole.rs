@@ -38,7 +38,7 @@ pub(super) struct Hole {
     owner: Arc<Mailbox>,
     /// All of the request.
     range: Range,
-    /// What is left to be punched.
+    /// The part left to be punched.
     at: u64,
     end: u64,
     /// It has to read as zeroes: a backing that cannot punch is no answer.

@@ -1,4 +1,4 @@
-//! What a connection asks of its volume's pool, and what comes back.
+//! The jobs of a connection for its volume's pool, and their results.
 //!
 //! Invariant: for every job that is submitted exactly one `Done` is posted, also when the job is
 //! dropped or panics.
@@ -13,7 +13,7 @@ use crate::durable::Tell;
 /// A request's place in the table of its connection.
 pub(crate) type RequestId = u16;
 
-/// What a job brings back.
+/// The result of a job.
 pub(crate) enum Done {
     /// A read can go on, or will not. The data may be there: so that it cannot lose them again.
     Read {
@@ -32,7 +32,7 @@ pub(crate) enum Done {
         id: RequestId,
         result: Result<(), Error>,
     },
-    /// How a range is kept.
+    /// The extents of a range.
     Status {
         id: RequestId,
         extents: Result<Vec<Extent>, Error>,

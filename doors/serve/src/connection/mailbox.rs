@@ -69,7 +69,7 @@ impl Mailbox {
         }
     }
 
-    /// Whether nobody comes any more.
+    /// True if nobody comes any more.
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
     }

@@ -14,7 +14,7 @@ use super::job::RequestId;
 use crate::clients::Seen;
 use crate::counters::Counters;
 
-/// Over so many bytes taken in and not paid for, the connection is not read.
+/// Above this many bytes taken in and not paid for, the connection is not read.
 pub(super) const HELD_MAX: u64 = 256 << 10;
 
 /// Writes that are taken in and not answered.
@@ -52,7 +52,8 @@ impl PacedReplies {
         self.until = Some(until);
     }
 
-    /// What is answered next: the writes of the pause under way or, without one, the unpaced ones.
+    /// The next to be answered: the writes of the pause under way or, without one, the unpaced
+    /// ones.
     pub(super) fn due(&self) -> &[RequestId] {
         match self.until {
             Some(_) => &self.held,
@@ -60,7 +61,7 @@ impl PacedReplies {
         }
     }
 
-    /// Answers what is due; a pause under way is over.
+    /// Answers those that are due; a pause under way has ended.
     pub(super) fn release(
         &mut self,
         (counters, seen): (&Counters, &Seen),

@@ -21,7 +21,8 @@ pub trait Peer {
         None
     }
 
-    /// Whether it takes something after it was full; pending: not yet. False: it has to be tried.
+    /// Ready with true if it takes something after it was full; pending: not yet. False: it has to
+    /// be tried.
     fn poll_writable(&self, _: &mut Context<'_>) -> Poll<bool> {
         Poll::Ready(false)
     }
@@ -80,7 +81,7 @@ impl<S: Peer> Peer for crate::tls::Encrypted<S> {
     }
 }
 
-/// Whether the client has closed, also if there is something of it that was not read. A client that
+/// True if the client has closed, also if some of its bytes were not read. A client that
 /// `said_goodbye` may have closed its half of the stream, and still reads.
 pub(super) fn is_gone(peer: &impl Peer, said_goodbye: bool) -> bool {
     let Some(socket) = peer.socket() else {

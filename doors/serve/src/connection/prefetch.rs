@@ -23,7 +23,7 @@ pub(super) struct Prefetch {
     pub(super) volume: Arc<Volume>,
     pub(super) owner: Arc<Mailbox>,
     pub(super) cursor: Cursor,
-    /// What is left: from this byte on, up to `end`.
+    /// The rest: from this byte on, up to `end`.
     pub(super) at: u64,
     pub(super) end: u64,
     pub(super) purpose: Purpose,
@@ -31,7 +31,7 @@ pub(super) struct Prefetch {
     pub(super) promise: Promise,
 }
 
-/// What a range is brought for.
+/// The purpose of bringing a range.
 pub(super) enum Purpose {
     /// The client will want it. One range after the other.
     Advice(Arc<Hub>),

@@ -40,7 +40,7 @@ const SIP: usize = 16 << 10;
 const LEAST: usize = 4 << 10;
 
 thread_local! {
-    /// Where replies are composed: nothing stays in it between two runs of a connection.
+    /// The buffer where replies are composed: nothing stays in it between two runs of a connection.
     static SCRATCH_OF_THREAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Output {
     has_fetched: bool,
     /// The stream has something left that it took and did not send.
     is_flushing: bool,
-    /// What was composed; empty between runs.
+    /// The composed pieces; empty between runs.
     pieces: Vec<Piece>,
 }
 
@@ -79,7 +79,7 @@ struct Piece {
     promise: u32,
 }
 
-/// What came of composing a part of a reply.
+/// The result of composing a part of a reply.
 enum Composed {
     Piece(Piece),
     /// The cache does not have it at once.
@@ -96,7 +96,7 @@ impl Output {
         self.queue.push_back(id);
     }
 
-    /// Whether the client does not take its replies.
+    /// True if the client does not take its replies.
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
@@ -105,13 +105,13 @@ impl Output {
         self.queue.is_empty() && self.rest.is_empty()
     }
 
-    /// Nothing is to be sent: room that was made for many is let go of.
+    /// Nothing is to be sent: frees room that was made for many.
     pub(super) fn shrink(&mut self) {
         self.queue = VecDeque::new();
         self.pieces = Vec::new();
     }
 
-    /// Whether everything has left for the client.
+    /// True if everything has left for the client.
     pub(super) fn is_sent(&self) -> bool {
         self.is_empty() && !self.is_flushing
     }
@@ -173,7 +173,7 @@ where
         })
     }
 
-    /// Whether the socket can be given something: it was not full, or has room again, or does not
+    /// True if the socket can be given something: it was not full, or has room again, or does not
     /// say.
     fn takes_more(&mut self, cx: &mut Context<'_>) -> bool {
         if !self.output.is_full {
@@ -243,7 +243,7 @@ where
         Ok(filled)
     }
 
-    /// Whether a reply is complete with `piece`.
+    /// True if a reply is complete with `piece`.
     fn is_whole(&mut self, piece: Piece) -> bool {
         let request = self.table.at(piece.id);
         let is_data = request.kind == Kind::Read && request.failed.is_none();

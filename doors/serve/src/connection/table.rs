@@ -20,7 +20,7 @@ pub(super) struct Request {
     pub(super) arrived: Instant,
     /// Of whom it is told that it failed.
     pub(super) failed: Option<Told>,
-    /// What goes behind the head of its reply: extents, or data that could not be kept in the cache
+    /// The bytes behind the head of its reply: extents, or data that could not be kept in the cache
     /// until they were sent.
     pub(super) body: Option<Box<[u8]>>,
     pub(super) len: u32,
@@ -43,7 +43,7 @@ pub(super) struct Request {
     pub(super) one: bool,
 }
 
-/// How far into its page a byte of the volume lies.
+/// The offset in its page of a byte of the volume.
 pub(super) fn into_page(at: u64) -> usize {
     usize::try_from(at % PAGE_SIZE as u64).expect("a remainder is smaller than a page")
 }
@@ -80,7 +80,7 @@ pub(super) struct Table {
 const GONE_MOST: usize = 64;
 
 impl Table {
-    /// How many are under way.
+    /// Number of requests under way.
     pub(super) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }

@@ -29,7 +29,7 @@ pub const BLOCK: usize = 4096;
 /// too, was waiting for a CPU.
 pub const PAUSE_MIN: Duration = Duration::from_millis(5);
 
-/// What takes blocks.
+/// A target that takes blocks.
 pub trait Target: Send {
     /// Writes, and waits until that has been answered.
     ///
@@ -55,7 +55,7 @@ impl Target for File {
     }
 }
 
-/// What a writer does.
+/// The plan of a writer.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Time from one write to the next; zero: one after the other.
@@ -66,7 +66,7 @@ pub struct Plan {
     pub offset: u64,
     /// Blocks of that range; each write goes to one of them by chance.
     pub blocks: u64,
-    /// A flush after so many writes; zero: none.
+    /// A flush after this many writes; zero: none.
     pub flush_every: u64,
     /// Of the order of the blocks.
     pub seed: u64,
@@ -83,7 +83,7 @@ pub struct Call {
     pub is_flush: bool,
 }
 
-/// What a writer met, and what it left behind.
+/// The measurements of a writer, and the versions it left behind.
 #[derive(Debug, Default)]
 pub struct Met {
     /// All calls in order.
@@ -170,7 +170,7 @@ pub fn stamp(block: &mut [u8; BLOCK], offset: u64, version: u32) {
     }
 }
 
-/// Whether a block is this version of that place; version zero: nothing but zeroes.
+/// True if a block is this version of that place; version zero: nothing but zeroes.
 #[must_use]
 pub fn is_stamped(block: &[u8], offset: u64, version: u32) -> bool {
     let mut wanted = [0; BLOCK];
@@ -206,13 +206,13 @@ impl FromIterator<Duration> for Lengths {
 }
 
 impl Lengths {
-    /// How many.
+    /// Number of lengths.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The smallest that so many thousandths of them do not exceed.
+    /// The smallest that is not exceeded by `thousandths` of them.
     #[must_use]
     pub fn percentile(&self, thousandths: usize) -> Option<Duration> {
         figures::quantile(&self.0, thousandths)

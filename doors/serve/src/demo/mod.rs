@@ -35,7 +35,7 @@ const HEAVY_RATE: u64 = 2000;
 const LIGHT_RATE: u64 = 20;
 /// Commits a second.
 const COMMIT_RATE: u64 = 1;
-/// What the disk takes for a request.
+/// Time that the disk takes for a request.
 const DISK_LATENCY: Duration = Duration::from_millis(DISK_LATENCY_MS);
 const DISK_LATENCY_MS: u64 = 2;
 /// Memory of the cache, and how much of it may be dirty where writers are paced: half a second of
@@ -53,7 +53,7 @@ const COMMIT_BLOCKS: u64 = (1 << 20) / load::BLOCK as u64;
 const FILL: u64 = MEMORY.div_ceil((HEAVY_RATE - DISK_RATE) * load::BLOCK as u64);
 /// Requests a second that the disk does, one at a time.
 const DISK_RATE: u64 = 1000 / DISK_LATENCY_MS;
-/// How long each part may last, seconds; figures are of its second half.
+/// Length of each part, seconds; figures are of its second half.
 pub const SECONDS: std::ops::RangeInclusive<u64> = 2 * FILL..=600;
 
 /// The columns.
@@ -61,16 +61,16 @@ const NBDKIT: &str = "nbdkit, writeback";
 const NOT_PACED: &str = "ours, not paced";
 const PACED: &str = "ours, paced";
 
-/// How the demonstration is run.
+/// The options of the demonstration.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
-    /// Where the plot goes; the current directory without it.
+    /// The folder of the plot; the current directory without it.
     pub out: Option<PathBuf>,
     /// Seconds of each part.
     pub seconds: u64,
 }
 
-/// What is wrong with parts of so many seconds.
+/// The complaint about parts of `seconds` seconds.
 fn why_not(seconds: u64) -> &'static str {
     if seconds < *SECONDS.start() {
         "too short, the cache would not be full in its part"
@@ -98,18 +98,18 @@ pub enum DemoError {
     /// The parts are too short to show something, or too long.
     #[error("--seconds {seconds}: {}; choose {} to {}", why_not(*seconds), SECONDS.start(), SECONDS.end())]
     Seconds {
-        /// What was asked for.
+        /// The length asked for.
         seconds: u64,
     },
     /// A file, a folder or a socket.
     #[error("{what}: {}", crate::refusal::Refused(error))]
     Io {
-        /// What it was about.
+        /// The subject.
         what: String,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// The cache could not be had.
+    /// The cache could not be built.
     #[error("the cache: {0}")]
     Cache(#[from] tidegate::Error),
     /// A volume could not be opened.
@@ -120,7 +120,7 @@ pub enum DemoError {
     Client {
         /// Which one.
         client: &'static str,
-        /// What it met.
+        /// The error it met.
         error: io::Error,
     },
     /// A block on the disk is not the block that was written: a bug of ours.
@@ -128,9 +128,9 @@ pub enum DemoError {
         "{wrong} blocks on the disk are not what the {client} client wrote; please report this"
     )]
     Wrong {
-        /// Whose.
+        /// The client.
         client: &'static str,
-        /// How many.
+        /// Their number.
         wrong: usize,
     },
 }
@@ -156,7 +156,7 @@ impl DemoError {
     }
 }
 
-/// What the clients met in one part.
+/// The measurements of the clients in one part.
 pub(crate) struct Part {
     pub(crate) title: &'static str,
     pub(crate) heavy: load::Met,
@@ -165,11 +165,11 @@ pub(crate) struct Part {
     /// From when on figures are taken: the cache is as full as it gets.
     pub(crate) from: Duration,
     pub(crate) lasting: Duration,
-    /// Bytes that were written and not on the disk when the load was over, if the server says so.
+    /// Bytes that were written and not on the disk when the load ended, if the server says so.
     pub(crate) waiting: Option<u64>,
     /// Bytes that the disk took while it lasted.
     pub(crate) taken: Option<u64>,
-    /// How late a thread that only sleeps woke up, at worst: the machine's doing, not a disk's.
+    /// The worst delay of a thread that only sleeps: the machine's doing, not a disk's.
     pub(crate) late: Duration,
 }
 
@@ -217,7 +217,8 @@ pub fn run(options: &DemoOptions) -> Result<(), DemoError> {
     Ok(())
 }
 
-/// Whether a file can be put there: said before the work, not after it. Leaves things as they were.
+/// Checks that a file can be put there: said before the work, not after it. Leaves things as they
+/// were.
 fn can_be_written(path: &Path) -> io::Result<()> {
     let was_there = path.exists();
     std::fs::File::options()

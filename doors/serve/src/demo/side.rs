@@ -169,7 +169,7 @@ pub(super) struct Nbdkit {
 }
 
 impl Nbdkit {
-    /// How long it may take to listen.
+    /// Time that it may take to listen.
     const START_MOST: Duration = Duration::from_secs(5);
 
     /// Starts it with a fresh volume; `None` where it is not installed, or not with its filters.
@@ -259,7 +259,7 @@ impl Drop for Nbdkit {
     }
 }
 
-/// How many blocks from `offset` on are not the version that was written last.
+/// Number of blocks from `offset` on that are not the version that was written last.
 fn wrong_blocks(file: &File, mut offset: u64, met: &Met) -> io::Result<usize> {
     const BLOCKS: usize = 256;
     let mut data = vec![0; BLOCKS * BLOCK];

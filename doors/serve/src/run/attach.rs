@@ -24,9 +24,9 @@ use crate::log::{error, info, warn};
 /// A volume that is being opened.
 pub(super) struct Coming {
     pub(super) config: VolumeConfig,
-    /// What the file says of it by now; none: it is not to be there any more.
+    /// The file's configuration of it by now; none: it is not to be there any more.
     pub(super) wanted: Option<VolumeConfig>,
-    /// How many had gone when it began.
+    /// Number of volumes that had gone when it began.
     gone: u64,
 }
 
@@ -37,7 +37,7 @@ impl Coming {
     }
 }
 
-/// How opening the volume of that name has ended; none: it is closed again, unserved.
+/// The result of opening the volume of that name; none: it is closed again, unserved.
 pub(super) type Opened = (String, Result<Option<(VolumeConfig, Backend)>, ServeError>);
 
 impl Server {
@@ -95,7 +95,7 @@ impl Server {
         self.again();
     }
 
-    /// Whether something waits for what passes without a volume that goes.
+    /// True if something waits for an obstacle that passes without a volume that goes.
     pub(super) fn waits(&self) -> bool {
         let waits = !self.wanted.is_empty() || self.memory != self.config.memory;
         waits && self.going().next().is_none()
@@ -275,7 +275,7 @@ pub(super) mod tests {
             self.server.add();
         }
 
-        /// What is served.
+        /// The volumes served.
         pub(crate) fn served(&self) -> Vec<&VolumeConfig> {
             assert!(self.server.coming.is_empty() && self.server.wanted.is_empty());
             self.server

@@ -3,9 +3,8 @@
 use super::ServeError;
 use crate::config::{Config, show_size};
 
-/// Whether a server could be started with it by the user who asks, and what there is to say of it,
-/// line by line. Nothing is opened: a file in use, or an object store that is silent, only shows at
-/// the start.
+/// Checks that the user who asks could start a server with it, and reports line by line. Nothing is
+/// opened: a file in use, or an object store that is silent, only shows at the start.
 #[must_use]
 pub fn check(config: &Config) -> (String, bool) {
     let mut wrong = Vec::new();

@@ -23,15 +23,14 @@ use crate::export::Export;
 use crate::hub::Hub;
 use crate::log::{error, info, warn};
 
-/// How long the clients of a volume that goes may finish.
+/// Time in which the clients of a volume that goes may finish.
 const LEAVE_MAX: Duration = Duration::from_secs(10);
-/// How long their connections then may take to end, which are cut off: each as soon as it is
-/// polled.
+/// Time that their connections, once cut off, may take to end: each does as soon as it is polled.
 const CUT_OFF_MAX: Duration = Duration::from_secs(5);
-/// How often it is looked whether they have.
+/// Interval at which this is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// How far a volume has come on its way out.
+/// The progress of a volume on its way out.
 pub(super) enum Left {
     /// It is synced and out of the cache, or could not be.
     Synced(Arc<Export>, Result<(), String>),

@@ -36,11 +36,11 @@ pub enum ServeError {
         show_size(*limit), least >> 20, show_size(*beside), kept_lines(kept), way_out(*beside, kept)
     )]
     Memory {
-        /// What was asked for.
+        /// The limit asked for.
         limit: u64,
-        /// What works, whatever else the process takes by then: whole MiB.
+        /// A limit that works, whatever else the process takes by then: whole MiB.
         least: u64,
-        /// What is for connections, buffers, backends, the page.
+        /// The part for connections, buffers, backends, the page.
         beside: u64,
         /// Connections that are allowed.
         connections: usize,
@@ -57,7 +57,7 @@ pub enum ServeError {
     Dirty {
         /// `dirty` or `background`.
         key: &'static str,
-        /// What was asked for.
+        /// The number asked for.
         wanted: u64,
         /// Bytes of pages that the cache has.
         cache: u64,
@@ -94,9 +94,9 @@ pub enum ServeError {
     /// The system refuses.
     #[error("cannot {doing}: {}", Refused(cause))]
     System {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// What the system says.
+        /// The system's error.
         cause: io::Error,
     },
     /// At the end not everything was made durable.
@@ -192,7 +192,7 @@ fn kept_lines(kept: &[(String, u64)]) -> String {
     }
 }
 
-/// What can be done without, of `beside` bytes: the most of it.
+/// The things of `beside` bytes that one can do without: the most of it.
 fn way_out(beside: u64, kept: &[(String, u64)]) -> String {
     match kept.iter().max_by_key(|(_, bytes)| *bytes) {
         Some((name, bytes)) if *bytes > beside / 2 => format!(

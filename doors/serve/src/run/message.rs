@@ -1,5 +1,5 @@
-//! What a start says: on standard output the addresses, one a line; on standard error what is
-//! served, and how to use it.
+//! The words of a start: on standard output the addresses, one a line; on standard error the
+//! volumes, and how to use them.
 
 use core::fmt::Write as _;
 use std::io::{IsTerminal as _, Write as _};
@@ -126,7 +126,7 @@ fn of_group(config: &Config) -> String {
     })
 }
 
-/// Whether what is written there is lost with the server.
+/// True if data written there are lost with the server.
 pub(super) fn in_memory(backend: &BackendConfig) -> bool {
     match backend {
         BackendConfig::Memory { .. } => true,
@@ -135,7 +135,7 @@ pub(super) fn in_memory(backend: &BackendConfig) -> bool {
     }
 }
 
-/// What `top` has to be told to find the page.
+/// The argument that `top` needs to find the page.
 fn unless_default(web: SocketAddr) -> String {
     let address = reachable(web).to_string();
     #[cfg(feature = "web")]
@@ -163,7 +163,7 @@ pub(super) fn counted(count: usize, what: &str) -> String {
     }
 }
 
-/// Whether standard error is read by people, and not by programs that expect JSON alone.
+/// True if standard error is read by people, and not by programs that expect JSON alone.
 pub(super) fn is_for_people(format: Format) -> bool {
     format != Format::Json || std::io::stderr().is_terminal()
 }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Invariants
-//!   1. A start that fails has served nobody; whatever was made for it is let go, but for what
-//!      hangs longer than 2 s.
+//!   1. A start that fails has served nobody; everything made for it is released, but for things
+//!      that hang longer than 2 s.
 //!   2. No connection is taken before all volumes are open.
 //!   3. Exit status 0 means that everything that was ever written is durable.
 //!   4. A volume that hangs holds up neither the signals nor the sync of the others, nor a volume
@@ -45,7 +45,7 @@ pub use message::uri;
 
 /// Wishes to end that come within it are one.
 const INTERRUPT_DEBOUNCE: Duration = Duration::from_millis(500);
-/// How often what may pass by itself is tried again.
+/// Interval at which refusals that may pass by themselves are tried again.
 const AGAIN_EVERY: Duration = Duration::from_secs(5);
 /// Threads that run connections: they copy between sockets and memory, and never wait.
 const WORKERS_MAX: usize = 4;
@@ -139,8 +139,8 @@ struct Signals {
     terminate: Signal,
     interrupt: Signal,
     hang_up: Signal,
-    /// Power fails, or the CPU time of `ulimit -t` is over: both come again before the end, and are
-    /// no second wish.
+    /// Power fails, or the CPU time of `ulimit -t` is used up: both come again before the end, and
+    /// are no second wish.
     power: Signal,
     cpu_time: Signal,
     /// Signals that have no meaning here and would end the process.
@@ -157,7 +157,7 @@ const IGNORED: [i32; 9] = [10, 12, 13, 14, 16, 25, 26, 27, 29];
 /// Likewise those without names.
 const REAL_TIME: core::ops::RangeInclusive<i32> = 34..=64;
 
-/// What a signal asks for.
+/// The demand of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asks {
     End,
@@ -267,7 +267,7 @@ impl Server {
     }
 }
 
-/// How long the record of requests may take at the end.
+/// Time that the record of requests may take at the end.
 fn patience(ended: &Result<(), ServeError>) -> Duration {
     match ended {
         Err(ServeError::Interrupted(_)) => record::HURRIED,

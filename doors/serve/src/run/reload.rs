@@ -1,5 +1,5 @@
-//! What changes while a server runs: it reads its configuration again and says what it did, and
-//! what needs a restart.
+//! The changes while a server runs: it reads its configuration again and says what it did, and what
+//! needs a restart.
 //!
 //! | changes | needs a restart |
 //! |---|---|
@@ -26,7 +26,7 @@ use crate::config::{
 use crate::export::Export;
 use crate::log::{self, error, info, warn};
 
-/// How long a reload waits for volumes that go and come.
+/// Time that a reload waits for volumes that go and come.
 const SEE_THROUGH_MAX: Duration = Duration::from_secs(3);
 
 /// A volume that the file names and that is not there yet.
@@ -336,8 +336,8 @@ impl Server {
     }
 }
 
-/// Whether another division of the memory may be refused now and not in a while, whatever volumes
-/// do: pages that clients read are let go of, and there may be a thread again.
+/// True if another division of the memory may be refused now and not in a while, whatever volumes
+/// do: pages that clients read are unpinned, and there may be a thread again.
 pub(super) fn passes(cause: &tidegate::Error) -> bool {
     use tidegate::{CacheError, Error};
     matches!(

@@ -15,7 +15,7 @@ use crate::systemd::Notify;
 
 /// Between two signs.
 const EVERY: Duration = Duration::from_secs(5);
-/// How long the supervisor is asked to wait for the next one.
+/// Time that the supervisor is asked to wait for the next one.
 const MORE: Duration = Duration::from_secs(60);
 /// Signs between two lines in the log.
 const LINE: u32 = 6;
@@ -52,7 +52,7 @@ impl Drop for Signs {
     }
 }
 
-/// What was seen of a start.
+/// The signs of life of a start.
 #[derive(Debug, Default)]
 struct Life {
     opened: usize,
@@ -61,7 +61,7 @@ struct Life {
 }
 
 impl Life {
-    /// Whether it goes on, and whether the log is to say so.
+    /// Tells if it goes on, and if the log is to say so.
     fn look(&mut self, opened: usize, heard: u64) -> (bool, bool) {
         let goes_on = (opened, heard) != (self.opened, self.heard);
         (self.opened, self.heard) = (opened, heard);

@@ -34,15 +34,16 @@ pub(super) const ROOM: usize = 16;
 /// Volumes that they add at one time for which memory is put aside; for more, and for what their
 /// backings take beside that, the cache gives way (`attach.rs`).
 const ROOM_AT_ONCE: usize = 2;
-/// What threads of pools and of the runtime, allocator and log take beside what is counted.
+/// Memory of threads of pools and of the runtime, allocator and log beside the parts that are
+/// counted.
 const BESIDE: u64 = 4 << 20;
 /// The memory said to be needed is in steps of it, and so much more than was found.
 const MARGIN: u64 = 4 << 20;
-/// What a volume takes: eight receive buffers of 128 KiB, stacks of its pool as far as they are
+/// Memory of a volume: eight receive buffers of 128 KiB, stacks of its pool as far as they are
 /// touched, counters.
 const VOLUME: u64 = 3 << 19;
-/// What a request under way takes: its place in a table, and what the pool or those that wait for a
-/// flush have of it. Measured with 128 flushes on each of 330 connections.
+/// Memory of a request under way: its place in a table, and its part in the pool or among those
+/// that wait for a flush. Measured with 128 flushes on each of 330 connections.
 const REQUEST: u64 = 384;
 /// The part of the memory limit that requests over those that each connection may have take
 /// together, at most.
@@ -52,7 +53,8 @@ const REQUESTS_PART: u64 = 64;
 const DUMP: &str = "TIDEGATE_CORE_DUMP_DATA";
 /// A backing that has not been opened for so long is named.
 const SILENT: Duration = Duration::from_secs(3);
-/// How long volumes that are being opened are waited for when one was refused, or the server ends.
+/// Time for which volumes that are being opened are waited for when one was refused, or the server
+/// ends.
 pub(super) const OTHERS: Duration = Duration::from_secs(2);
 
 /// Opens all of it and begins to serve.
@@ -260,8 +262,8 @@ async fn watch_system(cache: Cache) {
     }
 }
 
-/// Whether what may be dirty, given in bytes, has room in the `cache` bytes of pages that a memory
-/// limit leaves: over that nobody would ever be held back, and writeback would not begin.
+/// Checks that the dirty limits, given in bytes, have room in the `cache` bytes of pages that a
+/// memory limit leaves: above that nobody would ever be held back, and writeback would not begin.
 pub(super) fn dirty_fits(config: &Config, limit: u64, cache: u64) -> Result<(), ServeError> {
     for (key, threshold) in [("dirty", config.dirty), ("background", config.background)] {
         if let Threshold::Pages(pages) = threshold
@@ -278,7 +280,7 @@ pub(super) fn dirty_fits(config: &Config, limit: u64, cache: u64) -> Result<(), 
     Ok(())
 }
 
-/// What to say where `least` bytes were needed. Following it has to do: what the process takes at a
+/// The refusal if `least` bytes were needed. Following it has to do: what the process takes at a
 /// start wanders by some hundred KiB, and connections that are not named become more with the
 /// limit.
 fn too_small(config: &Config, limits: &Limits, least: u64) -> ServeError {
@@ -313,7 +315,7 @@ fn too_small(config: &Config, limits: &Limits, least: u64) -> ServeError {
     }
 }
 
-/// What the server takes beside the cache at most.
+/// Most memory that the server takes beside the cache.
 fn beside(config: &Config, bounds: &Limits) -> u64 {
     #[cfg(feature = "web")]
     let web = config.web.map_or(0, |_| crate::web::MEMORY);
@@ -340,7 +342,7 @@ fn descriptors(config: &Config) -> u64 {
     volumes.sum::<u64>() + room as u64 * backend::DESCRIPTORS
 }
 
-/// What a volume takes beside the cache at most.
+/// Most memory that a volume takes beside the cache.
 pub(super) fn of_volume(config: &VolumeConfig) -> u64 {
     VOLUME + backend::memory(config)
 }
@@ -390,7 +392,7 @@ pub(super) fn security(config: &Config) -> Result<Security, ServeError> {
     }
 }
 
-/// What is allowed and hardly meant.
+/// Warns of options that are allowed and hardly meant.
 fn warnings(config: &Config, listen: &[ListenConfig]) {
     if config.volumes.is_empty() {
         // A message has room for a hundred letters, a value for more.
@@ -471,7 +473,7 @@ where
     loop {
         let ended = match until {
             None => all.join_next().await,
-            // Volumes that are still being opened then are let go of.
+            // Volumes that are still being opened then are dropped.
             Some(until) => timeout_at(until, all.join_next()).await.unwrap_or(None),
         };
         match ended {
@@ -558,7 +560,7 @@ pub(super) fn offer(
     }
 }
 
-/// What clients are told of a volume.
+/// The description of a volume for clients.
 pub(super) fn about(volume: &VolumeConfig) -> About {
     About {
         description: volume.description.clone(),
@@ -567,7 +569,7 @@ pub(super) fn about(volume: &VolumeConfig) -> About {
     }
 }
 
-/// Whether clients that want something durable are held back while writes fail.
+/// True if clients that want something durable are held back while writes fail.
 pub(super) fn is_patient(volume: &VolumeConfig) -> bool {
     volume.on_error == tidegate::ErrorPolicy::Retry
 }

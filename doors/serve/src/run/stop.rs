@@ -20,21 +20,21 @@ use crate::export::Export;
 use crate::hub::Stage;
 use crate::log::{error, info, warn};
 
-/// How long requests under way may take before their connections are cut off. Data that they wrote
+/// Time that requests under way may take before their connections are cut off. Data that they wrote
 /// are synced all the same.
 const DRAIN_MAX: Duration = Duration::from_secs(10);
-/// How often progress is told.
+/// Interval at which progress is told.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// A backing that has taken nothing for so long is named.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// How long writes to a backing that says that it is gone are tried again at the end, and how long
-/// a file that has no name any more is kept open so that it can be saved.
+/// Time for which writes to a backing that says that it is gone are tried again at the end, and for
+/// which a file that has no name any more is kept open so that it can be saved.
 const GONE_MAX: Duration = Duration::from_secs(30);
 
-/// How far the sync of a volume is.
+/// The progress of a volume's sync.
 struct Progress {
-    /// How its sync has ended, or why it is not durable; none: it goes on.
+    /// The end of its sync, or the reason why it is not durable; none: it goes on.
     end: Option<Result<(), String>>,
     /// Bytes that were left when it was last looked at, and since when it is that many.
     left: u64,
@@ -117,7 +117,7 @@ impl Server {
             core::mem::forget(cache);
             return Err(ServeError::NotDurable(failed));
         }
-        // All is durable: only letting go is left.
+        // All is durable: only the release is left.
         let ends = what_is_left(&volumes);
         let closed = aside::run(move || {
             let closed = cache.close();
@@ -186,7 +186,7 @@ async fn let_go(mut opening: JoinSet<Opened>) {
     let _ = timeout(OTHERS, all).await;
 }
 
-/// What comes of `work`, unless a second wish to end comes first: it goes with the process then.
+/// The result of `work`, unless a second wish to end comes first: it goes with the process then.
 async fn unless_again<T>(work: impl Future<Output = T>, signals: &mut Signals) -> Option<T> {
     tokio::select! {
         done = work => Some(done),
@@ -327,7 +327,8 @@ impl Served {
         )
     }
 
-    /// What is to be said of it at the end: how its sync has ended, or why nobody waits for that.
+    /// Its part in the report at the end: the result of its sync, or the reason why nobody waits
+    /// for that.
     fn left(&self, end: Result<(), String>) -> NotDurable {
         NotDurable {
             volume: self.config.name.clone(),

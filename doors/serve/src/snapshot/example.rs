@@ -15,7 +15,7 @@ use crate::hub::Stage;
 
 const MIB: u64 = 1 << 20;
 
-/// What `times` took, so many microseconds each.
+/// The latencies of `times`: pairs of microseconds and a count.
 pub(crate) fn latencies(times: &[(u64, u64)]) -> Latencies {
     let histogram = Histogram::default();
     for &(micros, count) in times {

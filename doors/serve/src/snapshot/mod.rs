@@ -51,9 +51,9 @@ pub struct Snapshot {
     pub interval_s: f64,
     /// `serving`, `draining`, `ending` (writes what is left) or `ended` (everything is durable).
     pub stage: String,
-    /// Whether clients of all volumes get on.
+    /// The health of all volumes for clients.
     pub health: Health,
-    /// What memory is used for.
+    /// The use of memory.
     pub memory: Memory,
     /// The dirty level of all volumes together.
     pub dirty: Level,
@@ -63,19 +63,19 @@ pub struct Snapshot {
     pub cpu: f64,
     /// For how long callers were stalled for memory.
     pub pressure: Pressure,
-    /// What was waited for in the cache, by cause.
+    /// The waits in the cache, by cause.
     pub waits: Vec<Waited>,
     /// The volumes, in the order of the configuration.
     pub volumes: Vec<Volume>,
 }
 
-/// Whether clients get on.
+/// The health of the server for clients.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health {
     /// All volumes take requests and no acknowledged data are in danger.
     pub ok: bool,
-    /// What is the matter, for people.
+    /// The troubles, for people.
     pub reasons: Vec<String>,
 }
 
@@ -107,29 +107,29 @@ pub struct Pressure {
 pub struct Waited {
     /// Its name.
     pub cause: String,
-    /// How many, since the start.
+    /// Number of waits, since the start.
     pub count: u64,
-    /// How long altogether, since the start.
+    /// Their sum, since the start.
     pub total_us: u64,
     /// The longest.
     pub max_us: u64,
-    /// How many ended by a timeout that was only a safety net.
+    /// Number of those that ended by a timeout that was only a safety net.
     pub timed_out: u64,
     /// Half of them were shorter.
     pub p50_us: u64,
     /// All but one in a hundred were shorter.
     pub p99_us: u64,
-    /// How many a second.
+    /// Number of waits a second.
     pub rate: u64,
     /// Time waited in each second, of all that waited together.
     pub waited_us_per_s: u64,
 }
 
-/// How long things took.
+/// Percentiles of times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Percentiles {
-    /// How many.
+    /// Number of times.
     pub count: u64,
     /// On average.
     pub mean_us: u64,
@@ -145,7 +145,7 @@ pub struct Percentiles {
     pub max_us: u64,
 }
 
-/// What a volume can be in.
+/// The state of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -189,7 +189,7 @@ impl State {
         }
     }
 
-    /// Whether its clients get on.
+    /// True if its clients get on.
     #[must_use]
     pub fn is_healthy(self) -> bool {
         matches!(self, Self::Ok | Self::Retrying)
@@ -202,11 +202,11 @@ impl State {
 pub struct Volume {
     /// Its name; empty for the default export.
     pub name: String,
-    /// Whether clients may only read.
+    /// Clients may only read.
     pub read_only: bool,
-    /// Whether replies are held back.
+    /// Replies are held back.
     pub paced: bool,
-    /// What it is in.
+    /// Its state.
     pub state: State,
     /// For how long, where that is known.
     pub state_us: u64,
@@ -229,7 +229,7 @@ pub struct Volume {
     pub commands: Vec<Command>,
     /// The busiest of its clients, those with the oldest request first.
     pub clients: Vec<Client>,
-    /// What requests waited for in the cache, by cause; what took longest comes first.
+    /// The waits of requests in the cache, by cause; the longest comes first.
     pub waits: Vec<CauseWait>,
 }
 
@@ -256,9 +256,9 @@ pub struct Client {
 pub struct CauseWait {
     /// Its name.
     pub cause: String,
-    /// How many, since the start.
+    /// Number of waits, since the start.
     pub count: u64,
-    /// How long altogether, since the start.
+    /// Their sum, since the start.
     pub total_us: u64,
     /// Time waited in each second, of all that waited together.
     pub waited_us_per_s: u64,
@@ -277,8 +277,8 @@ pub struct Command {
     pub request_rate: u64,
     /// Data moved, bytes a second.
     pub byte_rate: u64,
-    /// How long they took, since the start.
+    /// Their times, since the start.
     pub latency: Percentiles,
-    /// How long they took lately.
+    /// Their recent times.
     pub latency_recent: Percentiles,
 }

@@ -27,7 +27,7 @@ pub struct Reading {
     pub instant: Instant,
     /// Since the server started.
     pub uptime: Duration,
-    /// What the server does.
+    /// The stage of the server.
     pub stage: Stage,
     /// The cache.
     pub stats: Stats,
@@ -46,11 +46,11 @@ pub struct Reading {
 pub struct VolumeReading {
     /// Its name.
     pub name: String,
-    /// Whether clients may only read.
+    /// Clients may only read.
     pub read_only: bool,
-    /// Whether replies are held back.
+    /// Replies are held back.
     pub paced: bool,
-    /// What it is in.
+    /// Its state.
     pub state: State,
     /// For how long, where that is known.
     pub state_for: Option<Duration>,
@@ -60,7 +60,7 @@ pub struct VolumeReading {
     pub last_error: Option<String>,
     /// Why the backing is lost, if it says so.
     pub lost: Option<String>,
-    /// What the file system of its file has left, and what the file takes of it, as far as that is
+    /// The rest of its file's file system, and the part the file takes of it, as far as that is
     /// known.
     pub room: Option<Room>,
     /// The last read that failed: where and why.
@@ -70,7 +70,7 @@ pub struct VolumeReading {
     pub reads_failing: Option<(Duration, Duration)>,
     /// The clients that are connected.
     pub clients: Vec<ClientReading>,
-    /// What its operations waited for, by cause.
+    /// The waits of its operations, by cause.
     pub waits: Vec<CallWait>,
     /// For how long replies were held back.
     pub held_for: Latencies,
@@ -83,7 +83,7 @@ pub struct VolumeReading {
 pub struct CommandReading {
     /// Its numbers.
     pub numbers: CommandNumbers,
-    /// How long they took.
+    /// Their times.
     pub latency: Latencies,
 }
 

@@ -20,7 +20,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// What `now` shows, with rates since the reading of the call before.
+    /// The snapshot of `now`, with rates since the reading of the call before.
     pub fn next(&mut self, now: Reading) -> Snapshot {
         let interval = self.before.as_ref().map_or(Duration::ZERO, |before| {
             now.instant.saturating_duration_since(before.instant)
@@ -31,12 +31,12 @@ impl Sampler {
     }
 }
 
-/// The time that rates are over.
+/// The time by which rates are divided.
 #[derive(Clone, Copy)]
 struct Per(Duration);
 
 impl Per {
-    /// How much a second a counter grew by; zero where it was begun anew.
+    /// The growth of a counter in a second; zero where it was begun anew.
     fn second(self, now: u64, before: u64) -> u64 {
         let micros = self.0.as_micros();
         if micros == 0 {
@@ -113,7 +113,7 @@ const READS_FAIL: Duration = Duration::from_secs(5);
 /// A request that is under way for so long is named: clients give up after 30 s.
 const OLD: Duration = Duration::from_secs(10);
 
-/// Whether clients get on; also of readings that become no snapshot.
+/// The health of the server for clients; also of readings that become no snapshot.
 pub(crate) fn health(now: &Reading) -> Health {
     let mut reasons = Vec::new();
     let mut ok = now.stage == Stage::Serving;
@@ -222,7 +222,8 @@ fn percentiles(of: &Latencies) -> Percentiles {
     }
 }
 
-/// What came to `now` since `before`. Its longest is not known: that of `now` bounds it.
+/// The times that were added to `now` since `before`. Its longest is not known: that of `now`
+/// bounds it.
 fn since(now: &Latencies, before: Option<&Latencies>) -> Latencies {
     let Some(before) = before else {
         return Latencies::default();

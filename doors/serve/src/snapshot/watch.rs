@@ -18,8 +18,8 @@ use crate::log::{error, info, warn};
 const PERIOD: Duration = Duration::from_secs(1);
 /// Looks from one line about failures to the next, at most.
 const APART_MOST: u32 = 60;
-/// Looks without a failure after which it is over. Longer than between two tries of a write that
-/// fails (6.4 s).
+/// Looks without a failure after which the trouble has ended. Longer than between two tries of a
+/// write that fails (6.4 s).
 const QUIET: u32 = 10;
 
 /// Says what happens; ends with the task that it runs in.
@@ -33,13 +33,13 @@ pub async fn watch(source: Arc<dyn Source>) {
     }
 }
 
-/// What was said of each volume.
+/// The last word on each volume.
 #[derive(Debug, Default)]
 struct Watcher {
     volumes: BTreeMap<String, Said>,
 }
 
-/// What was said of a volume.
+/// The last word on a volume.
 #[derive(Clone, Copy, Debug, Default)]
 struct Said {
     state: State,
@@ -50,11 +50,11 @@ struct Said {
     reads: Failures,
 }
 
-/// How many failures were said, and when more are.
+/// Failures that were reported, and the time of the next report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Failures {
     said: u64,
-    /// How many there were at the last look.
+    /// Their number at the last look.
     seen: u64,
     /// Looks since there was a new one.
     quiet: u32,
@@ -233,7 +233,7 @@ mod tests {
         );
     }
 
-    /// What a watcher says, without the time.
+    /// The words of a watcher, without the time.
     fn logged(looks: impl FnOnce(&mut Watcher, Instant)) -> Vec<String> {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let into = Arc::clone(&lines);

@@ -1,4 +1,4 @@
-//! What is wrong with certificates, and with what file.
+//! The faults of certificates, and the files they are in.
 
 use std::fmt;
 use std::io;
@@ -32,7 +32,7 @@ pub enum TlsError {
     NotPem {
         /// Which.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Its fault.
         cause: String,
     },
     /// There is no certificate in a file.
@@ -50,17 +50,17 @@ pub enum TlsError {
     /// The private key is encrypted, and nobody is there to be asked for its password.
     #[error("the private key in {} is encrypted; decrypt it: openssl pkey -in KEY -out PLAIN", .path.display())]
     EncryptedKey {
-        /// Where it is.
+        /// Its file.
         path: PathBuf,
     },
     /// A certificate is none.
     #[error("certificate {number} in {} cannot be used: {cause}", .path.display())]
     BadCertificate {
-        /// Where it is.
+        /// Its file.
         path: PathBuf,
         /// Which of the file, from 1.
         number: usize,
-        /// What is wrong with it.
+        /// Its fault.
         cause: String,
     },
     /// The key is another certificate's.
@@ -84,7 +84,7 @@ pub enum TlsError {
     /// The authorities for clients cannot be used.
     #[error("the authorities for clients in {} cannot be used: {cause}", .path.display())]
     Authorities {
-        /// Where they are.
+        /// Their file.
         path: PathBuf,
         /// Why.
         cause: String,
@@ -94,12 +94,12 @@ pub enum TlsError {
     Setup(rustls::Error),
 }
 
-/// What an operator should know of a certificate, though a server can start with it.
+/// A warning about a certificate for the operator, though a server can start with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsWarning {
     /// The file it is in.
     pub path: PathBuf,
-    /// What is the matter with it.
+    /// The matter with it.
     pub what: String,
 }
 

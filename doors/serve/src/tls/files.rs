@@ -78,7 +78,7 @@ pub(super) fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     }
 }
 
-/// Whether the file has an encrypted key, in one of the two forms that OpenSSL writes.
+/// True if the file has an encrypted key, in one of the two forms that OpenSSL writes.
 fn is_encrypted(bytes: &[u8]) -> bool {
     [
         &b"-----BEGIN ENCRYPTED PRIVATE KEY-----"[..],
@@ -134,8 +134,8 @@ pub(super) fn judge(
     Ok(warnings.collect())
 }
 
-/// What is the matter with a certificate's time, if anything: as a verifier sees it now, and as it
-/// will in a while.
+/// The matter with a certificate's time, if any: as a verifier sees it now, and as it will in a
+/// while.
 fn lifetime(certificate: &CertificateDer<'_>, provider: &CryptoProvider) -> Option<String> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
     let now = UnixTime::now().as_secs();

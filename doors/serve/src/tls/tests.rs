@@ -56,8 +56,7 @@ fn open(
     })
 }
 
-/// How it went: for the server, which echoes until the end, and for the client, which says eight
-/// bytes.
+/// The outcome of a session: the server echoes until the end, and the client says eight bytes.
 fn talk(
     acceptor: &Acceptor,
     client: Arc<ClientConfig>,

@@ -189,7 +189,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What came of a write.
+    /// Notes the result of a write.
     fn wrote(
         &mut self,
         context: &mut Context<'_>,

@@ -14,8 +14,8 @@ const KEPT: usize = 300;
 /// Volumes of which the level is kept.
 const VOLUMES: usize = 32;
 
-/// What the page draws of one second; it makes the same of a snapshot. Names are short: there are
-/// many.
+/// The point that the page draws of one second; it makes the same of a snapshot. Names are short:
+/// there are many.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Point {
     /// Milliseconds since 1970.

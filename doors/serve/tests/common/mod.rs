@@ -56,7 +56,7 @@ impl Drop for Folder {
     }
 }
 
-/// How a server is set up.
+/// The setup of a server.
 pub(crate) struct Setup {
     pub(crate) memory: u64,
     pub(crate) size: u64,

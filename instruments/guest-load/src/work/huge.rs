@@ -68,7 +68,7 @@ impl Work for Alloc {
     }
 }
 
-/// What the child does.
+/// The work of the child.
 fn fill(bytes: usize, log: &Log) -> Result<()> {
     system::name("alloc")?;
     system::lock_memory(Locked::Now)?;

@@ -10,7 +10,7 @@ use crate::{MIB, PAGE, Result};
 
 /// Words in a page.
 const STRIDE: usize = PAGE / size_of::<u64>();
-/// What a touch leaves: never zero, and different for each page and each pass.
+/// The mark of a touch: never zero, and different for each page and each pass.
 const TOUCHED: u64 = 0x5a5a_0000_0000_0001;
 
 /// Touches a word of each page of its memory, in the order of addresses, for ever. A call is a

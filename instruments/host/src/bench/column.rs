@@ -18,7 +18,7 @@ use crate::csv::{self, Table};
 use crate::workspace::root;
 use crate::{Result, steps};
 
-/// How long a run may take beyond its own time: a writer may stall for seconds.
+/// Time that a run may take beyond its own: a writer may stall for seconds.
 const OVERTIME: Duration = Duration::from_secs(90);
 /// Time between two looks of who changes a rate.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -50,7 +50,7 @@ impl Column {
         Self::Lab,
     ];
 
-    /// What the command line calls it.
+    /// Its word on the command line.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Linux => "linux",
@@ -73,18 +73,18 @@ impl Column {
         }
     }
 
-    /// Whether it needs the chain, and so root.
+    /// True if it needs the chain, and so root.
     pub(crate) fn needs_chain(self) -> bool {
         !matches!(self, Self::Live | Self::Lab)
     }
 
-    /// Whether the machine's dirty limits are those of the column.
+    /// True if the machine's dirty limits are those of the column.
     pub(crate) fn is_kernel(self) -> bool {
         matches!(self, Self::Linux | Self::Strict | Self::Bare)
     }
 }
 
-/// What columns need to run.
+/// The needs of columns.
 pub(crate) struct Bench<'a> {
     /// None: the columns on the chain are skipped.
     pub(crate) undo: Option<&'a Undo>,
@@ -94,9 +94,9 @@ pub(crate) struct Bench<'a> {
     pub(crate) writers: PathBuf,
     /// `tidegate`.
     pub(crate) program: PathBuf,
-    /// Where results go.
+    /// Folder of results.
     pub(crate) out: PathBuf,
-    /// Where `tidegate run --live` puts its files.
+    /// Folder of the files of `tidegate run --live`.
     pub(crate) files: PathBuf,
     /// Of the strict device limit, per cent of the dirty limit.
     pub(crate) strict_percent: u64,

@@ -14,7 +14,7 @@ pub(crate) const BACKGROUND_MIB: u64 = 32;
 pub(crate) const MEMORY_MIB: u64 = 256;
 /// A light writer's period, ms.
 const LIGHT_MS: f64 = 10.0;
-/// Where the second writer of a device without a file system begins.
+/// The beginning of the second writer's region on a device without a file system.
 const REGION: u64 = 2 << 30;
 
 /// A device.
@@ -160,7 +160,8 @@ pub(crate) struct Call {
     pub(crate) bytes: f64,
 }
 
-/// What one writer met. Lengths of calls in ms; of a light writer from when a call was due.
+/// The calls and pauses that one writer met. Lengths of calls in ms; of a light writer from when a
+/// call was due.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Met {
     pub(crate) p50_ms: f64,
@@ -236,7 +237,7 @@ impl Met {
     }
 }
 
-/// What was seen of a run.
+/// The measurements of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     /// In the plan's order.

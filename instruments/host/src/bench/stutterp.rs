@@ -77,7 +77,7 @@ impl Shape {
     }
 }
 
-/// What came of a run.
+/// The measurements of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     /// Samples of the latency worker, ms.
@@ -173,7 +173,7 @@ fn ours(folder: &Path) -> Result<Vec<Measured>> {
         .collect()
 }
 
-/// What a run of so many workers has left behind.
+/// Reads the results that a run of `workers` workers has left behind.
 fn read_results(out: &Path, workers: u32) -> Result<Measured> {
     let found: Option<PathBuf> = csv::find(out, "samples.csv").pop();
     let table = Table::read(&found.ok_or_else(|| format!("no results in {}", out.display()))?)?;

@@ -1,4 +1,4 @@
-//! What a bench changes on the machine, and how it is changed back, however the bench ends.
+//! The changes of a bench to the machine, and their undoing, however the bench ends.
 //!
 //! Every change is a *deed*, written into a journal before it is done. Deeds are undone last first:
 //! at the end of a `Scope`, also when a panic ends it; and by a *guardian*, a process of its own
@@ -27,9 +27,9 @@ use crate::Result;
 /// Where lock and journal are; its owner is root, as is the user that can do these deeds.
 const LOCK: &str = "/run/tidegate-bench.lock";
 const JOURNAL: &str = "/run/tidegate-bench.journal";
-/// How often a file system that is still in use is asked to go.
+/// Number of tries to unmount a file system that is still in use.
 const UNMOUNT_TRIES: u32 = 50;
-/// How long a process may take to end, and a device to be let go of.
+/// Time that a process may take to end, and a device to be released.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// One change and how to take it back.
@@ -120,7 +120,7 @@ fn remove(result: std::io::Result<()>) -> Option<String> {
     (error.kind() != std::io::ErrorKind::NotFound).then(|| error.to_string())
 }
 
-/// What is mounted where, as the kernel says.
+/// True if something is mounted there, as the kernel says.
 fn is_mounted(place: &Path) -> bool {
     let place = place.display().to_string();
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -249,7 +249,7 @@ impl Process {
         child.stdout.take()
     }
 
-    /// Whether it has ended.
+    /// True if it has ended.
     pub(crate) fn has_ended(&self) -> bool {
         let mut child = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         !matches!(child.try_wait(), Ok(None))
@@ -274,7 +274,7 @@ impl Undo {
     /// Takes the lock and starts the guardian. Deeds that an earlier bench left behind are undone.
     ///
     /// # Errors
-    /// Another bench is running, or the files cannot be had (not root).
+    /// Another bench is running, or the files cannot be opened (not root).
     pub(crate) fn begin() -> Result<Self> {
         let lock = lock_file()?;
         lock.try_lock()

@@ -1,4 +1,4 @@
-//! What the kernel says of its own throttling while writers run: the levels of a device (debugfs),
+//! The kernel's own account of its throttling while writers run: the levels of a device (debugfs),
 //! those of the whole machine (`/proc/vmstat`), and the pauses (a trace instance of our own, so
 //! that nobody else's trace is touched).
 //!
@@ -18,16 +18,16 @@ use crate::{Result, steps};
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Kilobytes of trace of each CPU: some ten thousand lines.
 const TRACE_KB: &str = "8192";
-/// Where the machine's events are.
+/// The switch of the machine's events.
 const EVENT: &str = "events/writeback/balance_dirty_pages/enable";
 
-/// Where the kernel tells.
+/// The kernel's files.
 pub(crate) struct Watch {
     debug: PathBuf,
     trace: PathBuf,
 }
 
-/// What was seen.
+/// The levels and pauses seen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     /// Highest dirty + writeback of the devices together, by the limit of the machine.
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
     pub(crate) others_mean: f64,
     /// Longest pause that was printed, ms.
     pub(crate) pause_max_ms: f64,
-    /// How many pauses longer than zero.
+    /// Number of pauses longer than zero.
     pub(crate) pauses: usize,
 }
 
@@ -71,7 +71,7 @@ impl Watch {
         write(&self.trace.join("trace"), "")
     }
 
-    /// Looks at the levels of devices (`7:N`) until it is over, then at the pauses.
+    /// Looks at the levels of devices (`7:N`) until `over` is set, then at the pauses.
     pub(crate) fn follow(&self, devices: &[&str], over: &AtomicBool) -> Seen {
         let mut seen = Seen::default();
         let mut others = (0.0, 0.0);

@@ -4,11 +4,11 @@
 //! the plan, which the writers' program runs. The archive is written by us and holds no time, owner
 //! or number of the host: two images of one scenario are the same bytes.
 //!
-//! How a rate is changed. null_blk takes a new `mbps` only while the device is off. Its timer,
-//! though, reads the value afresh every 20 ms, so the value is changed where it lies. The kernel
-//! lets nobody write its memory; so the machine gets a second door to it, a PCI device (ivshmem)
-//! whose memory *is* the guest's, and `devmem` writes one word there at the time asked for. Before
-//! the run the address is found through `/proc/kcore`; after it the kernel is asked for the value.
+//! Changing a rate. null_blk takes a new `mbps` only while the device is off. Its timer, though,
+//! reads the value afresh every 20 ms, so the value is changed where it lies. The kernel lets
+//! nobody write its memory; so the machine gets a second door to it, a PCI device (ivshmem) whose
+//! memory *is* the guest's, and `devmem` writes one word there at the time asked for. Before the
+//! run the address is found through `/proc/kcore`; after it the kernel is asked for the value.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,14 +30,14 @@ const TRACE_KIB: u32 = 128 * 1024;
 const ENDLESS_MIB: u32 = 250 * 1024;
 /// Parts of an endless device that writers have to themselves, in MiB.
 const PART_MIB: u64 = 8 * 1024;
-/// What an ext4 has beside the files, in MiB.
+/// Space of an ext4 beside the files, in MiB.
 const EXT4_SPARE_MIB: u32 = 512;
 /// Where memory goes on when there is more than fits below the PCI devices (QEMU, machine `pc`).
 const HOLE_FROM_MIB: u32 = 3584;
 const LOW_MIB: u32 = 3072;
 
-/// What of the kernel has to be there, in the order in which it is loaded where it is a module: the
-/// way out to the host, and the slow disk.
+/// The drivers that the kernel has to have, in the order in which modules are loaded: the way out
+/// to the host, and the slow disk.
 pub(super) const DRIVERS: [&str; 8] = [
     "drivers/virtio/virtio_ring.ko",
     "drivers/virtio/virtio.ko",
@@ -49,7 +49,7 @@ pub(super) const DRIVERS: [&str; 8] = [
     "drivers/block/null_blk/null_blk.ko",
 ];
 
-/// What runs in the guest.
+/// The programs that run in the guest.
 pub(super) struct Programs {
     pub(super) busybox: PathBuf,
     pub(super) writer: PathBuf,
@@ -127,7 +127,7 @@ pub(super) fn mke2fs() -> Result<BTreeMap<String, Vec<u8>>> {
         .collect()
 }
 
-/// How every script begins: devices, drivers, the folders of the kernel.
+/// The beginning of every script: devices, drivers, the folders of the kernel.
 pub(super) fn begin(modules: &[&str]) -> String {
     let mut text = BEGIN.to_owned();
     for module in modules {
@@ -243,7 +243,7 @@ fn plan(scenario: &Scenario) -> String {
     text
 }
 
-/// Whatever fails ends the guest before its last line, and the host shows what was said.
+/// Any failure ends the guest before its last line, and the host shows the console.
 const BEGIN: &str = r"#!/bin/busybox sh
 set -e
 trap 'poweroff -f' EXIT
@@ -258,7 +258,7 @@ T=/sys/kernel/tracing
 mount -t tracefs trace $T
 ";
 
-/// Where the second door to memory is: `door DEVICE RATE LOW` prints the address of the rate.
+/// The second door to memory: `door DEVICE RATE LOW` prints the address of the rate.
 const DOOR: &str = r#"for P in /sys/bus/pci/devices/*; do
     if [ "$(cat $P/vendor)$(cat $P/device)" = 0x1af40x1110 ]; then
         echo 1 > $P/enable
@@ -270,7 +270,7 @@ door() {
 }
 "#;
 
-/// What a model of this guest has to know, as `key=value`.
+/// The facts that a model of this guest has to know, as `key=value`.
 const FACTS: &str = r#"{
     echo "kernel=$(uname -r)"
     echo "version=$(uname -v)"

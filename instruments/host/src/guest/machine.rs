@@ -11,18 +11,18 @@ use super::Guest;
 use super::kernel::Kernel;
 use crate::{Result, steps};
 
-/// How often the machine is looked at.
+/// Interval at which the machine is looked at.
 const POLL: Duration = Duration::from_millis(200);
 /// Lines of the console that are shown when something went wrong.
 const LAST_LINES: usize = 25;
 
-/// What a guest says when all of it went well.
+/// The last words of a guest when all of it went well.
 const LAST_WORDS: &str = "virtual end";
 
-/// What every kernel is told.
+/// The command line of every kernel.
 const COMMAND_LINE: &str = "console=ttyS0 quiet panic=-1 nokaslr";
 
-/// Where the host keeps files that are memory.
+/// The host's folder of files that are memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// A machine about to run.
@@ -33,7 +33,7 @@ pub(super) struct Machine<'a> {
     pub(super) folder: &'a Path,
     /// Longest time, by the clock on the wall.
     pub(super) limit: Duration,
-    /// Whether somebody wants it to end.
+    /// True if somebody wants it to end.
     pub(super) stopped: &'a dyn Fn() -> bool,
 }
 

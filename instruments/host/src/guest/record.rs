@@ -74,7 +74,7 @@ struct Event {
     columns: &'static [&'static str],
 }
 
-/// What the guest handed out: contents by name.
+/// The stream that the guest handed out: contents by name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stream(BTreeMap<String, String>);
 
@@ -231,7 +231,7 @@ impl Recording {
     }
 }
 
-/// Whether a recording may stand in this place.
+/// Checks that a recording may stand in this place.
 ///
 /// # Errors
 /// Something else does.
@@ -343,7 +343,7 @@ impl Writes {
     }
 }
 
-/// `nanos` from `zero` in seconds, with so many digits.
+/// `nanos` from `zero` in seconds, with `digits` digits.
 pub(super) fn seconds(nanos: u64, zero: u64, digits: usize) -> String {
     let difference = i128::from(nanos) - i128::from(zero);
     let unit = 10_i128.pow(9 - u32::try_from(digits).unwrap_or(9));
@@ -536,7 +536,7 @@ fn facts(stream: &Stream, writes: &Writes) -> Result<Value> {
     Ok(json!(facts))
 }
 
-/// What was seen, in numbers.
+/// The measurements, in numbers.
 pub(super) struct Measures {
     line: String,
     /// Pauses above 0.

@@ -17,15 +17,15 @@ const RATES: [u32; 3] = [4, 16, 64];
 const LIMITS: [(u32, u32); 3] = [(64, 8), (64, 32), (200, 20)];
 const CROWDS: [(&str, u32); 4] = [("one", 1), ("two", 2), ("four", 4), ("sixteen", 16)];
 
-/// How long a scenario runs when it does not say.
+/// The length of a scenario that does not say.
 const SECONDS: u32 = 60;
-/// What a heavy writer writes at once, in bytes.
+/// Bytes of a heavy writer's write.
 const HEAVY: u32 = 1 << 20;
-/// What a light one writes at once, and how long it then sleeps.
+/// Bytes of a light one's write, and its sleep after it.
 const LIGHT: u32 = 4096;
 const LIGHT_SLEEP_MS: u32 = 10;
 
-/// What lies on the device.
+/// The file system of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fs {
     /// Nothing: writers write to the device's file, each into its own part.
@@ -51,7 +51,7 @@ pub(super) struct Change {
     pub(super) mib: u32,
 }
 
-/// What a guest runs.
+/// The scenario of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Scenario {
     pub(super) name: String,
@@ -236,7 +236,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether the kernel and the device can do this.
+    /// Checks that the kernel and the device can do this.
     ///
     /// # Errors
     /// Two settings contradict each other; the message names both.
@@ -275,7 +275,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// What all devices can take during the run, in MiB.
+    /// The volume that all devices can take during the run, in MiB.
     pub(super) fn volume_mib(&self) -> u32 {
         let device = |number: usize| {
             let mut rate = self.devices[number];

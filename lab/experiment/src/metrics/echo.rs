@@ -15,7 +15,7 @@ use crate::outcome::Outcome;
 
 /// Ticks of a peak after its first.
 const AFTER: usize = 2;
-/// A peak is looked for from so many tenths of the sleepers' own timeout on, and up to as many
+/// A peak is looked for from this many tenths of the sleepers' own timeout on, and up to as many
 /// before it.
 const EDGE_TENTHS: usize = 1;
 
@@ -25,7 +25,7 @@ struct Partial {
     tick_ms: f64,
 }
 
-/// So many sleeps, in so many ticks.
+/// A number of sleeps in a number of ticks.
 #[derive(Clone, Copy, Debug, Default)]
 struct Part {
     sleeps: u64,
@@ -85,7 +85,7 @@ impl Partial {
         before.and(self.between(first + AFTER + 1, 2 * first + 1))
     }
 
-    /// How many more sleeps a tick in the peak than around it.
+    /// The excess of sleeps a tick in the peak over those around it.
     fn excess(&self, first: usize) -> f64 {
         self.peak(first).a_tick() - self.around(first).a_tick()
     }
@@ -109,7 +109,7 @@ pub(super) fn share(outcome: &Outcome) -> Option<f64> {
     Some(real(near) / real(Part::of(&partial.by_tick).sleeps))
 }
 
-/// How many times as many sleeps a tick as around it.
+/// The ratio of sleeps a tick in the peak to those around it.
 pub(super) fn rise(outcome: &Outcome) -> Option<f64> {
     let (partial, first) = (Partial::of(outcome)?, expected(outcome)?);
     let mut around = partial.around(first);

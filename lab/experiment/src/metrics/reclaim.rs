@@ -154,7 +154,7 @@ fn flusher_throttled(outcome: &Outcome) -> Option<f64> {
     has_memory(outcome).then(|| of_reclaim.fold(0.0, |sum, (_, slept)| sum + slept))
 }
 
-/// Whether the run was about anonymous memory, or about files that push each other out: elsewhere
+/// True if the run was about anonymous memory, or about files that push each other out: elsewhere
 /// these metrics would only be in the way.
 fn has_memory(outcome: &Outcome) -> bool {
     let needs = |job: &Job| {
@@ -211,7 +211,7 @@ pub enum Who {
 }
 
 impl Who {
-    /// Whether this one is theirs.
+    /// True if this one is theirs.
     #[must_use]
     pub fn is(self, throttle: &ThrottleCount) -> bool {
         match self {

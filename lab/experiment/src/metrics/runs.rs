@@ -80,7 +80,7 @@ fn has(outcome: &Outcome) -> Option<()> {
     iterations(outcome).next().map(|_| ())
 }
 
-/// How long each took.
+/// The length of each.
 pub fn took(outcome: &Outcome) -> Option<Vec<f64>> {
     has(outcome)?;
     Some(iterations(outcome).map(|one| one.took_s).collect())

@@ -263,7 +263,7 @@ fn freed(outcome: &Outcome, from: f64, to: f64) -> Option<f64> {
         .sum()
 }
 
-/// How much a series grew.
+/// The growth of a series.
 fn change(outcome: &Outcome, name: &str, from: f64, to: f64) -> Option<f64> {
     let series = outcome.vmstat.of(name)?;
     Some(at(&series, to)? - at(&series, from)?)

@@ -1,11 +1,11 @@
-//! What is made of the writers' events as they happen: the pauses that the originals print, what
-//! each task dirtied when, how high the level was.
+//! The digest of the writers' events as they happen: the pauses that the originals print, the pages
+//! each task dirtied and when, the height of the level.
 //!
 //! Live there are thousands of such events a second, and memory that they take comes on top of the
 //! limit that the run is about. So none is kept: a pause is 104 bytes, all balances without one of
 //! a hundredth of a second 16.
 //!
-//! Invariant: memory is bounded by the pauses, of which so many are kept as was said (the others
+//! Invariant: memory is bounded by the pauses, of which at most a given number is kept (the others
 //! are counted), and by the run's length: of each slot one level is kept, its highest.
 
 use std::collections::BTreeMap;
@@ -166,7 +166,7 @@ impl Digest {
     }
 }
 
-/// What the original prints as the pause of its line.
+/// The pause that the original prints in its line.
 fn printed_pause(law: Law, trace: &BalanceTrace) -> Nanos {
     match law.prints {
         Prints::Whole => trace.paused,

@@ -27,26 +27,26 @@ pub struct JobSpec {
     pub entry: String,
     /// Name of its kind in tables.
     pub kind: &'static str,
-    /// What its kind is.
+    /// The traits of its kind.
     pub(crate) traits: Traits,
     /// Its numbers.
     pub(crate) facts: Facts,
-    /// What it does.
+    /// Its work.
     pub(crate) does: Does,
     /// Index of the device its files are on, if it has any.
     pub device: Option<usize>,
     /// Index of the device that it reads from, if it copies.
     pub from: Option<usize>,
-    /// How long after the beginning it starts.
+    /// Time from the beginning to its start.
     pub start_after: Nanos,
-    /// How many files it has before it runs.
+    /// Number of its files before it runs.
     pub files: u32,
 }
 
-/// What a job does.
+/// The work of a job.
 #[derive(Clone, Debug)]
 pub(crate) enum Does {
-    /// What a task of the scenario does.
+    /// The work of a task of the scenario.
     Task(Box<Task>, Sizes),
     /// Keeps the small files of the others: it is in no scenario, and comes with them.
     Keeps(Keep),

@@ -81,7 +81,7 @@ impl Journals {
         Ok(device)
     }
 
-    /// What they did, for the counters; nothing without one.
+    /// Their work, for the counters; nothing without one.
     pub(super) fn counters(&self) -> Vec<(&'static str, f64)> {
         if self.made.is_empty() {
             return Vec::new();

@@ -38,7 +38,7 @@ use schedule::Schedule;
 /// One run to be made.
 #[derive(Clone, Debug)]
 pub struct Order {
-    /// What.
+    /// The cell.
     pub cell: Cell,
     /// Number of the repetition.
     pub replica: u32,
@@ -48,7 +48,7 @@ pub struct Order {
     pub trace: bool,
 }
 
-/// Where runs are made.
+/// The world of runs.
 #[derive(Clone, Debug)]
 pub enum World {
     /// In virtual time.
@@ -83,7 +83,7 @@ pub fn orders(cells: &[Cell], replicas: u32, master: u64) -> Vec<Order> {
         .collect()
 }
 
-/// What came of each run of a list; `None`: it has not ended.
+/// The result of each run of a list; `None`: it has not ended.
 pub type Results = Mutex<Vec<Option<Result<Outcome, RunError>>>>;
 
 /// Makes all runs, as many at a time as there are cores in the lab and one at a time live; answers

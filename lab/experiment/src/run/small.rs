@@ -17,7 +17,7 @@ use workload::{Keep, ObjectCache, Role, SmallOptions};
 use crate::scenario::Machine;
 use crate::scenario::small::{Row, rows};
 
-/// What the log takes for a file, and how long it is.
+/// Bytes of log for a file, and its length.
 ///
 /// A file costs some 0.3 kB of log: one transaction makes it and one sets its size (GUESS, after
 /// the design of xfs's log items). The length is mkfs.xfs's for a device of 250 GB (GUESS).
@@ -29,7 +29,7 @@ const LOG: Bytes = Bytes(122 << 20);
 pub struct SmallSpec {
     /// The caches of their objects.
     pub caches: Vec<ObjectCache>,
-    /// How inodes are let go.
+    /// The law by which inodes are freed.
     pub rule: InodeRule,
     /// `vfs_cache_pressure`.
     pub pressure: u32,
@@ -69,7 +69,7 @@ impl SmallSpec {
         }
     }
 
-    /// What a run is given, on a machine of so much memory.
+    /// The options of a run, on a machine of `memory`.
     #[must_use]
     pub(super) fn options(&self, nodes: u8, memory: Pages) -> SmallOptions {
         SmallOptions {

@@ -1,5 +1,4 @@
-//! What a live run is told while it runs: by the sink of its environment, and by its threads when
-//! they end.
+//! The tape of a live run: filled by the sink of its environment, and by its threads when they end.
 //!
 //! ```text
 //!   Env::emit -> Sink -> watch (time is taken here) -> digest: pauses, levels, what was dirtied
@@ -47,7 +46,7 @@ struct Thread {
     cpu: Option<Times>,
 }
 
-/// What is told of one run.
+/// The events of one run.
 pub(super) struct Tape {
     digest: Mutex<Option<Digest>>,
     waits: Mutex<Waits>,
@@ -100,8 +99,8 @@ impl Tape {
         let _ = self.env.set(Arc::downgrade(env));
     }
 
-    /// What the environment is to tell events to; `dirtied`: it matters what each writer dirtied
-    /// when.
+    /// The sink that the environment tells events; `dirtied`: the order in which writers dirty
+    /// pages matters.
     pub(super) fn sink(self: &Arc<Self>, dirtied: bool) -> os::Sink {
         let tape = Arc::clone(self);
         Arc::new(move |task, event| tape.told(task, event, dirtied))
@@ -153,7 +152,7 @@ impl Tape {
         }
     }
 
-    /// What was seen of writers; nothing is taken note of any more.
+    /// The digest of the writers; nothing is taken note of any more.
     pub(super) fn take_digest(&self, law: Law) -> Digest {
         let taken = lock(&self.digest).take();
         taken.unwrap_or_else(|| Digest::new(law, LEVELS_EVERY, 0))

@@ -13,7 +13,7 @@ use super::cell::DeviceSpec;
 use super::session::{Change, RunError};
 use crate::catalogue;
 
-/// How often the guard of a live run looks whether it was interrupted.
+/// Interval at which the guard of a live run looks whether it was interrupted.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A device as a run uses it.
@@ -23,7 +23,7 @@ pub(super) struct Built {
     pub(super) meter: Arc<Meter>,
     /// Sets its changes, if it has any.
     pub(super) change: Option<Change>,
-    /// What may hold requests back.
+    /// The layers that may hold requests back.
     pub(super) stacks: Vec<Stack>,
 }
 
@@ -102,7 +102,7 @@ fn stack(
     Stack::new(layers, inner, host, None).map_err(|error| RunError::Impossible(error.to_string()))
 }
 
-/// Stops a live run whose time is over. Lets go of all that wrappers hold when one is stopped, so
+/// Stops a live run whose time is up. Lets go of all that wrappers hold when one is stopped, so
 /// that it can end.
 pub(super) struct Release {
     over: Arc<AtomicBool>,

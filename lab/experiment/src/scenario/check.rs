@@ -1,4 +1,4 @@
-//! What types cannot say: ranges, names that must exist, sizes that must fit.
+//! The checks that types cannot make: ranges, names that must exist, sizes that must fit.
 
 mod memory;
 mod nodes;
@@ -735,7 +735,7 @@ impl Checker {
         }
     }
 
-    /// What `reproduce` runs.
+    /// Checks the table of `reproduce`.
     fn reproduce(&mut self, scenario: &Scenario) {
         let section = &scenario.reproduce;
         if let Some(scale) = &section.scale {

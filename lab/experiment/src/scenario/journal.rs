@@ -16,7 +16,7 @@ pub enum JournalEntry {
     Table(JournalTable),
 }
 
-/// What of a journal differs from ext4's.
+/// The differences of a journal from ext4's.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JournalTable {
@@ -26,7 +26,7 @@ pub struct JournalTable {
     /// Size of the log, before scaling.
     #[serde(default)]
     pub size_mib: Option<Spanned<f64>>,
-    /// How data are kept before the metadata that speak of them.
+    /// The way in which data are kept before the metadata that speak of them.
     #[serde(default)]
     pub data: Option<Spanned<JournalData>>,
     /// The largest bio: small where memory is in pieces.

@@ -60,10 +60,10 @@ pub struct Scenario {
     /// One line about it.
     #[serde(default)]
     pub title: String,
-    /// Where its numbers were published.
+    /// The publication of its numbers.
     #[serde(default)]
     pub paper: Option<String>,
-    /// How it is run.
+    /// The way it is run.
     #[serde(default)]
     pub run: RunSection,
     /// On what.
@@ -89,15 +89,15 @@ pub struct Scenario {
     /// Published delays of throttled reclaimers.
     #[serde(default)]
     pub delays: Vec<DelaysEntry>,
-    /// What must come out.
+    /// The bands of its outcome.
     #[serde(rename = "expect", default)]
     pub expects: Vec<ExpectEntry>,
-    /// What `reproduce` runs of it.
+    /// The part of it that `reproduce` runs.
     #[serde(default)]
     pub reproduce: ReproduceSection,
 }
 
-/// How the experiment is run.
+/// The way the experiment is run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSection {
@@ -147,7 +147,7 @@ pub struct Machine {
     /// `vm.dirty_background_bytes`; replaces the percentage.
     #[serde(default)]
     pub background_mib: Option<Spanned<f64>>,
-    /// Where anonymous pages go; without it they stay.
+    /// The swap file of anonymous pages; without it they stay.
     #[serde(default)]
     pub swap: Option<SwapEntry>,
     /// `vm.swappiness`.
@@ -159,11 +159,11 @@ pub struct Machine {
     /// `vm.watermark_scale_factor`: the gap between two marks, in 1/10000 of the memory.
     #[serde(default)]
     pub watermark_scale_factor: Option<Spanned<u32>>,
-    /// What of the memory holds neither pages of files nor anonymous ones: the kernel's tables,
-    /// slabs, programs. Sizes that are parts of the memory are of all of it.
+    /// The part of the memory that holds neither pages of files nor anonymous ones: the kernel's
+    /// tables, slabs, programs. Sizes that are parts of the memory are of all of it.
     #[serde(default)]
     pub reserved_percent: Option<Spanned<f64>>,
-    /// What work costs, by the machine's name; without it, by the file system of the first device.
+    /// The cost of work, by the machine's name; without it, by the file system of the first device.
     #[serde(default)]
     pub costs: Option<Spanned<String>>,
     /// Scaled down, a page costs as much more CPU time as there are fewer of them, so that CPUs are
@@ -199,8 +199,8 @@ pub struct Machine {
     /// Its nodes, if they are not equal; instead of `nodes`.
     #[serde(default)]
     pub node: Vec<NodeEntry>,
-    /// How far nodes are from each other, a row each; 10 is from a node to itself. Without it, 20
-    /// between any two.
+    /// The distances between nodes, a row each; 10 is from a node to itself. Without it, 20 between
+    /// any two.
     #[serde(default)]
     pub distance: Option<Spanned<Vec<Vec<u32>>>>,
     /// In which order zones are tried; without it, as Linux chooses by its rule.
@@ -225,7 +225,7 @@ pub struct Machine {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SwapEntry {
-    /// Where it is.
+    /// Its device.
     pub device: Spanned<String>,
     /// Its size, before scaling.
     pub mib: Spanned<f64>,
@@ -235,7 +235,7 @@ pub struct SwapEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceEntry {
-    /// How tasks call it.
+    /// Its name for tasks.
     pub id: Spanned<String>,
     /// Model in the lab; live, a file in the folder stands for it.
     pub model: Spanned<String>,
@@ -282,7 +282,7 @@ pub struct DeviceEntry {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeEntry {
-    /// How long after the run began.
+    /// Time from the beginning of the run.
     pub at_s: Spanned<f64>,
     /// The rate from then on, MiB/s; zero: the device stands still.
     pub rate_mib: Spanned<f64>,
@@ -294,11 +294,11 @@ keys! {
     pub struct TaskEntry {
         /// Its name; with `count` > 1 numbers follow.
         pub id: Spanned<String>,
-        /// What it does.
+        /// Its kind.
         pub kind: Spanned<Task>,
-        /// Where its files are; not of a task that has memory alone.
+        /// The device of its files; not of a task that has memory alone.
         pub device: Option<Spanned<String>>,
-        /// How many of them.
+        /// Number of them.
         pub count: Option<Spanned<u32>>,
         /// Starts this long after the run began.
         pub start_s: Option<Spanned<f64>>,
@@ -367,7 +367,7 @@ pub struct CaseEntry {
     /// File systems of devices by their ids.
     #[serde(default)]
     pub file_systems: FileSystems,
-    /// Whether the machine has huge pages in this row.
+    /// The machine has huge pages in this row.
     #[serde(default)]
     pub thp: Option<Spanned<bool>>,
     /// `min_free_kib` of the machine.
@@ -376,7 +376,7 @@ pub struct CaseEntry {
 }
 
 impl CaseEntry {
-    /// Whether two rows differ in nothing but models and names, which files do not have.
+    /// True if two rows differ in nothing but models and names, which files do not have.
     #[must_use]
     pub fn is_same_live(&self, other: &Self) -> bool {
         let number = |value: &Option<Spanned<f64>>| value.as_ref().map(|v| v.get_ref().to_bits());
@@ -439,7 +439,7 @@ impl CaseEntry {
 pub struct PolicyEntry {
     /// Its name.
     pub name: Spanned<String>,
-    /// What it is made from; without it, the preset of that name.
+    /// The preset it is made from; without it, the one of its name.
     #[serde(default)]
     pub preset: Option<Spanned<String>>,
     /// Ticks per second, instead of the preset's.
@@ -451,50 +451,50 @@ pub struct PolicyEntry {
     /// `max_percent` of all devices, in this column.
     #[serde(default)]
     pub max_percent: Option<Spanned<f64>>,
-    /// How reclaim is throttled, instead of the preset's way.
+    /// The law by which reclaim is throttled, instead of the preset's.
     #[serde(default)]
     pub reclaim: Option<Spanned<String>>,
     /// Which page of a file goes: a rule of `policy::rule`, instead of the law's lists.
     #[serde(default)]
     pub page_rule: Option<Spanned<String>>,
-    /// How a frame is looked for on a machine of several nodes, instead of the preset's way.
+    /// The law of looking for a frame on a machine of several nodes, instead of the preset's.
     #[serde(default)]
     pub place: Option<Spanned<String>>,
     /// Takes the memory of all nodes for that of one, as a program does that does not look.
     #[serde(default)]
     pub one_node: bool,
-    /// How inodes are let go, instead of the preset's way.
+    /// The law by which inodes are freed, instead of the preset's.
     #[serde(default)]
     pub inodes: Option<Spanned<String>>,
-    /// Whether pages, objects and what cannot be moved have free lists of their own, instead of the
-    /// preset's way.
+    /// Pages, objects and unmovable memory have free lists of their own, instead of the preset's
+    /// way.
     #[serde(default)]
     pub keeps_apart: Option<Spanned<bool>>,
-    /// What follows where pageblocks are mixed, instead of the preset's way. Nothing, unless
+    /// The boost where pageblocks are mixed, instead of the preset's. Nothing, unless
     /// `keeps_apart`.
     #[serde(default)]
     pub boost: Option<Spanned<String>>,
     /// `vm.watermark_boost_factor`: most of a boost, in 1/10000 of HIGH: an ablation.
     #[serde(default)]
     pub boost_factor: Option<Spanned<u32>>,
-    /// Whether boosted balances that free nothing count towards those after which the background
-    /// gives up: an ablation.
+    /// Boosted balances that free nothing count towards those after which the background gives up:
+    /// an ablation.
     #[serde(default)]
     pub boost_failures: Option<Spanned<bool>>,
-    /// How caches of objects are asked for their share, instead of the preset's way.
+    /// The rule by which caches of objects are asked for their share, instead of the preset's.
     #[serde(default)]
     pub shrink: Option<Spanned<String>>,
-    /// Whether reclaim may write single pages of files, where the file system lets it: versions of
-    /// one differ.
+    /// Reclaim may write single pages of files, where the file system lets it: versions of one
+    /// differ.
     #[serde(default)]
     pub writes_files: Option<Spanned<bool>>,
-    /// Whether CPUs keep free frames for themselves, instead of the preset's way: an ablation.
+    /// CPUs keep free frames for themselves, instead of the preset's way: an ablation.
     #[serde(default)]
     pub cpu_lists: Option<Spanned<bool>>,
     /// Reasons that never throttle: an ablation.
     #[serde(default)]
     pub reclaim_off: Vec<Spanned<String>>,
-    /// Whether events end a reclaimer's sleep; without, timeouts alone do: an ablation.
+    /// Events end a reclaimer's sleep; without, timeouts alone do: an ablation.
     #[serde(default)]
     pub wakes: Option<Spanned<bool>>,
     /// Timeout of WRITEBACK, and of what was before it, instead of 100 ms: an ablation.
@@ -507,12 +507,11 @@ pub struct PolicyEntry {
     /// `"-7b"`.
     #[serde(default)]
     pub patches: Vec<Spanned<String>>,
-    /// Whether reclaim for a huge page looks at pages a second time and waits for their writes: an
+    /// Reclaim for a huge page looks at pages a second time and waits for their writes: an
     /// ablation.
     #[serde(default)]
     pub reclaim_waits: Option<Spanned<bool>>,
-    /// Whether a kernel that did not get a huge page leaves the next ones out for a while: an
-    /// ablation.
+    /// A kernel that did not get a huge page leaves the next ones out for a while: an ablation.
     #[serde(default)]
     pub defers: Option<Spanned<bool>>,
     /// The tasks whose faults move pages for a huge page, in a kernel since 4.6; without it, as the
@@ -556,11 +555,11 @@ pub enum ByKind {
 pub struct DelaysEntry {
     /// Which column.
     pub policy: Spanned<String>,
-    /// Whose.
+    /// The tasks they are of.
     pub by: ByKind,
     /// For which reason.
     pub reason: Spanned<String>,
-    /// How many.
+    /// Their number.
     pub n: u64,
     /// Of these: no sleep of a tick.
     pub zero: u64,
@@ -570,7 +569,7 @@ pub struct DelaysEntry {
     pub mean_ms: f64,
 }
 
-/// How two values are compared.
+/// The comparison of two values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CompareKind {
@@ -585,7 +584,7 @@ pub enum CompareKind {
     Chance,
 }
 
-/// What must come out.
+/// A band of the outcome.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExpectEntry {
@@ -593,7 +592,7 @@ pub struct ExpectEntry {
     pub id: Spanned<String>,
     /// The source of the band.
     pub source: String,
-    /// What the paper claims, in one sentence.
+    /// The claim of the paper, in one sentence.
     #[serde(default)]
     pub claim: Option<Spanned<String>>,
     /// The published figure as text, where it does not follow from published values.
@@ -619,7 +618,7 @@ pub struct ExpectEntry {
     /// Compared with which row.
     #[serde(default)]
     pub vs_case: Option<Spanned<String>>,
-    /// How.
+    /// The comparison.
     pub op: Spanned<CompareKind>,
     /// Not below.
     #[serde(default)]
@@ -638,7 +637,7 @@ pub struct ExpectEntry {
 }
 
 impl ExpectEntry {
-    /// Whether two bands say the same, but for where they are held.
+    /// True if two bands say the same, but for where they are held.
     fn is_same(&self, other: &Self) -> bool {
         let name = |entry: &Option<Spanned<String>>| entry.as_ref().map(|e| e.get_ref().clone());
         let bound = |entry: &Option<Spanned<f64>>| entry.as_ref().map(|e| *e.get_ref());
@@ -660,7 +659,7 @@ impl ExpectEntry {
 }
 
 impl Scenario {
-    /// What was published of a metric, in that row and column.
+    /// The published value of a metric, in that row and column.
     #[must_use]
     pub fn published_value(&self, metric: &str, case: &str, policy: &str) -> Option<f64> {
         let entry = self.published.iter().find(|entry| {
@@ -712,7 +711,7 @@ fn in_the_file(given: &Source, error: LoadError) -> LoadError {
     }
 }
 
-/// Whether `c` may be in a plain name: of a device, a task, a case or a policy, which stand in
+/// True if `c` may be in a plain name: of a device, a task, a case or a policy, which stand in
 /// tables and in names of files.
 pub fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.+".contains(c)

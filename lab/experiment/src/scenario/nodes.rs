@@ -33,7 +33,7 @@ pub enum ZonelistKind {
 }
 
 impl Machine {
-    /// How many nodes it has.
+    /// Number of its nodes.
     #[must_use]
     pub fn node_count(&self) -> usize {
         let even = self.nodes.as_ref().map_or(1, |nodes| *nodes.get_ref());

@@ -105,7 +105,7 @@ fn explain(message: &str, span: core::ops::Range<usize>, text: &str) -> Mistake 
     Mistake::new("this is not valid TOML", span, message)
 }
 
-/// Whether a complaint is about the text as a whole, and not about a table or a key in it.
+/// True if a complaint is about the text as a whole, and not about a table or a key in it.
 fn is_whole(span: &core::ops::Range<usize>, text: &str) -> bool {
     span.start == 0 && (span.end == 0 || span.end >= text.trim_end().len())
 }

@@ -1,5 +1,5 @@
-//! What `tidegate reproduce` runs of a scenario: the `[reproduce]` table, and which bands are
-//! claims.
+//! The parts of a scenario that `tidegate reproduce` runs: the `[reproduce]` table, and the bands
+//! that are claims.
 //!
 //! Without the table it runs the rows and columns that the published claims name, and our own
 //! column, at the scenario's own scale. The table makes that smaller where it would take too long,

@@ -1,4 +1,4 @@
-//! What scenarios say of small files and of the caches of their objects.
+//! The part of scenarios about small files and the caches of their objects.
 
 use serde::Deserialize;
 use toml::Spanned;
@@ -11,17 +11,17 @@ use crate::stats::whole;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectCacheEntry {
-    /// What an object is to its file.
+    /// The role of an object beside its file.
     pub role: Spanned<RoleKind>,
     /// Its size.
     pub bytes: Spanned<u32>,
     /// Pages of a slab, as a power of two; scaled down with the memory.
     pub order: Spanned<u32>,
-    /// Whether its slabs lie with what can be freed again, or with what cannot be.
+    /// Its slabs lie with memory that can be freed again, or with memory that cannot.
     pub reclaimable: bool,
 }
 
-/// What an object is to its file.
+/// The role of an object beside its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoleKind {

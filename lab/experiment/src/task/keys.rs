@@ -12,13 +12,13 @@ use toml::Spanned;
 pub struct Key {
     /// Its name, with its unit.
     pub name: &'static str,
-    /// What is said of it.
+    /// The text about it.
     pub about: &'static str,
     /// It has to be there.
     pub needed: bool,
 }
 
-/// What a key may have as its value.
+/// The values that a key may have.
 pub(crate) trait Field {
     /// It has to be there.
     const NEEDED: bool = true;
@@ -96,7 +96,7 @@ macro_rules! keys {
         }
 
         impl $Name {
-            /// What is said of it.
+            /// The text about it.
             pub const ABOUT: &'static str = concat!($($about),+);
             /// Its keys.
             pub const KEYS: &'static [$crate::task::Key] = &[$($crate::task::Key {

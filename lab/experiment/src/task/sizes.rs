@@ -20,7 +20,7 @@ pub(crate) struct Sizes {
     pub(crate) region_mib: f64,
     /// `memory_part` of the memory, however many tasks there are, MiB.
     pub(crate) part_mib: f64,
-    /// How many files it has, by the row or its entry.
+    /// Number of its files, by the row or its entry.
     pub(crate) files: u32,
     /// A random block does not shrink below this.
     pub(crate) block_least: Pages,
@@ -28,7 +28,7 @@ pub(crate) struct Sizes {
     pub(crate) scale: f64,
     /// Which one of its entry's tasks it is.
     pub(crate) number: u32,
-    /// How long it runs at most.
+    /// Its longest run.
     pub(crate) run_for: Option<Nanos>,
     /// All memory for pages of the machine, scaled.
     pub(crate) memory: Pages,
@@ -76,17 +76,17 @@ impl Sizes {
         self.pages(self.region_mib).at_least(Pages(1))
     }
 
-    /// Pages of so many MiB of the full size.
+    /// Pages of `full_mib` MiB of the full size.
     pub(crate) fn pages(&self, full_mib: f64) -> Pages {
         Pages(whole(full_mib * PAGES_PER_MIB * self.scale))
     }
 
-    /// Bytes of so many MiB of the full size.
+    /// Bytes of `full_mib` MiB of the full size.
     pub(crate) fn bytes(&self, full_mib: f64) -> Bytes {
         Bytes(mib(full_mib * self.scale))
     }
 
-    /// As many files of so many at full size; at least one.
+    /// The number of files for `full` at full size; at least one.
     pub(crate) fn count(&self, full: u32) -> u32 {
         let count = whole(f64::from(full) * self.scale);
         u32::try_from(count)

@@ -9,12 +9,12 @@ pub const MEMORY_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 /// Most files that the tasks of an entry make: each has a place in the cache, and an index.
 pub(crate) const FILES_MADE_MOST: f64 = 1_048_576.0;
 
-/// Bytes of so many mebibytes.
+/// Bytes of `value` mebibytes.
 pub(crate) fn mib(value: f64) -> u64 {
     whole(value * 1_048_576.0)
 }
 
-/// Bytes of so many kibibytes.
+/// Bytes of `value` kibibytes.
 pub(crate) fn kib(value: f64) -> Bytes {
     Bytes(whole(value * 1024.0))
 }

@@ -76,7 +76,7 @@ impl Lengths {
         ends.map(|(by, (count, total))| (*by, *count, *total))
     }
 
-    /// What `percent` of the waits do not exceed, rounded up to the end of its class.
+    /// The length that `percent` of the waits do not exceed, rounded up to the end of its class.
     pub(super) fn percentile(&self, percent: u64) -> Nanos {
         figures::weighted(self.classes(), percent * 10).unwrap_or(self.max)
     }

@@ -1,4 +1,4 @@
-//! What is seen of a run while it runs: sums over events that nobody could keep.
+//! The watch of a run while it runs: sums over events that nobody could keep.
 //!
 //! A run of an hour has more events than memory. A `Watch` is told of each as it happens, in the
 //! lab and live, and keeps sums of bounded size: throttlings by kind, waits by cause, pressure
@@ -75,7 +75,7 @@ impl world::Watcher for Shared {
     }
 }
 
-/// What a task does, as far as events tell.
+/// The activity of a task, as far as events tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Doing {
     /// Asleep on this; none: it runs or wants to.
@@ -101,7 +101,7 @@ pub(crate) struct Watch {
     timeline: Option<Timeline>,
 }
 
-/// What makes two throttlings alike.
+/// The key by which two throttlings are alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Kind {
     background: bool,
@@ -154,7 +154,7 @@ impl Watch {
         self.since = None;
     }
 
-    /// How long the jobs are at it; none: they have not begun, or have ended.
+    /// The time that the jobs are at it; none: they have not begun, or have ended.
     pub(crate) fn running(&self, at: Instant) -> Option<Nanos> {
         self.since.map(|since| at.since(since))
     }
@@ -314,7 +314,7 @@ impl Watch {
     }
 }
 
-/// What a task does after an event of its own.
+/// The activity of a task after an event of its own.
 fn doing(mut doing: Doing, event: &Event) -> Doing {
     match *event {
         Event::Waiting { cause } => doing.asleep = Some(cause),

@@ -84,8 +84,8 @@ struct Inode<O> {
 struct Directory {
     /// The place of each file's inode.
     places: Vec<u32>,
-    /// How old the cache of objects was when each file's inode went; as long as the last inode that
-    /// did.
+    /// The age of the cache of objects when each file's inode was freed; as long as the last inode
+    /// that was.
     gone: Vec<u32>,
     /// Files before it have been written.
     data: u32,
@@ -95,7 +95,7 @@ struct Directory {
     paged: VecDeque<u32>,
 }
 
-/// What a look-up found.
+/// The result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// An entry: nothing to do.
@@ -106,7 +106,7 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// What the look at the oldest inode of a list came to.
+/// The result of a look at the oldest inode of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Looked {
     /// It stays, for this round.
@@ -117,7 +117,7 @@ pub(super) enum Looked {
     Empty,
 }
 
-/// What the look at the file system's own came to.
+/// The result of a look at the file system's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own<O> {
     /// One is gone; its objects are the caller's to give back.
@@ -142,7 +142,7 @@ pub(super) struct Table<O> {
 }
 
 impl<O: Copy> Table<O> {
-    /// For at most so many inodes in memory, on so many nodes.
+    /// For at most `most` inodes in memory, on `nodes` nodes.
     pub(super) fn new(most: u32, nodes: u8, pages: WithPages) -> Self {
         Self {
             directories: Vec::new(),
@@ -245,8 +245,8 @@ impl<O: Copy> Table<O> {
         Found::Inode
     }
 
-    /// Looks at the oldest `most` entries of a node and lets go of those that were not used since
-    /// the last look. Their objects are added to `gone`. Answers how many were let go.
+    /// Looks at the oldest `most` entries of a node and frees those that were not used since the
+    /// last look. Their objects are added to `gone`. Returns their number.
     pub(super) fn prune_entries(&mut self, node: NodeId, most: u64, gone: &mut Vec<O>) -> u64 {
         let mut pruned = 0;
         for _ in 0..most {
@@ -282,8 +282,8 @@ impl<O: Copy> Table<O> {
         Looked::Held(inode.id)
     }
 
-    /// The look at a held inode is over. If its file had pages, it counts as used, and is looked at
-    /// again at once; else it leaves the list. Answers whether it left.
+    /// The look at a held inode has ended. If its file had pages, it counts as used, and is looked
+    /// at again at once; else it leaves the list. Answers whether it left.
     pub(super) fn looked_at(&mut self, id: FileId, had_pages: bool) -> bool {
         let place = self.place_of(id);
         let inode = &mut self.inodes[place as usize];
@@ -405,13 +405,13 @@ impl<O: Copy> Table<O> {
         gone[at] = age;
     }
 
-    /// How old it was when the inode went, if it ever did.
+    /// The age at which the inode was freed, if it ever was.
     pub(super) fn gone(&self, id: FileId) -> Option<u32> {
         let own = self.directory(id.directory);
         own.gone.get(id.file as usize).copied()
     }
 
-    /// What a node could give.
+    /// The objects that a node could free.
     pub(super) fn freeable(&self, node: NodeId) -> Objects {
         Objects {
             entries: u64::from(self.entry_lists.len(node.0)),

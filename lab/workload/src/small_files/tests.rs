@@ -14,7 +14,7 @@ fn objects(number: u32) -> Taken<u32> {
     all
 }
 
-/// A table with one directory and so many closed files, whose entries are the objects 100 + number.
+/// A table with one directory and `files` closed files, whose entries are the objects 100 + number.
 fn table(files: u32, pages: WithPages) -> Table<u32> {
     let mut table = Table::new(64, 2, pages);
     let directory = table.add_directory();
@@ -138,7 +138,7 @@ fn one_that_is_looked_at_and_used_meanwhile_stays_with_its_entry() {
     };
     assert!(table.enter(id, 5, NODE));
     assert!(!table.enter(id, 6, NODE));
-    // The new entry goes, too, before the look is over.
+    // The new entry is freed, too, before the look has ended.
     assert_eq!(prune(&mut table, 1), [5]);
     assert_eq!(table.freeable(NODE), Objects::default());
     assert!(table.looked_at(id, false));

@@ -1,4 +1,4 @@
-//! What several tests of this crate use.
+//! The common part of several tests of this crate.
 
 use std::path::{Path, PathBuf};
 

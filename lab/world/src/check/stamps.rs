@@ -15,7 +15,7 @@ pub(super) const LEN: usize = content::SECTOR_SIZE;
 /// Bytes of a live stamp before its filling: magic, object, version, sector.
 const HEADER: usize = 24;
 
-/// What a live sector says of itself.
+/// The stamp of a live sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// The object it belongs to.

@@ -40,7 +40,7 @@ use crate::model::params::parameters;
 const JOURNAL_PAGES: u64 = 32_768;
 
 parameters! {
-    /// How a file system places things. The defaults are those of a plain device.
+    /// The layout of a file system. The defaults are those of a plain device.
     LayoutParams, "layout" {
         /// Run that a file reserves at a time.
         window_pages: 16_384, Pages, 1..=1 << 32, "none: one run of 64 MiB after another";
@@ -95,8 +95,8 @@ pub(super) const EXT3: LayoutParams = LayoutParams {
     ..LayoutParams::DEFAULT
 };
 
-/// ext4: extents; large files of all writers come from one stream, as they are written. That a file
-/// reserves no more than a request at a time is a GUESS from E: ten dd on a stick are nearly as
+/// ext4: extents; large files of all writers come from one stream, as they are written. The bound
+/// of a file's reservation, a request at a time, is a GUESS from E: ten dd on a stick are nearly as
 /// fast as one (with the 8 MiB of a normalised request they would not be).
 pub(super) const EXT4: LayoutParams = LayoutParams {
     window_pages: 256,
@@ -130,8 +130,8 @@ pub(super) const BTRFS: LayoutParams = LayoutParams {
 
 /// vfat: clusters as they are free, in long runs on a stick that is fresh; the table (a sector of
 /// it for a mebibyte of data, and its copy) and the directory's entry are rewritten in place after
-/// every 4 MiB slice of data. How many blocks that are at a time is a GUESS: two copies of the
-/// table and the entry.
+/// every 4 MiB slice of data. Their number of blocks at a time is a GUESS: two copies of the table
+/// and the entry.
 pub(super) const VFAT: LayoutParams = LayoutParams {
     window_pages: 16_384,
     indirect_pages: 1_024,
@@ -157,7 +157,7 @@ pub(super) const NFS: LayoutParams = LayoutParams {
 pub struct Extent {
     /// First block; none for a hole.
     pub block: Option<u64>,
-    /// How many.
+    /// Their number.
     pub pages: u32,
 }
 
@@ -166,13 +166,13 @@ pub struct Extent {
 pub struct Side {
     /// First block.
     pub block: u64,
-    /// How many.
+    /// Their number.
     pub pages: u32,
     /// Not a write but a flush.
     pub barrier: bool,
 }
 
-/// Where everything lies.
+/// The places of everything.
 #[derive(Clone, Debug)]
 pub struct Layout {
     params: LayoutParams,
@@ -229,7 +229,7 @@ impl Layout {
         Self::new(&NFS, Pages(u64::MAX))
     }
 
-    /// Whether giving space to an object is written anywhere: not by a client or a bare device.
+    /// True if giving space to an object is written anywhere: not by a client or a bare device.
     #[must_use]
     pub fn logs_allocation(&self) -> bool {
         self.params.abstract_blocks == 0

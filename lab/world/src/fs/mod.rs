@@ -25,11 +25,11 @@ pub use layout::{Extent, Layout, LayoutParams, Side};
 pub struct Model {
     /// Its name in scenarios.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub summary: &'static str,
     /// CPU time per unit of work.
     pub costs: CostTable,
-    /// Where it puts things.
+    /// Its layout.
     pub layout: LayoutParams,
     /// The device model it stands on if a scenario names none.
     pub device: &'static str,
@@ -39,8 +39,8 @@ pub struct Model {
     /// Pages of its files are asked for from within it
     /// (`policy::reclaim::Tunables::files_within_fs`).
     pub asks_within: bool,
-    /// What kernels of 3.x did with a dirty page of its files that was to be moved (kernel-facts
-    /// A4).
+    /// The treatment by kernels of 3.x of a dirty page of its files that was to be moved
+    /// (kernel-facts A4).
     pub migrates: Migrates,
     /// Its pages are allocated as unmovable: the cache of a block device itself (kernel-facts A6).
     pub unmovable: bool,
@@ -57,7 +57,7 @@ impl Model {
         Layout::new(&self.layout.scaled(shrink), span)
     }
 
-    /// Whether there is none: what is on the device is one file to the flusher.
+    /// True if there is none: everything on the device is one file to the flusher.
     #[must_use]
     pub fn is_device(&self) -> bool {
         matches!(self.name, "bare" | "raw")
@@ -85,7 +85,7 @@ pub const NAMES: [&str; 11] = [
 /// There is no such file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownFs {
-    /// What was asked for.
+    /// The name asked for.
     pub name: String,
 }
 

@@ -22,7 +22,7 @@ pub(super) struct WriteBuffer {
     interface_bytes_per_sec: u64,
 }
 
-/// What a write costs at the interface.
+/// The cost of a write at the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TakeIn {
     /// Its transfer.

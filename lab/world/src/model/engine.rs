@@ -35,12 +35,12 @@ type Requests = Vec<Box<IoRequest>>;
 const ALIGNMENT: u32 = 512;
 /// Classes of `IoClass`, the order of service.
 const CLASSES: usize = 4;
-/// How long readers may hold writeback back where a model says nothing else: as for disks.
+/// Time that readers may hold writeback back if a model says nothing else: as for disks.
 const WRITE_EXPIRE: Nanos = Nanos::secs(5);
 /// Buffers kept for content taken early.
 const SPARE_MAX: usize = 64;
 
-/// What a piece asks of the mechanism.
+/// The request of a piece to the mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Read the blocks.
@@ -51,7 +51,7 @@ pub(crate) enum Kind {
     Hole,
     /// Make `unstable` bytes durable.
     Flush {
-        /// How much is volatile.
+        /// The part that is volatile.
         unstable: Bytes,
     },
 }
@@ -72,7 +72,7 @@ impl Job {
     }
 }
 
-/// How long a piece takes, and why if that is longer than usual.
+/// The length of a piece, and the cause if that is longer than usual.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Service {
     pub(crate) time: Nanos,
@@ -97,7 +97,7 @@ impl Service {
 pub struct Stall {
     /// Why.
     pub kind: StallKind,
-    /// How long.
+    /// Its length.
     pub time: Nanos,
 }
 
@@ -127,7 +127,7 @@ pub(crate) enum Order {
     Unscheduled,
 }
 
-/// How a model works inside.
+/// The inside of a model.
 pub(crate) trait Mechanism: Send {
     /// Pieces served at once.
     fn depth(&self) -> u32;
@@ -147,13 +147,13 @@ pub(crate) trait Mechanism: Send {
     fn queue(&self) -> Option<DeviceQueue> {
         None
     }
-    /// How the time of the device is shared between those that are waited for and writeback; none:
-    /// the former always go first.
+    /// The slices of the device's time between pieces that are waited for and writeback; none: the
+    /// former always go first.
     fn slices(&self) -> Option<Slices> {
         None
     }
-    /// Whether a piece may be served now; if not, when it is to be asked again (`Instant::MAX`:
-    /// once the rate is changed). Nothing else is served before.
+    /// Admits a piece now, or tells when to ask again (`Instant::MAX`: once the rate is changed).
+    /// Nothing else is served before.
     fn admit(&mut self, _job: &Job, _now: Instant) -> Result<(), Instant> {
         Ok(())
     }
@@ -198,7 +198,7 @@ impl core::fmt::Display for NoRate {
 
 impl std::error::Error for NoRate {}
 
-/// What a device did.
+/// The counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Requests that ended.
@@ -355,7 +355,7 @@ impl Simulated {
         }
     }
 
-    /// What it did so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.core.lock().stats
@@ -385,7 +385,7 @@ impl Simulated {
         Ok(())
     }
 
-    /// What it stores.
+    /// Its content.
     #[must_use]
     pub fn media(&self) -> SharedMedia {
         Arc::clone(&self.core.media)
@@ -975,7 +975,7 @@ impl Queue {
         self.classes[class as usize].insert(key, piece);
     }
 
-    /// Whether there are pieces that are waited for, and of writeback.
+    /// Tells if there are pieces that are waited for, and of writeback.
     fn sides(&self) -> (bool, bool) {
         let writeback = IoClass::Writeback as usize;
         let waited = self.classes[..writeback]

@@ -50,7 +50,7 @@ pub use params::{Field, ParamError};
 pub struct Entry {
     /// Its name in scenarios.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// Its description, in a line.
     pub summary: &'static str,
     make: fn() -> Params,
 }
@@ -120,7 +120,7 @@ pub const MODELS: [Entry; 10] = [
 /// There is no such model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownDevice {
-    /// What was asked for.
+    /// The name asked for.
     pub name: String,
 }
 
@@ -329,15 +329,15 @@ impl Params {
     }
 }
 
-/// What a device is built into.
+/// The surroundings of a device.
 pub struct Surroundings {
     /// Time, timers, chance; a host of its own (`LabEnv::host`).
     pub host: Arc<dyn Host>,
     /// The contents of the frames (`LabEnv::stamps`).
     pub stamps: Arc<Stamps>,
-    /// What it stores; made with `Params::volatile_cache`.
+    /// Its content; made with `Params::volatile_cache`.
     pub media: SharedMedia,
-    /// Where files lie on it (`fs::Model::layout`).
+    /// The layout of files on it (`fs::Model::layout`).
     pub layout: Layout,
     /// Content must not change while a write is under way (`DeviceInfo::stable_writes`).
     pub stable_writes: bool,

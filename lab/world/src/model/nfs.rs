@@ -4,13 +4,13 @@
 //! A `Flush` is a COMMIT. While the server commits, WRITEs wait for it (the server's fsync holds
 //! the file); reads do not. The client of 2.6.36 does not let written pages go before a COMMIT
 //! either: with `commit_by_client` the engine holds their requests, commits once half of what is
-//! under way is unstable, and then ends all of them in one step: the bursts that p1 speaks of.
-//! Whether the kernel counts such pages as dirty (2.6.36) or under writeback (6.12), their sum is
-//! the same.
+//! under way is unstable, and then ends all of them in one step: the bursts that p1 speaks of. The
+//! kernel may count such pages as dirty (2.6.36) or as under writeback (6.12): their sum is the
+//! same.
 //!
 //! The server has memory of its own and writes out by itself when that is full, answering nothing.
 //!
-//! Source: experiments E, NFS server with COMMIT; mechanisms 6.3. That WRITEs wait for a COMMIT
+//! Source: experiments E, NFS server with COMMIT; mechanisms 6.3. The wait of WRITEs for a COMMIT
 //! and the size of the server's memory are GUESSes.
 
 use policy::units::{Bytes, Instant, Nanos};

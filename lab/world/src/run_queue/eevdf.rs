@@ -15,8 +15,8 @@
 //!
 //!   - A task that was picked keeps the CPU until it has had its slice or is eligible no more, be
 //!     the others' deadlines what they may (run to parity).
-//!   - That it has had its slice is noticed when the tick comes, or when a task is woken; then it
-//!     asks for the next slice, and the law picks anew.
+//!   - The end of its slice is noticed when the tick comes, or when a task is woken; then it asks
+//!     for the next slice, and the law picks anew.
 //!   - A task that is woken gets the CPU at once if the law would pick it, and waits for one of
 //!     these moments otherwise.
 //!   - A task that parks while it lacks time keeps its lag, and is placed by it when it is woken. A
@@ -51,7 +51,7 @@ const BASE_SLICE: u64 = Nanos::micros(750).0;
 /// More CPUs make it no longer.
 const SLICE_CPUS_MAX: u32 = 8;
 
-/// What the law knows of a task. Times are virtual, in nanoseconds, of its queue's scale.
+/// The law's account of a task. Times are virtual, in nanoseconds, of its queue's scale.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entity {
     time: i64,
@@ -195,7 +195,7 @@ impl Eevdf {
         }
     }
 
-    /// Whether a task waits for this CPU, and is not asleep.
+    /// True if a task waits for this CPU, and is not asleep.
     fn has_waiting(&self, cpu: usize) -> bool {
         self.waiting(cpu).next().is_some()
     }

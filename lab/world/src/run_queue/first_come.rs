@@ -8,7 +8,7 @@ use policy::units::Nanos;
 
 use super::{Joins, Leaves, RunQueue};
 
-/// How long a task keeps its CPU while others wait for one.
+/// Time that a task keeps its CPU while others wait for one.
 const SLICE: u64 = Nanos::millis(3).0;
 
 /// One queue for all CPUs.

@@ -9,7 +9,7 @@ use ::env::TaskId;
 pub(crate) mod eevdf;
 pub(crate) mod first_come;
 
-/// How a task comes to wait for a CPU.
+/// The way in which a task comes to wait for a CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Joins {
     /// It was just made.
@@ -46,6 +46,6 @@ pub(crate) trait RunQueue: Send {
     /// When it is to be asked who loses a CPU. Somebody waits, and no CPU is idle.
     fn look_at(&self, now: u64) -> u64;
 
-    /// Whether the task that has `cpu` loses it now. Somebody waits.
+    /// True if the task that has `cpu` loses it now. Somebody waits.
     fn loses(&mut self, cpu: usize, now: u64) -> bool;
 }

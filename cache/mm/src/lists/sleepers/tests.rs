@@ -23,8 +23,8 @@ fn begin(sleepers: &Sleepers, reason: Reason) -> u64 {
     ticket
 }
 
-/// What happens as soon as a reclaimer has been told to sleep, before it does anything more, wakes
-/// it: on threads it may happen right then.
+/// An event as soon as a reclaimer has been told to sleep, before it does anything more, wakes it:
+/// on threads it may come right then.
 #[test]
 fn an_event_between_the_verdict_and_the_sleep_is_not_lost() {
     let context = Interrupt::new();

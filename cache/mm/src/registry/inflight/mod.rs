@@ -1,4 +1,4 @@
-//! What is on its way to and from a device, and how much of it may be.
+//! The requests on their way to and from a device, and the bound on them.
 
 pub(crate) mod read;
 pub(crate) mod write;

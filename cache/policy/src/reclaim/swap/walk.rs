@@ -77,8 +77,8 @@ impl SwapWalk {
         };
     }
 
-    /// A page that had been read ahead from `slot` is used for the first time: the slots, of a file
-    /// of `slots`, that are to be read now. A part of them that is not read has to be said (`cut`).
+    /// A page read ahead from `slot` is used for the first time. Returns the slots to read next, of
+    /// a file of `slots`. Report with `cut` those that were not read.
     pub fn used(&mut self, slot: u32, slots: u32, window_max: u32) -> Option<Range<u32>> {
         let follows = if self.is_new {
             slot == self.at + 1

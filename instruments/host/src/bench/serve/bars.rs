@@ -13,7 +13,7 @@ enum With {
     Both,
 }
 
-/// What is wanted of a figure.
+/// The bound of a figure.
 #[derive(Clone, Copy)]
 enum Wanted {
     AtLeast(f64),
@@ -104,7 +104,7 @@ fn of_pauses(
     }
 }
 
-/// What became of a bar.
+/// The verdict on a bar.
 pub(super) struct Judged {
     /// A line that says so.
     pub(super) line: String,

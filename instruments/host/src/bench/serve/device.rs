@@ -19,7 +19,7 @@ use crate::{Result, steps};
 
 /// Size of the device: 512 MiB of the heavy writer, 8 of the light one, and some.
 const SIZE: &str = "600M";
-/// How long a part may take to appear.
+/// Time that a part may take to appear.
 const APPEARS_MAX: Duration = Duration::from_secs(10);
 /// Loop devices of this bench begin here.
 const LOOP_FIRST: u32 = 140;
@@ -35,10 +35,10 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// Builds it; with a loop device whose dirty data are limited to so many bytes.
+    /// Builds it; with a loop device whose dirty data are limited to `strict` bytes.
     ///
     /// # Errors
-    /// The first part that could not be had.
+    /// The first part that could not be made.
     pub(super) fn build(undo: &Undo, strict: Option<u64>) -> Result<Self> {
         let number = free_loop();
         let folder = PathBuf::from(format!("/run/tidegate-serve-{number}"));

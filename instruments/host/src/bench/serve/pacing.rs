@@ -12,11 +12,11 @@
 //!
 //! Heavy: 2000 writes/s of 4 KiB by chance over 512 MiB, if it is let; light: 20 a second. R is
 //! what the device does for one writer without any cache, in the same run. A *pause* is a write
-//! that took 5 ms or more (`load::PAUSE_MIN`), in every column; flushes are counted apart. How many
-//! replies a server of ours held back, by its own count and warm-up included, stands beside them:
-//! where that is none, what is counted as a pause was waiting for a CPU. With flushes, the heavy
-//! client's rate is that of whole rounds, from the end of a flush to the end of another. A light
-//! write that was due while the one before it was held counts from when it was due.
+//! that took 5 ms or more (`load::PAUSE_MIN`), in every column; flushes are counted apart. The
+//! number of replies that a server of ours held back, by its own count and warm-up included, stands
+//! beside them: where that is none, a write counted as a pause was waiting for a CPU. With flushes,
+//! the heavy client's rate is that of whole rounds, from the end of a flush to the end of another.
+//! A light write that was due while the one before it was held counts from when it was due.
 //!
 //! Our bars (`bars`) are judged, and a bar that is missed fails the step: it is for a machine that
 //! does nothing else.
@@ -71,7 +71,7 @@ const COLUMNS: [(Column, &str, &str); 6] = [
 /// Run only if they are named: they compare ours with ours.
 const EXTRA: [Column; 2] = [Column::Inner, Column::Unpaced];
 
-/// What the columns are called.
+/// The names of the columns.
 pub(super) fn words() -> impl Iterator<Item = &'static str> {
     COLUMNS.iter().map(|(_, word, _)| *word)
 }
@@ -158,7 +158,7 @@ fn measure(programs: &Path, folder: &Path, options: &Options) -> Result<()> {
 }
 
 impl Bench<'_> {
-    /// What the device does for one writer without a cache.
+    /// The rate of the device for one writer without a cache.
     fn raw(&self) -> Result<f64> {
         let _scope = self.undo.scope();
         let device = Device::build(self.undo, None)?;

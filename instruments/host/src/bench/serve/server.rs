@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use crate::{Result, steps};
 
-/// How long a server may take to listen.
+/// Time that a server may take to listen.
 const APPEARS_MAX: Duration = Duration::from_secs(15);
 
 /// A server that runs until it is dropped.
 pub(super) struct Server {
     child: Child,
     pub(super) socket: PathBuf,
-    /// Where ours shows its metrics.
+    /// The address of our metrics.
     web: Option<SocketAddr>,
 }
 
@@ -86,7 +86,7 @@ impl Server {
         held_in(&text)
     }
 
-    /// Where clients find the export of this name.
+    /// The address of the export of this name for clients.
     pub(super) fn uri(&self, export: &str) -> String {
         format!("nbd+unix:///{export}?socket={}", self.socket.display())
     }

@@ -11,7 +11,7 @@ use crate::bench::chain::is_root;
 use crate::bench::undo::{Deed, Process, Undo};
 use crate::{Result, steps};
 
-/// Where cgroups of version 1 keep memory.
+/// The folder in which cgroups of version 1 keep memory.
 const GROUPS: &str = "/sys/fs/cgroup/memory";
 /// The machine's limits of dirty memory: what it has, what it gets, and per cent of the group's
 /// limit.
@@ -19,12 +19,12 @@ const LIMITS: [(&str, &str, u64); 2] = [
     ("dirty_background_ratio", "dirty_background_bytes", 10),
     ("dirty_ratio", "dirty_bytes", 20),
 ];
-/// Where they keep CPU time.
+/// The folder in which they keep CPU time.
 const CPUACCT: &str = "/sys/fs/cgroup/cpuacct";
 /// Workers may overrun by a stall.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What is missing for this column; nothing: it can be run.
+/// The part that this column lacks; none: it can be run.
 pub(super) fn missing() -> Option<String> {
     if !is_root() {
         return Some("it needs root (a cgroup, a swap file, vm.dirty_bytes)".into());

@@ -1,7 +1,7 @@
 //! The guest's file system, for guests whose memory is short: what the shell does before
 //! `guest-load` takes its place.
 //!
-//! How memory is kept honest
+//! Keeping memory honest
 //!   1. Swap and bare disks are null_blk *without* memory: what is written is gone. So nothing that
 //!      matters may be swapped (`guest-load` locks it), no shell is left when the run begins, and
 //!      the root is ramfs. The header of the swap disk lives in the page cache until `swapon` has
@@ -17,7 +17,7 @@ use crate::Result;
 use crate::guest::image::{self, Archive, Programs};
 use crate::guest::kernel::Kernel;
 
-/// What vfat needs beside the drivers of every guest.
+/// The needs of vfat beside the drivers of every guest.
 const VFAT: [&str; 5] = [
     "fs/fat/fat.ko",
     "fs/fat/vfat.ko",
@@ -203,7 +203,7 @@ fn plan(scenario: &Scenario) -> String {
     text
 }
 
-/// What a model of this guest has to know, as `key=value`.
+/// The facts that a model of this guest has to know, as `key=value`.
 const FACTS: &str = r#"{
     echo "kernel=$(uname -r)"
     echo "version=$(uname -v)"

@@ -65,7 +65,7 @@ const ORDERS: usize = 11;
 const TICKS: f64 = 100.0;
 const KILLED: u64 = 9;
 
-/// What a test asks of a recording.
+/// The figures that a test takes from a recording.
 pub(in crate::guest) struct Measures {
     pub(in crate::guest) scanned: u64,
     pub(in crate::guest) swapped_out: u64,
@@ -206,13 +206,13 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// What was read of a file at one time.
+/// A reading of a file at one time.
 struct Reading<'a> {
     nanos: u64,
     text: &'a str,
 }
 
-/// Takes a series apart: `@ TIME LENGTH`, so many bytes, a newline.
+/// Takes a series apart: `@ TIME LENGTH`, that many bytes, a newline.
 fn readings(mut text: &str) -> Result<Vec<Reading<'_>>> {
     let torn = || "a series that is torn".to_owned();
     let mut readings = Vec::new();
@@ -279,7 +279,7 @@ impl<'a> Counters<'a> {
         table
     }
 
-    /// How much each counter grew from the first reading to the last, if it did.
+    /// The growth of each counter from the first reading to the last, if there was one.
     fn deltas(&self) -> BTreeMap<String, u64> {
         let (first, last) = (&self.rows[0].1, &self.rows[self.rows.len() - 1].1);
         let both = self.names.iter().zip(first.iter().zip(last));
@@ -289,7 +289,7 @@ impl<'a> Counters<'a> {
             .collect()
     }
 
-    /// Where each gauge ended.
+    /// The end of each gauge.
     fn last(&self) -> BTreeMap<&'a str, u64> {
         let last = &self.rows[self.rows.len() - 1].1;
         let all = self.names.iter().copied().zip(last.iter().copied());
@@ -355,7 +355,7 @@ fn slabs(readings: &[Reading<'_>], zero: u64) -> Result<String> {
 /// A call of a worker: start, length (ns), count, another number.
 type Call = [u64; 4];
 
-/// What became of a worker.
+/// The fate of a worker.
 struct Member<'a> {
     worker: Worker,
     state: Keys<'a>,
@@ -525,7 +525,7 @@ fn round(value: f64, unit: f64) -> f64 {
     (value * unit).round() / unit
 }
 
-/// What each worker has done, at each sample.
+/// The work of each worker, at each sample.
 fn work(scenario: &Scenario, stream: &Stream, zero: u64) -> Result<String> {
     let names: Vec<_> = scenario.workers().into_iter().map(|one| one.name).collect();
     let mut table = format!("t,{}\n", names.join(","));

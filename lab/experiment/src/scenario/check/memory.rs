@@ -64,7 +64,7 @@ impl Checker {
         }
     }
 
-    /// What a column says about reclaim.
+    /// Checks a column's keys of reclaim.
     pub(super) fn reclaim_of_column(&mut self, policy: &PolicyEntry) {
         if let Some(law) = &policy.reclaim {
             let laws = reclaim::ALL.iter().map(|law| law.name);
@@ -360,7 +360,7 @@ impl Checker {
     }
 }
 
-/// How a message about a row begins: a row that the scenario did not write has no name there.
+/// The beginning of a message about a row: a row that the scenario did not write has no name there.
 fn whose(scenario: &Scenario, row: &CaseEntry) -> String {
     if scenario.cases.is_empty() {
         return "the".into();

@@ -15,7 +15,7 @@ use crate::scenario::machine::{self, NodesFault};
 const NODE_CPUS_MOST: f64 = 4096.0;
 /// Two sizes in MiB are the same if they differ by no more: half a page.
 const SAME_MIB: f64 = 0.002;
-/// A zone has at least so many MiB after scaling (`mm`: 256 frames).
+/// A zone has at least this many MiB after scaling (`mm`: 256 frames).
 const ZONE_LEAST_MIB: f64 = 1.0;
 
 impl Checker {

@@ -35,7 +35,7 @@ pub(super) const PRUNE: Nanos = Nanos(500);
 /// Objects that a file takes from their caches (`workload::small_files`).
 pub const OBJECTS: u64 = 6;
 
-/// What a creator does for one file of one page: (work, units, nanoseconds of one).
+/// The work of a creator for one file of one page: (work, units, nanoseconds of one).
 pub const CREATOR: [(Work, u64, u64); 9] = [
     (Work::Call, 3, 200),
     (Work::Create, 1, 68_000),
@@ -48,7 +48,7 @@ pub const CREATOR: [(Work, u64, u64); 9] = [
     (Work::Dirty, 1, 2_500),
 ];
 
-/// What the flusher does for one file of one page, in requests of 32 pages.
+/// The time of the flusher for one file of one page, in requests of 32 pages.
 pub const FLUSHER: Nanos = Nanos(19_000);
 const REQUEST_PAGES: u64 = 32;
 const SUBMIT: u64 = 4_000;

@@ -11,7 +11,7 @@ use env::Work;
 use super::{EXT4, P0, with_compaction};
 use crate::cost::CostTable;
 
-/// What is taken from p0's machine.
+/// Costs taken from p0's machine.
 const FROM_P0: [Work; 4] = [Work::Fault, Work::Touch, Work::Unmap, Work::Deactivate];
 
 /// The table of p4's machine.

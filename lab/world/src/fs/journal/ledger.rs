@@ -1,4 +1,4 @@
-//! What the journal keeps book of: transactions, the tasks inside them, what their blocks are.
+//! The journal's books: transactions, the tasks inside them, the kinds of their blocks.
 //!
 //! Nothing here waits or sends anything; `commit` and the device do, on what the ledger says.
 
@@ -32,7 +32,7 @@ pub(super) enum Buffer {
     Inodes(u32),
     /// Which blocks of a group are taken.
     Bitmap(u64),
-    /// How many of each group are.
+    /// The number of blocks taken in each group.
     Descriptors(u64),
 }
 
@@ -107,7 +107,7 @@ struct Conversion {
     given: Given,
 }
 
-/// Where the committing transaction is.
+/// The stage of the committing transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
     /// Its blocks go to the log and nobody may change them; its data may still come.
@@ -126,7 +126,7 @@ struct Checkpoint {
     writing: Option<u64>,
 }
 
-/// What may be done with a write.
+/// The verdict on a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Write {
     /// All its pages have blocks.
@@ -348,7 +348,7 @@ impl Ledger {
         self.asked = false;
     }
 
-    /// Whether somebody is still inside the running transaction.
+    /// True if somebody is still inside the running transaction.
     pub(super) fn has_handles(&self) -> bool {
         let id = self.running.as_ref().map(|running| running.id);
         self.runs
@@ -373,7 +373,7 @@ impl Ledger {
         self.committing.as_ref().map(|(committing, _)| committing)
     }
 
-    /// Whether data of the committing transaction are under way.
+    /// True if data of the committing transaction are under way.
     pub(super) fn has_data(&self) -> bool {
         let id = self.committing().map(|committing| committing.id);
         self.runs
@@ -469,7 +469,7 @@ impl Ledger {
         true
     }
 
-    /// Whether a checkpoint could begin now.
+    /// True if a checkpoint could begin now.
     pub(super) fn wants_checkpoint(&self) -> bool {
         self.full
             && match self.checkpoints.front() {
@@ -507,7 +507,7 @@ impl Ledger {
         true
     }
 
-    /// Whether one of the blocks stands to be logged: it must not be changed.
+    /// True if one of the blocks stands to be logged: it must not be changed.
     fn is_on_its_way(&self, needs: &[Buffer]) -> bool {
         let Some((committing, Stage::Logging)) = &self.committing else {
             return false;
@@ -534,7 +534,7 @@ impl Ledger {
         running
     }
 
-    /// What giving blocks to a file changes.
+    /// The blocks of metadata that giving blocks to a file changes.
     fn needs(&self, object: ObjectId) -> [Buffer; 3] {
         let group = self.given_pages / GROUP_PAGES;
         [

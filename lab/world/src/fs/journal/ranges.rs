@@ -10,7 +10,7 @@ pub(super) struct Ranges {
 }
 
 impl Ranges {
-    /// Whether all of `first..end` is in it.
+    /// True if all of `first..end` is in it.
     pub(super) fn covers(&self, first: u64, end: u64) -> bool {
         first >= end
             || self
