@@ -2,7 +2,7 @@
 //! sorted.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ use object_store::{
 };
 
 use crate::clock::Guard;
-use crate::error::{AWAY, BROKEN, Error, TIMED_OUT, io_error};
+use crate::error::{AWAY, BROKEN, Error, Lie, TIMED_OUT, io_error};
 use crate::layout;
 use crate::local::DirectoryLock;
 use crate::request::lock;
@@ -57,11 +57,31 @@ pub(crate) enum Trouble {
     Failed(object_store::Error),
     /// The content is not as long as it should be.
     Length,
+    /// The answer cannot be so: it may have been done, or not.
+    Lied(Lie),
     /// The lease has run out: nothing was sent.
     RunOut,
     /// The directory is not where it was locked. Objects that were put may have come there before,
     /// or somewhere else.
     Away,
+}
+
+/// Compares a version with the MD5 of a content, which S3 makes it of if it does not encrypt.
+#[cfg(feature = "s3")]
+fn is_md5(tag: &str, body: &[u8]) -> bool {
+    use md5::{Digest as _, Md5};
+    let tag = tag.trim_matches('"');
+    let digits = |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from_digit(digit.into(), 16));
+    tag.len() == 32
+        && Md5::digest(body)
+            .iter()
+            .flat_map(digits)
+            .eq(tag.chars().map(Some))
+}
+
+#[cfg(not(feature = "s3"))]
+fn is_md5(_: &str, _: &[u8]) -> bool {
+    false
 }
 
 /// Checks that a time of day is one that stores know.
@@ -80,6 +100,9 @@ fn dated(at: SystemTime) -> Result<(), Trouble> {
 impl Trouble {
     fn of(error: object_store::Error) -> Self {
         use object_store::Error as Store;
+        if let Some(lie) = Lie::in_chain(&error) {
+            return Self::Lied(lie.clone());
+        }
         match error {
             Store::NotFound { .. } => Self::Missing(error),
             Store::AlreadyExists { .. } | Store::Precondition { .. } => Self::Changed,
@@ -99,7 +122,7 @@ impl Trouble {
         match self {
             Self::Late | Self::RunOut => TIMED_OUT,
             Self::Missing(error) | Self::Refused(error) | Self::Failed(error) => io_error(error),
-            Self::Changed | Self::Length => BROKEN,
+            Self::Changed | Self::Length | Self::Lied(_) => BROKEN,
             Self::Away => AWAY,
         }
     }
@@ -151,6 +174,10 @@ pub(crate) struct Client {
     /// The guard that says if puts of the volume's objects may be sent.
     pub(crate) guard: Arc<Guard>,
     pub(crate) counters: Counters,
+    /// The version that a put makes is the MD5 of its content, as the probe's is.
+    pub(crate) tags_are_md5: AtomicBool,
+    /// The last answer that was not believed, until one to the same call is.
+    lie: Mutex<Option<(&'static str, String)>>,
 }
 
 impl Client {
@@ -170,7 +197,60 @@ impl Client {
             spare: None,
             guard: Arc::default(),
             counters: Counters::default(),
+            tags_are_md5: AtomicBool::new(false),
+            lie: Mutex::default(),
         }
+    }
+
+    /// Remembers an answer that is not believed, for people.
+    pub(crate) fn disbelieve(&self, call: &'static str, name: &str, lie: &Lie) {
+        let words = format!("{}: {call} {name}: {lie}; it is not believed", self.place);
+        *lock(&self.lie) = Some((call, words));
+    }
+
+    /// The last answer that was not believed, if nothing was believed since.
+    pub(crate) fn lie(&self) -> Option<String> {
+        lock(&self.lie).as_ref().map(|(_, words)| words.clone())
+    }
+
+    /// Passes on what a call answered.
+    fn heard<T>(
+        &self,
+        call: &'static str,
+        name: &str,
+        answer: Result<T, Trouble>,
+    ) -> Result<T, Trouble> {
+        match &answer {
+            Err(Trouble::Lied(lie)) => self.disbelieve(call, name, lie),
+            Ok(_) if layout::object_of(name).is_some() => {
+                lock(&self.lie).take_if(|(about, _)| *about == call);
+            }
+            _ => {}
+        }
+        answer
+    }
+
+    /// Learns from an object that was just read, or put, which versions the store gives out.
+    pub(crate) fn learn(&self, tag: Option<&str>, body: &[u8]) {
+        let are_md5 = tag.is_some_and(|tag| is_md5(tag, body));
+        self.tags_are_md5.store(are_md5, Ordering::Relaxed);
+    }
+
+    /// Names a reason for which the version that a put answered may not be that of its content; the
+    /// content has to say.
+    pub(crate) fn doubt(&self, tag: Option<&str>, when: &When, body: &[u8]) -> Option<Lie> {
+        let tag = tag?;
+        if self.tags_are_md5.load(Ordering::Relaxed) {
+            let told = "is not the MD5 of what was put, as it was of the probe";
+            return (!is_md5(tag, body)).then(|| Lie::new("ETag", told));
+        }
+        let told = "is that of what was to be replaced";
+        matches!(when, When::Is(old) if old == tag).then(|| Lie::new("ETag", told))
+    }
+
+    /// True for the version of an empty object, where versions tell.
+    pub(crate) fn is_of_nothing(&self, tag: Option<&str>) -> bool {
+        self.tags_are_md5.load(Ordering::Relaxed) && tag.is_some_and(|tag| is_md5(tag, b""))
     }
 
     fn path(&self, name: &str) -> Path {
@@ -199,7 +279,11 @@ impl Client {
         };
         if matches!(
             result,
-            Err(Trouble::Late | Trouble::Failed(_) | Trouble::Refused(_) | Trouble::Away)
+            Err(Trouble::Late
+                | Trouble::Failed(_)
+                | Trouble::Refused(_)
+                | Trouble::Lied(_)
+                | Trouble::Away)
         ) {
             count(&self.counters.failed, 1);
         }
@@ -227,7 +311,8 @@ impl Client {
 
     /// Looks at an object.
     pub(crate) async fn head(&self, name: &str) -> Result<Found, Trouble> {
-        self.with_spare(|| self.head_once(name)).await
+        let answer = self.with_spare(|| self.head_once(name)).await;
+        self.heard("look at", name, answer)
     }
 
     async fn head_once(&self, name: &str) -> Result<Found, Trouble> {
@@ -256,7 +341,8 @@ impl Client {
             let take = |at, piece: &[u8]| (*lock(&take))(at, piece);
             self.get_once(name, range.clone(), take)
         };
-        self.with_spare(once).await
+        let answer = self.with_spare(once).await;
+        self.heard("get", name, answer)
     }
 
     async fn get_once(
@@ -328,7 +414,8 @@ impl Client {
         when: When,
     ) -> Result<Option<String>, Trouble> {
         let once = || self.put_once(name, body.clone(), when.clone());
-        self.with_spare(once).await
+        let answer = self.with_spare(once).await;
+        self.heard("put", name, answer)
     }
 
     async fn put_once(
@@ -481,13 +568,17 @@ impl Client {
                             .into(),
                     }),
                 },
-                Trouble::Length => Error::Store {
+                Trouble::Length => Error::Answer {
                     place,
                     what,
-                    source: Box::new(object_store::Error::Generic {
-                        store: "Tidegate",
-                        source: "its length is not what it should be".into(),
-                    }),
+                    field: "body",
+                    why: "is not as long as it should be".into(),
+                },
+                Trouble::Lied(Lie { field, why }) => Error::Answer {
+                    place,
+                    what,
+                    field,
+                    why,
                 },
             }
         }

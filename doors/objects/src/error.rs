@@ -137,6 +137,21 @@ pub enum Error {
         /// The store's error.
         source: Box<object_store::Error>,
     },
+    /// The store, or something on the way to it, gave an answer that cannot be so.
+    #[error(
+        "{place}: cannot {what}: the answer's {field} {why}; it is not believed: look at the gateway or proxy in front of the store, \
+         or use another"
+    )]
+    Answer {
+        /// Where.
+        place: String,
+        /// The call that was tried.
+        what: &'static str,
+        /// The part of the answer: a header, an element of a list, `status`, `body`.
+        field: &'static str,
+        /// The reason for which it is not believed.
+        why: String,
+    },
     /// No answer within the bound.
     #[error("{place}: cannot {what}: no answer within {} s; check the endpoint and the network", .after.as_secs())]
     TimedOut {
@@ -157,6 +172,33 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+}
+
+/// An answer of a store that cannot be so.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answer's {field} {why}")]
+pub(crate) struct Lie {
+    pub(crate) field: &'static str,
+    pub(crate) why: String,
+}
+
+impl Lie {
+    pub(crate) fn new(field: &'static str, why: impl Into<String>) -> Self {
+        let why = why.into();
+        Self { field, why }
+    }
+
+    /// Finds one among the causes of an error.
+    pub(crate) fn in_chain<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a Self> {
+        let mut cause = Some(error);
+        while let Some(one) = cause {
+            if let Some(lie) = one.downcast_ref() {
+                return Some(lie);
+            }
+            cause = one.source();
+        }
+        None
+    }
 }
 
 fn left(remaining: &Option<Duration>) -> String {

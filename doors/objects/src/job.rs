@@ -9,7 +9,8 @@
 //!   put ---- done ----------> known in its new version
 //!    | \---- refused -------> as it was; the request failed
 //!    |  \--- no answer -----> remembered as tried; the request failed, the cache keeps its pages and comes again
-//!    '- changed -> look: this content -> done | tried before -> again | same version -> again | other -> lost
+//!    |- changed -> look: this content -> done | tried before -> again | same version -> again | other -> lost
+//!    '- done, in a version that cannot be that of the content -> look: this content -> done | other -> the request failed
 //! ```
 //!
 //! A discard of a whole object puts an empty one instead of deleting it: a delete has no condition,
@@ -22,7 +23,7 @@ use frames::Content as _;
 use policy::units::PAGE_SIZE;
 
 use crate::client::{Found, Trouble, When};
-use crate::error::BROKEN;
+use crate::error::{BROKEN, Lie};
 use crate::known::{Digest, Digester, Seen};
 use crate::layout::name_of;
 use crate::queue::{Part, Want};
@@ -123,6 +124,7 @@ async fn base(
         }
         return match shared.client.head(&name_of(object)).await {
             Ok(found) => {
+                agree(shared, object, found.len)?;
                 lock(&shared.known).found(object, found.tag.as_deref(), found.len > 0);
                 found.tag.map(When::Is).ok_or(BROKEN)
             }
@@ -136,6 +138,9 @@ async fn base(
     };
     let same = seen.tag.is_some() && seen.tag.as_deref() == found.tag.as_deref();
     let unknown = seen.tag.is_none() && exists && seen.tried.is_empty();
+    if same || unknown {
+        agree(shared, object, found.len)?;
+    }
     if !same {
         if !unknown && !seen.tried.contains(&digest) {
             return Err(shared.changed(object));
@@ -143,6 +148,23 @@ async fn base(
         lock(&shared.known).found(object, found.tag.as_deref(), found.len > 0);
     }
     found.tag.map(When::Is).ok_or(BROKEN)
+}
+
+/// Holds the length of an object, of which nothing else was seen to change, against what is known
+/// of it: an answer without the content must not be taken for an object without content.
+fn agree(shared: &Shared, object: u64, len: u64) -> Result<(), IoError> {
+    let known = lock(&shared.known);
+    let may_be_empty = !known.has_data(object) || known.is_unproven(object);
+    let may_be_full = known.has_data(object) || !known.exists(object);
+    drop(known);
+    let wanted = shared.geometry.object_len(object);
+    if (len == 0 && may_be_empty) || (len == wanted && may_be_full) {
+        return Ok(());
+    }
+    let told = format!("is {len}, where the object has {wanted} or none");
+    let lie = Lie::new("Content-Length", told);
+    shared.client.disbelieve("get", &name_of(object), &lie);
+    Err(BROKEN)
 }
 
 /// Reads an object whole: its version, and a digest of its content.
@@ -175,10 +197,16 @@ async fn put(shared: &Shared, object: u64, body: Bytes, when: When) -> Result<bo
     lock(&shared.known).put_begins(object);
     let answer = shared.client.put(&name, body.clone(), when.clone()).await;
     match answer {
-        Ok(tag) => {
-            lock(&shared.known).put_done(object, tag.as_deref(), has_data);
-            Ok(true)
-        }
+        Ok(tag) => match shared.client.doubt(tag.as_deref(), &when, &body) {
+            None => {
+                lock(&shared.known).put_done(object, tag.as_deref(), has_data);
+                Ok(true)
+            }
+            Some(lie) => {
+                let looked = look(shared, object, None).await;
+                prove(shared, object, &body, &lie, looked)
+            }
+        },
         Err(Trouble::Changed) => {
             let looked = look(shared, object, None).await;
             settle(shared, object, &body, &when, looked)
@@ -191,6 +219,35 @@ async fn put(shared: &Shared, object: u64, body: Bytes, when: When) -> Result<bo
             let tried = (!certain).then(|| Digest::of(&body));
             lock(&shared.known).put_failed(object, tried);
             Err(trouble.io())
+        }
+    }
+}
+
+/// A put was answered with a version that may not be that of its content: the content decides.
+fn prove(
+    shared: &Shared,
+    object: u64,
+    body: &Bytes,
+    lie: &Lie,
+    looked: Result<(Found, Digest), Trouble>,
+) -> Result<bool, IoError> {
+    let own = Digest::of(body);
+    let mut known = lock(&shared.known);
+    match looked {
+        Ok((found, digest)) if digest == own => {
+            // The store has come to encrypt: its versions are no MD5 from now on.
+            shared.client.learn(found.tag.as_deref(), body);
+            known.put_done(object, found.tag.as_deref(), found.len > 0);
+            Ok(true)
+        }
+        looked => {
+            known.put_failed(object, Some(own));
+            drop(known);
+            shared.client.disbelieve("put", &name_of(object), lie);
+            Err(match looked {
+                Ok(_) | Err(Trouble::Missing(_)) => BROKEN,
+                Err(trouble) => trouble.io(),
+            })
         }
     }
 }
@@ -244,11 +301,12 @@ pub(crate) async fn read(shared: &Shared, object: u64, parts: &[WholePart]) -> R
     if shared.damaged.contains_key(&object) {
         return Err(BROKEN);
     }
-    let (has_data, before) = {
+    let (has_data, is_unproven, before) = {
         let known = lock(&shared.known);
-        (known.has_data(object), known.seen(object))
+        let has_data = known.has_data(object);
+        (has_data, known.is_unproven(object), known.seen(object))
     };
-    if !has_data {
+    if !has_data || (is_unproven && !prove_data(shared, object).await?) {
         parts.iter().for_each(|part| zero(shared, part));
         return Ok(());
     }
@@ -287,7 +345,27 @@ pub(crate) async fn read(shared: &Shared, object: u64, parts: &[WholePart]) -> R
     if found.len != shared.geometry.object_len(object) {
         return Err(shared.changed(object));
     }
+    if after == Seen::default() {
+        // Its version was forgotten: from now on it is known again if somebody else changes it.
+        lock(&shared.known).found(object, found.tag.as_deref(), true);
+    }
     Ok(())
+}
+
+/// Looks at an object that a list called empty. True: it has data.
+async fn prove_data(shared: &Shared, object: u64) -> Result<bool, IoError> {
+    let before = lock(&shared.known).seen(object);
+    let found = match shared.client.head(&name_of(object)).await {
+        Ok(found) => found,
+        Err(trouble) => return Err(shared.missing_is_lost(object, trouble)),
+    };
+    agree(shared, object, found.len)?;
+    let mut known = lock(&shared.known);
+    // A put meanwhile knows better.
+    if known.is_unproven(object) && known.seen(object) == before && !before.flying {
+        known.found(object, found.tag.as_deref(), found.len > 0);
+    }
+    Ok(known.has_data(object))
 }
 
 /// Why a read failed: of an object that somebody cut, stores say no more than that there is no such
@@ -302,6 +380,10 @@ async fn unread(shared: &Shared, object: u64, before: &Seen, trouble: Trouble) -
             && *before == lock(&shared.known).seen(object);
         if is_quiet && found.len != shared.geometry.object_len(object) {
             return shared.changed(object);
+        }
+        if matches!(trouble, Trouble::Length) {
+            let lie = Lie::new("body", "is not as long as it says");
+            shared.client.disbelieve("get", &name_of(object), &lie);
         }
     }
     shared.missing_is_lost(object, trouble)

@@ -8,6 +8,9 @@
 //!     1      1     its content     update of the version last seen
 //! ```
 //!
+//! A list may say of an object that it is empty without a version that proves it. Such a one is
+//! *unproven*: it counts as data until it was looked at.
+//!
 //! A put without an answer may have been done, or be done later: its content is remembered as a
 //! digest, so that a late write of its own is not taken for another writer's.
 //!
@@ -16,7 +19,7 @@
 //! against that).
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::{BuildHasher as _, DefaultHasher, Hasher, RandomState};
 
 /// Versions kept, at most: 16 GiB of 1 MiB objects.
 pub(crate) const TAGS_MAX: usize = 16_384;
@@ -117,6 +120,7 @@ impl Seen {
 pub(crate) struct Known {
     exists: Bits,
     data: Bits,
+    unproven: Bits,
     seen: BTreeMap<u64, Seen>,
     most: usize,
     hand: u64,
@@ -128,6 +132,7 @@ impl Known {
         Self {
             exists: Bits::new(count),
             data: Bits::new(count),
+            unproven: Bits::new(count),
             seen: BTreeMap::new(),
             most,
             hand: 0,
@@ -144,6 +149,17 @@ impl Known {
         self.data.get(object)
     }
 
+    /// True for an object that may be empty, though it counts as data.
+    pub(crate) fn is_unproven(&self, object: u64) -> bool {
+        self.unproven.get(object)
+    }
+
+    /// A list says that it is empty, which a look at it has to prove.
+    pub(crate) fn found_unproven(&mut self, object: u64, tag: Option<&str>) {
+        self.found(object, tag, true);
+        self.unproven.set(object, true);
+    }
+
     pub(crate) fn seen(&self, object: u64) -> Seen {
         self.seen.get(&object).cloned().unwrap_or_default()
     }
@@ -152,6 +168,7 @@ impl Known {
     pub(crate) fn found(&mut self, object: u64, tag: Option<&str>, has_data: bool) {
         self.exists.set(object, true);
         self.data.set(object, has_data);
+        self.unproven.set(object, false);
         let entry = self.seen.entry(object).or_default();
         entry.tag = tag.map(Into::into);
         entry.tried.clear();
@@ -210,6 +227,27 @@ impl Known {
         (at.min(end).max(object + 1) - object, data)
     }
 
+    /// The first object of each run of those that do not exist: `most` at most, by chance.
+    pub(crate) fn unlisted(&self, most: usize) -> Vec<u64> {
+        let mut chosen = Vec::new();
+        let mut gaps = 0;
+        let mut before = true;
+        for object in 0..self.count {
+            let exists = self.exists(object);
+            if !exists && before {
+                gaps += 1;
+                let chance = RandomState::new().hash_one(object) % gaps;
+                if chosen.len() < most {
+                    chosen.push(object);
+                } else if let Some(place) = usize::try_from(chance).ok().filter(|at| *at < most) {
+                    chosen[place] = object;
+                }
+            }
+            before = exists;
+        }
+        chosen
+    }
+
     /// Number of objects that hold data.
     pub(crate) fn filled(&self) -> u64 {
         self.data
@@ -256,6 +294,25 @@ mod tests {
         assert_eq!(known.run(500, 1000), (500, false));
         assert_eq!(known.run(999, 5000), (1, false));
         assert_eq!(known.filled(), 399);
+    }
+
+    #[test]
+    fn gaps_are_found_where_they_begin() {
+        let mut known = Known::new(1000, 10);
+        assert_eq!(known.unlisted(8), [0]);
+        for object in (0..1000).filter(|object| !(400..420).contains(object)) {
+            known.found(object, None, object % 7 > 0);
+        }
+        assert_eq!(known.unlisted(8), [400]);
+        let mut sparse = Known::new(1000, 10);
+        (0..1000)
+            .step_by(3)
+            .for_each(|object| sparse.found(object, None, true));
+        let looked = sparse.unlisted(8);
+        assert!(
+            looked.len() == 8 && looked.iter().all(|object| object % 3 == 1),
+            "{looked:?}"
+        );
     }
 
     #[test]

@@ -43,6 +43,8 @@ mod queue;
 mod request;
 mod shared;
 mod spare;
+#[cfg(feature = "s3")]
+mod wire;
 
 // The unit tests use what the others share, which knows this crate by its name.
 #[cfg(test)]
@@ -155,7 +157,7 @@ pub fn memory(config: &Config) -> u64 {
 
 fn memory_of(object_size: u64, parallel: u64, objects: u64) -> u64 {
     let versions = objects.min(known::TAGS_MAX as u64) * known::TAG_BYTES;
-    let bits = objects / 4;
+    let bits = 3 * objects / 8;
     MEMORY_BASE + 2 * parallel * object_size + versions + bits
 }
 
@@ -257,12 +259,13 @@ impl Objects {
         lock(&self.shared.known).filled() * self.shared.geometry.object_size
     }
 
-    /// Why the device is lost, if it is, or why calls on a directory fail until somebody brings it
-    /// back.
+    /// Why the device is lost, if it is, why calls on a directory fail until somebody brings it
+    /// back, or which answer of the store was not believed, until one is again.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let lost = self.shared.lost.get().cloned();
         lost.or_else(|| self.shared.away())
+            .or_else(|| self.shared.client.lie())
     }
 
     /// Objects of a wrong length, by name, with that length. A volume that is open for reading has

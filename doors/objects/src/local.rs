@@ -371,6 +371,7 @@ mod tests {
                 directory: Some(dir.0.clone()),
                 made: OwnPaths::default(),
                 guard: Arc::default(),
+                lists_truly: true,
                 settle: os::sync_file_system,
             })
         };

@@ -25,7 +25,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::client::{Client, Trouble, When};
-use crate::error::Error;
+use crate::error::{Error, Lie};
 use crate::known::{Known, TAGS_MAX};
 use crate::layout::{self, Geometry, MANIFEST, Manifest, OBJECT_USUAL, PROBE};
 use crate::lease::Lease;
@@ -48,6 +48,9 @@ const NO_VERSION: &str = "\"00000000000000000000000000000000\"";
 /// Bound on a lease: shorter ones run out between two renewals on a busy machine.
 const LEASE_MIN: Duration = Duration::from_millis(200);
 
+/// Looks at objects by name that a list lacks: of as many gaps in it the first object each, of more
+/// by chance.
+const LOOKS_MAX: usize = 8;
 /// Damaged objects with which a volume can be read: of more it is not what its manifest says.
 const DAMAGED_MAX: usize = 1024;
 
@@ -68,6 +71,7 @@ pub fn open_on(
             directory: None,
             made: OwnPaths::default(),
             guard: Arc::default(),
+            lists_truly: true,
             settle: os::sync_file_system,
         })
     };
@@ -175,7 +179,10 @@ async fn prepare(
         fence = Fence::Lock(Mutex::new(Some(lock)));
     }
     let (mut manifest, is_new) = match client.get_small(MANIFEST).await {
-        Ok((text, _)) => (check(&client, &text, config)?, false),
+        Ok((text, found)) => {
+            client.learn(found.tag.as_deref(), &text);
+            (check(&client, &text, config)?, false)
+        }
         Err(Trouble::Missing(_)) => (design(&client, config).await?, true),
         Err(trouble) => return Err(client.error("read volume.json")(trouble)),
     };
@@ -211,7 +218,11 @@ async fn prepare(
         }
         if let Some(object) = layout::object_of(name).filter(|object| *object < geometry.objects())
         {
-            lock(&known).found(object, found.tag.as_deref(), found.len > 0);
+            let tag = found.tag.as_deref();
+            match found.len > 0 || place.lists_truly || client.is_of_nothing(tag) {
+                true => lock(&known).found(object, tag, found.len > 0),
+                false => lock(&known).found_unproven(object, tag),
+            }
             let wanted = geometry.object_len(object);
             if found.len != 0 && found.len != wanted {
                 damaged.insert(object, found.len);
@@ -226,7 +237,22 @@ async fn prepare(
     };
     let complete = complete.and_then(|done| done.map_err(client.error("list the objects")));
     let complete = match (complete, probed) {
-        (Ok(()), Some(probed)) => same_versions(&client, probed, listed).await,
+        // Of one that was given up at a damaged object more is not known.
+        (Ok(()), Some(probed)) if damaged.len() <= most => {
+            same_versions(&client, probed, listed).await
+        }
+        (complete, _) => complete,
+    };
+    let complete = match (complete, &fence) {
+        // Without a lease somebody may have written it since.
+        (Ok(()), Fence::Lease(lease)) if !place.lists_truly && damaged.len() <= most => {
+            let unlisted = lock(&known).unlisted(LOOKS_MAX);
+            let looks = are_absent(&client, &unlisted);
+            lease
+                .renewed_while(&client, looks)
+                .await
+                .and_then(|done| done)
+        }
         (complete, _) => complete,
     };
     if let Err(error) = complete {
@@ -260,6 +286,23 @@ async fn prepare(
         lost: OnceLock::new(),
     });
     Ok((shared, made))
+}
+
+/// Looks at objects that the list lacks, and that therefore read as zeroes: a page that a store
+/// passed over is a gap in it.
+async fn are_absent(client: &Client, unlisted: &[u64]) -> Result<(), Error> {
+    for object in unlisted {
+        let name = layout::name_of(*object);
+        match client.head(&name).await {
+            Err(Trouble::Missing(_)) => {}
+            Ok(_) => {
+                let lie = Lie::new("Key", format!("is never `{name}`, which is there"));
+                return Err(client.error("list the objects")(Trouble::Lied(lie)));
+            }
+            Err(trouble) => return Err(client.error("look at an object")(trouble)),
+        }
+    }
+    Ok(())
 }
 
 /// Makes durable the files in the directory, no matter which server put them there: an answered
@@ -366,7 +409,8 @@ const PROBES: u32 = 4;
 /// server may be probing at the same time.
 async fn probe(client: &Client) -> Result<String, Error> {
     let failed = client.error("write the probe");
-    let body = || Bytes::from_static(b"whether this store honours conditions\n");
+    const BODY: &[u8] = b"whether this store honours conditions\n";
+    let body = || Bytes::from_static(BODY);
     let told = client.put(PROBE, body(), When::Always).await;
     let told = told.map_err(&failed)?;
     count_answer();
@@ -401,7 +445,10 @@ async fn probe(client: &Client) -> Result<String, Error> {
         let put = client.put(PROBE, body(), When::Is(seen.clone())).await;
         let now = version(client).await?;
         match put {
-            Ok(told) if told.as_ref().is_none_or(|told| *told == now) => return Ok(now),
+            Ok(told) if told.as_ref().is_none_or(|told| *told == now) => {
+                client.learn(Some(&now), BODY);
+                return Ok(now);
+            }
             Ok(_) => wrong = Err(refused(UNLIKE)),
             Err(Trouble::Changed) if now == seen => {
                 return Err(refused(

@@ -30,6 +30,8 @@ pub(crate) struct Location {
     pub(crate) made: OwnPaths,
     /// The guard that says if puts may be sent.
     pub(crate) guard: Arc<Guard>,
+    /// Its list is its own word: of an object that it says is empty, no more has to be asked.
+    pub(crate) lists_truly: bool,
     /// Makes what is in the directory durable.
     pub(crate) settle: fn(&FilePath) -> std::io::Result<()>,
 }
@@ -49,6 +51,7 @@ impl Location {
                 directory: Some(root),
                 made,
                 guard: Arc::default(),
+                lists_truly: true,
                 settle: os::sync_file_system,
             });
         }
@@ -59,6 +62,7 @@ impl Location {
                 directory: None,
                 made: OwnPaths::default(),
                 guard: Arc::default(),
+                lists_truly: true,
                 settle: os::sync_file_system,
             });
         }
@@ -84,9 +88,28 @@ fn s3(config: &Config, _rest: &str) -> Result<Location, Error> {
 
 #[cfg(feature = "s3")]
 fn s3(config: &Config, rest: &str) -> Result<Location, Error> {
-    use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+    use object_store::aws::AmazonS3Builder;
+    use object_store::client::ReqwestConnector;
+
+    // An error: the process has one already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let connector = ReqwestConnector::default();
+    s3_through(config, rest, AmazonS3Builder::from_env(), connector)
+}
+
+/// As `s3`, by a builder and a way to send requests of the caller's.
+#[cfg(feature = "s3")]
+pub(crate) fn s3_through(
+    config: &Config,
+    rest: &str,
+    builder: object_store::aws::AmazonS3Builder,
+    connector: impl object_store::client::HttpConnector,
+) -> Result<Location, Error> {
+    use object_store::aws::AmazonS3ConfigKey;
     use object_store::{BackoffConfig, ClientConfigKey, RetryConfig};
     use std::time::Duration;
+
+    use crate::wire::Connector;
 
     /// Times that the client library tries a call again.
     const RETRIES: usize = 3;
@@ -105,11 +128,7 @@ fn s3(config: &Config, rest: &str) -> Result<Location, Error> {
         max_retries: RETRIES,
         retry_timeout: config.timeout / 2,
     };
-    // An error: the process has one already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = AmazonS3Builder::from_env()
-        .with_bucket_name(bucket)
-        .with_retry(retry);
+    let mut builder = builder.with_bucket_name(bucket).with_retry(retry);
     // One try gets half of the whole bound.
     let once = format!("{} ms", (config.timeout / 2).as_millis());
     for (key, value) in [
@@ -125,140 +144,32 @@ fn s3(config: &Config, rest: &str) -> Result<Location, Error> {
         builder = builder.with_credentials(Arc::new(profile));
     }
     let guard = Arc::new(Guard::default());
-    builder = builder.with_http_connector(guarded::Connector(Arc::clone(&guard)));
-    let store = builder.build().map_err(|source| Error::Store {
-        place: config.url.clone(),
-        what: "set up the client",
-        source: Box::new(source),
-    })?;
+    // Buckets of this kind list in no order.
+    let is_express = builder.get_config_value(&AmazonS3ConfigKey::S3Express);
+    let is_express = is_express.is_some_and(|says| says == "true");
+    let connector = Connector::new(Arc::clone(&guard), connector, !is_express);
+    let store = builder
+        .with_http_connector(connector)
+        .build()
+        .map_err(|source| Error::Store {
+            place: config.url.clone(),
+            what: "set up the client",
+            source: Box::new(source),
+        })?;
     Ok(Location {
         store: Arc::new(store),
         prefix,
         directory: None,
         made: OwnPaths::default(),
         guard,
+        lists_truly: false,
         settle: os::sync_file_system,
     })
-}
-
-/// Each request as it is sent, the client library's own next tries among them.
-#[cfg(feature = "s3")]
-mod guarded {
-    use std::pin::Pin;
-    use std::sync::Arc;
-
-    use object_store::ClientOptions;
-    use object_store::client::{
-        HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse,
-        HttpService, ReqwestConnector,
-    };
-
-    use crate::clock::Guard;
-    use crate::layout;
-
-    #[derive(Debug)]
-    pub(super) struct Connector(pub(super) Arc<Guard>);
-
-    impl HttpConnector for Connector {
-        fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-            Ok(HttpClient::new(Guarded {
-                guard: Arc::clone(&self.0),
-                client: ReqwestConnector::default().connect(options)?,
-            }))
-        }
-    }
-
-    #[derive(Debug)]
-    pub(super) struct Guarded {
-        pub(super) guard: Arc<Guard>,
-        pub(super) client: HttpClient,
-    }
-
-    /// Nothing was sent: another may have the volume.
-    #[derive(Debug, thiserror::Error)]
-    #[error("the lease has run out; it was not sent")]
-    struct RunOut;
-
-    type Answer<'a> = Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'a>>;
-
-    impl HttpService for Guarded {
-        fn call<'life, 'answer>(&'life self, request: HttpRequest) -> Answer<'answer>
-        where
-            'life: 'answer,
-            Self: 'answer,
-        {
-            Box::pin(async move {
-                let name = request.uri().path().rsplit('/').next();
-                let is_object = name.and_then(layout::object_of).is_some();
-                if is_object && request.method() == "PUT" && self.guard.left().is_none() {
-                    // Not an error that is tried again.
-                    return Err(HttpError::new(HttpErrorKind::Unknown, RunOut));
-                }
-                self.client.execute(request).await
-            })
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[cfg(feature = "s3")]
-    #[test]
-    fn an_object_is_not_sent_once_the_lease_has_run_out() {
-        use object_store::client::{
-            HttpClient, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
-        };
-        use std::pin::Pin;
-        use std::sync::atomic::{AtomicUsize, Ordering};
-        use std::time::Duration;
-
-        #[derive(Debug, Default)]
-        struct Store(Arc<AtomicUsize>);
-
-        impl HttpService for Store {
-            fn call<'life, 'answer>(
-                &'life self,
-                _: HttpRequest,
-            ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'answer>>
-            where
-                'life: 'answer,
-                Self: 'answer,
-            {
-                self.0.fetch_add(1, Ordering::SeqCst);
-                let error = std::io::Error::other("it has nothing to say");
-                let error = HttpError::new(HttpErrorKind::Unknown, error);
-                Box::pin(async move { Err(error) })
-            }
-        }
-
-        let (guard, sent) = (Arc::new(Guard::default()), Arc::default());
-        let service = guarded::Guarded {
-            guard: Arc::clone(&guard),
-            client: HttpClient::new(Store(Arc::clone(&sent))),
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .build()
-            .unwrap();
-        let count = |method: &str, name: &str| {
-            let mut request = HttpRequest::new(object_store::client::HttpRequestBody::empty());
-            *request.method_mut() = method.parse().unwrap();
-            *request.uri_mut() = format!("http://store/bucket/prefix/{name}")
-                .parse()
-                .unwrap();
-            let before = sent.load(Ordering::SeqCst);
-            let _ = runtime.block_on(service.call(request));
-            sent.load(Ordering::SeqCst) - before
-        };
-        let object = crate::layout::name_of(3);
-        guard.allow(guard.now(), Duration::from_secs(30));
-        assert_eq!(count("PUT", &object), 1);
-        guard.forbid();
-        assert_eq!(count("PUT", &object), 0);
-        assert_eq!(count("GET", &object), 1);
-        assert_eq!(count("PUT", crate::layout::LEASE), 1);
-    }
 
     #[test]
     fn what_is_no_place_is_refused() {
