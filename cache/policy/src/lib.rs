@@ -16,6 +16,7 @@ pub mod linux;
 
 pub mod compact;
 pub mod dirty;
+pub mod laws;
 pub mod place;
 pub mod readahead;
 pub mod reclaim;

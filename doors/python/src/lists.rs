@@ -39,7 +39,7 @@ pub(crate) fn policies() -> Table {
         "policies",
         vec![
             table::words("name", all().map(|preset| preset.name)),
-            table::whole("hz", all().map(|preset| u64::from(preset.hz))),
+            table::whole("hz", all().map(|preset| u64::from(preset.laws.dirty.hz))),
             table::words("about", all().map(|preset| preset.about)),
         ],
     )

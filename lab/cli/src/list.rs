@@ -31,7 +31,7 @@ pub(crate) fn list(what: Option<Listed>) -> String {
             let _ = writeln!(
                 text,
                 "  {:<17} HZ {:<5} {}",
-                preset.name, preset.hz, preset.about
+                preset.name, preset.laws.dirty.hz, preset.about
             );
         }
         text.push('\n');

@@ -201,12 +201,12 @@ const RECLAIM: [Ablation; 14] = [
     }),
     ablation("no wake-ups, timeouts only", |cell| {
         if cell.policy == REASONS {
-            cell.reclaim.wakes = false;
+            cell.laws.reclaim.wakes = false;
         }
     }),
     ablation("WRITEBACK 200 ms", |cell| {
         if cell.policy == REASONS {
-            cell.reclaim.writeback_timeout = Some(Nanos::millis(200));
+            cell.laws.reclaim.writeback_timeout = Some(Nanos::millis(200));
         }
     }),
     ablation("HZ 100", |cell| with_hz(cell, 100)),
@@ -238,15 +238,17 @@ const OBJECTS: [Ablation; 18] = [
         swapped: true,
         ..ablation("", |_| {})
     },
-    ablation("no boost in both", |cell| cell.slabs.boost.factor = 0),
+    ablation("no boost in both", |cell| cell.laws.slabs.boost.factor = 0),
     ablation("vanilla asks caches in boosted passes", |cell| {
-        cell.slabs.boost.shrinks = true;
+        cell.laws.slabs.boost.shrinks = true;
     }),
-    ablation("patched does not", |cell| cell.slabs.boost.shrinks = false),
+    ablation("patched does not", |cell| {
+        cell.laws.slabs.boost.shrinks = false
+    }),
     ablation("vfs_cache_pressure 10", |cell| pressure(cell, 10)),
     ablation("vfs_cache_pressure 1000", |cell| pressure(cell, 1000)),
     ablation("one list for all mobilities", |cell| {
-        cell.slabs.keeps_apart = false;
+        cell.laws.slabs.keeps_apart = false;
     }),
     ablation("slabs of single pages", |cell| {
         objects(cell, |spec| spec.order = 0);
@@ -255,12 +257,14 @@ const OBJECTS: [Ablation; 18] = [
         objects(cell, |spec| spec.object.0 /= 2);
     }),
     ablation("reclaim writes no file pages", |cell| {
-        cell.reclaim.writes_files = false;
+        cell.laws.reclaim.writes_files = false;
     }),
     ablation("boosted failures do not count", |cell| {
-        cell.slabs.boost.failures_count = false;
+        cell.laws.slabs.boost.failures_count = false;
     }),
-    ablation("boosts of a tenth", |cell| cell.slabs.boost.factor /= 10),
+    ablation("boosts of a tenth", |cell| {
+        cell.laws.slabs.boost.factor /= 10
+    }),
     ablation("one node", |cell| cell.machine = None),
     ablation("HZ 100", |cell| with_hz(cell, 100)),
     ablation("HZ 1000", |cell| with_hz(cell, 1000)),
@@ -333,7 +337,7 @@ const BY_BLOCKS: [Ablation; 6] = [
     }),
     ablation("tidegate: not grouped", |cell| {
         blocks(cell, |law| law.groups = false);
-        cell.slabs.keeps_apart = false;
+        cell.laws.slabs.keeps_apart = false;
     }),
     ablation("tidegate: the first block, not the cheapest", |cell| {
         blocks(cell, |law| law.by_cost = false);
@@ -393,7 +397,7 @@ fn pressure(cell: &mut Cell, percent: u32) {
 
 /// Changes how pages and objects share the memory, where they do.
 fn sharing(cell: &mut Cell, change: impl Fn(&mut ShareRule)) {
-    if let Some(rule) = &mut cell.slabs.shares {
+    if let Some(rule) = &mut cell.laws.slabs.shares {
         change(rule);
     }
 }
@@ -410,7 +414,7 @@ const SHARING: [Ablation; 5] = [
     ablation("pages do not go first", |cell| {
         sharing(cell, |rule| rule.carried_first = false);
     }),
-    ablation("by pressure alone", |cell| cell.slabs.shares = None),
+    ablation("by pressure alone", |cell| cell.laws.slabs.shares = None),
 ];
 
 /// Changes what slabs are made of.
@@ -424,25 +428,25 @@ fn objects(cell: &mut Cell, change: impl Fn(&mut SlabSpec)) {
 /// (`machine.node=[...]`).
 const PLACING: [Ablation; 8] = [
     ablation("as shipped", |_| {}),
-    ablation("no lists of CPUs", |cell| cell.place.cpu_lists = false),
+    ablation("no lists of CPUs", |cell| cell.laws.place.cpu_lists = false),
     ablation("patches: the first zone is not asked after", |cell| {
         if cell.policy != TRIMMED {
-            cell.place.cache = PlaceLaw::LINUX_3_0.cache;
+            cell.laws.place.cache = PlaceLaw::LINUX_3_0.cache;
         }
     }),
     ablation("patch 2: direct reclaim clears nothing", |cell| {
         if cell.policy == BOTH {
-            cell.place.cache = PlaceLaw::LINUX_3_0_FIRST.cache;
+            cell.laws.place.cache = PlaceLaw::LINUX_3_0_FIRST.cache;
         }
     }),
     ablation("before the patches: no trims", |cell| {
         if cell.policy == TRIMMED {
-            cell.place.trims = None;
+            cell.laws.place.trims = None;
         }
     }),
     ablation("patches: no trims", |cell| {
         if cell.policy != TRIMMED {
-            cell.place.trims = None;
+            cell.laws.place.trims = None;
         }
     }),
     ablation("one node", |cell| cell.machine = None),
@@ -484,7 +488,7 @@ const PACING: [Ablation; 15] = [
         |cell| {
             without_buffer(cell);
             if cell.policy != BEFORE {
-                cell.flush.flight = Flight::Requests(1);
+                cell.laws.flush.flight = Flight::Requests(1);
             }
         },
     ),
@@ -502,7 +506,7 @@ const fn ablation(name: &'static str, change: fn(&mut Cell)) -> Ablation {
 /// A reason never throttles in the column that has reasons.
 fn without(cell: &mut Cell, reason: Reason) {
     if cell.policy == REASONS {
-        cell.reclaim.off = cell.reclaim.off.with(reason);
+        cell.laws.reclaim.off = cell.laws.reclaim.off.with(reason);
     }
 }
 

@@ -127,14 +127,12 @@ impl Trial {
 
 /// Gives a cell the law of another variant; its clock and its flusher stay.
 pub fn with_law(cell: &mut Cell, law: Law) {
-    cell.dirty.law = law;
+    cell.laws.dirty.law = law;
 }
 
 /// Gives a cell another clock.
 pub fn with_hz(cell: &mut Cell, hz: u32) {
-    cell.hz = hz;
-    cell.dirty.hz = hz;
-    cell.reclaim.hz = hz;
+    cell.laws = cell.laws.at_hz(hz);
 }
 
 /// Makes the devices of a cell faster or slower.

@@ -18,8 +18,6 @@ use device::{Layer, Stack};
 use env::{Device, DeviceInfo, Interrupt, IoRequest, Task, Work};
 use experiment::presets::Preset;
 use mm::{Cache, DeviceOptions, File, Options, Reader};
-use policy::dirty::{Threshold, Tunables as DirtyTunables};
-use policy::reclaim::Tunables;
 use policy::rule::RuleMaker;
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 use world::{Lab, LabEnv, Options as LabOptions, Sector};
@@ -135,7 +133,7 @@ pub(crate) fn replay(
 fn options(setting: &Setting) -> Result<Options, LiveError> {
     let Setting { preset, pages, .. } = setting;
     let kept_free = |frames: u32| {
-        let marks = (preset.reclaim.marks)(Pages(u64::from(frames)));
+        let marks = (preset.laws.reclaim.law.marks)(Pages(u64::from(frames)));
         u32::try_from(marks.low.0.midpoint(marks.high.0)).unwrap_or(u32::MAX)
     };
     let mut frames = *pages;
@@ -147,21 +145,14 @@ fn options(setting: &Setting) -> Result<Options, LiveError> {
         return Err(LiveError::Small { least });
     }
     let mut options = Options::new(frames, 1);
-    options.dirty = DirtyTunables {
-        law: preset.law,
-        hz: preset.hz,
-        cpus: 1,
-        memory: Pages(u64::from(frames)),
-        dirty: Threshold::Percent(20),
-        background: Threshold::Percent(10),
-    };
-    options.flush = preset.flush;
-    options.reclaim = Tunables {
-        // A miss without a device takes as long as is convenient.
-        tells_at_once: setting.device.is_empty(),
-        ..Tunables::of(preset.reclaim, preset.hz)
-    };
-    options.place = preset.place;
+    let laws = &preset.laws;
+    options.dirty = laws.dirty;
+    options.dirty.memory = Pages(u64::from(frames));
+    options.flush = laws.flush;
+    options.reclaim = laws.reclaim;
+    // A miss without a device takes as long as is convenient.
+    options.reclaim.tells_at_once = setting.device.is_empty();
+    options.place = laws.place;
     options.page_rule.clone_from(&setting.rule);
     if !setting.readahead {
         options.readahead_max = Pages::ZERO;

@@ -71,6 +71,7 @@ const HOUSES: &[House] = &[
         methods: true,
         floors: &[
             &["lib"],
+            &["laws"],
             &["compact", "place", "shares", "shrink"],
             &["reclaim", "dirty", "writeback", "readahead", "rule"],
             &["watermark", "ticks"],

@@ -81,3 +81,18 @@ pub struct Tunables {
     /// `vm.dirty_background_ratio` or `vm.dirty_background_bytes`.
     pub background: Threshold,
 }
+
+impl Tunables {
+    /// The kernel's defaults under a law, of no machine yet: one CPU, no memory.
+    #[must_use]
+    pub const fn of(law: Law, hz: u32) -> Self {
+        Self {
+            law,
+            hz,
+            cpus: 1,
+            memory: Pages::ZERO,
+            dirty: Threshold::Percent(20),
+            background: Threshold::Percent(10),
+        }
+    }
+}

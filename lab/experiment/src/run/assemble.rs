@@ -35,7 +35,7 @@ pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Diges
         // already.
         cpu_scale: if cell.scale_costs { 1.0 } else { cell.scale },
         apart: cell.apart,
-        tick_ms: 1e3 / f64::from(cell.hz.max(1)),
+        tick_ms: 1e3 / f64::from(cell.laws.dirty.hz.max(1)),
         jobs: jobs
             .map(|(report, spec)| {
                 let mut job = job(report, spec, ended.origin);

@@ -5,10 +5,9 @@
 //! blocks not. Watermarks are those of the full size, scaled, and MIN at least 128 pages: the
 //! kernel's grow as the root of the memory, and clusters of 32 pages must stay small against them.
 
-use policy::compact::Compaction;
-use policy::dirty::{InitialBandwidth, Threshold, Tunables};
+use policy::dirty::Threshold;
+use policy::laws::Laws;
 use policy::place::{PlaceLaw, machine};
-use policy::reclaim;
 use policy::reclaim::boost::BoostRule;
 use policy::rule::RuleMaker;
 use policy::shrink::ShrinkRule;
@@ -21,7 +20,7 @@ use world::fs::journal;
 use super::jobs::{self, JobSpec};
 use super::runs;
 use super::small::SmallSpec;
-use crate::presets::{self, PRESETS, Preset, SlabLaw};
+use crate::presets::{self, PRESETS, Preset};
 use crate::scenario::machine::{marks, of_machine, pages_of, zone_count};
 use crate::scenario::{
     CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario, choices,
@@ -128,14 +127,8 @@ pub struct Cell {
     pub overhead: bool,
     /// Memory for pages.
     pub memory: Pages,
-    /// The law and its limits.
-    pub dirty: Tunables,
-    /// The flusher.
-    pub flush: FlushTunables,
-    /// What a device is taken for before anything is known of it.
-    pub initial: InitialBandwidth,
-    /// How reclaim works.
-    pub reclaim: reclaim::Tunables,
+    /// Its laws, with the limits of its machine and at its scale.
+    pub laws: Laws,
     /// Which page of a file goes, if not by the law's lists.
     pub page_rule: Option<RuleMaker>,
     /// Largest read-ahead window; none: ours.
@@ -144,10 +137,6 @@ pub struct Cell {
     pub marks: Option<Watermarks>,
     /// Its nodes, if it has several.
     pub machine: Option<machine::Machine>,
-    /// How a frame is looked for there.
-    pub place: PlaceLaw,
-    /// What caches of objects are asked for, and what slabs do to free memory.
-    pub slabs: SlabLaw,
     /// Huge pages, where the machine has any.
     pub runs: Option<mm::Runs>,
     /// Where anonymous pages go.
@@ -160,14 +149,10 @@ pub struct Cell {
     pub scale_requests: bool,
     /// Left out of what is summed over rows.
     pub apart: bool,
-    /// Ticks per second.
-    pub hz: u32,
     /// Devices.
     pub devices: Vec<DeviceSpec>,
     /// Jobs.
     pub jobs: Vec<JobSpec>,
-    /// How inodes are let go.
-    pub inodes: InodeRule,
     /// Its small files, if it has any.
     pub small: Option<SmallSpec>,
     /// Time between samples of the levels.
@@ -190,32 +175,20 @@ pub struct SwapSpec {
 pub struct Column {
     /// Its name.
     pub name: String,
-    /// What it is made from.
-    pub preset: Preset,
+    /// Those of its preset, as it changes them.
+    pub laws: Laws,
     /// `strict` of all devices, if it says so.
     pub strict: Option<bool>,
     /// `max_ratio` of all devices, if it says so, in 1/10000.
     pub max_ratio: Option<u32>,
     /// Largest read-ahead window before scaling, if it says so.
     pub readahead: Option<Pages>,
-    /// How reclaim works; its swappiness is the machine's, unless `swappiness` is said.
-    pub reclaim: reclaim::Tunables,
     /// Which page of a file goes, if not by the law's lists.
     pub page_rule: Option<RuleMaker>,
-    /// How a frame is looked for on a machine of several nodes.
-    pub place: PlaceLaw,
     /// All memory counts as of one node.
     pub one_node: bool,
-    /// `vm.swappiness`, if it says so.
+    /// `vm.swappiness`, if it says so; else the machine's.
     pub swappiness: Option<u8>,
-    /// How inodes are let go.
-    pub inodes: InodeRule,
-    /// Reclaim may write single pages of files, where the file system lets it.
-    pub writes_files: bool,
-    /// What caches of objects are asked for, and what slabs do to free memory.
-    pub slabs: SlabLaw,
-    /// How a huge page is got where none is free.
-    pub compaction: Compaction,
 }
 
 impl Column {
@@ -227,29 +200,18 @@ impl Column {
             .preset
             .as_ref()
             .map_or(name, |preset| preset.get_ref());
-        let mut preset = presets::by_name(preset).expect("a loaded scenario names known presets");
-        if let Some(hz) = &entry.hz {
-            preset.hz = *hz.get_ref();
-        }
+        let preset = presets::by_name(preset).expect("a loaded scenario names known presets");
         Self {
             name: name.clone(),
-            preset,
+            laws: laws_of(entry, preset.laws),
             strict: entry.strict.as_ref().map(|strict| *strict.get_ref()),
             max_ratio: ratio(entry.max_percent.as_ref()),
             readahead: window_of(entry.readahead_kib.as_ref()),
-            reclaim: reclaim_of(entry, &preset),
             page_rule: entry.page_rule.as_ref().map(|name| {
                 RuleMaker::by_name(name.get_ref()).expect("a loaded scenario names known rules")
             }),
-            place: place_of(entry, &preset),
             one_node: entry.one_node,
             swappiness: entry.swappiness.as_ref().map(checked_swappiness),
-            inodes: entry.inodes.as_ref().map_or(preset.inodes, |name| {
-                InodeRule::by_name(name.get_ref()).expect("a loaded scenario names known rules")
-            }),
-            writes_files: entry.writes_files.as_ref().is_none_or(|may| *may.get_ref()),
-            slabs: slabs_of(entry, &preset),
-            compaction: runs::compaction_of(entry, &preset),
         }
     }
 
@@ -282,19 +244,13 @@ impl Column {
     pub fn plain(name: &str, preset: &Preset) -> Self {
         Self {
             name: name.to_owned(),
-            preset: *preset,
+            laws: preset.laws,
             strict: None,
             max_ratio: None,
             readahead: None,
-            reclaim: reclaim::Tunables::of(preset.reclaim, preset.hz),
             page_rule: None,
-            place: preset.place,
             one_node: false,
             swappiness: None,
-            inodes: preset.inodes,
-            writes_files: true,
-            slabs: preset.slabs,
-            compaction: preset.compaction,
         }
     }
 }
@@ -330,64 +286,58 @@ impl Cell {
                     Pages(whole(*mib.get_ref() * PAGES_PER_MIB * scale)).at_least(Pages(1)),
                 ),
                 (None, Some(percent)) => Threshold::Percent(*percent.get_ref()),
-                (None, None) => Threshold::Percent(or),
+                (None, None) => or,
             };
         let cpus = *machine.cpus.get_ref();
-        let preset = column.preset;
-        let dirty = Tunables {
-            law: preset.law,
-            hz: preset.hz,
-            cpus,
-            memory,
-            dirty: limit(
-                row.dirty_mib.as_ref().or(machine.dirty_mib.as_ref()),
-                &machine.dirty_percent,
-                20,
-            ),
-            background: limit(
-                row.background_mib
-                    .as_ref()
-                    .or(machine.background_mib.as_ref()),
-                &machine.background_percent,
-                10,
-            ),
-        };
+        let shrink = whole(1.0 / scale);
+        let mut laws = column.laws;
+        laws.dirty.cpus = cpus;
+        laws.dirty.memory = memory;
+        laws.dirty.dirty = limit(
+            row.dirty_mib.as_ref().or(machine.dirty_mib.as_ref()),
+            &machine.dirty_percent,
+            laws.dirty.dirty,
+        );
+        laws.dirty.background = limit(
+            row.background_mib
+                .as_ref()
+                .or(machine.background_mib.as_ref()),
+            &machine.background_percent,
+            laws.dirty.background,
+        );
         let mut devices = devices(scenario, row, column);
         let mut jobs = jobs::of_row(scenario, row);
         let mut swap = swap(scenario, scale);
         keep_used(&mut devices, &mut jobs, swap.as_mut());
-        let mut reclaim = column.reclaim;
         let own = machine.swappiness.as_ref().map(checked_swappiness);
-        reclaim.stands_for = u32::try_from(whole(1.0 / scale)).expect("a scale is checked");
-        if machine.scale_clusters {
-            reclaim.cluster_stands_for = reclaim.stands_for;
-        }
-        reclaim.oom_kills = machine.oom_kills;
         let several = machine.node_count() > 1 || zone_count(machine) > 1;
         let several = several && !column.one_node;
         let some_fs = |is: fn(&world::fs::Model) -> bool| {
             let fs = |device: &DeviceSpec| world::fs::by_name(device.fs.as_deref()?).ok();
             devices.iter().filter_map(fs).any(|fs| is(&fs))
         };
-        reclaim.writes_files = column.writes_files && !some_fs(|fs| !fs.writes_pages);
+        let reclaim = &mut laws.reclaim;
+        reclaim.stands_for = u32::try_from(shrink).expect("a scale is checked");
+        if machine.scale_clusters {
+            reclaim.cluster_stands_for = reclaim.stands_for;
+        }
+        reclaim.oom_kills = machine.oom_kills;
+        reclaim.writes_files &= !some_fs(|fs| !fs.writes_pages);
         reclaim.files_within_fs = some_fs(|fs| fs.asks_within);
         reclaim.swappiness = column.swappiness.or(own).unwrap_or(reclaim.swappiness);
+        laws.slabs.keeps_apart |= runs::keep_apart(machine, &laws.compaction);
+        laws.flush = shrunk(laws.flush, shrink, request_least(machine));
         Self {
             case: row.name.get_ref().clone(),
             policy: column.name.clone(),
             scale,
-            shrink: whole(1.0 / scale),
+            shrink,
             cpus,
             preempt_hz: machine.preempt_hz.as_ref().map(|hz| *hz.get_ref()),
             overhead: machine.overhead,
             memory,
-            dirty,
-            place: column.place,
-            slabs: runs::kept_apart(machine, column),
-            runs: runs::of(machine, row, column.compaction, whole(1.0 / scale)),
-            flush: shrunk(preset.flush, whole(1.0 / scale), request_least(machine)),
-            initial: preset.initial,
-            reclaim,
+            laws,
+            runs: runs::of(machine, row, laws.compaction, shrink),
             page_rule: column.page_rule.clone(),
             machine: several
                 .then(|| of_machine(machine, memory).expect("the nodes of a loaded scenario")),
@@ -397,9 +347,9 @@ impl Cell {
                 .map(|pages| window(pages, scale)),
             marks: marks(
                 &runs::with_reserve(machine, row),
-                reclaim.law.marks,
+                laws.reclaim.law.marks,
                 memory_mib,
-                whole(1.0 / scale),
+                shrink,
             ),
             swap,
             costs: machine.costs.as_ref().map(|name| name.get_ref().clone()),
@@ -409,14 +359,12 @@ impl Cell {
                 .as_ref()
                 .is_some_and(|own| *own.get_ref()),
             apart: row.apart,
-            hz: preset.hz,
-            inodes: column.inodes,
             small: jobs
                 .iter()
                 .any(|job| job.traits.files == Files::SmallMade)
                 .then(|| {
                     let pages = jobs::pages_a_file(scenario);
-                    SmallSpec::of(machine, column.inodes, pages)
+                    SmallSpec::of(machine, laws.inodes, pages)
                 }),
             devices,
             jobs,
@@ -500,59 +448,52 @@ fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec], swap: Option<&
     });
 }
 
-/// How a frame is looked for in a column.
-fn place_of(entry: &PolicyEntry, preset: &Preset) -> PlaceLaw {
-    let law = entry
-        .place
-        .as_ref()
-        .map(|name| PlaceLaw::by_name(name.get_ref()).expect("a loaded scenario names known laws"));
-    let mut law = law.unwrap_or(preset.place);
-    if let Some(cpu_lists) = &entry.cpu_lists {
-        law.cpu_lists = *cpu_lists.get_ref();
+/// The laws of a preset with what a column changes.
+fn laws_of(entry: &PolicyEntry, mut laws: Laws) -> Laws {
+    fn named<T>(name: &toml::Spanned<String>, by_name: fn(&str) -> Option<T>) -> T {
+        by_name(name.get_ref()).expect("a loaded scenario names known laws")
     }
-    law
-}
-
-/// What caches of objects are asked for in a column, and what slabs do to free memory.
-fn slabs_of(entry: &PolicyEntry, preset: &Preset) -> SlabLaw {
-    let mut law = preset.slabs;
+    if let Some(hz) = &entry.hz {
+        laws = laws.at_hz(*hz.get_ref());
+    }
+    if let Some(name) = &entry.place {
+        laws.place = named(name, PlaceLaw::by_name);
+    }
+    if let Some(cpu_lists) = &entry.cpu_lists {
+        laws.place.cpu_lists = *cpu_lists.get_ref();
+    }
+    if let Some(name) = &entry.inodes {
+        laws.inodes = named(name, InodeRule::by_name);
+    }
     if let Some(keeps_apart) = &entry.keeps_apart {
-        law.keeps_apart = *keeps_apart.get_ref();
+        laws.slabs.keeps_apart = *keeps_apart.get_ref();
     }
     if let Some(name) = &entry.boost {
-        let rule = BoostRule::by_name(name.get_ref());
-        law.boost = rule.expect("a loaded scenario names known rules");
+        laws.slabs.boost = named(name, BoostRule::by_name);
     }
     if let Some(factor) = &entry.boost_factor {
-        law.boost.factor = u64::from(*factor.get_ref());
+        laws.slabs.boost.factor = u64::from(*factor.get_ref());
     }
     if let Some(count) = &entry.boost_failures {
-        law.boost.failures_count = *count.get_ref();
+        laws.slabs.boost.failures_count = *count.get_ref();
     }
     if let Some(name) = &entry.shrink {
-        let rule = ShrinkRule::by_name(name.get_ref());
-        law.shrink = rule.expect("a loaded scenario names known rules");
+        laws.slabs.shrink = named(name, ShrinkRule::by_name);
     }
-    law
-}
-
-/// How reclaim works in a column.
-fn reclaim_of(entry: &PolicyEntry, preset: &Preset) -> reclaim::Tunables {
-    let law = entry.reclaim.as_ref().map(|name| {
-        history::reclaim::by_name(name.get_ref()).expect("a loaded scenario names known laws")
-    });
-    let mut tunables = reclaim::Tunables::of(law.unwrap_or(preset.reclaim), preset.hz);
+    if let Some(name) = &entry.reclaim {
+        laws.reclaim.law = named(name, history::reclaim::by_name);
+    }
     for name in &entry.reclaim_off {
-        let reason = presets::reason(name.get_ref());
-        let reason = reason.expect("a loaded scenario names known reasons");
-        tunables.off = tunables.off.with(reason);
+        laws.reclaim.off = laws.reclaim.off.with(named(name, presets::reason));
     }
     if let Some(wakes) = &entry.wakes {
-        tunables.wakes = *wakes.get_ref();
+        laws.reclaim.wakes = *wakes.get_ref();
     }
     let timeout = entry.writeback_timeout_ms.as_ref();
-    tunables.writeback_timeout = timeout.map(|timeout| millis(*timeout.get_ref()));
-    tunables
+    laws.reclaim.writeback_timeout = timeout.map(|timeout| millis(*timeout.get_ref()));
+    laws.reclaim.writes_files = entry.writes_files.as_ref().is_none_or(|may| *may.get_ref());
+    laws.compaction = runs::compaction_of(entry, laws.compaction);
+    laws
 }
 
 /// A swappiness that has been checked: 0 to 200.
@@ -643,7 +584,7 @@ fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceS
                 let table = entry.get_ref().table()?;
                 Some(journal(
                     &table,
-                    column.preset.hz,
+                    column.laws.dirty.hz,
                     *scenario.run.scale.get_ref(),
                 ))
             }),

@@ -30,7 +30,7 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
     })?;
     let mut lab = Lab::new(Options {
         cpus: cell.cpus,
-        hz: cell.hz,
+        hz: cell.laws.dirty.hz,
         seed,
         frames: journal::frames_with(cell, frames),
         costs: rig::costs(cell)?,
@@ -88,7 +88,7 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
         let jobs: Vec<&str> = cell.jobs.iter().map(|job| job.name.as_str()).collect();
         check_times(&jobs, &tasks)?;
     }
-    let mut digest = Digest::new(cell.dirty.law, Nanos::ZERO, usize::MAX);
+    let mut digest = Digest::new(cell.laws.dirty.law, Nanos::ZERO, usize::MAX);
     for kept in lab.take_events() {
         digest.saw(kept.at.since(ended.origin), kept.task, &kept.event);
     }

@@ -105,15 +105,13 @@ impl Live {
     /// A folder that cannot be used, too little space or memory, and whatever the run meets.
     pub fn run(&self, cell: &Cell, trace: bool, stop: &Stop) -> Result<Outcome, RunError> {
         // Memory and files are what they are: they stand for themselves.
-        let cell = &Cell {
+        let mut cell = Cell {
             marks: None,
-            reclaim: policy::reclaim::Tunables {
-                stands_for: 1,
-                cluster_stands_for: 1,
-                ..cell.reclaim
-            },
             ..cell.clone()
         };
+        cell.laws.reclaim.stands_for = 1;
+        cell.laws.reclaim.cluster_stands_for = 1;
+        let cell = &cell;
         self.check_dir()?;
         let limit = self.memory.unwrap_or(cell.memory.bytes());
         // The runs before this one left heaps of their threads behind.
@@ -125,7 +123,7 @@ impl Live {
         check_made(cell)?;
         let _remove = RemoveAtEnd(&self.files);
         let watch = Shared::new(trace);
-        let law = cell.dirty.law;
+        let law = cell.laws.dirty.law;
         let tape = Tape::new(law, watch.clone());
         let mut options = os::Options::new(frames);
         options.sink = Some(tape.sink(assemble::counts_dirtied(cell)));

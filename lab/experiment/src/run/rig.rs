@@ -24,7 +24,7 @@ const BEFORE: u32 = 1;
 /// device, else ext4's.
 pub(super) fn costs(cell: &Cell) -> Result<CostTable, RunError> {
     let mut table = named_costs(cell)?;
-    if cell.reclaim.allocates_singly() {
+    if cell.laws.reclaim.allocates_singly() {
         table = table.with_frames_alone();
     }
     if !cell.scale_costs {
@@ -33,7 +33,7 @@ pub(super) fn costs(cell: &Cell) -> Result<CostTable, RunError> {
     let shrink = u32::try_from(cell.shrink).map_err(impossible)?;
     // Reclaimers meet once a cluster, and a cluster shrinks with the pages.
     let meeting = table.picos(Work::ContendLru);
-    let meeting = meeting * cell.shrink * cell.reclaim.cluster().0 / CLUSTER.0;
+    let meeting = meeting * cell.shrink * cell.laws.reclaim.cluster().0 / CLUSTER.0;
     Ok(table.shrunk(shrink).with_picos(Work::ContendLru, meeting))
 }
 

@@ -11,9 +11,9 @@ use policy::place::mobility::Mobility;
 use workload::Report;
 
 use super::assemble::{number, seconds};
-use super::cell::{Column, DeviceSpec};
+use super::cell::DeviceSpec;
 use crate::outcome::Iteration;
-use crate::presets::{Preset, SlabLaw, with_patches};
+use crate::presets::with_patches;
 use crate::scenario::{CaseEntry, DefragKind, Machine, PolicyEntry};
 
 /// Order of a huge page.
@@ -37,15 +37,12 @@ pub(super) fn of(
 }
 
 /// Where there are huge pages, what is moved for them lies apart from what cannot be.
-pub(super) fn kept_apart(machine: &Machine, column: &Column) -> SlabLaw {
-    let mut law = column.slabs;
-    law.keeps_apart |= machine.thp.is_some() && column.compaction.keeps_apart();
-    law
+pub(super) fn keep_apart(machine: &Machine, compaction: &Compaction) -> bool {
+    machine.thp.is_some() && compaction.keeps_apart()
 }
 
 /// How a column gets a huge page.
-pub(super) fn compaction_of(entry: &PolicyEntry, preset: &Preset) -> Compaction {
-    let mut compaction = preset.compaction;
+pub(super) fn compaction_of(entry: &PolicyEntry, mut compaction: Compaction) -> Compaction {
     if !entry.patches.is_empty() {
         compaction =
             with_patches(&entry.patches_joined()).expect("a loaded scenario names known patches");

@@ -179,7 +179,7 @@ pub(super) fn run<E: Env>(
         let mut options = DeviceOptions::default();
         options.tunables.strict = spec.strict;
         options.tunables.max_ratio = spec.max_ratio;
-        options.tunables.initial = setup.cell.initial;
+        options.tunables.initial = setup.cell.laws.initial;
         super::runs::of_device(spec, &mut options);
         let device = cache.add_device(task, *id, *info, options);
         devices.push(device.map_err(failed("adding a device"))?);
@@ -199,7 +199,7 @@ pub(super) fn run<E: Env>(
         .transpose()
         .map_err(failed("building the caches of small files"))?;
     let inodes = setup.cell.jobs.iter().any(|job| job.facts.has_inodes);
-    let inodes = inodes.then(|| Inodes::new(task, &cache, setup.cell.inodes, nodes));
+    let inodes = inodes.then(|| Inodes::new(task, &cache, setup.cell.laws.inodes, nodes));
     let inodes = inodes
         .transpose()
         .map_err(failed("building the caches of inodes"))?;
@@ -305,35 +305,39 @@ fn options(setup: &Setup) -> mm::Options {
     let files = u32::try_from(files).expect("the count of files is checked");
     let mut options = mm::Options::new(setup.frames, cell.cpus);
     options.populate = setup.populate;
-    options.dirty = cell.dirty;
+    options.dirty = cell.laws.dirty;
     options.dirty.memory = Pages(u64::from(setup.frames));
-    options.flush = cell.flush;
-    options.reclaim = cell.reclaim;
+    options.flush = cell.laws.flush;
+    options.reclaim = cell.laws.reclaim;
     options.page_rule.clone_from(&cell.page_rule);
     options.marks = cell.marks;
-    options.place = cell.place;
-    options.shrink = cell.slabs.shrink;
-    options.shares = cell.slabs.shares;
-    if cell.slabs.keeps_apart {
+    options.place = cell.laws.place;
+    options.shrink = cell.laws.slabs.shrink;
+    options.shares = cell.laws.slabs.shares;
+    if cell.laws.slabs.keeps_apart {
         // Slabs of small files keep their size, and pageblocks with them.
         let keeps = cell.small.is_some();
-        let stands_for = if keeps { 1 } else { cell.reclaim.stands_for };
-        options.apart = Some(mm::Apart::of(cell.slabs.fallback, stands_for));
-        options.boost = cell.slabs.boost;
+        let stands_for = if keeps {
+            1
+        } else {
+            cell.laws.reclaim.stands_for
+        };
+        options.apart = Some(mm::Apart::of(cell.laws.slabs.fallback, stands_for));
+        options.boost = cell.laws.slabs.boost;
     }
     let pages = Pages(u64::from(setup.frames));
     options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
     options.readahead_max = cell.readahead.unwrap_or(options.readahead_max);
     options.runs = cell.runs;
     options.overhead = cell.overhead;
-    if let Some(pages) = cell.reclaim.law.swap_queue {
+    if let Some(pages) = cell.laws.reclaim.law.swap_queue {
         let requests = u32::try_from(pages.0 / CLUSTER.0);
         options.swap_requests = requests.expect("a queue is short");
     }
     if cell.scale_costs {
         // Pages on their way to the swap file stay the same part of the memory.
         let pages = u64::from(options.swap_requests) * CLUSTER.0 / cell.shrink;
-        let requests = pages / cell.reclaim.cluster().0;
+        let requests = pages / cell.laws.reclaim.cluster().0;
         options.swap_requests = u32::try_from(requests).map_or(u32::MAX, |least| least.max(4));
     }
     options.devices_max = u16::try_from(setup.devices.len())

@@ -90,7 +90,7 @@ fn row_13_fails_where_the_flusher_alone_does_not_keep_the_disk_busy() {
     // Under p1 nobody else writes: the rest of the queue was the flusher's too.
     let starved = |cell: &mut Cell| {
         if cell.policy != BEFORE {
-            cell.flush.flight = Flight::Requests(1);
+            cell.laws.flush.flight = Flight::Requests(1);
         }
     };
     fails(&trial, &trial.run(starved).unwrap(), "A7-13");
@@ -111,7 +111,7 @@ fn rows_15_and_16_hold_and_fail_swapped() {
 fn row_15_fails_with_the_law_of_p1_and_row_16_with_the_law_of_2_6_36() {
     let trial = cp();
     let exchanged = |cell: &mut Cell| {
-        let law = if cell.dirty.law == history::dirty::FOREGROUND {
+        let law = if cell.laws.dirty.law == history::dirty::FOREGROUND {
             history::dirty::SOFT_REGION_MEASURED
         } else {
             history::dirty::FOREGROUND

@@ -66,7 +66,7 @@ fn the_echo_of_the_timeout_is_there_and_moves_with_it() {
 
     let (later, holds) = judged(&trial, |cell| {
         seeks(cell);
-        cell.reclaim.writeback_timeout = Some(Nanos::millis(200));
+        cell.laws.reclaim.writeback_timeout = Some(Nanos::millis(200));
     });
     assert_eq!(holds, [true; 2]);
     peaks_after(&later, 200.0);
@@ -76,7 +76,7 @@ fn the_echo_of_the_timeout_is_there_and_moves_with_it() {
 fn without_wake_ups_nothing_echoes_and_both_bands_fail() {
     let (outcome, holds) = judged(&trial(), |cell| {
         seeks(cell);
-        cell.reclaim.wakes = false;
+        cell.laws.reclaim.wakes = false;
     });
     assert_eq!(holds, [false; 2]);
     assert_eq!(metric(&outcome, "noprogress_echo"), None);

@@ -107,7 +107,7 @@ fn any_setting_becomes_a_scenario() {
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
-    assert_eq!((plan.cells.len(), plan.cells[0].hz), (2, 1000));
+    assert_eq!((plan.cells.len(), plan.cells[0].laws.dirty.hz), (2, 1000));
     let source = Source {
         origin: "again".into(),
         text: text.clone(),
@@ -350,7 +350,7 @@ fn another_clock_and_another_page_size_are_converted_and_said() {
         "{notes}"
     );
     let plan = lab::plan(&recording.setting, &["linux-6.12", "tidegate"], 1).unwrap();
-    assert_eq!(plan.cells[0].hz, 1000);
+    assert_eq!(plan.cells[0].laws.dirty.hz, 1000);
     std::fs::remove_dir_all(path).unwrap();
 
     let plain = Recording::load(&fixture("guest")).unwrap();

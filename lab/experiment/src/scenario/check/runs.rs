@@ -65,7 +65,8 @@ impl Checker {
         }
         let preset = policy.preset.as_ref().unwrap_or(&policy.name);
         let found = by_name(preset.get_ref());
-        if let Some(found) = found.filter(|found| !matches!(found.compaction, Compaction::Scans(_)))
+        if let Some(found) =
+            found.filter(|found| !matches!(found.laws.compaction, Compaction::Scans(_)))
         {
             self.list.push(
                 Mistake::new(
@@ -83,7 +84,7 @@ impl Checker {
         let Some(defrag) = &policy.defrag else { return };
         let preset = policy.preset.as_ref().unwrap_or(&policy.name);
         let found = by_name(preset.get_ref());
-        if found.is_some_and(|found| !matches!(found.compaction, Compaction::Background(_))) {
+        if found.is_some_and(|found| !matches!(found.laws.compaction, Compaction::Background(_))) {
             self.list.push(
                 Mistake::new(
                     format!("`defrag` of `{}`", preset.get_ref()),
