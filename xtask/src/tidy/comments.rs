@@ -83,6 +83,9 @@ pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
     for (place, complaint) in read {
         findings.wrong(&place, complaint);
     }
+    for (place, complaint) in unread {
+        findings.advice(&place, complaint);
+    }
 }
 
 /// Findings so far: a place, and the complaint.
