@@ -110,7 +110,7 @@ pub enum Flight {
     Requests(u32),
     /// As Linux has throttled writeback since 4.10: three quarters of the device's queue, in lumps.
     Throttled {
-        /// So many requests where the device does not tell of its queue.
+        /// Number of requests where the device does not tell of its queue.
         untold: u32,
         /// The room that writes to a swap file take up.
         swap_room: SwapRoom,

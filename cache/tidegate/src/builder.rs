@@ -92,8 +92,8 @@ impl Builder {
         self
     }
 
-    /// So many bytes of the limit are left to the program itself: what it will take beside the
-    /// cache, for buffers, connections, threads. Nobody keeps it to that.
+    /// Leaves `bytes` of the limit to the program itself, for its buffers, connections and threads.
+    /// Nothing holds it to that.
     #[must_use]
     pub fn beside(mut self, bytes: u64) -> Self {
         self.beside = bytes;
@@ -116,7 +116,7 @@ impl Builder {
         self
     }
 
-    /// Dirty data over which writers are paced (20 % of the cache if not set). Regions
+    /// Dirty data above which writers are paced (20 % of the cache if not set). Regions
     /// ([`Spill`](crate::Spill)) take their part of this limit too, in per cent or in pages, as
     /// they take it of the memory.
     #[must_use]
@@ -125,7 +125,7 @@ impl Builder {
         self
     }
 
-    /// Dirty data over which writeback begins (10 % of the cache if not set).
+    /// Dirty data above which writeback begins (10 % of the cache if not set).
     #[must_use]
     pub fn background_limit(mut self, limit: Threshold) -> Self {
         self.background = limit;
@@ -196,7 +196,7 @@ impl Builder {
         self
     }
 
-    /// Which page of a file goes when one comes and memory is full: a rule by its name
+    /// The rule that picks the page of a file to evict when memory is full: by its name
     /// ([`RuleMaker::by_name`]: `reuse`, `lirs`, `s3-fifo`, `mru`), or a type of one's own that is
     /// a [`PageRule`](crate::rule::PageRule). If not set, inactive and active pages and refault
     /// distances decide, as in Linux. Try it on a trace first: `tidegate replay --rule
@@ -232,7 +232,7 @@ impl Builder {
         self
     }
 
-    /// Which nodes of the machine the memory lies on (one if not set): see [`Nodes`].
+    /// The nodes of the machine to take the memory from (one if not set): see [`Nodes`].
     #[must_use]
     pub fn nodes(mut self, nodes: Nodes) -> Self {
         self.nodes = nodes;

@@ -27,7 +27,7 @@ pub enum Nodes {
     /// node, or the system does not say or refuses, the cache has one, and `Stats::one_node` says
     /// why.
     System,
-    /// So many of one size, 1 to 8, each with its part of the CPUs, and no word of it to the
+    /// This many of one size, 1 to 8, each with its part of the CPUs, and no word of it to the
     /// system. For tests: all that several nodes do happens, on any machine.
     Divide(u8),
 }

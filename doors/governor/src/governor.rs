@@ -439,7 +439,7 @@ pub(crate) struct Rate {
 }
 
 impl Rate {
-    /// So much in that time; what was before fades.
+    /// Adds this much in that time; earlier amounts fade.
     pub(crate) fn add(&mut self, bytes: u64, time: Duration) {
         self.bytes = self.bytes / 2 + bytes;
         let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);

@@ -283,8 +283,8 @@ impl Member {
         seat.seen.fetch_add(seat.evidence(delta), Relaxed);
     }
 
-    /// So many bytes went, to make room. For a cache that remembers by itself what it evicted, with
-    /// `missed_after`; not beside [`evicted`](Self::evicted).
+    /// `bytes` bytes were evicted, to make room. For a cache that remembers by itself what it
+    /// evicted, with `missed_after`; not beside [`evicted`](Self::evicted).
     pub fn evicted_bytes(&self, bytes: u64) {
         let (seat, inner) = (&self.seat, self.inner());
         seat.age.fetch_add(bytes, Relaxed);

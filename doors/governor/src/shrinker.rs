@@ -13,14 +13,14 @@ pub struct Freeable {
 }
 
 impl Freeable {
-    /// So much could go; held bytes are reported as they change.
+    /// This much could be freed; held bytes are reported as they change.
     #[must_use]
     pub fn bytes(bytes: u64) -> Self {
         Self { bytes, held: None }
     }
 
-    /// So much is held, and all of it could go. For a cache that reports nothing by itself; it is
-    /// asked now and then.
+    /// This much is held, and all of it could be freed. For a cache that reports nothing by itself;
+    /// it is asked now and then.
     #[must_use]
     pub fn all_of(held: u64) -> Self {
         Self {

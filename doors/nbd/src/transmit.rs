@@ -118,7 +118,7 @@ pub enum Work {
 pub enum Payload {
     /// There is none.
     None,
-    /// So many bytes have to be read and thrown away; then the answer is due.
+    /// This many bytes have to be read and thrown away; then the answer is due.
     Discard(u32),
     /// More than anyone sends in good faith: answer nothing, and close.
     HangUp,

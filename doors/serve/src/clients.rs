@@ -117,7 +117,7 @@ impl Seen {
         }
     }
 
-    /// So many replies were held back for so long.
+    /// Replies were held back for some time.
     pub(crate) fn held(&self, time: Duration, replies: usize) {
         self.held.note(time, replies as u64);
     }

@@ -688,7 +688,7 @@ mod tests {
         let text = written(Format::Logfmt, Level::Info, || info!("{whole}"));
         assert!(text.contains(&format!("msg=\"{whole}\"")), "{text}");
         let long = "word ".repeat(VALUE_MAX);
-        // So many that some are left out, though a machine that stalls makes seconds of them.
+        // Enough for some to be left out, though a machine that stalls makes seconds of them.
         let text = written(Format::Logfmt, Level::Info, || {
             (0..100 * PER_SECOND).for_each(|_| info!("{long}"));
         });

@@ -538,7 +538,7 @@ impl Setting {
         all
     }
 
-    /// So many per cent of the memory that files can have, MiB.
+    /// A percentage of the memory that files can have, MiB.
     ///
     /// # Errors
     /// The recording tells nothing of its memory.

@@ -31,9 +31,9 @@ const SAID: Duration = Duration::from_millis(500);
 /// A size of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// So many pages.
+    /// A number of pages.
     Pages(u32),
-    /// So many hundredths of the pages of a trace.
+    /// Hundredths of the pages of a trace.
     Percent(u32),
 }
 

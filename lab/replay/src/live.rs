@@ -6,7 +6,7 @@
 //! no time a miss takes 10 us, so that the background reclaimer gets its turn.
 //!
 //! Invariants
-//!   1. So many pages are cached as another rule has of memory: what the marks keep free comes on
+//!   1. As many pages are cached as another rule has of memory: what the marks keep free comes on
 //!      top.
 //!   2. Pages that lie together in the trace lie together in the file; gaps shrink to what no
 //!      read-ahead bridges.

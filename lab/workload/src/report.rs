@@ -81,7 +81,7 @@ pub enum Failure {
     NoFile(String),
     /// A task that was to fill the memory did not.
     NeverFull {
-        /// So much was free in the end.
+        /// Memory that was free in the end.
         free: Pages,
     },
 }

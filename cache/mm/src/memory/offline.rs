@@ -197,7 +197,7 @@ impl OfflineFrames {
         }
     }
 
-    /// So many more frames of a chunk are held.
+    /// More frames of a chunk are held.
     fn hold_more(&mut self, at: usize, frames: u32) {
         let all = self.range(at).len();
         let chunk = &mut self.chunks[at];

@@ -72,7 +72,7 @@ pub enum Step {
 /// The result of a try to take frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Took {
-    /// So many, at least one.
+    /// This many, at least one.
     Frames(u32),
     /// The mark does not allow one.
     BelowMark,

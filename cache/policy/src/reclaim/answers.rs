@@ -84,8 +84,8 @@ impl Tunables {
         self.has_queue()
     }
 
-    /// So many inactive pages of files keep a pass from anonymous memory that is to free `target`:
-    /// in Linux a handful does.
+    /// Number of inactive pages of files that keep a pass from anonymous memory that is to free
+    /// `target`: in Linux a handful does.
     #[must_use]
     pub fn plenty(&self, target: Pages) -> Pages {
         match self.law.plenty {

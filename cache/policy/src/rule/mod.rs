@@ -149,13 +149,13 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// So many hundredths of the frames, one at least.
+    /// The given hundredths of the frames, one at least.
     #[must_use]
     pub fn percent(&self, hundredths: u64) -> Pages {
         Pages((self.pages.0.saturating_mul(hundredths) / 100).max(1))
     }
 
-    /// So many hundredths of its ticks, one at least.
+    /// The given hundredths of its ticks, one at least.
     #[must_use]
     pub fn ticks_percent(&self, hundredths: u64) -> u32 {
         let ticks = u64::from(self.ticks) * hundredths / 100;

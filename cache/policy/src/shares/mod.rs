@@ -251,7 +251,7 @@ impl Shares {
         }
     }
 
-    /// So much was evicted from a member: its age, and the epoch's progress.
+    /// Bytes were evicted from a member: its age, and the epoch's progress.
     pub fn evicted(&mut self, id: MemberId, bytes: Bytes) {
         if let Some(member) = self.get_mut(id) {
             member.age = member.age.saturating_add(bytes);

@@ -19,7 +19,7 @@ type Value = Arc<[u8]>;
 pub(crate) trait Pages: Sync {
     /// Brings a page in; what is in it does not matter.
     fn load(&self, page: u32) -> Result<(), Failure>;
-    /// So many hits in this order; ns each.
+    /// Hits in this order; ns each.
     fn hits(&self, order: &mut dyn FnMut() -> u32, count: u32) -> f64;
     /// One access; whether it was there. A cache of others reads what it has not from `source`.
     fn get_or_read(&self, page: u32, source: &mut Source) -> Result<bool, Failure>;

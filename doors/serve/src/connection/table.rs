@@ -76,7 +76,7 @@ pub(super) struct Table {
     order: VecDeque<(RequestId, Instant)>,
 }
 
-/// So many that are gone are kept before they are looked for.
+/// Number of gone ones that are kept before they are looked for.
 const GONE_MOST: usize = 64;
 
 impl Table {

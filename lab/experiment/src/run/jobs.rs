@@ -157,7 +157,7 @@ fn sizes(
     }
 }
 
-/// So many files, or one.
+/// That many files, or one.
 fn count_of(files: Option<f64>) -> u32 {
     let files = files.map_or(1, whole);
     u32::try_from(files).expect("a count of files is checked")

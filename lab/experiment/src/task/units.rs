@@ -19,12 +19,12 @@ pub(crate) fn kib(value: f64) -> Bytes {
     Bytes(whole(value * 1024.0))
 }
 
-/// So many seconds.
+/// A time of that many seconds.
 pub(crate) fn seconds(value: f64) -> Nanos {
     Nanos(whole(value * 1e9))
 }
 
-/// So many milliseconds.
+/// A time of that many milliseconds.
 pub(crate) fn millis(value: f64) -> Nanos {
     Nanos(whole(value * 1e6))
 }

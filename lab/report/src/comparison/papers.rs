@@ -108,7 +108,7 @@ fn line(name: &str, width: usize, cells: impl IntoIterator<Item = (String, usize
     format!("{}\n", line.trim_end())
 }
 
-/// So many digits, or a dash.
+/// The value with its digits, or a dash.
 fn digits(value: Option<f64>, digits: usize) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
 }

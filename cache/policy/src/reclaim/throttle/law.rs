@@ -58,7 +58,7 @@ pub enum Sleep {
     Yield,
     /// Not at all, but others may run and a trace line says so.
     Traced(Ticks),
-    /// So many ticks.
+    /// This many ticks.
     For(Ticks),
 }
 

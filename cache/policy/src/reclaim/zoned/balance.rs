@@ -221,7 +221,7 @@ impl Balance {
     }
 }
 
-/// So much above HIGH a zone is shrunk.
+/// A zone is shrunk until it is this far above HIGH.
 fn gap(zone: &ZoneView) -> Pages {
     zone.marks
         .low
