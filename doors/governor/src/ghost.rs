@@ -1,9 +1,9 @@
 //! Keys of one member that were evicted a while ago, and their ages.
 //!
-//! A table of slots, one word each: 32 bits of the key's hash and 32 of the age at which it went,
-//! in 256ths of a delta. A key has one place; a later key takes it. Only keys whose hash ends in
-//! `shift` zeros are remembered, so that evicted bytes of the whole limit (as far as it reaches
-//! back) fill half of the table; a miss that is found stands for 2^shift of them.
+//! A table of slots, one word each: 32 bits of the key's hash and 32 of the age at which it was
+//! evicted, in 256ths of a delta. A key has one place; a later key takes it. Only keys whose hash
+//! ends in `shift` zeros are remembered, so that evicted bytes of the whole limit (as far as it
+//! reaches back) fill half of the table; a miss that is found stands for 2^shift of them.
 //!
 //! Concurrency: words that are swapped; two threads on one slot lose one of two memories, no more.
 

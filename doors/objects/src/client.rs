@@ -478,7 +478,7 @@ impl Client {
                 };
                 let put = self.store.put_opts(&path, body.into(), options).await;
                 let put = put.map_err(Trouble::of)?;
-                // The store makes the directory anew if it has gone since.
+                // The store makes the directory anew if it was removed since.
                 match in_place.map(|found| found.get() == Some(&true)) {
                     Some(false) => Err(Trouble::Away),
                     Some(true) | None => Ok(put.e_tag),

@@ -521,7 +521,7 @@ mod tests {
         assert!(object.is_empty(), "{} bytes", object.len());
     }
 
-    /// Tells when it goes whether there is an object.
+    /// Tells when it is dropped if there is an object.
     struct Watch(PathBuf, mpsc::Sender<bool>);
 
     impl AsRef<[u8]> for Watch {

@@ -6,8 +6,8 @@
 //! Bounded by what the device can put at once.
 //!
 //! Invariants
-//!   1. A request ends exactly once: when the last hold of it goes, whatever became of its parts. A
-//!      part that was dropped without an answer (the device stops) counts as `Cancelled`.
+//!   1. A request ends exactly once: when the last hold of it is dropped, whatever became of its
+//!      parts. A part that was dropped without an answer (the device stops) counts as `Cancelled`.
 //!   2. No lock of the device is held while a request ends: its handlers may submit others.
 
 use std::collections::BTreeSet;

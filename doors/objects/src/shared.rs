@@ -240,7 +240,7 @@ impl Shared {
     }
 }
 
-/// Parts of one object on their way to the store. Ends them when it goes, whatever happened.
+/// Parts of one object on their way to the store. Ends them when it is dropped, whatever happened.
 struct Job {
     shared: Arc<Shared>,
     object: u64,

@@ -84,7 +84,7 @@ impl Pin {
 
 #[pymethods]
 impl Pin {
-    /// Lets the page go.
+    /// Releases the page.
     ///
     /// Raises
     /// ------

@@ -32,7 +32,7 @@ pub(crate) fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// Has a thread do `work`, which goes on whether its answer is waited for or not. Must be called
+/// Runs `work` on a thread; it runs to its end even if the caller stops waiting. Must be called
 /// inside a runtime; before `prepare`, failing to start a thread panics the waiting task.
 pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     let (told, answer) = oneshot::channel();

@@ -14,9 +14,10 @@ pub struct Counts {
     pub hits: u64,
     /// Misses of pages that had been in memory before.
     pub refaults: u64,
-    /// Pages that went.
+    /// Pages evicted.
     pub evicted: u64,
-    /// Pages that were written to where they belong: dirty when they went, or, of a preset, sooner.
+    /// Pages that were written to where they belong: dirty when they were evicted, or, of a preset,
+    /// sooner.
     pub written: u64,
     /// Pages read though nobody had asked for them.
     pub read_ahead: u64,

@@ -196,7 +196,7 @@ impl Generational {
         rotated
     }
 
-    /// Of a page that goes: its shadow.
+    /// Of a page that is evicted: its shadow.
     pub(super) fn went(&self, context: &impl Context, zone: ZoneId, page: (Kind, FrameId)) -> u32 {
         let (kind, frame) = page;
         let mut generations = self.zones[zone.index()].lock(context);
@@ -313,7 +313,7 @@ impl Zones {
     }
 
     /// Takes up to `count` pages off an oldest generation. Generations that are empty then are
-    /// given up. `swappiness`: 0 where no anonymous page can go.
+    /// given up. `swappiness`: 0 where no anonymous page can be evicted.
     pub(crate) fn take_oldest(
         &self,
         generational: &Generational,

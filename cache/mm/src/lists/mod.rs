@@ -93,7 +93,7 @@ pub(crate) struct Zones {
     immediate: Immediate,
     /// Which pages of files go, if not by inactive and active.
     ruled: Option<Ruled>,
-    /// Which pages go, if they are in generations.
+    /// The pages to evict, if they are in generations.
     generational: Option<Generational>,
     /// Passes are told of the lists as they were some time ago (`scan::Told`).
     tells_late: bool,

@@ -20,7 +20,7 @@ use crate::pages::CachedPages;
 
 /// Memory is full until this part of it has come in without that a page had to go.
 const FULL_PART: u32 = 16;
-/// Pages that a turn moves at most before it has found one that goes.
+/// Pages that a turn moves at most before it has found one to evict.
 const MOVED_MOST: u64 = 4 * CLUSTER.0;
 
 /// See the module.

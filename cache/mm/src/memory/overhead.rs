@@ -1,5 +1,5 @@
 //! The overhead of pages: a kernel keeps, in frames of its own, nodes of the indexes of files and
-//! of the swap cache (where a page that went leaves a shadow in its slot's place), heads of pages
+//! of the swap cache (where an evicted page leaves a shadow in its slot's place), heads of pages
 //! that were written to, page tables of regions.
 //!
 //! ```text
@@ -120,7 +120,7 @@ impl Overhead {
         }
     }
 
-    /// The page in a frame is gone; how many heads it had.
+    /// The page in a frame was evicted; returns the number of its heads.
     pub(crate) fn gone(&self, frame: FrameId) -> u8 {
         let own = &self.heads[frame.0 as usize];
         if own.load(Ordering::Relaxed) == 0 {

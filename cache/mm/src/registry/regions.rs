@@ -29,8 +29,8 @@ pub(crate) struct Anon {
     pub(crate) pages: Region,
     /// Its number is another's by now: the task that remembers it looks again.
     ended: AtomicBool,
-    /// Number of the task that last took memory for it: what is given back when nobody is there to
-    /// do it is its.
+    /// The task that last allocated for this region. Memory returned on nobody's behalf is
+    /// credited to it.
     taker: AtomicU32,
     /// It has given way to others.
     killed: AtomicBool,
@@ -162,7 +162,7 @@ impl Regions {
         Some(anon)
     }
 
-    /// A region's last page is gone: its number is free.
+    /// A region's last page is freed: its number is free.
     pub(crate) fn forget(&self, anon: &Anon) {
         let context = Interrupt::new();
         let mut regions = self.table.lock(&context);

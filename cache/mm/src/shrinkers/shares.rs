@@ -243,7 +243,7 @@ impl MemoryShares {
         age
     }
 
-    /// One is made again that went at that age.
+    /// One is made again that was freed at that age.
     pub(crate) fn object_missed(
         &self,
         context: &impl Context,

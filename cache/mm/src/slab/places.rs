@@ -19,7 +19,7 @@ pub(super) struct Places {
     words: usize,
     slabs: Vec<Slab>,
     free: Vec<u64>,
-    /// Numbers of slabs that are gone.
+    /// Numbers of freed slabs.
     vacant: Vec<u32>,
     nodes: Box<[OfNode]>,
     objects: u64,

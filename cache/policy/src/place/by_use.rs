@@ -421,7 +421,7 @@ mod tests {
         let mut worth = Worth::default();
         worth.note_pass(Pages(64), Pages(60), 0);
         assert!(trims(Purpose::Anon, &worth) && trims(Purpose::Used, &worth));
-        // Every page that goes is read again: 60 us are more than 4 passes over a far page, less
+        // Every evicted page is read again: 60 us are more than 4 passes over a far page, less
         // than 16.
         for _ in 0..60 {
             worth.note_refault();

@@ -19,18 +19,18 @@
 //! generation; the oldest is given up when it is empty.
 //!
 //! *Tiers* are the logarithms of uses by calls after the first. While the oldest generation is
-//! emptied, it is counted by tier how many pages went, how many of these came back before it was
-//! empty, and how many were protected. A tier is protected if, of what went from it, more than
-//! twice the part came back that came back of tier 0; a page of it goes one generation up, to the
-//! old end, and begins anew. Counts of earlier generations weigh half, a quarter, and so on. A page
-//! of the last tier is protected in any case; one that comes back is of it at once if it had three
-//! uses after the first, or is brought back by a page table.
+//! emptied, it is counted by tier how many pages were evicted, how many of these came back before
+//! it was empty, and how many were protected. A tier is protected if, of what went from it, more
+//! than twice the part came back that came back of tier 0; a page of it goes one generation up, to
+//! the old end, and begins anew. Counts of earlier generations weigh half, a quarter, and so on. A
+//! page of the last tier is protected in any case; one that comes back is of it at once if it had
+//! three uses after the first, or is brought back by a page table.
 //!
 //! Of the two kinds that one is taken from whose oldest generation is older, and of two as old the
 //! one of which less comes back of tier 0, by swappiness.
 //!
 //! Invariants
-//!   1. A kind has two to four generations, and none of its pages goes while it has two.
+//!   1. A kind has two to four generations, and none of its pages is evicted while it has two.
 //!   2. As long as there is swap, pages of files are not in older generations than anonymous ones.
 //!   3. A page in the oldest generation is protected once: its uses are zero then.
 //!
@@ -82,7 +82,7 @@ const fn again(uses: u8) -> u8 {
 /// Fate of the pages of a tier.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fate {
-    /// Came back after they went.
+    /// Came back after their eviction.
     refaulted: u64,
     /// Went, or were protected.
     total: u64,
@@ -125,7 +125,7 @@ pub enum Coming {
     Used,
     /// It waits for its write.
     Waits,
-    /// Its write has ended: it goes next.
+    /// Its write has ended: it is evicted next.
     Written,
     /// A call has brought it in.
     Fresh,
@@ -361,7 +361,7 @@ impl Generations {
         protects
     }
 
-    /// A page goes that was used so often; answers its shadow.
+    /// A page with that many uses is evicted; returns its shadow.
     pub fn went(&mut self, kind: Kind, uses: u8) -> u32 {
         let again = again(uses);
         self.fates[kind.index()].now[tier(again)].total += 1;

@@ -115,11 +115,11 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Lru {
-    /// Anonymous pages that may go.
+    /// Anonymous pages that may be evicted.
     InactiveAnon = 0,
     /// Anonymous pages in use.
     ActiveAnon = 1,
-    /// Pages of files that may go.
+    /// Pages of files that may be evicted.
     InactiveFile = 2,
     /// Pages of files in use.
     ActiveFile = 3,

@@ -259,7 +259,7 @@ impl Shares {
         }
     }
 
-    /// Bytes ever evicted from a member: what an entry that goes now should remember.
+    /// Bytes ever evicted from a member: the age that an entry evicted now should remember.
     #[must_use]
     pub fn age(&self, id: MemberId) -> Bytes {
         self.get(id).map_or(Bytes::ZERO, |member| member.age)

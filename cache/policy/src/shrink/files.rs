@@ -66,11 +66,11 @@ impl Objects {
 /// The fate of an unused inode whose file has pages in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WithPages {
-    /// Its clean pages go, which are counted as stolen; it stays for another round of the list.
+    /// Its clean pages are evicted, and counted as stolen; it stays for another round of the list.
     Stolen,
     /// The same, but one with more than a page stays with them as if it had been used (4.20 alone).
     StolenUnlessSeveral,
-    /// It is not on the list before its last page has gone (5.16 and later).
+    /// It is not on the list before its last page is evicted (5.16 and later).
     PagesFirst,
 }
 
@@ -135,9 +135,9 @@ impl InodeRule {
         own_first: false,
         apart: false,
     };
-    /// Tidegate's own: as every use of a page is one of its inode, the page goes first; and an
-    /// inode that went is freed before another one goes. With shares alone a scan would leave five
-    /// seconds of inodes to the file system's worker, gone and not free.
+    /// Tidegate's own: as every use of a page is one of its inode, the page is evicted first; and
+    /// an evicted inode is freed before another one is evicted. With shares alone a scan would
+    /// leave five seconds of inodes to the file system's worker, gone and not free.
     pub const TIDEGATE: Self = Self {
         name: "tidegate",
         own_first: true,

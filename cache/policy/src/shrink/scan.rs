@@ -85,7 +85,7 @@ pub enum ScanStep {
 pub enum Answer {
     /// It has looked.
     Freed {
-        /// Objects that are gone.
+        /// Objects freed.
         freed: u64,
         /// Objects it looked at; not more than it was asked for.
         looked_at: u64,
@@ -97,7 +97,7 @@ pub enum Answer {
 /// The outcome of a scan.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Objects that are gone. Pages are free only where all objects of a slab are.
+    /// Objects freed. Pages are free only where all objects of a slab are.
     pub freed: u64,
     /// Objects that were looked at (`slabs_scanned`).
     pub scanned: u64,

@@ -34,7 +34,7 @@ impl Mailbox {
         }
     }
 
-    /// Leaves what was done; dropped if nobody will come for it.
+    /// Posts a result; drops it if the connection has closed.
     pub(crate) fn post(&self, done: Done) {
         let mut inside = self.lock();
         if inside.closed {

@@ -139,7 +139,7 @@ pub struct Cell {
     pub machine: Option<machine::Machine>,
     /// Huge pages, where the machine has any.
     pub runs: Option<mm::Runs>,
-    /// Where anonymous pages go.
+    /// The swap file of anonymous pages.
     pub swap: Option<SwapSpec>,
     /// The machine whose costs work has; none: by the first device's file system.
     pub costs: Option<String>,

@@ -1,4 +1,4 @@
-//! The bound: the page goes that is needed again last.
+//! The bound: the page is evicted that is needed again last.
 //!
 //! Source: Belady, A study of replacement algorithms for a virtual-storage computer, IBM Systems
 //! Journal 1966.

@@ -2,7 +2,7 @@
 //!
 //! A *low* page has come back soon and stays; all others are *high* and pass through a queue of a
 //! hundredth of memory. The stack has pages in order of their last access, those of high pages
-//! that have gone, too, down to the oldest low page: a high page that is accessed while it is in
+//! that were evicted, too, down to the oldest low page: a high page that is accessed while it is in
 //! the stack has come back sooner than that one, and takes its place.
 //!
 //! Source: Jiang and Zhang, LIRS: An Efficient Low Inter-reference Recency Set Replacement Policy,

@@ -22,7 +22,7 @@ pub(crate) struct TwoQueues<R> {
     lists: Lists,
     /// By page: its word.
     words: Vec<u32>,
-    /// By page: what it left when it went.
+    /// By page: the ghost that it left when it was evicted.
     ghosts: Vec<u32>,
     capacity: u32,
 }
@@ -51,7 +51,8 @@ impl<R: PageRule> TwoQueues<R> {
         }
     }
 
-    /// Looks at the page at an end of a queue: whether it goes. One that stays has been moved.
+    /// Looks at the page at an end of a queue: true if it is evicted. One that stays has been
+    /// moved.
     fn look(&mut self, queue: Queue, end: End) -> Option<(u32, Use, bool)> {
         let page = match end {
             End::Old => self.lists.oldest(list(queue)),

@@ -37,7 +37,7 @@ use super::{CACHES_MAX, INODES_A_CLUSTER};
 
 /// No inode in memory.
 const NONE: u32 = u32::MAX;
-/// Paged inodes that are looked at in a row without finding one whose pages have gone.
+/// Paged inodes that are looked at in a row without finding one whose pages were evicted.
 const SWEEP_MISSES: usize = 64;
 
 /// A file: of which directory, and its number there.
@@ -368,8 +368,8 @@ impl<O: Copy> Table<O> {
         own.inodes = own.inodes.max(front);
     }
 
-    /// Puts inodes on their lists whose pages have gone, `cached` tells of which not. Looks at the
-    /// oldest of each directory.
+    /// Puts inodes on their lists whose pages were evicted, `cached` tells of which not. Looks at
+    /// the oldest of each directory.
     pub(super) fn sweep(&mut self, mut cached: impl FnMut(FileId) -> bool) {
         for directory in 0..self.directories.len() {
             let mut kept = Vec::new();
@@ -395,7 +395,7 @@ impl<O: Copy> Table<O> {
         }
     }
 
-    /// An inode went when the cache of objects was so old.
+    /// An inode was freed at that age of the cache of objects.
     pub(super) fn set_gone(&mut self, id: FileId, age: u32) {
         let gone = &mut self.directories[usize::from(id.directory)].gone;
         let at = id.file as usize;
