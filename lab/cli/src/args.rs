@@ -61,18 +61,18 @@ mistake in the command line, or a folder that cannot be used; 130 if interrupted
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
-  tidegate compare recordings/one-dd              a folder of tables beside the lab
-  tidegate compare recordings/*                   several: errors, constant guesses, differences
+  tidegate compare recordings/held/one-dd         a folder of tables beside the lab
+  tidegate compare recordings/held/*              several: errors, constant guesses, differences
   tidegate compare trace.txt                      text of ftrace, perf script, trace-cmd report
   tidegate compare trace.txt --given device.0.rate=16
-  tidegate compare recordings/one-dd --set vm.dirty_bytes=200M     what would that change?
-  tidegate compare recordings/one-dd --set vm.dirty_background_bytes=8M \\
-      --against recordings/16-64-8-one            and how wrong is the answer?
-  tidegate compare recordings/r1-4 recordings/r2-* recordings/r4-vfat       memory pressure
-  tidegate compare recordings/r2-mode0 --set vm.zone_reclaim_mode=1 \\
-      --against recordings/r2-mode1               the same question under memory pressure
-  tidegate compare recordings/one-dd --set vm.dirty_ratio=5,10,20    one table, one plot
-  tidegate compare recordings/r1-4 --set swap_rate=16..64:16         a range, and its step
+  tidegate compare recordings/held/one-dd --set vm.dirty_bytes=200M     what would that change?
+  tidegate compare recordings/held/one-dd --set vm.dirty_background_bytes=8M \\
+      --against recordings/held/16-64-8-one       and how wrong is the answer?
+  tidegate compare recordings/held/{r1-4,r2-*,r4-vfat}                  memory pressure
+  tidegate compare recordings/held/r2-mode0 --set vm.zone_reclaim_mode=1 \\
+      --against recordings/held/r2-mode1          the same question under memory pressure
+  tidegate compare recordings/held/one-dd --set vm.dirty_ratio=5,10,20    one table, one plot
+  tidegate compare recordings/held/r1-4 --set swap_rate=16..64:16         a range, and its step
 ";
 
 const COMPARE_STATUS: &str = "\

@@ -578,7 +578,7 @@ fn a_file_system_over_nbdfuse() {
     // Our own sources: a tree of small files; and a tree that is larger than the server's memory
     // for clean pages.
     let tree = folder.path("tree");
-    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../mm");
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cache/mm");
     client("cp", &["-a", text(&ours), text(&tree)]);
     let big = folder.path("big");
     patchwork(&big, 96 * MIB, 3);

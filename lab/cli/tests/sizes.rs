@@ -58,7 +58,7 @@ fn run_memory(text: &str) -> Result<u64, String> {
 fn changed(key: &str, text: &str, read: fn(&recordings::Setting) -> f64) -> Result<u64, String> {
     let change = Change::parse(THROTTLING, &format!("{key}={text}"));
     let change = change.map_err(|error| error.to_string())?;
-    let one = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/one-dd");
+    let one = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/held/one-dd");
     let mut setting = Recording::load(&one).unwrap().setting;
     drop(change.apply(&mut setting));
     Ok(format!("{:.0}", read(&setting)).parse().unwrap())

@@ -256,7 +256,7 @@ fn of_kinds(asked: &Asked) -> Result<Vec<(&'static Entry, Vec<PathBuf>)>, Compar
     }
 }
 
-/// True of a name that `recordings/*` has beside recordings.
+/// True of the README that `recordings/turned/*` names beside recordings.
 fn is_readme(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| name.to_ascii_uppercase().starts_with("README"))

@@ -62,7 +62,7 @@ pub(crate) fn command_lines() -> Vec<Vec<u8>> {
         "run\ndd\n--policy\nlinux-2.6.36,p1\n--set\npolicy.p1.hz=100\n--scale\n1/8\n--seed\n7",
         "run\ndd\n--live\n/tmp\n--memory\n64MiB\n--device\nslow:rate=16MB\n--replicas\n5\n--trace=8:100dd",
         "reproduce\np0\np3\n--replicas\n5\n--scale\n0.125\n--format\njson",
-        "compare\nrecordings/one-dd\n--set\nvm.dirty_bytes=200M\n--given\nhz=250\n--seed\n3\n--check",
+        "compare\nrecordings/held/one-dd\n--set\nvm.dirty_bytes=200M\n--given\nhz=250\n--seed\n3\n--check",
         "list\npapers",
         "serve\ndisk=/tmp/disk.img,size=1GiB\n--memory\n256MiB\n--listen\nunix:/tmp/s\n--dirty\n20%",
         "demo\n--rate\n16MB",
@@ -176,12 +176,12 @@ impl Changed {
 
 fn of_throttling() -> &'static Changed {
     static CHANGED: OnceLock<Changed> = OnceLock::new();
-    CHANGED.get_or_init(|| Changed::of("tables", "compare/tests/fixtures/guest"))
+    CHANGED.get_or_init(|| Changed::of("tables", "recordings/tests/fixtures/guest"))
 }
 
 fn of_pressure() -> &'static Changed {
     static CHANGED: OnceLock<Changed> = OnceLock::new();
-    CHANGED.get_or_init(|| Changed::of("pressure", "../recordings/r1-4"))
+    CHANGED.get_or_init(|| Changed::of("pressure", "../recordings/held/r1-4"))
 }
 
 pub(crate) fn tables(bytes: &[u8]) {
@@ -226,7 +226,7 @@ pub(crate) fn trace(bytes: &[u8]) {
 }
 
 pub(crate) fn traces() -> Vec<Vec<u8>> {
-    let ftrace = unpacked(&crates().join("compare/tests/fixtures/ftrace.txt.gz"));
+    let ftrace = unpacked(&crates().join("recordings/tests/fixtures/ftrace.txt.gz"));
     let ftrace = text(&ftrace);
     let perf = ftrace.lines().filter_map(|line| {
         let (task, rest) = line.split_once('[')?;
@@ -412,7 +412,7 @@ pub(crate) fn members() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn corpus_of_nbd(target: &str) -> Vec<Vec<u8>> {
-    let folder = crates().join("nbd/fuzz/corpus").join(target);
+    let folder = crates().join("../doors/nbd/fuzz/corpus").join(target);
     let files = std::fs::read_dir(folder).unwrap();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.sort();

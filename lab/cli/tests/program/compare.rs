@@ -398,7 +398,7 @@ fn several_recordings_get_errors_guesses_and_pairs() {
 }
 
 fn recording(name: &str) -> PathBuf {
-    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings");
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/held");
     all.join(name)
 }
 

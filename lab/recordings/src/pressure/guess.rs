@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn a_lab_that_is_right_has_all_skill_and_one_of_zeroes_none() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings");
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/held");
         let setting = |name: &str| Recording::load(&root.join(name)).unwrap().setting;
         let settings = ["r1-anon", "r1-4", "r1-8"].map(setting);
         let figure = &FIGURES[by_name("cpu: hogs").unwrap()];

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../compare/tests/fixtures")
+        .join("../recordings/tests/fixtures")
         .join(name)
 }
 

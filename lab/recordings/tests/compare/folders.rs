@@ -24,7 +24,7 @@ fn line(text: &str, number: usize, new: &str) -> String {
 /// A recording that is checked in.
 fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../recordings")
+        .join("../../recordings/held")
         .join(name)
 }
 

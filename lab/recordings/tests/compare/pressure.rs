@@ -11,7 +11,7 @@ use recordings::{Kind as _, show};
 static COPIES: AtomicU32 = AtomicU32::new(0);
 
 fn recording(name: &str) -> PathBuf {
-    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings");
+    let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/held");
     all.join(name)
 }
 
@@ -210,12 +210,12 @@ fn recordings_of_a_pair_differ_in_what_was_turned() {
         ("r4-vfat", "r4-ext4", "file system vfat -> ext4"),
         (
             "r1-4",
-            "../recordings-turned/r1-4+vm.watermark_boost_factor=0",
+            "../turned/r1-4+vm.watermark_boost_factor=0",
             "vm.watermark_boost_factor 15000 -> 0",
         ),
         (
             "r1-anon",
-            "../recordings-turned/r1-anon+swap_rate=64",
+            "../turned/r1-anon+swap_rate=64",
             "disks 16 MiB/s -> 64 MiB/s",
         ),
     ] {

@@ -50,7 +50,7 @@ const STICK_MIB: u32 = 128;
 /// memory, rate, swap's rate, writers, hogs, readers. Drawn by the bytes of SHA-256 of `tidegate r1
 /// N COMMIT` (N from 1 on, COMMIT the first that had this recorder): memory is 256, 320, 384, 448,
 /// 576, 640, 768 or 896, either rate 4, 6, 8, 12, 24, 32, 48 or 64 (byte mod 8); writers 1 to 4
-/// (mod 4), hogs 1 to 5 (mod 5), readers 0 to 2 (mod 3). recordings-drawn/README.md has the line
+/// (mod 4), hogs 1 to 5 (mod 5), readers 0 to 2 (mod 3). recordings/drawn/README.md has the line
 /// that does it.
 const DRAWN: [[u32; 6]; 6] = [
     [384, 12, 4, 2, 3, 0],
