@@ -1,5 +1,5 @@
 /* Tidegate for C: a page cache with one memory limit that holds and writers that are paced, and a governor that has
- * several caches share one limit. A page with a whole program: docs/c.md.
+ * several caches share one limit. A page with a whole program: docs/embed/c.md.
  *
  *   cc program.c $(pkg-config --cflags --libs tidegate)
  *
@@ -280,7 +280,7 @@ typedef struct tg_file_stats {
 int tg_file_stats_of(tg_file file, tg_file_stats *stats);
 
 /* All waits of one cause: those of callers, and those of the cache's own threads ("room in flight" is the flusher's, and a
- * sync's that writes). The causes: docs/why-did-my-program-wait.md. */
+ * sync's that writes). The causes: docs/embed/why-did-my-program-wait.md. */
 typedef struct tg_wait {
 	char cause[32]; /* "dirty pause", "read", "memory", ... */
 	uint64_t count;

@@ -17,7 +17,7 @@
 //! `cache/mm/tests/faults.rs` replays the files of past failures. A fault of a device is a wrapper
 //! of `device` around a model of `lab`, never an `if` in the code under test.
 //!
-//! Source: style T5, T6; docs/lab/campaign.md.
+//! Source: style T5, T6; docs/work/campaign.md.
 #![forbid(unsafe_code)]
 
 mod actor;

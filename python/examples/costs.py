@@ -1,4 +1,4 @@
-"""The cost of calls and sweeps on this machine: the tables of docs/python.md and docs/sweeps.md.
+"""The cost of calls and sweeps on this machine: the tables of docs/study/python.md and docs/study/sweeps.md.
 
     python costs.py calls                  # ns: pread and pin, beside os.pread and an mmap
     python costs.py run PROGRAM            # seconds: run("dd") beside `tidegate run dd`, in turn

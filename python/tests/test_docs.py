@@ -14,7 +14,7 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 def test_the_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "recordings").symlink_to(DOCS.parent / "recordings")
-    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / page).read_text(), re.M | re.S)
+    blocks = re.findall(r"^```python\n(.*?)^```", (DOCS / "study" / page).read_text(), re.M | re.S)
     assert blocks
     names = {}
     for block in blocks:

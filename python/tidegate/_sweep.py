@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: A batch takes at least so long, once it is known how long a cell takes, in seconds.
 BATCH_S = 1.0
-#: And for each worker so long: what a scheduler takes for a batch (docs/sweeps.md).
+#: And for each worker so long: what a scheduler takes for a batch (docs/study/sweeps.md).
 FED_S = 0.01
 #: Cells in a batch at most, so that a worker that dies costs little.
 BATCH_MOST = 256

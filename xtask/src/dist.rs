@@ -230,7 +230,7 @@ fn pack(built: &Built, packed: Packed, out: &Path) -> Result<()> {
         copy(&from, &examples.join(name))?;
     }
     copy(
-        &root().join("docs/c.md"),
+        &root().join("docs/embed/c.md"),
         &tree.join("usr/share/doc/libtidegate-dev/c.md"),
     )?;
     deb("libtidegate-dev", VERSION, &tree, packed, out)?;

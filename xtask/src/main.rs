@@ -31,7 +31,7 @@ usage: cargo xtask COMMAND
   test [--all] [--only STEP]... [--list]
                                    what must pass before a commit; --all: everything that CI proves
   check                            the quick part of it: format, lints, tidy
-  tidy                             what a machine can judge of docs/style.md: dependencies, unsafe, links, citations
+  tidy                             what a machine can judge of docs/work/style.md: dependencies, unsafe, links, citations
   tidy --floors [--tree DIR]       modules that import each other in circles, and imports that go upwards
   lab [NAME]...                    runs each experiment and compares its trace hashes with experiments/hashes.txt
   lab --twice [NAME]... [--scale S]
@@ -41,7 +41,7 @@ usage: cargo xtask COMMAND
   campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]
                                    the fault campaign (default 10000 seeds); campaign --help
   campaign --kills N               kills the server N times in the middle of writes
-  c [--out DIR] [--debug]          the C library, its headers and its pkg-config file, laid out in a folder (docs/c.md)
+  c [--out DIR] [--debug]          the C library, its headers and its pkg-config file, laid out in a folder (docs/embed/c.md)
   dist [--out DIR] [--built DIR] [--twice]
                                    the static program and the Debian packages, and a trial of them; --crates: only what crates.io gets
   bench rules [--live] [FOLDER]... every trace in the folders under every page rule; ours against the best

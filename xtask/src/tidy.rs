@@ -1,4 +1,4 @@
-//! The rules of docs/style.md that a machine can judge: `cargo xtask tidy`, and a test of this
+//! The rules of docs/work/style.md that a machine can judge: `cargo xtask tidy`, and a test of this
 //! crate.
 //!
 //! | rule | checked here |

@@ -84,7 +84,7 @@ pub use writer::Writer;
 
 /// The code of the page for users is compiled and run.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/give-memory-back.md")]
+#[doc = include_str!("../../../docs/embed/give-memory-back.md")]
 mod page {}
 
 /// Bytes in a page.

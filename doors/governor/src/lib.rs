@@ -89,5 +89,5 @@ pub use crate::turn::Next;
 
 /// The code of the page for users is compiled and run.
 #[cfg(all(doctest, feature = "adapters"))]
-#[doc = include_str!("../../../docs/one-limit.md")]
+#[doc = include_str!("../../../docs/embed/one-limit.md")]
 mod page {}

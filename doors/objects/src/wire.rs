@@ -17,7 +17,7 @@
 //! ```
 //!
 //! Copies, deletes and uploads in parts are never sent. Fields that are believed are listed in
-//! docs/serve-s3.md; the content of what was put is held against the ETag in `job.rs`.
+//! docs/serve/serve-s3.md; the content of what was put is held against the ETag in `job.rs`.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

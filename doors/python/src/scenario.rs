@@ -178,7 +178,7 @@ impl Scenario {
     /// Parameters
     /// ----------
     /// text : str
-    ///     TOML, as docs/write-a-scenario.md has it.
+    ///     TOML, as docs/study/write-a-scenario.md has it.
     /// origin : str
     ///     Its name in mistakes.
     #[classmethod]

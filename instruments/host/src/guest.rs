@@ -13,7 +13,7 @@
 //! Two kinds of guest: writers that overrun a disk (`scenarios`, `image`, `record`), and memory
 //! that is short (`pressure`). All share `Guest`: no procedure here asks which kind it has.
 //!
-//! See docs/record-a-guest.md.
+//! See docs/study/record-a-guest.md.
 
 mod image;
 mod kernel;

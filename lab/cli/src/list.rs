@@ -93,7 +93,7 @@ fn metrics(text: &mut String) {
             metric.name, metric.unit, metric.about
         );
     }
-    text.push_str("docs/read-the-tables.md explains the ones that its tables show.\n");
+    text.push_str("docs/study/read-the-tables.md explains the ones that its tables show.\n");
 }
 
 fn kinds(text: &mut String) {

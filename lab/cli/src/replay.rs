@@ -20,7 +20,7 @@ Examples:
   tidegate replay trace.txt --csv hits.csv --plot hits.svg
   blkparse -i sda | tidegate replay /dev/stdin --format blkparse
 
-docs/replay.md says how to record a trace and how to read the results.
+docs/study/replay.md says how to record a trace and how to read the results.
 
 Exit status: 0 on success; 2 for a mistake in the command line or a trace, or a file that cannot be
 written; 130 if interrupted.";

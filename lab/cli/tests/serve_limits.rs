@@ -3,7 +3,7 @@
 //! and hurts nobody else.
 //!
 //! By default at a size that takes seconds; `TIDEGATE_FULL=1` is the size that the figures of
-//! docs/lab/bench.md are of (`cargo instruments bench serve`). Each test prints its figures.
+//! docs/work/bench.md are of (`cargo instruments bench serve`). Each test prints its figures.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

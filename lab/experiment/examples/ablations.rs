@@ -1,4 +1,5 @@
-//! Prints the tables of docs/lab/ablations.md: every band, as shipped and with one thing changed.
+//! Prints the tables of docs/study/notebooks/ablations.md: every band, as shipped and with one
+//! thing changed.
 //!
 //! ```text
 //! cargo run --release -p tidegate-experiment --example ablations                 all: many minutes
@@ -281,7 +282,7 @@ const OBJECTS: [Ablation; 18] = [
 ];
 
 /// Of how a huge page is got: one of the paper's patches less, and what stands beside them. The
-/// signs were written down in docs/ablations.md before the first run.
+/// signs were written down in docs/study/notebooks/ablations.md before the first run.
 const COMPACTING: [Ablation; 17] = [
     ablation("as shipped", |_| {}),
     ablation("without 1", |cell| patches(cell, "1-11,-1")),

@@ -100,7 +100,7 @@ const NO_PAIR: &str = "! no pair";
 /// True if recordings without and with a change have not borne out the lab's answers for a figure:
 /// of tails, which single events make, and of how often reclaim began or had somebody wait.
 ///
-/// Source: docs/fidelity.md, "What if"; docs/compare.md, "How good it is".
+/// Source: docs/study/fidelity.md, "What if"; docs/study/compare.md, "How good it is".
 fn is_unproven(figure: &str) -> bool {
     const TAILS: [&str; 4] = [": p90", ": p99", ": longest", ": max"];
     const COUNTS: [&str; 5] = [

@@ -16,7 +16,8 @@ use experiment::scenario::{LoadError, SCHEMA, Scenario, Source, choices};
 pub const COLUMNS: [&str; 2] = ["linux-6.12", "tidegate"];
 /// Files are given room for this much; no writer comes near it.
 const FILE_MIB: f64 = 1_048_576.0;
-/// The field recordings' device saves up tokens for 50 ms (docs/reference/field-recordings.md).
+/// The field recordings' device saves up tokens for 50 ms
+/// (docs/study/reference/field-recordings.md).
 const BURST_US: u64 = 50_000;
 /// ... and their ext4 has a journal of this size.
 const JOURNAL_MIB: u64 = 16;

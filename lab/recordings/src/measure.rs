@@ -7,7 +7,7 @@
 //! | pauses | lines of `balance_dirty_pages` with a pause > 0: count, median, mean, p99, max, sum |
 //! | writes | lengths of the `write()` calls of the heavy writers; light ones apart |
 //!
-//! Source: docs/reference/field-recordings.md, whose means are from second 10 on, too.
+//! Source: docs/study/reference/field-recordings.md, whose means are from second 10 on, too.
 
 use super::label::Label;
 use super::setting::Setting;

@@ -4,8 +4,8 @@
 //! Invariant: a `Setting` that was checked can be run: limits do not contradict each other, devices
 //! have a rate, writers a device.
 //!
-//! Source: docs/reference/field-recordings.md (keys and units; what it calls MB is MiB); mechanisms
-//! 5.7.
+//! Source: docs/study/reference/field-recordings.md (keys and units; what it calls MB is MiB);
+//! mechanisms 5.7.
 
 use std::path::Path;
 
@@ -33,7 +33,7 @@ pub enum Origin {
     /// guest`).
     Guest,
     /// A real machine with a slow device in user space below ext4
-    /// (docs/reference/field-recordings.md).
+    /// (docs/study/reference/field-recordings.md).
     Chain,
     /// A trace without its circumstances.
     Trace,

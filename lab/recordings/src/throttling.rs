@@ -21,7 +21,7 @@ const CHAIN: &str = "a field recording of a whole chain (loop device on FUSE on 
                      holds writers up for seconds that no pause explains, completions come in lumps of \
                      several MiB, its sustained rate is 13 to 15 MiB/s where 16 were set, single runs \
                      differ by 20 % and more; compare counts, medians and differences between settings, \
-                     not sums (docs/reference/field-recordings.md)";
+                     not sums (docs/study/reference/field-recordings.md)";
 
 /// The kind.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! The scoreboard as Markdown, as `docs/papers.md` has it.
+//! The scoreboard as Markdown, as `docs/study/papers.md` has it.
 
 use std::fmt::Write as _;
 
@@ -75,7 +75,7 @@ mod tests {
     use super::super::{Asked, Papers, claims_not_run, plan};
     use super::*;
 
-    const PAGE: &str = include_str!("../../../docs/papers.md");
+    const PAGE: &str = include_str!("../../../docs/study/papers.md");
 
     /// Our own figures in the page are of a run; all else there is what the experiments say.
     #[test]

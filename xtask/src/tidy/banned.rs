@@ -23,7 +23,7 @@ const BANNED: &[(&str, &str)] = &[
     ("design p#", "is not in the repository: say what is wanted"),
     (
         "oracle",
-        "\"field recordings\" (docs/reference/field-recordings.md)",
+        "\"field recordings\" (docs/study/reference/field-recordings.md)",
     ),
     (
         "design.md",
@@ -55,7 +55,13 @@ const BANNED: &[(&str, &str)] = &[
 const BANNED_IN_PAGES: &[(&str, &str)] = &[("whoever", "say who: a task, a program, a reader")];
 
 /// Pages for those that work on it.
-const INNER_PAGES: &[&str] = &["docs/adr/", "docs/lab/", "docs/reference/"];
+const INNER_PAGES: &[&str] = &[
+    "docs/adr/",
+    "docs/work/bench.md",
+    "docs/work/campaign.md",
+    "docs/study/reference/",
+    "docs/study/notebooks/",
+];
 
 /// The file in which banned words may stand.
 const HERE: &str = "xtask/src/tidy/banned.rs";
@@ -136,7 +142,7 @@ mod tests {
             "https://github.com/a/b/issues/3",
             "an issue, 3 of them; promises kept; tissue 3",
             "docs/adr/0005-dependencies.md and [rows](reference/experiments.md)",
-            "[page](mechanisms.md#4-throttling), docs/reference/mechanisms.md",
+            "[page](mechanisms.md#4-throttling), docs/study/reference/mechanisms.md",
             "[mechanisms.md](mechanisms.md), [experiments.md](experiments.md)",
             "let oracles = 3;",
             "the history of this one, which the lab has; t.he_is",

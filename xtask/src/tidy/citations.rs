@@ -1,13 +1,13 @@
 //! Citations of the reference pages: each leads to a section, and to a row where it names one.
 //!
 //! ```text
-//!   mechanisms 4.7           docs/reference/mechanisms.md, the heading that begins with 4.7
+//!   mechanisms 4.7           docs/study/reference/mechanisms.md, the heading that begins with 4.7
 //!   mechanisms 5.5, 5.6      both; `to`, `and`, `or` and a dash join sections, too
 //!   mechanisms 2.5 row 6a    a line of a table in that section whose first cell is 6a
-//!   experiments A7 row 15    docs/reference/experiments.md
+//!   experiments A7 row 15    docs/study/reference/experiments.md
 //!   experiments 0.7          point 7 of the list in section 0
-//!   kernel facts A4          docs/reference/kernel-facts.md
-//!   style A9                 docs/style.md, the rule that begins with **A9**
+//!   kernel facts A4          docs/study/reference/kernel-facts.md
+//!   style A9                 docs/work/style.md, the rule that begins with **A9**
 //! ```
 //!
 //! A page's name that no section follows is a word of English. A citation may break over the lines
@@ -20,10 +20,10 @@ use crate::workspace::Source;
 
 /// The word that begins a citation, and the page that it means.
 const PAGES: [(&str, &str); 4] = [
-    ("mechanisms", "docs/reference/mechanisms.md"),
-    ("experiments", "docs/reference/experiments.md"),
-    ("kernel facts", "docs/reference/kernel-facts.md"),
-    ("style", "docs/style.md"),
+    ("mechanisms", "docs/study/reference/mechanisms.md"),
+    ("experiments", "docs/study/reference/experiments.md"),
+    ("kernel facts", "docs/study/reference/kernel-facts.md"),
+    ("style", "docs/work/style.md"),
 ];
 
 /// The parts of a page that can be cited: its sections, and of each the names of its rows and

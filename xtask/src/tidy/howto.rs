@@ -9,7 +9,7 @@ use crate::workspace::{Source, root};
 
 pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
     for source in sources {
-        if source.path.starts_with("docs/add-a") && source.extension() == "md" {
+        if source.path.starts_with("docs/work/add-a") && source.extension() == "md" {
             for diff in diffs(&source.text) {
                 if let Err(problem) = applies(&diff, &root()) {
                     findings.wrong(&source.path, format!("its diff does not apply: {problem}"));

@@ -1,6 +1,6 @@
 //! One number for one claim: pages say of a claim what the scoreboard says.
 //!
-//! The scoreboard is docs/papers.md, the output of `tidegate reproduce --format markdown`.
+//! The scoreboard is docs/study/papers.md, the output of `tidegate reproduce --format markdown`.
 //!
 //! | checked | why |
 //! |---|---|
@@ -12,7 +12,7 @@
 use super::{Findings, text_of};
 use crate::workspace::Source;
 
-const BOARD: &str = "docs/papers.md";
+const BOARD: &str = "docs/study/papers.md";
 
 /// A row of the scoreboard.
 #[derive(Debug, PartialEq)]

@@ -22,7 +22,7 @@
 //!   3. Pages that were read ahead lately have a place among the young, beside the part that the
 //!      rule gives them: a window is not driven out before its reader comes.
 //!
-//! To add a rule: a file, and a line in `ALL`; docs/add-a-policy.md has one whole.
+//! To add a rule: a file, and a line in `ALL`; docs/work/add-a-policy.md has one whole.
 //!
 //! Source: docs/adr/0028. Deciding about isolated pages by a program of the user's is after
 //! cache_ext (Zussman et al., SOSP 2025), which has lists, a look at the old end, and ghosts too.

@@ -371,7 +371,7 @@ fn record_limit(text: &str) -> Result<u64, String> {
 
 /// Writeback begins at this part of the dirty limit if nothing else is said. Clients flush: a
 /// device that waits until half of the limit is dirty has the rest of that half to write while they
-/// wait (docs/lab/bench.md, pacing with flushes).
+/// wait (docs/work/bench.md, pacing with flushes).
 const BACKGROUND_PART: u8 = 16;
 
 /// The dirty limit where nothing is said, in per cent of the cache, and at most: a flush is as long

@@ -806,7 +806,7 @@ fn no_words_make_it_panic() {
     ignore = "names volumes in object stores: needs the feature `objects`"
 )]
 fn the_example_and_the_keys_of_the_documentation() {
-    let text = include_str!("../../../../docs/serve-reference.md");
+    let text = include_str!("../../../../docs/serve/serve-reference.md");
     let example = text
         .split("```toml\n")
         .nth(1)

@@ -11,7 +11,7 @@
 //! Why the data are copied, and do not go to the socket from where they are in the cache: there
 //! they are in no cache of the CPU, and the system's own copy fetches them more slowly than ours.
 //! The client then overtakes it and sleeps, and to wake it costs more than the second copy, of what
-//! is near. Measured: docs/lab/bench.md, `throughput`.
+//! is near. Measured: docs/work/bench.md, `throughput`.
 
 use rustix::net::{AddressFamily, sockopt};
 use tokio::io::{AsyncRead, AsyncWrite};

@@ -168,7 +168,7 @@ pub(super) fn conclusion(parts: &[Part], plot: &Path) -> String {
     let _ = writeln!(text, "Plot of every write: {}", plot.display());
     let _ = write!(
         text,
-        "Next: `tidegate serve` serves a volume; docs/serve-a-file.md shows how to use one."
+        "Next: `tidegate serve` serves a volume; docs/serve/serve-a-file.md shows how to use one."
     );
     text
 }

@@ -479,8 +479,8 @@ fn assert_told(families: &BTreeMap<String, Family>, expression: &str) -> usize {
 
 #[test]
 fn what_the_alerts_ask_for_is_told() {
-    let rules = include_str!("../../../../docs/tidegate-alerts.yml");
-    let page = include_str!("../../../../docs/monitor.md");
+    let rules = include_str!("../../../../docs/serve/tidegate-alerts.yml");
+    let page = include_str!("../../../../docs/serve/monitor.md");
     let families = families();
     let (mut alerts, mut asked) = (0, 0);
     for line in rules.lines() {
@@ -507,7 +507,7 @@ fn what_the_alerts_ask_for_is_told() {
 
 #[test]
 fn what_the_board_draws_is_told() {
-    let board = include_str!("../../../../docs/tidegate-board.json");
+    let board = include_str!("../../../../docs/serve/tidegate-board.json");
     let board: serde_json::Value = serde_json::from_str(board).unwrap();
     let families = families();
     let panels = board["panels"].as_array().unwrap();

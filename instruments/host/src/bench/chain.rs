@@ -1,5 +1,5 @@
 //! A slow block device for the kernel and for us alike: the chain of the field recordings
-//! (docs/reference/field-recordings.md).
+//! (docs/study/reference/field-recordings.md).
 //!
 //! ```text
 //!   ext4 (16 MiB journal)          or nothing: the writers then write /dev/loopN itself

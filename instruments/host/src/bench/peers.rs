@@ -11,7 +11,7 @@
 //! | mix | popularity 1/rank over four times what is cached; a miss reads the file past the kernel's cache | - |
 //! | resident | most memory of the process above what it had before, over the limit asked for | 1.05 |
 //!
-//! The results are in docs/lab/bench.md.
+//! The results are in docs/work/bench.md.
 
 use std::path::PathBuf;
 

@@ -96,7 +96,7 @@ fn hashes(folder: &Path) -> Vec<String> {
 
 /// The page about tables has each of a folder, with its columns in their order.
 fn columns_are_as_the_page_has_them(results: &Path) {
-    const PAGE: &str = include_str!("../../../../docs/read-the-tables.md");
+    const PAGE: &str = include_str!("../../../../docs/study/read-the-tables.md");
     for file in std::fs::read_dir(results).unwrap() {
         let file = file.unwrap().path();
         if file.extension().is_none_or(|extension| extension != "csv") {

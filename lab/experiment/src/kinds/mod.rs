@@ -127,7 +127,7 @@ mod tests {
     use crate::scenario::{Scenario, Source};
     use crate::task::{Ends, Files};
 
-    const DOCUMENT: &str = include_str!("../../../../docs/write-a-scenario.md");
+    const DOCUMENT: &str = include_str!("../../../../docs/study/write-a-scenario.md");
 
     /// A scenario with one task, and a task that makes small files for it to look at.
     fn loaded(task: &str) -> Scenario {

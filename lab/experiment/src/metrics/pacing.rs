@@ -5,7 +5,7 @@
 //! that makes no progress; it has a name of its own (`DeviceStalled`) and is no pause. Pauses of
 //! zero length are debts carried on and are no pauses either.
 //!
-//! Source: the goals of docs/pacing.md.
+//! Source: the goals of docs/embed/pacing.md.
 
 use core::ops::Range;
 

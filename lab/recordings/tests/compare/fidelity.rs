@@ -4,7 +4,7 @@
 //! Three questions: is every figure within its band; is the mean error at most half of that of the
 //! best constant guess; and does the lab answer to a change of one setting as the kernel did? A
 //! figure that is known to be out of its band stands in `EXCEPTIONS` and `WRONG_ANSWERS`, with its
-//! cause; the bands are not widened for it. docs/fidelity.md has the figures.
+//! cause; the bands are not widened for it. docs/study/fidelity.md has the figures.
 //!
 //! ```text
 //! cargo test -p tidegate-recordings --test compare fidelity:: -- --nocapture

@@ -3,8 +3,8 @@
 //!
 //! Every figure that has a band is within it, or stands in `known.csv` with its error and its
 //! cause. The bands are not widened for a miss: a known one fails this test when it gets much
-//! worse, and when it is within its band, so that the list stays true. docs/fidelity.md has the
-//! tables.
+//! worse, and when it is within its band, so that the list stays true. docs/study/fidelity.md has
+//! the tables.
 //!
 //! ```text
 //! cargo test -p tidegate-recordings --test compare fidelity_pressure:: -- --nocapture

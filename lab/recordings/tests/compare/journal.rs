@@ -1,8 +1,8 @@
 //! ext4 and its journal in the lab beside real guests on ext4: the bands of a bare device hold, and
 //! the longest write, which is the file system's doing, comes within a factor of two.
 //!
-//! Nothing is fitted to these recordings; docs/journal.md has the figures, and says what of them is
-//! the commit's and what the extents'.
+//! Nothing is fitted to these recordings; docs/study/journal.md has the figures, and says what of
+//! them is the commit's and what the extents'.
 //!
 //! ```text
 //! cargo test -p tidegate-recordings --test compare journal:: -- --nocapture

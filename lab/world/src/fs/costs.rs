@@ -174,8 +174,8 @@ pub const BTRFS: CostTable = calibrated(Nanos::millis(12_212), 400);
 /// NFS: a request a page, coalesced into calls.
 pub const NFS: CostTable = calibrated(Nanos::millis(16_807), 600);
 
-/// The guest of the recordings (docs/record-a-guest.md): Linux 6.12 writing to a bare block device,
-/// every instruction 2 ns. For all columns alike.
+/// The guest of the recordings (docs/study/record-a-guest.md): Linux 6.12 writing to a bare block
+/// device, every instruction 2 ns. For all columns alike.
 ///
 /// Measured in such guests (`sched_switch`, `wbc_writepage` and `block_rq_issue` of the kernel's
 /// own trace), with nothing else to do: a `write()` of 1 MiB takes 2.70 ms as long as nobody is

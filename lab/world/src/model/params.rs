@@ -21,8 +21,8 @@
 //! the pages do, down to one page, and a time of a request stays, so that there are as many
 //! requests in a run, and each takes as long, as at full size.
 //!
-//! Evidence is cited as in docs/reference/experiments.md: A2, A5, MAIL and so on are its sections
-//! and tags; GUESS is an estimate of ours, a free parameter.
+//! Evidence is cited as in docs/study/reference/experiments.md: A2, A5, MAIL and so on are its
+//! sections and tags; GUESS is an estimate of ours, a free parameter.
 
 use core::fmt;
 
@@ -344,7 +344,7 @@ parameters! {
         /// 190 up to 150). Lumps shorter than 68 ms, the 4 MiB that a writer of 2.6.36 is charged
         /// with at a time, leave it no call without a nap (row 15); below 130 ms the longest pause
         /// of 2.6.36 is too short (row 15), from 210 ms on that of p1 too long (row 16). Rows 13
-        /// and 17 do not care. The table is in docs/lab/ablations.md.
+        /// and 17 do not care. The table is in docs/study/notebooks/ablations.md.
         write_buffer_us: 160_000, Micros, 0..=DAY_US, "CALIBRATED on A7 rows 15 and 16; a size of 10 MB of a 32 MB cache";
         /// A buffer that was full takes nothing in until it has drained to this.
         write_buffer_low_us: 70_000, Micros, 0..=DAY_US, "CALIBRATED with write_buffer_us; the lumps in which such disks complete writes";
@@ -480,7 +480,7 @@ impl Ssd {
     /// ticks, and so nothing ends a sleep sooner; disks answer as fast as their interface takes
     /// data in (SATA at 6 Gbit/s: 500 MB/s) until their buffer is full, and then pause. 80 ms are
     /// 12 MB at 150 MB/s. With 20 ms row 8 is missed, from 40 to 160 ms its zeros hold
-    /// (docs/lab/stutterp-notebook.md).
+    /// (docs/study/notebooks/stutterp-notebook.md).
     pub const P0_BUFFERED: Self = Self {
         interface_bytes_per_sec: 500_000_000,
         write_buffer_us: 80_000,

@@ -4,8 +4,8 @@
 //! Kept as a *theoretical arrival time*: the instant at which the bucket would be empty had nothing
 //! been saved. A piece may end `burst` before it.
 //!
-//! Source: docs/reference/field-recordings.md (a token bucket with 50 ms of burst); ITU-T I.371,
-//! the generic cell rate algorithm, for the form.
+//! Source: docs/study/reference/field-recordings.md (a token bucket with 50 ms of burst); ITU-T
+//! I.371, the generic cell rate algorithm, for the form.
 
 use policy::units::{Bytes, Instant, Nanos};
 use policy::writeback::DeviceQueue;

@@ -1,6 +1,6 @@
 //! The rate-based law against a real kernel: every 97th `balance_dirty_pages` event of five
-//! recordings of Linux 6.18 (HZ=250, limits of 64 and 32 MiB; docs/reference/field-recordings.md
-//! says how they were made).
+//! recordings of Linux 6.18 (HZ=250, limits of 64 and 32 MiB;
+//! docs/study/reference/field-recordings.md says how they were made).
 //!
 //! A line of the trace holds what the kernel knew (levels, base rate, think time) and what it made
 //! of it (this task's rate, period, pause); the bandwidth is the one traced next, because the

@@ -1,5 +1,5 @@
-//! CPU costs of the guest of the recordings where it has file systems (docs/record-a-guest.md):
-//! `super::GUEST`, and what a bare disk does not need.
+//! CPU costs of the guest of the recordings where it has file systems
+//! (docs/study/record-a-guest.md): `super::GUEST`, and what a bare disk does not need.
 //!
 //! Small files on ext4 are measured in the recording `r3-calm`, where one task makes 29,032 files
 //! of a page in 12 s and nothing is reclaimed: 321.1 us of CPU time a file in the task (3.4 of them

@@ -62,7 +62,8 @@ const RETURNED: u64 = 26;
 /// page, and 725 of the 7308 s are the latency worker's own faults (the samples of A1 times 31 ms),
 /// which leaves 5.6. So the size agrees if about ten of the twelve CPUs are in reclaim when most
 /// pages are scanned; how many were is not published. It is no prediction: the ratio of system
-/// times (A7 row 1) depends on it, and docs/lab/ablations.md has to show that row without it.
+/// times (A7 row 1) depends on it, and docs/study/notebooks/ablations.md has to show that row
+/// without it.
 pub const CONTENTION: Nanos = Nanos::micros(16);
 
 /// The table of p0's machine. Nobody writes back in the foreground there: no `Work::Contend`.
