@@ -182,11 +182,13 @@ pub enum Command {
     Replay(crate::replay::ReplayArguments),
     /// List experiments, presets, models, papers, metrics and kinds of task
     #[command(
-        after_help = "Examples:\n  tidegate list\n  tidegate list papers\n  tidegate list metrics\n  tidegate list kinds"
+        after_help = "Examples:\n  tidegate list\n  tidegate list papers\n  tidegate list metrics\n  tidegate list kinds\n  tidegate list keys machine"
     )]
     List {
-        /// One of these lists; everything but metrics and kinds without it
+        /// One of these lists; everything but metrics, kinds and keys without it
         what: Option<Listed>,
+        /// Of keys: those of one table (machine, device, row, column, task, expect, ..)
+        table: Option<String>,
     },
     /// Serve volumes over NBD, cached in bounded memory, with writers that are paced
     #[cfg(feature = "serve")]
@@ -226,6 +228,8 @@ pub enum Listed {
     Metrics,
     /// The kinds of task, with their keys
     Kinds,
+    /// The keys of scenarios, table by table
+    Keys,
 }
 
 /// The format of the scoreboard.

@@ -5,12 +5,34 @@ use core::fmt::Write as _;
 use crate::args::Listed;
 use experiment::catalogue;
 use experiment::experiments::{self, EXPERIMENTS};
-use experiment::kinds::{self, Key};
+use experiment::keys::Key;
+use experiment::kinds;
 use experiment::metrics::METRICS;
 use experiment::presets::PRESETS;
-use experiment::scenario::{Scenario, TaskEntry};
+use experiment::scenario::{Scenario, TABLES, TaskKeys, choices};
 use experiment::stats::Better;
 use reproduce::Papers;
+
+/// The text of a list, and of keys that of one table.
+///
+/// # Errors
+/// No such table, or of a list that is not of keys; in words.
+pub(crate) fn of(what: Option<Listed>, table: Option<&str>) -> Result<String, String> {
+    let Some(name) = table else {
+        return Ok(list(what));
+    };
+    if what != Some(Listed::Keys) {
+        return Err(format!(
+            "`{name}` stands behind a list without tables; write `tidegate list keys {name}`"
+        ));
+    }
+    let named = TABLES.iter().find(|table| table.name == name);
+    let known = || choices(name, TABLES.iter().map(|table| table.name));
+    let table = named.ok_or_else(|| format!("unknown table `{name}`; {}", known()))?;
+    let mut text = format!("{}: {} * is needed.\n", table.header, table.about.trim());
+    keys(&mut text, table.keys);
+    Ok(text)
+}
 
 /// The text of the list.
 pub(crate) fn list(what: Option<Listed>) -> String {
@@ -48,6 +70,19 @@ pub(crate) fn list(what: Option<Listed>) -> String {
     }
     if what == Some(Listed::Kinds) {
         kinds(&mut text);
+    }
+    if what == Some(Listed::Keys) {
+        for table in TABLES {
+            let _ = writeln!(
+                text,
+                "{}: {} * is needed.",
+                table.header,
+                table.about.trim()
+            );
+            keys(&mut text, table.keys);
+            text.push('\n');
+        }
+        text.push_str("`tidegate list kinds` has the keys of each kind of task.\n");
     }
     text.truncate(text.trim_end().len());
     text.push('\n');
@@ -97,8 +132,8 @@ fn metrics(text: &mut String) {
 }
 
 fn kinds(text: &mut String) {
-    let _ = writeln!(text, "[[task]]:{} * is needed.", TaskEntry::ABOUT);
-    keys(text, TaskEntry::KEYS);
+    let _ = writeln!(text, "[[task]]:{} * is needed.", TaskKeys::ABOUT);
+    keys(text, TaskKeys::KEYS);
     text.push_str("\nKinds of task (kind = \"NAME\" in a [[task]]), with the keys of their own\n");
     for kind in kinds::ALL {
         let _ = writeln!(text, "  {:<14} {}", kind.name, kind.about.trim());
@@ -110,7 +145,7 @@ fn keys(text: &mut String, keys: &[Key]) {
     for key in keys {
         let mark = if key.needed { "*" } else { "" };
         let name = format!("{}{mark}", key.name);
-        let _ = writeln!(text, "      {name:<24} {}", key.about.trim());
+        let _ = writeln!(text, "      {name:<24} {}: {}", key.value(), key.about);
     }
 }
 
@@ -144,6 +179,25 @@ fn devices(text: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn keys_are_listed_by_table_with_type_range_and_unit() {
+        let machine = of(Some(Listed::Keys), Some("machine")).unwrap();
+        let memory = "      memory_mib*              number, 4 to 16777216 MiB: Memory for pages.";
+        assert!(machine.contains(memory), "{machine}");
+        assert!(!machine.contains("rate_factor"), "{machine}");
+        let all = list(Some(Listed::Keys));
+        for table in TABLES {
+            assert!(all.contains(&format!("{}: ", table.header)), "{all}");
+        }
+        for (what, table, says) in [
+            (Some(Listed::Keys), "machin", "did you mean `machine`?"),
+            (None, "machine", "`tidegate list keys machine`"),
+        ] {
+            let refused = of(what, Some(table)).unwrap_err();
+            assert!(refused.contains(says), "{refused}");
+        }
+    }
 
     #[test]
     fn a_list_holds_what_it_was_asked_for_and_nothing_else() {

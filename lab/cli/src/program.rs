@@ -57,10 +57,12 @@ enum Trouble {
 #[must_use]
 pub fn main(arguments: Arguments) -> ExitCode {
     let ended = match arguments.command {
-        Command::List { what } => {
-            terminal::print(&list::list(what));
-            Ok(OK)
-        }
+        Command::List { what, table } => list::of(what, table.as_deref())
+            .map(|text| {
+                terminal::print(&text);
+                OK
+            })
+            .map_err(Trouble::Usage),
         Command::Reproduce(arguments) => {
             reproduce::main(&arguments.asked(), &interrupted()).map_err(Trouble::from)
         }

@@ -18,7 +18,9 @@
 pub mod catalogue;
 pub mod expect;
 pub mod experiments;
+pub mod keys;
 pub mod kinds;
+mod limits;
 pub mod metrics;
 pub mod mistake;
 pub mod outcome;

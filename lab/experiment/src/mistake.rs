@@ -64,6 +64,21 @@ impl Mistake {
         (!(least..=most).contains(&number)).then(mistake)
     }
 
+    /// A name that none of `known` is, if none is.
+    pub(crate) fn unknown<'a>(
+        of: &str,
+        name: &Spanned<String>,
+        known: impl IntoIterator<Item = &'a str> + Clone,
+    ) -> Option<Self> {
+        let word = name.get_ref().as_str();
+        let mistake = || {
+            Self::new(format!("unknown {of} `{word}`"), name.span(), "not known")
+                .help(choices(word, known.clone()))
+        };
+        let is_known = known.clone().into_iter().any(|known| known == word);
+        (!is_known).then(mistake)
+    }
+
     /// Adds the way out.
     #[must_use]
     pub fn help(mut self, help: impl Into<String>) -> Self {

@@ -4,23 +4,19 @@ use env::Env;
 use toml::Spanned;
 use workload::{Alloc, Work, alloc};
 
-use crate::task::{Ends, Given, Kind, Memory, Sizes, Traits, keys};
+use crate::keys::{May, keys};
+use crate::limits::{MADE, PART, REGION};
+use crate::task::{Ends, Given, Kind, Memory, Sizes, Traits};
 
 keys! {
     /// Waits until little memory is free, and two seconds; writes to each page of its memory and
     /// gives it back.
-    pub struct Keys {
-        /// Its memory; scaled.
-        region_mib: Option<Spanned<f64>>,
-        /// The memory of all tasks of this entry together, as a part of the machine's.
-        memory_part: Option<Spanned<f64>>,
-        /// The same of each of them.
-        memory_part_each: Option<Spanned<f64>>,
-        /// A round begins when no more is free; scaled.
-        below_mib: Spanned<f64>,
-        /// Rounds.
-        loops: Spanned<u32>,
-    }
+    Keys:
+        region_mib: May<f64>, "Its memory; scaled.", REGION;
+        memory_part: May<f64>, "The memory of all tasks of this entry together, as a part of the machine's.", PART;
+        memory_part_each: May<f64>, "The same of each of them.", PART;
+        below_mib: Spanned<f64>, "A round begins when no more is free; scaled.";
+        loops: Spanned<u32>, "Rounds.", MADE;
 }
 
 impl Kind for Keys {

@@ -5,17 +5,16 @@ use policy::units::Pages;
 use toml::Spanned;
 use workload::{Bystander, Work, bystander};
 
+use crate::keys::keys;
+use crate::limits::{EVERY, REGION};
 use crate::task::units::{PAGES_PER_MIB, millis, whole};
-use crate::task::{Ends, Given, Kind, Memory, Sizes, Traits, keys};
+use crate::task::{Ends, Given, Kind, Memory, Sizes, Traits};
 
 keys! {
     /// Takes a page on a schedule, and gives one back for it.
-    pub struct Keys {
-        /// The memory that it keeps: a few pages, and not scaled.
-        region_mib: Spanned<f64>,
-        /// Time between two pages.
-        every_ms: Spanned<f64>,
-    }
+    Keys:
+        region_mib: Spanned<f64>, "The memory that it keeps: a few pages, and not scaled.", REGION;
+        every_ms: Spanned<f64>, "Time between two pages.", EVERY;
 }
 
 impl Kind for Keys {

@@ -4,21 +4,19 @@ use env::Env;
 use toml::Spanned;
 use workload::{Cp, Work, cp};
 
-use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
+use crate::keys::{May, keys};
+use crate::limits::{BLOCK, FILE_MIB};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// Block: coreutils of 2010.
 const BLOCK_KIB: f64 = 32.0;
 
 keys! {
     /// Copies a file.
-    pub struct Keys {
-        /// The device that it reads from.
-        from: Spanned<String>,
-        /// Bytes in all; scaled.
-        file_mib: Spanned<f64>,
-        /// Bytes of one call.
-        block_kib: Option<Spanned<f64>>,
-    }
+    Keys:
+        from: Spanned<String>, "The device that it reads from.";
+        file_mib: Spanned<f64>, "Bytes in all; scaled.", FILE_MIB;
+        block_kib: May<f64>, "Bytes of one call.", BLOCK;
 }
 
 impl Keys {

@@ -2,43 +2,33 @@
 
 use env::Env;
 use policy::units::{Bytes, Nanos};
-use serde::Deserialize;
 use toml::Spanned;
 use workload::{Dd, SyncAfter, Work, dd};
 
+use crate::keys::{May, keys, value, words};
+use crate::limits::{BLOCK, EVERY, FILE_MIB};
 use crate::task::units::millis;
-use crate::task::{Ends, Facts, Field, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// Block.
 const BLOCK_KIB: f64 = 1024.0;
 
 keys! {
     /// Writes a file from front to back.
-    pub struct Keys {
-        /// Bytes in all; scaled. With `run_s` it ends with whichever comes first.
-        file_mib: Spanned<f64>,
-        /// Bytes of one call.
-        block_kib: Option<Spanned<f64>>,
-        /// How long it rests after each call.
-        every_ms: Option<Spanned<f64>>,
-        /// What it makes durable at its end: `none`, `file`, `everything`.
-        sync: Option<Spanned<SyncKind>>,
-    }
+    Keys:
+        file_mib: Spanned<f64>, "Bytes in all; scaled. With `run_s` it ends with whichever comes first.", FILE_MIB;
+        block_kib: May<f64>, "Bytes of one call.", BLOCK;
+        every_ms: May<f64>, "Its rest after each call.", EVERY;
+        sync: May<SyncKind>, "The files that it syncs at its end: none without the key.";
 }
 
-/// What a `dd` syncs at its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum SyncKind {
-    /// Nothing.
-    None,
-    /// Its file.
-    File,
-    /// Everything.
-    Everything,
+words! {
+    /// What a `dd` syncs at its end.
+    SyncKind:
+        None = "none", "Nothing.";
+        File = "file", "Its file.";
+        Everything = "everything", "Everything.";
 }
-
-impl Field for Spanned<SyncKind> {}
 
 impl Keys {
     fn options(&self, at: &Sizes) -> Dd {

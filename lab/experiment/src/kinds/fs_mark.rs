@@ -5,29 +5,24 @@ use policy::units::Bytes;
 use toml::Spanned;
 use workload::{FsMark, Work, fs_mark};
 
+use crate::keys::{May, keys, value};
+use crate::limits::{BLOCK, FILE_KIB, MADE};
 use crate::mistake::Mistake;
 use crate::task::units::FILES_MADE_MOST;
 use crate::task::units::kib;
-use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// Block (its `IO_BUFFER_SIZE`).
 const BLOCK_KIB: f64 = 16.0;
 
 keys! {
     /// Makes files, in rounds with the others of its entry. The files stay.
-    pub struct Keys {
-        /// Files that a task makes in a round; scaled.
-        files_per_loop: Spanned<u32>,
-        /// Rounds.
-        loops: Spanned<u32>,
-        /// Bytes of one file.
-        file_kib: Spanned<f64>,
-        /// Bytes of one call.
-        block_kib: Option<Spanned<f64>>,
-        /// Its files have entries and inodes in memory, of ext3 in Linux 3.0. Without it they have
-        /// none.
-        inodes: Option<Spanned<bool>>,
-    }
+    Keys:
+        files_per_loop: Spanned<u32>, "Files that a task makes in a round; scaled.", MADE;
+        loops: Spanned<u32>, "Rounds.", MADE;
+        file_kib: Spanned<f64>, "Bytes of one file.", FILE_KIB;
+        block_kib: May<f64>, "Bytes of one call.", BLOCK;
+        inodes: May<bool>, "Its files have entries and inodes in memory, of ext3 in Linux 3.0. Without it they have none.";
 }
 
 impl Keys {

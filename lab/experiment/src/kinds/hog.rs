@@ -1,21 +1,18 @@
 //! `hog`: memory that is written to over and over (p0's anonymous hog).
 
 use env::Env;
-use toml::Spanned;
 use workload::{Hog, Work, hog};
 
-use crate::task::{Ends, Facts, Given, Kind, Memory, Sizes, Traits, keys};
+use crate::keys::{May, keys};
+use crate::limits::{PART, REGION};
+use crate::task::{Ends, Facts, Given, Kind, Memory, Sizes, Traits};
 
 keys! {
     /// Writes to each page of its memory, over and over.
-    pub struct Keys {
-        /// Its memory; scaled.
-        region_mib: Option<Spanned<f64>>,
-        /// The memory of all tasks of this entry together, as a part of the machine's.
-        memory_part: Option<Spanned<f64>>,
-        /// The same of each of them.
-        memory_part_each: Option<Spanned<f64>>,
-    }
+    Keys:
+        region_mib: May<f64>, "Its memory; scaled.", REGION;
+        memory_part: May<f64>, "The memory of all tasks of this entry together, as a part of the machine's.", PART;
+        memory_part_each: May<f64>, "The same of each of them.", PART;
 }
 
 impl Kind for Keys {

@@ -4,8 +4,10 @@ use env::Env;
 use toml::Spanned;
 use workload::{LargeDd, Work, large_dd};
 
+use crate::keys::{May, keys, value};
+use crate::limits::{BLOCK, FILE_MIB, RATE};
 use crate::mistake::Mistake;
-use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// Block: a read-ahead window of Linux.
 const BLOCK_KIB: f64 = 128.0;
@@ -15,16 +17,11 @@ const COPIES_MOST: f64 = 4096.0;
 keys! {
     /// Makes its files: a source that comes in over a network, copies of it one after the other;
     /// then it removes all.
-    pub struct Keys {
-        /// Bytes of the source; scaled.
-        file_mib: Spanned<f64>,
-        /// It begins another copy as long as source and copies together have less; scaled.
-        total_mib: Spanned<f64>,
-        /// How fast the source comes in, MiB/s; scaled. Without it, as fast as it can be written.
-        rate_mib: Option<Spanned<f64>>,
-        /// Bytes of one call; scaled, as a read-ahead window is.
-        block_kib: Option<Spanned<f64>>,
-    }
+    Keys:
+        file_mib: Spanned<f64>, "Bytes of the source; scaled.", FILE_MIB;
+        total_mib: Spanned<f64>, "It begins another copy as long as source and copies together have less; scaled.", FILE_MIB;
+        rate_mib: May<f64>, "The rate at which the source arrives; scaled. Without it, as fast as it can be written.", RATE;
+        block_kib: May<f64>, "Bytes of one call; scaled, as a read-ahead window is.", BLOCK;
 }
 
 impl Keys {

@@ -5,20 +5,19 @@ use policy::units::Bytes;
 use toml::Spanned;
 use workload::{LightWriter, Work, light_writer};
 
+use crate::keys::{May, keys};
+use crate::limits::{BLOCK, EVERY};
 use crate::task::units::millis;
-use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// Block.
 const BLOCK_KIB: f64 = 4.0;
 
 keys! {
     /// Writes a small block now and then.
-    pub struct Keys {
-        /// Time between two calls.
-        every_ms: Spanned<f64>,
-        /// Bytes of one call.
-        block_kib: Option<Spanned<f64>>,
-    }
+    Keys:
+        every_ms: Spanned<f64>, "Time between two calls.", EVERY;
+        block_kib: May<f64>, "Bytes of one call.", BLOCK;
 }
 
 impl Keys {

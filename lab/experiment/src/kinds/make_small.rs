@@ -5,19 +5,17 @@ use policy::units::Nanos;
 use toml::Spanned;
 use workload::{MakeSmall, Work, make_small};
 
-use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
+use crate::keys::keys;
+use crate::limits::{FILE_KIB, MADE};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 keys! {
     /// Makes small files whose inodes and entries take memory, in a directory of its own, in rounds
     /// with the others of its entry.
-    pub struct Keys {
-        /// Files that a task makes in a round; scaled.
-        files_per_loop: Spanned<u32>,
-        /// Rounds.
-        loops: Spanned<u32>,
-        /// Bytes of one file: whole pages.
-        file_kib: Spanned<f64>,
-    }
+    Keys:
+        files_per_loop: Spanned<u32>, "Files that a task makes in a round; scaled.", MADE;
+        loops: Spanned<u32>, "Rounds.", MADE;
+        file_kib: Spanned<f64>, "Bytes of one file: whole pages.", FILE_KIB;
 }
 
 impl Keys {

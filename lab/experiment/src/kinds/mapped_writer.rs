@@ -5,7 +5,9 @@ use policy::units::{Bytes, PAGE_SIZE, Pages};
 use toml::Spanned;
 use workload::{MappedWriter, Work, mapped_writer};
 
-use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+use crate::keys::{May, keys, value};
+use crate::limits::{BLOCK, FILE_MIB};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// A call.
 const BLOCK_KIB: f64 = 128.0;
@@ -13,14 +15,10 @@ const BLOCK_KIB: f64 = 128.0;
 keys! {
     /// Maps a file that has nothing in it, and stores to each page once, in order; nothing is
     /// synced.
-    pub struct Keys {
-        /// Bytes of the file; scaled.
-        file_mib: Spanned<f64>,
-        /// Bytes of one call.
-        block_kib: Option<Spanned<f64>>,
-        /// The file is found with its content, which is read page by page.
-        found: Option<Spanned<bool>>,
-    }
+    Keys:
+        file_mib: Spanned<f64>, "Bytes of the file; scaled.", FILE_MIB;
+        block_kib: May<f64>, "Bytes of one call.", BLOCK;
+        found: May<bool>, "The file is found with its content, which is read page by page.";
 }
 
 impl Keys {

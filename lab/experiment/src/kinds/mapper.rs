@@ -1,27 +1,23 @@
 //! `mapper`: maps memory, writes to each page of it, unmaps it (p0's latency worker).
 
 use env::Env;
-use toml::Spanned;
 use workload::{Mapper, Work, mapper};
 
+use crate::keys::{May, keys, value};
+use crate::limits::{EVERY, PART, REGION};
 use crate::task::units::millis;
-use crate::task::{Ends, Given, Kind, Memory, Sizes, Traits, keys, value};
+use crate::task::{Ends, Given, Kind, Memory, Sizes, Traits};
 
 /// How long it rests between two mappings (experiments B1).
 const THINK_MS: f64 = 5.0;
 
 keys! {
     /// Maps memory, writes to each page of it, unmaps it, and rests.
-    pub struct Keys {
-        /// Its memory; scaled.
-        region_mib: Option<Spanned<f64>>,
-        /// The memory of all tasks of this entry together, as a part of the machine's.
-        memory_part: Option<Spanned<f64>>,
-        /// The same of each of them.
-        memory_part_each: Option<Spanned<f64>>,
-        /// How long it rests.
-        every_ms: Option<Spanned<f64>>,
-    }
+    Keys:
+        region_mib: May<f64>, "Its memory; scaled.", REGION;
+        memory_part: May<f64>, "The memory of all tasks of this entry together, as a part of the machine's.", PART;
+        memory_part_each: May<f64>, "The same of each of them.", PART;
+        every_ms: May<f64>, "Its rest between two rounds.", EVERY;
 }
 
 impl Kind for Keys {

@@ -27,12 +27,10 @@ mod thpavail;
 mod ycsb;
 
 use env::Env;
-use serde::Deserialize;
-use toml::Spanned;
 use workload::Work;
 
-pub use crate::task::Key;
-use crate::task::{Facts, Given, Keyed, Kind, Sizes, Traits};
+use crate::keys::{Key, Open, Raw, Reader, Takes, Value};
+use crate::task::{Facts, Given, Kind, Sizes, Traits};
 
 /// A kind of task.
 #[derive(Clone, Copy, Debug)]
@@ -43,6 +41,8 @@ pub struct Registered {
     pub about: &'static str,
     /// The keys that only some kinds have.
     pub keys: &'static [Key],
+    /// Reads them.
+    of: fn(Open<'_>, &mut Reader<'_>) -> Option<Task>,
 }
 
 impl Registered {
@@ -66,10 +66,11 @@ macro_rules! kinds {
             name: stringify!($kind),
             about: $kind::Keys::ABOUT,
             keys: $kind::Keys::KEYS,
+            of: |table, reader| Some(Task::$kind($kind::Keys::of(table, reader)?)),
         }),*];
 
         /// What a task does, with the keys of its kind.
-        #[derive(Clone, Debug, Deserialize)]
+        #[derive(Clone, Debug)]
         #[expect(non_camel_case_types, reason = "a variant is called as its kind is in scenarios")]
         pub enum Task {
             $(#[doc = concat!("`", stringify!($kind), "`.")] $kind($kind::Keys)),*
@@ -111,13 +112,16 @@ impl Task {
     }
 }
 
-impl Keyed for Task {
-    fn number(&self, key: &str) -> Option<Spanned<f64>> {
-        self.kind().number(key)
-    }
+/// A kind with its keys, as `scenario::tasks` has put them together.
+impl Value for Task {
+    const TAKES: Takes = Takes::Text;
 
-    fn text(&self, key: &str) -> Option<&Spanned<String>> {
-        self.kind().text(key)
+    fn read(raw: Raw<'_>, key: &Key, reader: &mut Reader<'_>) -> Option<Self> {
+        let tagged = reader.table(raw, key)?;
+        let (name, own) = tagged.into_iter().next()?;
+        let kind = by_name(name.get_ref())?;
+        let own = reader.open(own, key, kind.keys)?;
+        (kind.of)(own, reader)
     }
 }
 
@@ -126,8 +130,7 @@ mod tests {
     use super::*;
     use crate::scenario::{Scenario, Source};
     use crate::task::{Ends, Files};
-
-    const DOCUMENT: &str = include_str!("../../../../docs/study/write-a-scenario.md");
+    use toml::de::DeTable;
 
     /// A scenario with one task, and a task that makes small files for it to look at.
     fn loaded(task: &str) -> Scenario {
@@ -174,8 +177,9 @@ mod tests {
             assert!(kind.about.trim().len() > 10, "{}", kind.name);
             assert!(kind.keys.iter().all(|key| !key.about.trim().is_empty()));
             let own = least(kind);
-            let task: Task = toml::from_str(&format!("[{}]\n{own}", kind.name)).unwrap();
-            let traits = task.traits();
+            let keys = DeTable::parse(&own).unwrap().into_inner();
+            let keys = Open::new(keys, 0..0, kind.keys);
+            let traits = (kind.of)(keys, &mut Reader::new(&own)).unwrap().traits();
             let mut text = format!("kind = \"{}\"\n{own}", kind.name);
             if traits.files != Files::None {
                 text.push_str("device = \"disk\"\n");
@@ -201,36 +205,5 @@ mod tests {
             assert_eq!(by_name(kind.name).unwrap().name, kind.name);
         }
         assert!(by_name("keeper").is_none(), "it comes by itself");
-    }
-
-    /// Names in backquotes, up to the first thing that is no name.
-    fn quoted(cell: &str) -> Vec<&str> {
-        let all = cell.split('`').skip(1).step_by(2);
-        all.map(|part| part.split([' ', '=']).next().unwrap_or(part))
-            .collect()
-    }
-
-    #[test]
-    fn the_document_has_a_row_for_every_kind_with_its_keys() {
-        let rows = DOCUMENT
-            .lines()
-            .filter_map(|line| line.strip_prefix("| - "));
-        let rows: Vec<(Vec<&str>, Vec<&str>)> = rows
-            .map(|row| row.split_once('|').expect("a row has two cells"))
-            .map(|(names, keys)| (quoted(names), quoted(keys)))
-            .collect();
-        for kind in ALL {
-            let mut own = rows.iter().filter(|(names, _)| names.contains(&kind.name));
-            let (_, keys) = own
-                .next()
-                .unwrap_or_else(|| panic!("no row for {}", kind.name));
-            // Said once for all that have it.
-            for key in kind.keys.iter().filter(|key| key.name != "block_kib") {
-                assert!(keys.contains(&key.name), "{}: {}", kind.name, key.name);
-            }
-        }
-        for name in rows.iter().flat_map(|(names, _)| names) {
-            assert!(by_name(name).is_some(), "{name} is no kind");
-        }
     }
 }

@@ -4,8 +4,10 @@ use env::Env;
 use toml::Spanned;
 use workload::{Pass, Passes, Work, passes};
 
+use crate::keys::{May, keys, value};
+use crate::limits::{BLOCK, FILE_MIB, MADE};
 use crate::mistake::Mistake;
-use crate::task::{Around, Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+use crate::task::{Around, Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// Block.
 const BLOCK_KIB: f64 = 1024.0;
@@ -15,16 +17,11 @@ const PASSES_MOST: usize = 64;
 keys! {
     /// Goes through a file from front to end, once for each letter of `passes`. A task that begins
     /// with a pass that reads finds its file with its content.
-    pub struct Keys {
-        /// Bytes of the file; scaled.
-        file_mib: Spanned<f64>,
-        /// What each pass does: `w` writes, `r` reads. Without it, a pass that writes.
-        passes: Option<Spanned<String>>,
-        /// How often all of them; without it, until `run_s` is over.
-        loops: Option<Spanned<u32>>,
-        /// Bytes of one call.
-        block_kib: Option<Spanned<f64>>,
-    }
+    Keys:
+        file_mib: Spanned<f64>, "Bytes of the file; scaled.", FILE_MIB;
+        passes: May<String>, "A letter a pass: `w` writes, `r` reads. Without it, one pass that writes.";
+        loops: May<u32>, "Times that it does all of them; without it, until `run_s` is over.", MADE;
+        block_kib: May<f64>, "Bytes of one call.", BLOCK;
 }
 
 impl Keys {

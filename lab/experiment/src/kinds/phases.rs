@@ -4,8 +4,10 @@ use env::Env;
 use toml::Spanned;
 use workload::{Phase, Phases, Work, phases};
 
+use crate::keys::{May, keys, range, value};
+use crate::limits::{BLOCK, FILE_MIB, PART, REGION};
 use crate::task::units::seconds;
-use crate::task::{Ends, Facts, Files, Given, Kind, Memory, Sizes, Traits, Writes, keys, value};
+use crate::task::{Ends, Facts, Files, Given, Kind, Memory, Sizes, Traits, Writes};
 
 /// Block.
 const BLOCK_KIB: f64 = 1024.0;
@@ -14,22 +16,14 @@ const FIRST: [Phase; 3] = [Phase::Anonymous, Phase::File, Phase::Pinned];
 
 keys! {
     /// Goes through phases: memory, a file, pinned pages of it.
-    pub struct Keys {
-        /// How long a phase lasts.
-        phase_s: Spanned<f64>,
-        /// Bytes of its file; scaled.
-        file_mib: Spanned<f64>,
-        /// Its memory; scaled.
-        region_mib: Option<Spanned<f64>>,
-        /// The memory of all tasks of this entry together, as a part of the machine's.
-        memory_part: Option<Spanned<f64>>,
-        /// The same of each of them.
-        memory_part_each: Option<Spanned<f64>>,
-        /// Pages that it pins; scaled.
-        pinned_mib: Option<Spanned<f64>>,
-        /// Bytes of one call; scaled, as a request is.
-        block_kib: Option<Spanned<f64>>,
-    }
+    Keys:
+        phase_s: Spanned<f64>, "Length of a phase.", range(0.001, 1e7, " s");
+        file_mib: Spanned<f64>, "Bytes of its file; scaled.", FILE_MIB;
+        region_mib: May<f64>, "Its memory; scaled.", REGION;
+        memory_part: May<f64>, "The memory of all tasks of this entry together, as a part of the machine's.", PART;
+        memory_part_each: May<f64>, "The same of each of them.", PART;
+        pinned_mib: May<f64>, "Pages that it pins; scaled.", REGION;
+        block_kib: May<f64>, "Bytes of one call; scaled, as a request is.", BLOCK;
 }
 
 impl Keys {

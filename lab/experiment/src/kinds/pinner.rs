@@ -5,14 +5,14 @@ use policy::units::{Bytes, Pages};
 use toml::Spanned;
 use workload::{Pinner, Work, pinner};
 
-use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, keys};
+use crate::keys::keys;
+use crate::limits::REGION;
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits};
 
 keys! {
     /// Pins pages of a file and holds them: pages that reclaim looks at and cannot free.
-    pub struct Keys {
-        /// Pages that it pins; scaled.
-        pinned_mib: Spanned<f64>,
-    }
+    Keys:
+        pinned_mib: Spanned<f64>, "Pages that it pins; scaled.", REGION;
 }
 
 impl Keys {

@@ -1,10 +1,11 @@
 //! `rand_read`: reads blocks of its files at random (p0's readers, fio).
 
 use env::Env;
-use toml::Spanned;
 use workload::{RandRead, Work, rand_read};
 
-use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, keys, value};
+use crate::keys::{May, keys, value};
+use crate::limits::{BLOCK, FILE_MIB, FILES, PART};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits};
 
 /// Block.
 const BLOCK_KIB: f64 = 1024.0;
@@ -13,20 +14,13 @@ const SWITCH_EVERY: u32 = 16;
 
 keys! {
     /// Reads blocks of its files at random.
-    pub struct Keys {
-        /// Bytes of all its files together; scaled.
-        file_mib: Option<Spanned<f64>>,
-        /// The files of all tasks of this entry together, as a part of the machine's memory.
-        memory_part: Option<Spanned<f64>>,
-        /// The same of each of them.
-        memory_part_each: Option<Spanned<f64>>,
-        /// Files of one task.
-        files: Option<Spanned<u32>>,
-        /// Bytes of one call; scaled, as a request is.
-        block_kib: Option<Spanned<f64>>,
-        /// Calls before it takes another of its files.
-        switch_every: Option<Spanned<u32>>,
-    }
+    Keys:
+        file_mib: May<f64>, "Bytes of all its files together; scaled.", FILE_MIB;
+        memory_part: May<f64>, "The files of all tasks of this entry together, as a part of the machine's memory.", PART;
+        memory_part_each: May<f64>, "The same of each of them.", PART;
+        files: May<u32>, "Files of one task.", FILES;
+        block_kib: May<f64>, "Bytes of one call; scaled, as a request is.", BLOCK;
+        switch_every: May<u32>, "Calls before it takes another of its files.", FILES;
 }
 
 impl Keys {

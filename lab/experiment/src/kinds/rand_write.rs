@@ -1,28 +1,23 @@
 //! `rand_write`: overwrites blocks of its files at random (p0's writers, fio).
 
 use env::Env;
-use toml::Spanned;
 use workload::{RandWrite, Work, rand_write};
 
-use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes, keys};
+use crate::keys::{May, keys};
+use crate::limits::{BLOCK, FILE_MIB, FILES, PART};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// Block.
 const BLOCK_KIB: f64 = 1024.0;
 
 keys! {
     /// Overwrites blocks of its files at random.
-    pub struct Keys {
-        /// Bytes of all its files together; scaled.
-        file_mib: Option<Spanned<f64>>,
-        /// The files of all tasks of this entry together, as a part of the machine's memory.
-        memory_part: Option<Spanned<f64>>,
-        /// The same of each of them.
-        memory_part_each: Option<Spanned<f64>>,
-        /// Files of one task.
-        files: Option<Spanned<u32>>,
-        /// Bytes of one call; scaled, as a request is.
-        block_kib: Option<Spanned<f64>>,
-    }
+    Keys:
+        file_mib: May<f64>, "Bytes of all its files together; scaled.", FILE_MIB;
+        memory_part: May<f64>, "The files of all tasks of this entry together, as a part of the machine's memory.", PART;
+        memory_part_each: May<f64>, "The same of each of them.", PART;
+        files: May<u32>, "Files of one task.", FILES;
+        block_kib: May<f64>, "Bytes of one call; scaled, as a request is.", BLOCK;
 }
 
 impl Keys {

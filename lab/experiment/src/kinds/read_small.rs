@@ -5,18 +5,16 @@ use toml::Spanned;
 use workload::{Visit, Work};
 
 use super::stat_small;
-use crate::task::{Given, Kind, Sizes, Traits, keys};
+use crate::keys::{May, keys};
+use crate::limits::{MADE, PART};
+use crate::task::{Given, Kind, Sizes, Traits};
 
 keys! {
     /// Reads the last of the small files that were made, one after the other.
-    pub struct Keys {
-        /// At as many files as have objects that fill this part of the memory.
-        memory_part: Spanned<f64>,
-        /// How often it goes over them.
-        loops: Option<Spanned<u32>>,
-        /// It begins when all files are made.
-        after: Option<Spanned<bool>>,
-    }
+    Keys:
+        memory_part: Spanned<f64>, "At as many files as have objects that fill this part of the memory.", PART;
+        loops: May<u32>, "Times that it goes over them; 1 if not given.", MADE;
+        after: May<bool>, "It begins when all files are made.";
 }
 
 impl Kind for Keys {

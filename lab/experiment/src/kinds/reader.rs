@@ -2,41 +2,32 @@
 
 use env::Env;
 use policy::units::Nanos;
-use serde::Deserialize;
 use toml::Spanned;
 use workload::{Pattern, Reader, Work, reader};
 
+use crate::keys::{May, keys, value, words};
+use crate::limits::{BLOCK, EVERY, FILE_MIB};
 use crate::task::units::millis;
-use crate::task::{Ends, Facts, Field, Files, Given, Kind, Sizes, Traits, keys, value};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits};
 
 /// Block.
 const BLOCK_KIB: f64 = 1024.0;
 
 keys! {
     /// Reads a file that is there.
-    pub struct Keys {
-        /// Bytes in all; scaled.
-        file_mib: Spanned<f64>,
-        /// Bytes of one call.
-        block_kib: Option<Spanned<f64>>,
-        /// Time between the end of a call and the next.
-        every_ms: Option<Spanned<f64>>,
-        /// In which order: `sequential`, `random`.
-        order: Option<Spanned<OrderKind>>,
-    }
+    Keys:
+        file_mib: Spanned<f64>, "Bytes in all; scaled.", FILE_MIB;
+        block_kib: May<f64>, "Bytes of one call.", BLOCK;
+        every_ms: May<f64>, "Time between the end of a call and the next.", EVERY;
+        order: May<OrderKind>, "In which order: `sequential`, `random`.";
 }
 
-/// In which order a reader reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum OrderKind {
-    /// Front to back.
-    Sequential,
-    /// Anywhere.
-    Random,
+words! {
+    /// In which order a reader reads.
+    OrderKind:
+        Sequential = "sequential", "Front to back.";
+        Random = "random", "Anywhere.";
 }
-
-impl Field for Spanned<OrderKind> {}
 
 impl Keys {
     fn options(&self, at: &Sizes) -> Reader {

@@ -4,19 +4,17 @@ use env::Env;
 use toml::Spanned;
 use workload::{Revisit, Visit, Work, revisit};
 
+use crate::keys::{May, keys, value};
+use crate::limits::{MADE, PART};
 use crate::task::units::whole;
-use crate::task::{Ends, Files, Given, Kind, Sizes, Traits, keys, value};
+use crate::task::{Ends, Files, Given, Kind, Sizes, Traits};
 
 keys! {
     /// Looks up the last of the small files that were made, at random.
-    pub struct Keys {
-        /// At as many files as have objects that fill this part of the memory.
-        memory_part: Spanned<f64>,
-        /// How often it goes over them.
-        loops: Option<Spanned<u32>>,
-        /// It begins when all files are made.
-        after: Option<Spanned<bool>>,
-    }
+    Keys:
+        memory_part: Spanned<f64>, "At as many files as have objects that fill this part of the memory.", PART;
+        loops: May<u32>, "Times that it goes over them; 1 if not given.", MADE;
+        after: May<bool>, "It begins when all files are made.";
 }
 
 /// Of both kinds that look at small files again.

@@ -2,13 +2,14 @@
 
 use env::Env;
 use policy::units::Pages;
-use serde::Deserialize;
 use toml::Spanned;
 use workload::{FileEnds, Thpavail, Work, thpavail};
 
+use crate::keys::{May, keys, range, value, words};
+use crate::limits::{BLOCK, FILE_MIB, MADE};
 use crate::mistake::Mistake;
 use crate::task::units::MEMORY_MOST_MIB;
-use crate::task::{Around, Facts, Field, Files, Given, Kind, Sizes, Traits, Writes, keys, value};
+use crate::task::{Around, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// Block of both copies: that of `cp`.
 const BLOCK_KIB: f64 = 32.0;
@@ -17,33 +18,21 @@ const SETTLED: u64 = 1024;
 
 keys! {
     /// Copies from one device and to another, and touches all memory beside that.
-    pub struct Keys {
-        /// The device that it reads from.
-        from: Spanned<String>,
-        /// Bytes of the file that it reads, from its front again when it is through; scaled.
-        file_mib: Spanned<f64>,
-        /// It writes its copy from the start again when it has so much; scaled.
-        total_mib: Spanned<f64>,
-        /// Iterations.
-        loops: Spanned<u32>,
-        /// What becomes of its file when an iteration ends: `removed` (without the key), `synced`.
-        file_ends: Option<Spanned<FileEndsKind>>,
-        /// Bytes of one call; scaled, as a read-ahead window is.
-        block_kib: Option<Spanned<f64>>,
-    }
+    Keys:
+        from: Spanned<String>, "The device that it reads from.";
+        file_mib: Spanned<f64>, "Bytes of the file that it reads, from its front again when it is through; scaled.", FILE_MIB;
+        total_mib: Spanned<f64>, "It writes its copy from the start again when it has so much; scaled.", range(1.0, MEMORY_MOST_MIB, " MiB");
+        loops: Spanned<u32>, "Iterations.", MADE;
+        file_ends: May<FileEndsKind>, "The end of its file in each iteration: removed (without the key), or synced.";
+        block_kib: May<f64>, "Bytes of one call; scaled, as a read-ahead window is.", BLOCK;
 }
 
-/// What becomes of the file that a `thpavail` writes, when an iteration ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum FileEndsKind {
-    /// It is removed, and what was dirty of it is thrown away.
-    Removed,
-    /// It stays, and is written out.
-    Synced,
+words! {
+    /// What becomes of the file that a `thpavail` writes, when an iteration ends.
+    FileEndsKind:
+        Removed = "removed", "It is removed, and what was dirty of it is thrown away.";
+        Synced = "synced", "It stays, and is written out.";
 }
-
-impl Field for Spanned<FileEndsKind> {}
 
 impl Keys {
     fn options(&self, at: &Sizes) -> Thpavail {
@@ -79,15 +68,8 @@ impl Kind for Keys {
     }
 
     fn check(&self, around: &Around) -> Vec<Mistake> {
-        let total = &self.total_mib;
-        let mut found = Vec::from_iter(Mistake::range(
-            "total_mib",
-            total,
-            1.0,
-            MEMORY_MOST_MIB,
-            " MiB",
-        ));
         // It swaps out what it cannot keep.
+        let mut found = Vec::new();
         if !around.has_swap {
             let mistake = Mistake::new(
                 "a thpavail touches as much memory as there is, and there is no swap file",

@@ -1,43 +1,36 @@
 //! `ycsb`: a client of a key-value store, by one of YCSB's core workloads.
 
 use env::Env;
-use serde::Deserialize;
 use toml::Spanned;
 use workload::{Mix, Work, Ycsb, ycsb};
 
-use crate::task::{Ends, Facts, Field, Files, Given, Kind, Sizes, Traits, Writes, keys};
+use crate::keys::{May, keys, words};
+use crate::limits::{BLOCK, FILE_MIB, PART};
+use crate::task::{Ends, Facts, Files, Given, Kind, Sizes, Traits, Writes};
 
 /// A record.
 const BLOCK_KIB: f64 = 4.0;
 
 keys! {
     /// Reads, updates, scans and adds records of its file, some far oftener than others.
-    pub struct Keys {
-        /// Bytes of its file; scaled.
-        file_mib: Option<Spanned<f64>>,
-        /// The files of all tasks of this entry together, as a part of the machine's memory.
-        memory_part: Option<Spanned<f64>>,
-        /// The same of each of them.
-        memory_part_each: Option<Spanned<f64>>,
-        /// Bytes of a record.
-        block_kib: Option<Spanned<f64>>,
-        /// Which of YCSB's workloads: `A` to `F`.
-        mix: Spanned<MixKind>,
-    }
+    Keys:
+        file_mib: May<f64>, "Bytes of its file; scaled.", FILE_MIB;
+        memory_part: May<f64>, "The files of all tasks of this entry together, as a part of the machine's memory.", PART;
+        memory_part_each: May<f64>, "The same of each of them.", PART;
+        block_kib: May<f64>, "Bytes of a record.", BLOCK;
+        mix: Spanned<MixKind>, "The core workload of YCSB.";
 }
 
-/// YCSB's core workloads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-enum MixKind {
-    A,
-    B,
-    C,
-    D,
-    E,
-    F,
+words! {
+    /// YCSB's core workloads.
+    MixKind:
+        A = "A", "A.";
+        B = "B", "B.";
+        C = "C", "C.";
+        D = "D", "D.";
+        E = "E", "E.";
+        F = "F", "F.";
 }
-
-impl Field for Spanned<MixKind> {}
 
 impl Keys {
     fn options(&self, at: &Sizes) -> Ycsb {

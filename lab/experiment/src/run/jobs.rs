@@ -7,11 +7,12 @@ use workload::Keep;
 
 use super::cell::{device, request_least};
 use super::{runs, small};
+use crate::keys::value;
 use crate::kinds::Task;
 use crate::scenario::machine::pages_of;
 use crate::scenario::{CaseEntry, Scenario, TaskEntry};
 use crate::task::units::{seconds, whole};
-use crate::task::{Facts, Files, Keyed as _, Sizes, Traits, Writes, value};
+use crate::task::{Facts, Files, Sizes, Traits, Writes};
 
 /// A small file of which nothing is said is a page.
 const SMALL_FILE_KIB: f64 = 4.0;
@@ -174,7 +175,7 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: Sizes) -> JobSpec {
         traits,
         facts: kind.facts(&sizes),
         device: task.device.as_ref().map(device),
-        from: kind.text("from").map(device),
+        from: task.text("from").map(device),
         start_after: value(&task.start_s).map_or(Nanos::ZERO, seconds),
         files: traits.files.count(sizes.files),
         does: Does::Task(Box::new(kind.clone()), sizes),

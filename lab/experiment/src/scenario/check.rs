@@ -16,66 +16,20 @@ use super::{
 };
 use crate::catalogue;
 use crate::experiments;
-use crate::metrics::{self, METRICS};
-use crate::mistake::{Mistake, choices};
+use crate::keys::{Allowed, value};
+use crate::limits::{MEMORY_LEAST_MIB, RATE};
+use crate::metrics;
+use crate::mistake::Mistake;
 use crate::presets::PRESETS;
-use crate::task::units::{FILES_MADE_MOST, MEMORY_MOST_MIB};
-use crate::task::{Around, Ends, Keyed as _, value};
+use crate::task::{Around, Ends};
 
-/// Least memory for pages that any run can do with, after scaling.
-const MEMORY_LEAST_MIB: f64 = 4.0;
-/// Most bytes of one file (16 TiB).
-const FILE_MOST_MIB: f64 = 16.0 * 1024.0 * 1024.0;
 /// Parts of the full size that a scenario can be run at.
 const SCALES: core::ops::RangeInclusive<f64> = 1.0 / 64.0..=1.0;
-/// Most tasks of one kind: each is a coroutine with a stack.
-const TASKS_MOST: u32 = 4096;
 /// The file system that has a journal in the lab.
 const JOURNALLED: &str = "ext4";
-/// Ticks a second that a column may have.
-pub const HZ: core::ops::RangeInclusive<u32> = 100..=1000;
-/// The slowest device that has a rate.
-pub const RATE_LEAST_MIB: f64 = 1.0 / 256.0;
-/// The fastest.
-pub const RATE_MOST_MIB: f64 = 65_536.0;
-/// Most bytes of one call.
-const BLOCK_MOST_KIB: f64 = 64.0 * 1024.0;
-/// Largest read-ahead window: one of more is not a window.
-const READAHEAD_MOST_KIB: f64 = 64.0 * 1024.0;
-/// Most memory or files of all tasks of one entry, as a part of the machine's memory.
-const PART_MOST: f64 = 1000.0;
-/// Blocks in a page at most: of a sector each.
-const BLOCKS_A_PAGE_MOST: f64 = 8.0;
-/// Most files of one task.
-const FILES_MOST: f64 = 4096.0;
-
-/// Numbers of tasks, of whatever kind: key, least, most, unit. A kind that has a number by another
-/// name checks it itself (`Kind::check`).
-const NUMBERS: &[(&str, f64, f64, &str)] = &[
-    ("count", 1.0, TASKS_MOST as f64, ""),
-    ("start_s", 0.0, 1e7, " s"),
-    // A task that never runs has nothing to be measured.
-    ("run_s", 1e-6, 1e7, " s"),
-    ("every_ms", 0.001, 1e7, " ms"),
-    ("phase_s", 0.001, 1e7, " s"),
-    ("block_kib", 0.5, BLOCK_MOST_KIB, " KiB"),
-    ("file_kib", 0.5, FILE_MOST_MIB * 1024.0, " KiB"),
-    ("file_mib", 0.001, FILE_MOST_MIB, " MiB"),
-    ("total_mib", 0.001, FILE_MOST_MIB, " MiB"),
-    ("rate_mib", RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s"),
-    ("region_mib", 1.0 / 256.0, MEMORY_MOST_MIB, " MiB"),
-    ("pinned_mib", 1.0 / 256.0, MEMORY_MOST_MIB, " MiB"),
-    ("memory_part", 0.0001, PART_MOST, " of the memory"),
-    ("memory_part_each", 0.0001, PART_MOST, " of the memory"),
-    ("files", 1.0, FILES_MOST, ""),
-    ("switch_every", 1.0, FILES_MOST, ""),
-    ("files_per_loop", 1.0, FILES_MADE_MOST, ""),
-    ("loops", 1.0, FILES_MADE_MOST, ""),
-];
-
-/// All mistakes of the scenario.
-pub(super) fn check(scenario: &Scenario) -> Vec<Mistake> {
-    let mut checker = Checker { list: Vec::new() };
+/// All mistakes of the scenario, those of its values among them.
+pub(super) fn check(scenario: &Scenario, values: Vec<Mistake>) -> Vec<Mistake> {
+    let mut checker = Checker { list: values };
     checker.run_section(scenario);
     checker.machine(scenario);
     checker.devices(scenario);
@@ -86,17 +40,12 @@ pub(super) fn check(scenario: &Scenario) -> Vec<Mistake> {
     checker.small_files(scenario);
     checker.cases(scenario);
     checker.policies(&scenario.policies);
-    for metric in &scenario.metrics {
-        checker.metric(metric);
-    }
     for entry in &scenario.published {
-        checker.metric(&entry.metric);
         checker.case(scenario, &entry.case);
         checker.policy(scenario, &entry.policy);
     }
     for delays in &scenario.delays {
         checker.policy(scenario, &delays.policy);
-        checker.reason(&delays.reason);
     }
     for expect in &scenario.expects {
         checker.expect(scenario, expect);
@@ -122,17 +71,7 @@ impl Checker {
         value: &Spanned<String>,
         allowed: impl IntoIterator<Item = &'a str> + Clone,
     ) {
-        let name = value.get_ref().as_str();
-        if !allowed.clone().into_iter().any(|known| known == name) {
-            self.list.push(
-                Mistake::new(
-                    format!("unknown {what} `{name}`"),
-                    value.span(),
-                    "not known",
-                )
-                .help(choices(name, allowed)),
-            );
-        }
+        self.list.extend(Mistake::unknown(what, value, allowed));
     }
 
     fn unique<'a>(&mut self, what: &str, names: impl IntoIterator<Item = &'a Spanned<String>>) {
@@ -191,31 +130,11 @@ impl Checker {
                 .help("use letters, digits, - and _ only"),
             );
         }
-        let run = &scenario.run;
-        self.scale(&run.scale);
-        let replicas = Spanned::new(run.replicas.span(), f64::from(*run.replicas.get_ref()));
-        self.range("replicas", &replicas, 1.0, 1000.0, "");
-        self.range("max_s", &run.max_s, 0.001, 1e7, " s");
-        self.range("sample_ms", &run.sample_ms, 1.0, 1e7, " ms");
-    }
-
-    fn ticks(&mut self, key: &str, hz: &Spanned<u32>) {
-        let value = Spanned::new(hz.span(), f64::from(*hz.get_ref()));
-        let (least, most) = (f64::from(*HZ.start()), f64::from(*HZ.end()));
-        self.range(key, &value, least, most, " ticks a second");
+        self.scale(&scenario.run.scale);
     }
 
     fn machine(&mut self, scenario: &Scenario) {
         let machine = &scenario.machine;
-        let cpus = Spanned::new(machine.cpus.span(), f64::from(*machine.cpus.get_ref()));
-        self.range("cpus", &cpus, 1.0, f64::from(world::CPUS_MAX), "");
-        self.range(
-            "memory_mib",
-            &machine.memory_mib,
-            MEMORY_LEAST_MIB,
-            MEMORY_MOST_MIB,
-            " MiB",
-        );
         let memory = *machine.memory_mib.get_ref();
         let scaled = memory * scenario.run.scale.get_ref();
         let is_scale = SCALES.contains(scenario.run.scale.get_ref());
@@ -229,15 +148,6 @@ impl Checker {
                 .also(scenario.run.scale.span(), "the scale")
                 .help("raise memory_mib or scale"),
             );
-        }
-        for (key, percent) in [
-            ("dirty_percent", &machine.dirty_percent),
-            ("background_percent", &machine.background_percent),
-        ] {
-            if let Some(percent) = percent {
-                let value = Spanned::new(percent.span(), f64::from(*percent.get_ref()));
-                self.range(key, &value, 1.0, 100.0, " %");
-            }
         }
         for (key, limit) in [
             ("dirty_mib", &machine.dirty_mib),
@@ -257,8 +167,6 @@ impl Checker {
                     .also(machine.memory_mib.span(), "the memory")
                     .help("lower the limit, or raise memory_mib"),
                 );
-            } else {
-                self.range(key, limit, 0.0625, MEMORY_MOST_MIB, " MiB");
             }
         }
         for (mib, percent, keys) in [
@@ -289,10 +197,6 @@ impl Checker {
         self.reclaim_of_machine(scenario);
         self.nodes(scenario);
         self.runs_of_machine(scenario);
-        self.readahead(machine.readahead_kib.as_ref());
-        if let Some(hz) = &machine.preempt_hz {
-            self.ticks("preempt_hz", hz);
-        }
         for row in scenario.rows() {
             self.background_below_dirty(scenario, &row);
         }
@@ -365,17 +269,6 @@ impl Checker {
             scenario.devices.iter().map(|device| &device.id),
         );
         for device in &scenario.devices {
-            self.known("device model", &device.model, catalogue::models());
-            if let Some(fs) = &device.fs {
-                self.known("file system", fs, catalogue::file_systems());
-            }
-            if let Some(factor) = &device.rate_factor {
-                self.range("rate_factor", factor, 0.01, 100.0, "");
-            }
-            if let Some(blocks) = &device.blocks_a_page {
-                let value = Spanned::new(blocks.span(), f64::from(*blocks.get_ref()));
-                self.range("blocks_a_page", &value, 1.0, BLOCKS_A_PAGE_MOST, "");
-            }
             for (name, value) in &device.params {
                 let model = device.model.get_ref();
                 if let Err(problem) =
@@ -399,7 +292,6 @@ impl Checker {
         }
         for device in &scenario.devices {
             self.rates(scenario, device);
-            self.share(device.max_percent.as_ref());
             self.journal(scenario, device);
         }
         if scenario.devices.is_empty() {
@@ -435,7 +327,6 @@ impl Checker {
             }
             return;
         };
-        self.range("rate_mib", rate, RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s");
         let own = (&device.model, scenario.cases.iter());
         let models = own.1.filter_map(|case| case.model.as_ref());
         let first = scenario
@@ -461,7 +352,6 @@ impl Checker {
         let mut before = 0.0;
         for change in &device.change {
             let at = *change.at_s.get_ref();
-            self.range("at_s", &change.at_s, 0.001, 1e7, " s");
             if at <= before {
                 self.list.push(
                     Mistake::new(
@@ -473,9 +363,10 @@ impl Checker {
                 );
             }
             before = at;
-            if *change.rate_mib.get_ref() != 0.0 {
-                let rate = &change.rate_mib;
-                self.range("rate_mib", rate, RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s");
+            if *change.rate_mib.get_ref() != 0.0
+                && let Allowed::Range { least, most, unit } = RATE
+            {
+                self.range("rate_mib", &change.rate_mib, least, most, unit);
             }
         }
         if let Some(last) = device.change.last()
@@ -497,9 +388,9 @@ impl Checker {
         let Some(entry) = &device.journal else {
             return;
         };
-        let Some(table) = entry.get_ref().table() else {
+        if entry.get_ref().table().is_none() {
             return;
-        };
+        }
         let is_first = scenario
             .devices
             .first()
@@ -522,27 +413,6 @@ impl Checker {
             self.list
                 .push(mistake.help("add `fs = \"ext4\"` to the device, or leave `journal` out"));
         }
-        if let Some(commit) = &table.commit_ms {
-            self.range("commit_ms", commit, 1.0, 3_600_000.0, " ms");
-        }
-        if let Some(size) = &table.size_mib {
-            self.range("size_mib", size, 0.25, 64.0, " MiB");
-        }
-        if let Some(bio) = &table.bio_mib {
-            self.range("bio_mib", bio, 1.0 / 256.0, 8.0, " MiB");
-        }
-    }
-
-    fn readahead(&mut self, window: Option<&Spanned<f64>>) {
-        if let Some(window) = window {
-            self.range("readahead_kib", window, 0.0, READAHEAD_MOST_KIB, " KiB");
-        }
-    }
-
-    fn share(&mut self, percent: Option<&Spanned<f64>>) {
-        if let Some(percent) = percent {
-            self.range("max_percent", percent, 0.01, 100.0, " %");
-        }
     }
 
     fn task(&mut self, scenario: &Scenario, task: &TaskEntry) {
@@ -554,13 +424,8 @@ impl Checker {
         if let Some(device) = &task.device {
             self.known("device", device, ids.iter().copied());
         }
-        if let Some(from) = task.kind.get_ref().text("from") {
+        if let Some(from) = task.text("from") {
             self.known("device", from, ids.iter().copied());
-        }
-        for (key, least, most, unit) in NUMBERS {
-            if let Some(value) = task.key(key) {
-                self.range(key, &value, *least, *most, unit);
-            }
         }
         self.whole_sectors("block", task.key("block_kib"));
         self.whole_sectors("file", task.key("file_kib"));
@@ -635,27 +500,6 @@ impl Checker {
                     .help("give it another name"),
                 );
             }
-            if let Some(model) = &case.model {
-                self.known("device model", model, catalogue::models());
-            }
-            if let Some(fs) = &case.fs {
-                self.known("file system", fs, catalogue::file_systems());
-            }
-            if let Some(count) = &case.count {
-                let value = Spanned::new(count.span(), f64::from(*count.get_ref()));
-                self.range("count", &value, 1.0, f64::from(TASKS_MOST), "");
-            }
-            if let Some(file) = &case.file_mib {
-                self.range("file_mib", file, 0.001, FILE_MOST_MIB, " MiB");
-            }
-            for (key, limit) in [
-                ("dirty_mib", &case.dirty_mib),
-                ("background_mib", &case.background_mib),
-            ] {
-                if let Some(limit) = limit {
-                    self.range(key, limit, 0.0625, MEMORY_MOST_MIB, " MiB");
-                }
-            }
             self.rate_of_case(scenario, case);
             self.numbers_of_case(scenario, case);
             self.runs_of_case(scenario, case);
@@ -676,7 +520,6 @@ impl Checker {
     /// A row's rate is of the first device, which must have one to be changed.
     fn rate_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
         let Some(rate) = &case.rate_mib else { return };
-        self.range("rate_mib", rate, RATE_LEAST_MIB, RATE_MOST_MIB, " MiB/s");
         if let Some(first) = scenario.devices.first()
             && first.rate_mib.is_none()
         {
@@ -700,12 +543,6 @@ impl Checker {
                 self.known("preset", preset, PRESETS.iter().map(|preset| preset.name));
             }
             self.runs_of_column(policy);
-            if let Some(hz) = &policy.hz {
-                self.ticks("hz", hz);
-            }
-            self.share(policy.max_percent.as_ref());
-            self.readahead(policy.readahead_kib.as_ref());
-            self.reclaim_of_column(policy);
         }
     }
 
@@ -741,9 +578,6 @@ impl Checker {
         if let Some(scale) = &section.scale {
             self.scale(scale);
         }
-        if let Some(seconds) = &section.seconds {
-            self.range("seconds", seconds, 0.0, 1e5, " s");
-        }
         for case in &section.cases {
             self.case(scenario, case);
         }
@@ -758,13 +592,6 @@ impl Checker {
             let mistake = Mistake::new("`sides` takes two columns", side.span(), "not two");
             self.list.push(mistake.help(help));
         }
-        for metric in &section.trade_offs {
-            self.metric(metric);
-        }
-    }
-
-    fn metric(&mut self, metric: &Spanned<String>) {
-        self.known("metric", metric, METRICS.iter().map(|metric| metric.name));
     }
 
     fn case(&mut self, scenario: &Scenario, case: &Spanned<String>) {
@@ -802,7 +629,7 @@ impl Checker {
         let holds = |other: &ExpectEntry| {
             other.held_in.is_none() && other.missed.is_none() && other.is_same(expect)
         };
-        if !parse(&source).is_ok_and(|other| other.expects.iter().any(holds)) {
+        if !parse(&source).is_ok_and(|(other, _)| other.expects.iter().any(holds)) {
             let help = "it needs a band of this id with the same metric, columns, rows, `min` and `max`, and no `held_in` of its own; or leave `held_in` out";
             self.list.push(
                 Mistake::new(
@@ -816,7 +643,6 @@ impl Checker {
     }
 
     fn expect(&mut self, scenario: &Scenario, expect: &ExpectEntry) {
-        self.metric(&expect.metric);
         for case in &expect.cases {
             self.case(scenario, case);
         }

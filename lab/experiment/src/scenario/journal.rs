@@ -1,11 +1,8 @@
 //! A device's journal as a scenario writes it: `journal = true`, or a table of what is not ext4's.
 
-use core::fmt;
+use toml::de::DeValue;
 
-use serde::Deserialize;
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use toml::Spanned;
+use crate::keys::{Key, May, Raw, Reader, Takes, Value, keys, range, words};
 
 /// `journal` of a device.
 #[derive(Clone, Debug)]
@@ -16,57 +13,35 @@ pub enum JournalEntry {
     Table(JournalTable),
 }
 
-/// The differences of a journal from ext4's.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct JournalTable {
-    /// Longest life of a transaction (ext4: `commit=`, in seconds there).
-    #[serde(default)]
-    pub commit_ms: Option<Spanned<f64>>,
-    /// Size of the log, before scaling.
-    #[serde(default)]
-    pub size_mib: Option<Spanned<f64>>,
-    /// The way in which data are kept before the metadata that speak of them.
-    #[serde(default)]
-    pub data: Option<Spanned<JournalData>>,
-    /// The largest bio: small where memory is in pieces.
-    #[serde(default)]
-    pub bio_mib: Option<Spanned<f64>>,
+keys! {
+    /// What of a journal differs from ext4's.
+    JournalTable:
+        commit_ms: May<f64>, "Longest life of a transaction (ext4: `commit=`, in seconds there).", range(1.0, 3_600_000.0, " ms");
+        size_mib: May<f64>, "Size of the log, before scaling.", range(0.25, 64.0, " MiB");
+        data: May<JournalData>, "The way in which data are kept before the metadata that speak of them.";
+        bio_mib: May<f64>, "The largest bio: small where memory is in pieces.", range(1.0 / 256.0, 8.0, " MiB");
 }
 
-/// `data` of a journal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum JournalData {
-    /// Extents are unwritten until their data are there (ext4 since 5.6).
-    Unwritten,
-    /// A commit waits for its data (before that).
-    Ordered,
-    /// No order.
-    Writeback,
+words! {
+    /// `data` of a journal.
+    JournalData:
+        Unwritten = "unwritten", "Extents are unwritten until their data are there (ext4 since 5.6).";
+        Ordered = "ordered", "A commit waits for its data (before that).";
+        Writeback = "writeback", "No order.";
 }
 
-impl<'de> Deserialize<'de> for JournalEntry {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Either;
+impl Value for JournalEntry {
+    const TAKES: Takes = Takes::SwitchOrTable(JournalTable::KEYS);
 
-        impl<'de> Visitor<'de> for Either {
-            type Value = JournalEntry;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("`true`, `false` or a table like { commit_ms = 5000 }")
-            }
-
-            fn visit_bool<E>(self, on: bool) -> Result<Self::Value, E> {
-                Ok(JournalEntry::Switch(on))
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-                JournalTable::deserialize(MapAccessDeserializer::new(map)).map(JournalEntry::Table)
+    fn read(raw: Raw<'_>, key: &Key, reader: &mut Reader<'_>) -> Option<Self> {
+        match raw.get_ref() {
+            DeValue::Boolean(on) => Some(Self::Switch(*on)),
+            DeValue::Table(_) => JournalTable::read(raw, key, reader).map(Self::Table),
+            other => {
+                let belongs = "`true`, `false` or a table like { commit_ms = 5000 }";
+                reader.wrong(other, raw.span(), key, belongs)
             }
         }
-
-        deserializer.deserialize_any(Either)
     }
 }
 
@@ -76,7 +51,7 @@ impl JournalEntry {
     pub fn table(&self) -> Option<JournalTable> {
         match self {
             Self::Switch(false) => None,
-            Self::Switch(true) => Some(JournalTable::default()),
+            Self::Switch(true) => JournalTable::absent(),
             Self::Table(table) => Some(table.clone()),
         }
     }

@@ -25,358 +25,208 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
+pub use crate::limits::{HZ, RATE_LEAST_MIB, RATE_MOST_MIB};
 pub use crate::mistake::{Mistake, Mistakes, Source, choices, nearest, renderer};
 pub use crate::task::units::MEMORY_MOST_MIB;
-pub use check::{HZ, RATE_LEAST_MIB, RATE_MOST_MIB};
 pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use nodes::{NodeEntry, ZonelistKind};
 pub use overrides::{Override, OverrideError};
 pub use reproduce::ReproduceSection;
 pub use runs::{DefragKind, FileSystems};
 pub use small::{ObjectCacheEntry, RoleKind};
+pub use tasks::TaskEntry;
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use policy::place::NODES_MAX;
 use toml::Spanned;
 
+use crate::catalogue;
+use crate::keys::{Allowed, Key, May, absent, keys, names, range, words};
 use crate::kinds::Task;
-use crate::task::{Field, Keyed as _, keys};
+use crate::limits::{
+    BOOST, COUNT, FILE_MIB, FILE_MOST_MIB, FILE_SYSTEMS, FILES, INODES, LIMIT, MEMORY, MODELS,
+    PAGE_RULE, PERCENT, PLACE, RATE, READAHEAD, REASON, RECLAIM, RUN, SHARE, SHRINK, SWAPPINESS,
+    TICKS,
+};
+use crate::metrics::METRICS;
 
 /// The only schema there is.
 pub const SCHEMA: &str = "tidegate-exp/1";
 
+/// A table of scenarios, for lists of keys.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    /// Its name for `tidegate list keys`.
+    pub name: &'static str,
+    /// Its header.
+    pub header: &'static str,
+    /// Its meaning.
+    pub about: &'static str,
+    /// Its keys.
+    pub keys: &'static [Key],
+}
+
+macro_rules! tables {
+    ($($name:literal $header:literal $Table:ident,)*) => {
+        /// The tables of a scenario, in the order in which one is written.
+        pub const TABLES: &[Listed] = &[$(Listed {
+            name: $name,
+            header: $header,
+            about: $Table::ABOUT,
+            keys: $Table::KEYS,
+        }),*];
+    };
+}
+tables! {
+    "top" "at the top" Scenario,
+    "run" "[run]" RunSection,
+    "machine" "[machine]" Machine,
+    "device" "[[device]]" DeviceEntry,
+    "task" "[[task]]" TaskKeys,
+    "row" "[[case]]" CaseEntry,
+    "column" "[[policy]]" PolicyEntry,
+    "published" "[[published]]" PublishedEntry,
+    "delays" "[[delays]]" DelaysEntry,
+    "expect" "[[expect]]" ExpectEntry,
+    "reproduce" "[reproduce]" ReproduceSection,
+}
+
 /// The row that is all rows together.
 pub const ALL: &str = "all";
 
-/// One experiment.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Scenario {
-    /// `SCHEMA`.
-    pub schema: Spanned<String>,
-    /// Name of the experiment, and of its results folder.
-    pub name: Spanned<String>,
-    /// One line about it.
-    #[serde(default)]
-    pub title: String,
-    /// The publication of its numbers.
-    #[serde(default)]
-    pub paper: Option<String>,
-    /// The way it is run.
-    #[serde(default)]
-    pub run: RunSection,
-    /// On what.
-    pub machine: Machine,
-    /// Its devices.
-    #[serde(rename = "device")]
-    pub devices: Vec<DeviceEntry>,
-    /// Its tasks.
-    #[serde(rename = "task")]
-    pub tasks: Vec<TaskEntry>,
-    /// Rows; without any, one row named after the experiment.
-    #[serde(rename = "case", default)]
-    pub cases: Vec<CaseEntry>,
-    /// Columns; the first is the baseline.
-    #[serde(rename = "policy")]
-    pub policies: Vec<PolicyEntry>,
-    /// Printed metrics, in order; without any, all that apply.
-    #[serde(default)]
-    pub metrics: Vec<Spanned<String>>,
-    /// Published values.
-    #[serde(default)]
-    pub published: Vec<PublishedEntry>,
-    /// Published delays of throttled reclaimers.
-    #[serde(default)]
-    pub delays: Vec<DelaysEntry>,
-    /// The bands of its outcome.
-    #[serde(rename = "expect", default)]
-    pub expects: Vec<ExpectEntry>,
-    /// The part of it that `reproduce` runs.
-    #[serde(default)]
-    pub reproduce: ReproduceSection,
+const METRIC: Allowed = names("metric", || {
+    METRICS.iter().map(|metric| metric.name).collect()
+});
+
+keys! {
+    /// One experiment.
+    Scenario:
+        schema: Spanned<String>, "The schema: tidegate-exp/1.";
+        name: Spanned<String>, "Name of the experiment, and of its results folder.";
+        title: String = String::new(), "One line about it.";
+        paper: Option<String>, "The publication of its numbers.";
+        run: RunSection, "The way it is run.";
+        machine: Machine, "On what.";
+        devices as "device": Vec<DeviceEntry>, "Its devices.";
+        tasks as "task": Vec<TaskEntry>, "Its tasks.";
+        cases as "case": Vec<CaseEntry> = Vec::new(), "Rows; without any, one row named after the experiment.";
+        policies as "policy": Vec<PolicyEntry>, "Columns; the first is the baseline.";
+        metrics: Vec<Spanned<String>> = Vec::new(), "Printed metrics, in order; without any, all that apply.", METRIC;
+        published: Vec<PublishedEntry> = Vec::new(), "Published values.";
+        delays: Vec<DelaysEntry> = Vec::new(), "Published delays of throttled reclaimers.";
+        expects as "expect": Vec<ExpectEntry> = Vec::new(), "The bands of its outcome.";
+        reproduce: ReproduceSection, "The part of it that `reproduce` runs.";
 }
 
-/// The way the experiment is run.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct RunSection {
-    /// Memory, files and device rates are shrunk to this part, one over a whole number; times,
-    /// request sizes and HZ are not.
-    pub scale: Spanned<f64>,
-    /// Runs per cell.
-    pub replicas: Spanned<u32>,
-    /// Seed of the first; the others follow from it.
-    pub seed: u64,
-    /// A run that takes longer in its own time is stopped and fails.
-    pub max_s: Spanned<f64>,
-    /// Time between two samples of the levels.
-    pub sample_ms: Spanned<f64>,
+keys! {
+    /// How the experiment is run.
+    RunSection:
+        scale: Spanned<f64> = absent(1.0), "Memory, files and device rates are shrunk to this part, one over a whole number; times, request sizes and HZ are not. 1 if not given, 1/64 at least.";
+        replicas: Spanned<u32> = absent(3), "Runs per cell; 3 if not given.", range(1.0, 1000.0, "");
+        seed: u64 = 1, "Seed of the first; the others follow from it. 1 if not given.";
+        max_s: Spanned<f64> = absent(86_400.0), "A run that takes longer in its own time is stopped and fails; a day if not given. Live, its files are there when it begins.", range(0.001, 1e7, " s");
+        sample_ms: Spanned<f64> = absent(500.0), "Time between two samples of the levels; 500 if not given.", range(1.0, 1e7, " ms");
 }
 
-impl Default for RunSection {
-    fn default() -> Self {
-        let nowhere = 0..0;
-        Self {
-            scale: Spanned::new(nowhere.clone(), 1.0),
-            replicas: Spanned::new(nowhere.clone(), 3),
-            seed: 1,
-            max_s: Spanned::new(nowhere.clone(), 86_400.0),
-            sample_ms: Spanned::new(nowhere, 500.0),
-        }
-    }
+keys! {
+    /// The machine, before scaling.
+    Machine:
+        cpus: Spanned<u32>, "CPUs.", range(1.0, world::CPUS_MAX as f64, "");
+        memory_mib: Spanned<f64>, "Memory for pages. Live: the limit of the process's resident memory.", MEMORY;
+        dirty_percent: May<u8>, "`vm.dirty_ratio`.", PERCENT;
+        background_percent: May<u8>, "`vm.dirty_background_ratio`.", PERCENT;
+        dirty_mib: May<f64>, "`vm.dirty_bytes`; replaces the percentage.", LIMIT;
+        background_mib: May<f64>, "`vm.dirty_background_bytes`; replaces the percentage.", LIMIT;
+        swap: Option<SwapEntry>, "The swap file of anonymous pages; without it they stay.";
+        swappiness: May<u32>, "`vm.swappiness`.", SWAPPINESS;
+        min_free_kib: May<f64>, "`vm.min_free_kbytes` of the full size; without it, what the kernel computes from the memory.";
+        watermark_scale_factor: May<u32>, "`vm.watermark_scale_factor`: the gap between two marks, in 1/10000 of the memory.", range(1.0, 3000.0, "");
+        reserved_percent: May<f64>, "The part of the memory that holds neither pages of files nor anonymous ones: the kernel's tables, slabs, programs. Sizes that are parts of the memory are of all of it.", range(0.0, 50.0, " %");
+        costs: May<String>, "The cost of work, by the machine's name; without it, by the file system of the first device.", names("machine", catalogue::machines);
+        scale_costs: bool = false, "Scaled down, a page costs as much more CPU time as there are fewer of them, so that CPUs are as busy as at full size. Without it, pages cost the same and CPU times are brought back to full size afterwards.";
+        scale_clusters: bool = false, "Scaled down, reclaim takes as many fewer pages at a time, so that tasks are throttled as often as at full size. Slow: as many clusters as at full size.";
+        scale_requests: May<bool>, "Scaled down, requests to devices have as many fewer pages, down to one, and take as long: there are as many of them as at full size, and a disk seeks as often. Only with `scale_costs`.";
+        thp: May<bool>, "Huge pages are available (`transparent_hugepage/enabled` is `always`): runs of 2 MiB, or what stands for them at a scale. Without it there are none, and no row can have them.";
+        oom_kills: bool = false, "Out of memory, the program with the most memory is killed, as Linux does; without it, the task that asks is refused, and its job has failed.";
+        readahead_kib: May<f64>, "The largest read-ahead window (`read_ahead_kb` of a bdi), before scaling. Without it, ours: several requests deep, up to 8 MiB.", READAHEAD;
+        preempt_hz: May<u32>, "Tasks share CPUs as under Linux 6.12 with this many ticks a second (`world::run_queue`); without it, a task loses its CPU to a waiting task as soon as it has had 3 ms.", TICKS;
+        node: Vec<NodeEntry> = Vec::new(), "Its nodes, if they are not equal; instead of `nodes`.";
+        distance: May<Vec<Vec<u32>>>, "The distances between nodes, a row each; 10 is from a node to itself. Without it, 20 between any two.";
+        zonelist: May<ZonelistKind>, "In which order zones are tried; without it, as Linux chooses by its rule.";
+        nodes: May<u32>, "Sockets with memory of their own, NUMA nodes to Linux: under its laws each has lists, marks and a background reclaimer. One if not given.", range(1.0, NODES_MAX as f64, "");
+        object_cache: May<Vec<ObjectCacheEntry>>, "The caches of objects of small files; without it, those of xfs on the machine of paper p3.";
+        overhead: bool = false, "Index nodes, heads of pages that were written to and page tables take frames of the memory.";
+        vfs_cache_pressure: May<u32>, "`vm.vfs_cache_pressure`, in per cent.", range(0.0, 10_000.0, " %");
 }
 
-/// The machine, before scaling.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Machine {
-    /// CPUs.
-    pub cpus: Spanned<u32>,
-    /// Memory for pages. Live: the limit of the process's resident memory.
-    pub memory_mib: Spanned<f64>,
-    /// `vm.dirty_ratio`.
-    #[serde(default)]
-    pub dirty_percent: Option<Spanned<u8>>,
-    /// `vm.dirty_background_ratio`.
-    #[serde(default)]
-    pub background_percent: Option<Spanned<u8>>,
-    /// `vm.dirty_bytes`; replaces the percentage.
-    #[serde(default)]
-    pub dirty_mib: Option<Spanned<f64>>,
-    /// `vm.dirty_background_bytes`; replaces the percentage.
-    #[serde(default)]
-    pub background_mib: Option<Spanned<f64>>,
-    /// The swap file of anonymous pages; without it they stay.
-    #[serde(default)]
-    pub swap: Option<SwapEntry>,
-    /// `vm.swappiness`.
-    #[serde(default)]
-    pub swappiness: Option<Spanned<u32>>,
-    /// `vm.min_free_kbytes` of the full size; without it, what the kernel computes from the memory.
-    #[serde(default)]
-    pub min_free_kib: Option<Spanned<f64>>,
-    /// `vm.watermark_scale_factor`: the gap between two marks, in 1/10000 of the memory.
-    #[serde(default)]
-    pub watermark_scale_factor: Option<Spanned<u32>>,
-    /// The part of the memory that holds neither pages of files nor anonymous ones: the kernel's
-    /// tables, slabs, programs. Sizes that are parts of the memory are of all of it.
-    #[serde(default)]
-    pub reserved_percent: Option<Spanned<f64>>,
-    /// The cost of work, by the machine's name; without it, by the file system of the first device.
-    #[serde(default)]
-    pub costs: Option<Spanned<String>>,
-    /// Scaled down, a page costs as much more CPU time as there are fewer of them, so that CPUs are
-    /// as busy as at full size. Without it, pages cost the same and CPU times are brought back to
-    /// full size afterwards.
-    #[serde(default)]
-    pub scale_costs: bool,
-    /// Scaled down, reclaim takes as many fewer pages at a time, so that tasks are throttled as
-    /// often as at full size. Slow: as many clusters as at full size.
-    #[serde(default)]
-    pub scale_clusters: bool,
-    /// Scaled down, requests to devices have as many fewer pages, down to one, and take as long:
-    /// there are as many of them as at full size, and a disk seeks as often. Only with
-    /// `scale_costs`.
-    #[serde(default)]
-    pub scale_requests: Option<Spanned<bool>>,
-    /// Huge pages are available (`transparent_hugepage/enabled` is `always`): runs of 2 MiB, or
-    /// what stands for them at a scale. Without it there are none, and no row can have them.
-    #[serde(default)]
-    pub thp: Option<Spanned<bool>>,
-    /// Out of memory, the program with the most memory is killed, as Linux does; without it, the
-    /// task that asks is refused, and its job has failed.
-    #[serde(default)]
-    pub oom_kills: bool,
-    /// The largest read-ahead window (`read_ahead_kb` of a bdi), before scaling. Without it, ours:
-    /// several requests deep, up to 8 MiB.
-    #[serde(default)]
-    pub readahead_kib: Option<Spanned<f64>>,
-    /// Tasks share CPUs as under Linux 6.12 with this many ticks a second (`world::run_queue`);
-    /// without it, a task loses its CPU to a waiting task as soon as it has had 3 ms.
-    #[serde(default)]
-    pub preempt_hz: Option<Spanned<u32>>,
-    /// Its nodes, if they are not equal; instead of `nodes`.
-    #[serde(default)]
-    pub node: Vec<NodeEntry>,
-    /// The distances between nodes, a row each; 10 is from a node to itself. Without it, 20 between
-    /// any two.
-    #[serde(default)]
-    pub distance: Option<Spanned<Vec<Vec<u32>>>>,
-    /// In which order zones are tried; without it, as Linux chooses by its rule.
-    #[serde(default)]
-    pub zonelist: Option<Spanned<ZonelistKind>>,
-    /// Sockets with memory of their own, NUMA nodes to Linux: under its laws each has lists, marks
-    /// and a background reclaimer. One if not given.
-    #[serde(default)]
-    pub nodes: Option<Spanned<u32>>,
-    /// The caches of objects of small files; without it, those of xfs on the machine of paper p3.
-    #[serde(default)]
-    pub object_cache: Option<Spanned<Vec<ObjectCacheEntry>>>,
-    /// Index nodes, heads of pages that were written to and page tables take frames of the memory.
-    #[serde(default)]
-    pub overhead: bool,
-    /// `vm.vfs_cache_pressure`, in per cent.
-    #[serde(default)]
-    pub vfs_cache_pressure: Option<Spanned<u32>>,
+keys! {
+    /// The swap file.
+    SwapEntry:
+        device: Spanned<String>, "Its device.";
+        mib: Spanned<f64>, "Its size, before scaling.", range(1.0, FILE_MOST_MIB, " MiB");
 }
 
-/// The swap file.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SwapEntry {
-    /// Its device.
-    pub device: Spanned<String>,
-    /// Its size, before scaling.
-    pub mib: Spanned<f64>,
+keys! {
+    /// A device of the machine.
+    DeviceEntry:
+        id: Spanned<String>, "Its name for tasks.";
+        model: Spanned<String>, "Model in the lab; live, a file in the folder stands for it.", MODELS;
+        fs: May<String>, "File system on it: allocation and CPU costs.", FILE_SYSTEMS;
+        journal: May<JournalEntry>, "Its file system's journal: commits, and writers held up by them. In the lab only.";
+        wrap: May<String>, "Wrappers: `slow:rate=16MB,latency=2ms`.";
+        rate_mib: May<f64>, "Its rate in MiB/s: of the models that have one, and of `null`, which gets a slow wrapper. Live, the file gets that wrapper.", RATE;
+        change: Vec<ChangeEntry> = Vec::new(), "Changes of that rate, in order.";
+        strict: May<bool>, "The device's own limits hold even when the global ones are far (`strict_limit` of a bdi).";
+        max_percent: May<f64>, "Upper bound of its share of the dirty limit (`max_ratio` of a bdi).", SHARE;
+        rate_factor: May<f64>, "Its rates times this, beside the run's scale: an ablation.", range(0.01, 100.0, "");
+        placed_files: May<bool>, "Files that are there before the run lie somewhere on it, so that reading them takes its time. Without it reads of what was never written take none, as in experiments that are about writers.";
+        blocks_a_page: May<u32>, "Blocks of its file system in a page: heads of a page that was written to, where these take memory (`Machine::overhead`). 1 if not given.", range(1.0, 8.0, "");
+        params: BTreeMap<Spanned<String>, Spanned<u64>> = BTreeMap::new(), "Parameters of the model by name (`tidegate list devices`), before scaling.";
 }
 
-/// A device of the machine.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeviceEntry {
-    /// Its name for tasks.
-    pub id: Spanned<String>,
-    /// Model in the lab; live, a file in the folder stands for it.
-    pub model: Spanned<String>,
-    /// File system on it: allocation and CPU costs.
-    #[serde(default)]
-    pub fs: Option<Spanned<String>>,
-    /// Its file system's journal: commits, and writers held up by them. In the lab only.
-    #[serde(default)]
-    pub journal: Option<Spanned<JournalEntry>>,
-    /// Wrappers: `slow:rate=16MB,latency=2ms`.
-    #[serde(default)]
-    pub wrap: Option<Spanned<String>>,
-    /// Its rate in MiB/s: of the models that have one, and of `null`, which gets a slow wrapper.
-    /// Live, the file gets that wrapper.
-    #[serde(default)]
-    pub rate_mib: Option<Spanned<f64>>,
-    /// Changes of that rate, in order.
-    #[serde(default)]
-    pub change: Vec<ChangeEntry>,
-    /// The device's own limits hold even when the global ones are far (`strict_limit` of a bdi).
-    #[serde(default)]
-    pub strict: Option<Spanned<bool>>,
-    /// Upper bound of its share of the dirty limit (`max_ratio` of a bdi).
-    #[serde(default)]
-    pub max_percent: Option<Spanned<f64>>,
-    /// Its rates times this, beside the run's scale: an ablation.
-    #[serde(default)]
-    pub rate_factor: Option<Spanned<f64>>,
-    /// Files that are there before the run lie somewhere on it, so that reading them takes its
-    /// time. Without it reads of what was never written take none, as in experiments that are about
-    /// writers.
-    #[serde(default)]
-    pub placed_files: Option<Spanned<bool>>,
-    /// Blocks of its file system in a page: heads of a page that was written to, where these take
-    /// memory (`Machine::overhead`). 1 if not given.
-    #[serde(default)]
-    pub blocks_a_page: Option<Spanned<u32>>,
-    /// Parameters of the model by name (`tidegate list devices`), before scaling.
-    #[serde(default)]
-    pub params: BTreeMap<Spanned<String>, Spanned<u64>>,
-}
-
-/// A change of a device's rate.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ChangeEntry {
-    /// Time from the beginning of the run.
-    pub at_s: Spanned<f64>,
-    /// The rate from then on, MiB/s; zero: the device stands still.
-    pub rate_mib: Spanned<f64>,
+keys! {
+    /// A change of a device's rate.
+    ChangeEntry:
+        at_s: Spanned<f64>, "Time from the beginning of the run.", range(0.001, 1e7, " s");
+        rate_mib: Spanned<f64>, "The rate from then on, MiB/s; zero: the device stands still.";
 }
 
 keys! {
     /// A task of the experiment, or several alike: the keys that all kinds have, and in `kind`
     /// those of its own.
-    pub struct TaskEntry {
-        /// Its name; with `count` > 1 numbers follow.
-        pub id: Spanned<String>,
-        /// Its kind.
-        pub kind: Spanned<Task>,
-        /// The device of its files; not of a task that has memory alone.
-        pub device: Option<Spanned<String>>,
-        /// Number of them.
-        pub count: Option<Spanned<u32>>,
-        /// Starts this long after the run began.
-        pub start_s: Option<Spanned<f64>>,
-        /// Stops this long after it began.
-        pub run_s: Option<Spanned<f64>>,
-    }
+    TaskKeys:
+        id: Spanned<String>, "Its name; with `count` > 1 numbers follow.";
+        kind: Spanned<Task>, "Its kind (`tidegate list kinds`).";
+        device: May<String>, "The device of its files; not of a task that has memory alone.";
+        count: May<u32>, "The number of such tasks.", COUNT;
+        start_s: May<f64>, "Starts this long after the run began.", range(0.0, 1e7, " s");
+        run_s: May<f64>, "Stops this long after it began.", RUN;
 }
 
-impl Field for Spanned<Task> {}
-
-impl TaskEntry {
-    /// The number of a key, be it one of all kinds or of its own.
-    pub(crate) fn key(&self, name: &str) -> Option<Spanned<f64>> {
-        let own = self.kind.get_ref();
-        self.number(name).or_else(|| own.number(name))
-    }
-
-    /// The same without its place, and zero where it is not given.
-    pub(crate) fn amount(&self, name: &str) -> f64 {
-        self.key(name).map_or(0.0, Spanned::into_inner)
-    }
-}
-
-/// A row of the table: what differs from the scenario.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CaseEntry {
-    /// Its name.
-    pub name: Spanned<String>,
-    /// Model of the first device.
-    #[serde(default)]
-    pub model: Option<Spanned<String>>,
-    /// File system of the first device.
-    #[serde(default)]
-    pub fs: Option<Spanned<String>>,
-    /// Count of the first task.
-    #[serde(default)]
-    pub count: Option<Spanned<u32>>,
-    /// `file_mib` of the first task.
-    #[serde(default)]
-    pub file_mib: Option<Spanned<f64>>,
-    /// `rate_mib` of the first device.
-    #[serde(default)]
-    pub rate_mib: Option<Spanned<f64>>,
-    /// `dirty_mib` of the machine.
-    #[serde(default)]
-    pub dirty_mib: Option<Spanned<f64>>,
-    /// `background_mib` of the machine.
-    #[serde(default)]
-    pub background_mib: Option<Spanned<f64>>,
-    /// `memory_mib` of the machine.
-    #[serde(default)]
-    pub memory_mib: Option<Spanned<f64>>,
-    /// Counts of tasks by their ids.
-    #[serde(default)]
-    pub counts: BTreeMap<Spanned<String>, Spanned<u32>>,
-    /// `files` of tasks by their ids.
-    #[serde(default)]
-    pub files: BTreeMap<Spanned<String>, Spanned<u32>>,
-    /// The tasks of this row by id; without it, all. Devices that none of them uses are left out.
-    #[serde(default)]
-    pub tasks: Vec<Spanned<String>>,
-    /// Left out of what is summed over rows (`Duration`, `Ops`, delays).
-    #[serde(default)]
-    pub apart: bool,
-    /// File systems of devices by their ids.
-    #[serde(default)]
-    pub file_systems: FileSystems,
-    /// The machine has huge pages in this row.
-    #[serde(default)]
-    pub thp: Option<Spanned<bool>>,
-    /// `min_free_kib` of the machine.
-    #[serde(default)]
-    pub min_free_kib: Option<Spanned<f64>>,
+keys! {
+    /// A row of the table: what differs from the scenario.
+    CaseEntry:
+        name: Spanned<String>, "Its name.";
+        model: May<String>, "Model of the first device.", MODELS;
+        fs: May<String>, "File system of the first device.", FILE_SYSTEMS;
+        count: May<u32>, "Count of the first task.", COUNT;
+        file_mib: May<f64>, "`file_mib` of the first task.", FILE_MIB;
+        rate_mib: May<f64>, "`rate_mib` of the first device.", RATE;
+        dirty_mib: May<f64>, "`dirty_mib` of the machine.", LIMIT;
+        background_mib: May<f64>, "`background_mib` of the machine.", LIMIT;
+        memory_mib: May<f64>, "`memory_mib` of the machine.";
+        counts: BTreeMap<Spanned<String>, Spanned<u32>> = BTreeMap::new(), "Counts of tasks by their ids.", COUNT;
+        files: BTreeMap<Spanned<String>, Spanned<u32>> = BTreeMap::new(), "`files` of tasks by their ids.", FILES;
+        tasks: Vec<Spanned<String>> = Vec::new(), "The tasks of this row by id; without it, all. Devices that none of them uses are left out.";
+        apart: bool = false, "Left out of what is summed over rows (`Duration`, `Ops`, delays).";
+        file_systems: FileSystems = BTreeMap::new(), "File systems of devices by their ids.", FILE_SYSTEMS;
+        thp: May<bool>, "The machine has huge pages in this row.";
+        min_free_kib: May<f64>, "`min_free_kib` of the machine.";
 }
 
 impl CaseEntry {
-    /// True if two rows differ in nothing but models and names, which files do not have.
+    /// Whether two rows differ in nothing but models and names, which files do not have.
     #[must_use]
     pub fn is_same_live(&self, other: &Self) -> bool {
         let number = |value: &Option<Spanned<f64>>| value.as_ref().map(|v| v.get_ref().to_bits());
@@ -433,211 +283,98 @@ impl CaseEntry {
     }
 }
 
-/// A column of the table.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PolicyEntry {
-    /// Its name.
-    pub name: Spanned<String>,
-    /// The preset it is made from; without it, the one of its name.
-    #[serde(default)]
-    pub preset: Option<Spanned<String>>,
-    /// Ticks per second, instead of the preset's.
-    #[serde(default)]
-    pub hz: Option<Spanned<u32>>,
-    /// `strict` of all devices, in this column.
-    #[serde(default)]
-    pub strict: Option<Spanned<bool>>,
-    /// `max_percent` of all devices, in this column.
-    #[serde(default)]
-    pub max_percent: Option<Spanned<f64>>,
-    /// The law by which reclaim is throttled, instead of the preset's.
-    #[serde(default)]
-    pub reclaim: Option<Spanned<String>>,
-    /// Which page of a file goes: a rule of `policy::rule`, instead of the law's lists.
-    #[serde(default)]
-    pub page_rule: Option<Spanned<String>>,
-    /// The law of looking for a frame on a machine of several nodes, instead of the preset's.
-    #[serde(default)]
-    pub place: Option<Spanned<String>>,
-    /// Takes the memory of all nodes for that of one, as a program does that does not look.
-    #[serde(default)]
-    pub one_node: bool,
-    /// The law by which inodes are freed, instead of the preset's.
-    #[serde(default)]
-    pub inodes: Option<Spanned<String>>,
-    /// Pages, objects and unmovable memory have free lists of their own, instead of the preset's
-    /// way.
-    #[serde(default)]
-    pub keeps_apart: Option<Spanned<bool>>,
-    /// The boost where pageblocks are mixed, instead of the preset's. Nothing, unless
-    /// `keeps_apart`.
-    #[serde(default)]
-    pub boost: Option<Spanned<String>>,
-    /// `vm.watermark_boost_factor`: most of a boost, in 1/10000 of HIGH: an ablation.
-    #[serde(default)]
-    pub boost_factor: Option<Spanned<u32>>,
-    /// Boosted balances that free nothing count towards those after which the background gives up:
-    /// an ablation.
-    #[serde(default)]
-    pub boost_failures: Option<Spanned<bool>>,
-    /// The rule by which caches of objects are asked for their share, instead of the preset's.
-    #[serde(default)]
-    pub shrink: Option<Spanned<String>>,
-    /// Reclaim may write single pages of files, where the file system lets it: versions of one
-    /// differ.
-    #[serde(default)]
-    pub writes_files: Option<Spanned<bool>>,
-    /// CPUs keep free frames for themselves, instead of the preset's way: an ablation.
-    #[serde(default)]
-    pub cpu_lists: Option<Spanned<bool>>,
-    /// Reasons that never throttle: an ablation.
-    #[serde(default)]
-    pub reclaim_off: Vec<Spanned<String>>,
-    /// Events end a reclaimer's sleep; without, timeouts alone do: an ablation.
-    #[serde(default)]
-    pub wakes: Option<Spanned<bool>>,
-    /// Timeout of WRITEBACK, and of what was before it, instead of 100 ms: an ablation.
-    #[serde(default)]
-    pub writeback_timeout_ms: Option<Spanned<f64>>,
-    /// `vm.swappiness`, in this column.
-    #[serde(default)]
-    pub swappiness: Option<Spanned<u32>>,
-    /// Which of paper p4's patches its kernel has, instead of the preset's: `"1-8"`, `"11"`,
-    /// `"-7b"`.
-    #[serde(default)]
-    pub patches: Vec<Spanned<String>>,
-    /// Reclaim for a huge page looks at pages a second time and waits for their writes: an
-    /// ablation.
-    #[serde(default)]
-    pub reclaim_waits: Option<Spanned<bool>>,
-    /// A kernel that did not get a huge page leaves the next ones out for a while: an ablation.
-    #[serde(default)]
-    pub defers: Option<Spanned<bool>>,
-    /// The tasks whose faults move pages for a huge page, in a kernel since 4.6; without it, as the
-    /// preset has it.
-    #[serde(default)]
-    pub defrag: Option<Spanned<DefragKind>>,
-    /// `readahead_kib` of the machine, in this column.
-    #[serde(default)]
-    pub readahead_kib: Option<Spanned<f64>>,
+keys! {
+    /// A column of the table.
+    PolicyEntry:
+        name: Spanned<String>, "Its name.";
+        preset: May<String>, "The preset it is made from; without it, the one of its name.";
+        hz: May<u32>, "Ticks per second, instead of the preset's.", TICKS;
+        strict: May<bool>, "`strict` of all devices, in this column.";
+        max_percent: May<f64>, "`max_percent` of all devices, in this column.", SHARE;
+        reclaim: May<String>, "The law by which reclaim is throttled, instead of the preset's.", RECLAIM;
+        page_rule: May<String>, "The rule that evicts pages of files, instead of the law's lists.", PAGE_RULE;
+        place: May<String>, "The law of looking for a frame on a machine of several nodes, instead of the preset's.", PLACE;
+        one_node: bool = false, "Takes the memory of all nodes for that of one, as a program does that does not look.";
+        inodes: May<String>, "The law by which inodes are freed, instead of the preset's.", INODES;
+        keeps_apart: May<bool>, "Pages, objects and unmovable memory have free lists of their own, instead of the preset's way.";
+        boost: May<String>, "The boost where pageblocks are mixed, instead of the preset's. Nothing, unless `keeps_apart`.", BOOST;
+        boost_factor: May<u32>, "`vm.watermark_boost_factor`: most of a boost, in 1/10000 of HIGH: an ablation.";
+        boost_failures: May<bool>, "Boosted balances that free nothing count towards those after which the background gives up: an ablation.";
+        shrink: May<String>, "The rule by which caches of objects are asked for their share, instead of the preset's.", SHRINK;
+        writes_files: May<bool>, "Reclaim may write single pages of files, where the file system lets it: versions of one differ.";
+        cpu_lists: May<bool>, "CPUs keep free frames for themselves, instead of the preset's way: an ablation.";
+        reclaim_off: Vec<Spanned<String>> = Vec::new(), "Reasons that never throttle: an ablation.", REASON;
+        wakes: May<bool>, "Events end a reclaimer's sleep; without, timeouts alone do: an ablation.";
+        writeback_timeout_ms: May<f64>, "Timeout of WRITEBACK, and of what was before it, instead of 100 ms: an ablation.", range(1.0, 60_000.0, " ms");
+        swappiness: May<u32>, "`vm.swappiness`, in this column.", SWAPPINESS;
+        patches: Vec<Spanned<String>> = Vec::new(), "The patches of paper p4 that its kernel has, instead of the preset's: `\"1-8\"`, `\"11\"`, `\"-7b\"`.";
+        reclaim_waits: May<bool>, "Reclaim for a huge page looks at pages a second time and waits for their writes: an ablation.";
+        defers: May<bool>, "A kernel that did not get a huge page leaves the next ones out for a while: an ablation.";
+        defrag: May<DefragKind>, "The tasks whose faults move pages for a huge page, in a kernel since 4.6; without it, as the preset has it.";
+        readahead_kib: May<f64>, "`readahead_kib` of the machine, in this column.", READAHEAD;
 }
 
-/// A number that somebody published.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct PublishedEntry {
-    /// Which metric.
-    pub metric: Spanned<String>,
-    /// Which row.
-    pub case: Spanned<String>,
-    /// Which column.
-    pub policy: Spanned<String>,
-    /// The number.
-    pub value: f64,
+keys! {
+    /// A number that somebody published.
+    PublishedEntry:
+        metric: Spanned<String>, "The metric.", METRIC;
+        case: Spanned<String>, "The row.";
+        policy: Spanned<String>, "The column.";
+        value: f64, "The number.";
 }
 
-/// The tasks whose delays count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ByKind {
-    /// Of tasks that need memory.
-    Direct,
-    /// Of the background reclaimer.
-    Kswapd,
-    /// Of all: not told apart.
-    Any,
+words! {
+    /// The tasks whose delays count.
+    ByKind:
+        Direct = "direct", "Of tasks that need memory.";
+        Kswapd = "kswapd", "Of the background reclaimer.";
+        Any = "any", "Of all: not told apart.";
 }
 
-/// The delays of one reason that somebody published, of the whole test.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DelaysEntry {
-    /// Which column.
-    pub policy: Spanned<String>,
-    /// The tasks they are of.
-    pub by: ByKind,
-    /// For which reason.
-    pub reason: Spanned<String>,
-    /// Their number.
-    pub n: u64,
-    /// Of these: no sleep of a tick.
-    pub zero: u64,
-    /// Of these: the whole timeout or more.
-    pub timeout: u64,
-    /// Mean of all.
-    pub mean_ms: f64,
+keys! {
+    /// The delays of one reason that somebody published, of the whole test.
+    DelaysEntry:
+        policy: Spanned<String>, "The column.";
+        by: ByKind, "The tasks they are of.";
+        reason: Spanned<String>, "For which reason.", REASON;
+        n: u64, "Their number.";
+        zero: u64, "Of these: no sleep of a tick.";
+        timeout: u64, "Of these: the whole timeout or more.";
+        mean_ms: f64, "Mean of all.";
 }
 
-/// The comparison of two values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CompareKind {
-    /// The column's own mean.
-    Value,
-    /// Column / other column.
-    Ratio,
-    /// 100 x (column / other column - 1).
-    ChangePercent,
-    /// The chance that two means of the metric's samples differ so (a t-test): below 0.10 they have
-    /// a star in tables.
-    Chance,
+words! {
+    /// How two values are compared.
+    CompareKind:
+        Value = "value", "The column's own mean.";
+        Ratio = "ratio", "Column / other column.";
+        ChangePercent = "change_percent", "100 x (column / other column - 1).";
+        Chance = "chance", "The chance that two means of the metric's samples differ so (a t-test): below 0.10 they have a star in tables.";
 }
 
-/// A band of the outcome.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExpectEntry {
-    /// Its name in messages.
-    pub id: Spanned<String>,
-    /// The source of the band.
-    pub source: String,
-    /// The claim of the paper, in one sentence.
-    #[serde(default)]
-    pub claim: Option<Spanned<String>>,
-    /// The published figure as text, where it does not follow from published values.
-    #[serde(default)]
-    pub published: Option<Spanned<String>>,
-    /// Repetitions from which on the band can be judged: it is of a mean that single runs stray
-    /// from.
-    #[serde(default)]
-    pub replicas_least: Option<Spanned<u32>>,
-    /// Which metric.
-    pub metric: Spanned<String>,
-    /// Which rows; without it, all.
-    #[serde(default)]
-    pub cases: Vec<Spanned<String>>,
-    /// Which column.
-    pub policy: Spanned<String>,
-    /// Of which task or device alone, by id; without it, of the whole run.
-    #[serde(default)]
-    pub of: Option<Spanned<String>>,
-    /// Compared with which column.
-    #[serde(default)]
-    pub vs: Option<Spanned<String>>,
-    /// Compared with which row.
-    #[serde(default)]
-    pub vs_case: Option<Spanned<String>>,
-    /// The comparison.
-    pub op: Spanned<CompareKind>,
-    /// Not below.
-    #[serde(default)]
-    pub min: Option<Spanned<f64>>,
-    /// Not above.
-    #[serde(default)]
-    pub max: Option<Spanned<f64>>,
-    /// The experiment of ours that holds this very band, on another machine. Here it is judged and
-    /// printed, and no check fails for it.
-    #[serde(default)]
-    pub held_in: Option<Spanned<String>>,
-    /// Why this band is known not to hold, as measured. It is judged and printed, and no check
-    /// fails for it.
-    #[serde(default)]
-    pub missed: Option<Spanned<String>>,
+keys! {
+    /// What must come out.
+    ExpectEntry:
+        id: Spanned<String>, "Its name in messages.";
+        source: String, "The source of the band.";
+        claim: May<String>, "The claim of the paper, in one sentence.";
+        published: May<String>, "The published figure as text, where it does not follow from published values.";
+        replicas_least: May<u32>, "Repetitions from which on the band can be judged: it is of a mean that single runs stray from.";
+        metric: Spanned<String>, "The metric.", METRIC;
+        cases: Vec<Spanned<String>> = Vec::new(), "The rows; without it, all.";
+        policy: Spanned<String>, "The column.";
+        of: May<String>, "Of which task or device alone, by id; without it, of the whole run.";
+        vs: May<String>, "Compared with which column.";
+        vs_case: May<String>, "Compared with which row.";
+        op: Spanned<CompareKind>, "The comparison.";
+        min: May<f64>, "Not below.";
+        max: May<f64>, "Not above.";
+        held_in: May<String>, "The experiment of ours that holds this very band, on another machine. Here it is judged and printed, and no check fails for it.";
+        missed: May<String>, "Why this band is known not to hold, as measured. It is judged and printed, and no check fails for it.";
 }
 
 impl ExpectEntry {
-    /// True if two bands say the same, but for where they are held.
+    /// Whether two bands say the same, but for where they are held.
     fn is_same(&self, other: &Self) -> bool {
         let name = |entry: &Option<Spanned<String>>| entry.as_ref().map(|e| e.get_ref().clone());
         let bound = |entry: &Option<Spanned<f64>>| entry.as_ref().map(|e| *e.get_ref());
@@ -659,7 +396,7 @@ impl ExpectEntry {
 }
 
 impl Scenario {
-    /// The published value of a metric, in that row and column.
+    /// What was published of a metric, in that row and column.
     #[must_use]
     pub fn published_value(&self, metric: &str, case: &str, policy: &str) -> Option<f64> {
         let entry = self.published.iter().find(|entry| {
@@ -677,8 +414,11 @@ impl Scenario {
     pub fn load(source: Source, overrides: &[Override]) -> Result<(Self, Source), LoadError> {
         let given = source.clone();
         let source = overrides::apply(source, overrides)?;
-        let scenario = parse::parse(&source).map_err(|error| in_the_file(&given, error))?;
-        let list = check::check(&scenario);
+        let (scenario, values) = match parse::parse(&source) {
+            Ok(parsed) => parsed,
+            Err(error) => return Err(in_the_file(&given, error)),
+        };
+        let list = check::check(&scenario, values);
         if list.is_empty() {
             return Ok((scenario, source));
         }
@@ -711,7 +451,7 @@ fn in_the_file(given: &Source, error: LoadError) -> LoadError {
     }
 }
 
-/// True if `c` may be in a plain name: of a device, a task, a case or a policy, which stand in
+/// Whether `c` may be in a plain name: of a device, a task, a case or a policy, which stand in
 /// tables and in names of files.
 pub fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.+".contains(c)

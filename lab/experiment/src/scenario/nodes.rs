@@ -4,32 +4,24 @@
 //! first nodes. So work bound to a node runs on that node's CPUs alone, and the others' exist for a
 //! law that asks whether a node has some.
 
-use serde::Deserialize;
 use toml::Spanned;
 
-use super::Machine;
+use super::{MEMORY_MOST_MIB, Machine};
+use crate::keys::{May, keys, range, words};
 
-/// A node of the machine.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NodeEntry {
-    /// Its memory, before scaling.
-    pub mib: Spanned<f64>,
-    /// Of this, what devices of 32 bits can reach: a zone of its own under kernels with zones.
-    #[serde(default)]
-    pub dma32_mib: Option<Spanned<f64>>,
-    /// Its CPUs; they are numbered node by node.
-    pub cpus: Spanned<u32>,
+keys! {
+    /// A node of the machine.
+    NodeEntry:
+        mib: Spanned<f64>, "Its memory, before scaling.", range(0.0, MEMORY_MOST_MIB, " MiB");
+        dma32_mib: May<f64>, "Of this, what devices of 32 bits can reach: a zone of its own under kernels with zones.";
+        cpus: Spanned<u32>, "Its CPUs; they are numbered node by node.", range(0.0, 4096.0, "");
 }
 
-/// In which order zones are tried (`numa_zonelist_order`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ZonelistKind {
-    /// Node by node.
-    Node,
-    /// All memory that may hold anything, then all low memory.
-    Zone,
+words! {
+    /// In which order zones are tried (`numa_zonelist_order`).
+    ZonelistKind:
+        Node = "node", "Node by node.";
+        Zone = "zone", "All memory that may hold anything, then all low memory.";
 }
 
 impl Machine {

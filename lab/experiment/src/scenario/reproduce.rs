@@ -5,34 +5,22 @@
 //! column, at the scenario's own scale. The table makes that smaller where it would take too long,
 //! and names the picture that shows the claim.
 
-use serde::Deserialize;
 use toml::Spanned;
 
-use super::{ExpectEntry, Scenario};
+use super::{ExpectEntry, METRIC, Scenario};
+use crate::keys::{May, keys, range};
 
-/// `[reproduce]`.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ReproduceSection {
-    /// The scale, if not the scenario's own.
-    pub scale: Option<Spanned<f64>>,
-    /// These rows alone.
-    pub cases: Vec<Spanned<String>>,
-    /// These columns alone.
-    pub policies: Vec<Spanned<String>>,
-    /// Other values of the scenario, as of `--set`: a shorter run.
-    pub set: Vec<String>,
-    /// CPU time that one repetition took when it was measured last, on one core: for the estimate
-    /// of what is left.
-    pub seconds: Option<Spanned<f64>>,
-    /// The plot that shows the claim, by the name of its file.
-    pub figure: Option<Spanned<String>>,
-    /// The columns before and after the paper's change; without them the first column, and the
-    /// column that most claims hold against it.
-    pub sides: Vec<Spanned<String>>,
-    /// Metrics in which our own column is held against both sides of the paper; without them, the
-    /// printed ones.
-    pub trade_offs: Vec<Spanned<String>>,
+keys! {
+    /// `[reproduce]`.
+    ReproduceSection:
+        scale: May<f64>, "The scale, if not the scenario's own.";
+        cases: Vec<Spanned<String>> = Vec::new(), "These rows alone.";
+        policies: Vec<Spanned<String>> = Vec::new(), "These columns alone.";
+        set: Vec<String> = Vec::new(), "Other values of the scenario, as of `--set`: a shorter run.";
+        seconds: May<f64>, "CPU time that one repetition took when it was measured last, on one core: for the estimate of what is left.", range(0.0, 1e5, " s");
+        figure: May<String>, "The plot that shows the claim, by the name of its file.";
+        sides: Vec<Spanned<String>> = Vec::new(), "The columns before and after the paper's change; without them the first column, and the column that most claims hold against it.";
+        trade_offs: Vec<Spanned<String>> = Vec::new(), "Metrics in which our own column is held against both sides of the paper; without them, the printed ones.", METRIC;
 }
 
 impl ExpectEntry {

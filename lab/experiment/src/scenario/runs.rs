@@ -2,19 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
 use toml::Spanned;
 
 use super::PolicyEntry;
+use crate::keys::words;
 
-/// The tasks whose faults move pages for a huge page (`transparent_hugepage/defrag`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DefragKind {
-    /// Those of all programs.
-    Always,
-    /// Those of programs that asked for huge pages, of which there are none here.
-    Madvise,
+words! {
+    /// The tasks whose faults move pages for a huge page (`transparent_hugepage/defrag`).
+    DefragKind:
+        Always = "always", "Those of all programs.";
+        Madvise = "madvise", "Those of programs that asked for huge pages, of which there are none here.";
 }
 
 /// File systems of a row, by device.

@@ -1,36 +1,27 @@
-//! The part of scenarios about small files and the caches of their objects.
+//! What scenarios say of small files and of the caches of their objects.
 
-use serde::Deserialize;
 use toml::Spanned;
 use workload::Role;
 
 use super::Machine;
+use crate::keys::{keys, range, words};
 use crate::stats::whole;
 
-/// A cache of objects of which each small file has one.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ObjectCacheEntry {
-    /// The role of an object beside its file.
-    pub role: Spanned<RoleKind>,
-    /// Its size.
-    pub bytes: Spanned<u32>,
-    /// Pages of a slab, as a power of two; scaled down with the memory.
-    pub order: Spanned<u32>,
-    /// Its slabs lie with memory that can be freed again, or with memory that cannot.
-    pub reclaimable: bool,
+keys! {
+    /// A cache of objects of which each small file has one.
+    ObjectCacheEntry:
+        role: Spanned<RoleKind>, "The role of an object beside its file.";
+        bytes: Spanned<u32>, "Its size.", range(8.0, 4096.0, " bytes: an object is on one page");
+        order: Spanned<u32>, "Pages of a slab, as a power of two; scaled down with the memory.", range(0.0, 3.0, "");
+        reclaimable: bool, "Its slabs lie with memory that can be freed again, or with memory that cannot.";
 }
 
-/// The role of an object beside its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RoleKind {
-    /// Its entry in a directory.
-    Entry,
-    /// Its inode.
-    Inode,
-    /// Of its inode, and goes with it.
-    Beside,
+words! {
+    /// What an object is to its file.
+    RoleKind:
+        Entry = "entry", "Its entry in a directory.";
+        Inode = "inode", "Its inode.";
+        Beside = "beside", "Of its inode, and goes with it.";
 }
 
 /// A cache of objects: (role, bytes, order, reclaimable).

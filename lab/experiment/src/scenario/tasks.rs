@@ -1,61 +1,103 @@
-//! The tables of tasks, before serde reads them: what belongs to a task's kind goes into it.
+//! A task: its keys, those of its kind among them.
 //!
 //! `kind = "dd"` beside `file_mib = 512` becomes `kind = { dd = { file_mib = 512 } }`, with all
 //! places as they are in the text: the keys of a kind are then those of its type. Here all keys of
 //! a table are at hand, so a key that is of another kind, unknown or missing is told with the kinds
-//! that take it, and all of them at once.
+//! that take it.
 
-use core::ops::Range;
+use core::ops::{Deref, Range};
 use std::borrow::Cow;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::TaskEntry;
-use super::parse::{other_unit, unknown_key};
+use super::TaskKeys;
+use crate::keys::{Key, Open, Raw, Reader, Takes, Value, other_unit, unknown_key};
 use crate::kinds::{ALL, Registered, by_name};
 use crate::mistake::{Mistake, choices, nearest};
 
-/// Sorts the keys of all tasks of a scenario; the answer has what is wrong with them. A table that
-/// is no task is left to serde.
-pub(super) fn sort_keys(root: &mut DeTable<'_>) -> Vec<Mistake> {
-    let mut found = Vec::new();
-    if let Some(DeValue::Array(tasks)) = root.get_mut("task").map(Spanned::get_mut) {
-        for task in tasks.iter_mut() {
-            let at = task.span();
-            if let DeValue::Table(table) = task.get_mut() {
-                sort(table, at, &mut found);
-            }
-        }
-    }
-    found
+/// A task, and its values by the names of their keys, be they of all kinds or of its own.
+#[derive(Clone, Debug)]
+pub struct TaskEntry {
+    keys: TaskKeys,
+    numbers: Vec<(&'static str, Spanned<f64>)>,
+    texts: Vec<(&'static str, Spanned<String>)>,
 }
 
-fn sort(table: &mut DeTable<'_>, task: Range<usize>, found: &mut Vec<Mistake>) {
+impl Deref for TaskEntry {
+    type Target = TaskKeys;
+
+    fn deref(&self) -> &TaskKeys {
+        &self.keys
+    }
+}
+
+impl TaskEntry {
+    /// The number of a key; none: no such key, or it is not given.
+    pub(crate) fn key(&self, name: &str) -> Option<Spanned<f64>> {
+        let found = self.numbers.iter().find(|(key, _)| *key == name);
+        found.map(|(_, number)| number.clone())
+    }
+
+    /// The same without its place, and zero where it is not given.
+    pub(crate) fn amount(&self, name: &str) -> f64 {
+        self.key(name).map_or(0.0, Spanned::into_inner)
+    }
+
+    /// The text of a key.
+    pub(crate) fn text(&self, name: &str) -> Option<&Spanned<String>> {
+        let found = self.texts.iter().find(|(key, _)| *key == name);
+        found.map(|(_, text)| text)
+    }
+}
+
+impl Value for TaskEntry {
+    const TAKES: Takes = Takes::Table(TaskKeys::KEYS);
+
+    fn read(raw: Raw<'_>, key: &Key, reader: &mut Reader<'_>) -> Option<Self> {
+        let span = raw.span();
+        let table = reader.table(raw, key)?;
+        let sorted = sort(table, span.clone(), &mut reader.found.form)?;
+        reader.numbers.clear();
+        reader.texts.clear();
+        let keys = TaskKeys::of(Open::new(sorted, span, TaskKeys::KEYS), reader)?;
+        Some(Self {
+            keys,
+            numbers: core::mem::take(&mut reader.numbers),
+            texts: core::mem::take(&mut reader.texts),
+        })
+    }
+}
+
+fn sort<'t>(
+    mut table: DeTable<'t>,
+    task: Range<usize>,
+    found: &mut Vec<Mistake>,
+) -> Option<DeTable<'t>> {
+    let kinds = || names().collect::<Vec<_>>().join(", ");
     let Some((kind_key, name)) = table.remove_entry("kind") else {
         let mistake = Mistake::new("the key `kind` is missing", task, "in this table");
-        let kinds: Vec<&str> = names().collect();
-        found.push(mistake.help(format!("add `kind = ...`, one of {}", kinds.join(", "))));
-        return;
+        found.push(mistake.help(format!("add `kind = ...`, one of {}", kinds())));
+        return None;
     };
     let at = name.span();
     let DeValue::String(word) = name.get_ref() else {
         let label = "the name of a kind belongs here";
         let mistake = Mistake::new("wrong type of value for `kind`", at, label);
-        let kinds: Vec<&str> = names().collect();
-        found.push(mistake.help(format!("write one of {}", kinds.join(", "))));
-        return;
+        found.push(mistake.help(format!("write one of {}", kinds())));
+        return None;
     };
     let Some(kind) = by_name(word) else {
         let title = format!("unknown kind of task `{word}`");
         let mistake = Mistake::new(title, at, "not one of the known kinds");
         found.push(mistake.help(choices(word, names())));
-        return;
+        return None;
     };
+    let before = found.len();
     let (mut common, mut own) = (DeTable::new(), DeTable::new());
-    for (key, value) in core::mem::take(table) {
+    for (key, value) in table {
         let word = key.get_ref().as_ref();
-        if TaskEntry::KEYS.iter().any(|common| common.name == word) {
+        if TaskKeys::KEYS.iter().any(|common| common.name == word) {
             common.insert(key, value);
         } else if kind.has(word) {
             own.insert(key, value);
@@ -71,7 +113,7 @@ fn sort(table: &mut DeTable<'_>, task: Range<usize>, found: &mut Vec<Mistake>) {
     let own = Spanned::new(at.clone(), DeValue::Table(own));
     let tagged = DeValue::Table(DeTable::from_iter([(tag, own)]));
     common.insert(kind_key, Spanned::new(at, tagged));
-    *table = common;
+    (found.len() == before).then_some(common)
 }
 
 fn names() -> impl Iterator<Item = &'static str> + Clone {
@@ -95,7 +137,7 @@ pub(super) fn misfit(
     kind: &Registered,
     at: Range<usize>,
 ) -> Mistake {
-    let own: Vec<&str> = TaskEntry::KEYS
+    let own: Vec<&str> = TaskKeys::KEYS
         .iter()
         .chain(kind.keys)
         .map(|key| key.name)

@@ -1285,3 +1285,53 @@ fn a_scale_that_is_no_part_is_told_its_range_and_what_it_may_mean() {
         assert!(!told.contains("huge pages"), "{told}");
     }
 }
+
+const DOCUMENT: &str = include_str!("../../../../docs/study/write-a-scenario.md");
+
+/// The part of the page that is made of the declarations.
+fn pages_keys() -> String {
+    let line = |text: &mut String, key: &Key, indent: &str| {
+        let mark = if key.needed { "*" } else { "" };
+        let (name, value) = (key.name, key.value());
+        let about = key.about.replace('|', "\\|");
+        text.push_str(&format!("| {indent}`{name}`{mark} | {value} | {about} |\n"));
+    };
+    let mut text = String::new();
+    for table in TABLES {
+        let about = table.about.trim();
+        text.push_str(&format!("\n### `{}`\n\n{about}\n\n", table.header));
+        text.push_str("| key | value | meaning |\n|---|---|---|\n");
+        for key in table.keys {
+            line(&mut text, key, "");
+            if table.name != "top" {
+                let inner = key.takes.keys().iter();
+                inner.for_each(|inner| line(&mut text, inner, "- "));
+            }
+        }
+        if table.name == "task" {
+            text.push_str("\n| kind | its load | its own keys |\n|---|---|---|\n");
+            for kind in crate::kinds::ALL {
+                let mark = |key: &Key| if key.needed { "*" } else { "" };
+                let keys = kind.keys.iter();
+                let keys = keys.map(|key| format!("`{}`{}", key.name, mark(key)));
+                let keys = keys.collect::<Vec<_>>().join(", ");
+                let about = kind.about.trim();
+                text.push_str(&format!("| `{}` | {about} | {keys} |\n", kind.name));
+            }
+        }
+    }
+    text
+}
+
+#[test]
+fn the_page_has_the_keys_as_they_are_declared() {
+    let made = pages_keys();
+    let (_, rest) = DOCUMENT.split_once("<!-- keys -->\n").unwrap();
+    let (page, _) = rest.split_once("\n<!-- end -->").unwrap();
+    if page.trim() != made.trim() {
+        let path = std::env::temp_dir().join("tidegate-keys.md");
+        std::fs::write(&path, &made).unwrap();
+        let path = path.display();
+        panic!("docs/study/write-a-scenario.md: put {path} between its marks `keys` and `end`");
+    }
+}

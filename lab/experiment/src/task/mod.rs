@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Nobody else matches over kinds: what is to be known of one is asked of its `Traits` and `Facts`,
-//! or of its keys by name. Both have defaults, so that a new kind says only what is special.
+//! or of its keys by name (`TaskEntry::key`). Both have defaults, so that a new kind says only what
+//! is special.
 //!
 //! Invariants
 //!   1. A kind's keys are the fields of its type (`keys!`): which there are, which are needed, and
@@ -19,13 +20,10 @@
 //!   2. `Traits` depend on keys alone, `Facts` on keys and `Sizes`: the same in the lab and live.
 
 mod given;
-mod keys;
 mod sizes;
 pub(crate) mod units;
 
 pub(crate) use given::Given;
-pub use keys::Key;
-pub(crate) use keys::{Field, Keyed, keys, value};
 pub(crate) use sizes::Sizes;
 
 use core::ops::Range;
@@ -38,7 +36,7 @@ use workload::Work;
 use crate::mistake::Mistake;
 
 /// A kind of task, with the values of its keys.
-pub(crate) trait Kind: Keyed {
+pub(crate) trait Kind {
     /// Its traits before it has a size.
     fn traits(&self) -> Traits;
 

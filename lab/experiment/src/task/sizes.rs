@@ -9,7 +9,7 @@ use policy::units::{Bytes, Nanos, Pages};
 use toml::Spanned;
 
 use super::units::{PAGES_PER_MIB, kib, mib, whole, whole_pages};
-use super::value;
+use crate::keys::value;
 
 /// Sizes of one task: those in MiB before scaling.
 #[derive(Clone, Debug)]

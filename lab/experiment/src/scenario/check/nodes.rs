@@ -7,12 +7,9 @@ use toml::Spanned;
 
 use super::Checker;
 use crate::mistake::Mistake;
-use crate::scenario::MEMORY_MOST_MIB;
 use crate::scenario::Scenario;
 use crate::scenario::machine::{self, NodesFault};
 
-/// Most CPUs of one node: more than any machine has.
-const NODE_CPUS_MOST: f64 = 4096.0;
 /// Two sizes in MiB are the same if they differ by no more: half a page.
 const SAME_MIB: f64 = 0.002;
 /// A zone has at least this many MiB after scaling (`mm`: 256 frames).
@@ -47,9 +44,6 @@ impl Checker {
             );
         }
         for node in &machine.node {
-            self.range("mib", &node.mib, 0.0, MEMORY_MOST_MIB, " MiB");
-            let cpus = Spanned::new(node.cpus.span(), f64::from(*node.cpus.get_ref()));
-            self.range("cpus", &cpus, 0.0, NODE_CPUS_MOST, "");
             if let Some(dma32) = &node.dma32_mib {
                 self.range("dma32_mib", dma32, 0.0, *node.mib.get_ref(), " MiB");
             }

@@ -3,7 +3,6 @@
 use policy::compact::{Compaction, Patches};
 
 use super::{Checker, SCALES};
-use crate::catalogue;
 use crate::mistake::Mistake;
 use crate::presets::by_name;
 use crate::scenario::{CaseEntry, PolicyEntry, Scenario};
@@ -15,7 +14,6 @@ impl Checker {
         let ids = ids.map(|device| device.id.get_ref().as_str());
         for (device, fs) in &case.file_systems {
             self.known("device", device, ids.clone());
-            self.known("file system", fs, catalogue::file_systems());
             let first = scenario.devices.first();
             if let Some(own) = &case.fs
                 && first.is_some_and(|first| first.id.get_ref() == device.get_ref())
@@ -31,10 +29,7 @@ impl Checker {
                 );
             }
         }
-        if let Some(reserve) = &case.min_free_kib {
-            let most = scenario.machine.memory_mib.get_ref() * 1024.0 / 4.0;
-            self.range("min_free_kib", reserve, 128.0, most.max(128.0), " KiB");
-        }
+        self.reserve(scenario, case.min_free_kib.as_ref());
         if let Some(thp) = &case.thp
             && scenario.machine.thp.is_none()
         {

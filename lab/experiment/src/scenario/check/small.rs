@@ -8,39 +8,18 @@ use crate::scenario::small;
 use crate::scenario::{RoleKind, Scenario, TaskEntry};
 use crate::task::Files;
 
-/// Sizes of an object, bytes, and of a slab, as a power of two of pages (`mm::SlabSpec`).
-const OBJECT: (f64, f64) = (8.0, 4096.0);
-const ORDER_MOST: f64 = 3.0;
 /// Most caches of objects.
 const CACHES_MOST: usize = workload::CACHES_MAX;
 /// Most files of one directory, so of one task: the first pages of the largest file that there is.
 const DIRECTORY_MOST: f64 = 268_435_456.0;
-/// `vfs_cache_pressure` at most.
-const PRESSURE_MOST: f64 = 10_000.0;
 
 impl Checker {
     /// The caches of objects of the machine.
     pub(super) fn object_caches(&mut self, scenario: &Scenario) {
         let machine = &scenario.machine;
-        if let Some(pressure) = &machine.vfs_cache_pressure {
-            let value = Spanned::new(pressure.span(), f64::from(*pressure.get_ref()));
-            self.range("vfs_cache_pressure", &value, 0.0, PRESSURE_MOST, " %");
-        }
         let Some(caches) = &machine.object_cache else {
             return;
         };
-        for cache in caches.get_ref() {
-            let number =
-                |value: &Spanned<u32>| Spanned::new(value.span(), f64::from(*value.get_ref()));
-            self.range(
-                "bytes",
-                &number(&cache.bytes),
-                OBJECT.0,
-                OBJECT.1,
-                " bytes: an object is on one page",
-            );
-            self.range("order", &number(&cache.order), 0.0, ORDER_MOST, "");
-        }
         for (role, name) in [(RoleKind::Entry, "entry"), (RoleKind::Inode, "inode")] {
             let of = caches
                 .get_ref()
