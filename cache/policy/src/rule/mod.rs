@@ -2,12 +2,12 @@
 //!
 //! A zone has two queues of pages of files, *young* and *main*. A hit moves nothing: it stores the
 //! time into its page's word and counts. When something has to go, the rule says at which end of
-//! which queue to look, and of the page there, whether it goes or which queue has it next. A page
-//! that goes leaves a *ghost*; one that comes back is shown to the rule with it.
+//! which queue to look, and of the page there, whether it is evicted or which queue has it next. An
+//! evicted page leaves a *ghost*; one that comes back is shown to the rule with it.
 //!
 //! ```text
 //!   word of a page, 32 bits:   | time of its last use (30 bits) | uses, up to 3 |
-//!   ghost, 30 bits:            | when it went (15) | how long it had been idle (14) | from main (1) |
+//!   ghost, 30 bits:            | when it was evicted (15) | how long it had been idle (14) | from main (1) |
 //! ```
 //!
 //! Time is how many pages have come in, in *ticks* of a thousandth of memory. A page counts as used
@@ -46,8 +46,8 @@ const TICKS: u64 = 1024;
 const AHEAD_PART: u64 = 16;
 /// A reader has two windows before it: the one that it reads, and the next.
 const WINDOWS: u64 = 2;
-/// Bits of a ghost: of when it went, 16 times as long as any rule here knows a page, and of how
-/// long it had been idle.
+/// Bits of a ghost: of the time of eviction, 16 times as long as any rule here knows a page, and of
+/// how long it had been idle.
 const GONE_BITS: u32 = 15;
 const IDLE_BITS: u32 = 14;
 /// All of them.
@@ -89,7 +89,7 @@ pub struct Use {
 pub struct Ghost {
     /// Ticks since its last use.
     pub idle: u32,
-    /// Ticks since it went.
+    /// Ticks since its eviction.
     pub gone: u32,
     /// The queue that it was in.
     pub from: Queue,
@@ -163,7 +163,8 @@ impl Memory {
     }
 }
 
-/// Which page goes. All methods are called under a lock, one at a time, none for a hit.
+/// The choice of the page to evict. All methods are called under a lock, one at a time, none for a
+/// hit.
 pub trait PageRule: Send {
     /// The queue that a page comes into.
     fn place(&mut self, coming: &Coming) -> Queue;
@@ -363,7 +364,7 @@ impl Use {
 
 impl Coming {
     /// Reuse against recency (LIRS): a page stays if it was away for less long than the oldest that
-    /// stays has been idle. One that went more than `known` ticks ago is new, and stays if nothing
+    /// stays has been idle. One evicted more than `known` ticks ago is new, and stays if nothing
     /// has to go for it.
     fn by_reuse(&self, known: u32) -> Queue {
         let stays = match self.ghost.filter(|ghost| ghost.gone <= known) {
@@ -379,7 +380,7 @@ impl Ghost {
     /// Idle for longer than can be said.
     const IDLE_MOST: u32 = (1 << IDLE_BITS) - 1;
 
-    /// Of a page that goes now.
+    /// Of a page that is evicted now.
     #[must_use]
     pub fn of(used: Use, from: Queue) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! How much of large replies goes to the socket at once.
+//! The part of large replies that goes to the socket at once.
 //!
 //! A Unix socket holds 208 KiB by default, and wakes its writer when three quarters of that are
 //! gone: a reply of 1 MiB takes six rounds, in which client and server wait for each other. A few
@@ -28,16 +28,16 @@ const BATCH_LEAST: usize = 64 << 10;
 const TAKES_FIRST: usize = 256 << 10;
 /// A client that reads as much at once, and fills its socket, gets a larger one.
 pub(super) const LARGE: usize = 32 << 10;
-/// What the system may hold for a client of a wide socket, bytes; it doubles what it is asked for,
-/// and allows no more than `net.core.wmem_max`.
+/// Bytes that the system may hold for a client of a wide socket; it doubles the size it is asked
+/// for, and allows no more than `net.core.wmem_max`.
 const WIDE: usize = 1 << 20;
 
-/// How much a socket takes.
+/// The capacity of a socket.
 #[derive(Debug)]
 pub(super) struct SendBatch {
     /// Bytes that it took from being writable to being full, the last time.
     takes: usize,
-    /// That it has taken since it was full.
+    /// Bytes that it has taken since it was full.
     taken: usize,
 }
 
@@ -51,7 +51,7 @@ impl Default for SendBatch {
 }
 
 impl SendBatch {
-    /// How many bytes are composed together.
+    /// Number of bytes composed together.
     pub(super) fn bytes(&self) -> usize {
         let left = self.takes.saturating_sub(self.taken);
         left.max(self.taken / 4).clamp(BATCH_LEAST, BATCH_MAX)

@@ -1,4 +1,4 @@
-//! What the demonstration says: its parts, what each client met, and what that means.
+//! The words of the demonstration: its parts, the measurements of each client, and their meaning.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -102,7 +102,7 @@ fn disk_rate(part: &Part) -> Option<f64> {
     Some(blocks as f64 / part.lasting.as_secs_f64())
 }
 
-/// Writes a second that were answered after the beginning was over.
+/// Writes a second that were answered after the beginning had passed.
 fn rate(part: &Part, met: &Met) -> f64 {
     let answered = met.calls.iter().filter(|call| {
         let end = call.from + call.took;
@@ -114,8 +114,7 @@ fn rate(part: &Part, met: &Met) -> f64 {
 /// A sleeper that wakes up so late is on a machine without a CPU for it.
 const BUSY: Duration = Duration::from_millis(10);
 
-/// What it means, in words that follow from the figures: first what pacing is for, then what it
-/// costs.
+/// The meaning, in words that follow from the figures: first the use of pacing, then its cost.
 pub(super) fn conclusion(parts: &[Part], plot: &Path) -> String {
     let mut text = String::new();
     if let [others @ .., paced] = parts {

@@ -376,7 +376,7 @@ fn nodes_are_told_apart_by_the_systems_numbers_where_there_are_several() {
 /// A label, and the values that are asked for.
 type Matcher = (String, Vec<String>);
 
-/// What an expression of Prometheus names, each with the matchers that stand behind it:
+/// The names in an expression of Prometheus, each with the matchers that stand behind it:
 /// `name{key="value",...}`.
 fn named(expression: &str) -> Vec<(String, Vec<Matcher>)> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';

@@ -8,7 +8,7 @@
 //!   NBD export in memory (nbdkit)  a token bucket of so many MiB/s and 50 ms
 //! ```
 //!
-//! Every part is a deed of `Undo`. A device is let go of at full speed: its rate is the last thing
+//! Every part is a deed of `Undo`. A device is released at full speed: its rate is the last thing
 //! that is set, so the first that is undone.
 
 use std::ffi::OsStr;
@@ -26,15 +26,15 @@ const SIZE: &str = "4G";
 const AT_ONCE: u64 = 1 << 40;
 /// Loop devices of the bench begin here: above what others take with `losetup -f`.
 const LOOP_FIRST: u32 = 100;
-/// How long a part may take to appear.
+/// Time that a part may take to appear.
 const APPEARS_MAX: Duration = Duration::from_secs(10);
 
-/// Whether this process may change the machine.
+/// True if this process may change the machine.
 pub(crate) fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
 }
 
-/// What is missing for the chain; nothing: it can be built.
+/// The part that the chain lacks; none: it can be built.
 pub(crate) fn missing() -> Option<String> {
     if !is_root() {
         return Some("it needs root (loop devices, vm.dirty_bytes)".into());
@@ -62,7 +62,7 @@ pub(crate) fn missing() -> Option<String> {
 pub(crate) struct Disk {
     /// `/dev/loopN`.
     pub(crate) node: PathBuf,
-    /// Where its file system is mounted; none without one.
+    /// The mount of its file system; none without one.
     pub(crate) mount: Option<PathBuf>,
     /// `7:N`.
     pub(crate) number: String,
@@ -70,10 +70,10 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// Builds a device of so many MiB a second (none: as fast as it can), with ext4 or without.
+    /// Builds a device of `rate_mib` MiB a second (none: as fast as it can), with ext4 or without.
     ///
     /// # Errors
-    /// The first part that could not be had.
+    /// The first part that could not be made.
     pub(crate) fn build(undo: &Undo, rate_mib: Option<u64>, ext4: bool) -> Result<Self> {
         let number = free_loop();
         let folder = PathBuf::from(format!("/run/tidegate-bench-loop{number}"));
@@ -159,7 +159,7 @@ impl Disk {
             .map_err(|error| format!("{}: {error}", self.rate.display()))
     }
 
-    /// Gives the device a strict limit of its own: so many per cent of the dirty limit.
+    /// Gives the device a strict limit of its own: `percent` per cent of the dirty limit.
     ///
     /// # Errors
     /// The kernel has no such limit.

@@ -13,17 +13,17 @@ use crate::task::{Files, Memory};
 
 /// A write of a heavy writer may take this long, however fast the device is.
 const WRITE_FLOOR_S: f64 = 0.2;
-/// ... and so many times what its equal share of the device needs for it.
+/// ... ... and this many times the time that its equal share of the device needs for it.
 const WRITE_SLACK: f64 = 1.5;
 
-/// Whether it matters what each writer dirtied when: several are compared, or the device has a rate
-/// that it can be held against.
+/// True if the order in which writers dirty pages matters: several are compared, or the device has
+/// a rate that it can be held against.
 pub(super) fn counts_dirtied(cell: &Cell) -> bool {
     let heavy = cell.jobs.iter().filter(|job| job.traits.heavy).count();
     heavy > 1 || cell.devices.iter().any(|device| device.rate.is_some())
 }
 
-/// What is the same in the lab and live. `shrink`: by how much the devices are slower.
+/// The common part of an outcome in the lab and live. `shrink`: by how much the devices are slower.
 pub(super) fn outcome(cell: &Cell, shrink: u64, ended: &Ended, mut digest: Digest) -> Outcome {
     let jobs = ended.reports.iter().zip(&cell.jobs);
     let devices = devices(cell, ended);

@@ -121,7 +121,7 @@ pub struct Cell {
     pub shrink: u64,
     /// CPUs.
     pub cpus: u32,
-    /// Tasks share CPUs as under Linux 6.12 with so many ticks a second.
+    /// Tasks share CPUs as under Linux 6.12 with this many ticks a second.
     pub preempt_hz: Option<u32>,
     /// The overhead of pages takes frames of the memory.
     pub overhead: bool,
@@ -255,7 +255,7 @@ impl Column {
     }
 }
 
-/// What is said of a column that nobody knows: the scenario's, and presets, are what there is.
+/// The complaint about a column that nobody knows: there are the scenario's, and presets.
 fn unknown(name: &str, own: &[PolicyEntry]) -> String {
     let own: Vec<&str> = own
         .iter()
@@ -388,9 +388,10 @@ impl Cell {
     }
 }
 
-/// What a request shrinks down to: 128 KiB (experiments A6), so that a device's time for a request
-/// stays small against that for its pages. Where both are scaled with the pages, a request of fewer
-/// pages takes as long as one of all of them at full size, and there is no such bound.
+/// The least size that a request shrinks to: 128 KiB (experiments A6), so that a device's time for
+/// a request stays small against that for its pages. Where both are scaled with the pages, a
+/// request of fewer pages takes as long as one of all of them at full size, and there is no such
+/// bound.
 pub(super) const fn request_least(machine: &Machine) -> Pages {
     if machine.scale_costs {
         Pages(1)

@@ -20,7 +20,7 @@ use crate::catalogue::{self, WRAPPED};
 /// Version of what a file holds that was there before the run.
 const BEFORE: u32 = 1;
 
-/// What work costs: by the machine that the scenario names, else by the file system of the first
+/// The cost of work: by the machine that the scenario names, else by the file system of the first
 /// device, else ext4's.
 pub(super) fn costs(cell: &Cell) -> Result<CostTable, RunError> {
     let mut table = named_costs(cell)?;

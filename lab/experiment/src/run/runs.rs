@@ -1,8 +1,8 @@
 //! Huge pages of a cell, and paper p4's test.
 //!
 //! At a scale the run of a huge page shrinks with the memory, and the pageblock with it: there are
-//! as many of them, and what is said of their number (1003 in all, one in so many without dirty
-//! pages) is said at any scale.
+//! as many of them, and claims about their number (1003 in all, one in a few without dirty pages)
+//! hold at any scale.
 //!
 //! Source: experiments A5, B4; the kernel's numbers: kernel-facts A7, A11.
 
@@ -41,7 +41,7 @@ pub(super) fn keep_apart(machine: &Machine, compaction: &Compaction) -> bool {
     machine.thp.is_some() && compaction.keeps_apart()
 }
 
-/// How a column gets a huge page.
+/// A column's law of making a huge page.
 pub(super) fn compaction_of(entry: &PolicyEntry, mut compaction: Compaction) -> Compaction {
     if !entry.patches.is_empty() {
         compaction =

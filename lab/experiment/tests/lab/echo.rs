@@ -12,7 +12,7 @@ const BANDS: [&str; 2] = ["A1-echo-rise", "A1-echo-share"];
 /// Delays are in ticks of 250 Hz.
 const TICK_MS: f64 = 4.0;
 
-/// What the machine has, whatever the experiment is fitted to.
+/// The machine's parts, whatever the experiment is fitted to.
 const MACHINE: [&str; 6] = [
     "run.replicas=1",
     "run.scale=0.015625",

@@ -1,4 +1,5 @@
-//! What writing through each file system costs in CPU time: one table each, for every column alike.
+//! The cost of writing through each file system in CPU time: one table each, for every column
+//! alike.
 //!
 //! Published is one number a file system: the system time of `dd` and `sync` for 10 GiB in the
 //! before column of A2 (a 3.2 GHz CPU of 2010). So a table is made of shares and a rest:
@@ -37,7 +38,7 @@
 //!
 //! This does not explain p1's page work: with one writer the law of 2.6.36 hardly writes in the
 //! foreground, in p1's trace as in the lab, so page work does not make the 4-16 % that A2 shows
-//! between its columns. Where the rest went on the real machine is not known.
+//! between its columns. The cause of the rest on the real machine is not known.
 //!
 //! Source: experiments A2, F; paper p1.
 
@@ -55,7 +56,7 @@ pub use p0::P0;
 pub use p3::P3;
 pub use p4::P4;
 
-/// What every other task that is writing back at the same time adds to one `VisitFile`.
+/// The addition of every other task that is writing back at the same time to one `VisitFile`.
 ///
 /// CALIBRATED, on one published number. Writers of 2.6.36 that write back themselves meet at the
 /// global inode lock, the locks of the device's queue and of the file system's allocator, and at
@@ -76,23 +77,23 @@ pub const P2: CostTable = EXT4
     .with(Work::SlabGive, p3::OBJECT)
     .with(Work::Prune, p3::PRUNE);
 
-/// What a touch of a page costs beside its `Touch` where the page lies on another node: a line of
+/// The cost of a touch of a page beside its `Touch` if the page lies on another node: a line of
 /// memory there takes 1.6 times as long as one at home, whose 100 ns are `p0::WORKER`'s.
 ///
 /// GUESS, within the 1.4 to 1.7 of experiments E for a machine of two sockets; the same for all
 /// columns, and fitted to nothing.
 pub const REMOTE_TOUCH: Nanos = Nanos(60);
-/// What a copy costs more, per cent of `Copy`, whose one side lies on another node. GUESS: of what
-/// a copy takes, half is waiting for memory, since lines are fetched ahead; the other half does not
-/// know where the page is.
+/// The extra cost of a copy, per cent of `Copy`, whose one side lies on another node. GUESS: of
+/// what a copy takes, half is waiting for memory, since lines are fetched ahead; the other half
+/// does not know where the page is.
 pub const REMOTE_COPY_PERCENT: u64 = 30;
 
-/// What it takes to move a page to another frame, its copy and its place in the index included.
+/// The cost of moving a page to another frame, its copy and its place in the index included.
 ///
 /// GUESS: 1.5 to 3 us is usual; the same for all columns, and fitted to nothing.
 pub const MOVE_PAGE: Nanos = Nanos(2_000);
-/// What a look at a frame costs, of `MOVE_PAGE`, in compaction: mmtests' model of its costs (1038 :
-/// 7 : 7).
+/// The cost of a look at a frame, of `MOVE_PAGE`, in compaction: mmtests' model of its costs (1038
+/// : 7 : 7).
 const MOVE_TO_LOOK: (u64, u64) = (1_038, 7);
 
 /// A table with the costs of compaction. Charged only where runs are asked for.
@@ -115,7 +116,7 @@ const fn with_nodes(table: CostTable) -> CostTable {
         .with_picos(Work::RemoteCopy, copy)
 }
 
-/// How much work of each kind the tasks do in one run of `dd` and `sync`.
+/// The work of each kind that the tasks do in one run of `dd` and `sync`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Pages written by `dd`.
@@ -180,9 +181,9 @@ pub const NFS: CostTable = calibrated(Nanos::millis(16_807), 600);
 /// Measured in such guests (`sched_switch`, `wbc_writepage` and `block_rq_issue` of the kernel's
 /// own trace), with nothing else to do: a `write()` of 1 MiB takes 2.70 ms as long as nobody is
 /// paced, so 10.4 us a page beside the call; the flusher needs 7 us a page; a request of 16 pages
-/// takes 44 us from its issue to its completion. How a page's 10.4 us are split is a GUESS: they
-/// are charged together. Most of them are the copy, whose string instruction counts once for every
-/// few bytes.
+/// takes 44 us from its issue to its completion. The split of a page's 10.4 us is a GUESS: they are
+/// charged together. Most of them are the copy, whose string instruction counts once for every few
+/// bytes.
 ///
 /// Anonymous memory, from the recordings `r1-calm` and `r1-calm-hog` (a latency worker, and a hog,
 /// alone with memory to spare): the first touch of a page takes 7.66 us, of which its zeroing and
@@ -190,8 +191,8 @@ pub const NFS: CostTable = calibrated(Nanos::millis(16_807), 600);
 /// 1.66 us.
 ///
 /// Reclaim of clean pages of files by kswapd (`r2-mode0`): 5.1 us for a page that is scanned and
-/// freed. How that is split over `Scan` and `Free` is a GUESS by eye: no recording has the one
-/// without the other. `Deactivate` is not measured, and not charged.
+/// freed. Its split over `Scan` and `Free` is a GUESS by eye: no recording has the one without the
+/// other. `Deactivate` is not measured, and not charged.
 ///
 /// Swap (`r1-calm-swap`: a hog of 640 MiB alone in 512, and a swap disk that is never waited for):
 /// of kswapd's CPU time, what `Scan` and `Free` leave is 14 us a page that it sent out, of which
@@ -235,7 +236,7 @@ pub const fn calibrated(system: Nanos, write_page: u64) -> CostTable {
         .with(Work::Copy, Nanos(COPY))
         .with(Work::Zero, Nanos(ZERO))
         .with(Work::Alloc, Nanos(ALLOC))
-        // How much less a batch costs there is not known.
+        // The saving of a batch there is not known.
         .with(Work::Drawn, Nanos(ALLOC))
         .with(Work::Insert, Nanos(INSERT))
         .with(Work::Balance, Nanos(BALANCE))

@@ -26,7 +26,7 @@
 
 use core::fmt;
 
-/// What a parameter measures, and so how it scales.
+/// The measure of a parameter, and so its scaling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes a second: shrinks with the scale.
@@ -131,13 +131,13 @@ pub const REQUEST_FLOOR_BYTES: u64 = 128 << 10;
 pub struct Field {
     /// Its name in scenarios.
     pub name: &'static str,
-    /// What it measures.
+    /// Its measure.
     pub unit: Unit,
     /// The least that makes sense.
     pub min: u64,
     /// The most that makes sense.
     pub max: u64,
-    /// Where its default comes from.
+    /// The source of its default.
     pub source: &'static str,
 }
 
@@ -149,16 +149,16 @@ pub enum ParamError {
     Unknown {
         /// Which model.
         model: &'static str,
-        /// What was asked for.
+        /// The name asked for.
         name: String,
-        /// What there is.
+        /// The names there are.
         known: Vec<&'static str>,
     },
     /// The value makes no sense.
     OutOfRange {
         /// Which parameter.
         field: Field,
-        /// What was asked for.
+        /// The value asked for.
         value: u64,
     },
 }
@@ -359,7 +359,7 @@ parameters! {
         slice_sync_us: 0, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_sync 100 ms; 0 is how other experiments were run";
         /// Turn of writeback.
         slice_async_us: 40_000, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_async 40 ms";
-        /// How long the disk is left idle for the next read of a turn.
+        /// Time that the disk is left idle for the next read of a turn.
         slice_idle_us: 8_000, Micros, 0..=DAY_US, "Linux 3.2 block/cfq-iosched.c: cfq_slice_idle 8 ms";
         /// Volatile cache; off.
         volatile_cache_bytes: 0, Bytes, 0..=1 << 50, "ours: write cache off";
@@ -535,7 +535,7 @@ parameters! {
     TokenBucket, "token_bucket" {
         /// Rate.
         rate_bytes_per_sec: 16 << 20, BytesPerSec, 4096..=RATE_MAX, "field recordings: 16 MiB/s";
-        /// How long unused rate is saved up.
+        /// Time for which unused rate is saved up.
         burst_us: 50_000, Micros, 0..=DAY_US, "field recordings: 50 ms of burst";
         /// Time of every request beside its tokens.
         latency_us: 0, RequestMicros, 0..=DAY_US, "ours: slow:rate=16MB,latency=2ms sets 2000";

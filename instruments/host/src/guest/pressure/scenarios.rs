@@ -39,7 +39,7 @@ const MAPPER_SLEEP_MS: u32 = 5;
 /// Ticks a second of a null_blk with a rate: a request that its budget of one tick does not hold
 /// never goes out.
 const TICKS: u32 = 50;
-/// What samples are taken for: the calls of a worker of this kind in this many seconds.
+/// The room of samples: the calls of a worker of this kind in this many seconds.
 const ROOM_FOR_S: u32 = 45;
 
 /// The disk of a file system, in MiB: its memory is the guest's, on top.
@@ -109,7 +109,7 @@ const EVENTS: [(&str, &[&str]); 7] = [
         ],
     ),
 ];
-/// Where each task that goes to sleep stands.
+/// The stack of each task that goes to sleep.
 const STACKS: (&str, &str) = ("sched/sched_switch", "stacktrace if prev_state & 255");
 
 /// Events that are too many for a line each: sums by key, which the kernel keeps.
@@ -127,7 +127,7 @@ const SLABS: Sum = (
     "hist:keys=common_pid.execname,shrink.sym:vals=total_scan,retval:size=1024",
 );
 
-/// What lies on a disk.
+/// The file system of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fs {
     Bare,
@@ -187,7 +187,7 @@ impl Disk {
     }
 }
 
-/// How a worker uses memory.
+/// The use of memory by a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Work {
     /// `r1`: a crowd whose numbers can be turned.
@@ -221,16 +221,16 @@ pub(super) struct Worker {
     pub(super) name: String,
     pub(super) kind: &'static str,
     pub(super) start_ms: u32,
-    /// Room for so many calls.
+    /// Room for this many calls.
     pub(super) calls_max: u32,
     pub(super) arguments: Vec<Value>,
 }
 
-/// What a guest runs.
+/// The scenario of a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scenario {
     pub(super) name: String,
-    /// What there is beside disks that keep.
+    /// Memory beside disks that keep.
     memory: u32,
     pub(super) nodes: u32,
     pub(super) seconds: u32,
@@ -246,7 +246,7 @@ pub(crate) struct Scenario {
     pub(super) sysctl: BTreeMap<String, u64>,
     events: Vec<&'static str>,
     pub(super) sums: Vec<Sum>,
-    /// Whether free blocks by order are sampled, and object caches.
+    /// Free blocks by order are sampled, and object caches.
     pub(super) buddies: bool,
     pub(super) slabs: bool,
     work: Work,
@@ -270,7 +270,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         Scenario::alone("r1-calm-swap", 640)
             .swap_rate(256)
             .seconds(16),
-        // How much of it is chance.
+        // Seeds show the part that is chance.
         crowd("r1-4-seed1", 1, 2).seed(1),
         crowd("r1-4-seed2", 1, 2).seed(2),
     ];
@@ -584,7 +584,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether the kernel and the disks can do this.
+    /// Checks that the kernel and the disks can do this.
     ///
     /// # Errors
     /// Two settings contradict each other; the message names both.
@@ -780,7 +780,7 @@ fn first_number(arguments: &[Value]) -> u32 {
     number.map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// Whether a key is one of `/proc/sys`, and nothing that a shell would take for more.
+/// True if a key is one of `/proc/sys`, and nothing that a shell would take for more.
 fn is_sysctl(key: &str) -> bool {
     let plain = |one: char| one.is_ascii_alphanumeric() || "._-".contains(one);
     let folder = ["vm.", "kernel.", "fs."];
@@ -799,7 +799,7 @@ mod tests {
         all().into_iter().find(|one| one.name == name).unwrap()
     }
 
-    /// What comes of turning these, one after the other.
+    /// The scenario after turning these, one after the other.
     fn turned(name: &str, settings: &[&str]) -> Result<Scenario> {
         let mut one = find(name);
         for setting in settings {

@@ -3,9 +3,9 @@
 //!
 //! Small files on ext4 are measured in the recording `r3-calm`, where one task makes 29,032 files
 //! of a page in 12 s and nothing is reclaimed: 321.1 us of CPU time a file in the task (3.4 of them
-//! its own), 99.4 us a page in the flusher. How they are split is a
-//! GUESS: what a page takes in a file on the bare disk is taken off, and the rest is `Work::Create`
-//! and `Work::WritePage`. The log's task (4.8 us a file) has no work of its own here.
+//! its own), 99.4 us a page in the flusher. Their split is a GUESS: the cost of a page in a file on
+//! the bare disk is taken off, and the rest is `Work::Create` and `Work::WritePage`. The log's task
+//! (4.8 us a file) has no work of its own here.
 
 use env::Work;
 use policy::units::Nanos;
@@ -14,14 +14,14 @@ use super::p3::USER;
 use super::{GUEST as BARE, with_compaction};
 use crate::cost::CostTable;
 
-/// What a task needs for a file of a page.
+/// The time of a task for a file of a page.
 pub const FILE: Nanos = Nanos(321_100);
-/// What the flusher needs for it.
+/// The time of the flusher for it.
 pub const FLUSHER: Nanos = Nanos(99_400);
 /// Pages of a request of such files.
 const REQUEST_PAGES: u64 = 16;
 
-/// What a task does for a file of a page, beside making it: (work, units).
+/// The work of a task for a file of a page, beside making it: (work, units).
 const BESIDE: [(Work, u64); 6] = [
     (Work::Call, 3),
     (Work::Lookup, 1),

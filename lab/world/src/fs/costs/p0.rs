@@ -48,8 +48,8 @@ const AROUND: u64 = 10;
 const DRAWN: u64 = 10;
 const RETURNED: u64 = 26;
 
-/// What every other task that is shrinking the same node at that moment, on a CPU, adds to one
-/// batch of 32 pages (`Work::ContendLru`).
+/// The addition of every other task that is shrinking the same node at that moment, on a CPU, to
+/// one batch of 32 pages (`Work::ContendLru`).
 ///
 /// The lists of a node have one lock, taken twice a batch, to isolate and to put back. A task that
 /// comes while `k` others are at it waits for those before it in the queue: with all of them doing
