@@ -40,8 +40,8 @@ const PUBLISHED: [&str; 9] = [
     "tidegate-device",
     "tidegate-mm",
     "tidegate-os",
-    "tidegate-governor",
     "tidegate",
+    "tidegate-governor",
 ];
 
 /// `cargo xtask dist [--out DIR] [--built DIR] [--twice]`, `dist --crates`.

@@ -61,10 +61,10 @@ pub fn root() -> PathBuf {
 /// Features that the README's command tests the workspace with: those that bring no more crates
 /// than the server has.
 pub const FEATURES: &str =
-    "tidegate-cli/serve,tidegate/governor,tidegate/tracing,tidegate-env/baton";
+    "tidegate-cli/serve,tidegate-governor/tidegate,tidegate/tracing,tidegate-env/baton";
 
 /// The features beside those, each with crates of its own. Features only add.
-pub const MORE_FEATURES: &str = "tidegate-cli/s3,tidegate-governor/adapters";
+pub const MORE_FEATURES: &str = "tidegate-cli/s3,tidegate-governor/quick-cache";
 
 /// All features there are, as cargo takes them.
 pub const ALL_FEATURES: [&str; 4] = ["--features", FEATURES, "--features", MORE_FEATURES];

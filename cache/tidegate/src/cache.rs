@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use device::{FaultPlan, Layer, Stack};
 use env::{Device, Interrupt, Task};
@@ -17,13 +18,25 @@ use crate::error::{BUSY, NO_DESCRIPTORS};
 use crate::group::Follower;
 use crate::nodes::Placement;
 use crate::opened::{Entries, Entry, FileKey, Opened};
-use crate::stats::{NodeStats, Swap, Waits};
+use crate::stats::{NodeStats, PageUse, Swap, Waits};
 use crate::{Builder, Error, File, PAGE_SIZE, Spill, Stats, Writer};
 
 /// A page cache. Cheap to clone: all clones are the same cache.
 #[derive(Clone)]
 pub struct Cache {
     pub(crate) inner: Arc<Inner>,
+}
+
+/// A cache that may have gone: all of its clones were dropped.
+#[derive(Clone)]
+pub struct WeakCache(Weak<Inner>);
+
+impl WeakCache {
+    /// The cache, if it is still there.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Cache> {
+        self.0.upgrade().map(|inner| Cache { inner })
+    }
 }
 
 pub(crate) struct Inner {
@@ -548,17 +561,41 @@ impl Cache {
         self.inner.division.divide(wanted, &mut memory)
     }
 
-    /// The same for what the pages alone may have; as little as the cache can do with, if that is
-    /// more.
-    #[cfg(feature = "governor")]
-    pub(crate) fn set_limit_of_pages(&self, bytes: u64) -> Result<(), Error> {
+    /// The same for what the pages alone may have, or as little as the cache can do with, if that
+    /// is more: for a limiter of several caches. Answers whether no more is in use already.
+    ///
+    /// # Errors
+    /// As `set_limit`.
+    pub fn bound_pages(&self, bytes: u64) -> Result<bool, Error> {
         let division = &self.inner.division;
         let beside = division.memory().beside;
         let overhead = division.overhead(division.mm.stats().frames, beside);
         match self.set_limit((bytes + overhead).min(division.built)) {
-            Err(Error::LimitTooSmall { least, .. }) => self.set_limit(least),
-            set => set,
+            Err(Error::LimitTooSmall { least, .. }) => self.set_limit(least)?,
+            set => set?,
         }
+        Ok(self.inner.mm.limit().over.is_zero())
+    }
+
+    /// Memory for pages, and what more of it would have been worth. Cheap beside `stats`.
+    #[must_use]
+    pub fn page_use(&self) -> PageUse {
+        let (mm, bytes) = (&self.inner.mm, |pages: Pages| pages.bytes().0);
+        let (stats, refaults) = (mm.stats(), mm.refaults());
+        PageUse {
+            most: bytes(stats.frames),
+            used: bytes(mm.limit().used),
+            evicted_total: bytes(refaults.evicted),
+            read_total: bytes(stats.read_in),
+            refaults: refaults.by_distance,
+            read_time: Duration::from_nanos(refaults.read.0),
+        }
+    }
+
+    /// The cache without keeping it open.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakCache {
+        WeakCache(Arc::downgrade(&self.inner))
     }
 
     /// So many bytes of the limit are left to the program itself from now on (`Builder::beside`);

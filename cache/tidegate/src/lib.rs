@@ -44,8 +44,6 @@ mod builder;
 mod cache;
 mod error;
 mod file;
-#[cfg(feature = "governor")]
-mod governed;
 mod group;
 mod in_memory;
 mod nodes;
@@ -59,11 +57,9 @@ mod waits;
 mod writer;
 
 pub use builder::Builder;
-pub use cache::{Cache, OpenOptions};
+pub use cache::{Cache, OpenOptions, WeakCache};
 pub use error::Error;
 pub use file::{CloseError, File, FileStats, Pin, PinRun};
-#[cfg(feature = "governor")]
-pub use governed::Governed;
 pub use in_memory::InMemory;
 pub use mm::{Advice, Error as CacheError, ErrorPolicy};
 pub use nodes::{Nodes, OneNode};
@@ -76,7 +72,7 @@ pub use policy::rule::RuleMaker;
 pub use policy::units::{Bytes, Nanos, Pages};
 pub use pressure::Pressure;
 pub use spill::{Spill, Touched};
-pub use stats::{NodeStats, Stats, Swap, Wait};
+pub use stats::{NodeStats, PageUse, Stats, Swap, Wait};
 pub use upkeep::{VolumeState, VolumeStats};
 pub use volume::{Backing, Cursor, Mode, Progress, Synced, Volume, VolumeOptions};
 pub use waits::{CallWait, CallWaits, SlowCall};

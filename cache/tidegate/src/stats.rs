@@ -116,6 +116,25 @@ pub struct NodeStats {
     pub reclaimed_total: u64,
 }
 
+/// Memory for a cache's pages, and what more of it would have been worth. Sizes in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PageUse {
+    /// Memory for pages under the limit that the cache was built with: the most that it can use.
+    pub most: u64,
+    /// In use.
+    pub used: u64,
+    /// Ever evicted.
+    pub evicted_total: u64,
+    /// Ever read from devices.
+    pub read_total: u64,
+    /// Pages that came back, ever, by how many others were evicted or activated since they went:
+    /// up to 1, 2, 4, 8 and so on.
+    pub refaults: [u64; 32],
+    /// The mean time of a page's read, of late; zero: none was read.
+    pub read_time: Duration,
+}
+
 /// The swap file. Sizes in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::time::Duration;
 
+use governor::adapters::tidegate::Governed;
 use governor::{Ask, Freeable, Governor, Member, Scanned, Share, Shrinker};
-use tidegate::Governed;
 
 use crate::border::slots::{Handle, Kind, Table};
 use crate::border::{Callbacks, CountFn, DropFn, In, Out, Result, ScanFn};
@@ -170,7 +170,7 @@ border! {
         let share = share_of(&share.read_sized("share")?);
         let made = GOVERNORS.with(governor, |governor| {
             cache::with(cache, |cache| {
-                let pages = cache.join(&governor.0, name, share)?;
+                let pages = Governed::new(&governor.0, name, share, cache)?;
                 MEMBERS.insert(MemberOf::Pages(pages))
             })
         });

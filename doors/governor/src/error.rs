@@ -38,15 +38,6 @@ pub enum Error {
         /// Its floor, in bytes.
         floor: u64,
     },
-    /// A cache that cannot be resized is larger than it may ever be here.
-    Capacity {
-        /// The member.
-        member: String,
-        /// The capacity that the cache was built with, in bytes; none if without bounds.
-        capacity: Option<u64>,
-        /// Its ceiling, or the limit, in bytes.
-        most: u64,
-    },
     /// A weight outside 1/16 to 16, or no number.
     Weight {
         /// The member.
@@ -160,22 +151,6 @@ impl fmt::Display for Error {
                 Size(*ceiling),
                 Size(*floor)
             ),
-            Self::Capacity {
-                member,
-                capacity,
-                most,
-            } => {
-                write!(f, "{member}: ")?;
-                match capacity {
-                    Some(bytes) => write!(f, "a capacity of {}", Size(*bytes))?,
-                    None => f.write_str("no capacity")?,
-                }
-                write!(
-                    f,
-                    " where {} is the most that it may hold: this cache cannot be resized, so it can grow beyond that faster than it is scanned; build it with a capacity of at most that",
-                    Size(*most)
-                )
-            }
             Self::Weight { member, weight } => write!(
                 f,
                 "{member}: a weight of {weight}; weights are 0.0625 to 16, 1 unless set (to keep a member small, use a ceiling)"

@@ -42,7 +42,7 @@
 //! | how it reports | [`Member`]: `grew`, `shrank`, `reserve`; `evicted`, `missed`, `used` |
 //! | its driver | a thread of the governor's, woken by events; or the caller, by [`Governor::turn`] |
 //! | moves of memory, and why | [`Governor::report`] |
-//! | caches of other people | features `quick-cache`, `foyer`, `moka`: `governor::adapters` |
+//! | caches that are there already | features `quick-cache`, `tidegate`: `governor::adapters` |
 //!
 //! Rules that the governor keeps to, whatever its members do; each has a test in `tests/rules.rs`:
 //!
@@ -88,6 +88,6 @@ pub use crate::shrinker::{Ask, Freeable, Resized, Scanned, Shrinker, by};
 pub use crate::turn::Next;
 
 /// The code of the page for users is compiled and run.
-#[cfg(all(doctest, feature = "adapters"))]
+#[cfg(all(doctest, feature = "quick-cache"))]
 #[doc = include_str!("../../../docs/embed/one-limit.md")]
 mod page {}

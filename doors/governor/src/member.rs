@@ -244,7 +244,7 @@ impl Member {
     }
 
     /// An entry was wanted, and was there or not.
-    #[cfg(any(feature = "quick-cache", feature = "foyer", feature = "moka"))]
+    #[cfg(feature = "quick-cache")]
     pub(crate) fn looked_up<Q: Hash + ?Sized>(&self, key: &Q, is_there: bool) {
         if is_there {
             self.used();

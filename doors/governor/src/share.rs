@@ -88,12 +88,6 @@ impl Share {
         self
     }
 
-    /// The most that it may have under this limit.
-    #[cfg(feature = "moka")]
-    pub(crate) fn most(&self, limit: u64) -> u64 {
-        self.ceiling.min(limit)
-    }
-
     /// The cost of a miss, in nanoseconds.
     pub(crate) fn cost(&self) -> Nanos {
         Nanos(u64::try_from(self.miss_cost.as_nanos()).unwrap_or(u64::MAX))

@@ -1,5 +1,4 @@
-//! Caches of other people under one limit, on threads. Needs the feature `adapters`.
-#![cfg(all(feature = "quick-cache", feature = "foyer", feature = "moka"))]
+//! Caches of quick_cache under one limit, on threads.
 #![allow(
     clippy::unwrap_used,
     clippy::ptr_arg,
@@ -9,8 +8,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use governor::adapters::{foyer, moka, quick_cache};
-use governor::{Error, Governor, Share, Standing};
+use governor::adapters::quick_cache;
+use governor::{Governor, Share, Standing};
 
 const LIMIT: u64 = 32 << 20;
 const VALUE: usize = 4096;
@@ -111,124 +110,11 @@ fn ask_of(governor: &Governor) -> governor::Ask {
     ask.unwrap()
 }
 
-#[test]
-fn foyer_follows_its_bound_and_reports() {
-    let governor = governor();
-    let weigh = |_: &u64, value: &Vec<u8>| 8 + value.len();
-    let reports = foyer::Reports::new(weigh);
-    let cache: foyer_memory::Cache<u64, Vec<u8>> =
-        foyer_memory::CacheBuilder::new(usize::try_from(LIMIT).unwrap())
-            .with_weighter(weigh)
-            .with_event_listener(reports.listener())
-            .build();
-    let rows = foyer::Governed::new(&governor, "rows", Share::default(), cache, &reports).unwrap();
-    until("told", || governor.report().members[0].bound.is_some());
-    for key in 0..20_000 {
-        rows.insert(key, vec![0; VALUE]);
-    }
-    assert!(rows.usage() as u64 <= LIMIT);
-    until("evictions are counted", || {
-        governor.report().members[0].evicted > LIMIT
-    });
-    // A second member takes half of it.
-    let nothing = governor::by(|| 0, |_| 0);
-    let other = governor
-        .register("other", Share::default().floor(LIMIT / 2), nothing)
-        .unwrap();
-    let permit = until_reserved(&other, LIMIT / 2);
-    until("half is left", || rows.usage() as u64 <= LIMIT / 2);
-    assert!(rows.get(&u64::MAX).is_none());
-    drop(permit);
-    assert_eq!(governor.report().members[0].standing, Standing::Good);
-}
-
-fn until_reserved(member: &governor::Member, bytes: u64) -> governor::Permit {
-    for _ in 0..50 {
-        if let Ok(permit) = member.reserve(bytes) {
-            return permit;
-        }
-    }
-    panic!("no room:\n{}", member.governor().report());
-}
-
-#[test]
-fn moka_is_scanned_and_gives_what_is_asked() {
-    let governor = governor();
-    let weigh = |_: &u64, value: &Vec<u8>| u32::try_from(8 + value.len()).unwrap();
-    let reports = moka::Reports::new(weigh);
-    let cache: ::moka::sync::Cache<u64, Vec<u8>> = ::moka::sync::Cache::builder()
-        .max_capacity(LIMIT)
-        .weigher(weigh)
-        .eviction_listener(reports.listener())
-        .build();
-    let rows = moka::Governed::new(&governor, "rows", Share::default(), cache, &reports).unwrap();
-    let other = governor
-        .register(
-            "other",
-            Share::default().floor(LIMIT / 2),
-            governor::by(|| 0, |_| 0),
-        )
-        .unwrap();
-    // moka works off later what it is told, when it is called; the governor sees it before.
-    let first = 8;
-    (0..first).for_each(|key| rows.insert(key, vec![0; VALUE]));
-    until("it is seen", || {
-        governor.report().members[0].held >= first * VALUE as u64
-    });
-    for key in first..7_000 {
-        rows.insert(key, vec![0; VALUE]);
-    }
-    rows.run_pending_tasks();
-    let permit = until_reserved(&other, LIMIT / 2);
-    until("it gave", || {
-        rows.run_pending_tasks();
-        rows.weighted_size() <= LIMIT / 2
-    });
-    assert!(rows.weighted_size() > LIMIT / 3, "not emptied");
-    until("it is counted", || {
-        governor.report().members[0].evicted > LIMIT / 4
-    });
-    drop(permit);
-}
-
 /// A member's standing.
 fn standing(governor: &Governor, name: &str) -> Standing {
     let report = governor.report();
     let member = report.members.iter().find(|member| member.name == name);
     member.unwrap().standing
-}
-
-#[test]
-fn moka_is_refused_where_it_could_grow_beyond_its_part() {
-    let governor = governor();
-    let weigh = |_: &u64, value: &Vec<u8>| u32::try_from(8 + value.len()).unwrap();
-    let join = |capacity: Option<u64>, share| {
-        let reports = moka::Reports::new(weigh);
-        let mut cache = ::moka::sync::Cache::builder().weigher(weigh);
-        if let Some(capacity) = capacity {
-            cache = cache.max_capacity(capacity);
-        }
-        let cache = cache.eviction_listener(reports.listener()).build();
-        moka::Governed::new(&governor, "rows", share, cache, &reports).map(drop)
-    };
-    assert_eq!(join(Some(LIMIT), Share::default()), Ok(()));
-    let refused = join(None, Share::default()).unwrap_err();
-    assert!(
-        refused
-            .to_string()
-            .starts_with("rows: no capacity where 32 MiB"),
-        "{refused}"
-    );
-    let refused = join(Some(LIMIT + 1), Share::default()).unwrap_err();
-    assert!(
-        matches!(refused, Error::Capacity { most: LIMIT, .. }),
-        "{refused}"
-    );
-    let refused = join(Some(LIMIT), Share::default().ceiling(LIMIT / 2)).unwrap_err();
-    assert!(
-        matches!(refused, Error::Capacity { most, .. } if most == LIMIT / 2),
-        "{refused}"
-    );
 }
 
 #[test]

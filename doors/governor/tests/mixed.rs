@@ -6,8 +6,7 @@
 //!
 //! `TIDEGATE_SEEDS=300` tries as many plans; a plan that fails is shrunk and printed, and becomes a
 //! case with a name. quick_cache splits its memory by the processors there are, so another machine
-//! may fail with another plan. Needs the feature `adapters`.
-#![cfg(all(feature = "quick-cache", feature = "foyer", feature = "moka"))]
+//! may fail with another plan.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
@@ -15,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use governor::adapters::{foyer, moka, quick_cache};
+use governor::adapters::quick_cache;
 use governor::{Ask, Governor, Member, Share, Standing};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
@@ -35,8 +34,6 @@ type Hasher = BuildHasherDefault<DefaultHasher>;
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Quick,
-    Foyer,
-    Moka,
     /// An LRU by two closures.
     Own,
 }
@@ -99,27 +96,6 @@ impl Store {
             held: Box::new(move || held(&kept)),
         }
     }
-}
-
-/// Of a cache with `get` and `insert`, a library's or the same under a governor. moka decides later
-/// what of it stays, by the wall's clock, and finds all of it until then: here it decides at once.
-macro_rules! by_get {
-    ($cache:expr, $value:expr, $held:expr $(, $after:ident)?) => {
-        Store::new(
-            $cache,
-            |cache, key| cache.get(&key).is_some(),
-            move |cache, key| {
-                cache.insert(key, $value);
-                $(cache.$after();)?
-            },
-            $held,
-        )
-    };
-}
-
-fn held_of_moka(cache: &::moka::sync::Cache<u64, u64, Hasher>) -> u64 {
-    cache.run_pending_tasks();
-    cache.weighted_size()
 }
 
 fn weigh(_: &u64, value: &u64) -> u64 {
@@ -217,24 +193,12 @@ fn fixed(cast: &Cast, limit: u64, size: u64) -> Store {
                 Hasher::default(),
                 ::quick_cache::sync::DefaultLifecycle::default(),
             ));
-            by_get!(cache, value, |cache| cache.weight())
-        }
-        Kind::Foyer => {
-            let cache: foyer_memory::Cache<u64, u64, Hasher> =
-                foyer_memory::CacheBuilder::new(usize::try_from(size).unwrap())
-                    .with_hash_builder(Hasher::default())
-                    .with_weighter(|key: &u64, value: &u64| {
-                        usize::try_from(weigh(key, value)).unwrap()
-                    })
-                    .build();
-            by_get!(cache, value, |cache| cache.usage() as u64)
-        }
-        Kind::Moka => {
-            let cache = ::moka::sync::Cache::builder()
-                .max_capacity(size)
-                .weigher(|key: &u64, value: &u64| u32::try_from(weigh(key, value)).unwrap())
-                .build_with_hasher(Hasher::default());
-            by_get!(cache, value, held_of_moka, run_pending_tasks)
+            Store::new(
+                cache,
+                |cache, key| cache.get(&key).is_some(),
+                move |cache, key| cache.insert(key, value),
+                |cache| cache.weight(),
+            )
         }
         Kind::Own => store_of(Own::new(size), value, None),
     }
@@ -256,31 +220,12 @@ fn governed(cast: &Cast, governor: &Governor, name: &str) -> Store {
                 Hasher::default(),
             )
             .unwrap();
-            by_get!(cache, value, |cache| cache.weight())
-        }
-        Kind::Foyer => {
-            let weigh = |key: &u64, value: &u64| usize::try_from(weigh(key, value)).unwrap();
-            let reports = foyer::Reports::new(weigh);
-            let cache: foyer_memory::Cache<u64, u64, Hasher> =
-                foyer_memory::CacheBuilder::new(usize::try_from(limit).unwrap())
-                    .with_hash_builder(Hasher::default())
-                    .with_weighter(weigh)
-                    .with_event_listener(reports.listener())
-                    .build();
-            let cache = foyer::Governed::new(governor, name, share, cache, &reports).unwrap();
-            by_get!(cache, value, |cache| cache.usage() as u64)
-        }
-        Kind::Moka => {
-            let weigh = |key: &u64, value: &u64| u32::try_from(weigh(key, value)).unwrap();
-            let reports = moka::Reports::new(weigh);
-            let cache = ::moka::sync::Cache::builder()
-                .max_capacity(limit / 2)
-                .weigher(weigh)
-                .eviction_listener(reports.listener())
-                .build_with_hasher(Hasher::default());
-            let share = share.ceiling(limit / 2);
-            let cache = moka::Governed::new(governor, name, share, cache, &reports).unwrap();
-            by_get!(cache, value, |cache| held_of_moka(cache), run_pending_tasks)
+            Store::new(
+                cache,
+                |cache, key| cache.get(&key).is_some(),
+                move |cache, key| cache.insert(key, value),
+                |cache| cache.weight(),
+            )
         }
         Kind::Own => {
             let own = Own::new(u64::MAX);
@@ -389,15 +334,11 @@ fn memory_of(plan: &Plan, busy: usize) -> u64 {
     let kept = idle.map(|(_, cast)| {
         let floor = plan.limit / 64 * cast.floor;
         match cast.kind {
-            Kind::Quick | Kind::Foyer => floor.max(CAPACITY_MIN),
-            Kind::Moka | Kind::Own => floor,
+            Kind::Quick => floor.max(CAPACITY_MIN),
+            Kind::Own => floor,
         }
     });
-    let left = plan.limit - plan.limit / 128 - plan.limit / 32 - kept.sum::<u64>();
-    match plan.casts[busy].kind {
-        Kind::Moka => left.min(plan.limit / 2),
-        Kind::Quick | Kind::Foyer | Kind::Own => left,
-    }
+    plan.limit - plan.limit / 128 - plan.limit / 32 - kept.sum::<u64>()
 }
 
 fn run(plan: &Plan) -> Result<(), String> {
@@ -469,12 +410,7 @@ fn run(plan: &Plan) -> Result<(), String> {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let kind = prop_oneof![
-        Just(Kind::Own),
-        Just(Kind::Quick),
-        Just(Kind::Foyer),
-        Just(Kind::Moka),
-    ];
+    let kind = prop_oneof![Just(Kind::Own), Just(Kind::Quick)];
     // 16 bytes to 4 MiB, as a logarithm in sixteenths.
     let cast = (kind, 64..=352_u64, 0..=6_u64, 20..2000_u64);
     let pattern = prop_oneof![
@@ -591,7 +527,7 @@ fn one_after_the_other(first: Cast, second: Cast, limit: u64, one: Pattern, othe
 
 #[test]
 fn large_values_get_back_what_small_ones_took() {
-    for kind in [Kind::Quick, Kind::Foyer, Kind::Moka, Kind::Own] {
+    for kind in [Kind::Quick, Kind::Own] {
         let (small, large) = (cast(Kind::Quick, 4000), cast(kind, MIB + 8));
         one_after_the_other(small, large, 128 * MIB, Pattern::Uniform, Pattern::Uniform);
     }

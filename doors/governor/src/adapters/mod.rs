@@ -1,32 +1,29 @@
-//! Caches of other people, each behind a feature of its name.
+//! Caches that are there already, each behind a feature of its name.
 //!
-//! | feature | cache | resize while running | evicted keys | what follows |
-//! |---|---|---|---|---|
-//! | `quick-cache` | quick_cache 0.7 | yes | yes | all of it |
-//! | `foyer` | foyer-memory 0.22 | yes, with a thread a shard for each | yes | at most every 200 ms |
-//! | `moka` | moka 0.12 | **no** | yes | scanned, and what goes is chosen by hash: random victims |
+//! | feature | cache | resized while it runs | reports |
+//! |---|---|---|---|
+//! | `quick-cache` | quick_cache 0.7 | yes, in steps | keys that were evicted, misses with their time |
+//! | `tidegate` | Tidegate's page cache | yes, in the background | pages that came back, by how far they had fallen |
 //!
-//! A cache that locks itself (`lru` in a mutex) needs none of these: two closures do, see
-//! [`by`](crate::by) and the example `own_lru`.
+//! Any other cache (`lru` in a mutex) needs two closures: see [`by`](crate::by) and the example
+//! `own_lru`.
 //!
 //! Weights must be bytes: what an entry takes, keys and values and what they point to. Memory that
 //! weights leave out shows as slack of the process, which comes off everybody.
 //!
 //! Source: the published sources of the versions named.
 
-#[cfg(feature = "foyer")]
-pub mod foyer;
-#[cfg(feature = "moka")]
-pub mod moka;
 #[cfg(feature = "quick-cache")]
 pub mod quick_cache;
+#[cfg(feature = "tidegate")]
+pub mod tidegate;
 
 /// The member that a cache reports to: the cache is built before it.
-#[cfg(any(feature = "foyer", feature = "moka", feature = "quick-cache"))]
+#[cfg(any(feature = "quick-cache", feature = "tidegate"))]
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ears(std::sync::Arc<std::sync::OnceLock<std::sync::Weak<crate::Member>>>);
 
-#[cfg(any(feature = "foyer", feature = "moka", feature = "quick-cache"))]
+#[cfg(any(feature = "quick-cache", feature = "tidegate"))]
 impl Ears {
     /// Only the first time counts.
     pub(crate) fn are_of(&self, member: &std::sync::Arc<crate::Member>) {

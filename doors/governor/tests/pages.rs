@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use governor::adapters::tidegate::Governed;
 use governor::{Governor, Share};
 use tidegate::{Cache, File, OpenOptions};
 
@@ -64,7 +65,7 @@ fn governor() -> Governor {
 fn pages_make_room_for_what_others_reserve() {
     let (cache, file, _data) = cache("makes-room");
     let governor = governor();
-    let pages = cache.join(&governor, "pages", Share::default()).unwrap();
+    let pages = Governed::new(&governor, "pages", Share::default(), &cache).unwrap();
     let buffer = governor.register("buffer", Share::default(), governor::by(|| 0, |_| 0));
     let buffer = buffer.unwrap();
     read(&file, 60);
@@ -95,7 +96,12 @@ fn pages_make_room_for_what_others_reserve() {
 fn pages_that_are_missed_are_its_regret() {
     let (cache, file, _data) = cache("regrets");
     let governor = governor();
-    let pages = cache.join(&governor, "pages", Share::default().ceiling(24 * MIB));
+    let pages = Governed::new(
+        &governor,
+        "pages",
+        Share::default().ceiling(24 * MIB),
+        &cache,
+    );
     let pages = pages.unwrap();
     let regrets = || {
         let report = governor.report();
@@ -115,10 +121,10 @@ fn pages_that_are_missed_are_its_regret() {
 fn one_that_is_closed_holds_nothing_and_its_name_is_free_when_it_has_left() {
     let (cache, file, _data) = cache("leaves");
     let governor = governor();
-    let pages = cache.join(&governor, "pages", Share::default()).unwrap();
-    let twice = cache.join(&governor, "pages", Share::default());
+    let pages = Governed::new(&governor, "pages", Share::default(), &cache).unwrap();
+    let twice = Governed::new(&governor, "pages", Share::default(), &cache);
     assert!(matches!(twice, Err(governor::Error::Registered { .. })));
-    let too_much = cache.join(&governor, "more", Share::default().floor(1 << 40));
+    let too_much = Governed::new(&governor, "more", Share::default().floor(1 << 40), &cache);
     assert!(too_much.is_err());
     drop(file);
     cache.close().unwrap();

@@ -1,10 +1,11 @@
 //! A page cache and a cache of rows under one limit.
 //!
-//! `cargo run --release -p tidegate --features governor --example governed`
+//! `cargo run --release -p tidegate-governor --features tidegate --example page_cache`
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
+use governor::adapters::tidegate::Governed;
 use governor::{Ask, Governor, Share};
 use tidegate::{Cache, OpenOptions};
 
@@ -15,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let governor = Governor::new(192 * MIB)?;
     // As much as it shall ever have; its present size is the governor's from now on.
     let cache = Cache::builder().memory(160 * MIB).build()?;
-    let pages = cache.join(&governor, "pages", Share::default())?;
+    let pages = Governed::new(&governor, "pages", Share::default(), &cache)?;
     let rows = Arc::new(Mutex::new(VecDeque::<Vec<u8>>::new()));
     let (look, take) = (rows.clone(), rows.clone());
     let bytes = |rows: &VecDeque<Vec<u8>>| rows.iter().map(|row| row.len() as u64).sum();
