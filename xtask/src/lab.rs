@@ -111,7 +111,7 @@ pub(crate) enum Which {
 /// Experiments run at their own scale: with so little memory that there is nothing left of it at a
 /// smaller one; at 1/64 already; or so near the end of their memory that it is another run at
 /// another scale.
-const UNSCALED: [&str; 9] = [
+const UNSCALED: [&str; 8] = [
     "file-search",
     "get-scan",
     "small-limit",
@@ -119,7 +119,6 @@ const UNSCALED: [&str; 9] = [
     "stutterp-oom",
     "stutterp-readers",
     "thpavail",
-    "thpavail-patches",
     "ycsb",
 ];
 
@@ -134,7 +133,7 @@ const LONG: [&str; 5] = [
 
 /// Minutes each, at the smallest size that shows anything: run when they are named. Papers' claims
 /// about them are judged by `reproduce` all the same.
-pub(crate) const BY_NAME: [&str; 3] = ["stutterp-oom", "thpavail", "thpavail-patches"];
+pub(crate) const BY_NAME: [&str; 2] = ["stutterp-oom", "thpavail"];
 
 /// Runs the experiments, without names all of them, and compares.
 fn judge(program: &Path, names: &[String], scale: &str, twice: bool) -> Result<()> {
