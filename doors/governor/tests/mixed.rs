@@ -410,7 +410,7 @@ fn run(plan: &Plan) -> Result<(), String> {
 }
 
 fn plans() -> impl Strategy<Value = Plan> {
-    let kind = prop_oneof![Just(Kind::Own), Just(Kind::Quick)];
+    let kind = prop_oneof![3 => Just(Kind::Own), 1 => Just(Kind::Quick)];
     // 16 bytes to 4 MiB, as a logarithm in sixteenths.
     let cast = (kind, 64..=352_u64, 0..=6_u64, 20..2000_u64);
     let pattern = prop_oneof![
