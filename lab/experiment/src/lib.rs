@@ -8,7 +8,7 @@
 //!      |                          watch (who waited for what, while it runs)
 //!   outcome  (plain data) -> metrics -> stats, pool
 //!                                  '--> expect  (bands)
-//!   trial    (all of it in one call: for tests and ablations)
+//!   trial    (all of it in one call: for tests)
 //! ```
 //!
 //! `mm` and `workload` are generic over their `Env` and compiled where they are used: here, once

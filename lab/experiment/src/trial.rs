@@ -1,4 +1,4 @@
-//! A scenario run in the lab without terminal or files: for tests and for ablations.
+//! A scenario run in the lab without terminal or files: for tests.
 //!
 //! A trial may change cells before they run, which a scenario cannot: one column's device alone, or
 //! a column's law under its own name. So a band can be shown to measure what it is about.
@@ -70,25 +70,6 @@ impl Trial {
         self
     }
 
-    /// Leaves out the rows that stand apart.
-    #[must_use]
-    pub fn summed_rows(mut self) -> Self {
-        self.scenario.cases.retain(|row| !row.apart);
-        self
-    }
-
-    /// The machine with so many times its memory; devices, and what of the tasks is not given as a
-    /// part of the memory, stay.
-    #[must_use]
-    pub fn memory_times(mut self, factor: f64) -> Self {
-        let times = |mib: &mut toml::Spanned<f64>| *mib.get_mut() *= factor;
-        times(&mut self.scenario.machine.memory_mib);
-        let rows = self.scenario.cases.iter_mut();
-        rows.filter_map(|row| row.memory_mib.as_mut())
-            .for_each(times);
-        self
-    }
-
     /// Runs all rows, columns and repetitions in the lab, each cell changed by `change` first.
     ///
     /// # Errors
@@ -128,11 +109,6 @@ impl Trial {
 /// Gives a cell the law of another variant; its clock and its flusher stay.
 pub fn with_law(cell: &mut Cell, law: Law) {
     cell.laws.dirty.law = law;
-}
-
-/// Gives a cell another clock.
-pub fn with_hz(cell: &mut Cell, hz: u32) {
-    cell.laws = cell.laws.at_hz(hz);
 }
 
 /// Makes the devices of a cell faster or slower.
