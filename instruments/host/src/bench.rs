@@ -9,32 +9,19 @@
 //! | `fio` | sequential write, sequential read | 0.90 of fio |
 //! | `slow` | pauses, longest write, light writer, read miss, on a device of 16 MB/s | 200, 200, 5, 50 ms; lab = live |
 //! | `pacing` | writers on a slow device | Linux, Linux with a strict device limit |
-//! | `agree` | experiments in the lab | the same live: medians 10 %, p99 20 % |
 //! | `stutterp` | latency of memory under pressure | the kernel's memory under the same limit |
-//! | `live` | the experiments of memory reclaim on threads and files, under `--memory` | - |
-//! | `governor` | an engine's caches and memtable under one limit | splits by hand; resident memory, beside caches alone |
 //! | `serve` | the server under fio, and on a slow device | nbdkit, `qemu-nbd`, Linux |
-//! | `shrink` | a limit that is lowered under a cache in use | 0.5 s; 0.98 of the hot pages stay |
-//! | `aged` | reads in sequence after minutes of random misses | 0.95 of a fresh cache |
-//! | `peers` | a page hit, a mix with misses, resident memory | quick_cache, moka, foyer |
-//! | `scale` | hits, reads, overwrites, misses, requests on 1, 2, 4 and more threads | the kernel, quick_cache, nbdkit |
 //!
-//! The last ten are run only when they are named: they take minutes, and `pacing` and `stutterp`
+//! The last three are run only when they are named: they take minutes, and `pacing` and `stutterp`
 //! need root and set dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
 
-mod agree;
 mod chain;
 mod column;
 mod fio;
-mod governor;
-mod live;
-mod memory;
 mod pacing;
-mod peers;
 mod plan;
-mod scale;
 mod serve;
 mod stutterp;
 mod undo;
@@ -84,28 +71,20 @@ const SLOW: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-const STEPS: [&str; 10] = [
-    "hit", "lab", "scan", "swap", "fio", "slow", PACING, AGREE, STUTTERP, LIVE,
+const STEPS: [&str; 8] = [
+    "hit", "lab", "scan", "swap", "fio", "slow", PACING, STUTTERP,
 ];
 /// Only when they are named.
 const PACING: &str = "pacing";
-const AGREE: &str = "agree";
 const STUTTERP: &str = "stutterp";
-const LIVE: &str = "live";
 /// With options of its own: first and alone.
 const SERVE: &str = "serve";
-const GOVERNOR: &str = "governor";
-const SHRINK: &str = "shrink";
-const AGED: &str = "aged";
-const PEERS: &str = "peers";
-const SCALE: &str = "scale";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut pairs = PAIRS;
     let mut folder: Option<PathBuf> = None;
     let mut wanted = Vec::new();
     let mut options = pacing::Options::default();
-    let mut memory = live::MEMORY.to_owned();
     while let Some(word) = arguments.next_word() {
         if options.take(&word, &mut arguments)? {
             continue;
@@ -117,18 +96,12 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             "stutterp-worker" => return stutterp::worker::run(arguments),
             // Has options of its own.
             SERVE if wanted.is_empty() => return serve::run(arguments),
-            GOVERNOR if wanted.is_empty() => return governor::run(arguments),
-            SHRINK if wanted.is_empty() => return memory::shrink(arguments),
-            AGED if wanted.is_empty() => return memory::aged(arguments),
-            PEERS if wanted.is_empty() => return peers::run(arguments),
-            SCALE if wanted.is_empty() => return scale::run(arguments),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
-            "--memory" => memory = arguments.value_of("--memory")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
             _ => {
                 return Err(format!(
-                    "bench: '{word}' is not one of {}, {SERVE}, {GOVERNOR}, {SHRINK}, {AGED}, {PEERS} or {SCALE} (these first and alone)",
+                    "bench: '{word}' is not one of {} or {SERVE} (that first and alone)",
                     STEPS.join(", ")
                 ));
             }
@@ -145,34 +118,26 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut steps = Steps::new("instruments bench");
     for name in STEPS {
         if wanted.iter().any(|word| word == name) {
-            steps.run(name, || step(name, &folder, (pairs, &memory), &options));
+            steps.run(name, || step(name, &folder, pairs, &options));
         } else if wanted.is_empty() {
             steps.run(name, || match name {
                 PACING => End::Skipped("it sets the machine's dirty limits; name it".into()),
                 STUTTERP => {
                     End::Skipped("it sets the machine's dirty limits and swap; name it".into())
                 }
-                AGREE | LIVE => End::Skipped("it takes long; name it".into()),
-                _ => step(name, &folder, (pairs, &memory), &options),
+                _ => step(name, &folder, pairs, &options),
             });
         }
     }
     steps.finish()
 }
 
-fn step(
-    name: &str,
-    folder: &Path,
-    (pairs, memory): (usize, &str),
-    options: &pacing::Options,
-) -> End {
+fn step(name: &str, folder: &Path, pairs: usize, options: &pacing::Options) -> End {
     match name {
-        PACING | AGREE | STUTTERP | LIVE => {
+        PACING | STUTTERP => {
             let files = folder.join(format!("tidegate-{name}-{}", std::process::id()));
             let end = match name {
                 PACING => pacing::run(options, &files),
-                AGREE => agree::run(&options.experiments, options.out.as_deref(), &files),
-                LIVE => live::run(&options.experiments, memory, &files).into(),
                 _ => stutterp::run(&files),
             };
             let _ = std::fs::remove_dir_all(&files);
@@ -249,15 +214,14 @@ fn swap(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds an example of the package that the arguments name, and answers where it is.
-fn example(package: &[&str], name: &str) -> Result<PathBuf> {
-    let mut command = cargo(&["build", "--release"]);
-    command.args(package).args(["--example", name]);
+/// Builds a program of `instruments/workers`, and answers where it is.
+fn worker(name: &str) -> Result<PathBuf> {
+    let manifest = "instruments/Cargo.toml";
+    let mut command = cargo(&["build", "--release", "--manifest-path", manifest]);
+    command.args(["--package", "tidegate-workers", "--bin", name]);
     steps::run(&mut command, BUILD_MAX)?;
-    Ok(Workspace::load()?
-        .target
-        .join("release/examples")
-        .join(name))
+    let target = Workspace::load_at(manifest)?.target;
+    Ok(target.join("release").join(name))
 }
 
 /// The commit and the machine, for the heading of figures.

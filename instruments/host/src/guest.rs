@@ -339,7 +339,7 @@ impl Workshop {
         let cache = base.join("kernels");
         fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
         let kernel = Kernel::fetch(&cache, package)?;
-        let built = build(base)?;
+        let built = build(base, &["tidegate-guest"])?;
         let programs = Programs {
             busybox: kernel::busybox(&cache)?,
             writer: built.join("guest-writer"),
@@ -388,9 +388,9 @@ impl Drop for Workshop {
     }
 }
 
-/// Builds the programs for guests, static, in a folder of its own: other flags would make cargo
-/// build everything else anew.
-fn build(base: &Path) -> Result<PathBuf> {
+/// Builds programs for guests, of the package that the words name, static, in a folder of its own:
+/// other flags would make cargo build everything else anew.
+fn build(base: &Path, package: &[&str]) -> Result<PathBuf> {
     let folder = base.join("build");
     let mut command = cargo(&[
         "build",
@@ -398,14 +398,12 @@ fn build(base: &Path) -> Result<PathBuf> {
         "--release",
         "--manifest-path",
         "instruments/Cargo.toml",
-        "--package",
-        "tidegate-guest-writer",
-        "--package",
-        "tidegate-guest-load",
         "--target",
         TARGET,
+        "--package",
     ]);
     command
+        .args(package)
         .arg("--target-dir")
         .arg(&folder)
         .env(FLAGS.0, FLAGS.1);

@@ -26,21 +26,10 @@ usage: cargo instruments COMMAND
                                    the figures of README.md; steps: hit, lab, scan, swap, fio, slow
   bench pacing [--row R]... [--column C]... [--seconds S] [--strict PERCENT] [--out DIR]
                                    writers on a slow device: Linux, strict Linux, Tidegate (root)
-  bench agree [--experiment E]... [--out DIR]
-                                   the lab's figures beside those of live runs
   bench stutterp [--dir DIR]       memory under pressure: the kernel in a cgroup, Tidegate under the same limit (root)
-  bench live [--memory SIZE] [--dir DIR] [--experiment E]...
-                                   the experiments of memory reclaim on threads and files
-  bench governor [--whole] [--limit MIB] [--seconds S] [--all] [--no-resident]
-                                   one limit for an engine's caches, beside splits by hand (default 128 MiB, phases of 5 s)
   bench serve [--step S]... [--column C]... [--pairs N] [--seconds S] [--background MIB] [--dir DIR]
               [--programs DIR]
                                    the server: fio beside nbdkit, the pacing bar, limits (root for the bar)
-  bench shrink [--rounds N] [--dir DIR] [--program FILE]
-                                   a limit lowered under a cache in use: seconds, hits, resident memory
-  bench scale [THREADS]... [--rounds N] [--dir DIR] [--programs DIR]
-  bench aged [--minutes N] [--rounds N] [--again SECONDS] [--dir DIR] [--program FILE]
-                                   reads in sequence by a fresh cache, and after minutes of random misses (default 10)
   picture                          redraws the plots that README.md and docs/ show
 ";
 

@@ -1,8 +1,8 @@
 //! A sequential pass through the cache beside one of fio: the same file size, block size and depth,
 //! in interleaved pairs, so that a disk whose speed drifts does so for both.
 //!
-//! Ours is `cache/tidegate/examples/seqio.rs` with a quarter of the file as its memory limit; fio
-//! uses io_uring and O_DIRECT, with its buffers and the file registered. Both write into a fresh
+//! Ours is the worker `seqio` with a quarter of the file as its memory limit; fio uses io_uring and
+//! O_DIRECT, with its buffers and the file registered. Both write into a fresh
 //! preallocated file and flush it within the time that is measured. CPU time is that of the
 //! process: for fio what it says of itself.
 
@@ -59,7 +59,7 @@ struct Pass {
 /// # Errors
 /// A pass failed, or answered in a form that is not known.
 pub(crate) fn compare(folder: &Path, pairs: usize) -> Result<()> {
-    let seqio = super::example(&["-p", "tidegate"], "seqio")?;
+    let seqio = super::worker("seqio")?;
     let folder = folder.join(format!("tidegate-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let result = [Way::Write, Way::Read, Way::Show]

@@ -23,7 +23,6 @@ use super::column::{Bench, Column};
 use super::plan::{BACKGROUND_MIB, DIRTY_MIB, Device, Measured, Plan, Writer, jain};
 use super::undo::Undo;
 use super::watch::Watch;
-use super::{agree, live};
 use crate::steps::End;
 use crate::workspace::{Workspace, build_program};
 use crate::{Arguments, Result};
@@ -37,15 +36,13 @@ const SETTLE_S: u64 = 40;
 /// A strict device limit, per cent of the dirty limit.
 const STRICT_PERCENT: u64 = 1;
 
-/// What is asked of `pacing`, `agree` and `live`.
+/// What is asked of `pacing`.
 pub(crate) struct Options {
     pub(crate) seconds: u64,
     pub(crate) rows: Vec<&'static Row>,
     pub(crate) columns: Vec<Column>,
     pub(crate) strict_percent: u64,
     pub(crate) out: Option<PathBuf>,
-    /// Of `agree` or `live`; none: all.
-    pub(crate) experiments: Vec<String>,
 }
 
 impl Default for Options {
@@ -56,7 +53,6 @@ impl Default for Options {
             columns: Column::ALL.into(),
             strict_percent: STRICT_PERCENT,
             out: None,
-            experiments: Vec::new(),
         }
     }
 }
@@ -95,14 +91,6 @@ impl Options {
                 if !(1..=100).contains(&self.strict_percent) {
                     return Err("--strict: 1 to 100, per cent of the dirty limit".into());
                 }
-            }
-            "--experiment" => {
-                let name = arguments.value_of("--experiment")?;
-                let names: Vec<&str> = agree::names().chain(live::names()).collect();
-                if !names.contains(&name.as_str()) {
-                    return Err(format!("--experiment: one of {}", names.join(", ")));
-                }
-                self.experiments.push(name);
             }
             "--out" => self.out = Some(arguments.value_of("--out")?.into()),
             _ => return Ok(false),
@@ -342,7 +330,7 @@ fn measure(options: &Options, files: &Path) -> Result<Vec<String>> {
         std::fs::create_dir_all(folder)
             .map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    let writers = super::example(&["-p", "tidegate"], "writers")?;
+    let writers = super::worker("writers")?;
     let program = build_program()?;
     let mut columns = options.columns.clone();
     let undo = undo_for(&mut columns)?;

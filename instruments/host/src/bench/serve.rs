@@ -19,8 +19,6 @@ mod fio;
 mod pacing;
 mod server;
 
-pub(super) use fio::of_connections;
-
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -110,7 +108,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
 fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
     let mut server = cargo(&["build", "--release", "-p", "tidegate-cli"]);
     steps::run(server.args(["--features", "serve"]), BUILD_MAX)?;
-    let load = super::example(&["-p", "tidegate-serve"], "load")?;
+    let load = super::worker("load")?;
     let programs = folder.join("programs");
     std::fs::create_dir_all(&programs).map_err(|error| error.to_string())?;
     for (built, name) in [(workspace.program(), "tidegate"), (load, "load")] {

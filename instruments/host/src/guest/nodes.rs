@@ -1,8 +1,8 @@
 //! `cargo instruments numa`: whether a cache's memory comes from the nodes that it asks, on a
 //! machine of two.
 //!
-//! QEMU has two nodes of one CPU and 320 MiB each. The program is the example `nodes` of the
-//! library, run from either CPU; it compares what the cache says with `/proc/self/numa_maps`.
+//! QEMU has two nodes of one CPU and 320 MiB each. The program is the worker `nodes`, run from
+//! either CPU; it compares what the cache says with `/proc/self/numa_maps`.
 
 use std::fs;
 use std::path::Path;
@@ -11,10 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::image::Archive;
 use super::kernel::{self, Kernel};
-use super::{FLAGS, TARGET};
 use crate::Result;
 use crate::steps;
-use crate::workspace::{Workspace, cargo};
+use crate::workspace::Workspace;
 
 /// Longest time, by the clock on the wall: without hardware help it is some 40 s.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -73,16 +72,9 @@ pub(crate) fn run() -> Result<()> {
     }
 }
 
-/// The example, static.
+/// The worker, static.
 fn build(base: &Path) -> Result<std::path::PathBuf> {
-    let folder = base.join("build");
-    let mut command = cargo(&["build", "--quiet", "--release", "--package", "tidegate"]);
-    command
-        .args(["--example", "nodes", "--target", TARGET, "--target-dir"])
-        .arg(&folder)
-        .env(FLAGS.0, FLAGS.1);
-    steps::output(&mut command)?;
-    Ok(folder.join(TARGET).join("release/examples/nodes"))
+    super::build(base, &["tidegate-workers", "--bin", "nodes"]).map(|built| built.join("nodes"))
 }
 
 /// What the guest's console said.

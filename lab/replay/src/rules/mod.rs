@@ -17,9 +17,9 @@
 //! no maps. To add one: a file, and a line in `ALL`.
 //!
 //! Variants are those of libCacheSim 0.3, which the rules are held against; each file says where
-//! its paper leaves something open. `lirs` and `s3-fifo` are the papers' to the page; the cache's own
-//! of those names (`policy::rule`, here `tidegate+lirs`) keep time in ticks, and come out up to 12
-//! points away on the stored traces, so that neither stands for the other.
+//! its paper leaves something open. `lirs` and `s3-fifo` are the papers' to the page; the cache's
+//! own of those names (`policy::rule`, here `tidegate+lirs`) keep time in ticks, and come out up to
+//! 12 points away on the stored traces, so that neither stands for the other.
 
 pub(crate) mod arc;
 pub(crate) mod belady;

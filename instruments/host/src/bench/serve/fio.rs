@@ -63,40 +63,6 @@ fn compare_all(program: &Path, folder: &Path, pairs: usize) -> Result<()> {
     Ok(())
 }
 
-/// Requests a second of ours and of nbdkit's memory plugin, by number of connections; of a volume
-/// in a file, or of one in memory.
-///
-/// # Errors
-/// A server or fio fails.
-pub(in crate::bench) fn of_connections(
-    program: &Path,
-    folder: &Path,
-    (rw, block, depth): (&str, &str, &str),
-    in_memory: bool,
-    connections: &[u32],
-    rounds: usize,
-) -> Result<[Vec<f64>; 2]> {
-    let mut found = vec![[Vec::new(), Vec::new()]; connections.len()];
-    for round in 0..rounds {
-        let (ours, theirs) = both(program, folder, in_memory)?;
-        let servers = [(&ours, "disk"), (&theirs, "")];
-        for (connections, found) in connections.iter().zip(&mut found) {
-            for turn in 0..2 {
-                let at = (round + turn) % 2;
-                let (server, export) = servers[at];
-                let load = ("scale", rw, block, depth);
-                found[at].push(run(server, export, load, *connections, true)?.per_second);
-            }
-        }
-    }
-    Ok([0, 1].map(|at| {
-        found
-            .iter()
-            .map(|found| median(found[at].clone()))
-            .collect()
-    }))
-}
-
 /// One run of every load on a new start of both: figures differ more from start to start than
 /// within one.
 fn pair_of_servers(
