@@ -1,5 +1,5 @@
-//! `tidegate top` in a terminal: it draws in place, a signal leaves the terminal as it was, and it
-//! ends with its terminal.
+//! `tidegate top` in a terminal: it draws in place, a signal leaves the terminal as it was, it ends
+//! with its terminal, and one that cannot draw is not drawn on.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs::File;
@@ -15,8 +15,8 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 const HOME: &str = "\x1b[H";
 const CLEAR_BELOW: &str = "\x1b[J";
 
-/// `top` in a terminal, of which this is the other side.
-fn start() -> (File, Child) {
+/// `top` in a terminal of a kind, of which this is the other side.
+fn start(term: Option<&str>) -> (File, Child) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
     grantpt(&ours).unwrap();
     unlockpt(&ours).unwrap();
@@ -27,7 +27,12 @@ fn start() -> (File, Child) {
         .open(name.to_str().unwrap())
         .unwrap();
     // Nobody answers at that port; it goes on asking.
-    let child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    match term {
+        Some(term) => command.env("TERM", term),
+        None => command.env_remove("TERM"),
+    };
+    let child = command
         .args(["top", "127.0.0.1:1"])
         .stdin(Stdio::from(theirs.try_clone().unwrap()))
         .stdout(Stdio::from(theirs.try_clone().unwrap()))
@@ -39,7 +44,7 @@ fn start() -> (File, Child) {
 
 #[test]
 fn a_signal_leaves_the_terminal_as_it_was() {
-    let (mut ours, mut child) = start();
+    let (mut ours, mut child) = start(Some("xterm"));
     let (mut said, mut is_told) = (Vec::new(), false);
     let mut part = [0; 4096];
     // Ends with an error when the last of their side is closed: with the child.
@@ -63,7 +68,7 @@ fn a_signal_leaves_the_terminal_as_it_was() {
 /// As when a connection over ssh is dropped, or a session of a multiplexer is ended.
 #[test]
 fn it_ends_with_its_terminal() {
-    let (mut ours, mut child) = start();
+    let (mut ours, mut child) = start(Some("xterm"));
     let (mut said, mut part) = (Vec::new(), [0; 4096]);
     while !String::from_utf8_lossy(&said).contains(CLEAR_BELOW) {
         let length = ours.read(&mut part).unwrap();
@@ -82,4 +87,19 @@ fn it_ends_with_its_terminal() {
         std::thread::sleep(Duration::from_millis(20));
     };
     assert_eq!(status.code(), Some(0), "{status}");
+}
+
+#[test]
+fn a_terminal_that_cannot_draw_is_told_once() {
+    for term in [Some("dumb"), Some(""), None] {
+        let (mut ours, mut child) = start(term);
+        let (mut said, mut part) = (Vec::new(), [0; 4096]);
+        while let Ok(length @ 1..) = ours.read(&mut part) {
+            said.extend_from_slice(&part[..length]);
+            assert!(!said.contains(&0x1b), "{term:?} {said:?}");
+        }
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(said.contains("no answer from 127.0.0.1:1: "), "{said:?}");
+        assert_eq!(child.wait().unwrap().code(), Some(1), "{term:?}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Reads a server's snapshot over HTTP.
+//! Reads the text of a server's page over HTTP.
 //!
 //! Invariant: what a server sends is not believed: its head (hyper's bound), the document and the
 //! time have bounds.
@@ -13,14 +13,12 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::snapshot::Snapshot;
-
-/// Longest snapshot, in bytes: some thousand volumes.
-const SNAPSHOT_MAX: usize = 16 << 20;
+/// Longest page, in bytes: some thousand volumes.
+const PAGE_MAX: usize = 16 << 20;
 /// For all of it, from the connection to the last byte.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Why a server's snapshot cannot be had.
+/// Why a server's page cannot be had.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
@@ -34,7 +32,7 @@ pub enum ClientError {
     #[error("it answered \"{0}\"")]
     Refused(StatusCode),
     /// No tidegate answers there, or it ended in the middle.
-    #[error("what it answered is no snapshot of a tidegate server ({0})")]
+    #[error("what it answered is no page of a tidegate server ({0})")]
     Foreign(String),
 }
 
@@ -66,7 +64,7 @@ pub(super) fn is_address(host_and_port: &str) -> bool {
 }
 
 /// The server as it is now.
-pub(super) fn snapshot(address: &str) -> Result<Snapshot, ClientError> {
+pub(super) fn page(address: &str) -> Result<String, ClientError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
@@ -74,12 +72,12 @@ pub(super) fn snapshot(address: &str) -> Result<Snapshot, ClientError> {
     runtime.block_on(asked).unwrap_or(Err(ClientError::Silent))
 }
 
-async fn ask(address: &str) -> Result<Snapshot, ClientError> {
+async fn ask(address: &str) -> Result<String, ClientError> {
     let foreign = |error: &dyn core::fmt::Display| ClientError::Foreign(error.to_string());
     let stream = TcpStream::connect(address).await?;
     // By number: a server on a loopback address answers to no other names.
     let host = stream.peer_addr()?.to_string();
-    let request = Request::get("/snapshot.json").header(header::HOST, host);
+    let request = Request::get("/top").header(header::HOST, host);
     let request = request
         .body(Body::empty())
         .map_err(|error| foreign(&error))?;
@@ -92,11 +90,12 @@ async fn ask(address: &str) -> Result<Snapshot, ClientError> {
     if answer.status() != StatusCode::OK {
         return Err(ClientError::Refused(answer.status()));
     }
-    let text = to_bytes(Body::new(answer.into_body()), SNAPSHOT_MAX).await;
+    let text = to_bytes(Body::new(answer.into_body()), PAGE_MAX).await;
     let text = text.map_err(|error| foreign(&error))?;
-    let snapshot: Snapshot = serde_json::from_slice(&text).map_err(|_| foreign(&"not its JSON"))?;
-    if snapshot.format == 0 {
-        return Err(foreign(&"no format"));
-    }
-    Ok(snapshot)
+    let is_ours = text.starts_with(b"tidegate ");
+    let text = String::from_utf8(text.into()).ok().filter(|_| is_ours);
+    // A name that the server passes on draws nothing.
+    let plain = |c| if c == '\n' { c } else { super::text::plain(c) };
+    let text = text.map(|text| text.chars().map(plain).collect());
+    text.ok_or_else(|| foreign(&"not its text"))
 }

@@ -1,17 +1,16 @@
 //! `tidegate top`: a running server in the terminal.
 //!
 //! ```text
-//!   server's /snapshot.json ──client──> plain ──> pipe or `--once`: as it is
-//!                                             ──> terminal: in place of the last one, every 2 s
+//!   server: snapshot ──page──> /top ──client──> pipe, `--once`, a terminal that cannot draw: as it is
+//!                                          ──> terminal: in place of the last one, every 2 s
 //! ```
 //! A server that is gone stays on the screen as it was last, with the reason, and is asked again.
 //!
 //! Invariants: the terminal is in no mode of its own at any time, so a signal may end the program
-//! anywhere. Names that the server sends are shown without their control characters: they cannot
-//! draw.
+//! anywhere. Text that the server sends is shown without its control characters: it cannot draw.
 
 mod client;
-mod plain;
+mod page;
 mod text;
 
 use std::io::{self, IsTerminal, Write as _};
@@ -20,6 +19,7 @@ use std::time::Duration;
 use rustix::termios::tcgetwinsize;
 
 pub use client::ClientError;
+pub(crate) use page::page;
 
 /// Where a server shows itself unless told otherwise.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9321";
@@ -32,7 +32,7 @@ const EVERY: Duration = Duration::from_secs(2);
 pub struct TopOptions {
     /// `HOST:PORT` of the server's HTTP side; `http://` before it and a path after it are allowed.
     pub address: String,
-    /// One reading, then the end; also done where the output is no terminal.
+    /// One reading, then the end; also done where the output is no terminal that can draw.
     pub once: bool,
 }
 
@@ -73,7 +73,7 @@ impl TopError {
 }
 
 /// Shows a server until a signal ends the program or the terminal is gone; with `once`, or where
-/// the output is no terminal, one reading.
+/// the output is no terminal that can draw, one reading.
 ///
 /// # Errors
 /// The address is none. For one reading: no answer, or an output that takes none.
@@ -83,7 +83,8 @@ pub fn run(options: &TopOptions) -> Result<(), TopError> {
         return Err(TopError::Address(options.address.clone()));
     }
     let mut output = io::stdout();
-    if !options.once && output.is_terminal() {
+    let can_draw = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
+    if !options.once && can_draw && output.is_terminal() {
         let mut last = String::new();
         // An error is that of a terminal that is gone.
         while show(&mut output, &current(&address, &mut last)).is_ok() {
@@ -91,11 +92,8 @@ pub fn run(options: &TopOptions) -> Result<(), TopError> {
         }
         return Ok(());
     }
-    let snapshot = client::snapshot(&address).map_err(|error| TopError::Server {
-        address: address.clone(),
-        error,
-    })?;
-    let text = plain::show(&address, &snapshot);
+    let page = client::page(&address);
+    let text = page.map_err(|error| TopError::Server { address, error })?;
     match output.write_all(text.as_bytes()) {
         // `tidegate top | head`.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -105,11 +103,8 @@ pub fn run(options: &TopOptions) -> Result<(), TopError> {
 
 /// The server as it is now; where it does not answer, the reason and the last reading.
 fn current(address: &str, last: &mut String) -> String {
-    match client::snapshot(address) {
-        Ok(snapshot) => {
-            *last = plain::show(address, &snapshot);
-            last.clone()
-        }
+    match client::page(address) {
+        Ok(page) => page.clone_into(last),
         Err(error) => {
             let why = text::name(&error.to_string(), 120);
             let was = if last.is_empty() {
@@ -117,9 +112,10 @@ fn current(address: &str, last: &mut String) -> String {
             } else {
                 "as it was last; "
             };
-            format!("no answer from {address}: {why}; {was}trying again\n\n{last}")
+            return format!("no answer from {address}: {why}; {was}trying again\n\n{last}");
         }
     }
+    last.clone()
 }
 
 /// Puts a text in place of the last one.

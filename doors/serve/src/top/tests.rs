@@ -39,7 +39,7 @@ fn a_name_cannot_draw() {
     let bad = "a\u{1b}[2J\nb\u{202e}\u{9b}31m";
     snapshot.volumes[0].name = bad.to_owned();
     snapshot.health.reasons.push(bad.to_owned());
-    let text = frame(&plain::show("x", &snapshot), 0, 0);
+    let text = frame(&page(&"x", &snapshot), 0, 0);
     let is_bad = |c: char| c == '\u{202e}' || c == '\u{9b}';
     assert!(!text.contains(is_bad), "{text:?}");
     assert!(text.contains("a?[2J?b??31m"), "{text}");
@@ -49,7 +49,7 @@ fn a_name_cannot_draw() {
 fn plain_text_has_all_of_it() {
     assert_stored(
         "top.txt",
-        &plain::show("127.0.0.1:9321", &example(State::Retrying)),
+        &page(&"127.0.0.1:9321", &example(State::Retrying)),
     );
 }
 
@@ -117,7 +117,7 @@ fn it_reads_a_real_server_and_says_when_it_is_gone() {
 }
 
 /// What the client makes of an answer.
-fn answered(answer: &[u8]) -> Result<Snapshot, ClientError> {
+fn answered(answer: &[u8]) -> Result<String, ClientError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let answer = answer.to_vec();
@@ -126,7 +126,7 @@ fn answered(answer: &[u8]) -> Result<Snapshot, ClientError> {
         let _ = stream.read(&mut [0; 1000]);
         let _ = stream.write_all(&answer);
     });
-    let got = client::snapshot(&address);
+    let got = client::page(&address);
     server.join().unwrap();
     got
 }
@@ -142,7 +142,8 @@ fn what_is_no_server_of_ours_is_an_error() {
         b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nxyz\r\n",
-        b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\ntidegate 1",
+        b"HTTP/1.1 200 OK\r\n\r\ntidegate \xff",
         b"HTTP/1.1 200 OK\r\n\xff\xff\r\n\r\n{}",
         b"HTTP/1.1 421 Misdirected\x1b[2J\r\n\r\n",
         &long,
@@ -158,8 +159,12 @@ fn what_is_no_server_of_ours_is_an_error() {
         refused.to_string(),
         "it answered \"421 Misdirected Request\""
     );
-    let fine = answered(b"HTTP/1.0 200 OK\r\n\r\n{\"format\": 1}");
-    assert_eq!(fine.unwrap().format, 1);
+    let fine = answered("HTTP/1.0 200 OK\r\n\r\ntidegate \x1b[2J\u{202e}a\nb".as_bytes());
+    assert_eq!(
+        fine.unwrap(),
+        "tidegate ?[2J?a\nb",
+        "its text does not draw"
+    );
 }
 
 #[test]

@@ -65,11 +65,7 @@ pub(super) fn name(name: &str, most: usize) -> String {
     if name.is_empty() {
         return "(default)".to_owned();
     }
-    let mut shown: String = name
-        .chars()
-        .map(|c| if is_plain(c) { c } else { '?' })
-        .take(most + 1)
-        .collect();
+    let mut shown: String = name.chars().map(plain).take(most + 1).collect();
     if shown.chars().count() > most {
         shown = shown.chars().take(most.saturating_sub(1)).collect();
         shown.push('…');
@@ -77,9 +73,11 @@ pub(super) fn name(name: &str, most: usize) -> String {
     shown
 }
 
-fn is_plain(c: char) -> bool {
-    !c.is_control()
-        && !('\u{200b}'..='\u{200f}').contains(&c)
-        && !('\u{2028}'..='\u{202e}').contains(&c)
-        && !('\u{2066}'..='\u{2069}').contains(&c)
+/// A character, or `?` in place of one that would draw.
+pub(super) fn plain(c: char) -> char {
+    match c {
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
+        c if c.is_control() => '?',
+        c => c,
+    }
 }

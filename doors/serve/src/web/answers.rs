@@ -1,7 +1,7 @@
 //! What is answered to which request.
 
 use std::convert::Infallible;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use tokio::sync::{Semaphore, watch};
 use super::door::Seat;
 use super::history::History;
 use super::{LISTENERS, SCRAPES};
-use crate::metrics;
 use crate::snapshot::{Health, Snapshot, Source, health};
+use crate::{metrics, top};
 
 /// The page; needs nothing else.
 pub(super) const PAGE: &str = include_str!("page.html");
@@ -35,6 +35,7 @@ pub(super) struct Latest {
     snapshot: Snapshot,
     json: OnceLock<Bytes>,
     event: OnceLock<Bytes>,
+    top: OnceLock<Bytes>,
 }
 
 impl Latest {
@@ -43,6 +44,7 @@ impl Latest {
             snapshot,
             json: OnceLock::new(),
             event: OnceLock::new(),
+            top: OnceLock::new(),
         })
     }
 
@@ -53,6 +55,12 @@ impl Latest {
 
     fn json(&self) -> Bytes {
         self.json.get_or_init(|| self.text().into()).clone()
+    }
+
+    /// For terminals.
+    fn top(&self, address: SocketAddr) -> Bytes {
+        let make = || top::page(&address, &self.snapshot).into();
+        self.top.get_or_init(make).clone()
     }
 
     /// As a server-sent event. JSON has no line breaks, so it is one line of data.
@@ -70,7 +78,7 @@ pub(super) struct Shared {
     history: Arc<Mutex<History>>,
     listeners: Arc<Semaphore>,
     scrapes: Arc<Semaphore>,
-    is_loopback: bool,
+    address: SocketAddr,
 }
 
 impl Shared {
@@ -78,7 +86,7 @@ impl Shared {
         source: Arc<dyn Source>,
         latest: watch::Receiver<Arc<Latest>>,
         history: Arc<Mutex<History>>,
-        is_loopback: bool,
+        address: SocketAddr,
     ) -> Self {
         Self {
             source,
@@ -86,7 +94,7 @@ impl Shared {
             history,
             listeners: Arc::new(Semaphore::new(LISTENERS)),
             scrapes: Arc::new(Semaphore::new(SCRAPES)),
-            is_loopback,
+            address,
         }
     }
 }
@@ -97,12 +105,13 @@ pub(super) fn router(shared: Shared) -> Router {
         .route("/events", get(events))
         .route("/history.json", get(history))
         .route("/snapshot.json", get(snapshot))
+        .route("/top", get(top))
         .route("/metrics", get(metrics))
         .route("/healthz", get(healthz))
         .fallback(|| async {
             (
                 StatusCode::NOT_FOUND,
-                "not found: there is /, /events, /history.json, /snapshot.json, /metrics and /healthz\n",
+                "not found: there is /, /top, /events, /history.json, /snapshot.json, /metrics and /healthz\n",
             )
         })
         .layer(middleware::from_fn_with_state(shared.clone(), guard))
@@ -111,7 +120,7 @@ pub(super) fn router(shared: Shared) -> Router {
 
 /// Refuses what is not to be answered, and says what browsers may do with the rest.
 async fn guard(State(shared): State<Shared>, request: Request, next: Next) -> Response {
-    let refused = refusal(request.headers(), shared.is_loopback);
+    let refused = refusal(request.headers(), shared.address.ip().is_loopback());
     let mut response = match refused {
         Some((status, why)) => {
             let mut response = (status, why).into_response();
@@ -205,6 +214,11 @@ async fn page() -> Response {
 async fn snapshot(State(shared): State<Shared>) -> Response {
     let json = shared.latest.borrow().json();
     ([(header::CONTENT_TYPE, "application/json")], json).into_response()
+}
+
+async fn top(State(shared): State<Shared>) -> Response {
+    let text = shared.latest.borrow().top(shared.address);
+    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }
 
 async fn events(State(shared): State<Shared>, ConnectInfo(seat): ConnectInfo<Seat>) -> Response {

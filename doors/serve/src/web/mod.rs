@@ -1,8 +1,8 @@
-//! The server's HTTP side: `/` the live page, `/events`, `/history.json`, `/snapshot.json`,
-//! `/metrics`, `/healthz`.
+//! The server's HTTP side: `/` the live page, `/top` as text, `/events`, `/history.json`,
+//! `/snapshot.json`, `/metrics`, `/healthz`.
 //!
 //! ```text
-//!   Source ──once a second──> Sampler ──> latest snapshot ──> /events (one line of JSON a second), /snapshot.json
+//!   Source ──once a second──> Sampler ──> latest snapshot ──> /events (one line of JSON a second), /snapshot.json, /top
 //!      '──────when asked──────> /metrics, /healthz
 //! ```
 //! All of it runs on one thread of its own, so that watchers cannot hold up readers and writers.
@@ -173,12 +173,7 @@ async fn serve(listener: TcpListener, address: SocketAddr, source: Arc<dyn Sourc
     let mut sampler = Sampler::default();
     let (publish, latest) = watch::channel(Latest::new(sampler.next(source.read())));
     let history = Arc::new(Mutex::new(History::default()));
-    let shared = Shared::new(
-        Arc::clone(&source),
-        latest,
-        Arc::clone(&history),
-        address.ip().is_loopback(),
-    );
+    let shared = Shared::new(Arc::clone(&source), latest, Arc::clone(&history), address);
     let router = answers::router(shared);
     let service = router.into_make_service_with_connect_info::<door::Seat>();
     let server = axum::serve(Door::new(listener), service);

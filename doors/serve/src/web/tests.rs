@@ -84,6 +84,18 @@ fn every_path_is_answered_with_what_it_is() {
     assert!(head.contains("application/json"), "{head}");
     let snapshot: Snapshot = serde_json::from_str(&body).unwrap();
     assert_eq!(snapshot.volumes[0].name, "root");
+    let (status, head, body) = got(&handle, "/top");
+    assert_eq!(status, 200);
+    assert!(head.contains("text/plain"), "{head}");
+    let first = format!(
+        "tidegate {} at {}: ",
+        env!("CARGO_PKG_VERSION"),
+        handle.address()
+    );
+    assert!(
+        body.starts_with(&first) && body.contains("\nvolume root  ok"),
+        "{body}"
+    );
     let (status, head, body) = got(&handle, "/metrics");
     assert_eq!(status, 200);
     assert!(head.contains("application/openmetrics-text"), "{head}");
