@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
 use super::errors::told;
-use super::input::Receiving;
+use super::input::{Next, Owed};
 use super::job::RequestId;
 use super::machine::{Connection, WriterSlot};
 use super::peer::Peer;
@@ -28,16 +28,6 @@ use super::table::into_page;
 /// Payload of as much is received straight into pages; with less, several requests come with one
 /// call.
 pub(super) const DIRECT_LEAST: usize = 64 << 10;
-
-/// What came of receiving straight into pages.
-pub(super) enum Direct {
-    /// Something was received.
-    Moved,
-    /// There is less than a page.
-    TooLittle,
-    /// The cache does not have the pages at once.
-    Refused,
-}
 
 impl<S> Connection<S>
 where
@@ -48,45 +38,36 @@ where
         payload >= DIRECT_LEAST && self.stream.plain().is_some()
     }
 
-    /// Receives payload into the pages that it is for.
-    pub(super) fn receive_direct(&mut self, id: RequestId, left: u32) -> Result<Direct, EndedBy> {
+    /// Receives payload into the pages that it is for; answers what comes next. `None`: there is
+    /// less than a page. Not direct any more: the cache does not have the pages at once.
+    pub(super) fn receive_direct(&mut self, owed: Owed) -> Result<Option<Next>, EndedBy> {
+        let refused = Next::Payload(Owed {
+            is_direct: false,
+            ..owed
+        });
         if !self.has_writer() {
-            return Ok(Direct::Refused);
+            return Ok(Some(refused));
         }
         let (WriterSlot::Here(writer), Some(socket)) = (&mut self.writer, self.stream.plain())
         else {
-            return Ok(Direct::Refused);
+            return Ok(Some(refused));
         };
-        let there = ioctl_fionread(socket).unwrap_or(0).min(u64::from(left));
-        if there < u64::from(left).min(PAGE_SIZE as u64) {
-            return Ok(Direct::TooLittle);
+        let left = u64::from(owed.left);
+        let there = ioctl_fionread(socket).unwrap_or(0).min(left);
+        if there < left.min(PAGE_SIZE as u64) {
+            return Ok(None);
         }
-        let at = self.table.at(id).next();
-        let bytes = match self.volume.receive(writer, socket, at, there) {
-            Ok(Some(Ok(0))) => return Err(EndedBy::Vanished),
-            Ok(Some(Ok(bytes))) => bytes,
-            Ok(None) => return Ok(Direct::Refused),
-            Ok(Some(Err(error))) => {
-                return match error.kind() {
-                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(Direct::TooLittle),
-                    _ => Err(EndedBy::Stream(error)),
-                };
-            }
-            Err(error) => {
-                self.table.at(id).failed = Some(told(&error));
-                self.input.receiving = Receiving::Drop { id, left };
-                return Ok(Direct::Moved);
-            }
-        };
-        self.paced.unpaced_bytes += bytes as u64;
-        let left = self.table.at(id).take(bytes);
-        if left == 0 {
-            self.input.receiving = Receiving::Head;
-            self.written(id);
-        } else {
-            self.input.receiving = Receiving::Payload { id, left };
+        let at = self.table.at(owed.id).next();
+        match self.volume.receive(writer, socket, at, there) {
+            Ok(Some(Ok(0))) => Err(EndedBy::Vanished),
+            Ok(Some(Ok(bytes))) => Ok(Some(self.taken(owed, bytes))),
+            Ok(None) => Ok(Some(refused)),
+            Ok(Some(Err(error))) => match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+                _ => Err(EndedBy::Stream(error)),
+            },
+            Err(error) => Ok(Some(self.spoiled(owed, told(&error)))),
         }
-        Ok(Direct::Moved)
     }
 
     /// How much of a payload is wanted in a buffer when `kept` bytes of it are there: up to the end

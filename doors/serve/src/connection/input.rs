@@ -1,4 +1,5 @@
-//! The part of the stream that has been received and is not handled yet.
+//! The part of the stream that has been received and is not handled yet, and what is done with it
+//! next.
 
 use crate::buffers::{Lease, Spilled};
 
@@ -8,15 +9,55 @@ use super::job::RequestId;
 /// not complete.
 pub(super) const CARRY: usize = 4096 + nbd::wire::REQUEST;
 
-/// What the stream brings next.
+/// What is done with the stream next; drawn in `connection/mod.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Receiving {
-    /// A request.
+pub(super) enum Next {
+    /// A request is taken from it.
     Head,
-    /// Payload of a write, to be taken in.
-    Payload { id: RequestId, left: u32 },
-    /// Payload of a write that failed or was refused, to be thrown away.
-    Drop { id: RequestId, left: u32 },
+    /// Payload of a write is taken in.
+    Payload(Owed),
+    /// Payload of a write that failed or was refused is thrown away.
+    Drop(Owed),
+    /// Nothing: payload waits for the writer, which a thread of the pool has.
+    Stuck(Owed),
+    /// Nothing: the client said that it goes, and may end its half of the stream.
+    Closed,
+    /// Nothing: the client has ended its half of the stream.
+    Ended,
+}
+
+/// Payload of a write that is still to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Owed {
+    pub(super) id: RequestId,
+    /// In bytes.
+    pub(super) left: u32,
+    /// It goes straight into pages: it is that of a large write, and so far the cache had them.
+    pub(super) is_direct: bool,
+}
+
+impl Owed {
+    /// When so much of it is left.
+    pub(super) fn with(self, left: u32) -> Self {
+        Self { left, ..self }
+    }
+}
+
+impl Next {
+    /// Whether an arrow of the drawing leads from here to there.
+    fn leads_to(self, next: Self) -> bool {
+        let same = |before: Owed, owed: Owed| owed.id == before.id && owed.left <= before.left;
+        match (self, next) {
+            (Self::Head, Self::Stuck(_) | Self::Ended) => false,
+            (Self::Head, _) | (Self::Payload(_) | Self::Drop(_) | Self::Stuck(_), Self::Head) => {
+                true
+            }
+            (Self::Payload(before), Self::Payload(owed) | Self::Drop(owed) | Self::Stuck(owed))
+            | (Self::Stuck(before), Self::Payload(owed) | Self::Drop(owed))
+            | (Self::Drop(before), Self::Drop(owed)) => same(before, owed),
+            (from, to) => (from, to) == (Self::Closed, Self::Ended),
+        }
+    }
 }
 
 /// Where received bytes lie while they are handled.
@@ -56,18 +97,9 @@ pub(super) struct Input {
     /// The beginning of what comes next; at most `CARRY` bytes.
     pub(super) carry: Vec<u8>,
     pub(super) handling: Option<Handling>,
-    pub(super) receiving: Receiving,
-    /// The payload goes straight into pages: it is that of a large write, and so far the cache had
-    /// them.
-    pub(super) is_direct: bool,
-    /// The cache could not take the payload; a thread of the pool is at it.
-    pub(super) is_stuck: bool,
+    next: Next,
     /// The stream wakes the connection when it brings something, or ends.
     pub(super) is_listening: bool,
-    /// No more requests are taken from the stream.
-    pub(super) is_closed: bool,
-    /// Nothing more comes from the client.
-    pub(super) has_ended: bool,
     /// Bytes of a request with its payload, lately.
     pub(super) usual: usize,
 }
@@ -82,19 +114,31 @@ impl Input {
         Self {
             carry: Vec::new(),
             handling,
-            receiving: Receiving::Head,
-            is_direct: false,
-            is_stuck: false,
+            next: Next::Head,
             is_listening: false,
-            is_closed: false,
-            has_ended: false,
             usual: nbd::wire::REQUEST,
         }
     }
 
+    /// What is done with the stream next.
+    pub(super) fn next(&self) -> Next {
+        self.next
+    }
+
+    /// The one place where that changes.
+    pub(super) fn turn(&mut self, next: Next) {
+        debug_assert!(self.next.leads_to(next), "{:?} became {next:?}", self.next);
+        self.next = next;
+    }
+
+    /// No more requests are taken from the stream.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.next, Next::Closed | Next::Ended)
+    }
+
     /// Nothing has been received of what comes next.
     pub(super) fn is_between_requests(&self) -> bool {
-        self.receiving == Receiving::Head && self.handling.is_none() && self.carry.is_empty()
+        self.next == Next::Head && self.handling.is_none() && self.carry.is_empty()
     }
 
     /// Keeps what could not be handled yet, because there is not enough of it, for when there is

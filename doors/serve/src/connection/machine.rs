@@ -14,7 +14,7 @@ use tokio::time::Sleep;
 
 use super::EndedBy;
 use super::errors::{LOST, Told, told};
-use super::input::{Input, Receiving};
+use super::input::{Input, Next};
 use super::job::{Done, RequestId};
 use super::paced::PacedReplies;
 use super::peer::{Peer, is_gone};
@@ -191,7 +191,7 @@ where
     /// Whether everything is answered, and nothing more is to come.
     fn is_over(&self) -> bool {
         let comes_nothing =
-            self.input.is_closed || self.is_draining && self.input.is_between_requests();
+            self.input.is_closed() || self.is_draining && self.input.is_between_requests();
         comes_nothing && self.table.is_empty() && self.output.is_sent()
     }
 
@@ -233,7 +233,7 @@ where
         loop {
             if let Some(until) = self.paced.until {
                 // Nobody waits for a pause when the connection is about to end.
-                let is_cut_short = self.is_draining || self.input.is_closed;
+                let is_cut_short = self.is_draining || self.input.is_closed();
                 if !is_cut_short && !self.sleep_until(until, cx) {
                     return moved;
                 }
@@ -271,11 +271,11 @@ where
     /// The writer was held for what it took in of a request so far, and the device has failed:
     /// nobody waits for it to take the rest.
     fn fail_what_is_taken_in(&mut self, told: Told) {
-        if let Receiving::Payload { id, left } = self.input.receiving
-            && self.table.at(id).moved > 0
+        if let Next::Payload(owed) = self.input.next()
+            && self.table.at(owed.id).moved > 0
         {
-            self.table.at(id).failed = Some(told);
-            self.input.receiving = Receiving::Drop { id, left };
+            let next = self.spoiled(owed, told);
+            self.input.turn(next);
         }
         if let Some(id) = self.zeroing.front().copied()
             && self.table.at(id).moved > 0
@@ -319,7 +319,7 @@ where
             if look.as_mut().poll(cx).is_pending() {
                 return Ok(());
             }
-            if is_gone(&self.stream, self.input.is_closed) {
+            if is_gone(&self.stream, self.input.is_closed()) {
                 return Err(EndedBy::Vanished);
             }
             self.look = None;
@@ -335,11 +335,20 @@ where
         // Without one nobody could be asked when the writes before are free.
         let writer = writer.unwrap_or_else(|| Box::new(self.export.cache.writer()));
         self.writer = WriterSlot::Here(writer);
-        self.input.is_stuck = false;
         match offload {
             Offload::Zeroes => self.zeroes_can_go_on(result),
-            Offload::Payload => self.payload_can_go_on(result),
-            Offload::Rest(id) => self.rest_is_written(id, result),
+            Offload::Rest(id) => match result {
+                Ok(written) => {
+                    let left = self.moved(id, written);
+                    debug_assert_eq!(left, 0, "it was written where waiting is allowed");
+                }
+                Err(told) => self.fail(id, told),
+            },
+            Offload::Payload => {}
+        }
+        if let Next::Stuck(owed) = self.input.next() {
+            let next = self.payload_can_go_on(owed, offload, result);
+            self.input.turn(next);
         }
     }
 

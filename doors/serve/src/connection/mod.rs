@@ -7,6 +7,18 @@
 //!                          '──miss, flush──> pool ──mailbox────'
 //! ```
 //!
+//! What is done with the stream next is one value, `input::Next`; each step (`begin`, `take_in`,
+//! `receive_direct`, `throw_away`, `payload_can_go_on`) answers the next one, and `Input::turn` is
+//! the one place where it changes:
+//!
+//! ```text
+//!   Head     any other request ─> Head      write ─> Payload      refused write ─> Drop      goodbye ─> Closed
+//!   Payload  taken ─> Payload, all ─> Head       failed ─> Drop       the cache cannot ─> Stuck (the rest is with the pool: Head)
+//!   Stuck    writer is back ─> Payload, all taken by it ─> Head       failed ─> Drop
+//!   Drop     thrown away ─> Drop, all ─> Head (answered)
+//!   Closed   end of the stream ─> Ended
+//! ```
+//!
 //! Invariants
 //!   1. A connection never blocks and never runs long: a run of it is bounded by `ROUNDS`.
 //!   2. A reply that the client does not take holds a place in the table of this connection, and

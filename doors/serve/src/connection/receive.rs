@@ -22,9 +22,8 @@ use tidegate::{Mode, PAGE_SIZE};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::EndedBy;
-use super::direct::Direct;
 use super::errors::{Told, told};
-use super::input::{Buffer, CARRY, Handling, Receiving};
+use super::input::{Buffer, CARRY, Handling, Next, Owed};
 use super::job::RequestId;
 use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
@@ -56,11 +55,10 @@ where
     /// Receives what is there, and handles it. True: something was.
     pub(super) fn receive(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
         self.input.is_listening = false;
-        if self.input.is_closed {
-            return self.watch(cx);
-        }
-        if self.input.is_stuck {
-            return Ok(false);
+        match self.input.next() {
+            Next::Closed => return self.watch(cx),
+            Next::Ended | Next::Stuck(_) => return Ok(false),
+            Next::Head | Next::Payload(_) | Next::Drop(_) => {}
         }
         if let Some(handling) = self.input.handling.take() {
             return self.handle(handling);
@@ -69,18 +67,18 @@ where
             return Ok(false);
         }
         let kept = self.input.carry.len();
-        if let Receiving::Payload { id, left } = self.input.receiving
-            && self.input.is_direct
+        if let Next::Payload(owed) = self.input.next()
+            && owed.is_direct
             && kept == 0
+            && let Some(next) = self.receive_direct(owed)?
         {
-            match self.receive_direct(id, left)? {
-                Direct::Moved => return Ok(true),
-                Direct::TooLittle => {}
-                Direct::Refused => self.input.is_direct = false,
+            self.input.turn(next);
+            if !matches!(next, Next::Payload(owed) if !owed.is_direct) {
+                return Ok(true);
             }
         }
-        let wanted = match self.input.receiving {
-            Receiving::Head => {
+        let wanted = match self.input.next() {
+            Next::Head => {
                 let room = self.room();
                 if room == 0 {
                     return Ok(false);
@@ -94,10 +92,11 @@ where
                     room.saturating_mul(self.input.usual)
                 }
             }
-            Receiving::Payload { id, left } if self.input.is_direct => {
-                self.rest_of_page(id, kept).min(left as usize - kept)
+            Next::Payload(owed) if owed.is_direct => {
+                let left = owed.left as usize - kept;
+                self.rest_of_page(owed.id, kept).min(left)
             }
-            Receiving::Payload { .. } | Receiving::Drop { .. } => BUFFER,
+            _ => BUFFER,
         };
         let received = match self.export.buffers.lease() {
             Some(mut lease) => {
@@ -130,7 +129,7 @@ where
         };
         let (count, handling) = received;
         if count == 0 {
-            let is_idle = self.table.is_empty() && self.input.receiving == Receiving::Head;
+            let is_idle = self.table.is_empty() && self.input.next() == Next::Head;
             return Err(if is_idle && handling.end == 0 {
                 EndedBy::Client
             } else {
@@ -145,12 +144,12 @@ where
     /// After the client said that it goes: until everything is answered. It may have ended its half
     /// of the stream by then.
     fn watch(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
-        if self.table.is_empty() || self.input.has_ended {
+        if self.table.is_empty() {
             return Ok(false);
         }
         match read(&mut self.stream, cx, &mut [0; WASTE])? {
             Poll::Ready(0) => {
-                self.input.has_ended = true;
+                self.input.turn(Next::Ended);
                 Ok(false)
             }
             Poll::Ready(_) => Ok(true),
@@ -167,8 +166,8 @@ where
         let arrived = Instant::now();
         let stop = loop {
             let rest = handling.rest();
-            match self.input.receiving {
-                Receiving::Head => {
+            let (taken, next) = match self.input.next() {
+                Next::Head => {
                     let Some(head) = rest.first_chunk::<REQUEST>() else {
                         break Stop::TooLittle;
                     };
@@ -176,34 +175,22 @@ where
                         break Stop::Full;
                     }
                     let request = Request::parse(head).map_err(EndedBy::Request)?;
-                    handling.at += REQUEST;
                     requests += 1;
-                    self.begin(&request, arrived)?;
-                    if self.input.is_closed {
-                        return Ok(true);
-                    }
+                    (REQUEST, self.begin(&request, arrived)?)
                 }
-                Receiving::Payload { id, left } => {
-                    let Some(payload) = self.pages_of(id, left, rest) else {
+                Next::Payload(owed) => {
+                    let Some(payload) = self.pages_of(owed, rest) else {
                         break Stop::TooLittle;
                     };
-                    match self.take_in(id, left, payload) {
-                        Some(0) | None => break Stop::Stuck,
-                        Some(taken) => handling.at += taken,
-                    }
-                    if self.input.is_stuck {
-                        break Stop::Stuck;
-                    }
+                    self.take_in(owed, payload)
                 }
-                Receiving::Drop { id, left } => {
-                    let now = rest.len().min(left as usize);
-                    if now == 0 {
-                        break Stop::TooLittle;
-                    }
-                    handling.at += now;
-                    self.drop_payload(id, left, now);
-                }
-            }
+                Next::Drop(_) if rest.is_empty() => break Stop::TooLittle,
+                Next::Drop(owed) => self.throw_away(owed, rest.len()),
+                Next::Stuck(_) => break Stop::Stuck,
+                Next::Closed | Next::Ended => return Ok(true),
+            };
+            handling.at += taken;
+            self.input.turn(next);
         };
         let handled = handling.at - began;
         self.note_usual(handled, requests);
@@ -217,9 +204,9 @@ where
     /// How much a request brings lately: so no more is received than may be under way.
     fn note_usual(&mut self, handled: usize, requests: usize) {
         // With what the last of them still has to bring.
-        let owed = match self.input.receiving {
-            Receiving::Payload { left, .. } | Receiving::Drop { left, .. } => left as usize,
-            Receiving::Head => 0,
+        let owed = match self.input.next() {
+            Next::Payload(owed) | Next::Drop(owed) | Next::Stuck(owed) => owed.left as usize,
+            Next::Head | Next::Closed | Next::Ended => 0,
         };
         if let Some(each) = (handled + owed).checked_div(requests) {
             self.input.usual = each.max(REQUEST);
@@ -227,63 +214,66 @@ where
     }
 
     /// The beginning of `rest` that can be taken in: all that is left, or whole pages.
-    fn pages_of<'a>(&mut self, id: RequestId, left: u32, rest: &'a [u8]) -> Option<&'a [u8]> {
-        let left = left as usize;
+    fn pages_of<'a>(&mut self, owed: Owed, rest: &'a [u8]) -> Option<&'a [u8]> {
+        let left = owed.left as usize;
         if rest.len() >= left {
             return Some(&rest[..left]);
         }
-        let at = self.table.at(id).next();
+        let at = self.table.at(owed.id).next();
         let into_page = into_page(at);
         let whole = (into_page + rest.len()) / PAGE_SIZE * PAGE_SIZE;
         let usable = whole.checked_sub(into_page).filter(|len| *len > 0)?;
         Some(&rest[..usable])
     }
 
-    /// Takes payload into the cache; answers how much of it. `None`: the writer is not here.
-    fn take_in(&mut self, id: RequestId, left: u32, payload: &[u8]) -> Option<usize> {
+    /// Takes payload into the cache; answers how much of it, and what comes next.
+    fn take_in(&mut self, owed: Owed, payload: &[u8]) -> (usize, Next) {
         if !self.has_writer() {
-            self.input.is_stuck = true;
-            return None;
+            return (0, Next::Stuck(owed));
         }
         let WriterSlot::Here(writer) = &mut self.writer else {
-            return None;
+            return (0, Next::Stuck(owed));
         };
-        let at = self.table.at(id).next();
+        let at = self.table.at(owed.id).next();
         let tried = match self.volume.write(writer, payload, at, Mode::Nonblocking) {
             Ok(tried) => tried,
-            Err(error) => {
-                self.table.at(id).failed = Some(told(&error));
-                self.input.receiving = Receiving::Drop { id, left };
-                // Nothing was taken, and it is no longer payload to be taken.
-                return Some(self.skip(id, left, payload.len()));
-            }
+            Err(error) => return (0, self.spoiled(owed, told(&error))),
         };
-        self.paced.unpaced_bytes += tried.bytes as u64;
-        let request = self.table.at(id);
-        let left = request.take(tried.bytes);
-        let is_patient = request.tries <= PATIENCE;
-        if left == 0 {
-            self.input.receiving = Receiving::Head;
-            self.written(id);
-        } else {
-            self.input.receiving = Receiving::Payload { id, left };
-            if tried.would_block {
-                let at = at + tried.bytes as u64;
-                let rest = &payload[tried.bytes..];
-                if rest.len() == left as usize && self.send_rest(id, at, rest) {
-                    self.input.receiving = Receiving::Head;
-                    return Some(payload.len());
-                }
-                self.input.is_stuck = true;
-                if is_patient {
-                    self.offload_prepare(Offload::Payload, at, u64::from(left).min(BUFFER as u64));
-                } else {
-                    let rest = &rest[..rest.len().min(RESCUE)];
-                    self.offload_write(Offload::Payload, at, rest.into());
-                }
-            }
+        let next = self.taken(owed, tried.bytes);
+        let Next::Payload(owed) = next else {
+            return (tried.bytes, next);
+        };
+        // Without progress it waits, too.
+        if !tried.would_block && tried.bytes > 0 {
+            return (tried.bytes, next);
         }
-        Some(tried.bytes)
+        let at = at + tried.bytes as u64;
+        let rest = &payload[tried.bytes..];
+        if rest.len() == owed.left as usize && self.send_rest(owed.id, at, rest) {
+            return (payload.len(), Next::Head);
+        }
+        if self.table.at(owed.id).tries <= PATIENCE {
+            let len = u64::from(owed.left).min(BUFFER as u64);
+            self.offload_prepare(Offload::Payload, at, len);
+        } else {
+            let rest = &rest[..rest.len().min(RESCUE)];
+            self.offload_write(Offload::Payload, at, rest.into());
+        }
+        (tried.bytes, Next::Stuck(owed))
+    }
+
+    /// Payload was taken in; answers what comes next.
+    pub(super) fn taken(&mut self, owed: Owed, bytes: usize) -> Next {
+        match self.moved(owed.id, bytes) {
+            0 => Next::Head,
+            left => Next::Payload(owed.with(left)),
+        }
+    }
+
+    /// The write failed: the rest of its payload is thrown away.
+    pub(super) fn spoiled(&mut self, owed: Owed, told: Told) -> Next {
+        self.table.at(owed.id).failed = Some(told);
+        Next::Drop(owed)
     }
 
     /// Sends the writer to the pool with all that is left of a write, so that requests behind it in
@@ -302,67 +292,41 @@ where
         true
     }
 
-    /// The rest of a write was taken in, or it failed.
-    pub(super) fn rest_is_written(&mut self, id: RequestId, result: Result<usize, Told>) {
-        match result {
-            Ok(written) => {
-                self.paced.unpaced_bytes += written as u64;
-                self.table.at(id).take(written);
-                self.written(id);
-            }
-            Err(told) => self.fail(id, told),
-        }
-    }
-
-    /// The payload that was stuck can go on, some of it was written, or it failed.
-    pub(super) fn payload_can_go_on(&mut self, result: Result<usize, Told>) {
-        let Receiving::Payload { id, left } = self.input.receiving else {
-            return;
-        };
-        match result {
-            Err(told) => {
-                self.table.at(id).failed = Some(told);
-                self.input.receiving = Receiving::Drop { id, left };
-            }
-            Ok(0) => {}
-            Ok(written) => {
+    /// The writer is back, and payload waited for it: that it was sent for (some may be written by
+    /// now), or that of another write. Answers what comes next.
+    pub(super) fn payload_can_go_on(
+        &mut self,
+        owed: Owed,
+        offload: Offload,
+        result: Result<usize, Told>,
+    ) -> Next {
+        match (offload, result) {
+            (Offload::Payload, Err(told)) => self.spoiled(owed, told),
+            (Offload::Payload, Ok(written @ 1..)) => {
                 if let Some(handling) = &mut self.input.handling {
                     handling.at += written;
                 }
-                self.paced.unpaced_bytes += written as u64;
-                let left = self.table.at(id).take(written);
-                if left == 0 {
-                    self.input.receiving = Receiving::Head;
-                    self.written(id);
-                } else {
-                    self.input.receiving = Receiving::Payload { id, left };
-                }
+                self.taken(owed, written)
             }
+            _ => Next::Payload(owed),
         }
     }
 
-    /// Throws payload away; answers how much.
-    fn skip(&mut self, id: RequestId, left: u32, there: usize) -> usize {
-        let now = there.min(left as usize);
-        self.drop_payload(id, left, now);
-        now
-    }
-
-    fn drop_payload(&mut self, id: RequestId, left: u32, now: usize) {
-        let now = u32::try_from(now).expect("no more than is left of a request");
-        let left = left - now;
+    /// Throws payload away; answers how much of what is `there`, and what comes next.
+    fn throw_away(&mut self, owed: Owed, there: usize) -> (usize, Next) {
+        let now = u32::try_from(there).map_or(owed.left, |there| there.min(owed.left));
+        let left = owed.left - now;
         if left > 0 {
-            self.input.receiving = Receiving::Drop { id, left };
-        } else {
-            self.input.receiving = Receiving::Head;
-            self.output.answer(id);
+            return (now as usize, Next::Drop(owed.with(left)));
         }
+        self.output.answer(owed.id);
+        (now as usize, Next::Head)
     }
 
     /// Before the connection goes to sleep: a buffer is not kept for a client that does not take
     /// its replies.
     pub(super) fn settle_down(&mut self) -> Result<(), EndedBy> {
-        if self.input.is_stuck {
+        if matches!(self.input.next(), Next::Stuck(_)) {
             return Ok(());
         }
         let Some(handling) = self.input.handling.take() else {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::EndedBy;
 use super::errors::{LOST, NOT_FAST, SHUTDOWN, Told, told};
 use super::hole::Hole;
-use super::input::Receiving;
+use super::input::{Next, Owed};
 use super::job::{Done, Extent, Promise, RequestId};
 use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
@@ -37,13 +37,12 @@ impl<S> Connection<S>
 where
     S: AsyncRead + AsyncWrite + Peer + Unpin,
 {
-    /// A request has arrived.
-    pub(super) fn begin(&mut self, asked: &Asked, arrived: Instant) -> Result<(), EndedBy> {
+    /// A request has arrived; answers what comes behind it.
+    pub(super) fn begin(&mut self, asked: &Asked, arrived: Instant) -> Result<Next, EndedBy> {
         let judged = judge(asked, &self.agreed, &Limits::default());
         if matches!(judged, Ok(Work::Disconnect)) {
-            self.input.is_closed = true;
             self.export.clients.says_goodbye(&self.volume);
-            return Ok(());
+            return Ok(Next::Closed);
         }
         let mut request = Request {
             cookie: asked.cookie,
@@ -68,32 +67,33 @@ where
                 Ok(_) => asked.payload(),
                 Err(refusal) => discarded(refusal.payload)?,
             };
-            self.refuse(request, payload);
-            return Ok(());
+            return Ok(self.refuse(request, payload));
         }
         let work = match judged {
             Ok(work) => work,
             Err(refusal) => {
                 request.failed = Some((refusal.errno, refusal.why));
-                self.refuse(request, discarded(refusal.payload)?);
-                return Ok(());
+                return Ok(self.refuse(request, discarded(refusal.payload)?));
             }
         };
-        self.carry_out(work, request);
-        Ok(())
+        Ok(self.carry_out(work, request))
     }
 
-    fn refuse(&mut self, request: Request, payload: u32) {
+    fn refuse(&mut self, request: Request, left: u32) -> Next {
         let id = self.table.insert(request);
-        if payload > 0 {
-            let left = payload;
-            self.input.receiving = Receiving::Drop { id, left };
-        } else {
-            self.output.answer(id);
+        if left > 0 {
+            let is_direct = false;
+            return Next::Drop(Owed {
+                id,
+                left,
+                is_direct,
+            });
         }
+        self.output.answer(id);
+        Next::Head
     }
 
-    fn carry_out(&mut self, work: Work, mut request: Request) {
+    fn carry_out(&mut self, work: Work, mut request: Request) -> Next {
         if let Some(recorder) = self.session.hub().recorder() {
             self.record(recorder, &request);
         }
@@ -107,9 +107,12 @@ where
             Work::Write { range, durable } => {
                 request.durable = durable || all_durable;
                 let id = self.table.insert(request);
-                let left = range.len;
-                self.input.receiving = Receiving::Payload { id, left };
-                self.input.is_direct = self.can_be_direct(left as usize);
+                let (left, is_direct) = (range.len, self.can_be_direct(range.len as usize));
+                return Next::Payload(Owed {
+                    id,
+                    left,
+                    is_direct,
+                });
             }
             Work::Nothing => {
                 request.len = 0;
@@ -161,6 +164,7 @@ where
             // Seen before it became a request.
             Work::Disconnect => {}
         }
+        Next::Head
     }
 
     /// Records what the cache is asked for.
@@ -176,8 +180,18 @@ where
         }
     }
 
-    /// All of a write was taken in.
-    pub(super) fn written(&mut self, id: RequestId) {
+    /// So much of a write was taken in; answers how much is left. All of it: it is answered when
+    /// its pause is over, or when it is durable.
+    pub(super) fn moved(&mut self, id: RequestId, bytes: usize) -> u32 {
+        self.paced.unpaced_bytes += bytes as u64;
+        let left = self.table.at(id).take(bytes);
+        if left == 0 {
+            self.written(id);
+        }
+        left
+    }
+
+    fn written(&mut self, id: RequestId) {
         let request = self.table.at(id);
         if !request.durable {
             self.paced.unpaced.push(id);
@@ -236,10 +250,8 @@ where
     }
 
     fn zeroes_are_taken(&mut self, id: RequestId, bytes: usize) {
-        self.paced.unpaced_bytes += bytes as u64;
-        if self.table.at(id).take(bytes) == 0 {
+        if self.moved(id, bytes) == 0 {
             self.zeroing.pop_front();
-            self.written(id);
         }
     }
 
