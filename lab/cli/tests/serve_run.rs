@@ -623,15 +623,15 @@ fn a_hang_up_reads_the_file_again() {
     client.read(0, &mut back).unwrap();
     assert!(back == data, "who was connected stays connected");
 
-    // The policy of a volume changes while its clients stay.
-    let changed = "policy = \"retry\"\ndirty_max = \"50%\"\ndescription = \"a disk\"\n";
+    // The reaction of a volume to errors changes while its clients stay.
+    let changed = "on_error = \"retry\"\ndirty_max = \"50%\"\ndescription = \"a disk\"\n";
     write(head("96MiB") + &volume("a") + changed + &volume("b"));
     process.signal(Signal::HUP);
     process.wait("the second reload", |this| {
         this.said().matches("reloaded: serving 2 volumes").count() == 2
     });
     for text in [
-        "changed: policy, dirty_min, dirty_max",
+        "changed: on_error, dirty_min, dirty_max",
         "changed, for new connections: description",
     ] {
         assert!(process.said().contains(text), "{}", process.said());
@@ -833,7 +833,7 @@ fn help_and_top_without_a_server() {
     let help = String::from_utf8(help.stdout).unwrap();
     for text in [
         "new:PATH,size=10GiB",
-        "policy=retry|report|stop",
+        "on_error=retry|report|stop",
         "Exit status:",
         "--tls-certificate",
     ] {

@@ -8,50 +8,8 @@ use super::check;
 use super::default;
 use super::file;
 use super::mistake::{ConfigError, Mistake, Mistakes, Source, SourcePos, Word, choices};
+use super::options::{SERVER_KEYS, TLS_KEYS, known};
 use super::{Config, source};
-
-/// Keys of the server, in the file; on the command line with `-` for `_`.
-pub(super) const SERVER_KEYS: [&str; 19] = [
-    "memory",
-    "dirty",
-    "background",
-    "web",
-    "socket_mode",
-    "max_connections",
-    "max_requests",
-    "max_request_size",
-    "handshake_timeout",
-    "slow_request",
-    "paced",
-    "io_uring",
-    "nodes",
-    "page_rule",
-    "record",
-    "record_limit",
-    "log",
-    "log_format",
-    "take_out_all",
-];
-/// Keys of `[tls]`; on the command line with `tls-` before them.
-pub(super) const TLS_KEYS: [&str; 4] = ["certificate", "key", "clients", "required"];
-/// Keys of a volume, in the file and behind its backend.
-pub(super) const VOLUME_KEYS: [&str; 15] = [
-    "backend",
-    "size",
-    "read_only",
-    "durable",
-    "unlocked",
-    "policy",
-    "dirty_min",
-    "dirty_max",
-    "description",
-    "block_min",
-    "block_preferred",
-    "object_size",
-    "parallel",
-    "force",
-    "device",
-];
 
 /// The words of the command line. A word that is not given is `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -153,20 +111,21 @@ impl Draft {
     fn take_value(&mut self, key: &str, value: &str) {
         let option = format!("--{}", key.replace(['.', '_'], "-"));
         let word = self.argument(&option, value);
-        if let Some(known) = known(&SERVER_KEYS, key) {
+        if let Some(known) = known(SERVER_KEYS, key) {
             self.server.insert(known, word);
         } else if let Some(known) = key
             .strip_prefix("tls.")
-            .and_then(|key| known(&TLS_KEYS, key))
+            .and_then(|key| known(TLS_KEYS, key))
         {
             self.tls_place.get_or_insert_with(|| word.place.clone());
             self.tls.insert(known, word);
         } else {
-            let help = choices(key, SERVER_KEYS);
-            self.mistakes.push(
-                word.wrong(format!("unknown key `{key}`"), "not a key of the server")
-                    .help(help),
-            );
+            let help = choices(key, SERVER_KEYS.iter().copied());
+            self.mistakes.push(word.wrong(
+                format!("unknown key `{key}`"),
+                "not a key of the server",
+                help,
+            ));
         }
     }
 
@@ -180,9 +139,4 @@ impl Draft {
         list.sort_by_key(|mistake| (mistake.place.source, mistake.place.span.start));
         ConfigError::Mistakes(Mistakes { sources, list })
     }
-}
-
-/// The key as it is in the table of known ones.
-pub(super) fn known(keys: &[&'static str], key: &str) -> Option<&'static str> {
-    keys.iter().find(|known| **known == key).copied()
 }

@@ -18,8 +18,9 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::asked::{Draft, SERVER_KEYS, TLS_KEYS, VOLUME_KEYS, VolumeDraft, known};
+use super::asked::{Draft, VolumeDraft};
 use super::mistake::{Mistake, SourcePos, Word, choices};
+use super::options::{SERVER_KEYS, TLS_KEYS, VOLUME_KEYS, known};
 
 /// Tables and lists of the file, beside the keys of the server.
 const TABLES: [&str; 3] = ["listen", "tls", "volume"];
@@ -58,18 +59,18 @@ impl Reader<'_> {
                 "tls" => {
                     self.draft.tls_place = Some(self.place(key));
                     if let Some(table) = self.table(key.get_ref(), value) {
-                        let keys = self.keys(table, &TLS_KEYS, "not a key of [tls]");
+                        let keys = self.keys(table, TLS_KEYS, "not a key of [tls]");
                         self.draft.tls.extend(keys);
                     }
                 }
                 "volume" => self.volumes(value),
                 other => {
-                    if let Some(known) = known(&SERVER_KEYS, other) {
+                    if let Some(known) = known(SERVER_KEYS, other) {
                         if let Some(word) = self.word(other, value) {
                             self.draft.server.insert(known, word);
                         }
                     } else {
-                        let allowed = [SERVER_KEYS.as_slice(), &TABLES].concat();
+                        let allowed = [SERVER_KEYS, &TABLES].concat();
                         self.unknown(key, "not a key of the server", &allowed);
                     }
                 }
@@ -102,7 +103,7 @@ impl Reader<'_> {
             let Some(keys) = self.table(name.get_ref(), value) else {
                 continue;
             };
-            let keys = self.keys(keys, &VOLUME_KEYS, "not a key of a volume");
+            let keys = self.keys(keys, VOLUME_KEYS, "not a key of a volume");
             let name = Word {
                 text: name.get_ref().to_string(),
                 place: self.place(name),
@@ -121,8 +122,13 @@ impl Reader<'_> {
         for (key, value) in table {
             match known(allowed, key.get_ref()) {
                 Some(known) => {
-                    if let Some(word) = self.word(known, value) {
-                        words.insert(known, word);
+                    let word = self.word(known, value);
+                    if word.is_some_and(|word| words.insert(known, word).is_some()) {
+                        let title = format!("`{known}` is given twice");
+                        let mistake = Mistake::new(self.place(key), title, "under another name");
+                        self.draft
+                            .mistakes
+                            .push(mistake.help("leave one of them out"));
                     }
                 }
                 None => self.unknown(key, label, allowed),

@@ -77,8 +77,13 @@ pub enum ConfigError {
 
 impl Word {
     /// A mistake at this word.
-    pub(super) fn wrong(&self, title: impl Into<String>, label: impl Into<String>) -> Mistake {
-        Mistake::new(self.place.clone(), title, label)
+    pub(super) fn wrong(
+        &self,
+        title: impl Into<String>,
+        label: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Mistake {
+        Mistake::new(self.place.clone(), title, label).help(help)
     }
 }
 

@@ -21,8 +21,10 @@ mod check;
 mod default;
 mod file;
 mod mistake;
+mod options;
 mod source;
 mod units;
+mod values;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,6 +39,7 @@ use crate::log::{Format, Level};
 pub use asked::Asked;
 pub(crate) use check::{REQUESTS_MOST, SIZE_MAX, connections_for};
 pub use mistake::{ConfigError, Mistake, Mistakes};
+pub use options::{Argument, arguments};
 pub(crate) use units::show_exactly;
 pub use units::show_size;
 

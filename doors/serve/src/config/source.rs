@@ -6,8 +6,9 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-use super::asked::{Draft, VOLUME_KEYS, VolumeDraft, known};
+use super::asked::{Draft, VolumeDraft};
 use super::mistake::{Mistake, SourcePos, Word, choices};
+use super::options::{VOLUME_KEYS, known};
 
 /// Takes one volume into the draft.
 pub(super) fn read(draft: &mut Draft, text: &str) {
@@ -25,11 +26,8 @@ pub(super) fn read(draft: &mut Draft, text: &str) {
                     .to_owned()
             }
         };
-        let mistake = all.wrong(
-            format!("the volume `{text}` has no backend"),
-            "no `=` in it",
-        );
-        draft.mistakes.push(mistake.help(help));
+        let title = format!("the volume `{text}` has no backend");
+        draft.mistakes.push(all.wrong(title, "no `=` in it", help));
         return;
     };
     let mut volume = VolumeDraft {
@@ -62,17 +60,20 @@ pub(super) fn read(draft: &mut Draft, text: &str) {
             value = key.clone();
             value.text = "true".to_owned();
         }
-        match known(&VOLUME_KEYS, name).filter(|known| *known != "backend") {
+        match known(VOLUME_KEYS, name).filter(|known| *known != "backend") {
             None => draft.mistakes.push(unknown(&key)),
-            Some(known) if value.text.is_empty() => draft.mistakes.push(
-                key.wrong(format!("`{known}` has no value"), "no `=` behind it")
-                    .help(format!("write {known}=VALUE")),
-            ),
+            Some(known) if value.text.is_empty() => draft.mistakes.push(key.wrong(
+                format!("`{known}` has no value"),
+                "no `=` behind it",
+                format!("write {known}=VALUE"),
+            )),
             Some(known) => {
                 if volume.keys.insert(known, value).is_some() {
                     let title = format!("`{known}` is given twice");
-                    let mistake = key.wrong(title, "the second time");
-                    draft.mistakes.push(mistake.help("leave one of them out"));
+                    let help = "leave one of them out";
+                    draft
+                        .mistakes
+                        .push(key.wrong(title, "the second time", help));
                 }
             }
         }
@@ -89,12 +90,7 @@ fn part_end(text: &str, from: usize) -> usize {
 fn unknown(key: &Word) -> Mistake {
     let mut allowed = vec!["ro"];
     allowed.extend(VOLUME_KEYS.iter().filter(|key| **key != "backend"));
-    let mistake = key.wrong(
-        format!("unknown option `{}` of a volume", key.text),
-        "not an option of a volume",
-    );
-    mistake.help(format!(
-        "{} (a path with a comma belongs in a file: --config)",
-        choices(&key.text, &allowed)
-    ))
+    let title = format!("unknown option `{}` of a volume", key.text);
+    let help = choices(&key.text, &allowed) + " (a path with a comma belongs in a file: --config)";
+    key.wrong(title, "not an option of a volume", help)
 }

@@ -195,10 +195,10 @@ fn where_nothing_is_known_of_the_user() {
 fn volumes_of_the_command_line() {
     let config = config(&asked(&[
         "data=/srv/data.img",
-        "vm/disk=new:rel/disk.img,size=10GiB,policy=stop,dirty_min=5%,dirty_max=12.5%",
+        "vm/disk=new:rel/disk.img,size=10GiB,on_error=stop,dirty_min=5%,dirty_max=12.5%",
         "iso=./a:b.iso,ro,description=the one",
         "far=dir:/srv/far,size=1TiB,object_size=4MiB,parallel=4,force=true",
-        "slow=/dev/vdb,block_min=512B,device=slow:rate=16MB,latency=2ms+trace",
+        "slow=/dev/vdb,block_min=512B,policy=retry,device=slow:rate=16MB,latency=2ms+trace",
     ]));
     let volume = |place: usize| &config.volumes[place];
     let file = |path: &str| BackendConfig::File {
@@ -231,6 +231,7 @@ fn volumes_of_the_command_line() {
     };
     assert_eq!(volume(3).backend, far);
     assert_eq!(volume(4).blocks.minimum, 512);
+    assert_eq!(volume(4).on_error, ErrorPolicy::Retry, "by its old name");
     let slow = Layer::Slow(SlowOptions {
         rate: Some(BytesPerSec(16_000_000)),
         latency: Nanos::millis(2),
@@ -388,14 +389,14 @@ fn a_mistake_in_a_file_is_shown_with_its_line() {
 #[test]
 fn a_mistake_on_the_command_line_is_shown_in_its_word() {
     assert_eq!(
-        refused(&asked(&["data=/x,polcy=stop"])),
-        "error: unknown option `polcy` of a volume
+        refused(&asked(&["data=/x,on_eror=stop"])),
+        "error: unknown option `on_eror` of a volume
  --> volume:1:9
   |
-1 | data=/x,polcy=stop
-  |         ^^^^^ not an option of a volume
+1 | data=/x,on_eror=stop
+  |         ^^^^^^^ not an option of a volume
   |
-  = help: did you mean `policy`? Allowed: ro, size, read_only, durable, unlocked, policy, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device (a path with a comma belongs in a file: --config)"
+  = help: did you mean `on_error`? Allowed: ro, size, read_only, durable, unlocked, on_error, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device (a path with a comma belongs in a file: --config)"
     );
 }
 
@@ -626,9 +627,14 @@ fn every_mistake_has_a_way_out() {
             "dir:",
         ),
         (
-            "[volume.a]\nbackend = \"/x\"\npolicy = \"ignore\"",
+            "[volume.a]\nbackend = \"/x\"\non_error = \"ignore\"",
             "`ignore` is no value",
             "retry, report, stop",
+        ),
+        (
+            "[volume.a]\nbackend = \"/x\"\npolicy = \"stop\"\non_error = \"retry\"",
+            "`on_error` is given twice",
+            "leave one",
         ),
         (
             "[volume.a]\nbackend = \"/x\"\ndirty_max = \"0%\"",
@@ -696,6 +702,11 @@ fn mistakes_of_the_command_line_alone() {
         (
             "a=/x,ro,read_only=false",
             "`read_only` is given twice",
+            "leave one",
+        ),
+        (
+            "a=/x,policy=stop,on_error=stop",
+            "`on_error` is given twice",
             "leave one",
         ),
         ("a=/x,backend=/y", "unknown option `backend`", "allowed"),
@@ -820,9 +831,9 @@ fn the_example_and_the_keys_of_the_documentation() {
             .is_some_and(|tls| tls.required && tls.clients.is_some())
     );
     let keys = [
-        asked::SERVER_KEYS.as_slice(),
-        &asked::TLS_KEYS,
-        &asked::VOLUME_KEYS,
+        options::SERVER_KEYS,
+        options::TLS_KEYS,
+        options::VOLUME_KEYS,
     ];
     for key in keys.concat() {
         assert!(text.contains(&format!("`{key}`")), "{key}");

@@ -4,7 +4,7 @@
 //! | changes | needs a restart |
 //! |---|---|
 //! | volumes that come or go | where a volume is kept that stays, whether it is read-only, its layers |
-//! | a volume's policy, its share of the dirty limit, and, for new connections, a larger size and what clients are told of it | |
+//! | a volume's `on_error`, its share of the dirty limit, and, for new connections, a larger size and what clients are told of it | |
 //! | the memory limit, up to that of the start | limits of dirty data |
 //! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
 //! | pacing, the log's level | |
@@ -461,7 +461,7 @@ impl Served {
             warn!(volume = %new.name, "cannot change while it is served: {fixed}; {way_out}");
         }
         let treated = differing([
-            ("policy", old.on_error == new.on_error),
+            ("on_error", old.on_error == new.on_error),
             ("dirty_min, dirty_max", old.share == new.share),
         ]);
         if !treated.is_empty() {

@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn a_backing_that_is_gone_is_tried_again_for_a_while_and_no_longer() {
         let mut rig = Rig::new("lost");
-        rig.reload(&(NEW.to_owned() + "policy = \"retry\"\ndevice = \"faulty:lost_at=0s\"\n"));
+        rig.reload(&(NEW.to_owned() + "on_error = \"retry\"\ndevice = \"faulty:lost_at=0s\"\n"));
         let export = &rig.server.volumes[0].export;
         let volume = &export.opened.volume;
         let mut writer = rig.server.cache.writer();

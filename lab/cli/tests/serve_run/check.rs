@@ -53,7 +53,7 @@ fn what_is_wrong_ends_with_2_and_every_mistake_has_its_place() {
         "{said}"
     );
     // Keys that do not exist, and a value that is none: all of them at once.
-    let bad = new_volume(&folder, "a", "polcy = \"stop\"");
+    let bad = new_volume(&folder, "a", "on_eror = \"stop\"");
     fs::write(
         &written.path,
         format!("{}memry = \"1GiB\"\ndirty = \"lots\"\n{bad}", written.head),
@@ -63,7 +63,7 @@ fn what_is_wrong_ends_with_2_and_every_mistake_has_its_place() {
     assert_eq!((status, out.as_str()), (2, ""));
     for text in [
         "did you mean `memory`?",
-        "did you mean `policy`?",
+        "did you mean `on_error`?",
         "lots",
         &format!("{config}:4"),
     ] {

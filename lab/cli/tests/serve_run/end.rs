@@ -183,7 +183,7 @@ fn a_backing_that_is_gone_is_said_with_what_was_not_written() {
 #[test]
 fn a_volume_that_retries_is_tried_again_at_the_end_until_it_is_durable() {
     let folder = Folder::new("retry");
-    let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=retry,device=faulty:eio_writes=0.7";
+    let bad = sparse(&folder, "bad", 8 * MIB) + ",on_error=retry,device=faulty:eio_writes=0.7";
     let mut process = serve(&folder, &[&bad]);
     let data = random(4096, 7);
     let mut client = Client::connect(&folder.path("socket"), "bad");
@@ -207,7 +207,7 @@ fn a_volume_that_retries_is_tried_again_at_the_end_until_it_is_durable() {
 #[test]
 fn a_volume_that_retries_in_vain_is_given_up_by_a_second_signal_alone() {
     let folder = Folder::new("in-vain");
-    let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=retry,device=faulty:eio_writes=1";
+    let bad = sparse(&folder, "bad", 8 * MIB) + ",on_error=retry,device=faulty:eio_writes=1";
     let good = sparse(&folder, "good", 8 * MIB);
     let at = listen(&folder);
     let mut process = Process::start(
@@ -299,7 +299,7 @@ fn a_server_that_still_writes_is_ending_and_says_how_much_is_left() {
 #[test]
 fn what_cannot_be_made_durable_is_named_and_the_status_says_so() {
     let folder = Folder::new("eio");
-    let bad = sparse(&folder, "bad", 8 * MIB) + ",policy=stop,device=faulty:eio_writes=1";
+    let bad = sparse(&folder, "bad", 8 * MIB) + ",on_error=stop,device=faulty:eio_writes=1";
     let good = sparse(&folder, "good", 8 * MIB);
     let mut process = serve(&folder, &[&bad, &good]);
     let data = random(MIB, 4);
