@@ -25,8 +25,11 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustls::pki_types::UnixTime;
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
+use rustls::time_provider::TimeProvider;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -42,6 +45,21 @@ pub const MEMORY: u64 = 64 << 10;
 
 /// Records that were encrypted and not sent yet, bytes of plain text.
 const UNSENT_MAX: usize = 32 << 10;
+
+/// The time of day. A clock that stands before 1970 shows its first second: certificates are not
+/// valid yet, and nothing panics.
+#[derive(Debug)]
+struct Clock;
+
+impl TimeProvider for Clock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(since_1970(SystemTime::now()))
+    }
+}
+
+fn since_1970(at: SystemTime) -> UnixTime {
+    UnixTime::since_unix_epoch(at.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
 
 /// Turns plain connections into encrypted ones.
 #[derive(Clone)]
@@ -69,7 +87,7 @@ impl Acceptor {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut warnings = Vec::new();
         warnings.extend(files::judge(&config.certificate, &chain, &provider)?);
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(Clock))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Setup)?;
         let builder = match &config.clients {

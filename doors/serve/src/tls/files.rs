@@ -3,6 +3,7 @@
 use std::io::Read as _;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use rustls::client::verify_server_cert_signed_by_trust_anchor;
 use rustls::crypto::CryptoProvider;
@@ -138,7 +139,7 @@ pub(super) fn judge(
 /// while.
 fn lifetime(certificate: &CertificateDer<'_>, provider: &CryptoProvider) -> Option<String> {
     let parsed = ParsedCertificate::try_from(certificate).ok()?;
-    let now = UnixTime::now().as_secs();
+    let now = super::since_1970(SystemTime::now()).as_secs();
     let check = |at: u64| {
         let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(at));
         let algorithms = provider.signature_verification_algorithms.all;

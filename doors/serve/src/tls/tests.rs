@@ -321,9 +321,7 @@ fn certificates_out_of_their_time_are_warned_of() {
     let future = warned(&identity(&issuer, SERVER, FUTURE));
     assert!(future.contains("is not valid yet"), "{future}");
 
-    let today = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap();
+    let today = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let soon = identity_with(&issuer, SERVER, |params| {
         params.not_after =
             date_time_ymd(1970, 1, 1) + today + std::time::Duration::from_secs(5 * 86_400 + 600);
@@ -333,4 +331,12 @@ fn certificates_out_of_their_time_are_warned_of() {
         "{}",
         warned(&soon)
     );
+}
+
+#[test]
+fn a_clock_before_1970_shows_its_first_second() {
+    let before = UNIX_EPOCH - std::time::Duration::from_secs(4 * 3600);
+    assert_eq!(since_1970(before).as_secs(), 0);
+    let after = UNIX_EPOCH + std::time::Duration::from_secs(7);
+    assert_eq!(since_1970(after).as_secs(), 7);
 }

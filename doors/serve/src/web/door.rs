@@ -7,6 +7,8 @@
 //! connections that listen to events keep theirs. So any number of clients that connect and say
 //! nothing keep nobody out.
 //!
+//! While the clock shows a time that HTTP has no date for, `undated.rs` answers.
+//!
 //! Invariants
 //!   1. At most `SEATS` connections.
 //!   2. A connection whose client neither sends a whole request nor takes its answer ends.
@@ -16,14 +18,17 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use axum::Router;
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::undated;
 
 /// Connections at once.
 pub(super) const SEATS: usize = 32;
@@ -42,6 +47,9 @@ pub(super) struct Door {
     free: Arc<Semaphore>,
     seats: Seats,
     began: Instant,
+    /// Answers connections when HTTP has no date.
+    router: Router,
+    clock: fn() -> SystemTime,
 }
 
 type Seats = Arc<Mutex<Vec<Arc<State>>>>;
@@ -87,12 +95,14 @@ impl Connected<IncomingStream<'_, Door>> for Seat {
 }
 
 impl Door {
-    pub(super) fn new(listener: TcpListener) -> Self {
+    pub(super) fn new(listener: TcpListener, router: Router, clock: fn() -> SystemTime) -> Self {
         Self {
             listener,
             free: Arc::new(Semaphore::new(SEATS)),
             seats: Seats::default(),
             began: Instant::now(),
+            router,
+            clock,
         }
     }
 
@@ -150,7 +160,10 @@ impl Listener for Door {
                 _permit: permit,
             };
             connection.note();
-            return (connection, address);
+            if undated::has_date((self.clock)()) {
+                return (connection, address);
+            }
+            tokio::spawn(undated::answer(connection, self.router.clone()));
         }
     }
 
@@ -175,6 +188,11 @@ pub(super) struct Connection {
 }
 
 impl Connection {
+    /// For the handlers of its requests.
+    pub(super) fn seat(&self) -> Seat {
+        Seat(Arc::clone(&self.state))
+    }
+
     /// Its client did something.
     fn note(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);

@@ -20,12 +20,13 @@
 mod answers;
 mod door;
 mod history;
+mod undated;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::{oneshot, watch};
 use tokio::time::MissedTickBehavior;
@@ -110,6 +111,15 @@ impl Drop for Handle {
 /// # Errors
 /// The address cannot be had; the system has no thread left.
 pub fn start(config: &WebConfig, source: Arc<dyn Source>) -> Result<Handle, WebError> {
+    start_by(SystemTime::now, config, source)
+}
+
+/// The same by another clock.
+fn start_by(
+    clock: fn() -> SystemTime,
+    config: &WebConfig,
+    source: Arc<dyn Source>,
+) -> Result<Handle, WebError> {
     let listener = bind(config)?;
     let address = listener.local_addr().map_err(WebError::Start)?;
     if !address.ip().is_loopback() {
@@ -126,7 +136,7 @@ pub fn start(config: &WebConfig, source: Arc<dyn Source>) -> Result<Handle, WebE
         runtime.block_on(async move {
             tokio::select! {
                 _ = stopped => {}
-                ended = serve(listener, address, source) => {
+                ended = serve(listener, address, source, clock) => {
                     warn!(error = %ended, "the live page and metrics have ended");
                 }
             }
@@ -165,7 +175,12 @@ fn bind(config: &WebConfig) -> Result<TcpListener, WebError> {
 }
 
 /// Serves until it fails.
-async fn serve(listener: TcpListener, address: SocketAddr, source: Arc<dyn Source>) -> io::Error {
+async fn serve(
+    listener: TcpListener,
+    address: SocketAddr,
+    source: Arc<dyn Source>,
+    clock: fn() -> SystemTime,
+) -> io::Error {
     let listener = match tokio::net::TcpListener::from_std(listener) {
         Ok(listener) => listener,
         Err(error) => return error,
@@ -175,8 +190,9 @@ async fn serve(listener: TcpListener, address: SocketAddr, source: Arc<dyn Sourc
     let history = Arc::new(Mutex::new(History::default()));
     let shared = Shared::new(Arc::clone(&source), latest, Arc::clone(&history), address);
     let router = answers::router(shared);
+    let door = Door::new(listener, router.clone(), clock);
     let service = router.into_make_service_with_connect_info::<door::Seat>();
-    let server = axum::serve(Door::new(listener), service);
+    let server = axum::serve(door, service);
     let sample = async move {
         let mut ticks = tokio::time::interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

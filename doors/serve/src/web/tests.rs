@@ -3,6 +3,7 @@ use std::net::TcpStream;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use axum::Router;
 use axum::http::{HeaderMap, StatusCode};
 
 use super::answers::refusal;
@@ -517,7 +518,7 @@ fn who_takes_nothing_is_cut_off_and_who_takes_slowly_is_not() {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().unwrap().block_on(async {
         let listener = tokio::net::TcpListener::bind(LOOPBACK).await.unwrap();
-        let mut door = Door::new(listener);
+        let mut door = Door::new(listener, Router::new(), SystemTime::now);
         let data = vec![7; 64 << 20];
         let (client, mut server) = pair(&mut door).await;
         let began = Instant::now();
@@ -540,4 +541,45 @@ fn who_takes_nothing_is_cut_off_and_who_takes_slowly_is_not() {
         assert!(began.elapsed() > door::ANSWER_TIME, "{:?}", began.elapsed());
         taken.await.unwrap();
     });
+}
+
+#[test]
+fn a_clock_that_http_has_no_date_for_ends_no_answer() {
+    for clock in [
+        || SystemTime::UNIX_EPOCH - Duration::from_secs(4 * 3600),
+        || SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800),
+    ] {
+        let config = WebConfig {
+            address: LOOPBACK,
+            insisted: true,
+        };
+        let source = Arc::new(Example::new(State::Ok));
+        let handle = start_by(clock, &config, source).unwrap();
+        // Each of them would panic in hyper, by a clock of the system that stands there.
+        for (path, part) in [
+            ("/healthz", "ok\n"),
+            ("/metrics", "# EOF\n"),
+            ("/", "<!DOCTYPE html>"),
+            ("/top", "tidegate "),
+        ] {
+            let (status, head, body) = got(&handle, path);
+            assert_eq!(status, 200, "{head}");
+            assert!(!head.to_lowercase().contains("\r\ndate:"), "{head}");
+            assert!(body.contains(part), "{path}: {body}");
+        }
+        let (status, _, _) = got(&handle, "/nothing");
+        assert_eq!(status, 404);
+        let refused = asked(&handle, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+        assert!(refused.starts_with("HTTP/1.1 421"), "{refused}");
+        let head = asked(&handle, "HEAD / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        assert!(head.ends_with("\r\n\r\n"), "{head}");
+        let mut stream = connected(&handle);
+        stream.write_all(EVENTS.as_bytes()).unwrap();
+        let mut first = vec![0; 2000];
+        stream.read_exact(&mut first).unwrap();
+        assert!(String::from_utf8_lossy(&first).contains("\r\n\r\ndata: {"));
+    }
+    // By a clock that stands right, hyper answers.
+    let (_, head, _) = got(&started(State::Ok), "/healthz");
+    assert!(head.to_lowercase().contains("\r\ndate:"), "{head}");
 }
