@@ -3,7 +3,8 @@
 use std::any::Any;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::{Duration, Instant};
 
 use tidegate::{Cache, Error, Volume};
 
@@ -77,6 +78,9 @@ pub struct Opened {
     /// Threads that wait for the cache where nobody else can; the first is there from the start.
     pub pool: Pool,
 }
+
+/// A volume of which a read failed within this time is not as it should be.
+const LATELY: Duration = Duration::from_secs(60);
 
 /// The description of an export for clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,6 +157,8 @@ pub struct Export {
     patient: AtomicBool,
     all_durable: AtomicBool,
     about: RwLock<About>,
+    /// Data that could not be read, as of the last look, and when that grew.
+    unread: Mutex<(u64, Option<Instant>)>,
 }
 
 impl Export {
@@ -172,6 +178,7 @@ impl Export {
             buffers,
             durable: Arc::default(),
             clients: Clients::default(),
+            unread: Mutex::default(),
             withdrawn: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
         }
@@ -284,6 +291,15 @@ impl Export {
     /// The same, and whether there is something to be saved.
     pub(crate) fn loss(&self) -> Option<Loss> {
         self.opened.lost.as_ref().and_then(|lost| lost())
+    }
+
+    /// Whether reads from the backing failed lately, by how much could not be read so far.
+    pub(crate) fn reads_fail(&self, total: u64) -> bool {
+        let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
+        if core::mem::replace(&mut unread.0, total) < total {
+            unread.1 = Some(Instant::now());
+        }
+        unread.1.is_some_and(|at| at.elapsed() < LATELY)
     }
 
     /// The room of its backing, if that is known.

@@ -234,6 +234,43 @@ fn a_client_waits_for_its_own_reads() {
     assert!(volume.clients[1].waits.is_empty(), "{volume:?}");
 }
 
+/// A disk that fails some reads and takes all writes.
+#[test]
+fn reads_that_fail_are_a_state() {
+    let server = Server::start(Setup {
+        layers: "faulty:eio_reads=0.3,seed=1",
+        ..Setup::default()
+    });
+    let page = Page::of(&server);
+    let mut client = server.client();
+    let mut into = vec![0; PAGE];
+    let failed = (0..100).filter(|at| client.read(at * 64 * PAGE as u64, &mut into).is_err());
+    assert!((1..100).contains(&failed.count()));
+    until("the state is told", || {
+        page.snapshot().volumes[0].state == State::ReadsFail
+    });
+    let volume = page.snapshot().volumes.remove(0);
+    assert!(volume.numbers.read_failed_total > 0, "{volume:?}");
+    assert!(
+        volume
+            .last_read_error
+            .unwrap()
+            .starts_with("reading at byte")
+    );
+    let (status, body) = page.get("/healthz");
+    assert_eq!(status, 200, "clients get on: {body}");
+    assert!(body.contains("reads from the backing "), "{body}");
+    assert!(body.contains(": reading at byte "), "{body}");
+    let text = page.get("/metrics").1;
+    let state = "tidegate_volume_state{volume=\"\",state=\"reads_fail\"}";
+    assert_eq!(metric(&text, state), 1.0);
+    let bytes = metric(
+        &text,
+        "tidegate_volume_read_failed_bytes_total{volume=\"\"}",
+    );
+    assert!(bytes > 0.0 && page.get("/top").1.contains("last read error: "));
+}
+
 fn said(lines: &Mutex<Vec<u8>>) -> String {
     String::from_utf8(lines.lock().unwrap().clone()).unwrap()
 }

@@ -113,12 +113,15 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
             background_limit: 8 * MIB,
             failed_total: u64::from(state == State::Retrying) * (17 << 12),
             errors: u64::from(state == State::Retrying) * 17,
+            read_failed_total: u64::from(state == State::ReadsFail) * (3 << 12),
             connections: 1,
             connections_total: 1,
             ..VolumeNumbers::default()
         },
         last_error: (state == State::Retrying)
             .then(|| "writing back the data at byte 4096 failed: no space".to_owned()),
+        last_read_error: (state == State::ReadsFail)
+            .then(|| "reading at byte 4096 failed: the device is gone".to_owned()),
         ..VolumeReading::default()
     };
     let mut histogram = [0; 32];

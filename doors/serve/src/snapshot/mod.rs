@@ -152,6 +152,8 @@ pub enum State {
     /// Works.
     #[default]
     Ok,
+    /// Reads from the backing failed within the last minute: clients got errors for them.
+    ReadsFail,
     /// Writes to the backing fail and are tried again; nothing is lost.
     Retrying,
     /// The backing has not answered for seconds.
@@ -167,8 +169,9 @@ pub enum State {
 
 impl State {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Ok,
+        Self::ReadsFail,
         Self::Retrying,
         Self::Stalled,
         Self::Stopped,
@@ -181,6 +184,7 @@ impl State {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::ReadsFail => "reads_fail",
             Self::Retrying => "retrying",
             Self::Stalled => "stalled",
             Self::Stopped => "stopped",
@@ -192,7 +196,7 @@ impl State {
     /// True if its clients get on.
     #[must_use]
     pub fn is_healthy(self) -> bool {
-        matches!(self, Self::Ok | Self::Retrying)
+        matches!(self, Self::Ok | Self::ReadsFail | Self::Retrying)
     }
 }
 
@@ -221,6 +225,8 @@ pub struct Volume {
     pub read_rate: u64,
     /// The last of the write requests and flushes that failed: where and why.
     pub last_error: Option<String>,
+    /// The last read that failed: where and why.
+    pub last_read_error: Option<String>,
     /// For how long replies were held back, since the start.
     pub pauses: Percentiles,
     /// For how long replies were held back lately.

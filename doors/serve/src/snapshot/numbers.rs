@@ -106,8 +106,7 @@ numbers! {
     written_total,    stats.written_total,         [Counter, "tidegate_volume_written", Bytes],        "Ever written to the backing.";
     read_total,       stats.read_total,            [Counter, "tidegate_volume_read", Bytes],           "Ever read from the backing.";
     failed_total,     stats.failed_total,          [Counter, "tidegate_volume_failed", Bytes],         "Data of which a write to the backing failed (each try counts); they stay in memory.";
-    #[serde(skip)]
-    read_failed_total, stats.read_failed_total,    [], "Data that could not be read from the backing, in whole pages (each try counts).";
+    read_failed_total, stats.read_failed_total,    [Counter, "tidegate_volume_read_failed", Bytes],   "Data that could not be read from the backing, in whole pages (each try counts).";
     #[serde(skip)]
     connections_total, load(&counters.connections_total), [Counter, "tidegate_volume_connections_accepted", Nothing], "Connections ever.";
     broken_total,     load(&counters.broken_total),       [Counter, "tidegate_volume_connections_broken", Nothing],   "Connections that ended other than by a clean disconnect.";

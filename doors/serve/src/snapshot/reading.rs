@@ -137,7 +137,12 @@ fn volume(export: &Export) -> VolumeReading {
     let (state, state_for) = match lost {
         // Any other trouble comes second: nothing else will help.
         Some(_) => (State::Lost, None),
-        None => state(stats.state),
+        None => match state(stats.state) {
+            (State::Ok, _) if export.reads_fail(stats.read_failed_total) => {
+                (State::ReadsFail, None)
+            }
+            other => other,
+        },
     };
     let clients = export.clients.read();
     let ages = clients.iter().map(|client| client.oldest);

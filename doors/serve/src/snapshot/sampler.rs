@@ -162,8 +162,15 @@ pub(crate) fn health(now: &Reading) -> Health {
             Some(time) => format!(" for {} s", time.as_secs()),
             None => String::new(),
         };
+        let has_cause = !matches!(volume.state, State::Lost | State::ReadsFail);
         let mut what = match volume.state {
             State::Ok => continue,
+            // Said above, with the time.
+            State::ReadsFail if volume.reads_failing.is_some() => continue,
+            State::ReadsFail => {
+                let cause = volume.last_read_error.as_deref().unwrap_or("not known");
+                format!("reads from the backing failed within the last minute: {cause}")
+            }
             State::Retrying => {
                 format!("writes to the backing have failed{since} and are tried again")
             }
@@ -175,7 +182,7 @@ pub(crate) fn health(now: &Reading) -> Health {
                 format!("the backing is lost: {why}")
             }
         };
-        if let Some(error) = volume.last_error.as_ref().filter(|_| volume.lost.is_none()) {
+        if let Some(error) = volume.last_error.as_ref().filter(|_| has_cause) {
             what.push_str(": ");
             what.push_str(error);
         }
@@ -262,6 +269,7 @@ fn one_volume(now: &VolumeReading, before: Option<&VolumeReading>, per: Per) -> 
         written_rate: per.second(numbers.written_total, earlier.written_total),
         read_rate: per.second(numbers.read_total, earlier.read_total),
         last_error: now.last_error.clone(),
+        last_read_error: now.last_read_error.clone(),
         pauses: percentiles(&now.held_for),
         pauses_recent: percentiles(&since(&now.held_for, before.map(|before| &before.held_for))),
         commands,

@@ -150,7 +150,7 @@ impl Watcher {
                         "volume state: the backing does not answer"
                     ),
                     // Said already, with the cause.
-                    State::Lost => {}
+                    State::Lost | State::ReadsFail => {}
                     State::Stopped | State::FlushFailed => error!(
                         volume = name,
                         state = volume.state.name(),

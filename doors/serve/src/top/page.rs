@@ -55,11 +55,17 @@ fn volume(lines: &mut Vec<String>, of: &Volume) {
     let (level, limit) = (bytes(of.level.level), bytes(of.level.limit));
     let rates = [of.written_rate, numbers.bandwidth, of.read_rate].map(bytes);
     let ([written, estimated, read], errors) = (rates, numbers.errors);
+    let unread = match numbers.read_failed_total {
+        0 => String::new(),
+        bytes => format!(", not read {}", self::bytes(bytes)),
+    };
     lines.push(format!(
-        "  dirty {level} of {limit}, backing written {written}/s (estimated at {estimated}/s), read {read}/s, errors {errors}"
+        "  dirty {level} of {limit}, backing written {written}/s (estimated at {estimated}/s), read {read}/s, errors {errors}{unread}"
     ));
     let error = of.last_error.iter();
     lines.extend(error.map(|error| format!("  last error: {}", name(error, 300))));
+    let error = of.last_read_error.iter();
+    lines.extend(error.map(|error| format!("  last read error: {}", name(error, 300))));
     let commands = of.commands.iter();
     let requests = commands.clone().map(|command| command.request_rate).sum();
     let moved = commands.map(|command| command.byte_rate).sum();

@@ -245,6 +245,30 @@ fn who_waits_for_long_is_named() {
 }
 
 #[test]
+fn a_volume_of_which_reads_failed_lately_says_so_once() {
+    let mut now = reading(Instant::now(), 5, State::ReadsFail);
+    let cause = "reading at byte 4096 failed: the device is gone";
+    let told = |now: &Reading| {
+        let health = health(now);
+        assert!(health.ok, "others are served");
+        health.reasons
+    };
+    let lately = "reads from the backing failed within the last minute";
+    assert_eq!(
+        told(&now),
+        [format!("volume \"data/backup\": {lately}: {cause}")]
+    );
+    now.volumes[1].reads_failing = Some((Duration::from_secs(3), Duration::ZERO));
+    let all = "reads from the backing have failed for 3 s";
+    assert_eq!(
+        told(&now),
+        [format!("volume \"data/backup\": {all}: {cause}")]
+    );
+    let snapshot = Sampler::default().next(now);
+    assert_eq!(snapshot.volumes[1].last_read_error.as_deref(), Some(cause));
+}
+
+#[test]
 fn a_volume_whose_backing_is_lost_is_not_well() {
     let mut now = reading(Instant::now(), 5, State::Lost);
     now.volumes[1].lost = Some("/srv/a.img: it was removed".to_owned());
