@@ -23,7 +23,7 @@ keys! {
 }
 
 words! {
-    /// What a `dd` syncs at its end.
+    /// The files that a `dd` syncs at its end.
     SyncKind:
         None = "none", "Nothing.";
         File = "file", "Its file.";

@@ -28,7 +28,7 @@ keys! {
 }
 
 words! {
-    /// What becomes of the file that a `thpavail` writes, when an iteration ends.
+    /// The end of the file that a `thpavail` writes, in each iteration.
     FileEndsKind:
         Removed = "removed", "It is removed, and what was dirty of it is thrown away.";
         Synced = "synced", "It stays, and is written out.";

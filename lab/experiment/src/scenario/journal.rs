@@ -14,7 +14,7 @@ pub enum JournalEntry {
 }
 
 keys! {
-    /// What of a journal differs from ext4's.
+    /// The numbers of a journal that differ from those of ext4.
     JournalTable:
         commit_ms: May<f64>, "Longest life of a transaction (ext4: `commit=`, in seconds there).", range(1.0, 3_600_000.0, " ms");
         size_mib: May<f64>, "Size of the log, before scaling.", range(0.25, 64.0, " MiB");

@@ -120,7 +120,7 @@ keys! {
 }
 
 keys! {
-    /// How the experiment is run.
+    /// The settings of its runs.
     RunSection:
         scale: Spanned<f64> = absent(1.0), "Memory, files and device rates are shrunk to this part, one over a whole number; times, request sizes and HZ are not. 1 if not given, 1/64 at least.";
         replicas: Spanned<u32> = absent(3), "Runs per cell; 3 if not given.", range(1.0, 1000.0, "");
@@ -353,7 +353,7 @@ words! {
 }
 
 keys! {
-    /// What must come out.
+    /// A band of its outcome.
     ExpectEntry:
         id: Spanned<String>, "Its name in messages.";
         source: String, "The source of the band.";
@@ -396,7 +396,7 @@ impl ExpectEntry {
 }
 
 impl Scenario {
-    /// What was published of a metric, in that row and column.
+    /// The published value of a metric, in that row and column.
     #[must_use]
     pub fn published_value(&self, metric: &str, case: &str, policy: &str) -> Option<f64> {
         let entry = self.published.iter().find(|entry| {

@@ -17,7 +17,7 @@ keys! {
 }
 
 words! {
-    /// What an object is to its file.
+    /// The part of an object in its file.
     RoleKind:
         Entry = "entry", "Its entry in a directory.";
         Inode = "inode", "Its inode.";
