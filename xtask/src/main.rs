@@ -44,6 +44,8 @@ usage: cargo xtask COMMAND
   c [--out DIR] [--debug]          the C library, its headers and its pkg-config file, laid out in a folder (docs/embed/c.md)
   dist [--out DIR] [--built DIR] [--twice]
                                    the static program and the Debian packages, and a trial of them; --crates: only what crates.io gets
+  pages [FOLDER] [NAME=VALUE]...   fills the figures of README.md and docs/ from what is stored; first stores the claims of a
+                                   folder of `tidegate reproduce`, or a value of docs/figures.toml measured on this commit
   bench rules [--live] [FOLDER]... every trace in the folders under every page rule; ours against the best
   sources                          kernel functions cited in the code, and the tests that name them
 ";
@@ -61,6 +63,7 @@ fn main() -> ExitCode {
         Some("dist") => dist::command(arguments),
         Some("campaign") => campaign::run(arguments),
         Some("sources") => arguments.finish().and_then(|()| sources::run()),
+        Some("pages") => pages(arguments),
         Some("bench") => bench(arguments),
         Some(moved @ ("guest" | "numa" | "picture")) => Err(format!(
             "'{moved}' is an instrument, in a workspace of its own: cargo instruments {moved} ..."
@@ -79,6 +82,26 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Building the test that fills them, and reading all pages.
+const PAGES_MAX: Duration = Duration::from_secs(900);
+
+fn pages(mut arguments: Arguments) -> Result<()> {
+    let mut words = Vec::new();
+    while let Some(word) = arguments.next_word() {
+        words.push(word);
+    }
+    let mut command = workspace::cargo(&[
+        "test",
+        "-q",
+        "-p",
+        "tidegate-reproduce",
+        "--lib",
+        "pages_are_filled",
+    ]);
+    command.env("TIDEGATE_PAGES", words.join("\n"));
+    steps::run(&mut command, PAGES_MAX)
 }
 
 /// Building, and some hundred replays.

@@ -9,7 +9,6 @@
 //! | no notes to oneself | `notes` |
 //! | every acceptance band says whose it is | `bands` |
 //! | links of the documents lead somewhere | `links` |
-//! | pages say of a claim what the scoreboard says | `verdicts` |
 //! | diffs of how-to pages apply | `howto` |
 //! | what is cited of the reference pages is in them | `citations` |
 //! | nothing is cited that a reader cannot look up | `banned` |
@@ -29,7 +28,6 @@ mod floors;
 mod graph;
 mod howto;
 mod links;
-mod verdicts;
 
 use std::path::Path;
 
@@ -110,7 +108,6 @@ fn judge() -> Result<Findings> {
     files::dead(&sources, &mut findings);
     bands::judge(&sources, &mut findings);
     links::judge(&sources, &mut findings);
-    verdicts::judge(&sources, &mut findings);
     howto::judge(&sources, &mut findings);
     citations::judge(&sources, &mut findings);
     banned::judge(&sources, &mut findings);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   experiments/*.toml  --plan-->  runs  --workers-->  outcomes of one experiment
-//!   papers.toml (not built yet)              |  judged, drawn, written to OUT/EXPERIMENT as `run` would
+//!   papers.toml (claims without one)           |  judged, drawn, written to OUT/EXPERIMENT as `run` would
 //!                                            v
 //!                    OUT/EXPERIMENT/part.json  (kept: a second run with the same --out goes on from there)
 //!                                            |
@@ -25,6 +25,8 @@ mod asked;
 mod board;
 mod markdown;
 mod page;
+#[cfg(test)]
+mod pages;
 mod papers;
 mod picture;
 mod plan;
@@ -406,7 +408,7 @@ fn board(
     let boards = papers.papers.iter().map(of_paper);
     let boards: Vec<PaperBoard> = boards.collect::<Vec<_>>().into_iter().flatten().collect();
     Board {
-        version: asked.version,
+        version: asked.version.into(),
         go_on: (!missing.is_empty()).then(|| command(asked, folder)),
         missing: missing.iter().map(|one| one.name().to_owned()).collect(),
         papers: boards,

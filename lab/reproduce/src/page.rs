@@ -59,7 +59,7 @@ fn head(board: &Board) -> String {
         "</div>\n<p>Each row is a published claim: what the paper measured, what came out here, and the band in which it counts as \
          reproduced. In the last column the band is shaded, the paper is a ring and we are a dot. A miss says its cause as \
          measured.</p>\n<p class=\"faint\">tidegate {}. Same program, same scenario, same figures, on every machine.</p>",
-        escape(board.version)
+        escape(&board.version)
     );
     html
 }

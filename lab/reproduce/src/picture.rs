@@ -226,7 +226,7 @@ mod tests {
             not_run: Vec::new(),
         };
         let board = Board {
-            version: "0",
+            version: "0".into(),
             missing: Vec::new(),
             go_on: None,
             papers: vec![paper],

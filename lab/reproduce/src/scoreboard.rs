@@ -1,13 +1,15 @@
 //! All that a run of `reproduce` came to, as its renderings take it.
 
-use serde::Serialize;
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use super::board::{Claim, Part};
 
 /// The scoreboard with all that stands around it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub struct Board {
-    pub(super) version: &'static str,
+    pub(super) version: Cow<'static, str>,
     /// Experiments that were to be run and have no result.
     pub missing: Vec<String>,
     /// The command to go on with where something is missing.
@@ -16,7 +18,7 @@ pub struct Board {
 }
 
 /// The claims of one paper.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Deserialize, Serialize)]
 pub(super) struct PaperBoard {
     pub(super) id: String,
     pub(super) subject: String,
