@@ -56,7 +56,7 @@ pub enum LabError {
         choices: String,
     },
     /// The scenario made of it does not load.
-    #[error("the recording does not make a scenario:\n{0}")]
+    #[error("cannot make a scenario of this recording:\n{0}")]
     Load(#[from] LoadError),
     /// A run failed.
     #[error(transparent)]

@@ -1,7 +1,11 @@
-//! Links between the documents: every relative one leads to a file, every anchor to a heading.
+//! Links between the documents: every relative one leads to a file, every anchor to a heading. The
+//! paths of the index, ARCHITECTURE.md, lead to files as well.
 
 use super::{Findings, text_of};
 use crate::workspace::{Source, root};
+
+const INDEX: &str = "ARCHITECTURE.md";
+const WINGS: [&str; 3] = ["cache/", "doors/", "lab/"];
 
 pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
     for source in sources.iter().filter(|source| source.extension() == "md") {
@@ -11,6 +15,23 @@ pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
             }
         }
     }
+    for (line, path) in paths(text_of(sources, INDEX).unwrap_or_default()) {
+        if !root().join(path).exists() {
+            findings.wrong(&format!("{INDEX}:{line}"), format!("there is no {path}"));
+        }
+    }
+}
+
+/// (line, path) of each path below a wing, in code.
+fn paths(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    text.lines()
+        .enumerate()
+        .flat_map(|(at, line)| {
+            let code = line.split('`').skip(1).step_by(2);
+            code.map(move |path| (at + 1, path))
+        })
+        .filter(|(_, path)| WINGS.iter().any(|wing| path.starts_with(wing)))
+        .filter(|(_, path)| !path.contains(['{', '*', ' ']))
 }
 
 fn problem(sources: &[Source], from: &str, target: &str) -> Option<String> {
@@ -118,6 +139,13 @@ mod tests {
         assert!(problem(&sources, from, "../../Cargo.toml").is_none());
         assert!(problem(&sources, from, "Cargo.toml").is_some());
         assert!(problem(&sources, from, "https://example.org/x").is_none());
+    }
+
+    #[test]
+    fn paths_of_the_index_are_those_in_code_below_a_wing() {
+        let text = "a `cache/x.rs`, lab/no\n`mm::Cache` `cache/{a,b}.rs` `lab/y/`\n";
+        let found: Vec<(usize, &str)> = paths(text).collect();
+        assert_eq!(found, [(1, "cache/x.rs"), (2, "lab/y/")]);
     }
 
     #[test]

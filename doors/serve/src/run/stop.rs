@@ -173,8 +173,8 @@ async fn keep_open(volumes: &[Served], most: Duration, tell: &dyn Fn(&str)) {
     }
 }
 
-/// Lets go of what is being opened, and of what was made for it. A volume that hangs is not waited
-/// for, and leaves what it made.
+/// Drops volumes still being opened and removes the files made for them. Does not wait for a volume
+/// that hangs; its files stay.
 async fn let_go(mut opening: JoinSet<Opened>) {
     let all = async {
         while let Some(opened) = opening.join_next().await {
