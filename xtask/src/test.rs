@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::lab::Which;
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
-use crate::workspace::{ALL_FEATURES, BUILD_MAX, Workspace, build_program, cargo, root};
+use crate::workspace::{ALL_FEATURES, BUILD_MAX, TESTS, Workspace, build_program, cargo, root};
 use crate::{Arguments, Result, c, campaign, dist, instruments, lab, python, tidy};
 
 /// Longest time for a step that only runs.
@@ -173,13 +173,8 @@ fn cargo_step(arguments: &[&str]) -> End {
 }
 
 fn build_tests(run: &Run) -> Result<Vec<Program>> {
-    let features = if run.all {
-        &ALL_FEATURES[..]
-    } else {
-        &ALL_FEATURES[..2]
-    };
-    let words = ["test", "--workspace", "--lib", "--bins", "--tests"];
-    programs::build(&[&words[..], features].concat(), BUILD_MAX)
+    let features = if run.all { &ALL_FEATURES[..] } else { &[] };
+    programs::build(&[&TESTS[..], features].concat(), BUILD_MAX)
 }
 
 /// All tests of the workspace.
@@ -200,6 +195,8 @@ fn tests(run: &Run) -> Result<()> {
         ("governor mixed", "TIDEGATE_SEEDS", MIXED_SEEDS.to_string()),
     ];
     if run.all {
+        let program = build_program()?.display().to_string();
+        environment.push(("cli program", "TIDEGATE_NO_SERVER", program));
         match fsx() {
             Ok(path) => environment.push(("cli serve_clients", "TIDEGATE_FSX", path)),
             Err(why) => println!("    SKIPPED: fsx over nbdfuse: {why}"),
@@ -298,7 +295,7 @@ fn miri() -> End {
         return End::Skipped("Miri is not installed (rustup +nightly component add miri)".into());
     }
     let frames = ["-p", "tidegate-frames", "--lib"];
-    let baton = ["-p", "tidegate-env", "--features", "baton"];
+    let baton = ["-p", "tidegate-env"];
     miri_test(&frames).and_then(|()| miri_test(&baton)).into()
 }
 

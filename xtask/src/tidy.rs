@@ -14,6 +14,7 @@
 //! | nothing is cited that a reader cannot look up | `banned` |
 //! | comments are narrow; their sentences, and those of pages, have nouns as subjects | `comments` |
 //! | modules of `mm` and `policy` import downwards, and not in circles | `floors` |
+//! | commands compile one set of units | `units` |
 //!
 //! A finding fails the command. Sizes and module headers are advice: printed, no more.
 //!
@@ -28,6 +29,7 @@ mod floors;
 mod graph;
 mod howto;
 mod links;
+mod units;
 
 use std::path::Path;
 
@@ -112,6 +114,7 @@ fn judge() -> Result<Findings> {
     citations::judge(&sources, &mut findings);
     banned::judge(&sources, &mut findings);
     floors::judge(&sources, &mut findings);
+    units::judge(&mut findings)?;
     Ok(findings)
 }
 

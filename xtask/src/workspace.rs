@@ -58,16 +58,20 @@ pub fn root() -> PathBuf {
     here.parent().expect("xtask lies in the root").to_owned()
 }
 
-/// Features that the README's command tests the workspace with: those that bring no more crates
-/// than the server has.
-pub const FEATURES: &str =
-    "tidegate-cli/serve,tidegate-governor/tidegate,tidegate/tracing,tidegate-env/baton";
+/// Features that bring no more crates than the server has. Dev-dependencies turn them on in every
+/// test; what is no test names them.
+pub const FEATURES: &str = "tidegate-cli/serve,tidegate-governor/tidegate,tidegate/tracing";
 
-/// The features beside those, each with crates of its own. Features only add.
-pub const MORE_FEATURES: &str = "tidegate-cli/s3,tidegate-governor/quick-cache";
+/// Those and the features with crates of their own, of `--all` alone, as cargo takes them.
+pub const ALL_FEATURES: [&str; 4] = [
+    "--features",
+    FEATURES,
+    "--features",
+    "tidegate-cli/s3,tidegate-governor/quick-cache",
+];
 
-/// All features there are, as cargo takes them.
-pub const ALL_FEATURES: [&str; 4] = ["--features", FEATURES, "--features", MORE_FEATURES];
+/// Every test program, as cargo builds it.
+pub const TESTS: [&str; 5] = ["test", "--workspace", "--lib", "--bins", "--tests"];
 
 /// `cargo`, the program that runs us, in the root.
 pub fn cargo(arguments: &[&str]) -> Command {
@@ -176,6 +180,14 @@ fn wing(path: &str) -> Result<String> {
         .map_err(|_| format!("cargo metadata: '{path}' is not in {}", root().display()))?;
     let first = below.iter().next().unwrap_or_default();
     Ok(first.to_string_lossy().into_owned())
+}
+
+/// The package of a crate, of its name without the prefix.
+pub fn package(name: &str) -> String {
+    match name {
+        "tidegate" | "xtask" | "workspace-hack" => name.to_owned(),
+        _ => format!("tidegate-{name}"),
+    }
 }
 
 fn short(name: &str) -> String {

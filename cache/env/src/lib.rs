@@ -18,7 +18,6 @@
 //! Source: style A3 to A5; docs/adr/0001.
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "baton")]
 pub mod baton;
 mod event;
 mod io;

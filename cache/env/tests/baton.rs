@@ -1,5 +1,4 @@
 //! The baton passes the suite, repeats itself, and names a deadlock.
-#![cfg(feature = "baton")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};

@@ -37,8 +37,6 @@ mod parker;
 mod place;
 mod pool;
 mod queue;
-#[cfg(feature = "refuse")]
-pub mod refuse;
 #[expect(unsafe_code, reason = "io_uring takes raw memory and descriptors")]
 mod ring;
 #[expect(unsafe_code, reason = "calls of the C library")]

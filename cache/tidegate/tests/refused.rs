@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use os::refuse::{Refused, refuse};
+use testkit::refuse::{Refused, refuse};
 use tidegate::{Cache, CacheError, Error, OpenOptions, PAGE_SIZE};
 
 /// Seeds of `cargo test`.

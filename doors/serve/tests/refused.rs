@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 
 use nbd::client::{Client, Wishes};
 use nbd::wire::Errno;
-use os::refuse::{Refused, refuse};
 use serve::config::Asked;
+use testkit::refuse::{Refused, refuse};
 
 /// Seeds of `cargo test`.
 const SEEDS: u64 = 8;

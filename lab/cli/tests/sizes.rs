@@ -146,7 +146,6 @@ fn hold(options: &[(&str, Read)], sizes: &[(&str, u64)]) {
     }
 }
 
-#[cfg(feature = "serve")]
 mod serving {
     use policy::units::Pages;
     use serve::config::{Asked, BackendConfig, Config};

@@ -1,0 +1,4 @@
+//! Tools of the tests of several crates.
+#![forbid(unsafe_code)]
+
+pub mod refuse;
