@@ -8,17 +8,18 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
 use std::process::Command;
 
-/// The crates whose sources decide what a run comes to. Each is built again when it is changed, and
-/// this program with it.
-const SOURCES: [&str; 8] = [
-    "device",
-    "env",
-    "experiment",
-    "frames",
-    "lab",
-    "mm",
-    "policy",
-    "workload",
+/// The crates whose sources decide what a run comes to, from here. Each is built again when it is
+/// changed, and this program with it.
+const SOURCES: [&str; 9] = [
+    "../../cache/device/src",
+    "../../cache/env/src",
+    "../../cache/frames/src",
+    "../../cache/mm/src",
+    "../../cache/policy/src",
+    "../../lab/experiment/src",
+    "../../lab/history/src",
+    "../../lab/workload/src",
+    "../../lab/world/src",
 ];
 /// The folders of what is built with this: the program, and the Python package.
 const HERE: [&str; 2] = ["lab/cli/", "doors/python/"];
@@ -47,11 +48,11 @@ fn commit() -> Option<String> {
 
 /// The changes in the sources that decide a trace, as a number; empty if there are none.
 fn changed() -> String {
-    let sources = SOURCES.map(|name| format!("../{name}/src"));
-    for source in &sources {
+    for source in SOURCES.iter().chain([&EXPERIMENTS]) {
+        // Cargo takes a path that is missing as changed, and builds the program each time.
+        assert!(Path::new(source).exists(), "{source} is missing");
         println!("cargo::rerun-if-changed={source}");
     }
-    println!("cargo::rerun-if-changed={EXPERIMENTS}");
     let mut hasher = DefaultHasher::new();
     let mut is_changed = false;
     for what in [
@@ -59,7 +60,7 @@ fn changed() -> String {
         &["status", "--porcelain", "--"],
     ] {
         let mut arguments = what.to_vec();
-        arguments.extend(sources.iter().map(String::as_str));
+        arguments.extend(SOURCES);
         arguments.push(EXPERIMENTS);
         let said = git(&arguments).unwrap_or_default();
         is_changed |= !said.is_empty();
