@@ -1,11 +1,6 @@
 //! A cache in a control group of its own, of the system that the test runs on: the limit is seen,
 //! and followed.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -64,8 +59,7 @@ fn the_limit_of_the_group_is_seen_and_followed() {
         );
         return;
     };
-    let run =
-        "echo $$ > \"$GROUP/cgroup.procs\"; exec \"$0\" --exact --ignored --nocapture in_the_group";
+    let run = "echo $$ > \"$GROUP/cgroup.procs\"; exec \"$0\" --exact --ignored --nocapture group::in_the_group";
     let output = Command::new("sh")
         .args(["-c", run])
         .arg(std::env::current_exe().unwrap())

@@ -1,13 +1,8 @@
 //! A program on a disk that fails or is slow, and a file's own account: `Builder::layers`,
 //! `Error::File`, `File::stats`.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tidegate::{Cache, CacheError, Error, OpenOptions, PAGE_SIZE};
 
@@ -32,28 +27,6 @@ impl Drop for Scratch {
 fn cache(layers: &str) -> Cache {
     let builder = Cache::builder().memory(32 << 20);
     builder.layers(layers).unwrap().build().unwrap()
-}
-
-#[test]
-fn a_disk_is_as_slow_as_asked_until_it_is_released() {
-    let scratch = Scratch::new("slow");
-    let cache = cache("slow:rate=4MB");
-    let create = OpenOptions::new().create(true);
-    let file = cache.open(&scratch.0, create).unwrap();
-    let begin = Instant::now();
-    file.write_at(&[1; MIB], 0).unwrap();
-    file.sync().unwrap();
-    assert!(
-        begin.elapsed() >= Duration::from_millis(240),
-        "1 MiB at 4 MB/s"
-    );
-    file.write_at(&[2; 2 * MIB], 0).unwrap();
-    cache.release_layers();
-    let begin = Instant::now();
-    file.sync().unwrap();
-    assert!(begin.elapsed() < Duration::from_millis(400));
-    file.close().unwrap();
-    cache.close().unwrap();
 }
 
 #[test]

@@ -1,10 +1,6 @@
 //! The library on real files: what is written is read, also by others, and the limit holds.
 
 #![expect(clippy::cast_possible_truncation, reason = "patterns of bytes")]
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
 
 use std::path::PathBuf;
 use std::sync::Arc;

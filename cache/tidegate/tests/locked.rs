@@ -1,11 +1,6 @@
 //! A file belongs to one cache: another one, whatever its process and whatever name it knows the
 //! file by, is refused while it is open, with the name of its holder.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -14,9 +9,7 @@ use std::process::{Command, Stdio};
 use os::{Holder, OsError};
 use tidegate::{Cache, Error, OpenOptions};
 
-mod common;
-
-use common::open_soon;
+use crate::common::open_soon;
 
 struct Folder(PathBuf);
 

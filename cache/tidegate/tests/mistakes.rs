@@ -1,19 +1,12 @@
 //! Mistakes of callers are told in their words: bytes, and the names of this library.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::Command;
 
 use tidegate::{Cache, Error, File, OpenOptions, SystemError, Threshold};
 
-mod common;
-
-use common::open_soon;
+use crate::common::open_soon;
 
 struct Dir(PathBuf);
 

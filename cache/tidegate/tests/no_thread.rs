@@ -1,10 +1,5 @@
 //! A running cache when the system has no thread to give: an error, and nothing is lost.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::path::Path;
 use std::process::Command;
 
@@ -17,7 +12,8 @@ const MIB: u64 = 1 << 20;
 fn without_a_thread_there_is_an_error() {
     let dir = std::env::temp_dir().join(format!("tidegate-no-thread-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
-    let run = "ulimit -v 2000000; exec \"$0\" --exact --ignored in_a_small_address_space";
+    let run =
+        "ulimit -v 2000000; exec \"$0\" --exact --ignored no_thread::in_a_small_address_space";
     let own = std::env::current_exe().unwrap();
     let mut command = Command::new("sh");
     let command = command

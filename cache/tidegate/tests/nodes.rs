@@ -1,11 +1,6 @@
 //! A cache on several nodes. On a machine of one they are parts of its memory (`Nodes::Divide`), so
 //! that all of it runs.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,6 @@
 //! Each seed is a process of its own, since a refusal is for good: some writes, reads,
 //! syncs and limits, the refusal, some more, the end; then the files are compared with what was
 //! written. `TIDEGATE_SEEDS=N` says how many, `TIDEGATE_SEED=S` the first.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs::File;
 use std::io::Write as _;
@@ -36,7 +35,7 @@ fn nothing_that_was_written_depends_on_what_is_asked_for_late() {
         let folder = std::env::temp_dir().join(folder);
         std::fs::create_dir_all(&folder).unwrap();
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "--ignored", "--nocapture", "one_seed"])
+            .args(["--exact", "--ignored", "--nocapture", "refused::one_seed"])
             .env("REFUSED_SEED", seed.to_string())
             .env("REFUSED_FOLDER", &folder)
             .stdout(Stdio::piped())

@@ -1,11 +1,6 @@
 //! Volumes as a server uses them, on real threads and files: calls that do not wait, and threads
 //! that wait for them.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,11 +1,6 @@
 //! Anonymous memory on real memory and a real swap file: bytes come back, the limit holds, nothing
 //! is left behind.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::path::PathBuf;
 use std::sync::Arc;
 

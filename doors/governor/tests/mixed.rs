@@ -6,8 +6,7 @@
 //!
 //! `TIDEGATE_SEEDS=300` tries as many plans; a plan that fails is shrunk and printed, and becomes a
 //! case with a name. quick_cache splits its memory by the processors there are, so another machine
-//! may fail with another plan.
-#![allow(clippy::unwrap_used, reason = "a test")]
+//! may fail with another plan. Needs the feature `quick-cache`.
 
 use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};

@@ -1,11 +1,6 @@
 //! The page cache under a governor: it gives what others reserve, gets it back for what it misses,
 //! and goes without a trace.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

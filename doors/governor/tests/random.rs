@@ -1,8 +1,6 @@
 //! Random members under one limit, in virtual time: some lie, some are slow, some panic, some
 //! report late.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, Weak};

@@ -1,7 +1,5 @@
 //! The eight rules, bad input, waiting: each by members that do what they should not.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};

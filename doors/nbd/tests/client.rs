@@ -1,15 +1,11 @@
 //! The client against a server in memory, and against nbdkit where that is installed.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod common;
-
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command as Process, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Memory, SIZE, connect};
+use crate::common::{Memory, SIZE, connect};
 use nbd::client::{Ask, Client, ClientError, Extent, Handshake, Wishes, give_up_after};
 use nbd::haggle::Missing;
 use nbd::wire::{Command, CommandFlags, Errno, ExportFlags, OptionKind, ReplyKind, State};

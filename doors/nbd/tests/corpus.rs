@@ -2,7 +2,6 @@
 //!
 //! A failure of the random part prints its seed; `NBD_SEED` takes one back, `NBD_ROUNDS` sets how
 //! many there are.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "../fuzz/checks.rs"]
 mod checks;
@@ -303,7 +302,7 @@ fn random_servers() {
     rounds(checks::client, server);
 }
 
-/// Writes a small corpus of what the generators make: `cargo test -p tidegate-nbd --test corpus --
+/// Writes a small corpus of what the generators make: `cargo test -p tidegate-nbd --test tests corpus:: --
 /// --ignored`.
 #[test]
 #[ignore = "writes into the source tree"]

@@ -1,17 +1,15 @@
 //! The device against a model of bytes, with stores that fail in every way they can.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #![allow(
     clippy::cast_possible_truncation,
     reason = "64 bits, and small numbers"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Chance, Fault, Faulty, LONG, MIB, PAGE, Rig, TestDir};
+use crate::common::{Chance, Fault, Faulty, LONG, MIB, PAGE, Rig, TestDir};
 use env::{IoError, IoOp};
 use object_store::memory::InMemory;
 use object_store::path::Path;

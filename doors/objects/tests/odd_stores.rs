@@ -1,15 +1,12 @@
 //! Stores that are slow or odd in ways that a start has to see: refused then, not in the middle of
 //! a guest's writes.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
-mod common;
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::common::Rig;
 use async_trait::async_trait;
-use common::Rig;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use object_store::memory::InMemory;

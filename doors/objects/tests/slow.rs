@@ -1,19 +1,17 @@
 //! Figures of the cache over a store whose puts take 50 ms and gets 20 ms. Not checked: printed.
 //!
-//! `cargo test -p tidegate-objects --test slow -- --ignored --nocapture`
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+//! `cargo test -p tidegate-objects --test tests slow:: -- --ignored --nocapture`
+
 #![allow(
     clippy::cast_possible_truncation,
     reason = "64 bits, and small numbers"
 )]
 #![allow(clippy::cast_precision_loss, reason = "for people")]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{Chance, MIB, PAGE, attach};
+use crate::common::{Chance, MIB, PAGE, attach};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::throttle::{ThrottleConfig, ThrottledStore};

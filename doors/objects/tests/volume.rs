@@ -1,18 +1,16 @@
 //! A volume through the real cache: reopened, killed, on a store that fails.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 #![allow(
     clippy::cast_possible_truncation,
     reason = "64 bits, and small numbers"
 )]
-
-mod common;
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Chance, Fault, Faulty, MIB, PAGE, TestDir, attach, block};
+use crate::common::{Chance, Fault, Faulty, MIB, PAGE, TestDir, attach, block};
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use objects::Config;
@@ -121,7 +119,7 @@ fn what_was_synced_survives_a_kill() {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "writes_until_it_is_killed",
+                "volume::writes_until_it_is_killed",
                 "--ignored",
                 "--nocapture",
             ])

@@ -6,15 +6,13 @@
     reason = "a test's helpers are its tests; its numbers are small"
 )]
 
-mod common;
-
 use std::collections::HashMap;
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::{Dice, PAGE, Server, Setup, bytes};
+use crate::common::{Dice, PAGE, Server, Setup, bytes};
 use nbd::client::{Ask, Client, Wishes, give_up_after};
 use nbd::wire::{Command, CommandFlags, Errno, ExportFlags};
 use serve::export::ExportOptions;
@@ -356,7 +354,7 @@ fn byte_by_byte_is_as_good_as_at_once() {
     let mut answers = Vec::new();
     for step in [sent.len(), 1, 3, 27, 29, 4095] {
         let mut stream = UnixStream::connect(&server.socket).unwrap();
-        give_up_after(&stream, common::LONG).unwrap();
+        give_up_after(&stream, crate::common::LONG).unwrap();
         for piece in sent.chunks(step) {
             stream.write_all(piece).unwrap();
         }
@@ -388,7 +386,7 @@ fn whoever_vanishes_at_whatever_byte_leaves_nothing_behind() {
         stream.write_all(&sent[..cut]).unwrap();
         if cut % 3 == 0 {
             // In the middle of reading too.
-            give_up_after(&stream, common::LONG).unwrap();
+            give_up_after(&stream, crate::common::LONG).unwrap();
             let mut some = [0; 10];
             stream.read_exact(&mut some).unwrap();
         }

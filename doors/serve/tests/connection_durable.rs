@@ -6,13 +6,11 @@
     reason = "a test's helpers are its tests; its numbers are small"
 )]
 
-mod common;
-
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use common::{PAGE, Server, Setup, bytes, until};
+use crate::common::{PAGE, Server, Setup, bytes, until};
 use device::{FaultPlan, Faulty, TraceRecord};
 use env::IoOp;
 use nbd::client::{Ask, Client};

@@ -5,15 +5,13 @@
     reason = "a test's helpers are its tests; its numbers are small"
 )]
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::{PAGE, Server, Setup, allow_descriptors, bytes, until};
+use crate::common::{PAGE, Server, Setup, allow_descriptors, bytes, until};
 use device::FaultPlan;
 use nbd::client::{Ask, Client, Wishes};
 use nbd::wire::{Command, CommandFlags, Errno, Request};
@@ -449,7 +447,7 @@ fn a_paced_write_holds_no_thread_and_reads_go_on_behind_it() {
     // Replies to reads that were there before those to all of the writes before them in the stream.
     let (mut writes, mut overtook) = (0_u64, 0);
     let began = Instant::now();
-    while counters.held_total.load(Ordering::SeqCst) < 20 && began.elapsed() < common::LONG {
+    while counters.held_total.load(Ordering::SeqCst) < 20 && began.elapsed() < crate::common::LONG {
         for _ in 0..4 {
             writes += 1;
             let at = (writes * data.len() as u64) % (48 << 20);
@@ -552,7 +550,7 @@ fn too_many_and_too_slow_are_turned_away() {
         ..limits
     });
     let silent = std::os::unix::net::UnixStream::connect(&server.socket).unwrap();
-    nbd::client::give_up_after(&silent, common::LONG).unwrap();
+    nbd::client::give_up_after(&silent, crate::common::LONG).unwrap();
     let mut all = Vec::new();
     (&silent).read_to_end(&mut all).unwrap();
     let counters = &server.hub.counters;
@@ -565,7 +563,7 @@ fn too_many_and_too_slow_are_turned_away() {
         agreed.is_some()
     });
     let mut agreed = agreed.unwrap();
-    nbd::client::give_up_after(agreed.stream(), common::LONG).unwrap();
+    nbd::client::give_up_after(agreed.stream(), crate::common::LONG).unwrap();
     std::thread::sleep(handshake + handshake / 3);
     agreed.write(0, b"still here").unwrap();
     // Asks for what there is not.

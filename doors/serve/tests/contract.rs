@@ -15,15 +15,13 @@
     reason = "a test's helpers are its tests; its numbers are small"
 )]
 
-mod common;
-
 use std::io::Write as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command as Program;
 use std::time::Duration;
 
-use common::{Folder, PAGE, Server, Setup, bytes, until};
+use crate::common::{Folder, PAGE, Server, Setup, bytes, until};
 use device::{FaultPlan, Faulty, Odds};
 use nbd::client::Client;
 use nbd::wire::{CommandFlags, Errno};

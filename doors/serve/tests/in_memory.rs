@@ -6,12 +6,10 @@
     reason = "support code of tests: a failure here is a failed test; the numbers are small"
 )]
 
-mod common;
-
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
-use common::{Dice, PAGE, Server, Setup, bytes};
+use crate::common::{Dice, PAGE, Server, Setup, bytes};
 use nbd::client::Client;
 use nbd::wire::{CommandFlags, State};
 use serve::config::BackendConfig;

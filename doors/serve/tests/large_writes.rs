@@ -6,13 +6,11 @@
     reason = "a test's helpers are its tests; its numbers are small"
 )]
 
-mod common;
-
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Dice, PAGE, Server, Setup, bytes, until};
+use crate::common::{Dice, PAGE, Server, Setup, bytes, until};
 use nbd::client::{Ask, Client, Wishes};
 use nbd::wire::{Command, CommandFlags, Errno, Request};
 

@@ -1,12 +1,7 @@
 //! Encrypted connections to a real server: which clients are let in, that others cannot read along,
 //! and the clients that people use.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 #![cfg(feature = "tls")]
-
-#[path = "common/certificates.rs"]
-mod certificates;
-mod common;
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -15,10 +10,10 @@ use std::process::Command as Process;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use certificates::{
+use crate::certificates::{
     Authority, CLIENT, FUTURE, Identity, NOW, PAST, SERVER, authority, client, identity,
 };
-use common::{LONG, Server, Setup, bytes, until};
+use crate::common::{LONG, Server, Setup, bytes, until};
 use nbd::client::{Client, ClientError, Handshake, Wishes, give_up_after};
 use nbd::wire::{OptionHead, OptionKind, ReplyKind};
 use rustls::pki_types::ServerName;

@@ -1,15 +1,13 @@
 //! The figures that a real server shows of itself while clients use it: counted right, and told
 //! when a volume is in trouble.
-#![cfg(feature = "web")]
-#![allow(clippy::unwrap_used, reason = "a test's helpers are its tests")]
 
-mod common;
+#![cfg(feature = "web")]
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};
 
-use common::{Folder, LONG, PAGE, Server, Setup, bytes, until};
+use crate::common::{Folder, LONG, PAGE, Server, Setup, bytes, until};
 use nbd::client::Wishes;
 use serve::config::{BackendConfig, WebConfig};
 use serve::export::ExportOptions;

@@ -1,10 +1,5 @@
 //! `tidegate replay`, as a user types it.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::path::PathBuf;
 use std::process::{Command, Output};
 

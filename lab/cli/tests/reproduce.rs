@@ -1,8 +1,6 @@
 //! `tidegate reproduce` from outside: what it prints, keeps and refuses, and its page in a real
 //! browser.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};

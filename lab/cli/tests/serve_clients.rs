@@ -1,10 +1,6 @@
 //! `tidegate serve` with the clients that people use: each test runs the client itself against the
 //! program itself.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-mod serving;
-
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
@@ -12,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use serving::{Folder, MIB, Server, client, command, difference, have, patchwork, sparse, tell};
+use crate::serving::{
+    Folder, MIB, Server, client, command, difference, have, patchwork, sparse, tell,
+};
 
 /// Less than most volumes here: pages are evicted, and misses are read again.
 const MEMORY: &str = "96MiB";

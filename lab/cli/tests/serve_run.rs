@@ -1,17 +1,10 @@
 //! The life of `tidegate serve` as a process: what a start says and refuses, signals, reloads, its
 //! supervisor.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
-#[path = "serve_run/check.rs"]
 mod check;
-#[path = "serve_run/come.rs"]
 mod come;
-#[path = "serve_run/end.rs"]
 mod end;
-#[path = "serve_run/leave.rs"]
 mod leave;
-mod serving;
 
 use std::fs::{self, File};
 use std::os::fd::OwnedFd;
@@ -21,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::serving::{Client, Folder, MIB, Random, sparse};
 use rustix::process::{Pid, Signal, kill_process};
-use serving::{Client, Folder, MIB, Random, sparse};
 
 /// Time that anything may take before the test fails, on a machine that does much else and has a
 /// slow disk.

@@ -1,7 +1,5 @@
 //! One grammar of sizes: every option that takes one answers the same bytes, or the same error.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-
 use std::path::Path;
 
 use clap::Parser as _;

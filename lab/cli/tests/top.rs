@@ -1,6 +1,5 @@
 //! `tidegate top` in a terminal: it draws in place, a signal leaves the terminal as it was, it ends
 //! with its terminal, and one that cannot draw is not drawn on.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::fs::File;
 use std::io::Read as _;

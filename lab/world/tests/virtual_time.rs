@@ -1,8 +1,4 @@
 //! Properties of virtual time: sharing of CPUs, accounts, determinism, ticks, deadlocks.
-#![allow(
-    clippy::unwrap_used,
-    reason = "the bodies of tasks are test code, outside `#[test]` functions"
-)]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,5 @@
 //! Support of the library's tests.
 
-#![allow(
-    clippy::unwrap_used,
-    reason = "support code of tests: a failure here is a failed test"
-)]
-
 use std::path::Path;
 use std::time::{Duration, Instant};
 

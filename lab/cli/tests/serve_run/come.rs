@@ -10,8 +10,8 @@ use std::process::Command;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
-use super::serving::{Client, Folder};
 use super::{PATIENCE, Process, Written, listen, new_volume};
+use crate::serving::{Client, Folder};
 
 /// A server of `volumes` small volumes under these limits on descriptors.
 fn limited(folder: &Folder, limits: &str, volumes: usize, more: &[&str]) -> Process {

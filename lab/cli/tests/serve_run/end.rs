@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::serving::{Client, Folder, MIB, sparse};
 use super::{MEMORY, Process, holds, listen, random, write_all};
+use crate::serving::{Client, Folder, MIB, sparse};
 
 /// A server of these volumes that is ready.
 fn serve(folder: &Folder, volumes: &[&str]) -> Process {

@@ -3,8 +3,8 @@
 
 use rustix::process::Signal;
 
-use super::serving::{Client, Folder, MIB};
 use super::{MEMORY, Written, new_volume, random, write_all};
+use crate::serving::{Client, Folder, MIB};
 
 #[test]
 fn a_file_that_is_cut_for_a_moment_takes_no_volume_out() {

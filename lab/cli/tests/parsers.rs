@@ -7,11 +7,10 @@
 //! Without more, as many inputs are tried as take a moment, the same each time.
 //! `TIDEGATE_FUZZ_SECONDS=60` tries each parser for so long, `TIDEGATE_FUZZ_FROM=7` with other
 //! inputs; `TIDEGATE_FUZZ=NAME` tries one alone.
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod parsers;
+mod good;
 /// Properties of the NBD protocol; the corpus of `nbd` is tried over there.
-#[path = "../../../../doors/nbd/fuzz/checks.rs"]
+#[path = "../../../doors/nbd/fuzz/checks.rs"]
 mod protocol;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -30,31 +29,25 @@ struct Parser {
 }
 
 const PARSERS: &[Parser] = &[
-    parser("arguments", parsers::arguments, parsers::command_lines),
-    parser("scenario", parsers::scenario, parsers::scenarios),
-    parser("override", parsers::set, parsers::sets),
-    parser("tables", parsers::tables, parsers::recordings),
-    parser(
-        "pressure",
-        parsers::pressure,
-        parsers::recordings_of_pressure,
-    ),
-    parser("trace", parsers::trace, parsers::traces),
-    parser("change", parsers::change, parsers::changes),
-    parser("server", parsers::server, parsers::configurations),
-    parser("volume", parsers::volume, parsers::volumes),
-    parser("wrapper", parsers::wrapper, parsers::wrappers),
-    parser("figure", parsers::figure, parsers::figures),
-    parser("member", parsers::member, parsers::members),
+    parser("arguments", good::arguments, good::command_lines),
+    parser("scenario", good::scenario, good::scenarios),
+    parser("override", good::set, good::sets),
+    parser("tables", good::tables, good::recordings),
+    parser("pressure", good::pressure, good::recordings_of_pressure),
+    parser("trace", good::trace, good::traces),
+    parser("change", good::change, good::changes),
+    parser("server", good::server, good::configurations),
+    parser("volume", good::volume, good::volumes),
+    parser("wrapper", good::wrapper, good::wrappers),
+    parser("figure", good::figure, good::figures),
+    parser("member", good::member, good::members),
     parser("handshake", protocol::handshake, || {
-        parsers::corpus_of_nbd("handshake")
+        good::corpus_of_nbd("handshake")
     }),
     parser("requests", protocol::requests, || {
-        parsers::corpus_of_nbd("requests")
+        good::corpus_of_nbd("requests")
     }),
-    parser("client", protocol::client, || {
-        parsers::corpus_of_nbd("client")
-    }),
+    parser("client", protocol::client, || good::corpus_of_nbd("client")),
 ];
 
 const fn parser(name: &'static str, parse: fn(&[u8]), good: fn() -> Vec<Vec<u8>>) -> Parser {

@@ -29,8 +29,8 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
-fn crates() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// A file's text, unpacked.
@@ -132,7 +132,7 @@ impl Changed {
     /// A copy, unpacked.
     fn of(name: &str, whole: &str) -> Self {
         let folder = folder(name);
-        let files = std::fs::read_dir(crates().join(whole)).unwrap();
+        let files = std::fs::read_dir(root().join(whole)).unwrap();
         let files = files.map(|file| file.unwrap().path());
         let files = files.filter_map(|path| {
             let name = path.file_name()?.to_str()?.trim_end_matches(".gz");
@@ -176,12 +176,12 @@ impl Changed {
 
 fn of_throttling() -> &'static Changed {
     static CHANGED: OnceLock<Changed> = OnceLock::new();
-    CHANGED.get_or_init(|| Changed::of("tables", "recordings/tests/fixtures/guest"))
+    CHANGED.get_or_init(|| Changed::of("tables", "lab/recordings/tests/fixtures/guest"))
 }
 
 fn of_pressure() -> &'static Changed {
     static CHANGED: OnceLock<Changed> = OnceLock::new();
-    CHANGED.get_or_init(|| Changed::of("pressure", "../recordings/held/r1-4"))
+    CHANGED.get_or_init(|| Changed::of("pressure", "recordings/held/r1-4"))
 }
 
 pub(crate) fn tables(bytes: &[u8]) {
@@ -226,7 +226,7 @@ pub(crate) fn trace(bytes: &[u8]) {
 }
 
 pub(crate) fn traces() -> Vec<Vec<u8>> {
-    let ftrace = unpacked(&crates().join("recordings/tests/fixtures/ftrace.txt.gz"));
+    let ftrace = unpacked(&root().join("lab/recordings/tests/fixtures/ftrace.txt.gz"));
     let ftrace = text(&ftrace);
     let perf = ftrace.lines().filter_map(|line| {
         let (task, rest) = line.split_once('[')?;
@@ -412,7 +412,7 @@ pub(crate) fn members() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn corpus_of_nbd(target: &str) -> Vec<Vec<u8>> {
-    let folder = crates().join("../doors/nbd/fuzz/corpus").join(target);
+    let folder = root().join("doors/nbd/fuzz/corpus").join(target);
     let files = std::fs::read_dir(folder).unwrap();
     let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
     files.sort();

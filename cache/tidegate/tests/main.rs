@@ -1,0 +1,10 @@
+//! The library on real threads and files.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod attack;
+mod layers;
+mod live;
+mod nodes;
+mod served;
+mod spill;
