@@ -95,17 +95,34 @@ pub(crate) fn hashes_hold(program: &Path, which: Which) -> Result<()> {
                 .retain(|name| !LONG.contains(&name.as_str()) && !BY_NAME.contains(&name.as_str()));
             names
         }
+        Which::Named(names) => {
+            let is_short =
+                |name: &String| !LONG.contains(&name.as_str()) && !BY_NAME.contains(&name.as_str());
+            let (short, long): (Vec<_>, Vec<_>) = names.into_iter().partition(is_short);
+            if !long.is_empty() {
+                let long = long.join(" ");
+                println!(
+                    "    SKIPPED: {long}: minutes in the tests' build; cargo xtask lab {long}"
+                );
+            }
+            if short.is_empty() {
+                return Ok(());
+            }
+            short
+        }
     };
     judge(program, &names, SCALE, false)
 }
 
 /// Which experiments are compared with the list.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) enum Which {
     /// All but those that run by name alone.
     All,
     /// Those of them that take seconds.
     Short,
+    /// Those that are named, but for the ones that take minutes.
+    Named(Vec<String>),
 }
 
 /// Experiments run at their own scale: with so little memory that there is nothing left of it at a

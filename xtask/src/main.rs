@@ -10,6 +10,7 @@ mod campaign;
 mod dist;
 mod instruments;
 mod lab;
+mod part;
 mod programs;
 mod python;
 mod server;
@@ -30,6 +31,9 @@ usage: cargo xtask COMMAND
 
   test [--all] [--only STEP]... [--list]
                                    what must pass before a commit; --all: everything that CI proves
+  test --changed [REV]             what a change since REV can affect; before that, what and why
+  test cache|doors|lab             the tests of a wing
+  test PROGRAM [FILTER]            one test program: test mm cache writeback; test --help
   check                            the quick part of it: format, lints, tidy
   tidy                             what a machine can judge of docs/work/style.md: dependencies, unsafe, links, citations
   tidy --floors [--tree DIR]       modules that import each other in circles, and imports that go upwards

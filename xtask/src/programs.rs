@@ -106,18 +106,45 @@ fn program(message: &Value) -> Option<Program> {
     })
 }
 
-/// Runs all of them and says how each ended.
+impl Program {
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.path);
+        command
+            .current_dir(&self.folder)
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Runs it here, with these words for the harness of its tests: what it prints is seen.
+    ///
+    /// # Errors
+    /// A test failed, or the time is over.
+    pub(crate) fn run(&self, words: &[String]) -> Result<()> {
+        steps::run(self.command().args(words), PROGRAM_MAX)
+    }
+}
+
+/// Every name that is asked for is that of a program.
 ///
 /// # Errors
-/// Those that failed, by name; a name that was asked for and is not there.
-pub(crate) fn run(programs: Vec<Program>, asked: &Asked<'_>) -> Result<()> {
+/// One is not.
+pub(crate) fn all_known(programs: &[Program], asked: &Asked<'_>) -> Result<()> {
     let known: BTreeSet<&str> = programs.iter().map(|one| one.name.as_str()).collect();
     let named = asked.alone.iter().chain(asked.first).copied();
     let named = named.chain(asked.environment.iter().map(|(name, ..)| *name));
     let named = named.chain(asked.without.iter().map(|(name, _)| *name));
-    if let Some(gone) = named.into_iter().find(|name| !known.contains(name)) {
-        return Err(format!("there is no test program '{gone}'"));
+    match named.into_iter().find(|name| !known.contains(name)) {
+        Some(gone) => Err(format!("there is no test program '{gone}'")),
+        None => Ok(()),
     }
+}
+
+/// Runs all of them and says how each ended.
+///
+/// # Errors
+/// Those that failed, by name.
+pub(crate) fn run(programs: Vec<Program>, asked: &Asked<'_>) -> Result<()> {
     let out = Workspace::load()?.target.join("xtask/tests");
     let began = Instant::now();
     let mut ended = Vec::new();
@@ -140,7 +167,7 @@ pub(crate) fn run(programs: Vec<Program>, asked: &Asked<'_>) -> Result<()> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let at_a_time = AT_A_TIME * cores;
     println!(
-        "    {} programs, {at_a_time} at a time, then {} that measure time, alone",
+        "    {} programs, {at_a_time} at a time, then {} alone",
         side_by_side.len(),
         alone.len()
     );
@@ -196,11 +223,8 @@ impl Running {
         let printed = out.join(format!("{}.txt", program.name.replace(' ', "-")));
         let file = create(&printed)?;
         let both = file.try_clone();
-        let mut command = Command::new(&program.path);
+        let mut command = program.command();
         command
-            .current_dir(&program.folder)
-            .env("CARGO_MANIFEST_DIR", &program.folder)
-            .stdin(Stdio::null())
             .stdout(file)
             .stderr(both.map_err(|error| format!("{}: {error}", printed.display()))?);
         for (name, key, value) in asked.environment {

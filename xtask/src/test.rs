@@ -14,6 +14,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::lab::Which;
+use crate::part::{self, Part};
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
 use crate::workspace::{ALL_FEATURES, BUILD_MAX, TESTS, Workspace, build_program, cargo, root};
@@ -37,33 +38,69 @@ const MIXED_SEEDS: u64 = 30;
 /// Switches of threads that a loom model explores: enough for every bug planted so far.
 const LOOM_PREEMPTIONS: &str = "3";
 
-/// Test programs that measure time: each runs when nothing else does.
-const ALONE: &[&str] = &[
+/// Test programs that measure time: with `--all` alone, where each runs when nothing else does.
+const TIMED: [&str; 4] = [
     "cli serve_demo",
     "cli serve_limits",
     "experiment live",
-    "tidegate layers",
-    "tidegate limit",
-    "tidegate stamps",
+    "tidegate timed",
 ];
+/// Test programs that measure memory, or keep all cores busy: each runs when nothing else does.
+const ALONE: [&str; 2] = ["tidegate limit", "tidegate stamps"];
 /// Test programs that take longest: they begin first, so that none of them is left to run by
 /// itself.
 const FIRST: &[&str] = &[
     "cli serve_kill",
+    "cli tests",
     "mm cache",
     "mm faults",
     "experiment lab",
     "recordings compare",
-    "serve fuzz",
-    "tidegate spill",
+    "serve tests",
+    "tidegate tests",
     "serve lib",
     "experiment lib",
 ];
+
+const USAGE: &str = "\
+What must pass before a commit, or a part of it.
+
+usage: cargo xtask test [--all] [--only STEP]...
+       cargo xtask test --changed [REV]
+       cargo xtask test cache|doors|lab
+       cargo xtask test PROGRAM [FILTER] [-- WORD...]
+
+  (nothing)        format, tidy, every test program but those that measure time, seeds of faults,
+                   trace hashes of the experiments that take seconds
+  --all            everything that CI proves; with PROGRAM, a wing or --changed: with the features
+                   that only --all builds (S3, adapters)
+  --only STEP      that step alone, of those that --list prints
+  --changed        the programs that the change since REV can affect; prints them, with the files and
+                   crates that are the cause, and what is left out. Without REV: since the branch left
+                   main; on main the last commit, or the one before where nothing has changed since
+  cache|doors|lab  the programs of a wing; campaign, testkit and xtask go with lab
+  PROGRAM          one test program, named as the summary names it, or all of a crate; FILTER: tests with
+                   this in their names; after --: words for the test harness
+
+All of these share what they compile.
+
+examples:
+  cargo xtask test --changed                     the everyday command
+  cargo xtask test --changed HEAD~3
+  cargo xtask test mm cache writeback            tests of tests/cache with `writeback` in their names
+  cargo xtask test serve lib -- --nocapture
+  cargo xtask test policy                        all programs of a crate
+  cargo xtask test --only hashes
+
+exit status: 0 all passed, 1 something failed or was interrupted
+";
 
 /// The way that a step is run.
 struct Run {
     /// Everything that is proved, and not what the README's command runs alone.
     all: bool,
+    /// Not the whole workspace.
+    part: Option<Part>,
 }
 
 /// A step: its name, whether only `--all` runs it, and what it does.
@@ -117,14 +154,21 @@ const STEPS: [Step; 17] = [
 /// The steps of `check`.
 const QUICK: [&str; 3] = ["format", "tidy", "clippy"];
 
-/// Runs the steps of the README's command, all of them with `--all`, or those named with `--only`.
+/// Runs the steps of the README's command, all of them with `--all`, those named with `--only`, or a
+/// part of the tests.
 pub(crate) fn test(mut arguments: Arguments) -> Result<()> {
     let mut only = Vec::new();
-    let mut all = false;
+    let (mut all, mut changed) = (false, false);
+    let (mut words, mut harness) = (Vec::new(), Vec::new());
     while let Some(word) = arguments.next_word() {
         match word.as_str() {
             "--all" => all = true,
+            "--changed" => changed = true,
             "--only" => only.push(arguments.value_of("--only")?),
+            "--help" | "-h" => {
+                print!("{USAGE}");
+                return Ok(());
+            }
             "--list" => {
                 for step in &STEPS {
                     let note = if step.only_all { "  (--all)" } else { "" };
@@ -132,7 +176,17 @@ pub(crate) fn test(mut arguments: Arguments) -> Result<()> {
                 }
                 return Ok(());
             }
-            _ => return Err(format!("test: unexpected '{word}'")),
+            "--" => {
+                while let Some(word) = arguments.next_word() {
+                    harness.push(word);
+                }
+            }
+            option if option.starts_with('-') => {
+                return Err(format!(
+                    "test: unexpected '{word}'; see cargo xtask test --help"
+                ));
+            }
+            _ => words.push(word),
         }
     }
     if let Some(name) = only
@@ -143,7 +197,19 @@ pub(crate) fn test(mut arguments: Arguments) -> Result<()> {
             "there is no step '{name}'; see cargo xtask test --list"
         ));
     }
-    run("xtask test", all, |step| {
+    let is_part = changed || !words.is_empty();
+    if is_part && !only.is_empty() {
+        return Err(
+            "test: --only is for steps of the whole; leave it or the other words out".into(),
+        );
+    }
+    if !is_part && !harness.is_empty() {
+        return Err("test: -- is for one test program: cargo xtask test PROGRAM -- WORD".into());
+    }
+    if is_part {
+        return part_of(all, changed, words, &harness);
+    }
+    run("xtask test", Run { all, part: None }, |step| {
         if only.is_empty() {
             all || !step.only_all
         } else {
@@ -152,16 +218,85 @@ pub(crate) fn test(mut arguments: Arguments) -> Result<()> {
     })
 }
 
+/// Runs the tests that words name, or that a change can affect.
+fn part_of(all: bool, changed: bool, mut words: Vec<String>, harness: &[String]) -> Result<()> {
+    let workspace = Workspace::load()?;
+    let part = if changed {
+        if words.len() > 1 {
+            let more = words[1..].join(" ");
+            return Err(format!(
+                "test: --changed takes one revision, not '{more}' too"
+            ));
+        }
+        part::changed(&workspace, words.pop())?
+    } else if words.len() == 1
+        && let Some(wing) = Part::of_wing(&workspace, &words[0])
+    {
+        wing
+    } else {
+        let (programs, took) = part::named(&workspace, &words)?;
+        let part = Part {
+            programs,
+            ..Part::default()
+        };
+        words.drain(..took);
+        words.extend_from_slice(harness);
+        if part.programs.len() == 1 {
+            steps::stop_at_interrupt()?;
+            let built = part.build(&workspace, all)?;
+            return built.iter().try_for_each(|program| program.run(&words));
+        }
+        if !words.is_empty() {
+            let names: Vec<&str> = part.programs.iter().map(String::as_str).collect();
+            return Err(format!(
+                "test: '{}' needs one program: {}",
+                words.join(" "),
+                names.join(", ")
+            ));
+        }
+        return run(
+            "xtask test",
+            Run {
+                all,
+                part: Some(part),
+            },
+            |step| step.name == "tests",
+        );
+    };
+    if !harness.is_empty() {
+        return Err("test: -- is for one test program: cargo xtask test PROGRAM -- WORD".into());
+    }
+    let (faults, hashes) = (part.faults, part.hashes.is_some());
+    let tests = !part.programs.is_empty();
+    run(
+        "xtask test",
+        Run {
+            all,
+            part: Some(part),
+        },
+        |step| match step.name {
+            "format" | "tidy" => true,
+            "tests" => tests,
+            "faults" => faults,
+            "hashes" => hashes,
+            _ => false,
+        },
+    )
+}
+
 /// Runs the quick steps.
 pub(crate) fn check(arguments: Arguments) -> Result<()> {
     arguments.finish()?;
-    run("xtask check", true, |step| QUICK.contains(&step.name))
+    let run_all = Run {
+        all: true,
+        part: None,
+    };
+    run("xtask check", run_all, |step| QUICK.contains(&step.name))
 }
 
-fn run(title: &'static str, all: bool, wanted: impl Fn(&Step) -> bool) -> Result<()> {
+fn run(title: &'static str, run: Run, wanted: impl Fn(&Step) -> bool) -> Result<()> {
     steps::stop_at_interrupt()?;
     let mut steps = Steps::new(title);
-    let run = Run { all };
     for step in STEPS.iter().filter(|step| wanted(step)) {
         steps.run(step.name, || (step.run)(&run));
     }
@@ -173,32 +308,44 @@ fn cargo_step(arguments: &[&str]) -> End {
 }
 
 fn build_tests(run: &Run) -> Result<Vec<Program>> {
+    if let Some(part) = &run.part {
+        return part.build(&Workspace::load()?, run.all);
+    }
     let features = if run.all { &ALL_FEATURES[..] } else { &[] };
     programs::build(&[&TESTS[..], features].concat(), BUILD_MAX)
 }
 
-/// All tests of the workspace.
+/// All tests of the workspace, or of the part.
 fn tests(run: &Run) -> Result<()> {
     let programs = build_tests(run)?;
+    let mut alone = ALONE.to_vec();
     let mut asked = Asked {
-        alone: ALONE,
         first: FIRST,
         ..Asked::default()
     };
+    if run.all {
+        alone.extend(TIMED);
+    } else {
+        let why = "measures time; cargo xtask test --all runs it";
+        asked
+            .without
+            .extend(TIMED.map(|name| (name, why.to_owned())));
+    }
+    asked.alone = &alone;
     let mut environment = vec![
         ("cli serve_kill", "TIDEGATE_KILLS", KILLS.to_string()),
         (
-            "cli parsers",
+            "cli tests",
             "TIDEGATE_FUZZ_SECONDS",
             FUZZ_SECONDS.to_string(),
         ),
-        ("governor mixed", "TIDEGATE_SEEDS", MIXED_SEEDS.to_string()),
+        ("governor tests", "TIDEGATE_SEEDS", MIXED_SEEDS.to_string()),
     ];
     if run.all {
         let program = build_program()?.display().to_string();
-        environment.push(("cli program", "TIDEGATE_NO_SERVER", program));
+        environment.push(("cli tests", "TIDEGATE_NO_SERVER", program));
         match fsx() {
-            Ok(path) => environment.push(("cli serve_clients", "TIDEGATE_FSX", path)),
+            Ok(path) => environment.push(("cli tests", "TIDEGATE_FSX", path)),
             Err(why) => println!("    SKIPPED: fsx over nbdfuse: {why}"),
         }
         asked.environment = &environment;
@@ -207,6 +354,9 @@ fn tests(run: &Run) -> Result<()> {
             let why = "moto_server is not installed (pip install 'moto[server]')";
             asked.without.push(("objects s3", why.into()));
         }
+    }
+    if run.part.is_none() {
+        programs::all_known(&programs, &asked)?;
     }
     programs::run(programs, &asked)
 }
@@ -234,7 +384,20 @@ fn faults(run: &Run) -> Result<()> {
 
 /// A program as the tests' build has it, built again if anything has changed since.
 fn tested(run: &Run, program: &str) -> Result<PathBuf> {
-    build_tests(run)?;
+    if run.part.is_none() {
+        build_tests(run)?;
+    } else {
+        // Cargo builds a package's programs for its integration tests alone: with the smallest.
+        let smallest = match program {
+            "campaign" => "campaign program",
+            _ => "cli serve_kill",
+        };
+        let part = Part {
+            programs: [smallest.to_owned()].into(),
+            ..Part::default()
+        };
+        part.build(&Workspace::load()?, run.all)?;
+    }
     Ok(Workspace::load()?.tested(program))
 }
 
@@ -246,10 +409,11 @@ fn with_program(run: &Run, judge: fn(&Path) -> End) -> End {
 /// Trace hashes of the program that the tests have built; with `--all` of the release program, which
 /// has run the experiments.
 fn hashes(run: &Run) -> Result<()> {
-    if run.all {
+    if run.all && run.part.is_none() {
         lab::hashes_hold(&build_program()?, Which::All)
     } else {
-        lab::hashes_hold(&tested(run, "tidegate")?, Which::Short)
+        let which = run.part.as_ref().and_then(|part| part.hashes.clone());
+        lab::hashes_hold(&tested(run, "tidegate")?, which.unwrap_or(Which::Short))
     }
 }
 

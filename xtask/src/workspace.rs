@@ -15,10 +15,44 @@ use crate::{Result, steps};
 pub struct Crate {
     /// Name without the prefix `tidegate-`: as ARCHITECTURE.md has it.
     pub name: String,
+    /// The whole name, as `-p` takes it.
+    pub package: String,
+    /// Its library's name, as sources have it; of a crate without one, its own.
+    pub ident: String,
+    /// Its folder, from the root.
+    pub folder: String,
     /// Its folder in the root: a wing of the house, or its own.
     pub wing: String,
     /// Its arrows.
     pub dependencies: Vec<Dependency>,
+    /// `lib` and `bin`, where it has unit tests of these.
+    pub units: Vec<&'static str>,
+    /// Integration programs: the name of each, and its file from the crate's folder. None that
+    /// takes a feature that no test turns on.
+    pub tests: Vec<(String, String)>,
+}
+
+impl Crate {
+    /// One without arrows and tests.
+    pub fn bare(name: &str, wing: &str) -> Self {
+        Self {
+            name: name.into(),
+            package: package(name),
+            ident: name.into(),
+            folder: format!("{wing}/{name}"),
+            wing: wing.into(),
+            dependencies: Vec::new(),
+            units: Vec::new(),
+            tests: Vec::new(),
+        }
+    }
+
+    /// Its test programs, as the summary of tests names them: `mm cache`.
+    pub fn programs(&self) -> impl Iterator<Item = String> {
+        let own = self.tests.iter().map(|(name, _)| name.as_str());
+        let all = self.units.iter().copied().chain(own);
+        all.map(|own| format!("{} {own}", self.name))
+    }
 }
 
 /// An arrow of the graph.
@@ -145,12 +179,37 @@ fn read_crate(package: &Value) -> Result<Crate> {
         .iter()
         .map(read_dependency)
         .collect::<Result<Vec<_>>>()?;
-    let wing = wing(&text_of(package, "manifest_path")?)?;
-    Ok(Crate {
-        name,
-        wing,
+    let manifest = text_of(package, "manifest_path")?;
+    let folder = Path::new(&manifest).parent().unwrap_or(Path::new(""));
+    let wing = wing(&manifest)?;
+    let mut one = Crate {
+        package: text_of(package, "name")?,
+        folder: from_root(folder)?.to_string_lossy().into_owned(),
         dependencies,
-    })
+        ..Crate::bare(&name, &wing)
+    };
+    let targets = package["targets"].as_array();
+    for target in targets.ok_or("cargo metadata: no targets")? {
+        let (name, file) = (text_of(target, "name")?, text_of(target, "src_path")?);
+        let is_tested = target["test"] == true && target["required-features"].is_null();
+        match target["kind"][0].as_str() {
+            Some("test") if is_tested => {
+                let file = Path::new(&file)
+                    .strip_prefix(folder)
+                    .unwrap_or(Path::new(&file));
+                one.tests.push((name, file.to_string_lossy().into_owned()));
+            }
+            Some("bin") if is_tested && !one.units.contains(&"bin") => one.units.push("bin"),
+            Some("lib" | "staticlib" | "proc-macro") => {
+                if is_tested {
+                    one.units.push("lib");
+                }
+                one.ident = name;
+            }
+            _ => {}
+        }
+    }
+    Ok(one)
 }
 
 fn read_dependency(dependency: &Value) -> Result<Dependency> {
@@ -175,11 +234,17 @@ fn read_dependency(dependency: &Value) -> Result<Dependency> {
 
 /// The first folder of a path in the root.
 fn wing(path: &str) -> Result<String> {
-    let below = Path::new(path)
-        .strip_prefix(root())
-        .map_err(|_| format!("cargo metadata: '{path}' is not in {}", root().display()))?;
+    let below = from_root(Path::new(path))?;
     let first = below.iter().next().unwrap_or_default();
     Ok(first.to_string_lossy().into_owned())
+}
+
+fn from_root(path: &Path) -> Result<PathBuf> {
+    let below = path.strip_prefix(root()).map_err(|_| {
+        let (path, root) = (path.display(), root());
+        format!("cargo metadata: '{path}' is not in {}", root.display())
+    })?;
+    Ok(below.to_owned())
 }
 
 /// The package of a crate, of its name without the prefix.

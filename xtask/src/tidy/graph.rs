@@ -208,9 +208,8 @@ mod tests {
             is_checker,
         };
         let one = Crate {
-            name: name.into(),
-            wing: "cache".into(),
             dependencies: vec![used],
+            ..Crate::bare(name, "cache")
         };
         let mut findings = Findings::default();
         ours(&one, &mut findings);
@@ -244,11 +243,7 @@ mod tests {
     #[test]
     fn a_wing_uses_those_before_it() {
         let behind = |name: &str, wing: &str, used: &str| {
-            let one = Crate {
-                name: name.into(),
-                wing: wing.into(),
-                dependencies: Vec::new(),
-            };
+            let one = Crate::bare(name, wing);
             let used = Dependency {
                 name: "x".into(),
                 wing: Some(used.into()),
