@@ -246,7 +246,7 @@ fn git(words: &[&str]) -> Result<String> {
     Ok(text.trim_end().to_owned())
 }
 
-/// What a change since `rev` can affect; prints what, and why, and what is left out.
+/// The part that a change since `rev` can affect; prints it, its causes, and the programs left out.
 ///
 /// # Errors
 /// There is no git, no such revision, or the tree cannot be read.
@@ -291,7 +291,7 @@ pub(crate) fn changed(workspace: &Workspace, rev: Option<String>) -> Result<Part
     Ok(part)
 }
 
-/// What files reach.
+/// Programs and steps that files reach.
 #[derive(Default)]
 struct Reach {
     /// Programs of their own.
@@ -376,7 +376,7 @@ impl Tree<'_> {
         reach
     }
 
-    /// What a file reaches, in a few words.
+    /// Adds the programs that a file reaches; answers them in a few words.
     fn of_file<'b>(
         &'b self,
         file: &str,
@@ -457,7 +457,7 @@ impl Tree<'_> {
         let lib = lib.map_or("", |source| source.text.as_str());
         modules.iter().any(|module| {
             let Some(module) = module else { return true };
-            // What the root of a crate shows again is named without its module.
+            // An item that the root of a crate shows again is named without its module.
             if !lib.lines().any(|line| line == format!("pub mod {module};"))
                 || lib.contains(&format!("pub use {module}::"))
             {
@@ -474,7 +474,7 @@ impl Tree<'_> {
     }
 }
 
-/// What a file of a crate reaches.
+/// The same for a file of a crate.
 fn of_crate<'a>(
     one: &'a Crate,
     rest: &str,

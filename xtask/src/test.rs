@@ -56,6 +56,7 @@ const FIRST: &[&str] = &[
     "mm faults",
     "experiment lab",
     "recordings compare",
+    "serve fuzz",
     "serve tests",
     "tidegate tests",
     "serve lib",

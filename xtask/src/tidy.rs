@@ -15,6 +15,7 @@
 //! | comments are narrow; their sentences, and those of pages, have nouns as subjects | `comments` |
 //! | modules of `mm` and `policy` import downwards, and not in circles | `floors` |
 //! | commands compile one set of units | `units` |
+//! | subjects of commits are short, and name a crate | `commits` |
 //!
 //! A finding fails the command. Sizes and module headers are advice: printed, no more.
 //!
@@ -24,6 +25,7 @@ mod bands;
 mod banned;
 mod citations;
 mod comments;
+mod commits;
 mod files;
 mod floors;
 mod graph;
@@ -115,6 +117,7 @@ fn judge() -> Result<Findings> {
     banned::judge(&sources, &mut findings);
     floors::judge(&sources, &mut findings);
     units::judge(&mut findings)?;
+    commits::judge(&mut findings);
     Ok(findings)
 }
 

@@ -120,7 +120,7 @@ impl Units {
     }
 }
 
-/// What a unit is, its dependencies' keys in it: two builds share those with one key.
+/// A number of a unit and of the units it depends on: two builds share those of one number.
 fn key(units: &[Value], index: usize, keys: &mut [Option<u64>]) -> Option<u64> {
     if let Some(known) = *keys.get(index)? {
         return Some(known);
