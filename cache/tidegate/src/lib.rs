@@ -66,7 +66,7 @@ pub use nodes::{Nodes, OneNode};
 pub use os::OsError as SystemError;
 pub use policy::dirty::{DeviceTunables, Law, Threshold};
 pub use policy::reclaim::ReclaimLaw;
-/// What a page rule of one's own is made of.
+/// The parts of which a page rule of one's own is made.
 pub use policy::rule;
 pub use policy::rule::RuleMaker;
 pub use policy::units::{Bytes, Nanos, Pages};

@@ -1,4 +1,4 @@
-//! What a cache holds, has done, and has made its callers wait for.
+//! The state of a cache, its work, and the waits of its callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,9 +23,9 @@ pub struct Stats {
     /// The control group of the process holds the cache below the limit that was asked for: the
     /// most that it takes now.
     pub ceiling: Option<u64>,
-    /// What of the limit the system gave no memory for (`ulimit -d`, no overcommit, a full pool of
-    /// huge pages): the cache goes on with the rest, which [`Stats::limit`] says, and asks again
-    /// every 10 s while it is short.
+    /// The part of the limit that the system gave no memory for (`ulimit -d`, no overcommit, a full
+    /// pool of huge pages): the cache goes on with the rest, which [`Stats::limit`] says, and asks
+    /// again every 10 s while it is short.
     pub refused: u64,
     /// By how much the limit that it was built with was more than the system said that it had: as
     /// it said so itself, without free swap and without what ZFS keeps, which may make room.
@@ -33,7 +33,7 @@ pub struct Stats {
     /// Why not all I/O goes through io_uring, though it was to: the pool of threads does it, more
     /// slowly.
     pub no_io_uring: Option<String>,
-    /// What of the limit is left to the program itself (`Builder::beside`).
+    /// The part of the limit that is left to the program itself (`Builder::beside`).
     pub beside: u64,
     /// Pages in the cache.
     pub cached: u64,
@@ -60,7 +60,8 @@ pub struct Stats {
     /// Pages ever moved to another frame: for a lowered limit, for `Cache::trim`, for
     /// `File::pin_run`, or when memory is grouped.
     pub moved_total: u64,
-    /// How often a page was to be moved and stayed: it was pinned, being written, or gone.
+    /// Number of times that a page was to be moved and stayed: it was pinned, being written, or
+    /// gone.
     pub move_refused_total: u64,
     /// Free memory by what stands side by side: free blocks of 4 KiB, 8 KiB, ... 4 MiB. Memory that
     /// is the system's is in none.
@@ -78,7 +79,7 @@ pub struct Stats {
     pub nodes: Vec<NodeStats>,
     /// Why it is one although it was to be those of the machine (`Nodes::System`).
     pub one_node: Option<OneNode>,
-    /// What was waited for, by cause; causes without a wait are left out.
+    /// The waits, by cause; causes without a wait are left out.
     pub waits: Vec<Wait>,
     /// For how long callers were stalled for memory.
     pub pressure: Pressure,
@@ -94,7 +95,7 @@ pub struct NodeStats {
     pub number: Option<u32>,
     /// Its part of the cache.
     pub size: u64,
-    /// What of it is not in use.
+    /// The part of it that is not in use.
     pub free: u64,
     /// Pages of files.
     pub cached: u64,
@@ -157,19 +158,19 @@ pub struct Swap {
 pub struct Wait {
     /// Its name.
     pub cause: &'static str,
-    /// How many.
+    /// Number of waits.
     pub count: u64,
-    /// How long altogether.
+    /// Their sum.
     pub total: Duration,
     /// The longest.
     pub max: Duration,
-    /// How many ended by a timeout that was only a safety net.
+    /// Number of waits that ended by a timeout that was only a safety net.
     pub timed_out: u64,
-    /// How many were how long: the first counts waits below a microsecond, each next one those
+    /// Number of waits by length: the first counts waits below a microsecond, each next one those
     /// below twice as long, the last all from 35 minutes on.
     pub histogram: [u64; BUCKETS],
-    /// What ended them, the event by its name or the deadline, and how many; what ended none is
-    /// left out.
+    /// The ends of waits: the event by its name or the deadline, and their number; events that
+    /// ended none are left out.
     pub ended_by: Vec<(&'static str, u64)>,
 }
 
@@ -177,7 +178,7 @@ pub struct Wait {
 pub(crate) const BUCKETS: usize = 32;
 
 impl Wait {
-    /// Where a bucket of the histogram ends; `None`: the last one has no end.
+    /// The end of a bucket of the histogram; `None`: the last one has no end.
     #[must_use]
     pub fn bucket_end(bucket: usize) -> Option<Duration> {
         let exponent = u32::try_from(bucket).ok()?;
@@ -261,7 +262,7 @@ impl Waits {
         }
     }
 
-    /// What `os` calls for every event.
+    /// The sink that `os` calls for every event.
     pub(crate) fn sink(self: &Arc<Self>) -> os::Sink {
         let waits = Arc::clone(self);
         Arc::new(move |task: TaskId, event: &Event| {

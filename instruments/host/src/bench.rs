@@ -239,7 +239,7 @@ fn circumstances() -> String {
     )
 }
 
-/// How many tasks the machine runs.
+/// Number of tasks that the machine runs.
 fn load() -> String {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().unwrap_or("?").to_owned()

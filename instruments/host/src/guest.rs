@@ -43,7 +43,7 @@ use crate::{Arguments, Result};
 const LIMIT_S: u64 = 20 * 60;
 /// The same for the short one of the tests.
 const SMOKE_MAX: Duration = Duration::from_secs(5 * 60);
-/// What runs in a guest is static, so that it needs nothing but the kernel.
+/// A program that runs in a guest is static, so that it needs nothing but the kernel.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: (&str, &str) = (
     "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUSTFLAGS",
@@ -65,7 +65,7 @@ usage: cargo instruments guest SCENARIO... [--out DIR] [--set KEY=VALUE]... [--t
   --limit SECONDS    ends a guest that takes longer than this (default 1200)
 ";
 
-/// What the command line asks for.
+/// The options of the command line.
 struct Options {
     names: Vec<String>,
     settings: Vec<String>,
@@ -149,11 +149,11 @@ fn turned(mut guests: Vec<Box<dyn Guest>>, settings: &[String]) -> Result<Vec<Bo
     Ok(guests)
 }
 
-/// What can be booted and recorded.
+/// A guest that can be booted and recorded.
 trait Guest {
     fn name(&self) -> &str;
 
-    /// How long it is recorded, in its own time.
+    /// The length of its recording, in its own time.
     fn seconds(&self) -> u32;
 
     /// Turns one setting, `KEY=VALUE`; the name tells.
@@ -162,7 +162,7 @@ trait Guest {
     /// The setting is not known, or its value is none.
     fn set(&mut self, setting: &str) -> Result<()>;
 
-    /// Whether the kernel and the devices can do this.
+    /// Checks that the kernel and the devices can do this.
     ///
     /// # Errors
     /// Two settings contradict each other; the message names both.
@@ -323,7 +323,7 @@ fn smoke_on(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What all guests of a command share.
+/// The state that all guests of a command share.
 struct Workshop {
     kernel: Kernel,
     programs: Programs,
@@ -367,7 +367,7 @@ impl Workshop {
             .map_err(|problem| format!("{}: {problem}", guest.name()))
     }
 
-    /// What the guest hands out.
+    /// The stream that the guest hands out.
     fn run(&self, guest: &dyn Guest) -> Result<Stream> {
         let initrd = guest.image(&self.kernel, &self.programs)?;
         let machine = Machine {

@@ -1,4 +1,4 @@
-//! What the authors measure with: `cargo instruments COMMAND`, in a workspace of its own.
+//! The instruments of the authors: `cargo instruments COMMAND`, in a workspace of its own.
 //!
 //! Benches of the programs that the first workspace builds, recordings of real kernels, and the
 //! plots of the documents. Each command prints what it runs; whatever it leaves out because a tool

@@ -76,7 +76,7 @@ pub(super) struct Draft {
     pub(super) sources: Vec<Source>,
     pub(super) server: BTreeMap<&'static str, Word>,
     pub(super) tls: BTreeMap<&'static str, Word>,
-    /// Where the file's table `[tls]` or the first option of TLS stands.
+    /// The place of the file's table `[tls]` or of the first option of TLS.
     pub(super) tls_place: Option<SourcePos>,
     pub(super) listen: Vec<Word>,
     pub(super) volumes: Vec<VolumeDraft>,

@@ -36,11 +36,11 @@ pub(super) struct SourcePos {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     pub(super) place: SourcePos,
-    /// What is wrong, with the word.
+    /// The complaint, with the word.
     pub title: String,
     /// A few words under the caret.
     pub label: String,
-    /// What to do.
+    /// The way out.
     pub help: Option<String>,
 }
 

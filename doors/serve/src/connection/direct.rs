@@ -33,7 +33,7 @@ impl<S> Connection<S>
 where
     S: AsyncRead + AsyncWrite + Peer + Unpin,
 {
-    /// Whether so much payload can be received straight into pages.
+    /// True if this much payload can be received straight into pages.
     pub(super) fn can_be_direct(&self, payload: usize) -> bool {
         payload >= DIRECT_LEAST && self.stream.plain().is_some()
     }
@@ -70,8 +70,8 @@ where
         }
     }
 
-    /// How much of a payload is wanted in a buffer when `kept` bytes of it are there: up to the end
-    /// of a page.
+    /// Bytes of a payload wanted in a buffer when `kept` bytes of it are there: up to the end of a
+    /// page.
     pub(super) fn rest_of_page(&mut self, id: RequestId, kept: usize) -> usize {
         let at = into_page(self.table.at(id).next()) + kept;
         PAGE_SIZE - at % PAGE_SIZE

@@ -60,7 +60,7 @@ impl Next {
     }
 }
 
-/// Where received bytes lie while they are handled.
+/// The place of received bytes while they are handled.
 pub(super) enum Buffer {
     /// In one of the volume's buffers.
     Lease(Lease),

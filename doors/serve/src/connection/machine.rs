@@ -27,12 +27,12 @@ use crate::hub::{OWN_REQUESTS, Session, Stage};
 
 /// Rounds of receiving and sending before others get their turn.
 const ROUNDS: usize = 16;
-/// How often a client that is not read from is looked after.
+/// Interval at which a client that is not read from is looked after.
 const LOOK: Duration = Duration::from_secs(1);
 /// Most requests that a table has places for.
 const IN_FLIGHT_MAX: usize = crate::config::REQUESTS_MOST as usize;
 
-/// Where the connection's writer is.
+/// The place of the connection's writer.
 pub(super) enum WriterSlot {
     /// Nothing was written yet.
     None,
@@ -42,7 +42,7 @@ pub(super) enum WriterSlot {
     Away(Offload),
 }
 
-/// What a thread of the pool needs the writer for.
+/// The work for which a thread of the pool needs the writer.
 #[derive(Clone, Copy)]
 pub(super) enum Offload {
     /// A request that zeroes.
@@ -78,9 +78,9 @@ pub(super) struct Connection<S> {
     /// New requests are refused.
     pub(super) is_draining: bool,
     done: Vec<Done>,
-    /// What of it the counters show.
+    /// Its part in the counters as shown.
     shown: (usize, usize),
-    /// What others see of it.
+    /// The part of it that others see.
     pub(super) seen: Arc<Seen>,
     /// Requests answered.
     pub(super) answered: u64,
@@ -135,7 +135,7 @@ where
         }
     }
 
-    /// Does what can be done now; ready when the connection is over.
+    /// Does all that can be done now; ready when the connection has ended.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), EndedBy>> {
         let result = match self.run(cx) {
             Ok(true) => Poll::Ready(Ok(())),
@@ -155,7 +155,7 @@ where
         result
     }
 
-    /// True: it is over.
+    /// True: it has ended.
     fn run(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
         self.collect(cx)?;
         match self.session.hub().stage() {
@@ -188,7 +188,7 @@ where
         Ok(false)
     }
 
-    /// Whether everything is answered, and nothing more is to come.
+    /// True if everything is answered, and nothing more is to come.
     fn is_over(&self) -> bool {
         let comes_nothing =
             self.input.is_closed() || self.is_draining && self.input.is_between_requests();
@@ -352,9 +352,9 @@ where
         }
     }
 
-    /// How many requests more may come now. Over those that each connection may have, they come out
-    /// of what all share: so what they hold in memory is bounded for all of them. A connection that
-    /// gets no more has some under way, and goes on when those are answered.
+    /// Number of requests that may still come now. Over those that each connection may have, they
+    /// come out of what all share: so what they hold in memory is bounded for all of them. A
+    /// connection that gets no more has some under way, and goes on when those are answered.
     pub(super) fn room(&mut self) -> usize {
         let len = self.table.len();
         let session = &mut self.session;

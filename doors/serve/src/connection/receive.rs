@@ -201,7 +201,7 @@ where
         Ok(handled > 0)
     }
 
-    /// How much a request brings lately: so no more is received than may be under way.
+    /// Notes the size of recent requests: so no more is received than may be under way.
     fn note_usual(&mut self, handled: usize, requests: usize) {
         // With what the last of them still has to bring.
         let owed = match self.input.next() {

@@ -26,7 +26,7 @@ use crate::export::Export;
 use crate::pool::Sort;
 use crate::record::{Recorded, Recorder};
 
-/// What zeroes are written from.
+/// The zeroes that are written.
 pub(super) static ZEROES: [u8; 128 << 10] = [0; 128 << 10];
 /// The most extents in one answer.
 const EXTENTS_MAX: usize = 256;
@@ -270,7 +270,7 @@ where
         }
     }
 
-    /// Whether the writer is here; made when it is wanted first.
+    /// True if the writer is here; made when it is wanted first.
     pub(super) fn has_writer(&mut self) -> bool {
         if matches!(self.writer, WriterSlot::None) {
             self.writer = WriterSlot::Here(Box::new(self.export.cache.writer()));
@@ -470,8 +470,8 @@ fn discarded(payload: Payload) -> Result<u32, EndedBy> {
     }
 }
 
-/// What a command is counted as. Unknown ones are refused; they count as flushes that failed, which
-/// have no range.
+/// The kind that a command is counted as. Unknown ones are refused; they count as flushes that
+/// failed, which have no range.
 fn kind_of(command: Command) -> Kind {
     match command {
         Command::Read => Kind::Read,
@@ -490,7 +490,7 @@ fn has_whole_page(range: Range) -> bool {
     range.offset.next_multiple_of(page) + page <= end
 }
 
-/// How a range is kept, in at most `most` extents.
+/// The extents of a range, at most `most`.
 fn extents(
     volume: &Volume,
     export: &Export,

@@ -36,8 +36,8 @@ pub enum ClientError {
     Foreign(String),
 }
 
-/// What of an address is asked: without `http://` and path; with the usual port where there is
-/// none.
+/// The part of an address that is asked: without `http://` and path; with the usual port where
+/// there is none.
 pub(super) fn host_and_port(address: &str) -> String {
     let rest = address.trim();
     let rest = rest.strip_prefix("http://").unwrap_or(rest);
@@ -57,7 +57,7 @@ pub(super) fn host_and_port(address: &str) -> String {
     }
 }
 
-/// Whether it stands for an address.
+/// True if it stands for an address.
 pub(super) fn is_address(host_and_port: &str) -> bool {
     let resolved = host_and_port.to_socket_addrs();
     resolved.is_ok_and(|mut addresses| addresses.next().is_some())

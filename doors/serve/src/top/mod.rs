@@ -21,13 +21,13 @@ use rustix::termios::tcgetwinsize;
 pub use client::ClientError;
 pub(crate) use page::page;
 
-/// Where a server shows itself unless told otherwise.
+/// The address at which a server shows itself unless told otherwise.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:9321";
 
 /// Between two readings.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// What is to be shown, and how.
+/// The server to show, and the form.
 #[derive(Clone, Debug)]
 pub struct TopOptions {
     /// `HOST:PORT` of the server's HTTP side; `http://` before it and a path after it are allowed.
@@ -53,7 +53,7 @@ pub enum TopError {
     Server {
         /// The address that was asked.
         address: String,
-        /// What went wrong.
+        /// The error.
         error: ClientError,
     },
     /// The output cannot be written to.
@@ -125,8 +125,8 @@ fn show(terminal: &mut io::Stdout, text: &str) -> io::Result<()> {
     terminal.flush()
 }
 
-/// What draws a text from the first line on, no line wider and no more of them than fit (a size of
-/// zero is one that nobody knows). The cursor is left below it.
+/// The sequence that draws a text from the first line on, no line wider and no more of them than
+/// fit (a size of zero is one that nobody knows). The cursor is left below it.
 fn frame(text: &str, rows: usize, columns: usize) -> String {
     let known = |size: usize| if size == 0 { usize::MAX } else { size };
     let (room, columns) = (known(rows).saturating_sub(2), known(columns));

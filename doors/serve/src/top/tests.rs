@@ -116,7 +116,7 @@ fn it_reads_a_real_server_and_says_when_it_is_gone() {
     assert!(gone.contains("as it was last; trying again\n"), "{gone}");
 }
 
-/// What the client makes of an answer.
+/// The client's reading of an answer.
 fn answered(answer: &[u8]) -> Result<String, ClientError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap().to_string();

@@ -53,7 +53,7 @@ pub(super) fn long(seconds: u64) -> String {
     }
 }
 
-/// How much of `of` it is, in percent.
+/// The part of `of` that it is, in percent.
 pub(super) fn percent(part: u64, of: u64) -> u64 {
     let exact = (u128::from(part) * 100).checked_div(u128::from(of));
     u64::try_from(exact.unwrap_or(0)).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! What is answered to which request.
+//! The answers to requests.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -24,7 +24,7 @@ use crate::{metrics, top};
 /// The page; needs nothing else.
 pub(super) const PAGE: &str = include_str!("page.html");
 
-/// What a browser may do with an answer: run the page's own script, and ask this server.
+/// The rights of a browser with an answer: run the page's own script, and ask this server.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
     img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 /// For room to send metrics.
@@ -70,7 +70,7 @@ impl Latest {
     }
 }
 
-/// What the handlers share.
+/// The state that the handlers share.
 #[derive(Clone)]
 pub(super) struct Shared {
     source: Arc<dyn Source>,
@@ -176,7 +176,7 @@ pub(super) fn refusal(
     None
 }
 
-/// Whether the request is for this machine by a name that nobody else can give it.
+/// True if the request is for this machine by a name that nobody else can give it.
 fn names_loopback(headers: &HeaderMap) -> bool {
     let mut hosts = headers.get_all(header::HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {

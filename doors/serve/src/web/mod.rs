@@ -42,7 +42,7 @@ use history::History;
 pub const LISTENERS: usize = 16;
 /// Answers to `/metrics` and `/history.json` under way at once.
 pub const SCRAPES: usize = 4;
-/// What all of it takes at most, in bytes, with a few dozen volumes: the thread, its connections'
+/// Memory of all of it at most, in bytes, with a few dozen volumes: the thread, its connections'
 /// buffers, answers.
 pub const MEMORY: u64 = 3 << 20;
 
@@ -63,7 +63,7 @@ pub enum WebError {
         /// The address that was asked for.
         address: SocketAddr,
     },
-    /// The address cannot be had.
+    /// The address is taken or not ours.
     #[error(
         "cannot show metrics on {address}: {}; choose another address with `--web ADDRESS`",
         crate::refusal::words(error)
@@ -88,7 +88,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// Where it listens.
+    /// The address at which it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -109,7 +109,7 @@ impl Drop for Handle {
 /// any free port of the loopback address, with a warning.
 ///
 /// # Errors
-/// The address cannot be had; the system has no thread left.
+/// The address is taken or not ours; the system has no thread left.
 pub fn start(config: &WebConfig, source: Arc<dyn Source>) -> Result<Handle, WebError> {
     start_by(SystemTime::now, config, source)
 }

@@ -225,7 +225,7 @@ fn listeners_are_bounded_and_a_gone_one_makes_room() {
 
 #[test]
 fn a_thousand_silent_clients_keep_nobody_out() {
-    // Else until the time of those that are silent is over. A busy machine may need more than one
+    // Else until the time of those that are silent is up. A busy machine may need more than one
     // try.
     let took: Vec<Duration> = (0..5)
         .map(|_| asked_beside_a_thousand_silent_clients())
@@ -234,7 +234,7 @@ fn a_thousand_silent_clients_keep_nobody_out() {
     assert!(took.len() < 5, "{took:?}");
 }
 
-/// How long somebody waits for an answer.
+/// Time that somebody waits for an answer.
 fn asked_beside_a_thousand_silent_clients() -> Duration {
     let handle = started(State::Ok);
     let mut listener = connected(&handle);

@@ -38,7 +38,7 @@ impl Way {
         }
     }
 
-    /// What fio does beside it; also the name of the file.
+    /// The work of fio beside it; also the name of the file.
     fn of_fio(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -54,7 +54,7 @@ struct Pass {
     cpu_seconds: f64,
 }
 
-/// Compares both ways over so many pairs in a folder that is made and removed again.
+/// Compares both ways over `pairs` pairs in a folder that is made and removed again.
 ///
 /// # Errors
 /// A pass failed, or answered in a form that is not known.

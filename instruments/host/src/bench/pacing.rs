@@ -405,8 +405,8 @@ fn run_rows(bench: &Bench<'_>, options: &Options, columns: &[Column], values: &m
 
 /// Sets the machine's dirty limits and waits for them to hold. The kernel follows a limit that was
 /// lowered by a thirty-second part each time it looks, five times a second while somebody writes:
-/// from a fifth of memory that takes half a minute, in which writers are let go on far beyond the
-/// new limit.
+/// from a fifth of memory that takes half a minute, in which writers may go on far beyond the new
+/// limit.
 ///
 /// Source: Linux v6.18 mm/page-writeback.c, update_dirty_limit().
 fn set_limits(undo: &Undo, bench: &Bench<'_>) -> Result<()> {

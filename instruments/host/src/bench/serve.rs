@@ -35,7 +35,7 @@ const SECONDS: u64 = 60;
 
 const STEPS: [&str; 5] = ["throughput", "pacing", "hung", "memory", "connections"];
 
-/// What is asked for.
+/// The options of the bench.
 struct Options {
     steps: Vec<String>,
     pairs: usize,
@@ -43,7 +43,7 @@ struct Options {
     columns: Vec<String>,
     /// Dirty data of ours over which writeback begins, MiB.
     background: u64,
-    /// Where `tidegate` and `load` are; none: they are built.
+    /// The folder of `tidegate` and `load`; none: they are built.
     programs: Option<PathBuf>,
 }
 

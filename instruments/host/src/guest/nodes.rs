@@ -77,7 +77,7 @@ fn build(base: &Path) -> Result<std::path::PathBuf> {
     super::build(base, &["tidegate-workers", "--bin", "nodes"]).map(|built| built.join("nodes"))
 }
 
-/// What the guest's console said.
+/// The console of the guest.
 fn boot(kernel: &Kernel, folder: &Path, initrd: &[u8]) -> Result<String> {
     let image = folder.join("initrd");
     fs::write(&image, initrd).map_err(|error| format!("{}: {error}", image.display()))?;

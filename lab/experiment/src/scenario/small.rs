@@ -1,4 +1,4 @@
-//! What scenarios say of small files and of the caches of their objects.
+//! The part of scenarios about small files and the caches of their objects.
 
 use toml::Spanned;
 use workload::Role;

@@ -1,4 +1,4 @@
-//! Page rules: which page goes when one comes that is not there and the cache is full.
+//! Page rules: the choice of the page to evict when another one is read and the cache is full.
 //!
 //! | rule | after | variant |
 //! |---|---|---|
@@ -43,7 +43,7 @@ pub enum Access {
     Hit,
     /// It was not and is now; another may have gone for it.
     Miss {
-        /// The page that went.
+        /// The evicted page.
         evicted: Option<u32>,
     },
 }

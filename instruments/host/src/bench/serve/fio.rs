@@ -20,7 +20,7 @@ const SIZE_MIB: u64 = 256;
 /// Seconds of one run.
 const RUNTIME: u64 = 4;
 
-/// What fio does: a name, `rw`, `bs`, `iodepth`.
+/// The loads of fio: a name, `rw`, `bs`, `iodepth`.
 const LOADS: [(&str, &str, &str, &str); 4] = [
     ("4 KiB random read", "randread", "4k", "16"),
     ("4 KiB random write", "randwrite", "4k", "16"),

@@ -285,7 +285,7 @@ impl Checker {
     }
 }
 
-/// How a message about a row begins: a row that the scenario did not write has no name there.
+/// The beginning of a message about a row: a row that the scenario did not write has no name there.
 fn whose(scenario: &Scenario, row: &CaseEntry) -> String {
     if scenario.cases.is_empty() {
         return "the".into();

@@ -173,7 +173,7 @@ mod tests {
         patches = ["1-11", "-7b"]
     "#;
 
-    /// What is said of the text with one thing changed.
+    /// The complaint about the text with one thing changed.
     fn said(from: &str, to: &str) -> String {
         let text = TEXT.replacen(from, to, 1);
         let source = Source {
