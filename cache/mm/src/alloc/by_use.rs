@@ -2,7 +2,7 @@
 
 use env::{Env, Task};
 use frames::FrameId;
-use policy::place::by_use::{Plan, Prospect, Purpose, Rules, Step, View, asked_in_order};
+use policy::place::by_use::{Plan, Prospect, Purpose, Step, View, asked_in_order};
 use policy::place::search::Floor;
 use policy::units::Pages;
 
@@ -31,7 +31,7 @@ pub(super) fn take<E: Env>(
         cache.ask_reclaim(task, local);
     }
     let worth = *cache.zones[local].worth(task);
-    let plan = Plan::new(rules(cache), wanted.purpose, &views, &worth);
+    let plan = Plan::new(wanted.purpose, &views, &worth);
     let mut taken = 0;
     for step in plan.steps() {
         match step {
@@ -91,7 +91,7 @@ pub(super) fn take_granted<E: Env>(
     let home = cache.home_node(task);
     let list = cache.zones.layout().list(home);
     let worth = *cache.zones[list[0]].worth(task);
-    let plan = Plan::new(rules(cache), wanted.purpose, &views(cache, home), &worth);
+    let plan = Plan::new(wanted.purpose, &views(cache, home), &worth);
     let mut taken = 0;
     for (place, keeps) in plan.takes() {
         let want = wanted.frames() - taken;
@@ -166,14 +166,6 @@ impl<E: Env> Cache<E> {
                 memory.room(task, &asked.after(taken)).min(above)
             },
         )
-    }
-}
-
-fn rules<E: Env>(cache: &Cache<E>) -> Rules {
-    let law = cache.options.place;
-    Rules {
-        trims: law.trims.is_some(),
-        keeps_stock: law.keeps_stock,
     }
 }
 

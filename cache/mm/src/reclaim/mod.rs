@@ -90,8 +90,6 @@ pub(crate) struct Control {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunPass {
     pub(crate) order: u8,
-    /// Clusters are looked at a second time, and pages that are being written are waited for.
-    pub(crate) waits: bool,
     /// What the task has freed for it before this pass.
     pub(crate) freed: Pages,
 }

@@ -132,10 +132,8 @@ pub(super) fn shrink<E: Env>(
     judge_all(task, cache, kind, batch, scanner, &mut tally, &mut sorted);
     let mut written = 0;
     let mut unmapped = 0;
-    if control.run.is_some_and(|run| run.waits)
-        && tally.plainly_kept.is_zero()
-        && sorted.kept.len() > 0
-    {
+    // Pages that are being written are waited for.
+    if control.run.is_some() && tally.plainly_kept.is_zero() && sorted.kept.len() > 0 {
         (written, unmapped) = look_again(task, cache, kind, scanner, &mut tally, &mut sorted);
     }
     unmapped += sorted.freeing as u64 + sorted.swapping;

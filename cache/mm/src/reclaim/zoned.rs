@@ -184,9 +184,8 @@ pub(super) fn direct<E: Env>(
                         may_swap: true,
                         may_shrink: true,
                         spares_anon: true,
-                        run: run.map(|(order, scans)| RunPass {
+                        run: run.map(|(order, _)| RunPass {
                             order,
-                            waits: scans.reclaim_waits,
                             freed: freed + got.reclaimed,
                         }),
                     };

@@ -156,8 +156,6 @@ pub struct Scans {
     pub ready: Ready,
     /// Such a zone is passed over, and the others go on (10); else it ends reclaim.
     pub skips_ready: bool,
-    /// Reclaim for a run looks at a cluster a second time, and waits for what is being written.
-    pub reclaim_waits: bool,
     /// 11.
     pub immediate: Immediate,
 }
@@ -263,7 +261,6 @@ impl Scans {
         deferred_gives_up: false,
         ready: Ready::Suitable,
         skips_ready: false,
-        reclaim_waits: true,
         immediate: Immediate::Scanned,
     };
     /// Andrea Arcangeli's eight patches (kernel-facts A2).

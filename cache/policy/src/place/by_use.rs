@@ -142,15 +142,6 @@ pub enum Step {
     WakeReclaimers,
 }
 
-/// The parts of it that a law uses (`PlaceLaw`); all of them but in ablations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rules {
-    /// Memory that is used for long has a cluster freed at home where that pays.
-    pub trims: bool,
-    /// Streams leave the local stock between MIN and HIGH alone.
-    pub keeps_stock: bool,
-}
-
 /// The steps of an allocation, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
@@ -165,20 +156,20 @@ impl Plan {
     /// # Panics
     /// If no zone is seen, or more than `ZONES_MAX`.
     #[must_use]
-    pub fn new(rules: Rules, purpose: Purpose, views: &[View], worth: &Worth) -> Self {
+    pub fn new(purpose: Purpose, views: &[View], worth: &Worth) -> Self {
         let mut plan = Self {
             steps: [None; 2 * ZONES_MAX + 4],
             count: 0,
         };
         let local = views[0];
         let keeps = match purpose {
-            Purpose::Stream if rules.keeps_stock => local.high,
-            Purpose::Stream | Purpose::Used | Purpose::Anon => local.min,
+            // The stock between MIN and HIGH is left to memory that is used for long.
+            Purpose::Stream => local.high,
+            Purpose::Used | Purpose::Anon => local.min,
         };
         plan.push(Step::Take { place: 0, keeps });
         let next = views[1..].iter().map(|view| view.distance).min();
         if let Some(next) = next
-            && rules.trims
             && purpose != Purpose::Stream
             && worth.pays(purpose, next)
         {
@@ -325,13 +316,8 @@ mod tests {
         }
     }
 
-    const ALL: Rules = Rules {
-        trims: true,
-        keeps_stock: true,
-    };
-
     fn steps(purpose: Purpose, views: &[View], worth: &Worth) -> Vec<Step> {
-        Plan::new(ALL, purpose, views, worth).steps().collect()
+        Plan::new(purpose, views, worth).steps().collect()
     }
 
     const fn take(place: usize, keeps: u64) -> Step {
@@ -374,27 +360,6 @@ mod tests {
         // One node has nowhere else to go.
         let alone = steps(Purpose::Anon, &views[..1], &Worth::default());
         assert_eq!(alone, [take(0, 10), Step::WakeReclaimers, take(0, 0)]);
-    }
-
-    #[test]
-    fn an_ablation_takes_one_step_away() {
-        let views = [view(0), view(500)];
-        let first = |rules, purpose, at| {
-            let plan = Plan::new(rules, purpose, &views, &Worth::default());
-            plan.steps().nth(at)
-        };
-        let untrimmed = Rules {
-            trims: false,
-            ..ALL
-        };
-        assert_eq!(first(ALL, Purpose::Anon, 1), Some(Step::Trim));
-        assert_eq!(first(untrimmed, Purpose::Anon, 1), Some(take(1, 20)));
-        let no_stock = Rules {
-            keeps_stock: false,
-            ..ALL
-        };
-        assert_eq!(first(ALL, Purpose::Stream, 0), Some(take(0, 20)));
-        assert_eq!(first(no_stock, Purpose::Stream, 0), Some(take(0, 10)));
     }
 
     #[test]
@@ -475,7 +440,7 @@ mod tests {
     #[test]
     fn what_was_promised_is_taken_as_what_is_free_is() {
         let views = [view(100), view(50), view(500)];
-        let plan = Plan::new(ALL, Purpose::Anon, &views, &Worth::default());
+        let plan = Plan::new(Purpose::Anon, &views, &Worth::default());
         let pages = |place, keeps| (place, Pages(keeps));
         assert_eq!(
             plan.takes().collect::<Vec<_>>(),

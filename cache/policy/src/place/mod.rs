@@ -104,9 +104,6 @@ pub struct PlaceLaw {
     /// Frames that are given back stay on a list of the CPU for a while, where no mark counts them.
     /// Later kernels have such lists too; there they are left out.
     pub cpu_lists: bool,
-    /// Of a way by use: streams leave the stock between MIN and HIGH of their own zone to memory
-    /// that is used for long.
-    pub keeps_stock: bool,
     /// A page that is to be dirtied passes over a node that has its share of the dirty limit, as
     /// long as another is above LOW (since 3.3).
     pub shares_dirty: bool,
@@ -133,7 +130,6 @@ impl PlaceLaw {
         objects_last: true,
         one_zone_a_node: false,
         cpu_lists: true,
-        keeps_stock: false,
         shares_dirty: false,
     };
     /// The paper's first patch: a zone is not trimmed again while the cache says that this failed.
@@ -166,7 +162,6 @@ impl PlaceLaw {
         objects_last: false,
         one_zone_a_node: true,
         cpu_lists: false,
-        keeps_stock: false,
         shares_dirty: true,
     };
     /// Linux 6.12 with `node_reclaim_mode = 1`.
@@ -182,24 +177,10 @@ impl PlaceLaw {
         way: Way::ByUse,
         // A cluster of clean pages, where that pays.
         trims: Some(Mode::RECLAIM),
-        keeps_stock: true,
         // Its streams look at what is dirty where they go elsewhere.
         shares_dirty: false,
         ..Self::LINUX_6_12
     };
-    /// The same without a trim for memory that is used for long: an ablation.
-    pub const TIDEGATE_UNTRIMMED: Self = Self {
-        name: "tidegate-untrimmed",
-        trims: None,
-        ..Self::TIDEGATE
-    };
-    /// The same where streams leave no stock: an ablation.
-    pub const TIDEGATE_NO_STOCK: Self = Self {
-        name: "tidegate-no-stock",
-        keeps_stock: false,
-        ..Self::TIDEGATE
-    };
-
     /// The law of that name.
     #[must_use]
     pub fn by_name(name: &str) -> Option<Self> {
@@ -207,7 +188,7 @@ impl PlaceLaw {
     }
 
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 7] = [
         Self::LINUX_3_0_OFF,
         Self::LINUX_3_0,
         Self::LINUX_3_0_FIRST,
@@ -215,7 +196,5 @@ impl PlaceLaw {
         Self::LINUX_6_12,
         Self::LINUX_6_12_RECLAIM,
         Self::TIDEGATE,
-        Self::TIDEGATE_UNTRIMMED,
-        Self::TIDEGATE_NO_STOCK,
     ];
 }

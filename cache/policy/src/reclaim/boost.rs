@@ -81,9 +81,6 @@ pub struct BoostRule {
     pub shrinks: bool,
     /// Trims of a zone (`place::trim`) run the shrinkers. Linux 5.0 forgot to allow it.
     pub trims_shrink: bool,
-    /// A boosted balance that freed nothing counts towards those after which the reclaimer gives up
-    /// (until 6.18).
-    pub failures_count: bool,
 }
 
 impl BoostRule {
@@ -98,7 +95,6 @@ impl BoostRule {
         spares_urgent: false,
         shrinks: true,
         trims_shrink: true,
-        failures_count: true,
     };
     /// Linux 5.0, the paper's baseline.
     pub const LINUX_5_0: Self = Self {
@@ -397,10 +393,10 @@ impl BoostedBalance {
     }
 
     fn end(&self, balanced: bool) -> BalanceEnd {
-        let counts = !self.boosted || self.rule.failures_count;
         BalanceEnd {
             freed: self.freed,
-            failed: !balanced && self.freed.is_zero() && counts,
+            // A boosted one, too (until 6.18).
+            failed: !balanced && self.freed.is_zero(),
             compacts: self.boosted,
         }
     }

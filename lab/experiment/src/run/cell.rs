@@ -475,9 +475,6 @@ fn laws_of(entry: &PolicyEntry, mut laws: Laws) -> Laws {
     if let Some(factor) = &entry.boost_factor {
         laws.slabs.boost.factor = u64::from(*factor.get_ref());
     }
-    if let Some(count) = &entry.boost_failures {
-        laws.slabs.boost.failures_count = *count.get_ref();
-    }
     if let Some(name) = &entry.shrink {
         laws.slabs.shrink = named(name, ShrinkRule::by_name);
     }

@@ -47,13 +47,8 @@ pub(super) fn compaction_of(entry: &PolicyEntry, mut compaction: Compaction) -> 
         compaction =
             with_patches(&entry.patches_joined()).expect("a loaded scenario names known patches");
     }
-    if let Compaction::Scans(scans) = &mut compaction {
-        if let Some(waits) = &entry.reclaim_waits {
-            scans.reclaim_waits = *waits.get_ref();
-        }
-        if let Some(defers) = &entry.defers {
-            scans.defers = *defers.get_ref();
-        }
+    if let (Compaction::Scans(scans), Some(defers)) = (&mut compaction, &entry.defers) {
+        scans.defers = *defers.get_ref();
     }
     if let (Compaction::Background(law), Some(defrag)) = (&mut compaction, &entry.defrag) {
         law.for_all = *defrag.get_ref() == DefragKind::Always;

@@ -299,7 +299,6 @@ keys! {
         keeps_apart: May<bool>, "Pages, objects and unmovable memory have free lists of their own, instead of the preset's way.";
         boost: May<String>, "The boost where pageblocks are mixed, instead of the preset's. Nothing, unless `keeps_apart`.", BOOST;
         boost_factor: May<u32>, "`vm.watermark_boost_factor`: most of a boost, in 1/10000 of HIGH: an ablation.";
-        boost_failures: May<bool>, "Boosted balances that free nothing count towards those after which the background gives up: an ablation.";
         shrink: May<String>, "The rule by which caches of objects are asked for their share, instead of the preset's.", SHRINK;
         writes_files: May<bool>, "Reclaim may write single pages of files, where the file system lets it: versions of one differ.";
         cpu_lists: May<bool>, "CPUs keep free frames for themselves, instead of the preset's way: an ablation.";
@@ -308,7 +307,6 @@ keys! {
         writeback_timeout_ms: May<f64>, "Timeout of WRITEBACK, and of what was before it, instead of 100 ms: an ablation.", range(1.0, 60_000.0, " ms");
         swappiness: May<u32>, "`vm.swappiness`, in this column.", SWAPPINESS;
         patches: Vec<Spanned<String>> = Vec::new(), "The patches of paper p4 that its kernel has, instead of the preset's: `\"1-8\"`, `\"11\"`, `\"-7b\"`.";
-        reclaim_waits: May<bool>, "Reclaim for a huge page looks at pages a second time and waits for their writes: an ablation.";
         defers: May<bool>, "A kernel that did not get a huge page leaves the next ones out for a while: an ablation.";
         defrag: May<DefragKind>, "The tasks whose faults move pages for a huge page, in a kernel since 4.6; without it, as the preset has it.";
         readahead_kib: May<f64>, "`readahead_kib` of the machine, in this column.", READAHEAD;
