@@ -6,7 +6,8 @@ use std::sync::Arc;
 use env::{ObjectId, Task};
 use mm::{Error, File, Pinned, PinnedRun, Reader, Writer};
 use policy::units::{Bytes, Nanos};
-use world::{LabEnv, Sector};
+use world::Sector;
+use world::content::of_pin;
 
 use crate::failure::fail;
 use crate::judge;
@@ -33,13 +34,13 @@ macro_rules! say {
 }
 
 /// A pinned page and what it held at first.
-type Held<'a> = (Pinned<'a, LabEnv>, [Sector; 8]);
+type Held<'a> = (Pinned<'a>, [Sector; 8]);
 /// The same of pages in one piece.
-type HeldRun<'a> = (PinnedRun<'a, LabEnv>, Vec<[Sector; 8]>);
+type HeldRun<'a> = (PinnedRun<'a>, Vec<[Sector; 8]>);
 
-fn load(run: &PinnedRun<'_, LabEnv>) -> Vec<[Sector; 8]> {
-    let frames = run.pins().iter().map(frames::Pin::frame);
-    frames.map(|frame| run.content().load(frame)).collect()
+fn load(run: &PinnedRun<'_>) -> Vec<[Sector; 8]> {
+    let pins = run.pins().iter();
+    pins.map(|pin| of_pin(run.content(), pin)).collect()
 }
 
 pub(crate) struct Actor {
@@ -68,7 +69,7 @@ impl Actor {
     }
 
     /// Takes all steps.
-    pub(crate) fn work(mut self, task: &mut Task<'_, LabEnv>, ops: &[Op]) -> Going {
+    pub(crate) fn work(mut self, task: &mut Task<'_>, ops: &[Op]) -> Going {
         let end = ops.len();
         let mut at = 0;
         while at < end {
@@ -82,7 +83,7 @@ impl Actor {
     /// Takes the step at `at`, and those that belong to it; answers the next.
     fn step(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         ops: &[Op],
         at: usize,
         end: usize,
@@ -219,11 +220,11 @@ impl Actor {
     /// Does a call under its task's gauge.
     fn timed(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         (at, op): (usize, Op),
         place: Option<usize>,
         len: u64,
-        call: impl FnOnce(&mut Self, &mut Task<'_, LabEnv>) -> Going,
+        call: impl FnOnce(&mut Self, &mut Task<'_>) -> Going,
     ) -> Going {
         let Some(number) = self.number else {
             return call(self, task);
@@ -248,10 +249,10 @@ impl Actor {
 
     fn write(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
         place: &DeviceState,
-        file: &File<LabEnv>,
+        file: &File,
         first: u64,
         len: u64,
     ) -> Going {
@@ -299,10 +300,10 @@ impl Actor {
     #[expect(clippy::too_many_arguments, reason = "a file of the run, and a range")]
     fn read(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
         place: &DeviceState,
-        file: &File<LabEnv>,
+        file: &File,
         number: usize,
         first: u64,
         len: u64,
@@ -356,9 +357,9 @@ impl Actor {
     /// Pins pages, goes on with other things, and finds the pages as they were.
     fn hold(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
-        file: &Arc<File<LabEnv>>,
+        file: &Arc<File>,
         pages: core::ops::Range<u64>,
         (ops, at, until): (&[Op], usize, usize),
         depth: u32,
@@ -410,7 +411,7 @@ impl Actor {
             );
         }
         for (pin, seen) in &pins {
-            let now = pin.content().load(pin.pin().frame());
+            let now = of_pin(pin.content(), pin.pin());
             judge!(
                 now == *seen,
                 "pin-changed",
@@ -423,9 +424,9 @@ impl Actor {
     /// Pins pages in one piece; each was as it is at some moment since the call began.
     fn pin_run<'a>(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
-        file: &'a File<LabEnv>,
+        file: &'a File,
         pages: core::ops::Range<u64>,
     ) -> Result<Option<HeldRun<'a>>, Over> {
         let world = Arc::clone(&self.world);
@@ -480,9 +481,9 @@ impl Actor {
 
     fn pin<'a>(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
-        file: &'a File<LabEnv>,
+        file: &'a File,
         page: u64,
     ) -> Result<Option<Held<'a>>, Over> {
         let world = Arc::clone(&self.world);
@@ -504,7 +505,7 @@ impl Actor {
         };
         match pinned {
             Ok(pinned) => {
-                let seen = pinned.content().load(pinned.pin().frame());
+                let seen = of_pin(pinned.content(), pinned.pin());
                 if let Err(violation) = place.checker().on_read_stamps(read, &seen) {
                     fail("wrong-version", format!("{violation} (pin of page {page})"));
                 }
@@ -523,10 +524,10 @@ impl Actor {
 
     fn set_len(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
         place: &DeviceState,
-        file: &File<LabEnv>,
+        file: &File,
         sectors: u64,
     ) -> Going {
         let len = Bytes(sectors * SECTOR);
@@ -560,10 +561,10 @@ impl Actor {
 
     fn punch(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
         place: &DeviceState,
-        file: &File<LabEnv>,
+        file: &File,
         first: u64,
         len: u64,
     ) -> Going {
@@ -600,10 +601,10 @@ impl Actor {
     /// there.
     fn leave(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
         place: &DeviceState,
-        file: &Arc<File<LabEnv>>,
+        file: &Arc<File>,
         (number, (first, len)): (usize, (u64, u64)),
         us: u64,
     ) -> Going {
@@ -654,10 +655,10 @@ impl Actor {
 
     fn sync(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
         place: &DeviceState,
-        file: &File<LabEnv>,
+        file: &File,
     ) -> Going {
         let sync = place.checker().on_sync_begin(slot.object);
         say!(self, task, "syncs {}", slot.object.0);
@@ -668,10 +669,10 @@ impl Actor {
 
     fn sync_range(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         slot: &Slot,
         place: &DeviceState,
-        file: &File<LabEnv>,
+        file: &File,
         first: u64,
         len: u64,
     ) -> Going {
@@ -714,7 +715,7 @@ impl Actor {
         }
     }
 
-    fn sync_all(&mut self, task: &mut Task<'_, LabEnv>) -> Going {
+    fn sync_all(&mut self, task: &mut Task<'_>) -> Going {
         let world = Arc::clone(&self.world);
         let failed = |place: &DeviceState| place.flush_failed.load(Ordering::Relaxed);
         if world.places.iter().any(failed) {
@@ -754,7 +755,7 @@ impl Actor {
         }
     }
 
-    fn close(&mut self, task: &mut Task<'_, LabEnv>, slot: &Slot, place: &DeviceState) -> Going {
+    fn close(&mut self, task: &mut Task<'_>, slot: &Slot, place: &DeviceState) -> Going {
         if slot.closing.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
@@ -772,12 +773,7 @@ impl Actor {
         going
     }
 
-    fn close_alone(
-        &mut self,
-        task: &mut Task<'_, LabEnv>,
-        slot: &Slot,
-        place: &DeviceState,
-    ) -> Going {
+    fn close_alone(&mut self, task: &mut Task<'_>, slot: &Slot, place: &DeviceState) -> Going {
         let file = slot.open_file();
         let sync = place.checker().on_sync_begin(slot.object);
         say!(self, task, "closes {}", slot.object.0);
@@ -844,7 +840,7 @@ fn junk(sectors: u64) -> Vec<Sector> {
 }
 
 /// Reads the whole file in pieces, and beyond its end.
-pub(crate) fn read_all(task: &mut Task<'_, LabEnv>, place: &DeviceState, slot: &Slot) {
+pub(crate) fn read_all(task: &mut Task<'_>, place: &DeviceState, slot: &Slot) {
     const PIECE: u64 = 64 * SECTORS;
     let file = slot.open_file();
     let mut reader = Reader::default();

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use env::{Cause, ObjectId, Task, Wakeup};
 use mm::Error;
 use policy::units::{Bytes, Nanos, Pages};
+use world::Sector;
 use world::check::Write;
-use world::{LabEnv, Sector};
 
 use crate::actor::Actor;
 use crate::failure::fail;
@@ -35,12 +35,7 @@ const REFUSALS_MAX: u32 = 8;
 
 impl Actor {
     /// Takes a step in anonymous memory.
-    pub(crate) fn in_memory(
-        &mut self,
-        task: &mut Task<'_, LabEnv>,
-        number: usize,
-        op: Op,
-    ) -> Going {
+    pub(crate) fn in_memory(&mut self, task: &mut Task<'_>, number: usize, op: Op) -> Going {
         let world = self.world();
         let Some(memory) = world.regions.get(number) else {
             return Ok(());
@@ -58,7 +53,7 @@ impl Actor {
 }
 
 /// Puts another region in a place; the last task in the old one gives that back.
-fn renew(task: &mut Task<'_, LabEnv>, world: &World, memory: &Memory) -> Going {
+fn renew(task: &mut Task<'_>, world: &World, memory: &Memory) -> Going {
     let pages = memory.pages;
     match world.cache.spill(task, Pages(pages)) {
         Ok(spill) => {
@@ -90,7 +85,7 @@ fn pages_within(memory: &Region, page: u64, pages: u64) -> (u32, u32) {
 }
 
 /// Sets the limit, as far as it may be set.
-pub(crate) fn set_limit(task: &mut Task<'_, LabEnv>, world: &World, frames: u64) {
+pub(crate) fn set_limit(task: &mut Task<'_>, world: &World, frames: u64) {
     match world.cache.set_limit(task, Pages(frames)) {
         Ok(())
         | Err(
@@ -103,13 +98,7 @@ pub(crate) fn set_limit(task: &mut Task<'_, LabEnv>, world: &World, frames: u64)
     }
 }
 
-fn touch(
-    task: &mut Task<'_, LabEnv>,
-    world: &World,
-    memory: &Region,
-    page: u64,
-    pages: u64,
-) -> Going {
+fn touch(task: &mut Task<'_>, world: &World, memory: &Region, page: u64, pages: u64) -> Going {
     let (page, pages) = pages_within(memory, page, pages);
     let result = memory.spill.touch(task, page, pages);
     match result {
@@ -126,7 +115,7 @@ fn touch(
     }
 }
 
-fn put(task: &mut Task<'_, LabEnv>, world: &World, memory: &Region, at: u64, len: u64) -> Going {
+fn put(task: &mut Task<'_>, world: &World, memory: &Region, at: u64, len: u64) -> Going {
     let (at, len) = within(at, len, memory.pages * SECTORS);
     let (offset, bytes) = (Bytes(at * SECTOR), Bytes(len * SECTOR));
     let write = world
@@ -138,13 +127,7 @@ fn put(task: &mut Task<'_, LabEnv>, world: &World, memory: &Region, at: u64, len
     ended(world, memory, write, "write", result)
 }
 
-fn discard(
-    task: &mut Task<'_, LabEnv>,
-    world: &World,
-    memory: &Region,
-    page: u64,
-    pages: u64,
-) -> Going {
+fn discard(task: &mut Task<'_>, world: &World, memory: &Region, page: u64, pages: u64) -> Going {
     let (page, pages) = pages_within(memory, page, pages);
     let (offset, bytes) = (
         Pages(u64::from(page)).bytes(),
@@ -181,7 +164,7 @@ fn ended(
     }
 }
 
-fn get(task: &mut Task<'_, LabEnv>, world: &World, memory: &Region, at: u64, len: u64) -> Going {
+fn get(task: &mut Task<'_>, world: &World, memory: &Region, at: u64, len: u64) -> Going {
     let (at, len) = within(at, len, memory.pages * SECTORS);
     let (offset, bytes) = (Bytes(at * SECTOR), Bytes(len * SECTOR));
     let read = world
@@ -267,7 +250,7 @@ pub(crate) fn reading(world: &World) -> String {
 ///
 /// Pages that have been read are given back at once: where there is not room for all regions, that
 /// makes some. The regions that hold most of the memory come first.
-pub(crate) fn finish(task: &mut Task<'_, LabEnv>, world: &World) -> bool {
+pub(crate) fn finish(task: &mut Task<'_>, world: &World) -> bool {
     let mut regions: Vec<_> = world.regions.iter().map(Memory::region).collect();
     regions.sort_by_key(|region| core::cmp::Reverse(region.spill.resident()));
     for memory in &regions {
@@ -305,7 +288,7 @@ enum Last {
 }
 
 fn read_at_last(
-    task: &mut Task<'_, LabEnv>,
+    task: &mut Task<'_>,
     world: &World,
     memory: &Region,
     page: u32,
@@ -353,7 +336,7 @@ fn read_at_last(
 
 /// After the regions are gone and all is written: nothing of them is left, and every page that was
 /// looked at is accounted for.
-pub(crate) fn add_up(task: &mut Task<'_, LabEnv>, world: &Arc<World>) -> bool {
+pub(crate) fn add_up(task: &mut Task<'_>, world: &Arc<World>) -> bool {
     let mut tries = 0;
     while let Some(broken) = broken(world) {
         // A page on its way to a slow device when its owner gave it back takes its time.

@@ -4,7 +4,7 @@
 use env::{Cause, Task, Wakeup};
 use mm::{Error, File, Progress, Reader, Writer};
 use policy::units::Bytes;
-use world::{LabEnv, Sector};
+use world::Sector;
 
 use crate::failure::fail;
 use crate::plan::{SECTOR, SECTORS};
@@ -21,9 +21,9 @@ const TRIES_MAX: u32 = 8;
 
 /// Writes all of `data`; held after each piece.
 pub(crate) fn write(
-    task: &mut Task<'_, LabEnv>,
+    task: &mut Task<'_>,
     world: &World,
-    file: &File<LabEnv>,
+    file: &File,
     writer: &mut Writer,
     offset: Bytes,
     data: &[Sector],
@@ -38,9 +38,9 @@ pub(crate) fn write(
 }
 
 fn write_pieces(
-    task: &mut Task<'_, LabEnv>,
+    task: &mut Task<'_>,
     world: &World,
-    file: &File<LabEnv>,
+    file: &File,
     writer: &mut Writer,
     offset: Bytes,
     data: &[Sector],
@@ -71,8 +71,8 @@ fn write_pieces(
 
 /// Fills `data`, less at the end of the file.
 pub(crate) fn read(
-    task: &mut Task<'_, LabEnv>,
-    file: &File<LabEnv>,
+    task: &mut Task<'_>,
+    file: &File,
     reader: &mut Reader,
     offset: Bytes,
     data: &mut [Sector],
@@ -121,7 +121,7 @@ fn sectors(what: &str, tried: Progress, asked: usize, tries: &mut u32) -> usize 
 }
 
 /// Waits as long as the writer is held.
-fn hold(task: &mut Task<'_, LabEnv>, world: &World, writer: &mut Writer) -> Result<(), Error> {
+fn hold(task: &mut Task<'_>, world: &World, writer: &mut Writer) -> Result<(), Error> {
     while let Some(until) = world.cache.pace(task, writer)? {
         if until <= task.now() {
             fail("pace", format!("held until {until:?}, at {:?}", task.now()));

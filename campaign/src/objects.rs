@@ -11,7 +11,6 @@ use mm::{Ask, Cache, Error, NodeId, Object, Shrink, SlabSpec, Slabs};
 use policy::place::mobility::Mobility;
 use policy::shrink::Answer;
 use policy::units::{Bytes, Nanos, Pages};
-use world::LabEnv;
 
 use crate::failure::fail;
 use crate::judge;
@@ -42,18 +41,18 @@ const STAYING: SlabSpec = SlabSpec {
 /// See the module.
 pub(crate) struct Objects {
     kept: Arc<Kept>,
-    staying: Arc<Slabs<LabEnv>>,
+    staying: Arc<Slabs>,
     held: Mutex<Vec<Object>>,
     ended: AtomicBool,
 }
 
 /// Objects that may be made again, the oldest first.
 struct Kept {
-    slabs: Arc<Slabs<LabEnv>>,
+    slabs: Arc<Slabs>,
     list: Mutex<VecDeque<Object>>,
 }
 
-impl Shrink<LabEnv> for Kept {
+impl Shrink for Kept {
     fn name(&self) -> &'static str {
         "kept"
     }
@@ -62,7 +61,7 @@ impl Shrink<LabEnv> for Kept {
         self.list().len() as u64
     }
 
-    fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
+    fn scan(&self, task: &mut Task<'_>, ask: Ask) -> Answer {
         // One in eight cannot work for a caller that may be within a file system; and some objects
         // are in use.
         if !ask.may_enter_fs && task.random().is_multiple_of(8) {
@@ -94,7 +93,7 @@ impl Kept {
 }
 
 impl Objects {
-    pub(crate) fn new(task: &Task<'_, LabEnv>, cache: &Arc<Cache<LabEnv>>) -> Self {
+    pub(crate) fn new(task: &Task<'_>, cache: &Arc<Cache>) -> Self {
         let refused = |error: Error| format!("slabs: {error}");
         let add = |spec| {
             let added = cache.add_slabs(spec);
@@ -104,7 +103,7 @@ impl Objects {
             slabs: add(KEPT),
             list: Mutex::default(),
         });
-        let shrinker: Arc<dyn Shrink<LabEnv>> = Arc::clone(&kept) as _;
+        let shrinker: Arc<dyn Shrink> = Arc::clone(&kept) as _;
         cache
             .register(task, Arc::clone(&shrinker))
             .unwrap_or_else(|error| fail("unexpected-error", refused(error)));
@@ -127,7 +126,7 @@ impl Objects {
     }
 
     /// Takes and gives back until the run is over.
-    pub(crate) fn work(&self, task: &mut Task<'_, LabEnv>, world: &World) {
+    pub(crate) fn work(&self, task: &mut Task<'_>, world: &World) {
         while !world.fair.load(Ordering::Relaxed) {
             if !self.step(task, world) {
                 break;
@@ -136,9 +135,9 @@ impl Objects {
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    fn step(&self, task: &mut Task<'_, LabEnv>, world: &World) -> bool {
+    fn step(&self, task: &mut Task<'_>, world: &World) -> bool {
         let frames = world.cache.stats().frames.0;
-        let pages = |slabs: &Slabs<LabEnv>, task: &Task<'_, LabEnv>| slabs.pages(task).0;
+        let pages = |slabs: &Slabs, task: &Task<'_>| slabs.pages(task).0;
         for _ in 0..BATCH {
             // Each may wait for memory for a minute and be refused, and the end waits for this one
             // only.
@@ -180,7 +179,7 @@ impl Objects {
     }
 
     /// Gives all back, once the task has ended; false: the lab has given up.
-    pub(crate) fn finish(&self, task: &mut Task<'_, LabEnv>, world: &World) -> bool {
+    pub(crate) fn finish(&self, task: &mut Task<'_>, world: &World) -> bool {
         let mut looks = 0;
         while !self.ended.load(Ordering::Relaxed) {
             looks += 1;

@@ -230,7 +230,7 @@ fn describe(tally: &mut Tally, plan: &Plan, world: &World, lab: &Lab, crashed: b
 
 /// Tasks, fault phases, and a look at the levels; true: broken off.
 fn first_life(
-    task: &mut Task<'_, LabEnv>,
+    task: &mut Task<'_>,
     env: &Arc<LabEnv>,
     plan: &Arc<Plan>,
     world: &Arc<World>,
@@ -238,7 +238,7 @@ fn first_life(
     let mut actors: Vec<JoinHandle<bool>> = Vec::new();
     for number in 0..plan.tasks.len() {
         let (plan, world) = (Arc::clone(plan), Arc::clone(world));
-        let body = move |task: &mut Task<'_, LabEnv>| {
+        let body = move |task: &mut Task<'_>| {
             let own = &plan.tasks[number];
             if own.start_us > 0 && pause(task, Nanos::micros(own.start_us)).is_err() {
                 return false;
@@ -292,7 +292,7 @@ fn first_life(
     false
 }
 
-fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frames: Pages) {
+fn look(task: &Task<'_>, plan: &Plan, world: &World, limit: Pages, frames: Pages) {
     let stats = world.cache.stats();
     let level = stats.dirty + stats.writeback;
     judge!(
@@ -327,7 +327,7 @@ fn look(task: &Task<'_, LabEnv>, plan: &Plan, world: &World, limit: Pages, frame
 
 /// The phases of a device, again and again, until the run ends. Each time round they last an eighth
 /// longer: otherwise a back-off could meet nothing but foul phases for ever, by its period alone.
-fn fault_phases(task: &mut Task<'_, LabEnv>, plan: &Plan, world: &World, number: usize) {
+fn fault_phases(task: &mut Task<'_>, plan: &Plan, world: &World, number: usize) {
     let place = &world.places[number];
     let phases = &plan.devices[number].phases;
     for (at, phase) in phases.iter().cycle().enumerate() {
@@ -362,7 +362,7 @@ fn stretched(mut time: Nanos, rounds: usize) -> Nanos {
 }
 
 /// Whether a flush of the device has failed: then it opens no file.
-fn is_failed(task: &mut Task<'_, LabEnv>, world: &World, place: &DeviceState) -> bool {
+fn is_failed(task: &mut Task<'_>, world: &World, place: &DeviceState) -> bool {
     match world.cache.open(task, place.index, PROBE, Bytes::ZERO) {
         Ok(probe) => probe.discard(task) == Err(Error::Cancelled),
         Err(Error::FlushFailed { .. }) => true,
@@ -374,7 +374,7 @@ fn is_failed(task: &mut Task<'_, LabEnv>, world: &World, place: &DeviceState) ->
 }
 
 /// With everything healed: all syncs go through and everything adds up.
-fn finish(task: &mut Task<'_, LabEnv>, world: &Arc<World>) {
+fn finish(task: &mut Task<'_>, world: &Arc<World>) {
     if let Some(objects) = &world.objects
         && !objects.finish(task, world)
     {
@@ -466,7 +466,7 @@ fn add_up(world: &World) {
 
 /// After a failed flush: the device has forgotten what it had not made durable, and is opened
 /// again.
-fn revive(task: &mut Task<'_, LabEnv>, world: &World, place: &DeviceState) {
+fn revive(task: &mut Task<'_>, world: &World, place: &DeviceState) {
     let own = |slot: &&scene::Slot| world.places[slot.place].index == place.index;
     for slot in world.slots.iter().filter(own) {
         let file = slot.file_cell().take();

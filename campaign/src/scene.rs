@@ -71,7 +71,7 @@ pub(crate) struct Region {
     /// Its number for the checker.
     pub(crate) object: ObjectId,
     pub(crate) pages: u64,
-    pub(crate) spill: Arc<Spill<LabEnv>>,
+    pub(crate) spill: Arc<Spill>,
 }
 
 impl Memory {
@@ -184,7 +184,7 @@ impl Layers {
 
     /// The power of a volatile layer fails; ends when its survivors are on the device. `again`: and
     /// comes back.
-    pub(crate) fn lose_power(&self, task: &mut Task<'_, LabEnv>, again: bool) {
+    pub(crate) fn lose_power(&self, task: &mut Task<'_>, again: bool) {
         let Some(volatile) = &self.volatile else {
             return;
         };
@@ -240,7 +240,7 @@ pub(crate) struct Slot {
     pub(crate) place: usize,
     pub(crate) object: ObjectId,
     pub(crate) pages_max: u64,
-    pub(crate) file: Mutex<Option<Arc<File<LabEnv>>>>,
+    pub(crate) file: Mutex<Option<Arc<File>>>,
     /// Tasks inside a call on it, which a close waits for.
     users: AtomicU32,
     pub(crate) closing: AtomicBool,
@@ -281,18 +281,18 @@ impl Slot {
         *self.reach_cell() = None;
     }
 
-    pub(crate) fn file_cell(&self) -> MutexGuard<'_, Option<Arc<File<LabEnv>>>> {
+    pub(crate) fn file_cell(&self) -> MutexGuard<'_, Option<Arc<File>>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// # Panics
     /// If it is closed: a failure of the run.
-    pub(crate) fn open_file(&self) -> Arc<File<LabEnv>> {
+    pub(crate) fn open_file(&self) -> Arc<File> {
         let file = self.file_cell().clone();
         file.unwrap_or_else(|| fail("lab", "a file that should be open is closed"))
     }
 
-    pub(crate) fn begin(&self) -> Option<Arc<File<LabEnv>>> {
+    pub(crate) fn begin(&self) -> Option<Arc<File>> {
         if self.closing.load(Ordering::Relaxed) {
             return None;
         }
@@ -372,7 +372,7 @@ impl Gauge {
 }
 
 pub(crate) struct World {
-    pub(crate) cache: Arc<Cache<LabEnv>>,
+    pub(crate) cache: Arc<Cache>,
     pub(crate) places: Vec<DeviceState>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) regions: Vec<Memory>,
@@ -654,13 +654,13 @@ fn checker(plan: &Plan, device: usize) -> Checker {
 /// The cache with everything in it; `prefilled`: the files have what the plan gives them; `say`:
 /// its tasks say what they do.
 pub(crate) fn world(
-    task: &mut Task<'_, LabEnv>,
+    task: &mut Task<'_>,
     env: &Arc<LabEnv>,
     plan: &Plan,
     parts: Vec<Part>,
     (prefilled, say): (bool, bool),
 ) -> Arc<World> {
-    let cache = Cache::new(Arc::clone(env), plan.options())
+    let cache = Cache::new(env.clone(), plan.options())
         .unwrap_or_else(|error| fail("unexpected-error", format!("building the cache: {error}")));
     let mut places = Vec::new();
     for (number, (part, device)) in parts.into_iter().zip(&plan.devices).enumerate() {
@@ -769,12 +769,12 @@ fn pass_sleeps(reclaim: &str) -> Nanos {
 }
 
 pub(crate) fn open(
-    task: &mut Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     place: &DeviceState,
     object: ObjectId,
     len: Bytes,
-) -> Arc<File<LabEnv>> {
+) -> Arc<File> {
     place.layers.flushes.opened(object);
     cache
         .open(task, place.index, object, len)
@@ -782,12 +782,7 @@ pub(crate) fn open(
 }
 
 /// Every contradiction of the plan is refused by a typed error.
-pub(crate) fn check_refusals(
-    task: &mut Task<'_, LabEnv>,
-    env: &Arc<LabEnv>,
-    plan: &Plan,
-    part: &Part,
-) {
+pub(crate) fn check_refusals(task: &mut Task<'_>, env: &Arc<LabEnv>, plan: &Plan, part: &Part) {
     for contradiction in &plan.refused {
         let mut options = plan.options();
         // The real cache is to find the lab's frames as they were.
@@ -809,7 +804,7 @@ pub(crate) fn check_refusals(
             }
             Contradiction::MaxRatio(ratio) => device.tunables.max_ratio = ratio,
         }
-        let refused = match Cache::new(Arc::clone(env), options) {
+        let refused = match Cache::new(env.clone(), options) {
             Err(error) => Err(error),
             Ok(cache) => {
                 let added = cache.add_device(task, part.id, part.info, device);
@@ -825,7 +820,7 @@ pub(crate) fn check_refusals(
     }
 }
 
-pub(crate) fn pause(task: &mut Task<'_, LabEnv>, time: Nanos) -> Going {
+pub(crate) fn pause(task: &mut Task<'_>, time: Nanos) -> Going {
     match task.sleep(Cause::Think, time) {
         Wakeup::Cancelled | Wakeup::Refused => Err(Over),
         Wakeup::Ready(_) | Wakeup::TimedOut => Ok(()),

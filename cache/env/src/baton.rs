@@ -27,12 +27,14 @@
 //! Source: docs/adr/0001.
 
 use core::any::Any;
+use core::cell::Cell;
 use core::cmp::Reverse;
 use core::panic::AssertUnwindSafe;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Waker;
 use std::collections::{BinaryHeap, VecDeque};
 use std::panic::{catch_unwind, resume_unwind};
+use std::rc::Rc;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::task::Wake;
 use std::thread;
@@ -41,8 +43,8 @@ use frames::Content;
 use policy::units::{Instant, Nanos};
 
 use crate::{
-    Body, Cause, Device, DeviceId, Env, Event, Host, Interrupt, IoRequest, NoThread, Task, TaskId,
-    Unparked, Work,
+    Body, Cause, Device, DeviceId, Env, Event, Host, Interrupt, IoRequest, Local, NoThread, Task,
+    TaskId, Unparked, Work,
 };
 
 /// The order in which tasks run when several can.
@@ -88,10 +90,10 @@ const TIMERS_LEFT_MAX: u64 = 1_000_000;
 const TIMERS_ROOM: usize = 1024;
 
 /// The world: tasks as threads, one at a time.
-pub struct BatonEnv<C: Content> {
+pub struct BatonEnv {
     me: Weak<Self>,
     core: Arc<Core>,
-    content: C,
+    content: Arc<dyn Content>,
     devices: RwLock<Vec<Arc<dyn Device>>>,
 }
 
@@ -185,19 +187,19 @@ impl Ord for Timer {
 }
 
 /// What a task is to a `BatonEnv`.
-pub struct Baton {
+struct Baton {
     core: Arc<Core>,
     task: TaskId,
-    chance: u64,
+    chance: Cell<u64>,
 }
 
-impl<C: Content> BatonEnv<C> {
+impl BatonEnv {
     /// A world at time zero, without tasks.
     ///
     /// # Panics
     /// Without a CPU.
     #[must_use]
-    pub fn new(options: BatonOptions, content: C) -> Arc<Self> {
+    pub fn new(options: BatonOptions, content: Arc<dyn Content>) -> Arc<Self> {
         assert!(options.cpus > 0, "a world has at least one CPU");
         let world = World {
             now: Instant::ZERO,
@@ -258,7 +260,7 @@ impl<C: Content> BatonEnv<C> {
     /// in time; the message names every task and what it waits for.
     pub fn run<T: Send + 'static>(
         &self,
-        root: impl FnOnce(&mut Task<'_, Self>) -> T + Send + 'static,
+        root: impl FnOnce(&mut Task<'_>) -> T + Send + 'static,
     ) -> T {
         let handle = {
             let root_id = TaskId(index_u32(self.core.world().slots.len()));
@@ -452,15 +454,15 @@ impl Core {
     }
 
     /// What runs on a task's thread.
-    fn live(self: &Arc<Self>, task: TaskId, body: impl FnOnce(Baton)) {
+    fn live(self: &Arc<Self>, task: TaskId, body: impl FnOnce(Rc<Baton>)) {
         self.wait_for_baton(self.world(), Some(task));
         let chance = mix(mix(self.options.seed, 0x7461_736b), u64::from(task.0));
         let local = Baton {
             core: Arc::clone(self),
             task,
-            chance,
+            chance: Cell::new(chance),
         };
-        let ended = catch_unwind(AssertUnwindSafe(|| body(local)));
+        let ended = catch_unwind(AssertUnwindSafe(|| body(Rc::new(local))));
         let mut world = self.world();
         world.slots[task.0 as usize].state = State::Ended;
         if let Err(panic) = ended {
@@ -608,63 +610,9 @@ impl Host for BatonHost {
     }
 }
 
-impl<C: Content> Env for BatonEnv<C> {
-    type Content = C;
-    type Local = Baton;
-
+impl Env for BatonEnv {
     fn now(&self) -> Instant {
         self.core.world().now
-    }
-
-    fn park(&self, local: &mut Baton, deadline: Option<Instant>) -> Unparked {
-        let core = &*local.core;
-        let task = local.task;
-        let index = task.0 as usize;
-        let mut world = core.world();
-        if world.cancelled {
-            return Unparked::Cancelled;
-        }
-        if core::mem::take(&mut world.slots[index].woken) {
-            return Unparked::Woken;
-        }
-        let deadline = deadline.filter(|deadline| *deadline < Instant::MAX);
-        if deadline.is_some_and(|deadline| deadline <= world.now) {
-            return Unparked::TimedOut;
-        }
-        let slot = &mut world.slots[index];
-        slot.parks += 1;
-        slot.state = State::Parked(deadline);
-        let park = slot.parks;
-        if let Some(deadline) = deadline {
-            world.add_timer(core.tick_up(deadline), Due::Deadline { task, park });
-        }
-        core.pass_on(world, Some(task));
-        let slot = &mut core.world().slots[index];
-        if slot.unparked == Unparked::Woken {
-            // Wakes between the first and this moment are one.
-            slot.woken = false;
-        }
-        slot.unparked
-    }
-
-    fn waker(&self, local: &Baton) -> Waker {
-        Waker::from(Arc::new(TaskWaker {
-            core: Arc::clone(&local.core),
-            task: local.task,
-        }))
-    }
-
-    fn did(&self, local: &mut Baton, work: Work, units: u64) {
-        let core = &*local.core;
-        core.units[work as usize].fetch_add(units, Ordering::Relaxed);
-        if core.options.order == Order::Fifo {
-            return;
-        }
-        let mut world = core.world();
-        if draw(&mut world.chance).is_multiple_of(YIELD_ONE_IN) {
-            world.runnable.push_back(local.task);
-            core.pass_on(world, Some(local.task));
-        }
     }
 
     fn submit(&self, mut request: Box<IoRequest>) {
@@ -677,7 +625,7 @@ impl<C: Content> Env for BatonEnv<C> {
         device.submit(request);
     }
 
-    fn spawn(&self, name: &str, body: Body<Self>) -> Result<(), NoThread> {
+    fn spawn(&self, name: &str, body: Body) -> Result<(), NoThread> {
         let env = self
             .me
             .upgrade()
@@ -706,14 +654,6 @@ impl<C: Content> Env for BatonEnv<C> {
         Ok(())
     }
 
-    fn cpu(&self, local: &Baton) -> usize {
-        local.task.0 as usize % local.core.options.cpus
-    }
-
-    fn random(&self, local: &mut Baton) -> u64 {
-        draw(&mut local.chance)
-    }
-
     fn emit(&self, task: TaskId, event: &Event) {
         let text = format!("{event:?}");
         let mut world = self.core.world();
@@ -732,8 +672,72 @@ impl<C: Content> Env for BatonEnv<C> {
         }
     }
 
-    fn content(&self) -> &C {
-        &self.content
+    fn content(&self) -> Arc<dyn Content> {
+        Arc::clone(&self.content)
+    }
+}
+
+impl Local for Baton {
+    fn park(&self, deadline: Option<Instant>) -> Unparked {
+        let core = &*self.core;
+        let task = self.task;
+        let index = task.0 as usize;
+        let mut world = core.world();
+        if world.cancelled {
+            return Unparked::Cancelled;
+        }
+        if core::mem::take(&mut world.slots[index].woken) {
+            return Unparked::Woken;
+        }
+        let deadline = deadline.filter(|deadline| *deadline < Instant::MAX);
+        if deadline.is_some_and(|deadline| deadline <= world.now) {
+            return Unparked::TimedOut;
+        }
+        let slot = &mut world.slots[index];
+        slot.parks += 1;
+        slot.state = State::Parked(deadline);
+        let park = slot.parks;
+        if let Some(deadline) = deadline {
+            world.add_timer(core.tick_up(deadline), Due::Deadline { task, park });
+        }
+        core.pass_on(world, Some(task));
+        let slot = &mut core.world().slots[index];
+        if slot.unparked == Unparked::Woken {
+            // Wakes between the first and this moment are one.
+            slot.woken = false;
+        }
+        slot.unparked
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::new(TaskWaker {
+            core: Arc::clone(&self.core),
+            task: self.task,
+        }))
+    }
+
+    fn did(&self, work: Work, units: u64) {
+        let core = &*self.core;
+        core.units[work as usize].fetch_add(units, Ordering::Relaxed);
+        if core.options.order == Order::Fifo {
+            return;
+        }
+        let mut world = core.world();
+        if draw(&mut world.chance).is_multiple_of(YIELD_ONE_IN) {
+            world.runnable.push_back(self.task);
+            core.pass_on(world, Some(self.task));
+        }
+    }
+
+    fn cpu(&self) -> usize {
+        self.task.0 as usize % self.core.options.cpus
+    }
+
+    fn random(&self) -> u64 {
+        let mut state = self.chance.get();
+        let number = draw(&mut state);
+        self.chance.set(state);
+        number
     }
 }
 

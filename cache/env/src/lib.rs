@@ -1,7 +1,7 @@
 //! The only door to the world: time, waiting, waking, I/O, tasks.
 //!
-//! Procedures in `mm` and `workload` are plain blocking Rust over a type parameter `E: Env`. On
-//! threads a wait parks the thread; in the lab it switches to another coroutine. Neither can tell.
+//! Procedures in `mm` and `workload` are plain blocking Rust over `dyn Env`. On threads a wait
+//! parks the thread; in the lab it switches to another coroutine. Neither can tell.
 //!
 //! Vocabulary: a *task* may block; `&mut Task` is the right to do so. An *interrupt* (a completion)
 //! may not. Both are a *context*: enough to take a `Lock`, whose guard borrows it, so that waiting
@@ -15,7 +15,7 @@
 //!   4. A task that may not block (`Task::nonblocking`) parks nowhere and queues nowhere.
 //!   5. There is no current task: no globals, no thread locals in any procedure.
 //!
-//! Source: style A3 to A5; docs/adr/0001.
+//! Source: style A3 to A5; docs/adr/0001, docs/adr/0030.
 #![forbid(unsafe_code)]
 
 pub mod baton;
@@ -40,11 +40,13 @@ pub use wait::WaitQueue;
 pub use work::Work;
 
 use core::task::Waker;
+use std::sync::Arc;
+
 use frames::Content;
 use policy::units::Instant;
 
 /// The body of a task.
-pub type Body<E> = Box<dyn FnOnce(&mut Task<'_, E>) + Send + 'static>;
+pub type Body = Box<dyn FnOnce(&mut Task<'_>) + Send + 'static>;
 
 /// The system has no thread to give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,28 +66,10 @@ pub enum Unparked {
     Cancelled,
 }
 
-/// The world as a type parameter. Ten methods, and no more (style A3).
-///
-/// `Local` is what one task is to its `Env`: a parker on threads, a coroutine's handle in the lab.
-pub trait Env: Send + Sync + Sized + 'static {
-    /// What frames hold.
-    type Content: Content;
-    /// One task's own part.
-    type Local;
-
+/// The world as all tasks share it. With `Local`, eleven methods, and no more (style A3).
+pub trait Env: Send + Sync + 'static {
     /// The time.
     fn now(&self) -> Instant;
-
-    /// Blocks the task until its waker is used, the deadline passes or the `Env` shuts down. A wake
-    /// since the last park counts: it is remembered, once.
-    fn park(&self, local: &mut Self::Local, deadline: Option<Instant>) -> Unparked;
-
-    /// A waker of the task; may be used from anywhere and after the task has ended.
-    fn waker(&self, local: &Self::Local) -> Waker;
-
-    /// Reports work done, once per batch and never under a lock. Threads count it; the lab charges
-    /// its calibrated CPU time to the task and lets due events run.
-    fn did(&self, local: &mut Self::Local, work: Work, units: u64);
 
     /// Hands a request to its device. Blocks only for a request that may be done `in_place`;
     /// `request.complete` is called exactly once, possibly before this returns.
@@ -95,16 +79,10 @@ pub trait Env: Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// The system has no thread for it; the body is dropped.
-    fn spawn(&self, name: &str, body: Body<Self>) -> Result<(), NoThread>;
+    fn spawn(&self, name: &str, body: Body) -> Result<(), NoThread>;
 
-    /// The CPU the task runs on, below the number of CPUs.
-    fn cpu(&self, local: &Self::Local) -> usize;
-
-    /// A random number from this task's own stream.
-    fn random(&self, local: &mut Self::Local) -> u64;
-
-    /// Whether events of calls say how long these took. Threads leave that to their callers: a hit
-    /// would look at the clock twice.
+    /// Whether events of calls say how long these took: the same for all of its life. Threads leave
+    /// that to their callers: a hit would look at the clock twice.
     fn times_calls(&self) -> bool {
         true
     }
@@ -112,6 +90,26 @@ pub trait Env: Send + Sync + Sized + 'static {
     /// Takes note of an event.
     fn emit(&self, task: TaskId, event: &Event);
 
-    /// The contents of the frames.
-    fn content(&self) -> &Self::Content;
+    /// The contents of the frames: always the same.
+    fn content(&self) -> Arc<dyn Content>;
+}
+
+/// One task as its `Env` knows it: a parker on threads, a coroutine's handle in the lab.
+pub trait Local {
+    /// Blocks the task until its waker is used, the deadline passes or the `Env` shuts down. A wake
+    /// since the last park counts: it is remembered, once.
+    fn park(&self, deadline: Option<Instant>) -> Unparked;
+
+    /// A waker of the task; may be used from anywhere and after the task has ended.
+    fn waker(&self) -> Waker;
+
+    /// Reports work done, once per batch and never under a lock. Threads count it; the lab charges
+    /// its calibrated CPU time to the task and lets due events run.
+    fn did(&self, work: Work, units: u64);
+
+    /// The CPU the task runs on, below the number of CPUs.
+    fn cpu(&self) -> usize;
+
+    /// A random number from this task's own stream.
+    fn random(&self) -> u64;
 }

@@ -4,9 +4,9 @@
 //! needs `&mut Task`. So a wait under a lock does not compile, in either `Env`:
 //!
 //! ```compile_fail
-//! # use env::{Cause, Env, Lock, LockClass, Task};
+//! # use env::{Cause, Lock, LockClass, Task};
 //! # use policy::units::Nanos;
-//! fn wrong<E: Env>(task: &mut Task<'_, E>, lock: &Lock<u32>) {
+//! fn wrong(task: &mut Task<'_>, lock: &Lock<u32>) {
 //!     let guard = lock.lock(task);
 //!     task.sleep(Cause::Idle, Nanos::millis(1)); // error: `*task` is also borrowed as immutable
 //!     drop(guard);

@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use policy::units::{Instant, Nanos};
 
-use crate::{Cause, Device, DeviceId, Env, Host, Task, WaitQueue, Wakeup};
+use crate::{Cause, Device, DeviceId, Host, Task, WaitQueue, Wakeup};
 
 /// How long a case waits for what must come: past any delay of a busy machine.
 const PATIENCE: Nanos = Nanos::secs(60);
@@ -80,9 +80,6 @@ pub trait Harness {
 
 /// A started `Env`.
 pub trait World {
-    /// Its type.
-    type Env: Env;
-
     /// The number of the device that it was started with.
     fn device(&self) -> DeviceId;
 
@@ -90,7 +87,7 @@ pub trait World {
     /// task comes out here. Tasks left behind may be cancelled now or at shutdown.
     fn run<T: Send + 'static>(
         &mut self,
-        root: impl FnOnce(&mut Task<'_, Self::Env>) -> T + Send + 'static,
+        root: impl FnOnce(&mut Task<'_>) -> T + Send + 'static,
     ) -> T;
 
     /// Ends all waits with `Cancelled` and returns when no task is left. The second time: nothing.
@@ -99,9 +96,6 @@ pub trait World {
     /// Tasks that have begun or will, and have not ended.
     fn tasks(&self) -> usize;
 }
-
-/// A task of a harness' `Env`.
-pub type TaskOf<'e, H> = Task<'e, <<H as Harness>::World as World>::Env>;
 
 /// Names all cases, by module, to the macro given.
 #[macro_export]
@@ -205,7 +199,7 @@ fn start_seeded<H: Harness>(harness: &H, cpus: usize, seed: u64) -> (H::World, A
 /// Runs `root` in a fresh world of two CPUs and shuts it down.
 fn run_root<H: Harness, T: Send + 'static>(
     harness: &H,
-    root: impl FnOnce(&mut TaskOf<'_, H>) -> T + Send + 'static,
+    root: impl FnOnce(&mut Task<'_>) -> T + Send + 'static,
 ) -> T {
     let (mut world, _) = start(harness, 2);
     let answer = world.run(root);
@@ -224,18 +218,14 @@ fn take_lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Waits until `count` tasks are in `queue`.
-fn until_waiting<E: Env>(task: &mut Task<'_, E>, queue: &WaitQueue, count: usize) {
+fn until_waiting(task: &mut Task<'_>, queue: &WaitQueue, count: usize) {
     until(task, &format!("{count} tasks in the queue"), |_| {
         queue.len() == count
     });
 }
 
 /// Looks again and again until `holds`.
-fn until<E: Env>(
-    task: &mut Task<'_, E>,
-    what: &dyn Display,
-    mut holds: impl FnMut(&Task<'_, E>) -> bool,
-) {
+fn until(task: &mut Task<'_>, what: &dyn Display, mut holds: impl FnMut(&Task<'_>) -> bool) {
     let deadline = task.now() + PATIENCE;
     while !holds(task) {
         assert!(
@@ -252,11 +242,11 @@ fn until<E: Env>(
 }
 
 /// Waits in `queue` until the condition is no longer blocked; it must come.
-fn must_wait<E: Env>(
-    task: &mut Task<'_, E>,
+fn must_wait(
+    task: &mut Task<'_>,
     queue: &WaitQueue,
     what: &str,
-    blocked: impl FnMut(&Task<'_, E>) -> bool,
+    blocked: impl FnMut(&Task<'_>) -> bool,
 ) {
     let deadline = task.now() + PATIENCE;
     let wakeup = task.wait_while(queue, Cause::Idle, Some(deadline), blocked);

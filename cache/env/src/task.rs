@@ -2,19 +2,20 @@
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::task::Waker;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use policy::units::{Instant, Nanos};
 
-use crate::{Cause, Context, Env, Event, Signal, TaskId, Unparked, WaitQueue, Wakeup, Work};
+use crate::{Cause, Context, Env, Event, Local, Signal, TaskId, Unparked, WaitQueue, Wakeup, Work};
 
 /// The right to block. Procedures take `&mut Task`; a procedure without one cannot sleep.
-pub struct Task<'e, E: Env> {
-    env: &'e E,
-    local: E::Local,
+pub struct Task<'e> {
+    env: &'e dyn Env,
+    /// Its own part, of which the thread may keep another handle for its next task.
+    local: Rc<dyn Local>,
     id: TaskId,
-    waker: Waker,
+    times_calls: bool,
     held: Cell<u16>,
     may_block: bool,
     /// The client it acts for, if that may end before the task does.
@@ -39,7 +40,7 @@ impl Client {
     }
 }
 
-impl<E: Env> Context for Task<'_, E> {
+impl Context for Task<'_> {
     fn held(&self) -> &Cell<u16> {
         &self.held
     }
@@ -49,15 +50,15 @@ impl<E: Env> Context for Task<'_, E> {
     }
 }
 
-impl<'e, E: Env> Task<'e, E> {
+impl<'e> Task<'e> {
     /// A task of `env`; only `Env`s make them, from the local part that is theirs.
-    pub fn new(env: &'e E, local: E::Local, id: TaskId) -> Self {
-        let waker = env.waker(&local);
+    #[inline]
+    pub fn new(env: &'e dyn Env, local: Rc<dyn Local>, id: TaskId) -> Self {
         Self {
             env,
             local,
             id,
-            waker,
+            times_calls: env.times_calls(),
             held: Cell::new(0),
             may_block: true,
             client: None,
@@ -74,6 +75,7 @@ impl<'e, E: Env> Task<'e, E> {
     }
 
     /// Whether it may block now: wait, or sleep.
+    #[inline]
     pub fn may_block(&self) -> bool {
         self.may_block
     }
@@ -84,6 +86,7 @@ impl<'e, E: Env> Task<'e, E> {
     }
 
     /// Whether what it does is still wanted: not once the client that it acts for has ended.
+    #[inline]
     pub fn is_wanted(&self) -> bool {
         self.client
             .as_ref()
@@ -91,41 +94,47 @@ impl<'e, E: Env> Task<'e, E> {
     }
 
     /// Its `Env`.
-    pub fn env(&self) -> &'e E {
+    #[inline]
+    pub fn env(&self) -> &'e dyn Env {
         self.env
     }
 
     /// Its number.
+    #[inline]
     pub fn id(&self) -> TaskId {
         self.id
     }
 
     /// The time.
+    #[inline]
     pub fn now(&self) -> Instant {
         self.env.now()
     }
 
     /// The CPU it runs on.
+    #[inline]
     pub fn cpu(&self) -> usize {
-        self.env.cpu(&self.local)
+        self.local.cpu()
     }
 
     /// A random number from its own stream.
+    #[inline]
     pub fn random(&mut self) -> u64 {
-        self.env.random(&mut self.local)
+        self.local.random()
     }
 
     /// Reports work, once per batch. Due events may run here, so no lock may be held: `&mut`.
+    #[inline]
     pub fn did(&mut self, work: Work, units: u64) {
         if units > 0 {
-            self.env.did(&mut self.local, work, units);
+            self.local.did(work, units);
         }
     }
 
     /// When a call began, where calls are timed.
     #[inline]
     pub fn begins_call(&self) -> Option<Instant> {
-        self.env.times_calls().then(|| self.now())
+        self.times_calls.then(|| self.now())
     }
 
     /// How long the call that began then took, or nothing.
@@ -135,6 +144,7 @@ impl<'e, E: Env> Task<'e, E> {
     }
 
     /// Takes note of an event.
+    #[inline]
     pub fn emit(&self, event: &Event) {
         self.env.emit(self.id, event);
     }
@@ -152,7 +162,7 @@ impl<'e, E: Env> Task<'e, E> {
         let began = self.now();
         self.emit(&Event::Waiting { cause });
         let wakeup = loop {
-            match self.env.park(&mut self.local, Some(deadline)) {
+            match self.local.park(Some(deadline)) {
                 // A waker from an earlier queue may come late.
                 Unparked::Woken if self.now() < deadline => {}
                 Unparked::Woken | Unparked::TimedOut => break Wakeup::TimedOut,
@@ -187,7 +197,7 @@ impl<'e, E: Env> Task<'e, E> {
         // The wake that made it look again.
         let mut last = Signal::Seen;
         let wakeup = loop {
-            let ticket = queue.join(&self.waker);
+            let ticket = queue.join(self.local.waker());
             if !blocked(self) {
                 let signal = queue.leave(ticket);
                 if let Some(signal) = signal {
@@ -195,7 +205,7 @@ impl<'e, E: Env> Task<'e, E> {
                 }
                 break Wakeup::Ready(signal.unwrap_or(last));
             }
-            let unparked = self.env.park(&mut self.local, deadline);
+            let unparked = self.local.park(deadline);
             let signal = queue.leave(ticket);
             if unparked == Unparked::Woken {
                 last = signal.unwrap_or(last);
@@ -244,10 +254,10 @@ struct Joint<T> {
 ///
 /// # Panics
 /// When the system has no thread to give.
-pub fn spawn<E: Env, T: Send + 'static>(
-    env: &E,
+pub fn spawn<T: Send + 'static>(
+    env: &dyn Env,
     name: &str,
-    body: impl FnOnce(&mut Task<'_, E>) -> T + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>) -> T + Send + 'static,
 ) -> JoinHandle<T> {
     let shared = Arc::new(Joint {
         answer: Mutex::new(None),
@@ -278,7 +288,7 @@ impl<T> JoinHandle<T> {
     }
 
     /// Waits for the answer. `None`: cancelled before it came.
-    pub fn join<E: Env>(self, task: &mut Task<'_, E>) -> Option<T> {
+    pub fn join(self, task: &mut Task<'_>) -> Option<T> {
         let shared = &self.shared;
         task.wait_while(&shared.done, Cause::Join, None, |_| {
             shared

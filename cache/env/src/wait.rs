@@ -141,13 +141,13 @@ impl WaitQueue {
     }
 
     /// Takes a place at the end.
-    pub(crate) fn join(&self, waker: &Waker) -> Ticket {
+    pub(crate) fn join(&self, waker: Waker) -> Ticket {
         let mut inner = self.lock();
         let ticket = inner.tickets;
         inner.tickets += 1;
         inner.places.push_back(Waiting {
             ticket,
-            state: State::Waits(waker.clone()),
+            state: State::Waits(waker),
         });
         self.waiting.store(inner.waiting(), Ordering::Relaxed);
         drop(inner);
@@ -197,7 +197,7 @@ mod tests {
         fn wake(self: Arc<Self>) {
             // Without a bound a queue that wakes newcomers would never come to an end.
             if self.wakes.fetch_add(1, Ordering::Relaxed) < 10 {
-                let _never_left = self.queue.join(&Waker::from(Arc::clone(&self)));
+                let _never_left = self.queue.join(Waker::from(Arc::clone(&self)));
             }
         }
     }
@@ -211,7 +211,7 @@ mod tests {
             wakes,
         });
         for _ in 0..3 {
-            let _never_left = queue.join(&Waker::from(Arc::clone(&eager)));
+            let _never_left = queue.join(Waker::from(Arc::clone(&eager)));
         }
         assert_eq!(queue.wake_all(Signal::Other), 3);
         assert_eq!(eager.wakes.load(Ordering::Relaxed), 3);
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn a_place_that_is_left_is_woken_no_more() {
         let queue = WaitQueue::new();
-        let [first, second] = [(); 2].map(|()| queue.join(Waker::noop()));
+        let [first, second] = [(); 2].map(|()| queue.join(Waker::noop().clone()));
         assert_eq!(queue.leave(first), None);
         assert_eq!(queue.wake(5, Signal::Freed), 1);
         assert!(queue.is_empty(), "a place that was taken waits no more");
@@ -231,10 +231,10 @@ mod tests {
     #[test]
     fn each_place_keeps_the_signal_of_the_wake_that_took_it() {
         let queue = WaitQueue::new();
-        let places = [(); 4].map(|()| queue.join(Waker::noop()));
+        let places = [(); 4].map(|()| queue.join(Waker::noop().clone()));
         assert_eq!(queue.wake_one(Signal::PageRead), 1);
         assert_eq!(queue.wake(2, Signal::PageWritten), 2);
-        let late = queue.join(Waker::noop());
+        let late = queue.join(Waker::noop().clone());
         assert_eq!(queue.len(), 2);
         // They leave in any order.
         let [first, second, third, fourth] = places;

@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use env::baton::{BatonEnv, BatonOptions, Order};
 use env::suite::{Harness, MakeDevice, TestContent, Timing, World};
-use env::{Cause, DeviceId, Env, Signal, Task, TaskId, WaitQueue, Work, spawn};
+use env::{Cause, DeviceId, Signal, Task, TaskId, WaitQueue, Work, spawn};
 use policy::units::{Instant, Nanos};
-
-type TestEnv = BatonEnv<TestContent>;
 
 const TICK: u64 = 1_000_000;
 
@@ -18,7 +16,7 @@ struct BatonHarness {
 }
 
 struct BatonWorld {
-    env: Arc<TestEnv>,
+    env: Arc<BatonEnv>,
     device: DeviceId,
 }
 
@@ -32,7 +30,7 @@ impl Harness for BatonHarness {
             tick: self.tick,
             order: self.order,
         };
-        let env = BatonEnv::new(options, TestContent::new(4));
+        let env = BatonEnv::new(options, Arc::new(TestContent::new(4)));
         let device = env.add_device(device(env.host()));
         BatonWorld { env, device }
     }
@@ -50,15 +48,13 @@ impl Harness for BatonHarness {
 }
 
 impl World for BatonWorld {
-    type Env = TestEnv;
-
     fn device(&self) -> DeviceId {
         self.device
     }
 
     fn run<T: Send + 'static>(
         &mut self,
-        root: impl FnOnce(&mut Task<'_, TestEnv>) -> T + Send + 'static,
+        root: impl FnOnce(&mut Task<'_>) -> T + Send + 'static,
     ) -> T {
         self.env.run(root)
     }
@@ -107,7 +103,7 @@ fn crowd(seed: u64, order: Order) -> (Vec<(TaskId, Instant)>, u64) {
         order,
         ..BatonOptions::default()
     };
-    let env = BatonEnv::new(options, TestContent::new(1));
+    let env = BatonEnv::new(options, Arc::new(TestContent::new(1)));
     let log = env.run(|task| {
         let shared = Arc::new((Mutex::new(Vec::new()), WaitQueue::new()));
         let tasks: Vec<_> = (0..6)
@@ -173,7 +169,7 @@ fn panic_of<T>(run: impl FnOnce() -> T) -> String {
 
 #[test]
 fn a_deadlock_names_every_task_and_its_cause() {
-    let env = BatonEnv::new(BatonOptions::default(), TestContent::new(1));
+    let env = BatonEnv::new(BatonOptions::default(), Arc::new(TestContent::new(1)));
     let message = panic_of(|| {
         env.run(|task| {
             let queue = Arc::new(WaitQueue::new());
@@ -197,7 +193,7 @@ fn a_deadlock_names_every_task_and_its_cause() {
 
 #[test]
 fn a_panic_of_a_task_comes_out_of_run_and_cancels_the_others() {
-    let env = BatonEnv::new(BatonOptions::default(), TestContent::new(1));
+    let env = BatonEnv::new(BatonOptions::default(), Arc::new(TestContent::new(1)));
     let message = panic_of(|| {
         env.run(|task| {
             let queue = WaitQueue::new();
@@ -214,7 +210,7 @@ fn a_panic_of_a_task_comes_out_of_run_and_cancels_the_others() {
 
 #[test]
 fn work_is_counted() {
-    let env = BatonEnv::new(BatonOptions::default(), TestContent::new(1));
+    let env = BatonEnv::new(BatonOptions::default(), Arc::new(TestContent::new(1)));
     env.run(|task| {
         task.did(Work::Scan, 7);
         task.env()

@@ -17,9 +17,10 @@ use std::task::{Wake, Waker};
 
 use env::suite::TestContent;
 use env::{
-    Body, Cause, Env, Event, IoRequest, NoThread, Signal, Task, TaskId, Unparked, WaitQueue,
+    Body, Cause, Env, Event, IoRequest, Local, NoThread, Signal, Task, TaskId, Unparked, WaitQueue,
     Wakeup, Work,
 };
+use frames::Content;
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use policy::dirty::{
@@ -43,56 +44,62 @@ impl Wake for Parker {
 }
 
 /// The least `Env` that a wait needs. A deadline has passed when the task parks.
-struct LoomEnv {
-    content: TestContent,
+struct LoomEnv;
+
+/// A task of it.
+#[derive(Default)]
+struct Parked(std::sync::Arc<Parker>);
+
+/// A task of `env`, with a parker of its own.
+fn task(env: &LoomEnv) -> Task<'_> {
+    Task::new(env, std::rc::Rc::new(Parked::default()), TaskId(0))
 }
 
-impl Env for LoomEnv {
-    type Content = TestContent;
-    type Local = std::sync::Arc<Parker>;
-
-    fn now(&self) -> Instant {
-        Instant::ZERO
-    }
-
-    fn park(&self, local: &mut Self::Local, deadline: Option<Instant>) -> Unparked {
-        let mut woken = local.woken.lock().expect("nobody panics under it");
+impl Local for Parked {
+    fn park(&self, deadline: Option<Instant>) -> Unparked {
+        let mut woken = self.0.woken.lock().expect("nobody panics under it");
         if deadline.is_some() && !*woken {
             return Unparked::TimedOut;
         }
         while !*woken {
-            woken = local.changed.wait(woken).expect("nobody panics under it");
+            woken = self.0.changed.wait(woken).expect("nobody panics under it");
         }
         *woken = false;
         Unparked::Woken
     }
 
-    fn waker(&self, local: &Self::Local) -> Waker {
-        Waker::from(std::sync::Arc::clone(local))
+    fn waker(&self) -> Waker {
+        Waker::from(std::sync::Arc::clone(&self.0))
     }
 
-    fn did(&self, _local: &mut Self::Local, _work: Work, _units: u64) {}
+    fn did(&self, _work: Work, _units: u64) {}
+
+    fn cpu(&self) -> usize {
+        0
+    }
+
+    fn random(&self) -> u64 {
+        0
+    }
+}
+
+impl Env for LoomEnv {
+    fn now(&self) -> Instant {
+        Instant::ZERO
+    }
 
     fn submit(&self, _request: Box<IoRequest>) {
         unreachable!("the model has no devices")
     }
 
-    fn spawn(&self, _name: &str, _body: Body<Self>) -> Result<(), NoThread> {
+    fn spawn(&self, _name: &str, _body: Body) -> Result<(), NoThread> {
         unreachable!("the model starts its own threads")
-    }
-
-    fn cpu(&self, _local: &Self::Local) -> usize {
-        0
-    }
-
-    fn random(&self, _local: &mut Self::Local) -> u64 {
-        0
     }
 
     fn emit(&self, _task: TaskId, _event: &Event) {}
 
-    fn content(&self) -> &TestContent {
-        &self.content
+    fn content(&self) -> std::sync::Arc<dyn Content> {
+        std::sync::Arc::new(TestContent::new(0))
     }
 }
 
@@ -133,10 +140,7 @@ fn taker(
 ) -> loom::thread::JoinHandle<Wakeup> {
     let gate = loom::sync::Arc::clone(gate);
     loom::thread::spawn(move || {
-        let env = LoomEnv {
-            content: TestContent::new(0),
-        };
-        let mut task = Task::new(&env, std::sync::Arc::new(Parker::default()), TaskId(0));
+        let mut task = task(&LoomEnv);
         task.wait_while(&gate.queue, Cause::Idle, deadline, |_| !gate.take())
     })
 }
@@ -197,11 +201,7 @@ fn a_wake_used_up_by_a_deadline_is_passed_on() {
         let passing = {
             let gate = loom::sync::Arc::clone(&gate);
             loom::thread::spawn(move || {
-                let env = LoomEnv {
-                    content: TestContent::new(0),
-                };
-                let parker = std::sync::Arc::new(Parker::default());
-                let mut task = Task::new(&env, parker, TaskId(0));
+                let mut task = task(&LoomEnv);
                 // Leaves the queue before it parks: the path on which a wake is used for nothing.
                 let mut looks = 0;
                 task.wait_while(&gate.queue, Cause::Idle, Some(Instant::ZERO), |_| {

@@ -45,7 +45,7 @@ pub mod table;
 #[allow(unsafe_code, reason = "zero bytes as values")]
 pub mod zeroed;
 
-pub use content::{Content, PopulateError};
+pub use content::{Buffer, Content, Data, DataMut, PopulateError, SECTOR_SIZE, Sector};
 pub use counters::{Counter, Spread};
 pub use free::{FreeLists, Group, Pageblocks};
 pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, WriteToken};

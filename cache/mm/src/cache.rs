@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use env::{Cause, Context, Env, Signal, Task, Work};
 use frames::sync::{AtomicU64, Ordering};
-use frames::{Busy, Flags, FrameId, Owner};
+use frames::{Busy, Content, Flags, FrameId, Owner};
 use policy::dirty::{Counts, DeviceIndex, Dirtyable};
 use policy::units::Pages;
 
@@ -26,26 +26,28 @@ use crate::{Error, swapfile};
 /// A page cache under one memory limit.
 ///
 /// Its parts are kept by owners; each says what may be done with what it keeps.
-pub struct Cache<E: Env> {
-    pub(crate) env: Arc<E>,
+pub struct Cache {
+    pub(crate) env: Arc<dyn Env>,
+    /// That of `env`.
+    pub(crate) content: Arc<dyn Content>,
     pub(crate) options: Options,
     /// Which frame holds which page.
     pub(crate) pages: CachedPages,
     /// Frames that hold none.
-    pub(crate) memory: Memory<E>,
+    pub(crate) memory: Memory,
     /// The lists of each zone, and the tasks that sleep for it; the nodes.
     pub(crate) zones: Zones,
     /// Files, and whether they may still be changed.
-    pub(crate) registry: Registry<E>,
+    pub(crate) registry: Registry,
     /// Devices, and what is dirty.
-    pub(crate) writeback: Writeback<E>,
-    pub(crate) swap: swapfile::State<E>,
+    pub(crate) writeback: Writeback,
+    pub(crate) swap: swapfile::State,
     /// Caches of objects, and the pages of slabs.
-    pub(crate) shrinkers: Shrinkers<E>,
+    pub(crate) shrinkers: Shrinkers,
     pub(crate) counters: Counters,
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Memory that may become dirty: free frames and pages of files, less the reserve. The limits
     /// shrink when slabs or anonymous memory take the frames, by the latter in our law down to what
     /// is the files' in any case; not in that of 3.0.
@@ -69,7 +71,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// One reading of the counters for a decision about `device`.
-    pub(crate) fn counts(&self, device: &DeviceState<E>) -> Counts {
+    pub(crate) fn counts(&self, device: &DeviceState) -> Counts {
         let pages = |counter: &AtomicU64| Pages(get(counter));
         Counts {
             dirtyable: self.dirtyable(),
@@ -83,17 +85,17 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    pub(crate) fn device(&self, context: &impl Context, index: DeviceIndex) -> Arc<DeviceState<E>> {
+    pub(crate) fn device(&self, context: &impl Context, index: DeviceIndex) -> Arc<DeviceState> {
         Arc::clone(&self.writeback.devices.lock(context)[usize::from(index.0)])
     }
 
-    pub(crate) fn mapping(&self, context: &impl Context, id: u32) -> Option<Arc<Mapping<E>>> {
+    pub(crate) fn mapping(&self, context: &impl Context, id: u32) -> Option<Arc<Mapping>> {
         self.registry.files.lock(context).get(id).cloned()
     }
 
     /// A file without pages gives its number back; false: not yet, as a sync of the whole cache is
     /// in it.
-    pub(crate) fn forget_file(&self, context: &impl Context, mapping: &Mapping<E>) -> bool {
+    pub(crate) fn forget_file(&self, context: &impl Context, mapping: &Mapping) -> bool {
         {
             let mut files = mapping.device.files.lock(context);
             let files = &mut *files;
@@ -112,7 +114,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// Comes into a file that is still in the cache, for a sync of all; false: it was taken out.
-    pub(crate) fn visit_file(&self, context: &impl Context, mapping: &Mapping<E>) -> bool {
+    pub(crate) fn visit_file(&self, context: &impl Context, mapping: &Mapping) -> bool {
         let files = self.registry.files.lock(context);
         let is_there = files.holds(mapping);
         if is_there {
@@ -126,7 +128,7 @@ impl<E: Env> Cache<E> {
     pub(crate) fn unmap(
         &self,
         context: &impl Context,
-        mapping: &Mapping<E>,
+        mapping: &Mapping,
         page: u32,
         frame: FrameId,
     ) -> bool {
@@ -147,7 +149,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// The node whose CPU the task runs on.
-    pub(crate) fn home_node(&self, task: &Task<'_, E>) -> NodeId {
+    pub(crate) fn home_node(&self, task: &Task<'_>) -> NodeId {
         let layout = self.zones.layout();
         // Which CPU it is takes a call of the system to find out.
         let cpu = if layout.is_one() { 0 } else { task.cpu() };
@@ -155,12 +157,12 @@ impl<E: Env> Cache<E> {
     }
 
     /// Counts pages on other nodes than the task's.
-    pub(crate) fn far(&self, task: &Task<'_, E>) -> FarPages<'_> {
+    pub(crate) fn far(&self, task: &Task<'_>) -> FarPages<'_> {
         self.zones.layout().far_from(self.home_node(task))
     }
 
     /// The task copied so many pages, `far` of them to or from another node.
-    pub(crate) fn copied(&self, task: &mut Task<'_, E>, pages: u64, far: u64) {
+    pub(crate) fn copied(&self, task: &mut Task<'_>, pages: u64, far: u64) {
         task.did(Work::Copy, pages);
         if far > 0 {
             task.did(Work::RemoteCopy, far);
@@ -169,12 +171,12 @@ impl<E: Env> Cache<E> {
     }
 
     /// The zones in the order in which the task takes memory from them.
-    pub(crate) fn zones_for(&self, task: &Task<'_, E>) -> &[ZoneId] {
+    pub(crate) fn zones_for(&self, task: &Task<'_>) -> &[ZoneId] {
         self.zones.layout().list(self.home_node(task))
     }
 
     /// The first of them.
-    pub(crate) fn home(&self, task: &Task<'_, E>) -> ZoneId {
+    pub(crate) fn home(&self, task: &Task<'_>) -> ZoneId {
         self.zones_for(task)[0]
     }
 
@@ -245,14 +247,15 @@ impl<E: Env> Cache<E> {
         }
     }
 
-    pub(crate) fn content(&self) -> &E::Content {
-        self.env.content()
+    #[inline]
+    pub(crate) fn content(&self) -> &dyn Content {
+        &*self.content
     }
 
     /// See `CachedPages::wait_busy`.
     pub(crate) fn wait_busy(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         cause: Cause,
         frame: FrameId,
         owner: Owner,

@@ -1,6 +1,6 @@
 //! The one match over requests that have ended.
 
-use env::{Env, Interrupt, IoError, IoOp, IoRequest};
+use env::{Interrupt, IoError, IoOp, IoRequest};
 
 use crate::cache::Cache;
 use crate::registry::completions::Completions;
@@ -9,10 +9,10 @@ use crate::swap;
 use crate::swapfile::Area;
 use crate::writeback::io::emit_completed;
 
-impl<E: Env> Completions<Mapping<E>> for Cache<E> {
+impl Completions<Mapping> for Cache {
     fn ended(
         &self,
-        file: &Mapping<E>,
+        file: &Mapping,
         context: &Interrupt,
         request: Box<IoRequest>,
         result: Result<(), IoError>,
@@ -26,10 +26,10 @@ impl<E: Env> Completions<Mapping<E>> for Cache<E> {
     }
 }
 
-impl<E: Env> Completions<Area<E>> for Cache<E> {
+impl Completions<Area> for Cache {
     fn ended(
         &self,
-        area: &Area<E>,
+        area: &Area,
         context: &Interrupt,
         request: Box<IoRequest>,
         result: Result<(), IoError>,

@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use env::{DeviceId, DeviceInfo, Env, Interrupt, ObjectId, Signal, Task};
-use frames::{Content, NodePool};
+use frames::NodePool;
 use policy::dirty::DeviceIndex;
 use policy::place::ZONES_MAX;
 use policy::units::{Bytes, Pages};
@@ -47,13 +47,13 @@ const ZONE_FRAMES: [&str; ZONES_MAX] = [
     "the frames of zone 15 of the machine",
 ];
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Builds a cache over the frames of `env` and starts its background reclaimer.
     ///
     /// # Errors
     /// `LimitTooSmall`; `BadOption`; `NoMemory` when everything is populated at the start and the
     /// system refuses; `NoThread`.
-    pub fn new(env: Arc<E>, options: Options) -> Result<Arc<Self>, Error> {
+    pub fn new(env: Arc<dyn Env>, options: Options) -> Result<Arc<Self>, Error> {
         let frames = options.frames;
         if frames < FRAMES_MIN {
             return Err(Error::LimitTooSmall {
@@ -68,7 +68,8 @@ impl<E: Env> Cache<E> {
         let nodes = NodePool::nodes_for(u64::from(frames)) + frames / 4 + options.files_max / 4;
         let of_zone = (options.reclaim.law.marks)(Pages(u64::from(frames)));
         let marks = options.marks.unwrap_or(of_zone);
-        let chunk = env.content().chunk_frames();
+        let content = env.content();
+        let chunk = content.chunk_frames();
         let machine = options.machine_or_one_node();
         // An empty zone, or one of a few frames, would have no reserve and nothing to reclaim.
         let layout = Layout::new(machine, frames, chunk, FRAMES_MIN).map_err(|(zone, pages)| {
@@ -107,6 +108,7 @@ impl<E: Env> Cache<E> {
             shrinkers: Shrinkers::new(sizes, options.shares, shared, env.now()),
             counters: Counters::new(),
             env,
+            content,
             options,
         });
         if cache.options.populate == Populate::AtStart {
@@ -129,14 +131,14 @@ impl<E: Env> Cache<E> {
         self: &Arc<Self>,
         name: &'static str,
         node: NodeId,
-        body: fn(&mut Task<'_, E>, &Weak<Self>, NodeId),
+        body: fn(&mut Task<'_>, &Weak<Self>, NodeId),
     ) -> Result<(), Error> {
         let cache = Arc::downgrade(self);
         let numbered = match node.index() {
             0 => name.to_owned(),
             other => format!("{name}-{other}"),
         };
-        let body = move |task: &mut Task<'_, E>| body(task, &cache, node);
+        let body = move |task: &mut Task<'_>| body(task, &cache, node);
         let started = self.env.spawn(&numbered, Box::new(body));
         started.map_err(Error::no_thread(name))
     }
@@ -147,7 +149,7 @@ impl<E: Env> Cache<E> {
     /// `TooMany`; `BadOption`; `NoThread`.
     pub fn add_device(
         self: &Arc<Self>,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         id: DeviceId,
         info: DeviceInfo,
         options: DeviceOptions,
@@ -205,7 +207,7 @@ impl<E: Env> Cache<E> {
     ///
     /// # Panics
     /// If `device` is not of this cache.
-    pub fn remove_device(&self, task: &mut Task<'_, E>, device: DeviceIndex) -> Option<DeviceId> {
+    pub fn remove_device(&self, task: &mut Task<'_>, device: DeviceIndex) -> Option<DeviceId> {
         let device = self.device(task, device);
         device.leave();
         self.retire_device(task, &device)
@@ -213,7 +215,7 @@ impl<E: Env> Cache<E> {
 
     /// Devices that were to be removed when that could not be, and are now: by what `Env` knows
     /// them.
-    pub fn removed_devices(&self, task: &mut Task<'_, E>) -> Vec<DeviceId> {
+    pub fn removed_devices(&self, task: &mut Task<'_>) -> Vec<DeviceId> {
         let devices = self.writeback.devices.lock(task).clone();
         let leaving = devices.iter().filter(|device| device.is_leaving());
         leaving
@@ -221,7 +223,7 @@ impl<E: Env> Cache<E> {
             .collect()
     }
 
-    fn retire_device(&self, task: &Task<'_, E>, device: &DeviceState<E>) -> Option<DeviceId> {
+    fn retire_device(&self, task: &Task<'_>, device: &DeviceState) -> Option<DeviceId> {
         // Held meanwhile: nobody takes the place before its share of the dirty limit is given back.
         let _devices = self.writeback.devices.lock(task);
         if !device.retire(task) {
@@ -245,7 +247,7 @@ impl<E: Env> Cache<E> {
     /// If `device` is not of this cache.
     pub fn set_device(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         device: DeviceIndex,
         options: DeviceOptions,
     ) -> Result<(), Error> {
@@ -269,11 +271,11 @@ impl<E: Env> Cache<E> {
     /// If `device` is not of this cache.
     pub fn open(
         self: &Arc<Self>,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         device: DeviceIndex,
         object: ObjectId,
         len: Bytes,
-    ) -> Result<Arc<File<E>>, Error> {
+    ) -> Result<Arc<File>, Error> {
         if len.0 > FILE_MAX {
             return Err(Error::beyond_files(len));
         }
@@ -315,7 +317,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// A writer is done for good; what it still owes is passed on.
-    pub fn retire(&self, task: &mut Task<'_, E>, mut writer: Writer) {
+    pub fn retire(&self, task: &mut Task<'_>, mut writer: Writer) {
         let (now, cpu) = (task.now(), task.cpu());
         let mut domain = self.writeback.domain.lock(task);
         tell_the_rest(&mut domain, now, cpu, &mut writer.pacer);
@@ -323,7 +325,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// Clears a device's failed state: the caller has made sure that it works again.
-    pub fn reopen_device(&self, task: &mut Task<'_, E>, device: DeviceIndex) {
+    pub fn reopen_device(&self, task: &mut Task<'_>, device: DeviceIndex) {
         let device = self.device(task, device);
         device.reopen(task);
         device.kick();
@@ -333,7 +335,7 @@ impl<E: Env> Cache<E> {
     ///
     /// # Errors
     /// The first file's that failed; the others are synced all the same.
-    pub fn sync(self: &Arc<Self>, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub fn sync(self: &Arc<Self>, task: &mut Task<'_>) -> Result<(), Error> {
         crate::file::sync::sync_all(task, self)
     }
 
@@ -341,7 +343,7 @@ impl<E: Env> Cache<E> {
     ///
     /// # Errors
     /// As `sync`; the tasks are stopped all the same.
-    pub fn shutdown(self: &Arc<Self>, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub fn shutdown(self: &Arc<Self>, task: &mut Task<'_>) -> Result<(), Error> {
         self.registry.closing.store(true, Ordering::SeqCst);
         let synced = self.let_writers_out(task).and_then(|()| self.sync(task));
         self.registry.stopping.store(true, Ordering::Release);
@@ -359,7 +361,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// Waits for the writes that came before `closing`: the sync after it is to cover them.
-    fn let_writers_out(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    fn let_writers_out(&self, task: &mut Task<'_>) -> Result<(), Error> {
         let files: Vec<_> = self.registry.files.lock(task).iter().cloned().collect();
         for mapping in files {
             drop(mapping.shut_at_the_end(task)?);

@@ -19,8 +19,8 @@
 
 use core::ops::Range;
 
-use env::{Env, Signal, Task, Work};
-use frames::{Busy, Content, Flags, FrameId, RegionEntry, Slot, Tag};
+use env::{Signal, Task, Work};
+use frames::{Busy, Flags, FrameId, RegionEntry, Slot, Tag};
 use policy::reclaim::scan::Kind;
 
 use crate::cache::Cache;
@@ -44,9 +44,9 @@ const KEPT: [Flags; 9] = [
 ///
 /// # Errors
 /// Gives `to` back: the page has gone, or cannot be moved in this moment.
-pub(crate) fn move_page<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(crate) fn move_page(
+    task: &mut Task<'_>,
+    cache: &Cache,
     page: Page,
     to: FrameId,
 ) -> Result<(), FrameId> {
@@ -59,12 +59,7 @@ pub(crate) fn move_page<E: Env>(
     moved
 }
 
-fn try_move<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    page: Page,
-    to: FrameId,
-) -> Result<(), FrameId> {
+fn try_move(task: &mut Task<'_>, cache: &Cache, page: Page, to: FrameId) -> Result<(), FrameId> {
     let Page { frame, generation } = page;
     let table = &cache.pages.table;
     if cache.pages.awaited.has(task, frame, generation) {
@@ -110,7 +105,7 @@ fn try_move<E: Env>(
 
 /// The index names `to` in the place of the frame, and the list has it. False: the page is off its
 /// list, or its file has gone.
-fn move_file<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: FrameId) -> bool {
+fn move_file(task: &Task<'_>, cache: &Cache, old: &Busy, to: FrameId) -> bool {
     let frame = old.frame();
     let owner = cache.pages.table.owner(frame);
     let Some(mapping) = cache.mapping(task, owner.file) else {
@@ -138,7 +133,7 @@ fn move_file<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: Frame
 }
 
 /// The same of a page of a region; its slot in the swap file goes along.
-fn move_anon<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, old: &Busy, to: FrameId) -> bool {
+fn move_anon(task: &Task<'_>, cache: &Cache, old: &Busy, to: FrameId) -> bool {
     let frame = old.frame();
     let owner = cache.pages.table.owner(frame);
     let Some(region) = cache.registry.regions.get(task, owner.file) else {
@@ -166,9 +161,9 @@ pub(crate) struct Found {
 
 /// Moves the pages that are to, as far as there are `fresh` frames for them; answers how many. The
 /// rest stay in `found`.
-pub(crate) fn move_found<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(crate) fn move_found(
+    task: &mut Task<'_>,
+    cache: &Cache,
     found: &mut Vec<Found>,
     fresh: &mut Vec<FrameId>,
 ) -> u64 {
@@ -191,12 +186,7 @@ pub(crate) fn move_found<E: Env>(
 
 /// The pages in frames that are to be cleared; `all` of them move, or those alone that were used
 /// lately or are dirty.
-pub(crate) fn look<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    frames: Range<u32>,
-    all: bool,
-) -> Vec<Found> {
+pub(crate) fn look(task: &Task<'_>, cache: &Cache, frames: Range<u32>, all: bool) -> Vec<Found> {
     let mut found = Vec::new();
     let lru = cache.zones.lru(task);
     for frame in frames.map(FrameId) {

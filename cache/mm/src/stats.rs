@@ -1,6 +1,6 @@
 //! Levels and totals of a cache, read without locks.
 
-use env::{Context, Env, Interrupt};
+use env::{Context, Interrupt};
 use frames::sync::AtomicU64;
 use policy::dirty::DeviceIndex;
 use policy::reclaim::scan::Kind;
@@ -82,7 +82,7 @@ pub struct Refaults {
     pub read: Nanos,
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// What was evicted, and how much of it came back. Cheap.
     pub fn refaults(&self) -> Refaults {
         let evicted = [Item::PgstealFile, Item::PgstealAnon];
@@ -219,7 +219,7 @@ impl<E: Env> Cache<E> {
         read
     }
 
-    fn stats_of(&self, device: &DeviceState<E>) -> DeviceStats {
+    fn stats_of(&self, device: &DeviceState) -> DeviceStats {
         let context = Interrupt::new();
         let counts = self.counts(device);
         let limits = {

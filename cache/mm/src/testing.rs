@@ -13,19 +13,31 @@ use world::{Lab, LabEnv, Options as LabOptions, Sector};
 
 use crate::{Cache, DeviceOptions, File, Options, Reader};
 
+/// Number of a `Null`.
+pub(crate) const NULL: DeviceId = DeviceId(0);
+
 /// Runs `body` with a cache of these options, and shuts it down.
 pub(crate) fn with_cache<T: Send + 'static>(
     options: Options,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) -> T + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
+) -> T {
+    with_lab(options, |task, cache, _| body(task, cache))
+}
+
+/// The same, with the lab that it is in.
+pub(crate) fn with_lab<T: Send + 'static>(
+    options: Options,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &LabEnv) -> T + Send + 'static,
 ) -> T {
     let mut lab = Lab::new(LabOptions {
         frames: options.frames,
         ..LabOptions::default()
     });
+    assert_eq!(lab.add_device(Arc::new(Null)), NULL);
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
-        let cache = Cache::new(env, options).unwrap();
-        let answer = body(task, &cache);
+        let cache = Cache::new(env.clone(), options).unwrap();
+        let answer = body(task, &cache, &env);
         cache.shutdown(task).unwrap();
         answer
     })
@@ -34,11 +46,11 @@ pub(crate) fn with_cache<T: Send + 'static>(
 
 /// Reads a file of whole MiB on a device that the cache does not have yet, from end to end.
 pub(crate) fn read_whole(
-    task: &mut Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     id: DeviceId,
     len: Bytes,
-) -> Arc<File<LabEnv>> {
+) -> Arc<File> {
     let options = DeviceOptions::default();
     let device = cache.add_device(task, id, INFO, options).unwrap();
     let file = cache.open(task, device, ObjectId(1), len).unwrap();

@@ -43,7 +43,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use env::IoRequest;
-use frames::{Busy, Content, FrameId, Pin, PopulateError};
+use frames::{Buffer, Busy, Content, Data, DataMut, FrameId, Pin, PopulateError};
 use policy::units::Bytes;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
@@ -509,8 +509,6 @@ impl Arena {
 }
 
 impl Content for Arena {
-    type Data = [u8];
-
     fn chunk_frames(&self) -> u32 {
         1 << self.chunk_shift
     }
@@ -534,12 +532,8 @@ impl Content for Arena {
         self.release_with(first, Self::drop_memory);
     }
 
-    fn data_len(data: &[u8]) -> usize {
-        data.len()
-    }
-
-    fn new_data(len: usize) -> Box<[u8]> {
-        vec![0; len].into_boxed_slice()
+    fn buffer(&self, bytes: usize) -> Buffer {
+        Buffer::Bytes(vec![0; bytes].into())
     }
 
     fn zero(&self, frame: &Busy, offset: usize, len: usize) {
@@ -570,7 +564,8 @@ impl Content for Arena {
         }
     }
 
-    fn copy_in(&self, frame: &Busy, offset: usize, data: &[u8], from: usize, len: usize) {
+    fn copy_in(&self, frame: &Busy, offset: usize, data: Data<'_>, from: usize, len: usize) {
+        let data = data.bytes();
         let start = self.span(frame.frame(), offset, len);
         let source = &data[from..from + len];
         let through = |source: &[u8]| {
@@ -595,10 +590,10 @@ impl Content for Arena {
         });
     }
 
-    fn copy_out(&self, frame: &Pin, offset: usize, data: &mut [u8], to: usize, len: usize) {
+    fn copy_out(&self, frame: &Pin, offset: usize, data: &mut DataMut<'_>, to: usize, len: usize) {
         let (source, data) = (
             &self.bytes(frame)[offset..offset + len],
-            &mut data[to..to + len],
+            &mut data.bytes()[to..to + len],
         );
         let piece = piece(source.as_ptr(), data.as_ptr());
         for (from, to) in source.chunks(piece).zip(data.chunks_mut(piece)) {
@@ -614,7 +609,7 @@ impl Content for Arena {
     }
 
     fn copy_frame(&self, to: &Busy, from: &Pin) {
-        self.copy_in(to, 0, self.bytes(from), 0, FRAME);
+        self.copy_in(to, 0, self.bytes(from).into(), 0, FRAME);
     }
 
     fn move_frame(&self, to: &Busy, from: &Busy) {
@@ -858,12 +853,12 @@ mod tests {
         let busy = table.claim(FrameId(5));
         table.adopt(&busy, owner);
         arena.zero(&busy, 0, FRAME);
-        arena.copy_in(&busy, 100, b"paced writers", 6, 7);
+        arena.copy_in(&busy, 100, b"paced writers".into(), 6, 7);
         table.release(busy, frames::Flags::UPTODATE, frames::Flags::NONE);
         let pin = table.try_pin(FrameId(5), owner).unwrap();
         assert_eq!(&arena.bytes(&pin)[99..108], b"\0writers\0");
         let mut out = [9; 4];
-        arena.copy_out(&pin, 100, &mut out, 1, 2);
+        arena.copy_out(&pin, 100, &mut DataMut::Bytes(&mut out), 1, 2);
         assert_eq!(&out, b"\x09wr\x09");
         let other = table.claim(FrameId(6));
         arena.copy_frame(&other, &pin);
@@ -885,7 +880,7 @@ mod tests {
             memory[first..first + FRAME].copy_from_slice(&page);
             let busy = table.claim(FrameId(5));
             table.adopt(&busy, owner);
-            arena.copy_in(&busy, 0, &memory, first, FRAME);
+            arena.copy_in(&busy, 0, Data::Bytes(&memory), first, FRAME);
             assert_eq!(
                 piece(arena.address(FrameId(5)), &raw const memory[first]) == PIECE,
                 (1..32).contains(&distance)
@@ -893,7 +888,7 @@ mod tests {
             table.release(busy, frames::Flags::UPTODATE, frames::Flags::NONE);
             let pin = table.try_pin(FrameId(5), owner).unwrap();
             memory.fill(0);
-            arena.copy_out(&pin, 0, &mut memory, first, FRAME);
+            arena.copy_out(&pin, 0, &mut DataMut::Bytes(&mut memory), first, FRAME);
             assert_eq!(memory[first..first + FRAME], page, "{distance}");
             assert!(
                 memory[..first]

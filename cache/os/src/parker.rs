@@ -19,14 +19,17 @@
 
 use core::num::NonZeroU32;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Wake;
+use std::task::{Wake, Waker};
 
-use env::{TaskId, Work};
+use env::{Local, TaskId, Unparked, Work};
 use policy::units::{Instant, Nanos, SECOND};
 use rustix::thread::futex::{Flags, Timespec, wait_bitset, wake};
 use rustix::time::ClockId;
+
+use crate::sys;
 
 const EMPTY: u32 = 0;
 const PARKED: u32 = 1;
@@ -81,10 +84,101 @@ fn monotonic_ns() -> u64 {
 #[derive(Debug)]
 pub(crate) struct Parker {
     state: AtomicU32,
-    roster: u64,
+    of: Arc<Shared>,
     id: TaskId,
     random: AtomicU64,
     work: [AtomicU64; Work::COUNT],
+}
+
+/// What the parkers of an environment share.
+#[derive(Debug)]
+struct Shared {
+    clock: Clock,
+    cpus: Cpus,
+    /// Waits end with `Cancelled`.
+    stopping: AtomicBool,
+}
+
+/// How CPUs are numbered: from zero on, without gaps.
+#[derive(Debug)]
+pub(crate) struct Cpus {
+    count: usize,
+    /// By the system's number of a CPU, ours; none: the same.
+    numbers: Option<Box<[usize]>>,
+}
+
+impl Cpus {
+    /// So many, with these numbers.
+    pub(crate) fn new(count: usize, numbers: Option<Box<[usize]>>) -> Self {
+        Self { count, numbers }
+    }
+
+    /// The CPU that the calling thread runs on.
+    #[inline]
+    fn current(&self) -> usize {
+        let cpu = sys::current_cpu() % self.count;
+        match &self.numbers {
+            None => cpu,
+            Some(numbers) => numbers[cpu],
+        }
+    }
+}
+
+/// A parker as the task of a thread has it. The thread keeps it for the next one.
+#[derive(Debug)]
+pub(crate) struct Own {
+    parker: Arc<Parker>,
+}
+
+impl Own {
+    /// Number of the task that has it.
+    #[inline]
+    pub(crate) fn id(&self) -> TaskId {
+        self.parker.id
+    }
+}
+
+impl Local for Own {
+    fn park(&self, deadline: Option<Instant>) -> Unparked {
+        let shared = &*self.parker.of;
+        // The parker was in the roster before this look, and shutdown sets the flag before it
+        // wakes the roster: so either it is seen here, or the sleep is woken.
+        if shared.is_stopping() {
+            return Unparked::Cancelled;
+        }
+        let slept = self.parker.park(shared.clock, deadline);
+        if shared.is_stopping() {
+            return Unparked::Cancelled;
+        }
+        match slept {
+            Slept::Woken => Unparked::Woken,
+            Slept::TimedOut => Unparked::TimedOut,
+        }
+    }
+
+    fn waker(&self) -> Waker {
+        Waker::from(Arc::clone(&self.parker))
+    }
+
+    #[inline]
+    fn did(&self, work: Work, units: u64) {
+        self.parker.did(work, units);
+    }
+
+    #[inline]
+    fn cpu(&self) -> usize {
+        self.parker.of.cpus.current()
+    }
+
+    fn random(&self) -> u64 {
+        self.parker.random()
+    }
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
 }
 
 /// How a sleep ended.
@@ -135,13 +229,8 @@ impl Parker {
         }
     }
 
-    /// Number of the task that has it.
-    pub(crate) fn id(&self) -> TaskId {
-        self.id
-    }
-
     /// The next random number of its stream (splitmix64, S. Vigna, public domain).
-    pub(crate) fn random(&self) -> u64 {
+    fn random(&self) -> u64 {
         let state = self
             .random
             .load(Ordering::Relaxed)
@@ -152,7 +241,7 @@ impl Parker {
 
     /// Counts work. One writer at a time: no read-modify-write needed.
     #[inline]
-    pub(crate) fn did(&self, work: Work, units: u64) {
+    fn did(&self, work: Work, units: u64) {
         let count = &self.work[work as usize];
         count.store(
             count.load(Ordering::Relaxed).wrapping_add(units),
@@ -180,7 +269,7 @@ impl Wake for Parker {
 /// All parkers of an environment.
 #[derive(Debug)]
 pub(crate) struct Roster {
-    id: u64,
+    shared: Arc<Shared>,
     seed: u64,
     inner: Mutex<Inner>,
 }
@@ -195,14 +284,13 @@ struct Inner {
 }
 
 thread_local! {
-    /// Parkers of this thread that no task has now.
-    static KEPT: RefCell<Vec<Arc<Parker>>> = const { RefCell::new(Vec::new()) };
+    /// Parkers of this thread; those of which there is no other handle are no task's now.
+    static KEPT: RefCell<Vec<Rc<Own>>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Roster {
     /// An empty one; its tasks' random streams come from `seed`.
-    pub(crate) fn new(seed: u64) -> Self {
-        static ROSTERS: AtomicU64 = AtomicU64::new(0);
+    pub(crate) fn new(clock: Clock, seed: u64, cpus: Cpus) -> Self {
         let inner = Inner {
             parkers: Vec::with_capacity(SWEEP_MIN),
             sweep_at: SWEEP_MIN,
@@ -210,36 +298,54 @@ impl Roster {
             gone: [0; Work::COUNT],
         };
         Self {
-            id: ROSTERS.fetch_add(1, Ordering::Relaxed),
+            shared: Arc::new(Shared {
+                clock,
+                cpus,
+                stopping: AtomicBool::new(false),
+            }),
             seed,
             inner: Mutex::new(inner),
         }
     }
 
     /// This thread's parker, or a new one if a task of this thread has it already.
-    pub(crate) fn take(&self) -> Arc<Parker> {
+    #[inline]
+    pub(crate) fn take(&self) -> Rc<Own> {
         let kept = KEPT.try_with(|kept| {
-            let mut kept = kept.borrow_mut();
-            let place = kept.iter().position(|parker| parker.roster == self.id)?;
-            Some(kept.swap_remove(place))
+            let kept = kept.borrow();
+            let is_free = |own: &&Rc<Own>| {
+                Arc::ptr_eq(&own.parker.of, &self.shared) && Rc::strong_count(own) == 1
+            };
+            kept.iter().find(is_free).cloned()
         });
         kept.ok().flatten().unwrap_or_else(|| self.make())
     }
 
-    /// Keeps a parker for the next task of this thread.
-    pub(crate) fn give_back(parker: Arc<Parker>) {
-        // A thread that ends drops it, with the rest.
+    /// Makes a parker and keeps it for the tasks of this thread.
+    #[cold]
+    fn make(&self) -> Rc<Own> {
+        let own = Rc::new(Own {
+            parker: self.register(),
+        });
+        // A thread that ends keeps nothing any more.
         let _ = KEPT.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             if kept.len() >= KEPT_MAX {
                 kept.remove(0);
             }
-            kept.push(parker);
+            kept.push(Rc::clone(&own));
         });
+        own
+    }
+
+    /// From now on every park ends with `Cancelled`, those under way included.
+    pub(crate) fn stop(&self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        self.wake_all();
     }
 
     /// Wakes everybody.
-    pub(crate) fn wake_all(&self) {
+    fn wake_all(&self) {
         let parkers = self.lock().parkers.clone();
         for parker in parkers {
             parker.unpark();
@@ -256,19 +362,19 @@ impl Roster {
         sum
     }
 
-    fn make(&self) -> Arc<Parker> {
+    fn register(&self) -> Arc<Parker> {
         let mut inner = self.lock();
         if inner.parkers.len() >= inner.sweep_at {
             inner.sweep();
         }
         // Once per thread and environment: pauses end on time also in threads that are not ours.
-        crate::sys::set_timer_slack(TIMER_SLACK);
+        sys::set_timer_slack(TIMER_SLACK);
         let id = inner.next_id;
         // Numbers come round after 2^32 - 1 threads; `TaskId::NONE` is never given.
         inner.next_id = if id + 1 == TaskId::NONE.0 { 0 } else { id + 1 };
         let parker = Arc::new(Parker {
             state: AtomicU32::new(EMPTY),
-            roster: self.id,
+            of: Arc::clone(&self.shared),
             id: TaskId(id),
             random: AtomicU64::new(mix(self.seed ^ mix(u64::from(id)))),
             work: [const { AtomicU64::new(0) }; Work::COUNT],
@@ -307,10 +413,14 @@ fn add(sum: &mut [u64; Work::COUNT], parker: &Parker) {
 mod tests {
     use super::*;
 
+    fn roster(seed: u64) -> Roster {
+        Roster::new(Clock::start(), seed, Cpus::new(1, None))
+    }
+
     #[test]
     fn a_wake_before_the_sleep_is_remembered_once() {
-        let (clock, roster) = (Clock::start(), Roster::new(1));
-        let parker = roster.take();
+        let (clock, roster) = (Clock::start(), roster(1));
+        let parker = Arc::clone(&roster.take().parker);
         parker.unpark();
         parker.unpark();
         assert_eq!(parker.park(clock, None), Slept::Woken);
@@ -321,8 +431,8 @@ mod tests {
 
     #[test]
     fn ping_pong_loses_no_wake() {
-        let (clock, roster) = (Clock::start(), Arc::new(Roster::new(1)));
-        let (here, there) = (roster.take(), roster.take());
+        let (clock, roster) = (Clock::start(), roster(1));
+        let (here, there) = (roster.register(), roster.register());
         let (ball, other) = (Arc::clone(&here), Arc::clone(&there));
         let thread = std::thread::spawn(move || {
             for _ in 0..20_000 {
@@ -339,20 +449,20 @@ mod tests {
 
     #[test]
     fn a_thread_gets_its_parker_back_and_a_second_task_another() {
-        let (one, two) = (Roster::new(1), Roster::new(2));
+        let (one, two) = (roster(1), roster(2));
         let first = one.take();
         let nested = one.take();
         assert_ne!(first.id(), nested.id());
         let id = first.id();
-        Roster::give_back(first);
+        drop(first);
         let elsewhere = two.take();
-        assert_eq!(elsewhere.roster, two.id);
+        assert!(Arc::ptr_eq(&elsewhere.parker.of, &two.shared));
         assert_eq!(one.take().id(), id);
     }
 
     #[test]
     fn work_of_ended_threads_still_counts() {
-        let roster = Arc::new(Roster::new(1));
+        let roster = Arc::new(roster(1));
         for _ in 0..200 {
             let ours = Arc::clone(&roster);
             std::thread::spawn(move || ours.take().did(Work::Copy, 3))
@@ -365,7 +475,7 @@ mod tests {
 
     #[test]
     fn random_streams_differ() {
-        let roster = Roster::new(7);
+        let roster = roster(7);
         let (a, b) = (roster.take(), roster.take());
         assert_ne!(a.random(), b.random());
         assert_ne!(a.random(), a.random());

@@ -39,21 +39,21 @@ use std::hash::{BuildHasher, RandomState};
 use std::panic::catch_unwind;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak, mpsc};
-use std::task::Waker;
 use std::thread::JoinHandle;
 use std::time::Instant as StdInstant;
 
 use env::{
     Body, Device, DeviceId, Env, Event, Host, Interrupt, IoError, IoRequest, NoThread, Task,
-    TaskId, Unparked, Work,
+    TaskId, Work,
 };
+use frames::Content;
 use policy::units::Instant;
 
 use crate::arena::{Arena, CHUNK_FRAMES_MAX};
 use crate::engine::Engine;
 use crate::error::errno_of;
 use crate::numa::Binding;
-use crate::parker::{Clock, Parker, Roster, Slept};
+use crate::parker::{Clock, Cpus, Roster};
 use crate::pool::Pool;
 use crate::ring::{self, Ring};
 use crate::timer::Timer;
@@ -132,28 +132,6 @@ impl Options {
     }
 }
 
-/// One task's part: its parker, given back to the thread when the task ends.
-pub struct Local {
-    parker: Option<Arc<Parker>>,
-}
-
-impl Local {
-    #[inline]
-    fn parker(&self) -> &Arc<Parker> {
-        self.parker
-            .as_ref()
-            .expect("a task has its parker until it is dropped")
-    }
-}
-
-impl Drop for Local {
-    fn drop(&mut self) {
-        if let Some(parker) = self.parker.take() {
-            Roster::give_back(parker);
-        }
-    }
-}
-
 /// The live environment.
 pub struct ThreadEnv {
     me: Weak<Self>,
@@ -161,8 +139,6 @@ pub struct ThreadEnv {
     arena: Arc<Arena>,
     roster: Roster,
     cpus: usize,
-    /// By the system's number of a CPU, ours; none: the same.
-    cpu_numbers: Option<Box<[usize]>>,
     /// Why the memory is not asked from nodes although it was to be.
     unbound: Option<i32>,
     backend: Backend,
@@ -177,8 +153,6 @@ pub struct ThreadEnv {
     timer: Arc<Timer>,
     timer_thread: Mutex<Option<JoinHandle<()>>>,
     tasks: Tasks,
-    /// Waits end with `Cancelled`.
-    stopping: AtomicBool,
     /// Requests end with `Cancelled`.
     closed: AtomicBool,
 }
@@ -245,9 +219,8 @@ impl ThreadEnv {
             me: Weak::clone(me),
             clock,
             arena,
-            roster: Roster::new(seed),
+            roster: Roster::new(clock, seed, Cpus::new(cpus, cpu_numbers)),
             cpus,
-            cpu_numbers,
             unbound,
             backend,
             may_fall_back: options.backend == Backend::Auto,
@@ -260,29 +233,22 @@ impl ThreadEnv {
             timer,
             timer_thread: Mutex::new(Some(timer_thread)),
             tasks: Tasks::new(),
-            stopping: AtomicBool::new(false),
             closed: AtomicBool::new(false),
         }))
     }
 
     /// A task on this thread. Cheap: a thread keeps its parker.
     #[must_use]
-    pub fn enter(&self) -> Task<'_, Self> {
-        let parker = self.roster.take();
-        let id = parker.id();
-        Task::new(
-            self,
-            Local {
-                parker: Some(parker),
-            },
-            id,
-        )
+    pub fn enter(&self) -> Task<'_> {
+        let own = self.roster.take();
+        let id = own.id();
+        Task::new(self, own, id)
     }
 
     /// The memory of all frames, for devices that copy bytes in and out of it themselves.
     #[must_use]
-    pub fn arena(&self) -> Arc<Arena> {
-        Arc::clone(&self.arena)
+    pub fn arena(&self) -> &Arc<Arena> {
+        &self.arena
     }
 
     /// What device wrappers use: time, timers, chance.
@@ -368,8 +334,7 @@ impl ThreadEnv {
     /// Ends it: see the module's header. May be called from any thread but a spawned task's; a
     /// second call finds nothing to do.
     pub fn shutdown(&self) {
-        self.stopping.store(true, Ordering::SeqCst);
-        self.roster.wake_all();
+        self.roster.stop();
         self.tasks.wait_for_end(TASKS_BOUND);
         self.closed.store(true, Ordering::SeqCst);
         self.timer.hurry();
@@ -430,10 +395,6 @@ impl ThreadEnv {
     fn lock_engines(&self) -> MutexGuard<'_, Vec<Weak<dyn Engine>>> {
         self.engines.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
-    }
 }
 
 /// An engine of either kind.
@@ -472,37 +433,9 @@ pub fn start_thread<T: Send + 'static>(
 }
 
 impl Env for ThreadEnv {
-    type Content = Arena;
-    type Local = Local;
-
     #[inline]
     fn now(&self) -> Instant {
         self.clock.now()
-    }
-
-    fn park(&self, local: &mut Local, deadline: Option<Instant>) -> Unparked {
-        // The parker was in the roster before this look, and shutdown sets the flag before it
-        // wakes the roster: so either it is seen here, or the sleep is woken.
-        if self.is_stopping() {
-            return Unparked::Cancelled;
-        }
-        let slept = local.parker().park(self.clock, deadline);
-        if self.is_stopping() {
-            return Unparked::Cancelled;
-        }
-        match slept {
-            Slept::Woken => Unparked::Woken,
-            Slept::TimedOut => Unparked::TimedOut,
-        }
-    }
-
-    fn waker(&self, local: &Local) -> Waker {
-        Waker::from(Arc::clone(local.parker()))
-    }
-
-    #[inline]
-    fn did(&self, local: &mut Local, work: Work, units: u64) {
-        local.parker().did(work, units);
     }
 
     fn submit(&self, mut request: Box<IoRequest>) {
@@ -525,7 +458,7 @@ impl Env for ThreadEnv {
         }
     }
 
-    fn spawn(&self, name: &str, body: Body<Self>) -> Result<(), NoThread> {
+    fn spawn(&self, name: &str, body: Body) -> Result<(), NoThread> {
         let env = self
             .me
             .upgrade()
@@ -553,19 +486,6 @@ impl Env for ThreadEnv {
     }
 
     #[inline]
-    fn cpu(&self, _local: &Local) -> usize {
-        let cpu = sys::current_cpu() % self.cpus;
-        match &self.cpu_numbers {
-            None => cpu,
-            Some(numbers) => numbers[cpu],
-        }
-    }
-
-    fn random(&self, local: &mut Local) -> u64 {
-        local.parker().random()
-    }
-
-    #[inline]
     fn times_calls(&self) -> bool {
         false
     }
@@ -577,9 +497,8 @@ impl Env for ThreadEnv {
         }
     }
 
-    #[inline]
-    fn content(&self) -> &Arena {
-        &self.arena
+    fn content(&self) -> Arc<dyn Content> {
+        self.arena.clone()
     }
 }
 

@@ -33,15 +33,13 @@ impl Harness for Live {
 }
 
 impl World for LiveWorld {
-    type Env = ThreadEnv;
-
     fn device(&self) -> DeviceId {
         self.device
     }
 
     fn run<T: Send + 'static>(
         &mut self,
-        root: impl FnOnce(&mut Task<'_, ThreadEnv>) -> T + Send + 'static,
+        root: impl FnOnce(&mut Task<'_>) -> T + Send + 'static,
     ) -> T {
         let answer = root(&mut self.env.enter());
         assert_eq!(

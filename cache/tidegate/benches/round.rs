@@ -12,8 +12,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use env::Env;
-use frames::{Busy, Content, FrameId, FrameTable};
+use frames::{Busy, Content, Data, FrameId, FrameTable};
 use os::{Arena, ThreadEnv};
 use tidegate::{Cache, Spill};
 
@@ -59,7 +58,8 @@ fn rounds(region: &Spill, len: usize) -> String {
     let copy = by_run(len, |at| {
         bare.zero(bare.run(at));
         for (page, from) in bare.run(at).iter().zip((0..RUN).step_by(PAGE)) {
-            bare.arena().copy_in(page, 0, &data, from, PAGE);
+            bare.arena()
+                .copy_in(page, 0, Data::Bytes(&data), from, PAGE);
         }
     });
     let written = by_run(len, |at| {
@@ -83,10 +83,8 @@ impl Bare {
     fn new(len: usize) -> Self {
         let frames = u32::try_from(len / PAGE).expect("below a TiB");
         let env = ThreadEnv::start(os::Options::new(frames)).expect("memory for it");
-        for first in (0..frames).step_by(env.content().chunk_frames() as usize) {
-            env.content()
-                .populate(FrameId(first))
-                .expect("memory for it");
+        for first in (0..frames).step_by(env.arena().chunk_frames() as usize) {
+            env.arena().populate(FrameId(first)).expect("memory for it");
         }
         let table = FrameTable::new(frames);
         let pages = (0..frames).map(|frame| table.claim(FrameId(frame)));
@@ -95,7 +93,7 @@ impl Bare {
     }
 
     fn arena(&self) -> &Arena {
-        self.env.content()
+        self.env.arena()
     }
 
     fn run(&self, at: usize) -> &[Busy] {

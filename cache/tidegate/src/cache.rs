@@ -41,7 +41,7 @@ impl WeakCache {
 
 pub(crate) struct Inner {
     pub(crate) env: Arc<ThreadEnv>,
-    pub(crate) mm: Arc<mm::Cache<ThreadEnv>>,
+    pub(crate) mm: Arc<mm::Cache>,
     pub(crate) waits: Arc<Waits>,
     division: Arc<Division>,
     /// Ends before the rest does.
@@ -76,7 +76,7 @@ struct Memory {
 /// The memory of a cache, and the right to change how it is divided.
 struct Division {
     env: Arc<ThreadEnv>,
-    mm: Arc<mm::Cache<ThreadEnv>>,
+    mm: Arc<mm::Cache>,
     /// The limit it was built with.
     built: u64,
     /// What of it was left to the program then.
@@ -244,7 +244,7 @@ impl Cache {
         placement: Placement,
         (follows_group, short): (bool, Option<u64>),
     ) -> Result<Self, Error> {
-        let mm = match mm::Cache::new(Arc::clone(&env), options) {
+        let mm = match mm::Cache::new(env.clone(), options) {
             Ok(mm) => mm,
             Err(error) => {
                 env.shutdown();
@@ -614,13 +614,13 @@ impl Cache {
     /// A task for one call; `Closed` once the cache was closed. Every call that is not to work then
     /// comes in here.
     #[inline]
-    pub(crate) fn enter(&self) -> Result<Task<'_, ThreadEnv>, Error> {
+    pub(crate) fn enter(&self) -> Result<Task<'_>, Error> {
         self.is_open()?;
         Ok(self.task())
     }
 
     /// A task for what has to end, or be told, after `close` too.
-    pub(crate) fn task(&self) -> Task<'_, ThreadEnv> {
+    pub(crate) fn task(&self) -> Task<'_> {
         self.inner.env.enter()
     }
 

@@ -5,11 +5,11 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, TryLockError};
 
-use env::{Env as _, ObjectId, Task};
+use env::{ObjectId, Task};
 use frames::SeatId;
 use frames::sync::{AtomicU8, Mutex, Ordering};
 use mm::{Advice, Pinned, PinnedRun, Reader};
-use os::ThreadEnv;
+use os::Arena;
 use policy::units::{Bytes, Pages};
 
 use crate::cache::Disk;
@@ -30,7 +30,7 @@ pub struct File {
     ended: bool,
     disk: Disk,
     object: ObjectId,
-    inner: Arc<mm::File<ThreadEnv>>,
+    inner: Arc<mm::File>,
     /// This handle is for reading, whatever others are for.
     read_only: bool,
     /// How this handle was read so far. Taken by one reader at a time; a second one at the same
@@ -55,7 +55,7 @@ impl File {
         cache: Cache,
         path: &Path,
         (key, entry): (FileKey, &Entry),
-        inner: Arc<mm::File<ThreadEnv>>,
+        inner: Arc<mm::File>,
         read_only: bool,
     ) -> Self {
         Self {
@@ -198,7 +198,7 @@ impl File {
 
     /// A task for a call that changes the file: what a handle for reading would change could never
     /// be written back.
-    fn enter_to_change(&self) -> Result<Task<'_, ThreadEnv>, Error> {
+    fn enter_to_change(&self) -> Result<Task<'_>, Error> {
         let task = self.cache.enter()?;
         if self.read_only {
             return Err(Error::ReadOnly);
@@ -216,7 +216,7 @@ impl File {
         let (last, mine) = (self.last.load(Ordering::Relaxed), SeatId::mine().number());
         if last != mine && last != ALL {
             let mut task = self.cache.enter()?;
-            if let Some(bytes) = self.inner.read_hits(&mut task, offset, data) {
+            if let Some(bytes) = self.inner.read_hits(&mut task, offset, &mut *data) {
                 return Ok(usize::try_from(bytes.0).expect("no more than was asked for"));
             }
             let order = Ordering::Relaxed;
@@ -274,8 +274,7 @@ impl File {
         let _call = self.call("show", (offset, len), None);
         let place = (Bytes(offset), Bytes(len));
         let shown = self.with_reader(|task, reader| {
-            let content = task.env().content();
-            let mut page = |pin: &_, within| show(&content.bytes(pin)[within]);
+            let mut page = |pin: &_, within| show(&self.arena().bytes(pin)[within]);
             self.inner.show(task, reader, place, &mut page)
         })?;
         Ok(shown.bytes.0)
@@ -314,10 +313,16 @@ impl File {
         self.answered(self.inner.advise(&mut task, &mut reader, range, advice))
     }
 
+    /// The memory that pages are in.
+    #[inline(always)]
+    fn arena(&self) -> &Arena {
+        self.cache.inner.env.arena()
+    }
+
     /// A call that reads, with this handle's reader, or another if that one is busy.
     fn with_reader<T>(
         &self,
-        read: impl FnOnce(&mut Task<'_, ThreadEnv>, &mut Reader) -> Result<T, mm::Error>,
+        read: impl FnOnce(&mut Task<'_>, &mut Reader) -> Result<T, mm::Error>,
     ) -> Result<T, Error> {
         let mut task = self.cache.enter()?;
         self.answered(match self.reader.0.try_lock() {
@@ -333,7 +338,11 @@ impl File {
     #[inline(always)]
     pub fn try_pin(&self, page: u32) -> Option<Pin<'_>> {
         self.cache.is_open().ok()?;
-        self.inner.try_pin(page).map(|pinned| Pin { pinned })
+        let pinned = self.inner.try_pin(page)?;
+        Some(Pin {
+            pinned,
+            arena: self.arena(),
+        })
     }
 
     /// Pins page `page`, reading it in if it is not in the cache.
@@ -349,6 +358,7 @@ impl File {
         let mut task = self.cache.enter()?;
         Ok(Pin {
             pinned: self.answered(self.inner.pin(&mut task, page))?,
+            arena: self.arena(),
         })
     }
 
@@ -359,7 +369,10 @@ impl File {
     pub fn try_pin_run(&self, first: u32, pages: u32) -> Option<PinRun<'_>> {
         self.cache.is_open().ok()?;
         let pinned = self.inner.try_pin_run(first, pages)?;
-        Some(PinRun { pinned })
+        Some(PinRun {
+            pinned,
+            arena: self.arena(),
+        })
     }
 
     /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece: reads in what is not in
@@ -393,7 +406,10 @@ impl File {
         let _call = self.call("pin_run", place, None);
         let mut task = self.cache.enter()?;
         let pinned = self.answered(self.inner.pin_run(&mut task, first, pages))?;
-        Ok(PinRun { pinned })
+        Ok(PinRun {
+            pinned,
+            arena: self.arena(),
+        })
     }
 
     /// Sets the length. A shorter file loses what lies beyond; a longer one reads as zeroes there.
@@ -488,8 +504,8 @@ impl File {
     fn end(
         &self,
         call: &'static str,
-        last: fn(&mm::File<ThreadEnv>, &mut Task<'_, ThreadEnv>) -> Result<(), mm::Error>,
-        otherwise: fn(&mm::File<ThreadEnv>, &mut Task<'_, ThreadEnv>) -> Result<(), mm::Error>,
+        last: fn(&mm::File, &mut Task<'_>) -> Result<(), mm::Error>,
+        otherwise: fn(&mm::File, &mut Task<'_>) -> Result<(), mm::Error>,
     ) -> Result<bool, Error> {
         let _call = self.call(call, (0, 0), None);
         self.cache.is_open()?;
@@ -554,7 +570,8 @@ impl fmt::Debug for CloseError {
 /// A page held in the cache: its bytes stay as they are while this lives. A write to the page
 /// meanwhile goes to other memory. Counted against the limit; drop it soon.
 pub struct Pin<'a> {
-    pinned: Pinned<'a, ThreadEnv>,
+    pinned: Pinned<'a>,
+    arena: &'a Arena,
 }
 
 impl Deref for Pin<'_> {
@@ -562,7 +579,7 @@ impl Deref for Pin<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.pinned.content().bytes(self.pinned.pin())
+        self.arena.bytes(self.pinned.pin())
     }
 }
 
@@ -570,7 +587,8 @@ impl Deref for Pin<'_> {
 /// lives, each page as it was when it was pinned. A write to one of them meanwhile goes to other
 /// memory. Each page counts as a pin; drop it soon.
 pub struct PinRun<'a> {
-    pinned: PinnedRun<'a, ThreadEnv>,
+    pinned: PinnedRun<'a>,
+    arena: &'a Arena,
 }
 
 impl Deref for PinRun<'_> {
@@ -578,6 +596,6 @@ impl Deref for PinRun<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.pinned.content().bytes_of_run(self.pinned.pins())
+        self.arena.bytes_of_run(self.pinned.pins())
     }
 }

@@ -18,7 +18,6 @@ use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use env::ObjectId;
-use os::ThreadEnv;
 
 use crate::cache::Disk;
 
@@ -58,7 +57,7 @@ pub(crate) struct Entry {
     pub(crate) object: ObjectId,
     /// The first handle's, and that of the thread that finds the file dropped: it knows which
     /// errors were not told to anybody yet.
-    pub(crate) inner: Arc<mm::File<ThreadEnv>>,
+    pub(crate) inner: Arc<mm::File>,
     pub(crate) read_only: bool,
     pub(crate) handles: usize,
     ending: bool,
@@ -66,12 +65,7 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// A file with one handle.
-    pub(crate) fn new(
-        disk: Disk,
-        object: ObjectId,
-        inner: Arc<mm::File<ThreadEnv>>,
-        read_only: bool,
-    ) -> Self {
+    pub(crate) fn new(disk: Disk, object: ObjectId, inner: Arc<mm::File>, read_only: bool) -> Self {
         Self {
             disk,
             object,

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use os::ThreadEnv;
 use policy::units::Bytes;
 
 use crate::{Cache, Error, PAGE_SIZE};
@@ -40,7 +39,7 @@ use crate::{Cache, Error, PAGE_SIZE};
 /// ```
 pub struct Spill {
     cache: Cache,
-    inner: Arc<mm::Spill<ThreadEnv>>,
+    inner: Arc<mm::Spill>,
     len: u64,
 }
 
@@ -57,7 +56,7 @@ pub struct Touched {
 }
 
 impl Spill {
-    pub(crate) fn new(cache: Cache, inner: Arc<mm::Spill<ThreadEnv>>, len: u64) -> Self {
+    pub(crate) fn new(cache: Cache, inner: Arc<mm::Spill>, len: u64) -> Self {
         Self { cache, inner, len }
     }
 

@@ -23,7 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-use env::{Device, Env, ObjectId, Task};
+use env::{Device, Env as _, ObjectId, Task};
 use frames::sync::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use mm::{DeviceOptions, ErrorPolicy, Reader};
 use os::ThreadEnv;
@@ -76,7 +76,7 @@ impl VolumeOptions {
 pub struct Volume {
     pub(crate) cache: Cache,
     pub(crate) device: DeviceIndex,
-    pub(crate) inner: Arc<mm::File<ThreadEnv>>,
+    pub(crate) inner: Arc<mm::File>,
     pub(crate) holders: Arc<Holders>,
     /// What keeps its bytes in place of the cache and a backing.
     pub(crate) memory: Option<Arc<InMemory>>,
@@ -110,7 +110,7 @@ pub(crate) struct Holders {
 
 /// A task in an operation on a volume, which keeps the volume's place while it lasts.
 pub(crate) struct Inside<'a> {
-    task: Option<Task<'a, ThreadEnv>>,
+    task: Option<Task<'a>>,
     volume: &'a Volume,
     /// Its waits are the volume's and the holder's.
     _call: Call<'a>,
@@ -119,7 +119,7 @@ pub(crate) struct Inside<'a> {
 const IN_A_TASK: &str = "the task stays until the end";
 
 impl<'a> Deref for Inside<'a> {
-    type Target = Task<'a, ThreadEnv>;
+    type Target = Task<'a>;
 
     fn deref(&self) -> &Self::Target {
         self.task.as_ref().expect(IN_A_TASK)
@@ -166,11 +166,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    fn run<T>(
-        self,
-        task: &mut Task<'_, ThreadEnv>,
-        work: impl FnOnce(&mut Task<'_, ThreadEnv>) -> T,
-    ) -> T {
+    fn run<T>(self, task: &mut Task<'_>, work: impl FnOnce(&mut Task<'_>) -> T) -> T {
         match self {
             Self::Blocking => work(task),
             Self::Nonblocking => task.nonblocking(|task| work(task)),
@@ -477,8 +473,13 @@ impl Volume {
         let (from, len) = (Bytes(offset), Bytes(len));
         let writer = writer.of(&self.cache.inner.mm);
         self.inner
-            .receive(&mut task, writer, from, len, |content, offered| {
-                let answer = content.receive(socket, offered.parts());
+            .receive(&mut task, writer, from, len, &mut |offered| {
+                let answer = self
+                    .cache
+                    .inner
+                    .env
+                    .arena()
+                    .receive(socket, offered.parts());
                 let bytes = *answer.as_ref().unwrap_or(&0);
                 received = Some(answer);
                 bytes

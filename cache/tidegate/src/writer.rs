@@ -20,7 +20,7 @@ use crate::waits::Sums;
 /// took for it.
 pub struct Writer {
     inner: mm::Writer,
-    cache: Weak<mm::Cache<ThreadEnv>>,
+    cache: Weak<mm::Cache>,
     /// Behind a pointer: a thread's own writer is moved in each call.
     waits: Box<Sums>,
 }
@@ -33,7 +33,7 @@ impl Writer {
         self.waits.read()
     }
 
-    pub(crate) fn new(cache: &Arc<mm::Cache<ThreadEnv>>) -> Self {
+    pub(crate) fn new(cache: &Arc<mm::Cache>) -> Self {
         Self {
             inner: cache.writer(),
             cache: Arc::downgrade(cache),
@@ -41,14 +41,14 @@ impl Writer {
         }
     }
 
-    fn is_of(&self, cache: &Arc<mm::Cache<ThreadEnv>>) -> bool {
+    fn is_of(&self, cache: &Arc<mm::Cache>) -> bool {
         self.cache.as_ptr() == Arc::as_ptr(cache)
     }
 
     /// As `cache` knows it: its frames, its debts and the devices that it was told of are those of
     /// one cache.
     #[inline]
-    pub(crate) fn of(&mut self, cache: &Arc<mm::Cache<ThreadEnv>>) -> &mut mm::Writer {
+    pub(crate) fn of(&mut self, cache: &Arc<mm::Cache>) -> &mut mm::Writer {
         if !self.is_of(cache) {
             *self = Self::new(cache);
         }
@@ -56,10 +56,7 @@ impl Writer {
     }
 
     /// The same, with where its waits are counted.
-    pub(crate) fn counted(
-        &mut self,
-        cache: &Arc<mm::Cache<ThreadEnv>>,
-    ) -> (&mut mm::Writer, &Sums) {
+    pub(crate) fn counted(&mut self, cache: &Arc<mm::Cache>) -> (&mut mm::Writer, &Sums) {
         self.of(cache);
         (&mut self.inner, &self.waits)
     }
@@ -79,10 +76,7 @@ thread_local! {
 }
 
 /// Calls `write` with this thread's writer in `cache`.
-pub(crate) fn with_own<T>(
-    cache: &Arc<mm::Cache<ThreadEnv>>,
-    write: impl FnOnce(&mut mm::Writer) -> T,
-) -> T
+pub(crate) fn with_own<T>(cache: &Arc<mm::Cache>, write: impl FnOnce(&mut mm::Writer) -> T) -> T
 where
     ThreadEnv: Env,
 {

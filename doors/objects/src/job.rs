@@ -399,7 +399,7 @@ fn fill(shared: &Shared, part: &WholePart, from: usize, bytes: &[u8]) {
             let len = (page - inside).min(bytes.len() - done);
             shared
                 .arena
-                .copy_in(&request.busy[place], inside, bytes, done, len);
+                .copy_in(&request.busy[place], inside, bytes.into(), done, len);
             done += len;
         }
     });

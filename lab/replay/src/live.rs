@@ -20,7 +20,7 @@ use experiment::presets::Preset;
 use mm::{Cache, DeviceOptions, File, Options, Reader};
 use policy::rule::RuleMaker;
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
-use world::{Lab, LabEnv, Options as LabOptions, Sector};
+use world::{Lab, Options as LabOptions, Sector};
 
 use crate::run::{Counts, STEP, Times};
 use crate::trace::Trace;
@@ -175,8 +175,8 @@ fn places(trace: &Trace, window: Pages) -> Vec<u32> {
 
 /// The one task that makes all accesses.
 struct Player<'a> {
-    cache: &'a Arc<Cache<LabEnv>>,
-    file: &'a File<LabEnv>,
+    cache: &'a Arc<Cache>,
+    file: &'a File,
     places: &'a [u32],
     reader: Reader,
     data: Box<[Sector]>,
@@ -187,7 +187,7 @@ struct Player<'a> {
 impl Player<'_> {
     fn play(
         &mut self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         trace: &Trace,
         goes_on: &GoesOn,
     ) -> Result<Option<Counts>, mm::Error> {
@@ -238,7 +238,7 @@ impl Player<'_> {
     }
 
     /// Answers whether the page was there.
-    fn read(&mut self, task: &mut Task<'_, LabEnv>, place: u32) -> Result<bool, mm::Error> {
+    fn read(&mut self, task: &mut Task<'_>, place: u32) -> Result<bool, mm::Error> {
         if !self.readahead {
             if self.file.try_pin(place).is_some() {
                 return Ok(true);
@@ -254,13 +254,13 @@ impl Player<'_> {
 
     fn write(
         &self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         writer: &mut mm::Writer,
         place: u32,
     ) -> Result<bool, mm::Error> {
         let offset = Bytes(u64::from(place) * PAGE_SIZE);
         let hit = self.file.is_cached(offset, Bytes(PAGE_SIZE));
-        self.file.write(task, writer, offset, &self.data)?;
+        self.file.write(task, writer, offset, &*self.data)?;
         Ok(hit)
     }
 }

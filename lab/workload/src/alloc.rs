@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Event, Task};
+use env::{Event, Task};
 use mm::Cache;
 use policy::units::{Nanos, Pages};
 
@@ -37,20 +37,15 @@ pub struct Alloc {
 }
 
 /// Touches memory, so many rounds.
-pub fn alloc<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    options: &Alloc,
-    run: &Run<'_>,
-) -> Report {
+pub fn alloc(task: &mut Task<'_>, cache: &Arc<Cache>, options: &Alloc, run: &Run<'_>) -> Report {
     let mut report = Report::begin(run.name, task.id(), task.now());
     let outcome = rounds(task, cache, options, run, &mut report);
     report.end(task.now(), outcome)
 }
 
-fn rounds<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+fn rounds(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     options: &Alloc,
     run: &Run<'_>,
     report: &mut Report,
@@ -78,9 +73,9 @@ fn rounds<E: Env>(
 }
 
 /// False: it was stopped.
-fn round<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+fn round(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     options: &Alloc,
     run: &Run<'_>,
     report: &mut Report,

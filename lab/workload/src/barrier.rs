@@ -11,7 +11,7 @@
 //!   1. No task is in a round before all that have not left have ended the one before.
 //!   2. A task that leaves, however its work ended, is waited for by nobody.
 
-use env::{Cause, Env, Lock, LockClass, Signal, Task, WaitQueue, Wakeup};
+use env::{Cause, Lock, LockClass, Signal, Task, WaitQueue, Wakeup};
 use policy::units::{Instant, Nanos};
 
 use crate::Failure;
@@ -75,7 +75,7 @@ impl Barrier {
     }
 
     /// A task begins its first round: with the first one's, that of all has begun.
-    pub(crate) fn begin<E: Env>(&self, task: &Task<'_, E>) {
+    pub(crate) fn begin(&self, task: &Task<'_>) {
         let now = task.now();
         self.state.lock(task).began.get_or_insert(now);
     }
@@ -84,7 +84,7 @@ impl Barrier {
     ///
     /// # Errors
     /// `Cache(Cancelled)`: the environment shuts down.
-    pub(crate) fn meet<E: Env>(&self, task: &mut Task<'_, E>) -> Result<Option<Round>, Failure> {
+    pub(crate) fn meet(&self, task: &mut Task<'_>) -> Result<Option<Round>, Failure> {
         let (number, ended) = {
             let mut state = self.state.lock(task);
             let now = task.now();
@@ -96,7 +96,7 @@ impl Barrier {
             self.queue.wake_all(Signal::Other);
             return Ok(ended);
         }
-        let others = |task: &Task<'_, E>| self.state.lock(task).round == number;
+        let others = |task: &Task<'_>| self.state.lock(task).round == number;
         match task.wait_while(&self.queue, Cause::Join, None, others) {
             Wakeup::Ready(_) => Ok(None),
             Wakeup::Cancelled | Wakeup::TimedOut | Wakeup::Refused => Err(Failure::CANCELLED),
@@ -104,7 +104,7 @@ impl Barrier {
     }
 
     /// A task is done with all rounds. If the others have waited for it alone, they go on.
-    pub(crate) fn leave<E: Env>(&self, task: &Task<'_, E>) {
+    pub(crate) fn leave(&self, task: &Task<'_>) {
         let now = task.now();
         let all_here = {
             let mut state = self.state.lock(task);

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::Task;
 use mm::Cache;
 use policy::units::{Nanos, Pages};
 
@@ -41,9 +41,9 @@ impl Bystander {
 ///
 /// # Panics
 /// If the region has no pages, or allocations are due all the time: the plan is wrong.
-pub fn bystander<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+pub fn bystander(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     options: &Bystander,
     run: &Run<'_>,
 ) -> Report {
@@ -56,9 +56,9 @@ pub fn bystander<E: Env>(
     report.end(task.now(), outcome)
 }
 
-fn allocate_on_schedule<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+fn allocate_on_schedule(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     options: &Bystander,
     run: &Run<'_>,
     report: &mut Report,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::Task;
 use mm::{Cache, File};
 use policy::units::{Bytes, Nanos};
 
@@ -21,10 +21,10 @@ pub struct Cp {
 }
 
 /// Copies `from` to `to`. The reported latencies are of the write calls.
-pub fn cp<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    files: (&Arc<File<E>>, &Arc<File<E>>),
+pub fn cp(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    files: (&Arc<File>, &Arc<File>),
     options: &Cp,
     run: &Run<'_>,
 ) -> Report {
@@ -35,16 +35,16 @@ pub fn cp<E: Env>(
     report.end(task.now(), outcome)
 }
 
-fn copy_all<E: Env>(
-    task: &mut Task<'_, E>,
-    (from, to): (&Arc<File<E>>, &Arc<File<E>>),
+fn copy_all(
+    task: &mut Task<'_>,
+    (from, to): (&Arc<File>, &Arc<File>),
     options: &Cp,
     run: &Run<'_>,
     writer: &mut mm::Writer,
     report: &mut Report,
 ) -> Result<bool, Failure> {
     let mut reader = mm::Reader::default();
-    let mut block = buffer::<E>(options.block);
+    let mut block = buffer(task, options.block);
     let until = options.for_at_most.map(|limit| report.began + limit);
     let mut at = Bytes::ZERO;
     while at < options.bytes && until.is_none_or(|until| task.now() < until) {
@@ -53,7 +53,7 @@ fn copy_all<E: Env>(
         }
         let size = (options.bytes - at).at_most(options.block);
         if size < options.block {
-            block = buffer::<E>(size);
+            block = buffer(task, size);
         }
         let got = from.read(task, &mut reader, at, &mut block)?.bytes;
         if got < size {

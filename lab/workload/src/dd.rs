@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
-use frames::Content;
+use env::Task;
+use frames::Buffer;
 use mm::{Cache, File};
 use policy::units::{Bytes, Instant, Nanos};
 
@@ -41,10 +41,10 @@ pub struct Dd {
 ///
 /// Its reading of `/dev/zero` is part of the calibrated cost of a copy (world::fs::costs), not
 /// charged here.
-pub fn dd<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    file: &Arc<File<E>>,
+pub fn dd(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &Arc<File>,
     options: &Dd,
     run: &Run<'_>,
 ) -> Report {
@@ -77,15 +77,15 @@ pub struct Run<'a> {
     pub stop: &'a Stop,
 }
 
-fn write_all<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &Arc<File<E>>,
+fn write_all(
+    task: &mut Task<'_>,
+    file: &Arc<File>,
     options: &Dd,
     run: &Run<'_>,
     writer: &mut mm::Writer,
     report: &mut Report,
 ) -> Result<bool, Failure> {
-    let block = buffer::<E>(options.block);
+    let block = buffer(task, options.block);
     let until = options.for_at_most.map(|limit| report.began + limit);
     let end = options.offset + options.bytes;
     let mut at = options.offset;
@@ -95,7 +95,7 @@ fn write_all<E: Env>(
         let wrote = if size == options.block {
             file.write(task, writer, at, &block)?
         } else {
-            file.write(task, writer, at, &buffer::<E>(size))?
+            file.write(task, writer, at, &buffer(task, size))?
         };
         report.moved(called, task.now(), run.origin, wrote);
         at += wrote;
@@ -111,6 +111,7 @@ fn write_all<E: Env>(
 /// # Panics
 /// If `bytes` does not fit the address space: the plan is wrong.
 #[must_use]
-pub fn buffer<E: Env>(bytes: Bytes) -> Box<<E::Content as Content>::Data> {
-    E::Content::new_data(usize::try_from(bytes.0).expect("a block fits the address space"))
+pub fn buffer(task: &Task<'_>, bytes: Bytes) -> Buffer {
+    let bytes = usize::try_from(bytes.0).expect("a block fits the address space");
+    task.env().content().buffer(bytes)
 }

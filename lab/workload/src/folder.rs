@@ -11,7 +11,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Arc;
 
-use env::{Context, Env, Lock, LockClass, ObjectId, Task};
+use env::{Context, Lock, LockClass, ObjectId, Task};
 use mm::{Cache, File};
 use policy::dirty::DeviceIndex;
 use policy::units::Bytes;
@@ -56,25 +56,25 @@ impl Objects for Numbered {
 }
 
 /// Where jobs make files: on one device of a cache.
-pub struct Folder<E: Env> {
-    cache: Arc<Cache<E>>,
+pub struct Folder {
+    cache: Arc<Cache>,
     device: DeviceIndex,
     objects: Arc<dyn Objects>,
     /// All that were made and not removed.
-    made: Lock<Vec<Arc<File<E>>>>,
+    made: Lock<Vec<Arc<File>>>,
 }
 
 /// A file that a job made.
-pub struct Made<E: Env> {
+pub struct Made {
     /// The file.
-    pub file: Arc<File<E>>,
+    pub file: Arc<File>,
     object: ObjectId,
 }
 
-impl<E: Env> Folder<E> {
+impl Folder {
     /// An empty folder on a device of `cache`.
     #[must_use]
-    pub fn new(cache: &Arc<Cache<E>>, device: DeviceIndex, objects: Arc<dyn Objects>) -> Self {
+    pub fn new(cache: &Arc<Cache>, device: DeviceIndex, objects: Arc<dyn Objects>) -> Self {
         Self {
             cache: Arc::clone(cache),
             device,
@@ -88,7 +88,7 @@ impl<E: Env> Folder<E> {
     /// # Errors
     /// `NoFile`: the device gives none. `Cache`: the cache has no room for another, or its device
     /// has failed.
-    pub fn make(&self, task: &mut Task<'_, E>) -> Result<Made<E>, Failure> {
+    pub fn make(&self, task: &mut Task<'_>) -> Result<Made, Failure> {
         let object = self.objects.make().map_err(Failure::NoFile)?;
         let opened = self.cache.open(task, self.device, object, Bytes::ZERO);
         let file = opened.inspect_err(|_| self.objects.remove(object))?;
@@ -103,7 +103,7 @@ impl<E: Env> Folder<E> {
     ///
     /// # Errors
     /// `Cache`: the device refused; the file is still there then.
-    pub fn remove(&self, task: &mut Task<'_, E>, made: &Made<E>) -> Result<(), Failure> {
+    pub fn remove(&self, task: &mut Task<'_>, made: &Made) -> Result<(), Failure> {
         made.file.truncate(task, Bytes::ZERO)?;
         made.file.discard(task)?;
         self.made
@@ -124,7 +124,7 @@ impl<E: Env> Folder<E> {
     ///
     /// # Errors
     /// `Cache`: the first that could not be taken out.
-    pub fn discard_all(&self, task: &mut Task<'_, E>) -> Result<(), Failure> {
+    pub fn discard_all(&self, task: &mut Task<'_>) -> Result<(), Failure> {
         let made = core::mem::take(&mut *self.made.lock(task));
         for file in made {
             file.discard(task)?;

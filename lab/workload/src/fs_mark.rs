@@ -11,8 +11,8 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task, Work};
-use frames::Content;
+use env::{Task, Work};
+use frames::Buffer;
 use mm::Cache;
 use policy::units::Bytes;
 
@@ -47,10 +47,10 @@ impl FsMark {
 }
 
 /// Makes files in `folder`, together with all that share `barrier`.
-pub fn fs_mark<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    (folder, inodes, barrier): (&Folder<E>, Option<&Inodes<E>>, &Barrier),
+pub fn fs_mark(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    (folder, inodes, barrier): (&Folder, Option<&Inodes>, &Barrier),
     options: &FsMark,
     run: &Run<'_>,
 ) -> Report {
@@ -72,18 +72,18 @@ pub fn fs_mark<E: Env>(
 }
 
 /// What every file needs.
-struct Marker<'a, E: Env> {
-    folder: &'a Folder<E>,
-    inodes: Option<&'a Inodes<E>>,
+struct Marker<'a> {
+    folder: &'a Folder,
+    inodes: Option<&'a Inodes>,
     options: &'a FsMark,
     run: &'a Run<'a>,
     writer: &'a mut mm::Writer,
     report: &'a mut Report,
 }
 
-impl<E: Env> Marker<'_, E> {
-    fn rounds(&mut self, task: &mut Task<'_, E>, barrier: &Barrier) -> Result<bool, Failure> {
-        let block = buffer::<E>(self.options.block);
+impl Marker<'_> {
+    fn rounds(&mut self, task: &mut Task<'_>, barrier: &Barrier) -> Result<bool, Failure> {
+        let block = buffer(task, self.options.block);
         for _ in 0..self.options.loops {
             for _ in 0..self.options.files_per_loop {
                 if self.run.stop.is_raised() {
@@ -100,11 +100,7 @@ impl<E: Env> Marker<'_, E> {
         Ok(true)
     }
 
-    fn one_file(
-        &mut self,
-        task: &mut Task<'_, E>,
-        block: &<E::Content as Content>::Data,
-    ) -> Result<(), Failure> {
+    fn one_file(&mut self, task: &mut Task<'_>, block: &Buffer) -> Result<(), Failure> {
         let made = self.folder.make(task)?;
         task.did(Work::Call, OPEN_AND_CLOSE);
         if let Some(inodes) = self.inodes {
@@ -121,7 +117,7 @@ impl<E: Env> Marker<'_, E> {
             let wrote = if size == self.options.block {
                 made.file.write(task, self.writer, at, block)?
             } else {
-                let rest = buffer::<E>(size);
+                let rest = buffer(task, size);
                 made.file.write(task, self.writer, at, &rest)?
             };
             let now = task.now();

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Event, Task};
+use env::{Event, Task};
 use mm::{Cache, Spill};
 use policy::units::{Nanos, Pages};
 
@@ -36,12 +36,7 @@ impl Hog {
 }
 
 /// Touches its region until it is stopped. `latencies` are of whole rounds.
-pub fn hog<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    options: &Hog,
-    run: &Run<'_>,
-) -> Report {
+pub fn hog(task: &mut Task<'_>, cache: &Arc<Cache>, options: &Hog, run: &Run<'_>) -> Report {
     let mut report = Report::begin(run.name, task.id(), task.now());
     let outcome = match touch_for_ever(task, cache, options, run, &mut report) {
         // It was the largest when memory ran out: no fault of the run, and counted (vmstat
@@ -52,9 +47,9 @@ pub fn hog<E: Env>(
     report.end(task.now(), outcome)
 }
 
-fn touch_for_ever<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+fn touch_for_ever(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     options: &Hog,
     run: &Run<'_>,
     report: &mut Report,
@@ -99,9 +94,9 @@ pub(crate) fn count_of(pages: Pages) -> u32 {
 
 /// Touches all `pages` of a region, so many between two looks at whether it is to stop. False: it
 /// is.
-pub(crate) fn touch_whole<E: Env>(
-    task: &mut Task<'_, E>,
-    region: &Spill<E>,
+pub(crate) fn touch_whole(
+    task: &mut Task<'_>,
+    region: &Spill,
     (pages, stride): (u32, u32),
     stop: &Stop,
     report: &mut Report,
@@ -131,10 +126,10 @@ impl Stride {
     pub(crate) const FIRST: Self = Self { pages: Self::LEAST };
 
     /// Touches `count` pages from `first`.
-    pub(crate) fn touch<E: Env>(
+    pub(crate) fn touch(
         &mut self,
-        task: &mut Task<'_, E>,
-        region: &Spill<E>,
+        task: &mut Task<'_>,
+        region: &Spill,
         (first, count): (u32, u32),
         report: &mut Report,
     ) -> Result<(), Failure> {

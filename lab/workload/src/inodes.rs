@@ -36,7 +36,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
-use env::{Env, Lock, LockClass, Task, Work};
+use env::{Lock, LockClass, Task, Work};
 use mm::{Ask, Cache, Dropped, File, NodeId, Object, PageWatch, Shrink, SlabSpec, Slabs};
 use policy::place::mobility::Mobility;
 use policy::shrink::Answer;
@@ -69,26 +69,26 @@ const HEAD: SlabSpec = spec("buffer_head", 104);
 const TREE: SlabSpec = spec("radix_tree_node", 576);
 
 /// The inodes of a run's files.
-pub struct Inodes<E: Env> {
-    cache: Arc<Cache<E>>,
+pub struct Inodes {
+    cache: Arc<Cache>,
     rule: InodeRule,
-    entry: Arc<Slabs<E>>,
-    inode: Arc<Slabs<E>>,
-    head: Arc<Slabs<E>>,
-    tree: Arc<Slabs<E>>,
-    table: Lock<Table<E>>,
+    entry: Arc<Slabs>,
+    inode: Arc<Slabs>,
+    head: Arc<Slabs>,
+    tree: Arc<Slabs>,
+    table: Lock<Table>,
     /// Objects that each lane could give.
     unused: Unused,
 }
 
-impl<E: Env> Inodes<E> {
+impl Inodes {
     /// None yet, on a machine of so many nodes, with their shrinkers in the cache.
     ///
     /// # Errors
     /// `RegisteredTwice`: this cache has such inodes already.
     pub fn new(
-        task: &Task<'_, E>,
-        cache: &Arc<Cache<E>>,
+        task: &Task<'_>,
+        cache: &Arc<Cache>,
         rule: InodeRule,
         nodes: u8,
     ) -> Result<Arc<Self>, mm::Error> {
@@ -119,7 +119,7 @@ impl<E: Env> Inodes<E> {
     ///
     /// # Errors
     /// There is no memory for them.
-    pub fn made(&self, task: &mut Task<'_, E>, file: &Arc<File<E>>) -> Result<(), Failure> {
+    pub fn made(&self, task: &mut Task<'_>, file: &Arc<File>) -> Result<(), Failure> {
         let inode = self.inode.take(task)?;
         let entry = match self.entry.take(task) {
             Ok(entry) => entry,
@@ -154,8 +154,8 @@ impl<E: Env> Inodes<E> {
     /// There is no memory for it.
     pub fn will_write(
         &self,
-        task: &mut Task<'_, E>,
-        file: &File<E>,
+        task: &mut Task<'_>,
+        file: &File,
         at: Bytes,
         len: Bytes,
     ) -> Result<(), Failure> {
@@ -185,14 +185,14 @@ impl<E: Env> Inodes<E> {
     }
 
     /// A file is not open any more: its entry may go.
-    pub fn closed(&self, task: &Task<'_, E>, file: &File<E>) {
+    pub fn closed(&self, task: &Task<'_>, file: &File) {
         self.with(task, |table| table.closed(file.number()));
         // Nobody asks for inodes before there is one that could go.
         self.find_written(task);
     }
 
     /// Gives all objects back, for a run that is over.
-    pub fn clear(&self, task: &mut Task<'_, E>) {
+    pub fn clear(&self, task: &mut Task<'_>) {
         let all = self.with(task, Table::drain);
         for known in all {
             self.inode.give(task, known.inode);
@@ -209,7 +209,7 @@ impl<E: Env> Inodes<E> {
     }
 
     /// Heads of pages in memory.
-    pub fn heads(&self, task: &Task<'_, E>) -> u64 {
+    pub fn heads(&self, task: &Task<'_>) -> u64 {
         self.head.objects(task)
     }
 
@@ -218,7 +218,7 @@ impl<E: Env> Inodes<E> {
     }
 
     /// Works on the table, and tells what could be freed afterwards.
-    fn with<T>(&self, task: &Task<'_, E>, work: impl FnOnce(&mut Table<E>) -> T) -> T {
+    fn with<T>(&self, task: &Task<'_>, work: impl FnOnce(&mut Table) -> T) -> T {
         let mut table = self.table.lock(task);
         let answer = work(&mut table);
         for (at, lane) in table.lanes.iter().enumerate() {
@@ -227,7 +227,7 @@ impl<E: Env> Inodes<E> {
         answer
     }
 
-    fn prune_entries(&self, task: &mut Task<'_, E>, lane: usize, most: u64) -> u64 {
+    fn prune_entries(&self, task: &mut Task<'_>, lane: usize, most: u64) -> u64 {
         let gone = self.with(task, |table| table.prune_entries(lane, most));
         let freed = gone.len() as u64;
         for entry in gone {
@@ -236,7 +236,7 @@ impl<E: Env> Inodes<E> {
         freed
     }
 
-    fn prune_inodes(&self, task: &mut Task<'_, E>, lane: usize, most: u64) -> u64 {
+    fn prune_inodes(&self, task: &mut Task<'_>, lane: usize, most: u64) -> u64 {
         let mut freed = 0;
         for _ in 0..most {
             match self.with(task, |table| table.look_at_inode(lane)) {
@@ -256,7 +256,7 @@ impl<E: Env> Inodes<E> {
     }
 
     /// Drops those pages of a file that are clean.
-    fn drop_pages(&self, task: &mut Task<'_, E>, file: &File<E>, pages: &[u32]) {
+    fn drop_pages(&self, task: &mut Task<'_>, file: &File, pages: &[u32]) {
         let dropped = |page: &&u32| file.drop_clean(task, u64::from(**page)) == Dropped::Dropped;
         let dropped = pages.iter().filter(dropped);
         let gone: Vec<_> = dropped.map(|page| (file.number(), *page)).collect();
@@ -269,7 +269,7 @@ impl<E: Env> Inodes<E> {
     }
 
     /// Pages left the memory: what they had beside them goes, too.
-    fn pages_gone(&self, task: &mut Task<'_, E>, pages: &[(u32, u32)]) {
+    fn pages_gone(&self, task: &mut Task<'_>, pages: &[(u32, u32)]) {
         for (file, page) in pages {
             let (head, leaf) = self.with(task, |table| table.remove_page(*file, *page));
             if let Some(head) = head {
@@ -282,7 +282,7 @@ impl<E: Env> Inodes<E> {
     }
 
     /// Puts inodes on their list that waited for their pages to be written.
-    fn find_written(&self, task: &Task<'_, E>) {
+    fn find_written(&self, task: &Task<'_>) {
         let waiting = self.with(task, |table| table.waiting());
         let mut written = Vec::new();
         for file in waiting {
@@ -306,9 +306,9 @@ enum Which {
     Both,
 }
 
-struct Pruner<E: Env>(Weak<Inodes<E>>, Which);
+struct Pruner(Weak<Inodes>, Which);
 
-impl<E: Env> Shrink<E> for Pruner<E> {
+impl Shrink for Pruner {
     fn name(&self) -> &'static str {
         match self.1 {
             Which::Entries => "entries of files",
@@ -330,7 +330,7 @@ impl<E: Env> Shrink<E> for Pruner<E> {
         own.freeable(PRESSURE)
     }
 
-    fn scan(&self, task: &mut Task<'_, E>, ask: Ask) -> Answer {
+    fn scan(&self, task: &mut Task<'_>, ask: Ask) -> Answer {
         let Some(inodes) = self.0.upgrade().filter(|_| ask.may_enter_fs) else {
             return Answer::Stop;
         };
@@ -356,10 +356,10 @@ impl<E: Env> Shrink<E> for Pruner<E> {
     }
 }
 
-struct Watch<E: Env>(Weak<Inodes<E>>);
+struct Watch(Weak<Inodes>);
 
-impl<E: Env> PageWatch<E> for Watch<E> {
-    fn pages_gone(&self, task: &mut Task<'_, E>, pages: &[(u32, u32)]) {
+impl PageWatch for Watch {
+    fn pages_gone(&self, task: &mut Task<'_>, pages: &[(u32, u32)]) {
         if let Some(inodes) = self.0.upgrade() {
             inodes.pages_gone(task, pages);
         }
@@ -367,8 +367,8 @@ impl<E: Env> PageWatch<E> for Watch<E> {
 }
 
 /// A file whose inode is in memory.
-struct Known<E: Env> {
-    file: Arc<File<E>>,
+struct Known {
+    file: Arc<File>,
     inode: Object,
     entry: Option<Object>,
     entry_used: bool,
@@ -383,13 +383,13 @@ struct Known<E: Env> {
 }
 
 /// The outcome of a look at the oldest inode of a lane.
-enum Looked<E: Env> {
+enum Looked {
     /// There is none.
     Empty,
     /// It stays for another round.
     Stays,
     /// It has these pages: they are to be dropped, and then `Table::looked_at`.
-    Held(Arc<File<E>>, Vec<u32>),
+    Held(Arc<File>, Vec<u32>),
     /// It is gone.
     Gone(Object),
 }
@@ -411,15 +411,15 @@ impl Lane {
     }
 }
 
-struct Table<E: Env> {
-    files: Vec<Option<Known<E>>>,
+struct Table {
+    files: Vec<Option<Known>>,
     lanes: Vec<Lane>,
     /// Without an entry, and dirty.
     waiting: VecDeque<u32>,
     rule: InodeRule,
 }
 
-impl<E: Env> Table<E> {
+impl Table {
     fn new(lanes: usize, rule: InodeRule) -> Self {
         Self {
             files: Vec::new(),
@@ -429,11 +429,11 @@ impl<E: Env> Table<E> {
         }
     }
 
-    fn get(&mut self, file: u32) -> Option<&mut Known<E>> {
+    fn get(&mut self, file: u32) -> Option<&mut Known> {
         self.files.get_mut(file as usize)?.as_mut()
     }
 
-    fn add(&mut self, file: u32, known: Known<E>) {
+    fn add(&mut self, file: u32, known: Known) {
         let at = file as usize;
         if self.files.len() <= at {
             self.files.resize_with(at + 1, || None);
@@ -531,7 +531,7 @@ impl<E: Env> Table<E> {
     }
 
     /// The files that have waited longest for their write.
-    fn waiting(&self) -> Vec<Arc<File<E>>> {
+    fn waiting(&self) -> Vec<Arc<File>> {
         let oldest = self.waiting.iter().take(WAITING_LOOKS);
         let known = oldest.filter_map(|file| self.files[*file as usize].as_ref());
         known.map(|known| Arc::clone(&known.file)).collect()
@@ -553,7 +553,7 @@ impl<E: Env> Table<E> {
         }
     }
 
-    fn look_at_inode(&mut self, lane: usize) -> Looked<E> {
+    fn look_at_inode(&mut self, lane: usize) -> Looked {
         let Some(file) = self.lanes[lane].inodes.pop_front() else {
             return Looked::Empty;
         };
@@ -581,7 +581,7 @@ impl<E: Env> Table<E> {
         }
     }
 
-    fn drain(&mut self) -> Vec<Known<E>> {
+    fn drain(&mut self) -> Vec<Known> {
         self.waiting.clear();
         for lane in &mut self.lanes {
             *lane = Lane::default();

@@ -14,8 +14,8 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task, Work};
-use frames::Content;
+use env::{Cause, Task, Work};
+use frames::Buffer;
 use mm::Cache;
 use policy::units::{Bytes, Instant, Nanos, SECOND};
 
@@ -55,10 +55,10 @@ impl LargeDd {
 }
 
 /// Writes a source, copies it and removes all, in files of `folder`.
-pub fn large_dd<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    folder: &Folder<E>,
+pub fn large_dd(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    folder: &Folder,
     options: &LargeDd,
     run: &Run<'_>,
 ) -> Report {
@@ -77,16 +77,16 @@ pub fn large_dd<E: Env>(
 }
 
 /// What all parts need.
-struct Large<'a, E: Env> {
-    folder: &'a Folder<E>,
+struct Large<'a> {
+    folder: &'a Folder,
     options: &'a LargeDd,
     run: &'a Run<'a>,
     writer: &'a mut mm::Writer,
     report: &'a mut Report,
 }
 
-impl<E: Env> Large<'_, E> {
-    fn all(&mut self, task: &mut Task<'_, E>) -> Result<bool, Failure> {
+impl Large<'_> {
+    fn all(&mut self, task: &mut Task<'_>) -> Result<bool, Failure> {
         let mut began = task.now();
         let source = self.folder.make(task)?;
         if !self.download(task, &source)? {
@@ -120,7 +120,7 @@ impl<E: Env> Large<'_, E> {
     }
 
     /// The blocks of a file, from its beginning: (where, how many bytes).
-    fn blocks(&self) -> impl Iterator<Item = (Bytes, Bytes)> + use<E> {
+    fn blocks(&self) -> impl Iterator<Item = (Bytes, Bytes)> + use<> {
         let (block, all) = (self.options.block, self.options.source);
         let count = all.0.div_ceil(block.0);
         (0..count).map(move |at| {
@@ -129,9 +129,9 @@ impl<E: Env> Large<'_, E> {
         })
     }
 
-    fn download(&mut self, task: &mut Task<'_, E>, source: &Made<E>) -> Result<bool, Failure> {
+    fn download(&mut self, task: &mut Task<'_>, source: &Made) -> Result<bool, Failure> {
         let mut due = task.now();
-        let mut block = buffer::<E>(self.options.block);
+        let mut block = buffer(task, self.options.block);
         for (at, size) in self.blocks() {
             if self.run.stop.is_raised() {
                 return Ok(false);
@@ -143,27 +143,22 @@ impl<E: Env> Large<'_, E> {
                 Failure::after(task.sleep_until(Cause::Think, due))?;
             }
             if size < self.options.block {
-                block = buffer::<E>(size);
+                block = buffer(task, size);
             }
             self.write(task, source, at, &block)?;
         }
         Ok(true)
     }
 
-    fn copy(
-        &mut self,
-        task: &mut Task<'_, E>,
-        from: &Made<E>,
-        to: &Made<E>,
-    ) -> Result<bool, Failure> {
+    fn copy(&mut self, task: &mut Task<'_>, from: &Made, to: &Made) -> Result<bool, Failure> {
         let mut reader = mm::Reader::default();
-        let mut block = buffer::<E>(self.options.block);
+        let mut block = buffer(task, self.options.block);
         for (at, size) in self.blocks() {
             if self.run.stop.is_raised() {
                 return Ok(false);
             }
             if size < self.options.block {
-                block = buffer::<E>(size);
+                block = buffer(task, size);
             }
             let got = from.file.read(task, &mut reader, at, &mut block)?.bytes;
             if got < size {
@@ -178,10 +173,10 @@ impl<E: Env> Large<'_, E> {
 
     fn write(
         &mut self,
-        task: &mut Task<'_, E>,
-        to: &Made<E>,
+        task: &mut Task<'_>,
+        to: &Made,
         at: Bytes,
-        block: &<E::Content as Content>::Data,
+        block: &Buffer,
     ) -> Result<(), Failure> {
         let called = task.now();
         let wrote = to.file.write(task, self.writer, at, block)?;

@@ -73,7 +73,7 @@ pub use ycsb::{Mix, Ycsb, ycsb};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use env::{Cause, Env, Task, Wakeup};
+use env::{Cause, Task, Wakeup};
 use mm::File;
 use policy::units::{Bytes, Instant, Nanos};
 
@@ -120,7 +120,7 @@ impl Stop {
     }
 
     /// Sleeps until `when`, or until it is raised, where somebody looks.
-    pub(crate) fn sleep_until<E: Env>(&self, task: &mut Task<'_, E>, when: Instant) -> Wakeup {
+    pub(crate) fn sleep_until(&self, task: &mut Task<'_>, when: Instant) -> Wakeup {
         let Some(every) = self.look_every else {
             return task.sleep_until(Cause::Think, when);
         };
@@ -135,7 +135,7 @@ impl Stop {
     }
 
     /// Rests for so long, or until it is raised, where somebody looks.
-    fn rest<E: Env>(&self, task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
+    fn rest(&self, task: &mut Task<'_>, pause: Nanos) -> Result<(), Failure> {
         let until = task.now() + pause;
         Failure::after(self.sleep_until(task, until))
     }
@@ -145,12 +145,12 @@ impl Stop {
 ///
 /// # Errors
 /// The environment shuts down.
-pub fn rest<E: Env>(task: &mut Task<'_, E>, pause: Nanos) -> Result<(), Failure> {
+pub fn rest(task: &mut Task<'_>, pause: Nanos) -> Result<(), Failure> {
     Failure::after(task.sleep(Cause::Think, pause))
 }
 
 /// Rests until then, if that is to come.
-fn rest_until<E: Env>(task: &mut Task<'_, E>, due: Instant) -> Result<(), Failure> {
+fn rest_until(task: &mut Task<'_>, due: Instant) -> Result<(), Failure> {
     if task.now() < due {
         Failure::after(task.sleep_until(Cause::Think, due))?;
     }
@@ -158,7 +158,7 @@ fn rest_until<E: Env>(task: &mut Task<'_, E>, due: Instant) -> Result<(), Failur
 }
 
 /// Makes a file as long as that, if it is shorter.
-fn grow<E: Env>(task: &mut Task<'_, E>, file: &Arc<File<E>>, len: Bytes) -> Result<(), Failure> {
+fn grow(task: &mut Task<'_>, file: &Arc<File>, len: Bytes) -> Result<(), Failure> {
     if file.len() < len {
         file.truncate(task, len)?;
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::Task;
 use mm::{Cache, File};
 use policy::units::{Bytes, Nanos};
 
@@ -25,10 +25,10 @@ pub struct LightWriter {
 }
 
 /// Writes a block every so often to the end of `file`.
-pub fn light_writer<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    file: &Arc<File<E>>,
+pub fn light_writer(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &Arc<File>,
     options: &LightWriter,
     run: &Run<'_>,
 ) -> Report {
@@ -39,15 +39,15 @@ pub fn light_writer<E: Env>(
     report.end(task.now(), outcome)
 }
 
-fn write_on_schedule<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &Arc<File<E>>,
+fn write_on_schedule(
+    task: &mut Task<'_>,
+    file: &Arc<File>,
     options: &LightWriter,
     run: &Run<'_>,
     writer: &mut mm::Writer,
     report: &mut Report,
 ) -> Result<bool, Failure> {
-    let block = buffer::<E>(options.block);
+    let block = buffer(task, options.block);
     let end = report.began + options.lasting;
     let mut due = report.began;
     let mut at = file.len();

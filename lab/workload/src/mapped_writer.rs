@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::Task;
 use mm::{Access, Cache, File, Reader};
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, Pages};
 
@@ -33,10 +33,10 @@ pub struct MappedWriter {
 }
 
 /// Stores to each page of `file` once.
-pub fn mapped_writer<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    file: &Arc<File<E>>,
+pub fn mapped_writer(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &Arc<File>,
     options: &MappedWriter,
     run: &Run<'_>,
 ) -> Report {
@@ -47,9 +47,9 @@ pub fn mapped_writer<E: Env>(
     report.end(task.now(), outcome)
 }
 
-fn store_all<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &Arc<File<E>>,
+fn store_all(
+    task: &mut Task<'_>,
+    file: &Arc<File>,
     options: &MappedWriter,
     run: &Run<'_>,
     writer: &mut mm::Writer,

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Event, Task};
+use env::{Event, Task};
 use mm::Cache;
 use policy::units::{Nanos, Pages};
 
@@ -46,20 +46,15 @@ impl Mapper {
 }
 
 /// Maps, touches and unmaps until it is stopped. One sample a round.
-pub fn mapper<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    options: &Mapper,
-    run: &Run<'_>,
-) -> Report {
+pub fn mapper(task: &mut Task<'_>, cache: &Arc<Cache>, options: &Mapper, run: &Run<'_>) -> Report {
     let mut report = Report::begin(run.name, task.id(), task.now());
     let outcome = map_for_ever(task, cache, options, run, &mut report);
     report.end(task.now(), outcome)
 }
 
-fn map_for_ever<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+fn map_for_ever(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     options: &Mapper,
     run: &Run<'_>,
     report: &mut Report,

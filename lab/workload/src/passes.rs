@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
-use frames::Content;
+use env::Task;
+use frames::Buffer;
 use mm::{Cache, File};
 use policy::units::{Bytes, Instant, Nanos};
 
@@ -37,10 +37,10 @@ pub struct Passes {
 }
 
 /// Goes through `file`.
-pub fn passes<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    file: &Arc<File<E>>,
+pub fn passes(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &Arc<File>,
     options: &Passes,
     run: &Run<'_>,
 ) -> Report {
@@ -50,7 +50,7 @@ pub fn passes<E: Env>(
         file,
         options,
         run,
-        block: buffer::<E>(options.block),
+        block: buffer(task, options.block),
         writer: &mut writer,
         reader: mm::Reader::default(),
         until: options.for_at_most.map(|limit| report.began + limit),
@@ -60,19 +60,19 @@ pub fn passes<E: Env>(
     report.end(task.now(), outcome)
 }
 
-struct Goer<'a, E: Env> {
-    file: &'a Arc<File<E>>,
+struct Goer<'a> {
+    file: &'a Arc<File>,
     options: &'a Passes,
     run: &'a Run<'a>,
-    block: Box<<E::Content as Content>::Data>,
+    block: Buffer,
     writer: &'a mut mm::Writer,
     reader: mm::Reader,
     until: Option<Instant>,
 }
 
-impl<E: Env> Goer<'_, E> {
+impl Goer<'_> {
     /// False: it was stopped.
-    fn rounds(&mut self, task: &mut Task<'_, E>, report: &mut Report) -> Result<bool, Failure> {
+    fn rounds(&mut self, task: &mut Task<'_>, report: &mut Report) -> Result<bool, Failure> {
         let mut round = 0;
         while self.options.rounds.is_none_or(|rounds| round < rounds) {
             for pass in &self.options.passes {
@@ -92,7 +92,7 @@ impl<E: Env> Goer<'_, E> {
     /// False: its time is over, or it was stopped.
     fn pass(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         pass: Pass,
         report: &mut Report,
     ) -> Result<bool, Failure> {

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::Task;
 use mm::{Cache, File};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
@@ -57,10 +57,10 @@ pub struct Phases {
 }
 
 /// Goes round the phases until it is stopped; `passes` counts phases.
-pub fn phases<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    file: &Arc<File<E>>,
+pub fn phases(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &Arc<File>,
     options: &Phases,
     run: &Run<'_>,
 ) -> Report {
@@ -79,18 +79,18 @@ pub fn phases<E: Env>(
 }
 
 /// What all phases need.
-struct Load<'a, E: Env> {
-    cache: &'a Arc<Cache<E>>,
-    file: &'a Arc<File<E>>,
+struct Load<'a> {
+    cache: &'a Arc<Cache>,
+    file: &'a Arc<File>,
     options: &'a Phases,
     run: &'a Run<'a>,
     writer: &'a mut mm::Writer,
 }
 
-impl<E: Env> Load<'_, E> {
+impl Load<'_> {
     fn change_for_ever(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         report: &mut Report,
     ) -> Result<bool, Failure> {
         let limit = self.options.for_at_most;
@@ -116,13 +116,13 @@ impl<E: Env> Load<'_, E> {
         Ok(true)
     }
 
-    fn goes_on(&self, task: &Task<'_, E>, end: Instant) -> bool {
+    fn goes_on(&self, task: &Task<'_>, end: Instant) -> bool {
         task.now() < end && !self.run.stop.is_raised()
     }
 
     fn anonymous(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         end: Instant,
         report: &mut Report,
     ) -> Result<(), Failure> {
@@ -148,11 +148,11 @@ impl<E: Env> Load<'_, E> {
 
     fn write(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         end: Instant,
         report: &mut Report,
     ) -> Result<(), Failure> {
-        let block = buffer::<E>(self.options.block);
+        let block = buffer(task, self.options.block);
         let blocks = (self.options.file.0 / self.options.block.0).max(1);
         for index in (0..blocks).cycle() {
             if !self.goes_on(task, end) {

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::Task;
 use mm::File;
 use policy::units::{Instant, Nanos, PAGE_SHIFT, Pages};
 
@@ -27,12 +27,7 @@ pub struct Pinner {
 
 /// Pins pages of `file` and holds them until it is stopped. A page that cannot be pinned because
 /// there is no memory or no pin left counts as refused, and those that it has are held.
-pub fn pinner<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &Arc<File<E>>,
-    options: &Pinner,
-    run: &Run<'_>,
-) -> Report {
+pub fn pinner(task: &mut Task<'_>, file: &Arc<File>, options: &Pinner, run: &Run<'_>) -> Report {
     let mut report = Report::begin(run.name, task.id(), task.now());
     let limit = options.for_at_most;
     let until = limit.map_or(Instant::MAX, |limit| report.began + limit);
@@ -43,15 +38,15 @@ pub fn pinner<E: Env>(
 }
 
 /// Pins up to `pages` pages of `file` and holds them until `end`, or until the run is stopped.
-pub(crate) fn hold<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &Arc<File<E>>,
+pub(crate) fn hold(
+    task: &mut Task<'_>,
+    file: &Arc<File>,
     pages: Pages,
     end: Instant,
     run: &Run<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    let goes_on = |task: &Task<'_, E>| task.now() < end && !run.stop.is_raised();
+    let goes_on = |task: &Task<'_>| task.now() < end && !run.stop.is_raised();
     let mut held = Vec::new();
     for page in 0..pages.at_most(Pages(file.len().0 >> PAGE_SHIFT)).0 {
         if !goes_on(task) {

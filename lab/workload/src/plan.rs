@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task, Wakeup};
+use env::{Task, Wakeup};
 use mm::Cache;
 use policy::units::Nanos;
 
@@ -10,43 +10,38 @@ use crate::dd::Run;
 use crate::{Failure, Report, Stop};
 
 /// What a job does: a procedure with its options and files.
-pub struct Work<E: Env>(Procedure<E>);
+pub struct Work(Procedure);
 
-type Procedure<E> = Box<dyn FnOnce(&mut Task<'_, E>, &Arc<Cache<E>>, &Run<'_>) -> Report + Send>;
+type Procedure = Box<dyn FnOnce(&mut Task<'_>, &Arc<Cache>, &Run<'_>) -> Report + Send>;
 
-impl<E: Env> Work<E> {
+impl Work {
     /// Work that is done by `procedure`.
     pub fn new<F>(procedure: F) -> Self
     where
-        F: FnOnce(&mut Task<'_, E>, &Arc<Cache<E>>, &Run<'_>) -> Report + Send + 'static,
+        F: FnOnce(&mut Task<'_>, &Arc<Cache>, &Run<'_>) -> Report + Send + 'static,
     {
         Self(Box::new(procedure))
     }
 }
 
 /// One task of a run.
-pub struct Job<E: Env> {
+pub struct Job {
     /// Its name: in reports, and as the task's.
     pub name: String,
     /// How long after the run's beginning it starts.
     pub start_after: Nanos,
     /// What it does.
-    pub work: Work<E>,
+    pub work: Work,
 }
 
 /// All tasks of a run.
-pub type Plan<E> = Vec<Job<E>>;
+pub type Plan = Vec<Job>;
 
 /// Runs the plan to its end and answers with one report per job, in the plan's order.
 ///
 /// A job that the shutdown of the environment ended before it could answer has a report without
 /// bytes, its failure `Cancelled`.
-pub fn run<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    plan: Plan<E>,
-    stop: &Stop,
-) -> Vec<Report> {
+pub fn run(task: &mut Task<'_>, cache: &Arc<Cache>, plan: Plan, stop: &Stop) -> Vec<Report> {
     let origin = task.now();
     let mut started = Vec::with_capacity(plan.len());
     for job in plan {
@@ -68,10 +63,10 @@ pub fn run<E: Env>(
     reports
 }
 
-fn work<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    (start_after, work): (Nanos, Work<E>),
+fn work(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    (start_after, work): (Nanos, Work),
     run: &Run<'_>,
 ) -> Report {
     if !start_after.is_zero()
@@ -82,7 +77,7 @@ fn work<E: Env>(
     (work.0)(task, cache, run)
 }
 
-fn cancelled<E: Env>(name: &str, task: &Task<'_, E>) -> Report {
+fn cancelled(name: &str, task: &Task<'_>) -> Report {
     let now = task.now();
     Report::begin(name, task.id(), now).end(now, Err(Failure::CANCELLED))
 }

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::Task;
 use mm::{Cache, File};
 use policy::units::{Bytes, Nanos};
 
@@ -104,10 +104,10 @@ impl Unwritten {
 }
 
 /// Writes blocks at random until it is stopped.
-pub fn rand_write<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    files: &[Arc<File<E>>],
+pub fn rand_write(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    files: &[Arc<File>],
     options: &RandWrite,
     run: &Run<'_>,
 ) -> Report {
@@ -118,16 +118,16 @@ pub fn rand_write<E: Env>(
     report.end(task.now(), outcome)
 }
 
-fn write_for_ever<E: Env>(
-    task: &mut Task<'_, E>,
-    files: &[Arc<File<E>>],
+fn write_for_ever(
+    task: &mut Task<'_>,
+    files: &[Arc<File>],
     options: &RandWrite,
     run: &Run<'_>,
     writer: &mut mm::Writer,
     report: &mut Report,
 ) -> Result<bool, Failure> {
     let until = options.for_at_most.map(|limit| report.began + limit);
-    let block = buffer::<E>(options.block);
+    let block = buffer(task, options.block);
     let blocks = options.size.0 / options.block.0;
     if blocks == 0 || files.is_empty() {
         return Err(Failure::ShortRead { at: options.size });
@@ -156,9 +156,9 @@ fn write_for_ever<E: Env>(
 }
 
 /// Reads blocks at random until it is stopped.
-pub fn rand_read<E: Env>(
-    task: &mut Task<'_, E>,
-    files: &[Arc<File<E>>],
+pub fn rand_read(
+    task: &mut Task<'_>,
+    files: &[Arc<File>],
     options: &RandRead,
     run: &Run<'_>,
 ) -> Report {
@@ -167,15 +167,15 @@ pub fn rand_read<E: Env>(
     report.end(task.now(), outcome)
 }
 
-fn read_for_ever<E: Env>(
-    task: &mut Task<'_, E>,
-    files: &[Arc<File<E>>],
+fn read_for_ever(
+    task: &mut Task<'_>,
+    files: &[Arc<File>],
     options: &RandRead,
     run: &Run<'_>,
     report: &mut Report,
 ) -> Result<bool, Failure> {
     let until = options.for_at_most.map(|limit| report.began + limit);
-    let mut block = buffer::<E>(options.block);
+    let mut block = buffer(task, options.block);
     let mut readers: Vec<_> = files.iter().map(|_| mm::Reader::default()).collect();
     for file in (0..files.len()).cycle() {
         let blocks = files[file].len().0 / options.block.0;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
+use env::Task;
 use mm::File;
 use policy::units::{Bytes, Nanos};
 
@@ -34,26 +34,21 @@ pub struct Reader {
 }
 
 /// Reads `file`.
-pub fn reader<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &Arc<File<E>>,
-    options: &Reader,
-    run: &Run<'_>,
-) -> Report {
+pub fn reader(task: &mut Task<'_>, file: &Arc<File>, options: &Reader, run: &Run<'_>) -> Report {
     let mut report = Report::begin(run.name, task.id(), task.now());
     let outcome = read_all(task, file, options, run, &mut report);
     report.end(task.now(), outcome)
 }
 
-fn read_all<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &Arc<File<E>>,
+fn read_all(
+    task: &mut Task<'_>,
+    file: &Arc<File>,
     options: &Reader,
     run: &Run<'_>,
     report: &mut Report,
 ) -> Result<bool, Failure> {
     let mut reader = mm::Reader::default();
-    let mut block = buffer::<E>(options.block);
+    let mut block = buffer(task, options.block);
     let until = options.for_at_most.map(|limit| report.began + limit);
     // Whole blocks only: the lab moves whole sectors.
     let blocks = file.len().0 / options.block.0;

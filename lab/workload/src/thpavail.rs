@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Event, JoinHandle, Task};
+use env::{Event, JoinHandle, Task};
 use mm::{Cache, File, Vmstat};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
@@ -107,10 +107,10 @@ impl Iteration {
 }
 
 /// Runs the test: reads `source`, writes `target`.
-pub fn thpavail<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    (source, target): (&Arc<File<E>>, &Arc<File<E>>),
+pub fn thpavail(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    (source, target): (&Arc<File>, &Arc<File>),
     options: &Thpavail,
     run: &Run<'_>,
 ) -> Report {
@@ -126,16 +126,16 @@ pub fn thpavail<E: Env>(
     report.end(task.now(), outcome)
 }
 
-struct Conductor<'a, E: Env> {
-    cache: &'a Arc<Cache<E>>,
-    source: &'a Arc<File<E>>,
-    target: &'a Arc<File<E>>,
+struct Conductor<'a> {
+    cache: &'a Arc<Cache>,
+    source: &'a Arc<File>,
+    target: &'a Arc<File>,
     options: &'a Thpavail,
     run: &'a Run<'a>,
 }
 
-impl<E: Env> Conductor<'_, E> {
-    fn all(&self, task: &mut Task<'_, E>, report: &mut Report) -> Result<bool, Failure> {
+impl Conductor<'_> {
+    fn all(&self, task: &mut Task<'_>, report: &mut Report) -> Result<bool, Failure> {
         for number in 0..self.options.iterations {
             if !self.settle(task)? {
                 return Ok(false);
@@ -148,7 +148,7 @@ impl<E: Env> Conductor<'_, E> {
     }
 
     /// Nothing clean is cached, and little is dirty.
-    fn settle(&self, task: &mut Task<'_, E>) -> Result<bool, Failure> {
+    fn settle(&self, task: &mut Task<'_>) -> Result<bool, Failure> {
         self.cache.sync(task)?;
         self.cache.drop_caches(task);
         loop {
@@ -165,7 +165,7 @@ impl<E: Env> Conductor<'_, E> {
 
     fn iteration(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         number: u32,
         report: &mut Report,
     ) -> Result<bool, Failure> {
@@ -211,7 +211,7 @@ impl<E: Env> Conductor<'_, E> {
 
     /// Throws away what the copy wrote, from its end: a cut waits for what is being written, and
     /// the flusher comes from the beginning and would be ahead of it all the way.
-    fn remove(&self, task: &mut Task<'_, E>) -> Result<(), Failure> {
+    fn remove(&self, task: &mut Task<'_>) -> Result<(), Failure> {
         let step = Bytes(self.target.len().0.div_ceil(CUTS))
             .pages_ceil()
             .at_least(Pages(1))
@@ -224,7 +224,7 @@ impl<E: Env> Conductor<'_, E> {
     }
 
     /// Waits until little is free, then a little more. False: it is to stop.
-    fn fill(&self, task: &mut Task<'_, E>) -> Result<bool, Failure> {
+    fn fill(&self, task: &mut Task<'_>) -> Result<bool, Failure> {
         let few = Pages(self.cache.stats().frames.0 / FREE_PART);
         for _ in 0..LOOKS_MAX {
             self.run.stop.rest(task, LOOK)?;
@@ -242,11 +242,7 @@ impl<E: Env> Conductor<'_, E> {
     }
 
     /// Runs `alloc`, timed; nothing if it was stopped.
-    fn alloc(
-        &self,
-        task: &mut Task<'_, E>,
-        this: &mut Iteration,
-    ) -> Result<Option<Report>, Failure> {
+    fn alloc(&self, task: &mut Task<'_>, this: &mut Iteration) -> Result<Option<Report>, Failure> {
         let before = self.cache.vmstat();
         let stats = self.cache.stats();
         this.free = stats.free;
@@ -270,7 +266,7 @@ impl<E: Env> Conductor<'_, E> {
 
     fn touch(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         name: &str,
         began: Instant,
     ) -> JoinHandle<(Report, Vmstat, u64)> {
@@ -284,7 +280,7 @@ impl<E: Env> Conductor<'_, E> {
         })
     }
 
-    fn read(&self, task: &Task<'_, E>, number: u32, stop: &Stop) -> JoinHandle<Report> {
+    fn read(&self, task: &Task<'_>, number: u32, stop: &Stop) -> JoinHandle<Report> {
         let options = Reader {
             block: self.options.block,
             bytes: Bytes::MAX,
@@ -304,7 +300,7 @@ impl<E: Env> Conductor<'_, E> {
         })
     }
 
-    fn write(&self, task: &Task<'_, E>, number: u32, stop: &Stop) -> JoinHandle<Report> {
+    fn write(&self, task: &Task<'_>, number: u32, stop: &Stop) -> JoinHandle<Report> {
         let options = Dd {
             block: self.options.block,
             offset: Bytes::ZERO,
@@ -337,9 +333,9 @@ impl<E: Env> Conductor<'_, E> {
 }
 
 /// Touches all of the memory once. `ended`: the counters at its end, and how much of it was huge.
-fn touch_all<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+fn touch_all(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     options: &Thpavail,
     stop: &Stop,
     report: &mut Report,
@@ -361,7 +357,7 @@ fn touch_all<E: Env>(
     Ok(true)
 }
 
-fn join<E: Env>(task: &mut Task<'_, E>, copy: JoinHandle<Report>) -> Result<Report, Failure> {
+fn join(task: &mut Task<'_>, copy: JoinHandle<Report>) -> Result<Report, Failure> {
     let report = copy.join(task).ok_or(Failure::CANCELLED)?;
     match report.failure {
         Some(failure) => Err(failure),

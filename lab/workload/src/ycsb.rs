@@ -17,8 +17,8 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task};
-use frames::Content;
+use env::Task;
+use frames::Buffer;
 use mm::{Cache, File};
 use policy::units::{Bytes, Nanos};
 
@@ -103,10 +103,10 @@ const fn place(rank: u64, records: u64) -> u64 {
 }
 
 /// Calls for records of `file` until it is stopped.
-pub fn ycsb<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    file: &Arc<File<E>>,
+pub fn ycsb(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &Arc<File>,
     options: &Ycsb,
     run: &Run<'_>,
 ) -> Report {
@@ -115,7 +115,7 @@ pub fn ycsb<E: Env>(
     let mut client = Client {
         file,
         options,
-        block: buffer::<E>(options.record),
+        block: buffer(task, options.record),
         writer: &mut writer,
         reader: mm::Reader::default(),
         loaded: 0,
@@ -126,10 +126,10 @@ pub fn ycsb<E: Env>(
     report.end(task.now(), outcome)
 }
 
-struct Client<'a, E: Env> {
-    file: &'a Arc<File<E>>,
+struct Client<'a> {
+    file: &'a Arc<File>,
     options: &'a Ycsb,
-    block: Box<<E::Content as Content>::Data>,
+    block: Buffer,
     writer: &'a mut mm::Writer,
     reader: mm::Reader,
     /// Records that are there, and that there is room for.
@@ -137,10 +137,10 @@ struct Client<'a, E: Env> {
     all: u64,
 }
 
-impl<E: Env> Client<'_, E> {
+impl Client<'_> {
     fn calls(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         run: &Run<'_>,
         report: &mut Report,
     ) -> Result<bool, Failure> {
@@ -188,7 +188,7 @@ impl<E: Env> Client<'_, E> {
         Ok(true)
     }
 
-    fn read(&mut self, task: &mut Task<'_, E>, record: u64) -> Result<Bytes, Failure> {
+    fn read(&mut self, task: &mut Task<'_>, record: u64) -> Result<Bytes, Failure> {
         let at = Bytes(record * self.options.record.0);
         let read = self
             .file
@@ -196,7 +196,7 @@ impl<E: Env> Client<'_, E> {
         Ok(read.bytes)
     }
 
-    fn write(&mut self, task: &mut Task<'_, E>, record: u64) -> Result<Bytes, Failure> {
+    fn write(&mut self, task: &mut Task<'_>, record: u64) -> Result<Bytes, Failure> {
         let at = Bytes(record * self.options.record.0);
         Ok(self.file.write(task, self.writer, at, &self.block)?)
     }

@@ -14,25 +14,13 @@
 
 use frames::sync::{AtomicBool, AtomicU32, Ordering};
 
-use frames::{Busy, Content, FrameId, Pin, PopulateError};
+use frames::{Buffer, Busy, Content, Data, DataMut, FrameId, Pin, PopulateError};
+pub use frames::{SECTOR_SIZE, Sector};
 
-/// Bytes one stamp stands for.
-pub const SECTOR_SIZE: usize = 512;
 /// Stamps in a frame.
 pub const SECTORS_PER_FRAME: usize = 8;
 /// Frames made usable together: 2 MiB of pages.
 const CHUNK_FRAMES: u32 = 512;
-
-/// The content of 512 bytes: a version.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Sector(pub u32);
-
-impl Sector {
-    /// Bytes that are all zero.
-    pub const ZERO: Self = Self(0);
-    /// What nobody has written: a checker never accepts it.
-    pub const JUNK: Self = Self(u32::MAX);
-}
 
 const ENOMEM: i32 = 12;
 
@@ -128,6 +116,18 @@ impl Stamps {
     }
 }
 
+/// What a pinned frame of a lab holds.
+///
+/// # Panics
+/// If the contents are not those of a lab.
+#[must_use]
+pub fn of_pin(contents: &dyn Content, pin: &Pin) -> [Sector; SECTORS_PER_FRAME] {
+    let mut sectors = [Sector::JUNK; SECTORS_PER_FRAME];
+    let whole = SECTORS_PER_FRAME * SECTOR_SIZE;
+    contents.copy_out(pin, 0, &mut (&mut sectors).into(), 0, whole);
+    sectors
+}
+
 #[inline]
 fn stamp(cell: &AtomicU32) -> Sector {
     Sector(cell.load(Ordering::Relaxed).wrapping_add(Sector::JUNK.0))
@@ -149,8 +149,6 @@ fn sectors(bytes: usize) -> usize {
 }
 
 impl Content for Stamps {
-    type Data = [Sector];
-
     fn chunk_frames(&self) -> u32 {
         CHUNK_FRAMES
     }
@@ -167,12 +165,8 @@ impl Content for Stamps {
         self.set_chunk(first, false);
     }
 
-    fn new_data(bytes: usize) -> Box<[Sector]> {
-        vec![Sector::ZERO; sectors(bytes)].into()
-    }
-
-    fn data_len(data: &[Sector]) -> usize {
-        data.len() * SECTOR_SIZE
+    fn buffer(&self, bytes: usize) -> Buffer {
+        Buffer::Sectors(vec![Sector::ZERO; sectors(bytes)].into())
     }
 
     #[inline]
@@ -191,15 +185,15 @@ impl Content for Stamps {
         }
     }
 
-    fn copy_in(&self, frame: &Busy, offset: usize, data: &[Sector], from: usize, len: usize) {
-        let from = &data[sectors(from)..sectors(from + len)];
+    fn copy_in(&self, frame: &Busy, offset: usize, data: Data<'_>, from: usize, len: usize) {
+        let from = &data.sectors()[sectors(from)..sectors(from + len)];
         for (cell, sector) in self.part(frame.frame(), offset, len).iter().zip(from) {
             put(cell, *sector);
         }
     }
 
-    fn copy_out(&self, frame: &Pin, offset: usize, data: &mut [Sector], to: usize, len: usize) {
-        let to = &mut data[sectors(to)..sectors(to + len)];
+    fn copy_out(&self, frame: &Pin, offset: usize, data: &mut DataMut<'_>, to: usize, len: usize) {
+        let to = &mut data.sectors()[sectors(to)..sectors(to + len)];
         for (cell, sector) in self.part(frame.frame(), offset, len).iter().zip(to) {
             *sector = stamp(cell);
         }

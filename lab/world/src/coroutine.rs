@@ -4,8 +4,9 @@
 //! control back with `suspend` as deep in its calls as it likes, and is continued by `resume`.
 //!
 //! Invariants
-//!   1. A `Suspender` lives on its own coroutine's stack and is used only there. (The lab keeps it
-//!      in the `Local` of the task, which the body sees only behind `&mut Task`.)
+//!   1. A `Suspender` is used only on its own coroutine's stack, and does not outlive the closure
+//!      that it was made for. (The lab keeps it in the `Local` of the task, of which that task has
+//!      the only handle, and which the body sees only behind `&mut Task`.)
 //!   2. A panic does not cross the switch: it is caught on the coroutine's stack and handed out by
 //!      `resume`.
 //!   3. A suspended coroutine is never dropped. Its task is woken with `Cancelled` and returns. A
@@ -47,10 +48,10 @@ pub(crate) struct Suspender {
 
 impl Suspender {
     /// Suspends the coroutine until it is resumed.
-    pub(crate) fn suspend(&mut self) -> Resume {
+    pub(crate) fn suspend(&self) -> Resume {
         // SAFETY: corosensei keeps the yielder at a fixed place on the coroutine's stack until the
         // closure returns. A `Suspender` is made for that closure only, is neither `Clone` nor
-        // `Send`, and lives on that stack (invariant 1), so the closure is still running here.
+        // `Send`, and does not outlive it (invariant 1), so the closure is still running here.
         unsafe { self.yielder.as_ref() }.suspend(())
     }
 }
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_coroutine_suspends_deep_inside_and_its_stack_is_used_again() {
-        fn deep(suspender: &mut Suspender, depth: u32) -> u32 {
+        fn deep(suspender: &Suspender, depth: u32) -> u32 {
             if depth == 0 {
                 suspender.suspend().cpu
             } else {
@@ -135,9 +136,9 @@ mod tests {
         }
         let mut pool = StackPool::default();
         for _ in 0..3 {
-            let mut coroutine = Coroutine::new(pool.take().unwrap(), |mut suspender, first| {
+            let mut coroutine = Coroutine::new(pool.take().unwrap(), |suspender, first| {
                 assert_eq!(first.cpu, 0);
-                assert_eq!(deep(&mut suspender, 50), 3);
+                assert_eq!(deep(&suspender, 50), 3);
             });
             assert!(coroutine.resume(GO).is_none());
             let ended = coroutine.resume(Resume { cpu: 3, ..GO });

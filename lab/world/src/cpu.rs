@@ -39,7 +39,6 @@ use policy::units::{Instant, Nanos};
 use crate::clock::Clock;
 use crate::coroutine::Resume;
 use crate::cpu_deadlines::CpuDeadlines;
-use crate::env::LabEnv;
 use crate::event_queue::{EventQueue, Moment};
 use crate::hash::TraceHash;
 use crate::record::{Blocked, TaskReport, Wakes};
@@ -85,7 +84,7 @@ pub(crate) enum Step {
     Resume {
         task: TaskId,
         resume: Resume,
-        body: Option<Body<LabEnv>>,
+        body: Option<Body>,
     },
     /// Call this.
     Call(Call),
@@ -112,7 +111,7 @@ struct Slot {
     /// How many tasks of this name there were before it. With the name, it tells random streams
     /// apart whatever else is spawned.
     ordinal: u64,
-    body: Option<Body<LabEnv>>,
+    body: Option<Body>,
     state: State,
     /// Its park has ended and it has not run since: more wakes are the same wake.
     resuming: bool,
@@ -219,7 +218,7 @@ impl Scheduler {
     }
 
     /// Makes a task, runnable from now.
-    pub(crate) fn spawn(&mut self, name: &str, body: Body<LabEnv>, clock: &Clock) -> TaskId {
+    pub(crate) fn spawn(&mut self, name: &str, body: Body, clock: &Clock) -> TaskId {
         let id = TaskId(u32::try_from(self.slots.len()).expect("fewer than 2^32 tasks a lab"));
         let now = clock.local();
         let ordinal = self.names.get(name).copied().unwrap_or(0);
@@ -440,7 +439,7 @@ impl Scheduler {
     }
 
     /// Bodies of tasks that never ran.
-    pub(crate) fn take_bodies(&mut self) -> Vec<Body<LabEnv>> {
+    pub(crate) fn take_bodies(&mut self) -> Vec<Body> {
         self.slots
             .iter_mut()
             .filter_map(|slot| slot.body.take())

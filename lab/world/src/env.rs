@@ -17,15 +17,18 @@
 //!
 //! Source: docs/adr/0001; style A9, A12.
 
+use core::cell::{Cell, RefCell};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::Waker;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Wake;
 
 use ::env::{
-    Body, Device, DeviceId, Env, Event, Host, Interrupt, IoDone, IoError, IoRequest, NoThread,
-    Task, TaskId, Unparked, Work,
+    Body, Device, DeviceId, Env, Event, Host, Interrupt, IoDone, IoError, IoRequest, Local,
+    NoThread, Task, TaskId, Unparked, Work,
 };
+use frames::Content;
 use policy::units::{Instant, Nanos};
 use rand_core::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -93,7 +96,7 @@ impl Core {
         core::mem::take(&mut *self.recorded.borrow())
     }
 
-    pub(crate) fn spawn(&self, name: &str, body: Body<LabEnv>) -> TaskId {
+    pub(crate) fn spawn(&self, name: &str, body: Body) -> TaskId {
         let id = self.scheduler().spawn(name, body, &self.clock);
         self.hash.add([
             HASH_SPAWN,
@@ -141,34 +144,137 @@ impl Core {
 }
 
 /// One task's own part: its CPU time, its chance, and the way to suspend it.
-pub struct Local {
+struct LabTask {
     core: Arc<Core>,
     suspender: Suspender,
     waker: Waker,
-    random: Pcg64Mcg,
-    spent: Spent,
+    random: RefCell<Pcg64Mcg>,
+    spent: Cell<Spent>,
     /// Picoseconds charged that do not make a nanosecond yet.
-    picos: u64,
+    picos: Cell<u64>,
     /// `Work::Drawn` that is charged with the `Work::Alloc` it came with.
-    drawn: u64,
-    cpu: u32,
+    drawn: Cell<u64>,
+    cpu: Cell<u32>,
 }
 
-impl Local {
+impl LabTask {
+    fn cpu(&self) -> usize {
+        self.cpu.get() as usize
+    }
+
     /// Gives control to the loop; answers how the park ended, if it was one.
-    fn suspend(&mut self) -> Unparked {
+    fn suspend(&self) -> Unparked {
         let Resume { cpu, unparked } = self.suspender.suspend();
-        self.cpu = cpu;
+        self.cpu.set(cpu);
         unparked
+    }
+
+    /// Brings the running task's charges to the scheduler and lets what is due go first.
+    #[cold]
+    #[inline(never)]
+    fn settle(&self, before: u64, after: u64) {
+        let core = &*self.core;
+        let suspend =
+            core.scheduler()
+                .settle(self.cpu(), before, after, self.spent.get(), &core.clock);
+        if suspend {
+            self.suspend();
+        }
+    }
+
+    /// Frames were allocated, in so many holds of the free lists.
+    fn allocated(&self, holds: u64) {
+        let drawn = self.drawn.take();
+        if self.core.costs.frames_alone() {
+            return self.charge(Work::Alloc, holds + drawn);
+        }
+        self.charge(Work::Alloc, holds);
+        if drawn > 0 {
+            self.charge(Work::Drawn, drawn);
+        }
+    }
+
+    #[inline]
+    fn charge(&self, work: Work, units: u64) {
+        let core = &*self.core;
+        core.count(work, units);
+        let mut picos = self.picos.get();
+        let time = core.costs.charge(work, units, &mut picos);
+        self.picos.set(picos);
+        let mut spent = self.spent.get();
+        if matches!(work, Work::User | Work::Touch | Work::Remote) {
+            spent.user += time;
+        } else {
+            spent.system += time;
+        }
+        self.spent.set(spent);
+        if time == 0 {
+            return;
+        }
+        let before = core.clock.local();
+        let after = before + time;
+        if after < core.clock.limit() {
+            core.clock.set(after);
+        } else {
+            self.settle(before, after);
+        }
     }
 }
 
-impl Drop for Local {
+impl Drop for LabTask {
     /// The body has returned, or panicked.
     fn drop(&mut self) {
         self.core
             .scheduler()
-            .finish(self.cpu as usize, self.spent, &self.core.clock);
+            .finish(self.cpu(), self.spent.get(), &self.core.clock);
+    }
+}
+
+impl Local for LabTask {
+    fn park(&self, deadline: Option<Instant>) -> Unparked {
+        let core = &*self.core;
+        let deadline = deadline.and_then(|deadline| {
+            // A deadline that has passed is not moved to the next tick.
+            let exact = core.hz == 0
+                || deadline.0 <= core.clock.now()
+                || core.scheduler().waits_exactly(self.cpu());
+            let hz = if exact { 0 } else { core.hz };
+            tick_up(deadline.0, hz)
+        });
+        let parked = core
+            .scheduler()
+            .park(self.cpu(), deadline, self.spent.get(), &core.clock);
+        let Some(unparked) = parked else {
+            return self.suspend();
+        };
+        // A park that did not block is no step of the loop, and is hashed here.
+        core.hash
+            .add([HASH_PARK, core.clock.local(), unparked as u64]);
+        unparked
+    }
+
+    #[inline]
+    fn waker(&self) -> Waker {
+        self.waker.clone()
+    }
+
+    #[inline]
+    fn did(&self, work: Work, units: u64) {
+        match work {
+            Work::Drawn => self.drawn.set(self.drawn.get() + units),
+            Work::Alloc => self.allocated(units),
+            _ => self.charge(work, units),
+        }
+    }
+
+    #[inline]
+    fn cpu(&self) -> usize {
+        self.cpu()
+    }
+
+    #[inline]
+    fn random(&self) -> u64 {
+        self.random.borrow_mut().next_u64()
     }
 }
 
@@ -336,125 +442,30 @@ impl LabEnv {
     }
 
     /// Runs the body of a task on its own coroutine.
-    pub(crate) fn run_task(
-        &self,
-        id: TaskId,
-        suspender: Suspender,
-        first: Resume,
-        body: Body<Self>,
-    ) {
+    pub(crate) fn run_task(&self, id: TaskId, suspender: Suspender, first: Resume, body: Body) {
         let core = Arc::clone(&self.core);
         let waker = Waker::from(Arc::new(TaskWaker {
             core: Arc::clone(&core),
             task: id,
         }));
-        let random = core.task_stream(id);
-        let spent = Spent::default();
-        let local = Local {
+        let own = Rc::new(LabTask {
+            random: RefCell::new(core.task_stream(id)),
             core,
             suspender,
             waker,
-            random,
-            spent,
-            picos: 0,
-            drawn: 0,
-            cpu: first.cpu,
-        };
-        body(&mut Task::new(self, local, id));
-    }
-
-    /// Brings the running task's charges to the scheduler and lets what is due go first.
-    #[cold]
-    #[inline(never)]
-    fn settle(&self, local: &mut Local, before: u64, after: u64) {
-        let core = &*self.core;
-        let cpu = local.cpu as usize;
-        let suspend = core
-            .scheduler()
-            .settle(cpu, before, after, local.spent, &core.clock);
-        if suspend {
-            local.suspend();
-        }
-    }
-
-    /// Frames were allocated, in so many holds of the free lists.
-    fn allocated(&self, local: &mut Local, holds: u64) {
-        let drawn = core::mem::take(&mut local.drawn);
-        if self.core.costs.frames_alone() {
-            return self.charge(local, Work::Alloc, holds + drawn);
-        }
-        self.charge(local, Work::Alloc, holds);
-        if drawn > 0 {
-            self.charge(local, Work::Drawn, drawn);
-        }
-    }
-
-    #[inline]
-    fn charge(&self, local: &mut Local, work: Work, units: u64) {
-        let core = &*self.core;
-        core.count(work, units);
-        let time = core.costs.charge(work, units, &mut local.picos);
-        if matches!(work, Work::User | Work::Touch | Work::Remote) {
-            local.spent.user += time;
-        } else {
-            local.spent.system += time;
-        }
-        if time == 0 {
-            return;
-        }
-        let before = core.clock.local();
-        let after = before + time;
-        if after < core.clock.limit() {
-            core.clock.set(after);
-        } else {
-            self.settle(local, before, after);
-        }
+            spent: Cell::default(),
+            picos: Cell::default(),
+            drawn: Cell::default(),
+            cpu: Cell::new(first.cpu),
+        });
+        body(&mut Task::new(self, own, id));
     }
 }
 
 impl Env for LabEnv {
-    type Content = Stamps;
-    type Local = Local;
-
     #[inline]
     fn now(&self) -> Instant {
         self.core.now()
-    }
-
-    fn park(&self, local: &mut Local, deadline: Option<Instant>) -> Unparked {
-        let core = &*self.core;
-        let deadline = deadline.and_then(|deadline| {
-            // A deadline that has passed is not moved to the next tick.
-            let exact = core.hz == 0
-                || deadline.0 <= core.clock.now()
-                || core.scheduler().waits_exactly(local.cpu as usize);
-            let hz = if exact { 0 } else { core.hz };
-            tick_up(deadline.0, hz)
-        });
-        let parked = core
-            .scheduler()
-            .park(local.cpu as usize, deadline, local.spent, &core.clock);
-        let Some(unparked) = parked else {
-            return local.suspend();
-        };
-        // A park that did not block is no step of the loop, and is hashed here.
-        core.hash
-            .add([HASH_PARK, core.clock.local(), unparked as u64]);
-        unparked
-    }
-
-    #[inline]
-    fn waker(&self, local: &Local) -> Waker {
-        local.waker.clone()
-    }
-
-    #[inline]
-    fn did(&self, local: &mut Local, work: Work, units: u64) {
-        match work {
-            Work::Drawn => local.drawn += units,
-            Work::Alloc => self.allocated(local, units),
-            _ => self.charge(local, work, units),
-        }
     }
 
     fn submit(&self, mut request: Box<IoRequest>) {
@@ -474,22 +485,12 @@ impl Env for LabEnv {
         self.device(request.device).submit(request);
     }
 
-    fn spawn(&self, name: &str, body: Body<Self>) -> Result<(), NoThread> {
+    fn spawn(&self, name: &str, body: Body) -> Result<(), NoThread> {
         if self.refuses_tasks.load(Ordering::Relaxed) {
             return Err(NoThread { errno: TRY_AGAIN });
         }
         self.core.spawn(name, body);
         Ok(())
-    }
-
-    #[inline]
-    fn cpu(&self, local: &Local) -> usize {
-        local.cpu as usize
-    }
-
-    #[inline]
-    fn random(&self, local: &mut Local) -> u64 {
-        local.random.next_u64()
     }
 
     fn emit(&self, task: TaskId, event: &Event) {
@@ -516,7 +517,7 @@ impl Env for LabEnv {
         }
     }
 
-    fn content(&self) -> &Stamps {
-        &self.stamps
+    fn content(&self) -> Arc<dyn Content> {
+        self.stamps()
     }
 }

@@ -61,7 +61,7 @@ pub mod record;
 mod run_queue;
 mod throttles;
 
-pub use crate::env::{LabEnv, Local};
+pub use crate::env::LabEnv;
 pub use content::{SECTOR_SIZE, SECTORS_PER_FRAME, Sector, Stamps};
 pub use cost::CostTable;
 pub use cpu::CPUS_MAX;
@@ -228,7 +228,7 @@ impl Lab {
     /// With the panic of a task or a device, when all others have been cancelled.
     pub fn run<T: Send + 'static>(
         &mut self,
-        root: impl FnOnce(&mut Task<'_, LabEnv>) -> T + Send + 'static,
+        root: impl FnOnce(&mut Task<'_>) -> T + Send + 'static,
     ) -> Result<T, LabError> {
         assert!(
             !self.broken,
@@ -236,7 +236,7 @@ impl Lab {
         );
         let answer = Arc::new(Mutex::new(None));
         let slot = Arc::clone(&answer);
-        let body: Body<LabEnv> = Box::new(move |task| {
+        let body: Body = Box::new(move |task| {
             let value = root(task);
             *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
         });
@@ -330,7 +330,7 @@ impl Lab {
         &mut self,
         task: TaskId,
         resume: Resume,
-        body: Option<Body<LabEnv>>,
+        body: Option<Body>,
         root: Option<TaskId>,
     ) -> Option<Stop> {
         let at = task.0 as usize;
@@ -358,7 +358,7 @@ impl Lab {
     }
 
     /// Gives the task a coroutine.
-    fn start(&mut self, task: TaskId, first: Resume, body: Body<LabEnv>) -> Result<(), Stop> {
+    fn start(&mut self, task: TaskId, first: Resume, body: Body) -> Result<(), Stop> {
         let stack = match self.stacks.take() {
             Ok(stack) => stack,
             Err(error) => {

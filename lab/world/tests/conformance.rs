@@ -6,7 +6,7 @@ use std::sync::Arc;
 use env::suite::{Harness, MakeDevice, Timing, World};
 use env::{DeviceId, Host, Task, Work};
 use policy::units::{Instant, Nanos};
-use world::{CostTable, Lab, LabEnv, Options};
+use world::{CostTable, Lab, Options};
 
 const TICK_250: u64 = 4_000_000;
 
@@ -59,15 +59,13 @@ impl Harness for LabHarness {
 }
 
 impl World for LabWorld {
-    type Env = LabEnv;
-
     fn device(&self) -> DeviceId {
         self.device
     }
 
     fn run<T: Send + 'static>(
         &mut self,
-        root: impl FnOnce(&mut Task<'_, LabEnv>) -> T + Send + 'static,
+        root: impl FnOnce(&mut Task<'_>) -> T + Send + 'static,
     ) -> T {
         match self.lab.run(root) {
             Ok(answer) => answer,

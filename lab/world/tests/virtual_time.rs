@@ -4,14 +4,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use env::{
-    Cause, Device, DeviceId, DeviceInfo, Env, Event, Host, Interrupt, IoDone, IoError, IoOp,
-    IoRequest, Signal, Task, WaitQueue, Wakeup, Work, spawn,
+    Cause, Device, DeviceId, DeviceInfo, Event, Host, Interrupt, IoDone, IoError, IoOp, IoRequest,
+    Signal, Task, WaitQueue, Wakeup, Work, spawn,
 };
 use frames::FrameId;
 use policy::units::{Instant, Nanos};
-use world::{CostTable, EventKind, Lab, LabEnv, LabError, Options, Record, TaskReport};
+use world::{CostTable, EventKind, Lab, LabError, Options, Record, TaskReport};
 
-type LabTask<'e> = Task<'e, LabEnv>;
+type LabTask<'e> = Task<'e>;
 
 fn options(cpus: u32) -> Options {
     let costs = CostTable::zero()
@@ -237,7 +237,6 @@ fn mixture(seed: u64, bystander: bool) -> (u64, Vec<u64>, Lab) {
         hz: 1000,
         ..options(2)
     });
-    lab.env().content();
     let disk = Disk {
         host: lab.host(),
         busy_until: AtomicU64::new(0),
@@ -468,7 +467,7 @@ fn a_task_that_will_not_end_is_given_up_and_named() {
             let stubborn = |task: &mut LabTask<'_>| loop {
                 task.sleep(Cause::Think, Nanos::secs(1));
             };
-            spawn::<_, ()>(task.env(), "stubborn", stubborn);
+            spawn::<()>(task.env(), "stubborn", stubborn);
         })
         .unwrap_err();
     assert!(matches!(error, LabError::NoProgress { .. }), "{error}");

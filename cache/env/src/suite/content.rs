@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use frames::{Busy, Content, FrameId, Pin, PopulateError};
+use frames::{Buffer, Busy, Content, Data, DataMut, FrameId, Pin, PopulateError};
 
 /// Words of 8 bytes in a frame.
 const WORDS: usize = 512;
@@ -58,8 +58,6 @@ fn exact(bytes: usize) -> usize {
 }
 
 impl Content for TestContent {
-    type Data = [u64];
-
     fn chunk_frames(&self) -> u32 {
         1
     }
@@ -70,12 +68,8 @@ impl Content for TestContent {
 
     fn release(&self, _first: FrameId) {}
 
-    fn new_data(bytes: usize) -> Box<[u64]> {
-        vec![0; exact(bytes)].into_boxed_slice()
-    }
-
-    fn data_len(data: &[u64]) -> usize {
-        data.len() * WORD
+    fn buffer(&self, bytes: usize) -> Buffer {
+        Buffer::Bytes(vec![0; bytes].into())
     }
 
     fn zero(&self, frame: &Busy, offset: usize, len: usize) {
@@ -90,17 +84,17 @@ impl Content for TestContent {
         }
     }
 
-    fn copy_in(&self, frame: &Busy, offset: usize, data: &[u64], from: usize, len: usize) {
-        let data = &data[exact(from)..][..exact(len)];
+    fn copy_in(&self, frame: &Busy, offset: usize, data: Data<'_>, from: usize, len: usize) {
+        let (data, _) = data.bytes()[from..][..len].as_chunks();
         for (word, value) in self.part(frame.frame(), offset, len).iter().zip(data) {
-            word.store(*value, Ordering::Relaxed);
+            word.store(u64::from_le_bytes(*value), Ordering::Relaxed);
         }
     }
 
-    fn copy_out(&self, frame: &Pin, offset: usize, data: &mut [u64], to: usize, len: usize) {
-        let data = &mut data[exact(to)..][..exact(len)];
+    fn copy_out(&self, frame: &Pin, offset: usize, data: &mut DataMut<'_>, to: usize, len: usize) {
+        let (data, _) = data.bytes()[to..][..len].as_chunks_mut();
         for (value, word) in data.iter_mut().zip(self.part(frame.frame(), offset, len)) {
-            *value = word.load(Ordering::Relaxed);
+            *value = word.load(Ordering::Relaxed).to_le_bytes();
         }
     }
 

@@ -7,7 +7,7 @@ use policy::units::{Bytes, Nanos};
 
 use super::{PATIENCE, take_lock};
 use crate::{
-    Cause, Device, DeviceId, DeviceInfo, Env, Host, Interrupt, IoClass, IoDone, IoError, IoOp,
+    Cause, Device, DeviceId, DeviceInfo, Host, Interrupt, IoClass, IoDone, IoError, IoOp,
     IoRequest, ObjectId, Signal, Task, WaitQueue, Wakeup,
 };
 
@@ -150,9 +150,9 @@ impl Reply {
     ///
     /// # Errors
     /// The wait timed out, or was cancelled.
-    pub fn wait<E: Env>(&self, task: &mut Task<'_, E>) -> Result<Answer, Wakeup> {
+    pub fn wait(&self, task: &mut Task<'_>) -> Result<Answer, Wakeup> {
         let deadline = task.now() + PATIENCE;
-        let blocked = |_: &Task<'_, E>| !self.is_there();
+        let blocked = |_: &Task<'_>| !self.is_there();
         let wakeup = task.wait_while(&self.done, Cause::ReadIo, Some(deadline), blocked);
         self.take().ok_or(wakeup)
     }

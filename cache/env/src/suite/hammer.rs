@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use policy::units::Nanos;
 
-use super::{Harness, TaskOf, World, finish, must_wait, run_root, start, take_lock, until};
-use crate::{Cause, JoinHandle, Lock, LockClass, Signal, WaitQueue, Wakeup, Work, spawn};
+use super::{Harness, World, finish, must_wait, run_root, start, take_lock, until};
+use crate::{Cause, JoinHandle, Lock, LockClass, Signal, Task, WaitQueue, Wakeup, Work, spawn};
 
 /// Rounds of each task. Miri is a thousand times slower.
 const ROUNDS: usize = if cfg!(miri) { 20 } else { 3_000 };
@@ -32,7 +32,7 @@ pub fn ping_pong_loses_no_wake<H: Harness>(harness: &H) {
                 })
             })
             .collect();
-        join_all::<H, _>(task, players);
+        join_all(task, players);
         assert_eq!(shared.0.load(Ordering::Relaxed), 2 * ROUNDS, "turns played");
     });
 }
@@ -91,8 +91,8 @@ pub fn producers_and_consumers_lose_no_wake<H: Harness>(harness: &H) {
                 sum
             }));
         }
-        join_all::<H, _>(task, producers);
-        let sum: usize = join_all::<H, _>(task, consumers).into_iter().sum();
+        join_all(task, producers);
+        let sum: usize = join_all(task, consumers).into_iter().sum();
         let all = PAIRS * ROUNDS;
         assert_eq!(sum, all * (all - 1) / 2, "sum of the items that arrived");
     });
@@ -176,7 +176,7 @@ pub fn locks_exclude<H: Harness>(harness: &H) {
                 })
             })
             .collect();
-        join_all::<H, _>(task, tasks);
+        join_all(task, tasks);
         let steps = 4 * ROUNDS as u64;
         assert_eq!(*twins.lock(task), (steps, steps), "steps under the lock");
     });
@@ -212,7 +212,7 @@ pub fn locks_exclude_tasks_and_interrupts<H: Harness>(harness: &H) {
     finish(&mut world);
 }
 
-fn join_all<H: Harness, T>(task: &mut TaskOf<'_, H>, handles: Vec<JoinHandle<T>>) -> Vec<T> {
+fn join_all<T>(task: &mut Task<'_>, handles: Vec<JoinHandle<T>>) -> Vec<T> {
     handles
         .into_iter()
         .map(|handle| handle.join(task).expect("a task ends with an answer"))

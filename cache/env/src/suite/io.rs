@@ -6,7 +6,7 @@ use frames::FrameId;
 use policy::units::{Bytes, Nanos};
 
 use super::{Harness, Reply, Script, World, finish, start, take_lock, until};
-use crate::{Env, Interrupt, IoDone, IoError, IoOp, IoRequest, spawn};
+use crate::{Interrupt, IoDone, IoError, IoOp, IoRequest, spawn};
 
 /// A task that waits for a request is woken by its completion.
 pub fn a_completion_wakes_the_waiter<H: Harness>(harness: &H) {
@@ -112,7 +112,7 @@ pub fn many_requests_in_flight_all_come_back<H: Harness>(harness: &H) {
     let (mut world, device) = start(harness, 2);
     let id = world.device();
     world.run(move |task| {
-        let submit = |task: &super::TaskOf<'_, H>, number: u64| {
+        let submit = |task: &super::Task<'_>, number: u64| {
             let reply = Arc::new(Reply::default());
             let mut request = reply.request(id, IoOp::Read);
             request.cookie = [number, !number];

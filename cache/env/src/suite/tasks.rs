@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use policy::units::Nanos;
 
-use super::{Harness, TaskOf, World, finish, run_root, start, start_seeded, take_lock, until};
-use crate::{Cause, TaskId, Wakeup, Work, spawn};
+use super::{Harness, World, finish, run_root, start, start_seeded, take_lock, until};
+use crate::{Cause, Task, TaskId, Wakeup, Work, spawn};
 
 /// A joined task's answer comes, before and after the task has ended; a handle may be dropped.
 pub fn join_gives_the_answer<H: Harness>(harness: &H) {
@@ -58,7 +58,7 @@ pub fn join_waits_for_a_task_that_waits<H: Harness>(harness: &H) {
 
 /// A tree of tasks, three levels deep.
 pub fn tasks_start_tasks<H: Harness>(harness: &H) {
-    fn grow<H: Harness>(task: &mut TaskOf<'_, H>, depth: u32) -> u64 {
+    fn grow<H: Harness>(task: &mut Task<'_>, depth: u32) -> u64 {
         if depth == 0 {
             return 1;
         }

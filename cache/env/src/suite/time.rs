@@ -5,10 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use policy::units::{Instant, Nanos};
 
-use super::{
-    Harness, PATIENCE, TaskOf, World, finish, must_wait, run_root, start, take_lock, until,
-};
-use crate::{Cause, Host, Signal, WaitQueue, Wakeup, Work, spawn};
+use super::{Harness, PATIENCE, World, finish, must_wait, run_root, start, take_lock, until};
+use crate::{Cause, Host, Signal, Task, WaitQueue, Wakeup, Work, spawn};
 
 /// Lengths of sleeps: none, below a tick, odd, and at and around whole milliseconds.
 const PAUSES: [Nanos; 8] = [
@@ -287,14 +285,14 @@ pub fn timers_of_the_host_run_in_order_and_never_early<H: Harness>(harness: &H) 
     world.run(move |task| {
         // A machine that stalls may come to their time before all have been handed over: that try
         // shows nothing.
-        let in_time = (0..1000).any(|_| timers_in_order::<H>(task, device.host()));
+        let in_time = (0..1000).any(|_| timers_in_order(task, device.host()));
         assert!(in_time, "timers were never handed over within 5 ms");
     });
     finish(&mut world);
 }
 
 /// Whether all timers were handed over before the first one's time; then they have run in order.
-fn timers_in_order<H: Harness>(task: &mut TaskOf<'_, H>, host: &Arc<dyn Host>) -> bool {
+fn timers_in_order(task: &mut Task<'_>, host: &Arc<dyn Host>) -> bool {
     let log = Arc::new(Mutex::new(Vec::new()));
     let start = host.now() + Nanos::millis(5);
     // (Delay in ms, which of those with that delay.)

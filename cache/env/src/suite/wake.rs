@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use policy::units::Nanos;
 
-use super::{Harness, PATIENCE, TaskOf, must_wait, run_root, take_lock, until, until_waiting};
-use crate::{Cause, Signal, WaitQueue, Wakeup, spawn};
+use super::{Harness, PATIENCE, must_wait, run_root, take_lock, until, until_waiting};
+use crate::{Cause, Signal, Task, WaitQueue, Wakeup, spawn};
 
 /// A queue, what it waits for, and a log of the tasks that got it.
 #[derive(Default)]
@@ -31,7 +31,7 @@ impl Gate {
 }
 
 /// Starts `count` tasks that wait at the gate, in the order of their numbers.
-fn queue_up<H: Harness>(task: &mut TaskOf<'_, H>, gate: &Arc<Gate>, count: usize) {
+fn queue_up(task: &mut Task<'_>, gate: &Arc<Gate>, count: usize) {
     for number in 0..count {
         let gate_of_task = Arc::clone(gate);
         spawn(task.env(), "waiter", move |task| {
@@ -48,7 +48,7 @@ fn queue_up<H: Harness>(task: &mut TaskOf<'_, H>, gate: &Arc<Gate>, count: usize
 pub fn wake_one_is_first_come_first_served<H: Harness>(harness: &H) {
     run_root(harness, |task| {
         let gate = Arc::new(Gate::default());
-        queue_up::<H>(task, &gate, 5);
+        queue_up(task, &gate, 5);
         for turn in 0..5 {
             gate.permits.fetch_add(1, Ordering::SeqCst);
             assert_eq!(
@@ -76,7 +76,7 @@ pub fn wake_answers_how_many_it_woke<H: Harness>(harness: &H) {
             0,
             "wake_all of an empty queue"
         );
-        queue_up::<H>(task, &gate, 5);
+        queue_up(task, &gate, 5);
         gate.permits.fetch_add(3, Ordering::SeqCst);
         assert_eq!(gate.queue.wake(3, Signal::Other), 3, "wake(3) of five");
         until(task, &"three woken tasks", |_| gate.log().len() == 3);
@@ -170,7 +170,7 @@ pub fn a_remembered_wake_counts_once<H: Harness>(harness: &H) {
         // A machine that stalls past the deadline cuts looks off: that try shows nothing.
         let mut all = Vec::new();
         while all.len() < 50 && all.last() != Some(&5) {
-            all.push(looks_after_a_wake::<H>(task));
+            all.push(looks_after_a_wake(task));
         }
         // Before queueing, after it, after the remembered wake, after queueing again, at the end.
         assert!(
@@ -180,7 +180,7 @@ pub fn a_remembered_wake_counts_once<H: Harness>(harness: &H) {
     });
 }
 
-fn looks_after_a_wake<H: Harness>(task: &mut TaskOf<'_, H>) -> u32 {
+fn looks_after_a_wake(task: &mut Task<'_>) -> u32 {
     let queue = WaitQueue::new();
     let mut looks = 0;
     must_wait(task, &queue, "a wait that ends before its park", |_| {

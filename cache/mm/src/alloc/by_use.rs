@@ -1,6 +1,6 @@
 //! Frames of a machine of several nodes, by what they are wanted for (`policy::place::by_use`).
 
-use env::{Env, Task};
+use env::Task;
 use frames::FrameId;
 use policy::place::by_use::{Plan, Prospect, Purpose, Step, View, asked_in_order};
 use policy::place::search::Floor;
@@ -17,9 +17,9 @@ use crate::reclaim::trim::trim_cluster;
 ///
 /// # Errors
 /// `NoMemory`, if nothing was taken.
-pub(super) fn take<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn take(
+    task: &mut Task<'_>,
+    cache: &Cache,
     wanted: Wanted,
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
@@ -82,9 +82,9 @@ pub(super) fn take<E: Env>(
 ///
 /// # Errors
 /// `NoMemory`, if nothing was taken.
-pub(super) fn take_granted<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn take_granted(
+    task: &mut Task<'_>,
+    cache: &Cache,
     wanted: Wanted,
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
@@ -95,7 +95,7 @@ pub(super) fn take_granted<E: Env>(
     let mut taken = 0;
     for (place, keeps) in plan.takes() {
         let want = wanted.frames() - taken;
-        let room = |_: &Task<'_, E>, more| cache.above(list[place], keeps).min(want - more);
+        let room = |_: &Task<'_>, more| cache.above(list[place], keeps).min(want - more);
         match cache.take(task, wanted.pick(list[place], want), out, room) {
             Ok(frames) => {
                 taken += frames;
@@ -113,7 +113,7 @@ pub(super) fn take_granted<E: Env>(
 }
 
 /// Nobody waits yet: the reclaimers that are to work.
-fn ask_reclaimers<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, purpose: Purpose) {
+fn ask_reclaimers(task: &Task<'_>, cache: &Cache, purpose: Purpose) {
     let home = cache.home_node(task);
     let list = cache.zones.layout().list(home);
     let prospect = |zone: &ZoneId| {
@@ -132,7 +132,7 @@ fn ask_reclaimers<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, purpose: Purpose
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// How far a zone's node is from another.
     fn distance(&self, home: NodeId, zone: ZoneId) -> u8 {
         let layout = self.zones.layout();
@@ -150,7 +150,7 @@ impl<E: Env> Cache<E> {
     /// free.
     fn take_keeping(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         wanted: Wanted,
         asked: Asked,
         keeps: Pages,
@@ -170,12 +170,12 @@ impl<E: Env> Cache<E> {
 }
 
 /// The zones that tasks of a node try.
-fn views<E: Env>(cache: &Cache<E>, home: NodeId) -> Vec<View> {
+fn views(cache: &Cache, home: NodeId) -> Vec<View> {
     let list = cache.zones.layout().list(home);
     list.iter().map(|zone| view(cache, home, *zone)).collect()
 }
 
-fn view<E: Env>(cache: &Cache<E>, home: NodeId, zone: ZoneId) -> View {
+fn view(cache: &Cache, home: NodeId, zone: ZoneId) -> View {
     let layout = cache.zones.layout();
     let marks = cache.memory.marks_of(zone);
     let size = layout.zone(zone).pages;

@@ -4,7 +4,7 @@
 //! Source: mechanisms 1.6; Linux 5.15 mm/page_alloc.c, __alloc_pages_slowpath(),
 //! should_reclaim_retry().
 
-use env::{Env, Task};
+use env::Task;
 use frames::FrameId;
 use policy::reclaim::retry::RetryVerdict;
 use policy::reclaim::throttle::Who;
@@ -19,9 +19,9 @@ use crate::reclaim::throttle;
 ///
 /// # Errors
 /// `OutOfMemory`, `NoMemory`, `Cancelled`.
-pub(super) fn alloc<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn alloc(
+    task: &mut Task<'_>,
+    cache: &Cache,
     who: Who,
     mut wanted: Wanted,
     out: &mut Vec<FrameId>,

@@ -1,7 +1,7 @@
 //! Allocation by tasks that others need to get on: threads of I/O. They reclaim for themselves and
 //! stand in no queue.
 
-use env::{Env, Task};
+use env::Task;
 use frames::FrameId;
 use policy::reclaim::throttle::Who;
 
@@ -15,9 +15,9 @@ use crate::cache::Cache;
 ///
 /// # Errors
 /// `OutOfMemory`, `NoMemory`, `Cancelled`.
-pub(super) fn alloc<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn alloc(
+    task: &mut Task<'_>,
+    cache: &Cache,
     who: Who,
     wanted: Wanted,
     out: &mut Vec<FrameId>,

@@ -14,7 +14,7 @@
 //! freed; or when nothing has changed for so long that all writeback must be at a device that
 //! hangs.
 
-use env::{Context, Env, Event, Task, TaskId, Work};
+use env::{Context, Event, Task, TaskId, Work};
 use frames::{Flags, FrameId};
 use policy::place::Way;
 use policy::place::by_use::Purpose;
@@ -141,12 +141,12 @@ fn kind_of(purpose: Purpose) -> Kind {
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Takes up to as many frames as are wanted without waiting; answers how many were appended to
     /// `out`. Does not go below the reserve.
     pub(crate) fn try_alloc(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         wanted: Wanted,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
@@ -167,7 +167,7 @@ impl<E: Env> Cache<E> {
     /// The same where there is one zone, and so nothing to choose.
     fn try_alloc_of_one(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         wanted: Wanted,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
@@ -184,7 +184,7 @@ impl<E: Env> Cache<E> {
     /// how many.
     fn take_above(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         pick: Pick,
         floor: Floor,
         out: &mut Vec<FrameId>,
@@ -206,10 +206,10 @@ impl<E: Env> Cache<E> {
     /// how many have been taken. It looks while the free lists are locked.
     fn take(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         pick: Pick,
         out: &mut Vec<FrameId>,
-        room: impl Fn(&Task<'_, E>, u32) -> u32,
+        room: impl Fn(&Task<'_>, u32) -> u32,
     ) -> Result<u32, Error> {
         let memory = &self.memory;
         // Pages that reclaim finds on its lists. The last pageblock may reach beyond the memory.
@@ -235,7 +235,7 @@ impl<E: Env> Cache<E> {
 
     /// Pageblocks were mixed.
     #[cold]
-    pub(crate) fn note_mixed(&self, task: &Task<'_, E>, mixed: &[Mixed]) {
+    pub(crate) fn note_mixed(&self, task: &Task<'_>, mixed: &[Mixed]) {
         let boosted = mixed.iter().filter(|mixed| mixed.boosted).count();
         self.counters.add(Item::ExtfragEvents, mixed.len() as u64);
         self.counters.add(Item::WatermarkBoosts, boosted as u64);
@@ -260,7 +260,7 @@ impl<E: Env> Cache<E> {
     /// `OutOfMemory`, `NoMemory`, `Cancelled`, `WouldWait`.
     pub(crate) fn alloc(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         wanted: Wanted,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
@@ -284,7 +284,7 @@ impl<E: Env> Cache<E> {
     /// way; answers how many.
     fn alloc_at_hand(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         wanted: Wanted,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
@@ -321,7 +321,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// The reclaimer that the task is when it asks for pages of a kind.
-    pub(crate) fn who(&self, task: &Task<'_, E>, kind: Kind) -> Who {
+    pub(crate) fn who(&self, task: &Task<'_>, kind: Kind) -> Who {
         Who {
             background: false,
             exempt: self.memory.is_exempt(task),
@@ -331,7 +331,7 @@ impl<E: Env> Cache<E> {
 
     /// The same for frames. Memory that cannot be moved is mostly asked for from within a file
     /// system; objects that a shrinker frees are not (Linux 5.0 fs/xfs/xfs_super.c, xfs_icache.c).
-    fn who_wants(&self, task: &Task<'_, E>, wanted: Wanted) -> Who {
+    fn who_wants(&self, task: &Task<'_>, wanted: Wanted) -> Who {
         let who = self.who(task, kind_of(wanted.purpose));
         let within_fs = match wanted.mobility {
             _ if !wanted.for_objects => who.within_fs,
@@ -345,17 +345,17 @@ impl<E: Env> Cache<E> {
     /// From now on the task is one of those that others need to get on: a thread of I/O that
     /// allocates. It may take from the reserve and is never throttled when it has to reclaim
     /// (kernel: `PF_MEMALLOC_NOIO` and the like).
-    pub fn exempt(&self, task: &Task<'_, E>) {
+    pub fn exempt(&self, task: &Task<'_>) {
         self.memory.make_exempt(task);
     }
 
     /// Puts frames back that the task took and did not use.
-    pub(crate) fn put_unused(&self, task: &Task<'_, E>, frames: &[FrameId]) {
+    pub(crate) fn put_unused(&self, task: &Task<'_>, frames: &[FrameId]) {
         self.memory.put_unused(task, frames);
     }
 
     /// The task has given back pages of its own.
-    pub(crate) fn gave_back(&self, task: &Task<'_, E>, pages: u64) {
+    pub(crate) fn gave_back(&self, task: &Task<'_>, pages: u64) {
         self.credit(task, task.id(), pages);
     }
 
@@ -366,8 +366,8 @@ impl<E: Env> Cache<E> {
 
     fn wait_for_memory(
         &self,
-        task: &mut Task<'_, E>,
-        blocked: impl Fn(&Memory<E>) -> bool,
+        task: &mut Task<'_>,
+        blocked: impl Fn(&Memory) -> bool,
     ) -> Result<(), Error> {
         let deadline = task.now() + LOOK_AGAIN;
         self.memory.wait_while(task, deadline, blocked)

@@ -1,7 +1,7 @@
 //! Frames for the overhead of pages (`memory::overhead`), taken and given back as pages come and
 //! go.
 
-use env::{Env, Task};
+use env::Task;
 use policy::place::by_use::Purpose;
 use policy::units::Pages;
 
@@ -9,11 +9,11 @@ use super::Wanted;
 use crate::cache::Cache;
 use crate::memory::overhead::{Kind, Overhead, Step};
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Makes as many objects as pages want, or frees those that they do not. It neither reclaims
     /// nor waits; it may boost a zone, and wake its reclaimer.
     #[inline]
-    pub(crate) fn settle_overhead(&self, task: &mut Task<'_, E>) {
+    pub(crate) fn settle_overhead(&self, task: &mut Task<'_>) {
         if let Some(overhead) = &self.memory.overhead {
             self.settle_kinds(task, overhead, true);
         }
@@ -21,13 +21,13 @@ impl<E: Env> Cache<E> {
 
     /// The same after pages have gone.
     #[inline]
-    pub(crate) fn shrink_overhead(&self, task: &mut Task<'_, E>) {
+    pub(crate) fn shrink_overhead(&self, task: &mut Task<'_>) {
         if let Some(overhead) = &self.memory.overhead {
             self.settle_kinds(task, overhead, false);
         }
     }
 
-    fn settle_kinds(&self, task: &mut Task<'_, E>, overhead: &Overhead, takes: bool) {
+    fn settle_kinds(&self, task: &mut Task<'_>, overhead: &Overhead, takes: bool) {
         for kind in Kind::ALL {
             loop {
                 let swapped = self.swap.area().map_or(0, |area| area.groups());
@@ -49,7 +49,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// Takes a block, or a frame; false: none is free.
-    fn take_block(&self, task: &mut Task<'_, E>, overhead: &Overhead, kind: Kind) -> bool {
+    fn take_block(&self, task: &mut Task<'_>, overhead: &Overhead, kind: Kind) -> bool {
         let mut frames = Vec::with_capacity(1 << kind.order());
         for order in (0..=kind.order()).rev() {
             let wanted = Wanted::new(1, Purpose::Used).of(kind.mobility());
@@ -73,14 +73,13 @@ impl<E: Env> Cache<E> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use env::{Device as _, ObjectId};
     use policy::units::{Bytes, PAGE_SIZE};
     use world::Sector;
 
     use super::*;
-    use crate::testing::{Null, with_cache};
+    use crate::testing::{NULL, Null, with_cache};
     use crate::{DeviceOptions, Options};
 
     #[test]
@@ -90,11 +89,10 @@ mod tests {
             ..Options::new(4_096, 1)
         };
         with_cache(options, |task, cache| {
-            let id = cache.env.add_device(Arc::new(Null));
             let device = cache
                 .add_device(
                     task,
-                    id,
+                    NULL,
                     Null.info(),
                     DeviceOptions {
                         blocks_a_page: 4,
@@ -111,7 +109,7 @@ mod tests {
             }
             cache.settle_overhead(task);
             // 3120 heads, 39 a frame; 13 leaves and a root, 14 in two frames.
-            let kept = |cache: &Cache<_>| cache.slab_pages();
+            let kept = |cache: &Cache| cache.slab_pages();
             assert_eq!(kept(cache).reclaimable, Pages(80 + 2));
             let region = cache.spill(task, Pages(1_025)).unwrap();
             region.touch(task, 0, 1_025).unwrap();

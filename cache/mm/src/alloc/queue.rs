@@ -11,7 +11,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Env, Task, Wakeup};
+use env::{Task, Wakeup};
 use frames::FrameId;
 use policy::reclaim::SwapSender;
 use policy::reclaim::retry::{Retry, RetryVerdict};
@@ -59,7 +59,7 @@ struct Tries {
 }
 
 impl Patience {
-    fn new<E: Env>(cache: &Cache<E>, began: Instant) -> Self {
+    fn new(cache: &Cache, began: Instant) -> Self {
         Self {
             began,
             cleaned: cache.cleaned(),
@@ -70,12 +70,12 @@ impl Patience {
     }
 
     /// Whether the waiter is to be refused now.
-    fn is_over<E: Env>(&self, cache: &Cache<E>, queue: &MemoryQueue, now: Instant) -> bool {
+    fn is_over(&self, cache: &Cache, queue: &MemoryQueue, now: Instant) -> bool {
         self.tries.is_hopeless || self.is_passed_over(cache, queue, now) || self.is_full(cache, now)
     }
 
     /// The first waiter that asks, and none for as long after it.
-    fn is_passed_over<E: Env>(&self, cache: &Cache<E>, queue: &MemoryQueue, now: Instant) -> bool {
+    fn is_passed_over(&self, cache: &Cache, queue: &MemoryQueue, now: Instant) -> bool {
         let last = queue.last_refused();
         now.since(self.began.max(last)) >= PASSED_OVER
             && cache.cleaned() > self.cleaned
@@ -86,7 +86,7 @@ impl Patience {
 
     /// There is a place for every page, and none for more: not while more is being written to the
     /// swap file than goes around, which will be free.
-    fn is_full<E: Env>(&self, cache: &Cache<E>, now: Instant) -> bool {
+    fn is_full(&self, cache: &Cache, now: Instant) -> bool {
         now.since(self.began) >= FULL
             && cache.swap_slots_recycle()
             && get(&cache.writeback.totals.written) == self.written
@@ -99,9 +99,9 @@ impl Patience {
 ///
 /// # Errors
 /// `OutOfMemory`, `NoMemory`, `Cancelled`.
-pub(super) fn alloc<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn alloc(
+    task: &mut Task<'_>,
+    cache: &Cache,
     queue: &MemoryQueue,
     wanted: Wanted,
     out: &mut Vec<FrameId>,
@@ -144,24 +144,24 @@ pub(super) fn alloc<E: Env>(
 
 /// Pages that were ever reclaimed, but for those that went to pages that came back while the swap
 /// file was full.
-fn freed<E: Env>(cache: &Cache<E>) -> Pages {
+fn freed(cache: &Cache) -> Pages {
     cache.reclaimed().saturating_sub(cache.memory.returned())
 }
 
 /// A task that has a place in the queue.
-struct Waiter<'a, E: Env> {
-    cache: &'a Cache<E>,
+struct Waiter<'a> {
+    cache: &'a Cache,
     queue: &'a MemoryQueue,
     ticket: Ticket,
     wanted: Wanted,
 }
 
-impl<E: Env> Waiter<'_, E> {
+impl Waiter<'_> {
     /// Waits until its turn has come, and takes what was granted. `Ok(0)`: what was granted could
     /// not be taken, and is to be asked for again.
     fn wait(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         out: &mut Vec<FrameId>,
         patience: &mut Patience,
     ) -> Result<u32, Error> {
@@ -195,7 +195,7 @@ impl<E: Env> Waiter<'_, E> {
 
     fn take(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         granted: Pages,
         out: &mut Vec<FrameId>,
     ) -> Result<u32, Error> {
@@ -207,7 +207,7 @@ impl<E: Env> Waiter<'_, E> {
         let cache = self.cache;
         if cache.zones.layout().is_one() {
             let zone = ZoneId(0);
-            let free = |_: &Task<'_, E>, _| cache.memory.free_of(zone);
+            let free = |_: &Task<'_>, _| cache.memory.free_of(zone);
             return cache.take(task, wanted.pick(zone, wanted.frames()), out, free);
         }
         by_use::take_granted(task, cache, wanted, out)
@@ -215,11 +215,11 @@ impl<E: Env> Waiter<'_, E> {
 
     /// Nothing has become free for as long as a turn may take: it reclaims itself, and finds out
     /// whether there is anything to hope for.
-    fn reclaim(&self, task: &mut Task<'_, E>, tries: &mut Tries) -> Result<(), Error> {
+    fn reclaim(&self, task: &mut Task<'_>, tries: &mut Tries) -> Result<(), Error> {
         let Self { cache, queue, .. } = *self;
         // It has its pages, or whatever it finds could not be sent out: looking on would cost time
         // and free nothing.
-        let enough = |task: &Task<'_, E>| {
+        let enough = |task: &Task<'_>| {
             queue.granted(task, self.ticket).is_some()
                 || !cache.can_send_out(task, SwapSender::Direct)
         };

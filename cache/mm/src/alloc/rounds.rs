@@ -4,7 +4,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Env, Task};
+use env::Task;
 use policy::reclaim::retry::{Retry, RetryVerdict};
 use policy::reclaim::throttle::Who;
 use policy::units::{Instant, Nanos, Pages};
@@ -62,10 +62,10 @@ impl Rounds {
     ///
     /// # Errors
     /// `OutOfMemory`, `Cancelled`.
-    pub(super) fn reclaim<E: Env>(
+    pub(super) fn reclaim(
         &mut self,
-        task: &mut Task<'_, E>,
-        cache: &Cache<E>,
+        task: &mut Task<'_>,
+        cache: &Cache,
         want: u32,
         who: Who,
     ) -> Result<Option<RetryVerdict>, Error> {
@@ -95,10 +95,10 @@ impl Rounds {
     ///
     /// # Errors
     /// `OutOfMemory`: nothing has changed for too long; `Cancelled`.
-    pub(super) fn wait<E: Env>(
+    pub(super) fn wait(
         &mut self,
-        task: &mut Task<'_, E>,
-        cache: &Cache<E>,
+        task: &mut Task<'_>,
+        cache: &Cache,
         who: Who,
     ) -> Result<(), Error> {
         cache.want_of_each(task, WANTED);

@@ -3,7 +3,7 @@
 //! Source: mechanisms 1.5, 1.7; Linux 3.0 mm/page_alloc.c, get_page_from_freelist(),
 //! wake_all_kswapd(), zone_statistics().
 
-use env::{Env, Task};
+use env::Task;
 use frames::FrameId;
 use policy::place::ZoneId;
 use policy::place::search::{Search, Step, Took};
@@ -24,9 +24,9 @@ use crate::vmstat::Item;
 ///
 /// # Errors
 /// `NoMemory`, if nothing was taken.
-pub(super) fn take<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn take(
+    task: &mut Task<'_>,
+    cache: &Cache,
     wanted: Wanted,
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
@@ -99,7 +99,7 @@ pub(super) fn take<E: Env>(
 }
 
 /// Pages that may be dirtied in a zone before its node has its share of the dirty limit.
-fn dirty_room<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> u32 {
+fn dirty_room(task: &Task<'_>, cache: &Cache, zone: ZoneId) -> u32 {
     let free = Pages(u64::from(cache.memory.free_of(zone)));
     let kept = cache.memory.zone_marks(zone).watermarks.high;
     let files = cache.zones.sizes(task, zone).kind(Kind::File);
@@ -113,7 +113,7 @@ fn dirty_room<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> u32
 }
 
 /// The task has reclaimed pages for itself: what its node remembers of zones may be forgotten.
-pub(super) fn reclaimed<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) {
+pub(super) fn reclaimed(task: &Task<'_>, cache: &Cache) {
     if let Some(rule) = cache.options.place.cache {
         let node = cache.zones.node(cache.home_node(task));
         node.zonelist_cache(task).reclaimed(rule, task.now());
@@ -121,13 +121,7 @@ pub(super) fn reclaimed<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) {
 }
 
 /// Counts where frames came from: the zone that was tried first is the zone that was wanted.
-pub(super) fn count<E: Env>(
-    cache: &Cache<E>,
-    home: NodeId,
-    list: &[ZoneId],
-    place: usize,
-    frames: u32,
-) {
+pub(super) fn count(cache: &Cache, home: NodeId, list: &[ZoneId], place: usize, frames: u32) {
     let layout = cache.zones.layout();
     let (wanted, got) = (layout.node_of(list[0]), layout.node_of(list[place]));
     let add = |item| cache.counters.add(item, u64::from(frames));

@@ -12,7 +12,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Env, Task};
+use env::Task;
 use frames::FrameId;
 use policy::place::by_use::Purpose;
 use policy::place::search::Floor;
@@ -28,10 +28,10 @@ const RESERVE_REST: u64 = 4;
 /// For so long a task that brings a page back takes what others' slots have let go of, in no order.
 const FULL_SWAP_GRACE: Nanos = Nanos::secs(1);
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// A task wants a page back that was taken from it. Where memory is handed out in turn and
     /// short, it may have to wait for that too. Answers whether it may read the pages beside it.
-    pub(crate) fn may_swap_in(&self, task: &mut Task<'_, E>) -> bool {
+    pub(crate) fn may_swap_in(&self, task: &mut Task<'_>) -> bool {
         match self.memory.queue_if_short() {
             Some(queue) if !self.memory.is_exempt(task) => queue.may_return(task),
             _ => true,
@@ -39,7 +39,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// The same for pages that nobody waits for: not while another task's memory is coming back.
-    pub(crate) fn may_readahead(&self, task: &Task<'_, E>) -> bool {
+    pub(crate) fn may_readahead(&self, task: &Task<'_>) -> bool {
         let queue = self.memory.queue_if_short();
         queue.is_none_or(|queue| queue.may_read_on(task))
     }
@@ -59,7 +59,7 @@ impl<E: Env> Cache<E> {
     /// reserve if need be.
     pub(crate) fn alloc_for_swapin(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         out: &mut Vec<FrameId>,
     ) -> Result<(), Error> {
         let memory = &self.memory;
@@ -84,11 +84,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// A frame of the reserve, of which a part stays.
-    fn take_of_reserve(
-        &self,
-        task: &mut Task<'_, E>,
-        out: &mut Vec<FrameId>,
-    ) -> Result<u32, Error> {
+    fn take_of_reserve(&self, task: &mut Task<'_>, out: &mut Vec<FrameId>) -> Result<u32, Error> {
         let memory = &self.memory;
         let wanted = Wanted::new(1, Purpose::Anon);
         let rest = memory.marks().min.0.div_ceil(RESERVE_REST);
@@ -101,7 +97,7 @@ impl<E: Env> Cache<E> {
                 first: true,
                 exempt: true,
             };
-            let room = |task: &Task<'_, E>, _| memory.room(task, &asked).saturating_sub(rest);
+            let room = |task: &Task<'_>, _| memory.room(task, &asked).saturating_sub(rest);
             if self.take(task, wanted.pick(asked.zone, asked.want), out, room)? > 0 {
                 return Ok(1);
             }

@@ -13,7 +13,7 @@ use policy::place::PlaceLaw;
 use policy::place::by_use::Purpose;
 use policy::place::machine::Machine;
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
-use world::{Lab, LabEnv, Options as LabOptions};
+use world::{Lab, Options as LabOptions};
 
 use super::*;
 use crate::{Options, testing};
@@ -21,12 +21,12 @@ use crate::{Options, testing};
 const FRAMES: u32 = 1024;
 
 /// A cache whose memory is handed out in turn.
-fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
+fn with_cache(body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) + Send + 'static) {
     with(ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000), body);
 }
 
 /// A cache of two zones.
-fn with_nodes(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
+fn with_nodes(body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) + Send + 'static) {
     let mut options = Options::new(FRAMES, 2);
     options.reclaim = ReclaimTunables::of(history::reclaim::LINUX_5_16_RC1, 250);
     options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
@@ -35,18 +35,13 @@ fn with_nodes(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Se
 }
 
 /// The same where memory is handed out in turn, whatever node it is of.
-fn with_nodes_and_turns(
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static,
-) {
+fn with_nodes_and_turns(body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) + Send + 'static) {
     let mut options = Options::new(FRAMES, 2);
     options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
     testing::with_cache(options, body);
 }
 
-fn with(
-    tunables: ReclaimTunables,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static,
-) {
+fn with(tunables: ReclaimTunables, body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) + Send + 'static) {
     let mut options = Options::new(FRAMES, 2);
     options.reclaim = tunables;
     testing::with_cache(options, body);
@@ -75,7 +70,7 @@ fn who_waits_again_keeps_its_age() {
             })
             .unwrap();
         assert_eq!((mine.len(), memory.free()), (all as usize, min));
-        let waiter = |task: &Task<'_, LabEnv>| {
+        let waiter = |task: &Task<'_>| {
             let cache = Arc::clone(cache);
             env::spawn(task.env(), "waiter", move |task| {
                 let mut frames = Vec::new();
@@ -147,13 +142,13 @@ fn who_returns_unused_frames_is_not_modest() {
 }
 
 /// Free pages that are kept back.
-fn kept(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> u32 {
+fn kept(task: &Task<'_>, cache: &Cache) -> u32 {
     cache.memory.test_queue().kept_back(task.now())
 }
 
 /// Takes so many frames, which are there.
-fn take(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, count: u32) -> Vec<FrameId> {
-    let (zone, room) = (ZoneId(0), |_: &Task<'_, LabEnv>, taken| count - taken);
+fn take(task: &mut Task<'_>, cache: &Cache, count: u32) -> Vec<FrameId> {
+    let (zone, room) = (ZoneId(0), |_: &Task<'_>, taken| count - taken);
     let mut frames = Vec::new();
     assert_eq!(
         cache.take(task, Pick::single(zone, count), &mut frames, room),
@@ -172,7 +167,7 @@ fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
         cache.credit(task, task.id(), 10);
         assert_eq!(kept(task, cache), 50);
         let mut frames = Vec::new();
-        let mut after = |task: &mut Task<'_, LabEnv>, count| {
+        let mut after = |task: &mut Task<'_>, count| {
             frames.extend(take(task, cache, count));
             let modest = line.is_modest(task, task.id(), task.now());
             (kept(task, cache), modest)
@@ -188,7 +183,7 @@ fn what_is_kept_is_charged_to_whom_it_is_kept_for() {
 #[test]
 fn a_lowered_limit_keeps_less_back() {
     with_cache(|task, cache| {
-        let keep = |task: &mut Task<'_, LabEnv>| {
+        let keep = |task: &mut Task<'_>| {
             cache.credit(task, task.id(), u64::from(FRAMES));
             kept(task, cache)
         };
@@ -214,7 +209,7 @@ fn no_node_is_empty() {
             let mut options = Options::new(FRAMES, 2);
             options.reclaim = ReclaimTunables::of(history::reclaim::LINUX_5_16_RC1, 250);
             options.machine = Some(Machine::even(Pages(FRAMES.into()), zones, 2).unwrap());
-            Cache::new(Arc::clone(&env), options)
+            Cache::new(env.clone(), options)
         };
         let refused = |zones| match build(zones) {
             Err(Error::BadOption { value, allowed, .. }) => (value, allowed),
@@ -289,13 +284,7 @@ fn another_nodes_memory_comes_before_what_is_below_low() {
 }
 
 /// Takes frames of a zone until `left` are free there.
-fn leave(
-    task: &mut Task<'_, LabEnv>,
-    cache: &Cache<LabEnv>,
-    zone: ZoneId,
-    left: u32,
-    out: &mut Vec<FrameId>,
-) {
+fn leave(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, left: u32, out: &mut Vec<FrameId>) {
     let most = cache.memory.free_of(zone) - left;
     cache
         .take(task, Pick::single(zone, most), out, |_, taken| most - taken)
@@ -349,7 +338,7 @@ fn what_was_granted_comes_from_whichever_node_has_it() {
         let (mut taken, mut granted) = (Vec::new(), Vec::new());
         leave(task, cache, home, min + 5, &mut taken);
         leave(task, cache, other, high + 7, &mut taken);
-        let mut take = |task: &mut Task<'_, LabEnv>, frames| {
+        let mut take = |task: &mut Task<'_>, frames| {
             let got = by_use::take_granted(
                 task,
                 cache,
@@ -386,8 +375,8 @@ fn the_reserve_of_all_nodes_is_one_where_memory_is_handed_out_in_turn() {
 #[test]
 fn a_poor_zone_is_left_out_unless_all_are() {
     with_nodes_and_turns(|task, cache| {
-        let out = |task: &Task<'_, LabEnv>| [0, 1].map(|zone| cache.leaves_out(task, ZoneId(zone)));
-        let found_nothing = |task: &Task<'_, LabEnv>, zone: u8| {
+        let out = |task: &Task<'_>| [0, 1].map(|zone| cache.leaves_out(task, ZoneId(zone)));
+        let found_nothing = |task: &Task<'_>, zone: u8| {
             let changed = cache.changed(ZoneId(zone));
             let mut worth = cache.zones[ZoneId(zone)].worth(task);
             worth.note_pass(Pages(64), Pages(0), changed);

@@ -9,7 +9,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use env::{Cause, Context, Env, Interrupt, Signal, Task, TaskId, Work};
+use env::{Cause, Context, Interrupt, Signal, Task, TaskId, Work};
 use frames::{Busy, Flags, FrameId, Refusal, RegionEntry};
 use policy::units::Nanos;
 
@@ -40,9 +40,9 @@ struct Blocked {
 }
 
 /// Gives the pages `first..end` back; waits for those that are being read in.
-pub(super) fn discard<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn discard(
+    task: &mut Task<'_>,
+    cache: &Cache,
     anon: &Anon,
     first: u32,
     end: u32,
@@ -52,9 +52,9 @@ pub(super) fn discard<E: Env>(
 }
 
 /// The same on behalf of the task that took the memory.
-fn discard_for<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn discard_for(
+    task: &mut Task<'_>,
+    cache: &Cache,
     anon: &Anon,
     pages: Range<u32>,
     who: TaskId,
@@ -89,7 +89,7 @@ fn discard_for<E: Env>(
 }
 
 /// The last handle is gone: everything goes back, busy pages as soon as they are not.
-pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
+pub(super) fn drop_region(cache: &Arc<Cache>, anon: &Arc<Anon>) {
     let context = Interrupt::new();
     let Some(first) = empty(cache, &context, anon) else {
         return;
@@ -114,7 +114,7 @@ pub(super) fn drop_region<E: Env>(cache: &Arc<Cache<E>>, anon: &Arc<Anon>) {
 
 /// Gives back what is not busy of a region without handles, and forgets it when nothing is left;
 /// else answers the first page that is.
-fn empty<E: Env>(cache: &Cache<E>, context: &impl Context, anon: &Anon) -> Option<u32> {
+fn empty(cache: &Cache, context: &impl Context, anon: &Anon) -> Option<u32> {
     let end = anon.pages.len();
     let (mut at, mut left) = (0, None);
     while at < end {
@@ -136,7 +136,7 @@ fn empty<E: Env>(cache: &Cache<E>, context: &impl Context, anon: &Anon) -> Optio
     left
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Gives back what is left of regions without handles that got no task to wait with.
     pub(crate) fn drop_remains(&self, context: &impl Context) {
         let remains = self.registry.regions.take_left(context);
@@ -161,9 +161,9 @@ impl Batch {
 
     /// Takes pages out of the region until it is full; answers where to go on, and the page that is
     /// in the way.
-    fn fill<E: Env>(
+    fn fill(
         &mut self,
-        cache: &Cache<E>,
+        cache: &Cache,
         context: &impl Context,
         anon: &Anon,
         first: u32,
@@ -175,9 +175,9 @@ impl Batch {
     }
 
     /// Takes the busy bits of pages that have frames, and the slots of those that are out.
-    fn gather<E: Env>(
+    fn gather(
         &mut self,
-        cache: &Cache<E>,
+        cache: &Cache,
         anon: &Anon,
         first: u32,
         end: u32,
@@ -226,13 +226,7 @@ impl Batch {
 
     /// Takes the pages out of the region; leaves those under writeback to the task that writes
     /// them.
-    fn take_out<E: Env>(
-        &mut self,
-        cache: &Cache<E>,
-        context: &impl Context,
-        anon: &Anon,
-        end: u32,
-    ) {
+    fn take_out(&mut self, cache: &Cache, context: &impl Context, anon: &Anon, end: u32) {
         for (page, _) in &self.pages[..self.frames] {
             cache.leave_run(anon, *page, end);
         }
@@ -256,7 +250,7 @@ impl Batch {
 
     /// Whether the task that writes the page frees it; else its write has ended meanwhile, and it
     /// goes the way of the others.
-    fn orphan<E: Env>(&mut self, cache: &Cache<E>, context: &impl Context, at: usize) -> bool {
+    fn orphan(&mut self, cache: &Cache, context: &impl Context, at: usize) -> bool {
         let frame = self.pages[at].1;
         {
             let mut lru = cache.zones.lru(context);
@@ -277,7 +271,7 @@ impl Batch {
     }
 
     /// Frees what was taken, which `who` took; answers how many frames that are, or will be.
-    fn give_back<E: Env>(mut self, cache: &Cache<E>, context: &impl Context, who: TaskId) -> u64 {
+    fn give_back(mut self, cache: &Cache, context: &impl Context, who: TaskId) -> u64 {
         let count = self.frames as u64;
         // First, so that pages kept for its like are not handed out to those that wait.
         cache.credit(context, who, count);

@@ -7,8 +7,8 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use env::{Cause, Context, Env, Event, Signal, Task, Work};
-use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, RegionEntry};
+use env::{Cause, Context, Event, Signal, Task, Work};
+use frames::{Busy, Data, DataMut, Flags, FrameId, Owner, Pin, Refusal, RegionEntry};
 use policy::place::by_use::Purpose;
 use policy::reclaim::FRESH;
 use policy::reclaim::swap::SlotMoment;
@@ -50,8 +50,8 @@ enum Stamp {
 }
 
 /// One call's way through the pages of a region.
-struct Walk<'a, E: Env> {
-    cache: &'a Arc<Cache<E>>,
+struct Walk<'a> {
+    cache: &'a Arc<Cache>,
     anon: &'a Arc<Anon>,
     /// The page behind the last that the call is for.
     end: u32,
@@ -65,9 +65,9 @@ struct Walk<'a, E: Env> {
 }
 
 /// Touches the pages `first..end`.
-pub(super) fn touch<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+pub(super) fn touch(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     anon: &Arc<Anon>,
     first: u32,
     end: u32,
@@ -85,14 +85,14 @@ pub(super) fn touch<E: Env>(
 }
 
 /// Writes all of `data` at `offset`.
-pub(super) fn write<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+pub(super) fn write(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     anon: &Arc<Anon>,
     offset: Bytes,
-    data: &<E::Content as Content>::Data,
+    data: Data<'_>,
 ) -> Result<(), Error> {
-    let len = E::Content::data_len(data);
+    let len = data.len();
     let mut walk = Walk::new(cache, anon, end_of(offset, len));
     let written = by_page(offset, len, |page, within, at, count| {
         let busy = walk.page_for_write(task, page)?;
@@ -108,18 +108,18 @@ pub(super) fn write<E: Env>(
 }
 
 /// Fills all of `data` from `offset`.
-pub(super) fn read<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+pub(super) fn read(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     anon: &Arc<Anon>,
     offset: Bytes,
-    data: &mut <E::Content as Content>::Data,
+    mut data: DataMut<'_>,
 ) -> Result<(), Error> {
-    let len = E::Content::data_len(data);
+    let len = data.len();
     let mut walk = Walk::new(cache, anon, end_of(offset, len));
     let read = by_page(offset, len, |page, within, at, count| {
         let pin = walk.page_for_read(task, page)?;
-        cache.content().copy_out(&pin, within, data, at, count);
+        cache.content().copy_out(&pin, within, &mut data, at, count);
         let mut far = cache.far(task);
         far.uses(pin.frame());
         cache.unpin(pin);
@@ -156,8 +156,8 @@ fn by_page(
     Ok(())
 }
 
-impl<'a, E: Env> Walk<'a, E> {
-    fn new(cache: &'a Arc<Cache<E>>, anon: &'a Arc<Anon>, end: u32) -> Self {
+impl<'a> Walk<'a> {
+    fn new(cache: &'a Arc<Cache>, anon: &'a Arc<Anon>, end: u32) -> Self {
         Self {
             cache,
             anon,
@@ -170,7 +170,7 @@ impl<'a, E: Env> Walk<'a, E> {
     }
 
     /// Gives back what is left over.
-    fn finish(self, task: &Task<'_, E>) -> Tally {
+    fn finish(self, task: &Task<'_>) -> Tally {
         self.cache.put_unused(task, &self.frames);
         let counters = &self.cache.counters;
         counters.add(Item::Pgfault, self.tally.faults - self.tally.around);
@@ -193,7 +193,7 @@ impl<'a, E: Env> Walk<'a, E> {
         }
     }
 
-    fn touch(&mut self, task: &mut Task<'_, E>, first: u32) -> Result<(), Error> {
+    fn touch(&mut self, task: &mut Task<'_>, first: u32) -> Result<(), Error> {
         let (mut at, end) = (first, self.end);
         while at < end {
             self.check_alive()?;
@@ -222,7 +222,7 @@ impl<'a, E: Env> Walk<'a, E> {
     }
 
     /// The task stored to these pages, which are there but for what was taken meanwhile.
-    fn touched(&mut self, task: &mut Task<'_, E>, pages: Range<u32>) {
+    fn touched(&mut self, task: &mut Task<'_>, pages: Range<u32>) {
         task.did(Work::Touch, u64::from(pages.end - pages.start));
         let mut far = self.cache.far(task);
         if far.counts() {
@@ -239,7 +239,7 @@ impl<'a, E: Env> Walk<'a, E> {
 
     /// Gives the whole stretch of a page a run, if it holds nothing and there is one. False: it has
     /// to do with single pages.
-    fn huge(&mut self, task: &mut Task<'_, E>, page: u32, stamp: Stamp) -> Result<bool, Error> {
+    fn huge(&mut self, task: &mut Task<'_>, page: u32, stamp: Stamp) -> Result<bool, Error> {
         let cache = self.cache;
         let (Some(runs), Some(stretch)) = (cache.runs_of_faults(), self.anon.pages.stretch(page))
         else {
@@ -292,13 +292,7 @@ impl<'a, E: Env> Walk<'a, E> {
     }
 
     /// Completes the pages that were just filled, and lets others have them.
-    fn show_fresh(
-        &mut self,
-        task: &Task<'_, E>,
-        pages: Range<u32>,
-        frames: &[FrameId],
-        stamp: Stamp,
-    ) {
+    fn show_fresh(&mut self, task: &Task<'_>, pages: Range<u32>, frames: &[FrameId], stamp: Stamp) {
         let cache = self.cache;
         add(&cache.writeback.totals.anon, frames.len() as u64);
         if let Some(overhead) = &cache.memory.overhead {
@@ -323,7 +317,7 @@ impl<'a, E: Env> Walk<'a, E> {
     /// many.
     fn fresh(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         from: u32,
         until: u32,
         stamp: Stamp,
@@ -392,7 +386,7 @@ impl<'a, E: Env> Walk<'a, E> {
     }
 
     /// The exclusive right to a page that is there and up to date.
-    fn page_for_write(&mut self, task: &mut Task<'_, E>, page: u32) -> Result<Busy, Error> {
+    fn page_for_write(&mut self, task: &mut Task<'_>, page: u32) -> Result<Busy, Error> {
         let cache = self.cache;
         self.counted = false;
         // A read that failed before this call began is tried again.
@@ -423,7 +417,7 @@ impl<'a, E: Env> Walk<'a, E> {
     }
 
     /// The right to read a page that is there and up to date; it counts as used.
-    fn page_for_read(&mut self, task: &mut Task<'_, E>, page: u32) -> Result<Pin, Error> {
+    fn page_for_read(&mut self, task: &mut Task<'_>, page: u32) -> Result<Pin, Error> {
         let cache = self.cache;
         let mut tried = false;
         loop {
@@ -457,7 +451,7 @@ impl<'a, E: Env> Walk<'a, E> {
     /// The frame that a page stands in, brought in if there is none; `None`: look again.
     fn frame(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         page: u32,
         tried: &mut bool,
     ) -> Result<Option<FrameId>, Error> {
@@ -478,7 +472,7 @@ impl<'a, E: Env> Walk<'a, E> {
         }
     }
 
-    fn swap_in(&mut self, task: &mut Task<'_, E>, page: u32, slot: u32) -> Result<(), Error> {
+    fn swap_in(&mut self, task: &mut Task<'_>, page: u32, slot: u32) -> Result<(), Error> {
         let began = task.now();
         let cache = self.cache;
         let Some(frame) = cache.start_swap_in(task, self.anon, page, slot)? else {
@@ -507,7 +501,7 @@ impl<'a, E: Env> Walk<'a, E> {
     /// Waits until a refusal may have an end.
     fn refused(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         page: u32,
         frame: FrameId,
         refusal: Refusal,
@@ -530,7 +524,7 @@ impl<'a, E: Env> Walk<'a, E> {
 
     /// A page whose read failed goes back to its slot. Its reader is told; the task that finds an
     /// older failure tries again.
-    fn failed(&self, task: &Task<'_, E>, page: u32, busy: Busy, tried: bool) -> Result<(), Error> {
+    fn failed(&self, task: &Task<'_>, page: u32, busy: Busy, tried: bool) -> Result<(), Error> {
         self.cache.undo_swap_in(task, self.anon, page, busy);
         if !tried {
             return Ok(());
@@ -541,7 +535,7 @@ impl<'a, E: Env> Walk<'a, E> {
 
     /// A page was stored to: it is dirty and mapped, and its slot, which holds something older, is
     /// given up, unless the page is just being written there.
-    fn wrote(&mut self, task: &mut Task<'_, E>, page: u32, busy: Busy) {
+    fn wrote(&mut self, task: &mut Task<'_>, page: u32, busy: Busy) {
         let cache = self.cache;
         let frame = busy.frame();
         if self.anon.pages.is_mapped(page) {
@@ -559,7 +553,7 @@ impl<'a, E: Env> Walk<'a, E> {
     }
 
     /// The page at hand was there, but not mapped.
-    fn minor(&mut self, task: &mut Task<'_, E>) {
+    fn minor(&mut self, task: &mut Task<'_>) {
         if !core::mem::take(&mut self.counted) {
             self.tally.faults += 1;
             task.did(Work::Fault, 1);

@@ -19,8 +19,8 @@
 
 use std::sync::Arc;
 
-use env::{Context, Env, Task};
-use frames::{Content, Region};
+use env::{Context, Task};
+use frames::{Data, DataMut, Region};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::Error;
@@ -61,12 +61,12 @@ pub struct Touched {
 }
 
 /// A region of anonymous memory. Dropping it gives its memory and its slots back.
-pub struct Spill<E: Env> {
-    cache: Arc<Cache<E>>,
+pub struct Spill {
+    cache: Arc<Cache>,
     anon: Arc<Anon>,
 }
 
-impl<E: Env> Spill<E> {
+impl Spill {
     /// How many pages it has.
     pub fn len(&self) -> Pages {
         Pages(u64::from(self.anon.pages.len()))
@@ -93,7 +93,7 @@ impl<E: Env> Spill<E> {
     /// `OutOfRange`; `OutOfMemory`, `NoMemory` (pages before it were touched); `SwapReadFailed`:
     /// the page's content is in the swap file and could not be read, the next access tries again;
     /// `Killed`; `Cancelled`.
-    pub fn touch(&self, task: &mut Task<'_, E>, first: u32, count: u32) -> Result<Touched, Error> {
+    pub fn touch(&self, task: &mut Task<'_>, first: u32, count: u32) -> Result<Touched, Error> {
         let end = self.end(first, count)?;
         fault::touch(task, &self.cache, &self.anon, first, end)
     }
@@ -102,13 +102,14 @@ impl<E: Env> Spill<E> {
     ///
     /// # Errors
     /// As `touch`. Data before the point of the error was taken in.
-    pub fn write(
+    pub fn write<'a>(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         offset: Bytes,
-        data: &<E::Content as Content>::Data,
+        data: impl Into<Data<'a>>,
     ) -> Result<(), Error> {
-        self.check_bytes(offset, E::Content::data_len(data) as u64)?;
+        let data = data.into();
+        self.check_bytes(offset, data.len() as u64)?;
         fault::write(task, &self.cache, &self.anon, offset, data)
     }
 
@@ -116,13 +117,14 @@ impl<E: Env> Spill<E> {
     ///
     /// # Errors
     /// As `touch`.
-    pub fn read(
+    pub fn read<'a>(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         offset: Bytes,
-        data: &mut <E::Content as Content>::Data,
+        data: impl Into<DataMut<'a>>,
     ) -> Result<(), Error> {
-        self.check_bytes(offset, E::Content::data_len(data) as u64)?;
+        let data = data.into();
+        self.check_bytes(offset, data.len() as u64)?;
         fault::read(task, &self.cache, &self.anon, offset, data)
     }
 
@@ -131,7 +133,7 @@ impl<E: Env> Spill<E> {
     ///
     /// # Errors
     /// `OutOfRange`, `Cancelled`.
-    pub fn discard(&self, task: &mut Task<'_, E>, first: u32, count: u32) -> Result<(), Error> {
+    pub fn discard(&self, task: &mut Task<'_>, first: u32, count: u32) -> Result<(), Error> {
         let end = self.end(first, count)?;
         discard::discard(task, &self.cache, &self.anon, first, end)
     }
@@ -161,24 +163,20 @@ impl<E: Env> Spill<E> {
     }
 }
 
-impl<E: Env> Drop for Spill<E> {
+impl Drop for Spill {
     fn drop(&mut self) {
         discard::drop_region(&self.cache, &self.anon);
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// A new region of `pages` pages, all of them nowhere: it takes memory as it is touched. Four
     /// and a quarter bytes a page are taken for its table, on top of the limit; so all regions
     /// together may have thirty times as many pages as the limit, no more.
     ///
     /// # Errors
     /// `TooMany`; `BadOption`: no pages, or more than are left for regions.
-    pub fn spill(
-        self: &Arc<Self>,
-        task: &mut Task<'_, E>,
-        pages: Pages,
-    ) -> Result<Arc<Spill<E>>, Error> {
+    pub fn spill(self: &Arc<Self>, task: &mut Task<'_>, pages: Pages) -> Result<Arc<Spill>, Error> {
         self.drop_remains(task);
         let count = self.reserve_table(task, pages)?;
         let region = match self.runs_of_faults() {

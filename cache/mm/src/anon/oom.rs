@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Task};
+use env::{Cause, Task};
 use frames::RegionEntry;
 use policy::reclaim::throttle::Who;
 use policy::units::Nanos;
@@ -41,14 +41,14 @@ fn weight(anon: &Anon) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// There is no memory available. Either somebody has given way, and the caller is to try again,
     /// or it is told. A task within a file system makes nobody give way: it tries again, at the
     /// next tick (the kernel: at once).
     ///
     /// # Errors
     /// `OutOfMemory`, `Cancelled`.
-    pub(crate) fn out_of_memory(&self, task: &mut Task<'_, E>, who: Who) -> Result<(), Error> {
+    pub(crate) fn out_of_memory(&self, task: &mut Task<'_>, who: Who) -> Result<(), Error> {
         let told = self.no_memory();
         if !self.options.reclaim.oom_kills {
             return Err(told);
@@ -71,7 +71,7 @@ impl<E: Env> Cache<E> {
         emptied
     }
 
-    fn largest(&self, task: &Task<'_, E>) -> Option<Arc<Anon>> {
+    fn largest(&self, task: &Task<'_>) -> Option<Arc<Anon>> {
         let regions = self.registry.regions.all(task);
         let alive = regions.into_iter().filter(|anon| !anon.is_killed());
         let weighed = alive.map(|anon| (weight(&anon), anon));

@@ -9,7 +9,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use env::{Context, Env, IoError, IoRequest, Signal, Task, Work};
+use env::{Context, IoError, IoRequest, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId, Owner, RegionEntry};
 use policy::place::by_use::Purpose;
 
@@ -23,12 +23,12 @@ use crate::vmstat::Item;
 /// Longest window; see `policy::reclaim::swap::walk`.
 const WINDOW_MAX: usize = 32;
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Starts reading a page from its slot, with its neighbours. Does not wait for the read, but
     /// for memory if it must. Answers the frame; `None`: somebody else was faster.
     pub(crate) fn start_swap_in(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         anon: &Arc<Anon>,
         page: u32,
         slot: u32,
@@ -59,12 +59,7 @@ impl<E: Env> Cache<E> {
 
     /// A walk over a region has come to what was read ahead of it (`swap_readahead_hit`): reads the
     /// slots that follow, as far as frames can be had at once. Does not wait.
-    pub(crate) fn swap_in_on(
-        &self,
-        task: &mut Task<'_, E>,
-        anon: &Anon,
-        slots: Option<Range<u32>>,
-    ) {
+    pub(crate) fn swap_in_on(&self, task: &mut Task<'_>, anon: &Anon, slots: Option<Range<u32>>) {
         let (Some(slots), Some(area)) = (slots, self.swap.area()) else {
             return;
         };
@@ -80,8 +75,8 @@ impl<E: Env> Cache<E> {
     /// window's end.
     fn read_window(
         &self,
-        area: &Arc<Area<E>>,
-        task: &mut Task<'_, E>,
+        area: &Arc<Area>,
+        task: &mut Task<'_>,
         window: Range<u32>,
         mut wanted: Option<(u32, Busy)>,
     ) -> u32 {
@@ -136,13 +131,13 @@ impl<E: Env> Cache<E> {
     /// Merges neighbouring slots into requests and sends them.
     fn send_reads(
         &self,
-        area: &Arc<Area<E>>,
-        task: &mut Task<'_, E>,
+        area: &Arc<Area>,
+        task: &mut Task<'_>,
         wanted: u32,
         busies: impl Iterator<Item = (u32, Busy)>,
     ) {
         let mut request: Option<(u32, Box<IoRequest>)> = None;
-        let send = |task: &mut Task<'_, E>, end, full: Box<IoRequest>| {
+        let send = |task: &mut Task<'_>, end, full: Box<IoRequest>| {
             self.counters.add(Item::Pswpin, full.pages().0);
             task.did(Work::SwapIn, full.pages().0);
             area.send_read(task, end, wanted, full);
@@ -165,8 +160,8 @@ impl<E: Env> Cache<E> {
     /// Puts a neighbour's frame where its slot stands, if that page is still out.
     fn install_ahead(
         &self,
-        area: &Area<E>,
-        task: &Task<'_, E>,
+        area: &Area,
+        task: &Task<'_>,
         cursor: &mut Cursor,
         slot: u32,
         frame: FrameId,
@@ -178,8 +173,8 @@ impl<E: Env> Cache<E> {
     /// The page that stands in a slot and is out, if there is one.
     fn page_out<'a>(
         &self,
-        area: &Area<E>,
-        task: &Task<'_, E>,
+        area: &Area,
+        task: &Task<'_>,
         cursor: &'a mut Cursor,
         slot: u32,
     ) -> Option<(&'a Arc<Anon>, u32)> {
@@ -195,8 +190,8 @@ impl<E: Env> Cache<E> {
     #[expect(clippy::too_many_arguments, reason = "what a page is, and where")]
     fn install(
         &self,
-        area: &Area<E>,
-        task: &Task<'_, E>,
+        area: &Area,
+        task: &Task<'_>,
         anon: &Anon,
         page: u32,
         slot: u32,
@@ -224,7 +219,7 @@ impl<E: Env> Cache<E> {
     #[cfg(test)]
     pub(crate) fn install_for_test(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         anon: &Anon,
         page: u32,
         slot: u32,
@@ -236,7 +231,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// Undoes a read that failed: the page is out again. The caller holds its busy bit.
-    pub(crate) fn undo_swap_in(&self, task: &Task<'_, E>, anon: &Anon, page: u32, busy: Busy) {
+    pub(crate) fn undo_swap_in(&self, task: &Task<'_>, anon: &Anon, page: u32, busy: Busy) {
         let frame = busy.frame();
         let slot = self
             .take_slot_from(&busy)

@@ -14,14 +14,14 @@ use super::*;
 use crate::Options;
 use crate::lists::ZoneId;
 use crate::memory::free::Pick;
-use crate::testing::with_cache;
+use crate::testing::{with_cache, with_lab};
 use crate::vmstat::Item;
 
 const FRAMES: u32 = 1024;
 
 #[test]
 fn a_region_that_finds_no_thread_is_given_back_by_others() {
-    with_cache(Options::new(FRAMES, 2), |task, cache| {
+    with_lab(Options::new(FRAMES, 2), |task, cache, lab| {
         for by_reclaimer in [true, false] {
             let region = cache.spill(task, Pages(100)).unwrap();
             region.touch(task, 0, 100).unwrap();
@@ -33,9 +33,9 @@ fn a_region_that_finds_no_thread_is_given_back_by_others() {
                 index: 7,
             };
             let busy = cache.pages.table.try_busy(frame, owner).unwrap();
-            cache.env.refuse_tasks(true);
+            lab.refuse_tasks(true);
             drop(region);
-            cache.env.refuse_tasks(false);
+            lab.refuse_tasks(false);
             assert_eq!(cache.memory.free(), FRAMES - 1);
             // Still busy: it stays.
             cache.drop_remains(task);

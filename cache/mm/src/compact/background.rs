@@ -21,7 +21,7 @@ use std::sync::Weak;
 
 use core::sync::atomic::Ordering;
 
-use env::{Env, Task, Wakeup};
+use env::{Task, Wakeup};
 use frames::FrameId;
 use policy::compact::suitable::{Aim, Suitable};
 use policy::compact::{Background, Compaction, Moves};
@@ -41,9 +41,9 @@ use crate::vmstat::Item;
 ///
 /// # Errors
 /// `NoMemory`.
-pub(super) fn take<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn take(
+    task: &mut Task<'_>,
+    cache: &Cache,
     runs: Runs,
     law: &Background,
     out: &mut Vec<FrameId>,
@@ -64,9 +64,9 @@ pub(super) fn take<E: Env>(
     take_of_zones(task, cache, all, (runs, law), out)
 }
 
-fn take_of_zones<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn take_of_zones(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zones: &[ZoneId],
     (runs, law): (Runs, &Background),
     out: &mut Vec<FrameId>,
@@ -112,9 +112,9 @@ enum Answer {
 
 /// A pass over the zones for a fault. A pass that fails does not have a zone left out. It counts as
 /// a stall if a zone was gone over, or left out as passes have failed there.
-fn compact<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn compact(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zones: &[ZoneId],
     (runs, law): (Runs, &Background),
     out: &mut Vec<FrameId>,
@@ -157,9 +157,9 @@ fn compact<E: Env>(
     })
 }
 
-fn pass<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn pass(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     runs: Runs,
     moves: &Moves,
@@ -175,7 +175,7 @@ fn pass<E: Env>(
 }
 
 /// The task of its own (`kcompactd`).
-pub(crate) fn compactor<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>, node: NodeId) {
+pub(crate) fn compactor(task: &mut Task<'_>, cache: &Weak<Cache>, node: NodeId) {
     while let Some(cache) = cache.upgrade() {
         let stopping = || cache.registry.stopping.load(Ordering::Acquire);
         let own = cache.zones.node(node).compactor();

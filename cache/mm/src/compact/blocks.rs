@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use env::{Env, Task, Work};
+use env::{Task, Work};
 use frames::{Flags, FrameId};
 use policy::compact::Blocks;
 use policy::compact::blocks::{Fate, Found, Seen, lies_with};
@@ -36,9 +36,9 @@ const _: () = assert!(CLUSTER as usize == CLUSTER_FRAMES);
 ///
 /// # Errors
 /// `NoMemory`.
-pub(super) fn take<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn take(
+    task: &mut Task<'_>,
+    cache: &Cache,
     runs: Runs,
     law: &Blocks,
     out: &mut Vec<FrameId>,
@@ -70,9 +70,9 @@ pub(super) fn take<E: Env>(
 }
 
 /// The cheapest of some blocks of a zone.
-fn choose<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn choose(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     runs: Runs,
     law: &Blocks,
@@ -128,9 +128,9 @@ fn choose<E: Env>(
 }
 
 /// What would become of the page in a frame that is not free.
-fn look<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
+fn look(
+    task: &Task<'_>,
+    cache: &Cache,
     law: &Blocks,
     regions: &mut Cursor,
     frame: FrameId,
@@ -159,9 +159,9 @@ fn look<E: Env>(
 }
 
 /// Empties a block; `None`: another task empties it, or too many empty some.
-fn empty<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn empty(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     block: Range<u32>,
     runs: Runs,
@@ -206,13 +206,7 @@ fn empty<E: Env>(
 }
 
 /// The same of up to a cluster of its frames.
-fn empty_part<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    zone: ZoneId,
-    frames: Range<u32>,
-    law: &Blocks,
-) {
+fn empty_part(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, frames: Range<u32>, law: &Blocks) {
     let mut regions = Cursor::new();
     let mut drops = Vec::with_capacity(CLUSTER_FRAMES);
     let mut moves = Vec::with_capacity(CLUSTER_FRAMES);
@@ -260,7 +254,7 @@ fn empty_part<E: Env>(
 
 /// Moves a page to a frame among those of its like. False: there is none, or it cannot go in this
 /// moment.
-fn move_one<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page, flags: Flags) -> bool {
+fn move_one(task: &mut Task<'_>, cache: &Cache, page: Page, flags: Flags) -> bool {
     let mobility = if !cache.groups() || flags.has(Flags::ANON) {
         Mobility::Movable
     } else {

@@ -4,7 +4,7 @@
 //!
 //! Source: mechanisms 1.6, 8; Linux 3.1 to 3.3 and 6.12 mm/page_alloc.c, __alloc_pages_slowpath().
 
-use env::{Env, Task, Work};
+use env::{Task, Work};
 use frames::{Flags, FrameId};
 use policy::compact::attempt::{Attempt, Pass, Step};
 use policy::compact::blocks::lies_with;
@@ -31,7 +31,7 @@ pub(crate) mod background;
 mod blocks;
 mod zone;
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// A task moves pages in the background.
     pub(crate) fn compacts_in_background(&self) -> bool {
         let has = |runs: &Runs| runs.compaction.has_background();
@@ -51,7 +51,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// The mobility whose pageblocks hold the pages of a file that are to be written to, or read.
-    pub(crate) fn lies_in(&self, mapping: &Mapping<E>, written: bool) -> Mobility {
+    pub(crate) fn lies_in(&self, mapping: &Mapping, written: bool) -> Mobility {
         if self.groups() {
             lies_with(written)
         } else {
@@ -96,7 +96,7 @@ impl<E: Env> Cache<E> {
     /// `NoMemory`, `Cancelled`.
     pub(crate) fn take_run(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         runs: Runs,
         out: &mut Vec<FrameId>,
     ) -> Result<bool, Error> {
@@ -121,9 +121,9 @@ impl<E: Env> Cache<E> {
 }
 
 /// Takes a run as `Attempt` says.
-fn by_scans<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn by_scans(
+    task: &mut Task<'_>,
+    cache: &Cache,
     runs: Runs,
     scans: &Scans,
     out: &mut Vec<FrameId>,
@@ -176,13 +176,7 @@ fn by_scans<E: Env>(
 }
 
 /// A pass over the zones, until one has a run above LOW; answers the best that one of them said.
-fn compact<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    runs: Runs,
-    scans: &Scans,
-    pass: Pass,
-) -> Suitable {
+fn compact(task: &mut Task<'_>, cache: &Cache, runs: Runs, scans: &Scans, pass: Pass) -> Suitable {
     let way = Way {
         moves: match pass {
             Pass::First => &scans.first,
@@ -205,9 +199,9 @@ fn compact<E: Env>(
 }
 
 /// Takes a run that is free, of the first of these zones that has one above a mark.
-fn take_free<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn take_free(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zones: &[ZoneId],
     (runs, floor): (Runs, Floor),
     out: &mut Vec<FrameId>,
@@ -221,9 +215,9 @@ fn take_free<E: Env>(
 }
 
 /// The same of one zone; without a mark, whatever is free beside it.
-fn take_of<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn take_of(
+    task: &mut Task<'_>,
+    cache: &Cache,
     runs: Runs,
     zone: ZoneId,
     floor: Option<Floor>,

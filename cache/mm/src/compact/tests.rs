@@ -7,11 +7,11 @@ use policy::dirty::Threshold;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::Tunables;
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
-use world::{LabEnv, Sector};
+use world::Sector;
 
 use crate::lists::ZoneId;
 use crate::reclaim::direct::{ForRun, direct_for_run};
-use crate::testing::{Null, read_whole, with_cache};
+use crate::testing::{NULL, Null, read_whole, with_cache};
 use crate::{Apart, Cache, DeviceOptions, Error, Item, Options, Reader, Runs, Spill};
 
 const RUNS: Runs = Runs {
@@ -27,18 +27,18 @@ fn options(frames: u32) -> Options {
     }
 }
 
-fn counts<const N: usize>(cache: &Arc<Cache<LabEnv>>, items: [Item; N]) -> [u64; N] {
+fn counts<const N: usize>(cache: &Arc<Cache>, items: [Item; N]) -> [u64; N] {
     let read = cache.vmstat();
     items.map(|item| read.get(item))
 }
 
 /// A new region of so many pages, touched whole; and by how much that raised what is counted.
 fn touched<const N: usize>(
-    task: &mut Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     pages: u32,
     items: [Item; N],
-) -> (Arc<Spill<LabEnv>>, [u64; N]) {
+) -> (Arc<Spill>, [u64; N]) {
     let before = counts(cache, items);
     let region = cache.spill(task, Pages(pages.into())).unwrap();
     region.touch(task, 0, pages).unwrap();
@@ -48,7 +48,7 @@ fn touched<const N: usize>(
 
 #[test]
 fn a_fault_brings_a_run_where_one_is_free() {
-    with_cache(options(1024), |task: &mut Task<'_, LabEnv>, cache| {
+    with_cache(options(1024), |task: &mut Task<'_>, cache| {
         let region = cache.spill(task, Pages(40)).unwrap();
         // In the middle of the second stretch; the third is not whole.
         let touched = region.touch(task, 20, 1).unwrap();
@@ -74,7 +74,7 @@ fn a_fault_brings_a_run_where_one_is_free() {
 
 #[test]
 fn where_none_is_free_it_brings_single_pages() {
-    with_cache(options(1024), |task: &mut Task<'_, LabEnv>, cache| {
+    with_cache(options(1024), |task: &mut Task<'_>, cache| {
         let other = cache.spill(task, Pages(800)).unwrap();
         other.touch(task, 0, 800).unwrap();
         // Every other page of it goes: nothing stands together.
@@ -112,7 +112,7 @@ fn runs_that_no_memory_can_have_are_refused() {
             frames,
             ..world::Options::default()
         });
-        let Err(Error::BadOption { what: told, .. }) = Cache::new(Arc::clone(lab.env()), options)
+        let Err(Error::BadOption { what: told, .. }) = Cache::new(lab.env().clone(), options)
         else {
             panic!("order {order} of {frames} frames was taken")
         };
@@ -137,11 +137,7 @@ fn options_of(name: &str, frames: u32) -> Options {
 }
 
 /// Memory in which every other page is free, and no run.
-fn scattered(
-    task: &mut Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
-    pages: u32,
-) -> Arc<Spill<LabEnv>> {
+fn scattered(task: &mut Task<'_>, cache: &Arc<Cache>, pages: u32) -> Arc<Spill> {
     let region = cache.spill(task, Pages(u64::from(pages))).unwrap();
     region.touch(task, 0, pages).unwrap();
     for page in (0..pages).step_by(2) {
@@ -267,8 +263,7 @@ fn since_four_reclaim_for_a_run_goes_on_until_there_is_a_run_or_pages_could_be_m
             ..of_6_12(true)
         };
         with_cache(options, move |task, cache| {
-            let id = cache.env.add_device(Arc::new(Null));
-            let _file = read_whole(task, cache, id, Bytes(4_096 << 12));
+            let _file = read_whole(task, cache, NULL, Bytes(4_096 << 12));
             // A region takes some of what the reader left free.
             let region = cache.spill(task, Pages(64)).unwrap();
             region.touch(task, 0, 64).unwrap();
@@ -293,7 +288,7 @@ fn a_task_of_its_own_makes_a_run_when_it_is_asked() {
         // The reserve stood together when memory was taken.
         let hog = cache.spill(task, Pages(640)).unwrap();
         hog.touch(task, 0, 640).unwrap();
-        let runs = |cache: &Arc<Cache<LabEnv>>| counts(cache, [Item::NrFreeRuns]);
+        let runs = |cache: &Arc<Cache>| counts(cache, [Item::NrFreeRuns]);
         assert_eq!((runs(cache), counts(cache, items)), ([0], [0, 0]));
         cache.ask_compactor(ZoneId(0));
         task.sleep(Cause::Idle, Nanos::secs(1));
@@ -321,13 +316,12 @@ fn among_dirty(name: &'static str, migrates: Migrates) -> [u64; 4] {
     }
     options.runs = Some(runs);
     with_cache(options, move |task, cache| {
-        let id = cache.env.add_device(Arc::new(Null));
         let device = DeviceOptions {
             migrates,
             ..DeviceOptions::default()
         };
-        let device = cache.add_device(task, id, Null.info(), device).unwrap();
-        let open = |task: &mut Task<'_, LabEnv>, object| {
+        let device = cache.add_device(task, NULL, Null.info(), device).unwrap();
+        let open = |task: &mut Task<'_>, object| {
             let file = cache
                 .open(task, device, ObjectId(object), Bytes(0))
                 .unwrap();
@@ -389,9 +383,8 @@ fn among_read(change: impl Fn(&mut Blocks)) -> [u64; 4] {
         ..RUNS
     });
     with_cache(options, move |task, cache| {
-        let id = cache.env.add_device(Arc::new(Null));
         let device = cache
-            .add_device(task, id, Null.info(), DeviceOptions::default())
+            .add_device(task, NULL, Null.info(), DeviceOptions::default())
             .unwrap();
         let len = 1_500 * PAGE_SIZE;
         let file = cache.open(task, device, ObjectId(1), Bytes(len)).unwrap();

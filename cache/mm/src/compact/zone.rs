@@ -22,7 +22,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Env, Interrupt, Task, Work};
+use env::{Interrupt, Task, Work};
 use frames::{Flags, FrameId};
 use policy::compact::migrate::{Seen, Verdict, judge, takes};
 use policy::compact::scanner::Scanner;
@@ -46,8 +46,8 @@ use crate::vmstat::Item;
 use crate::writeback::flush;
 
 /// One pass over a zone.
-pub(super) struct ZonePass<'a, E: Env> {
-    cache: &'a Cache<E>,
+pub(super) struct ZonePass<'a> {
+    cache: &'a Cache,
     zone: ZoneId,
     runs: Runs,
     way: &'a Way<'a>,
@@ -61,7 +61,7 @@ pub(super) struct ZonePass<'a, E: Env> {
     /// Frames to move pages to.
     targets: Vec<FrameId>,
     /// The file that was looked at last.
-    file: Option<Arc<Mapping<E>>>,
+    file: Option<Arc<Mapping>>,
     regions: Cursor,
     free: Vec<(u32, u8)>,
 }
@@ -93,9 +93,9 @@ pub(super) struct Passed {
 }
 
 /// Moves pages of a zone until it has a run of 2^`order` frames, or its two scanners meet.
-pub(super) fn compact_zone<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn compact_zone(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     runs: Runs,
     way: &Way<'_>,
@@ -146,8 +146,8 @@ pub(super) fn compact_zone<E: Env>(
     passed
 }
 
-impl<E: Env> ZonePass<'_, E> {
-    fn goes_on(&self, task: &Task<'_, E>) -> bool {
+impl ZonePass<'_> {
+    fn goes_on(&self, task: &Task<'_>) -> bool {
         let cache = self.cache;
         let stops = cache.registry.stopping.load(Ordering::Acquire);
         if self.scanner.is_complete() || !self.captured.is_empty() || stops {
@@ -161,7 +161,7 @@ impl<E: Env> ZonePass<'_, E> {
 
     /// Takes pages of the next window. `None`: too many are off their lists, and this pass does not
     /// wait.
-    fn take(&mut self, task: &mut Task<'_, E>) -> Option<Vec<Taken>> {
+    fn take(&mut self, task: &mut Task<'_>) -> Option<Vec<Taken>> {
         while self.is_crowded(task) {
             let who = Who::DIRECT;
             if self.moves.gives_up_if_crowded
@@ -191,7 +191,7 @@ impl<E: Env> ZonePass<'_, E> {
     }
 
     /// Whether more than half of the pages are off their lists.
-    fn is_crowded(&self, task: &Task<'_, E>) -> bool {
+    fn is_crowded(&self, task: &Task<'_>) -> bool {
         let zone = &self.cache.zones[self.zone];
         let isolated: Pages = Kind::ALL.into_iter().map(|kind| zone.isolated(kind)).sum();
         let listed = self.cache.zones.sizes(task, self.zone).total();
@@ -199,7 +199,7 @@ impl<E: Env> ZonePass<'_, E> {
     }
 
     /// Looks at frames of a window; answers pages to be moved, and where to go on.
-    fn look(&mut self, task: &Task<'_, E>, window: Range<u32>) -> (Vec<Taken>, u32) {
+    fn look(&mut self, task: &Task<'_>, window: Range<u32>) -> (Vec<Taken>, u32) {
         let cache = self.cache;
         let block = 1_u32 << cache.memory.pageblock_order();
         let mut free = core::mem::take(&mut self.free);
@@ -236,7 +236,7 @@ impl<E: Env> ZonePass<'_, E> {
         (taken, at.min(window.end))
     }
 
-    fn look_at(&mut self, task: &Task<'_, E>, frame: FrameId) -> Looked {
+    fn look_at(&mut self, task: &Task<'_>, frame: FrameId) -> Looked {
         let cache = self.cache;
         let (flags, generation) = cache.pages.table.look(frame);
         if !flags.has(Flags::CACHED) {
@@ -267,7 +267,7 @@ impl<E: Env> ZonePass<'_, E> {
         Looked::Takes(Taken { page, kind })
     }
 
-    fn see(&mut self, task: &Task<'_, E>, page: Page, flags: Flags) -> Seen {
+    fn see(&mut self, task: &Task<'_>, page: Page, flags: Flags) -> Seen {
         let file = self.cache.pages.table.owner(page.frame).file;
         let migrates = if flags.has(Flags::ANON) || file & ANON != 0 {
             Migrates::Copy
@@ -284,7 +284,7 @@ impl<E: Env> ZonePass<'_, E> {
         }
     }
 
-    fn mapping(&mut self, task: &Task<'_, E>, file: u32) -> Option<&Arc<Mapping<E>>> {
+    fn mapping(&mut self, task: &Task<'_>, file: u32) -> Option<&Arc<Mapping>> {
         if self.file.as_ref().is_none_or(|known| known.id != file) {
             self.file = self.cache.mapping(task, file);
         }
@@ -292,7 +292,7 @@ impl<E: Env> ZonePass<'_, E> {
     }
 
     /// Moves the pages of a window, round by round.
-    fn migrate(&mut self, task: &mut Task<'_, E>, taken: &[Taken]) {
+    fn migrate(&mut self, task: &mut Task<'_>, taken: &[Taken]) {
         let cache = self.cache;
         let (mut moved, mut refused) = (Vec::with_capacity(taken.len()), 0);
         let mut pending: Vec<_> = taken.iter().map(|taken| taken.page).collect();
@@ -346,7 +346,7 @@ impl<E: Env> ZonePass<'_, E> {
         task.did(Work::MovePage, moved.len() as u64);
     }
 
-    fn attempt(&mut self, task: &mut Task<'_, E>, page: Page, round: u8) -> Outcome {
+    fn attempt(&mut self, task: &mut Task<'_>, page: Page, round: u8) -> Outcome {
         let cache = self.cache;
         loop {
             let (flags, generation) = cache.pages.table.look(page.frame);
@@ -391,7 +391,7 @@ impl<E: Env> ZonePass<'_, E> {
     }
 
     /// Takes frames for `wanted` pages; false: there is none.
-    fn refill(&mut self, task: &mut Task<'_, E>, wanted: usize) -> bool {
+    fn refill(&mut self, task: &mut Task<'_>, wanted: usize) -> bool {
         let memory = &self.cache.memory;
         let low = memory.marks_of(self.zone).low;
         let mut highest = None;

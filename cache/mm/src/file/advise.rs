@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, IoClass, Task, Work};
+use env::{IoClass, Task, Work};
 use policy::readahead::Run;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
@@ -51,7 +51,7 @@ pub(super) struct Said {
 
 impl Said {
     /// The largest window.
-    pub(super) fn window<E: Env>(self, cache: &Cache<E>) -> Pages {
+    pub(super) fn window(self, cache: &Cache) -> Pages {
         let max = cache.options.readahead_max;
         match self.pattern {
             Advice::Random => Pages(1).at_most(max),
@@ -64,7 +64,7 @@ impl Said {
     }
 }
 
-impl<E: Env> File<E> {
+impl File {
     /// Takes advice of a reader about itself, or about `len` bytes at `offset`, to the end of the
     /// file if `len` is zero.
     ///
@@ -72,7 +72,7 @@ impl<E: Env> File<E> {
     /// `Cancelled`, of `WillNeed`.
     pub fn advise(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         reader: &mut Reader,
         (offset, len): (Bytes, Bytes),
         advice: Advice,

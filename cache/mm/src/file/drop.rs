@@ -6,7 +6,7 @@
 
 use core::ops::Range;
 
-use env::{Env, Signal, Task, Work};
+use env::{Signal, Task, Work};
 use frames::{Flags, FrameId, Generation, Slot};
 use policy::units::Pages;
 
@@ -28,10 +28,10 @@ pub enum Dropped {
     Kept,
 }
 
-impl<E: Env> File<E> {
+impl File {
     /// Drops a page of the file from memory if it is there, clean, and in nobody's use; waits for
     /// nothing. `page`: its number.
-    pub fn drop_clean(&self, task: &mut Task<'_, E>, page: u64) -> Dropped {
+    pub fn drop_clean(&self, task: &mut Task<'_>, page: u64) -> Dropped {
         let (cache, mapping) = (&self.cache, &self.mapping);
         let Ok(page) = u32::try_from(page) else {
             return Dropped::Absent;
@@ -44,7 +44,7 @@ impl<E: Env> File<E> {
     }
 
     /// The same of all pages of a range; answers how many there were.
-    pub(super) fn drop_all_clean(&self, task: &Task<'_, E>, pages: Range<u64>) -> u64 {
+    pub(super) fn drop_all_clean(&self, task: &Task<'_>, pages: Range<u64>) -> u64 {
         let (cache, mapping) = (&self.cache, &self.mapping);
         let mut dropped = 0;
         let [Ok(mut from), Ok(end)] = [pages.start, pages.end].map(u32::try_from) else {
@@ -63,10 +63,10 @@ impl<E: Env> File<E> {
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Drops every page of a file that is clean and in nobody's use, as `/proc/sys/vm/drop_caches`
     /// does; waits for nothing. Answers how many there were.
-    pub fn drop_caches(&self, task: &mut Task<'_, E>) -> Pages {
+    pub fn drop_caches(&self, task: &mut Task<'_>) -> Pages {
         let unless = Flags::DIRTY | Flags::WRITEBACK | Flags::BUSY;
         let watch = self.shrinkers.watch.get();
         let (mut dropped, mut gone) = (0, Vec::new());
@@ -102,8 +102,8 @@ impl<E: Env> Cache<E> {
     /// Drops a page of a file that was seen in a frame.
     fn drop_page(
         &self,
-        task: &Task<'_, E>,
-        mapping: &Mapping<E>,
+        task: &Task<'_>,
+        mapping: &Mapping,
         page: u32,
         (frame, generation): (FrameId, Generation),
     ) -> Dropped {

@@ -18,9 +18,9 @@ pub(crate) mod writer;
 use core::ops::Range;
 use std::sync::Arc;
 
-use env::{Client, Env, Task};
+use env::{Client, Task};
 use frames::sync::{AtomicU64, Ordering};
-use frames::{Content, Flags, Pin};
+use frames::{Data, DataMut, Flags, Pin};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
@@ -31,9 +31,9 @@ use crate::registry::mapping::Mapping;
 use crate::{Error, Offered, Pinned, Reader, Synced, Writer};
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
-pub struct File<E: Env> {
-    pub(crate) cache: Arc<Cache<E>>,
-    pub(crate) mapping: Arc<Mapping<E>>,
+pub struct File {
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) mapping: Arc<Mapping>,
     /// Errors that this handle has reported (`sync::SeenErrors`).
     seen_writes: AtomicU64,
     seen_flushes: AtomicU64,
@@ -56,8 +56,8 @@ pub struct FileStats {
     pub missed: Pages,
 }
 
-impl<E: Env> File<E> {
-    pub(crate) fn new(cache: Arc<Cache<E>>, mapping: Arc<Mapping<E>>) -> Self {
+impl File {
+    pub(crate) fn new(cache: Arc<Cache>, mapping: Arc<Mapping>) -> Self {
         let seen_writes = AtomicU64::new(mapping.error_seq());
         let seen_flushes = AtomicU64::new(mapping.device.flush_failures());
         Self {
@@ -107,7 +107,7 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// `MetadataFailed`, `Cancelled`.
-    pub fn allocate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
+    pub fn allocate(&self, task: &mut Task<'_>, len: Bytes) -> Result<(), Error> {
         // A cut that is still to be done would take it away again.
         let file = shut_settled(task, &self.cache, &self.mapping)?;
         space::allocate(task, &file, len)
@@ -137,12 +137,12 @@ impl<E: Env> File<E> {
     /// `OutOfRange`, `MetadataFailed` (no space), `DeviceStopped`, `FlushFailed`, `OutOfMemory`,
     /// `ReadFailed` (a partly written page could not be read), `Cancelled`. Data before the point
     /// of the error may have been taken in.
-    pub fn write(
+    pub fn write<'a>(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
         offset: Bytes,
-        data: &<E::Content as Content>::Data,
+        data: impl Into<Data<'a>>,
     ) -> Result<Bytes, Error> {
         let written = self.write_counted(task, writer, offset, data);
         written.map_err(|(_, error)| error)
@@ -153,14 +153,15 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// As `write`.
-    pub fn write_counted(
+    pub fn write_counted<'a>(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
         offset: Bytes,
-        data: &<E::Content as Content>::Data,
+        data: impl Into<Data<'a>>,
     ) -> Result<Bytes, (Bytes, Error)> {
-        let len = E::Content::data_len(data) as u64;
+        let data = data.into();
+        let len = data.len() as u64;
         let call = write::Call::new(task, self, writer, offset, len);
         let call = call.map_err(|error| (Bytes::ZERO, error))?;
         let progress = call.write(task, data, Pacing::Here)?;
@@ -171,7 +172,7 @@ impl<E: Env> File<E> {
     }
 
     /// Its pages, and the accesses to it. Counts its cached pages one by one.
-    pub fn stats(&self, task: &mut Task<'_, E>) -> FileStats {
+    pub fn stats(&self, task: &mut Task<'_>) -> FileStats {
         let (read, missed) = self.mapping.reads();
         FileStats {
             cached: Pages(self.cached(task)),
@@ -183,7 +184,7 @@ impl<E: Env> File<E> {
     }
 
     /// Its pages in memory, counted so many at a time: writers to it wait meanwhile.
-    fn cached(&self, task: &mut Task<'_, E>) -> u64 {
+    fn cached(&self, task: &mut Task<'_>) -> u64 {
         const AT_A_TIME: usize = 1024;
         let mut from = Some(0);
         let mut count = 0;
@@ -211,14 +212,15 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// As `write`.
-    pub fn write_unpaced(
+    pub fn write_unpaced<'a>(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
         offset: Bytes,
-        data: &<E::Content as Content>::Data,
+        data: impl Into<Data<'a>>,
     ) -> Result<Progress, Error> {
-        let len = E::Content::data_len(data) as u64;
+        let data = data.into();
+        let len = data.len() as u64;
         let call = write::Call::new(task, self, writer, offset, len)?;
         let written = call.write(task, data, Pacing::Elsewhere);
         written.map_err(|(_, error)| error)
@@ -233,11 +235,11 @@ impl<E: Env> File<E> {
     /// As `write`, before `fill` is called.
     pub fn receive(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
         offset: Bytes,
         len: Bytes,
-        fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize,
+        fill: &mut dyn FnMut(&Offered<'_>) -> usize,
     ) -> Result<Bytes, Error> {
         write::Call::new(task, self, writer, offset, len.0)?.receive(task, fill)
     }
@@ -251,7 +253,7 @@ impl<E: Env> File<E> {
     /// As `write`.
     pub fn prepare_write(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
         offset: Bytes,
         len: Bytes,
@@ -265,25 +267,27 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// `ReadFailed`, `OutOfMemory`, `Cancelled`.
-    pub fn read(
+    pub fn read<'a>(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         reader: &mut Reader,
         offset: Bytes,
-        data: &mut <E::Content as Content>::Data,
+        data: impl Into<DataMut<'a>>,
     ) -> Result<Progress, Error> {
-        let len = Bytes(E::Content::data_len(data) as u64);
+        let data = data.into();
+        let len = Bytes(data.len() as u64);
         read::Call::new(self, reader, offset, len).read(task, data)
     }
 
     /// The same of a few pages that are all in memory and need no reader; `None`: ask `read`.
-    pub fn read_hits(
+    pub fn read_hits<'a>(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         offset: Bytes,
-        data: &mut <E::Content as Content>::Data,
+        data: impl Into<DataMut<'a>>,
     ) -> Option<Bytes> {
-        let len = Bytes(E::Content::data_len(data) as u64);
+        let data = data.into();
+        let len = Bytes(data.len() as u64);
         read::read_hits(task, self, offset, data, len)
     }
 
@@ -295,7 +299,7 @@ impl<E: Env> File<E> {
     /// As `read`.
     pub fn show(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         reader: &mut Reader,
         (offset, len): (Bytes, Bytes),
         show: &mut dyn FnMut(&Pin, Range<usize>),
@@ -311,7 +315,7 @@ impl<E: Env> File<E> {
     /// As `read`.
     pub fn prepare_read(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         reader: &mut Reader,
         offset: Bytes,
         len: Bytes,
@@ -326,7 +330,7 @@ impl<E: Env> File<E> {
     /// As `read`.
     pub fn verify_readable(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         reader: &mut Reader,
         offset: Bytes,
         len: Bytes,
@@ -352,7 +356,7 @@ impl<E: Env> File<E> {
     // Out of line, its answer goes through memory, and is copied by other sizes than it was written
     // with: each copy waits for the stores, and a hit takes half as long again.
     #[inline(always)]
-    pub fn try_pin(&self, page: u32) -> Option<Pinned<'_, E>> {
+    pub fn try_pin(&self, page: u32) -> Option<Pinned<'_>> {
         // While a file is cut, pages behind its end are in the cache still.
         if u64::from(page) >= self.mapping.pages() || !self.cache.count_pin() {
             return None;
@@ -368,7 +372,7 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// `TooMany` pins, `OutOfRange` (beyond the end), `ReadFailed`, `OutOfMemory`, `Cancelled`.
-    pub fn pin(&self, task: &mut Task<'_, E>, page: u32) -> Result<Pinned<'_, E>, Error> {
+    pub fn pin(&self, task: &mut Task<'_>, page: u32) -> Result<Pinned<'_>, Error> {
         if u64::from(page) >= self.mapping.pages() {
             return Err(Error::no_page(page, self.mapping.size()));
         }
@@ -397,7 +401,7 @@ impl<E: Env> File<E> {
     /// `OutOfRange`; after `MetadataFailed`, `OutOfMemory` (the last page is pinned, and needs a
     /// frame of its own) and `Cancelled` the length is the new one, and the rest is done before the
     /// next write, growth or sync.
-    pub fn truncate(&self, task: &mut Task<'_, E>, len: Bytes) -> Result<(), Error> {
+    pub fn truncate(&self, task: &mut Task<'_>, len: Bytes) -> Result<(), Error> {
         truncate::truncate(task, &self.cache, &self.mapping, len)
     }
 
@@ -407,7 +411,7 @@ impl<E: Env> File<E> {
     /// `WriteFailed` while bytes are not on the device, and once for an error that has healed;
     /// `FlushFailed` until the device is reopened, and once afterwards to a handle that was not
     /// told before; `MetadataFailed`; `Cancelled`.
-    pub fn sync(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub fn sync(&self, task: &mut Task<'_>) -> Result<(), Error> {
         self.sync_pages(task, 0, u32::MAX)
     }
 
@@ -415,21 +419,21 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// As `sync`.
-    pub fn sync_range(&self, task: &mut Task<'_, E>, from: Bytes, len: Bytes) -> Result<(), Error> {
+    pub fn sync_range(&self, task: &mut Task<'_>, from: Bytes, len: Bytes) -> Result<(), Error> {
         match part_of(from, len) {
             Some((from, to)) => self.sync_pages(task, from, to),
             None => Ok(()),
         }
     }
 
-    fn sync_pages(&self, task: &mut Task<'_, E>, from: u32, to: u32) -> Result<(), Error> {
+    fn sync_pages(&self, task: &mut Task<'_>, from: u32, to: u32) -> Result<(), Error> {
         let synced = sync::sync_parts(task, &self.cache, &self.mapping, &[(from, to)]);
         self.answer(task, &synced)
     }
 
     /// Makes parts of the file durable (first byte and length of each) for several handles, each of
     /// which takes its answer by `answer`.
-    pub fn sync_parts(&self, task: &mut Task<'_, E>, parts: &[(Bytes, Bytes)]) -> Synced {
+    pub fn sync_parts(&self, task: &mut Task<'_>, parts: &[(Bytes, Bytes)]) -> Synced {
         let parts: Vec<_> = parts
             .iter()
             .filter_map(|(from, len)| part_of(*from, *len))
@@ -441,7 +445,7 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// As `sync`.
-    pub fn answer(&self, task: &Task<'_, E>, synced: &Synced) -> Result<(), Error> {
+    pub fn answer(&self, task: &Task<'_>, synced: &Synced) -> Result<(), Error> {
         let mut seen = sync::SeenErrors {
             writes: self.seen_writes.load(Ordering::Acquire),
             flushes: self.seen_flushes.load(Ordering::Acquire),
@@ -457,7 +461,7 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// As `sync`; the file then stays open with everything it holds.
-    pub fn close(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub fn close(&self, task: &mut Task<'_>) -> Result<(), Error> {
         let mapping = &self.mapping;
         self.sync(task)?;
         let mut file = mapping.shut_at_the_end(task)?;
@@ -478,12 +482,12 @@ impl<E: Env> File<E> {
     ///
     /// # Errors
     /// `Cancelled`.
-    pub fn discard(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub fn discard(&self, task: &mut Task<'_>) -> Result<(), Error> {
         let file = self.mapping.shut_at_the_end(task)?;
         self.discard_shut(task, file)
     }
 
-    fn discard_shut(&self, task: &mut Task<'_, E>, file: ShutGate<'_, E>) -> Result<(), Error> {
+    fn discard_shut(&self, task: &mut Task<'_>, file: ShutGate<'_>) -> Result<(), Error> {
         // First, so that nothing that is still under way brings a page in behind the look.
         file.close();
         let dropped = truncate::drop_pages(task, &self.cache, &file, 0);

@@ -1,7 +1,6 @@
 //! Zero-copy reads: a page held by its reader.
 
-use env::Env;
-use frames::{Flags, PINS_MAX, Pin, SeatId};
+use frames::{Content, Flags, PINS_MAX, Pin, SeatId};
 use policy::units::Pages;
 
 use crate::Error;
@@ -17,19 +16,19 @@ pub(super) const PAGE_PINS_MAX: u32 = PINS_MAX / 2;
 /// limit).
 ///
 /// It borrows the file that it is of: a hit costs no reference count.
-pub struct Pinned<'a, E: Env> {
-    cache: &'a Cache<E>,
+pub struct Pinned<'a> {
+    cache: &'a Cache,
     pin: Option<Pin>,
 }
 
-impl<'a, E: Env> Pinned<'a, E> {
+impl<'a> Pinned<'a> {
     /// Takes over a pin that was counted by `Cache::count_pin`, of a page whose flags with it are
     /// these.
     ///
     /// # Errors
     /// `TooMany` on this page.
     #[inline]
-    pub(crate) fn new(cache: &'a Cache<E>, (pin, flags): (Pin, Flags)) -> Result<Self, Error> {
+    pub(crate) fn new(cache: &'a Cache, (pin, flags): (Pin, Flags)) -> Result<Self, Error> {
         // Dropped, it is given back.
         let pinned = Self {
             cache,
@@ -44,7 +43,7 @@ impl<'a, E: Env> Pinned<'a, E> {
         Ok(pinned)
     }
 
-    /// The pin, for `E::Content`.
+    /// The pin, for the contents.
     #[inline]
     pub fn pin(&self) -> &Pin {
         self.pin.as_ref().expect("taken only by drop")
@@ -52,12 +51,12 @@ impl<'a, E: Env> Pinned<'a, E> {
 
     /// The contents that the pin belongs to.
     #[inline]
-    pub fn content(&self) -> &'a E::Content {
+    pub fn content(&self) -> &'a dyn Content {
         self.cache.content()
     }
 }
 
-impl<E: Env> Drop for Pinned<'_, E> {
+impl Drop for Pinned<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(pin) = self.pin.take() {
@@ -67,7 +66,7 @@ impl<E: Env> Drop for Pinned<'_, E> {
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Counts one more pinned frame if the cap allows it.
     #[inline]
     pub(crate) fn count_pin(&self) -> bool {

@@ -40,7 +40,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, IoOp, Task};
+use env::{Cause, IoOp, Task};
 use frames::{Busy, Flags, FrameId, Refusal, Tag};
 use policy::place::by_use::Purpose;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
@@ -65,7 +65,7 @@ const HELD_MAX: usize = 256;
 /// Pages looked at in one hold of the index lock.
 const RUN_MAX: u32 = 1024;
 
-impl<E: Env> File<E> {
+impl File {
     /// Punches a hole: the whole pages inside `from..from + len` lose their content, dirty or not,
     /// give their space on the device back and read as zeroes. A last page that the file ends in
     /// counts as whole if the range reaches the end. The length stays. Where exactly the hole is
@@ -79,7 +79,7 @@ impl<E: Env> File<E> {
     /// content, or is zeroes where it was not dirty; `Error::is_unsupported` if the device cannot
     /// do it at all), `FlushFailed`, `OutOfMemory` (a pinned page needs a copy), `MetadataFailed`
     /// (a truncation had failed before), `Cancelled`.
-    pub fn punch(&self, task: &mut Task<'_, E>, from: Bytes, len: Bytes) -> Result<(), Error> {
+    pub fn punch(&self, task: &mut Task<'_>, from: Bytes, len: Bytes) -> Result<(), Error> {
         let (cache, mapping) = (&self.cache, &self.mapping);
         let page = |page: u64| u32::try_from(page).expect("below FILE_MAX");
         let to = from.0.saturating_add(len.0).min(FILE_MAX);
@@ -131,7 +131,7 @@ impl<E: Env> File<E> {
     /// again from their end. Waits for nothing.
     pub fn next_unwritten(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         from: Bytes,
         to: Bytes,
     ) -> Option<(Bytes, Bytes)> {
@@ -169,10 +169,10 @@ impl<E: Env> File<E> {
 /// Punches from `at` on, which is where it has come to in the end.
 ///
 /// Answers what it has to wait for before it can go on; with `keeps_shut` it waits here.
-fn punch_gated<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &ShutGate<'_, E>,
+fn punch_gated(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &ShutGate<'_>,
     at: &mut u32,
     to: u32,
     keeps_shut: bool,
@@ -217,10 +217,10 @@ enum Why {
 }
 
 /// Takes the busy bits of dirty pages from `from` on.
-fn hold<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+fn hold(
+    task: &Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
     from: u32,
     to: u32,
     held: &mut Vec<(u32, Busy)>,
@@ -257,9 +257,9 @@ fn hold<E: Env>(
 
 /// Takes the busy bit of a dirty page that is not under writeback. `None`: its state has just
 /// changed.
-fn take<E: Env>(
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+fn take(
+    cache: &Cache,
+    mapping: &Mapping,
     (page, frame): (u32, FrameId),
 ) -> Result<Busy, Option<Why>> {
     let is_written = || cache.pages.table.flags(frame).has(Flags::WRITEBACK);
@@ -281,11 +281,11 @@ fn take<E: Env>(
 
 impl Obstacle {
     /// Waits until it is none, or takes it away. The caller holds nothing.
-    fn wait<E: Env>(
+    fn wait(
         &self,
-        task: &mut Task<'_, E>,
-        cache: &Arc<Cache<E>>,
-        mapping: &Arc<Mapping<E>>,
+        task: &mut Task<'_>,
+        cache: &Arc<Cache>,
+        mapping: &Arc<Mapping>,
     ) -> Result<(), Error> {
         let (page, frame) = (self.page, self.frame);
         match self.why {
@@ -298,10 +298,10 @@ impl Obstacle {
 
 /// Puts a copy in the place of a pinned page: its holder keeps what it sees, and the copy can be
 /// held.
-fn unpin_by_copy<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn unpin_by_copy(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     page: u32,
     frame: FrameId,
 ) -> Result<(), Error> {
@@ -320,10 +320,10 @@ fn unpin_by_copy<E: Env>(
 
 /// Has the device discard the pages `from..to`, all dirty ones of which are held, and takes them
 /// out of the cache.
-fn discard<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &ShutGate<'_, E>,
+fn discard(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &ShutGate<'_>,
     from: u32,
     to: u32,
     held: &mut Vec<(u32, Busy)>,

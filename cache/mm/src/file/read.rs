@@ -19,8 +19,8 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Work};
-use frames::{Busy, Content, Flags, FrameId, Owner, Pin, Refusal, Slot};
+use env::{Cause, Event, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Work};
+use frames::{Busy, DataMut, Flags, FrameId, Owner, Pin, Refusal, Slot};
 use policy::place::by_use::Purpose;
 use policy::readahead::{Readahead, Run, Window};
 use policy::reclaim::scan::Kind;
@@ -82,23 +82,18 @@ impl Reader {
 }
 
 /// One call of a reader: what it reads from, and which bytes of it, as far as the file goes.
-pub(crate) struct Call<'a, E: Env> {
-    cache: &'a Arc<Cache<E>>,
-    mapping: &'a Arc<Mapping<E>>,
+pub(crate) struct Call<'a> {
+    cache: &'a Arc<Cache>,
+    mapping: &'a Arc<Mapping>,
     reader: &'a mut Reader,
     bytes: Range<u64>,
     /// Pages copied from other nodes.
     far: u64,
 }
 
-impl<'a, E: Env> Call<'a, E> {
+impl<'a> Call<'a> {
     /// A call for `len` bytes at `offset`.
-    pub(crate) fn new(
-        file: &'a File<E>,
-        reader: &'a mut Reader,
-        offset: Bytes,
-        len: Bytes,
-    ) -> Self {
+    pub(crate) fn new(file: &'a File, reader: &'a mut Reader, offset: Bytes, len: Bytes) -> Self {
         let end = offset.0.saturating_add(len.0).min(file.mapping.size());
         Self {
             cache: &file.cache,
@@ -113,13 +108,13 @@ impl<'a, E: Env> Call<'a, E> {
     /// which is read if there is memory for it.
     pub(crate) fn read(
         self,
-        task: &mut Task<'_, E>,
-        data: &mut <E::Content as Content>::Data,
+        task: &mut Task<'_>,
+        mut data: DataMut<'_>,
     ) -> Result<Progress, Error> {
         let (content, start) = (self.cache.content(), self.bytes.start);
         self.with_pages(task, true, &mut |pin, within, at| {
             let to = usize::try_from(at - start).expect("within the caller's data");
-            content.copy_out(pin, within.start, data, to, within.len());
+            content.copy_out(pin, within.start, &mut data, to, within.len());
         })
     }
 
@@ -127,7 +122,7 @@ impl<'a, E: Env> Call<'a, E> {
     /// go.
     pub(crate) fn show(
         self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         show: &mut dyn FnMut(&Pin, Range<usize>),
     ) -> Result<Progress, Error> {
         self.with_pages(task, false, &mut |pin, within, _| show(pin, within))
@@ -137,7 +132,7 @@ impl<'a, E: Env> Call<'a, E> {
     /// and where in the file they begin. Whether it copies them.
     fn with_pages(
         mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         copies: bool,
         each: &mut impl FnMut(&Pin, Range<usize>, u64),
     ) -> Result<Progress, Error> {
@@ -180,7 +175,7 @@ impl<'a, E: Env> Call<'a, E> {
     /// Takes part by part, having sent for what is missing of each; `at` moves.
     fn each_part(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         each: &mut impl FnMut(&Pin, Range<usize>, u64),
         at: &mut u64,
         missed: &mut Pages,
@@ -212,7 +207,7 @@ impl<'a, E: Env> Call<'a, E> {
     /// Takes what lies from `at` to `until`, page by page; `at` moves.
     fn each_page(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         each: &mut impl FnMut(&Pin, Range<usize>, u64),
         at: &mut u64,
         until: u64,
@@ -255,7 +250,7 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Waits until the first page is in memory, and those behind it as far as that takes no more
     /// than what is read already or can be sent for at once.
-    pub(crate) fn prepare(mut self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub(crate) fn prepare(mut self, task: &mut Task<'_>) -> Result<(), Error> {
         if self.bytes.is_empty() {
             return Ok(());
         }
@@ -264,7 +259,7 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Sees that each page can be read, which is no access to them: they may be gone again when
     /// they are asked for. A range that goes on where the last one ended is the same access.
-    pub(crate) fn verify(mut self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub(crate) fn verify(mut self, task: &mut Task<'_>) -> Result<(), Error> {
         if self.bytes.is_empty() {
             return Ok(());
         }
@@ -297,7 +292,7 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Brings pages into memory, from the first on as far as `prepare` says; answers how many were
     /// there.
-    fn bring(&mut self, task: &mut Task<'_, E>) -> Result<u32, Error> {
+    fn bring(&mut self, task: &mut Task<'_>) -> Result<u32, Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let start = self.bytes.start;
         let end = self.bytes.end.min(start.saturating_add(ACCESS_MAX));
@@ -350,7 +345,7 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Starts whatever reads the policy wants for an access to a part of the call; answers how many
     /// of the pages asked for were missing.
-    fn read_ahead(&mut self, task: &mut Task<'_, E>, part: Range<u64>) -> Result<Pages, Error> {
+    fn read_ahead(&mut self, task: &mut Task<'_>, part: Range<u64>) -> Result<Pages, Error> {
         let (cache, mapping, call_end) = (self.cache, self.mapping, self.bytes.end);
         let reader = &mut *self.reader;
         let (first, last) = (page_of(part.start), page_of(part.end - 1));
@@ -420,11 +415,11 @@ impl<'a, E: Env> Call<'a, E> {
 /// Fills `data` from `offset` if that is a few pages, all of them in memory and none with a mark;
 /// answers how many bytes. `None`: `Call::read` does it. No reader is told, nor needs to be: what
 /// it learns from plain hits only sharpens its picture (`policy::readahead`).
-pub(crate) fn read_hits<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &File<E>,
+pub(crate) fn read_hits(
+    task: &mut Task<'_>,
+    file: &File,
     offset: Bytes,
-    data: &mut <E::Content as Content>::Data,
+    mut data: DataMut<'_>,
     len: Bytes,
 ) -> Option<Bytes> {
     let (cache, mapping) = (&*file.cache, &*file.mapping);
@@ -449,7 +444,7 @@ pub(crate) fn read_hits<E: Env>(
             let within = usize::try_from(at % PAGE_SIZE).expect("below a page");
             let count = usize::try_from(page_end - at).expect("at most a page");
             let to = usize::try_from(at - offset.0).expect("within the caller's data");
-            cache.content().copy_out(&pin, within, data, to, count);
+            cache.content().copy_out(&pin, within, &mut data, to, count);
             far.uses(pin.frame());
         }
         cache.unpin(pin);
@@ -477,7 +472,7 @@ pub(crate) fn read_hits<E: Env>(
 /// How many pages of a call for `pages` pages are looked at together. One for more than a window is
 /// a stream of accesses, each of which comes upon the mark of the window that it is in: what lies
 /// behind the window would be read page by page.
-fn part_of_call<E: Env>(cache: &Cache<E>, Pages(window): Pages, pages: u64) -> u64 {
+fn part_of_call(cache: &Cache, Pages(window): Pages, pages: u64) -> u64 {
     if window <= 1 {
         // Parts that do not drive one another out, and have no marks.
         return pages.min((REQUEST_PAGES as u64).min(u64::from(cache.options.frames) / 16));
@@ -500,9 +495,9 @@ pub(crate) fn page_of(offset: u64) -> u32 {
 
 /// Whether all of a range is in memory, no page of it with one of the flags `unless`: a look, which
 /// is no access.
-pub(crate) fn is_cached<E: Env>(
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+pub(crate) fn is_cached(
+    cache: &Cache,
+    mapping: &Mapping,
     offset: Bytes,
     len: Bytes,
     unless: Flags,
@@ -522,10 +517,10 @@ pub(crate) fn is_cached<E: Env>(
 
 /// Pins a page, waiting once for the task that fills it, but not for memory. If its read fails, the
 /// first task that needs the page finds out.
-fn pin_or_await<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn pin_or_await(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     page: u32,
 ) -> Result<Pin, Error> {
     let pinned = task.nonblocking(|task| pin_untouched(task, cache, mapping, page));
@@ -542,10 +537,10 @@ fn pin_or_await<E: Env>(
 
 /// Starts reading the missing pages of a run, as far as the file goes and memory allows. Only for a
 /// reader that waits for the first page does it wait for memory.
-pub(super) fn start_read<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(super) fn start_read(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     run: Run,
     mark: Option<u64>,
     class: IoClass,
@@ -655,10 +650,10 @@ pub(super) fn start_read<E: Env>(
 
 /// Puts busy frames into the index for the missing pages from `first` on, up to the first that is
 /// cached; answers the request that fills them. Uses frames from the front of `frames`.
-fn insert_run<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+fn insert_run(
+    task: &Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
     (first, last): (u32, u32),
     (mark, purpose): (Option<u32>, Purpose),
     frames: &mut Vec<FrameId>,
@@ -711,10 +706,10 @@ fn insert_run<E: Env>(
 }
 
 /// Pins a page for reading, reading it in if it is missing.
-pub(crate) fn pin_page<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn pin_page(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     page: u32,
 ) -> Result<Pin, Error> {
     let pin = pin_untouched(task, cache, mapping, page)?;
@@ -723,10 +718,10 @@ pub(crate) fn pin_page<E: Env>(
 }
 
 /// Pins a page, which is no access to it.
-pub(crate) fn pin_untouched<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn pin_untouched(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     page: u32,
 ) -> Result<Pin, Error> {
     let owner = mapping.owner(page);
@@ -782,10 +777,10 @@ pub(crate) fn pin_untouched<E: Env>(
 }
 
 /// Brings a page into the cache and waits for it.
-pub(crate) fn fill_one<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn fill_one(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     page: u32,
 ) -> Result<(), Error> {
     let pin = pin_page(task, cache, mapping, page)?;
@@ -794,13 +789,7 @@ pub(crate) fn fill_one<E: Env>(
 }
 
 /// Takes a clean page out of the cache and frees its frame; the caller holds its busy bit.
-pub(crate) fn forget<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
-    page: u32,
-    busy: Busy,
-) {
+pub(crate) fn forget(task: &Task<'_>, cache: &Cache, mapping: &Mapping, page: u32, busy: Busy) {
     let frame = busy.frame();
     {
         let mut token = mapping.token.lock(task);
@@ -816,11 +805,11 @@ pub(crate) fn forget<E: Env>(
     cache.memory.put(task, &[frame]);
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Looks a page up and pins it: no lock, no task, no `Env` call. The flags are those with the
     /// pin.
     #[inline]
-    pub(crate) fn try_pin(&self, mapping: &Mapping<E>, page: u32) -> Option<(Pin, Flags)> {
+    pub(crate) fn try_pin(&self, mapping: &Mapping, page: u32) -> Option<(Pin, Flags)> {
         let (pin, flags) = self.try_pin_untouched(mapping, page)?;
         self.touch_seen(pin.frame(), flags);
         Some((pin, flags))
@@ -828,7 +817,7 @@ impl<E: Env> Cache<E> {
 
     /// The same, which is no access to it.
     #[inline]
-    fn try_pin_untouched(&self, mapping: &Mapping<E>, page: u32) -> Option<(Pin, Flags)> {
+    fn try_pin_untouched(&self, mapping: &Mapping, page: u32) -> Option<(Pin, Flags)> {
         let Slot::Frame(frame) = mapping.index.get(&self.pages.pool, page) else {
             return None;
         };

@@ -1,7 +1,7 @@
 //! A fresh frame in the place of a pinned one, since pins are snapshots.
 
-use env::{Env, Task};
-use frames::{Busy, Content, Flags, FrameId, Slot, Tag};
+use env::Task;
+use frames::{Busy, Flags, FrameId, Slot, Tag};
 
 use crate::cache::Cache;
 use crate::registry::mapping::Mapping;
@@ -14,10 +14,10 @@ use crate::registry::mapping::Mapping;
 ///
 /// # Errors
 /// Gives `fresh` back if `old` is no longer pinned, under writeback, or not at that page any more.
-pub(crate) fn replace_pinned<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+pub(crate) fn replace_pinned(
+    task: &Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
     page: u32,
     old: FrameId,
     fresh: FrameId,

@@ -8,7 +8,7 @@ use core::fmt;
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use env::{Env, Interrupt, Task};
+use env::{Interrupt, Task};
 use frames::FrameId;
 
 use crate::cache::Cache;
@@ -27,7 +27,7 @@ trait Home: Send + Sync {
     fn take_back(&self, frames: &[FrameId], kept: u32);
 }
 
-impl<E: Env> Home for Cache<E> {
+impl Home for Cache {
     fn take_back(&self, frames: &[FrameId], kept: u32) {
         self.memory.put(&Interrupt::new(), frames);
         self.memory.reserved.fetch_sub(kept, Ordering::Relaxed);
@@ -49,7 +49,7 @@ impl FrameReserve {
     }
 
     /// Keeps what is there for the next call.
-    pub(crate) fn keep<E: Env>(&mut self, cache: &Arc<Cache<E>>) {
+    pub(crate) fn keep(&mut self, cache: &Arc<Cache>) {
         let count = u32::try_from(self.frames.len()).expect("a batch is at most 256 pages");
         let home: Weak<dyn Home> = match self.home.take() {
             Some((home, before)) => {
@@ -57,7 +57,7 @@ impl FrameReserve {
                 home
             }
             None => {
-                let cache: Weak<Cache<E>> = Arc::downgrade(cache);
+                let cache: Weak<Cache> = Arc::downgrade(cache);
                 cache
             }
         };
@@ -66,7 +66,7 @@ impl FrameReserve {
     }
 
     /// Gives back what was not used.
-    pub(crate) fn give_back<E: Env>(&mut self, task: &Task<'_, E>, cache: &Cache<E>) {
+    pub(crate) fn give_back(&mut self, task: &Task<'_>, cache: &Cache) {
         if let Some((_, kept)) = self.home.take() {
             cache.memory.reserved.fetch_sub(kept, Ordering::Relaxed);
         }

@@ -18,7 +18,7 @@
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
-use env::{Cause, Env, IoClass, Task, Wakeup, Work};
+use env::{Cause, IoClass, Task, Wakeup, Work};
 use frames::{Content, Flags, FrameId, Pin, Refusal, Slot};
 use policy::place::by_use::Purpose;
 use policy::readahead::Run;
@@ -47,24 +47,24 @@ const WAITS: u32 = 20;
 
 /// Pages of a file in frames side by side, which stay as they are while this lives. Dropping it
 /// needs no task. Each page counts as a pin.
-pub struct PinnedRun<'a, E: Env> {
-    cache: &'a Cache<E>,
+pub struct PinnedRun<'a> {
+    cache: &'a Cache,
     pins: Vec<Pin>,
 }
 
-impl<'a, E: Env> PinnedRun<'a, E> {
-    /// The pins, for `E::Content`: their frames ascend by one.
+impl<'a> PinnedRun<'a> {
+    /// The pins, for the contents: their frames ascend by one.
     pub fn pins(&self) -> &[Pin] {
         &self.pins
     }
 
     /// The contents that the pins belong to.
-    pub fn content(&self) -> &'a E::Content {
+    pub fn content(&self) -> &'a dyn Content {
         self.cache.content()
     }
 }
 
-impl<E: Env> Drop for PinnedRun<'_, E> {
+impl Drop for PinnedRun<'_> {
     fn drop(&mut self) {
         let pages = u32::try_from(self.pins.len()).expect("at most RUN_MAX");
         self.cache.unpin_all(&mut self.pins);
@@ -73,13 +73,13 @@ impl<E: Env> Drop for PinnedRun<'_, E> {
 }
 
 /// Pins that are counted and not had yet.
-struct Counted<'a, E: Env> {
-    cache: &'a Cache<E>,
+struct Counted<'a> {
+    cache: &'a Cache,
     pages: u32,
 }
 
-impl<'a, E: Env> Counted<'a, E> {
-    fn had(mut self, pins: Vec<Pin>) -> PinnedRun<'a, E> {
+impl<'a> Counted<'a> {
+    fn had(mut self, pins: Vec<Pin>) -> PinnedRun<'a> {
         self.pages = 0;
         PinnedRun {
             cache: self.cache,
@@ -88,16 +88,16 @@ impl<'a, E: Env> Counted<'a, E> {
     }
 }
 
-impl<E: Env> Drop for Counted<'_, E> {
+impl Drop for Counted<'_> {
     fn drop(&mut self) {
         self.cache.uncount_pins(self.pages);
     }
 }
 
-impl<E: Env> File<E> {
+impl File {
     /// Pins `pages` pages from `first` on, if all are in the cache and stand side by side: no task,
     /// no lock. `None`: `pin_run` settles it.
-    pub fn try_pin_run(&self, first: u32, pages: u32) -> Option<PinnedRun<'_, E>> {
+    pub fn try_pin_run(&self, first: u32, pages: u32) -> Option<PinnedRun<'_>> {
         self.check_run(first, pages).ok()?;
         let counted = self.count_run(pages).ok()?;
         let pins = self.standing(first, pages)?;
@@ -113,10 +113,10 @@ impl<E: Env> File<E> {
     /// `ReadFailed`, `OutOfMemory`, `Cancelled`.
     pub fn pin_run(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         first: u32,
         pages: u32,
-    ) -> Result<PinnedRun<'_, E>, Error> {
+    ) -> Result<PinnedRun<'_>, Error> {
         self.check_run(first, pages)?;
         let counted = self.count_run(pages)?;
         for _ in 0..ROUNDS {
@@ -154,7 +154,7 @@ impl<E: Env> File<E> {
         Ok(())
     }
 
-    fn count_run(&self, pages: u32) -> Result<Counted<'_, E>, Error> {
+    fn count_run(&self, pages: u32) -> Result<Counted<'_>, Error> {
         if self.cache.count_pins(pages) {
             let cache = &self.cache;
             return Ok(Counted { cache, pages });
@@ -195,7 +195,7 @@ impl<E: Env> File<E> {
     /// went away meanwhile.
     fn gather(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         first: u32,
         to: Range<u32>,
     ) -> Result<Option<Vec<Pin>>, Error> {
@@ -230,12 +230,7 @@ impl<E: Env> File<E> {
 
     /// Pins a page in the frame `to`: it moves there, or a copy of it is made. `None`: it has gone
     /// from there.
-    fn place(
-        &self,
-        task: &mut Task<'_, E>,
-        page: u32,
-        to: FrameId,
-    ) -> Result<Option<Pin>, Unplaced> {
+    fn place(&self, task: &mut Task<'_>, page: u32, to: FrameId) -> Result<Option<Pin>, Unplaced> {
         let (cache, mapping, table) = (&self.cache, &self.mapping, &self.cache.pages.table);
         let unused = |to| {
             move |error| Unplaced {
@@ -281,18 +276,14 @@ struct Unplaced {
     unused: Option<FrameId>,
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     fn unpin_all(&self, pins: &mut Vec<Pin>) {
         pins.drain(..).for_each(|pin| self.unpin(pin));
     }
 
     /// Frames side by side for so many pages: free ones, or those of a block that is emptied.
     /// `None`: none can be.
-    fn side_by_side(
-        &self,
-        task: &mut Task<'_, E>,
-        pages: u32,
-    ) -> Result<Option<Range<u32>>, Error> {
+    fn side_by_side(&self, task: &mut Task<'_>, pages: u32) -> Result<Option<Range<u32>>, Error> {
         let order = u8::try_from(pages.next_power_of_two().trailing_zeros()).expect("at most 9");
         let mut got = Vec::new();
         self.try_alloc(task, Wanted::new(1, Purpose::Used).quietly(order), &mut got)?;
@@ -367,7 +358,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// Moves all pages of a block that can be, and waits for the memory for it.
-    fn clear_block(&self, task: &mut Task<'_, E>, block: &Range<u32>) -> Result<(), Error> {
+    fn clear_block(&self, task: &mut Task<'_>, block: &Range<u32>) -> Result<(), Error> {
         for first in block.clone().step_by(CLUSTER_FRAMES) {
             let cluster = u32::try_from(CLUSTER_FRAMES).expect("it is small");
             let part = first..first.saturating_add(cluster).min(block.end);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, IoError, IoOp, Task};
+use env::{Cause, IoError, IoOp, Task};
 use policy::units::{Bytes, PAGE_SIZE};
 
 use crate::cache::Cache;
@@ -21,10 +21,10 @@ const AHEAD_MAX: u64 = 256 << 20;
 ///
 /// Farther behind the end of what has space than is taken ahead, a hole is left, and nothing is
 /// taken ahead. A device that cannot take space ahead at all finds out when it is written to.
-pub(crate) fn reserve_space<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn reserve_space(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    mapping: &Arc<Mapping>,
     at: u64,
     end: u64,
 ) -> Result<(), Error> {
@@ -65,9 +65,9 @@ pub(crate) fn reserve_space<E: Env>(
 }
 
 /// Makes sure that the device has space up to `len`.
-pub(crate) fn allocate<E: Env>(
-    task: &mut Task<'_, E>,
-    mapping: &ShutGate<'_, E>,
+pub(crate) fn allocate(
+    task: &mut Task<'_>,
+    mapping: &ShutGate<'_>,
     len: Bytes,
 ) -> Result<(), Error> {
     let allocated = ask_space(task, mapping, 0, len.0);
@@ -82,12 +82,7 @@ pub(crate) fn allocate<E: Env>(
 }
 
 /// Has the device take space for `from..until`, and notes it.
-fn ask_space<E: Env>(
-    task: &mut Task<'_, E>,
-    mapping: &Mapping<E>,
-    from: u64,
-    until: u64,
-) -> Result<(), IoError> {
+fn ask_space(task: &mut Task<'_>, mapping: &Mapping, from: u64, until: u64) -> Result<(), IoError> {
     let op = IoOp::Allocate {
         len: Bytes(until - from),
     };

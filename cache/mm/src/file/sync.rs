@@ -19,7 +19,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, IoClass, IoOp, Signal, Task};
+use env::{Cause, IoClass, IoOp, Signal, Task};
 use frames::{Flags, FrameId, Tag};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
@@ -44,8 +44,8 @@ pub(crate) struct SeenErrors {
 }
 
 /// Syncs every file of the cache; the first error is the answer.
-pub(crate) fn sync_all<E: Env>(task: &mut Task<'_, E>, cache: &Arc<Cache<E>>) -> Result<(), Error> {
-    let files: Vec<Arc<Mapping<E>>> = cache.registry.files.lock(task).iter().cloned().collect();
+pub(crate) fn sync_all(task: &mut Task<'_>, cache: &Arc<Cache>) -> Result<(), Error> {
+    let files: Vec<Arc<Mapping>> = cache.registry.files.lock(task).iter().cloned().collect();
     let devices = cache.writeback.devices.lock(task).clone();
     for device in devices {
         note_sync(task, cache, &device, get(&device.dirty));
@@ -79,10 +79,10 @@ pub struct Synced {
 }
 
 /// Syncs parts of a file, for all callers that asked for them before.
-pub(crate) fn sync_parts<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn sync_parts(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     parts: &[Part],
 ) -> Synced {
     let last = mapping.size().saturating_sub(1) >> PAGE_SHIFT;
@@ -94,10 +94,10 @@ pub(crate) fn sync_parts<E: Env>(
     carry_out(task, cache, mapping, parts)
 }
 
-fn carry_out<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn carry_out(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     parts: &[Part],
 ) -> Synced {
     let before = SeenErrors {
@@ -119,10 +119,10 @@ impl Synced {
     }
 
     /// The answer for a holder that has reported so many errors; what it reports now is noted.
-    pub(crate) fn answer<E: Env>(
+    pub(crate) fn answer(
         &self,
-        task: &Task<'_, E>,
-        mapping: &Mapping<E>,
+        task: &Task<'_>,
+        mapping: &Mapping,
         seen: &mut SeenErrors,
     ) -> Result<(), Error> {
         let result = self.done.and_then(|()| {
@@ -145,16 +145,16 @@ impl Synced {
 }
 
 /// Tells the law of a sync that finds so many dirty pages: it may be one of many.
-fn note_sync<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, device: &DeviceState<E>, found: u64) {
+fn note_sync(task: &Task<'_>, cache: &Cache, device: &DeviceState, found: u64) {
     let counts = cache.counts(device);
     let mut domain = cache.writeback.domain.lock(task);
     domain.on_sync(task.now(), device.index, Pages(found), &counts);
 }
 
-fn make_durable<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn make_durable(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     parts: &[Part],
 ) -> Result<(), Error> {
     mapping.device.flush_failure(task)?;
@@ -167,14 +167,14 @@ fn make_durable<E: Env>(
 }
 
 /// The flusher leaves a file alone until this goes.
-pub(crate) struct LeftAlone<'a, E: Env> {
-    mapping: &'a Mapping<E>,
+pub(crate) struct LeftAlone<'a> {
+    mapping: &'a Mapping,
     is_sync: bool,
 }
 
-impl<'a, E: Env> LeftAlone<'a, E> {
+impl<'a> LeftAlone<'a> {
     /// For a sync, which the file's device counts, or for a task that discards.
-    pub(crate) fn new(mapping: &'a Mapping<E>, is_sync: bool) -> Self {
+    pub(crate) fn new(mapping: &'a Mapping, is_sync: bool) -> Self {
         mapping.syncing.fetch_add(1, Ordering::AcqRel);
         let syncs = u32::from(is_sync);
         mapping.device.syncs.fetch_add(syncs, Ordering::AcqRel);
@@ -182,7 +182,7 @@ impl<'a, E: Env> LeftAlone<'a, E> {
     }
 }
 
-impl<E: Env> Drop for LeftAlone<'_, E> {
+impl Drop for LeftAlone<'_> {
     fn drop(&mut self) {
         let (mapping, syncs) = (self.mapping, u32::from(self.is_sync));
         mapping.syncing.fetch_sub(1, Ordering::AcqRel);
@@ -192,20 +192,20 @@ impl<E: Env> Drop for LeftAlone<'_, E> {
 }
 
 /// Writes what is dirty now in these parts and waits until none of it is under way.
-pub(crate) fn write_and_wait<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn write_and_wait(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     parts: &[Part],
 ) -> Result<(), Error> {
     let _alone = LeftAlone::new(mapping, true);
     write_parts(task, cache, mapping, parts)
 }
 
-fn write_parts<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn write_parts(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     parts: &[Part],
 ) -> Result<(), Error> {
     // Under the lock: of a write that is just failing, either its pages are dirty by now or its
@@ -232,10 +232,10 @@ fn write_parts<E: Env>(
 }
 
 /// Sends what is tagged in a range.
-fn send_tagged<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn send_tagged(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     from: u32,
     to: u32,
     turn: &mut Pages,
@@ -262,13 +262,7 @@ fn send_tagged<E: Env>(
     Ok(())
 }
 
-fn tag_dirty<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
-    from: u32,
-    to: u32,
-) {
+fn tag_dirty(task: &Task<'_>, cache: &Cache, mapping: &Mapping, from: u32, to: u32) {
     let mut next = Some(from);
     while let Some(start) = next {
         let mut token = mapping.token.lock(task);
@@ -278,10 +272,10 @@ fn tag_dirty<E: Env>(
 }
 
 /// Waits for the first page that could not be taken.
-fn wait_for_skipped<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+fn wait_for_skipped(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
     from: u32,
     to: u32,
 ) -> Result<(), Error> {
@@ -298,10 +292,10 @@ fn wait_for_skipped<E: Env>(
 }
 
 /// Waits for each page of the range that is under writeback, once.
-fn wait_for_writeback<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+fn wait_for_writeback(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
     from: u32,
     to: u32,
 ) -> Result<(), Error> {
@@ -318,10 +312,10 @@ fn wait_for_writeback<E: Env>(
     Ok(())
 }
 
-pub(crate) fn wait_frame<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+pub(crate) fn wait_frame(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
     page: u32,
     frame: FrameId,
 ) -> Result<(), Error> {
@@ -336,10 +330,10 @@ pub(crate) fn wait_frame<E: Env>(
 
 /// Gives the device's object the file's true length, where writes of whole pages or a growth left
 /// it with another.
-fn settle_length<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn settle_length(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
 ) -> Result<(), Error> {
     // A truncation under way may have dropped what this sync was to write: until the device's
     // object is cut, an older version stands there.
@@ -372,22 +366,14 @@ fn settle_length<E: Env>(
 
 /// Waits for the write that makes the object as long as it is to be: a flush before its end would
 /// not cover the length. If it fails, the length is unknown again.
-fn wait_for_length<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
-) -> Result<(), Error> {
+fn wait_for_length(task: &mut Task<'_>, cache: &Cache, mapping: &Mapping) -> Result<(), Error> {
     let last = mapping.size().saturating_sub(1) >> PAGE_SHIFT;
     let last = u32::try_from(last).expect("below FILE_MAX");
     wait_for_writeback(task, cache, mapping, last, u32::MAX)
 }
 
 /// Whether everything that was ever written to the file is on its device, and the device flushed.
-pub(crate) fn is_durable<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &ShutGate<'_, E>,
-) -> bool {
+pub(crate) fn is_durable(task: &Task<'_>, cache: &Cache, mapping: &ShutGate<'_>) -> bool {
     let has_pages = {
         let mut token = mapping.token.lock(task);
         let index = mapping.index.writer(&cache.pages.pool, &mut token);
@@ -399,10 +385,10 @@ pub(crate) fn is_durable<E: Env>(
 
 /// Does what a truncation could not, before the file grows again: bytes that were cut off must not
 /// come back.
-pub(crate) fn settle_cut<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn settle_cut(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
 ) -> Result<(), Error> {
     if !mapping.owes_cut() {
         return Ok(());
@@ -414,11 +400,11 @@ pub(crate) fn settle_cut<E: Env>(
 /// Shuts the gate with no cut owed behind it, where the file changes its length or its space: the
 /// rest of an older truncation is done first. Of a closed file nothing is: its object may be
 /// another's by then. The task may wait (`may_call`).
-pub(crate) fn shut_settled<'a, E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &'a Arc<Mapping<E>>,
-) -> Result<ShutGate<'a, E>, Error> {
+pub(crate) fn shut_settled<'a>(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &'a Arc<Mapping>,
+) -> Result<ShutGate<'a>, Error> {
     let file = mapping.shut(task, &cache.registry)?;
     if file.owes_cut() {
         cut(task, cache, &file)?;
@@ -427,9 +413,9 @@ pub(crate) fn shut_settled<'a, E: Env>(
 }
 
 /// A flush of a file is under way until this goes.
-struct Flushing<'a, E: Env>(&'a Mapping<E>);
+struct Flushing<'a>(&'a Mapping);
 
-impl<E: Env> Drop for Flushing<'_, E> {
+impl Drop for Flushing<'_> {
     fn drop(&mut self) {
         self.0.flushing.store(false, Ordering::Release);
         self.0.flush_wait.wake_all(Signal::SyncEnded);
@@ -438,7 +424,7 @@ impl<E: Env> Drop for Flushing<'_, E> {
 
 /// Flushes what the device has completed of a file. One flush of a file is under way at a time: the
 /// next one is for all that came meanwhile (Linux 2.6.37 and later, block/blk-flush.c).
-fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<(), Error> {
+fn flush_device(task: &mut Task<'_>, mapping: &Mapping) -> Result<(), Error> {
     // None: flushed since the last write ended.
     while let Some(completed) = mapping.unflushed() {
         if mapping.flushing.swap(true, Ordering::AcqRel) {
@@ -456,11 +442,7 @@ fn flush_device<E: Env>(task: &mut Task<'_, E>, mapping: &Mapping<E>) -> Result<
     Ok(())
 }
 
-fn flush<E: Env>(
-    task: &mut Task<'_, E>,
-    mapping: &Mapping<E>,
-    completed: u64,
-) -> Result<(), Error> {
+fn flush(task: &mut Task<'_>, mapping: &Mapping, completed: u64) -> Result<(), Error> {
     let device = mapping.device.id;
     let result = io::call(
         task,

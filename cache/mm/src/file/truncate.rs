@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Signal, Task};
-use frames::{Busy, Content, Flags, FrameId, Refusal, Slot};
+use env::{Cause, Signal, Task};
+use frames::{Busy, Flags, FrameId, Refusal, Slot};
 use policy::place::by_use::Purpose;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 
@@ -27,10 +27,10 @@ use crate::writeback::io::set_device_len;
 const SHADOWS_AT_ONCE: u32 = 1024;
 
 /// Sets the true length of a file.
-pub(crate) fn truncate<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn truncate(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     len: Bytes,
 ) -> Result<(), Error> {
     if len.0 > FILE_MAX {
@@ -49,10 +49,10 @@ pub(crate) fn truncate<E: Env>(
 
 /// Takes away what is behind the end of a file that was made shorter, in the cache and on the
 /// device; an error leaves that owed.
-pub(crate) fn cut<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    file: &ShutGate<'_, E>,
+pub(crate) fn cut(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &ShutGate<'_>,
 ) -> Result<(), Error> {
     drop_behind_end(task, cache, file)?;
     zero_behind_end(task, cache, file)?;
@@ -64,10 +64,10 @@ pub(crate) fn cut<E: Env>(
 }
 
 /// Takes every page behind the end out of the cache, dirty ones too.
-pub(crate) fn drop_behind_end<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    file: &ShutGate<'_, E>,
+pub(crate) fn drop_behind_end(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &ShutGate<'_>,
 ) -> Result<(), Error> {
     let first_gone = file.size().div_ceil(PAGE_SIZE);
     let first_gone = u32::try_from(first_gone).expect("below FILE_MAX");
@@ -84,20 +84,20 @@ pub(crate) enum Which {
 }
 
 /// Takes every page from `first` on out of the cache, dirty ones too.
-pub(crate) fn drop_pages<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    file: &ShutGate<'_, E>,
+pub(crate) fn drop_pages(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &ShutGate<'_>,
     first: u32,
 ) -> Result<(), Error> {
     drop_range(task, cache, file, first, u32::MAX, Which::All)
 }
 
 /// Takes pages in `first..=last` out of the cache.
-pub(crate) fn drop_range<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &ShutGate<'_, E>,
+pub(crate) fn drop_range(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &ShutGate<'_>,
     first: u32,
     last: u32,
     which: Which,
@@ -124,10 +124,10 @@ pub(crate) fn drop_range<E: Env>(
     }
 }
 
-fn drop_page<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn drop_page(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     page: u32,
     mut frame: FrameId,
     which: Which,
@@ -174,10 +174,10 @@ fn drop_page<E: Env>(
 }
 
 /// A page that the caller holds leaves the file, dirty or not. It is not under writeback.
-pub(crate) fn remove_busy<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+pub(crate) fn remove_busy(
+    task: &Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
     page: u32,
     busy: Busy,
 ) {
@@ -201,10 +201,10 @@ pub(crate) fn remove_busy<E: Env>(
 }
 
 /// A pinned page leaves the file; its holder keeps what it sees.
-fn unlink_pinned<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+fn unlink_pinned(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
     page: u32,
     frame: FrameId,
 ) -> bool {
@@ -229,7 +229,7 @@ fn unlink_pinned<E: Env>(
     true
 }
 
-fn gone<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, frame: FrameId, was_dirty: bool) {
+fn gone(cache: &Cache, mapping: &Mapping, frame: FrameId, was_dirty: bool) {
     cache.writeback.totals.cached.sub(1);
     if was_dirty {
         mapping.uncount_dirty(cache, 1);
@@ -239,10 +239,10 @@ fn gone<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, frame: FrameId, was_dirt
 }
 
 /// Zeroes what a page in the cache holds behind the end: read before the device's object was cut.
-pub(crate) fn zero_behind_end<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn zero_behind_end(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
 ) -> Result<(), Error> {
     let size = mapping.size();
     let tail = usize::try_from(size % PAGE_SIZE).expect("below a page");
@@ -254,10 +254,10 @@ pub(crate) fn zero_behind_end<E: Env>(
 }
 
 /// Zeroes the page `page` from byte `tail` on, if it is cached.
-fn zero_tail<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn zero_tail(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     page: u32,
     tail: usize,
 ) -> Result<(), Error> {
@@ -267,10 +267,10 @@ fn zero_tail<E: Env>(
     result
 }
 
-fn zero_tail_with<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn zero_tail_with(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     page: u32,
     tail: usize,
     fresh: &mut Vec<FrameId>,
@@ -317,12 +317,7 @@ fn zero_tail_with<E: Env>(
 }
 
 /// Puts a frame that replaced another on the lists, with its state, and gives the busy bit back.
-pub(crate) fn show_fresh<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    busy: Busy,
-    was_dirty: bool,
-) {
+pub(crate) fn show_fresh(task: &Task<'_>, cache: &Cache, busy: Busy, was_dirty: bool) {
     cache.add_filled(task, &[busy.frame()]);
     let dirty = if was_dirty { Flags::DIRTY } else { Flags::NONE };
     cache.release(busy, Flags::UPTODATE | dirty, Flags::NONE);

@@ -27,8 +27,8 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, Signal, Task, Work};
-use frames::{Busy, Content, Flags, FrameId, Refusal, Slot, Tag};
+use env::{Cause, Event, Signal, Task, Work};
+use frames::{Busy, Data, Flags, FrameId, Refusal, Slot, Tag};
 use policy::place::by_use::Purpose;
 use policy::units::{Bytes, Instant, PAGE_SHIFT, PAGE_SIZE, Pages};
 
@@ -103,7 +103,7 @@ impl Part {
     }
 
     /// Whether its page, which is not cached, needs the rest of it from the device.
-    fn needs_rest<E: Env>(self, mapping: &Mapping<E>) -> bool {
+    fn needs_rest(self, mapping: &Mapping) -> bool {
         must_read(mapping, self.page, self.at, self.len)
     }
 }
@@ -128,18 +128,18 @@ pub(crate) enum Pacing {
 }
 
 /// One call of a writer: what it writes to, and which bytes of it.
-pub(crate) struct Call<'a, E: Env> {
-    cache: &'a Arc<Cache<E>>,
-    mapping: &'a Arc<Mapping<E>>,
+pub(crate) struct Call<'a> {
+    cache: &'a Arc<Cache>,
+    mapping: &'a Arc<Mapping>,
     writer: &'a mut Writer,
     bytes: Range<u64>,
 }
 
-impl<'a, E: Env> Call<'a, E> {
+impl<'a> Call<'a> {
     /// A call for `len` bytes at `offset`, to a device that takes writes.
     pub(crate) fn new(
-        task: &Task<'_, E>,
-        file: &'a File<E>,
+        task: &Task<'_>,
+        file: &'a File,
         writer: &'a mut Writer,
         offset: Bytes,
         len: u64,
@@ -160,8 +160,8 @@ impl<'a, E: Env> Call<'a, E> {
     /// block. An error comes with how much was taken in before it.
     pub(crate) fn write(
         mut self,
-        task: &mut Task<'_, E>,
-        data: &<E::Content as Content>::Data,
+        task: &mut Task<'_>,
+        data: Data<'_>,
         pacing: Pacing,
     ) -> Result<Progress, (Bytes, Error)> {
         let began = task.begins_call();
@@ -181,8 +181,8 @@ impl<'a, E: Env> Call<'a, E> {
     /// Takes `data` in, batch by batch; `at` moves.
     fn take_in(
         &mut self,
-        task: &mut Task<'_, E>,
-        data: &<E::Content as Content>::Data,
+        task: &mut Task<'_>,
+        data: Data<'_>,
         pacing: Pacing,
         at: &mut u64,
     ) -> Result<(), Error> {
@@ -227,7 +227,7 @@ impl<'a, E: Env> Call<'a, E> {
     }
 
     /// Pages of the writer's next batch, from byte `at` on.
-    fn budget(&self, task: &Task<'_, E>, at: u64) -> u64 {
+    fn budget(&self, task: &Task<'_>, at: u64) -> u64 {
         // Most calls have one page left, and so much there always is.
         if page_of(at) == page_of(self.bytes.end - 1) {
             return 1;
@@ -236,7 +236,7 @@ impl<'a, E: Env> Call<'a, E> {
     }
 
     /// Reports a batch, and accounts what it made dirty.
-    fn account(&mut self, task: &mut Task<'_, E>, took: Took) {
+    fn account(&mut self, task: &mut Task<'_>, took: Took) {
         self.cache.copied(task, took.copied, took.far);
         task.did(Work::Insert, took.inserted);
         task.did(Work::Dirty, took.dirtied);
@@ -251,7 +251,7 @@ impl<'a, E: Env> Call<'a, E> {
     }
 
     /// Reports a call that began at `began` and took in `bytes`.
-    fn wrote(&self, task: &Task<'_, E>, began: Option<Instant>, bytes: Bytes) {
+    fn wrote(&self, task: &Task<'_>, began: Option<Instant>, bytes: Bytes) {
         if bytes.is_zero() {
             return;
         }
@@ -264,7 +264,7 @@ impl<'a, E: Env> Call<'a, E> {
     }
 
     /// Waits for what the call would have to wait for, and leaves frames for it.
-    pub(crate) fn prepare(&mut self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub(crate) fn prepare(&mut self, task: &mut Task<'_>) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let Range { start, end } = self.bytes;
         if start == end {
@@ -295,7 +295,7 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Waits until the page can be written to at once; answers whether a frame is needed for it.
     /// Its waits are those that `Batch::fill_page` would need.
-    fn prepare_page(&self, task: &mut Task<'_, E>, part: Part) -> Result<bool, Error> {
+    fn prepare_page(&self, task: &mut Task<'_>, part: Part) -> Result<bool, Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let owner = mapping.owner(part.page);
         loop {
@@ -326,7 +326,7 @@ impl<'a, E: Env> Call<'a, E> {
 
     /// Brings a page in for a part of it that is to be written. The file may be cut meanwhile: then
     /// there is nothing to read.
-    fn bring_in(&self, task: &mut Task<'_, E>, page: u32) -> Result<(), Error> {
+    fn bring_in(&self, task: &mut Task<'_>, page: u32) -> Result<(), Error> {
         match read::pin_untouched(task, self.cache, self.mapping, page) {
             Ok(pin) => self.cache.unpin(pin),
             Err(Error::OutOfRange { .. }) => {}
@@ -336,7 +336,7 @@ impl<'a, E: Env> Call<'a, E> {
     }
 
     /// Takes up to `missing` frames for the writer's next call; at least one if it needs any.
-    fn reserve_frames(&mut self, task: &mut Task<'_, E>, missing: u32) -> Result<(), Error> {
+    fn reserve_frames(&mut self, task: &mut Task<'_>, missing: u32) -> Result<(), Error> {
         let (cache, reserve) = (self.cache, &mut self.writer.reserve);
         let have = u32::try_from(reserve.len()).expect("a batch is at most 256 pages");
         let part = cache.memory.limit_frames() / RESERVED_PART;
@@ -359,8 +359,8 @@ impl<'a, E: Env> Call<'a, E> {
 }
 
 /// The caller's data, and where in it what comes next stands.
-struct Source<'a, E: Env> {
-    data: &'a <E::Content as Content>::Data,
+struct Source<'a> {
+    data: Data<'a>,
     from: usize,
 }
 
@@ -378,16 +378,16 @@ struct Took {
 }
 
 /// Pages that are filled inside the gate and shown together.
-struct Batch<'a, E: Env> {
-    cache: &'a Arc<Cache<E>>,
-    mapping: &'a GateGuard<'a, E>,
+struct Batch<'a> {
+    cache: &'a Arc<Cache>,
+    mapping: &'a GateGuard<'a>,
     writer: &'a mut Writer,
     took: Took,
 }
 
-impl<'a, E: Env> Batch<'a, E> {
+impl<'a> Batch<'a> {
     /// An empty one, for what comes from byte `at` of the file on.
-    fn new(call: &'a mut Call<'_, E>, inside: &'a GateGuard<'a, E>, at: u64) -> Self {
+    fn new(call: &'a mut Call<'_>, inside: &'a GateGuard<'a>, at: u64) -> Self {
         Self {
             cache: call.cache,
             mapping: inside,
@@ -403,7 +403,7 @@ impl<'a, E: Env> Batch<'a, E> {
     }
 
     /// Shows what was filled, also before an error: it is part of the file.
-    fn finish(mut self, task: &mut Task<'_, E>) -> Took {
+    fn finish(mut self, task: &mut Task<'_>) -> Took {
         self.show(task);
         self.took
     }
@@ -411,8 +411,8 @@ impl<'a, E: Env> Batch<'a, E> {
     /// Fills the pages up to `stop` from `source`.
     fn fill(
         &mut self,
-        task: &mut Task<'_, E>,
-        mut source: Source<'_, E>,
+        task: &mut Task<'_>,
+        mut source: Source<'_>,
         stop: u64,
     ) -> Result<(), Error> {
         while self.took.until < stop {
@@ -428,10 +428,10 @@ impl<'a, E: Env> Batch<'a, E> {
     /// Fills one page, whatever its state. Loops only when another task changed that state.
     fn fill_page(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         part: Part,
         stop: u64,
-        data: &<E::Content as Content>::Data,
+        data: Data<'_>,
     ) -> Result<(), Error> {
         let cache = self.cache;
         loop {
@@ -476,7 +476,7 @@ impl<'a, E: Env> Batch<'a, E> {
 
     /// Puts fresh busy frames into the index for `part.page` and the missing pages that follow, as
     /// far as this write goes and none of them needs a read.
-    fn insert_ahead(&mut self, task: &mut Task<'_, E>, part: Part, stop: u64) -> Result<(), Error> {
+    fn insert_ahead(&mut self, task: &mut Task<'_>, part: Part, stop: u64) -> Result<(), Error> {
         let last_whole = u32::try_from(stop >> PAGE_SHIFT).expect("below FILE_MAX");
         let tail = usize::try_from(stop % PAGE_SIZE).expect("below a page");
         let mut end = last_whole.max(part.page + 1);
@@ -539,7 +539,7 @@ impl<'a, E: Env> Batch<'a, E> {
     }
 
     /// Fills the reserve; false when it had to show the batch and wait, so look again.
-    fn refill(&mut self, task: &mut Task<'_, E>, want: u32) -> Result<bool, Error> {
+    fn refill(&mut self, task: &mut Task<'_>, want: u32) -> Result<bool, Error> {
         self.cache.settle_overhead(task);
         let wanted = to_write(self.cache, self.mapping, want);
         let frames = self.writer.reserve.frames();
@@ -557,10 +557,10 @@ impl<'a, E: Env> Batch<'a, E> {
     /// Overwrites a cached page in place; false: its state has changed, look again.
     fn fill_cached(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         busy: Busy,
         part: Part,
-        data: &<E::Content as Content>::Data,
+        data: Data<'_>,
     ) -> Result<bool, Error> {
         let cache = self.cache;
         let frame = busy.frame();
@@ -584,10 +584,10 @@ impl<'a, E: Env> Batch<'a, E> {
     /// Puts a fresh frame in the place of a pinned one; false: look again.
     fn fill_pinned(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         old: FrameId,
         part: Part,
-        data: &<E::Content as Content>::Data,
+        data: Data<'_>,
     ) -> Result<bool, Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         if cache.pages.table.flags(old).has(Flags::WRITEBACK) {
@@ -615,14 +615,7 @@ impl<'a, E: Env> Batch<'a, E> {
         Ok(true)
     }
 
-    fn copy_in(
-        &mut self,
-        busy: Busy,
-        part: Part,
-        data: &<E::Content as Content>::Data,
-        fresh: bool,
-        was_dirty: bool,
-    ) {
+    fn copy_in(&mut self, busy: Busy, part: Part, data: Data<'_>, fresh: bool, was_dirty: bool) {
         self.cache
             .content()
             .copy_in(&busy, part.at, data, part.from, part.len);
@@ -635,7 +628,7 @@ impl<'a, E: Env> Batch<'a, E> {
     }
 
     /// Makes the batch visible: on the lists, dirty, no longer busy.
-    fn show(&mut self, task: &mut Task<'_, E>) {
+    fn show(&mut self, task: &mut Task<'_>) {
         debug_assert!(
             self.writer.ahead.is_empty(),
             "pages ahead are filled before any wait"
@@ -678,19 +671,14 @@ impl<'a, E: Env> Batch<'a, E> {
 }
 
 /// So many fresh pages of a file that is written to.
-fn to_write<E: Env>(cache: &Cache<E>, mapping: &Mapping<E>, pages: u32) -> Wanted {
+fn to_write(cache: &Cache, mapping: &Mapping, pages: u32) -> Wanted {
     Wanted::new(pages, Purpose::Stream)
         .among(cache.lies_in(mapping, true))
         .to_be_dirtied()
 }
 
 /// Pages that a writer may make dirty before its next balance; no more than a batch.
-pub(super) fn budget<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
-    writer: &Writer,
-) -> u64 {
+pub(super) fn budget(task: &Task<'_>, cache: &Cache, mapping: &Mapping, writer: &Writer) -> u64 {
     // Once a balance is due, its size does not matter any more: pages that come until it begins are
     // due too.
     if writer.pacer.account.is_due() {
@@ -705,10 +693,10 @@ pub(super) fn budget<E: Env>(
 /// Makes pages that were filled visible: on the lists, dirty, no longer busy. Answers how many
 /// became dirty. With `map`, they may be stored to by the task that has mapped the file; without, a
 /// call has written to them.
-pub(super) fn show_filled<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Arc<Mapping<E>>,
+pub(super) fn show_filled(
+    task: &Task<'_>,
+    cache: &Cache,
+    mapping: &Arc<Mapping>,
     batch: &mut Vec<Filled>,
     map: Option<&PageMap>,
 ) -> u64 {
@@ -780,7 +768,7 @@ pub(super) fn show_filled<E: Env>(
 /// The same of pages that were dirty before and still are, in the frames that they had. Their busy
 /// bits have kept the flusher away, so they stand in the index as what they are, and the task that
 /// made them dirty sees to their file: nothing has to be changed that other tasks use.
-fn show_again<E: Env>(cache: &Cache<E>, batch: &mut Vec<Filled>) {
+fn show_again(cache: &Cache, batch: &mut Vec<Filled>) {
     let mut shown = [FrameId(0); BATCH_FRAMES];
     let count = batch.len();
     for (frame, filled) in shown.iter_mut().zip(batch.drain(..)) {
@@ -801,7 +789,7 @@ fn show_again<E: Env>(cache: &Cache<E>, batch: &mut Vec<Filled>) {
 }
 
 /// Whether a part of a page that is not cached needs the rest of the page from the device.
-fn must_read<E: Env>(mapping: &Mapping<E>, page: u32, at: usize, len: usize) -> bool {
+fn must_read(mapping: &Mapping, page: u32, at: usize, len: usize) -> bool {
     if len as u64 == PAGE_SIZE {
         return false;
     }
@@ -815,12 +803,12 @@ fn must_read<E: Env>(mapping: &Mapping<E>, page: u32, at: usize, len: usize) -> 
 
 /// Whether the content of a page that is not pinned has to stay as it is: the device reads it, and
 /// wants it stable.
-pub(super) fn must_stay<E: Env>(mapping: &Mapping<E>, flags: Flags) -> bool {
+pub(super) fn must_stay(mapping: &Mapping, flags: Flags) -> bool {
     mapping.device.info.stable_writes && flags.has(Flags::WRITEBACK)
 }
 
 /// A fresh frame for a part of a page: the rest of it is zero.
-fn zero_around<E: Env>(cache: &Cache<E>, busy: &Busy, part: Part) {
+fn zero_around(cache: &Cache, busy: &Busy, part: Part) {
     let end = part.at + part.len;
     cache.content().zero(busy, 0, part.at);
     cache.content().zero(busy, end, PAGE_BYTES - end);

@@ -3,7 +3,7 @@
 use core::ops::Range;
 use std::sync::Arc;
 
-use env::{Env, Interrupt, Task};
+use env::{Interrupt, Task};
 use frames::Busy;
 use policy::dirty::WriterIndex;
 use policy::units::{Bytes, Instant, PAGE_SIZE};
@@ -84,7 +84,7 @@ impl Writer {
     }
 
     /// Whether the device need not be told of a write any more.
-    pub(crate) fn is_prepared<E: Env>(&self, mapping: &Mapping<E>, from: u64, to: u64) -> bool {
+    pub(crate) fn is_prepared(&self, mapping: &Mapping, from: u64, to: u64) -> bool {
         !mapping.device.info.prepares_writes
             || self.prepared.as_ref().is_some_and(|(file, bytes)| {
                 *file == mapping.serial && bytes.start <= from && to <= bytes.end
@@ -92,7 +92,7 @@ impl Writer {
     }
 
     /// The device was told of a write.
-    pub(crate) fn note_prepared<E: Env>(&mut self, mapping: &Mapping<E>, from: u64, to: u64) {
+    pub(crate) fn note_prepared(&mut self, mapping: &Mapping, from: u64, to: u64) {
         self.prepared = Some((mapping.serial, from..to));
     }
 
@@ -101,7 +101,7 @@ impl Writer {
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Until when the writer is paused for what it took in unpaced so far. `None`: it need not be.
     /// `Some`: ask again then, not before; it may be paused for longer. Bytes that it takes in
     /// meanwhile are a matter of the next balance, which begins with the first call after this one
@@ -114,7 +114,7 @@ impl<E: Env> Cache<E> {
     /// That of a device that has failed meanwhile, as a write gets it. `Cancelled`.
     pub fn pace(
         self: &Arc<Self>,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
     ) -> Result<Option<Instant>, Error> {
         task.nonblocking(|task| balance(task, self, &mut writer.pacer))

@@ -20,7 +20,7 @@ use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Context, Env, Interrupt, Task, Wakeup};
+use env::{Cause, Context, Interrupt, Task, Wakeup};
 use frames::{Flags, FrameId, FrameTable};
 use policy::place::by_use::Purpose;
 use policy::place::offline::{Chunk, choose};
@@ -44,7 +44,7 @@ const AGAIN_MOST: Nanos = Nanos::secs(1);
 /// While it looks again within this it waits for frames that pages can move to.
 const AGAIN_MOVES: Nanos = Nanos::millis(10);
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Changes how many frames the cache may use, up to those it was built with; rounded up to
     /// whole chunks. Lower than what is in use, it is reached in the background: `limit` says how
     /// far it is.
@@ -53,7 +53,7 @@ impl<E: Env> Cache<E> {
     /// `BadOption` (more than the cache was built with), `LimitTooSmall`, `PinnedAboveLimit`
     /// (callers hold more), `RegionsAboveLimit` (their tables come on top of it), `NoThread` (for
     /// the task that frees what is beyond the limit). The limit is then what it was.
-    pub fn set_limit(self: &Arc<Self>, task: &mut Task<'_, E>, limit: Pages) -> Result<(), Error> {
+    pub fn set_limit(self: &Arc<Self>, task: &mut Task<'_>, limit: Pages) -> Result<(), Error> {
         let frames = u64::from(self.options.frames);
         let least = (4 * self.memory.marks().high.0)
             .max(u64::from(FRAMES_MIN))
@@ -86,7 +86,7 @@ impl<E: Env> Cache<E> {
             let has_to_shrink = limit < self.memory.asked_frames() || !self.limit().over.is_zero();
             if has_to_shrink && !*shrinking {
                 let cache = Arc::downgrade(self);
-                let body = move |task: &mut Task<'_, E>| clear(task, &cache);
+                let body = move |task: &mut Task<'_>| clear(task, &cache);
                 // Before the limit moves: where there is no thread nothing has changed.
                 let started = self.env.spawn("limit", Box::new(body));
                 started.map_err(Error::no_thread("limit"))?;
@@ -106,9 +106,9 @@ impl<E: Env> Cache<E> {
 }
 
 /// The next call of `set_limit` starts another task if this one panics.
-struct Shrinking<'a, E: Env>(&'a Weak<Cache<E>>);
+struct Shrinking<'a>(&'a Weak<Cache>);
 
-impl<E: Env> Drop for Shrinking<'_, E> {
+impl Drop for Shrinking<'_> {
     fn drop(&mut self) {
         if std::thread::panicking()
             && let Some(cache) = self.0.upgrade()
@@ -128,7 +128,7 @@ struct Pass {
 }
 
 /// Clears chunks that are out of use until none has memory.
-fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
+fn clear(task: &mut Task<'_>, cache: &Weak<Cache>) {
     let _shrinking = Shrinking(cache);
     let mut again = AGAIN;
     let mut urgency = Priority::GENTLEST;
@@ -175,7 +175,7 @@ fn clear<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>) {
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// So many frames are in use from now on: the chunks that are cheapest to empty are not. The
     /// caller holds `shrinking`.
     pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
@@ -226,7 +226,7 @@ pub(super) fn contents(table: &FrameTable, state: &ChunkState) -> (u32, u32) {
 
 /// Whether slabs have frames of the chunks that are to be cleared, and anybody can be asked for
 /// them.
-fn has_slabs<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> bool {
+fn has_slabs(task: &Task<'_>, cache: &Cache) -> bool {
     let slabs = cache.shrinkers.pages();
     if slabs.reclaimable.is_zero() || cache.shrinkers.is_empty() {
         return false;
@@ -254,7 +254,7 @@ struct Ways {
 }
 
 /// Pages of what goes for which there are no free frames, beside those that the reclaimer keeps.
-fn too_many<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> u64 {
+fn too_many(task: &Task<'_>, cache: &Cache) -> u64 {
     let spare = u64::from(cache.memory.free()).saturating_sub(cache.memory.marks().high.0);
     let (mut from, mut pages) = (0, 0);
     while let Some(chunk) = cache.memory.next_to_clear(task, from) {
@@ -267,7 +267,7 @@ fn too_many<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> u64 {
 
 /// Looks once at every frame of the chunks that are to be cleared. `evicts`: pages leave as in
 /// reclaim, if there is no frame for them.
-fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, evicts: bool) -> Pass {
+fn pass(task: &mut Task<'_>, cache: &Cache, evicts: bool) -> Pass {
     let mut pass = Pass::default();
     cache.memory.drain_cpu_lists(task);
     let mut ways = Ways {
@@ -293,9 +293,9 @@ fn pass<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, evicts: bool) -> Pass 
 }
 
 /// The same of up to a cluster of frames.
-fn clear_part<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn clear_part(
+    task: &mut Task<'_>,
+    cache: &Cache,
     frames: Range<u32>,
     ways: &mut Ways,
     pass: &mut Pass,

@@ -12,10 +12,10 @@ use frames::{Flags, FrameId, Owner};
 use policy::dirty::DeviceIndex;
 use policy::place::by_use::Purpose;
 use policy::units::{Bytes, Nanos};
-use world::{Lab, LabEnv, Options as LabOptions, Sector};
+use world::{Lab, Options as LabOptions, Sector};
 
 use crate::alloc::Wanted;
-use crate::testing::{INFO, Null, with_cache};
+use crate::testing::{INFO, NULL, with_cache};
 use crate::{Cache, DeviceOptions, Error, Options};
 
 const FRAMES: u32 = 256;
@@ -26,7 +26,7 @@ const OTHER: Owner = Owner { file: 3, index: 8 };
 /// millisecond later; answers after how long the waiter went on. A waiter that nobody wakes is a
 /// deadlock, which the lab reports.
 fn let_go_by(
-    change: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, frames::Busy) + Send + 'static,
+    change: impl FnOnce(&mut Task<'_>, &Arc<Cache>, frames::Busy) + Send + 'static,
 ) -> Nanos {
     with_cache(Options::new(FRAMES, 1), |task, cache| {
         let mut frames = Vec::new();
@@ -81,7 +81,7 @@ fn a_new_file_has_the_lowest_number_that_is_free() {
     with_cache(options, |task, cache| {
         let device = cache.add_device(task, DeviceId(0), INFO, DeviceOptions::default());
         let device = device.unwrap();
-        let open = |task: &mut Task<'_, LabEnv>| {
+        let open = |task: &mut Task<'_>| {
             let opened = cache.open(task, device, ObjectId(0), Bytes::ZERO);
             // There is no such device, which is not asked for anything then.
             opened.inspect(|file| file.assume_durable())
@@ -105,8 +105,7 @@ fn a_new_file_has_the_lowest_number_that_is_free() {
 #[test]
 fn a_file_that_was_written_goes_with_its_cache() {
     let file = with_cache(Options::new(FRAMES, 1), |task, cache| {
-        let id = cache.env.add_device(Arc::new(Null));
-        let device = cache.add_device(task, id, INFO, DeviceOptions::default());
+        let device = cache.add_device(task, NULL, INFO, DeviceOptions::default());
         let device = device.unwrap();
         let file = cache.open(task, device, ObjectId(0), Bytes::ZERO).unwrap();
         let data = vec![Sector(5); 8];
@@ -129,13 +128,13 @@ fn a_device_that_finds_no_thread_leaves_its_place() {
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
         env.refuse_tasks(true);
-        let refused = Cache::new(Arc::clone(&env), Options::new(1024, 2)).err();
+        let refused = Cache::new(env.clone(), Options::new(1024, 2)).err();
         assert!(matches!(refused, Some(Error::NoThread { .. })));
         env.refuse_tasks(false);
         let mut options = Options::new(1024, 2);
         options.devices_max = 1;
-        let cache = Cache::new(Arc::clone(&env), options).unwrap();
-        let add = |task: &mut Task<'_, LabEnv>| {
+        let cache = Cache::new(env.clone(), options).unwrap();
+        let add = |task: &mut Task<'_>| {
             cache.add_device(task, DeviceId(0), INFO, DeviceOptions::default())
         };
         env.refuse_tasks(true);

@@ -7,7 +7,7 @@
 
 use core::ops::Range;
 
-use env::{Env, Task};
+use env::Task;
 use frames::FrameId;
 use policy::place::by_use::Purpose;
 use policy::units::Pages;
@@ -18,10 +18,10 @@ use crate::cache::Cache;
 use crate::lists::isolate::CLUSTER_FRAMES;
 use crate::relocate::{look, move_found};
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Gives memory that no page needs back to the system; it is taken again when needed. Answers
     /// how many frames that were.
-    pub fn trim(&self, task: &mut Task<'_, E>) -> Pages {
+    pub fn trim(&self, task: &mut Task<'_>) -> Pages {
         self.memory.drain_cpu_lists(task);
         let mut given = self.memory.trim(task);
         let chunks = self.memory.chunks(task).into_iter();
@@ -48,7 +48,7 @@ impl<E: Env> Cache<E> {
 
     /// Empties a chunk by moving what is in it, and gives its memory back; answers how many frames
     /// that were.
-    fn give_chunk(&self, task: &mut Task<'_, E>, frames: Range<u32>) -> Pages {
+    fn give_chunk(&self, task: &mut Task<'_>, frames: Range<u32>) -> Pages {
         let Some(evacuation) = self.memory.evacuate(task, frames.clone()) else {
             return Pages::ZERO;
         };
@@ -63,7 +63,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// Moves all pages of these frames that can be to others that have memory.
-    fn move_out(&self, task: &mut Task<'_, E>, frames: &Range<u32>) {
+    fn move_out(&self, task: &mut Task<'_>, frames: &Range<u32>) {
         for first in frames.clone().step_by(CLUSTER_FRAMES) {
             let cluster = u32::try_from(CLUSTER_FRAMES).expect("it is small");
             let part = first..first.saturating_add(cluster).min(frames.end);

@@ -1,7 +1,7 @@
 //! What a node of the machine has: a background reclaimer for its zones, what wakes it, and who
 //! waits for it.
 
-use env::{Cause, Context, Env, Lock, LockClass, LockGuard, Signal, Task, WaitQueue, Wakeup};
+use env::{Cause, Context, Lock, LockClass, LockGuard, Signal, Task, WaitQueue, Wakeup};
 use frames::sync::{AtomicBool, AtomicU64, Ordering};
 use policy::place::cache::ZonelistCache;
 use policy::units::{Instant, Pages};
@@ -124,9 +124,9 @@ impl Background {
     }
 
     /// Sleeps until it is asked or `stopping`, at most to `deadline`.
-    pub(crate) fn sleep<E: Env>(
+    pub(crate) fn sleep(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         deadline: Option<Instant>,
         stopping: impl Fn() -> bool,
     ) -> Wakeup {

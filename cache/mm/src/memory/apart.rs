@@ -11,7 +11,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Context, Env};
+use env::Context;
 use frames::{FrameId, Group};
 use policy::place::mobility::{
     Block, Claimed, Fallback, FallbackStep, Found, FreeOrders, Mobility, Request,
@@ -186,7 +186,7 @@ impl Free {
     }
 }
 
-impl<E: Env> Memory<E> {
+impl Memory {
     /// How a zone is boosted.
     pub(crate) fn boost_rule(&self) -> &BoostRule {
         &self.boost

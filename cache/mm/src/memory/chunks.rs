@@ -9,8 +9,8 @@
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
-use env::{Context, Env, Interrupt, Signal, Task};
-use frames::{Content, FrameId};
+use env::{Context, Interrupt, Signal, Task};
+use frames::FrameId;
 use policy::units::{Nanos, Pages};
 
 use super::Memory;
@@ -53,15 +53,15 @@ pub(crate) struct Taken {
 
 /// A chunk on its way to or from the system; it arrives when this is dropped, by a panic too: else
 /// the task that finds no frame would wait for it for ever.
-pub(crate) struct OnItsWay<'a, E: Env> {
-    memory: &'a Memory<E>,
+pub(crate) struct OnItsWay<'a> {
+    memory: &'a Memory,
     first: FrameId,
     /// Its frames count as free meanwhile.
     is_free: bool,
     has_memory: bool,
 }
 
-impl<E: Env> Drop for OnItsWay<'_, E> {
+impl Drop for OnItsWay<'_> {
     fn drop(&mut self) {
         let Self {
             memory,
@@ -80,7 +80,7 @@ impl<E: Env> Drop for OnItsWay<'_, E> {
     }
 }
 
-impl<E: Env> Memory<E> {
+impl Memory {
     /// Frames that may be used.
     pub(crate) fn limit_frames(&self) -> u32 {
         self.limit.load(Ordering::Relaxed)
@@ -229,7 +229,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// A chunk that counts as on its way already.
-    pub(super) fn on_its_way(&self, first: FrameId, is_free: bool) -> OnItsWay<'_, E> {
+    pub(super) fn on_its_way(&self, first: FrameId, is_free: bool) -> OnItsWay<'_> {
         OnItsWay {
             memory: self,
             first,
@@ -239,7 +239,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// A chunk out of use whose memory is to be given back to the system.
-    pub(crate) fn take_to_release(&self, context: &impl Context) -> Option<OnItsWay<'_, E>> {
+    pub(crate) fn take_to_release(&self, context: &impl Context) -> Option<OnItsWay<'_>> {
         let mut free = self.lists.lock(context);
         let first = free.offline.next_to_release()?;
         self.moving.fetch_add(1, Ordering::AcqRel);
@@ -254,7 +254,7 @@ impl<E: Env> Memory<E> {
     /// `NoMemory`, if nothing was taken.
     pub(crate) fn take(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         pick: Pick,
         out: &mut Vec<FrameId>,
         room: impl Fn(u32) -> u32,
@@ -316,7 +316,7 @@ impl<E: Env> Memory<E> {
 
     /// Leaves frames with memory behind. Giving a chunk its memory takes milliseconds; a task that
     /// takes many frames at a time spends them, so that a task that takes a few finds them there.
-    pub(crate) fn populate_ahead(&self, task: &Task<'_, E>) {
+    pub(crate) fn populate_ahead(&self, task: &Task<'_>) {
         let absent = {
             let mut free = self.lists.lock(task);
             if free.lists.free() >= READY {
@@ -333,7 +333,7 @@ impl<E: Env> Memory<E> {
     /// Gives the chunk that begins at `first` its memory; it came from `take_absent`.
     pub(super) fn populate(&self, first: FrameId) -> Result<(), Error> {
         let mut chunk = self.on_its_way(first, true);
-        let populated = self.env.content().populate(first);
+        let populated = self.content.populate(first);
         chunk.has_memory = populated.is_ok();
         populated.map_err(|error| Error::NoMemory { errno: error.errno })
     }
@@ -344,7 +344,7 @@ impl<E: Env> Memory<E> {
     /// `NoMemory`: that would leave less than the smallest cache.
     pub(super) fn populate_or_do_without(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         first: FrameId,
     ) -> Result<(), Error> {
         let Err(refused) = self.populate(first) else {
@@ -372,7 +372,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// Asks the system again for memory that it refused a while ago, as far as memory is short.
-    pub(crate) fn ask_again(&self, task: &Task<'_, E>) {
+    pub(crate) fn ask_again(&self, task: &Task<'_>) {
         while self.limit_frames() < self.asked_frames()
             && u64::from(self.free()) < self.marks().high.0
             && task.now().0 >= self.ask_again.load(Ordering::Relaxed)
@@ -397,8 +397,8 @@ impl<E: Env> Memory<E> {
     }
 
     /// The memory of a chunk is the system's; the limit may have been raised meanwhile.
-    pub(crate) fn give_to_system(&self, chunk: OnItsWay<'_, E>) {
-        self.env.content().release(chunk.first);
+    pub(crate) fn give_to_system(&self, chunk: OnItsWay<'_>) {
+        self.content.release(chunk.first);
         drop(chunk);
     }
 

@@ -12,27 +12,27 @@
 use core::ops::Range;
 use core::sync::atomic::Ordering;
 
-use env::{Context, Env, Interrupt, Signal};
+use env::{Context, Interrupt, Signal};
 use frames::FrameId;
 
 use super::Memory;
 use super::chunks::OnItsWay;
 
 /// A search for a range; ended when it is dropped.
-pub(crate) struct Evacuation<'a, E: Env> {
-    memory: &'a Memory<E>,
+pub(crate) struct Evacuation<'a> {
+    memory: &'a Memory,
     number: u64,
     frames: Range<u32>,
 }
 
-impl<E: Env> Memory<E> {
+impl Memory {
     /// Begins to empty a range that is of one chunk. `None`: its chunk has no memory or is beyond
     /// the limit, another task empties it, or too many do.
     pub(crate) fn evacuate(
         &self,
         context: &impl Context,
         frames: Range<u32>,
-    ) -> Option<Evacuation<'_, E>> {
+    ) -> Option<Evacuation<'_>> {
         let mut free = self.lists.lock(context);
         let free = &mut *free;
         let chunk = FrameId(frames.start / self.chunk * self.chunk);
@@ -54,7 +54,7 @@ impl<E: Env> Memory<E> {
     }
 }
 
-impl<'a, E: Env> Evacuation<'a, E> {
+impl<'a> Evacuation<'a> {
     /// Frames of it that are not kept yet; none are any more where a limit has taken the chunk.
     pub(crate) fn missing(&self, context: &impl Context) -> Option<u32> {
         self.memory.lists.lock(context).offline.missing(self.number)
@@ -71,7 +71,7 @@ impl<'a, E: Env> Evacuation<'a, E> {
     }
 
     /// The same of a whole chunk whose memory is to go to the system; `None`: it is not empty.
-    pub(crate) fn release(self, context: &impl Context) -> Option<OnItsWay<'a, E>> {
+    pub(crate) fn release(self, context: &impl Context) -> Option<OnItsWay<'a>> {
         let mut free = self.memory.lists.lock(context);
         if free.offline.missing(self.number) != Some(0) {
             return None;
@@ -82,7 +82,7 @@ impl<'a, E: Env> Evacuation<'a, E> {
     }
 }
 
-impl<E: Env> Drop for Evacuation<'_, E> {
+impl Drop for Evacuation<'_> {
     fn drop(&mut self) {
         let (memory, context) = (self.memory, Interrupt::new());
         let mut given = 0;

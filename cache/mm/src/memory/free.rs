@@ -6,7 +6,7 @@
 //!   2. A task that puts frames back, or a chunk, hands out and wakes the task that waits for
 //!      memory, after it has let the lock go.
 
-use env::{Context, Env, Signal};
+use env::{Context, Signal};
 use frames::sync::{AtomicU32, Ordering};
 use frames::{FrameId, FreeLists, Group, Pageblocks};
 use policy::place::mobility::Mobility;
@@ -217,7 +217,7 @@ impl Free {
     }
 }
 
-impl<E: Env> Memory<E> {
+impl Memory {
     /// Free frames, unpopulated ones included.
     pub(crate) fn free(&self) -> u32 {
         let free = |free: &AtomicU32| free.load(Ordering::Relaxed);

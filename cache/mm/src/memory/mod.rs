@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use env::{Cause, Context, Env, Lock, LockClass, LockGuard, Signal, Task, TaskId, WaitQueue};
+use frames::Content;
 use frames::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use policy::place::marks::{self, Marks};
 use policy::reclaim::Tunables;
@@ -39,8 +40,10 @@ pub(crate) mod runs;
 pub(crate) mod slow_path;
 
 /// The frames that hold no page.
-pub(crate) struct Memory<E: Env> {
-    env: Arc<E>,
+pub(crate) struct Memory {
+    env: Arc<dyn Env>,
+    /// That of `env`.
+    content: Arc<dyn Content>,
     lists: Lock<Free>,
     /// Free frames of each zone, unpopulated ones included; copies for looks without the lock.
     free: Box<[AtomicU32]>,
@@ -102,8 +105,8 @@ pub(crate) struct Shape {
     pub(crate) overhead: bool,
 }
 
-impl<E: Env> Memory<E> {
-    pub(crate) fn new(env: Arc<E>, shape: Shape) -> Self {
+impl Memory {
+    pub(crate) fn new(env: Arc<dyn Env>, shape: Shape) -> Self {
         let Shape {
             frames,
             chunk,
@@ -124,6 +127,7 @@ impl<E: Env> Memory<E> {
             AtomicU32::new(pages)
         });
         Self {
+            content: env.content(),
             env,
             lists: Lock::new(LockClass::Free, Free::new(frames, chunk, &layout, apart)),
             limit: AtomicU32::new(frames),
@@ -175,13 +179,13 @@ impl<E: Env> Memory<E> {
     }
 
     /// Whether the task is one of those that others need to get on.
-    pub(crate) fn is_exempt(&self, task: &Task<'_, E>) -> bool {
+    pub(crate) fn is_exempt(&self, task: &Task<'_>) -> bool {
         // One of them has counted itself.
         self.exempts.load(Ordering::Relaxed) > 0 && self.exempt.lock(task).contains(&task.id())
     }
 
     /// From now on the task is one of them.
-    pub(crate) fn make_exempt(&self, task: &Task<'_, E>) {
+    pub(crate) fn make_exempt(&self, task: &Task<'_>) {
         let mut exempt = self.exempt.lock(task);
         if !exempt.contains(&task.id()) {
             exempt.push(task.id());
@@ -192,7 +196,7 @@ impl<E: Env> Memory<E> {
     /// Waits as long as the task is `blocked`, and no longer than to `deadline`.
     pub(crate) fn wait_while(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         deadline: Instant,
         blocked: impl Fn(&Self) -> bool,
     ) -> Result<(), Error> {

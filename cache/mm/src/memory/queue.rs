@@ -227,7 +227,7 @@ impl MemoryQueue {
     }
 
     /// Waits until something was granted to the ticket, at most the bound.
-    pub(crate) fn wait<E: env::Env>(&self, task: &mut Task<'_, E>, ticket: Ticket) -> Wakeup {
+    pub(crate) fn wait(&self, task: &mut Task<'_>, ticket: Ticket) -> Wakeup {
         let began = task.now();
         let (deadline, timeout) = {
             let turns = self.turns.lock(task);
@@ -256,7 +256,7 @@ impl MemoryQueue {
 
     /// A task wants a page back that was taken from it, while memory is short: waits for the token,
     /// or until it may have one page. Answers whether it may read those beside it too.
-    pub(crate) fn may_return<E: env::Env>(&self, task: &mut Task<'_, E>) -> bool {
+    pub(crate) fn may_return(&self, task: &mut Task<'_>) -> bool {
         let began = task.now();
         let id = task.id();
         if !self.grows(task, id, began) {
@@ -287,7 +287,7 @@ impl MemoryQueue {
 
     /// Whether a task that has its pages back may read on without a wait: it has not grown, or
     /// keeps the token.
-    pub(crate) fn may_read_on<E: env::Env>(&self, task: &Task<'_, E>) -> bool {
+    pub(crate) fn may_read_on(&self, task: &Task<'_>) -> bool {
         let now = task.now();
         let id = task.id();
         if !self.grows(task, id, now) {
@@ -336,7 +336,7 @@ impl MemoryQueue {
 }
 
 /// A wait for a turn has ended.
-fn tell<E: env::Env>(task: &Task<'_, E>, timeout: Nanos, delayed: Nanos, wakeup: Wakeup) {
+fn tell(task: &Task<'_>, timeout: Nanos, delayed: Nanos, wakeup: Wakeup) {
     task.emit(&Event::Throttled {
         background: false,
         reason: Reason::Turn,

@@ -6,7 +6,7 @@
 //!
 //! Source: policy::watermark, policy::reclaim::turn.
 
-use env::{Context, Env, Task, TaskId};
+use env::{Context, Task, TaskId};
 use frames::FrameId;
 use policy::place::marks::Marks;
 use policy::place::search::Floor;
@@ -43,7 +43,7 @@ impl Asked {
     }
 }
 
-impl<E: Env> Memory<E> {
+impl Memory {
     /// What a task does that finds too little.
     pub(crate) fn slow_path(&self) -> &SlowPath {
         &self.slow_path
@@ -71,7 +71,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// The task took frames.
-    pub(crate) fn took(&self, task: &Task<'_, E>, frames: u32) {
+    pub(crate) fn took(&self, task: &Task<'_>, frames: u32) {
         self.slow_path.took(task, task.id(), || task.now(), frames);
     }
 
@@ -82,7 +82,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// Puts frames back that the task took and did not use.
-    pub(crate) fn put_unused(&self, task: &Task<'_, E>, frames: &[FrameId]) {
+    pub(crate) fn put_unused(&self, task: &Task<'_>, frames: &[FrameId]) {
         if frames.is_empty() {
             return;
         }
@@ -120,7 +120,7 @@ impl<E: Env> Memory<E> {
 
     /// The zones whose reserve is one for a task of the zone `home`: that alone where each task
     /// reclaims for itself, all where memory is handed out in turn, of whichever zone.
-    pub(crate) fn zones_of_reserve(&self, home: ZoneId) -> impl Iterator<Item = ZoneId> + use<E> {
+    pub(crate) fn zones_of_reserve(&self, home: ZoneId) -> impl Iterator<Item = ZoneId> + use<> {
         let all = !matches!(self.slow_path, SlowPath::Direct);
         self.layout.zones().filter(move |zone| all || *zone == home)
     }
@@ -137,7 +137,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// Frames that the task may take now, of those it asks for.
-    pub(crate) fn room(&self, task: &Task<'_, E>, asked: &Asked) -> u32 {
+    pub(crate) fn room(&self, task: &Task<'_>, asked: &Asked) -> u32 {
         let room = match &self.slow_path {
             SlowPath::Queue(queue) => self.room_in_turn(queue, task, asked),
             SlowPath::Direct | SlowPath::Unqueued => self.room_above(asked),
@@ -168,7 +168,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// Where memory is handed out in turn. For whom pages are kept matters below the mark alone.
-    fn room_in_turn(&self, queue: &MemoryQueue, task: &Task<'_, E>, asked: &Asked) -> Pages {
+    fn room_in_turn(&self, queue: &MemoryQueue, task: &Task<'_>, asked: &Asked) -> Pages {
         let now = self.env.now();
         let kept = queue.kept_back(now);
         let free = self.free().saturating_sub(queue.promised());

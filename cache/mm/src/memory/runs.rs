@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use env::{Context, Env, Task};
+use env::{Context, Task};
 use frames::{FrameId, Group};
 use policy::compact::suitable::Standing;
 use policy::place::mobility::Mobility;
@@ -14,16 +14,16 @@ use crate::Error;
 use crate::lists::ZoneId;
 use crate::memory::chunks::Taken;
 
-impl<E: Env> Memory<E> {
+impl Memory {
     /// What is free of a zone, and how it stands.
-    pub(crate) fn standing(&self, task: &Task<'_, E>, zone: ZoneId) -> Standing {
+    pub(crate) fn standing(&self, task: &Task<'_>, zone: ZoneId) -> Standing {
         self.standing_of(&self.lists.lock(task), zone)
     }
 
     /// The same, and the blocks of it that are kept for what can be moved.
     pub(crate) fn standing_and_movable(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         zone: ZoneId,
     ) -> (Standing, [u32; 11]) {
         let free = self.lists.lock(task);
@@ -38,7 +38,7 @@ impl<E: Env> Memory<E> {
     /// pageblock of the first is one of what can be moved.
     pub(crate) fn free_blocks(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         frames: Range<u32>,
         out: &mut Vec<(u32, u8)>,
     ) {
@@ -57,7 +57,7 @@ impl<E: Env> Memory<E> {
     }
 
     /// Whether the pageblock of a frame is one of what can be moved.
-    pub(crate) fn is_movable_block(&self, task: &Task<'_, E>, frame: u32) -> bool {
+    pub(crate) fn is_movable_block(&self, task: &Task<'_>, frame: u32) -> bool {
         self.apart.is_none()
             || self.lists.lock(task).lists.home(FrameId(frame)).mobility
                 == apart::number(Mobility::Movable)
@@ -68,7 +68,7 @@ impl<E: Env> Memory<E> {
     /// is told the order of each block. Answers how many.
     pub(crate) fn take_targets(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         block: Range<u32>,
         out: &mut Vec<FrameId>,
         may: impl Fn(u8, Pages) -> bool,
@@ -122,7 +122,7 @@ impl<E: Env> Memory<E> {
     /// `NoMemory`.
     pub(crate) fn take_run(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         zone: ZoneId,
         order: u8,
         out: &mut Vec<FrameId>,

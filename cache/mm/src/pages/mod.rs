@@ -7,7 +7,7 @@
 //!   2. A waiter counts itself, then looks at the bit; the task that gives the bit back, then looks
 //!      at the count.
 
-use env::{Cause, Env, Signal, Task, WaitQueue};
+use env::{Cause, Signal, Task, WaitQueue};
 use frames::sync::{AtomicU32, Ordering};
 use frames::{Busy, Flags, FrameId, FrameTable, IndexWriter, Ledger, NodePool, Owner};
 
@@ -72,9 +72,9 @@ impl CachedPages {
     }
 
     /// Waits until the frame is not busy, or holds another page.
-    pub(crate) fn wait_busy<E: Env>(
+    pub(crate) fn wait_busy(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         cause: Cause,
         frame: FrameId,
         owner: Owner,
@@ -88,9 +88,9 @@ impl CachedPages {
     }
 
     /// Waits until a page's write has ended.
-    pub(crate) fn wait_written<E: Env>(
+    pub(crate) fn wait_written(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         frame: FrameId,
         owner: Owner,
     ) -> Result<(), Error> {

@@ -4,7 +4,7 @@
 //! Source: mechanisms 2.6; Linux 5.15 mm/vmscan.c, shrink_active_list(). Deviation: nothing is
 //! executable here, so every page goes.
 
-use env::{Env, Task, Work};
+use env::{Task, Work};
 use frames::Flags;
 use policy::reclaim::scan::{Kind, Turn};
 use policy::units::Pages;
@@ -18,12 +18,7 @@ use crate::registry::regions::Cursor;
 use crate::vmstat::Item;
 
 /// One turn on an active list.
-pub(super) fn shrink_active<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    zone: ZoneId,
-    turn: Turn,
-) {
+pub(super) fn shrink_active(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, turn: Turn) {
     let kind = turn.list.kind();
     let batch = isolate(task, cache, zone, turn);
     let taken = batch.len();

@@ -5,7 +5,7 @@
 use core::sync::atomic::{Ordering, fence};
 use std::sync::Weak;
 
-use env::{Env, Event, Signal, Task, Wakeup};
+use env::{Event, Signal, Task, Wakeup};
 use policy::reclaim::Loops;
 use policy::reclaim::background::{
     Balance, BalanceStep, Rest, clears_flags, is_balanced, nap, rest,
@@ -21,7 +21,7 @@ use crate::lists::{NodeId, ZoneId};
 use crate::vmstat::Item;
 
 /// The task of a node. Its lists are of one zone, unless the law works on zones.
-pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>, node: NodeId) {
+pub(crate) fn background(task: &mut Task<'_>, cache: &Weak<Cache>, node: NodeId) {
     let (first, loops) = {
         let Some(cache) = cache.upgrade() else { return };
         for zone in cache.zones.layout().zones_of(node) {
@@ -51,12 +51,7 @@ pub(crate) fn background<E: Env>(task: &mut Task<'_, E>, cache: &Weak<Cache<E>>,
 
 /// Sleeps until it is asked, at most for `nap`; false on shutdown. The reclaimer is that of the
 /// zone's node.
-pub(super) fn sleep<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    zone: ZoneId,
-    nap: Option<Nanos>,
-) -> bool {
+pub(super) fn sleep(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, nap: Option<Nanos>) -> bool {
     let background = cache.zones.node_of(zone).background();
     let deadline = nap.map(|nap| task.now() + nap);
     let stopping = || cache.registry.stopping.load(Ordering::Acquire);
@@ -65,7 +60,7 @@ pub(super) fn sleep<E: Env>(
 }
 
 /// Balances until it may rest; false on shutdown.
-fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
+fn work(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> bool {
     let memory = &cache.memory;
     let background = cache.zones.node_of(zone).background();
     let hz = cache.options.reclaim.hz;
@@ -113,7 +108,7 @@ fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool 
 
 /// All that could be freed is in use, and nobody waits for memory: rests until somebody does, or
 /// for a nap; false on shutdown.
-fn rest_in_vain<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
+fn rest_in_vain(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> bool {
     let background = cache.zones.node_of(zone).background();
     let nap = nap(cache.options.reclaim.hz);
     let until = task.now() + nap;
@@ -135,7 +130,7 @@ enum Ended {
 }
 
 /// One balance of a zone.
-fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> Ended {
+fn balance(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> Ended {
     let memory = &cache.memory;
     let marks = memory.marks_of(zone);
     let free = || Pages(u64::from(memory.free_of(zone)));
@@ -204,7 +199,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> En
     ended
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// A zone is below LOW: its background reclaimer is to work, unless it has given up. Answers
     /// whether it has been asked.
     pub(crate) fn ask_reclaim(&self, context: &impl env::Context, zone: ZoneId) -> bool {

@@ -7,7 +7,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Env, Event, Signal, Task};
+use env::{Event, Signal, Task};
 use policy::reclaim::background::is_balanced;
 use policy::reclaim::boost::{BoostStep, BoostedBalance};
 use policy::reclaim::direct::may_begin;
@@ -21,7 +21,7 @@ use crate::lists::ZoneId;
 use crate::vmstat::Item;
 
 /// One balance of a zone.
-pub(super) fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
+pub(super) fn balance(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
     let memory = &cache.memory;
     let noted = memory.boost_of(zone);
     let scan = cache.options.reclaim.law.scan;

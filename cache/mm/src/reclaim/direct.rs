@@ -4,7 +4,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Cause, Env, Event, Signal, Task, WaitQueue};
+use env::{Cause, Event, Signal, Task, WaitQueue};
 use policy::compact::Scans;
 use policy::compact::reclaim::{could_begin, is_ready_since, over_nodes_goes_on};
 use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
@@ -19,22 +19,17 @@ use crate::lists::ZoneId;
 use crate::vmstat::Item;
 
 /// Reclaims at least `target` pages, or as many as 13 passes give; answers how many.
-pub(crate) fn direct<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    target: Pages,
-    who: Who,
-) -> Pages {
+pub(crate) fn direct(task: &mut Task<'_>, cache: &Cache, target: Pages, who: Who) -> Pages {
     direct_until(task, cache, target, who, |_| false)
 }
 
 /// The same, until `enough` says after a pass that the task has no more need of it.
-pub(crate) fn direct_until<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(crate) fn direct_until(
+    task: &mut Task<'_>,
+    cache: &Cache,
     target: Pages,
     who: Who,
-    enough: impl Fn(&Task<'_, E>) -> bool,
+    enough: impl Fn(&Task<'_>) -> bool,
 ) -> Pages {
     reclaim(task, cache, target, who, None, enough)
 }
@@ -49,23 +44,19 @@ pub(crate) struct ForRun {
 /// Reclaims until moving pages could make a run, as the law says; answers how many pages were
 /// freed, or one if there is hope. A law that reclaims over nodes knows nothing of the way by zones
 /// and frees a cluster; nor does one by zones of the other.
-pub(crate) fn direct_for_run<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    run: &ForRun,
-) -> Pages {
+pub(crate) fn direct_for_run(task: &mut Task<'_>, cache: &Cache, run: &ForRun) -> Pages {
     let who = cache.who(task, Kind::Anon);
     let target = cache.options.reclaim.cluster();
     reclaim(task, cache, target, who, Some(run), |_| false)
 }
 
-fn reclaim<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn reclaim(
+    task: &mut Task<'_>,
+    cache: &Cache,
     target: Pages,
     who: Who,
     run: Option<&ForRun>,
-    enough: impl Fn(&Task<'_, E>) -> bool,
+    enough: impl Fn(&Task<'_>) -> bool,
 ) -> Pages {
     debug_assert!(task.may_block(), "a pass may have to be waited for");
     task.emit(&Event::DirectReclaim);
@@ -100,12 +91,12 @@ pub(super) struct Ended {
 }
 
 /// The passes since 4.8; for a run of an order, if one is named.
-fn over_nodes<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn over_nodes(
+    task: &mut Task<'_>,
+    cache: &Cache,
     target: Pages,
     (who, run): (Who, Option<u8>),
-    enough: impl Fn(&Task<'_, E>) -> bool,
+    enough: impl Fn(&Task<'_>) -> bool,
 ) -> Ended {
     let mut direct = Direct::begin(target);
     let mut scanned = Pages::ZERO;
@@ -174,12 +165,7 @@ fn over_nodes<E: Env>(
 }
 
 /// Whether a pass over a node is begun again for a run; `last`: what the last one freed.
-fn goes_on<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    zone: ZoneId,
-    (order, last): (u8, Pages),
-) -> bool {
+fn goes_on(task: &Task<'_>, cache: &Cache, zone: ZoneId, (order, last): (u8, Pages)) -> bool {
     let marks = cache.memory.marks_of(zone);
     let could_begin = could_begin(order, &cache.memory.standing(task, zone), &marks);
     let sizes = cache.zones.sizes(task, zone);
@@ -191,13 +177,13 @@ fn goes_on<E: Env>(
 }
 
 /// Whether reclaim for a run passes over a zone.
-fn zone_is_ready<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId, order: u8) -> bool {
+fn zone_is_ready(task: &Task<'_>, cache: &Cache, zone: ZoneId, order: u8) -> bool {
     let marks = cache.memory.marks_of(zone);
     is_ready_since(order, &cache.memory.standing(task, zone), &marks)
 }
 
 /// After a pass: wakes those of a zone that made no progress, or joins them.
-fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId, after: After, who: Who) {
+fn follow(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, after: After, who: Who) {
     if after.wake != Wake::None {
         let sleepers = cache.zones[zone].sleepers();
         sleepers.wake(task, Reason::NoProgress, Signal::Progress, |_| after.wake);
@@ -207,7 +193,7 @@ fn follow<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId, after:
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Where tasks wait that leave the reserve alone.
     pub(super) fn reserve_wait(&self, zone: ZoneId) -> &WaitQueue {
         match self.options.reclaim.reserve_wakes() {
@@ -218,11 +204,11 @@ impl<E: Env> Cache<E> {
 }
 
 /// Half of the reserve is for those that free memory: others wait for the background reclaimer.
-fn leave_reserve<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>) {
+fn leave_reserve(task: &mut Task<'_>, cache: &Cache) {
     let memory = &cache.memory;
     let home = cache.home(task);
     let zones = || memory.zones_of_reserve(home);
-    let may = |task: &Task<'_, E>| {
+    let may = |task: &Task<'_>| {
         let free = zones()
             .map(|zone| Pages(u64::from(memory.free_of(zone))))
             .sum();

@@ -9,7 +9,7 @@
 //! Source: Linux 6.12 mm/vmscan.c, lru_gen_shrink_node(), try_to_shrink_lruvec(),
 //! should_abort_scan(), get_swappiness().
 
-use env::{Env, Task, Work};
+use env::{Task, Work};
 use policy::reclaim::generations::BATCH;
 use policy::reclaim::page::Tally;
 use policy::units::Pages;
@@ -19,9 +19,9 @@ use crate::cache::Cache;
 use crate::lists::Generational;
 
 /// Answers how many pages were freed.
-pub(super) fn pass<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn pass(
+    task: &mut Task<'_>,
+    cache: &Cache,
     generational: &Generational,
     control: &Control,
     tally: &mut Tally,

@@ -1,6 +1,6 @@
 //! Nodes of the indexes of files: where none is free, shadows are given up, and then pages.
 
-use env::{Cause, Context, Env, Task};
+use env::{Cause, Context, Task};
 use policy::reclaim::scan::CLUSTER;
 use policy::reclaim::throttle::Who;
 use policy::units::Nanos;
@@ -18,10 +18,7 @@ const ROUNDS: u32 = 64;
 const SHADOWS_AT_ONCE: u32 = 1024;
 
 /// Frees index nodes by freeing shadows and the pages that they hold.
-pub(crate) fn free_index_nodes<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-) -> Result<(), Error> {
+pub(crate) fn free_index_nodes(task: &mut Task<'_>, cache: &Cache) -> Result<(), Error> {
     let before = cache.pages.pool.free();
     if cache.drop_shadows(task) {
         return Ok(());
@@ -43,7 +40,7 @@ pub(crate) fn free_index_nodes<E: Env>(
     Err(cache.no_memory())
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Gives up the shadows of all files; whether index nodes came free.
     pub(crate) fn drop_shadows(&self, context: &impl Context) -> bool {
         let before = self.pages.pool.free();

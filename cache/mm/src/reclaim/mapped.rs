@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use env::{Context, Env, Task};
+use env::{Context, Task};
 use frames::{Owner, Slot};
 
 use crate::cache::Cache;
@@ -14,11 +14,11 @@ use crate::registry::mapping::Mapping;
 use crate::registry::page_map::PageMap;
 
 /// Looks files up and remembers the last one: neighbours on a list are mostly of one file.
-pub(super) struct Maps<E: Env> {
-    last: Option<(Arc<Mapping<E>>, Arc<PageMap>)>,
+pub(super) struct Maps {
+    last: Option<(Arc<Mapping>, Arc<PageMap>)>,
 }
 
-impl<E: Env> Maps<E> {
+impl Maps {
     pub(super) fn new() -> Self {
         Self { last: None }
     }
@@ -27,11 +27,11 @@ impl<E: Env> Maps<E> {
     /// another file's by now.
     pub(super) fn test_and_clear_young(
         &mut self,
-        cache: &Cache<E>,
+        cache: &Cache,
         context: &impl Context,
         owner: Owner,
     ) -> bool {
-        let is_it = |(mapping, _): &(Arc<Mapping<E>>, _)| mapping.id == owner.file;
+        let is_it = |(mapping, _): &(Arc<Mapping>, _)| mapping.id == owner.file;
         if !self.last.as_ref().is_some_and(is_it) {
             let mapping = cache.mapping(context, owner.file);
             self.last = mapping.and_then(|mapping| {
@@ -46,7 +46,7 @@ impl<E: Env> Maps<E> {
 }
 
 /// Takes an isolated page that stays out of its page table. False: it is in none.
-pub(super) fn unmap<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, page: Page) -> bool {
+pub(super) fn unmap(task: &Task<'_>, cache: &Cache, page: Page) -> bool {
     let Owner { file, index: at } = cache.pages.table.owner(page.frame);
     let Some(mapping) = cache.mapping(task, file) else {
         return false;

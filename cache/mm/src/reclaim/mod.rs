@@ -45,7 +45,7 @@ mod zoned;
 
 use core::sync::atomic::Ordering;
 
-use env::{Context, Env, Task, Work};
+use env::{Context, Task, Work};
 use policy::compact::reclaim::{Done, RunZone};
 use policy::compact::suitable::Standing;
 use policy::place::Way;
@@ -95,11 +95,7 @@ pub(crate) struct RunPass {
 }
 
 /// One pass over a zone at one priority.
-pub(crate) fn shrink_zone<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    control: &Control,
-) -> Got {
+pub(crate) fn shrink_zone(task: &mut Task<'_>, cache: &Cache, control: &Control) -> Got {
     let zone = &cache.zones[control.zone];
     zone.enter_work();
     let mut tally = Tally::default();
@@ -199,12 +195,7 @@ struct Turned {
 }
 
 /// The turns of a pass: how much of which list, and cluster by cluster until the target is reached.
-fn take_turns<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    control: &Control,
-    tally: &mut Tally,
-) -> Turned {
+fn take_turns(task: &mut Task<'_>, cache: &Cache, control: &Control, tally: &mut Tally) -> Turned {
     if let Some(generational) = cache.zones.generational() {
         let reclaimed = generations::pass(task, cache, generational, control, tally);
         return Turned {
@@ -277,13 +268,7 @@ fn take_turns<E: Env>(
 }
 
 /// Whether a pass for a run is begun again.
-fn goes_on<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    zone: ZoneId,
-    run: &RunPass,
-    done: &Done,
-) -> bool {
+fn goes_on(task: &Task<'_>, cache: &Cache, zone: ZoneId, run: &RunPass, done: &Done) -> bool {
     if cache.registry.stopping.load(Ordering::Relaxed) {
         return false;
     }
@@ -294,9 +279,9 @@ fn goes_on<E: Env>(
 }
 
 /// A zone as reclaim for a run sees it.
-fn run_zone<'a, E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
+fn run_zone<'a>(
+    task: &Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     (standing, marks): (&'a Standing, &'a Watermarks),
 ) -> RunZone<'a> {
@@ -310,7 +295,7 @@ fn run_zone<'a, E: Env>(
 }
 
 /// Takes the pages of a turn off their list.
-fn isolate<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId, turn: Turn) -> Batch {
+fn isolate(task: &Task<'_>, cache: &Cache, zone: ZoneId, turn: Turn) -> Batch {
     let (batch, moved) = cache
         .zones
         .isolate(task, &cache.pages, zone, turn.list, turn.pages.0);
@@ -319,7 +304,7 @@ fn isolate<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId, turn: Tur
 }
 
 /// Ages a cluster of active anonymous pages if the inactive ones are few.
-fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
+fn age_anon(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
     if cache.zones.generational().is_some() {
         return;
     }
@@ -336,7 +321,7 @@ fn age_anon<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Frames of a zone, at the size that is stood for.
     fn size_of(&self, zone: ZoneId) -> Pages {
         self.at_full_size(self.zones.layout().zone(zone).pages)
@@ -372,7 +357,7 @@ impl<E: Env> Cache<E> {
     }
 
     /// Reclaimers of a zone meet at the lock of its lists, once a cluster.
-    fn contend(&self, task: &mut Task<'_, E>, zone: ZoneId) {
+    fn contend(&self, task: &mut Task<'_>, zone: ZoneId) {
         let at_work = self.zones[zone].at_work();
         let others = at_work.min(self.options.dirty.cpus).saturating_sub(1);
         task.did(Work::ContendLru, u64::from(others));

@@ -6,7 +6,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Env, Task};
+use env::Task;
 use policy::reclaim::scan::Priority;
 use policy::reclaim::throttle::Who;
 use policy::shrink::{Answer, BATCH, Outcome, Pressure, Scan, ScanStep};
@@ -33,9 +33,9 @@ pub(super) struct Asked {
 
 /// Asks caches of objects on the node of a zone whose lists a pass has just looked at: all, or
 /// where memory is shared those that do not say what they hold. The caller holds nothing.
-pub(super) fn ask<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn ask(
+    task: &mut Task<'_>,
+    cache: &Cache,
     control: &Control,
     pressure: Pressure,
     shared: bool,
@@ -67,7 +67,7 @@ pub(super) fn ask<E: Env>(
 }
 
 /// Asks all caches of objects on all nodes, for frames that have to go wherever they are.
-pub(crate) fn ask_everywhere<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, priority: Priority) {
+pub(crate) fn ask_everywhere(task: &mut Task<'_>, cache: &Cache, priority: Priority) {
     let layout = cache.zones.layout();
     let firsts = layout.nodes().map(|node| layout.zones_of(node).next());
     for zone in firsts.flatten() {
@@ -95,11 +95,11 @@ pub(crate) fn ask_everywhere<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, p
 
 /// Asks one for `wanted` pages. It looks at no more objects than may be worth them, by the
 /// priority, and at none more than twice. Answers how many pages came free.
-pub(super) fn give<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn give(
+    task: &mut Task<'_>,
+    cache: &Cache,
     control: &Control,
-    one: &Registered<E>,
+    one: &Registered,
     wanted: Pages,
 ) -> Pages {
     // A shrinker that needs memory itself makes do with the lists.
@@ -137,12 +137,12 @@ pub(super) fn give<E: Env>(
 ///
 /// The count and the answer stand for so many times as many, as the pages of the lists do
 /// (`Tunables::stands_for`).
-fn ask_one<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn ask_one(
+    task: &mut Task<'_>,
+    cache: &Cache,
     control: &Control,
     pressure: Pressure,
-    one: &Registered<E>,
+    one: &Registered,
 ) -> Outcome {
     let node = cache.zones.layout().node_of(control.zone);
     let factor = u64::from(cache.options.reclaim.stands_for);
@@ -195,10 +195,10 @@ fn ask_one<E: Env>(
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// A shrinker, asked for objects, has dropped pages of files that these held (kernel: an inode
     /// with its pages). They count as freed by the pass that asks.
-    pub fn note_inode_steal(&self, task: &Task<'_, E>, pages: Pages) {
+    pub fn note_inode_steal(&self, task: &Task<'_>, pages: Pages) {
         let item = match self.shrinkers.note_freed(task, pages) {
             Some(true) => Item::KswapdInodesteal,
             Some(false) | None => Item::Pginodesteal,

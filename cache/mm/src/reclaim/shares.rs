@@ -11,7 +11,7 @@
 //!
 //! Source: ours (ADR 21).
 
-use env::{Env, Task};
+use env::Task;
 use policy::reclaim::page::Tally;
 use policy::reclaim::scan::Priority;
 use policy::units::{Bytes, Pages};
@@ -22,9 +22,9 @@ use crate::shrinkers::shares::Writers;
 
 /// The part of a pass that goes to those that share the memory; `None`: nobody shares it with the
 /// pages. Answers what came of it. The caller holds nothing.
-pub(super) fn pass<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn pass(
+    task: &mut Task<'_>,
+    cache: &Cache,
     control: &Control,
     tally: &mut Tally,
 ) -> Option<Turned> {
@@ -84,7 +84,7 @@ fn reaching(listed: Pages, wanted: Pages) -> Priority {
 }
 
 /// Tells the shares what has gone of the pages.
-fn note_evicted<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, pages: Pages) {
+fn note_evicted(task: &Task<'_>, cache: &Cache, pages: Pages) {
     let Some(shares) = cache.shrinkers.shares() else {
         return;
     };
@@ -94,7 +94,7 @@ fn note_evicted<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, pages: Pages) {
 }
 
 /// What the law of writers needs now.
-fn writers<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> Writers {
+fn writers(task: &Task<'_>, cache: &Cache) -> Writers {
     let dirtyable = cache.dirtyable();
     let devices = cache.writeback.devices.lock(task).clone();
     let domain = cache.writeback.domain.lock(task);
@@ -107,7 +107,7 @@ fn writers<E: Env>(task: &Task<'_, E>, cache: &Cache<E>) -> Writers {
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// What pages and objects share: all memory but what reclaim keeps free.
     pub(crate) fn shared_memory(&self) -> Bytes {
         let frames = Pages(u64::from(self.memory.limit_frames()));

@@ -14,7 +14,7 @@
 //! Source: mechanisms 2.5, 2.6, 2.8; Linux 5.15 mm/vmscan.c, shrink_inactive_list(),
 //! shrink_page_list().
 
-use env::{Env, Signal, Task, Work};
+use env::{Signal, Task, Work};
 use frames::{Busy, Flags, FrameId, Shadow};
 use policy::compact::Immediate;
 use policy::reclaim::SwapSender;
@@ -68,9 +68,9 @@ impl Sorted {
 }
 
 /// One turn on an inactive list. Answers how many pages were freed.
-pub(super) fn shrink_inactive<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn shrink_inactive(
+    task: &mut Task<'_>,
+    cache: &Cache,
     turn: Turn,
     control: &Control,
     pass: &mut Tally,
@@ -84,9 +84,9 @@ pub(super) fn shrink_inactive<E: Env>(
 }
 
 /// The same of pages that are isolated already.
-pub(super) fn shrink<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn shrink(
+    task: &mut Task<'_>,
+    cache: &Cache,
     kind: Kind,
     batch: &Batch,
     control: &Control,
@@ -193,9 +193,9 @@ pub(super) fn shrink<E: Env>(
 /// Looks at what stays of a cluster a second time, and waits for what is being written, up to the
 /// first page that stays for another reason (`policy::compact::reclaim`). Answers how many writes
 /// the first look had begun, and how many anonymous pages were unmapped by it.
-fn look_again<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn look_again(
+    task: &mut Task<'_>,
+    cache: &Cache,
     kind: Kind,
     scanner: Scanner,
     tally: &mut Tally,
@@ -237,9 +237,9 @@ fn look_again<E: Env>(
 /// Clears out pages that were taken off their lists because of where they are: clean ones are
 /// freed, anonymous pages are written; the others go back. Nothing of it counts as scanned. Answers
 /// how many were freed, or are on their way out.
-pub(crate) fn clear_out<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(crate) fn clear_out(
+    task: &mut Task<'_>,
+    cache: &Cache,
     (zone, kind): (ZoneId, Kind),
     batch: &Batch,
 ) -> u64 {
@@ -271,9 +271,9 @@ pub(crate) fn clear_out<E: Env>(
 }
 
 /// Judges the pages of a turn and sorts them.
-fn judge_all<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
+fn judge_all(
+    task: &Task<'_>,
+    cache: &Cache,
     kind: Kind,
     batch: &Batch,
     mut scanner: Scanner,
@@ -356,9 +356,9 @@ enum Acted {
 
 /// Does with a page what was judged, as far as it can be done before the batch is put back. A
 /// verdict that cannot be carried out (somebody took the page in that moment) keeps the page.
-fn act<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
+fn act(
+    task: &Task<'_>,
+    cache: &Cache,
     page: Page,
     anon: bool,
     judged: &mut Judgement,
@@ -443,12 +443,7 @@ pub(super) enum Swapped {
 
 /// Gives an anonymous page a slot and puts it under writeback; its request goes out when the batch
 /// is put back.
-pub(super) fn swap_out<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    page: Page,
-    sorted: &mut Sorted,
-) -> Swapped {
+pub(super) fn swap_out(task: &Task<'_>, cache: &Cache, page: Page, sorted: &mut Sorted) -> Swapped {
     let unless = Flags::WRITEBACK;
     let Ok(busy) = cache
         .pages
@@ -476,9 +471,9 @@ pub(super) fn swap_out<E: Env>(
 }
 
 /// Takes the pages to be freed out of their indices, leaving shadows, and frees them.
-fn free_all<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+fn free_all(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     kind: Kind,
     sorted: &mut Sorted,
@@ -534,9 +529,9 @@ fn free_all<E: Env>(
 }
 
 /// Takes pages of files out of their indices; answers how many of them were mapped.
-fn evict_files<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
+fn evict_files(
+    task: &Task<'_>,
+    cache: &Cache,
     going: &mut [Option<(Busy, bool)>],
     shadows: &[Option<Shadow>; CLUSTER_FRAMES],
     mut note: impl FnMut(FrameId),
@@ -571,7 +566,7 @@ fn evict_files<E: Env>(
 }
 
 /// A reclaimer writes a page of a file itself (table row 12). False: it could not be now.
-fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> bool {
+fn write_page(task: &mut Task<'_>, cache: &Cache, page: Page) -> bool {
     let owner = cache.pages.table.owner(page.frame);
     if cache.pages.table.look(page.frame).1 != page.generation {
         return false;
@@ -584,13 +579,7 @@ fn write_page<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, page: Page) -> b
 
 /// Puts back what stays, where its flags say; where the law defers them, pages that wait for their
 /// write where no pass scans. Answers how many came back.
-fn put_back<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    zone: ZoneId,
-    kind: Kind,
-    sorted: &Sorted,
-) -> u64 {
+fn put_back(task: &Task<'_>, cache: &Cache, zone: ZoneId, kind: Kind, sorted: &Sorted) -> u64 {
     let defers = cache.options.reclaim.judge_rule().defers(kind)
         || cache.options.immediate() != Immediate::Scanned;
     let back = cache

@@ -17,7 +17,7 @@ use policy::reclaim::throttle::Who;
 use policy::reclaim::turn::BOUND;
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
-use world::{Lab, LabEnv, Options as LabOptions, Sector};
+use world::{Lab, Options as LabOptions, Sector};
 
 use super::shrink::{Sorted, Swapped, swap_out};
 use super::{Control, throttle};
@@ -41,7 +41,7 @@ fn scan_cost(frames: u32) -> f64 {
     lab.run(move |task| {
         let cache = Cache::new(env, Options::new(frames, 2)).unwrap();
         let _file = read_whole(task, &cache, id, Bytes(u64::from(frames) << 12));
-        let scanned = |cache: &Cache<_>| cache.vmstat().get(Item::PgscanDirect);
+        let scanned = |cache: &Cache| cache.vmstat().get(Item::PgscanDirect);
         let before = scanned(&cache);
         let began = Instant::now();
         let half = Pages(u64::from(frames / 2));
@@ -75,7 +75,7 @@ fn cost_of_a_page_scanned() {
 fn with_swap<T: Send + 'static>(
     law: ReclaimLaw,
     swap: u64,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) -> T + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
 ) -> T {
     with_swap_of(Tunables::of(law, 250), swap, body)
 }
@@ -83,7 +83,7 @@ fn with_swap<T: Send + 'static>(
 fn with_swap_of<T: Send + 'static>(
     tunables: Tunables,
     swap: u64,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) -> T + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
 ) -> T {
     let frames = 1024;
     let mut lab = Lab::new(LabOptions {
@@ -111,7 +111,7 @@ fn with_swap_of<T: Send + 'static>(
 }
 
 /// Makes every page of a region leave for the swap file.
-fn all_out(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, region: &crate::Spill<LabEnv>) {
+fn all_out(task: &mut Task<'_>, cache: &Cache, region: &crate::Spill) {
     for _ in 0..100 {
         if region.resident().is_zero() {
             return;
@@ -236,7 +236,7 @@ fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
     let mut options = Options::new(4096, 2);
     options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, 250);
     with_cache(options, |task, cache| {
-        let grows = |task: &Task<'_, LabEnv>| {
+        let grows = |task: &Task<'_>| {
             let (now, line) = (task.now(), cache.memory.test_queue());
             !line.is_modest(task, task.id(), now)
         };
@@ -249,7 +249,7 @@ fn a_region_that_is_dropped_counts_for_the_task_that_took_its_memory() {
 }
 
 /// The background reclaimer has found nothing for long.
-fn give_up(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>) {
+fn give_up(task: &Task<'_>, cache: &Cache) {
     let zone = &cache.zones[ZoneId(0)];
     for _ in 0..16 {
         zone.balance(task)
@@ -331,7 +331,7 @@ fn who_asks_from_within_a_file_system_isolates_more_and_wakes_others() {
         region.touch(task, 0, 512).unwrap();
         let zone = &cache.zones[ZoneId(0)];
         zone.note_isolated(Kind::Anon, 100);
-        let look = |task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>, within_fs| {
+        let look = |task: &mut Task<'_>, cache: &Cache, within_fs| {
             let control = Control {
                 zone: ZoneId(0),
                 who: Who {
@@ -384,7 +384,7 @@ fn under_linux_a_page_that_aged_is_active_at_its_next_use() {
             let mut page = vec![Sector(0); 8];
             file.write(task, &mut writer, Bytes::ZERO, &page).unwrap();
             cache.retire(task, writer);
-            let mut read = |task: &mut Task<'_, LabEnv>, times: u32| {
+            let mut read = |task: &mut Task<'_>, times: u32| {
                 for _ in 0..times {
                     // A reader each: one that goes on in its page uses it once.
                     file.read(task, &mut Reader::default(), Bytes::ZERO, &mut page)

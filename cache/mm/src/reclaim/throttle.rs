@@ -9,7 +9,7 @@
 
 use core::sync::atomic::{Ordering, fence};
 
-use env::{Cause, Context, Env, Event, Signal, Task, Wakeup};
+use env::{Cause, Context, Event, Signal, Task, Wakeup};
 use frames::FrameId;
 use policy::reclaim::Reason;
 use policy::reclaim::direct::{isolated_limit, too_many_isolated};
@@ -40,9 +40,9 @@ fn cause_of(reason: Reason) -> Cause {
 
 /// Throttles the reclaimer for what it found, if the law makes a reason of it. False: its sleep was
 /// cancelled.
-pub(crate) fn found<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(crate) fn found(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     finding: Finding,
     who: Who,
@@ -53,9 +53,9 @@ pub(crate) fn found<E: Env>(
 }
 
 /// The same for a task that is at work on the zone: it is not while it sleeps.
-pub(super) fn found_at_work<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn found_at_work(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     finding: Finding,
     who: Who,
@@ -68,9 +68,9 @@ pub(super) fn found_at_work<E: Env>(
 
 /// Throttles the reclaimer for a reason, as long as the law says. One event for each, also if it
 /// does not sleep. False: its sleep was cancelled.
-pub(crate) fn pause<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(crate) fn pause(
+    task: &mut Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     reason: Reason,
     who: Who,
@@ -109,12 +109,8 @@ pub(crate) fn pause<E: Env>(
 ///
 /// # Source
 /// Mechanisms 2.3; Linux 3.0 mm/page-writeback.c, throttle_vm_writeout().
-pub(super) fn wait_for_writeout<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    control: &Control,
-) {
-    let is_over = |task: &Task<'_, E>| {
+pub(super) fn wait_for_writeout(task: &mut Task<'_>, cache: &Cache, control: &Control) {
+    let is_over = |task: &Task<'_>| {
         let dirtyable = cache.dirtyable();
         let limit = cache.writeback.domain.lock(task).limits(dirtyable).dirty;
         is_over_writeout(cache.under_writeback(), limit)
@@ -130,9 +126,9 @@ pub(super) fn wait_for_writeout<E: Env>(
 
 /// Whether the reclaimer may isolate pages of a kind; if too many are, it is throttled and looks
 /// again, once or until it may.
-pub(super) fn may_isolate<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn may_isolate(
+    task: &mut Task<'_>,
+    cache: &Cache,
     kind: Kind,
     control: &Control,
 ) -> bool {
@@ -165,7 +161,7 @@ pub(super) fn may_isolate<E: Env>(
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// The writes of these pages have ended; all locks are released. Those in `rotate` had the flag
     /// `RECLAIM`: they go to the inactive tail, to be freed next, unless they are dirty again.
     pub(crate) fn wrote_back(

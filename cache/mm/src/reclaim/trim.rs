@@ -12,7 +12,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Env, Task};
+use env::Task;
 use policy::place::ZoneId;
 use policy::place::trim::{Asker, Outcome, Seen, Start, Trim, has_page_cache, has_slab, start};
 use policy::reclaim::page::Tally;
@@ -28,12 +28,7 @@ use crate::lists::NodeId;
 use crate::vmstat::Item;
 
 /// Trims a zone for a task of the node `home`, if the law does.
-pub(crate) fn trim<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    home: NodeId,
-    zone: ZoneId,
-) -> Outcome {
+pub(crate) fn trim(task: &mut Task<'_>, cache: &Cache, home: NodeId, zone: ZoneId) -> Outcome {
     let law = cache.options.place;
     let Some(mode) = law.trims else {
         return Outcome::Full;
@@ -96,7 +91,7 @@ pub(crate) fn trim<E: Env>(
     outcome
 }
 
-fn count<E: Env>(cache: &Cache<E>, gave_enough: bool) {
+fn count(cache: &Cache, gave_enough: bool) {
     let item = if gave_enough {
         Item::ZoneReclaimSuccess
     } else {
@@ -107,13 +102,7 @@ fn count<E: Env>(cache: &Cache<E>, gave_enough: bool) {
 
 /// Asks caches of objects until the slabs of a zone have `wanted` pages less, in the proportion of
 /// `scanned` pages; not where slabs are few. Answers how many pages less.
-fn shake<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    zone: ZoneId,
-    scanned: Pages,
-    wanted: Pages,
-) -> Pages {
+fn shake(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, scanned: Pages, wanted: Pages) -> Pages {
     if !has_slab(&seen(task, cache, zone)) {
         return Pages::ZERO;
     }
@@ -153,7 +142,7 @@ fn gently(zone: ZoneId, target: Pages) -> Control {
 
 /// Frees a cluster of clean pages of files, if two clusters at the old end of the inactive list
 /// have as many; answers whether they had.
-pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> bool {
+pub(crate) fn trim_cluster(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> bool {
     let own = &cache.zones[zone];
     let Some(_only) = own.try_trim() else {
         return false;
@@ -180,7 +169,7 @@ pub(crate) fn trim_cluster<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zon
 }
 
 /// What there is in a zone.
-fn seen<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> Seen {
+fn seen(task: &Task<'_>, cache: &Cache, zone: ZoneId) -> Seen {
     let sizes = cache.zones.sizes(task, zone);
     Seen {
         zone: cache.zones.layout().zone(zone).pages,
@@ -192,7 +181,7 @@ fn seen<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) -> Seen {
     }
 }
 
-fn asker<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, home: NodeId, zone: ZoneId) -> Asker {
+fn asker(task: &Task<'_>, cache: &Cache, home: NodeId, zone: ZoneId) -> Asker {
     let layout = cache.zones.layout();
     let node = layout.node_of(zone);
     let machine = layout.machine();

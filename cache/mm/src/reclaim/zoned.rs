@@ -7,7 +7,7 @@
 
 use core::sync::atomic::Ordering;
 
-use env::{Context, Env, Event, Signal, Task};
+use env::{Context, Event, Signal, Task};
 use policy::compact::Scans;
 use policy::place::ZoneId;
 use policy::reclaim::Reason;
@@ -27,7 +27,7 @@ use crate::lists::NodeId;
 use crate::vmstat::Item;
 
 /// A zone at one look.
-fn view<E: Env>(cache: &Cache<E>, context: &impl Context, zone: ZoneId) -> ZoneView {
+fn view(cache: &Cache, context: &impl Context, zone: ZoneId) -> ZoneView {
     let marks = cache.memory.zone_marks(zone);
     ZoneView {
         free: Pages(u64::from(cache.memory.free_of(zone))),
@@ -40,12 +40,12 @@ fn view<E: Env>(cache: &Cache<E>, context: &impl Context, zone: ZoneId) -> ZoneV
 
 /// Whether an allocator that found no zone above its mark wakes the background reclaimer for this
 /// one.
-pub(super) fn wants_wake<E: Env>(cache: &Cache<E>, context: &impl Context, zone: ZoneId) -> bool {
+pub(super) fn wants_wake(cache: &Cache, context: &impl Context, zone: ZoneId) -> bool {
     zoned::wants_wake(&view(cache, context, zone))
 }
 
 /// The background balances the zones of a node until it may rest; false on shutdown.
-pub(super) fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeId) -> bool {
+pub(super) fn work(task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool {
     // Frames lie in the order of their zones, the lowest first.
     let zones: Vec<_> = cache.zones.layout().zones_of(node).collect();
     let background = cache.zones.node(node).background();
@@ -78,7 +78,7 @@ pub(super) fn work<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, node: NodeI
 }
 
 /// One balance of a node's zones; false if the task is to end.
-fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) -> bool {
+fn balance(task: &mut Task<'_>, cache: &Cache, zones: &[ZoneId]) -> bool {
     let mut goes_on = true;
     let mut balance = Balance::begin(cache.options.reclaim.cluster());
     let mut scanned = Pages::ZERO;
@@ -136,7 +136,7 @@ fn balance<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, zones: &[ZoneId]) -
 }
 
 /// Passes over a zone are over: whether anything may be hoped of it.
-fn judge<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
+fn judge(task: &Task<'_>, cache: &Cache, zone: ZoneId) {
     let sizes = cache.zones.sizes(task, zone);
     let reclaimable = sizes.reclaimable(cache.can_swap());
     let given_back = cache.memory.given_back_of(zone);
@@ -148,12 +148,12 @@ fn judge<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, zone: ZoneId) {
 
 /// A task reclaims at least `target` pages, or as many as 13 rounds give, or until it has `enough`;
 /// for a run, if one is named.
-pub(super) fn direct<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
+pub(super) fn direct(
+    task: &mut Task<'_>,
+    cache: &Cache,
     target: Pages,
     (who, run): (Who, Option<(u8, &Scans)>),
-    enough: impl Fn(&Task<'_, E>) -> bool,
+    enough: impl Fn(&Task<'_>) -> bool,
 ) -> Ended {
     let zones = cache.zones_for(task);
     let mut direct = Direct::begin(target);
@@ -227,9 +227,9 @@ pub(super) fn direct<E: Env>(
 }
 
 /// Whether reclaim for a run passes over a zone.
-fn zone_is_ready<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
+fn zone_is_ready(
+    task: &Task<'_>,
+    cache: &Cache,
     zone: ZoneId,
     (order, scans): (u8, &Scans),
 ) -> bool {

@@ -1,10 +1,9 @@
 //! One device as the cache sees it: counters, dirty files, what is in flight, errors.
 
-use core::marker::PhantomData;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use env::{Context, DeviceId, DeviceInfo, Env, IoError, Lock, LockClass, Signal, WaitQueue};
+use env::{Context, DeviceId, DeviceInfo, IoError, Lock, LockClass, Signal, WaitQueue};
 use frames::Spread;
 use frames::sync::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use policy::dirty::{DeviceIndex, Domain};
@@ -37,7 +36,7 @@ const PAUSING: Nanos = Nanos::secs(1);
 const READS_APART: Nanos = Nanos::secs(60);
 
 /// A device.
-pub(crate) struct DeviceState<E: Env> {
+pub(crate) struct DeviceState {
     pub(crate) index: DeviceIndex,
     pub(crate) id: DeviceId,
     /// No other device of the cache had or will have it; from 1 on.
@@ -66,7 +65,7 @@ pub(crate) struct DeviceState<E: Env> {
     paused_at: AtomicU64,
     /// Likewise how often its usual flight is doubled.
     pub(crate) reach: AtomicU32,
-    pub(crate) files: Lock<DirtyFiles<E>>,
+    pub(crate) files: Lock<DirtyFiles>,
     /// Syncs that are writing files of it.
     pub(crate) syncs: AtomicU32,
     /// Tasks that are writing its files back now.
@@ -84,7 +83,6 @@ pub(crate) struct DeviceState<E: Env> {
     forgiven: AtomicU64,
     /// Flushes that ever failed; holders compare it with what they were told of.
     flush_failures: AtomicU64,
-    _env: PhantomData<fn(E)>,
 }
 
 /// Signals to the flusher task.
@@ -100,17 +98,17 @@ pub(crate) struct Flusher {
 
 /// Files with dirty pages (kernel: `b_dirty`, `b_io`, `b_more_io`), oldest first. Room for a file
 /// is taken when it is opened.
-pub(crate) struct DirtyFiles<E: Env> {
+pub(crate) struct DirtyFiles {
     /// Files of the device that are open.
     open: usize,
-    pub(crate) dirty: VecDeque<(Arc<Mapping<E>>, Instant)>,
-    pub(crate) io: VecDeque<(Arc<Mapping<E>>, Instant)>,
-    pub(crate) more_io: VecDeque<(Arc<Mapping<E>>, Instant)>,
+    pub(crate) dirty: VecDeque<(Arc<Mapping>, Instant)>,
+    pub(crate) io: VecDeque<(Arc<Mapping>, Instant)>,
+    pub(crate) more_io: VecDeque<(Arc<Mapping>, Instant)>,
 }
 
-impl<E: Env> DirtyFiles<E> {
+impl DirtyFiles {
     /// Empties the lists.
-    pub(crate) fn take(&mut self) -> [VecDeque<(Arc<Mapping<E>>, Instant)>; 3] {
+    pub(crate) fn take(&mut self) -> [VecDeque<(Arc<Mapping>, Instant)>; 3] {
         [&mut self.dirty, &mut self.io, &mut self.more_io].map(core::mem::take)
     }
 }
@@ -174,7 +172,7 @@ impl Minute {
     }
 }
 
-impl<E: Env> DeviceState<E> {
+impl DeviceState {
     pub(crate) fn new(
         (index, serial): (DeviceIndex, u64),
         id: DeviceId,
@@ -224,7 +222,6 @@ impl<E: Env> DeviceState<E> {
             error_seq: AtomicU64::new(0),
             forgiven: AtomicU64::new(0),
             flush_failures: AtomicU64::new(0),
-            _env: PhantomData,
         }
     }
 

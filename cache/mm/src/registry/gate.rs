@@ -18,7 +18,7 @@
 use core::ops::Deref;
 use std::sync::Arc;
 
-use env::{Cause, Env, Signal, Task, WaitQueue};
+use env::{Cause, Signal, Task, WaitQueue};
 use frames::sync::{AtomicU32, Ordering};
 
 use super::mapping::Mapping;
@@ -39,57 +39,51 @@ pub(crate) struct Gate {
 
 /// A file that its holder may write to: it is inside the gate.
 #[must_use]
-pub(crate) struct GateGuard<'a, E: Env>(&'a Arc<Mapping<E>>);
+pub(crate) struct GateGuard<'a>(&'a Arc<Mapping>);
 
 /// A file whose gate its holder has shut: nobody writes to it.
 #[must_use]
-pub(crate) struct ShutGate<'a, E: Env>(&'a Arc<Mapping<E>>);
+pub(crate) struct ShutGate<'a>(&'a Arc<Mapping>);
 
-impl<E: Env> Deref for GateGuard<'_, E> {
-    type Target = Arc<Mapping<E>>;
-
-    fn deref(&self) -> &Self::Target {
-        self.0
-    }
-}
-
-impl<E: Env> Deref for ShutGate<'_, E> {
-    type Target = Arc<Mapping<E>>;
+impl Deref for GateGuard<'_> {
+    type Target = Arc<Mapping>;
 
     fn deref(&self) -> &Self::Target {
         self.0
     }
 }
 
-impl<E: Env> Drop for GateGuard<'_, E> {
+impl Deref for ShutGate<'_> {
+    type Target = Arc<Mapping>;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
+
+impl Drop for GateGuard<'_> {
     fn drop(&mut self) {
         self.0.gate().leave();
     }
 }
 
-impl<E: Env> Drop for ShutGate<'_, E> {
+impl Drop for ShutGate<'_> {
     fn drop(&mut self) {
         self.0.gate().open();
     }
 }
 
-impl<'a, E: Env> GateGuard<'a, E> {
+impl<'a> GateGuard<'a> {
     /// Goes in as a writer, once the gate is open.
-    pub(super) fn enter(
-        task: &mut Task<'_, E>,
-        mapping: &'a Arc<Mapping<E>>,
-    ) -> Result<Self, Error> {
+    pub(super) fn enter(task: &mut Task<'_>, mapping: &'a Arc<Mapping>) -> Result<Self, Error> {
         mapping.gate().enter(task)?;
         Ok(Self(mapping))
     }
 }
 
-impl<'a, E: Env> ShutGate<'a, E> {
+impl<'a> ShutGate<'a> {
     /// Shuts the gate to writers and waits until the last one is out.
-    pub(super) fn shut(
-        task: &mut Task<'_, E>,
-        mapping: &'a Arc<Mapping<E>>,
-    ) -> Result<Self, Error> {
+    pub(super) fn shut(task: &mut Task<'_>, mapping: &'a Arc<Mapping>) -> Result<Self, Error> {
         mapping.gate().begin_to_shut(task)?;
         // From here on it is opened again, whatever happens.
         let shut = Self(mapping);
@@ -98,7 +92,7 @@ impl<'a, E: Env> ShutGate<'a, E> {
     }
 
     /// Shuts the gate unless somebody is inside.
-    pub(super) fn try_shut(mapping: &'a Arc<Mapping<E>>) -> Option<Self> {
+    pub(super) fn try_shut(mapping: &'a Arc<Mapping>) -> Option<Self> {
         // A guard that is made opens the gate when it is dropped: none is, unless it was shut here.
         mapping.gate().try_shut().then(|| Self(mapping))
     }
@@ -113,7 +107,7 @@ impl Gate {
             .is_ok()
     }
 
-    fn enter<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    fn enter(&self, task: &mut Task<'_>) -> Result<(), Error> {
         if self.try_enter() {
             return Ok(());
         }
@@ -125,7 +119,7 @@ impl Gate {
         result
     }
 
-    fn wait_and_enter<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    fn wait_and_enter(&self, task: &mut Task<'_>) -> Result<(), Error> {
         while !self.try_enter() {
             Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
                 self.state.load(Ordering::Relaxed) & SHUT != 0
@@ -136,7 +130,7 @@ impl Gate {
 
     /// Waits until the writers that were turned away have gone in: a task that has opened the gate
     /// and is to shut it again at once would never leave them a turn.
-    pub(super) fn let_in<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub(super) fn let_in(&self, task: &mut Task<'_>) -> Result<(), Error> {
         Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
             self.turned_away.load(Ordering::Acquire) > 0 && !self.is_shut()
         }))
@@ -159,7 +153,7 @@ impl Gate {
             .is_ok()
     }
 
-    fn begin_to_shut<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    fn begin_to_shut(&self, task: &mut Task<'_>) -> Result<(), Error> {
         loop {
             let before = self.state.fetch_or(SHUT, Ordering::Acquire);
             if before & SHUT == 0 {
@@ -171,7 +165,7 @@ impl Gate {
         }
     }
 
-    fn wait_for_the_last<E: Env>(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    fn wait_for_the_last(&self, task: &mut Task<'_>) -> Result<(), Error> {
         Error::after(task.wait_while(&self.wait, Cause::PageBusy, None, |_| {
             self.state.load(Ordering::Acquire) != SHUT
         }))

@@ -14,8 +14,8 @@
 use std::sync::{Arc, Weak};
 
 use env::{
-    Cause, Context, Env, Interrupt, IoDone, IoError, IoRequest, Lock, LockClass, LockGuard,
-    ObjectId, Signal, Task, WaitQueue,
+    Cause, Context, Interrupt, IoDone, IoError, IoRequest, Lock, LockClass, LockGuard, ObjectId,
+    Signal, Task, WaitQueue,
 };
 use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use frames::{FrameId, NodePool, Owner, PageIndex, Slot, Tag, WriteToken};
@@ -33,12 +33,12 @@ use crate::registry::reads::Reads;
 const LEN_UNKNOWN: u64 = u64::MAX;
 
 /// A file in the cache.
-pub(crate) struct Mapping<E: Env> {
+pub(crate) struct Mapping {
     pub(crate) id: u32,
     /// No other file of the cache had or will have it.
     pub(crate) serial: u64,
     completions: Weak<dyn Completions<Self>>,
-    pub(crate) device: Arc<DeviceState<E>>,
+    pub(crate) device: Arc<DeviceState>,
     pub(crate) object: ObjectId,
     pub(crate) index: PageIndex,
     pub(crate) token: Lock<WriteToken>,
@@ -99,11 +99,11 @@ struct Errors {
     last_read: Option<IoError>,
 }
 
-impl<E: Env> Mapping<E> {
+impl Mapping {
     pub(crate) fn new(
         (id, serial): (u32, u64),
         completions: Weak<dyn Completions<Self>>,
-        device: Arc<DeviceState<E>>,
+        device: Arc<DeviceState>,
         object: ObjectId,
         len: Bytes,
     ) -> Self {
@@ -253,9 +253,9 @@ impl<E: Env> Mapping<E> {
     /// client that the task acts for has ended.
     pub(crate) fn enter<'a>(
         self: &'a Arc<Self>,
-        task: &mut Task<'_, E>,
-        registry: &Registry<E>,
-    ) -> Result<GateGuard<'a, E>, Error> {
+        task: &mut Task<'_>,
+        registry: &Registry,
+    ) -> Result<GateGuard<'a>, Error> {
         let inside = GateGuard::enter(task, self)?;
         self.takes_changes_of(task, registry).map(|()| inside)
     }
@@ -263,15 +263,15 @@ impl<E: Env> Mapping<E> {
     /// Shuts the gate, for a change of the file's length, space or holes; `Cancelled`: the same.
     pub(crate) fn shut<'a>(
         self: &'a Arc<Self>,
-        task: &mut Task<'_, E>,
-        registry: &Registry<E>,
-    ) -> Result<ShutGate<'a, E>, Error> {
+        task: &mut Task<'_>,
+        registry: &Registry,
+    ) -> Result<ShutGate<'a>, Error> {
         let shut = ShutGate::shut(task, self)?;
         self.takes_changes_of(task, registry).map(|()| shut)
     }
 
     /// Behind the gate: once it has been shut after a client's end, none of its tasks is there.
-    fn takes_changes_of(&self, task: &Task<'_, E>, registry: &Registry<E>) -> Result<(), Error> {
+    fn takes_changes_of(&self, task: &Task<'_>, registry: &Registry) -> Result<(), Error> {
         if !task.is_wanted() {
             return Err(Error::Cancelled);
         }
@@ -284,10 +284,7 @@ impl<E: Env> Mapping<E> {
     }
 
     /// Waits until no task is behind the gate that acts for a client whose handle has ended by now.
-    pub(crate) fn wait_for_the_ended(
-        self: &Arc<Self>,
-        task: &mut Task<'_, E>,
-    ) -> Result<(), Error> {
+    pub(crate) fn wait_for_the_ended(self: &Arc<Self>, task: &mut Task<'_>) -> Result<(), Error> {
         let ended = self.ended.load(Ordering::SeqCst);
         if self.out.load(Ordering::SeqCst) < ended {
             drop(ShutGate::shut(task, self)?);
@@ -297,10 +294,7 @@ impl<E: Env> Mapping<E> {
     }
 
     /// Shuts the gate unless somebody is inside, or the cache ends, or the file in it.
-    pub(crate) fn try_shut<'a>(
-        self: &'a Arc<Self>,
-        registry: &Registry<E>,
-    ) -> Option<ShutGate<'a, E>> {
+    pub(crate) fn try_shut<'a>(self: &'a Arc<Self>, registry: &Registry) -> Option<ShutGate<'a>> {
         let shut = ShutGate::try_shut(self)?;
         self.takes_changes(registry).is_ok().then_some(shut)
     }
@@ -309,8 +303,8 @@ impl<E: Env> Mapping<E> {
     /// file.
     pub(crate) fn shut_at_the_end<'a>(
         self: &'a Arc<Self>,
-        task: &mut Task<'_, E>,
-    ) -> Result<ShutGate<'a, E>, Error> {
+        task: &mut Task<'_>,
+    ) -> Result<ShutGate<'a>, Error> {
         ShutGate::shut(task, self)
     }
 
@@ -320,12 +314,12 @@ impl<E: Env> Mapping<E> {
     }
 
     /// Waits until the writers that found the gate shut have gone in.
-    pub(crate) fn let_in(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub(crate) fn let_in(&self, task: &mut Task<'_>) -> Result<(), Error> {
         self.gate.let_in(task)
     }
 
     /// Asked behind the gate: a shutdown waits for those that went in before.
-    fn takes_changes(&self, registry: &Registry<E>) -> Result<(), Error> {
+    fn takes_changes(&self, registry: &Registry) -> Result<(), Error> {
         if registry.closing.load(Ordering::SeqCst) || self.is_closed() {
             return Err(Error::Cancelled);
         }
@@ -400,7 +394,7 @@ impl<E: Env> Mapping<E> {
     }
 
     /// Waits until no sync of the whole cache is in it.
-    pub(crate) fn wait_for_visits(&self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub(crate) fn wait_for_visits(&self, task: &mut Task<'_>) -> Result<(), Error> {
         Error::after(task.wait_while(&self.left, Cause::DeviceFlush, None, |_| self.is_visited()))
     }
 
@@ -431,7 +425,7 @@ impl<E: Env> Mapping<E> {
     }
 }
 
-impl<E: Env> IoDone for Mapping<E> {
+impl IoDone for Mapping {
     fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
         if let Some(completions) = self.completions.upgrade() {
             completions.ended(self, context, request, result);
@@ -447,7 +441,7 @@ impl<E: Env> IoDone for Mapping<E> {
     }
 }
 
-impl<E: Env> GateGuard<'_, E> {
+impl GateGuard<'_> {
     /// The file now reaches at least to `end`.
     pub(crate) fn extend_to(&self, end: u64) {
         // No task makes it shorter meanwhile.
@@ -457,7 +451,7 @@ impl<E: Env> GateGuard<'_, E> {
     }
 }
 
-impl<E: Env> ShutGate<'_, E> {
+impl ShutGate<'_> {
     /// The file has another length from now on.
     pub(crate) fn set_size(&self, size: u64) {
         self.size.store(size, Ordering::Release);

@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use env::{Env, Lock, LockClass};
+use env::{Lock, LockClass};
 use frames::sync::{AtomicBool, AtomicU32, AtomicU64};
 
 use mapping::Mapping;
@@ -26,8 +26,8 @@ pub(crate) mod writeback;
 pub(crate) const REQUEST_PAGES: usize = 256;
 
 /// Files, the numbers that are given out, and whether the cache ends.
-pub(crate) struct Registry<E: Env> {
-    pub(crate) files: Lock<Files<E>>,
+pub(crate) struct Registry {
+    pub(crate) files: Lock<Files>,
     /// Regions of anonymous memory.
     pub(crate) regions: Regions,
     /// Serial numbers of devices and files so far.
@@ -38,7 +38,7 @@ pub(crate) struct Registry<E: Env> {
     pub(crate) stopping: AtomicBool,
 }
 
-impl<E: Env> Registry<E> {
+impl Registry {
     pub(crate) fn new() -> Self {
         Self {
             files: Lock::new(LockClass::Registry, Files::new()),
@@ -52,13 +52,13 @@ impl<E: Env> Registry<E> {
 }
 
 /// The files of a cache, each at its number.
-pub(crate) struct Files<E: Env> {
-    places: Vec<Option<Arc<Mapping<E>>>>,
+pub(crate) struct Files {
+    places: Vec<Option<Arc<Mapping>>>,
     /// Numbers below the highest that no file has, the lowest first.
     free: BinaryHeap<Reverse<u32>>,
 }
 
-impl<E: Env> Files<E> {
+impl Files {
     const fn new() -> Self {
         Self {
             places: Vec::new(),
@@ -67,12 +67,12 @@ impl<E: Env> Files<E> {
     }
 
     /// The file of that number.
-    pub(crate) fn get(&self, id: u32) -> Option<&Arc<Mapping<E>>> {
+    pub(crate) fn get(&self, id: u32) -> Option<&Arc<Mapping>> {
         self.places.get(id as usize)?.as_ref()
     }
 
     /// All of them, in the order of their numbers.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Mapping<E>>> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Mapping>> {
         self.places.iter().flatten()
     }
 
@@ -80,8 +80,8 @@ impl<E: Env> Files<E> {
     pub(crate) fn add(
         &mut self,
         most: u32,
-        file: impl FnOnce(u32) -> Mapping<E>,
-    ) -> Option<Arc<Mapping<E>>> {
+        file: impl FnOnce(u32) -> Mapping,
+    ) -> Option<Arc<Mapping>> {
         let id = match self.free.pop() {
             Some(Reverse(id)) => id,
             None => {
@@ -99,13 +99,13 @@ impl<E: Env> Files<E> {
     }
 
     /// Whether that very file is at its number, and not another one by now.
-    pub(crate) fn holds(&self, file: &Mapping<E>) -> bool {
+    pub(crate) fn holds(&self, file: &Mapping) -> bool {
         let own = self.get(file.id);
         own.is_some_and(|own| core::ptr::eq(Arc::as_ptr(own), file))
     }
 
     /// Gives a file's number back; false: it had none any more.
-    pub(crate) fn remove(&mut self, file: &Mapping<E>) -> bool {
+    pub(crate) fn remove(&mut self, file: &Mapping) -> bool {
         if !self.holds(file) {
             return false;
         }

@@ -4,8 +4,7 @@
 //! write-back path allocates nothing.
 
 use env::{
-    Cause, Context, Env, Event, Interrupt, IoRequest, Lock, LockClass, Signal, Task, WaitQueue,
-    Wakeup,
+    Cause, Context, Event, Interrupt, IoRequest, Lock, LockClass, Signal, Task, WaitQueue, Wakeup,
 };
 use policy::dirty::DeviceIndex;
 use policy::units::Instant;
@@ -161,9 +160,9 @@ impl Requests {
     }
 
     /// A slot for a write to `device`; waits while there is none for it.
-    pub(crate) fn take<E: Env>(
+    pub(crate) fn take(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         device: DeviceIndex,
     ) -> Result<Box<IoRequest>, Error> {
         loop {
@@ -175,9 +174,9 @@ impl Requests {
 
     /// A slot for a write to `device`; `None`: there was none for it until the deadline, or it is
     /// not wanted any more (the task that changes that calls `wake_all`).
-    pub(crate) fn take_while<E: Env>(
+    pub(crate) fn take_while(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         device: DeviceIndex,
         deadline: Option<Instant>,
         wanted: impl Fn() -> bool,
@@ -230,7 +229,7 @@ impl Requests {
 }
 
 /// Sends a filled request; the caller has put its handler on.
-pub(crate) fn submit<E: Env>(task: &mut Task<'_, E>, mut request: Box<IoRequest>) {
+pub(crate) fn submit(task: &mut Task<'_>, mut request: Box<IoRequest>) {
     request.submitted = task.now();
     task.emit(&Event::Submitted {
         device: request.device,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Lock, LockClass};
+use env::{Lock, LockClass};
 use frames::Spread;
 use frames::sync::{AtomicU32, AtomicU64};
 use policy::dirty::Domain;
@@ -12,14 +12,14 @@ use crate::registry::device::DeviceState;
 use crate::registry::requests::Requests;
 
 /// Devices, what is dirty on the way to them, and who may dirty more.
-pub(crate) struct Writeback<E: Env> {
-    pub(crate) devices: Lock<Vec<Arc<DeviceState<E>>>>,
+pub(crate) struct Writeback {
+    pub(crate) devices: Lock<Vec<Arc<DeviceState>>>,
     pub(crate) domain: Lock<Domain>,
     pub(crate) requests: Requests,
     pub(crate) totals: Totals,
 }
 
-impl<E: Env> Writeback<E> {
+impl Writeback {
     pub(crate) fn new(options: &Options) -> Self {
         let domain = Domain::new(options.dirty, usize::from(options.devices_max));
         Self {

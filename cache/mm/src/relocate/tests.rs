@@ -10,29 +10,29 @@ use std::sync::Arc;
 use env::{Device as _, ObjectId};
 use policy::place::by_use::Purpose;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
-use world::{LabEnv, Sector};
+use world::Sector;
 
 use super::*;
 use crate::alloc::Wanted;
 use crate::lists::ZoneId;
-use crate::testing::{Null, with_cache};
+use crate::testing::{NULL, Null, with_cache};
 use crate::{Access, DeviceOptions, File, Options};
 
 const FRAMES: u32 = 1024;
 
-fn free_frame(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> FrameId {
+fn free_frame(task: &mut Task<'_>, cache: &Cache) -> FrameId {
     let mut fresh = Vec::new();
     let taken = cache.try_alloc(task, Wanted::new(1, Purpose::Used), &mut fresh);
     assert_eq!(taken, Ok(1));
     fresh[0]
 }
 
-fn page_in(cache: &Cache<LabEnv>, frame: FrameId) -> Page {
+fn page_in(cache: &Cache, frame: FrameId) -> Page {
     let (_, generation) = cache.pages.table.look(frame);
     Page { frame, generation }
 }
 
-fn frame_of(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>, page: u32) -> FrameId {
+fn frame_of(task: &Task<'_>, cache: &Cache, page: u32) -> FrameId {
     let mapping = cache.mapping(task, 0).unwrap();
     let Slot::Frame(frame) = mapping.lookup(task, &cache.pages.pool, page) else {
         panic!("page {page} is in memory");
@@ -40,13 +40,10 @@ fn frame_of(task: &Task<'_, LabEnv>, cache: &Cache<LabEnv>, page: u32) -> FrameI
     frame
 }
 
-fn with_file(
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>) + Send + 'static,
-) {
+fn with_file(body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &Arc<File>) + Send + 'static) {
     with_cache(Options::new(FRAMES, 2), |task, cache| {
-        let id = cache.env.add_device(Arc::new(Null));
         let device = cache
-            .add_device(task, id, Null.info(), DeviceOptions::default())
+            .add_device(task, NULL, Null.info(), DeviceOptions::default())
             .unwrap();
         let file = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
         let mut writer = cache.writer();
@@ -63,7 +60,7 @@ fn with_file(
 fn a_dirty_page_moves_with_its_place_on_the_list() {
     with_file(|task, cache, file| {
         let (old, to) = (frame_of(task, cache, 3), free_frame(task, cache));
-        let oldest_first = |cache: &Cache<LabEnv>, task: &Task<'_, LabEnv>| {
+        let oldest_first = |cache: &Cache, task: &Task<'_>| {
             let frames = (0..8).map(|page| frame_of(task, cache, page));
             frames
                 .map(|frame| cache.zones.lru(task).list_of(frame))

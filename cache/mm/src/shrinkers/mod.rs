@@ -16,7 +16,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use env::{Context, Env, Lock, LockClass, Task, TaskId};
+use env::{Context, Lock, LockClass, Task, TaskId};
 use frames::sync::{AtomicU32, AtomicU64, Ordering};
 use policy::place::mobility::Mobility;
 use policy::shares::{MemberId, ShareRule};
@@ -35,7 +35,7 @@ pub(crate) mod shares;
 const SHRINKERS_MAX: u32 = 64;
 
 /// A cache of objects that can be made again.
-pub trait Shrink<E: Env>: Send + Sync {
+pub trait Shrink: Send + Sync {
     /// What reports call it; no two that are registered share a name.
     fn name(&self) -> &'static str;
 
@@ -60,7 +60,7 @@ pub trait Shrink<E: Env>: Send + Sync {
     }
 
     /// Looks at objects, and frees those that it can. It may wait.
-    fn scan(&self, task: &mut Task<'_, E>, ask: Ask) -> Answer;
+    fn scan(&self, task: &mut Task<'_>, ask: Ask) -> Answer;
 }
 
 /// What a shrinker is asked for.
@@ -79,10 +79,10 @@ pub struct Ask {
 
 /// Is told which pages of files reclaim, a truncation or `Cache::drop_caches` has freed, for
 /// objects that go with them.
-pub trait PageWatch<E: Env>: Send + Sync {
+pub trait PageWatch: Send + Sync {
     /// These have gone: the number of the file (`File::number`), and of the page. Called with no
     /// lock held; it may give objects back, and takes none.
-    fn pages_gone(&self, task: &mut Task<'_, E>, pages: &[(u32, u32)]);
+    fn pages_gone(&self, task: &mut Task<'_>, pages: &[(u32, u32)]);
 }
 
 /// Pages of slabs.
@@ -103,15 +103,15 @@ impl SlabPages {
 }
 
 /// A registered shrinker.
-pub(crate) struct Registered<E: Env> {
-    pub(crate) shrinker: Arc<dyn Shrink<E>>,
+pub(crate) struct Registered {
+    pub(crate) shrinker: Arc<dyn Shrink>,
     /// Its place among those that share the memory.
     pub(crate) member: Option<MemberId>,
     /// What it owes, by node.
     deferred: Box<[Lock<Deferred>]>,
 }
 
-impl<E: Env> Registered<E> {
+impl Registered {
     /// What it owes on a node.
     pub(crate) fn deferred(&self, node: NodeId) -> &Lock<Deferred> {
         &self.deferred[node.index()]
@@ -119,24 +119,24 @@ impl<E: Env> Registered<E> {
 }
 
 /// A cache of objects that shares the memory.
-pub(crate) struct Sharing<E: Env> {
-    pub(crate) registered: Arc<Registered<E>>,
+pub(crate) struct Sharing {
+    pub(crate) registered: Arc<Registered>,
     pub(crate) id: MemberId,
     pub(crate) held: Pages,
 }
 
 /// See the module.
-pub(crate) struct Shrinkers<E: Env> {
+pub(crate) struct Shrinkers {
     nodes: usize,
     shares: Option<MemoryShares>,
-    list: Lock<Vec<Arc<Registered<E>>>>,
+    list: Lock<Vec<Arc<Registered>>>,
     /// How many: mostly none.
     count: AtomicU32,
     /// By zone.
     reclaimable: Box<[AtomicU64]>,
     unreclaimable: AtomicU64,
     /// Mostly none.
-    pub(crate) watch: OnceLock<Arc<dyn PageWatch<E>>>,
+    pub(crate) watch: OnceLock<Arc<dyn PageWatch>>,
     /// Tasks that ask shrinkers now, and the pages that each has given back meanwhile.
     asking: Lock<Vec<Asking>>,
     /// How many of these.
@@ -149,7 +149,7 @@ struct Asking {
     freed: Pages,
 }
 
-impl<E: Env> Shrinkers<E> {
+impl Shrinkers {
     /// For a machine of so many nodes and zones, whose memory is shared by a rule or by pressure
     /// alone.
     pub(crate) fn new(
@@ -178,7 +178,7 @@ impl<E: Env> Shrinkers<E> {
     pub(crate) fn register(
         &self,
         context: &impl Context,
-        shrinker: Arc<dyn Shrink<E>>,
+        shrinker: Arc<dyn Shrink>,
     ) -> Result<ObjectShare, Error> {
         let mut list = self.list.lock(context);
         let name = shrinker.name();
@@ -210,7 +210,7 @@ impl<E: Env> Shrinkers<E> {
     }
 
     /// The caches of objects that share the memory with the pages, with what they hold.
-    pub(crate) fn members(&self, context: &impl Context) -> Vec<Sharing<E>> {
+    pub(crate) fn members(&self, context: &impl Context) -> Vec<Sharing> {
         let list = self.list.lock(context);
         let members = list.iter().filter_map(|one| {
             Some(Sharing {
@@ -223,7 +223,7 @@ impl<E: Env> Shrinkers<E> {
     }
 
     /// What the task has given back since it began to ask.
-    pub(crate) fn freed(&self, task: &Task<'_, E>) -> Pages {
+    pub(crate) fn freed(&self, task: &Task<'_>) -> Pages {
         let id = task.id();
         let asking = self.asking.lock(task);
         let own = asking.iter().find(|asking| asking.task == id);
@@ -231,7 +231,7 @@ impl<E: Env> Shrinkers<E> {
     }
 
     /// All that are registered, to be asked with nothing held.
-    pub(crate) fn all(&self, context: &impl Context) -> Vec<Arc<Registered<E>>> {
+    pub(crate) fn all(&self, context: &impl Context) -> Vec<Arc<Registered>> {
         self.list.lock(context).clone()
     }
 
@@ -268,7 +268,7 @@ impl<E: Env> Shrinkers<E> {
     /// The task gave the pages of a slab back.
     pub(crate) fn note_gone(
         &self,
-        task: &Task<'_, E>,
+        task: &Task<'_>,
         mobility: Mobility,
         zone: ZoneId,
         pages: Pages,
@@ -279,7 +279,7 @@ impl<E: Env> Shrinkers<E> {
 
     /// The task gave pages back. If it asks shrinkers, they are freed by its pass; answers whether
     /// it does so in the background.
-    pub(crate) fn note_freed(&self, task: &Task<'_, E>, pages: Pages) -> Option<bool> {
+    pub(crate) fn note_freed(&self, task: &Task<'_>, pages: Pages) -> Option<bool> {
         if self.askers.load(Ordering::Relaxed) == 0 {
             return None;
         }
@@ -291,7 +291,7 @@ impl<E: Env> Shrinkers<E> {
     }
 
     /// The task begins to ask shrinkers; false: it does so already, further out.
-    pub(crate) fn begin(&self, task: &Task<'_, E>, background: bool) -> bool {
+    pub(crate) fn begin(&self, task: &Task<'_>, background: bool) -> bool {
         let id = task.id();
         let mut asking = self.asking.lock(task);
         if asking.iter().any(|asking| asking.task == id) {
@@ -307,7 +307,7 @@ impl<E: Env> Shrinkers<E> {
     }
 
     /// It has asked; answers how many pages it gave back meanwhile.
-    pub(crate) fn end(&self, task: &Task<'_, E>) -> Pages {
+    pub(crate) fn end(&self, task: &Task<'_>) -> Pages {
         let id = task.id();
         let mut asking = self.asking.lock(task);
         let at = asking.iter().position(|asking| asking.task == id);

@@ -35,7 +35,7 @@ fn options(rule: FallbackRule, boost: BoostRule) -> Options {
     options
 }
 
-fn events<E: Env>(cache: &Cache<E>) -> (u64, u64, u64) {
+fn events(cache: &Cache) -> (u64, u64, u64) {
     let stat = cache.vmstat();
     let of = |item| stat.get(item);
     (
@@ -46,11 +46,7 @@ fn events<E: Env>(cache: &Cache<E>) -> (u64, u64, u64) {
 }
 
 /// Takes all frames as pages and gives back those that `goes` says; the others.
-fn take_all_but<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    goes: impl Fn(FrameId) -> bool,
-) -> Vec<FrameId> {
+fn take_all_but(task: &Task<'_>, cache: &Cache, goes: impl Fn(FrameId) -> bool) -> Vec<FrameId> {
     let mut frames = Vec::new();
     let all = Pick::single(ZONE, FRAMES);
     let room = |taken| FRAMES - taken;
@@ -132,7 +128,7 @@ fn the_first_try_of_a_large_slab_boosts_and_wakes_nobody() {
             let (seen, boosted, raised) = events(cache);
             assert_eq!((seen, boosted), (1, 1));
             assert!(raised > 0);
-            let runs = |cache: &Cache<_>| cache.vmstat().get(Item::Pageoutrun);
+            let runs = |cache: &Cache| cache.vmstat().get(Item::Pageoutrun);
             task.sleep(env::Cause::Idle, Nanos::millis(10));
             assert_eq!(runs(cache), 0, "nobody was woken");
             assert_eq!(

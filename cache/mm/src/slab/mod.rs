@@ -28,7 +28,7 @@
 
 use std::sync::Arc;
 
-use env::{Context, Env, Lock, LockClass, Task, Work};
+use env::{Context, Lock, LockClass, Task, Work};
 use frames::sync::AtomicU64;
 use frames::{Busy, FrameId};
 use policy::place::by_use::Purpose;
@@ -73,21 +73,21 @@ pub struct SlabSpec {
 pub struct Object(pub(crate) u32);
 
 /// The slabs of one cache of objects.
-pub struct Slabs<E: Env> {
-    cache: Arc<Cache<E>>,
+pub struct Slabs {
+    cache: Arc<Cache>,
     spec: SlabSpec,
     places: Lock<Places>,
     /// Pages of the slabs: a copy for looks without the lock.
     held: AtomicU64,
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Slabs for a cache of objects, none of them yet.
     ///
     /// # Errors
     /// `BadOption`: an object of less than 8 bytes or more than a page; an order above 3, or above
     /// a pageblock; objects that can be moved.
-    pub fn add_slabs(self: &Arc<Self>, spec: SlabSpec) -> Result<Arc<Slabs<E>>, Error> {
+    pub fn add_slabs(self: &Arc<Self>, spec: SlabSpec) -> Result<Arc<Slabs>, Error> {
         let check = |what, value, allowed: (u64, u64)| {
             let fits = (allowed.0..=allowed.1).contains(&value);
             fits.then_some(()).ok_or(Error::BadOption {
@@ -120,14 +120,14 @@ impl<E: Env> Cache<E> {
     /// `RegisteredTwice`: one of that name is registered; `TooMany`.
     pub fn register(
         &self,
-        task: &Task<'_, E>,
-        shrinker: Arc<dyn Shrink<E>>,
+        task: &Task<'_>,
+        shrinker: Arc<dyn Shrink>,
     ) -> Result<ObjectShare, Error> {
         self.shrinkers.register(task, shrinker)
     }
 
     /// From now on `watch` is told which pages of files reclaim frees. The first one stays.
-    pub fn watch_pages(&self, watch: Arc<dyn PageWatch<E>>) {
+    pub fn watch_pages(&self, watch: Arc<dyn PageWatch>) {
         self.shrinkers.watch.get_or_init(|| watch);
     }
 
@@ -187,14 +187,14 @@ fn objects_in(spec: SlabSpec, order: u8) -> u32 {
     u32::try_from(objects).expect("a slab has few objects")
 }
 
-impl<E: Env> Slabs<E> {
+impl Slabs {
     /// Takes an object, of a slab of the task's node if one is partly used; a fresh slab's frames
     /// may have to be reclaimed and waited for.
     ///
     /// # Errors
     /// `OutOfMemory`, `NoMemory`, `Cancelled`; `TooMany` objects; `WouldWait`, where the task may
     /// not.
-    pub fn take(&self, task: &mut Task<'_, E>) -> Result<Object, Error> {
+    pub fn take(&self, task: &mut Task<'_>) -> Result<Object, Error> {
         task.did(Work::SlabTake, 1);
         let home = self.cache.home_node(task);
         if let Some(object) = self.places.lock(task).take(home) {
@@ -233,7 +233,7 @@ impl<E: Env> Slabs<E> {
     ///
     /// # Panics
     /// If it was not taken.
-    pub fn give(&self, task: &mut Task<'_, E>, object: Object) {
+    pub fn give(&self, task: &mut Task<'_>, object: Object) {
         task.did(Work::SlabGive, 1);
         let gone = self.places.lock(task).give(object);
         if let Some(busy) = gone {
@@ -248,7 +248,7 @@ impl<E: Env> Slabs<E> {
     }
 
     /// Frames for a slab, and their order.
-    fn fresh_frames(&self, task: &mut Task<'_, E>) -> Result<(Vec<FrameId>, u8), Error> {
+    fn fresh_frames(&self, task: &mut Task<'_>) -> Result<(Vec<FrameId>, u8), Error> {
         let SlabSpec {
             order, mobility, ..
         } = self.spec;
@@ -267,7 +267,7 @@ impl<E: Env> Slabs<E> {
         Ok((frames, 0))
     }
 
-    fn free(&self, task: &Task<'_, E>, busy: Box<[Busy]>) {
+    fn free(&self, task: &Task<'_>, busy: Box<[Busy]>) {
         let frames: Vec<_> = busy
             .into_iter()
             .map(|busy| self.cache.disown(busy))
@@ -279,17 +279,17 @@ impl<E: Env> Slabs<E> {
     ///
     /// # Panics
     /// If it was not taken.
-    pub fn node_of(&self, task: &Task<'_, E>, object: Object) -> NodeId {
+    pub fn node_of(&self, task: &Task<'_>, object: Object) -> NodeId {
         self.places.lock(task).node_of(object)
     }
 
     /// Objects that are taken.
-    pub fn objects(&self, task: &Task<'_, E>) -> u64 {
+    pub fn objects(&self, task: &Task<'_>) -> u64 {
         self.places.lock(task).objects()
     }
 
     /// Pages of the slabs.
-    pub fn pages(&self, task: &Task<'_, E>) -> Pages {
+    pub fn pages(&self, task: &Task<'_>) -> Pages {
         self.places.lock(task).pages()
     }
 

@@ -6,7 +6,7 @@ use frames::sync::{AtomicU64, Ordering};
 use policy::reclaim::ReclaimLaw;
 use policy::shrink::Answer;
 use policy::units::PAGE_SIZE;
-use world::{LabEnv, Sector};
+use world::Sector;
 
 use super::*;
 use crate::lists::ZoneId;
@@ -125,7 +125,7 @@ fn what_no_slab_can_be_is_said_by_name() {
 
 /// Objects in the order in which they were taken; the oldest go first.
 struct Cached {
-    slabs: Arc<Slabs<LabEnv>>,
+    slabs: Arc<Slabs>,
     objects: Mutex<VecDeque<Object>>,
     /// Answers `Stop`.
     stops: AtomicU64,
@@ -133,7 +133,7 @@ struct Cached {
     shares: bool,
 }
 
-impl Shrink<LabEnv> for Cached {
+impl Shrink for Cached {
     fn name(&self) -> &'static str {
         "objects"
     }
@@ -150,7 +150,7 @@ impl Shrink<LabEnv> for Cached {
         true
     }
 
-    fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
+    fn scan(&self, task: &mut Task<'_>, ask: Ask) -> Answer {
         if self.stops.load(Ordering::Relaxed) > 0 {
             return Answer::Stop;
         }
@@ -171,7 +171,7 @@ impl Shrink<LabEnv> for Cached {
 
 impl Cached {
     /// Takes objects until there is no memory for one.
-    fn fill(&self, task: &mut Task<'_, LabEnv>) -> Error {
+    fn fill(&self, task: &mut Task<'_>) -> Error {
         loop {
             match self.slabs.take(task) {
                 Ok(object) => self.objects.lock().unwrap().push_back(object),
@@ -181,15 +181,11 @@ impl Cached {
     }
 }
 
-fn cached(task: &Task<'_, LabEnv>, cache: &Arc<Cache<LabEnv>>) -> Arc<Cached> {
+fn cached(task: &Task<'_>, cache: &Arc<Cache>) -> Arc<Cached> {
     registered(task, cache, false).0
 }
 
-fn registered(
-    task: &Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
-    shares: bool,
-) -> (Arc<Cached>, ObjectShare) {
+fn registered(task: &Task<'_>, cache: &Arc<Cache>, shares: bool) -> (Arc<Cached>, ObjectShare) {
     let cached = Arc::new(Cached {
         shares,
         slabs: cache.add_slabs(INODES).unwrap(),
@@ -197,7 +193,7 @@ fn registered(
         stops: AtomicU64::new(0),
     });
     let share = cache
-        .register(task, Arc::clone(&cached) as Arc<dyn Shrink<LabEnv>>)
+        .register(task, Arc::clone(&cached) as Arc<dyn Shrink>)
         .unwrap();
     (cached, share)
 }
@@ -213,7 +209,7 @@ fn objects_without_end_take_the_memory_of_the_oldest() {
         options.reclaim.law = law;
         with_cache(options, move |task, cache| {
             let cached = cached(task, cache);
-            let twice = cache.register(task, Arc::clone(&cached) as Arc<dyn Shrink<LabEnv>>);
+            let twice = cache.register(task, Arc::clone(&cached) as Arc<dyn Shrink>);
             let name = "objects";
             assert_eq!(twice, Err(Error::RegisteredTwice { name }));
             // Five times what fits.
@@ -233,7 +229,7 @@ fn objects_without_end_take_the_memory_of_the_oldest() {
 }
 
 /// Takes objects until so many times the memory went through, and evicts the oldest for them.
-fn stream(task: &mut Task<'_, LabEnv>, cached: &Cached, times: u64) {
+fn stream(task: &mut Task<'_>, cached: &Cached, times: u64) {
     for _ in 0..times * u64::from(FRAMES) * PAGE_SIZE / INODES.object.0 {
         let object = cached.slabs.take(task).unwrap();
         cached.objects.lock().unwrap().push_back(object);
@@ -271,7 +267,7 @@ fn what_objects_miss_moves_targets_and_where_pages_are_alone_nobody_shares() {
     with_cache(options(), |task, cache| {
         assert_eq!(cache.shares(task), (Vec::new(), 0));
         let (cached, share) = registered(task, cache, true);
-        let target = |task: &Task<'_, LabEnv>| cache.shares(task).0[1].target;
+        let target = |task: &Task<'_>| cache.shares(task).0[1].target;
         let before = target(task);
         let (_, moved) = cache.shares(task);
         assert_eq!(moved, 0);
@@ -339,7 +335,7 @@ fn a_lowered_limit_asks_for_slabs_and_says_what_stays() {
             kept.push(staying.take(task).unwrap());
         }
         cache.set_limit(task, Pages(u64::from(FRAMES))).unwrap();
-        let wait = |task: &mut Task<'_, LabEnv>| {
+        let wait = |task: &mut Task<'_>| {
             task.sleep(env::Cause::Idle, Nanos::secs(20));
         };
         wait(task);

@@ -1,6 +1,6 @@
 //! Levels and totals of each node of the machine.
 
-use env::{Env, Interrupt};
+use env::Interrupt;
 use policy::reclaim::scan::Kind;
 use policy::units::Pages;
 
@@ -35,7 +35,7 @@ pub struct NodeStats {
     pub reclaimed: Pages,
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Levels and totals of each node; one where the machine has one.
     pub fn node_stats(&self) -> Vec<NodeStats> {
         let layout = self.zones.layout();

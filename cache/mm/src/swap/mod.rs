@@ -29,7 +29,7 @@
 
 use std::sync::{Arc, Weak};
 
-use env::{Context, Env, Interrupt, ObjectId, Task};
+use env::{Context, Interrupt, ObjectId, Task};
 use frames::{Busy, Flags, FrameId, RegionEntry};
 use policy::dirty::DeviceIndex;
 use policy::reclaim::swap::{SlotMoment, releases, window_max};
@@ -49,7 +49,7 @@ pub(crate) use out::SwapOut;
 /// Largest number of slots: they stand in shadows of 27 bits (512 GiB).
 const SLOTS_MAX: u64 = 1 << 27;
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Gives the cache a swap file: the first `pages` pages of an object, whose content is the
     /// cache's from now on.
     ///
@@ -60,7 +60,7 @@ impl<E: Env> Cache<E> {
     /// If `device` is not of this cache.
     pub fn add_swap(
         self: &Arc<Self>,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         device: DeviceIndex,
         object: ObjectId,
         pages: Pages,
@@ -76,7 +76,7 @@ impl<E: Env> Cache<E> {
         let cursors = self.options.dirty.cpus.clamp(1, 64) as usize;
         let memory = Pages(u64::from(self.options.frames));
         let device = self.device(task, device);
-        let completions: Weak<dyn Completions<Area<E>>> = Arc::<Self>::downgrade(self);
+        let completions: Weak<dyn Completions<Area>> = Arc::<Self>::downgrade(self);
         let shape = Shape {
             device: device.id,
             object,
@@ -114,7 +114,7 @@ impl<E: Env> Cache<E> {
 
     /// Whether the swap file rests after a failed write.
     pub(crate) fn swap_rests(&self) -> bool {
-        let rests = |area: &Arc<Area<E>>| area.is_backing_off(&Interrupt::new(), self.env.now());
+        let rests = |area: &Arc<Area>| area.is_backing_off(&Interrupt::new(), self.env.now());
         self.swap.area().is_some_and(rests)
     }
 
@@ -149,7 +149,7 @@ impl<E: Env> Cache<E> {
 
     /// Gives a page that is to go out a slot if it has none. False: none is free, or the swap file
     /// rests after a failed write.
-    pub(crate) fn take_slot(&self, task: &Task<'_, E>, busy: &Busy) -> bool {
+    pub(crate) fn take_slot(&self, task: &Task<'_>, busy: &Busy) -> bool {
         let Some(area) = self.swap.area() else {
             return false;
         };

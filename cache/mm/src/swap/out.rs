@@ -1,6 +1,6 @@
 //! On the way out: a batch of pages to the swap file.
 
-use env::{Context, Env, Interrupt, IoError, IoRequest, Signal, Task, Work};
+use env::{Context, Interrupt, IoError, IoRequest, Signal, Task, Work};
 use frames::{Busy, Flags, FrameId};
 use policy::reclaim::{SwapSender, WhenFull};
 
@@ -28,7 +28,7 @@ impl SwapOut {
     }
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// A dirty page that has a slot goes out: it is unmapped and under writeback from now on. It is
     /// on its way once the caller, which gives the busy bit back first, calls `submit_swap_out`.
     ///
@@ -69,7 +69,7 @@ impl<E: Env> Cache<E> {
     /// the law says what `sender` does.
     pub(crate) fn submit_swap_out(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         out: &mut SwapOut,
         sender: SwapSender,
     ) {
@@ -106,7 +106,7 @@ impl<E: Env> Cache<E> {
 }
 
 /// Pages that were to go out and were not sent.
-fn take_back<E: Env>(cache: &Cache<E>, area: &Area<E>, run: &[(u32, FrameId)]) {
+fn take_back(cache: &Cache, area: &Area, run: &[(u32, FrameId)]) {
     let context = Interrupt::new();
     let mut frames = [FrameId(0); BATCH];
     for (at, (_, frame)) in frames.iter_mut().zip(run) {
@@ -120,9 +120,9 @@ fn take_back<E: Env>(cache: &Cache<E>, area: &Area<E>, run: &[(u32, FrameId)]) {
 }
 
 /// A write to the swap file has ended.
-pub(crate) fn write_done<E: Env>(
-    cache: &Cache<E>,
-    area: &Area<E>,
+pub(crate) fn write_done(
+    cache: &Cache,
+    area: &Area,
     context: &Interrupt,
     request: Box<IoRequest>,
     result: Result<(), IoError>,
@@ -140,9 +140,9 @@ pub(crate) fn write_done<E: Env>(
 }
 
 /// The write of a page has ended.
-fn end_page<E: Env>(
-    cache: &Cache<E>,
-    area: &Area<E>,
+fn end_page(
+    cache: &Cache,
+    area: &Area,
     context: &Interrupt,
     frame: FrameId,
     failed: bool,

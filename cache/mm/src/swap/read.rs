@@ -1,6 +1,6 @@
 //! On the way back: requests for pages that are out.
 
-use env::{Env, Interrupt, IoError, IoRequest, Signal};
+use env::{Interrupt, IoError, IoRequest, Signal};
 use frames::Flags;
 
 use crate::cache::Cache;
@@ -11,9 +11,9 @@ use crate::swapfile::Area;
     clippy::boxed_local,
     reason = "the box is the request's, and ends here"
 )]
-pub(crate) fn read_done<E: Env>(
-    cache: &Cache<E>,
-    area: &Area<E>,
+pub(crate) fn read_done(
+    cache: &Cache,
+    area: &Area,
     context: &Interrupt,
     mut request: Box<IoRequest>,
     result: Result<(), IoError>,

@@ -14,7 +14,7 @@ use core::ops::Range;
 use std::sync::{Arc, OnceLock, Weak};
 
 use env::{
-    Context, DeviceId, Env, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Lock, LockClass,
+    Context, DeviceId, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Lock, LockClass,
     ObjectId, Signal, Task,
 };
 use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -49,14 +49,14 @@ const LONG: Nanos = Nanos::secs(4);
 pub(crate) const BATCH: usize = 32;
 
 /// The swap file of a cache, if it has one, and the slot of each frame.
-pub(crate) struct State<E: Env> {
+pub(crate) struct State {
     /// One more than the slot of each frame that has one, else zero.
     slot_of: Box<[AtomicU32]>,
-    area: OnceLock<Arc<Area<E>>>,
+    area: OnceLock<Arc<Area>>,
 }
 
 /// A swap file.
-pub(crate) struct Area<E: Env> {
+pub(crate) struct Area {
     completions: Weak<dyn Completions<Self>>,
     device: DeviceId,
     object: ObjectId,
@@ -113,7 +113,7 @@ pub struct SwapStats {
     pub read_failed: Pages,
 }
 
-impl<E: Env> State<E> {
+impl State {
     pub(crate) fn new(frames: u32) -> Self {
         Self {
             slot_of: frames::zeroed::table(frames as usize),
@@ -121,7 +121,7 @@ impl<E: Env> State<E> {
         }
     }
 
-    pub(crate) fn area(&self) -> Option<&Arc<Area<E>>> {
+    pub(crate) fn area(&self) -> Option<&Arc<Area>> {
         self.area.get()
     }
 
@@ -141,7 +141,7 @@ impl<E: Env> State<E> {
     }
 
     /// The cache has this swap file from now on; false: it has one.
-    pub(crate) fn set(&self, area: Area<E>) -> bool {
+    pub(crate) fn set(&self, area: Area) -> bool {
         self.area.set(Arc::new(area)).is_ok()
     }
 
@@ -187,7 +187,7 @@ pub(crate) struct Shape {
     pub(crate) throttled: Option<SwapFlight>,
 }
 
-impl<E: Env> Area<E> {
+impl Area {
     /// An empty one.
     pub(crate) fn new(completions: Weak<dyn Completions<Self>>, shape: &Shape) -> Self {
         let Shape {
@@ -251,7 +251,7 @@ impl<E: Env> Area<E> {
         }
     }
 
-    pub(crate) fn take(&self, task: &Task<'_, E>, owner: Owner) -> Option<u32> {
+    pub(crate) fn take(&self, task: &Task<'_>, owner: Owner) -> Option<u32> {
         let slot = {
             let mut slots = self.slots.lock(task);
             let slot = slots.try_take(task.cpu())?;
@@ -304,7 +304,7 @@ impl<E: Env> Area<E> {
     /// not check itself leaves when another has found out that none does.
     pub(crate) fn request(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         sender: SwapSender,
         when_full: WhenFull,
     ) -> Option<Box<IoRequest>> {
@@ -408,7 +408,7 @@ impl<E: Env> Area<E> {
     /// `end`: the slot behind its last.
     pub(crate) fn send_read(
         self: &Arc<Self>,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         end: u32,
         wanted: u32,
         mut request: Box<IoRequest>,
@@ -466,7 +466,7 @@ impl<E: Env> Area<E> {
     /// Sends pages to slots from `first` on; `request` holds their frames.
     pub(crate) fn send_write(
         self: &Arc<Self>,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         first: u32,
         mut request: Box<IoRequest>,
     ) {
@@ -530,7 +530,7 @@ impl<E: Env> Area<E> {
     }
 }
 
-impl<E: Env> IoDone for Area<E> {
+impl IoDone for Area {
     fn io_done(&self, context: &Interrupt, request: Box<IoRequest>, result: Result<(), IoError>) {
         if let Some(completions) = self.completions.upgrade() {
             completions.ended(self, context, request, result);

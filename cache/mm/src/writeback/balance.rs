@@ -22,7 +22,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, Task, Work};
+use env::{Cause, Event, Task, Work};
 use policy::dirty::{Domain, PauseReason, Teller, Verdict};
 use policy::units::{Instant, Pages};
 
@@ -33,10 +33,10 @@ use crate::writeback::flush;
 use crate::writeback::pacer::{Pacer, Pause};
 
 /// The writer has dirtied `pages`: accounts them.
-pub(crate) fn account<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    device: &DeviceState<E>,
+pub(crate) fn account(
+    task: &Task<'_>,
+    cache: &Cache,
+    device: &DeviceState,
     writer: &mut Pacer,
     pages: Pages,
 ) {
@@ -76,9 +76,9 @@ pub(crate) fn tell_the_rest(domain: &mut Domain, now: Instant, cpu: usize, write
 
 /// Pauses the writer until dirtying more pages is sustainable, for all balances that are due. A
 /// task that may not block gets the end of the pause as the answer, and asks again then.
-pub(crate) fn balance<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
+pub(crate) fn balance(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     writer: &mut Pacer,
 ) -> Result<Option<Instant>, Error> {
     if !task.may_block() {
@@ -128,10 +128,10 @@ pub(crate) fn balance<E: Env>(
 }
 
 /// Asks the law until it names a pause, which begins now; none: the balance is over.
-fn next_pause<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    device: &Arc<DeviceState<E>>,
+fn next_pause(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    device: &Arc<DeviceState>,
     writer: &Pacer,
 ) -> Result<Option<Pause>, Error> {
     loop {
@@ -176,10 +176,10 @@ fn next_pause<E: Env>(
 }
 
 /// Asks the law for the next verdict of a balance; answers it with the moment it is of.
-fn ask<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    device: &DeviceState<E>,
+fn ask(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    device: &DeviceState,
     writer: &Pacer,
 ) -> (Verdict, Instant) {
     task.did(Work::Balance, 1);
@@ -208,12 +208,7 @@ fn ask<E: Env>(
 }
 
 /// Sees that somebody cleans while a writer of the device is paused.
-fn have_cleaned<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    device: &DeviceState<E>,
-    start_background: bool,
-) {
+fn have_cleaned(task: &Task<'_>, cache: &Cache, device: &DeviceState, start_background: bool) {
     if start_background {
         device.kick();
     }

@@ -24,7 +24,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Context, Env, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
+use env::{Cause, Context, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
 use frames::Tag;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
 
@@ -77,11 +77,7 @@ enum Round {
 }
 
 /// The flusher of a device.
-pub(crate) fn flusher<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Weak<Cache<E>>,
-    device: &Arc<DeviceState<E>>,
-) {
+pub(crate) fn flusher(task: &mut Task<'_>, cache: &Weak<Cache>, device: &Arc<DeviceState>) {
     flush_until_the_end(task, cache, device);
     // A file holds its device, so the device's lists would keep both for ever. Let go of without
     // the lock.
@@ -89,11 +85,7 @@ pub(crate) fn flusher<E: Env>(
     drop(left);
 }
 
-fn flush_until_the_end<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Weak<Cache<E>>,
-    device: &Arc<DeviceState<E>>,
-) {
+fn flush_until_the_end(task: &mut Task<'_>, cache: &Weak<Cache>, device: &Arc<DeviceState>) {
     let mut looked = task.now();
     while let Some(interval) = cache.upgrade().map(|cache| cache.options.flush.interval) {
         let periodic = !interval.is_zero() && has_dirty_files(task, device);
@@ -124,19 +116,19 @@ fn flush_until_the_end<E: Env>(
     }
 }
 
-fn is_stopping<E: Env>(cache: &Weak<Cache<E>>) -> bool {
+fn is_stopping(cache: &Weak<Cache>) -> bool {
     cache
         .upgrade()
         .is_none_or(|cache| cache.registry.stopping.load(Ordering::Acquire))
 }
 
-fn has_dirty_files<E: Env>(task: &Task<'_, E>, device: &DeviceState<E>) -> bool {
+fn has_dirty_files(task: &Task<'_>, device: &DeviceState) -> bool {
     let files = device.files.lock(task);
     !(files.dirty.is_empty() && files.io.is_empty() && files.more_io.is_empty())
 }
 
 /// Whether there is something to write now, not just later when it expires.
-fn has_work<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, device: &DeviceState<E>) -> bool {
+fn has_work(task: &Task<'_>, cache: &Cache, device: &DeviceState) -> bool {
     let counts = cache.counts(device);
     let wanted = device.flusher.wanted.load(Ordering::Acquire) > 0;
     !counts.device_dirty.is_zero()
@@ -149,7 +141,7 @@ fn has_work<E: Env>(task: &Task<'_, E>, cache: &Cache<E>, device: &DeviceState<E
 }
 
 /// After rounds that wrote nothing: waits out a failed device's back-off, or busy pages.
-fn back_off<E: Env>(task: &mut Task<'_, E>, device: &DeviceState<E>) -> Wakeup {
+fn back_off(task: &mut Task<'_>, device: &DeviceState) -> Wakeup {
     let retry_at = device.retry_at(task);
     if retry_at > task.now() {
         task.sleep_until(Cause::RetryBackoff, retry_at)
@@ -163,10 +155,10 @@ fn back_off<E: Env>(task: &mut Task<'_, E>, device: &DeviceState<E>) -> Wakeup {
     }
 }
 
-fn rounds<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    device: &Arc<DeviceState<E>>,
+fn rounds(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    device: &Arc<DeviceState>,
     interval: Nanos,
     looked: &mut Instant,
 ) -> Result<Pages, Error> {
@@ -194,20 +186,20 @@ fn rounds<E: Env>(
 }
 
 /// Writes up to `pages` of the device's files on behalf of a throttled writer (2.6.36).
-pub(crate) fn write_some<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    device: &Arc<DeviceState<E>>,
+pub(crate) fn write_some(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    device: &Arc<DeviceState>,
     pages: Pages,
 ) -> Result<Pages, Error> {
     write_files(task, cache, device, Round::Count(pages))
 }
 
 /// Takes files off the lists and writes a slice of each, until the round's end.
-fn write_files<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    device: &Arc<DeviceState<E>>,
+fn write_files(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    device: &Arc<DeviceState>,
     round: Round,
 ) -> Result<Pages, Error> {
     let (max, cutoff) = match round {
@@ -269,10 +261,10 @@ fn write_files<E: Env>(
 }
 
 /// Whether the round goes on, with the dirty limit if so; brings the bandwidth up to date.
-fn may_go_on<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    device: &DeviceState<E>,
+fn may_go_on(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    device: &DeviceState,
     round: Round,
 ) -> Option<Pages> {
     let now = task.now();
@@ -293,11 +285,11 @@ fn may_go_on<E: Env>(
 
 /// The next file of this round and how many stand behind it: `io`, refilled from `more_io` and then
 /// from `dirty`, oldest first.
-fn next_file<E: Env>(
-    task: &Task<'_, E>,
-    device: &DeviceState<E>,
+fn next_file(
+    task: &Task<'_>,
+    device: &DeviceState,
     cutoff: Instant,
-) -> Option<(Arc<Mapping<E>>, Instant, usize)> {
+) -> Option<(Arc<Mapping>, Instant, usize)> {
     let mut files = device.files.lock(task);
     if files.io.is_empty() {
         let files = &mut *files;
@@ -314,9 +306,9 @@ fn next_file<E: Env>(
     Some((mapping, since, files.io.len()))
 }
 
-impl<E: Env> Cache<E> {
+impl Cache {
     /// Puts a file that has dirty pages on its device's list, unless it is on one.
-    pub(crate) fn queue_dirty(&self, context: &impl Context, mapping: &Arc<Mapping<E>>) {
+    pub(crate) fn queue_dirty(&self, context: &impl Context, mapping: &Arc<Mapping>) {
         if mapping.queued.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -338,11 +330,11 @@ impl<E: Env> Cache<E> {
 }
 
 /// Puts a file back where it belongs after its slice.
-fn requeue<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    device: &DeviceState<E>,
-    mapping: Arc<Mapping<E>>,
+fn requeue(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    device: &DeviceState,
+    mapping: Arc<Mapping>,
     since: Instant,
     outcome: Outcome,
 ) {
@@ -377,10 +369,10 @@ fn requeue<E: Env>(
 }
 
 /// Writes a slice of a file from where the last one stopped, around the end once.
-fn write_slice<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn write_slice(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     slice: Pages,
 ) -> Result<Outcome, Error> {
     grow_ahead(task, cache, mapping);
@@ -413,7 +405,7 @@ fn write_slice<E: Env>(
 
 /// Gives the device's object the length that it has space for, before it is written beyond its
 /// end, where the device wants that. The next sync sets the true length.
-fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Arc<Mapping<E>>) {
+fn grow_ahead(task: &mut Task<'_>, cache: &Cache, mapping: &Arc<Mapping>) {
     let Some(least) = mapping.device.info.grow_ahead else {
         return;
     };
@@ -437,10 +429,10 @@ fn grow_ahead<E: Env>(task: &mut Task<'_, E>, cache: &Cache<E>, mapping: &Arc<Ma
 
 /// Writes the selected pages of a file; waits for room in flight, never for the writes themselves.
 /// `turn`: `wait_for_room`.
-pub(crate) fn write_pages<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn write_pages(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     select: Selection,
     turn: &mut Pages,
 ) -> Result<Outcome, Error> {
@@ -490,10 +482,10 @@ pub(crate) fn write_pages<E: Env>(
 ///
 /// A run ends at a multiple of its length: where a file system looks for so much space that a file
 /// goes on in one piece (Linux 6.12 fs/ext4/mballoc.c, ext4_mb_normalize_request()).
-fn write_runs<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn write_runs(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     select: Selection,
     turn: &mut Pages,
 ) -> Result<Outcome, Error> {
@@ -506,7 +498,7 @@ fn write_runs<E: Env>(
     };
     while let Some(from) = outcome.next.filter(|_| outcome.wrote < select.max) {
         outcome.next = None;
-        let tagged = |task: &Task<'_, E>, from, to| {
+        let tagged = |task: &Task<'_>, from, to| {
             mapping.next_tagged(task, &cache.pages.pool, (from, to), select.tag)
         };
         let Some((first, _)) = tagged(task, from, select.to) else {
@@ -539,10 +531,10 @@ fn write_runs<E: Env>(
 ///
 /// # Errors
 /// `Cancelled`: those that are not sent are dirty again.
-fn send_in_parts<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    mapping: &Arc<Mapping<E>>,
+fn send_in_parts(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
     run: &IoRequest,
     (class, turn): (IoClass, &mut Pages),
 ) -> Result<(), Error> {
@@ -578,10 +570,10 @@ fn send_in_parts<E: Env>(
 
 /// The background reclaimer writes one page itself, if there is room for a request at once. False:
 /// there is not, or the page is not available.
-pub(crate) fn try_write_page<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn try_write_page(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    mapping: &Arc<Mapping>,
     page: u32,
 ) -> bool {
     if mapping.device.retry_at(task) > task.now() {
@@ -594,10 +586,10 @@ pub(crate) fn try_write_page<E: Env>(
 
 /// The same by a task that waits for room. False: the page is not available, the device fails, or
 /// the wait was cancelled.
-pub(crate) fn write_page_in_turn<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Arc<Mapping<E>>,
+pub(crate) fn write_page_in_turn(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    mapping: &Arc<Mapping>,
     page: u32,
 ) -> bool {
     if mapping.device.retry_at(task) > task.now() {
@@ -607,10 +599,10 @@ pub(crate) fn write_page_in_turn<E: Env>(
     request.is_ok_and(|request| write_page(task, cache, mapping, page, request))
 }
 
-fn write_page<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Arc<Mapping<E>>,
+fn write_page(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    mapping: &Arc<Mapping>,
     page: u32,
     mut request: Box<IoRequest>,
 ) -> bool {
@@ -641,10 +633,10 @@ struct Gathered {
 }
 
 /// Fills a request with the first run of selected pages and puts them under writeback.
-fn gather<E: Env>(
-    task: &Task<'_, E>,
-    cache: &Cache<E>,
-    mapping: &Mapping<E>,
+fn gather(
+    task: &Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
     select: &Selection,
     mut from: u32,
     room: Pages,
@@ -705,12 +697,7 @@ fn gather<E: Env>(
     Gathered { skipped, next }
 }
 
-fn send<E: Env>(
-    task: &mut Task<'_, E>,
-    mapping: &Arc<Mapping<E>>,
-    mut request: Box<IoRequest>,
-    class: IoClass,
-) {
+fn send(task: &mut Task<'_>, mapping: &Arc<Mapping>, mut request: Box<IoRequest>, class: IoClass) {
     let device = &mapping.device;
     let pages = request.pages().0;
     let end = request.offset.0 + (pages << PAGE_SHIFT);

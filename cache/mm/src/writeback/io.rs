@@ -7,8 +7,8 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{
-    Cause, DeviceId, Env, Event, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Lock,
-    LockClass, ObjectId, Signal, Task, TaskId, WaitQueue,
+    Cause, DeviceId, Event, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest, Lock, LockClass,
+    ObjectId, Signal, Task, TaskId, WaitQueue,
 };
 use frames::{Flags, FrameId, Tag};
 use policy::dirty::Completion;
@@ -21,12 +21,7 @@ use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
 pub(crate) use crate::registry::requests::submit;
 
-pub(crate) fn emit_completed<E: Env>(
-    cache: &Cache<E>,
-    now: Instant,
-    request: &IoRequest,
-    failed: bool,
-) {
+pub(crate) fn emit_completed(cache: &Cache, now: Instant, request: &IoRequest, failed: bool) {
     cache.env.emit(
         TaskId::NONE,
         &Event::Completed {
@@ -39,10 +34,10 @@ pub(crate) fn emit_completed<E: Env>(
     );
 }
 
-impl<E: Env> Mapping<E> {
+impl Mapping {
     pub(crate) fn write_done(
         &self,
-        cache: &Cache<E>,
+        cache: &Cache,
         context: &Interrupt,
         now: Instant,
         request: Box<IoRequest>,
@@ -101,7 +96,7 @@ impl<E: Env> Mapping<E> {
 
     /// Pages that were counted as dirty again are so: the flusher finds them. All but `newer`:
     /// these were written over meanwhile, and a newer version is dirty already.
-    fn not_written(&self, cache: &Cache<E>, context: &Interrupt, newer: u64) {
+    fn not_written(&self, cache: &Cache, context: &Interrupt, newer: u64) {
         self.uncount_dirty(cache, newer);
         add(&cache.writeback.totals.discarded, newer);
         if let Some(mapping) = cache.mapping(context, self.id) {
@@ -117,7 +112,7 @@ impl<E: Env> Mapping<E> {
     }
 
     /// Pages that were put under writeback and are not sent after all are dirty again.
-    pub(crate) fn take_back(&self, cache: &Cache<E>, offset: Bytes, frames: &[FrameId]) {
+    pub(crate) fn take_back(&self, cache: &Cache, offset: Bytes, frames: &[FrameId]) {
         let context = Interrupt::new();
         let totals = &cache.writeback.totals;
         let mut offset = offset.0;
@@ -138,13 +133,13 @@ impl<E: Env> Mapping<E> {
         }
     }
 
-    pub(crate) fn count_dirty(&self, cache: &Cache<E>, pages: u64) {
+    pub(crate) fn count_dirty(&self, cache: &Cache, pages: u64) {
         add(&cache.writeback.totals.dirty, pages);
         add(&self.device.dirty, pages);
         add(&self.dirty, pages);
     }
 
-    pub(crate) fn uncount_dirty(&self, cache: &Cache<E>, pages: u64) {
+    pub(crate) fn uncount_dirty(&self, cache: &Cache, pages: u64) {
         sub(&cache.writeback.totals.dirty, pages);
         sub(&self.device.dirty, pages);
         sub(&self.dirty, pages);
@@ -154,7 +149,7 @@ impl<E: Env> Mapping<E> {
     /// they were not sent.
     fn end_writeback(
         &self,
-        cache: &Cache<E>,
+        cache: &Cache,
         context: &Interrupt,
         first: u32,
         frames: &[FrameId],
@@ -194,7 +189,7 @@ impl<E: Env> Mapping<E> {
     )]
     pub(crate) fn read_done(
         &self,
-        cache: &Cache<E>,
+        cache: &Cache,
         context: &Interrupt,
         now: Instant,
         mut request: Box<IoRequest>,
@@ -275,9 +270,9 @@ impl IoDone for Answer {
 }
 
 /// Lets the task that keeps the object hold a writer up before a write of `len` bytes is taken in.
-pub(crate) fn prepare<E: Env>(
-    task: &mut Task<'_, E>,
-    mapping: &Mapping<E>,
+pub(crate) fn prepare(
+    task: &mut Task<'_>,
+    mapping: &Mapping,
     offset: Bytes,
     len: Bytes,
 ) -> Result<(), Error> {
@@ -292,7 +287,7 @@ pub(crate) fn prepare<E: Env>(
 
 /// Whether the task may have a device do something and wait for it: once sent, it would be done
 /// unseen.
-pub(crate) fn may_call<E: Env>(task: &Task<'_, E>) -> Result<(), Error> {
+pub(crate) fn may_call(task: &Task<'_>) -> Result<(), Error> {
     if task.may_block() {
         Ok(())
     } else {
@@ -301,8 +296,8 @@ pub(crate) fn may_call<E: Env>(task: &Task<'_, E>) -> Result<(), Error> {
 }
 
 /// Has a device do `op` and waits for its answer. The task may wait (`may_call`).
-pub(crate) fn call<E: Env>(
-    task: &mut Task<'_, E>,
+pub(crate) fn call(
+    task: &mut Task<'_>,
     device: DeviceId,
     object: ObjectId,
     op: IoOp,
@@ -330,18 +325,18 @@ pub(crate) fn call<E: Env>(
 }
 
 /// Sets the length of the device's object.
-pub(crate) fn set_device_len<E: Env>(
-    task: &mut Task<'_, E>,
-    file: &ShutGate<'_, E>,
+pub(crate) fn set_device_len(
+    task: &mut Task<'_>,
+    file: &ShutGate<'_>,
     len: u64,
 ) -> Result<(), Error> {
     set_len(task, file, len, false)
 }
 
 /// `at_rest`: no write that ends behind `len` is under way or can begin.
-pub(crate) fn set_len<E: Env>(
-    task: &mut Task<'_, E>,
-    mapping: &ShutGate<'_, E>,
+pub(crate) fn set_len(
+    task: &mut Task<'_>,
+    mapping: &ShutGate<'_>,
     len: u64,
     at_rest: bool,
 ) -> Result<(), Error> {

@@ -1,7 +1,7 @@
 //! What is known of a writer for pacing it: its number in the law, what it has dirtied and was not
 //! paused for yet, which errors it has reported.
 
-use env::{Cause, Env, Event, Task, Wakeup};
+use env::{Cause, Event, Task, Wakeup};
 use policy::dirty::{DeviceIndex, Domain, Teller, Untold, WriterIndex};
 use policy::units::{Instant, Pages};
 
@@ -30,7 +30,7 @@ impl Pacer {
     }
 
     /// Errors of a device that it has reported. A device younger than the writer had none before.
-    pub(crate) fn seen_errors<E: Env>(&mut self, device: &DeviceState<E>) -> &mut u64 {
+    pub(crate) fn seen_errors(&mut self, device: &DeviceState) -> &mut u64 {
         let at = usize::from(device.index.0);
         if at >= self.seen_errors.len() {
             self.seen_errors.resize(at + 1, (0, 0));
@@ -96,7 +96,7 @@ impl Account {
 
 impl Pause {
     /// Sees the pause to its end.
-    pub(super) fn end<E: Env>(self, task: &mut Task<'_, E>) -> Result<(), Error> {
+    pub(super) fn end(self, task: &mut Task<'_>) -> Result<(), Error> {
         let now = task.now();
         if let Some(since) = self.answered {
             task.emit(&Event::Waited {

@@ -18,7 +18,6 @@ use device::{Slow, SlowOptions};
 use env::{Cause, Device, ObjectId, Task};
 use mm::{Cache, DeviceOptions, File};
 use policy::units::{Bytes, Instant, Nanos};
-use world::LabEnv;
 
 const FRAMES: u32 = 65_536;
 const HEAVY: u32 = 131_072;
@@ -59,11 +58,11 @@ fn below(state: &mut u64, end: u32) -> u32 {
     u32::try_from((*state >> 33) % u64::from(end)).unwrap()
 }
 
-type LabFile = Arc<File<LabEnv>>;
+type LabFile = Arc<File>;
 
 fn light(
-    task: &Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
+    task: &Task<'_>,
+    cache: &Arc<Cache>,
     file: &LabFile,
     over: &Arc<AtomicBool>,
 ) -> env::JoinHandle<Nanos> {
@@ -122,7 +121,7 @@ fn run(
         let light = light(task, cache, &file, &over);
         let mut writer = cache.writer();
         let mut chance = 1;
-        let look = |task: &Task<'_, LabEnv>| {
+        let look = |task: &Task<'_>| {
             let requests = disk.state().writes;
             (task.now(), requests, cache.device_stats()[1].written.0)
         };

@@ -9,7 +9,7 @@ use mm::{Cache, DeviceOptions, Error, File, Options, Reader};
 use policy::dirty::{DeviceIndex, Law, Threshold};
 use policy::reclaim::ReclaimLaw;
 use policy::units::{Bytes, Instant, Nanos, Pages};
-use world::{CostTable, EventKind, Lab, LabEnv, Options as LabOptions, Record, Sector};
+use world::{CostTable, EventKind, Lab, Options as LabOptions, Record, Sector};
 
 const MIB: u64 = 1 << 20;
 
@@ -49,8 +49,8 @@ fn a_sync_that_settles_the_length_does_not_keep_writers_out_for_long() {
 
 /// How long it takes to sync so many pages of a file of its own, none beside another.
 fn small_sync(
-    task: &mut Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
     object: u32,
     pages: u32,
 ) -> Result<Nanos, Error> {
@@ -428,7 +428,7 @@ fn nothing_comes_into_a_file_that_is_taken_out() {
     let mut world = world(1024, 10 * PAGE);
     world.options.readahead_max = Pages::ZERO;
     world.run(64 * PAGE, |task, cache, file| {
-        let read = |task: &Task<'_, LabEnv>, file: &Arc<File<LabEnv>>, page: u64| {
+        let read = |task: &Task<'_>, file: &Arc<File>, page: u64| {
             let file = Arc::clone(file);
             env::spawn(task.env(), "reader", move |task| {
                 let mut back = data(0, 1, 9);
@@ -519,7 +519,7 @@ fn a_truncation_without_memory_is_made_up_for() {
 }
 
 /// The first `pages` pages, of which all but the first sector were cut off and are there again.
-fn assert_cut_to_a_sector(task: &mut Task<'_, LabEnv>, file: &Arc<File<LabEnv>>, pages: usize) {
+fn assert_cut_to_a_sector(task: &mut Task<'_>, file: &Arc<File>, pages: usize) {
     let mut back = vec![Sector(9); 8 * pages];
     file.read(task, &mut Reader::default(), Bytes(0), &mut back)
         .expect("the device is well");
@@ -549,9 +549,8 @@ fn a_cut_that_is_tried_again_without_memory_is_still_owed() {
         region.discard(task, 0, 3000).unwrap();
         let pin = file.pin(task, 0).unwrap();
         region.touch(task, 0, 3000).unwrap_err();
-        let mut write = |task: &mut Task<'_, LabEnv>| {
-            file.write(task, &mut writer, Bytes(5 * 4096), &data(5, 1, 1))
-        };
+        let mut write =
+            |task: &mut Task<'_>| file.write(task, &mut writer, Bytes(5 * 4096), &data(5, 1, 1));
         let refused = write(task);
         assert!(
             matches!(refused, Err(Error::OutOfMemory { .. })),

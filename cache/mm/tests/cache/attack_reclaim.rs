@@ -36,7 +36,7 @@ fn what_was_kept_is_handed_out_when_its_time_is_over() {
         .run(move |task| {
             let mut options = Options::new(frames, 2);
             options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, 1000);
-            let cache = Cache::new(Arc::clone(&env), options).unwrap();
+            let cache = Cache::new(env.clone(), options).unwrap();
             // No swap file: touched pages stay.
             let mine = cache.spill(task, Pages(256)).unwrap();
             mine.touch(task, 0, 256).unwrap();
@@ -44,7 +44,7 @@ fn what_was_kept_is_handed_out_when_its_time_is_over() {
             let given = task.now();
             mine.discard(task, 0, 256).unwrap();
             let hog = cache.spill(task, Pages(u64::from(frames))).unwrap();
-            let body = move |task: &mut env::Task<'_, world::LabEnv>| {
+            let body = move |task: &mut env::Task<'_>| {
                 let mut page = 0;
                 loop {
                     let began = task.now();

@@ -82,7 +82,6 @@ impl Disk {
     }
 
     fn finish(env: &LabEnv, state: &Mutex<State>, request: &IoRequest) -> Result<(), IoError> {
-        use env::Env as _;
         let mut state = state.lock().unwrap();
         let first = request.offset.0 >> PAGE_SHIFT;
         match request.op {
@@ -97,7 +96,7 @@ impl Disk {
                 }
                 for (page, frame) in (first..).zip(&request.frames) {
                     let data = state.pages.get(&(request.object.0, page)).copied();
-                    env.content().store(*frame, data.unwrap_or_default());
+                    env.stamps().store(*frame, data.unwrap_or_default());
                 }
             }
             IoOp::Write => {
@@ -110,7 +109,7 @@ impl Disk {
                     return Ok(());
                 }
                 for (page, frame) in (first..).zip(&request.frames) {
-                    let data = env.content().load(*frame);
+                    let data = env.stamps().load(*frame);
                     state.pages.insert((request.object.0, page), data);
                 }
             }
@@ -256,9 +255,7 @@ impl World {
     pub fn run<T: Send + 'static>(
         &mut self,
         len: u64,
-        body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>) -> T
-        + Send
-        + 'static,
+        body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &Arc<File>) -> T + Send + 'static,
     ) -> T {
         let env = Arc::clone(self.lab.env());
         let (options, device) = (self.options.clone(), self.device);
@@ -282,7 +279,7 @@ impl World {
 }
 
 /// Uses a page; answers whether it was there.
-pub fn uses(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, page: u32) -> bool {
+pub fn uses(task: &mut Task<'_>, file: &File, page: u32) -> bool {
     let hit = file.try_pin(page).is_some();
     if !hit {
         drop(file.pin(task, page).unwrap());

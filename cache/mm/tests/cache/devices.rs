@@ -14,7 +14,6 @@ use mm::{Cache, DeviceOptions, Error, ErrorPolicy, File, Health};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables};
-use world::LabEnv;
 
 const MIB: u64 = 1 << 20;
 
@@ -305,7 +304,7 @@ fn held_beside_bursts(rest: Nanos) -> u64 {
             .unwrap();
         let quick = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
         let over = Arc::new(AtomicBool::new(false));
-        let writer = |file: &Arc<File<_>>, pages: u32, rest: Option<Nanos>, start: Nanos| {
+        let writer = |file: &Arc<File>, pages: u32, rest: Option<Nanos>, start: Nanos| {
             let (cache, file, over) = (Arc::clone(cache), Arc::clone(file), Arc::clone(&over));
             env::spawn(task.env(), "writer", move |task| {
                 let mut writer = cache.writer();
@@ -356,11 +355,7 @@ fn a_slow_disk_does_not_take_the_part_of_one_that_is_written_in_bursts() {
 }
 
 /// Reads 32 MiB of a file and writes a quarter of them; answers how long it took.
-fn read_and_write(
-    task: &mut Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
-    file: &Arc<File<LabEnv>>,
-) -> Nanos {
+fn read_and_write(task: &mut Task<'_>, cache: &Arc<Cache>, file: &Arc<File>) -> Nanos {
     let began = task.now();
     let mut reader = mm::Reader::default();
     let mut writer = cache.writer();
@@ -504,9 +499,8 @@ fn a_writer_hears_of_the_errors_of_a_device_that_took_the_place_of_another() {
             let device = cache.add_device(task, id, disk.info(), options).unwrap();
             places.push(device);
             let file = cache.open(task, device, ObjectId(9), Bytes(0)).unwrap();
-            let mut write = |task: &mut Task<'_, LabEnv>| {
-                file.write(task, &mut writer, Bytes(0), &data(0, 1, 1))
-            };
+            let mut write =
+                |task: &mut Task<'_>| file.write(task, &mut writer, Bytes(0), &data(0, 1, 1));
             write(task).unwrap();
             disk.state().fail_writes = 0..1000;
             while cache.device_stats_of(device).errors < failures {

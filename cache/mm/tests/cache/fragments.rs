@@ -27,7 +27,7 @@ use policy::reclaim::boost::BoostRule;
 use policy::shrink::{Answer, ShrinkRule};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
 use world::fs::costs::P3;
-use world::{Lab, LabEnv, Options as LabOptions, Sector};
+use world::{Lab, Options as LabOptions, Sector};
 
 use crate::common::Disk;
 
@@ -69,14 +69,14 @@ struct Inode {
 
 /// Inodes by node, the oldest first.
 struct Inodes {
-    cache: Arc<Cache<LabEnv>>,
-    slabs: Vec<Arc<Slabs<LabEnv>>>,
-    directories: Mutex<Vec<Arc<File<LabEnv>>>>,
+    cache: Arc<Cache>,
+    slabs: Vec<Arc<Slabs>>,
+    directories: Mutex<Vec<Arc<File>>>,
     lists: Vec<Mutex<VecDeque<Inode>>>,
 }
 
 impl Inodes {
-    fn new(cache: &Arc<Cache<LabEnv>>, scale: u32) -> Arc<Self> {
+    fn new(cache: &Arc<Cache>, scale: u32) -> Arc<Self> {
         let smaller = u8::try_from(scale.ilog2()).unwrap();
         let add = |spec: SlabSpec| {
             // It is the same part of a pageblock at any scale.
@@ -92,7 +92,7 @@ impl Inodes {
     }
 
     /// A file was made: its objects.
-    fn create(&self, task: &mut Task<'_, LabEnv>, directory: u32, page: u64) {
+    fn create(&self, task: &mut Task<'_>, directory: u32, page: u64) {
         task.did(Work::Create, 1);
         task.did(Work::Log, 1);
         let mut objects = Vec::with_capacity(6);
@@ -111,7 +111,7 @@ impl Inodes {
     }
 }
 
-impl Shrink<LabEnv> for Inodes {
+impl Shrink for Inodes {
     fn name(&self) -> &'static str {
         "inodes"
     }
@@ -120,7 +120,7 @@ impl Shrink<LabEnv> for Inodes {
         self.lists[node.index()].lock().unwrap().len() as u64
     }
 
-    fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
+    fn scan(&self, task: &mut Task<'_>, ask: Ask) -> Answer {
         let mut freed = 0;
         let list = &self.lists[ask.node.index()];
         for _ in 0..ask.objects {
@@ -193,7 +193,7 @@ fn run(options: Options, seconds: u64) -> Run {
     let id = lab.add_device(disk as Arc<dyn env::Device>);
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
-        let cache = Cache::new(Arc::clone(&env), options).unwrap();
+        let cache = Cache::new(env.clone(), options).unwrap();
         let device = cache
             .add_device(task, id, info, DeviceOptions::default())
             .unwrap();

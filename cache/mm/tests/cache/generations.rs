@@ -12,7 +12,6 @@ use mm::{Cache, File, Item};
 use policy::dirty::DeviceIndex;
 use policy::reclaim::Tunables;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
-use world::LabEnv;
 
 use crate::common::{data, uses, world};
 
@@ -23,9 +22,7 @@ const RATE: u64 = 1 << 30;
 fn over<T: Send + 'static>(
     pages: u32,
     swap: u32,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>) -> T
-    + Send
-    + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &Arc<File>) -> T + Send + 'static,
 ) -> T {
     let mut world = world(FRAMES, RATE);
     world.disk.keep(false);

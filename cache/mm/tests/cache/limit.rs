@@ -10,16 +10,15 @@ use std::sync::Arc;
 
 use crate::common::{data, world};
 use env::{Cause, Task};
-use frames::Content;
 use mm::{Cache, Error, Item, Reader};
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
-use world::{LabEnv, Sector};
+use world::Sector;
 
 const MIB: u64 = 1 << 20;
 const FRAMES: u32 = 4096;
 
 /// Waits until the limit holds; answers how long it took.
-fn settle(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> Nanos {
+fn settle(task: &mut Task<'_>, cache: &Cache) -> Nanos {
     let began = task.now();
     let mut over = cache.limit().over;
     while !over.is_zero() {
@@ -31,7 +30,7 @@ fn settle(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> Nanos {
     task.now().since(began)
 }
 
-fn in_use(cache: &Cache<LabEnv>) -> u64 {
+fn in_use(cache: &Cache) -> u64 {
     let stat = cache.vmstat();
     u64::from(FRAMES) - stat.get(Item::NrFreePages) - stat.get(Item::NrWithheld)
 }
@@ -95,7 +94,7 @@ fn memory_that_the_system_refuses_is_a_lower_limit() {
     let stamps = world.lab.stamps();
     world.run(0, move |task, cache, file| {
         let mut writer = cache.writer();
-        let write = |task: &mut Task<'_, LabEnv>, writer: &mut _, mib: u32, version: u32| {
+        let write = |task: &mut Task<'_>, writer: &mut _, mib: u32, version: u32| {
             let data = data(mib * 256, 256, version);
             file.write(task, writer, Bytes(u64::from(mib) * MIB), &data)
         };
@@ -266,7 +265,7 @@ fn dirty_pages_move_and_no_device_is_asked() {
 fn what_is_used_stays_when_the_limit_is_halved() {
     let mut world = world(FRAMES, 100 * MIB);
     world.run(32 * MIB, |task, cache, file| {
-        let read = |task: &mut Task<'_, LabEnv>, page: u32| {
+        let read = |task: &mut Task<'_>, page: u32| {
             let mut back = vec![Sector(0); 8];
             let offset = Bytes(u64::from(page) * PAGE_SIZE);
             let mut reader = Reader::default();
@@ -330,7 +329,8 @@ fn what_is_pinned_is_waited_for_and_what_cannot_be_is_refused() {
         assert!(over > Pages::ZERO, "some are pinned beyond the limit");
         for (page, pin) in (0..3000).filter(pinned).zip(&pins) {
             let mut back = vec![Sector(0); 8];
-            pin.content().copy_out(pin.pin(), 0, &mut back, 0, 4096);
+            pin.content()
+                .copy_out(pin.pin(), 0, &mut (&mut back).into(), 0, 4096);
             assert_eq!(back, data(page, 1, 1));
         }
         drop(pins);

@@ -11,12 +11,12 @@ use crate::common::{data, world};
 use env::{Cause, Task};
 use mm::{Access, Cache, Error, File, FileMap, Item, Reader, Writer};
 use policy::units::{Bytes, Nanos, Pages};
-use world::{LabEnv, Sector};
+use world::Sector;
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-fn read_back(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, page: u64) -> Vec<Sector> {
+fn read_back(task: &mut Task<'_>, file: &File, page: u64) -> Vec<Sector> {
     let mut back = vec![Sector(77); 8];
     let mut reader = Reader::default();
     file.read(task, &mut reader, Bytes(page * PAGE), &mut back)
@@ -33,11 +33,11 @@ fn stamped(page: u32) -> Vec<Sector> {
 
 /// A file of so many pages that is mapped and stored to, all of it.
 fn stored(
-    task: &mut Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
-    file: &Arc<File<LabEnv>>,
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &Arc<File>,
     pages: u32,
-) -> (FileMap<LabEnv>, Writer) {
+) -> (FileMap, Writer) {
     file.truncate(task, Bytes(u64::from(pages) * PAGE)).unwrap();
     let map = file.map(task, Pages(u64::from(pages))).unwrap();
     let mut writer = cache.writer();
@@ -46,7 +46,7 @@ fn stored(
     (map, writer)
 }
 
-fn mapped(cache: &Cache<LabEnv>) -> u64 {
+fn mapped(cache: &Cache) -> u64 {
     cache.vmstat().get(Item::NrMapped)
 }
 

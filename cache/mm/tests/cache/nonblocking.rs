@@ -9,24 +9,24 @@
 use std::sync::Arc;
 
 use crate::common::{data, world};
-use env::{Cause, Env as _, ObjectId, Task};
-use frames::Content as _;
+use env::{Cause, ObjectId, Task};
 use mm::{Cache, Error, File, Item, Progress, Reader, Writer};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE, Pages};
-use world::{LabEnv, Sector};
+use world::Sector;
+use world::content::of_pin;
 
 const PAGE: u64 = PAGE_SIZE;
 
 /// A task that has others to serve: no call of it may take time.
 struct Server<'a> {
-    cache: &'a Arc<Cache<LabEnv>>,
-    file: &'a Arc<File<LabEnv>>,
+    cache: &'a Arc<Cache>,
+    file: &'a Arc<File>,
 }
 
 fn try_read(
-    file: &File<LabEnv>,
-    task: &mut Task<'_, LabEnv>,
+    file: &File,
+    task: &mut Task<'_>,
     reader: &mut Reader,
     at: Bytes,
     data: &mut [Sector],
@@ -37,7 +37,7 @@ fn try_read(
 impl Server<'_> {
     fn try_write(
         &self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
         at: u64,
         data: &[Sector],
@@ -56,7 +56,7 @@ impl Server<'_> {
     /// Reads all of it, with the waits on this task; answers how often it was stuck.
     fn read(
         &self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         reader: &mut Reader,
         at: u64,
         sectors: usize,
@@ -87,7 +87,7 @@ impl Server<'_> {
         (data, stuck)
     }
 
-    fn pace(&self, task: &mut Task<'_, LabEnv>, writer: &mut Writer) -> Option<Instant> {
+    fn pace(&self, task: &mut Task<'_>, writer: &mut Writer) -> Option<Instant> {
         let before = task.now();
         let until = self.cache.pace(task, writer).unwrap();
         assert_eq!(task.now(), before, "time passed in pace");
@@ -99,13 +99,7 @@ impl Server<'_> {
     }
 
     /// Writes all of it, with the waits on this task; answers how often it was stuck.
-    fn write(
-        &self,
-        task: &mut Task<'_, LabEnv>,
-        writer: &mut Writer,
-        at: u64,
-        data: &[Sector],
-    ) -> u32 {
+    fn write(&self, task: &mut Task<'_>, writer: &mut Writer, at: u64, data: &[Sector]) -> u32 {
         let mut done = 0;
         let mut stuck = 0;
         while done < data.len() {
@@ -127,7 +121,7 @@ impl Server<'_> {
     }
 
     /// Sleeps as long as the writer is held; answers how long that was.
-    fn hold(&self, task: &mut Task<'_, LabEnv>, writer: &mut Writer) -> Nanos {
+    fn hold(&self, task: &mut Task<'_>, writer: &mut Writer) -> Nanos {
         let began = task.now();
         while let Some(until) = self.pace(task, writer) {
             assert_eq!(self.pace(task, writer), Some(until), "asked too early");
@@ -165,8 +159,8 @@ fn what_fits_is_taken_at_once_and_is_there() {
 /// Offers the pages of `sectors` at `at`, and fills as many of them as the caller has: answers how
 /// many were offered and filled; none: nothing was offered.
 fn receive(
-    task: &mut Task<'_, LabEnv>,
-    file: &File<LabEnv>,
+    task: &mut Task<'_>,
+    file: &File,
     writer: &mut Writer,
     at: u64,
     sectors: &[Sector],
@@ -175,27 +169,22 @@ fn receive(
     let len = sectors.len() * 512;
     let before = task.now();
     let mut seen = None;
-    let filled = file.receive(
-        task,
-        writer,
-        Bytes(at),
-        Bytes(len as u64),
-        |content, offered| {
-            let mut from = 0;
-            for (busy, part) in offered.parts() {
-                let some = part.len().min(have * 512 - from);
-                content.copy_in(busy, part.start, sectors, from, some);
-                from += some;
-            }
-            assert!(from <= offered.len() && offered.len() <= len);
-            assert_eq!(
-                offered.parts().map(|(_, part)| part.len()).sum::<usize>(),
-                offered.len()
-            );
-            seen = Some((offered.len() / 512, from / 512));
-            from
-        },
-    );
+    let content = task.env().content();
+    let filled = file.receive(task, writer, Bytes(at), Bytes(len as u64), &mut |offered| {
+        let mut from = 0;
+        for (busy, part) in offered.parts() {
+            let some = part.len().min(have * 512 - from);
+            content.copy_in(busy, part.start, sectors.into(), from, some);
+            from += some;
+        }
+        assert!(from <= offered.len() && offered.len() <= len);
+        assert_eq!(
+            offered.parts().map(|(_, part)| part.len()).sum::<usize>(),
+            offered.len()
+        );
+        seen = Some((offered.len() / 512, from / 512));
+        from
+    });
     assert_eq!(task.now(), before, "time passed in try_receive");
     let filled = usize::try_from(filled.unwrap().0 / 512).unwrap();
     assert_eq!(filled, seen.map_or(0, |(_, filled)| filled));
@@ -378,7 +367,7 @@ fn a_hundred_who_may_not_wait_keep_to_the_limits_and_share_the_disk() {
         let writers: Vec<_> = (0..WRITERS)
             .map(|number| {
                 let (cache, file) = (Arc::clone(cache), Arc::clone(file));
-                let body = move |task: &mut Task<'_, LabEnv>| {
+                let body = move |task: &mut Task<'_>| {
                     let (cache, file) = (&cache, &file);
                     let server = Server { cache, file };
                     let mut writer = cache.writer();
@@ -472,7 +461,7 @@ fn a_wait_that_is_refused_loses_nothing() {
         // A pinned page under writeback.
         let pin = file.pin(task, 100).unwrap();
         let other = Arc::clone(file);
-        let syncing = env::spawn(task.env(), "sync", move |task: &mut Task<'_, LabEnv>| {
+        let syncing = env::spawn(task.env(), "sync", move |task: &mut Task<'_>| {
             other.sync(task)
         });
         task.sleep(Cause::Think, Nanos::micros(100));
@@ -484,7 +473,7 @@ fn a_wait_that_is_refused_loses_nothing() {
         );
         server.write(task, &mut writer, at(100), &data(0, 1, 11));
         assert_eq!(
-            pin.content().load(pin.pin().frame())[..],
+            of_pin(pin.content(), pin.pin())[..],
             page[..],
             "a pin is a snapshot"
         );
@@ -494,7 +483,7 @@ fn a_wait_that_is_refused_loses_nothing() {
         let pages: Vec<_> = data(0, 64, 12);
         server.write(task, &mut writer, at(0), &pages);
         let other = Arc::clone(file);
-        let cutting = env::spawn(task.env(), "cut", move |task: &mut Task<'_, LabEnv>| {
+        let cutting = env::spawn(task.env(), "cut", move |task: &mut Task<'_>| {
             other.truncate(task, Bytes(60 * PAGE))
         });
         task.sleep(Cause::Think, Nanos::micros(5));
@@ -752,8 +741,13 @@ fn what_is_shown_is_what_is_read_and_is_sent_for_alike() {
                     let place = (Bytes(at), Bytes(64 << 10));
                     let mut one = |pin: &frames::Pin, within: core::ops::Range<usize>| {
                         let mut page = vec![Sector(0); within.len() / 512];
-                        env.content()
-                            .copy_out(pin, within.start, &mut page, 0, within.len());
+                        env.content().copy_out(
+                            pin,
+                            within.start,
+                            &mut (&mut page).into(),
+                            0,
+                            within.len(),
+                        );
                         read.extend(page);
                     };
                     file.show(task, &mut reader, place, &mut one).unwrap().bytes

@@ -9,7 +9,8 @@ use mm::{Error, Reader};
 use policy::reclaim::Tunables;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
-use world::{CostTable, Lab, LabEnv, Options as LabOptions, Sector};
+use world::content::of_pin;
+use world::{CostTable, Lab, Options as LabOptions, Sector};
 
 const MIB: u64 = 1 << 20;
 
@@ -164,7 +165,7 @@ fn a_pin_is_a_snapshot() {
         let pinned = file.pin(task, 2).unwrap();
         file.write(task, &mut writer, Bytes(0), &data(0, 4, 2))
             .unwrap();
-        let seen = pinned.content().load(pinned.pin().frame());
+        let seen = of_pin(pinned.content(), pinned.pin());
         assert_eq!(seen.to_vec(), data(2, 1, 1), "the pin still sees version 1");
         drop(pinned);
         let mut page = vec![Sector(0); 8];
@@ -248,7 +249,7 @@ fn the_first_sync_after_an_open_flushes_the_device_whatever_was_written_here() {
     let disk = Arc::clone(&world.disk);
     world.run(MIB, move |task, cache, file| {
         let flushes = || disk.state().flushes;
-        let open = |task: &mut Task<'_, LabEnv>, object| {
+        let open = |task: &mut Task<'_>, object| {
             let device = policy::dirty::DeviceIndex(0);
             cache.open(task, device, ObjectId(object), Bytes(MIB))
         };

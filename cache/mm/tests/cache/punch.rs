@@ -10,10 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{World, data, world};
 use env::{Cause, IoError, Task};
-use frames::Content as _;
 use mm::{Cache, Error, File, Reader};
 use policy::units::{Bytes, Nanos};
-use world::{LabEnv, Sector};
+use world::Sector;
 
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
@@ -22,12 +21,7 @@ fn pages(count: u32) -> Bytes {
     Bytes(u64::from(count) * PAGE)
 }
 
-fn read_back(
-    task: &mut Task<'_, LabEnv>,
-    file: &File<LabEnv>,
-    first: u32,
-    count: u32,
-) -> Vec<Sector> {
+fn read_back(task: &mut Task<'_>, file: &File, first: u32, count: u32) -> Vec<Sector> {
     let mut back = vec![Sector(77); count as usize * 8];
     let got = file
         .read(task, &mut Reader::default(), pages(first), &mut back)
@@ -37,9 +31,9 @@ fn read_back(
 }
 
 fn write(
-    task: &mut Task<'_, LabEnv>,
-    cache: &Arc<Cache<LabEnv>>,
-    file: &File<LabEnv>,
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    file: &File,
     first: u32,
     count: u32,
     version: u32,
@@ -248,9 +242,10 @@ fn a_pinned_page_keeps_what_its_holder_sees() {
         write(task, cache, file, 3, 1, 2);
         let (clean, dirty) = (file.pin(task, 1).unwrap(), file.pin(task, 3).unwrap());
         file.punch(task, Bytes(0), pages(8)).unwrap();
-        let seen = |pin: &mm::Pinned<'_, LabEnv>| {
+        let seen = |pin: &mm::Pinned<'_>| {
             let mut back = zeroes(1);
-            pin.content().copy_out(pin.pin(), 0, &mut back, 0, 4096);
+            pin.content()
+                .copy_out(pin.pin(), 0, &mut (&mut back).into(), 0, 4096);
             back
         };
         assert_eq!(seen(&clean), data(1, 1, 1));
@@ -531,7 +526,7 @@ fn unwritten_pages_are_told_while_dirty_and_while_they_are_written() {
     world.run(0, move |task, cache, file| {
         write(task, cache, file, 0, 100, 1);
         file.sync(task).unwrap();
-        let all = |task: &Task<'_, LabEnv>, from: u32| {
+        let all = |task: &Task<'_>, from: u32| {
             let found = file.next_unwritten(task, pages(from), Bytes(u64::MAX));
             found.map(|(at, len)| (at.0 / PAGE, len.0 / PAGE))
         };

@@ -119,14 +119,14 @@ impl Pressure {
 
     fn body(
         self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         env: Arc<LabEnv>,
         options: Options,
         id: env::DeviceId,
         info: env::DeviceInfo,
         end: Instant,
     ) -> (Vmstat, TaskId, Nanos, u64) {
-        let cache = Cache::new(Arc::clone(&env), options).unwrap();
+        let cache = Cache::new(env.clone(), options).unwrap();
         let device = cache
             .add_device(task, id, info, DeviceOptions::default())
             .unwrap();

@@ -13,7 +13,6 @@ use env::Task;
 use mm::{Advice, Cache, File, Reader};
 use policy::rule::{Coming, End, PageRule, Queue, Queues, RuleMaker, Use};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
-use world::LabEnv;
 
 const FRAMES: u32 = 4096;
 const RATE: u64 = 1 << 30;
@@ -22,9 +21,7 @@ const RATE: u64 = 1 << 30;
 fn under<T: Send + 'static>(
     rule: Option<&str>,
     pages: u32,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>) -> T
-    + Send
-    + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &Arc<File>) -> T + Send + 'static,
 ) -> T {
     let rule = rule.map(|name| RuleMaker::by_name(name).unwrap());
     under_made(rule, pages, body)
@@ -34,9 +31,7 @@ fn under<T: Send + 'static>(
 fn under_made<T: Send + 'static>(
     rule: Option<RuleMaker>,
     pages: u32,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>) -> T
-    + Send
-    + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &Arc<File>) -> T + Send + 'static,
 ) -> T {
     let mut world = world(FRAMES, RATE);
     world.disk.keep(false);
@@ -44,7 +39,7 @@ fn under_made<T: Send + 'static>(
     world.run(u64::from(pages) * PAGE_SIZE, body)
 }
 
-fn read(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, reader: &mut Reader, page: u32) {
+fn read(task: &mut Task<'_>, file: &File, reader: &mut Reader, page: u32) {
     let place = (Bytes(u64::from(page) * PAGE_SIZE), Bytes(PAGE_SIZE));
     file.show(task, reader, place, &mut |_, _| {}).unwrap();
 }

@@ -14,7 +14,7 @@ use mm::{Cache, Error, Item, Spill};
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE, Pages};
 use policy::writeback::{DeviceQueue, FlushTunables};
-use world::{LabEnv, Sector};
+use world::Sector;
 
 use crate::common::{Disk, World, data, world};
 
@@ -25,7 +25,7 @@ fn spill(
     world: &mut World,
     swap: u64,
     pages: u64,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<Spill<LabEnv>>) + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &Arc<Spill>) + Send + 'static,
 ) {
     let env = Arc::clone(world.lab.env());
     let (options, device) = (world.options.clone(), world.device);
@@ -62,12 +62,12 @@ fn spill(
         .unwrap();
 }
 
-fn write(task: &mut Task<'_, LabEnv>, region: &Spill<LabEnv>, page: u32, version: u32) {
+fn write(task: &mut Task<'_>, region: &Spill, page: u32, version: u32) {
     let offset = Bytes(u64::from(page) * PAGE_SIZE);
     region.write(task, offset, &data(page, 1, version)).unwrap();
 }
 
-fn check(task: &mut Task<'_, LabEnv>, region: &Spill<LabEnv>, page: u32, version: u32) {
+fn check(task: &mut Task<'_>, region: &Spill, page: u32, version: u32) {
     let mut back = vec![Sector::JUNK; 8];
     let offset = Bytes(u64::from(page) * PAGE_SIZE);
     region.read(task, offset, &mut back).unwrap();
@@ -292,7 +292,7 @@ fn regions_take_no_more_for_their_tables_than_is_promised() {
     // 34 bits a page, a 32nd of 4 MiB.
     let most = 1024 * 4096 / 32 * 8 / 34;
     spill(&mut world, 0, 1000, move |task, cache, _| {
-        let refused = |task: &mut Task<'_, LabEnv>, pages, left| {
+        let refused = |task: &mut Task<'_>, pages, left| {
             let error = cache.spill(task, Pages(pages)).map(|_| ()).unwrap_err();
             assert!(
                 matches!(error, Error::BadOption { value, allowed: (1, most), .. } if value == pages && most == left),
@@ -437,7 +437,7 @@ fn a_swap_file_that_never_takes_a_write_is_like_none() {
 }
 
 /// The disk of the swap file hangs from now on for so long.
-fn hang(disk: &Disk, task: &Task<'_, LabEnv>, time: Nanos) {
+fn hang(disk: &Disk, task: &Task<'_>, time: Nanos) {
     disk.state().hangs = task.now()..task.now() + time;
 }
 
@@ -631,7 +631,7 @@ fn whoever_is_cancelled_in_a_fault_leaves_nothing_behind() {
     let disk = Arc::clone(&world.disk);
     let id = world.lab.add_device(disk as Arc<dyn Device>);
     let ended = world.lab.run(move |task| {
-        let cache = Cache::new(Arc::clone(&env), options).unwrap();
+        let cache = Cache::new(env.clone(), options).unwrap();
         let device = cache.add_device(task, id, info, device).unwrap();
         cache.add_swap(task, device, SWAP, Pages(4096)).unwrap();
         let region = cache.spill(task, Pages(3000)).unwrap();

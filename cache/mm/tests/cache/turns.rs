@@ -144,7 +144,7 @@ impl Crowd {
                 options.dirty.hz = HZ;
                 options.reclaim = Tunables::of(self.law, HZ);
                 options.reclaim.wakes = self.wakes;
-                let cache = Cache::new(Arc::clone(&env), options).unwrap();
+                let cache = Cache::new(env.clone(), options).unwrap();
                 let device = cache
                     .add_device(task, id, info, DeviceOptions::default())
                     .unwrap();
@@ -159,9 +159,9 @@ impl Crowd {
 
     fn jobs(
         self,
-        task: &mut Task<'_, LabEnv>,
+        task: &mut Task<'_>,
         env: &Arc<LabEnv>,
-        cache: &Arc<Cache<LabEnv>>,
+        cache: &Arc<Cache>,
         device: policy::dirty::DeviceIndex,
     ) -> Seen {
         let end = task.now() + Nanos::secs(self.seconds);
@@ -518,7 +518,7 @@ fn where_nothing_can_be_freed_one_is_refused() {
         .run(move |task| {
             let mut options = Options::new(1024, 2);
             options.reclaim = Tunables::of(ReclaimLaw::TIDEGATE, HZ);
-            let cache = Cache::new(Arc::clone(&env), options).unwrap();
+            let cache = Cache::new(env.clone(), options).unwrap();
             // No swap: anonymous pages stay.
             let region = cache.spill(task, Pages(2048)).unwrap();
             let began = task.now();
@@ -585,7 +585,7 @@ fn what_it_gave_back(reserve: Pages) {
                 low: Pages(512),
                 high: Pages(768),
             });
-            let cache = Cache::new(Arc::clone(&env), options).unwrap();
+            let cache = Cache::new(env.clone(), options).unwrap();
             let mapped = 512;
             let region = cache.spill(task, Pages(u64::from(mapped))).unwrap();
             // So that it is known to give back.
@@ -668,7 +668,7 @@ fn mappers_have_what_is_kept_in_turn() {
 }
 
 /// A cache of 32 MiB with marks that are far apart.
-fn marked(env: &Arc<LabEnv>, law: ReclaimLaw) -> Arc<Cache<LabEnv>> {
+fn marked(env: &Arc<LabEnv>, law: ReclaimLaw) -> Arc<Cache> {
     let mut options = Options::new(8192, 2);
     options.reclaim = Tunables::of(law, HZ);
     options.marks = Some(Watermarks {
@@ -676,7 +676,7 @@ fn marked(env: &Arc<LabEnv>, law: ReclaimLaw) -> Arc<Cache<LabEnv>> {
         low: Pages(512),
         high: Pages(768),
     });
-    Cache::new(Arc::clone(env), options).unwrap()
+    Cache::new(env.clone(), options).unwrap()
 }
 
 fn marked_lab() -> Lab {

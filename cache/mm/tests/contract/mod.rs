@@ -55,15 +55,13 @@ impl Drive {
 }
 
 struct Bench {
-    cache: Arc<Cache<LabEnv>>,
+    cache: Arc<Cache>,
     env: Arc<LabEnv>,
     drives: Vec<Drive>,
 }
 
-type TaskOf<'a> = Task<'a, LabEnv>;
-
 impl Bench {
-    fn open(&self, task: &mut TaskOf<'_>, drive: usize, object: u32) -> Arc<File<LabEnv>> {
+    fn open(&self, task: &mut Task<'_>, drive: usize, object: u32) -> Arc<File> {
         let object = ObjectId(object);
         let index = self.drives[drive].index;
         self.cache.open(task, index, object, Bytes::ZERO).unwrap()
@@ -72,8 +70,8 @@ impl Bench {
     /// Writes pages `from..from + count` as a new writer.
     fn write(
         &self,
-        task: &mut TaskOf<'_>,
-        file: &File<LabEnv>,
+        task: &mut Task<'_>,
+        file: &File,
         from: u32,
         count: u32,
         version: u32,
@@ -86,12 +84,7 @@ impl Bench {
         wrote.map(|_| ())
     }
 
-    fn reads(
-        &self,
-        task: &mut TaskOf<'_>,
-        file: &File<LabEnv>,
-        page: u32,
-    ) -> Result<Vec<Sector>, Error> {
+    fn reads(&self, task: &mut Task<'_>, file: &File, page: u32) -> Result<Vec<Sector>, Error> {
         let mut data = vec![Sector::JUNK; 8];
         let offset = Pages(u64::from(page)).bytes();
         let count = file
@@ -113,7 +106,7 @@ fn content(page: u32, count: u32, version: u32) -> Vec<Sector> {
 fn bench<T: Send + 'static>(
     drives: u32,
     on_error: ErrorPolicy,
-    body: impl FnOnce(&mut TaskOf<'_>, &Arc<Bench>) -> T + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Bench>) -> T + Send + 'static,
 ) -> (T, Lab) {
     bench_at(CostTable::zero(), drives, on_error, body)
 }
@@ -123,7 +116,7 @@ fn bench_at<T: Send + 'static>(
     costs: CostTable,
     drives: u32,
     on_error: ErrorPolicy,
-    body: impl FnOnce(&mut TaskOf<'_>, &Arc<Bench>) -> T + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Bench>) -> T + Send + 'static,
 ) -> (T, Lab) {
     let mut lab = Lab::new(LabOptions {
         hz: 1000,
@@ -156,7 +149,7 @@ fn bench_at<T: Send + 'static>(
             let mut options = Options::new(1024, 2);
             options.dirty.dirty = Threshold::Pages(DIRTY_LIMIT);
             options.dirty.background = Threshold::Pages(BACKGROUND);
-            let cache = Cache::new(Arc::clone(&env), options).unwrap();
+            let cache = Cache::new(env.clone(), options).unwrap();
             let device = DeviceOptions {
                 on_error,
                 ..DeviceOptions::default()
@@ -290,7 +283,7 @@ fn stop_refuses_writes_until_the_device_is_reopened() {
     });
 }
 
-fn another_policy(task: &mut TaskOf<'_>, bench: &Bench, on_error: ErrorPolicy) {
+fn another_policy(task: &mut Task<'_>, bench: &Bench, on_error: ErrorPolicy) {
     let options = DeviceOptions {
         on_error,
         ..DeviceOptions::default()
@@ -461,7 +454,7 @@ fn a_full_device_refuses_before_a_byte_is_acknowledged() {
 fn a_hung_device_holds_its_own_writers_by_name_and_nobody_else() {
     let ((alone, beside), lab) = bench(2, ErrorPolicy::Report, |task, bench| {
         let light = bench.open(task, 1, 2);
-        let pace = |task: &mut TaskOf<'_>, bench: &Bench, from: u32| {
+        let pace = |task: &mut Task<'_>, bench: &Bench, from: u32| {
             let mut longest = Nanos::ZERO;
             for page in from..from + 100 {
                 let began = task.now();

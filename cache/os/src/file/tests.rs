@@ -1,6 +1,6 @@
 use super::*;
 use crate::threads::{Backend, Options};
-use env::{DeviceId, Env, IoClass, IoDone};
+use env::{DeviceId, Env as _, IoClass, IoDone};
 use frames::{Content, FrameId};
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
@@ -63,7 +63,7 @@ impl Rig {
         options.workers = 3;
         let env = ThreadEnv::start(options).unwrap();
         for chunk in 0..FRAMES / CHUNK {
-            env.content().populate(FrameId(chunk * CHUNK)).unwrap();
+            env.arena().populate(FrameId(chunk * CHUNK)).unwrap();
         }
         let device = FileDevice::new(&env).unwrap();
         let id = env.add_device(Arc::clone(&device) as Arc<dyn Device>);
@@ -141,7 +141,7 @@ fn what_is_written_is_read_and_on_the_disk() {
         let frames = [3, 4, 5, 200, 7];
         for frame in frames {
             rig.env
-                .content()
+                .arena()
                 .fill_for_test(FrameId(frame), &page(u64::from(frame)));
         }
         assert_eq!(rig.one(object, IoOp::Write, 8192, &frames), Ok(()));
@@ -158,7 +158,7 @@ fn what_is_written_is_read_and_on_the_disk() {
         );
         for (&to, &from) in [20, 300, 21, 22, 23].iter().zip(&frames) {
             assert_eq!(
-                rig.env.content().read_for_test(FrameId(to)),
+                rig.env.arena().read_for_test(FrameId(to)),
                 page(u64::from(from))
             );
         }
@@ -175,12 +175,12 @@ fn beyond_the_end_reads_zeroes() {
             .unwrap();
         assert_eq!(length, Bytes(4796));
         for frame in [1, 2, 9] {
-            rig.env.content().fill_for_test(FrameId(frame), &page(1));
+            rig.env.arena().fill_for_test(FrameId(frame), &page(1));
         }
         assert_eq!(rig.one(object, IoOp::Read, 0, &[1, 2, 9]), Ok(()));
         let mut second = vec![5; 700];
         second.resize(4096, 0);
-        let read = |frame| rig.env.content().read_for_test(FrameId(frame));
+        let read = |frame| rig.env.arena().read_for_test(FrameId(frame));
         assert_eq!(
             (read(1), read(2), read(9)),
             (vec![5; 4096], second, vec![0; 4096])
@@ -208,8 +208,8 @@ fn a_cut_file_of_a_fixed_size_is_lost_and_not_zeroes() {
             assert_eq!(read(0, &[1, 2, 3, 4, 5]), Ok(()));
             let mut last = vec![5; 700];
             last.resize(4096, 0);
-            assert_eq!(rig.env.content().read_for_test(FrameId(4)), last);
-            assert_eq!(rig.env.content().read_for_test(FrameId(5)), vec![0; 4096]);
+            assert_eq!(rig.env.arena().read_for_test(FrameId(4)), last);
+            assert_eq!(rig.env.arena().read_for_test(FrameId(5)), vec![0; 4096]);
             std::fs::OpenOptions::new()
                 .write(true)
                 .open(&path)
@@ -233,7 +233,7 @@ fn a_cut_file_of_a_fixed_size_is_lost_and_not_zeroes() {
             // It has its size again: its present content is the truth.
             std::fs::write(&path, &data).unwrap();
             assert_eq!(read(8192, &[1]), Ok(()));
-            assert_eq!(rig.env.content().read_for_test(FrameId(1)), vec![5; 4096]);
+            assert_eq!(rig.env.arena().read_for_test(FrameId(1)), vec![5; 4096]);
             rig.device.close(object);
         }
     });
@@ -255,7 +255,7 @@ fn metadata_operations_do_what_they_say() {
             "allocating keeps the length"
         );
         assert!(blocks() >= 2048);
-        rig.env.content().fill_for_test(FrameId(1), &page(1));
+        rig.env.arena().fill_for_test(FrameId(1), &page(1));
         for at in 0..4 {
             assert_eq!(rig.one(object, IoOp::Write, at * 4096, &[1]), Ok(()));
         }
@@ -416,7 +416,7 @@ fn opening_says_what_is_wrong() {
     let (object, _) = rig.device.open(path, read).unwrap();
     assert!(!rig.device.is_direct(object));
     assert_eq!(rig.one(object, IoOp::Read, 0, &[1]), Ok(()));
-    let text = rig.env.content().read_for_test(FrameId(1));
+    let text = rig.env.arena().read_for_test(FrameId(1));
     assert!(text.starts_with(b"Linux version"));
 }
 
@@ -486,7 +486,7 @@ fn differential(rig: &Rig, seed: u64) {
                     .map(|&frame| (frame, page(seed ^ round << 20 ^ u64::from(frame))))
                     .collect();
                 for (frame, content) in &data {
-                    rig.env.content().fill_for_test(FrameId(*frame), content);
+                    rig.env.arena().fill_for_test(FrameId(*frame), content);
                 }
                 let bytes: Vec<u8> = data.into_iter().flat_map(|(_, content)| content).collect();
                 twin.write(offset, &bytes);
@@ -500,7 +500,7 @@ fn differential(rig: &Rig, seed: u64) {
         for (request, result) in rig.inbox.wait(sent) {
             assert_eq!(result, Ok(()));
             let read = request.frames.iter();
-            let read = read.flat_map(|&frame| rig.env.content().read_for_test(frame));
+            let read = read.flat_map(|&frame| rig.env.arena().read_for_test(frame));
             if let Some(expected) = expected.get(&request.offset.0) {
                 assert!(
                     read.eq(expected.iter().copied()),
@@ -548,7 +548,7 @@ fn random_extents_are_those_of_std_fs() {
 fn no_io_uses_a_stale_page() {
     both("stale", |rig| {
         let object = rig.open("file");
-        let arena = rig.env.content();
+        let arena = rig.env.arena();
         // One run in one chunk, scattered in one chunk, and over two chunks: all three paths.
         let shapes: [&[u32]; 3] = [&[128, 129, 130], &[140, 133, 150], &[255, 256, 257]];
         for generation in 0..20_u64 {

@@ -1,6 +1,6 @@
 use super::*;
 use env::{Cause, IoDone, Signal, WaitQueue, Wakeup};
-use frames::{Content as _, FrameId};
+use frames::FrameId;
 use policy::units::Nanos;
 
 /// Longer than anything here takes on a machine that does much else.
@@ -207,7 +207,7 @@ fn many_threads_through_one_queue_lose_no_wake() {
     // is lost ends it here.
     let deadline = task.now() + Nanos::secs(300);
     let all = TASKS * ROUNDS;
-    let done = |_: &Task<'_, ThreadEnv>| turn.0.load(Ordering::Relaxed) != all;
+    let done = |_: &Task<'_>| turn.0.load(Ordering::Relaxed) != all;
     let wakeup = task.wait_while(&turn.1, Cause::Join, Some(deadline), done);
     assert!(wakeup.is_ready(), "{wakeup:?}");
     drop(task);

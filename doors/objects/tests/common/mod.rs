@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use env::{Device, Interrupt, IoClass, IoDone, IoError, IoOp, IoRequest};
-use frames::{Busy, Content, FrameId, FrameTable, Owner};
+use frames::{Busy, Content, DataMut, FrameId, FrameTable, Owner};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use object_store::path::Path;
@@ -71,7 +71,7 @@ impl Pending {
 impl Rig {
     pub(crate) fn new() -> Self {
         let env = ThreadEnv::start(Options::new(16 * 1024)).unwrap();
-        let arena = env.arena();
+        let arena = Arc::clone(env.arena());
         let chunk = arena.chunk_frames();
         for first in (0..16 * 1024).step_by(chunk as usize) {
             arena.populate(FrameId(first)).unwrap();
@@ -127,7 +127,7 @@ impl Rig {
         assert!(data.len().is_multiple_of(PAGE));
         let (request, busy, ended) = self.request(IoOp::Write, offset, data.len() / PAGE);
         for (place, busy) in busy.iter().enumerate() {
-            self.arena.copy_in(busy, 0, data, place * PAGE, PAGE);
+            self.arena.copy_in(busy, 0, data.into(), place * PAGE, PAGE);
         }
         device.submit(request);
         Pending {
@@ -140,7 +140,7 @@ impl Rig {
     pub(crate) fn submit_read(&self, device: &dyn Device, offset: u64, len: usize) -> Pending {
         let (mut request, busy, ended) = self.request(IoOp::Read, offset, len / PAGE);
         for busy in &busy {
-            self.arena.copy_in(busy, 0, &[0xee; PAGE], 0, PAGE);
+            self.arena.copy_in(busy, 0, (&[0xee; PAGE]).into(), 0, PAGE);
         }
         request.busy.extend(busy);
         device.submit(request);
@@ -184,7 +184,8 @@ impl Rig {
                 self.table
                     .release(busy, frames::Flags::UPTODATE, frames::Flags::NONE);
                 let pin = self.table.try_pin(frame, file).unwrap();
-                self.arena.copy_out(&pin, 0, &mut data, place, PAGE);
+                self.arena
+                    .copy_out(&pin, 0, &mut DataMut::Bytes(&mut data), place, PAGE);
                 let _ = self.table.unpin(pin);
                 let busy = self.table.try_busy(frame, file).unwrap();
                 let _ = self.table.disown(busy);
@@ -518,7 +519,7 @@ pub(crate) fn attach(
     let mut kept = None;
     let volume = cache
         .attach(tidegate::VolumeOptions::default(), |env| {
-            let device = open(env.arena()).expect("the volume opens");
+            let device = open(Arc::clone(env.arena())).expect("the volume opens");
             kept = Some(Arc::clone(&device));
             let size = device.size();
             Ok::<_, tidegate::Error>(tidegate::Backing {

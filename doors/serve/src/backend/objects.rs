@@ -19,7 +19,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Opens a volume of objects, and takes its lease.
 pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
-    let (objects, made) = ::objects::open_to_be_kept(&settings(config), env.arena())?;
+    let (objects, made) = ::objects::open_to_be_kept(&settings(config), Arc::clone(env.arena()))?;
     if let BackendConfig::Objects { url, .. } = &config.backend
         && url.starts_with("s3://")
         && std::env::var_os(TEMPORARY).is_some()

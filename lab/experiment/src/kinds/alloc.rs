@@ -1,6 +1,5 @@
 //! `alloc`: a lot of memory touched at once, whenever little of it is free.
 
-use env::Env;
 use toml::Spanned;
 use workload::{Alloc, Work, alloc};
 
@@ -29,7 +28,7 @@ impl Kind for Keys {
         }
     }
 
-    fn work<E: Env>(&self, at: &Sizes, _: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, _: Given) -> Work {
         let options = Alloc {
             pages: at.region(),
             stride: at.huge,

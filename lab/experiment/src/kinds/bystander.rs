@@ -1,6 +1,5 @@
 //! `bystander`: takes a little memory on a schedule and gives it back.
 
-use env::Env;
 use policy::units::Pages;
 use toml::Spanned;
 use workload::{Bystander, Work, bystander};
@@ -26,7 +25,7 @@ impl Kind for Keys {
         }
     }
 
-    fn work<E: Env>(&self, at: &Sizes, _: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, _: Given) -> Work {
         let pages = Pages(whole(self.region_mib.get_ref() * PAGES_PER_MIB));
         let options = Bystander {
             pages: pages.at_least(Pages(1)),

@@ -1,6 +1,5 @@
 //! `cp`: a copy from one device to another.
 
-use env::Env;
 use toml::Spanned;
 use workload::{Cp, Work, cp};
 
@@ -46,7 +45,7 @@ impl Kind for Keys {
         Facts::of_files(options.block, options.bytes)
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, from, to) = (self.options(at), given.source(), given.file());
         Work::new(move |task, cache, run| cp(task, cache, (&from, &to), &options, run))
     }

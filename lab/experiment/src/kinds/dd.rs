@@ -1,6 +1,5 @@
 //! `dd`: one sequential writer.
 
-use env::Env;
 use policy::units::{Bytes, Nanos};
 use toml::Spanned;
 use workload::{Dd, SyncAfter, Work, dd};
@@ -65,7 +64,7 @@ impl Kind for Keys {
         Facts::of_files(options.block, options.bytes)
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, file) = (self.options(at), given.file());
         Work::new(move |task, cache, run| dd(task, cache, &file, &options, run))
     }

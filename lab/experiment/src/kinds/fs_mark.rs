@@ -1,6 +1,5 @@
 //! `fs_mark`: makes many files, in rounds with the others of its entry.
 
-use env::Env;
 use policy::units::Bytes;
 use toml::Spanned;
 use workload::{FsMark, Work, fs_mark};
@@ -72,7 +71,7 @@ impl Kind for Keys {
         vec![mistake.help("lower `loops`, `files_per_loop`, `count` or the scale")]
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, folder) = (self.options(at), given.folder());
         let (inodes, barrier) = (given.inodes, given.barrier);
         Work::new(move |task, cache, run| {

@@ -1,6 +1,5 @@
 //! `hog`: memory that is written to over and over (p0's anonymous hog).
 
-use env::Env;
 use workload::{Hog, Work, hog};
 
 use crate::keys::{May, keys};
@@ -32,7 +31,7 @@ impl Kind for Keys {
         }
     }
 
-    fn work<E: Env>(&self, at: &Sizes, _: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, _: Given) -> Work {
         let options = Hog {
             pages: at.region(),
             for_at_most: at.run_for,

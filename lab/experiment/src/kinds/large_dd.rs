@@ -1,6 +1,5 @@
 //! `large_dd`: downloads a source, copies it and removes all (mmtests' largedd).
 
-use env::Env;
 use toml::Spanned;
 use workload::{LargeDd, Work, large_dd};
 
@@ -70,7 +69,7 @@ impl Kind for Keys {
         vec![mistake.help("lower `total_mib`, or raise `file_mib`")]
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, folder) = (self.options(at), given.folder());
         Work::new(move |task, cache, run| large_dd(task, cache, &folder, &options, run))
     }

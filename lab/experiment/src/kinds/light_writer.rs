@@ -1,6 +1,5 @@
 //! `light_writer`: a small block at fixed times, so that delays caused by others are seen.
 
-use env::Env;
 use policy::units::Bytes;
 use toml::Spanned;
 use workload::{LightWriter, Work, light_writer};
@@ -51,7 +50,7 @@ impl Kind for Keys {
         }
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, file) = (self.options(at), given.file());
         Work::new(move |task, cache, run| light_writer(task, cache, &file, &options, run))
     }

@@ -1,6 +1,5 @@
 //! `make_small`: as `fs_mark`, with inodes and entries that take memory.
 
-use env::Env;
 use policy::units::Nanos;
 use toml::Spanned;
 use workload::{MakeSmall, Work, make_small};
@@ -47,7 +46,7 @@ impl Kind for Keys {
         }
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, (small, directory)) = (self.options(at), given.small());
         let barrier = given.barrier;
         Work::new(move |task, cache, run| {

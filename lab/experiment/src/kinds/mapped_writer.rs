@@ -1,6 +1,5 @@
 //! `mapped_writer`: stores to each page of a file that it maps (mmtests' mapped writer).
 
-use env::Env;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 use toml::Spanned;
 use workload::{MappedWriter, Work, mapped_writer};
@@ -57,7 +56,7 @@ impl Kind for Keys {
         Facts::of_files(Bytes::ZERO, self.options(at).pages.bytes())
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, file) = (self.options(at), given.file());
         Work::new(move |task, cache, run| mapped_writer(task, cache, &file, &options, run))
     }

@@ -1,6 +1,5 @@
 //! `mapper`: maps memory, writes to each page of it, unmaps it (p0's latency worker).
 
-use env::Env;
 use workload::{Mapper, Work, mapper};
 
 use crate::keys::{May, keys, value};
@@ -30,7 +29,7 @@ impl Kind for Keys {
         }
     }
 
-    fn work<E: Env>(&self, at: &Sizes, _: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, _: Given) -> Work {
         let options = Mapper {
             pages: at.region(),
             think: millis(value(&self.every_ms).unwrap_or(THINK_MS)),

@@ -26,7 +26,6 @@ mod stat_small;
 mod thpavail;
 mod ycsb;
 
-use env::Env;
 use workload::Work;
 
 use crate::keys::{Key, Open, Raw, Reader, Takes, Value};
@@ -89,7 +88,7 @@ macro_rules! kinds {
             }
 
             /// What it runs.
-            pub(crate) fn work<E: Env>(&self, at: &Sizes, given: Given<E>) -> Work<E> {
+            pub(crate) fn work(&self, at: &Sizes, given: Given) -> Work {
                 match self { $(Self::$kind(keys) => keys.work(at, given)),* }
             }
         }

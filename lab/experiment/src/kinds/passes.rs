@@ -1,6 +1,5 @@
 //! `passes`: goes through a file again and again, to write or to read it.
 
-use env::Env;
 use toml::Spanned;
 use workload::{Pass, Passes, Work, passes};
 
@@ -93,7 +92,7 @@ impl Kind for Keys {
         vec![mistake.help("write `w` for a pass that writes and `r` for one that reads: \"wrr\"")]
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, file) = (self.options(at), given.file());
         Work::new(move |task, cache, run| passes(task, cache, &file, &options, run))
     }

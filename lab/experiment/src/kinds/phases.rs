@@ -1,6 +1,5 @@
 //! `phases`: a load that changes between memory, a file and pinned pages.
 
-use env::Env;
 use toml::Spanned;
 use workload::{Phase, Phases, Work, phases};
 
@@ -58,7 +57,7 @@ impl Kind for Keys {
         Facts::of_files(options.block, options.file)
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, file) = (self.options(at), given.file());
         Work::new(move |task, cache, run| phases(task, cache, &file, &options, run))
     }

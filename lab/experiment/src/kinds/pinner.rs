@@ -1,6 +1,5 @@
 //! `pinner`: pins pages of a file and holds them.
 
-use env::Env;
 use policy::units::{Bytes, Pages};
 use toml::Spanned;
 use workload::{Pinner, Work, pinner};
@@ -37,7 +36,7 @@ impl Kind for Keys {
         Facts::of_files(Bytes::ZERO, self.options(at).pages.bytes())
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, file) = (self.options(at), given.file());
         Work::new(move |task, _, run| pinner(task, &file, &options, run))
     }

@@ -1,6 +1,5 @@
 //! `rand_read`: reads blocks of its files at random (p0's readers, fio).
 
-use env::Env;
 use workload::{RandRead, Work, rand_read};
 
 use crate::keys::{May, keys, value};
@@ -49,7 +48,7 @@ impl Kind for Keys {
         Facts::of_files(options.block, at.each_file(options.block))
     }
 
-    fn work<E: Env>(&self, at: &Sizes, given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, given: Given) -> Work {
         let (options, files) = (self.options(at), given.files);
         Work::new(move |task, _, run| rand_read(task, &files, &options, run))
     }

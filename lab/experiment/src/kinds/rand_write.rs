@@ -1,6 +1,5 @@
 //! `rand_write`: overwrites blocks of its files at random (p0's writers, fio).
 
-use env::Env;
 use workload::{RandWrite, Work, rand_write};
 
 use crate::keys::{May, keys};
@@ -48,7 +47,7 @@ impl Kind for Keys {
         Facts::of_files(options.block, options.size)
     }
 
-    fn work<E: Env>(&self, at: &Sizes, given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, given: Given) -> Work {
         let (options, files) = (self.options(at), given.files);
         Work::new(move |task, cache, run| rand_write(task, cache, &files, &options, run))
     }

@@ -1,6 +1,5 @@
 //! `read_small`: reads small files again.
 
-use env::Env;
 use toml::Spanned;
 use workload::{Visit, Work};
 
@@ -22,7 +21,7 @@ impl Kind for Keys {
         stat_small::TRAITS
     }
 
-    fn work<E: Env>(&self, at: &Sizes, given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, given: Given) -> Work {
         stat_small::work(Visit::Read, (&self.loops, &self.after), at, given)
     }
 }

@@ -1,6 +1,5 @@
 //! `reader`: reads a file that is there.
 
-use env::Env;
 use policy::units::Nanos;
 use toml::Spanned;
 use workload::{Pattern, Reader, Work, reader};
@@ -60,7 +59,7 @@ impl Kind for Keys {
         Facts::of_files(options.block, options.bytes)
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, file) = (self.options(at), given.file());
         Work::new(move |task, _, run| reader(task, &file, &options, run))
     }

@@ -1,6 +1,5 @@
 //! `stat_small`: looks small files up again.
 
-use env::Env;
 use toml::Spanned;
 use workload::{Revisit, Visit, Work, revisit};
 
@@ -26,12 +25,12 @@ pub(super) const TRAITS: Traits = Traits {
 };
 
 /// Looks at them again.
-pub(super) fn work<E: Env>(
+pub(super) fn work(
     visit: Visit,
     (loops, after): (&Option<Spanned<u32>>, &Option<Spanned<bool>>),
     at: &Sizes,
-    mut given: Given<E>,
-) -> Work<E> {
+    mut given: Given,
+) -> Work {
     let bytes = at.part_mib * at.scale * 1_048_576.0;
     let options = Revisit {
         visit,
@@ -49,7 +48,7 @@ impl Kind for Keys {
         TRAITS
     }
 
-    fn work<E: Env>(&self, at: &Sizes, given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, given: Given) -> Work {
         work(Visit::Stat, (&self.loops, &self.after), at, given)
     }
 }

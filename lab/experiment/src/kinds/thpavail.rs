@@ -1,6 +1,5 @@
 //! `thpavail`: all memory touched beside two copies (mmtests' thpavail, paper p4's test).
 
-use env::Env;
 use policy::units::Pages;
 use toml::Spanned;
 use workload::{FileEnds, Thpavail, Work, thpavail};
@@ -82,7 +81,7 @@ impl Kind for Keys {
         found
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, source, target) = (self.options(at), given.source(), given.file());
         Work::new(move |task, cache, run| thpavail(task, cache, (&source, &target), &options, run))
     }

@@ -1,6 +1,5 @@
 //! `ycsb`: a client of a key-value store, by one of YCSB's core workloads.
 
-use env::Env;
 use toml::Spanned;
 use workload::{Mix, Work, Ycsb, ycsb};
 
@@ -65,7 +64,7 @@ impl Kind for Keys {
         Facts::of_files(record, at.each_file(record))
     }
 
-    fn work<E: Env>(&self, at: &Sizes, mut given: Given<E>) -> Work<E> {
+    fn work(&self, at: &Sizes, mut given: Given) -> Work {
         let (options, file) = (self.options(at), given.file());
         Work::new(move |task, cache, run| ycsb(task, cache, &file, &options, run))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{ObjectId, Work};
+use env::{Env, ObjectId, Work};
 use mm::{Item, Populate};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use workload::{Numbered, Objects, Stop};
@@ -79,8 +79,8 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
         resident: || 0,
         watch: watch.clone(),
     };
-    let env = Arc::clone(lab.env());
-    let ended = lab.run(move |task| session::run(task, &env, &setup));
+    let env: Arc<dyn Env> = lab.env().clone();
+    let ended = lab.run(move |task| session::run(task, env, &setup));
     let ended = ended.map_err(|error| too_long(error, cell))??;
     check_completions(&lab, &ended)?;
     let tasks = lab.tasks();

@@ -217,7 +217,7 @@ impl Live {
             watch: watch.clone(),
         };
         let _release = Release::guard(stacks, stop, Duration::from_nanos(longest.0));
-        session::run(&mut env.enter(), env, &setup)
+        session::run(&mut env.enter(), env.clone(), &setup)
     }
 
     /// The folder is one, and files can be made in it.

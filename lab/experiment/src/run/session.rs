@@ -166,14 +166,13 @@ fn named(jobs: &[String]) -> String {
 }
 
 /// Runs the session as the root task.
-pub(super) fn run<E: Env>(
-    task: &mut Task<'_, E>,
-    env: &Arc<E>,
+pub(super) fn run(
+    task: &mut Task<'_>,
+    env: Arc<dyn Env>,
     setup: &Setup,
 ) -> Result<Ended, RunError> {
     let failed = |what| move |cause| RunError::Cache { what, cause };
-    let cache =
-        Cache::new(Arc::clone(env), options(setup)).map_err(failed("building the cache"))?;
+    let cache = Cache::new(env, options(setup)).map_err(failed("building the cache"))?;
     let mut devices = Vec::with_capacity(setup.devices.len());
     for ((id, info), spec) in setup.devices.iter().zip(&setup.cell.devices) {
         let mut options = DeviceOptions::default();
@@ -185,7 +184,7 @@ pub(super) fn run<E: Env>(
         devices.push(device.map_err(failed("adding a device"))?);
     }
     let made = devices.iter().zip(&setup.objects);
-    let folders: Vec<Arc<Folder<E>>> = made
+    let folders: Vec<Arc<Folder>> = made
         .map(|(device, objects)| Arc::new(Folder::new(&cache, *device, Arc::clone(objects))))
         .collect();
     let nodes = setup.cell.machine.as_ref();
@@ -205,9 +204,9 @@ pub(super) fn run<E: Env>(
         .map_err(failed("building the caches of inodes"))?;
     let mut barriers = Barriers::default();
     let mut files = Vec::new();
-    let mut plan: Plan<E> = Vec::new();
+    let mut plan: Plan = Vec::new();
     for (job, placed) in setup.cell.jobs.iter().zip(&setup.files) {
-        let mut open = |task: &mut Task<'_, E>, device: usize, placed: Placed| {
+        let mut open = |task: &mut Task<'_>, device: usize, placed: Placed| {
             let file = cache.open(task, devices[device], placed.object, placed.len);
             let file = file.map_err(failed("opening a file"))?;
             // It was made for this run, and goes with it.
@@ -348,12 +347,12 @@ fn options(setup: &Setup) -> mm::Options {
 }
 
 /// A job comes to the small files; the answer has its directory of them, if it makes some.
-fn join<E: Env>(
-    task: &Task<'_, E>,
-    small: &Arc<SmallFiles<E>>,
+fn join(
+    task: &Task<'_>,
+    small: &Arc<SmallFiles>,
     files: Files,
-    own: &[Arc<File<E>>],
-) -> (Arc<SmallFiles<E>>, u16) {
+    own: &[Arc<File>],
+) -> (Arc<SmallFiles>, u16) {
     let mut directory = 0;
     if let (Files::SmallMade, [data, inodes]) = (files, own) {
         small.expect(true);
@@ -364,7 +363,7 @@ fn join<E: Env>(
     (Arc::clone(small), directory)
 }
 
-fn work<E: Env>(does: &Does, mut given: Given<E>) -> Work<E> {
+fn work(does: &Does, mut given: Given) -> Work {
     match does {
         Does::Task(kind, at) => kind.work(at, given),
         Does::Keeps(options) => {
@@ -488,12 +487,7 @@ struct Levels {
 }
 
 impl Levels {
-    fn watch<E: Env>(
-        task: &Task<'_, E>,
-        cache: &Arc<Cache<E>>,
-        setup: &Setup,
-        origin: Instant,
-    ) -> Self {
+    fn watch(task: &Task<'_>, cache: &Arc<Cache>, setup: &Setup, origin: Instant) -> Self {
         let taken = Arc::new(Mutex::new(Taken {
             devices: vec![Vec::new(); setup.meters.len()],
             vmstat: VmSeries {
@@ -546,7 +540,7 @@ impl Levels {
         }
     }
 
-    fn end<E: Env>(self, task: &mut Task<'_, E>) -> Taken {
+    fn end(self, task: &mut Task<'_>) -> Taken {
         self.ended.store(true, Ordering::Relaxed);
         let _ = self.watcher.join(task);
         core::mem::take(&mut *self.taken.lock().unwrap_or_else(PoisonError::into_inner))

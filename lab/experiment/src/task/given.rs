@@ -2,46 +2,45 @@
 
 use std::sync::Arc;
 
-use env::Env;
 use mm::File;
 use workload::{Barrier, Folder, Inodes, SmallFiles};
 
 /// Files, a place to make some, and the others of its entry.
-pub(crate) struct Given<E: Env> {
+pub(crate) struct Given {
     /// The files it writes or reads.
-    pub(crate) files: Vec<Arc<File<E>>>,
+    pub(crate) files: Vec<Arc<File>>,
     /// What it reads from: the file on the device of its key `from`.
-    pub(crate) from: Option<Arc<File<E>>>,
+    pub(crate) from: Option<Arc<File>>,
     /// Where it makes files: on its device, if it has one.
-    pub(crate) folder: Option<Arc<Folder<E>>>,
+    pub(crate) folder: Option<Arc<Folder>>,
     /// Where it keeps their inodes, if it says that they have any.
-    pub(crate) inodes: Option<Arc<Inodes<E>>>,
+    pub(crate) inodes: Option<Arc<Inodes>>,
     /// Where it meets the others of its entry.
     pub(crate) barrier: Arc<Barrier>,
     /// The small files, and its own directory of them.
-    pub(crate) small: Option<(Arc<SmallFiles<E>>, u16)>,
+    pub(crate) small: Option<(Arc<SmallFiles>, u16)>,
 }
 
-impl<E: Env> Given<E> {
+impl Given {
     /// Its only file.
-    pub(crate) fn file(&mut self) -> Arc<File<E>> {
+    pub(crate) fn file(&mut self) -> Arc<File> {
         self.files.pop().expect("a job has the files of its kind")
     }
 
     /// What it reads from.
-    pub(crate) fn source(&mut self) -> Arc<File<E>> {
+    pub(crate) fn source(&mut self) -> Arc<File> {
         self.from.take().expect("a kind with `from` needs it")
     }
 
     /// Where it makes files.
-    pub(crate) fn folder(&mut self) -> Arc<Folder<E>> {
+    pub(crate) fn folder(&mut self) -> Arc<Folder> {
         self.folder
             .take()
             .expect("a job with files has their device")
     }
 
     /// The small files, and its directory.
-    pub(crate) fn small(&mut self) -> (Arc<SmallFiles<E>>, u16) {
+    pub(crate) fn small(&mut self) -> (Arc<SmallFiles>, u16) {
         self.small
             .take()
             .expect("a cell with such jobs has small files")

@@ -28,7 +28,6 @@ pub(crate) use sizes::Sizes;
 
 use core::ops::Range;
 
-use env::Env;
 use policy::units::{Bytes, Pages};
 use toml::Spanned;
 use workload::Work;
@@ -52,7 +51,7 @@ pub(crate) trait Kind {
     }
 
     /// What a task of it runs.
-    fn work<E: Env>(&self, at: &Sizes, given: Given<E>) -> Work<E>
+    fn work(&self, at: &Sizes, given: Given) -> Work
     where
         Self: Sized;
 }

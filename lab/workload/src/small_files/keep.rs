@@ -17,7 +17,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Signal, Task};
+use env::{Cause, Signal, Task};
 use mm::{Cache, File, Writer};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SIZE};
 
@@ -41,10 +41,10 @@ pub struct Keep {
 }
 
 /// Keeps small files, until nobody uses them any more.
-pub fn keep<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    (small, log): (&SmallFiles<E>, &Arc<File<E>>),
+pub fn keep(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    (small, log): (&SmallFiles, &Arc<File>),
     options: &Keep,
     run: &Run<'_>,
 ) -> Report {
@@ -69,9 +69,9 @@ pub fn keep<E: Env>(
     report.end(task.now(), outcome)
 }
 
-struct Keeper<'a, E: Env> {
-    small: &'a SmallFiles<E>,
-    log: &'a Arc<File<E>>,
+struct Keeper<'a> {
+    small: &'a SmallFiles,
+    log: &'a Arc<File>,
     options: &'a Keep,
     run: &'a Run<'a>,
     writer: &'a mut Writer,
@@ -84,8 +84,8 @@ struct Keeper<'a, E: Env> {
     served: u64,
 }
 
-impl<E: Env> Keeper<'_, E> {
-    fn turns(&mut self, task: &mut Task<'_, E>) -> Result<bool, Failure> {
+impl Keeper<'_> {
+    fn turns(&mut self, task: &mut Task<'_>) -> Result<bool, Failure> {
         let (mut turn, mut reclaim) = (task.now() + TURN, task.now() + RECLAIM);
         loop {
             let deadline = task.now() + LOOK;
@@ -114,16 +114,16 @@ impl<E: Env> Keeper<'_, E> {
     }
 
     /// Until the deadline, the last user has left, or somebody wants inodes written.
-    fn rest(&self, task: &mut Task<'_, E>, deadline: Instant) -> Result<(), Failure> {
+    fn rest(&self, task: &mut Task<'_>, deadline: Instant) -> Result<(), Failure> {
         let small = self.small;
-        let idle = |_: &Task<'_, E>| {
+        let idle = |_: &Task<'_>| {
             small.users.load(Ordering::Acquire) > 0
                 && small.asked.load(Ordering::Acquire) == self.served
         };
         Failure::after(task.wait_while(&small.keeper, Cause::Idle, Some(deadline), idle))
     }
 
-    fn move_fronts(&self, task: &Task<'_, E>) {
+    fn move_fronts(&self, task: &Task<'_>) {
         let small = self.small;
         let directories = small.directories.lock(task).clone();
         for (at, file) in (0_u16..).zip(&directories) {
@@ -137,7 +137,7 @@ impl<E: Env> Keeper<'_, E> {
     }
 
     /// Appends what the files cost that were made since the last turn.
-    fn append(&mut self, task: &mut Task<'_, E>) -> Result<(), Failure> {
+    fn append(&mut self, task: &mut Task<'_>) -> Result<(), Failure> {
         let made: u64 = {
             let table = self.small.table.lock(task);
             let all = 0..table.directories();
@@ -161,7 +161,7 @@ impl<E: Env> Keeper<'_, E> {
 
     /// Writes the clusters before the fronts; the last one of each directory, too, if somebody
     /// waits.
-    fn write_inodes(&mut self, task: &mut Task<'_, E>, all: bool) -> Result<(), Failure> {
+    fn write_inodes(&mut self, task: &mut Task<'_>, all: bool) -> Result<(), Failure> {
         let count = self.small.table.lock(task).directories();
         for at in 0..count {
             let (from, to) = self.small.table.lock(task).clusters(at, all);
@@ -185,12 +185,12 @@ impl<E: Env> Keeper<'_, E> {
     /// Writes to the device, and waits; the pages leave the cache.
     fn write(
         &mut self,
-        task: &mut Task<'_, E>,
-        file: &Arc<File<E>>,
+        task: &mut Task<'_>,
+        file: &Arc<File>,
         at: Bytes,
         part: Bytes,
     ) -> Result<(), Failure> {
-        let data = buffer::<E>(part);
+        let data = buffer(task, part);
         let called = task.now();
         file.write_unpaced(task, self.writer, at, &data)?;
         file.sync_range(task, at, part)?;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use env::{Env, Task, Work};
+use env::{Task, Work};
 use mm::Cache;
 use policy::units::Nanos;
 
@@ -42,10 +42,10 @@ impl MakeSmall {
 }
 
 /// Makes files in `directory`, together with all that share `barrier`.
-pub fn make_small<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    (small, directory, barrier): (&SmallFiles<E>, u16, &Barrier),
+pub fn make_small(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    (small, directory, barrier): (&SmallFiles, u16, &Barrier),
     options: &MakeSmall,
     run: &Run<'_>,
 ) -> Report {
@@ -67,8 +67,8 @@ pub fn make_small<E: Env>(
     report.end(task.now(), outcome)
 }
 
-struct Maker<'a, E: Env> {
-    small: &'a SmallFiles<E>,
+struct Maker<'a> {
+    small: &'a SmallFiles,
     directory: u16,
     options: &'a MakeSmall,
     run: &'a Run<'a>,
@@ -76,10 +76,10 @@ struct Maker<'a, E: Env> {
     report: &'a mut Report,
 }
 
-impl<E: Env> Maker<'_, E> {
-    fn rounds(&mut self, task: &mut Task<'_, E>, barrier: &Barrier) -> Result<bool, Failure> {
+impl Maker<'_> {
+    fn rounds(&mut self, task: &mut Task<'_>, barrier: &Barrier) -> Result<bool, Failure> {
         let file = self.small.directory(task, self.directory);
-        let data = buffer::<E>(self.small.size());
+        let data = buffer(task, self.small.size());
         let limit = self.options.for_at_most;
         let until = limit.map(|limit| self.report.began + limit);
         for _ in 0..self.options.loops {
@@ -108,7 +108,7 @@ impl<E: Env> Maker<'_, E> {
     }
 
     /// A new file, with its inode.
-    fn make(&self, task: &mut Task<'_, E>) -> Result<FileId, Failure> {
+    fn make(&self, task: &mut Task<'_>) -> Result<FileId, Failure> {
         let small = self.small;
         task.did(Work::User, self.options.think.0);
         task.did(Work::Call, OPEN_AND_CLOSE);
@@ -124,7 +124,7 @@ impl<E: Env> Maker<'_, E> {
     }
 
     /// Its entry stays; from now on it may be let go.
-    fn close(&self, task: &mut Task<'_, E>, id: FileId) -> Result<(), Failure> {
+    fn close(&self, task: &mut Task<'_>, id: FileId) -> Result<(), Failure> {
         let entry = self.small.take_entry(task)?;
         self.small.enter(task, id, entry);
         Ok(())

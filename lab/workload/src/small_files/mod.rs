@@ -44,7 +44,7 @@ mod tests;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use env::{Cause, Env, Lock, LockClass, Signal, Task, WaitQueue};
+use env::{Cause, Lock, LockClass, Signal, Task, WaitQueue};
 use mm::{Cache, File, Object, ObjectShare, SlabSpec, Slabs};
 use policy::shrink::files::{InodeRule, WithPages};
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
@@ -117,16 +117,16 @@ impl SmallOptions {
 }
 
 /// All small files of a run.
-pub struct SmallFiles<E: Env> {
-    cache: Arc<Cache<E>>,
+pub struct SmallFiles {
+    cache: Arc<Cache>,
     options: SmallOptions,
-    slabs: Vec<Arc<Slabs<E>>>,
+    slabs: Vec<Arc<Slabs>>,
     table: Lock<Table<Object>>,
     /// Objects that each node could give.
     freeable: Unused,
-    directories: Lock<Vec<Arc<File<E>>>>,
+    directories: Lock<Vec<Arc<File>>>,
     /// The tables of inodes of the directories, on the device.
-    inode_tables: Lock<Vec<Arc<File<E>>>>,
+    inode_tables: Lock<Vec<Arc<File>>>,
     /// Tasks that make files, and those that use them at all.
     makers: AtomicU32,
     users: AtomicU32,
@@ -142,15 +142,15 @@ pub struct SmallFiles<E: Env> {
     share: OnceLock<ObjectShare>,
 }
 
-impl<E: Env> SmallFiles<E> {
+impl SmallFiles {
     /// None yet, with a shrinker for their objects in the cache.
     ///
     /// # Errors
     /// `BadOption`: sizes or orders that make no slab; `RegisteredTwice`: this cache has small
     /// files already.
     pub fn new(
-        task: &Task<'_, E>,
-        cache: &Arc<Cache<E>>,
+        task: &Task<'_>,
+        cache: &Arc<Cache>,
         options: SmallOptions,
     ) -> Result<Arc<Self>, mm::Error> {
         let count = options.caches.len() as u64;
@@ -211,12 +211,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// A directory whose files are the pages of `data`, and whose inodes are written to `inodes`.
-    pub fn add_directory(
-        &self,
-        task: &Task<'_, E>,
-        data: Arc<File<E>>,
-        inodes: Arc<File<E>>,
-    ) -> u16 {
+    pub fn add_directory(&self, task: &Task<'_>, data: Arc<File>, inodes: Arc<File>) -> u16 {
         data.set_slice_most(SLICE);
         self.directories.lock(task).push(data);
         self.inode_tables.lock(task).push(inodes);
@@ -242,7 +237,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Gives all objects back, for a run that is over.
-    pub fn clear(&self, task: &mut Task<'_, E>) {
+    pub fn clear(&self, task: &mut Task<'_>) {
         let all = self.with(task, Table::drain);
         for (objects, entry) in all {
             self.give_inode(task, &objects);
@@ -255,7 +250,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Inodes in memory.
-    pub fn inodes(&self, task: &Task<'_, E>) -> u64 {
+    pub fn inodes(&self, task: &Task<'_>) -> u64 {
         self.table.lock(task).len() as u64
     }
 
@@ -266,7 +261,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Works on the table, and tells what could be freed afterwards.
-    fn with<T>(&self, task: &Task<'_, E>, work: impl FnOnce(&mut Table<Object>) -> T) -> T {
+    fn with<T>(&self, task: &Task<'_>, work: impl FnOnce(&mut Table<Object>) -> T) -> T {
         let mut table = self.table.lock(task);
         let answer = work(&mut table);
         for node in 0..self.options.nodes {
@@ -276,11 +271,11 @@ impl<E: Env> SmallFiles<E> {
         answer
     }
 
-    fn directory(&self, task: &Task<'_, E>, directory: u16) -> Arc<File<E>> {
+    fn directory(&self, task: &Task<'_>, directory: u16) -> Arc<File> {
         Arc::clone(&self.directories.lock(task)[usize::from(directory)])
     }
 
-    fn inode_table(&self, task: &Task<'_, E>, directory: u16) -> Arc<File<E>> {
+    fn inode_table(&self, task: &Task<'_>, directory: u16) -> Arc<File> {
         Arc::clone(&self.inode_tables.lock(task)[usize::from(directory)])
     }
 
@@ -294,13 +289,13 @@ impl<E: Env> SmallFiles<E> {
         Bytes(u64::from(file) * self.size().0)
     }
 
-    fn slab(&self, role: Role) -> &Arc<Slabs<E>> {
+    fn slab(&self, role: Role) -> &Arc<Slabs> {
         let at = self.options.caches.iter().position(|own| own.role == role);
         &self.slabs[at.expect("there is one: `new` has looked")]
     }
 
     /// Takes the objects of an inode.
-    fn take_inode(&self, task: &mut Task<'_, E>) -> Result<Taken<Object>, Failure> {
+    fn take_inode(&self, task: &mut Task<'_>) -> Result<Taken<Object>, Failure> {
         let mut taken: Taken<Object> = [None; CACHES_MAX];
         for (at, own) in self.options.caches.iter().enumerate() {
             if own.role == Role::Entry {
@@ -317,7 +312,7 @@ impl<E: Env> SmallFiles<E> {
         Ok(taken)
     }
 
-    fn give_inode(&self, task: &mut Task<'_, E>, taken: &Taken<Object>) {
+    fn give_inode(&self, task: &mut Task<'_>, taken: &Taken<Object>) {
         for (slabs, object) in self.slabs.iter().zip(taken) {
             if let Some(object) = object {
                 slabs.give(task, *object);
@@ -325,11 +320,11 @@ impl<E: Env> SmallFiles<E> {
         }
     }
 
-    fn take_entry(&self, task: &mut Task<'_, E>) -> Result<Object, Failure> {
+    fn take_entry(&self, task: &mut Task<'_>) -> Result<Object, Failure> {
         Ok(self.slab(Role::Entry).take(task)?)
     }
 
-    fn give_entry(&self, task: &mut Task<'_, E>, entry: Object) {
+    fn give_entry(&self, task: &mut Task<'_>, entry: Object) {
         self.slab(Role::Entry).give(task, entry);
     }
 
@@ -339,7 +334,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// An inode went to make room.
-    fn note_gone(&self, task: &Task<'_, E>, id: FileId) {
+    fn note_gone(&self, task: &Task<'_>, id: FileId) {
         let share = self.share();
         if share.is_some() {
             let age = self.cache.objects_evicted(task, share, self.bytes_a_file());
@@ -349,7 +344,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// An inode that went is read again, which took `cost`.
-    fn note_missed(&self, task: &Task<'_, E>, id: FileId, cost: Nanos) {
+    fn note_missed(&self, task: &Task<'_>, id: FileId, cost: Nanos) {
         let gone = self.table.lock(task).gone(id);
         if let Some(age) = gone {
             let age = Bytes(u64::from(age) * AGE_UNIT);
@@ -363,7 +358,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// The node of the inode's own memory.
-    fn node_of(&self, task: &Task<'_, E>, taken: &Taken<Object>) -> mm::NodeId {
+    fn node_of(&self, task: &Task<'_>, taken: &Taken<Object>) -> mm::NodeId {
         let mut all = self.options.caches.iter().zip(&self.slabs).zip(taken);
         let own = all.find(|((own, _), _)| own.role == Role::Inode);
         let ((_, slabs), object) = own.expect("there is one: `new` has looked");
@@ -371,7 +366,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Gives an inode an entry; the object goes back if it has one by now.
-    fn enter(&self, task: &mut Task<'_, E>, id: FileId, entry: Object) {
+    fn enter(&self, task: &mut Task<'_>, id: FileId, entry: Object) {
         let node = self.slab(Role::Entry).node_of(task, entry);
         if !self.with(task, |table| table.enter(id, entry, node)) {
             self.give_entry(task, entry);
@@ -379,7 +374,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Whether any page of a file is in memory.
-    fn has_pages(&self, file: &File<E>, id: FileId) -> bool {
+    fn has_pages(&self, file: &File, id: FileId) -> bool {
         let first = self.offset(id.file).0;
         let pages = 0..u64::from(self.options.pages_a_file);
         let at = |page| Bytes(first + page * PAGE_SIZE);
@@ -389,7 +384,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Puts inodes on their lists whose pages have gone, where only then they may be unused.
-    fn sweep(&self, task: &Task<'_, E>) {
+    fn sweep(&self, task: &Task<'_>) {
         if self.options.rule.pages == WithPages::PagesFirst {
             let directories = self.directories.lock(task).clone();
             self.with(task, |table| {
@@ -399,10 +394,10 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Waits until the inode has been written, or for a while.
-    fn wait_written(&self, task: &mut Task<'_, E>, id: FileId) {
+    fn wait_written(&self, task: &mut Task<'_>, id: FileId) {
         let deadline = task.now() + WRITE_WAIT;
         self.ask_keeper();
-        let dirty = |task: &Task<'_, E>| {
+        let dirty = |task: &Task<'_>| {
             let (_, inodes) = self.table.lock(task).fronts(id.directory);
             inodes <= id.file
         };
@@ -416,13 +411,13 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Whether the task is the keeper, which cannot wait for itself.
-    fn is_keeper(&self, task: &Task<'_, E>) -> bool {
+    fn is_keeper(&self, task: &Task<'_>) -> bool {
         self.keeper_id.load(Ordering::Relaxed) == u64::from(task.id().0)
     }
 
     /// Waits until all makers are done.
-    fn wait_made(&self, task: &mut Task<'_, E>) -> Result<(), Failure> {
-        let busy = |_: &Task<'_, E>| self.makers.load(Ordering::Acquire) > 0;
+    fn wait_made(&self, task: &mut Task<'_>) -> Result<(), Failure> {
+        let busy = |_: &Task<'_>| self.makers.load(Ordering::Acquire) > 0;
         Failure::after(task.wait_while(&self.made, Cause::Join, None, busy))
     }
 }

@@ -8,7 +8,7 @@
 //! Source: experiments A4 (the paper's loser reads metadata again); Linux 5.0 fs/xfs/xfs_icache.c,
 //! xfs_iget().
 
-use env::{Env, Task, Work};
+use env::{Task, Work};
 use policy::units::{Bytes, Nanos};
 
 use super::table::{FileId, Found};
@@ -41,9 +41,9 @@ pub struct Revisit {
 }
 
 /// Looks at files again.
-pub fn revisit<E: Env>(
-    task: &mut Task<'_, E>,
-    small: &SmallFiles<E>,
+pub fn revisit(
+    task: &mut Task<'_>,
+    small: &SmallFiles,
     options: &Revisit,
     run: &Run<'_>,
 ) -> Report {
@@ -61,15 +61,15 @@ pub fn revisit<E: Env>(
     report.end(task.now(), outcome)
 }
 
-fn passes<E: Env>(
-    task: &mut Task<'_, E>,
-    small: &SmallFiles<E>,
+fn passes(
+    task: &mut Task<'_>,
+    small: &SmallFiles,
     options: &Revisit,
     run: &Run<'_>,
     report: &mut Report,
 ) -> Result<bool, Failure> {
     let until = options.for_at_most.map(|limit| report.began + limit);
-    let mut block = buffer::<E>(small.size());
+    let mut block = buffer(task, small.size());
     for _ in 0..options.passes.max(1) {
         let began = task.now();
         for number in 0..options.files {
@@ -105,9 +105,9 @@ fn passes<E: Env>(
 }
 
 /// One of the last files: at random, or the next.
-fn choose<E: Env>(
-    task: &mut Task<'_, E>,
-    small: &SmallFiles<E>,
+fn choose(
+    task: &mut Task<'_>,
+    small: &SmallFiles,
     options: &Revisit,
     number: u64,
 ) -> Option<FileId> {
@@ -127,11 +127,7 @@ fn choose<E: Env>(
 }
 
 /// Has the entry of a file in memory; answers whether its inode had to be read.
-fn find<E: Env>(
-    task: &mut Task<'_, E>,
-    small: &SmallFiles<E>,
-    id: FileId,
-) -> Result<bool, Failure> {
+fn find(task: &mut Task<'_>, small: &SmallFiles, id: FileId) -> Result<bool, Failure> {
     let found = small.with(task, |table| table.look_up(id));
     task.did(Work::Lookup, 1);
     if found == Found::Entry {
@@ -146,11 +142,11 @@ fn find<E: Env>(
 }
 
 /// Reads an inode.
-fn read<E: Env>(task: &mut Task<'_, E>, small: &SmallFiles<E>, id: FileId) -> Result<(), Failure> {
+fn read(task: &mut Task<'_>, small: &SmallFiles, id: FileId) -> Result<(), Failure> {
     let began = task.now();
     let table = small.inode_table(task, id.directory);
     let at = Bytes(u64::from(id.file / INODES_A_CLUSTER) * CLUSTER.0);
-    let mut cluster = buffer::<E>(CLUSTER);
+    let mut cluster = buffer(task, CLUSTER);
     let mut reader = mm::Reader::default();
     table.read(task, &mut reader, at, &mut cluster)?;
     small.note_missed(task, id, task.now().since(began));

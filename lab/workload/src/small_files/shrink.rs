@@ -14,7 +14,7 @@
 
 use std::sync::{Arc, Weak};
 
-use env::{Env, Task, Work};
+use env::{Task, Work};
 use mm::{Ask, Dropped, NodeId, Shrink};
 use policy::shrink::Answer;
 use policy::shrink::files::WithPages;
@@ -24,15 +24,15 @@ use super::SmallFiles;
 use super::table::{FileId, Looked, Own, Table};
 
 /// The shrinker of small files, which goes with them.
-pub(super) struct Pruner<E: Env>(Weak<SmallFiles<E>>);
+pub(super) struct Pruner(Weak<SmallFiles>);
 
-impl<E: Env> Pruner<E> {
-    pub(super) fn of(small: &Arc<SmallFiles<E>>) -> Self {
+impl Pruner {
+    pub(super) fn of(small: &Arc<SmallFiles>) -> Self {
         Self(Arc::downgrade(small))
     }
 }
 
-impl<E: Env> Shrink<E> for Pruner<E> {
+impl Shrink for Pruner {
     fn name(&self) -> &'static str {
         "small files"
     }
@@ -55,7 +55,7 @@ impl<E: Env> Shrink<E> for Pruner<E> {
         true
     }
 
-    fn scan(&self, task: &mut Task<'_, E>, ask: Ask) -> Answer {
+    fn scan(&self, task: &mut Task<'_>, ask: Ask) -> Answer {
         match self.0.upgrade() {
             Some(small) if ask.may_enter_fs => small.prune(task, ask.node, ask.objects),
             // A task within the file system may hold what it needs.
@@ -64,9 +64,9 @@ impl<E: Env> Shrink<E> for Pruner<E> {
     }
 }
 
-impl<E: Env> SmallFiles<E> {
+impl SmallFiles {
     /// Looks at `wanted` objects of a node, each kind its share.
-    fn prune(&self, task: &mut Task<'_, E>, node: NodeId, wanted: u64) -> Answer {
+    fn prune(&self, task: &mut Task<'_>, node: NodeId, wanted: u64) -> Answer {
         self.sweep(task);
         let share = self
             .options
@@ -86,7 +86,7 @@ impl<E: Env> SmallFiles<E> {
         }
     }
 
-    fn prune_entries(&self, task: &mut Task<'_, E>, node: NodeId, most: u64) -> u64 {
+    fn prune_entries(&self, task: &mut Task<'_>, node: NodeId, most: u64) -> u64 {
         let mut gone = Vec::new();
         let freed = self.with(task, |table| table.prune_entries(node, most, &mut gone));
         for entry in gone {
@@ -95,7 +95,7 @@ impl<E: Env> SmallFiles<E> {
         freed
     }
 
-    fn prune_inodes(&self, task: &mut Task<'_, E>, node: NodeId, most: u64) -> u64 {
+    fn prune_inodes(&self, task: &mut Task<'_>, node: NodeId, most: u64) -> u64 {
         let mut freed = 0;
         for _ in 0..most {
             match self.with(task, |table| table.look_at_inode(node)) {
@@ -112,7 +112,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Drops the clean pages of a file. Answers whether it had any, clean or not.
-    fn drop_pages(&self, task: &mut Task<'_, E>, id: FileId) -> bool {
+    fn drop_pages(&self, task: &mut Task<'_>, id: FileId) -> bool {
         let file = self.directory(task, id.directory);
         let pages = u64::from(self.options.pages_a_file);
         let first = u64::from(id.file) * pages;
@@ -139,7 +139,7 @@ impl<E: Env> SmallFiles<E> {
         had || stolen > 0
     }
 
-    fn reclaim_own(&self, task: &mut Task<'_, E>, most: u64) -> u64 {
+    fn reclaim_own(&self, task: &mut Task<'_>, most: u64) -> u64 {
         let mut freed = 0;
         let mut may_wait = self.options.rule.waits;
         for _ in 0..most {
@@ -166,7 +166,7 @@ impl<E: Env> SmallFiles<E> {
     }
 
     /// Gives up all that is left and written: the file system's own worker, every few seconds.
-    pub(super) fn reclaim_written(&self, task: &mut Task<'_, E>) {
+    pub(super) fn reclaim_written(&self, task: &mut Task<'_>) {
         let left = self.freeable.of(0).own;
         for _ in 0..left {
             match self.with(task, Table::look_at_own) {

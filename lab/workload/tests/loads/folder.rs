@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use env::{Device, Env, ObjectId, Task, Work as Kind};
+use env::{Device, ObjectId, Task, Work as Kind};
 use mm::{Cache, DeviceOptions, Item, Stats};
 use os::{FileDevice, OpenOptions, ThreadEnv};
 use policy::shrink::files::InodeRule;
@@ -14,7 +14,7 @@ use workload::{
 use world::fs;
 use world::media::Media;
 use world::model::{self, Surroundings};
-use world::{CostTable, Lab, LabEnv, Options, Record, Sector};
+use world::{CostTable, Lab, Options, Record, Sector};
 
 use crate::common::Dir;
 
@@ -29,12 +29,12 @@ struct Ended {
 }
 
 /// Runs what `plan` makes of a folder, and shuts the cache down.
-fn run<E: Env>(
-    task: &mut Task<'_, E>,
-    cache: &Arc<Cache<E>>,
-    folder: &Arc<Folder<E>>,
+fn run(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    folder: &Arc<Folder>,
     stop: &Stop,
-    plan: impl FnOnce(&Arc<Folder<E>>) -> Vec<Work<E>>,
+    plan: impl FnOnce(&Arc<Folder>) -> Vec<Work>,
 ) -> Ended {
     let plan = plan(folder).into_iter().zip(0..).map(|(work, at)| Job {
         name: format!("job-{at}"),
@@ -61,7 +61,7 @@ fn run<E: Env>(
 fn in_lab(
     frames: u32,
     stop: &Stop,
-    plan: impl FnOnce(&Arc<Folder<LabEnv>>) -> Vec<Work<LabEnv>> + Send + 'static,
+    plan: impl FnOnce(&Arc<Folder>) -> Vec<Work> + Send + 'static,
 ) -> (Ended, Lab) {
     let mut lab = Lab::new(Options {
         cpus: 4,
@@ -110,7 +110,7 @@ const MARK: FsMark = FsMark {
 };
 const MARKERS: u32 = 3;
 
-fn marks<E: Env>(folder: &Arc<Folder<E>>, loops: &[u32]) -> Vec<Work<E>> {
+fn marks(folder: &Arc<Folder>, loops: &[u32]) -> Vec<Work> {
     let barrier = Arc::new(Barrier::of(u32::try_from(loops.len()).unwrap()));
     let mark = |loops: &u32| {
         let options = FsMark {
@@ -125,7 +125,7 @@ fn marks<E: Env>(folder: &Arc<Folder<E>>, loops: &[u32]) -> Vec<Work<E>> {
     loops.iter().map(mark).collect()
 }
 
-fn large_dd<E: Env>(folder: &Arc<Folder<E>>) -> Work<E> {
+fn large_dd(folder: &Arc<Folder>) -> Work {
     let folder = Arc::clone(folder);
     Work::new(move |task, cache, run| workload::large_dd(task, cache, &folder, &LARGE, run))
 }
@@ -329,16 +329,12 @@ impl Objects for Unnamed {
 }
 
 /// On threads and files, of which at most so many can be made.
-fn live(
-    name: &str,
-    most: u32,
-    plan: impl FnOnce(&Arc<Folder<ThreadEnv>>) -> Vec<Work<ThreadEnv>>,
-) -> Ended {
+fn live(name: &str, most: u32, plan: impl FnOnce(&Arc<Folder>) -> Vec<Work>) -> Ended {
     let dir = Dir::new(name);
     let env = ThreadEnv::start(os::Options::new(FRAMES)).unwrap();
     let disk = FileDevice::new(&env).unwrap();
     let id = env.add_device(Arc::clone(&disk) as Arc<dyn Device>);
-    let cache = Cache::new(Arc::clone(&env), mm::Options::new(FRAMES, 4)).unwrap();
+    let cache = Cache::new(env.clone(), mm::Options::new(FRAMES, 4)).unwrap();
     let mut task = env.enter();
     let device = cache.add_device(&mut task, id, disk.info(), DeviceOptions::default());
     let objects = Arc::new(Unnamed {

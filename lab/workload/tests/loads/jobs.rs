@@ -13,7 +13,7 @@ use workload::{
 use world::fs;
 use world::media::Media;
 use world::model::{self, Surroundings};
-use world::{CostTable, EventKind, Lab, LabEnv, Options, Record, throttles};
+use world::{CostTable, EventKind, Lab, Options, Record, throttles};
 
 /// The machine is smaller than one of 8 GiB by this.
 const SHRINK: u32 = 128;
@@ -27,13 +27,13 @@ struct Ended {
     lab: Lab,
 }
 
-type Files = Vec<Arc<File<LabEnv>>>;
+type Files = Vec<Arc<File>>;
 
 /// Runs the jobs that `plan` makes of some empty files on a machine like p0's.
 fn run(
     law: ReclaimLaw,
     files: u32,
-    plan: impl FnOnce(Files) -> Vec<(&'static str, Work<LabEnv>)> + Send + 'static,
+    plan: impl FnOnce(Files) -> Vec<(&'static str, Work)> + Send + 'static,
 ) -> Ended {
     let reclaim = Tunables::of(law, 250);
     let costs = if reclaim.allocates_singly() {
@@ -113,7 +113,7 @@ fn run(
 
 const A_MINUTE: Option<Nanos> = Some(Nanos::secs(60));
 
-fn hog(pages: u64) -> Work<LabEnv> {
+fn hog(pages: u64) -> Work {
     let options = Hog {
         for_at_most: A_MINUTE,
         ..Hog::of(Pages(pages))
@@ -121,7 +121,7 @@ fn hog(pages: u64) -> Work<LabEnv> {
     Work::new(move |task, cache, run| workload::hog(task, cache, &options, run))
 }
 
-fn mapper() -> Work<LabEnv> {
+fn mapper() -> Work {
     let options = Mapper {
         for_at_most: A_MINUTE,
         ..Mapper::stutterp(Pages(Mapper::PAGES.0 / u64::from(SHRINK)))
@@ -129,7 +129,7 @@ fn mapper() -> Work<LabEnv> {
     Work::new(move |task, cache, run| workload::mapper(task, cache, &options, run))
 }
 
-fn writer(files: Files, size: Bytes) -> Work<LabEnv> {
+fn writer(files: Files, size: Bytes) -> Work {
     let options = RandWrite {
         block: Bytes(128 << 10),
         for_at_most: A_MINUTE,
@@ -138,7 +138,7 @@ fn writer(files: Files, size: Bytes) -> Work<LabEnv> {
     Work::new(move |task, cache, run| workload::rand_write(task, cache, &files, &options, run))
 }
 
-fn pinner(pages: u64, file: &Arc<File<LabEnv>>) -> Work<LabEnv> {
+fn pinner(pages: u64, file: &Arc<File>) -> Work {
     let options = Pinner {
         pages: Pages(pages),
         for_at_most: A_MINUTE,

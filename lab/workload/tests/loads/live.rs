@@ -28,7 +28,7 @@ fn run(law: ReclaimLaw) -> (Vec<Report>, mm::Vmstat) {
     let mut options = mm::Options::new(FRAMES, 4);
     options.reclaim = Tunables::of(law, 250);
     options.pins_max = 256;
-    let cache = Cache::new(Arc::clone(&env), options).unwrap();
+    let cache = Cache::new(env.clone(), options).unwrap();
     let mut task = env.enter();
     let task = &mut task;
     let device = cache

@@ -12,7 +12,7 @@ use policy::place::{PlaceLaw, ZoneId};
 use policy::reclaim::Tunables;
 use policy::shrink::{Answer, ShrinkRule};
 use policy::units::{Bytes, Pages};
-use world::{Lab, LabEnv, Options as LabOptions, Sector};
+use world::{Lab, Options as LabOptions, Sector};
 
 use crate::testing::Null;
 use crate::{
@@ -27,7 +27,7 @@ const THERE: ZoneId = ZoneId(1);
 /// is written back before it is asked for.
 fn with_law<T: Send + 'static>(
     place: PlaceLaw,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &File<LabEnv>) -> T + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &File) -> T + Send + 'static,
 ) -> T {
     with_limit(place, 95, body)
 }
@@ -36,7 +36,7 @@ fn with_law<T: Send + 'static>(
 fn with_limit<T: Send + 'static>(
     place: PlaceLaw,
     limit: u8,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &File<LabEnv>) -> T + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &File) -> T + Send + 'static,
 ) -> T {
     let mut lab = Lab::new(LabOptions {
         frames: FRAMES,
@@ -69,7 +69,7 @@ fn with_limit<T: Send + 'static>(
     .unwrap()
 }
 
-fn read(task: &mut Task<'_, LabEnv>, file: &File<LabEnv>, pages: u32) {
+fn read(task: &mut Task<'_>, file: &File, pages: u32) {
     let mut reader = Reader::default();
     let mut chunk = vec![Sector(0); 256];
     for at in 0..pages / 32 {
@@ -221,11 +221,11 @@ const SMALL: SlabSpec = SlabSpec {
 
 /// Objects, the oldest first.
 struct Kept {
-    slabs: Arc<Slabs<LabEnv>>,
+    slabs: Arc<Slabs>,
     objects: Mutex<VecDeque<Object>>,
 }
 
-impl Shrink<LabEnv> for Kept {
+impl Shrink for Kept {
     fn name(&self) -> &'static str {
         "objects"
     }
@@ -235,7 +235,7 @@ impl Shrink<LabEnv> for Kept {
         if node.index() == 0 { objects } else { 0 }
     }
 
-    fn scan(&self, task: &mut Task<'_, LabEnv>, ask: Ask) -> Answer {
+    fn scan(&self, task: &mut Task<'_>, ask: Ask) -> Answer {
         let mut freed = 0;
         while freed < ask.objects {
             let Some(object) = self.objects.lock().unwrap().pop_front() else {
@@ -261,7 +261,7 @@ fn few_objects_are_asked_for_in_the_passes_of_a_trim_and_not_behind_them() {
                 slabs: cache.add_slabs(SMALL).unwrap(),
                 objects: Mutex::default(),
             });
-            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink<LabEnv>>;
+            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink>;
             cache.register(task, shrinker).unwrap();
             for _ in 0..FRAMES / 4 {
                 let object = kept.slabs.take(task).unwrap();
@@ -294,7 +294,7 @@ fn a_trim_asks_objects_where_they_have_more_than_a_twentieth_of_the_zone() {
                 slabs: cache.add_slabs(OBJECTS).unwrap(),
                 objects: Mutex::default(),
             });
-            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink<LabEnv>>;
+            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink>;
             cache.register(task, shrinker).unwrap();
             for _ in 0..FRAMES / 4 * 3 {
                 let object = kept.slabs.take(task).unwrap();

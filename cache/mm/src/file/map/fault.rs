@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Env, Event, Signal, Task, Work};
-use frames::{Content, Flags, FrameId, Refusal, Slot};
+use env::{Cause, Event, Signal, Task, Work};
+use frames::{Flags, FrameId, Refusal, Slot};
 use policy::place::by_use::Purpose;
 use policy::reclaim::FRESH;
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
@@ -27,9 +27,9 @@ use crate::{Error, Touched, Writer, writeback::io};
 const RUN: u32 = 2048;
 
 /// One call's way through the pages of a map.
-struct Walk<'a, E: Env> {
-    cache: &'a Arc<Cache<E>>,
-    mapping: &'a Arc<Mapping<E>>,
+struct Walk<'a> {
+    cache: &'a Arc<Cache>,
+    mapping: &'a Arc<Mapping>,
     map: &'a PageMap,
     access: Access,
     /// Frames for fresh pages; those taken next lie last.
@@ -44,9 +44,9 @@ struct Walk<'a, E: Env> {
 }
 
 /// Uses the pages `first..end`.
-pub(super) fn touch<E: Env>(
-    task: &mut Task<'_, E>,
-    map: &FileMap<E>,
+pub(super) fn touch(
+    task: &mut Task<'_>,
+    map: &FileMap,
     writer: &mut Writer,
     (first, end): (u32, u32),
     access: Access,
@@ -78,10 +78,10 @@ pub(super) fn touch<E: Env>(
     Ok(touched)
 }
 
-impl<E: Env> Walk<'_, E> {
+impl Walk<'_> {
     fn touch(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
         first: u32,
         end: u32,
@@ -110,7 +110,7 @@ impl<E: Env> Walk<'_, E> {
     /// one.
     fn faults(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
         first: u32,
         until: u32,
@@ -140,7 +140,7 @@ impl<E: Env> Walk<'_, E> {
     }
 
     /// Has the pages `first..until` mapped for the access.
-    fn bring_in(&mut self, task: &mut Task<'_, E>, first: u32, until: u32) -> Result<(), Error> {
+    fn bring_in(&mut self, task: &mut Task<'_>, first: u32, until: u32) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         if u64::from(first) >= mapping.pages() {
             return Err(Error::no_page(first, mapping.size()));
@@ -170,7 +170,7 @@ impl<E: Env> Walk<'_, E> {
         result
     }
 
-    fn each(&mut self, task: &mut Task<'_, E>, first: u32, until: u32) -> Result<(), Error> {
+    fn each(&mut self, task: &mut Task<'_>, first: u32, until: u32) -> Result<(), Error> {
         let mut at = first;
         // As far as one after the other is a fault.
         while at < until && !self.map.has(at, self.access) {
@@ -184,7 +184,7 @@ impl<E: Env> Walk<'_, E> {
 
     /// A page is mapped, or several that are fresh; or none, where its state has changed: look
     /// again.
-    fn page(&mut self, task: &mut Task<'_, E>, page: u32, until: u32) -> Result<(), Error> {
+    fn page(&mut self, task: &mut Task<'_>, page: u32, until: u32) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         if u64::from(page) >= mapping.pages() {
             return Err(Error::no_page(page, mapping.size()));
@@ -200,7 +200,7 @@ impl<E: Env> Walk<'_, E> {
     }
 
     /// Fresh pages for as many as are holes, a few at a time.
-    fn fresh(&mut self, task: &mut Task<'_, E>, first: u32, until: u32) -> Result<(), Error> {
+    fn fresh(&mut self, task: &mut Task<'_>, first: u32, until: u32) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let together = until.min(first.saturating_add(FRESH));
         let pages = u32::try_from(mapping.pages()).unwrap_or(u32::MAX);
@@ -263,7 +263,7 @@ impl<E: Env> Walk<'_, E> {
     }
 
     /// Frames for fresh pages from `first` on: at once, or waiting for them.
-    fn refill(&mut self, task: &mut Task<'_, E>, first: u32, want: u32) -> Result<(), Error> {
+    fn refill(&mut self, task: &mut Task<'_>, first: u32, want: u32) -> Result<(), Error> {
         let cache = self.cache;
         let follows = first > 0 && self.map.has(first - 1, Access::Load);
         let purpose = if follows || want > 1 {
@@ -284,7 +284,7 @@ impl<E: Env> Walk<'_, E> {
     }
 
     /// Reads a page in.
-    fn read(&mut self, task: &mut Task<'_, E>, page: u32) -> Result<(), Error> {
+    fn read(&mut self, task: &mut Task<'_>, page: u32) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let began = task.now();
         let pin = read::pin_untouched(task, cache, mapping, page)?;
@@ -296,7 +296,7 @@ impl<E: Env> Walk<'_, E> {
     }
 
     /// Maps a page that is in memory, once it is up to date.
-    fn load(&mut self, task: &mut Task<'_, E>, page: u32) -> Result<(), Error> {
+    fn load(&mut self, task: &mut Task<'_>, page: u32) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let pin = read::pin_untouched(task, cache, mapping, page)?;
         let stands = {
@@ -321,7 +321,7 @@ impl<E: Env> Walk<'_, E> {
     }
 
     /// Makes a page that is in memory dirty and storable.
-    fn store(&mut self, task: &mut Task<'_, E>, page: u32, frame: FrameId) -> Result<(), Error> {
+    fn store(&mut self, task: &mut Task<'_>, page: u32, frame: FrameId) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let table = &cache.pages.table;
         let owner = mapping.owner(page);
@@ -360,7 +360,7 @@ impl<E: Env> Walk<'_, E> {
     /// stored to.
     fn store_beside_pins(
         &mut self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         page: u32,
         old: FrameId,
     ) -> Result<(), Error> {
@@ -387,7 +387,7 @@ impl<E: Env> Walk<'_, E> {
     }
 
     /// Pages are ready: they are visible, and mapped.
-    fn show(&mut self, task: &Task<'_, E>) {
+    fn show(&mut self, task: &Task<'_>) {
         let (cache, mapping) = (self.cache, self.mapping);
         self.met(self.ready.len() as u64);
         let mut far = cache.far(task);
@@ -408,7 +408,7 @@ impl<E: Env> Walk<'_, E> {
     }
 
     /// Fresh pages of a hole that was read.
-    fn show_clean(&mut self, task: &Task<'_, E>) {
+    fn show_clean(&mut self, task: &Task<'_>) {
         let (cache, mapping) = (self.cache, self.mapping);
         let mut shown = [FrameId(0); FRESH as usize];
         let count = self.ready.len();
@@ -440,6 +440,6 @@ const WHOLE: usize = 1 << PAGE_SHIFT;
 
 /// Whether a page that is not in memory is zeroes: the device was never given anything so far
 /// behind.
-fn is_hole<E: Env>(mapping: &Mapping<E>, page: u32) -> bool {
+fn is_hole(mapping: &Mapping, page: u32) -> bool {
     u64::from(page) << PAGE_SHIFT >= mapping.device_len()
 }

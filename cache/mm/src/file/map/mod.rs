@@ -30,7 +30,7 @@ mod tests;
 
 use std::sync::Arc;
 
-use env::{Context, Env, Interrupt, Task};
+use env::{Context, Interrupt, Task};
 use frames::Slot;
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
@@ -45,14 +45,14 @@ use crate::{Error, Touched, Writer};
 const PAGES_A_REGION_PAGE: u64 = 8;
 
 /// A file that is mapped. Dropping it ends that; stored bytes stay in the file.
-pub struct FileMap<E: Env> {
-    cache: Arc<Cache<E>>,
-    mapping: Arc<Mapping<E>>,
+pub struct FileMap {
+    cache: Arc<Cache>,
+    mapping: Arc<Mapping>,
     map: Arc<PageMap>,
     pages: u32,
 }
 
-impl<E: Env> File<E> {
+impl File {
     /// Maps the first `pages` pages of the file, which need not be as long yet. All maps of a file
     /// have the same pages: the first of them says how many there can be, until the last is gone.
     /// Half a byte a page is taken for it, on top of the limit, beside what regions take.
@@ -60,7 +60,7 @@ impl<E: Env> File<E> {
     /// # Errors
     /// `BadOption`: no pages, more than were mapped before, or more than there is room for beside
     /// regions.
-    pub fn map(&self, context: &impl Context, pages: Pages) -> Result<FileMap<E>, Error> {
+    pub fn map(&self, context: &impl Context, pages: Pages) -> Result<FileMap, Error> {
         let refused = |what, most: u64| Error::BadOption {
             what,
             value: pages.0,
@@ -116,7 +116,7 @@ fn taken(pages: u32) -> Pages {
     Pages(u64::from(pages).div_ceil(PAGES_A_REGION_PAGE))
 }
 
-impl<E: Env> FileMap<E> {
+impl FileMap {
     /// How many pages can be used through it.
     #[must_use]
     pub fn len(&self) -> Pages {
@@ -140,7 +140,7 @@ impl<E: Env> FileMap<E> {
     /// `WouldWait` where the task may not block. Pages before the page that met it were used.
     pub fn touch(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         writer: &mut Writer,
         (first, count): (u32, u32),
         access: Access,
@@ -157,7 +157,7 @@ impl<E: Env> FileMap<E> {
     }
 }
 
-impl<E: Env> Drop for FileMap<E> {
+impl Drop for FileMap {
     fn drop(&mut self) {
         if !self.map.leave() {
             return;
@@ -179,7 +179,7 @@ impl<E: Env> Drop for FileMap<E> {
     }
 }
 
-impl<E: Env> FileMap<E> {
+impl FileMap {
     /// A page leaves the page table; if it was used, its file's page was.
     fn unmap(&self, context: &Interrupt, page: u32) {
         let (cache, mapping) = (&self.cache, &self.mapping);

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use env::{Device, ObjectId, Task};
 use policy::reclaim::throttle::Who;
 use policy::units::{Bytes, Pages};
-use world::{Lab, LabEnv, Options as LabOptions};
+use world::{Lab, Options as LabOptions};
 
 use super::*;
 use crate::lists::ZoneId;
@@ -25,9 +25,7 @@ const FRAMES: u32 = 2048;
 /// nothing is there.
 fn with_file<T: Send + 'static>(
     pages: u32,
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>) -> T
-    + Send
-    + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &Arc<File>) -> T + Send + 'static,
 ) -> T {
     let mut lab = Lab::new(LabOptions {
         frames: FRAMES,
@@ -50,7 +48,7 @@ fn with_file<T: Send + 'static>(
     .unwrap()
 }
 
-fn reclaim(task: &mut Task<'_, LabEnv>, cache: &Cache<LabEnv>) -> Pages {
+fn reclaim(task: &mut Task<'_>, cache: &Cache) -> Pages {
     direct(task, cache, Pages(32), Who::DIRECT)
 }
 
@@ -85,7 +83,7 @@ fn a_pass_that_may_not_unmap_leaves_mapped_pages_as_they_are() {
         let mut writer = cache.writer();
         map.touch(task, &mut writer, (0, 256), Access::Load)
             .unwrap();
-        let scanned = |cache: &Cache<_>| cache.vmstat().get(Item::PgscanDirect);
+        let scanned = |cache: &Cache| cache.vmstat().get(Item::PgscanDirect);
         trim_cluster(task, cache, ZoneId(0));
         assert_eq!(scanned(cache), 64, "two clusters in vain");
         assert_eq!(cache.vmstat().get(Item::PgstealDirect), 0);

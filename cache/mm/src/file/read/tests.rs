@@ -1,7 +1,7 @@
 //! How often a read uses its pages.
 
 use env::{Device, DeviceId, ObjectId};
-use world::Stamps;
+use world::Sector;
 
 use super::*;
 use crate::testing::{Null, with_cache};
@@ -15,7 +15,7 @@ fn hits_before_a_mark_and_at_it_are_left_to_the_read_that_tells_its_reader() {
         let file = file.unwrap();
         file.assume_allocated(Bytes(2 * PAGE_SIZE));
         let mut writer = cache.writer();
-        let [mut one, mut both] = [4096, 2 * 4096].map(Stamps::new_data);
+        let [mut one, mut both] = [1, 2].map(|pages| vec![Sector::ZERO; 8 * pages]);
         file.write(task, &mut writer, Bytes::ZERO, &both).unwrap();
         let frames = [0, 1].map(|page| {
             let Slot::Frame(frame) = file.mapping.index.get(&cache.pages.pool, page) else {

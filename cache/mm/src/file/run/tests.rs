@@ -9,23 +9,18 @@ use std::sync::Arc;
 
 use env::{Device as _, ObjectId};
 use policy::units::{Bytes, PAGE_SIZE};
-use world::{LabEnv, Sector};
+use world::Sector;
+use world::content::of_pin;
 
 use super::*;
-use crate::testing::{Null, with_cache};
+use crate::testing::{NULL, Null, with_cache};
 use crate::{DeviceOptions, Options, Writer};
 
 const FRAMES: u32 = 8 * 512;
 const PAGES: u32 = 1024;
 
 /// Writes a page of so many.
-fn write(
-    task: &mut Task<'_, LabEnv>,
-    file: &File<LabEnv>,
-    writer: &mut Writer,
-    page: u32,
-    word: u32,
-) {
+fn write(task: &mut Task<'_>, file: &File, writer: &mut Writer, page: u32, word: u32) {
     let offset = Bytes(u64::from(page) * PAGE_SIZE);
     file.write_unpaced(task, writer, offset, &[Sector(word); 8])
         .unwrap();
@@ -33,14 +28,11 @@ fn write(
 
 /// A file whose pages are in frames in no order: they were written in none.
 fn with_file(
-    body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>, &Arc<File<LabEnv>>, &mut Writer)
-    + Send
-    + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>, &Arc<File>, &mut Writer) + Send + 'static,
 ) {
     with_cache(Options::new(FRAMES, 2), |task, cache| {
-        let id = cache.env.add_device(Arc::new(Null));
         let options = DeviceOptions::default();
-        let device = cache.add_device(task, id, Null.info(), options).unwrap();
+        let device = cache.add_device(task, NULL, Null.info(), options).unwrap();
         let file = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
         let mut writer = cache.writer();
         for at in 0..PAGES {
@@ -57,14 +49,14 @@ fn with_file(
 }
 
 /// The first words of its pages; they stand side by side.
-fn words(run: &PinnedRun<'_, LabEnv>) -> Vec<u32> {
+fn words(run: &PinnedRun<'_>) -> Vec<u32> {
     let frames: Vec<u32> = run.pins().iter().map(|pin| pin.frame().0).collect();
     assert!(
         frames.is_sorted_by(|a, b| *a + 1 == *b),
         "side by side: {frames:?}"
     );
-    let word = |frame: &u32| run.content().load(FrameId(*frame))[0].0;
-    frames.iter().map(word).collect()
+    let word = |pin| of_pin(run.content(), pin)[0].0;
+    run.pins().iter().map(word).collect()
 }
 
 #[test]
@@ -203,7 +195,7 @@ fn what_is_pinned_or_taken_everywhere_leaves_no_run() {
         {}
         taken.sort();
         // One page of each block of 512 stays pinned.
-        let mut pins: Vec<crate::Pinned<'_, LabEnv>> = Vec::new();
+        let mut pins: Vec<crate::Pinned<'_>> = Vec::new();
         let mut blocks = std::collections::BTreeSet::new();
         for page in 0..PAGES {
             let pin = file.pin(task, page).unwrap();

@@ -14,15 +14,14 @@ use super::*;
 use crate::alloc::Wanted;
 use crate::lists::isolate::Page;
 use crate::relocate::move_page;
-use crate::testing::{Null, with_cache};
+use crate::testing::{NULL, Null, with_cache};
 use crate::{DeviceOptions, Options};
 
 #[test]
 fn a_page_that_was_moved_meanwhile_is_dropped_where_it_is() {
     with_cache(Options::new(1024, 2), |task, cache| {
-        let id = cache.env.add_device(Arc::new(Null));
         let device = cache
-            .add_device(task, id, Null.info(), DeviceOptions::default())
+            .add_device(task, NULL, Null.info(), DeviceOptions::default())
             .unwrap();
         let file = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
         let mut writer = cache.writer();

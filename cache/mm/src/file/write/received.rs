@@ -18,7 +18,7 @@
 
 use core::ops::Range;
 
-use env::{Env, Task, Work};
+use env::{Task, Work};
 use frames::{Busy, Flags, Slot};
 use policy::units::{Bytes, PAGE_SIZE};
 
@@ -64,14 +64,14 @@ impl Offered<'_> {
     }
 }
 
-impl<E: Env> Call<'_, E> {
+impl Call<'_> {
     /// Offers the pages of the call that can be written to at once to `fill`, which answers how
     /// many bytes it filled. Answers the same; `fill` is not called if the first page cannot be
     /// offered.
     pub(crate) fn receive(
         mut self,
-        task: &mut Task<'_, E>,
-        fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize,
+        task: &mut Task<'_>,
+        fill: &mut dyn FnMut(&Offered<'_>) -> usize,
     ) -> Result<Bytes, Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let Range { start, end } = self.bytes;
@@ -101,7 +101,7 @@ impl<E: Env> Call<'_, E> {
     }
 }
 
-impl<E: Env> Batch<'_, E> {
+impl Batch<'_> {
     /// Takes the busy bits of up to `pages` pages before `end`.
     fn take_pages(&mut self, end: u64, pages: u64) {
         let (cache, mapping, first) = (self.cache, self.mapping, page_of(self.took.until));
@@ -128,7 +128,7 @@ impl<E: Env> Batch<'_, E> {
     }
 
     /// Has `fill` fill the pages of the batch, and takes those out again that it did not come to.
-    fn receive(&mut self, end: u64, fill: impl FnOnce(&E::Content, &Offered<'_>) -> usize) {
+    fn receive(&mut self, end: u64, fill: &mut dyn FnMut(&Offered<'_>) -> usize) {
         let pages = &self.writer.batch;
         if pages.is_empty() {
             return;
@@ -140,7 +140,7 @@ impl<E: Env> Batch<'_, E> {
             pages,
             bytes: within..within + there,
         };
-        let bytes = fill(self.cache.content(), &offered);
+        let bytes = fill(&offered);
         assert!(bytes <= there, "{bytes} bytes were filled of {there}");
         let filled = if bytes == 0 {
             0

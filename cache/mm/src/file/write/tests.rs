@@ -1,10 +1,10 @@
 //! What a write says of its pages.
 
 use env::{Device, DeviceId, ObjectId};
-use frames::{Content, Flags, Slot};
+use frames::{Flags, Slot};
 use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::Bytes;
-use world::Stamps;
+use world::Sector;
 
 use crate::testing::{Null, with_cache};
 use crate::{DeviceOptions, Options};
@@ -21,7 +21,7 @@ fn active_after_calls_of(law: ReclaimLaw, call: u64) -> Vec<u32> {
         file.assume_allocated(Bytes(4096 * u64::from(PAGES)));
         let mut writer = cache.writer();
         writer.in_calls_of(Bytes(call));
-        let pages = Stamps::new_data(4096 * PAGES as usize);
+        let pages = [Sector::ZERO; 8 * PAGES as usize];
         file.write(task, &mut writer, Bytes::ZERO, &pages).unwrap();
         let is_active = |page: &u32| {
             let Slot::Frame(frame) = file.mapping.index.get(&cache.pages.pool, *page) else {
@@ -57,7 +57,7 @@ fn uses_of(law: ReclaimLaw) -> [(bool, bool); 2] {
         let file = file.unwrap();
         file.assume_allocated(Bytes(4096));
         let mut writer = cache.writer();
-        let mut page = Stamps::new_data(4096);
+        let mut page = [Sector::ZERO; 8];
         let used = || {
             let Slot::Frame(frame) = file.mapping.index.get(&cache.pages.pool, 0) else {
                 panic!("the page is cached")

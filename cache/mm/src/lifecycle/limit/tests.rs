@@ -12,15 +12,12 @@ use crate::alloc::Wanted;
 use crate::lists::ZoneId;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use frames::Content;
-use world::LabEnv;
-
 use super::*;
 use crate::{Options, testing};
 
 const FRAMES: u32 = 4096;
 
-fn with_cache(body: impl FnOnce(&mut Task<'_, LabEnv>, &Arc<Cache<LabEnv>>) + Send + 'static) {
+fn with_cache(body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) + Send + 'static) {
     testing::with_cache(Options::new(FRAMES, 2), |task, cache| {
         cache.memory.populate_all(task).unwrap();
         body(task, cache);
@@ -82,8 +79,9 @@ fn a_limit_is_reached_though_the_task_for_the_last_one_panicked() {
 
 #[test]
 fn a_limit_that_finds_no_thread_changes_nothing() {
-    with_cache(|task, cache| {
-        cache.env.refuse_tasks(true);
+    testing::with_lab(Options::new(FRAMES, 2), |task, cache, lab| {
+        cache.memory.populate_all(task).unwrap();
+        lab.refuse_tasks(true);
         let refused = cache.set_limit(task, Pages(1024)).unwrap_err();
         assert!(
             matches!(refused, Error::NoThread { task: "limit", .. }),
@@ -92,7 +90,7 @@ fn a_limit_that_finds_no_thread_changes_nothing() {
         assert_eq!(cache.limit().limit, Pages(u64::from(FRAMES)));
         // No thread is needed for more.
         cache.set_limit(task, Pages(u64::from(FRAMES))).unwrap();
-        cache.env.refuse_tasks(false);
+        lab.refuse_tasks(false);
         cache.set_limit(task, Pages(1024)).unwrap();
         task.sleep(Cause::Idle, Nanos::secs(3));
         let reached = Limit {
@@ -115,7 +113,7 @@ fn a_lowered_limit_takes_from_each_node_in_proportion() {
     options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
     testing::with_cache(options, |task, cache| {
         cache.memory.populate_all(task).unwrap();
-        let free = |cache: &Cache<LabEnv>| [0, 1].map(|zone| cache.memory.free_of(ZoneId(zone)));
+        let free = |cache: &Cache| [0, 1].map(|zone| cache.memory.free_of(ZoneId(zone)));
         assert_eq!(free(cache), [2048; 2]);
         for (limit, each) in [(2048, 1024), (3072, 1536), (1024, 512), (4096, 2048)] {
             cache.set_limit(task, Pages(limit)).unwrap();

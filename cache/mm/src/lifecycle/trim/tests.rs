@@ -10,7 +10,7 @@ use policy::units::{Bytes, PAGE_SIZE};
 use world::Sector;
 
 use super::*;
-use crate::testing::{Null, with_cache};
+use crate::testing::{NULL, Null, with_cache};
 use crate::{DeviceOptions, File, Options};
 
 const FRAMES: u32 = 16 * 512;
@@ -19,17 +19,11 @@ const PAGES: u32 = 6000;
 /// A file of which every third page is dirty, after `body` two thirds of it are gone again: what is
 /// left is all over the memory.
 fn with_scattered(
-    body: impl FnOnce(
-        &mut Task<'_, world::LabEnv>,
-        &std::sync::Arc<Cache<world::LabEnv>>,
-        &std::sync::Arc<File<world::LabEnv>>,
-    ) + Send
-    + 'static,
+    body: impl FnOnce(&mut Task<'_>, &std::sync::Arc<Cache>, &std::sync::Arc<File>) + Send + 'static,
 ) {
     with_cache(Options::new(FRAMES, 2), |task, cache| {
-        let id = cache.env.add_device(std::sync::Arc::new(Null));
         let options = DeviceOptions::default();
-        let device = cache.add_device(task, id, Null.info(), options).unwrap();
+        let device = cache.add_device(task, NULL, Null.info(), options).unwrap();
         let kept = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
         let gone = cache.open(task, device, ObjectId(2), Bytes(0)).unwrap();
         let mut writer = cache.writer();
@@ -57,7 +51,7 @@ fn with_scattered(
     });
 }
 
-fn resident(cache: &Cache<world::LabEnv>, task: &Task<'_, world::LabEnv>) -> u32 {
+fn resident(cache: &Cache, task: &Task<'_>) -> u32 {
     let chunks = cache.memory.chunks(task).into_iter();
     let chunks = chunks.filter(|chunk| chunk.has_memory);
     chunks

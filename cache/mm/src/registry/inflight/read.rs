@@ -17,7 +17,7 @@
 //!
 //! Reads of the swap file have a bound of their own (its window).
 
-use env::{Cause, Env, Signal, Task, WaitQueue};
+use env::{Cause, Signal, Task, WaitQueue};
 use frames::sync::{AtomicU32, AtomicU64, Ordering};
 use policy::units::{Instant, Nanos};
 
@@ -122,9 +122,9 @@ impl ReadInflight {
     }
 
     /// Waits until there is room for a page.
-    pub(crate) fn wait_for_room<E: Env>(
+    pub(crate) fn wait_for_room(
         &self,
-        task: &mut Task<'_, E>,
+        task: &mut Task<'_>,
         all: &AtomicU32,
         frames: impl Fn() -> u32,
     ) -> Result<(), Error> {

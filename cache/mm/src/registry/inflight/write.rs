@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use env::{Cause, Context, Env, IoClass, Lock, LockClass, Signal, Task, WaitQueue, Wakeup};
+use env::{Cause, Context, IoClass, Lock, LockClass, Signal, Task, WaitQueue, Wakeup};
 use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use policy::units::{Nanos, Pages, PagesPerSec};
 use policy::writeback::{FlushTunables, InFlight};
@@ -132,10 +132,10 @@ impl WriteInflight {
 
 /// Waits until one more request may go out; answers how many pages it may have. `turn`: those that
 /// were sent since it was let through; none: it comes anew.
-pub(crate) fn wait_for_room<E: Env>(
-    task: &mut Task<'_, E>,
+pub(crate) fn wait_for_room(
+    task: &mut Task<'_>,
     flush: &FlushTunables,
-    device: &DeviceState<E>,
+    device: &DeviceState,
     class: IoClass,
     turn: &mut Pages,
 ) -> Result<Pages, Error> {

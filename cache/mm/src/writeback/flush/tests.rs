@@ -13,7 +13,7 @@ use policy::writeback::Flight;
 use world::{Lab, Sector};
 
 use super::*;
-use crate::testing::{INFO, Null, with_cache};
+use crate::testing::{INFO, NULL, Null, with_cache};
 use crate::{DeviceOptions, Options};
 
 /// The wait for room of a task that writes them was cancelled: they are dirty again, and the next
@@ -25,12 +25,11 @@ fn pages_that_are_not_sent_after_all_are_dirty_again() {
     options.dirty.dirty = Threshold::Percent(95);
     options.dirty.background = Threshold::Percent(90);
     with_cache(options, |task, cache| {
-        let id = cache.env.add_device(Arc::new(Null));
         let options = DeviceOptions {
             at_once: Pages(400),
             ..DeviceOptions::default()
         };
-        let device = cache.add_device(task, id, Null.info(), options).unwrap();
+        let device = cache.add_device(task, NULL, Null.info(), options).unwrap();
         let file = cache.open(task, device, ObjectId(1), Bytes(0)).unwrap();
         let mut writer = cache.writer();
         let data = vec![Sector(5); 8 * 400];
@@ -94,8 +93,8 @@ fn pages_of_a_sync_that_is_cancelled_are_the_flushers() {
     // At its end the lab cancels every wait.
     let (mapping, syncing) = lab
         .run(move |task| {
+            let id = env.add_device(Arc::<Silent>::default());
             let cache = Cache::new(env, options).unwrap();
-            let id = cache.env.add_device(Arc::<Silent>::default());
             let mut options = DeviceOptions {
                 at_once: Pages(100),
                 ..DeviceOptions::default()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, DeviceId, Env, Event, ObjectId, Task, Wakeup};
+use env::{Cause, DeviceId, Event, ObjectId, Task, Wakeup};
 use policy::units::Pages;
 
 use super::{Core, Data, Page, Record};
@@ -11,7 +11,7 @@ use super::{Core, Data, Page, Record};
 struct Over;
 
 /// Commits the running transaction whenever it is due, until the `Env` shuts down.
-pub(super) fn run<E: Env>(task: &mut Task<'_, E>, core: &Arc<Core>, device: DeviceId) {
+pub(super) fn run(task: &mut Task<'_>, core: &Arc<Core>, device: DeviceId) {
     while !core.lock().aborted {
         let due = core.lock().ledger.due();
         let wakeup = task.wait_while(&core.wait, Cause::Idle, due, |_| {
@@ -35,7 +35,7 @@ pub(super) fn run<E: Env>(task: &mut Task<'_, E>, core: &Arc<Core>, device: Devi
     }
 }
 
-fn commit<E: Env>(task: &mut Task<'_, E>, core: &Arc<Core>, device: DeviceId) -> Result<(), Over> {
+fn commit(task: &mut Task<'_>, core: &Arc<Core>, device: DeviceId) -> Result<(), Over> {
     let began = task.now();
     core.lock().ledger.lock();
     wait(task, core, Cause::Journal, || {
@@ -112,14 +112,14 @@ fn commit<E: Env>(task: &mut Task<'_, E>, core: &Arc<Core>, device: DeviceId) ->
     Ok(())
 }
 
-fn wait_for_own<E: Env>(task: &mut Task<'_, E>, core: &Core) -> Result<(), Over> {
+fn wait_for_own(task: &mut Task<'_>, core: &Core) -> Result<(), Over> {
     wait(task, core, Cause::DeviceFlush, || {
         core.lock().own_in_flight > 0
     })
 }
 
-fn wait<E: Env>(
-    task: &mut Task<'_, E>,
+fn wait(
+    task: &mut Task<'_>,
     core: &Core,
     cause: Cause,
     blocked: impl Fn() -> bool,

@@ -300,7 +300,7 @@ impl Journal {
     }
 
     /// Starts the task that commits; `device` is this journal's number.
-    pub fn start<E: Env>(&self, env: &E, device: DeviceId) {
+    pub fn start(&self, env: &dyn Env, device: DeviceId) {
         self.core.lock().is_live = true;
         let core = Arc::clone(&self.core);
         env.spawn(

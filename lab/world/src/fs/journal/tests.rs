@@ -7,7 +7,6 @@ use env::{Cause, Lock, LockClass, Signal, Task, Wakeup, spawn};
 use frames::Content;
 
 use super::*;
-use crate::LabEnv;
 use crate::content::Sector;
 use crate::fs;
 use crate::media::{Media, SharedMedia};
@@ -92,7 +91,8 @@ struct Answer {
     result: Lock<Option<Result<(), IoError>>>,
     moved: Lock<Option<Instant>>,
     done: WaitQueue,
-    host: Arc<dyn Host>,
+    /// Tells when it moved; none: nobody asks.
+    host: Option<Arc<dyn Host>>,
 }
 
 impl IoDone for Answer {
@@ -102,12 +102,12 @@ impl IoDone for Answer {
     }
 
     fn io_moved(&self, context: &Interrupt, _: &IoRequest) {
-        *self.moved.lock(context) = Some(self.host.now());
+        *self.moved.lock(context) = self.host.as_ref().map(|host| host.now());
     }
 }
 
 impl Answer {
-    fn wait(&self, task: &mut Task<'_, LabEnv>) -> Result<(), IoError> {
+    fn wait(&self, task: &mut Task<'_>) -> Result<(), IoError> {
         task.wait_while(&self.done, Cause::Journal, None, |task| {
             self.result.lock(task).is_none()
         });
@@ -120,7 +120,7 @@ impl Answer {
 
 /// Sends `op` for pages `first..first + pages` of a file.
 fn send(
-    task: &Task<'_, LabEnv>,
+    task: &Task<'_>,
     device: DeviceId,
     object: u32,
     op: IoOp,
@@ -128,12 +128,17 @@ fn send(
     pages: u64,
     more: u64,
 ) -> Arc<Answer> {
-    let answer = Arc::new(Answer {
-        result: Lock::new(LockClass::Leaf, None),
-        moved: Lock::new(LockClass::Leaf, None),
-        done: WaitQueue::new(),
-        host: task.env().host(),
-    });
+    let request = request((device, object), op, first, pages, more);
+    hand_in(task, request, None)
+}
+
+fn request(
+    (device, object): (DeviceId, u32),
+    op: IoOp,
+    first: u64,
+    pages: u64,
+    more: u64,
+) -> Box<IoRequest> {
     let mut request = IoRequest::with_room(0);
     request.device = device;
     request.object = ObjectId(object);
@@ -143,6 +148,20 @@ fn send(
     request.more = Pages(more);
     let frames = (first..first + pages).map(frame);
     request.frames.extend(frames);
+    request
+}
+
+fn hand_in(
+    task: &Task<'_>,
+    mut request: Box<IoRequest>,
+    host: Option<Arc<dyn Host>>,
+) -> Arc<Answer> {
+    let answer = Arc::new(Answer {
+        result: Lock::new(LockClass::Leaf, None),
+        moved: Lock::new(LockClass::Leaf, None),
+        done: WaitQueue::new(),
+        host,
+    });
     request.on_done(Arc::clone(&answer) as Arc<dyn IoDone>);
     task.env().submit(request);
     answer
@@ -152,7 +171,7 @@ fn frame(page: u64) -> FrameId {
     FrameId(u32::try_from(page % u64::from(DATA)).unwrap())
 }
 
-fn prepare(task: &mut Task<'_, LabEnv>, device: DeviceId, object: u32) -> Nanos {
+fn prepare(task: &mut Task<'_>, device: DeviceId, object: u32) -> Nanos {
     let began = task.now();
     let op = IoOp::Prepare { len: Bytes(4096) };
     let _ = send(task, device, object, op, 0, 0, 0).wait(task);
@@ -162,7 +181,7 @@ fn prepare(task: &mut Task<'_, LabEnv>, device: DeviceId, object: u32) -> Nanos 
 /// Writes runs of `run` MiB of a file, front to back, with `depth` requests of 1 MiB under way,
 /// until `until`.
 fn flusher(
-    task: &mut Task<'_, LabEnv>,
+    task: &mut Task<'_>,
     device: DeviceId,
     object: u32,
     run: u64,
@@ -480,12 +499,13 @@ fn after_a_crash_no_record_speaks_of_what_was_never_written() {
 #[test]
 fn the_writes_of_an_extent_end_together_and_leave_the_queue_one_by_one() {
     let mut rig = rig(Options::default(), 1);
-    let device = rig.device;
+    let (device, host) = (rig.device, rig.lab.host());
     let ended = rig.lab.run(move |task| {
         let answers: Vec<_> = (0..10)
             .map(|piece| {
                 let left = (9 - piece) * MIB;
-                send(task, device, 0, IoOp::Write, piece * MIB, MIB, left)
+                let request = request((device, 0), IoOp::Write, piece * MIB, MIB, left);
+                hand_in(task, request, Some(Arc::clone(&host)))
             })
             .collect();
         let mut ends = Vec::new();
@@ -505,12 +525,7 @@ fn the_writes_of_an_extent_end_together_and_leave_the_queue_one_by_one() {
 }
 
 /// A write now and then, while the flusher writes 4 MiB at a time.
-fn write_beside_a_flusher(
-    task: &mut Task<'_, LabEnv>,
-    device: DeviceId,
-    until: Instant,
-    every: Nanos,
-) {
+fn write_beside_a_flusher(task: &mut Task<'_>, device: DeviceId, until: Instant, every: Nanos) {
     let flushes = spawn(task.env(), "flusher", move |task| {
         flusher(task, device, 0, 8, 4, until);
     });
