@@ -1,4 +1,4 @@
-//! Blocking procedures over `E: Env`: read, write, balance dirty pages, flush, sync, reclaim.
+//! Blocking procedures over any `Env`: read, write, balance dirty pages, flush, sync, reclaim.
 //!
 //! `policy` decides, `frames` holds, `env` is the door to the world; this crate waits. It is plain
 //! synchronous Rust and never names a concrete `Env`.

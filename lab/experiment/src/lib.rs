@@ -10,9 +10,6 @@
 //!                                  '--> expect  (bands)
 //!   trial    (all of it in one call: for tests)
 //! ```
-//!
-//! `mm` and `workload` are generic over their `Env` and compiled where they are used: here, once
-//! for the lab and once for threads. Crates above this one call functions that are not generic.
 #![forbid(unsafe_code)]
 
 pub mod catalogue;

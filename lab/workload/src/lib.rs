@@ -1,4 +1,4 @@
-//! Writers and readers of files, and users of anonymous memory, written once over `E: Env` and run
+//! Writers and readers of files, and users of anonymous memory, written once over any `Env` and run
 //! in the lab and live.
 //!
 //! A *job* is one task: what it does with which files (its *work*, any procedure), and when. A
