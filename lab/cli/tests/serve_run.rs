@@ -670,7 +670,9 @@ fn a_hang_up_reads_the_file_again() {
     // Settings that cannot change are said; one volume goes: its file is free for others.
     write(
         head("1GiB").replace("web = \"off\"", "web = \"127.0.0.1:1\"")
-            + &volume("b").replace("16MiB", "8MiB"),
+            + &volume("b").replace("16MiB", "8MiB")
+            + &volume("a")
+            + "take_out = true\n",
     );
     process.signal(Signal::HUP);
     process.wait_said("taken out: synced and closed\" volume=a");

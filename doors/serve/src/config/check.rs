@@ -64,7 +64,7 @@ pub(super) fn check(
     );
     let tls = tls(&draft, &mut mistakes);
     let listen = listeners(&draft, server.socket_mode, surroundings, &mut mistakes);
-    let mut volumes = Vec::new();
+    let (mut volumes, mut take_out) = (Vec::new(), Vec::new());
     for (place, volume) in draft.volumes.iter().enumerate() {
         let name = &volume.name;
         let twice = draft.volumes[..place]
@@ -74,7 +74,7 @@ pub(super) fn check(
             let title = format!("there are two volumes `{}`", name.text);
             mistakes.push(name.wrong(title, "the second one", "give each a name of its own"));
         }
-        let volume = self::volume(volume, &mut mistakes);
+        let (volume, is_taken_out) = self::volume(volume, &mut mistakes);
         if let Some(path) = volume.as_ref().and_then(|one| made_twice(&volumes, one)) {
             let title = format!(
                 "two volumes are the file {}, which is to be made",
@@ -82,7 +82,10 @@ pub(super) fn check(
             );
             mistakes.push(name.wrong(title, "the second one", "give each a file of its own"));
         }
-        volumes.extend(volume);
+        match volume {
+            Some(volume) if is_taken_out => take_out.push(volume.name),
+            volume => volumes.extend(volume),
+        }
     }
     shares_of_all(&draft, &mut mistakes);
     if let (Some(word), Some(record)) = (draft.server.get("record"), &record) {
@@ -105,7 +108,7 @@ pub(super) fn check(
         draft.mistakes = mistakes;
         return Err(draft.refuse());
     }
-    if volumes.is_empty() && asked.file.is_none() {
+    if volumes.is_empty() && take_out.is_empty() && asked.file.is_none() {
         volumes.push(surroundings.volume()?);
     }
     Ok(Config {
@@ -124,6 +127,7 @@ pub(super) fn check(
         limits,
         connections_given: connections.is_some(),
         volumes,
+        take_out,
         take_out_all: server.take_out_all.unwrap_or(false),
         paced: server.paced.unwrap_or(true),
         io_uring: server.io_uring.unwrap_or(true),
@@ -363,7 +367,8 @@ fn listener(text: &str, mode: u32) -> Result<ListenConfig, Wrong> {
     Err((label, help.into()))
 }
 
-fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConfig> {
+/// Also answers whether it is not to be served any more.
+fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> (Option<VolumeConfig>, bool) {
     let name = &draft.name;
     let before = mistakes.len();
     if let Some(label) = name_problem(&name.text) {
@@ -403,8 +408,8 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConf
         mistakes.push(word.wrong(title, "of this volume", help));
     }
     let backend = backend(draft, &options, mistakes);
-    let backend = backend.filter(|_| mistakes.len() == before)?;
-    Some(VolumeConfig {
+    let backend = backend.filter(|_| mistakes.len() == before);
+    let volume = backend.map(|backend| VolumeConfig {
         name: name.text.clone(),
         description: options.description.unwrap_or_default(),
         backend,
@@ -415,7 +420,8 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> Option<VolumeConf
         share,
         layers: options.device.unwrap_or_default(),
         blocks,
-    })
+    });
+    (volume, options.take_out.unwrap_or(false))
 }
 
 /// The words before the colon of a backend that is no path.

@@ -71,6 +71,8 @@ pub struct Config {
     pub connections_given: bool,
     /// The volumes; names are unique.
     pub volumes: Vec<VolumeConfig>,
+    /// Volumes that are not to be served any more, though clients may have them.
+    pub take_out: Vec<String>,
     /// Whether a reload may take out every volume that is served: a file that was just cut, to be
     /// written anew, looks like that.
     pub take_out_all: bool,

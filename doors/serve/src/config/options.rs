@@ -122,6 +122,7 @@ options! {
     parallel: u16, parallel, [];
     force: bool, truth, [];
     device: Vec<Layer>, layers, [];
+    take_out: bool, truth, [];
 }
 
 /// The key as it is in the list of known ones. `policy` is the old name of `on_error`.

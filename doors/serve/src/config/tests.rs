@@ -357,6 +357,12 @@ fn the_command_line_goes_before_the_file() {
         .map(|volume| volume.name.as_str())
         .collect();
     assert_eq!(names, ["b", "a"]);
+    let out = TestFile::new(
+        "out.toml",
+        "[volume.a]\nbackend = \"/a\"\ntake_out = true\n[volume.b]\nbackend = \"/b\"\n",
+    );
+    let out = self::config(&out.asked());
+    assert_eq!((out.take_out, out.volumes.len()), (vec!["a".to_owned()], 1));
     let paths: Vec<String> = config
         .listen
         .iter()
@@ -396,7 +402,7 @@ fn a_mistake_on_the_command_line_is_shown_in_its_word() {
 1 | data=/x,on_eror=stop
   |         ^^^^^^^ not an option of a volume
   |
-  = help: did you mean `on_error`? Allowed: ro, size, read_only, durable, unlocked, on_error, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device (a path with a comma belongs in a file: --config)"
+  = help: did you mean `on_error`? Allowed: ro, size, read_only, durable, unlocked, on_error, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device, take_out (a path with a comma belongs in a file: --config)"
     );
 }
 

@@ -3,7 +3,7 @@
 //!
 //! | changes | needs a restart |
 //! |---|---|
-//! | volumes that come or go | where a volume is kept that stays, whether it is read-only, its layers |
+//! | volumes that come or go (with clients: only with `take_out`) | where a volume is kept that stays, whether it is read-only, its layers |
 //! | a volume's `on_error`, its share of the dirty limit, and, for new connections, a larger size and what clients are told of it | |
 //! | the memory limit, up to that of the start | limits of dirty data |
 //! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
@@ -72,6 +72,15 @@ impl Server {
             );
             return;
         }
+        if let Some((name, clients)) = self.cuts_off(&new) {
+            error!(
+                volume = %name, clients,
+                cause = "the file does not name it: perhaps it is being written just now",
+                help = "write take_out = true into its table if that is meant",
+                "nothing was reloaded: a volume that has clients would be taken out; serving as before"
+            );
+            return;
+        }
         self.settings(&new);
         // A limit that nobody named follows the group by itself.
         if new.memory_given || (new.memory_of.is_none() && self.config.memory_of.is_none()) {
@@ -112,6 +121,19 @@ impl Server {
         Some(match new.volumes.is_empty() {
             true => "it names no volume: perhaps it is being written just now",
             false => "it names other volumes only",
+        })
+    }
+
+    /// A volume with clients that is missing in a configuration, without a word, and how many.
+    fn cuts_off(&self, new: &Config) -> Option<(&str, u64)> {
+        let mut served = self.volumes.iter().filter(|volume| !volume.is_leaving);
+        served.find_map(|volume| {
+            let name = &volume.config.name;
+            let is_named = new.take_out_all
+                || new.take_out.contains(name)
+                || new.volumes.iter().any(|other| other.name == *name);
+            let clients = volume.export.counters.connections.load(Ordering::Relaxed);
+            (!is_named && clients > 0).then_some((name.as_str(), clients))
         })
     }
 

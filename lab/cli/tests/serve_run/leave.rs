@@ -42,6 +42,40 @@ fn a_file_that_is_cut_for_a_moment_takes_no_volume_out() {
 }
 
 #[test]
+fn half_a_file_takes_no_volume_out_that_has_clients() {
+    let folder = Folder::new("half");
+    let config = Written::new(&folder, MEMORY, "off");
+    let [a, b, c] = ["a", "b", "c"].map(|name| new_volume(&folder, name, ""));
+    config.write(&[&a, &b, &c]);
+    let mut process = config.serve(&folder);
+    process.wait_ready();
+    let mut client = Client::connect(&folder.path("socket"), "c");
+    write_all(&mut client, &random(MIB, 5));
+    config.write(&[&a]);
+    process.signal(Signal::HUP);
+    process.wait_said("nothing was reloaded: a volume that has clients would be taken out");
+    assert!(
+        process.said().contains("volume=c clients=1"),
+        "{}",
+        process.said()
+    );
+    client.read(0, &mut [0; 512]).unwrap();
+    assert!(
+        !process.said().contains("taken out: synced"),
+        "b stays, too"
+    );
+
+    // One without clients needs no word, the other one has it.
+    config.write(&[&a, &c, "take_out = true\n"]);
+    process.signal(Signal::HUP);
+    process.wait_said("taken out: synced and closed\" volume=b");
+    process.wait_said("taken out: synced and closed\" volume=c");
+    process.wait_said("reloaded: serving 1 volume");
+    client.read(0, &mut [0; 512]).unwrap_err();
+    process.stop();
+}
+
+#[test]
 fn a_volume_that_hangs_while_it_is_taken_out_holds_up_nothing_else() {
     let folder = Folder::new("leaves");
     let config = Written::new(&folder, MEMORY, "off");
@@ -62,7 +96,8 @@ fn a_volume_that_hangs_while_it_is_taken_out_holds_up_nothing_else() {
             .unwrap();
     }
 
-    config.write(&[&stays, &first]);
+    // Clients may be there yet.
+    config.write(&["take_out_all = true\n", &stays, &first]);
     process.signal(Signal::HUP);
     process.wait_said("msg=added volume=first");
     write_all(&mut Client::connect(&socket, "first"), &data);
