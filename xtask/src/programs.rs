@@ -119,7 +119,7 @@ impl Program {
     /// Runs it here, with these words for the harness of its tests: what it prints is seen.
     ///
     /// # Errors
-    /// A test failed, or the time is over.
+    /// A test failed, or the time is up.
     pub(crate) fn run(&self, words: &[String]) -> Result<()> {
         steps::run(self.command().args(words), PROGRAM_MAX)
     }

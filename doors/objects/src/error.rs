@@ -143,7 +143,7 @@ pub enum Error {
          or use another"
     )]
     Answer {
-        /// Where.
+        /// The volume's place.
         place: String,
         /// The call that was tried.
         what: &'static str,

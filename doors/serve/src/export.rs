@@ -293,7 +293,7 @@ impl Export {
         self.opened.lost.as_ref().and_then(|lost| lost())
     }
 
-    /// Whether reads from the backing failed lately, by how much could not be read so far.
+    /// True if reads from the backing failed lately, by the bytes that could not be read so far.
     pub(crate) fn reads_fail(&self, total: u64) -> bool {
         let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
         if core::mem::replace(&mut unread.0, total) < total {

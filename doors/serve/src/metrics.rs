@@ -210,7 +210,7 @@ fn write(to: &mut DescriptorEncoder<'_>, now: &Reading) -> fmt::Result {
     let memory = Memory::read(now.resident, &now.stats);
     numbers(to, MEMORY, any, core::iter::once(([], &memory)))?;
     rows(to, CACHE, stats)?;
-    // Where the cache has several.
+    // If the cache has several.
     if now.stats.nodes.len() > 1 {
         let named = (0..).zip(&now.stats.nodes);
         let named = named.map(|(at, node)| (node.number.unwrap_or(at).to_string(), *node));
@@ -270,7 +270,7 @@ const CACHE: Rows<Stats> = &[
     ((Counter, "tidegate_read", Bytes, "Ever read from backings."), |of, out| out.put(&[], of.read_total)),
     ((Counter, "tidegate_reclaimed", Bytes, "Ever freed by reclaim."), |of, out| out.put(&[], of.reclaimed_total)),
     ((Counter, "tidegate_pages_moved", Nothing, "Pages ever moved to other memory, so that some could be given back or stand side by side."), |of, out| out.put(&[], of.moved_total)),
-    ((Counter, "tidegate_page_moves_refused", Nothing, "How often a page was to be moved and stayed: pinned, being written, or gone."), |of, out| out.put(&[], of.move_refused_total)),
+    ((Counter, "tidegate_page_moves_refused", Nothing, "Times that a page was to be moved and stayed: pinned, being written, or gone."), |of, out| out.put(&[], of.move_refused_total)),
     ((Gauge, "tidegate_memory_free_blocks", Nothing, "Free blocks of memory by their size; what was given back to the system is in none."), |of, out| {
         let mut blocks = of.runs.iter().enumerate();
         blocks.try_for_each(|(order, blocks)| out.put(&[("bytes", &(PAGE_SIZE << order).to_string())], *blocks))
@@ -297,7 +297,7 @@ const NODE: Rows<(String, NodeStats)> = &[
 
 #[rustfmt::skip]
 const WAIT: Rows<Wait> = &[
-    ((Histogram, "tidegate_wait_duration", Seconds, "What was waited for in the cache, by callers and by its own tasks."), |of, out| out.histogram(&[("cause", of.cause)], &of.histogram, of.total)),
+    ((Histogram, "tidegate_wait_duration", Seconds, "Waits in the cache, by callers and by its own tasks."), |of, out| out.histogram(&[("cause", of.cause)], &of.histogram, of.total)),
     ((Gauge, "tidegate_wait_longest", Seconds, "The longest wait since the start."), |of, out| out.put(&[("cause", of.cause)], of.max.as_secs_f64())),
     ((Counter, "tidegate_wait_timeouts", Nothing, "Waits that ended by a timeout that was only a safety net."), |of, out| out.put(&[("cause", of.cause)], of.timed_out)),
     ((Counter, "tidegate_wait_ends", Nothing, "Waits by the event, or the deadline, that ended them."), |of, out| {
@@ -308,8 +308,8 @@ const WAIT: Rows<Wait> = &[
 
 #[rustfmt::skip]
 const VOLUME_LEVEL: Rows<VolumeReading> = &[
-    ((Gauge, "tidegate_volume_backing_free", Bytes, "What the file system of the volume's file has left."), |of, out| of.room.map_or(Ok(()), |room| out.put(&[("volume", &of.name)], room.free))),
-    ((Gauge, "tidegate_volume_backing_taken", Bytes, "What the volume's file takes of its file system: less than its size where it is sparse."), |of, out| of.room.map_or(Ok(()), |room| out.put(&[("volume", &of.name)], room.taken))),
+    ((Gauge, "tidegate_volume_backing_free", Bytes, "Space left in the file system of the volume's file."), |of, out| of.room.map_or(Ok(()), |room| out.put(&[("volume", &of.name)], room.free))),
+    ((Gauge, "tidegate_volume_backing_taken", Bytes, "Space that the volume's file takes of its file system: less than its size where it is sparse."), |of, out| of.room.map_or(Ok(()), |room| out.put(&[("volume", &of.name)], room.taken))),
     ((Gauge, "tidegate_volume_state", Nothing, "1 for the state that the volume is in."), |of, out| {
         let mut states = State::ALL.into_iter();
         states.try_for_each(|state| out.put(&[("volume", &of.name), ("state", state.name())], u64::from(of.state == state)))

@@ -9,7 +9,7 @@ use super::job::RequestId;
 /// not complete.
 pub(super) const CARRY: usize = 4096 + nbd::wire::REQUEST;
 
-/// What is done with the stream next; drawn in `connection/mod.rs`.
+/// The next step with the stream; drawn in `connection/mod.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// A request is taken from it.
@@ -44,7 +44,7 @@ impl Owed {
 }
 
 impl Next {
-    /// Whether an arrow of the drawing leads from here to there.
+    /// True if an arrow of the drawing leads from here to there.
     fn leads_to(self, next: Self) -> bool {
         let same = |before: Owed, owed: Owed| owed.id == before.id && owed.left <= before.left;
         match (self, next) {
@@ -120,7 +120,7 @@ impl Input {
         }
     }
 
-    /// What is done with the stream next.
+    /// The next step with the stream.
     pub(super) fn next(&self) -> Next {
         self.next
     }

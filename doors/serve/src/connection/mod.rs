@@ -7,7 +7,7 @@
 //!                          '──miss, flush──> pool ──mailbox────'
 //! ```
 //!
-//! What is done with the stream next is one value, `input::Next`; each step (`begin`, `take_in`,
+//! The next step with the stream is one value, `input::Next`; each step (`begin`, `take_in`,
 //! `receive_direct`, `throw_away`, `payload_can_go_on`) answers the next one, and `Input::turn` is
 //! the one place where it changes:
 //!

@@ -181,7 +181,7 @@ where
     }
 
     /// So much of a write was taken in; answers how much is left. All of it: it is answered when
-    /// its pause is over, or when it is durable.
+    /// its pause ends, or when it is durable.
     pub(super) fn moved(&mut self, id: RequestId, bytes: usize) -> u32 {
         self.paced.unpaced_bytes += bytes as u64;
         let left = self.table.at(id).take(bytes);

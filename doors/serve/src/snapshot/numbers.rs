@@ -58,7 +58,7 @@ fn load(counter: &AtomicU64) -> u64 {
 }
 
 numbers! {
-    /// What memory is used for.
+    /// The use of memory.
     Memory, MEMORY, (resident: u64, stats: &Stats);
     limit,      stats.limit,      [Gauge, "tidegate_memory_limit", Bytes],      "The memory limit of the server.";
     over_limit, stats.over_limit, [Gauge, "tidegate_memory_over_limit", Bytes], "Still in use beyond a limit that was lowered.";
@@ -96,7 +96,7 @@ numbers! {
     dirty_limit,      stats.dirty_limit,           [Gauge, "tidegate_volume_dirty_limit", Bytes],      "The volume's share of the dirty limit.";
     #[serde(skip)]
     background_limit, stats.background_limit,      [Gauge, "tidegate_volume_background_limit", Bytes], "The volume's share of the background limit.";
-    bandwidth,        stats.write_rate,            [Gauge, "tidegate_volume_bandwidth_bytes_per_second", Nothing], "What the cache thinks that the backing writes.";
+    bandwidth,        stats.write_rate,            [Gauge, "tidegate_volume_bandwidth_bytes_per_second", Nothing], "The cache's estimate of the backing's write rate.";
     connections,      load(&counters.connections), [Gauge, "tidegate_volume_connections", Nothing],    "Connections now.";
     in_flight,        load(&counters.in_flight),   [Gauge, "tidegate_volume_requests_in_flight", Nothing],   "Requests under way.";
     oldest_us,        oldest_us,                   [Gauge, "tidegate_volume_oldest_request_age", Seconds],   "For how long the oldest request under way has waited.";

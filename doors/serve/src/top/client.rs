@@ -18,7 +18,7 @@ const PAGE_MAX: usize = 16 << 20;
 /// For all of it, from the connection to the last byte.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Why a server's page cannot be had.
+/// The reason why a server's page cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {

@@ -20,7 +20,7 @@ use super::door::Connection;
 /// The end of the year 9999, in seconds since 1970.
 const LAST: u64 = 253_402_300_800;
 
-/// Whether HTTP has a date for it.
+/// True if HTTP has a date for it.
 pub(super) fn has_date(at: SystemTime) -> bool {
     let since = at.duration_since(UNIX_EPOCH);
     since.is_ok_and(|since| since < Duration::from_secs(LAST))

@@ -36,7 +36,7 @@ const SETTLE_S: u64 = 40;
 /// A strict device limit, per cent of the dirty limit.
 const STRICT_PERCENT: u64 = 1;
 
-/// What is asked of `pacing`.
+/// The options of `pacing`.
 pub(crate) struct Options {
     pub(crate) seconds: u64,
     pub(crate) rows: Vec<&'static Row>,

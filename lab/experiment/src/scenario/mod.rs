@@ -226,7 +226,7 @@ keys! {
 }
 
 impl CaseEntry {
-    /// Whether two rows differ in nothing but models and names, which files do not have.
+    /// True if two rows differ in nothing but models and names, which files do not have.
     #[must_use]
     pub fn is_same_live(&self, other: &Self) -> bool {
         let number = |value: &Option<Spanned<f64>>| value.as_ref().map(|v| v.get_ref().to_bits());
@@ -342,7 +342,7 @@ keys! {
 }
 
 words! {
-    /// How two values are compared.
+    /// The comparison of two values.
     CompareKind:
         Value = "value", "The column's own mean.";
         Ratio = "ratio", "Column / other column.";
@@ -372,7 +372,7 @@ keys! {
 }
 
 impl ExpectEntry {
-    /// Whether two bands say the same, but for where they are held.
+    /// True if two bands say the same, but for where they are held.
     fn is_same(&self, other: &Self) -> bool {
         let name = |entry: &Option<Spanned<String>>| entry.as_ref().map(|e| e.get_ref().clone());
         let bound = |entry: &Option<Spanned<f64>>| entry.as_ref().map(|e| *e.get_ref());
@@ -449,7 +449,7 @@ fn in_the_file(given: &Source, error: LoadError) -> LoadError {
     }
 }
 
-/// Whether `c` may be in a plain name: of a device, a task, a case or a policy, which stand in
+/// True if `c` may be in a plain name: of a device, a task, a case or a policy, which stand in
 /// tables and in names of files.
 pub fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.+".contains(c)
