@@ -20,7 +20,7 @@ use crate::scene::{DeviceState, Slot, World, pause};
 
 /// Holds within holds.
 const DEPTH_MAX: u32 = 2;
-/// How often a close looks whether the file is in use, and how often it looks.
+/// Interval at which a close looks whether the file is in use, and the number of its looks.
 const CLOSE_REST: Nanos = Nanos::millis(2);
 const CLOSE_TRIES: u32 = 20;
 

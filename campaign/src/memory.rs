@@ -2,8 +2,8 @@
 //! there.
 //!
 //! A page that nobody wrote to since it was given back reads as zeroes, but for the word that a
-//! fault puts at the start of a page of the lab (`Content::mark`): the page's number and one. That
-//! word is taken for zeroes; so a page whose content was lost and that was then faulted in afresh
+//! fault puts at the start of a page of the lab (`Content::mark`): the page's number and one. Such
+//! a word is taken for zeroes; so a page whose content was lost and that was then faulted in afresh
 //! is found out by the version that it lost.
 
 use core::sync::atomic::Ordering;
@@ -23,10 +23,10 @@ use crate::plan::{SECTOR, SECTORS};
 use crate::run::{Going, Over};
 use crate::scene::{Memory, Region, World};
 
-/// A region is read in pieces of so many pages at the end.
+/// A region is read in pieces of this many pages at the end.
 const PIECE: u64 = 32;
 const PIECE_STEP: usize = 32;
-/// How often, and after which rests, the last read of a region is tried: a swap file that has
+/// Number of tries of the last read of a region, and the rests between them: a swap file that has
 /// failed backs off.
 const TRIES: u32 = 120;
 const REST: Nanos = Nanos::millis(500);
@@ -278,7 +278,7 @@ pub(crate) fn finish(task: &mut Task<'_>, world: &World) -> bool {
     true
 }
 
-/// How the last read of a piece ended.
+/// The end of the last read of a piece.
 enum Last {
     Read,
     /// There is no room for it.
@@ -317,7 +317,7 @@ fn read_at_last(
             Err(error) => error,
         };
         world.anon_checker().on_read_failed(read);
-        // Where there is no room for all of it, what cannot be had now may never be.
+        // Without room for all of it, a piece that is refused now may be refused for ever.
         if matches!(error, Error::OutOfMemory { .. }) && !world.memory_suffices {
             return Last::Refused;
         }
@@ -364,7 +364,7 @@ pub(crate) fn add_up(task: &mut Task<'_>, world: &Arc<World>) -> bool {
     true
 }
 
-/// What does not add up (yet).
+/// An account that does not add up (yet).
 fn broken(world: &World) -> Option<&'static str> {
     use mm::Item;
     let vmstat = world.cache.vmstat();

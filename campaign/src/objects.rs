@@ -22,7 +22,7 @@ const KEPT_PART: u64 = 8;
 const STAYING_PART: u64 = 32;
 /// Objects taken at a time.
 const BATCH: u64 = 24;
-/// How often the end of the task is waited for.
+/// Number of looks at the end of the task.
 const LOOKS: u32 = 2000;
 
 const KEPT: SlabSpec = SlabSpec {
@@ -125,7 +125,7 @@ impl Objects {
         self.held.lock().expect("nobody panics with it")
     }
 
-    /// Takes and gives back until the run is over.
+    /// Takes and gives back until the run has ended.
     pub(crate) fn work(&self, task: &mut Task<'_>, world: &World) {
         while !world.fair.load(Ordering::Relaxed) {
             if !self.step(task, world) {

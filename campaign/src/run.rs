@@ -46,7 +46,7 @@ use crate::scene::{self, DeviceState, Plant, World, open, pause};
 use crate::tally::Tally;
 use crate::verdicts;
 
-/// How often the levels are looked at, at first and in a run that takes long.
+/// Interval at which the levels are looked at, at first and in a run that takes long.
 const LOOK: Nanos = Nanos::millis(7);
 const LOOK_LATER: Nanos = Nanos::millis(100);
 /// A run that takes longer waits for a sick device most of the time.
@@ -58,12 +58,12 @@ const SYNCS_MAX: u32 = 4;
 /// A file that nobody opens.
 const PROBE: ObjectId = ObjectId(15);
 
-/// The run is over.
+/// The run has ended.
 pub(crate) struct Over;
 
 pub(crate) type Going = Result<(), Over>;
 
-/// What a test adds to a run.
+/// A test's additions to a run.
 #[derive(Clone, Default)]
 pub struct Setup {
     /// Wraps the model of each device, within all other layers: a planted bug.
@@ -72,12 +72,12 @@ pub struct Setup {
     pub say: bool,
 }
 
-/// What a run shows of itself.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Of everything that happened.
     pub hash: u64,
-    /// What there was.
+    /// The events counted.
     pub tally: Tally,
 }
 
@@ -350,7 +350,7 @@ fn fault_phases(task: &mut Task<'_>, plan: &Plan, world: &World, number: usize) 
     }
 }
 
-/// The time after so many rounds, an eighth more for each, up to `PHASE_MAX`.
+/// The time after `rounds` rounds, an eighth more for each, up to `PHASE_MAX`.
 fn stretched(mut time: Nanos, rounds: usize) -> Nanos {
     for _ in 0..rounds {
         if time >= PHASE_MAX {
@@ -361,7 +361,7 @@ fn stretched(mut time: Nanos, rounds: usize) -> Nanos {
     time
 }
 
-/// Whether a flush of the device has failed: then it opens no file.
+/// True if a flush of the device has failed: then it opens no file.
 fn is_failed(task: &mut Task<'_>, world: &World, place: &DeviceState) -> bool {
     match world.cache.open(task, place.index, PROBE, Bytes::ZERO) {
         Ok(probe) => probe.discard(task) == Err(Error::Cancelled),

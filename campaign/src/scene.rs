@@ -1,5 +1,5 @@
-//! What a run is made of: the lab's devices with their wrappers, the cache over them, files, and
-//! the gauges that say which call takes how long.
+//! The parts of a run: the lab's devices with their wrappers, the cache over them, files, and the
+//! gauges that say which call takes how long.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::collections::BTreeSet;
@@ -33,12 +33,12 @@ const STEPS_MAX: u64 = 1_000_000;
 const CHUNK: u32 = 512;
 /// A call on a device that fails, hangs or changes may take that long; then it is stuck.
 const STUCK: Nanos = Nanos::secs(3600);
-/// Where memory is short, each page may be had for itself, after all passes of a reclaim, twice
-/// over. A pass sleeps for 100 ms where a device holds it up; under 5.16-rc1 the last ten sleep for
-/// half a second besides where they free nothing (kernel: `VMSCAN_THROTTLE_NOPROGRESS`), so that
-/// all of them sleep 6.3 s, nearly half a second each (seed 109175: 12.3 s a page). A task that
-/// sleeps does not see what it has freed, and another takes it: so it is for each page of all calls
-/// beside it too.
+/// If memory is short, each page may be fetched alone, after all passes of a reclaim, twice over. A
+/// pass sleeps for 100 ms where a device holds it up; under 5.16-rc1 the last ten sleep for half a
+/// second besides where they free nothing (kernel: `VMSCAN_THROTTLE_NOPROGRESS`), so that all of
+/// them sleep 6.3 s, nearly half a second each (seed 109175: 12.3 s a page). A task that sleeps
+/// does not see what it has freed, and another takes it: so it is for each page of all calls beside
+/// it too.
 const PASSES: u64 = 2 * 13;
 /// The time that any call on a steady device may take, and how many times the time of the data
 /// before it.
@@ -76,7 +76,7 @@ pub(crate) struct Region {
 
 impl Memory {
     /// # Panics
-    /// If it is over: a failure of the run.
+    /// If the region has been dropped: a failure of the run.
     pub(crate) fn region(&self) -> Region {
         let region = self.region.lock().unwrap_or_else(PoisonError::into_inner);
         region
@@ -127,7 +127,7 @@ impl Flushes {
         self.cell().remove(&object.0);
     }
 
-    /// Whether a flush of it has reached the device since.
+    /// True if a flush of it has reached the device since.
     pub(crate) fn has(&self, object: ObjectId) -> bool {
         self.cell().contains(&object.0)
     }
@@ -161,7 +161,7 @@ pub(crate) struct Layers {
 }
 
 impl Layers {
-    /// What the phase says, from now on.
+    /// Sets the faults of the phase, from now on.
     pub(crate) fn set(&self, phase: &Phase) {
         self.faulty.set_plan(phase.faults());
         if phase.hung {
@@ -322,7 +322,7 @@ pub(crate) struct Gauge {
     steady: AtomicBool,
 }
 
-/// What a call may take.
+/// The bounds of a call.
 #[derive(Clone, Copy)]
 pub(crate) struct Allowed {
     pub(crate) time: Nanos,
@@ -404,16 +404,16 @@ pub(crate) struct World {
     /// Only under some laws does a device that stands still leave the writers of others alone.
     isolates: bool,
     law: String,
-    /// How long reclaim may hold a writer up for each cluster of pages that it needs.
+    /// Time for which reclaim may hold a writer up for each cluster of pages that it needs.
     throttled_a_cluster: Nanos,
-    /// How long it may sleep for each page where there is anonymous memory.
+    /// Time that it may sleep for each page where there is anonymous memory.
     sleeps_a_page: Nanos,
     /// Until the periodic flush has written what is dirty now.
     expires: Nanos,
 }
 
 impl World {
-    /// How long a writer may pause for a single page, whenever it is its turn. The laws of 2.6.36
+    /// Time that a writer may pause for a single page, whenever it is its turn. The laws of 2.6.36
     /// and of the paper hold a writer at its limit without starting the flusher: it waits for the
     /// periodic one.
     fn pause_a_page(&self) -> Nanos {
@@ -446,7 +446,7 @@ impl World {
         checker.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a call was refused memory where it may be: then it is counted.
+    /// True if a call was refused memory where it may be: then it is counted.
     pub(crate) fn is_refusal(&self, error: &Error) -> bool {
         let refused = matches!(error, Error::OutOfMemory { .. }) && !self.memory_suffices;
         self.refusals
@@ -744,7 +744,7 @@ pub(crate) fn world(
     })
 }
 
-/// How long reclaim may sleep for so many pages.
+/// Time that reclaim may sleep for `pages` pages.
 fn reclaim_sleeps(plan: &Plan, pages: u64) -> Nanos {
     if plan.regions.is_empty() {
         return Nanos::ZERO;
@@ -759,7 +759,8 @@ fn throttled_a_cluster(reclaim: &str) -> Nanos {
     Nanos(pass_sleeps(reclaim).0 * passes)
 }
 
-/// How long a law has a reclaimer sleep after a pass that freed nothing. Ours is to get on without.
+/// Time that a law has a reclaimer sleep after a pass that freed nothing. Ours is to get on
+/// without.
 fn pass_sleeps(reclaim: &str) -> Nanos {
     match reclaim {
         "tidegate" => Nanos::ZERO,

@@ -56,7 +56,7 @@ pub enum Order {
     Random,
 }
 
-/// How a `BatonEnv` is made.
+/// The options of a `BatonEnv`.
 #[derive(Clone, Copy, Debug)]
 pub struct BatonOptions {
     /// CPUs that tasks are told they run on.
@@ -112,7 +112,7 @@ struct World {
     holder: Option<TaskId>,
     runnable: VecDeque<TaskId>,
     timers: BinaryHeap<Timer>,
-    /// At so many timers, the stale ones are swept out.
+    /// At this many timers, the stale ones are swept out.
     timers_sweep: usize,
     sequence: u64,
     slots: Vec<Slot>,
@@ -141,7 +141,7 @@ struct Slot {
     state: State,
     /// Its waker was used since its last park ended.
     woken: bool,
-    /// How the park under way ends.
+    /// The end of the park under way.
     unparked: Unparked,
     /// Parks begun, so that a timer of an earlier one is known.
     parks: u64,
@@ -186,7 +186,7 @@ impl Ord for Timer {
     }
 }
 
-/// What a task is to a `BatonEnv`.
+/// A task of a `BatonEnv`.
 struct Baton {
     core: Arc<Core>,
     task: TaskId,
@@ -233,7 +233,7 @@ impl BatonEnv {
         })
     }
 
-    /// What a device may use of the world.
+    /// The part of the world that a device may use.
     #[must_use]
     pub fn host(&self) -> Arc<dyn Host> {
         Arc::new(BatonHost {
@@ -453,7 +453,7 @@ impl Core {
         }
     }
 
-    /// What runs on a task's thread.
+    /// The body of a task's thread.
     fn live(self: &Arc<Self>, task: TaskId, body: impl FnOnce(Rc<Baton>)) {
         self.wait_for_baton(self.world(), Some(task));
         let chance = mix(mix(self.options.seed, 0x7461_736b), u64::from(task.0));
@@ -537,7 +537,7 @@ impl World {
         self.timers.push(Timer { key, what });
     }
 
-    /// Whether the park that the timer was armed for has ended.
+    /// True if the park that the timer was armed for has ended.
     fn is_stale(&self, timer: &Timer) -> bool {
         match timer.what {
             Due::Call(_) => false,
@@ -548,7 +548,7 @@ impl World {
         }
     }
 
-    /// What every task does, for a world that cannot go on.
+    /// The state of every task, for a world that cannot go on.
     fn report(&self, what: &str) -> String {
         let mut report = format!("{what}, at {:?}:", self.now);
         for (index, slot) in self.slots.iter().enumerate() {

@@ -55,7 +55,7 @@ pub struct NoThread {
     pub errno: i32,
 }
 
-/// How a park ended.
+/// The end of a park.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unparked {
     /// Its waker was used, now or since the last park: a reason to look again, no more.

@@ -49,7 +49,7 @@ pub enum LockClass {
     Leaf = 7,
 }
 
-/// What may take locks: a `Task`, or an `Interrupt`.
+/// A holder that may take locks: a `Task`, or an `Interrupt`.
 pub trait Context {
     /// Bit set of lock classes held, for the order check.
     fn held(&self) -> &Cell<u16>;

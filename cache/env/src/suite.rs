@@ -5,7 +5,7 @@
 //! time: they wait, sleep and wake like any procedure, so a case that spins would be a bug here. A
 //! case that an `Env` fails is a bug there, or a hole in the contract written at `Env`'s methods.
 //!
-//! How to use it, in a test of the crate that has the `Env`:
+//! Its use, in a test of the crate that has the `Env`:
 //!
 //! ```ignore
 //! macro_rules! tests {
@@ -46,12 +46,12 @@ use policy::units::{Instant, Nanos};
 
 use crate::{Cause, Device, DeviceId, Host, Task, WaitQueue, Wakeup};
 
-/// How long a case waits for what must come: past any delay of a busy machine.
+/// Time that a case waits for an event that must come: past any delay of a busy machine.
 const PATIENCE: Nanos = Nanos::secs(60);
-/// How often a case looks at what nobody wakes it for.
+/// Interval at which a case looks at a state that nobody wakes it for.
 const POLL: Nanos = Nanos::micros(200);
 
-/// What an `Env` says of its clock and its chance.
+/// The clock and the chance of an `Env`.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// Virtual time: a wait with a deadline ends at this moment, exactly (plus `slack`). Live:
@@ -68,13 +68,13 @@ pub type MakeDevice<'a> = &'a dyn Fn(Arc<dyn Host>) -> Arc<dyn Device>;
 
 /// Starts worlds of one kind of `Env`.
 pub trait Harness {
-    /// What it starts.
+    /// The world that it starts.
     type World: World;
 
     /// A fresh `Env` with `cpus` CPUs and one device. (Live, `cpus` is a wish.)
     fn start(&self, cpus: usize, seed: u64, device: MakeDevice<'_>) -> Self::World;
 
-    /// How its clock and its chance behave.
+    /// The behaviour of its clock and its chance.
     fn timing(&self) -> Timing;
 }
 

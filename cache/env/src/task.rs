@@ -29,12 +29,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// What tasks have not changed for it yet, they leave as it is.
+    /// Tasks leave the changes that they have not made for it yet.
     pub fn end(&self) {
         self.ended.store(true, Ordering::SeqCst);
     }
 
-    /// Whether it has ended.
+    /// True if it has ended.
     pub fn has_ended(&self) -> bool {
         self.ended.load(Ordering::SeqCst)
     }
@@ -74,7 +74,7 @@ impl<'e> Task<'e> {
         answer
     }
 
-    /// Whether it may block now: wait, or sleep.
+    /// True if it may block now: wait, or sleep.
     #[inline]
     pub fn may_block(&self) -> bool {
         self.may_block
@@ -85,7 +85,7 @@ impl<'e> Task<'e> {
         self.client = Some(Arc::clone(client));
     }
 
-    /// Whether what it does is still wanted: not once the client that it acts for has ended.
+    /// True if its work is still wanted: not once the client that it acts for has ended.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.client
@@ -137,7 +137,7 @@ impl<'e> Task<'e> {
         self.times_calls.then(|| self.now())
     }
 
-    /// How long the call that began then took, or nothing.
+    /// The length of the call that began then, or nothing.
     #[inline]
     pub fn took(&self, began: Option<Instant>) -> Nanos {
         began.map_or(Nanos::ZERO, |began| self.now().since(began))
@@ -277,7 +277,7 @@ pub fn spawn<T: Send + 'static>(
 }
 
 impl<T> JoinHandle<T> {
-    /// Whether the answer is there.
+    /// True if the answer is there.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.shared

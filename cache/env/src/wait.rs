@@ -36,7 +36,7 @@ pub struct WaitQueue {
 struct Inner {
     tickets: u64,
     places: VecDeque<Waiting>,
-    /// How many of the places, from the front, a wake has taken whose waiters have not left yet.
+    /// Number of places, from the front, that a wake has taken and whose waiters have not left yet.
     woken: usize,
 }
 
@@ -96,13 +96,13 @@ impl WaitQueue {
         }
     }
 
-    /// How many wait now.
+    /// Number of waiters now.
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// Whether nobody waits.
+    /// True if nobody waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

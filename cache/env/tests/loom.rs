@@ -10,7 +10,7 @@
 //!
 //! Of dirty pages: a writer counts what it dirtied, then tells the law, some pages at a time; a
 //! look reads the counters under the law's lock. Pages that stand between the two are in neither,
-//! so a writer that asks afterwards would be let go on for longer than with all pages in sight.
+//! so a writer that asks afterwards would go on for longer than with all pages in sight.
 #![cfg(loom)]
 
 use std::task::{Wake, Waker};
@@ -303,7 +303,7 @@ impl Dirtying {
         domain.update(Instant::ZERO, DEVICE, &counts);
     }
 
-    /// A writer of its own dirties so many pages, some at a time, and is done.
+    /// A writer of its own dirties `pages` pages, some at a time, and is done.
     fn dirty(&self, pages: &[u64]) {
         let writer = self.domain.lock().expect("nobody panics").add_writer();
         let by = Teller {

@@ -161,7 +161,7 @@ impl Cache {
         self.zones.layout().far_from(self.home_node(task))
     }
 
-    /// The task copied so many pages, `far` of them to or from another node.
+    /// The task copied `pages` pages, `far` of them to or from another node.
     pub(crate) fn copied(&self, task: &mut Task<'_>, pages: u64, far: u64) {
         task.did(Work::Copy, pages);
         if far > 0 {
@@ -222,8 +222,8 @@ impl Cache {
         self.zones.add_files(context, &self.pages, frames, how);
     }
 
-    /// Whether there are free frames above the marks, so that nothing has to go for a page; a page
-    /// rule alone wants to know.
+    /// True if there are free frames above the marks, so that nothing has to be evicted for a page;
+    /// a page rule alone wants to know.
     fn has_room(&self) -> bool {
         self.zones.ruled().is_some()
             && Pages(u64::from(self.memory.free())) > self.memory.marks().high

@@ -1,4 +1,5 @@
-//! How a cache begins and ends: building it, its devices and files, and the end of all of them.
+//! The beginning and the end of a cache: building it, its devices and files, and the end of all of
+//! them.
 
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -27,7 +28,7 @@ use crate::{Error, File, Writer, compact, reclaim, swapfile};
 mod limit;
 mod trim;
 
-/// What a zone with too few frames is called.
+/// The name of a zone with too few frames.
 const ZONE_FRAMES: [&str; ZONES_MAX] = [
     "the frames of zone 0 of the machine",
     "the frames of zone 1 of the machine",

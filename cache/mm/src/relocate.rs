@@ -27,7 +27,7 @@ use crate::cache::Cache;
 use crate::lists::isolate::Page;
 use crate::vmstat::Item;
 
-/// What goes along with a page.
+/// The flags that go along with a page.
 const KEPT: [Flags; 9] = [
     Flags::UPTODATE,
     Flags::DIRTY,

@@ -78,12 +78,12 @@ pub struct Refaults {
     pub by_distance: [u64; 32],
     /// Pages ever evicted.
     pub evicted: Pages,
-    /// What a page's read takes, of late; zero: none was read.
+    /// The time of a page's read, of late; zero: none was read.
     pub read: Nanos,
 }
 
 impl Cache {
-    /// What was evicted, and how much of it came back. Cheap.
+    /// The pages evicted, and those of them that came back. Cheap.
     pub fn refaults(&self) -> Refaults {
         let evicted = [Item::PgstealFile, Item::PgstealAnon];
         let evicted = evicted.map(|item| self.counters.get(item));

@@ -63,7 +63,7 @@ pub(crate) fn read_whole(
     file
 }
 
-/// What a device without wishes says of itself.
+/// The description of a device without wishes.
 pub(crate) const INFO: DeviceInfo = DeviceInfo {
     alignment: 512,
     stable_writes: false,

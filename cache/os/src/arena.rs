@@ -296,19 +296,19 @@ impl Arena {
         sys::receive(socket, &mut vectors[..used])
     }
 
-    /// How many frames there are.
+    /// Number of frames.
     #[must_use]
     pub fn len(&self) -> u32 {
         self.frames
     }
 
-    /// Whether there are none; there always are.
+    /// True if there are none; there always are.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.frames == 0
     }
 
-    /// How much of it is resident now.
+    /// Bytes of it that are resident now.
     #[must_use]
     pub fn resident(&self) -> Bytes {
         let chunks = 0..u32::try_from(self.resident.len()).expect("chunks are fewer than frames");
@@ -316,7 +316,7 @@ impl Arena {
         Bytes(resident.map(|chunk| self.chunk(chunk).len as u64).sum())
     }
 
-    /// How many chunks there are.
+    /// Number of chunks.
     pub(crate) fn chunks(&self) -> usize {
         self.resident.len()
     }
@@ -479,8 +479,7 @@ impl Arena {
         Ok(())
     }
 
-    /// What `Content::release` does; `drop_memory` is an argument for tests of a system that
-    /// refuses.
+    /// `Content::release`; `drop_memory` is an argument for tests of a system that refuses.
     fn release_with(
         &self,
         first: FrameId,
@@ -654,8 +653,8 @@ unsafe fn copy_past(source: &[u8; FRAME], target: *mut u8) {
     }
 }
 
-/// A target that lies less than so many bytes behind its source, counted within pages, is copied to
-/// in pieces.
+/// A target that lies less than this many bytes behind its source, counted within pages, is copied
+/// to in pieces.
 const CLOSE_BEHIND: usize = 32;
 /// Small enough that the C library does not copy it by one instruction.
 const PIECE: usize = 2048;
@@ -815,7 +814,7 @@ mod tests {
         assert_eq!(arena.read_for_test(FrameId(17)), [8; FRAME]);
     }
 
-    /// How many pages of it the system has in memory, as `/proc/self/pagemap` says.
+    /// Number of its pages that the system has in memory, as `/proc/self/pagemap` says.
     #[cfg(not(miri))]
     fn present(arena: &Arena) -> usize {
         use std::os::unix::fs::FileExt as _;

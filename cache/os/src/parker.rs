@@ -181,7 +181,7 @@ impl Shared {
     }
 }
 
-/// How a sleep ended.
+/// The end of a sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slept {
     /// Woken, now or before.

@@ -1,4 +1,4 @@
-//! What a page of p0's latency worker costs, on one thread: a region that fits is touched, 2048
+//! The cost of a page of p0's latency worker, on one thread: a region that fits is touched, 2048
 //! fresh pages a call, 64, 16 or one, and given back; and written, 64 pages a call. The worker
 //! touches all of its 32768 in one call. Beside it the same with anonymous memory of the kernel's,
 //! and what nobody can do without: zeroing as many pages at once (64 at most) and a store to each,
@@ -16,8 +16,8 @@ use frames::{Busy, Content, Data, FrameId, FrameTable};
 use os::{Arena, ThreadEnv};
 use tidegate::{Cache, Spill};
 
-/// What fits the CPU's caches, where zeroing is as fast as on p0's machine, and what the worker
-/// has.
+/// A size that fits the CPU's caches, where zeroing is as fast as on p0's machine, and the worker's
+/// own.
 const REGIONS: [usize; 2] = [8 << 20, 128 << 20];
 const PAGE: usize = 4096;
 const TOGETHER: usize = 64;

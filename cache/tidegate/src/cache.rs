@@ -49,7 +49,7 @@ pub(crate) struct Inner {
     short: Option<u64>,
     placement: Placement,
     device: DeviceOptions,
-    /// What is put between the cache and each disk.
+    /// The layers between the cache and each disk.
     layers: Vec<Layer>,
     /// By the system's number of the file system or block device: a disk of its own, with its own
     /// share of the dirty limit and its own flusher.
@@ -62,14 +62,14 @@ pub(crate) struct Inner {
     closed: AtomicBool,
 }
 
-/// How the memory is divided.
+/// The division of the memory.
 #[derive(Clone, Copy)]
 struct Memory {
     /// As it was asked for.
     limit: u64,
-    /// What of it is left to the program.
+    /// The part of it that is left to the program.
     beside: u64,
-    /// What the control group leaves the cache.
+    /// The part that the control group leaves the cache.
     ceiling: u64,
 }
 
@@ -79,13 +79,13 @@ struct Division {
     mm: Arc<mm::Cache>,
     /// The limit it was built with.
     built: u64,
-    /// What of it was left to the program then.
+    /// The part of it that was left to the program then.
     beside_built: u64,
     memory: Mutex<Memory>,
 }
 
 impl Division {
-    /// What of a limit is not pages, where so much is left to the program.
+    /// The part of a limit that is not pages, with `beside` left to the program.
     fn overhead(&self, frames: Pages, beside: u64) -> u64 {
         self.built.saturating_sub(frames.bytes().0) + (beside - self.beside_built)
     }
@@ -145,7 +145,7 @@ pub(crate) struct Disk {
     layers: Option<Arc<Stack>>,
 }
 
-/// How to open a file.
+/// The options of opening a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
     inner: os::OpenOptions,
@@ -196,10 +196,10 @@ impl OpenOptions {
         self
     }
 
-    /// Whether the file is locked while it is open (yes if not set): against other caches and
-    /// servers, of this process and others, and against QEMU; one that is opened for reading only
-    /// may be open for reading elsewhere. Without a lock a writer elsewhere loses data here, and
-    /// the other way round, and neither is told: for a file system without locks.
+    /// Locks the file while it is open (yes if not set): against other caches and servers, of this
+    /// process and others, and against QEMU; one that is opened for reading only may be open for
+    /// reading elsewhere. Without a lock a writer elsewhere loses data here, and the other way
+    /// round, and neither is told: for a file system without locks.
     #[must_use]
     pub fn lock(mut self, lock: bool) -> Self {
         self.unlocked = !lock;
@@ -421,7 +421,7 @@ impl Cache {
         }
     }
 
-    /// What the options ask for beyond opening, of a file that is open.
+    /// Prepares a file that is open as the options ask beyond opening.
     fn prepared(path: &Path, options: OpenOptions, file: File) -> Result<File, Error> {
         // A block device stays as large as it is, with what is on it.
         if options.inner.truncate && !file.is_fixed() {
@@ -492,7 +492,7 @@ impl Cache {
         Ok(disk)
     }
 
-    /// Makes the swap file and lets go of its name.
+    /// Makes the swap file and unlinks its name.
     pub(crate) fn add_swap_file(&self, path: &Path, bytes: u64) -> Result<(), Error> {
         let pages = Pages(bytes / PAGE_SIZE as u64);
         let made = std::fs::File::create_new(path);
@@ -542,8 +542,8 @@ impl Cache {
     }
 
     /// Changes the memory limit while the cache runs, up to the one it was built with. A lower one
-    /// is reached in the background: pages in use are moved out of the memory that goes, without a
-    /// write to any device, and pages that were not used lately are let go. [`Stats::over_limit`]
+    /// is reached in the background: pages in use are moved out of the memory given up, without a
+    /// write to any device, and pages that were not used lately are evicted. [`Stats::over_limit`]
     /// says how far it is. Metadata stays that of the limit it was built with. The limit moves in
     /// steps of 2 MiB (more in caches above 32 GiB) and is rounded up: by less than a step, never
     /// above the one it was built with; [`Stats::limit`] says what it is.
@@ -598,7 +598,7 @@ impl Cache {
         WeakCache(Arc::downgrade(&self.inner))
     }
 
-    /// So many bytes of the limit are left to the program itself from now on (`Builder::beside`);
+    /// Leaves `bytes` of the limit to the program itself from now on (`Builder::beside`);
     /// at least as many as when the cache was built.
     ///
     /// # Errors
@@ -708,7 +708,7 @@ impl Cache {
     }
 
     /// Gives memory that no page needs back to the system; it is taken again when needed. Pages
-    /// that stand in the way are moved together: no page is let go or written for it. Answers how
+    /// that stand in the way are moved together: no page is evicted or written for it. Answers how
     /// many bytes that were.
     pub fn trim(&self) -> u64 {
         let mut task = self.task();
@@ -827,7 +827,7 @@ impl Drop for Inner {
     }
 }
 
-/// Whether files that are closed would help.
+/// True if closing files would help.
 fn is_out_of_places(error: &Error) -> bool {
     match error {
         Error::Cache(mm::Error::TooMany { what, .. }) => *what == "files",

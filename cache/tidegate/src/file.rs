@@ -26,20 +26,20 @@ pub struct File {
     /// As this handle was opened.
     path: PathBuf,
     key: FileKey,
-    /// It is out of the cache: nothing is left to let go.
+    /// It is out of the cache: nothing is left to close.
     ended: bool,
     disk: Disk,
     object: ObjectId,
     inner: Arc<mm::File>,
     /// This handle is for reading, whatever others are for.
     read_only: bool,
-    /// How this handle was read so far. Taken by one reader at a time; a second one at the same
+    /// The reads of this handle so far. Taken by one reader at a time; a second one at the same
     /// moment reads without read-ahead state.
     reader: Alone<Mutex<Reader>>,
     /// The thread that needed it last, or `ALL`: others whose pages are all in memory leave it
     /// alone.
     last: AtomicU8,
-    /// What calls on this handle waited for.
+    /// The waits of calls on this handle.
     waits: Sums,
 }
 
@@ -90,7 +90,7 @@ impl File {
         Call::of_file(&self.waits, writer, named, slow)
     }
 
-    /// What calls on this handle have waited for so far, by cause.
+    /// The waits of calls on this handle so far, by cause.
     #[must_use]
     pub fn waits(&self) -> CallWaits {
         self.waits.read()
@@ -119,8 +119,8 @@ impl File {
         &self.path
     }
 
-    /// What the file holds of the cache, and what of it was asked for, all handles together. Counts
-    /// its cached pages one by one: some 10 ms for a GiB.
+    /// The pages that the file has in the cache, and the hits and misses of its reads, all handles
+    /// together. Counts its cached pages one by one: some 10 ms for a GiB.
     ///
     /// # Errors
     /// `Closed`.
@@ -143,13 +143,13 @@ impl File {
         self.inner.len().0
     }
 
-    /// Whether it has no bytes.
+    /// True if it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether its I/O bypasses the kernel's page cache.
+    /// True if its I/O bypasses the kernel's page cache.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.disk.files.is_direct(self.object)
@@ -443,7 +443,7 @@ impl File {
         self.answered(self.inner.sync_range(&mut task, Bytes(offset), Bytes(len)))
     }
 
-    /// Whether its length cannot be changed: a block device.
+    /// True if its length cannot be changed: a block device.
     pub(crate) fn is_fixed(&self) -> bool {
         self.disk.files.fixed_size(self.object).is_some()
     }

@@ -21,7 +21,7 @@ use env::ObjectId;
 
 use crate::cache::Disk;
 
-/// What the system knows a file by: file system and inode, or the number of a block device.
+/// The system's name of a file: file system and inode, or the number of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FileKey(u64, u64);
 

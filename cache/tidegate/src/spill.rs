@@ -43,7 +43,7 @@ pub struct Spill {
     len: u64,
 }
 
-/// What touching a part of a region took.
+/// The result of touching a part of a region.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Touched {
@@ -66,7 +66,7 @@ impl Spill {
         self.len
     }
 
-    /// Whether it has no bytes: never.
+    /// True if it has no bytes: never.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0

@@ -33,7 +33,7 @@ use policy::units::Bytes;
 use crate::waits::{Call, Sums};
 use crate::{Cache, CallWaits, Error, InMemory, Writer};
 
-/// Where a volume's bytes are kept.
+/// The backing of a volume's bytes.
 pub struct Backing {
     /// Takes the requests.
     pub device: Arc<dyn Device>,
@@ -43,10 +43,10 @@ pub struct Backing {
     pub size: u64,
 }
 
-/// How a volume behaves.
+/// The options of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeOptions {
-    /// What writers get while writes to the backing fail.
+    /// The answer to writers while writes to the backing fail.
     pub on_error: ErrorPolicy,
     /// Its share of the dirty limit.
     pub tunables: DeviceTunables,
@@ -78,7 +78,7 @@ pub struct Volume {
     pub(crate) device: DeviceIndex,
     pub(crate) inner: Arc<mm::File>,
     pub(crate) holders: Arc<Holders>,
-    /// What keeps its bytes in place of the cache and a backing.
+    /// The memory that holds its bytes in place of the cache and a backing.
     pub(crate) memory: Option<Arc<InMemory>>,
     /// When the environment's clock began.
     origin: Instant,
@@ -86,7 +86,7 @@ pub struct Volume {
     waits: Sums,
 }
 
-/// What all holders of a volume share.
+/// The state that all holders of a volume share.
 #[derive(Default)]
 pub(crate) struct Holders {
     /// It was taken out of the cache, or is being.
@@ -101,7 +101,7 @@ pub(crate) struct Holders {
     pub(crate) inside: AtomicUsize,
     /// Bytes; only grows.
     size: AtomicU64,
-    /// What operations waited for.
+    /// The waits of operations.
     waits: Sums,
     /// For those that wait until nobody is inside.
     pub(crate) quiet: Mutex<()>,
@@ -150,13 +150,13 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// How one client has read a volume so far, so that the cache can read ahead of it.
+/// One client's reads of a volume so far, so that the cache can read ahead of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cursor {
     reader: Reader,
 }
 
-/// Whether a read or a write waits for what it needs.
+/// The mode of a read or a write that lacks something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// It moves all bytes, however long that takes.
@@ -174,7 +174,7 @@ impl Mode {
     }
 }
 
-/// How far a read or a write has come.
+/// The progress of a read or a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -263,7 +263,7 @@ impl Volume {
         self.holders.size.load(Ordering::Acquire)
     }
 
-    /// What operations on it have waited for so far, of all holders, by cause.
+    /// The waits of operations on it so far, of all holders, by cause.
     #[must_use]
     pub fn waits(&self) -> CallWaits {
         self.holders.waits.read()
@@ -417,7 +417,7 @@ impl Volume {
         Ok(self.inner.verify_readable(&mut task, reader, offset, len)?)
     }
 
-    /// Whether all of `len` bytes at `offset` is in memory now.
+    /// True if all of `len` bytes at `offset` is in memory now.
     #[must_use]
     pub fn is_cached(&self, offset: u64, len: u64) -> bool {
         self.memory.is_some() || self.inner.is_cached(Bytes(offset), Bytes(len))
@@ -594,13 +594,13 @@ impl Volume {
     }
 }
 
-/// What a sync on behalf of several holders of a volume came to; none: the volume is not there any
+/// The result of a sync on behalf of several holders of a volume; none: the volume is not there any
 /// more.
 #[derive(Clone, Copy, Debug)]
 pub struct Synced(Option<mm::Synced>);
 
 impl Synced {
-    /// Whether all that was asked for is durable. A holder may still have to be told of an error
+    /// True if all that was asked for is durable. A holder may still have to be told of an error
     /// that has healed (`Volume::answer`).
     #[must_use]
     pub fn is_done(&self) -> bool {

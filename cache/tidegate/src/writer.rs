@@ -26,7 +26,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// What its calls on files have waited for so far, by cause; a volume counts its own
+    /// The waits of its calls on files so far, by cause; a volume counts its own
     /// ([`Volume::waits`](crate::Volume::waits)).
     #[must_use]
     pub fn waits(&self) -> CallWaits {

@@ -624,7 +624,7 @@ fn memory_goes_to_who_misses_what_it_evicted() {
     idle.grow(LIMIT / 2);
     let member = misses.member();
     for entry in 0..4000_u64 {
-        // An entry that goes is wanted again 20 entries later.
+        // An evicted entry is wanted again 20 entries later.
         member.evicted(member.hash(&entry), 1024);
         if entry >= 20 {
             member.missed(member.hash(&(entry - 20)));

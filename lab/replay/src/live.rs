@@ -72,7 +72,7 @@ impl Device for Instantly {
 /// The setting under which a preset is replayed.
 pub(crate) struct Setting {
     pub(crate) preset: Preset,
-    /// Which page goes, if not by the preset's lists.
+    /// The page rule, if not the preset's lists.
     pub(crate) rule: Option<RuleMaker>,
     /// Pages that are to be cached.
     pub(crate) pages: u32,

@@ -36,7 +36,7 @@ pub struct Alloc {
     pub for_at_most: Option<Nanos>,
 }
 
-/// Touches memory, so many rounds.
+/// Touches memory, `rounds` times.
 pub fn alloc(task: &mut Task<'_>, cache: &Arc<Cache>, options: &Alloc, run: &Run<'_>) -> Report {
     let mut report = Report::begin(run.name, task.id(), task.now());
     let outcome = rounds(task, cache, options, run, &mut report);

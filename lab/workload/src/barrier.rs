@@ -1,4 +1,4 @@
-//! Where the tasks of one program wait for each other between two rounds.
+//! The barrier at which the tasks of one program wait for each other between two rounds.
 //!
 //! ```text
 //!   task 0  |---- round 0 ----| waits ..........|---- round 1 ----
@@ -21,7 +21,7 @@ use crate::Failure;
 pub(crate) struct Round {
     /// When.
     pub(crate) ended: Instant,
-    /// How long after the one before.
+    /// The time since the one before.
     pub(crate) took: Nanos,
 }
 
@@ -57,7 +57,7 @@ impl State {
 }
 
 impl Barrier {
-    /// One for so many tasks; each of them has to begin, and to leave.
+    /// A barrier for `members` tasks; each of them has to begin, and to leave.
     #[must_use]
     pub fn of(members: u32) -> Self {
         Self {

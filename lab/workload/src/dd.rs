@@ -9,7 +9,7 @@ use policy::units::{Bytes, Instant, Nanos};
 
 use crate::{Failure, Report, Stop, rest};
 
-/// What is made durable at the end, within the reported time.
+/// The data made durable at the end, within the reported time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncAfter {
     /// Nothing.
@@ -25,15 +25,15 @@ pub enum SyncAfter {
 pub struct Dd {
     /// Bytes of one write call.
     pub block: Bytes,
-    /// Where the file is written first.
+    /// The offset of the first write.
     pub offset: Bytes,
     /// Bytes in all; the last block may be shorter.
     pub bytes: Bytes,
     /// Stops writing this long after it began, whatever is left.
     pub for_at_most: Option<Nanos>,
-    /// How long it rests after each call.
+    /// The rest after each call.
     pub rest: Nanos,
-    /// What follows the last write.
+    /// The sync after the last write.
     pub sync: SyncAfter,
 }
 
@@ -66,7 +66,7 @@ pub fn dd(
     report.end(task.now(), outcome)
 }
 
-/// What every job knows of the run it belongs to.
+/// The run that a job belongs to.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     /// Name of the job.

@@ -55,7 +55,7 @@ impl Objects for Numbered {
     fn remove(&self, _: ObjectId) {}
 }
 
-/// Where jobs make files: on one device of a cache.
+/// The folder in which jobs make files: on one device of a cache.
 pub struct Folder {
     cache: Arc<Cache>,
     device: DeviceIndex,

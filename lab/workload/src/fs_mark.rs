@@ -71,7 +71,7 @@ pub fn fs_mark(
     report.end(task.now(), outcome)
 }
 
-/// What every file needs.
+/// The common state of all files.
 struct Marker<'a> {
     folder: &'a Folder,
     inodes: Option<&'a Inodes>,

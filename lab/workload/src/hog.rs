@@ -2,7 +2,7 @@
 //! ever.
 //!
 //! Where all of its region fits, it does nothing but use its CPU; where it does not, each page that
-//! it comes to is the page that went longest ago.
+//! it comes to is the page that was evicted longest ago.
 //!
 //! Source: experiments B1 (memory hog of stutterp).
 
@@ -92,8 +92,8 @@ pub(crate) fn count_of(pages: Pages) -> u32 {
     u32::try_from(pages.0).expect("the pages of a region are numbered by 32 bits")
 }
 
-/// Touches all `pages` of a region, so many between two looks at whether it is to stop. False: it
-/// is.
+/// Touches all `pages` of a region, a stride of them between two looks at whether it is to stop.
+/// False: it is.
 pub(crate) fn touch_whole(
     task: &mut Task<'_>,
     region: &Spill,
@@ -114,8 +114,8 @@ pub(crate) fn touch_whole(
     Ok(true)
 }
 
-/// How many pages are touched between two looks at the clock: few while they fault, since each
-/// fault may be held up for long, many while all are there.
+/// Number of pages touched between two looks at the clock: few while they fault, since each fault
+/// may be held up for long, many while all are there.
 pub(crate) struct Stride {
     pub(crate) pages: u32,
 }

@@ -82,7 +82,7 @@ pub struct Inodes {
 }
 
 impl Inodes {
-    /// None yet, on a machine of so many nodes, with their shrinkers in the cache.
+    /// None yet, on a machine of `nodes` nodes, with their shrinkers in the cache.
     ///
     /// # Errors
     /// `RegisteredTwice`: this cache has such inodes already.
@@ -184,14 +184,14 @@ impl Inodes {
         Ok(())
     }
 
-    /// A file is not open any more: its entry may go.
+    /// A file is not open any more: its entry may be freed.
     pub fn closed(&self, task: &Task<'_>, file: &File) {
         self.with(task, |table| table.closed(file.number()));
         // Nobody asks for inodes before there is one that could go.
         self.find_written(task);
     }
 
-    /// Gives all objects back, for a run that is over.
+    /// Gives all objects back, for a run that has ended.
     pub fn clear(&self, task: &mut Task<'_>) {
         let all = self.with(task, Table::drain);
         for known in all {
@@ -476,7 +476,7 @@ impl Table {
         true
     }
 
-    /// A page has gone; its head and, with the last page, the tree node are the caller's to give
+    /// A page was evicted; its head and, with the last page, the tree node are the caller's to give
     /// back.
     fn remove_page(&mut self, file: u32, page: u32) -> (Option<Object>, Option<Object>) {
         let first = self.rule.pages == WithPages::PagesFirst;

@@ -76,7 +76,7 @@ pub fn large_dd(
     report.end(task.now(), outcome)
 }
 
-/// What all parts need.
+/// The common state of all parts.
 struct Large<'a> {
     folder: &'a Folder,
     options: &'a LargeDd,

@@ -92,7 +92,7 @@ impl Stop {
         self.raised.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it was raised.
+    /// True if it was raised.
     #[must_use]
     pub fn is_raised(&self) -> bool {
         let all = self.of_all.iter();

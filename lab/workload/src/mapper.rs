@@ -2,7 +2,7 @@
 //!
 //! Its sample is that of October 2021: from the end of one round to the end of the next, less the
 //! rest, and not below zero. So what is late about the rest counts too. A round that is under way
-//! when its time is over is finished and counted, as there.
+//! when its time is up is finished and counted, as there.
 //!
 //! Source: experiments B1; mechanisms 10.4.
 
@@ -24,7 +24,7 @@ const STRIDE: u32 = 32;
 pub struct Mapper {
     /// Pages that it maps.
     pub pages: Pages,
-    /// How long it rests before each round.
+    /// The rest before each round.
     pub think: Nanos,
     /// Begins no round later than this after it began.
     pub for_at_most: Option<Nanos>,

@@ -12,7 +12,7 @@ use policy::units::{Bytes, Instant, Nanos};
 use crate::dd::{Run, buffer};
 use crate::{Failure, Report};
 
-/// What a pass does.
+/// The work of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
     /// Overwrites the file.
@@ -89,7 +89,7 @@ impl Goer<'_> {
         Ok(true)
     }
 
-    /// False: its time is over, or it was stopped.
+    /// False: its time is up, or it was stopped.
     fn pass(
         &mut self,
         task: &mut Task<'_>,

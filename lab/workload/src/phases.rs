@@ -16,7 +16,7 @@ use crate::hog::{Stride, count_of};
 use crate::pinner::{LOOK, hold};
 use crate::{Failure, Report, grow, rest};
 
-/// What a phase loads the machine with.
+/// The load of a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Touches a region of anonymous memory, round and round.
@@ -42,7 +42,7 @@ impl Phase {
 pub struct Phases {
     /// With which phase it begins.
     pub first: Phase,
-    /// How long each lasts.
+    /// The length of each.
     pub each: Nanos,
     /// Pages of anonymous memory.
     pub anon: Pages,
@@ -78,7 +78,7 @@ pub fn phases(
     report.end(task.now(), outcome)
 }
 
-/// What all phases need.
+/// The common state of all phases.
 struct Load<'a> {
     cache: &'a Arc<Cache>,
     file: &'a Arc<File>,

@@ -13,7 +13,7 @@ use policy::units::{Instant, Nanos, PAGE_SHIFT, Pages};
 use crate::dd::Run;
 use crate::{Failure, Report, grow, rest};
 
-/// How long a holder of pins sleeps between two looks at whether to stop.
+/// Time that a holder of pins sleeps between two looks at whether to stop.
 pub(crate) const LOOK: Nanos = Nanos::millis(100);
 
 /// One pinner.

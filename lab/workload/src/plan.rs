@@ -9,7 +9,7 @@ use policy::units::Nanos;
 use crate::dd::Run;
 use crate::{Failure, Report, Stop};
 
-/// What a job does: a procedure with its options and files.
+/// The work of a job: a procedure with its options and files.
 pub struct Work(Procedure);
 
 type Procedure = Box<dyn FnOnce(&mut Task<'_>, &Arc<Cache>, &Run<'_>) -> Report + Send>;
@@ -28,9 +28,9 @@ impl Work {
 pub struct Job {
     /// Its name: in reports, and as the task's.
     pub name: String,
-    /// How long after the run's beginning it starts.
+    /// Time from the run's beginning to its start.
     pub start_after: Nanos,
-    /// What it does.
+    /// Its work.
     pub work: Work,
 }
 

@@ -35,7 +35,7 @@ const LOOK: Nanos = Nanos::secs(1);
 const BEFORE_ALLOC: Nanos = Nanos::secs(2);
 /// `alloc` is started when this part of the memory is free, or less.
 const FREE_PART: u64 = 6;
-/// A file is removed in so many cuts.
+/// A file is removed in this many cuts.
 const CUTS: u64 = 64;
 /// Looks for that at most: copies that fill no memory in an hour never do.
 const LOOKS_MAX: u32 = 3600;
@@ -44,7 +44,7 @@ const LOOKS_MAX: u32 = 3600;
 const FREE_RUNS: &str = "nr_free_runs";
 const HUGE: &str = "nr_anon_huge";
 
-/// What becomes of the file that was written to the stick.
+/// The fate of the file that was written to the stick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileEnds {
     /// It is removed with its iteration: its dirty pages are thrown away.
@@ -56,7 +56,7 @@ pub enum FileEnds {
 /// The test.
 #[derive(Clone, Copy, Debug)]
 pub struct Thpavail {
-    /// How often `alloc` is run.
+    /// Number of times that `alloc` is run.
     pub iterations: u32,
     /// Memory that `alloc` touches: all there is.
     pub pages: Pages,
@@ -66,9 +66,9 @@ pub struct Thpavail {
     pub block: Bytes,
     /// Bytes of the file on the stick; the copy to it then begins again.
     pub target: Bytes,
-    /// No more than so many pages are dirty when an iteration begins.
+    /// No more than this many pages are dirty when an iteration begins.
     pub settled: Pages,
-    /// What becomes of that file.
+    /// The fate of that file.
     pub file_ends: FileEnds,
 }
 
@@ -81,7 +81,7 @@ pub struct Iteration {
     pub began: Nanos,
     /// When `alloc` began.
     pub alloc_began: Nanos,
-    /// How long it took.
+    /// Its length.
     pub took: Nanos,
     /// Free frames when it began.
     pub free: Pages,

@@ -25,7 +25,7 @@ use policy::units::{Bytes, Nanos};
 use crate::dd::{Run, buffer};
 use crate::{Failure, Report};
 
-/// What a client does.
+/// The requests of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mix {
     /// Half reads, half updates.
@@ -45,7 +45,7 @@ pub enum Mix {
 /// One client.
 #[derive(Clone, Copy, Debug)]
 pub struct Ycsb {
-    /// What it does.
+    /// Its requests.
     pub mix: Mix,
     /// Bytes of a record.
     pub record: Bytes,

@@ -1,4 +1,4 @@
-//! What a frame holds in the lab: the version of each of its eight 512-byte sectors.
+//! The content of a frame in the lab: the version of each of its eight 512-byte sectors.
 //!
 //! A writer stamps every sector with a number of its own choosing; the cache, the devices and the
 //! checkers move the stamps as if they were bytes. So a checker sees lost, stale and torn data down
@@ -46,12 +46,12 @@ impl Stamps {
         }
     }
 
-    /// Whether chunks get no memory from now on.
+    /// Sets whether chunks are refused memory from now on.
     pub fn refuse(&self, refuses: bool) {
         self.refuses.store(refuses, Ordering::Relaxed);
     }
 
-    /// What the frame holds; for device models and checkers.
+    /// The content of the frame; for device models and checkers.
     #[must_use]
     pub fn load(&self, frame: FrameId) -> [Sector; SECTORS_PER_FRAME] {
         self.frame(frame).each_ref().map(stamp)
@@ -64,7 +64,7 @@ impl Stamps {
         }
     }
 
-    /// How many frames are populated now.
+    /// Number of frames populated now.
     #[must_use]
     pub fn populated(&self) -> u64 {
         let chunks = self

@@ -29,16 +29,16 @@ const STACK_SIZE: usize = 256 << 10;
 /// Stacks kept for the next tasks.
 const POOL_MAX: usize = 1024;
 
-/// What a task learns when it runs again.
+/// The state handed to a task that resumes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resume {
     /// The CPU it runs on from now.
     pub(crate) cpu: u32,
-    /// How its park ended, if it was parked.
+    /// The end of its park, if it was parked.
     pub(crate) unparked: Unparked,
 }
 
-/// How the body ended: by itself, or with a panic's payload.
+/// The end of the body: by itself, or with a panic's payload.
 pub(crate) type Ended = Result<(), Box<dyn Any + Send>>;
 
 /// Gives control back to the task that resumed the coroutine it belongs to.

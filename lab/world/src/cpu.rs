@@ -46,7 +46,7 @@ use crate::run_queue::eevdf::Eevdf;
 use crate::run_queue::first_come::FirstCome;
 use crate::run_queue::{Joins, Leaves, RunQueue};
 
-/// How far a computation may run ahead of one on another CPU. Long against a switch (tens of
+/// The lead that a computation may have on one on another CPU. Long against a switch (tens of
 /// nanoseconds of our own time), short against any device or pause that is studied.
 const QUANTUM: u64 = Nanos::micros(2).0;
 
@@ -63,7 +63,7 @@ const STILL_MAX: u64 = 200_000_000;
 /// A closure to be called at its time.
 pub(crate) type Call = Box<dyn FnOnce(&Interrupt) + Send>;
 
-/// What stands in the queue.
+/// An entry of the queue.
 enum Due {
     /// The task's deadline, or an older one of the same task.
     Timer(TaskId),
@@ -78,7 +78,7 @@ pub(crate) struct Spent {
     pub(crate) system: u64,
 }
 
-/// What the loop has to do next.
+/// The next step of the loop.
 pub(crate) enum Step {
     /// Run the task; with its body if it has not run yet.
     Resume {
@@ -90,7 +90,7 @@ pub(crate) enum Step {
     Call(Call),
     /// Nothing is left that could happen.
     Idle,
-    /// What comes next lies beyond the limit of time.
+    /// The next event lies beyond the limit of time.
     TimeLimit,
     /// Time stands still (`still_max`).
     NoProgress,
@@ -108,8 +108,8 @@ enum State {
 /// One task.
 struct Slot {
     name: Box<str>,
-    /// How many tasks of this name there were before it. With the name, it tells random streams
-    /// apart whatever else is spawned.
+    /// Number of tasks of this name before it. With the name, it tells random streams apart
+    /// whatever else is spawned.
     ordinal: u64,
     body: Option<Body>,
     state: State,
@@ -117,7 +117,7 @@ struct Slot {
     resuming: bool,
     /// It was woken while it ran; the next park returns at once.
     token: bool,
-    /// How the park ended.
+    /// The end of the park.
     unparked: Unparked,
     /// Where it runs, or ran last.
     cpu: u32,
@@ -132,7 +132,7 @@ struct Slot {
     account: Account,
 }
 
-/// Where its time went.
+/// The use of its time.
 #[derive(Default)]
 struct Account {
     started: u64,
@@ -171,7 +171,7 @@ pub(crate) struct Scheduler {
     deadlines: CpuDeadlines,
     idle: u128,
     law: Box<dyn RunQueue>,
-    /// How many wait for a CPU.
+    /// Number of tasks that wait for a CPU.
     ready: u32,
     /// When the law is asked who loses one; `NEVER` when nobody waits.
     look: Moment,
@@ -357,7 +357,7 @@ impl Scheduler {
         }
     }
 
-    /// What happens next; the clock and its limit are set for it.
+    /// The next step; the clock and its limit are set for it.
     pub(crate) fn next(&mut self, clock: &Clock, hash: &TraceHash) -> Step {
         loop {
             let (place, source) = self.first();
@@ -446,7 +446,7 @@ impl Scheduler {
             .collect()
     }
 
-    /// Whether the task on `cpu` waits for a timer of its own: user space's are exact.
+    /// True if the task on `cpu` waits for a timer of its own: user space's are exact.
     pub(crate) fn waits_exactly(&mut self, cpu: usize) -> bool {
         let task = self.cpus[cpu].task;
         self.slot(task).account.cause == Some(Cause::Think)
@@ -554,7 +554,7 @@ impl Scheduler {
         first
     }
 
-    /// How far the task that executes from `now` may compute before it must settle.
+    /// The time to which the task that executes from `now` may compute before it must settle.
     fn limit(&mut self, now: u64) -> u64 {
         let (hard, soft) = self.deadlines.hard_and_soft();
         let hard = hard.min(self.due.first().time).min(self.look.time);

@@ -182,7 +182,7 @@ impl LabTask {
         }
     }
 
-    /// Frames were allocated, in so many holds of the free lists.
+    /// Frames were allocated, in `holds` holds of the free lists.
     fn allocated(&self, holds: u64) {
         let drawn = self.drawn.take();
         if self.core.costs.frames_alone() {
@@ -318,7 +318,7 @@ impl IoDone for Probe {
     }
 }
 
-/// What tells a request apart.
+/// The words that tell a request apart.
 fn request_words(request: &IoRequest) -> [u64; 3] {
     let target = u64::from(request.device.0) << 32 | u64::from(request.object.0);
     [
@@ -328,7 +328,7 @@ fn request_words(request: &IoRequest) -> [u64; 3] {
     ]
 }
 
-/// What a device may use of the lab.
+/// The host of the lab's devices.
 struct LabHost {
     core: Arc<Core>,
     random: Confined<Pcg64Mcg>,

@@ -80,14 +80,14 @@ use policy::units::{Instant, Nanos};
 use crate::coroutine::{Coroutine, Resume, StackPool};
 use crate::cpu::{Spent, Step};
 
-/// Where a run is given up if nobody sets a limit: eleven days. A root that waits for ever beside
-/// something periodic reaches it in seconds of our time.
+/// Time at which a run is given up if nobody sets a limit: eleven days. A root that waits for ever
+/// beside something periodic reaches it in seconds of our time.
 const TIME_LIMIT: Instant = Instant(1_000_000 * policy::units::SECOND);
 
-/// How long requests may take to end once all tasks have; a device that hangs never ends them.
+/// Time that requests may take to end once all tasks have; a device that hangs never ends them.
 const DRAIN_MAX: Nanos = Nanos::secs(600);
 
-/// What a lab is made of.
+/// The options of a lab.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// CPUs, 1 to `CPUS_MAX`.
@@ -99,7 +99,7 @@ pub struct Options {
     pub seed: u64,
     /// Frames of memory.
     pub frames: u32,
-    /// What work costs.
+    /// The cost of work.
     pub costs: CostTable,
     /// Which events to keep.
     pub record: Record,
@@ -168,7 +168,7 @@ impl Lab {
         &self.env
     }
 
-    /// What a device may use of it, with a random stream of its own: give each device one.
+    /// The part of it that a device may use, with a random stream of its own: give each device one.
     #[must_use]
     pub fn host(&self) -> Arc<dyn Host> {
         self.env.host()

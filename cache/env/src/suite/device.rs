@@ -11,7 +11,7 @@ use crate::{
     IoRequest, ObjectId, Signal, Task, WaitQueue, Wakeup,
 };
 
-/// What the device does with a request that comes in.
+/// The device's answer to a request that comes in.
 #[derive(Clone, Copy, Debug)]
 pub enum Script {
     /// Keeps it until it is told.
@@ -41,18 +41,18 @@ impl TestDevice {
         })
     }
 
-    /// What it was given by its `Env`.
+    /// The host that its `Env` gave it.
     #[must_use]
     pub fn host(&self) -> &Arc<dyn Host> {
         &self.host
     }
 
-    /// What it does from now on.
+    /// Sets its answers from now on.
     pub fn set_script(&self, script: Script) {
         *take_lock(&self.script) = script;
     }
 
-    /// How many requests it holds.
+    /// Number of requests that it holds.
     #[must_use]
     pub fn held(&self) -> usize {
         take_lock(&self.held).len()
@@ -103,16 +103,16 @@ impl Device for TestDevice {
     }
 }
 
-/// How a request came back.
+/// The answer to a request.
 #[derive(Debug)]
 pub struct Answer {
     /// The request.
     pub request: Box<IoRequest>,
-    /// How it ended.
+    /// The result.
     pub result: Result<(), IoError>,
 }
 
-/// Where a submitter waits for its request.
+/// The queue at which a submitter waits for its request.
 #[derive(Default)]
 pub struct Reply {
     answer: Mutex<Option<Answer>>,
@@ -134,7 +134,7 @@ impl Reply {
         request
     }
 
-    /// Whether the request is back.
+    /// True if the request is back.
     #[must_use]
     pub fn is_there(&self) -> bool {
         take_lock(&self.answer).is_some()

@@ -291,7 +291,7 @@ pub fn timers_of_the_host_run_in_order_and_never_early<H: Harness>(harness: &H) 
     finish(&mut world);
 }
 
-/// Whether all timers were handed over before the first one's time; then they have run in order.
+/// True if all timers were handed over before the first one's time; then they have run in order.
 fn timers_in_order(task: &mut Task<'_>, host: &Arc<dyn Host>) -> bool {
     let log = Arc::new(Mutex::new(Vec::new()));
     let start = host.now() + Nanos::millis(5);

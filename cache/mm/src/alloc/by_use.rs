@@ -133,7 +133,7 @@ fn ask_reclaimers(task: &Task<'_>, cache: &Cache, purpose: Purpose) {
 }
 
 impl Cache {
-    /// How far a zone's node is from another.
+    /// The distance of a zone's node from another.
     fn distance(&self, home: NodeId, zone: ZoneId) -> u8 {
         let layout = self.zones.layout();
         let distances = layout.machine().distances();

@@ -19,7 +19,7 @@ impl Cache {
         }
     }
 
-    /// The same after pages have gone.
+    /// The same after pages were evicted.
     #[inline]
     pub(crate) fn shrink_overhead(&self, task: &mut Task<'_>) {
         if let Some(overhead) = &self.memory.overhead {

@@ -36,11 +36,11 @@ const PASSED_OVER: Nanos = Nanos::secs(10);
 /// went to pages that came back.
 const FULL: Nanos = Nanos::secs(1);
 
-/// What a waiter has observed since it began to wait; decides when to give up.
+/// A waiter's observations since it began to wait; they decide when to give up.
 struct Patience {
     /// When its wait began, which stays as it is.
     began: Instant,
-    /// What had been done by then: pages ever written, those to the swap file and without them.
+    /// The work done by then: pages ever written, those to the swap file and without them.
     cleaned: u64,
     written: u64,
     /// Pages ever reclaimed that did not go to others that came back.
@@ -69,7 +69,7 @@ impl Patience {
         }
     }
 
-    /// Whether the waiter is to be refused now.
+    /// True if the waiter is to be refused now.
     fn is_over(&self, cache: &Cache, queue: &MemoryQueue, now: Instant) -> bool {
         self.tries.is_hopeless || self.is_passed_over(cache, queue, now) || self.is_full(cache, now)
     }
@@ -171,8 +171,8 @@ impl Waiter<'_> {
             let before = freed(cache);
             let wakeup = queue.wait(task, self.ticket);
             if wakeup == Wakeup::TimedOut {
-                // Pages that were kept for others may be kept no more, and nobody puts anything
-                // back when their time is over.
+                // Pages kept for others may be kept no more, and nobody puts anything back when
+                // their time is up.
                 cache.memory.hand_out(task);
             }
             if let Some(granted) = queue.granted(task, self.ticket) {

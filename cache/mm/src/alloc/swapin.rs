@@ -25,7 +25,7 @@ use crate::memory::room::Asked;
 
 /// One over this of the reserve stays.
 const RESERVE_REST: u64 = 4;
-/// For so long a task that brings a page back takes what others' slots have let go of, in no order.
+/// For this time a task that brings a page back takes slots that others have freed, in no order.
 const FULL_SWAP_GRACE: Nanos = Nanos::secs(1);
 
 impl Cache {
@@ -44,7 +44,7 @@ impl Cache {
         queue.is_none_or(|queue| queue.may_read_on(task))
     }
 
-    /// Whether a page that comes back may use the reserve: the slots that are free would not even
+    /// True if a page that comes back may use the reserve: the slots that are free would not even
     /// fill that, and pages that are sent out arrive there.
     pub(crate) fn swap_slots_recycle(&self) -> bool {
         // One look: the last free slot may be another's at the next.

@@ -146,7 +146,7 @@ fn kept(task: &Task<'_>, cache: &Cache) -> u32 {
     cache.memory.test_queue().kept_back(task.now())
 }
 
-/// Takes so many frames, which are there.
+/// Takes `count` frames, which are there.
 fn take(task: &mut Task<'_>, cache: &Cache, count: u32) -> Vec<FrameId> {
     let (zone, room) = (ZoneId(0), |_: &Task<'_>, taken| count - taken);
     let mut frames = Vec::new();
@@ -224,7 +224,7 @@ fn no_node_is_empty() {
     .unwrap();
 }
 
-/// How much may be taken is looked up while nobody else can take it.
+/// The room is looked up while nobody else can take it.
 #[test]
 #[cfg_attr(debug_assertions, should_panic(expected = "Free"))]
 fn room_is_looked_up_under_the_lock() {

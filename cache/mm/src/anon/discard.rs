@@ -248,7 +248,7 @@ impl Batch {
         }
     }
 
-    /// Whether the task that writes the page frees it; else its write has ended meanwhile, and it
+    /// True if the task that writes the page frees it; else its write has ended meanwhile, and it
     /// goes the way of the others.
     fn orphan(&mut self, cache: &Cache, context: &impl Context, at: usize) -> bool {
         let frame = self.pages[at].1;

@@ -28,7 +28,7 @@ const RUN: u32 = 2048;
 /// A page that a reader has pinned for the time of a copy is looked at again after this.
 const COPY: Nanos = Nanos::micros(20);
 
-/// What a call has found so far.
+/// The findings of a call so far.
 #[derive(Default)]
 struct Tally {
     /// Pages that were not there.
@@ -40,7 +40,7 @@ struct Tally {
     far: u64,
 }
 
-/// What stands at the start of a fresh page.
+/// The stamp at the start of a fresh page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stamp {
     /// Zeroes, as behind it: it is there to be read, or written in part.

@@ -47,7 +47,7 @@ const fn pages_most(frames: u32) -> u64 {
     tables * 8 / ENTRY_BITS
 }
 
-/// What touching a run of pages took.
+/// The result of touching a run of pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Touched {
     /// Pages touched.
@@ -67,17 +67,17 @@ pub struct Spill {
 }
 
 impl Spill {
-    /// How many pages it has.
+    /// Number of its pages.
     pub fn len(&self) -> Pages {
         Pages(u64::from(self.anon.pages.len()))
     }
 
-    /// Whether it has no pages at all.
+    /// True if it has no pages at all.
     pub fn is_empty(&self) -> bool {
         self.anon.pages.is_empty()
     }
 
-    /// How many of its pages are in memory now. Walks over all of them.
+    /// Number of its pages that are in memory now. Walks over all of them.
     pub fn resident(&self) -> Pages {
         let pages = &self.anon.pages;
         let there = |page: &u32| matches!(pages.get(*page), frames::RegionEntry::Frame(_));
@@ -221,7 +221,7 @@ impl Cache {
         pages_most(self.memory.limit_frames())
     }
 
-    /// Whether the tables that there are may stand beside a limit of so many frames.
+    /// Checks that the tables that there are may stand beside a limit of `frames` frames.
     pub(crate) fn check_tables(&self, frames: u32) -> Result<(), Error> {
         let regions = self.registry.regions.pages();
         if regions.0 <= pages_most(frames) {

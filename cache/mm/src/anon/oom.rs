@@ -30,7 +30,7 @@ use crate::cache::Cache;
 use crate::registry::regions::Anon;
 use crate::vmstat::Item;
 
-/// How long a task waits that runs out while a region is being emptied, or from within a file
+/// Time that a task waits that runs out while a region is being emptied, or from within a file
 /// system, before it looks again.
 const LOOK: Nanos = Nanos::millis(4);
 

@@ -1,10 +1,10 @@
 //! On the way back: a page is read from its slot, and its neighbours ahead of being wanted.
 //!
 //! The pages that lie beside it in the swap file went out together with it. Those of the window
-//! that are still out, of whatever region, get frames that can be had at once and come along; their
-//! busy bits travel with the request. In Tidegate's law a walk has what follows read as it comes to
-//! what was read ahead. A page whose read failed stands in its region, not up to date, until
-//! somebody asks for it.
+//! that are still out, of whatever region, come along in frames that are free at once; their busy
+//! bits travel with the request. In Tidegate's law a walk has what follows read as it comes to what
+//! was read ahead. A page whose read failed stands in its region, not up to date, until somebody
+//! asks for it.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -57,8 +57,8 @@ impl Cache {
         Ok(Some(frame))
     }
 
-    /// A walk over a region has come to what was read ahead of it (`swap_readahead_hit`): reads the
-    /// slots that follow, as far as frames can be had at once. Does not wait.
+    /// A walk over a region has come to the part that was read ahead of it (`swap_readahead_hit`):
+    /// reads the slots that follow, as far as frames are free at once. Does not wait.
     pub(crate) fn swap_in_on(&self, task: &mut Task<'_>, anon: &Anon, slots: Option<Range<u32>>) {
         let (Some(slots), Some(area)) = (slots, self.swap.area()) else {
             return;

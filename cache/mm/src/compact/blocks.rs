@@ -127,7 +127,7 @@ fn choose(
     best
 }
 
-/// What would become of the page in a frame that is not free.
+/// The fate of the page in a frame that is not free.
 fn look(
     task: &Task<'_>,
     cache: &Cache,

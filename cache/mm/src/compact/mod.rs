@@ -59,7 +59,7 @@ impl Cache {
         }
     }
 
-    /// Whether pages lie in pageblocks of their like.
+    /// True if pages lie in pageblocks of their like.
     pub(crate) fn groups(&self) -> bool {
         let groups = |runs: &Runs| runs.compaction.groups();
         self.options.runs.as_ref().is_some_and(groups)

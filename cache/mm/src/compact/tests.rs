@@ -32,7 +32,7 @@ fn counts<const N: usize>(cache: &Arc<Cache>, items: [Item; N]) -> [u64; N] {
     items.map(|item| read.get(item))
 }
 
-/// A new region of so many pages, touched whole; and by how much that raised what is counted.
+/// A new region of this many pages, touched whole; and the growth of the counters by it.
 fn touched<const N: usize>(
     task: &mut Task<'_>,
     cache: &Arc<Cache>,

@@ -73,7 +73,7 @@ struct Taken {
     kind: Kind,
 }
 
-/// How a pass over a zone is made.
+/// The rights of a pass over a zone.
 #[derive(Clone, Copy)]
 pub(super) struct Way<'a> {
     pub(super) moves: &'a Moves,
@@ -84,7 +84,7 @@ pub(super) struct Way<'a> {
     pub(super) captures: bool,
 }
 
-/// How it ended.
+/// The end of a pass.
 pub(super) struct Passed {
     pub(super) answer: Suitable,
     /// Nothing was left to look at.
@@ -190,7 +190,7 @@ impl ZonePass<'_> {
         Some(taken)
     }
 
-    /// Whether more than half of the pages are off their lists.
+    /// True if more than half of the pages are off their lists.
     fn is_crowded(&self, task: &Task<'_>) -> bool {
         let zone = &self.cache.zones[self.zone];
         let isolated: Pages = Kind::ALL.into_iter().map(|kind| zone.isolated(kind)).sum();

@@ -1,4 +1,4 @@
-//! What a reader says of what is to come.
+//! A reader's advice on its reads to come.
 //!
 //! | advice | of | does |
 //! |---|---|---|
@@ -42,7 +42,7 @@ pub enum Advice {
     NoReuse,
 }
 
-/// What a reader has said of itself.
+/// A reader's advice so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pattern: Advice,

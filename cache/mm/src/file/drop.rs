@@ -17,7 +17,7 @@ use crate::registry::mapping::Mapping;
 /// Frames that are gone through between two reports of the work.
 const TURN: u32 = 4096;
 
-/// What became of a page that was to be dropped.
+/// The fate of a page that was to be dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dropped {
     /// It is gone.

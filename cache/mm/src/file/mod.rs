@@ -41,7 +41,7 @@ pub struct File {
     client: Arc<Client>,
 }
 
-/// What a file holds, and was asked for, in pages.
+/// The pages of a file in memory, and those asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileStats {
     /// In memory.
@@ -126,7 +126,7 @@ impl File {
         }
     }
 
-    /// Whether it has no bytes.
+    /// True if it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len().is_zero()
     }
@@ -183,7 +183,7 @@ impl File {
         }
     }
 
-    /// Its pages in memory, counted so many at a time: writers to it wait meanwhile.
+    /// Its pages in memory, counted a part at a time: writers to it wait meanwhile.
     fn cached(&self, task: &mut Task<'_>) -> u64 {
         const AT_A_TIME: usize = 1024;
         let mut from = Some(0);
@@ -339,13 +339,14 @@ impl File {
     }
 
     /// Its pages are files of their own to a flusher, which takes those of several such files in
-    /// the order in which they became dirty (Linux fs/fs-writeback.c, move_expired_inodes()): so
-    /// many pages of this one at a time, what a request holds, and then the next one has its turn.
+    /// the order in which they became dirty (Linux fs/fs-writeback.c, move_expired_inodes()):
+    /// `pages` pages of this one at a time, the size of a request, and then the next one has its
+    /// turn.
     pub fn set_slice_most(&self, pages: Pages) {
         self.mapping.slice_most.store(pages.0, Ordering::Relaxed);
     }
 
-    /// Whether all of `len` bytes at `offset` is in memory now. That is no access to it.
+    /// True if all of `len` bytes at `offset` is in memory now. That is no access to it.
     #[must_use]
     pub fn is_cached(&self, offset: Bytes, len: Bytes) -> bool {
         read::is_cached(&self.cache, &self.mapping, offset, len, Flags::NONE)

@@ -92,7 +92,7 @@ impl Cache {
         u32::try_from(part).unwrap_or(most)
     }
 
-    /// Pins that callers hold: so many frames, if none is pinned twice.
+    /// Pins that callers hold: as many frames, if none is pinned twice.
     pub(crate) fn pinned(&self) -> Pages {
         Pages(self.pages.pins.total())
     }

@@ -28,8 +28,8 @@
 //!      write to an object that does not answer keeps that hole waiting, and nobody else. But a
 //!      hole comes to its end: where the same page is on its way again each time, `OPEN_WAITS`
 //!      times, it is waited for with the gate shut.
-//!   6. Whether the hole is still wanted is asked behind the gate, at each hold of it: one whose
-//!      client has ended goes no further (`File::end`).
+//!   6. Each hold of the gate asks if the hole is still wanted: one whose client has ended goes no
+//!      further (`File::end`).
 //!
 //! A hold of the gate is at most `STEP` long, and writers that were turned away go in before the
 //! next one: writers and syncs of the file get their turn in between.
@@ -58,7 +58,7 @@ use crate::{Error, writeback::io};
 /// Pages of one hold of the gate: 16 MiB, from a multiple of it to the next, so that objects of a
 /// store go as a whole.
 const STEP: u32 = 1 << 12;
-/// How often a hole waits with the gate open without having come any further.
+/// Number of times that a hole waits with the gate open without having come any further.
 const OPEN_WAITS: u32 = 8;
 /// Dirty pages held at once.
 const HELD_MAX: usize = 256;
@@ -194,7 +194,7 @@ fn punch_gated(
     Ok(None)
 }
 
-/// How far pages could be held.
+/// The end of the pages that could be held.
 enum Until {
     /// Up to here; never nothing.
     Page(u32),

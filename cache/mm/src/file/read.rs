@@ -3,8 +3,8 @@
 //! A call first asks `policy::readahead` what to read, from which of its pages are missing and
 //! whether it came upon the mark of the last window. Missing pages enter the index busy, their
 //! busy bits travel with the request, and the completion gives them back up to date. Then the call
-//! copies page by page under pins, waiting for the busy ones. Read-ahead never waits for memory:
-//! what cannot be had at once is left out.
+//! copies page by page under pins, waiting for the busy ones. Read-ahead never waits for memory: it
+//! leaves out pages without a frame at once.
 //!
 //! A task that may not block copies what is in memory, up to the first page that is not. The pages
 //! it needs behind that were sent for, as far as there was memory. A task that may block waits for
@@ -52,7 +52,7 @@ const HITS_MAX: u64 = 16;
 /// Bytes that one wait looks at.
 const ACCESS_MAX: u64 = 1 << 20;
 
-/// What one reader of one file remembers, so that the cache can read ahead of it.
+/// One reader's state in one file, so that the cache can read ahead of it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Reader {
     readahead: Readahead,
@@ -129,7 +129,7 @@ impl<'a> Call<'a> {
     }
 
     /// Has `each` take pages one after the other: the bytes within a page that belong to the call,
-    /// and where in the file they begin. Whether it copies them.
+    /// and where in the file they begin. `copies`: it copies them.
     fn with_pages(
         mut self,
         task: &mut Task<'_>,
@@ -469,9 +469,9 @@ pub(crate) fn read_hits(
     Some(bytes)
 }
 
-/// How many pages of a call for `pages` pages are looked at together. One for more than a window is
-/// a stream of accesses, each of which comes upon the mark of the window that it is in: what lies
-/// behind the window would be read page by page.
+/// Number of pages of a call for `pages` pages that are looked at together. One for more than a
+/// window is a stream of accesses, each of which comes upon the mark of the window that it is in:
+/// what lies behind the window would be read page by page.
 fn part_of_call(cache: &Cache, Pages(window): Pages, pages: u64) -> u64 {
     if window <= 1 {
         // Parts that do not drive one another out, and have no marks.
@@ -493,7 +493,7 @@ pub(crate) fn page_of(offset: u64) -> u32 {
     u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX")
 }
 
-/// Whether all of a range is in memory, no page of it with one of the flags `unless`: a look, which
+/// True if all of a range is in memory, no page of it with one of the flags `unless`: a look, which
 /// is no access.
 pub(crate) fn is_cached(
     cache: &Cache,
@@ -725,10 +725,10 @@ pub(crate) fn pin_untouched(
     page: u32,
 ) -> Result<Pin, Error> {
     let owner = mapping.owner(page);
-    // Whether the page was read since this call began. If not, a failure is an older one, of
+    // True once the page was read since this call began. If not, a failure is an older one, of
     // read-ahead perhaps, and the device is asked again.
     let mut tried = false;
-    // Whether it was there and went before this task ran.
+    // True if it was there and was evicted before this task ran.
     let mut lost = false;
     let mut held = None;
     loop {

@@ -35,7 +35,7 @@ use crate::relocate::{look, move_found, move_page};
 
 /// Most pages of a run: 2 MiB.
 pub const RUN_MAX: u32 = 512;
-/// How often a run is tried: a writer that changes the file all the time could break each.
+/// Number of tries of a run: a writer that changes the file all the time could break each.
 const ROUNDS: u32 = 2;
 /// Frames that are looked at for a block that is cheap to empty.
 const LOOK_FRAMES: u32 = 1 << 15;
@@ -281,7 +281,7 @@ impl Cache {
         pins.drain(..).for_each(|pin| self.unpin(pin));
     }
 
-    /// Frames side by side for so many pages: free ones, or those of a block that is emptied.
+    /// Frames side by side for `pages` pages: free ones, or those of a block that is emptied.
     /// `None`: none can be.
     fn side_by_side(&self, task: &mut Task<'_>, pages: u32) -> Result<Option<Range<u32>>, Error> {
         let order = u8::try_from(pages.next_power_of_two().trailing_zeros()).expect("at most 9");

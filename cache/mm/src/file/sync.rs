@@ -70,7 +70,7 @@ pub(crate) fn sync_all(task: &mut Task<'_>, cache: &Arc<Cache>) -> Result<(), Er
 /// Pages of a file, the first and the last.
 pub(crate) type Part = (u32, u32);
 
-/// What a sync came to, before a holder has taken its answer from it.
+/// The result of a sync, before a holder has taken its answer from it.
 #[derive(Clone, Copy, Debug)]
 pub struct Synced {
     done: Result<(), Error>,
@@ -111,14 +111,15 @@ fn carry_out(
 }
 
 impl Synced {
-    /// Whether all that was asked for is durable, whatever a holder has yet to be told of what went
-    /// wrong before.
+    /// True if all that was asked for is durable, whatever earlier error a holder has yet to be
+    /// told.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.done.is_ok()
     }
 
-    /// The answer for a holder that has reported so many errors; what it reports now is noted.
+    /// The answer for a holder that has reported the errors in `seen`; those it reports now are
+    /// noted.
     pub(crate) fn answer(
         &self,
         task: &Task<'_>,
@@ -144,7 +145,7 @@ impl Synced {
     }
 }
 
-/// Tells the law of a sync that finds so many dirty pages: it may be one of many.
+/// Tells the law of a sync that finds `found` dirty pages: it may be one of many.
 fn note_sync(task: &Task<'_>, cache: &Cache, device: &DeviceState, found: u64) {
     let counts = cache.counts(device);
     let mut domain = cache.writeback.domain.lock(task);
@@ -372,7 +373,7 @@ fn wait_for_length(task: &mut Task<'_>, cache: &Cache, mapping: &Mapping) -> Res
     wait_for_writeback(task, cache, mapping, last, u32::MAX)
 }
 
-/// Whether everything that was ever written to the file is on its device, and the device flushed.
+/// True if everything that was ever written to the file is on its device, and the device flushed.
 pub(crate) fn is_durable(task: &Task<'_>, cache: &Cache, mapping: &ShutGate<'_>) -> bool {
     let has_pages = {
         let mut token = mapping.token.lock(task);

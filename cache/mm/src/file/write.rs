@@ -82,7 +82,7 @@ struct Part {
     /// First byte in the page, and how many.
     at: usize,
     len: usize,
-    /// Where they stand in the caller's data.
+    /// Their beginning in the caller's data.
     from: usize,
 }
 
@@ -102,13 +102,13 @@ impl Part {
         self.len as u64 == PAGE_SIZE
     }
 
-    /// Whether its page, which is not cached, needs the rest of it from the device.
+    /// True if its page, which is not cached, needs the rest of it from the device.
     fn needs_rest(self, mapping: &Mapping) -> bool {
         must_read(mapping, self.page, self.at, self.len)
     }
 }
 
-/// How far a call that moves bytes has come.
+/// The progress of a call that moves bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// Bytes moved, from the first on.
@@ -118,7 +118,7 @@ pub struct Progress {
     pub would_block: bool,
 }
 
-/// Where a writer is paused that is over its share.
+/// The place at which a writer over its share is paused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pacing {
     /// In its call, where a balance is due.
@@ -220,7 +220,7 @@ impl<'a> Call<'a> {
         Ok(())
     }
 
-    /// Whether the device need not be told of the write any more.
+    /// True if the device need not be told of the write any more.
     fn is_prepared(&self) -> bool {
         let Range { start, end } = self.bytes;
         self.writer.is_prepared(self.mapping, start, end)
@@ -364,10 +364,10 @@ struct Source<'a> {
     from: usize,
 }
 
-/// What a batch has come to.
+/// The result of a batch.
 #[derive(Clone, Copy)]
 struct Took {
-    /// Where the data that was taken in ends in the file.
+    /// The end in the file of the data taken in.
     until: u64,
     /// Pages that were copied to, put into the index, and became dirty.
     copied: u64,
@@ -670,7 +670,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// So many fresh pages of a file that is written to.
+/// Several fresh pages of a file that is written to.
 fn to_write(cache: &Cache, mapping: &Mapping, pages: u32) -> Wanted {
     Wanted::new(pages, Purpose::Stream)
         .among(cache.lies_in(mapping, true))
@@ -741,8 +741,8 @@ pub(super) fn show_filled(
             if map.is_some() && !before.has(Flags::MAPPED) {
                 cache.zones.note_mapped(shown[at]);
             }
-            // Written to again, it need not be freed when its write ends. An older write of it
-            // may have failed since it was filled: counted there.
+            // The page is dirty again, so reclaim no longer wants it freed when its writeback
+            // ends. If an older writeback of it failed, that was counted where it failed.
             if filled.was_dirty {
                 continue;
             }
@@ -788,7 +788,7 @@ fn show_again(cache: &Cache, batch: &mut Vec<Filled>) {
     cache.wake_busy(&shown[..count], Signal::PageUnlocked);
 }
 
-/// Whether a part of a page that is not cached needs the rest of the page from the device.
+/// True if a part of a page that is not cached needs the rest of the page from the device.
 fn must_read(mapping: &Mapping, page: u32, at: usize, len: usize) -> bool {
     if len as u64 == PAGE_SIZE {
         return false;
@@ -801,7 +801,7 @@ fn must_read(mapping: &Mapping, page: u32, at: usize, len: usize) -> bool {
     !(nothing_before && nothing_after)
 }
 
-/// Whether the content of a page that is not pinned has to stay as it is: the device reads it, and
+/// True if the content of a page that is not pinned has to stay as it is: the device reads it, and
 /// wants it stable.
 pub(super) fn must_stay(mapping: &Mapping, flags: Flags) -> bool {
     mapping.device.info.stable_writes && flags.has(Flags::WRITEBACK)

@@ -1,4 +1,4 @@
-//! What one writer carries from call to call.
+//! One writer's state from call to call.
 
 use core::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::registry::mapping::Mapping;
 use crate::writeback::balance::{balance, tell_the_rest};
 use crate::writeback::pacer::{Account, Pacer};
 
-/// Pages that a CPU of Linux keeps off the lists until it has so many (3.0 mm/swap.c, PAGEVEC).
+/// Pages that a CPU of Linux keeps off the lists until it has this many (3.0 mm/swap.c, PAGEVEC).
 const PAGEVEC: u32 = 14;
 
 /// The unit that is paced. One per client, thread or task; not shared.
@@ -61,14 +61,13 @@ impl Writer {
         self.pacer.id
     }
 
-    /// From now on each call stands for as many calls of so many bytes as it has: what they cost is
-    /// the caller's to say, and their uses of a page are several where the law counts writes as
-    /// uses.
+    /// From now on each call stands for as many calls of `bytes` bytes as it has: their cost is the
+    /// caller's to say, and their uses of a page are several where the law counts writes as uses.
     pub fn in_calls_of(&mut self, bytes: Bytes) {
         self.calls_of = bytes;
     }
 
-    /// Whether a page that it has written, fresh or not, is used again by a later call. A fresh one
+    /// True if a page that it has written, fresh or not, is used again by a later call. A fresh one
     /// is not on the lists yet, and no use makes it active: but for the page that fills its CPU's
     /// batch, which is there when the first call for it ends.
     ///
@@ -83,7 +82,7 @@ impl Writer {
         !fresh || self.kept_off == 0
     }
 
-    /// Whether the device need not be told of a write any more.
+    /// True if the device need not be told of a write any more.
     pub(crate) fn is_prepared(&self, mapping: &Mapping, from: u64, to: u64) -> bool {
         !mapping.device.info.prepares_writes
             || self.prepared.as_ref().is_some_and(|(file, bytes)| {

@@ -118,7 +118,7 @@ impl Drop for Shrinking<'_> {
     }
 }
 
-/// How a pass over what is to be cleared went.
+/// The outcome of a pass over chunks that are to be cleared.
 #[derive(Clone, Copy, Default)]
 struct Pass {
     /// Pages that left their frames.
@@ -176,8 +176,8 @@ fn clear(task: &mut Task<'_>, cache: &Weak<Cache>) {
 }
 
 impl Cache {
-    /// So many frames are in use from now on: the chunks that are cheapest to empty are not. The
-    /// caller holds `shrinking`.
+    /// Only this many frames are in use from now on: the chunks that are cheapest to empty are not.
+    /// The caller holds `shrinking`.
     pub(crate) fn move_limit(&self, context: &impl Context, frames: u32) {
         let table = &self.pages.table;
         let chunks = self.memory.chunks(context).into_iter();
@@ -224,7 +224,7 @@ pub(super) fn contents(table: &FrameTable, state: &ChunkState) -> (u32, u32) {
     (movable, busy + taken)
 }
 
-/// Whether slabs have frames of the chunks that are to be cleared, and anybody can be asked for
+/// True if slabs have frames of the chunks that are to be cleared, and anybody can be asked for
 /// them.
 fn has_slabs(task: &Task<'_>, cache: &Cache) -> bool {
     let slabs = cache.shrinkers.pages();
@@ -245,9 +245,9 @@ fn has_slabs(task: &Task<'_>, cache: &Cache) -> bool {
     false
 }
 
-/// How pages may leave.
+/// The ways in which pages may leave.
 struct Ways {
-    /// So many have to be freed, or there is no room for the others.
+    /// Pages that have to be freed, or there is no room for the others.
     to_free: u64,
     /// Pages leave as in reclaim, if there is no frame for them.
     evicts: bool,

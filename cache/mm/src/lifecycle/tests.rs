@@ -1,4 +1,4 @@
-//! A task that waits for a busy page is let go by whatever ends its being busy.
+//! Any end of a page's being busy wakes a task that waits for it.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! What a node of the machine has: a background reclaimer for its zones, what wakes it, and who
-//! waits for it.
+//! The state of a node of the machine: a background reclaimer for its zones, its alarm, and its
+//! waiters.
 
 use env::{Cause, Context, Lock, LockClass, LockGuard, Signal, Task, WaitQueue, Wakeup};
 use frames::sync::{AtomicBool, AtomicU64, Ordering};
@@ -23,18 +23,18 @@ impl NodeId {
 /// See the module.
 pub(crate) struct Node {
     background: Background,
-    /// What wakes the task that moves pages.
+    /// The alarm of the task that moves pages.
     compactor: Background,
     /// Tasks that found less than half of the reserve.
     reserve_wait: WaitQueue,
-    /// What its tasks know of the zones that they try.
+    /// Its tasks' memory of the zones that they try.
     zonelist_cache: Lock<ZonelistCache>,
     /// Frames that its tasks took here, and on other nodes, ever; not counted where there is one
     /// zone.
     taken: [AtomicU64; 2],
 }
 
-/// What wakes a task of the background.
+/// The alarm of a task of the background.
 pub(crate) struct Background {
     /// The idle task.
     wait: WaitQueue,
@@ -63,7 +63,7 @@ impl Node {
         &self.compactor
     }
 
-    /// What its tasks know of the zones that they try.
+    /// Its tasks' memory of the zones that they try.
     pub(crate) fn zonelist_cache<'a>(
         &'a self,
         context: &'a impl Context,
@@ -76,12 +76,13 @@ impl Node {
         add(&self.taken[usize::from(!is_here)], u64::from(frames));
     }
 
-    /// What they have taken, here and on other nodes.
+    /// The frames they have taken, here and on other nodes.
     pub(crate) fn taken(&self) -> [Pages; 2] {
         [0, 1].map(|at| Pages(get(&self.taken[at])))
     }
 
-    /// Where tasks wait that leave the reserve alone until the background reclaimer has freed more.
+    /// The queue of tasks that leave the reserve alone until the background reclaimer has freed
+    /// more.
     pub(crate) fn reserve_wait(&self) -> &WaitQueue {
         &self.reserve_wait
     }
@@ -96,7 +97,7 @@ impl Background {
         }
     }
 
-    /// Whether it is asked to work.
+    /// True if it is asked to work.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
@@ -118,7 +119,7 @@ impl Background {
         self.rests.store(until.0, Ordering::Relaxed);
     }
 
-    /// Whether that lasts.
+    /// True as long as that lasts.
     pub(crate) fn is_resting(&self, now: Instant) -> bool {
         now.0 < self.rests.load(Ordering::Relaxed)
     }

@@ -29,7 +29,7 @@ use crate::vmstat::get;
 /// A pageblock came to hold two mobilities, or holds more of the second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mixed {
-    /// Whether the law boosts by it.
+    /// The event by which the law may boost.
     pub(crate) event: Event,
     /// Order of the block that was taken from.
     pub(crate) order: u8,
@@ -44,7 +44,7 @@ pub(crate) struct Mixed {
     pub(crate) boosted: bool,
 }
 
-/// What the lists of a mobility are called there: all pageblocks begin as those of pages.
+/// The number of a mobility's lists there: all pageblocks begin as those of pages.
 pub(super) const fn number(mobility: Mobility) -> u8 {
     match mobility {
         Mobility::Movable => 0,
@@ -173,7 +173,7 @@ impl Free {
         first.expect("the list had a block")
     }
 
-    /// What is in the pageblock of a frame.
+    /// The content of the pageblock of a frame.
     fn found(&self, apart: Apart, frame: FrameId, is_movable: impl Fn(FrameId) -> bool) -> Found {
         let first = frame.0 >> apart.pageblock_order << apart.pageblock_order;
         let frames = (first..first + (1 << apart.pageblock_order)).map(FrameId);
@@ -187,7 +187,7 @@ impl Free {
 }
 
 impl Memory {
-    /// How a zone is boosted.
+    /// The rule by which a zone is boosted.
     pub(crate) fn boost_rule(&self) -> &BoostRule {
         &self.boost
     }
@@ -210,7 +210,7 @@ impl Memory {
         self.marks.min + Pages(boosts)
     }
 
-    /// A balance of a zone is over at whose beginning its boost was `noted`.
+    /// A balance of a zone has ended at whose beginning its boost was `noted`.
     pub(crate) fn retire_boost(&self, context: &impl Context, zone: ZoneId, noted: Pages) {
         let mut free = self.lists.lock(context);
         free.boosts[zone.index()].retire(noted);

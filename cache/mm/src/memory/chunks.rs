@@ -39,11 +39,11 @@ pub(crate) struct ChunkState {
     pub(crate) held: u32,
 }
 
-/// What was taken of the free lists.
+/// The frames taken from the free lists.
 #[derive(Default)]
 pub(crate) struct Taken {
     pub(crate) frames: u32,
-    /// In so many holds of their lock.
+    /// Holds of their lock that this took.
     pub(crate) holds: u32,
     /// Pageblocks that were mixed by it.
     pub(crate) mixed: Vec<Mixed>,
@@ -174,7 +174,7 @@ impl Memory {
         frames.next_multiple_of(self.chunk).min(self.frames)
     }
 
-    /// What each chunk is now; other tasks may use the lists between two of them.
+    /// The state of each chunk now; other tasks may use the lists between two of them.
     pub(crate) fn chunks(&self, context: &impl Context) -> Vec<ChunkState> {
         let chunks = 0..self.frames.div_ceil(self.chunk) as usize;
         let chunks = chunks.map(|at| {

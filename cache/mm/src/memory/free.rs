@@ -103,7 +103,7 @@ impl Absent {
 pub(crate) struct Pick {
     pub(crate) zone: ZoneId,
     pub(crate) mobility: Mobility,
-    /// How many, in blocks of 2^`order`.
+    /// Their number, in blocks of 2^`order`.
     pub(crate) frames: u32,
     pub(crate) order: u8,
     /// The task that takes them may wake the background reclaimer.
@@ -123,7 +123,7 @@ impl Pick {
         }
     }
 
-    /// Whether CPUs keep such frames for themselves: those of pages.
+    /// True if CPUs keep such frames for themselves: those of pages.
     pub(super) fn is_of_cpu_lists(self) -> bool {
         self.order == 0 && self.mobility == Mobility::Movable
     }
@@ -286,7 +286,8 @@ impl Memory {
         get(&self.given_back_of[zone.index()])
     }
 
-    /// What CPUs keep for themselves goes to the free lists; answers whether there was any.
+    /// Moves the frames that CPUs keep for themselves to the free lists; returns true if there were
+    /// any.
     pub(crate) fn drain_cpu_lists(&self, context: &impl Context) -> bool {
         let Some(lists) = &self.cpu_lists else {
             return false;

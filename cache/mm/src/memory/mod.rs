@@ -84,13 +84,13 @@ pub(crate) struct Memory {
     shrinking: Lock<bool>,
     /// Tasks that are never throttled in reclaim.
     exempt: Lock<Vec<TaskId>>,
-    /// How many these are: mostly none.
+    /// Number of these: mostly none.
     exempts: AtomicUsize,
     /// The overhead of pages, if it takes frames.
     pub(crate) overhead: Option<Overhead>,
 }
 
-/// How much memory there is, and how it is given out.
+/// The amount of memory, and the law by which it is given out.
 pub(crate) struct Shape {
     pub(crate) frames: u32,
     pub(crate) chunk: u32,
@@ -178,7 +178,7 @@ impl Memory {
         }
     }
 
-    /// Whether the task is one of those that others need to get on.
+    /// True if the task is one of those that others need to get on.
     pub(crate) fn is_exempt(&self, task: &Task<'_>) -> bool {
         // One of them has counted itself.
         self.exempts.load(Ordering::Relaxed) > 0 && self.exempt.lock(task).contains(&task.id())
@@ -204,7 +204,7 @@ impl Memory {
         Error::after(wakeup)
     }
 
-    /// Where tasks wait that found nothing to reclaim.
+    /// The queue of tasks that found nothing to reclaim.
     pub(crate) fn waiters(&self) -> &WaitQueue {
         &self.wait
     }

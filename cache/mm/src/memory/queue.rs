@@ -62,7 +62,7 @@ pub(crate) struct MemoryQueue {
     wakes: bool,
 }
 
-/// What a task has taken. No owner: nobody has yet.
+/// The frames that a task has taken. No owner: nobody has yet.
 struct Account {
     owner: TaskId,
     growth: Growth,
@@ -186,7 +186,7 @@ impl MemoryQueue {
         granted
     }
 
-    /// What has been granted to the ticket.
+    /// The pages granted to the ticket.
     pub(crate) fn granted(&self, context: &impl Context, ticket: Ticket) -> Option<Pages> {
         self.turns.lock(context).granted(ticket)
     }
@@ -285,7 +285,7 @@ impl MemoryQueue {
         }
     }
 
-    /// Whether a task that has its pages back may read on without a wait: it has not grown, or
+    /// True if a task that has its pages back may read on without a wait: it has not grown, or
     /// keeps the token.
     pub(crate) fn may_read_on(&self, task: &Task<'_>) -> bool {
         let now = task.now();
@@ -297,14 +297,14 @@ impl MemoryQueue {
         token.is_held_by(id.0) && token.ask(now, id.0, None) == Entry::Go
     }
 
-    /// Whether a task has grown of late: else it need not be held.
+    /// True if a task has grown of late: else it need not be held.
     fn grows(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
         self.with_account(context, task, now, |account| {
             !account.growth.growth(now).is_zero()
         })
     }
 
-    /// Whether a task gives back what it takes: what its like gave back is for it too.
+    /// True if a task gives back what it takes: pages returned by its like are for it too.
     pub(crate) fn is_modest(&self, context: &impl Context, task: TaskId, now: Instant) -> bool {
         self.with_account(context, task, now, |account| account.growth.is_modest(now))
     }

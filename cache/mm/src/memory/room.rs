@@ -1,4 +1,4 @@
-//! How far down free frames may be taken, and by which tasks; and what is free for those that wait.
+//! The depth to which tasks may take free frames, by task; and the free frames of those that wait.
 //!
 //! Where each task reclaims for itself, a mark is kept free. Where memory is handed out in turn it
 //! depends on the task that asks: frames promised or kept back for others are not available, and a
@@ -44,7 +44,7 @@ impl Asked {
 }
 
 impl Memory {
-    /// What a task does that finds too little.
+    /// The slow path of a task that finds too little.
     pub(crate) fn slow_path(&self) -> &SlowPath {
         &self.slow_path
     }
@@ -129,7 +129,7 @@ impl Memory {
         self.slow_path.spoken_for(|| self.env.now())
     }
 
-    /// Whether somebody waits for frames, or will at once: the reserve is being used.
+    /// True if somebody waits for frames, or will at once: the reserve is being used.
     pub(crate) fn is_short(&self) -> bool {
         let (promised, wanted) = self.slow_path.promised_and_wanted();
         let free = self.free().saturating_sub(promised);
@@ -167,7 +167,8 @@ impl Memory {
         above
     }
 
-    /// Where memory is handed out in turn. For whom pages are kept matters below the mark alone.
+    /// The room under a law that hands memory out in turn. For whom pages are kept matters below
+    /// the mark alone.
     fn room_in_turn(&self, queue: &MemoryQueue, task: &Task<'_>, asked: &Asked) -> Pages {
         let now = self.env.now();
         let kept = queue.kept_back(now);

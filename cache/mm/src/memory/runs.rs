@@ -15,7 +15,7 @@ use crate::lists::ZoneId;
 use crate::memory::chunks::Taken;
 
 impl Memory {
-    /// What is free of a zone, and how it stands.
+    /// A zone's free pages, in all and by order.
     pub(crate) fn standing(&self, task: &Task<'_>, zone: ZoneId) -> Standing {
         self.standing_of(&self.lists.lock(task), zone)
     }
@@ -56,7 +56,7 @@ impl Memory {
         }
     }
 
-    /// Whether the pageblock of a frame is one of what can be moved.
+    /// True if the pageblock of a frame is one of pages that can be moved.
     pub(crate) fn is_movable_block(&self, task: &Task<'_>, frame: u32) -> bool {
         self.apart.is_none()
             || self.lists.lock(task).lists.home(FrameId(frame)).mobility

@@ -53,7 +53,7 @@ impl CachedPages {
         }
     }
 
-    /// Whether pages evicted from this index leave shadows: as long as nodes are plenty, or made so
+    /// True if pages evicted from this index leave shadows: as long as nodes are plenty, or made so
     /// by giving up this file's first ones.
     pub(crate) fn leaves_shadows(&self, index: &mut IndexWriter<'_>) -> bool {
         self.pool.free() > self.shadow_floor

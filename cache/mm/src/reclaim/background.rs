@@ -120,7 +120,7 @@ fn rest_in_vain(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> bool {
     cache.memory.is_short() || sleep(task, cache, zone, Some(nap))
 }
 
-/// How a balance ended.
+/// The end of a balance.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     /// As it should.

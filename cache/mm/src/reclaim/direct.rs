@@ -82,7 +82,7 @@ fn reclaim(
     ended.answer
 }
 
-/// How a direct reclaim ended.
+/// The end of a direct reclaim.
 pub(super) struct Ended {
     pub(super) scanned: Pages,
     pub(super) freed: Pages,
@@ -164,7 +164,7 @@ fn over_nodes(
     }
 }
 
-/// Whether a pass over a node is begun again for a run; `last`: what the last one freed.
+/// True if a pass over a node is begun again for a run; `last`: the pages freed by the last one.
 fn goes_on(task: &Task<'_>, cache: &Cache, zone: ZoneId, (order, last): (u8, Pages)) -> bool {
     let marks = cache.memory.marks_of(zone);
     let could_begin = could_begin(order, &cache.memory.standing(task, zone), &marks);
@@ -176,7 +176,7 @@ fn goes_on(task: &Task<'_>, cache: &Cache, zone: ZoneId, (order, last): (u8, Pag
     over_nodes_goes_on(order, last, could_begin, inactive)
 }
 
-/// Whether reclaim for a run passes over a zone.
+/// True if reclaim for a run passes over a zone.
 fn zone_is_ready(task: &Task<'_>, cache: &Cache, zone: ZoneId, order: u8) -> bool {
     let marks = cache.memory.marks_of(zone);
     is_ready_since(order, &cache.memory.standing(task, zone), &marks)
@@ -194,7 +194,7 @@ fn follow(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, after: After, who: W
 }
 
 impl Cache {
-    /// Where tasks wait that leave the reserve alone.
+    /// The queue of tasks that leave the reserve alone.
     pub(super) fn reserve_wait(&self, zone: ZoneId) -> &WaitQueue {
         match self.options.reclaim.reserve_wakes() {
             ReserveWakes::Anyone => self.memory.waiters(),

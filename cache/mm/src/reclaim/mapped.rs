@@ -23,7 +23,7 @@ impl Maps {
         Self { last: None }
     }
 
-    /// Whether a page was used since the last look. The owner may be an old one: the frame may be
+    /// True if a page was used since the last look. The owner may be an old one: the frame may be
     /// another file's by now.
     pub(super) fn test_and_clear_young(
         &mut self,

@@ -63,7 +63,7 @@ use crate::lists::ZoneId;
 use crate::lists::isolate::Batch;
 use crate::vmstat::Item;
 
-/// How a pass over a zone is made.
+/// The rights and the aim of a pass over a zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Control {
     pub(crate) zone: ZoneId,
@@ -90,7 +90,7 @@ pub(crate) struct Control {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunPass {
     pub(crate) order: u8,
-    /// What the task has freed for it before this pass.
+    /// Pages that the task has freed for it before this pass.
     pub(crate) freed: Pages,
 }
 
@@ -267,7 +267,7 @@ fn take_turns(task: &mut Task<'_>, cache: &Cache, control: &Control, tally: &mut
     }
 }
 
-/// Whether a pass for a run is begun again.
+/// True if a pass for a run is begun again.
 fn goes_on(task: &Task<'_>, cache: &Cache, zone: ZoneId, run: &RunPass, done: &Done) -> bool {
     if cache.registry.stopping.load(Ordering::Relaxed) {
         return false;
@@ -332,7 +332,7 @@ impl Cache {
         Pages(pages.0.saturating_mul(factor))
     }
 
-    /// Whether a task's own passes leave a zone out: a pass found next to nothing there, nothing on
+    /// True if a task's own passes leave a zone out: a pass found next to nothing there, nothing on
     /// it has changed since, and there is another where that is not so.
     pub(crate) fn leaves_out(&self, context: &impl Context, zone: ZoneId) -> bool {
         self.options.place.way == Way::ByUse
@@ -344,13 +344,13 @@ impl Cache {
                 .all(|zone| self.is_poor(context, zone))
     }
 
-    /// Whether a pass over a zone would find next to nothing.
+    /// True if a pass over a zone would find next to nothing.
     pub(crate) fn is_poor(&self, context: &impl Context, zone: ZoneId) -> bool {
         let changed = self.changed(zone);
         self.zones[zone].worth(context).is_poor(changed)
     }
 
-    /// Whether the background reclaimer has given up on a zone.
+    /// True if the background reclaimer has given up on a zone.
     pub(crate) fn is_hopeless(&self, context: &impl Context, zone: ZoneId) -> bool {
         let given_back = self.memory.given_back_of(zone);
         self.zones[zone].is_hopeless(context, given_back)

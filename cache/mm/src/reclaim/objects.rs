@@ -135,7 +135,7 @@ pub(super) fn give(
 
 /// Asks one; answers how many objects it has looked at, and freed.
 ///
-/// The count and the answer stand for so many times as many, as the pages of the lists do
+/// Each object of the count and of the answer stands for several, as the pages of the lists do
 /// (`Tunables::stands_for`).
 fn ask_one(
     task: &mut Task<'_>,

@@ -93,7 +93,7 @@ fn note_evicted(task: &Task<'_>, cache: &Cache, pages: Pages) {
     });
 }
 
-/// What the law of writers needs now.
+/// The needs of the law of writers now.
 fn writers(task: &Task<'_>, cache: &Cache) -> Writers {
     let dirtyable = cache.dirtyable();
     let devices = cache.writeback.devices.lock(task).clone();
@@ -108,7 +108,7 @@ fn writers(task: &Task<'_>, cache: &Cache) -> Writers {
 }
 
 impl Cache {
-    /// What pages and objects share: all memory but what reclaim keeps free.
+    /// The memory that pages and objects share: all but the part that reclaim keeps free.
     pub(crate) fn shared_memory(&self) -> Bytes {
         let frames = Pages(u64::from(self.memory.limit_frames()));
         frames.saturating_sub(self.memory.marks().high).bytes()

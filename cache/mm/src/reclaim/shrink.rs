@@ -32,7 +32,7 @@ use crate::swap::SwapOut;
 use crate::vmstat::Item;
 use crate::writeback::flush;
 
-/// What became of the pages of a turn.
+/// The fates of the pages of a turn.
 pub(super) struct Sorted {
     /// Busy and clean: to be freed, with whether each was of the working set.
     free: [Option<(Busy, bool)>; CLUSTER_FRAMES],
@@ -340,7 +340,7 @@ fn judge_all(
     }
 }
 
-/// Whether a page that cannot be taken now goes back where it was and may stay so for long: it is
+/// True if a page that cannot be taken now goes back where it was and may stay so for long: it is
 /// pinned, and nothing else is the matter with it.
 fn is_held(flags: Flags) -> bool {
     let moves = Flags::BUSY | Flags::DIRTY | Flags::WRITEBACK | Flags::ACTIVE;

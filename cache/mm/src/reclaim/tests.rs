@@ -1,4 +1,4 @@
-//! What only this crate can see: the cost of a page scanned, and states that hold for a moment.
+//! Tests of internals: the cost of a page scanned, and states that hold for a moment.
 
 #![allow(
     clippy::unwrap_used,

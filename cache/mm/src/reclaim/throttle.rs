@@ -124,8 +124,8 @@ pub(super) fn wait_for_writeout(task: &mut Task<'_>, cache: &Cache, control: &Co
     }
 }
 
-/// Whether the reclaimer may isolate pages of a kind; if too many are, it is throttled and looks
-/// again, once or until it may.
+/// Decides whether the reclaimer may isolate pages of a kind; if too many are, it is throttled and
+/// looks again, once or until it may.
 pub(super) fn may_isolate(
     task: &mut Task<'_>,
     cache: &Cache,
@@ -185,12 +185,11 @@ impl Cache {
     /// Pages have been written, and are not counted as under writeback any more: the task that
     /// sleeps for writeback may go on.
     ///
-    /// Whether these were the last is a sum of two counters, of files and of the swap file, which
-    /// the task that ends a write has counted down before this fence. Of two that end the last
-    /// writes side by side the one whose fence is the later finds both sums zero. A sleeper has
-    /// published itself before the fence of its queue (`env::wait`), after which it looks whether
-    /// any write is left: if its fence is the earlier, it is seen here, else it sees here what has
-    /// ended.
+    /// Two counters, of files and of the swap file, say if these were the last; the task that ends
+    /// a write has counted them down before this fence. Of two that end the last writes side by
+    /// side the one whose fence is the later finds both sums zero. A sleeper has published itself
+    /// before the fence of its queue (`env::wait`), after which it looks whether any write is left:
+    /// if its fence is the earlier, it is seen here, else it sees here what has ended.
     pub(crate) fn on_written(&self, context: &impl Context, written: &[FrameId]) {
         fence(Ordering::SeqCst);
         let last = self.under_writeback().is_zero();

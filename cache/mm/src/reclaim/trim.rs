@@ -3,7 +3,7 @@
 //! It frees page cache within its mode, and objects: it neither ages anonymous pages nor sleeps for
 //! what it finds. 6.12 asks for objects in each pass, however few there are; 3.0 behind them all,
 //! where slabs have more than a twentieth of the zone, and again until they have lost as much as
-//! was wanted, or a call freed no object. So each trim of such a zone lets inodes go, and pages of
+//! was wanted, or a call freed no object. So each trim of such a zone frees inodes, and pages of
 //! theirs of whichever zone. Two tasks do not trim one zone at a time: the second goes
 //! elsewhere.
 //!
@@ -44,8 +44,8 @@ pub(crate) fn trim(task: &mut Task<'_>, cache: &Cache, home: NodeId, zone: ZoneI
         Start::Full => return Outcome::Full,
         Start::Go => {}
     }
-    // Held until the passes are over, also while the task works: the task that looks meanwhile goes
-    // elsewhere.
+    // Held until the passes have ended, also while the task works: the task that looks meanwhile
+    // goes elsewhere.
     let Some(_only) = cache.zones[zone].try_trim() else {
         return Outcome::NoScan;
     };
@@ -168,7 +168,7 @@ pub(crate) fn trim_cluster(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> 
     freed >= turn.pages
 }
 
-/// What there is in a zone.
+/// The pages of a zone by use.
 fn seen(task: &Task<'_>, cache: &Cache, zone: ZoneId) -> Seen {
     let sizes = cache.zones.sizes(task, zone);
     Seen {

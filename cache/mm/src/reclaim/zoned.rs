@@ -38,7 +38,7 @@ fn view(cache: &Cache, context: &impl Context, zone: ZoneId) -> ZoneView {
     }
 }
 
-/// Whether an allocator that found no zone above its mark wakes the background reclaimer for this
+/// True if an allocator that found no zone above its mark wakes the background reclaimer for this
 /// one.
 pub(super) fn wants_wake(cache: &Cache, context: &impl Context, zone: ZoneId) -> bool {
     zoned::wants_wake(&view(cache, context, zone))
@@ -135,7 +135,7 @@ fn balance(task: &mut Task<'_>, cache: &Cache, zones: &[ZoneId]) -> bool {
     goes_on
 }
 
-/// Passes over a zone are over: whether anything may be hoped of it.
+/// Passes over a zone have ended: judges its prospects.
 fn judge(task: &Task<'_>, cache: &Cache, zone: ZoneId) {
     let sizes = cache.zones.sizes(task, zone);
     let reclaimable = sizes.reclaimable(cache.can_swap());
@@ -226,7 +226,7 @@ pub(super) fn direct(
     }
 }
 
-/// Whether reclaim for a run passes over a zone.
+/// True if reclaim for a run passes over a zone.
 fn zone_is_ready(
     task: &Task<'_>,
     cache: &Cache,

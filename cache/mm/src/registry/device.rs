@@ -27,7 +27,7 @@ const SLOTS: usize = 12;
 /// Of that minute's slots, how many saw both kinds where writes fail by turns: one or two are the
 /// begin and the end of an outage.
 const MIXED_LEAST: usize = 3;
-/// Of that minute's writes, one in so many may fail.
+/// Of that minute's writes, one in this many may fail.
 const FAILED_PART: u32 = 100;
 /// Writers of a device are paused if one began a pause so lately.
 const PAUSING: Nanos = Nanos::secs(1);
@@ -150,7 +150,7 @@ impl Minute {
         *(if failed { failures } else { done }) += 1;
     }
 
-    /// Whether writes fail by turns.
+    /// True if writes fail by turns.
     fn is_mixed(&mut self, now: Instant) -> bool {
         self.forget(now);
         let mixed = self.slots.iter().filter(|slot| slot.0 > 0 && slot.1 > 0);
@@ -254,7 +254,7 @@ impl DeviceState {
         }
     }
 
-    /// Whether an error has come up since those that are forgiven.
+    /// True if an error has come up since those that are forgiven.
     fn has_erred(&self) -> bool {
         self.error_seq() > self.forgiven.load(Ordering::Relaxed)
     }
@@ -319,7 +319,7 @@ impl DeviceState {
         self.paused_at.store(now.0, Ordering::Relaxed);
     }
 
-    /// Whether a writer began a pause less than `time` ago.
+    /// True if a writer began a pause less than `time` ago.
     pub(crate) fn paused_within(&self, now: Instant, time: Nanos) -> bool {
         let paused_at = self.paused_at.load(Ordering::Relaxed);
         paused_at > 0 && now.since(Instant(paused_at)) < time
@@ -460,7 +460,8 @@ impl DeviceState {
         };
     }
 
-    /// Whether a writer that has seen errors up to `seen` may write; an error told once is noted.
+    /// Admits a writer that has seen errors up to `seen`, or says why not; an error told once is
+    /// noted.
     pub(crate) fn admit(&self, context: &impl Context, seen: &mut u64) -> Result<(), Error> {
         let seq = self.error_seq();
         if seq == 0 {
@@ -489,7 +490,7 @@ impl DeviceState {
         self.moved_at.store(now.0, Ordering::Relaxed);
     }
 
-    /// How it does at `now`.
+    /// Its health at `now`.
     fn health(&self, context: &impl Context, now: Instant) -> Health {
         if self.error_seq() != 0 {
             let mut errors = self.errors.lock(context);

@@ -142,7 +142,7 @@ impl Gate {
         }
     }
 
-    /// Whether somebody has shut it, or waits for the last writer to leave.
+    /// True if somebody has shut it, or waits for the last writer to leave.
     pub(super) fn is_shut(&self) -> bool {
         self.state.load(Ordering::Acquire) & SHUT != 0
     }

@@ -68,7 +68,7 @@ pub(crate) struct Mapping {
     /// A flush of it is under way, and tasks that wait for its end.
     pub(crate) flushing: AtomicBool,
     pub(crate) flush_wait: WaitQueue,
-    /// Where the last slice of writeback stopped.
+    /// The end of the last slice of writeback.
     pub(crate) cursor: AtomicU32,
     /// Most pages of a slice, beside what the law says.
     pub(crate) slice_most: AtomicU64,
@@ -93,7 +93,7 @@ pub(crate) struct Mapping {
     missed: AtomicU64,
 }
 
-/// What went wrong lately.
+/// The recent errors.
 struct Errors {
     last_write: Option<(Bytes, IoError)>,
     last_read: Option<IoError>,
@@ -151,7 +151,7 @@ impl Mapping {
         }
     }
 
-    /// A call has read so many pages, of which some were not in memory.
+    /// A call has read `pages` pages, of which `missed` were not in memory.
     pub(crate) fn note_read(&self, pages: u64, missed: Pages) {
         self.read.add(pages);
         if !missed.is_zero() {
@@ -159,13 +159,13 @@ impl Mapping {
         }
     }
 
-    /// What readers asked for, and what of it was not in memory.
+    /// The pages that readers asked for, and those of them not in memory.
     pub(crate) fn reads(&self) -> (Pages, Pages) {
         let missed = self.missed.load(Ordering::Relaxed);
         (Pages(self.read.all()), Pages(missed))
     }
 
-    /// What stands at a page, exactly. `index.get` needs no lock but may miss a page that is there.
+    /// The entry of a page, exactly. `index.get` needs no lock but may miss a page that is there.
     pub(crate) fn lookup(&self, context: &impl Context, pool: &NodePool, page: u32) -> Slot {
         let mut token = self.token.lock(context);
         self.index.writer(pool, &mut token).get(page)
@@ -308,7 +308,7 @@ impl Mapping {
         ShutGate::shut(task, self)
     }
 
-    /// Whether somebody has shut the gate, or is about to.
+    /// True if somebody has shut the gate, or is about to.
     pub(crate) fn is_shut(&self) -> bool {
         self.gate.is_shut()
     }
@@ -337,7 +337,7 @@ impl Mapping {
         self.closed.store(false, Ordering::Release);
     }
 
-    /// Whether a truncation is under way, or could not do all of it.
+    /// True if a truncation is under way, or could not do all of it.
     pub(crate) fn owes_cut(&self) -> bool {
         self.cut_owed.load(Ordering::Acquire)
     }
@@ -352,7 +352,7 @@ impl Mapping {
         self.allocated.fetch_max(until, Ordering::AcqRel);
     }
 
-    /// Whether a write up to `end` may go on: there is space for it, and no cut is owed.
+    /// True if a write up to `end` may go on: there is space for it, and no cut is owed.
     pub(crate) fn is_ready_up_to(&self, end: u64) -> bool {
         self.allocated() >= end && !self.owes_cut()
     }
@@ -372,7 +372,7 @@ impl Mapping {
         self.device_len.store(LEN_UNKNOWN, Ordering::Release);
     }
 
-    /// Whether the device's object has the file's length, with nothing cut off that is still to go.
+    /// True if the device's object has the file's length, with nothing cut off that is still to go.
     pub(crate) fn has_settled(&self) -> bool {
         !self.owes_cut() && self.device_len() == self.size()
     }

@@ -1,4 +1,4 @@
-//! What a cache knows of its files, regions and devices.
+//! A cache's table of its files, regions and devices.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -98,7 +98,7 @@ impl Files {
         Some(file)
     }
 
-    /// Whether that very file is at its number, and not another one by now.
+    /// True if that very file is at its number, and not another one by now.
     pub(crate) fn holds(&self, file: &Mapping) -> bool {
         let own = self.get(file.id);
         own.is_some_and(|own| core::ptr::eq(Arc::as_ptr(own), file))

@@ -99,7 +99,7 @@ impl Slots {
 }
 
 impl Requests {
-    /// Slots of a cache with room for so many devices; they are added one by one.
+    /// Slots of a cache with room for `devices` devices; they are added one by one.
     pub(crate) fn new(devices: u16) -> Self {
         let devices = usize::from(devices);
         let deep = devices.min(DEVICES_DEEP);
@@ -154,7 +154,7 @@ impl Requests {
         self.slots.lock(context).pop(device)
     }
 
-    /// Whether there is a slot for a write to `device` now.
+    /// True if there is a slot for a write to `device` now.
     pub(crate) fn has_one(&self, context: &impl Context, device: DeviceIndex) -> bool {
         self.slots.lock(context).has_for(device)
     }

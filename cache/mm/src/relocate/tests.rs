@@ -1,4 +1,4 @@
-//! What goes along with a page, and which pages stay.
+//! The flags that go along with a page, and the pages that stay.
 
 #![allow(
     clippy::unwrap_used,

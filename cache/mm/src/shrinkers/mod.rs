@@ -2,7 +2,7 @@
 //!
 //! A cache of objects (inodes, directory entries, rows) registers a `Shrink`. Passes of reclaim ask
 //! each of them, after the lists and at the same priority (`policy::shrink`). Its objects mostly
-//! lie on slab pages (`slab`), which it gives back when their last object goes; what a pass has
+//! lie on slab pages (`slab`), which it gives back when their last object is freed; what a pass has
 //! freed by asking is therefore counted where slab pages are given back, for the task that asks.
 //!
 //! Invariants
@@ -36,7 +36,7 @@ const SHRINKERS_MAX: u32 = 64;
 
 /// A cache of objects that can be made again.
 pub trait Shrink: Send + Sync {
-    /// What reports call it; no two that are registered share a name.
+    /// The name in reports; no two that are registered share one.
     fn name(&self) -> &'static str;
 
     /// The cost of making an object again: 2 for one read of a disk (`policy::shrink::Cache`).
@@ -54,7 +54,7 @@ pub trait Shrink: Send + Sync {
     }
 
     /// Each use of a page of a file is one of an object of it too, and not the reverse, as of an
-    /// inode: pages go first as long as neither is missed.
+    /// inode: pages are evicted first as long as neither is missed.
     fn carries_pages(&self) -> bool {
         false
     }
@@ -63,7 +63,7 @@ pub trait Shrink: Send + Sync {
     fn scan(&self, task: &mut Task<'_>, ask: Ask) -> Answer;
 }
 
-/// What a shrinker is asked for.
+/// The request to a shrinker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ask {
     /// Of which node.
@@ -107,12 +107,12 @@ pub(crate) struct Registered {
     pub(crate) shrinker: Arc<dyn Shrink>,
     /// Its place among those that share the memory.
     pub(crate) member: Option<MemberId>,
-    /// What it owes, by node.
+    /// Its debt, by node.
     deferred: Box<[Lock<Deferred>]>,
 }
 
 impl Registered {
-    /// What it owes on a node.
+    /// Its debt on a node.
     pub(crate) fn deferred(&self, node: NodeId) -> &Lock<Deferred> {
         &self.deferred[node.index()]
     }
@@ -130,7 +130,7 @@ pub(crate) struct Shrinkers {
     nodes: usize,
     shares: Option<MemoryShares>,
     list: Lock<Vec<Arc<Registered>>>,
-    /// How many: mostly none.
+    /// Number of shrinkers: mostly none.
     count: AtomicU32,
     /// By zone.
     reclaimable: Box<[AtomicU64]>,
@@ -139,7 +139,7 @@ pub(crate) struct Shrinkers {
     pub(crate) watch: OnceLock<Arc<dyn PageWatch>>,
     /// Tasks that ask shrinkers now, and the pages that each has given back meanwhile.
     asking: Lock<Vec<Asking>>,
-    /// How many of these.
+    /// Number of these.
     askers: AtomicU32,
 }
 
@@ -150,8 +150,8 @@ struct Asking {
 }
 
 impl Shrinkers {
-    /// For a machine of so many nodes and zones, whose memory is shared by a rule or by pressure
-    /// alone.
+    /// For a machine of `nodes` nodes and `zones` zones, whose memory is shared by a rule or by
+    /// pressure alone.
     pub(crate) fn new(
         (nodes, zones): (usize, usize),
         rule: Option<ShareRule>,
@@ -204,7 +204,7 @@ impl Shrinkers {
         Ok(ObjectShare(member))
     }
 
-    /// How memory is shared, if by more than pressure.
+    /// The shares of memory, if there is more than pressure.
     pub(crate) fn shares(&self) -> Option<&MemoryShares> {
         self.shares.as_ref()
     }
@@ -222,7 +222,7 @@ impl Shrinkers {
         members.collect()
     }
 
-    /// What the task has given back since it began to ask.
+    /// The pages that the task has given back since it began to ask.
     pub(crate) fn freed(&self, task: &Task<'_>) -> Pages {
         let id = task.id();
         let asking = self.asking.lock(task);
@@ -235,7 +235,7 @@ impl Shrinkers {
         self.list.lock(context).clone()
     }
 
-    /// Whether none is registered, as mostly.
+    /// True if none is registered, as mostly.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }

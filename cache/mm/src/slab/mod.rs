@@ -54,10 +54,10 @@ const ORDER_MAX: u8 = 3;
 /// Least size of an object: as many as a slab counts.
 const OBJECT_LEAST: u64 = 8;
 
-/// What a cache of objects is made of.
+/// The layout of a cache of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlabSpec {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: &'static str,
     /// Size of an object, at most a page.
     pub object: Bytes,
@@ -158,8 +158,8 @@ impl Cache {
         }
     }
 
-    /// What pages and caches of objects have of the memory they share, and how often anything of it
-    /// changed hands. Empty where pages are alone.
+    /// The shares of pages and caches of objects in the memory, and the number of transfers. Empty
+    /// where pages are alone.
     pub fn shares(&self, context: &impl Context) -> (Vec<ShareView>, u64) {
         let Some(shares) = self.shrinkers.shares() else {
             return (Vec::new(), 0);
@@ -303,7 +303,7 @@ impl Slabs {
         objects_in(self.spec, self.spec.order)
     }
 
-    /// What it was made from.
+    /// Its specification.
     pub fn spec(&self) -> SlabSpec {
         self.spec
     }

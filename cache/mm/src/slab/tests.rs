@@ -228,7 +228,7 @@ fn objects_without_end_take_the_memory_of_the_oldest() {
     }
 }
 
-/// Takes objects until so many times the memory went through, and evicts the oldest for them.
+/// Takes objects until `times` times the memory went through, and evicts the oldest for them.
 fn stream(task: &mut Task<'_>, cached: &Cached, times: u64) {
     for _ in 0..times * u64::from(FRAMES) * PAGE_SIZE / INODES.object.0 {
         let object = cached.slabs.take(task).unwrap();

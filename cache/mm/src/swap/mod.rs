@@ -1,5 +1,4 @@
-//! What reclaim asks of the swap file (`swapfile`): slots for pages that go out, and their way
-//! there.
+//! Reclaim's use of the swap file (`swapfile`): slots for pages that go out, and their way there.
 //!
 //! A page of anonymous memory gets a slot when it is to go out and keeps it as long as the slot
 //! holds what the page holds, so that a page that was read back can go again without I/O:
@@ -112,13 +111,13 @@ impl Cache {
         }
     }
 
-    /// Whether the swap file rests after a failed write.
+    /// True if the swap file rests after a failed write.
     pub(crate) fn swap_rests(&self) -> bool {
         let rests = |area: &Arc<Area>| area.is_backing_off(&Interrupt::new(), self.env.now());
         self.swap.area().is_some_and(rests)
     }
 
-    /// Whether anonymous pages are worth a scan: there is a slot for a page or, where the law looks
+    /// True if anonymous pages are worth a scan: there is a slot for a page or, where the law looks
     /// for that, a page that has its slot.
     pub(crate) fn can_swap(&self) -> bool {
         let area = self.swap.area();
@@ -142,7 +141,7 @@ impl Cache {
         self.swap.area().map_or(Pages::ZERO, |area| area.total())
     }
 
-    /// Whether a page has a slot (a hint without its busy bit).
+    /// True if a page has a slot (a hint without its busy bit).
     pub(crate) fn swap_has_slot(&self, frame: FrameId) -> bool {
         self.swap.slot_of(frame).is_some()
     }

@@ -54,7 +54,7 @@ impl Cache {
         out.count += 1;
     }
 
-    /// Whether a page that is sent out now can go: a sender that does not wait for a request looks
+    /// True if a page that is sent out now can go: a sender that does not wait for a request looks
     /// first.
     pub(crate) fn can_send_out(&self, context: &impl Context, sender: SwapSender) -> bool {
         let Some(area) = self.swap.area() else {

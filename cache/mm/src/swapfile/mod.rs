@@ -67,7 +67,7 @@ pub(crate) struct Area {
     groups: AtomicU32,
     /// The owner of the page in a slot: packed, or `NOBODY`. A hint for read-ahead.
     owners: Box<[AtomicU64]>,
-    /// What reclaim noted of an evicted page.
+    /// By slot: reclaim's note on the evicted page.
     shadows: Box<[AtomicU32]>,
     readahead: Lock<SwapReadahead>,
     /// Slots for requests: of those that reclaim and, where a law has it so, of the background
@@ -98,7 +98,7 @@ struct Errors {
     last_read: IoError,
 }
 
-/// What became of the swap file so far.
+/// The counters of the swap file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SwapStats {
     /// Slots.
@@ -172,7 +172,7 @@ impl State {
     }
 }
 
-/// What a swap file is made of.
+/// The layout of a swap file.
 pub(crate) struct Shape {
     pub(crate) device: DeviceId,
     pub(crate) object: ObjectId,
@@ -183,7 +183,7 @@ pub(crate) struct Shape {
     pub(crate) window_max: u32,
     /// Requests that may be out at a time, at most.
     pub(crate) requests: u32,
-    /// Where writeback to its device is throttled.
+    /// The flight of writeback to its device, if that is throttled.
     pub(crate) throttled: Option<SwapFlight>,
 }
 
@@ -292,7 +292,7 @@ impl Area {
         Pages(u64::from(self.total))
     }
 
-    /// Whether a failed write keeps the next ones back, or a device that hangs does.
+    /// True if a failed write keeps the next ones back, or a device that hangs does.
     pub(crate) fn is_backing_off(&self, context: &impl Context, now: Instant) -> bool {
         if self.is_stalled() {
             return true;
@@ -385,7 +385,7 @@ impl Area {
         readahead.window_max()
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     pub(crate) fn slots(&self) -> u32 {
         self.total
     }
@@ -395,7 +395,7 @@ impl Area {
         unpacked(self.owners[slot as usize].load(Ordering::Relaxed))
     }
 
-    /// What reclaim noted of the page that is in a slot.
+    /// Reclaim's note on the page that is in a slot.
     pub(crate) fn shadow(&self, slot: u32) -> u32 {
         self.shadows[slot as usize].load(Ordering::Relaxed)
     }
@@ -453,12 +453,12 @@ impl Area {
         get(&self.written)
     }
 
-    /// What reclaim knows of a page that is evicted to its slot.
+    /// Sets reclaim's note on a page that is evicted to its slot.
     pub(crate) fn set_shadow(&self, slot: u32, shadow: u32) {
         self.shadows[slot as usize].store(shadow, Ordering::Relaxed);
     }
 
-    /// Whether a request is at hand for the callers.
+    /// True if a request is at hand for the callers.
     pub(crate) fn has_request(&self, context: &impl Context) -> bool {
         self.requests.has_one(context, ONLY)
     }
@@ -480,7 +480,7 @@ impl Area {
         submit(task, request);
     }
 
-    /// A write of so many pages has ended.
+    /// A write of `pages` pages has ended.
     pub(crate) fn note_write(
         &self,
         context: &impl Context,
@@ -504,7 +504,7 @@ impl Area {
         }
     }
 
-    /// A read of so many pages has failed.
+    /// A read of `pages` pages has failed.
     pub(crate) fn note_read_failed(&self, context: &impl Context, pages: u64, error: IoError) {
         add(&self.read_failed, pages);
         self.errors.lock(context).last_read = error;

@@ -12,7 +12,7 @@
 //!                       '--- dirtied while one that does not sleep is paused: the next balance
 //! ```
 //!
-//! A pause that is answered is told to `Env` as the wait that it is, once, when it is over.
+//! A pause that is answered is told to `Env` as the wait that it is, once, when it ends.
 //!
 //! Under the law of 2.6.36 a writer writes pages itself. A writer that may not block has the
 //! flusher do it, and is paused by the naps of that law, having written nothing.
@@ -127,7 +127,7 @@ pub(crate) fn balance(
     }
 }
 
-/// Asks the law until it names a pause, which begins now; none: the balance is over.
+/// Asks the law until it names a pause, which begins now; none: the balance has ended.
 fn next_pause(
     task: &mut Task<'_>,
     cache: &Arc<Cache>,

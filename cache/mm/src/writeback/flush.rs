@@ -55,7 +55,7 @@ pub(crate) struct Selection {
     pub(crate) class: IoClass,
 }
 
-/// What came of it.
+/// The outcome of writing a range.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Outcome {
     pub(crate) wrote: Pages,
@@ -65,14 +65,14 @@ pub(crate) struct Outcome {
     pub(crate) next: Option<u32>,
 }
 
-/// What a round of writing is for, and so when it ends.
+/// The aim of a round of writing, and so its end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Round {
     /// Until dirty pages are below the background threshold.
     Background,
     /// Until no file is left that was dirtied before this.
     Expired(Instant),
-    /// Until so many pages were written.
+    /// Until this many pages were written.
     Count(Pages),
 }
 
@@ -127,7 +127,7 @@ fn has_dirty_files(task: &Task<'_>, device: &DeviceState) -> bool {
     !(files.dirty.is_empty() && files.io.is_empty() && files.more_io.is_empty())
 }
 
-/// Whether there is something to write now, not just later when it expires.
+/// True if there is something to write now, not just later when it expires.
 fn has_work(task: &Task<'_>, cache: &Cache, device: &DeviceState) -> bool {
     let counts = cache.counts(device);
     let wanted = device.flusher.wanted.load(Ordering::Acquire) > 0;
@@ -210,7 +210,7 @@ fn write_files(
     let mut wrote = Pages::ZERO;
     // Files in a row that gave nothing: a whole round of them ends it.
     let mut barren = 0;
-    // Where files are one: so much of the slice is left by the file before.
+    // If files are one: the part of the slice that the file before has left.
     let mut rest = Pages::ZERO;
     while wrote < max {
         let dirty_limit = may_go_on(task, cache, device, round);
@@ -260,7 +260,7 @@ fn write_files(
     Ok(wrote)
 }
 
-/// Whether the round goes on, with the dirty limit if so; brings the bandwidth up to date.
+/// True if the round goes on, with the dirty limit if so; brings the bandwidth up to date.
 fn may_go_on(
     task: &mut Task<'_>,
     cache: &Cache,

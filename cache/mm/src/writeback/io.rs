@@ -285,7 +285,7 @@ pub(crate) fn prepare(
     call(task, device, object, op, offset, Cause::Journal).map_err(Error::unprepared)
 }
 
-/// Whether the task may have a device do something and wait for it: once sent, it would be done
+/// Checks that the task may have a device do something and wait for it: once sent, it would be done
 /// unseen.
 pub(crate) fn may_call(task: &Task<'_>) -> Result<(), Error> {
     if task.may_block() {

@@ -1,5 +1,5 @@
-//! What is known of a writer for pacing it: its number in the law, what it has dirtied and was not
-//! paused for yet, which errors it has reported.
+//! The state of a writer for pacing it: its number in the law, the pages it has dirtied and was not
+//! paused for yet, the errors it has reported.
 
 use env::{Cause, Event, Task, Wakeup};
 use policy::dirty::{DeviceIndex, Domain, Teller, Untold, WriterIndex};
@@ -64,7 +64,7 @@ pub(crate) struct Pause {
 }
 
 impl Account {
-    /// Whether a balance is due that has not begun.
+    /// True if a balance is due that has not begun.
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }

@@ -25,7 +25,7 @@ const LIGHT: u32 = 2048;
 const REQUEST: Nanos = Nanos::millis(2);
 const EVERY: u32 = 5000;
 
-/// What a run came to.
+/// The measurements of a run.
 #[derive(Debug)]
 struct Met {
     /// Pages that the writer wrote, requests and pages that the device was sent, from the end of

@@ -1,4 +1,4 @@
-//! What a hostile reader of the code went for: one test for each way in that once worked.
+//! The attacks of a hostile reader of the code: one test for each way in that once worked.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,7 +47,7 @@ fn a_sync_that_settles_the_length_does_not_keep_writers_out_for_long() {
     assert!(longest <= Nanos::millis(400), "{longest:?}");
 }
 
-/// How long it takes to sync so many pages of a file of its own, none beside another.
+/// The time to sync `pages` pages of a file of its own, none beside another.
 fn small_sync(
     task: &mut Task<'_>,
     cache: &Arc<Cache>,
@@ -732,7 +732,8 @@ fn pages_behind_the_end_are_not_pinned_while_a_file_is_cut() {
     });
 }
 
-/// What a file grew by without a write has no space, also after a part of it is cut off again.
+/// The part that a file grew by without a write has no space, also after a part of it is cut off
+/// again.
 #[test]
 fn a_file_that_grew_and_was_cut_asks_for_space_when_it_is_written() {
     let mut world = world(1024, 64 * MIB);
@@ -785,8 +786,7 @@ fn what_a_refused_allocation_took_is_given_back() {
             cause: IoError::NoSpace,
         };
         assert_eq!(file.allocate(task, Bytes(MIB)), Err(refused));
-        // A length that is set again lets go of what is behind it; a length beyond the last does
-        // not.
+        // A length that is set again frees the space behind it; a length beyond the last does not.
         assert_eq!(disk.state().lengths, [20 * 4096, 20 * 4096]);
         let wrote = file.write(task, &mut writer, Bytes(20 * 4096), &data(20, 1, 1));
         assert_eq!(wrote, Err(refused), "its space ahead is gone, too");
@@ -801,9 +801,9 @@ fn what_a_refused_allocation_took_is_given_back() {
     });
 }
 
-/// A call for more than the window of read-ahead, wherever it begins: what is behind the window is
-/// not read page by page, and what is behind the call not at all, but where the reader comes from
-/// the page before; also where it is made ready in parts.
+/// A call for more than the window of read-ahead, wherever it begins: beyond the window pages
+/// are read in windows, not one by one; beyond the call nothing is read, unless the reader is
+/// sequential; also where it is made ready in parts.
 #[test]
 fn a_call_for_more_than_a_window_is_read_in_windows() {
     for (window, requests) in [(32, 40), (1, 30), (0, 30)] {

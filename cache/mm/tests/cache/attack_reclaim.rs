@@ -1,4 +1,5 @@
-//! Attacks on memory in turn: what is kept back for a moment is handed out when the moment is over.
+//! Attacks on memory in turn: pages kept back for a moment are handed out when the moment has
+//! passed.
 
 #![allow(
     clippy::unwrap_used,

@@ -47,7 +47,7 @@ pub struct State {
     pub discard_rate: u64,
     /// Requests that come in this time are begun at its end.
     pub hangs: std::ops::Range<Instant>,
-    /// What it tells of its queue.
+    /// The queue that it tells of.
     pub queue: Option<policy::writeback::DeviceQueue>,
     /// Writes that it has now, and the most that it has had.
     pub writing: u32,
@@ -76,7 +76,7 @@ impl Disk {
         self.state.lock().unwrap()
     }
 
-    /// Whether contents are kept.
+    /// Sets whether contents are kept.
     pub fn keep(&self, keep: bool) {
         self.state().forget = !keep;
     }

@@ -49,7 +49,8 @@ const fn slab(name: &'static str, object: u64, order: u8, mobility: Mobility) ->
     }
 }
 
-/// What a file has in slabs (design 3.1): 1.15 kB that a shrinker frees, 1.45 kB that go with it.
+/// The objects of a file in slabs (design 3.1): 1.15 kB that a shrinker frees, 1.45 kB that go with
+/// it.
 const SPECS: [SlabSpec; 5] = [
     slab("inode", 960, 3, Mobility::Reclaimable),
     slab("dentry", 192, 1, Mobility::Reclaimable),

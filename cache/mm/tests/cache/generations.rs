@@ -18,7 +18,7 @@ use crate::common::{data, uses, world};
 const FRAMES: u32 = 1024;
 const RATE: u64 = 1 << 30;
 
-/// Over a file of so many pages, with a swap file of so many slots.
+/// Over a file of `pages` pages, with a swap file of `slots` slots.
 fn over<T: Send + 'static>(
     pages: u32,
     swap: u32,

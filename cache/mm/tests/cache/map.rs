@@ -24,14 +24,14 @@ fn read_back(task: &mut Task<'_>, file: &File, page: u64) -> Vec<Sector> {
     back
 }
 
-/// What a store to a page of a hole leaves.
+/// The sectors that a store to a page of a hole leaves.
 fn stamped(page: u32) -> Vec<Sector> {
     let mut sectors = vec![Sector(0); 8];
     sectors[0] = Sector(page + 1);
     sectors
 }
 
-/// A file of so many pages that is mapped and stored to, all of it.
+/// A file of `pages` pages that is mapped and stored to, all of it.
 fn stored(
     task: &mut Task<'_>,
     cache: &Arc<Cache>,

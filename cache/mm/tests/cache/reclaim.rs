@@ -331,8 +331,8 @@ fn on_two_nodes_pages_add_up_and_both_are_reclaimed() {
     }
 }
 
-/// What tells 3.0 from the later laws where everything is short: its reclaimers write pages of
-/// files, sleep by the clock, and know no page again.
+/// The difference of 3.0 from the later laws where everything is short: its reclaimers write pages
+/// of files, sleep by the clock, and know no page again.
 #[test]
 fn reclaimers_of_3_0_write_and_sleep_by_the_clock() {
     let law = history::reclaim::LINUX_3_0;

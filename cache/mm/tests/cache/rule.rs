@@ -17,7 +17,7 @@ use policy::units::{Bytes, PAGE_SIZE, Pages};
 const FRAMES: u32 = 4096;
 const RATE: u64 = 1 << 30;
 
-/// Runs under a rule, or by the law's lists, over a file of so many pages.
+/// Runs under a rule, or by the law's lists, over a file of `pages` pages.
 fn under<T: Send + 'static>(
     rule: Option<&str>,
     pages: u32,
@@ -173,7 +173,7 @@ fn a_page_leaves_a_ghost_if_its_rule_wants_one() {
     }
 }
 
-/// Pages that were read for so many of them, one after the other, under advice.
+/// Pages that were read for `pages` of them, one after the other, under advice.
 fn read_for(pages: u32, advice: Advice) -> Pages {
     let mut world = world(FRAMES, RATE);
     world.disk.keep(false);

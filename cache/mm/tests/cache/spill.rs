@@ -545,9 +545,9 @@ fn a_swap_file_that_hangs_does_not_hold_readers_of_another_disk() {
     });
 }
 
-/// Where Linux throttles writeback, so many writes are on their way to the swap file: since 6.11
-/// those of all together. Before, the background reclaimer had as many of its own: it did not wait
-/// behind tasks.
+/// Where Linux throttles writeback, its limit of writes is on their way to the swap file: since
+/// 6.11 those of all together. Before, the background reclaimer had as many of its own: it did not
+/// wait behind tasks.
 #[test]
 fn swap_writes_have_the_room_that_throttled_writeback_leaves_them() {
     let both = |flush, queue| {

@@ -22,7 +22,7 @@ use world::{Lab, LabEnv, Options as LabOptions, Record, Recorded};
 
 const HZ: u32 = 250;
 const TICK: Nanos = Nanos::millis(4);
-/// How long a task keeps a CPU of the lab while others wait for one (`world::cpu`).
+/// Time that a task keeps a CPU of the lab while others wait for one (`world::cpu`).
 const SLICE: Nanos = Nanos::millis(3);
 
 /// Jobs that compete for a memory of `frames`; the disk moves `mib_per_s`.
@@ -31,7 +31,7 @@ struct Crowd {
     law: ReclaimLaw,
     wakes: bool,
     frames: u32,
-    /// A page stands for so many.
+    /// Pages that a page stands for.
     shrink: u32,
     mib_per_s: u64,
     cpus: u32,
@@ -474,7 +474,7 @@ fn a_small_limit_does_not_stand_still() {
         ..Crowd::P0
     };
     let mut stands_still = Nanos::ZERO;
-    // How long one seed's mapper waits under 5.16-rc1 is chance: 2 to 16 s.
+    // The wait of one seed's mapper under 5.16-rc1 is chance: 2 to 16 s.
     for seed in 1..=3 {
         let of = |law| {
             let seen = Crowd {
@@ -690,7 +690,7 @@ fn marked_lab() -> Lab {
     })
 }
 
-/// What fits above the reserve stays, though fewer pages are free than the marks want: nobody waits
+/// Pages that fit above the reserve stay, though fewer are free than the marks want: nobody waits
 /// for them.
 #[test]
 fn pages_in_use_are_not_taken_to_fill_a_stock() {

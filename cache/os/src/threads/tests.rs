@@ -49,7 +49,7 @@ fn with_no_descriptor_left() {
         taken.push(file);
     }
     let device = crate::FileDevice::new(&env).unwrap();
-    // Where the system has no rings it is the pool anyhow.
+    // On a system without rings it is the pool anyhow.
     assert!(env.fallback().is_some());
     let mut wanted = Options::new(64);
     wanted.chunk_frames = 64;

@@ -14,7 +14,7 @@ use crate::log::warn;
 
 /// In the environment, of credentials that end.
 const TEMPORARY: &str = "AWS_SESSION_TOKEN";
-/// How long giving a lease back may take.
+/// Time that giving a lease back may take.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Opens a volume of objects, and takes its lease.

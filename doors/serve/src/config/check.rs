@@ -16,7 +16,7 @@ use super::{
     TlsConfig, VolumeConfig, WebConfig,
 };
 
-/// The cache knows so many pages of a volume.
+/// Bytes of the most pages that the cache knows of a volume.
 pub(crate) const SIZE_MAX: u64 = (u32::MAX as u64) << 12;
 /// Most requests of a connection under way: what its table has places for.
 pub(crate) const REQUESTS_MOST: u32 = 1 << 14;
@@ -149,7 +149,7 @@ fn made_twice<'a>(before: &[VolumeConfig], one: &'a VolumeConfig) -> Option<&'a 
     before.iter().any(is_its).then_some(path)
 }
 
-/// Whether both are the same path, from wherever they begin.
+/// True if both are the same path, from wherever they begin.
 fn is_same(one: &Path, other: &Path) -> bool {
     let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into());
     whole(one) == whole(other)

@@ -1,5 +1,5 @@
-//! What the server is asked for: one plain, checked structure, from the command line, a TOML file,
-//! or nothing at all.
+//! The configuration of the server: one plain, checked structure, from the command line, a TOML
+//! file, or nothing at all.
 //!
 //! ```text
 //!   Asked (words of the command line) ──┬── file.toml ──> Config ──> run
@@ -11,8 +11,7 @@
 //!
 //! Invariants
 //!   1. A `Config` that exists is consistent: names are unique and fit the protocol, sizes are in
-//!      range, what needs each other is there. Whether files exist and addresses are free is seen
-//!      when they are opened.
+//!      range, what needs each other is there. Opening shows if files exist and addresses are free.
 //!   2. Every mistake names the word, the allowed ones, and in a file its line; all of a file's are
 //!      told at once where its TOML can be read.
 
@@ -50,7 +49,7 @@ pub struct Config {
     pub asked: Asked,
     /// Memory limit of the whole process, in bytes.
     pub memory: u64,
-    /// Whether it was named.
+    /// It was named.
     pub memory_given: bool,
     /// Nobody named a limit, and it is less than the usual one: three quarters of what this control
     /// group allows.
@@ -59,40 +58,40 @@ pub struct Config {
     pub dirty: Threshold,
     /// Dirty data over which writeback begins.
     pub background: Threshold,
-    /// Where connections are taken; those that systemd passes come on top.
+    /// The sockets where connections are taken; those that systemd passes come on top.
     pub listen: Vec<ListenConfig>,
-    /// Where the metrics and the live page are; `None`: nowhere.
+    /// The address of the metrics and the live page; `None`: nowhere.
     pub web: Option<WebConfig>,
     /// Encryption; `None`: there is none.
     pub tls: Option<TlsConfig>,
     /// Bounds on what clients may hold.
     pub limits: LimitsConfig,
-    /// Whether the number of connections was named; if not, it follows the memory limit.
+    /// The number of connections was named; if not, it follows the memory limit.
     pub connections_given: bool,
     /// The volumes; names are unique.
     pub volumes: Vec<VolumeConfig>,
     /// Volumes that are not to be served any more, though clients may have them.
     pub take_out: Vec<String>,
-    /// Whether a reload may take out every volume that is served: a file that was just cut, to be
-    /// written anew, looks like that.
+    /// A reload may take out every volume that is served: a file that was just cut, to be written
+    /// anew, looks like that.
     pub take_out_all: bool,
-    /// Whether writers are held back; off for comparisons.
+    /// Writers are held back; off for comparisons.
     pub paced: bool,
-    /// Whether io_uring is used where it can be had.
+    /// Uses io_uring if the system has it.
     pub io_uring: bool,
     /// Which nodes of the machine the memory lies on.
     pub nodes: Nodes,
-    /// Which page goes when one comes; none: by the cache's lists.
+    /// The page rule; none: the cache's lists.
     pub page_rule: Option<&'static str>,
-    /// Where requests are recorded; `None`: nowhere.
+    /// The record of requests; `None`: nowhere.
     pub record: Option<RecordConfig>,
     /// The least grave events that are written.
     pub log: Level,
-    /// How they are written.
+    /// Their format.
     pub log_format: Format,
 }
 
-/// Where connections are taken.
+/// A socket where connections are taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenConfig {
     /// A Unix socket.
@@ -106,13 +105,12 @@ pub enum ListenConfig {
     Tcp(SocketAddr),
 }
 
-/// Where the metrics and the live page are.
+/// The address of the metrics and the live page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WebConfig {
     /// The address.
     pub address: SocketAddr,
-    /// Whether it was asked for. If not, and it is taken, any free port of the loopback address
-    /// will do.
+    /// It was asked for. If not, and it is taken, any free port of the loopback address will do.
     pub insisted: bool,
 }
 
@@ -135,7 +133,7 @@ pub struct TlsConfig {
     /// Authorities one of which has to have signed a client's certificate, PEM; `None`: clients
     /// need none.
     pub clients: Option<PathBuf>,
-    /// Whether a client that does not encrypt is refused. (If not, it is the client's choice.)
+    /// A client that does not encrypt is refused. (If not, it is the client's choice.)
     pub required: bool,
 }
 
@@ -148,8 +146,8 @@ pub struct LimitsConfig {
     pub requests: u32,
     /// Bytes of the largest request.
     pub request_bytes: u32,
-    /// How long a client may take from the connection to its first request, and the server over the
-    /// last replies.
+    /// Time that a client may take from the connection to its first request, and the server over
+    /// the last replies.
     pub handshake: Duration,
     /// A request that takes longer is logged.
     pub slow: Duration,
@@ -174,19 +172,19 @@ pub struct VolumeConfig {
     pub name: String,
     /// Words for the list of exports.
     pub description: String,
-    /// Where its bytes are kept.
+    /// The backing of its bytes.
     pub backend: BackendConfig,
-    /// Whether clients may only read.
+    /// Clients may only read.
     pub read_only: bool,
-    /// Whether each write is durable before its reply.
+    /// Each write is durable before its reply.
     pub durable: bool,
-    /// Whether a file is served for writing though its file system has no locks.
+    /// A file is served for writing though its file system has no locks.
     pub unlocked: bool,
     /// The error that clients get while writes to the backend fail.
     pub on_error: ErrorPolicy,
     /// Its share of the dirty limit.
     pub share: ShareConfig,
-    /// What is put around its device, outermost first; for trials.
+    /// The layers around its device, outermost first; for trials.
     pub layers: Vec<Layer>,
     /// Block sizes that clients are told.
     pub blocks: BlockConfig,
@@ -195,9 +193,9 @@ pub struct VolumeConfig {
 /// A volume's share of the dirty limit, in 1/10000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShareConfig {
-    /// What it has at least.
+    /// Its least share.
     pub least: u32,
-    /// What it has at most.
+    /// Its greatest share.
     pub most: u32,
 }
 
@@ -213,9 +211,9 @@ impl Default for ShareConfig {
 /// Block sizes that clients are told, in bytes; powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockConfig {
-    /// What requests should be multiples of.
+    /// The unit of which requests should be multiples.
     pub minimum: u32,
-    /// What goes without reading first.
+    /// The size that needs no read first.
     pub preferred: u32,
 }
 
@@ -228,7 +226,7 @@ impl Default for BlockConfig {
     }
 }
 
-/// Where a volume's bytes are kept.
+/// The backing of a volume's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendConfig {
     /// A file or block device that is there.
@@ -253,7 +251,7 @@ pub enum BackendConfig {
         /// Its size.
         size: u64,
     },
-    /// Memory alone: it is gone with the server. There is no device, for layers to be around.
+    /// Memory alone: it is lost with the server. There is no device, for layers to be around.
     Memory {
         /// Its size.
         size: u64,
@@ -268,7 +266,7 @@ pub enum BackendConfig {
         object_size: Option<u64>,
         /// Requests to the store at one time; `None`: the default.
         parallel: Option<u16>,
-        /// Whether the lease of another server is taken away from it.
+        /// The lease of another server is taken away from it.
         force: bool,
     },
 }

@@ -32,11 +32,11 @@ use crate::log::{Format, Level};
 pub struct Argument {
     /// Its name without `--`.
     pub name: &'static str,
-    /// What stands behind it, for people; or `=VALUE`: nothing, and it sets that.
+    /// Its value, for people; or `=VALUE`: it takes none, and sets that.
     pub value: &'static str,
     /// The key that it sets in `Asked::values`.
     pub key: &'static str,
-    /// What it is, in a line.
+    /// Its help, in a line.
     pub help: &'static str,
 }
 

@@ -7,7 +7,7 @@ use crate::limits::{EVERY, PART, REGION};
 use crate::task::units::millis;
 use crate::task::{Ends, Given, Kind, Memory, Sizes, Traits};
 
-/// How long it rests between two mappings (experiments B1).
+/// Its rest between two mappings (experiments B1).
 const THINK_MS: f64 = 5.0;
 
 keys! {

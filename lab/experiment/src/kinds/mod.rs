@@ -36,7 +36,7 @@ use crate::task::{Facts, Given, Kind, Sizes, Traits};
 pub struct Registered {
     /// Its name in scenarios.
     pub name: &'static str,
-    /// What a task of it does.
+    /// The work of a task of it.
     pub about: &'static str,
     /// The keys that only some kinds have.
     pub keys: &'static [Key],
@@ -68,7 +68,7 @@ macro_rules! kinds {
             of: |table, reader| Some(Task::$kind($kind::Keys::of(table, reader)?)),
         }),*];
 
-        /// What a task does, with the keys of its kind.
+        /// The kind of a task, with its keys.
         #[derive(Clone, Debug)]
         #[expect(non_camel_case_types, reason = "a variant is called as its kind is in scenarios")]
         pub enum Task {
@@ -87,7 +87,7 @@ macro_rules! kinds {
                 match self { $(Self::$kind(keys) => keys),* }
             }
 
-            /// What it runs.
+            /// The work it runs.
             pub(crate) fn work(&self, at: &Sizes, given: Given) -> Work {
                 match self { $(Self::$kind(keys) => keys.work(at, given)),* }
             }

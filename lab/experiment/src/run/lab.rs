@@ -105,7 +105,7 @@ pub(super) fn run(cell: &Cell, seed: u64, trace: bool, stop: &Stop) -> Result<Ou
     Ok(outcome)
 }
 
-/// What of the events is kept: what each writer dirtied only where writers are compared.
+/// The events that are kept: the pages each writer dirtied only where writers are compared.
 fn record(cell: &Cell) -> Record {
     let record = Record::NONE.with(EventKind::BalanceDirtyPages);
     if assemble::counts_dirtied(cell) {
@@ -291,7 +291,7 @@ mod tests {
         }
     }
 
-    /// What is said of the account after a change; none: it adds up.
+    /// The complaint about the account after a change; none: it adds up.
     fn fault(change: impl FnOnce(&mut TaskReport)) -> Option<String> {
         let mut task = account();
         change(&mut task);

@@ -1,5 +1,5 @@
 //! A run on real threads, memory and files: a fresh environment, with files in a folder that are
-//! removed when the run is over, however it ends.
+//! removed when the run ends, however it ends.
 //!
 //! The limit is the process's: what it already occupies, the threads' stacks and the cache's
 //! metadata are taken off before the rest becomes frames.
@@ -27,8 +27,8 @@ use crate::watch::{Shared, Timeline};
 
 /// Resident bytes of metadata per frame: frame table, lists, index nodes of dense files.
 const METADATA_PER_FRAME: u64 = 112;
-/// What one task makes resident, apart from its block: its stack, its thread's heap, its accounts
-/// and histograms. Measured: 44 tasks more of `stutterp-readers` are 0.4 MiB each.
+/// Memory that one task makes resident, apart from its block: its stack, its thread's heap, its
+/// accounts and histograms. Measured: 44 tasks more of `stutterp-readers` are 0.4 MiB each.
 const TASK_BYTES: u64 = 400 << 10;
 /// Rings, timer, allocator, the events that are kept: measured at 3 to 5 MiB.
 const RUNTIME_BYTES: u64 = 6 << 20;
@@ -44,7 +44,7 @@ const FILES_OF_OURS: u64 = 64;
 /// Space that is left free on the file system.
 const SPARE_BYTES: u64 = 16 << 20;
 
-/// How runs are made on files.
+/// The surroundings of runs on files.
 #[derive(Clone, Debug)]
 pub struct Live {
     /// The folder, which is there.
@@ -89,7 +89,7 @@ impl LiveFiles {
     }
 }
 
-/// Removes the files when the run is over, by a panic too.
+/// Removes the files when the run ends, by a panic too.
 struct RemoveAtEnd<'a>(&'a LiveFiles);
 
 impl Drop for RemoveAtEnd<'_> {
@@ -355,7 +355,7 @@ pub(super) fn check_made(cell: &Cell) -> Result<(), RunError> {
     }
 }
 
-/// How many frames are left of the limit, of a run that is traced or not.
+/// Number of frames that the limit leaves, for a run that is traced or not.
 fn frames(cell: &Cell, limit: Bytes, trace: bool) -> Result<u32, RunError> {
     let jobs = cell.jobs.iter();
     let tasks: u64 = jobs.map(|job| job.facts.block.0 + TASK_BYTES).sum();
@@ -408,7 +408,7 @@ fn with_swap_for_the_program(cell: &Cell, limit: Bytes, frames: u32) -> Cell {
     cell
 }
 
-/// What the hogs keep fits memory and swap.
+/// Checks that the hogs' pages fit memory and swap.
 fn check_hogs(cell: &Cell, limit: Bytes, frames: u32) -> Result<(), RunError> {
     let swap = cell.swap.map_or(0, |swap| swap.pages.0);
     let kept: u64 = cell.jobs.iter().map(|job| job.facts.kept.0).sum();

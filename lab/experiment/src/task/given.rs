@@ -1,4 +1,4 @@
-//! What a task is given to work with.
+//! The things that a task is given to work with.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use workload::{Barrier, Folder, Inodes, SmallFiles};
 pub(crate) struct Given {
     /// The files it writes or reads.
     pub(crate) files: Vec<Arc<File>>,
-    /// What it reads from: the file on the device of its key `from`.
+    /// The file it reads: on the device of its key `from`.
     pub(crate) from: Option<Arc<File>>,
     /// Where it makes files: on its device, if it has one.
     pub(crate) folder: Option<Arc<Folder>>,
     /// Where it keeps their inodes, if it says that they have any.
     pub(crate) inodes: Option<Arc<Inodes>>,
-    /// Where it meets the others of its entry.
+    /// The barrier where it meets the others of its entry.
     pub(crate) barrier: Arc<Barrier>,
     /// The small files, and its own directory of them.
     pub(crate) small: Option<(Arc<SmallFiles>, u16)>,
@@ -27,12 +27,12 @@ impl Given {
         self.files.pop().expect("a job has the files of its kind")
     }
 
-    /// What it reads from.
+    /// The file it reads.
     pub(crate) fn source(&mut self) -> Arc<File> {
         self.from.take().expect("a kind with `from` needs it")
     }
 
-    /// Where it makes files.
+    /// The folder where it makes files.
     pub(crate) fn folder(&mut self) -> Arc<Folder> {
         self.folder
             .take()

@@ -78,9 +78,9 @@ struct Keeper<'a> {
     report: &'a mut Report,
     /// Files that are in the log.
     logged: u64,
-    /// Where it goes on.
+    /// The place at which it goes on.
     at: Bytes,
-    /// How often inodes were wanted when it looked last.
+    /// Number of times that inodes were wanted when it looked last.
     served: u64,
 }
 

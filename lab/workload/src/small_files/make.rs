@@ -123,7 +123,7 @@ impl Maker<'_> {
         })
     }
 
-    /// Its entry stays; from now on it may be let go.
+    /// Its entry stays; from now on it may be freed.
     fn close(&self, task: &mut Task<'_>, id: FileId) -> Result<(), Failure> {
         let entry = self.small.take_entry(task)?;
         self.small.enter(task, id, entry);

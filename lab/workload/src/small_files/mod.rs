@@ -66,12 +66,12 @@ const SLICE: Pages = Pages(32);
 pub(crate) const INODES_A_CLUSTER: u32 = 32;
 /// Bytes of such a cluster.
 pub(crate) const CLUSTER: Bytes = Bytes(16 << 10);
-/// Ages are kept in so many bytes.
+/// Ages are kept in units of this many bytes.
 const AGE_UNIT: u64 = 64 << 10;
-/// How long a shrinking task waits at most for dirty inodes.
+/// Time that a shrinking task waits at most for dirty inodes.
 const WRITE_WAIT: Nanos = Nanos::millis(100);
 
-/// What an object is to its file.
+/// The role of an object beside its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Its entry.
@@ -85,18 +85,18 @@ pub enum Role {
 /// A cache of objects, of which each file has one.
 #[derive(Clone, Copy, Debug)]
 pub struct ObjectCache {
-    /// What its slabs are made of.
+    /// The slabs that it is in.
     pub spec: SlabSpec,
-    /// What its objects are to the file.
+    /// The role of its objects.
     pub role: Role,
 }
 
-/// How small files are kept.
+/// The options of small files.
 #[derive(Clone, Debug)]
 pub struct SmallOptions {
     /// The caches of objects: one entry, one inode, and what is beside it.
     pub caches: Vec<ObjectCache>,
-    /// How inodes are let go.
+    /// The rule by which inodes are freed.
     pub rule: InodeRule,
     /// `vfs_cache_pressure`, in per cent.
     pub pressure: u32,
@@ -134,7 +134,7 @@ pub struct SmallFiles {
     made: WaitQueue,
     written: WaitQueue,
     keeper: WaitQueue,
-    /// How often somebody wanted inodes written.
+    /// Number of times that somebody wanted inodes written.
     asked: AtomicU64,
     /// The keeper's task; nobody yet: `u64::MAX`.
     keeper_id: AtomicU64,
@@ -236,7 +236,7 @@ impl SmallFiles {
         }
     }
 
-    /// Gives all objects back, for a run that is over.
+    /// Gives all objects back, for a run that has ended.
     pub fn clear(&self, task: &mut Task<'_>) {
         let all = self.with(task, Table::drain);
         for (objects, entry) in all {
@@ -284,7 +284,7 @@ impl SmallFiles {
         Bytes(u64::from(self.options.pages_a_file) * PAGE_SIZE)
     }
 
-    /// Where a file begins in its directory.
+    /// The beginning of a file in its directory.
     fn offset(&self, file: u32) -> Bytes {
         Bytes(u64::from(file) * self.size().0)
     }
@@ -343,7 +343,7 @@ impl SmallFiles {
         }
     }
 
-    /// An inode that went is read again, which took `cost`.
+    /// A freed inode is read again, which took `cost`.
     fn note_missed(&self, task: &Task<'_>, id: FileId, cost: Nanos) {
         let gone = self.table.lock(task).gone(id);
         if let Some(age) = gone {
@@ -373,7 +373,7 @@ impl SmallFiles {
         }
     }
 
-    /// Whether any page of a file is in memory.
+    /// True if any page of a file is in memory.
     fn has_pages(&self, file: &File, id: FileId) -> bool {
         let first = self.offset(id.file).0;
         let pages = 0..u64::from(self.options.pages_a_file);
@@ -383,7 +383,7 @@ impl SmallFiles {
             .any(|page| file.is_cached(at(page), Bytes(PAGE_SIZE)))
     }
 
-    /// Puts inodes on their lists whose pages have gone, where only then they may be unused.
+    /// Puts inodes on their lists whose pages were evicted, where only then they may be unused.
     fn sweep(&self, task: &Task<'_>) {
         if self.options.rule.pages == WithPages::PagesFirst {
             let directories = self.directories.lock(task).clone();
@@ -410,7 +410,7 @@ impl SmallFiles {
         self.keeper.wake_all(Signal::Other);
     }
 
-    /// Whether the task is the keeper, which cannot wait for itself.
+    /// True if the task is the keeper, which cannot wait for itself.
     fn is_keeper(&self, task: &Task<'_>) -> bool {
         self.keeper_id.load(Ordering::Relaxed) == u64::from(task.id().0)
     }

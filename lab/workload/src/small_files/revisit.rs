@@ -16,7 +16,7 @@ use super::{CLUSTER, INODES_A_CLUSTER, SmallFiles};
 use crate::dd::{Run, buffer};
 use crate::{Failure, Report};
 
-/// What is looked at of a file.
+/// The part of a file that is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
     /// Its inode, of files at random.
@@ -28,11 +28,11 @@ pub enum Visit {
 /// One task that looks at files again.
 #[derive(Clone, Copy, Debug)]
 pub struct Revisit {
-    /// What it looks at.
+    /// The part it looks at.
     pub visit: Visit,
-    /// Among the last so many of all directories together.
+    /// Among the last `files` of all directories together.
     pub files: u64,
-    /// How many times as many files it looks at, in all.
+    /// Its looks in all, as a multiple of `files`.
     pub passes: u32,
     /// It begins when nobody makes files any more; else at once.
     pub after: bool,

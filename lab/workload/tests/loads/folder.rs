@@ -21,7 +21,7 @@ use crate::common::Dir;
 /// Frames: 16 MiB.
 const FRAMES: u32 = 4_096;
 
-/// What the jobs came to; `files`: those that were left.
+/// The results of the jobs; `files`: those that were left.
 struct Ended {
     reports: Vec<Report>,
     stats: Stats,
@@ -328,7 +328,7 @@ impl Objects for Unnamed {
     }
 }
 
-/// On threads and files, of which at most so many can be made.
+/// On threads and files, of which at most `most` can be made.
 fn live(name: &str, most: u32, plan: impl FnOnce(&Arc<Folder>) -> Vec<Work>) -> Ended {
     let dir = Dir::new(name);
     let env = ThreadEnv::start(os::Options::new(FRAMES)).unwrap();

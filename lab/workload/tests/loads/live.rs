@@ -15,7 +15,7 @@ use crate::common::Dir;
 const FRAMES: u32 = 4_096;
 /// Of each hog; two of them do not fit.
 const REGION: Pages = Pages(2_200);
-/// How long each job runs.
+/// Time that each job runs.
 const LASTS: Option<Nanos> = Some(Nanos::millis(1_500));
 /// Beyond that, for what is under way: far above what any law lets one wait.
 const OVERRUN: Nanos = Nanos::secs(20);
@@ -130,7 +130,7 @@ fn check(law: ReclaimLaw) {
     let [first, second, mapper, bystander, writer, phases] = &reports[..] else {
         unreachable!("six jobs were planned")
     };
-    // Where the disk is slow they may not have come round; but they went on.
+    // On a slow disk they may not have come round; but they went on.
     let touched = first.touched + second.touched;
     assert!(touched > Pages(u64::from(FRAMES / 4)), "{touched:?}");
     assert_eq!(mapper.samples.len() as u64, mapper.passes);

@@ -438,7 +438,7 @@ impl Walk<'_> {
 /// Bytes of a page.
 const WHOLE: usize = 1 << PAGE_SHIFT;
 
-/// Whether a page that is not in memory is zeroes: the device was never given anything so far
+/// True if a page that is not in memory is zeroes: the device was never given anything so far
 /// behind.
 fn is_hole(mapping: &Mapping, page: u32) -> bool {
     u64::from(page) << PAGE_SHIFT >= mapping.device_len()

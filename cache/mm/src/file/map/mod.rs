@@ -111,19 +111,19 @@ impl File {
     }
 }
 
-/// What a map of so many pages takes, in pages of regions.
+/// The overhead of a map of `pages` pages, in pages of regions.
 fn taken(pages: u32) -> Pages {
     Pages(u64::from(pages).div_ceil(PAGES_A_REGION_PAGE))
 }
 
 impl FileMap {
-    /// How many pages can be used through it.
+    /// Number of pages that can be used through it.
     #[must_use]
     pub fn len(&self) -> Pages {
         Pages(u64::from(self.pages))
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages == 0

@@ -1,4 +1,4 @@
-//! What reclaim does with pages that are mapped.
+//! Reclaim of pages that are mapped.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use crate::{DeviceOptions, Item, Options};
 
 const FRAMES: u32 = 2048;
 
-/// A cache over a device that is done with everything at once, and a file of so many pages of which
+/// A cache over a device that is done with everything at once, and a file of `pages` pages of which
 /// nothing is there.
 fn with_file<T: Send + 'static>(
     pages: u32,
@@ -67,7 +67,7 @@ fn a_page_that_was_used_gets_a_second_chance_and_is_unmapped_before_it_is_freed(
         // Each was looked at twice at least.
         assert!(count(Item::PgscanDirect) >= 2 * freed.0);
         assert_eq!(count(Item::NrMapped), 64 - freed.0);
-        // The pages that went fault again, and are read: they were written.
+        // The evicted pages fault again, and are read: they were written.
         let again = map.touch(task, &mut writer, (0, 64), Access::Load).unwrap();
         assert_eq!((again.faults, again.major), (freed, freed));
         assert_eq!(count(Item::NrMapped), 64);

@@ -1,4 +1,4 @@
-//! How often a read uses its pages.
+//! The uses that a read makes of its pages.
 
 use env::{Device, DeviceId, ObjectId};
 use world::Sector;

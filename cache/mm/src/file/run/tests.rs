@@ -19,7 +19,7 @@ use crate::{DeviceOptions, Options, Writer};
 const FRAMES: u32 = 8 * 512;
 const PAGES: u32 = 1024;
 
-/// Writes a page of so many.
+/// Writes a page of the file.
 fn write(task: &mut Task<'_>, file: &File, writer: &mut Writer, page: u32, word: u32) {
     let offset = Bytes(u64::from(page) * PAGE_SIZE);
     file.write_unpaced(task, writer, offset, &[Sector(word); 8])

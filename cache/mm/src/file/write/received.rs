@@ -33,7 +33,7 @@ const OFFERED_MAX: u32 = 65;
 /// fill them with.
 pub struct Offered<'a> {
     pages: &'a [Filled],
-    /// Where its bytes begin and end in the first page and those behind it.
+    /// The beginning and the end of its bytes in the first page and those behind it.
     bytes: Range<usize>,
 }
 
@@ -41,13 +41,13 @@ impl Offered<'_> {
     /// Most pages.
     pub const PAGES_MAX: usize = OFFERED_MAX as usize;
 
-    /// How many bytes.
+    /// Number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Whether there are none; there always are.
+    /// True if there are none; there always are.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.is_empty()

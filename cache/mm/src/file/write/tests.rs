@@ -1,4 +1,4 @@
-//! What a write says of its pages.
+//! The marks that a write leaves on its pages.
 
 use env::{Device, DeviceId, ObjectId};
 use frames::{Flags, Slot};
@@ -9,7 +9,7 @@ use world::Sector;
 use crate::testing::{Null, with_cache};
 use crate::{DeviceOptions, Options};
 
-/// Which pages of a file are active once it was written in calls of so many bytes.
+/// The pages of a file that are active once it was written in calls of `call` bytes.
 fn active_after_calls_of(law: ReclaimLaw, call: u64) -> Vec<u32> {
     const PAGES: u32 = 64;
     let mut options = Options::new(1_024, 1);
@@ -46,7 +46,7 @@ fn of_pages_written_in_small_calls_the_fourteenth_is_active() {
     assert!(active_after_calls_of(history::reclaim::LINUX_5_15, 512).is_empty());
 }
 
-/// Whether a page is marked as used, and as used again, after a write, and after a read that
+/// Tells if a page is marked as used, and as used again, after a write, and after a read that
 /// follows it.
 fn uses_of(law: ReclaimLaw) -> [(bool, bool); 2] {
     let mut options = Options::new(1_024, 1);

@@ -1,4 +1,4 @@
-//! What a panic leaves behind, and what there is no thread for.
+//! The rest of a panic, and work that there is no thread for.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What a device is reading for its readers, and how much of it at a time.
+//! The reads of a device for its readers, and the bound on them.
 //!
 //! A page that is being read holds memory that nothing can take back before the device answers.
 //! Devices that hang on reads would, with readers enough and their read-ahead, come to hold all of

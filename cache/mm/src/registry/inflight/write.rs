@@ -38,9 +38,9 @@ pub(crate) struct WriteInflight {
     pages: AtomicU64,
     pub(crate) wait: WaitQueue,
     line: Lock<Line>,
-    /// How many stand in it; changes under its lock. A look without the lock may miss a sync that
-    /// takes its place at the same moment, and so may a task that has the lock just before it: that
-    /// sync has the room after the next.
+    /// Number of requests in it; changes under its lock. A look without the lock may miss a sync
+    /// that takes its place at the same moment, and so may a task that has the lock just before it:
+    /// that sync has the room after the next.
     standing: AtomicU32,
     /// The room that comes next is a sync's: somebody else had the last.
     owed: AtomicBool,
@@ -78,7 +78,7 @@ impl WriteInflight {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Whether nothing is in flight.
+    /// True if nothing is in flight.
     pub(crate) fn is_empty(&self) -> bool {
         self.pages.load(Ordering::Acquire) == 0 && self.requests.load(Ordering::Acquire) == 0
     }

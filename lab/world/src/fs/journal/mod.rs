@@ -34,8 +34,8 @@
 //! run ends all at once, when the last of it was written. The cache sees nothing come clean for as
 //! long as the device takes for 8 MiB, then all of it, and paces its writers by that.
 //!
-//! Where it stands: `Journal` is a device around a device. It is told of a write before it is taken
-//! in (`IoOp::Prepare`) and answers when the writer may go on; a request that has to wait is kept
+//! Its place: `Journal` is a device around a device. It is told of a write before it is taken in
+//! (`IoOp::Prepare`) and answers when the writer may go on; a request that has to wait is kept
 //! here. The commit itself is a task (`commit`), a procedure that waits. `ledger` keeps book.
 //!
 //! Invariants
@@ -43,7 +43,7 @@
 //!      data of all pages that it makes part of a file: after a loss of power no file that a record
 //!      speaks of holds what nobody wrote.
 //!   2. Transactions are committed one at a time, in the order in which they began.
-//!   3. Where nothing changed nothing is committed.
+//!   3. Nothing is committed if nothing changed.
 //!   4. A request is held only while a commit or a checkpoint is under way or asked for, and those
 //!      wait for nothing that is held: a handle ends when the last of its own writes has.
 //!
@@ -86,7 +86,7 @@ const REQUEST_PAGES: u64 = 256;
 /// The error of writes after the journal has failed (Linux: the file system is read-only then).
 const READ_ONLY: IoError = IoError::Failed { errno: 30 };
 
-/// How data and the metadata that speak of them are kept in order.
+/// The order that is kept between data and the metadata that speak of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
     /// Blocks are given as unwritten, and become part of the file when the data of the whole extent
@@ -99,14 +99,14 @@ pub enum Data {
     Writeback,
 }
 
-/// How a journal works. The defaults are ext4's.
+/// The options of a journal. The defaults are ext4's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Longest life of a transaction (`commit=5`).
     pub commit: Nanos,
     /// Size of the log; at least `Options::SIZE_MIN`.
     pub size: Pages,
-    /// How a file is kept from showing bytes that were never written.
+    /// The way in which a file is kept from showing bytes that were never written.
     pub data: Data,
     /// Pages of the largest bio: as many as lie together in memory. An extent's last bio is sent
     /// after its handle has ended.
@@ -135,7 +135,7 @@ impl Default for Options {
     }
 }
 
-/// What the journal writes from and to.
+/// The frames and the object of a journal.
 #[derive(Clone, Debug)]
 pub struct Storage {
     /// The contents of the frames.
@@ -149,7 +149,7 @@ pub struct Storage {
 /// Frames that a journal needs.
 pub const FRAMES: u32 = 3;
 
-/// What a frame of the journal's holds.
+/// The content of a frame of the journal's.
 #[derive(Clone, Copy, Debug)]
 enum Page {
     Log,
@@ -157,7 +157,7 @@ enum Page {
     Home,
 }
 
-/// What a journal did.
+/// The counters of a journal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Transactions committed.
@@ -170,7 +170,7 @@ pub struct Stats {
     pub in_place: Pages,
     /// Requests that had to wait.
     pub held: u64,
-    /// How long, together.
+    /// Their time, together.
     pub held_time: Nanos,
     /// The longest.
     pub held_longest: Nanos,
@@ -183,7 +183,7 @@ pub struct Record {
     pub id: u64,
     /// Page of the log that holds the record.
     pub page: u64,
-    /// What files it speaks of, and which of their pages.
+    /// The files it speaks of, and their pages.
     pub given: Vec<Given>,
 }
 
@@ -228,7 +228,7 @@ struct Held {
 /// A request and how it ended.
 type Ended = (Box<IoRequest>, Result<(), IoError>);
 
-/// What becomes of a request.
+/// The verdict on a request.
 enum Step {
     Pass(Box<IoRequest>),
     /// It is in a transaction: the ledger wants to know when it ends.
@@ -293,7 +293,7 @@ impl Journal {
         self.core.lock().records.clone().unwrap_or_default()
     }
 
-    /// What it did so far.
+    /// The counters so far.
     #[must_use]
     pub fn stats(&self) -> Stats {
         self.core.lock().stats
@@ -350,7 +350,7 @@ impl Device for Journal {
 }
 
 impl State {
-    /// What may be done with a request now; the request: nothing.
+    /// The verdict on a request now; the request: nothing.
     fn look(
         &mut self,
         request: Box<IoRequest>,

@@ -332,7 +332,7 @@ fn a_handle_ends_when_the_last_mib_is_left() {
         assert_eq!(write, Write::Joined(1), "piece {piece}");
         assert_eq!(ledger.has_handles(), piece < 6, "after piece {piece}");
     }
-    // The next extent is another handle, and the sender of a run that stopped has let go.
+    // The next extent is another handle, and the sender of a run that stopped has left.
     let next = ledger.write(ObjectId(0), 8 * MIB, MIB, Pages(7 * MIB), now);
     assert_eq!(next, Write::Joined(2));
     assert!(ledger.has_handles());
