@@ -18,7 +18,7 @@ use std::io::{ErrorKind, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use env::{Device, DeviceInfo, Interrupt, IoError, IoOp, IoRequest, ObjectId};
 use policy::units::{Bytes, PAGE_SIZE};
@@ -202,12 +202,17 @@ impl FileDevice {
         let open = self.object(object).ok_or(ErrorKind::NotFound.into());
         let open = open.map_err(failed)?;
         let flags = if open.direct { libc::O_DIRECT } else { 0 };
-        let Some(file) = crate::lock(path, &open.file, read_only, flags)? else {
+        let (file, lock) = crate::lock(path, &open.file, read_only, flags)?;
+        let lock = Arc::new(lock);
+        let Some(file) = file else {
+            // It is locked once, before its first request.
+            let _ = open.lock.set(lock);
             return Ok(());
         };
         let mut locked = OpenFile::new(file, open.direct, Bytes::ZERO);
         locked.fixed_size = open.fixed_size;
         locked.discards = open.discards;
+        locked.lock = OnceLock::from(lock);
         self.replace(object, locked).map_err(failed)
     }
 
@@ -221,6 +226,7 @@ impl FileDevice {
         let mut grown = OpenFile::new(open.file.try_clone()?, open.direct, Bytes::ZERO);
         grown.fixed_size = Some(size);
         grown.discards = open.discards;
+        grown.lock = open.lock.clone();
         self.replace(object, grown)
     }
 

@@ -25,6 +25,7 @@
 
 #[expect(unsafe_code, reason = "raw memory of frames")]
 mod arena;
+mod backing;
 mod budget;
 mod engine;
 mod error;
@@ -51,7 +52,7 @@ pub use budget::{Available, Budget, BudgetError};
 pub use error::OsError;
 pub use file::{FileDevice, OpenOptions, Registration};
 pub use group::{GroupLimit, Groups};
-pub use lock::{Holder, lock};
+pub use lock::{Holder, Lock, LockedFile, lock};
 pub use numa::{Binding, SystemNode, Topology, TopologyError};
 pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
 pub use place::is_write_protected;

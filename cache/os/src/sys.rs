@@ -198,18 +198,25 @@ pub(crate) fn passed_descriptors(first: i32, count: u32) -> Vec<OwnedFd> {
         .collect()
 }
 
-/// Puts a shared lock on one byte of a file (or takes it off again), for as long as the file is
-/// open: fcntl(2), locks of open file descriptions. Answers the error number where somebody has
-/// that byte for itself (EAGAIN, EACCES) or such locks are not available.
-pub(crate) fn share_byte(file: &File, byte: u64, on: bool) -> Result<(), i32> {
-    let kind = if on { libc::F_RDLCK } else { libc::F_UNLCK };
-    byte_lock(file, libc::F_OFD_SETLK, byte, kind).map(|_| ())
+/// Puts a lock on a range of a file's bytes, for as long as the file is open: fcntl(2), locks of
+/// open file descriptions. An end of `u64::MAX` is none. Answers the error number where somebody
+/// has a lock there that is against it (EAGAIN, EACCES) or such locks are not available.
+pub(crate) fn lock_bytes(file: &File, bytes: Range<u64>, shared: bool) -> Result<(), i32> {
+    let kind = if shared { libc::F_RDLCK } else { libc::F_WRLCK };
+    byte_lock(file, libc::F_OFD_SETLK, bytes, kind).map(|_| ())
 }
 
-/// True if somebody else has a lock on that byte of a file, shared or not.
-pub(crate) fn is_byte_locked(file: &File, byte: u64) -> Result<bool, i32> {
+/// Takes all such locks of a file off again, whoever has a copy of its descriptor.
+pub(crate) fn unlock_bytes(file: &File) {
+    // Where there are no such locks, none are left.
+    let _ = byte_lock(file, libc::F_OFD_SETLK, 0..u64::MAX, libc::F_UNLCK);
+}
+
+/// True if somebody else has a lock in a range of a file's bytes, shared or not, by process or by
+/// open file description.
+pub(crate) fn are_bytes_locked(file: &File, bytes: Range<u64>) -> Result<bool, i32> {
     // The lock that is in the way of a lock for its holder alone, if there is one.
-    let found = byte_lock(file, libc::F_OFD_GETLK, byte, libc::F_WRLCK)?;
+    let found = byte_lock(file, libc::F_OFD_GETLK, bytes, libc::F_WRLCK)?;
     Ok(found != libc::F_UNLCK)
 }
 
@@ -217,7 +224,7 @@ pub(crate) fn is_byte_locked(file: &File, byte: u64) -> Result<bool, i32> {
 fn byte_lock(
     file: &File,
     call: libc::c_int,
-    byte: u64,
+    bytes: Range<u64>,
     kind: libc::c_int,
 ) -> Result<libc::c_int, i32> {
     // SAFETY: `flock` is plain numbers, for which all zeroes is a value; its process has to be zero
@@ -225,8 +232,12 @@ fn byte_lock(
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_type = libc::c_short::try_from(kind).expect("kinds of locks are few");
     lock.l_whence = libc::c_short::try_from(libc::SEEK_SET).expect("it is zero");
-    lock.l_start = offset_of(byte)?;
-    lock.l_len = 1;
+    lock.l_start = offset_of(bytes.start)?;
+    // None: up to the end, wherever that comes to be.
+    lock.l_len = match bytes.end {
+        u64::MAX => 0,
+        end => offset_of(end.saturating_sub(bytes.start))?,
+    };
     // SAFETY: the descriptor is open over the call, and `lock` is a valid place for question and
     // answer.
     let refused = unsafe { libc::fcntl(file.as_raw_fd(), call, &raw mut lock) };
@@ -235,6 +246,21 @@ fn byte_lock(
     } else {
         Err(last_errno())
     }
+}
+
+/// Device and inode of the file that a loop device, or a partition of one, shows
+/// (LOOP_GET_STATUS64).
+pub(crate) fn loop_backing(device: &File) -> Option<(u64, u64)> {
+    const LOOP_GET_STATUS64: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x4c, 5);
+    // As long as `struct loop_info64`, which begins with the two.
+    type Status = [u64; 29];
+    // SAFETY: the call writes one `struct loop_info64`, which is what `Getter` has room for; any
+    // bytes are a value of numbers.
+    let told = unsafe {
+        let get = rustix::ioctl::Getter::<LOOP_GET_STATUS64, Status>::new();
+        rustix::ioctl::ioctl(device, get)
+    };
+    told.ok().map(|status| (status[0], status[1]))
 }
 
 /// True if a block device takes no writes (BLKROGET).
@@ -388,15 +414,20 @@ mod tests {
                 .open(&path)
         };
         let (ours, theirs) = (open().unwrap(), open().unwrap());
-        share_byte(&ours, 100, true).unwrap();
-        assert_eq!(is_byte_locked(&ours, 100), Ok(false), "it is its own");
-        assert_eq!(is_byte_locked(&theirs, 100), Ok(true));
-        assert_eq!(is_byte_locked(&theirs, 101), Ok(false));
-        share_byte(&theirs, 100, true).unwrap();
-        share_byte(&theirs, 100, false).unwrap();
-        assert_eq!(is_byte_locked(&ours, 100), Ok(false));
+        lock_bytes(&ours, 100..101, true).unwrap();
+        assert_eq!(
+            are_bytes_locked(&ours, 0..u64::MAX),
+            Ok(false),
+            "it is its own"
+        );
+        assert_eq!(are_bytes_locked(&theirs, 0..u64::MAX), Ok(true));
+        assert_eq!(are_bytes_locked(&theirs, 101..u64::MAX), Ok(false));
+        lock_bytes(&theirs, 100..101, true).unwrap();
+        assert!(lock_bytes(&theirs, 50..200, false).is_err());
+        unlock_bytes(&theirs);
+        assert_eq!(are_bytes_locked(&ours, 100..101), Ok(false));
         drop(ours);
-        assert_eq!(is_byte_locked(&theirs, 100), Ok(false));
+        assert_eq!(are_bytes_locked(&theirs, 100..101), Ok(false));
         let _ = std::fs::remove_file(&path);
     }
 

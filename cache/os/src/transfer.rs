@@ -26,13 +26,14 @@
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use env::{Interrupt, IoError, IoOp, IoRequest};
 use policy::units::{Bytes, PAGE_SIZE};
 use rustix::fs::{AtFlags, FileType, StatxFlags};
 
 use crate::arena::Arena;
+use crate::lock::Lock;
 
 /// An element of a vector for the system: raw memory.
 pub(crate) type IoVec = libc::iovec;
@@ -70,8 +71,19 @@ pub(crate) struct OpenFile {
     pub(crate) fixed_size: Option<Bytes>,
     /// Discarded ranges may read as anything: the block device can discard but not zero.
     pub(crate) discards: bool,
+    /// Its lock, if it has one.
+    pub(crate) lock: OnceLock<Arc<Lock>>,
     /// Another file's length.
     length: Mutex<Length>,
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // Another one with a copy of the descriptor may have the lock, too.
+        if let Some(lock) = self.lock.take().and_then(Arc::into_inner) {
+            lock.end(&self.file);
+        }
+    }
 }
 
 /// The known length of a file that may grow.
@@ -95,6 +107,7 @@ impl OpenFile {
             direct,
             fixed_size: None,
             discards: false,
+            lock: OnceLock::new(),
             length: Mutex::new(Length {
                 known: length.0,
                 ..Length::default()
@@ -414,13 +427,9 @@ mod tests {
             .frames
             .extend(frames.iter().map(|&frame| FrameId(frame)));
         let file = File::open("/dev/null").unwrap();
-        Job::new(
-            request,
-            Arc::new(OpenFile {
-                fixed_size,
-                ..OpenFile::new(file, direct, Bytes::ZERO)
-            }),
-        )
+        let mut file = OpenFile::new(file, direct, Bytes::ZERO);
+        file.fixed_size = fixed_size;
+        Job::new(request, Arc::new(file))
     }
 
     fn arena() -> Arena {

@@ -9,8 +9,6 @@ use std::process::{Command, Stdio};
 use os::{Holder, OsError};
 use tidegate::{Cache, Error, OpenOptions};
 
-use crate::common::open_soon;
-
 struct Folder(PathBuf);
 
 impl Folder {
@@ -84,7 +82,7 @@ fn what_one_cache_synced_no_other_cache_overwrites() {
     // Handles of a cache that has ended hold nothing.
     let left = first.open(&path, write).unwrap();
     first.close().unwrap();
-    let theirs = open_soon(&second, &path, write);
+    let theirs = second.open(&path, write).unwrap();
     theirs.write_at(b"second", 200).unwrap();
     theirs.sync().unwrap();
     theirs.close().unwrap();
@@ -113,7 +111,7 @@ fn readers_share_and_keep_writers_out() {
     for reader in readers {
         reader.close().unwrap();
     }
-    drop(open_soon(&caches[2], &path, OpenOptions::new()));
+    drop(caches[2].open(&path, OpenOptions::new()).unwrap());
 }
 
 #[test]
@@ -143,7 +141,7 @@ fn another_program_is_named_and_a_file_may_be_had_without_a_lock() {
     unlocked.close().unwrap();
     program.kill().unwrap();
     program.wait().unwrap();
-    drop(open_soon(&cache, &path, OpenOptions::new()));
+    drop(cache.open(&path, OpenOptions::new()).unwrap());
 }
 
 /// Somebody else cuts it: bytes that are gone are an error, as to the server, and stay gone.
@@ -154,7 +152,7 @@ fn a_file_that_others_cut_is_no_zeroes_and_grows_by_no_sync() {
         let path = folder.file();
         let cache = Cache::builder().memory(16 << 20).io_uring(io_uring);
         let cache = cache.build().unwrap();
-        let file = open_soon(&cache, &path, OpenOptions::new());
+        let file = cache.open(&path, OpenOptions::new()).unwrap();
         // Our own cuts and growth are none of others.
         file.set_len(40 << 10).unwrap();
         file.set_len(64 << 10).unwrap();
@@ -165,7 +163,7 @@ fn a_file_that_others_cut_is_no_zeroes_and_grows_by_no_sync() {
         file.read_at(&mut read, 50 << 10).unwrap();
         assert_eq!(read, [0; 4096]);
         drop(file.close());
-        let file = open_soon(&cache, &path, OpenOptions::new());
+        let file = cache.open(&path, OpenOptions::new()).unwrap();
         file.write_at(&[9; 4096], 0).unwrap();
         let other = File::options().write(true).open(&path).unwrap();
         other.set_len(8 << 10).unwrap();
@@ -223,7 +221,7 @@ fn a_block_device_is_one_by_all_its_names_and_through_layers() {
         .layers("slow:latency=1us")
         .unwrap();
     let (first, second) = (layered.build().unwrap(), cache());
-    let ours = open_soon(&first, &device.0, OpenOptions::new());
+    let ours = first.open(&device.0, OpenOptions::new()).unwrap();
     ours.write_at(b"ours", 0).unwrap();
     drop(first.open(&other, OpenOptions::new()).unwrap());
     assert_eq!(
@@ -236,7 +234,7 @@ fn a_block_device_is_one_by_all_its_names_and_through_layers() {
         Holder::Exclusive
     );
     ours.close().unwrap();
-    let theirs = open_soon(&second, &other, OpenOptions::new());
+    let theirs = second.open(&other, OpenOptions::new()).unwrap();
     let mut read = [0; 4];
     theirs.read_at(&mut read, 0).unwrap();
     assert_eq!(&read, b"ours");

@@ -6,8 +6,6 @@ use std::process::Command;
 
 use tidegate::{Cache, Error, File, OpenOptions, SystemError, Threshold};
 
-use crate::common::open_soon;
-
 struct Dir(PathBuf);
 
 impl Dir {
@@ -19,7 +17,9 @@ impl Dir {
     }
 
     fn open(&self, cache: &Cache) -> File {
-        open_soon(cache, &self.0.join("data"), OpenOptions::new().create(true))
+        cache
+            .open(self.0.join("data"), OpenOptions::new().create(true))
+            .unwrap()
     }
 }
 
@@ -140,7 +140,7 @@ fn who_wants_more_of_a_device_than_there_is_hears_how_large_it_is() {
         disk.0.display()
     );
     assert_eq!(told(cache.open(&disk.0, options(2 << 20))), text);
-    open_soon(&cache, &disk.0, options(1 << 20));
+    cache.open(&disk.0, options(1 << 20)).unwrap();
     cache.close().unwrap();
 }
 

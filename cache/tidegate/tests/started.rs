@@ -1,9 +1,9 @@
-//! Tests that start programs. Such a program has copies of descriptors, and so of locks, from its
-//! fork until it has begun: tests that open a file again at once have a process without these.
+//! Tests that start programs. Such a program has copies of descriptors from its fork until it has
+//! begun: tests that count them, or have a block device alone, have a process without these.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
-mod common;
+mod aliases;
 mod group;
 mod locked;
 mod mistakes;

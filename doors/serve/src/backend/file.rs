@@ -8,7 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use os::{
-    FileDevice, Holder, OpenOptions, OsError, OwnPath, OwnPaths, ThreadEnv, identity, leads_to,
+    FileDevice, Holder, Lock, LockedFile, OpenOptions, OsError, OwnPath, OwnPaths, ThreadEnv,
+    identity, leads_to,
 };
 use policy::units::Bytes;
 use rustix::fs::{
@@ -186,7 +187,7 @@ fn not_opened(path: &Path, read_only: bool, cause: io::Error) -> BackendError {
 
 /// Opens a file and locks it: for its holder alone, or with other readers. The lock lasts as long
 /// as the file is open.
-fn open_locked(path: &Path, config: &VolumeConfig) -> Result<File, BackendError> {
+fn open_locked(path: &Path, config: &VolumeConfig) -> Result<LockedFile, BackendError> {
     let read_only = config.read_only;
     let mut options = File::options();
     options.read(true).write(!read_only);
@@ -195,7 +196,7 @@ fn open_locked(path: &Path, config: &VolumeConfig) -> Result<File, BackendError>
     if !read_only && os::is_write_protected(&file) {
         return Err(BackendError::WriteProtected { path: path.into() });
     }
-    let locked = match os::lock(path, &file, read_only, 0) {
+    let (instead, lock) = match os::lock(path, &file, read_only, 0) {
         Ok(locked) => Ok(locked),
         Err(OsError::InUse {
             path,
@@ -208,16 +209,17 @@ fn open_locked(path: &Path, config: &VolumeConfig) -> Result<File, BackendError>
         }),
         Err(OsError::NoLock { errno, .. }) => {
             let cause = io::Error::from_raw_os_error(errno);
-            without_lock(path, &file, config, cause).map(|()| None)
+            without_lock(path, &file, config, cause).map(|()| (None, Lock::default()))
         }
         Err(error) => Err(BackendError::Cache(error.into())),
     }?;
+    let file = LockedFile::new(instead.unwrap_or(file), lock);
     if !leads_to(path, &file).map_err(|cause| system(path, "look at", cause))? {
         // The program that made it was refused and took it away before we had the lock: data
         // written to it would be lost.
         return Err(BackendError::Missing { path: path.into() });
     }
-    Ok(locked.unwrap_or(file))
+    Ok(file)
 }
 
 /// Serves a file that cannot be locked all the same if it is for reading, or if the operator says
@@ -288,8 +290,8 @@ pub(super) fn make(
     path: &Path,
     size: u64,
     chosen: bool,
-    lock: impl FnOnce(&Path) -> Result<File, BackendError>,
-) -> Result<(File, OwnPaths), BackendError> {
+    lock: impl FnOnce(&Path) -> Result<LockedFile, BackendError>,
+) -> Result<(LockedFile, OwnPaths), BackendError> {
     let system = |doing| move |cause| system(path, doing, cause);
     let folder = path
         .parent()
@@ -481,12 +483,12 @@ fn tells_holes(file: &File) -> bool {
 
 /// Holes of a file as its file system tells them.
 struct FileExtents {
-    file: Arc<File>,
+    file: Arc<LockedFile>,
 }
 
 impl Extents for FileExtents {
     fn next(&self, offset: u64, len: u64) -> io::Result<(u64, bool)> {
-        let data = match seek(&*self.file, SeekFrom::Data(offset)) {
+        let data = match seek(&**self.file, SeekFrom::Data(offset)) {
             Ok(data) => data,
             // No data from here on.
             Err(Errno::NXIO) => return Ok((len, true)),
@@ -495,7 +497,7 @@ impl Extents for FileExtents {
         if data > offset {
             return Ok((len.min(data - offset), true));
         }
-        let hole = seek(&*self.file, SeekFrom::Hole(offset))?;
+        let hole = seek(&**self.file, SeekFrom::Hole(offset))?;
         Ok((len.min(hole.saturating_sub(offset).max(1)), false))
     }
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::export::{Room, Space};
+use os::LockedFile;
 
 /// Asked again after this, by a caller that wants to know.
 const EVERY: Duration = Duration::from_secs(10);
@@ -30,12 +31,12 @@ struct Heard {
 }
 
 /// The report on a file's room.
-pub(super) fn of(file: &Arc<File>) -> Space {
+pub(super) fn of(file: &Arc<LockedFile>) -> Space {
     let (file, heard) = (Arc::clone(file), Arc::<Mutex<Heard>>::default());
     Box::new(move || look(&file, &heard, Instant::now()))
 }
 
-fn look(file: &Arc<File>, heard: &Arc<Mutex<Heard>>, now: Instant) -> Option<Room> {
+fn look(file: &Arc<LockedFile>, heard: &Arc<Mutex<Heard>>, now: Instant) -> Option<Room> {
     let mut state = cell(heard);
     let is_due = state
         .asked_at
@@ -93,7 +94,7 @@ mod tests {
             .read(true)
             .write(true)
             .open(&path);
-        let file = Arc::new(file.unwrap());
+        let file = Arc::new(LockedFile::new(file.unwrap(), os::Lock::default()));
         std::fs::remove_file(&path).unwrap();
         file.set_len(64 << 20).unwrap();
         let heard = Arc::<Mutex<Heard>>::default();

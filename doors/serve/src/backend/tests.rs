@@ -12,6 +12,7 @@ use tidegate::{Cursor, ErrorPolicy, Mode};
 mod locks;
 
 use locks::{FORKED, open_within};
+use os::LockedFile;
 
 use super::*;
 use crate::config::{BlockConfig, ShareConfig};
@@ -484,6 +485,64 @@ impl Drop for Loop {
     }
 }
 
+/// Other names of the same bytes: the library's test `aliases` has more of them.
+#[test]
+fn a_file_and_its_loop_devices_are_served_under_one_name() {
+    let (folder, cache) = (Folder::new("alias"), cache());
+    let path = folder.file("one.img", 4 * MIB, 7);
+    let devices = [Loop::new(&path), Loop::new(&path)];
+    let [Some(one), Some(other)] = devices else {
+        use std::io::Write as _;
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: a_file_and_its_loop_devices: no loop device (needs root)"
+        );
+        return;
+    };
+    let names = [&path, &one.0, &other.0];
+    for first in names {
+        let backend = open(&file(first), &cache).unwrap();
+        for second in names {
+            let told = locked_out(&file(second), &cache);
+            assert!(told.contains("one.img") || told.contains("loop"), "{told}");
+        }
+        drop(backend);
+    }
+}
+
+/// Programs that lock nothing, before a write, before its sync, and after it: their bytes stay.
+#[test]
+fn a_served_file_that_others_make_longer_keeps_what_they_added() {
+    use std::io::Write as _;
+    let (folder, cache) = (Folder::new("longer"), cache());
+    // Its last page is not a whole one.
+    let (size, added) = (MIB + 512, [b'A'; 5000]);
+    for moment in 0..3 {
+        let path = folder.file("data", size, 7);
+        let backend = open(&file(&path), &cache).unwrap();
+        let append = |at| {
+            if at == moment {
+                let mut others = File::options().append(true).open(&path).unwrap();
+                others.write_all(&added).unwrap();
+            }
+        };
+        append(0);
+        write(&backend, &cache, &[8; 100], MIB + 400);
+        append(1);
+        backend.opened.volume.sync().unwrap();
+        append(2);
+        write(&backend, &cache, &[9; 100], MIB);
+        backend.opened.volume.sync().unwrap();
+        drop(backend);
+        let there = fs::read(&path).unwrap();
+        let end = usize::try_from(size).unwrap();
+        assert_eq!(
+            (&there[end - 112..end - 12], &there[end..]),
+            (&[8; 100][..], &added[..])
+        );
+    }
+}
+
 #[test]
 fn a_block_device_is_had_alone() {
     let (folder, cache) = (Folder::new("block"), cache());
@@ -594,7 +653,7 @@ fn a_file_system_without_locks_is_named_with_what_goes_all_the_same() {
 #[test]
 fn a_file_that_was_created_and_cannot_be_locked_goes_unless_it_has_become_somebody_elses() {
     let folder = Folder::new("unlocked");
-    let made = |name: &str, lock: fn(&Path) -> Result<File, BackendError>| {
+    let made = |name: &str, lock: fn(&Path) -> Result<LockedFile, BackendError>| {
         let path = folder.0.join(name);
         assert!(file::make(&path, MIB, true, lock).is_err(), "{name}");
         path.exists()
