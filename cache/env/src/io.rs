@@ -86,6 +86,9 @@ pub enum IoError {
     OverQuota,
     /// The device is gone and will not come back.
     Lost,
+    /// Others have changed the length of the file: to go on would overwrite, or cut off, what they
+    /// wrote.
+    Changed,
     /// Only the first `done` bytes were moved.
     Torn {
         /// Their number.
@@ -104,6 +107,7 @@ impl fmt::Display for IoError {
             Self::NoSpace => f.write_str("no space left on the device"),
             Self::OverQuota => f.write_str("the quota on the device is used up"),
             Self::Lost => f.write_str("the device is gone"),
+            Self::Changed => f.write_str("the file was made longer by others"),
             Self::Torn { done } => write!(f, "only the first {done} bytes were moved"),
             Self::Cancelled => f.write_str("cancelled: shutting down"),
         }

@@ -611,7 +611,7 @@ impl Owner {
     }
 
     /// Gives a job a slot, or ends it at once.
-    fn begin(&mut self, job: Job) {
+    fn begin(&mut self, mut job: Job) {
         if let Some(result) = job.early() {
             self.shared.ledger.finish(job, result);
             return;

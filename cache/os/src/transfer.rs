@@ -19,6 +19,11 @@
 //! was cut, and is `Lost`. Zeroes in its place would be kept, and written back; a write, or a new
 //! length, would leave them between the cut and itself.
 //!
+//! A file that is locked has at most the length that our requests made it: one that is longer was
+//! written by others, and a write or a new length, which would overwrite or cut off what they
+//! added, is `Changed`. Between that look and the request there is a moment in which this is not
+//! seen.
+//!
 //! Adjacent frames become one element of the vector. A vector has at most `MAX_VECTORS` elements;
 //! a request with more runs is moved in parts, as if the system had answered short.
 //!
@@ -91,6 +96,11 @@ impl Drop for OpenFile {
 struct Length {
     /// Bytes that are there at least.
     known: u64,
+    /// Bytes that are there at most, by our own requests.
+    most: u64,
+    /// Writes on their way, and the end of the farthest of them.
+    writing: u32,
+    farthest: u64,
     /// Requests on their way that set it, and how often one of them began or ended. A write that
     /// meets one does not say how long the file is: it may have ended before the file was cut.
     setting: u32,
@@ -110,6 +120,7 @@ impl OpenFile {
             lock: OnceLock::new(),
             length: Mutex::new(Length {
                 known: length.0,
+                most: length.0,
                 ..Length::default()
             }),
         }
@@ -123,6 +134,7 @@ impl OpenFile {
     pub(crate) fn is_at_least(&self, length: Bytes) {
         let mut now = self.length();
         now.known = now.known.max(length.0);
+        now.most = now.most.max(length.0);
     }
 
     /// Its length, as known now.
@@ -173,6 +185,8 @@ pub(crate) struct Job {
     retries: u32,
     /// The file's length when the request came.
     had: Length,
+    /// It is among the writes on their way.
+    is_writing: bool,
 }
 
 /// The next step after an answer of the system.
@@ -203,6 +217,7 @@ impl Job {
             done: 0,
             retries: 0,
             had,
+            is_writing: false,
         }
     }
 
@@ -253,14 +268,58 @@ impl Job {
             })
     }
 
+    /// True if others have made the file longer than any request of ours has made it: bytes that
+    /// they added would be overwritten, or cut off. If not, the request may make it as long as it
+    /// says from now on. Looked at only of a file that nobody else is to write: that is locked.
+    fn has_grown(&mut self) -> bool {
+        let is_write = self.request.op == IoOp::Write;
+        let end = match self.request.op {
+            IoOp::SetLen { len } => len.0,
+            _ => self.request.offset.0.saturating_add(self.frames()),
+        };
+        let mut length = self.file.length();
+        if self.file.lock.get().is_some() {
+            // First from memory, then from the server of its file system.
+            let grown = [AtFlags::STATX_DONT_SYNC, AtFlags::empty()]
+                .iter()
+                .all(|how| {
+                    let how = AtFlags::EMPTY_PATH | *how;
+                    let what = StatxFlags::TYPE | StatxFlags::SIZE;
+                    rustix::fs::statx(&self.file.file, c"", how, what).is_ok_and(|stat| {
+                        FileType::from_raw_mode(stat.stx_mode.into()).is_file()
+                            && stat.stx_size > length.most
+                    })
+                });
+            if grown {
+                return true;
+            }
+        }
+        length.most = length.most.max(end);
+        if is_write && !self.is_writing {
+            let others = if length.writing > 0 {
+                length.farthest
+            } else {
+                0
+            };
+            length.farthest = others.max(end);
+            length.writing += 1;
+            drop(length);
+            self.is_writing = true;
+        }
+        false
+    }
+
     /// The answer that can be given before anything is done.
-    pub(crate) fn early(&self) -> Option<Result<(), IoError>> {
-        let size = self.file.fixed_size;
-        match self.request.op {
+    pub(crate) fn early(&mut self) -> Option<Result<(), IoError>> {
+        let (op, size) = (self.request.op, self.file.fixed_size);
+        match op {
             IoOp::Read | IoOp::Write if self.request.frames.is_empty() => Some(Ok(())),
             IoOp::Write if self.total() == 0 => Some(Err(IoError::NoSpace)),
             IoOp::Write | IoOp::Discard { .. } if self.is_cut() => Some(Err(IoError::Lost)),
             IoOp::SetLen { .. } if size.is_none() && self.is_cut() => Some(Err(IoError::Lost)),
+            IoOp::Write | IoOp::SetLen { .. } if size.is_none() && self.has_grown() => {
+                Some(Err(IoError::Changed))
+            }
             // A block device has the length it has.
             IoOp::SetLen { len } if size.is_some() => match size {
                 Some(size) if len <= size => Some(Ok(())),
@@ -385,6 +444,12 @@ impl Job {
         length.setting -= 1;
         if well && length.sets == self.had.sets {
             length.known = len.0;
+            let others = if length.writing > 0 {
+                length.farthest
+            } else {
+                0
+            };
+            length.most = len.0.max(others);
         }
         length.sets += 1;
     }
@@ -408,6 +473,9 @@ impl Job {
             && self.file.fixed_size.is_none()
         {
             self.length_was_set(len, result.is_ok());
+        }
+        if self.is_writing {
+            self.file.length().writing -= 1;
         }
         // The file first: a task that hears of the end may want to delete it.
         drop(self.file);

@@ -183,6 +183,8 @@ pub(crate) const BUSY: i32 = 16;
 pub(crate) const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 /// ENOSPC.
 const NO_SPACE: i32 = 28;
+/// ESTALE.
+const STALE: i32 = 116;
 /// EDQUOT.
 const OVER_QUOTA: i32 = 122;
 
@@ -191,6 +193,7 @@ pub(crate) fn errno_of(cause: IoError) -> Option<i32> {
     match cause {
         IoError::NoSpace => Some(NO_SPACE),
         IoError::OverQuota => Some(OVER_QUOTA),
+        IoError::Changed => Some(STALE),
         IoError::Failed { errno } => Some(errno),
         _ => None,
     }

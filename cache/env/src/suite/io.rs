@@ -56,6 +56,7 @@ pub fn errors_arrive_as_they_are<H: Harness>(harness: &H) {
         IoError::NoSpace,
         IoError::OverQuota,
         IoError::Lost,
+        IoError::Changed,
         IoError::Torn { done: 4096 },
         IoError::Cancelled,
     ];
