@@ -120,7 +120,6 @@ impl Seen {
 pub(crate) struct Known {
     exists: Bits,
     data: Bits,
-    unproven: Bits,
     seen: BTreeMap<u64, Seen>,
     most: usize,
     hand: u64,
@@ -132,7 +131,6 @@ impl Known {
         Self {
             exists: Bits::new(count),
             data: Bits::new(count),
-            unproven: Bits::new(count),
             seen: BTreeMap::new(),
             most,
             hand: 0,
@@ -141,7 +139,8 @@ impl Known {
     }
 
     pub(crate) fn exists(&self, object: u64) -> bool {
-        self.exists.get(object)
+        // One that is unproven has the second bit alone.
+        self.exists.get(object) || self.data.get(object)
     }
 
     /// True if it holds data; otherwise it reads as zeroes.
@@ -151,13 +150,13 @@ impl Known {
 
     /// True for an object that may be empty, though it counts as data.
     pub(crate) fn is_unproven(&self, object: u64) -> bool {
-        self.unproven.get(object)
+        self.data.get(object) && !self.exists.get(object)
     }
 
     /// A list says that it is empty, which a look at it has to prove.
     pub(crate) fn found_unproven(&mut self, object: u64, tag: Option<&str>) {
         self.found(object, tag, true);
-        self.unproven.set(object, true);
+        self.exists.set(object, false);
     }
 
     pub(crate) fn seen(&self, object: u64) -> Seen {
@@ -168,7 +167,6 @@ impl Known {
     pub(crate) fn found(&mut self, object: u64, tag: Option<&str>, has_data: bool) {
         self.exists.set(object, true);
         self.data.set(object, has_data);
-        self.unproven.set(object, false);
         let entry = self.seen.entry(object).or_default();
         entry.tag = tag.map(Into::into);
         entry.tried.clear();

@@ -32,7 +32,7 @@ pub(crate) const OBJECT_MIN: u64 = 256 << 10;
 pub(crate) const OBJECT_MAX: u64 = 64 << 20;
 /// The usual: the largest request of the cache, so that a full one needs no read.
 pub(crate) const OBJECT_USUAL: u64 = 1 << 20;
-/// Objects of one volume, at most: 16 TiB of 1 MiB. Three bits of memory each.
+/// Objects of one volume, at most: 16 TiB of 1 MiB. Two bits of memory each.
 pub(crate) const OBJECTS_MAX: u64 = 1 << 24;
 /// Sizes are multiples of a page.
 const PAGE: u64 = 4096;

@@ -157,7 +157,7 @@ pub fn memory(config: &Config) -> u64 {
 
 fn memory_of(object_size: u64, parallel: u64, objects: u64) -> u64 {
     let versions = objects.min(known::TAGS_MAX as u64) * known::TAG_BYTES;
-    let bits = 3 * objects / 8;
+    let bits = objects / 4;
     MEMORY_BASE + 2 * parallel * object_size + versions + bits
 }
 
