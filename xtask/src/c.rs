@@ -166,6 +166,7 @@ fn try_judge() -> Result<()> {
     let shared = bench.shared();
     for (source, words, name) in [
         ("tests/mistakes.c", &checked[..], "mistakes-shared"),
+        ("tests/signals.c", &checked, "signals-shared"),
         ("examples/store.c", &checked, "store-shared"),
         ("examples/own_cache.c", &["-O1"], "own_cache-shared"),
     ] {

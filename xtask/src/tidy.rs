@@ -16,6 +16,7 @@
 //! | modules of `mm` and `policy` import downwards, and not in circles | `floors` |
 //! | commands compile one set of units | `units` |
 //! | subjects of commits are short, and name a crate | `commits` |
+//! | threads of the library take no signals of the program | `threads` |
 //!
 //! A finding fails the command. Sizes and module headers are advice: printed, no more.
 //!
@@ -31,6 +32,7 @@ mod floors;
 mod graph;
 mod howto;
 mod links;
+mod threads;
 mod units;
 
 use std::path::Path;
@@ -118,6 +120,7 @@ fn judge() -> Result<Findings> {
     floors::judge(&sources, &mut findings);
     units::judge(&mut findings)?;
     commits::judge(&mut findings);
+    threads::judge(&sources, &mut findings);
     Ok(findings)
 }
 

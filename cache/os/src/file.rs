@@ -183,7 +183,8 @@ impl FileDevice {
                 if sys::has_memory(FIRST_MEMORY).is_err() {
                     break;
                 }
-                let _ = std::thread::Builder::new().spawn_scoped(scope, close);
+                let _ =
+                    sys::without_signals(|| std::thread::Builder::new().spawn_scoped(scope, close));
             }
             close();
         });

@@ -57,7 +57,7 @@ pub use numa::{Binding, SystemNode, Topology, TopologyError};
 pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
 pub use place::is_write_protected;
 pub use sys::receive_into;
-pub use threads::{Backend, Options, STACK, Sink, ThreadEnv, start_thread};
+pub use threads::{Backend, Options, STACK, Sink, ThreadEnv, spawn, start_thread};
 
 use policy::units::Nanos;
 

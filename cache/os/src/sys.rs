@@ -178,6 +178,45 @@ fn nanos(time: libc::timeval) -> Nanos {
     Nanos(secs * policy::units::SECOND + micros * 1_000)
 }
 
+/// Signals that a fault of the thread itself raises: blocked, they would end the process unseen.
+const FAULTS: [libc::c_int; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
+
+/// Does `start` while the calling thread has all signals blocked but those of faults: a thread that
+/// it starts has them blocked for good.
+pub(crate) fn without_signals<T>(start: impl FnOnce() -> T) -> T {
+    struct Before(libc::sigset_t);
+
+    impl Drop for Before {
+        fn drop(&mut self) {
+            // SAFETY: it is the set that this thread had, and lives over the call.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.0, ptr::null_mut()) };
+        }
+    }
+
+    // SAFETY: sets of signals are plain numbers, for which all zeroes is a value.
+    let (mut blocked, mut before) =
+        unsafe { core::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>() };
+    // SAFETY: both sets are valid places over the calls, and the signals are those of the system:
+    // none of the calls has a way to fail.
+    unsafe {
+        libc::sigfillset(&raw mut blocked);
+        for signal in FAULTS {
+            libc::sigdelset(&raw mut blocked, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut before);
+    }
+    let _before = Before(before);
+    start()
+}
+
 /// The `count` descriptors that begin at `first` and are open: from the task that started the
 /// process. A second call has none.
 pub(crate) fn passed_descriptors(first: i32, count: u32) -> Vec<OwnedFd> {

@@ -97,16 +97,15 @@ impl Timer {
         });
         let ours = Arc::clone(&timer);
         let name = "tg-timer";
-        let thread = std::thread::Builder::new()
-            .name(name.to_owned())
-            .spawn(move || {
-                crate::sys::set_timer_slack(crate::parker::TIMER_SLACK);
-                ours.serve();
-            })
-            .map_err(|e| OsError::Thread {
-                name: name.to_owned(),
-                errno: errno_of(&e),
-            })?;
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        let serve = move || {
+            crate::sys::set_timer_slack(crate::parker::TIMER_SLACK);
+            ours.serve();
+        };
+        let thread = crate::spawn(builder, serve).map_err(|e| OsError::Thread {
+            name: name.to_owned(),
+            errno: errno_of(&e),
+        })?;
         Ok((timer, thread))
     }
 

@@ -145,13 +145,14 @@ impl Follower {
         };
         look();
         let (stop, stopped) = channel();
-        let thread = std::thread::Builder::new()
-            .name("group".into())
-            .spawn(move || {
+        let thread = os::spawn(
+            std::thread::Builder::new().name("group".into()),
+            move || {
                 while stopped.recv_timeout(PERIOD) == Err(RecvTimeoutError::Timeout) {
                     look();
                 }
-            });
+            },
+        );
         Some(Self {
             stop: Some(stop),
             thread: thread.ok(),

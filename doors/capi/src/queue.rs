@@ -250,7 +250,7 @@ impl Queue {
             for _ in 0..threads {
                 let shared = Arc::clone(&queue.shared);
                 let thread = std::thread::Builder::new().name("tidegate-queue".into());
-                let thread = thread.spawn(move || shared.work(lane));
+                let thread = os::spawn(thread, move || shared.work(lane));
                 // Dropped, the queue ends those that are there.
                 let thread =
                     thread.map_err(|error| refused("thread", error.raw_os_error().unwrap_or(0)))?;

@@ -175,12 +175,10 @@ impl Threads {
             ("governor-2", second as fn(&Inner)),
         ] {
             let inner = inner.clone();
-            std::thread::Builder::new()
-                .name(name.to_owned())
-                .spawn(move || lane(&inner))
-                .map_err(|error| Error::NoThread {
-                    why: error.to_string(),
-                })?;
+            let builder = std::thread::Builder::new().name(name.to_owned());
+            os::spawn(builder, move || lane(&inner)).map_err(|error| Error::NoThread {
+                why: error.to_string(),
+            })?;
         }
         Ok(threads)
     }

@@ -58,8 +58,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("nbd", &[]),
-    ("governor", &["policy", "tidegate"]),
-    ("capi", &["figures", "governor", "tidegate"]),
+    ("governor", &["os", "policy", "tidegate"]),
+    ("capi", &["figures", "governor", "os", "tidegate"]),
     // `os` for `Arena`: a write's bytes are read while a writer may change them, and `os` is where
     // `unsafe` is.
     ("objects", &["env", "frames", "os", "policy"]),
