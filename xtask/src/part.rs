@@ -1,10 +1,11 @@
 //! A part of the tests: programs by name, a wing, or those that a change can affect.
 //!
 //! A change is a list of files. A file of a crate's `src` changes that crate: its own programs run,
-//! and those of the crates that use it directly and name what has changed. Crates that stand on it
-//! through these are left out, by name: seeds of faults and trace hashes run in their place, and
-//! `cargo xtask test` proves the whole. A file of tests runs its own program alone; a page, a table
-//! or a recording the programs whose source names it.
+//! and those of the crates that use it directly and name the changed module, within its wing; where
+//! no crate of its wing uses it, in those behind, too. Crates that stand on it through these are
+//! left out, by name, as are the longest programs of the users: seeds of faults and trace hashes
+//! run in their place, and `cargo xtask test` proves the whole. A file of tests runs its own
+//! program alone; a page, a table or a recording the programs whose source names it.
 //!
 //! Units are shared with the whole test command, as every selection has the same features
 //! (`tidy::units`).
@@ -15,7 +16,9 @@ use std::process::Command;
 
 use crate::lab::Which;
 use crate::programs::{self, Program};
-use crate::workspace::{ALL_FEATURES, BUILD_MAX, Crate, Kind, Source, Workspace, root, sources};
+use crate::workspace::{
+    ALL_FEATURES, BUILD_MAX, Crate, Dependency, Kind, Source, Workspace, root, sources,
+};
 use crate::{Result, steps};
 
 /// Wings that have a test command of their own, with the tools that go with each.
@@ -39,6 +42,16 @@ const TRACED: [&str; 8] = [
 const READ_SCENARIOS: [&str; 2] = ["experiment", "reproduce"];
 /// Files of the root, and folders, that every crate is built by.
 const BUILDS_ALL: [&str; 4] = ["Cargo.toml", "Cargo.lock", "clippy.toml", ".cargo/"];
+/// Programs that take minutes of a core: a change of their own crate runs them.
+const OWN: [&str; 7] = [
+    "cli serve_kill",
+    "recordings compare",
+    "serve connection_many",
+    "serve fuzz",
+    "tidegate limit",
+    "tidegate stamps",
+    "tidegate tests",
+];
 /// Folders that only steps of `--all` look at, with the step.
 const ONLY_ALL: [(&str, &str); 5] = [
     ("doors/python/", "python"),
@@ -361,9 +374,18 @@ impl Tree<'_> {
             };
             reach.programs.extend(one.programs());
             let mut users = Vec::new();
+            // A wing behind sees a change through the crates of this wing that stand on it.
+            let is_door = !self.workspace.crates.iter().any(|user| {
+                let ships = |used: &&Dependency| used.kind == Kind::Normal && used.name == name;
+                user.wing == one.wing && user.dependencies.iter().any(|used| ships(&used))
+            });
             for user in &self.workspace.crates {
-                if uses(user, name) && self.names(user, one, &modules) {
-                    reach.programs.extend(user.programs());
+                let is_seen = is_door || user.wing == one.wing;
+                if is_seen && uses(user, name) && self.names(user, one, &modules) {
+                    let programs = user.programs();
+                    reach
+                        .programs
+                        .extend(programs.filter(|name| !OWN.contains(&name.as_str())));
                     users.push(user.name.as_str());
                 }
             }
@@ -569,7 +591,6 @@ fn names_module(text: &str, ident: &str, module: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::Dependency;
 
     fn one(name: &str, wing: &str, used: &[&str], tests: &[&str]) -> Crate {
         let dependency = |name: &&str| Dependency {
@@ -605,7 +626,12 @@ mod tests {
                     &["policy"],
                     &["tests/cache/main.rs", "tests/faults.rs"],
                 ),
-                one("serve", "doors", &["mm"], &["tests/churn.rs"]),
+                one(
+                    "serve",
+                    "doors",
+                    &["mm", "policy"],
+                    &["tests/churn.rs", "tests/fuzz.rs"],
+                ),
             ],
         }
     }
@@ -653,7 +679,8 @@ mod tests {
         let all = ["mm cache", "mm faults", "mm lib", "os lib", "policy lib"];
         assert_eq!(programs(&["cache/policy/src/units.rs"]), all);
         assert_eq!(programs(&["cache/policy/src/lib.rs"]), all);
-        // A private module is shown by the root.
+        // The door of a wing is seen by those behind it, but for their longest programs;
+        // `policy` is seen through `mm`.
         let of_serve = [
             "mm cache",
             "mm faults",
@@ -692,7 +719,7 @@ mod tests {
         assert_eq!(beside("cache/os/src/lib.rs"), (false, false));
         assert_eq!(beside("doors/serve/src/lib.rs"), (false, false));
         assert_eq!(beside("Cargo.lock"), (true, true));
-        assert_eq!(reached(&["Cargo.lock"]).programs.len(), 7);
+        assert_eq!(reached(&["Cargo.lock"]).programs.len(), 8);
         let named = reached(&["experiments/zone-dd.toml"]).hashes;
         assert!(matches!(named, Some(Which::Named(names)) if names == ["zone-dd"]));
     }
