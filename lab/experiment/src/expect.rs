@@ -6,8 +6,8 @@ use toml::Spanned;
 use crate::metrics;
 use crate::outcome::Outcome;
 use crate::pool;
-use crate::scenario::{CompareKind, ExpectEntry, Scenario};
 use crate::stats::{Better, Samples};
+use scenario::{CompareKind, ExpectEntry, Scenario};
 
 /// The standing of a band after a run, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -323,8 +323,8 @@ pub fn mean(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments;
     use crate::outcome::Job;
+    use scenario::experiments;
 
     fn outcome(case: &str, policy: &str, real: f64) -> Outcome {
         let job = Job {

@@ -2,8 +2,8 @@
 //! files.
 //!
 //! ```text
-//!   scenario (TOML, checked)  <-  experiments, presets, catalogue: what there is
-//!      |                          task (what a kind of task is) <- kinds (each of them, and the list)
+//!   scenario (TOML, checked: a crate of its own)
+//!      |                          task (sizes, facts) <- loads (the work of each kind of task)
 //!   run      (cells: a row and a column; lab or live; one session over any Env)
 //!      |                          watch (who waited for what, while it runs)
 //!   outcome  (plain data) -> metrics -> stats, pool
@@ -12,23 +12,18 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod catalogue;
 pub mod expect;
-pub mod experiments;
-pub mod keys;
-pub mod kinds;
-mod limits;
+mod loads;
 pub mod metrics;
-pub mod mistake;
 pub mod outcome;
 pub mod pool;
-pub mod presets;
 pub mod run;
-pub mod scenario;
 pub mod stats;
 mod task;
 mod timeline;
 pub mod trial;
 pub mod watch;
 
+pub use ::scenario;
+pub use ::scenario::{catalogue, experiments, keys, kinds, presets};
 pub use workload::Stop;

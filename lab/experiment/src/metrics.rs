@@ -64,7 +64,7 @@ pub type SamplesOf = fn(&Outcome) -> Option<Vec<f64>>;
 /// The samples that a metric is the mean of, where it has any.
 #[must_use]
 pub fn samples_of(name: &str) -> Option<SamplesOf> {
-    (name == "lat_amean_ms").then_some(reclaim::mapped)
+    (name == scenario::SAMPLED).then_some(reclaim::mapped)
 }
 
 /// A list of metrics, one a line: name, unit, direction (`pooled`: of the samples of all

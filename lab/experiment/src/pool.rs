@@ -7,8 +7,8 @@
 //! are of the whole test).
 
 use crate::outcome::Outcome;
-pub use crate::scenario::ALL;
-use crate::scenario::Scenario;
+pub use scenario::ALL;
+use scenario::Scenario;
 
 /// True if a scenario speaks of that row: in a band or with a published value.
 #[must_use]

@@ -7,11 +7,11 @@ use policy::dirty::Law;
 use workload::Stop;
 
 use crate::expect::{self, Verdict};
-use crate::experiments;
 use crate::outcome::Outcome;
 use crate::pool;
 use crate::run::{self, Cell, Column, RunError, World};
-use crate::scenario::{LoadError, Override, OverrideError, Scenario};
+use scenario::experiments;
+use scenario::{LoadError, Override, OverrideError, Scenario};
 
 /// An experiment, loaded.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl Trial {
     /// Keeps the rows of these names only.
     #[must_use]
     pub fn rows(mut self, names: &[&str]) -> Self {
-        let kept = |row: &crate::scenario::CaseEntry| names.contains(&row.name.get_ref().as_str());
+        let kept = |row: &scenario::CaseEntry| names.contains(&row.name.get_ref().as_str());
         self.scenario.cases.retain(kept);
         for expect in &mut self.scenario.expects {
             expect

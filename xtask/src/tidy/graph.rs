@@ -20,10 +20,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["device", "env", "frames", "mm", "os", "policy"],
     ),
     (
+        "scenario",
+        &["device", "figures", "history", "policy", "world"],
+    ),
+    (
         "experiment",
         &[
-            "device", "env", "figures", "frames", "history", "mm", "os", "policy", "workload",
-            "world",
+            "device", "env", "figures", "frames", "history", "mm", "os", "policy", "scenario",
+            "workload", "world",
         ],
     ),
     ("report", &["env", "experiment", "figures", "policy"]),

@@ -169,3 +169,13 @@ fn rates_and_cpu_are_brought_back_to_full_scale() {
     assert_eq!(value("mbps", &outcome), Some(8.0));
     assert_eq!(value("real", &outcome), Some(10.0));
 }
+
+#[test]
+fn scenarios_know_all_metrics() {
+    let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
+    assert_eq!(
+        names,
+        scenario::METRICS,
+        "lab/scenario/src/document/metrics.rs"
+    );
+}

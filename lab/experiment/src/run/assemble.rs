@@ -9,7 +9,7 @@ use super::digest::Digest;
 use super::jobs::JobSpec;
 use super::session::Ended;
 use crate::outcome::{Counter, DeviceOutcome, Job, Outcome};
-use crate::task::{Files, Memory};
+use scenario::task::{Files, Memory};
 
 /// A write of a heavy writer may take this long, however fast the device is.
 const WRITE_FLOOR_S: f64 = 0.2;

@@ -20,13 +20,13 @@ use world::fs::journal;
 use super::jobs::{self, JobSpec};
 use super::runs;
 use super::small::SmallSpec;
-use crate::presets::{self, PRESETS, Preset};
-use crate::scenario::machine::{marks, of_machine, pages_of, zone_count};
-use crate::scenario::{
-    CaseEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario, choices,
+use scenario::machine::{marks, of_machine, pages_of, zone_count};
+use scenario::presets::{self, PRESETS, Preset};
+use scenario::task::Files;
+use scenario::units::{PAGES_PER_MIB, mib, millis, seconds, whole, whole_pages};
+use scenario::{
+    CaseEntry, DeviceEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario, choices,
 };
-use crate::task::Files;
-use crate::task::units::{PAGES_PER_MIB, mib, millis, seconds, whole, whole_pages};
 
 /// A share of the dirty limit without a bound, in 1/10000.
 const WHOLE_RATIO: u32 = 10_000;
@@ -563,7 +563,7 @@ fn ratio(percent: Option<&toml::Spanned<f64>>) -> Option<u32> {
 
 fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceSpec> {
     let text = |value: &Option<toml::Spanned<String>>| value.as_ref().map(|v| v.get_ref().clone());
-    let spec = |(index, entry): (usize, &crate::scenario::DeviceEntry)| {
+    let spec = |(index, entry): (usize, &DeviceEntry)| {
         let first = index == 0;
         let model = text(&row.model).filter(|_| first);
         let by_id = row.file_systems.iter();

@@ -7,12 +7,14 @@ use workload::Keep;
 
 use super::cell::{device, request_least};
 use super::{runs, small};
-use crate::keys::value;
-use crate::kinds::Task;
-use crate::scenario::machine::pages_of;
-use crate::scenario::{CaseEntry, Scenario, TaskEntry};
-use crate::task::units::{seconds, whole};
-use crate::task::{Facts, Files, Sizes, Traits, Writes};
+use crate::loads;
+use crate::task::{Facts, Sizes};
+use scenario::keys::value;
+use scenario::kinds::Task;
+use scenario::machine::pages_of;
+use scenario::task::{Files, Traits, Writes};
+use scenario::units::{seconds, whole};
+use scenario::{CaseEntry, Scenario, TaskEntry};
 
 /// A small file of which nothing is said is a page.
 const SMALL_FILE_KIB: f64 = 4.0;
@@ -153,7 +155,7 @@ fn sizes(
         run_for: value(&task.run_s).map(seconds),
         memory: pages_of(machine, *machine.memory_mib.get_ref(), scale),
         huge: 1 << runs::scaled(shrink),
-        small_file: crate::scenario::small::bytes_a_file(machine),
+        small_file: scenario::small::bytes_a_file(machine),
         costs: if machine.scale_costs { shrink } else { 1 },
     }
 }
@@ -173,7 +175,7 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: Sizes) -> JobSpec {
         entry: task.id.get_ref().clone(),
         kind: kind.name(),
         traits,
-        facts: kind.facts(&sizes),
+        facts: loads::of(kind).facts(&sizes),
         device: task.device.as_ref().map(device),
         from: task.text("from").map(device),
         start_after: value(&task.start_s).map_or(Nanos::ZERO, seconds),

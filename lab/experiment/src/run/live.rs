@@ -448,9 +448,9 @@ fn fill(path: &Path, bytes: Bytes, stop: &Stop) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments;
     use crate::run::cell::Column;
-    use crate::scenario::{Override, Scenario};
+    use scenario::experiments;
+    use scenario::{Override, Scenario};
 
     /// p0's machine shrunk to 512 MiB, of which the program takes 28: its hogs keep more than is
     /// left for pages, and the experiment's swap file is of 4 MiB.

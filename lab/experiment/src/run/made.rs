@@ -59,7 +59,7 @@ impl Objects for MadeFiles {
 mod tests {
     use crate::run::cell::{Cell, Column};
     use crate::run::session::RunError;
-    use crate::scenario::{Scenario, Source};
+    use scenario::{Scenario, Source};
 
     const MAKER: &str = r#"
         schema = "tidegate-exp/1"

@@ -14,6 +14,8 @@ mod live;
 mod made;
 mod rig;
 mod runs;
+#[cfg(test)]
+mod scenarios;
 mod schedule;
 mod session;
 mod small;

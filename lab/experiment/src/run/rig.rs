@@ -15,7 +15,7 @@ use super::cell::{Cell, DeviceSpec, times};
 use super::journal::log_of;
 use super::session::{Change, RunError};
 use super::wrap::{Built, dress};
-use crate::catalogue::{self, WRAPPED};
+use scenario::catalogue::{self, WRAPPED};
 
 /// Version of what a file holds that was there before the run.
 const BEFORE: u32 = 1;

@@ -13,8 +13,8 @@ use workload::Report;
 use super::assemble::{number, seconds};
 use super::cell::DeviceSpec;
 use crate::outcome::Iteration;
-use crate::presets::with_patches;
-use crate::scenario::{CaseEntry, DefragKind, Machine, PolicyEntry};
+use scenario::presets::with_patches;
+use scenario::{CaseEntry, DefragKind, Machine, PolicyEntry};
 
 /// Order of a huge page.
 const HUGE: u32 = 9;

@@ -18,9 +18,11 @@ use workload::{Barrier, Folder, Inodes, Job, Objects, Plan, Report, SmallFiles, 
 use super::assemble::{number, seconds};
 use super::cell::Cell;
 use super::jobs::{Does, JobSpec};
+use crate::loads;
 use crate::outcome::{DeviceLevel, Level, VmSeries};
-use crate::task::{Files, Given, Writes};
+use crate::task::Given;
 use crate::watch::Shared;
+use scenario::task::{Files, Writes};
 
 /// A file that is there before the run.
 #[derive(Clone, Copy, Debug)]
@@ -365,7 +367,7 @@ fn join(
 
 fn work(does: &Does, mut given: Given) -> Work {
     match does {
-        Does::Task(kind, at) => kind.work(at, given),
+        Does::Task(kind, at) => loads::of(kind).work(at, given),
         Does::Keeps(options) => {
             let (options, (small, _), log) = (*options, given.small(), given.file());
             Work::new(move |task, cache, run| keep(task, cache, (&small, &log), &options, run))

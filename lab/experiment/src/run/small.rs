@@ -14,8 +14,10 @@ use policy::shrink::files::{InodeRule, PRESSURE};
 use policy::units::{Bytes, Pages};
 use workload::{Keep, ObjectCache, Role, SmallOptions};
 
-use crate::scenario::Machine;
-use crate::scenario::small::{Row, rows};
+use scenario::small::{CACHES_MOST, Row, rows};
+use scenario::{Machine, RoleKind};
+
+const _: () = assert!(CACHES_MOST == workload::CACHES_MAX);
 
 /// Bytes of log for a file, and its length.
 ///
@@ -44,9 +46,9 @@ impl SmallSpec {
         let cache = |(role, bytes, order, reclaimable): Row| ObjectCache {
             spec: SlabSpec {
                 name: match role {
-                    Role::Entry => "entries",
-                    Role::Inode => "inodes",
-                    Role::Beside => "beside inodes",
+                    RoleKind::Entry => "entries",
+                    RoleKind::Inode => "inodes",
+                    RoleKind::Beside => "beside inodes",
                 },
                 object: Bytes(bytes),
                 order: u8::try_from(order).expect("an order is checked"),
@@ -56,7 +58,11 @@ impl SmallSpec {
                     Mobility::Unmovable
                 },
             },
-            role,
+            role: match role {
+                RoleKind::Entry => Role::Entry,
+                RoleKind::Inode => Role::Inode,
+                RoleKind::Beside => Role::Beside,
+            },
         };
         Self {
             caches: rows(machine).into_iter().map(cache).collect(),
@@ -94,7 +100,7 @@ pub(super) fn keeper(shrink: u64) -> Keep {
 
 #[cfg(test)]
 mod tests {
-    use crate::scenario::small::P3;
+    use scenario::small::P3;
 
     /// Bytes of slabs a file.
     fn a_file(reclaimable: bool) -> u64 {

@@ -11,7 +11,7 @@ use workload::Stop;
 
 use super::cell::DeviceSpec;
 use super::session::{Change, RunError};
-use crate::catalogue;
+use scenario::catalogue;
 
 /// Interval at which the guard of a live run looks whether it was interrupted.
 const LOOK_EVERY: Duration = Duration::from_millis(20);

@@ -8,8 +8,8 @@
 use policy::units::{Bytes, Nanos, Pages};
 use toml::Spanned;
 
-use super::units::{PAGES_PER_MIB, kib, mib, whole, whole_pages};
-use crate::keys::value;
+use scenario::keys::value;
+use scenario::units::{PAGES_PER_MIB, kib, mib, whole, whole_pages};
 
 /// Sizes of one task: those in MiB before scaling.
 #[derive(Clone, Debug)]
