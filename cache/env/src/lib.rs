@@ -81,7 +81,7 @@ pub trait Env: Send + Sync + 'static {
     /// The system has no thread for it; the body is dropped.
     fn spawn(&self, name: &str, body: Body) -> Result<(), NoThread>;
 
-    /// Whether events of calls say how long these took: the same for all of its life. Threads leave
+    /// True if events of calls say how long these took: the same for all of its life. Threads leave
     /// that to their callers: a hit would look at the clock twice.
     fn times_calls(&self) -> bool {
         true

@@ -87,7 +87,7 @@ pub fn trim_heaps() {
     sys::trim_heaps();
 }
 
-/// How many CPUs the system may have; `Task::cpu` is below it.
+/// Number of CPUs that the system may have; `Task::cpu` is below it.
 #[must_use]
 pub fn cpus() -> usize {
     sys::configured_cpus()
@@ -110,7 +110,7 @@ const PASSED_FIRST: i32 = 3;
 
 /// The sockets that the task that started the process passed to it, `count` of them: to be called
 /// before other descriptors are opened, or at least only where the supervisor says that there are
-/// so many. A second call has none.
+/// `count`. A second call has none.
 #[must_use]
 pub fn passed_descriptors(count: u32) -> Vec<std::os::fd::OwnedFd> {
     sys::passed_descriptors(PASSED_FIRST, count)
@@ -172,7 +172,7 @@ pub fn hung_up(sockets: &[(std::os::fd::RawFd, bool)]) -> Vec<bool> {
     sys::hung_up(sockets)
 }
 
-/// How long ago the machine was started, the time that it was suspended included (CLOCK_BOOTTIME).
+/// The time since the machine was started, suspensions included (CLOCK_BOOTTIME).
 #[must_use]
 pub fn time_since_boot() -> std::time::Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);

@@ -90,7 +90,7 @@ pub(crate) struct Parker {
     work: [AtomicU64; Work::COUNT],
 }
 
-/// What the parkers of an environment share.
+/// The state that the parkers of an environment share.
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
@@ -99,7 +99,7 @@ struct Shared {
     stopping: AtomicBool,
 }
 
-/// How CPUs are numbered: from zero on, without gaps.
+/// The numbers of CPUs: from zero on, without gaps.
 #[derive(Debug)]
 pub(crate) struct Cpus {
     count: usize,
@@ -108,7 +108,7 @@ pub(crate) struct Cpus {
 }
 
 impl Cpus {
-    /// So many, with these numbers.
+    /// `count` of them, with these numbers.
     pub(crate) fn new(count: usize, numbers: Option<Box<[usize]>>) -> Self {
         Self { count, numbers }
     }

@@ -59,11 +59,11 @@ use crate::ring::{self, Ring};
 use crate::timer::Timer;
 use crate::{OsError, sys};
 
-/// How long shutdown waits for spawned tasks to see that they are cancelled.
+/// Time that shutdown waits for spawned tasks to see that they are cancelled.
 const TASKS_BOUND: Duration = Duration::from_secs(10);
-/// How long shutdown waits for requests in flight.
+/// Time that shutdown waits for requests in flight.
 const REQUESTS_BOUND: Duration = Duration::from_secs(10);
-/// How often shutdown looks whether requests are done.
+/// Interval at which shutdown looks whether requests are done.
 const SHUTDOWN_TICK: Duration = Duration::from_micros(200);
 /// Devices of one environment.
 const DEVICES_MAX: usize = 256;
@@ -74,10 +74,10 @@ const CHUNKS_MOST: u32 = 1 << 14;
 const _: () = assert!(CHUNKS_MOST as usize == ring::TABLE_MAX);
 /// Threads of the pool, for one device.
 const WORKERS_MAX: usize = 256;
-/// What takes note of events.
+/// A sink of events.
 pub type Sink = Arc<dyn Fn(TaskId, &Event) + Send + Sync>;
 
-/// How I/O is done.
+/// The backend of I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// io_uring, or the pool where that is not available (`ThreadEnv::fallback` says why).
@@ -88,24 +88,24 @@ pub enum Backend {
     Pool,
 }
 
-/// What an environment is made of.
+/// The options of an environment.
 #[derive(Clone)]
 pub struct Options {
     /// Frames of the arena, 4 KiB each.
     pub frames: u32,
     /// Frames populated and given back together: a power of two, 16..=16384.
     pub chunk_frames: u32,
-    /// How I/O is done.
+    /// The backend of I/O.
     pub backend: Backend,
     /// Threads per device of the pool.
     pub workers: usize,
-    /// Whether rings register the arena with the kernel, so that it need not look pages up for each
+    /// Rings register the arena with the kernel, so that it need not look pages up for each
     /// request. The kernel keeps up to 16 bytes a page for it, for each device: with 256 of them as
     /// much as the arena itself.
     pub register: bool,
     /// From which nodes the memory is asked; none: from wherever the system likes.
     pub binding: Option<Binding>,
-    /// Whether core dumps of the process hold the memory of frames.
+    /// Core dumps of the process hold the memory of frames.
     pub dumped: bool,
     /// The receiver of events; none: nobody.
     pub sink: Option<Sink>,
@@ -114,7 +114,7 @@ pub struct Options {
 impl Options {
     /// Defaults for an arena of `frames` frames: chunks of 2 MiB, the least that the system keeps
     /// as one page of its own, and larger (to 64 MiB) where that would be more of them than a ring
-    /// can register, above 32 GiB; io_uring if it can be had; eight workers.
+    /// can register, above 32 GiB; io_uring if the system has it; eight workers.
     #[must_use]
     pub fn new(frames: u32) -> Self {
         let chunk_frames = frames.div_ceil(CHUNKS_MOST).next_power_of_two();
@@ -142,7 +142,7 @@ pub struct ThreadEnv {
     /// Why the memory is not asked from nodes although it was to be.
     unbound: Option<i32>,
     backend: Backend,
-    /// Whether the pool will do where a ring cannot be had, at the start or for a later device.
+    /// The pool will do if no ring can be made, at the start or for a later device.
     may_fall_back: bool,
     fallback: Arc<OnceLock<OsError>>,
     workers: usize,
@@ -251,7 +251,7 @@ impl ThreadEnv {
         &self.arena
     }
 
-    /// What device wrappers use: time, timers, chance.
+    /// The host of device wrappers: time, timers, chance.
     #[must_use]
     pub fn host(&self) -> Arc<dyn Host> {
         Arc::clone(&self.timer) as Arc<dyn Host>
@@ -292,7 +292,7 @@ impl ThreadEnv {
         self.roster.work()
     }
 
-    /// How I/O is done, where the system allows that for each device: `Uring` or `Pool`.
+    /// The backend of I/O, where the system allows that for each device: `Uring` or `Pool`.
     #[must_use]
     pub fn backend(&self) -> Backend {
         self.backend
@@ -407,7 +407,7 @@ pub(crate) enum Mover {
 
 /// Bytes of a stack unless a thread needs less, as Rust has it.
 pub const STACK: usize = 2 << 20;
-/// What a thread takes before it does anything: where it gets none the process ends, also where
+/// Memory that a thread takes before it does anything: if it gets none the process ends, also if
 /// its stack is one that another thread has left.
 pub(crate) const FIRST_MEMORY: usize = 256 << 10;
 

@@ -154,7 +154,7 @@ fn open(cache: &Cache, path: PathBuf, name: &str, read_only: bool, layers: &str)
         ..ExportOptions::default()
     };
     let export = Arc::new(Export::new(options, cache.clone(), backend.opened));
-    // Let go of with the process.
+    // Dropped with the process.
     std::mem::forget(backend.layers);
     export
 }

@@ -125,10 +125,10 @@ struct ServeOwn {
     /// Volumes; without one: 10 GiB in the user's state folder, named `default`
     #[arg(value_name = "NAME=BACKEND")]
     volumes: Vec<String>,
-    /// Read options and volumes from a file too; the command line goes before it
+    /// Read options and volumes from a file too; the command line takes precedence
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
-    /// Read all of it and the certificates, look for the backings, and end: nothing is served
+    /// Check the options, the certificates and the backings, then exit without serving
     #[arg(long)]
     check: bool,
     /// Take connections there; may be repeated [default: a Unix socket of this user]

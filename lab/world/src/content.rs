@@ -116,7 +116,7 @@ impl Stamps {
     }
 }
 
-/// What a pinned frame of a lab holds.
+/// The content of a pinned frame of a lab.
 ///
 /// # Panics
 /// If the contents are not those of a lab.

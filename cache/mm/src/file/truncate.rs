@@ -145,7 +145,7 @@ fn drop_page(
                     return Ok(());
                 }
                 if cache.pages.table.flags(frame).has(Flags::WRITEBACK) {
-                    // The device still reads it. Let go meanwhile: its holder may need the bit.
+                    // The device still reads it. Released meanwhile: its holder may need the bit.
                     cache.release(busy, Flags::NONE, Flags::NONE);
                     wait_frame(task, cache, mapping, page, frame)?;
                     continue;

@@ -79,7 +79,7 @@ enum Round {
 /// The flusher of a device.
 pub(crate) fn flusher(task: &mut Task<'_>, cache: &Weak<Cache>, device: &Arc<DeviceState>) {
     flush_until_the_end(task, cache, device);
-    // A file holds its device, so the device's lists would keep both for ever. Let go of without
+    // A file holds its device, so the device's lists would keep both for ever. Dropped without
     // the lock.
     let left = device.files.lock(task).take();
     drop(left);

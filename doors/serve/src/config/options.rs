@@ -75,23 +75,23 @@ options! {
     /// Options of the server: in the file above its tables.
     ServerOptions, SERVER_KEYS, SERVER, "" (surroundings: &Surroundings);
     memory: u64, |text| memory_limit(text, surroundings.group.as_ref()), ["memory", "SIZE", "Memory limit of the whole process [default: 1GiB, or 3/4 of what the control group allows]"];
-    dirty: Threshold, threshold, ["dirty", "SHARE|SIZE", "Dirty data over which writers are held back: a share of the cache or a size [default: 20%]"];
-    background: Threshold, threshold, ["background", "SHARE|SIZE", "Dirty data over which writeback begins [default: a sixteenth of --dirty]"];
+    dirty: Threshold, threshold, ["dirty", "SHARE|SIZE", "Dirty data above which writers are held back: a share of the cache or a size [default: 20%]"];
+    background: Threshold, threshold, ["background", "SHARE|SIZE", "Dirty data above which writeback begins [default: a sixteenth of --dirty]"];
     web: Option<WebConfig>, web_address, ["web", "ADDRESS:PORT", "Metrics and the live page [default: 127.0.0.1:9321, or a free port]"; "no-web", "=off", "Neither metrics nor a live page"];
     socket_mode: u32, socket_mode, ["socket-mode", "MODE", "Permissions of Unix sockets [default: 0600]"];
     max_connections: u32, |text| number(text, 1, 1 << 20), ["max-connections", "N", "Connections at one time [default: 1024]"];
     max_requests: u32, |text| number(text, 1, REQUESTS_MOST), ["max-requests", "N", "Requests in flight on a connection [default: 128]"];
     max_request_size: u32, request_size, ["max-request-size", "SIZE", "Largest request [default: 32MiB]"];
-    handshake_timeout: Duration, patience, ["handshake-timeout", "TIME", "How long a client may take to say what it wants [default: 10s]"];
+    handshake_timeout: Duration, patience, ["handshake-timeout", "TIME", "Time that a client has for its handshake [default: 10s]"];
     slow_request: Duration, patience, ["slow-request", "TIME", "A request that takes longer is logged, with its client [default: 10s]"];
     paced: bool, truth, ["unpaced", "=false", "Do not hold writers back: the memory limit alone does (for comparisons)"];
-    io_uring: bool, truth, ["no-io-uring", "=false", "Do without io_uring"];
-    nodes: Nodes, nodes, ["nodes", "NODES", "Which nodes of the machine the memory lies on: one, system [default: one]"];
-    page_rule: Option<&'static str>, page_rule, ["page-rule", "RULE", "Which page goes when one comes and memory is full: lists, reuse, lirs, s3-fifo, mru [default: lists]"];
-    record: PathBuf, record_path, ["record", "FILE", "Record what clients ask for, for `tidegate replay`"];
-    record_limit: u64, record_limit, ["record-limit", "SIZE", "Size that the file may have [default: 256MiB]"];
-    log: Level, level, ["log", "LEVEL", "Least grave events that are logged: error, warn, info, debug [default: info]"];
-    log_format: Format, log_format, ["log-format", "FORMAT", "How it is written: logfmt, json [default: logfmt]"];
+    io_uring: bool, truth, ["no-io-uring", "=false", "Do not use io_uring"];
+    nodes: Nodes, nodes, ["nodes", "NODES", "Memory nodes to allocate from: one, system [default: one]"];
+    page_rule: Option<&'static str>, page_rule, ["page-rule", "RULE", "Rule that picks the page to evict when memory is full: lists, reuse, lirs, s3-fifo, mru [default: lists]"];
+    record: PathBuf, record_path, ["record", "FILE", "Record the requests of clients, for `tidegate replay`"];
+    record_limit: u64, record_limit, ["record-limit", "SIZE", "Maximum size of that file [default: 256MiB]"];
+    log: Level, level, ["log", "LEVEL", "Lowest severity that is logged: error, warn, info, debug [default: info]"];
+    log_format: Format, log_format, ["log-format", "FORMAT", "Format of log lines: logfmt, json [default: logfmt]"];
     take_out_all: bool, truth, [];
 }
 
