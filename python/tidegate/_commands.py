@@ -118,7 +118,7 @@ def replay(
     Parameters
     ----------
     traces : path or list of paths
-        Files of accesses; packed by xz if they are called so.
+        Files of accesses; unpacked by xz if their names end in .xz.
     rules : list of str
         ``lru``, ``clock``, ``2q``, ``arc``, ``lirs``, ``s3-fifo``, ``w-tinylfu``, ``reuse``,
         ``linux-6.12-mglru``, ``belady`` (which knows the future: no rule does better), and names of

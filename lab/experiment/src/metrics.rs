@@ -137,8 +137,8 @@ metrics! {
     "newcomer_free_s", "s", Higher, newcomer_free, "from the start of the last heavy writer to its first pause";
     "newcomer_share", "", Higher, newcomer_share, "part of all bytes that the last heavy writer writes in its first 5 s";
     "written_mb", "MB", Higher, |o| Some(written(o) / 1e6 / o.scale), "bytes written by all jobs";
-    "settled_mibps", "MiB/s", Higher, pacing::rate, "what all writers dirty a second, from 10 s after the last change";
-    "device_mibps", "MiB/s", Higher, pacing::device_rate, "what the devices complete a second, from 10 s after the last change";
+    "settled_mibps", "MiB/s", Higher, pacing::rate, "rate at which all writers dirty, from 10 s after the last change";
+    "device_mibps", "MiB/s", Higher, pacing::device_rate, "rate at which the devices complete, from 10 s after the last change";
     "device_busy", "", Higher, pacing::busy, "part of the time with dirty data that the least busy device has work, from 10 s after the last change";
     "completion_max_mib", "MiB", Lower, pacing::longest_completion, "longest write that a device completes";
     "writer_cv", "", Lower, pacing::cv, "Stddev / mean of the pauses of a heavy writer, from 10 s after the last change; the worst writer";

@@ -42,50 +42,24 @@ const WORDS: [(&str, &str); 3] = [
 /// Pages that are kept as they were written.
 const RECORDS: [&str; 2] = ["docs/study/reference/", "docs/study/notebooks/"];
 
-/// Rooms that are still to be mended, and the most findings of each: the number only falls.
-const UNMENDED: [(&str, usize); 2] = [("lab/experiment/", 18), ("lab/scenario/", 120)];
-
 pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
-    let mut found = Vec::new();
     for source in sources {
         if source.is_rust() {
-            comments(source, &mut found, findings);
+            comments(source, findings);
         } else if source.extension() == "md" && !RECORDS.iter().any(|at| source.path.contains(at)) {
-            page(source, &mut found);
+            page(source, findings);
         }
-    }
-    for (room, most) in UNMENDED {
-        let count = found.extract_if(.., |(place, complaint)| {
-            let is_there = place.starts_with(room);
-            if is_there {
-                findings.advice(place, complaint);
-            }
-            is_there
-        });
-        let count = count.count();
-        if count > most {
-            findings.wrong(
-                room,
-                format!("{count} findings against style C6: {most} at most"),
-            );
-        }
-    }
-    for (place, complaint) in found {
-        findings.wrong(&place, complaint);
     }
 }
 
-/// Findings so far: a place, and the complaint.
-type Found = Vec<(String, String)>;
-
-fn comments(source: &Source, found: &mut Found, findings: &mut Findings) {
+fn comments(source: &Source, findings: &mut Findings) {
     let (mut marker, mut is_fenced) = (None, false);
     let mut run: Vec<Line<'_>> = Vec::new();
     for (at, text) in source.text.lines().enumerate() {
         let line = Line::of(at + 1, text);
         let next = line.as_ref().map(|line| line.marker);
         if next != marker {
-            sentences(source, &run, found);
+            sentences(source, &run, findings);
             (run, marker, is_fenced) = (Vec::new(), next, false);
         }
         let Some(line) = line else { continue };
@@ -103,17 +77,17 @@ fn comments(source: &Source, found: &mut Found, findings: &mut Findings) {
             run.push(line);
         }
     }
-    sentences(source, &run, found);
+    sentences(source, &run, findings);
 }
 
-fn page(source: &Source, found: &mut Found) {
+fn page(source: &Source, findings: &mut Findings) {
     let mut is_fenced = false;
     let mut run: Vec<Line<'_>> = Vec::new();
     for (at, text) in source.text.lines().enumerate() {
         let words = text.trim_start();
         is_fenced ^= words.starts_with("```");
         if is_fenced || words.is_empty() || words.starts_with(['`', '#', '|', '-', '*']) {
-            sentences(source, &run, found);
+            sentences(source, &run, findings);
             run.clear();
         }
         if !is_fenced && !words.starts_with(['`', '#', '|']) {
@@ -121,7 +95,7 @@ fn page(source: &Source, found: &mut Found) {
             run.push(Line { at, marker, words });
         }
     }
-    sentences(source, &run, found);
+    sentences(source, &run, findings);
 }
 
 /// A line that is a comment and nothing else.
@@ -146,13 +120,13 @@ impl<'a> Line<'a> {
     }
 }
 
-fn sentences(source: &Source, run: &[Line<'_>], found: &mut Found) {
+fn sentences(source: &Source, run: &[Line<'_>], findings: &mut Findings) {
     for (nth, line) in run.iter().enumerate() {
         let place = || format!("{}:{}", source.path, line.at);
         let words = line.words.to_lowercase();
         for (word, better) in WORDS {
             if words.contains(word) {
-                found.push((place(), format!("'{word}': write {better}")));
+                findings.wrong(&place(), format!("'{word}': write {better}"));
             }
         }
         let ends = line.words.match_indices(['.', ';', ':', '!', '?']);
@@ -160,10 +134,10 @@ fn sentences(source: &Source, run: &[Line<'_>], found: &mut Found) {
         for from in [0].into_iter().chain(ends.map(|(end, _)| end + 2)) {
             if let Some(word) = clause(&line.words[from..], &run[nth + 1..]) {
                 let complaint = "its subject is a noun (style C6)";
-                found.push((
-                    place(),
+                findings.wrong(
+                    &place(),
                     format!("a sentence begins with '{word}': {complaint}"),
-                ));
+                );
             }
         }
     }

@@ -160,7 +160,7 @@ fn sizes(
     }
 }
 
-/// That many files, or one.
+/// The number of files, one at least.
 fn count_of(files: Option<f64>) -> u32 {
     let files = files.map_or(1, whole);
     u32::try_from(files).expect("a count of files is checked")

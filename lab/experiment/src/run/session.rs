@@ -36,12 +36,12 @@ pub(super) struct Placed {
 /// Sets the changes of one device, counted from the run's beginning.
 pub(super) type Change = Box<dyn Fn(Instant) + Send + Sync>;
 
-/// Where a job's files are.
+/// The files of a job.
 #[derive(Clone, Debug)]
 pub(super) struct JobFiles {
     /// The files it writes or reads.
     pub(super) own: Vec<Placed>,
-    /// What `cp` reads from.
+    /// The file that `cp` reads.
     pub(super) from: Option<Placed>,
 }
 
@@ -53,13 +53,13 @@ pub(super) struct Setup {
     pub(super) populate: mm::Populate,
     /// In the cell's order.
     pub(super) devices: Vec<(DeviceId, DeviceInfo)>,
-    /// What each of them does, in the same order.
+    /// The meter of each of them, in the same order.
     pub(super) meters: Vec<Arc<Meter>>,
     /// Set what is to change in mid run, counted from the moment they are given.
     pub(super) changes: Vec<Change>,
     /// In the cell's order of jobs.
     pub(super) files: Vec<JobFiles>,
-    /// What makes files on each device while the jobs run, in the cell's order.
+    /// The makers of files on each device while the jobs run, in the cell's order.
     pub(super) objects: Vec<Arc<dyn Objects>>,
     /// The swap file on its device, if the cell has one.
     pub(super) swap: Option<ObjectId>,
@@ -70,7 +70,7 @@ pub(super) struct Setup {
     pub(super) watch: Shared,
 }
 
-/// What came of it.
+/// The end of a run.
 #[derive(Clone)]
 pub(super) struct Ended {
     pub(super) origin: Instant,
@@ -102,7 +102,7 @@ pub enum RunError {
     /// The cache could not be built or shut down.
     #[error("{what}: {cause}")]
     Cache {
-        /// What was being done.
+        /// The operation.
         what: &'static str,
         /// Why it failed.
         cause: mm::Error,
@@ -112,7 +112,7 @@ pub enum RunError {
     Job {
         /// Which.
         job: String,
-        /// How far it came.
+        /// The part done before.
         mib: u64,
         /// Why.
         cause: workload::Failure,
@@ -375,7 +375,7 @@ fn work(does: &Does, mut given: Given) -> Work {
     }
 }
 
-/// Where the jobs of each entry meet between two rounds.
+/// The barriers at which the jobs of each entry meet between two rounds.
 #[derive(Default)]
 struct Barriers(Vec<(String, Arc<Barrier>)>);
 
