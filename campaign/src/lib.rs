@@ -14,8 +14,8 @@
 //! | `shrink` | a failing plan, made small |
 //!
 //! The program `campaign` (`cargo xtask campaign`) does so by the million;
-//! `cache/mm/tests/faults.rs` replays the files of past failures. A fault of a device is a wrapper
-//! of `device` around a model of `lab`, never an `if` in the code under test.
+//! `cache/mm/tests/cache/faults.rs` replays the files of past failures. A fault of a device is a
+//! wrapper of `device` around a model of `lab`, never an `if` in the code under test.
 //!
 //! Source: style T5, T6; docs/work/campaign.md.
 #![forbid(unsafe_code)]

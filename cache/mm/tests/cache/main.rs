@@ -1,17 +1,19 @@
-//! The cache in virtual time, through what its users call. One program: each of these modules alone
-//! would have the whole of `mm` compiled for it once more.
+//! The cache in virtual time, through what its users call. One program: it is linked once.
 
 mod ahead;
 mod attack;
 mod attack_reclaim;
 mod common;
+mod contract;
 mod devices;
+mod faults;
 mod fragments;
 mod generations;
 mod limit;
 mod map;
 mod nonblocking;
 mod paths;
+mod planted;
 mod punch;
 mod reclaim;
 mod rule;

@@ -3,15 +3,7 @@
 //!
 //! `TIDEGATE_SEED=S` runs one seed.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::vec_box,
-    clippy::cast_possible_truncation,
-    reason = "a failure here is a failed test; the numbers are small"
-)]
-
-mod contract;
-mod planted;
+#![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
 use std::path::Path;
 
