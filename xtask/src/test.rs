@@ -53,7 +53,6 @@ const FIRST: &[&str] = &[
     "cli serve_kill",
     "cli tests",
     "mm cache",
-    "mm faults",
     "experiment lab",
     "recordings compare",
     "serve fuzz",
