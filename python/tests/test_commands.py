@@ -30,7 +30,7 @@ def test_compare_is_what_the_program_writes(set, options, rows, tmp_path):
     recording = RECORDINGS / "one-dd"
     made = tidegate.compare(recording, set=set, policies="linux-6.12")
     out = tmp_path / "out"
-    program = [os.environ["TIDEGATE"], "compare", recording, *options, "--policy", "linux-6.12", "--out", out]
+    program = [os.environ["TIDEGATE"], "compare", recording, *options, "--column", "linux-6.12", "--out", out]
     printed = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True).stdout
     assert printed.startswith(made.text)
     for table in filter(None, [made.figures, made.answers]):

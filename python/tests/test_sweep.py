@@ -27,14 +27,14 @@ TWO = tidegate.Scenario.from_toml(
     kind = "dd"
     device = "disk"
     file_mib = 64
-    [[case]]
+    [[row]]
     name = "one"
-    [[case]]
+    [[row]]
     name = "two"
     count = 2
-    [[policy]]
+    [[column]]
     name = "tidegate"
-    [[policy]]
+    [[column]]
     name = "linux-6.12"
     """
 )

@@ -95,7 +95,7 @@ pub(crate) fn compare_recording(
         set,
         given,
         against,
-        policy: policies,
+        column: policies,
         seed,
         out: None,
         check: false,

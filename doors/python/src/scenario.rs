@@ -10,11 +10,13 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyType};
 use crate::errors;
 
 /// Keys of lists, in the plural.
-const PLURALS: [(&str, &str); 4] = [
+const PLURALS: [(&str, &str); 6] = [
     ("devices", "device"),
     ("tasks", "task"),
-    ("cases", "case"),
-    ("policies", "policy"),
+    ("rows", "row"),
+    ("columns", "column"),
+    ("cases", "row"),
+    ("policies", "column"),
 ];
 
 /// One experiment: machine, devices, tasks, rows, columns, and what must come out.
@@ -251,7 +253,7 @@ impl Scenario {
     /// Names of its columns; the first is the baseline.
     #[getter]
     fn policies(&self) -> Vec<String> {
-        let columns = self.inner.policies.iter().map(Column::of);
+        let columns = self.inner.columns.iter().map(Column::of);
         columns.map(|column| column.name).collect()
     }
 

@@ -58,7 +58,7 @@ pub(crate) fn run() -> Result<()> {
             .join(picture.experiment);
         let mut command = Command::new(workspace.program());
         command
-            .args(["run", picture.experiment, "--replicas", "1", "--policy"])
+            .args(["run", picture.experiment, "--replicas", "1", "--column"])
             .arg(picture.columns)
             .arg("--out")
             .arg(&out)

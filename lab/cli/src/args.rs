@@ -20,18 +20,18 @@ pub(crate) const VERSION: &str = env!("TIDEGATE_VERSION");
 const RUN_EXAMPLES: &str = "\
 Examples:
   tidegate run dd                               the published dd table, in virtual time
-  tidegate run dd --policy linux-2.6.36,p1      two columns of it
+  tidegate run dd --column linux-2.6.36,p1      two columns of it
   tidegate run dd --row ext4                    one row of it
   tidegate run dd --tables                      all measurements, in the layout of mmtests
   tidegate run cp-pauses --check                judge the bands; exit 1 if one does not hold
-  tidegate run dd --set policy.p1.hz=100        change one value of the scenario
+  tidegate run dd --set column.p1.hz=100        change one value of the scenario
   tidegate run dd --set device.disk.rate_factor=2 --scale 0.0625
   tidegate run cp-pauses --trace                write traces that ui.perfetto.dev opens
   tidegate run my-scenario.toml --out there     a scenario of your own
   tidegate run dd --row ext4 --out before       and --out after, with --set or a scenario changed:
   tidegate diff before after                    the changes, in per cent
   tidegate run dd --live /mnt/scratch           the same workload on real files
-  tidegate run dd --live /mnt/scratch --policy tidegate --device slow:rate=16MB,latency=2ms
+  tidegate run dd --live /mnt/scratch --column tidegate --device slow:rate=16MB,latency=2ms
 
 Exit status: 0 on success; 1 if a band does not hold (--check), a run failed or standard output
 cannot be written; 2 for a mistake in the command line or the scenario, or if a folder, space or
@@ -219,7 +219,8 @@ pub enum Listed {
     /// The built-in experiments
     Experiments,
     /// The presets that columns are made from
-    Policies,
+    #[value(alias = "policies")]
+    Presets,
     /// Device and file-system models
     Devices,
     /// The papers, with the experiments that repeat them
@@ -289,8 +290,8 @@ pub struct RunArguments {
     #[arg(value_name = "EXPERIMENT|FILE.toml")]
     pub experiment: PathBuf,
     /// Columns to run, the first is the baseline; also presets that the scenario does not name
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    pub policy: Vec<String>,
+    #[arg(long, alias = "policy", value_name = "A,B", value_delimiter = ',')]
+    pub column: Vec<String>,
     /// Rows to run, instead of all
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     pub row: Vec<String>,
@@ -383,8 +384,8 @@ pub struct CompareArguments {
     #[arg(long, value_name = "RECORDING", requires = "set")]
     pub against: Option<PathBuf>,
     /// Columns of the lab; the first one is judged
-    #[arg(long, value_name = "A,B", value_delimiter = ',')]
-    pub policy: Vec<String>,
+    #[arg(long, alias = "policy", value_name = "A,B", value_delimiter = ',')]
+    pub column: Vec<String>,
     /// Seed of the lab
     #[arg(long, value_name = "S", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..1 << 62))]
     pub seed: u64,
@@ -404,7 +405,7 @@ impl CompareArguments {
             set: self.set,
             given: self.given,
             against: self.against,
-            policy: self.policy,
+            column: self.column,
             seed: self.seed,
             out: self.out,
             check: self.check,

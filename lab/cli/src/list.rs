@@ -47,8 +47,8 @@ pub(crate) fn list(what: Option<Listed>) -> String {
         }
         text.push('\n');
     }
-    if wanted(Listed::Policies) {
-        text.push_str("Policies (--policy NAME; preset = \"NAME\" in a [[policy]])\n");
+    if wanted(Listed::Presets) {
+        text.push_str("Presets (--column NAME; preset = \"NAME\" in a [[column]])\n");
         for preset in &PRESETS {
             let _ = writeln!(
                 text,
@@ -201,8 +201,8 @@ mod tests {
 
     #[test]
     fn a_list_holds_what_it_was_asked_for_and_nothing_else() {
-        let policies = list(Some(Listed::Policies));
-        assert!(policies.contains("linux-2.6.36") && !policies.contains("cp-pauses"));
+        let presets = list(Some(Listed::Presets));
+        assert!(presets.contains("linux-2.6.36") && !presets.contains("cp-pauses"));
         let all = list(None);
         for word in [
             "two-writers",

@@ -12,7 +12,7 @@ use experiment::outcome::Outcome;
 use experiment::pool;
 use experiment::run::{self, Cell, Column, Live, LiveFiles, RunError, World};
 use experiment::scenario::{
-    CaseEntry, LoadError, Override, OverrideError, Scenario, Source, choices,
+    LoadError, Override, OverrideError, RowEntry, Scenario, Source, choices,
 };
 use experiment::watch;
 use policy::units::Bytes;
@@ -113,7 +113,7 @@ pub fn main(arguments: Arguments) -> ExitCode {
 
 fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
     let (scenario, source) = load(arguments)?;
-    let columns = Column::named(&scenario, &arguments.policy).map_err(Trouble::Usage)?;
+    let columns = Column::named(&scenario, &arguments.column).map_err(Trouble::Usage)?;
     let stop = Stop::default();
     let files = LiveFiles::default();
     let world = world(arguments, &files)?;
@@ -324,7 +324,7 @@ fn refuse_empty_check(
     } else {
         format!(
             "--check: no band of `{name}` is about the rows and columns {}; choose others with \
-             --policy or leave --check out",
+             --column or leave --check out",
             [rows_once(&rows), columns.to_vec()].concat().join(", ")
         )
     }))
@@ -464,7 +464,7 @@ fn world(arguments: &RunArguments, files: &LiveFiles) -> Result<World, Trouble> 
 ///
 /// # Errors
 /// There is no such row, with those there are.
-fn rows(scenario: &Scenario, named: &[String], world: &World) -> Result<Vec<CaseEntry>, String> {
+fn rows(scenario: &Scenario, named: &[String], world: &World) -> Result<Vec<RowEntry>, String> {
     let mut rows = scenario.rows();
     if matches!(world, World::Live(_)) {
         rows = without_models(rows);
@@ -481,7 +481,7 @@ fn rows(scenario: &Scenario, named: &[String], world: &World) -> Result<Vec<Case
 }
 
 /// Every row with every column.
-fn cells(scenario: &Scenario, rows: &[CaseEntry], columns: &[Column]) -> Vec<Cell> {
+fn cells(scenario: &Scenario, rows: &[RowEntry], columns: &[Column]) -> Vec<Cell> {
     let pairs = rows
         .iter()
         .flat_map(|row| columns.iter().map(move |column| (row, column)));
@@ -490,15 +490,15 @@ fn cells(scenario: &Scenario, rows: &[CaseEntry], columns: &[Column]) -> Vec<Cel
         .collect()
 }
 
-fn without_models(rows: Vec<CaseEntry>) -> Vec<CaseEntry> {
-    let mut kept: Vec<(CaseEntry, bool)> = Vec::new();
+fn without_models(rows: Vec<RowEntry>) -> Vec<RowEntry> {
+    let mut kept: Vec<(RowEntry, bool)> = Vec::new();
     for row in rows {
         match kept.iter_mut().find(|(other, _)| other.is_same_live(&row)) {
             Some((_, merged)) => *merged = true,
             None => kept.push((row, false)),
         }
     }
-    let name = |(mut row, merged): (CaseEntry, bool)| {
+    let name = |(mut row, merged): (RowEntry, bool)| {
         if merged {
             let name = match &row.count {
                 Some(count) => format!("live-{}", count.get_ref()),

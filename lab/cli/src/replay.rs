@@ -8,7 +8,7 @@ use replay::{Asked, Size};
 
 pub(crate) const EXAMPLES: &str = "\
 Rules: lru, clock, 2q, arc, lirs, s3-fifo, w-tinylfu, reuse (ours), and belady, which knows the
-future: no rule does better. Presets, as `tidegate list policies` has them, are replayed by the
+future: no rule does better. Presets, as `tidegate list presets` has them, are replayed by the
 cache itself: tidegate, linux-6.12, linux-6.12-mglru ...
 
 Examples:

@@ -183,7 +183,7 @@ fn results_do_not_depend_on_how_many_run_side_by_side_nor_on_the_columns_chosen(
     assert_eq!(
         run(
             &folder,
-            &["run", "small.toml", "--out", "b", "--policy", "tidegate"]
+            &["run", "small.toml", "--out", "b", "--column", "tidegate"]
         )
         .0,
         0
@@ -222,7 +222,7 @@ fn a_check_that_would_judge_nothing_is_refused_before_the_work() {
     assert_eq!(status, 2, "{err}");
     assert!(err.contains("`small` has no [[expect]] bands"), "{err}");
     small(&folder, SMALL);
-    let arguments = ["run", "small.toml", "--check", "--policy", "linux-2.6.36"];
+    let arguments = ["run", "small.toml", "--check", "--column", "linux-2.6.36"];
     let (status, _, err) = run(&folder, &arguments);
     assert_eq!(status, 2, "{err}");
     assert!(
@@ -249,7 +249,7 @@ fn a_band_that_does_not_hold_is_named_and_is_status_1() {
         "expect.all-written.min=66",
         "--replicas",
         "1",
-        "--policy",
+        "--column",
         "tidegate",
     ];
     let (status, _, err) = run(&folder, &[&arguments[..], &more[..]].concat());
@@ -276,7 +276,7 @@ fn mistakes_are_status_2_and_say_what_to_do() {
             &["run", "not-there.toml"],
             "cannot read the scenario not-there.toml",
         ),
-        (&["run", "dd", "--policy", "p2"], "did you mean `p1`?"),
+        (&["run", "dd", "--column", "p2"], "did you mean `p1`?"),
         (
             &["run", "dd", "--set", "machine.memory_gib=1"],
             "write `memory_mib`",
@@ -328,7 +328,7 @@ fn too_little_space_is_said_before_anything_is_written() {
             "dd",
             "--live",
             ".",
-            "--policy",
+            "--column",
             "tidegate",
             "--replicas",
             "1",
@@ -533,8 +533,8 @@ fn a_live_run_that_takes_too_long_is_stopped_and_has_failed() {
     let folder = folder("too-long-live");
     std::fs::create_dir(folder.join("files")).unwrap();
     // 400 calls and a rest of 50 ms after each; and a single one.
-    let rows = "[[case]]\nname = \"long\"\nfile_mib = 1.5625\n[[case]]\nname = \"short\"\nfile_mib = 0.004\n";
-    let light = SMALL.find("[[task]]\nid = \"light\"").unwrap()..SMALL.find("[[policy]]").unwrap();
+    let rows = "[[row]]\nname = \"long\"\nfile_mib = 1.5625\n[[row]]\nname = \"short\"\nfile_mib = 0.004\n";
+    let light = SMALL.find("[[task]]\nid = \"light\"").unwrap()..SMALL.find("[[column]]").unwrap();
     let mut text = SMALL.replace("seed = 7", "seed = 7\nmax_s = 5");
     text.replace_range(light.start + 9..light.end + 9, "");
     let text = text.replace(
@@ -549,7 +549,7 @@ fn a_live_run_that_takes_too_long_is_stopped_and_has_failed() {
         "files",
         "--memory",
         "64M",
-        "--policy",
+        "--column",
         "tidegate",
         "--replicas",
         "1",
@@ -625,7 +625,7 @@ fn a_run_that_fails_says_why_at_once() {
     let arguments = [
         "run",
         "small.toml",
-        "--policy",
+        "--column",
         "tidegate",
         "--replicas",
         "1",
@@ -682,7 +682,7 @@ fn folders_that_were_made_for_nothing_go_again() {
     let arguments = [
         "run",
         "small.toml",
-        "--policy",
+        "--column",
         "tidegate",
         "--out",
         "a/b/c",
@@ -695,8 +695,9 @@ fn folders_that_were_made_for_nothing_go_again() {
 #[test]
 fn what_failed_is_told_above_the_tables_of_the_rest() {
     let folder = folder("some-fail");
-    let cases = "\n[[case]]\nname = \"fits\"\ntasks = [\"dd\", \"light\"]\n\n[[case]]\nname = \"does-not\"\n";
-    let text = with_a_hog().replace("\n[[policy]]\nname = \"linux-2.6.36\"", cases);
+    let cases =
+        "\n[[row]]\nname = \"fits\"\ntasks = [\"dd\", \"light\"]\n\n[[row]]\nname = \"does-not\"\n";
+    let text = with_a_hog().replace("\n[[column]]\nname = \"linux-2.6.36\"", cases);
     small(&folder, text.split("[[expect]]").next().unwrap());
     let (status, out, err) = run(&folder, &["run", "small.toml", "--replicas", "1"]);
     assert_eq!(status, 1, "{err}");

@@ -150,15 +150,12 @@ pub fn any_applies(scenario: &Scenario, rows: &[String], columns: &[String]) -> 
     let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
     scenario.expects.iter().filter(held_here).any(|expect| {
         let ran = |name: &String| columns.contains(name);
-        let row = expect.cases.is_empty()
-            || expect
-                .cases
-                .iter()
-                .any(|case| rows.contains(case.get_ref()));
+        let row =
+            expect.rows.is_empty() || expect.rows.iter().any(|case| rows.contains(case.get_ref()));
         let is_there = |case: &Spanned<String>| rows.contains(case.get_ref());
-        row && ran(expect.policy.get_ref())
+        row && ran(expect.column.get_ref())
             && expect.vs.as_ref().is_none_or(|vs| ran(vs.get_ref()))
-            && expect.vs_case.as_ref().is_none_or(is_there)
+            && expect.vs_row.as_ref().is_none_or(is_there)
     })
 }
 
@@ -189,7 +186,7 @@ pub fn judge_of(
     outcomes: &[Outcome],
     columns: &[String],
 ) -> Vec<Verdict> {
-    let named = expect.cases.iter().map(|case| case.get_ref().clone());
+    let named = expect.rows.iter().map(|case| case.get_ref().clone());
     let mut cases: Vec<String> = named.collect();
     if cases.is_empty() {
         let rows = scenario.rows();
@@ -204,9 +201,9 @@ pub fn judge_of(
 /// Row and column of the cells that a band compares in one of its rows; the same twice where it is
 /// of one cell alone.
 pub fn cells<'a>(expect: &'a ExpectEntry, case: &'a str) -> [(&'a str, &'a str); 2] {
-    let policy = expect.policy.get_ref().as_str();
+    let policy = expect.column.get_ref().as_str();
     let other = expect.vs.as_ref().map_or(policy, |vs| vs.get_ref());
-    let other_case = expect.vs_case.as_ref();
+    let other_case = expect.vs_row.as_ref();
     let other_case = other_case.map_or(case, |case| case.get_ref().as_str());
     [(case, policy), (other_case, other)]
 }
@@ -227,19 +224,19 @@ fn judge_one(
     columns: &[String],
 ) -> Verdict {
     let metric = expect.metric.get_ref();
-    let policy = expect.policy.get_ref();
+    let policy = expect.column.get_ref();
     let vs = expect.vs.as_ref().map(|vs| vs.get_ref());
-    let vs_case = expect.vs_case.as_ref().map(|case| case.get_ref().as_str());
+    let vs_row = expect.vs_row.as_ref().map(|case| case.get_ref().as_str());
     let of = expect.of.as_ref().map(|of| of.get_ref().as_str());
     let ran = |name: &String| columns.contains(name);
     let own = mean(outcomes, case, policy, (metric, of));
     let other = (
-        vs_case.unwrap_or(case),
+        vs_row.unwrap_or(case),
         vs.map_or(policy.as_str(), String::as_str),
     );
     let base = mean(outcomes, other.0, other.1, (metric, of));
     let part = of.map_or(String::new(), |of| format!(" ({of})"));
-    let name = match (vs, vs_case) {
+    let name = match (vs, vs_row) {
         (Some(vs), Some(case)) => Some(format!("{vs} in {case}")),
         (Some(vs), None) => Some(vs.clone()),
         (None, Some(case)) => Some(format!("in {case}")),
@@ -273,7 +270,7 @@ fn judge_one(
         held_in: expect.held_in.as_ref().map(|name| name.get_ref().clone()),
         skipped: !ran(policy)
             || vs.is_some_and(|vs| !ran(vs))
-            || (!outcomes.is_empty() && (missing(case) || vs_case.is_some_and(missing))),
+            || (!outcomes.is_empty() && (missing(case) || vs_row.is_some_and(missing))),
     }
 }
 

@@ -13,8 +13,8 @@ use scenario::Scenario;
 /// True if a scenario speaks of that row: in a band or with a published value.
 #[must_use]
 pub fn is_asked(scenario: &Scenario) -> bool {
-    let expects = scenario.expects.iter().flat_map(|expect| &expect.cases);
-    let published = scenario.published.iter().map(|entry| &entry.case);
+    let expects = scenario.expects.iter().flat_map(|expect| &expect.rows);
+    let published = scenario.published.iter().map(|entry| &entry.row);
     let mut cases = expects.chain(published);
     cases.any(|case| case.get_ref() == ALL) || !scenario.delays.is_empty()
 }

@@ -49,7 +49,7 @@ impl Trial {
         let overrides: Result<Vec<_>, _> = sets.iter().map(|set| Override::parse(set)).collect();
         let (scenario, _) = Scenario::load(source, &overrides?)?;
         let columns = scenario
-            .policies
+            .columns
             .iter()
             .map(Column::of)
             .filter(|column| columns.contains(&column.name.as_str()))
@@ -60,11 +60,11 @@ impl Trial {
     /// Keeps the rows of these names only.
     #[must_use]
     pub fn rows(mut self, names: &[&str]) -> Self {
-        let kept = |row: &scenario::CaseEntry| names.contains(&row.name.get_ref().as_str());
-        self.scenario.cases.retain(kept);
+        let kept = |row: &scenario::RowEntry| names.contains(&row.name.get_ref().as_str());
+        self.scenario.rows.retain(kept);
         for expect in &mut self.scenario.expects {
             expect
-                .cases
+                .rows
                 .retain(|case| names.contains(&case.get_ref().as_str()));
         }
         self

@@ -38,7 +38,7 @@ pub struct Asked {
     /// A recording of the changed setting.
     pub against: Option<PathBuf>,
     /// Columns of the lab, the first is judged; without any, `COLUMNS`.
-    pub policy: Vec<String>,
+    pub column: Vec<String>,
     /// Seed of the lab.
     pub seed: u64,
     /// Folder for the results, instead of a new one.
@@ -297,10 +297,10 @@ fn plan<K: Kind>(asked: &Asked, paths: &[PathBuf]) -> Result<Ready, CompareError
         }
         Some(path) => Some(K::load(path, &given, &changes)?),
     };
-    let own: Vec<String> = if asked.policy.is_empty() {
+    let own: Vec<String> = if asked.column.is_empty() {
         COLUMNS.map(str::to_owned).to_vec()
     } else {
-        asked.policy.clone()
+        asked.column.clone()
     };
     let columns: Vec<&str> = own.iter().map(String::as_str).collect();
     let mut plans = Vec::new();

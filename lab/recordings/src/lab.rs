@@ -12,7 +12,7 @@ use experiment::presets::{self, PRESETS};
 use experiment::run::{self, Cell, Column, Order, RunError, Watcher, World};
 use experiment::scenario::{LoadError, SCHEMA, Scenario, Source, choices};
 
-/// Columns of the lab without `--policy`.
+/// Columns of the lab without `--column`.
 pub const COLUMNS: [&str; 2] = ["linux-6.12", "tidegate"];
 /// Files are given room for this much; no writer comes near it.
 const FILE_MIB: f64 = 1_048_576.0;
@@ -48,7 +48,7 @@ pub struct Planned {
 #[non_exhaustive]
 pub enum LabError {
     /// A column that is not known.
-    #[error("--policy: unknown policy `{name}`; {choices}")]
+    #[error("--column: unknown column `{name}`; {choices}")]
     Policy {
         /// Its name.
         name: String,
@@ -154,7 +154,7 @@ pub(super) fn planned(
     let rows = scenario.rows();
     let row = &rows[0];
     let cells = scenario
-        .policies
+        .columns
         .iter()
         .map(|policy| Cell::resolve(&scenario, row, &Column::of(policy)))
         .collect();
@@ -351,7 +351,7 @@ fn task(text: &mut String, writer: &WriterSpec, id: &str, span: &Span) {
 /// The columns of a scenario; `more`: further keys of each.
 pub(super) fn columns(text: &mut String, columns: &[&str], hz: u32, more: impl Fn(&str) -> String) {
     for name in columns {
-        let _ = write!(text, "\n[[policy]]\nname = \"{name}\"\n");
+        let _ = write!(text, "\n[[column]]\nname = \"{name}\"\n");
         // The kernel's law counts in the kernel's ticks.
         if name.starts_with("linux-") {
             let _ = writeln!(text, "hz = {hz}");

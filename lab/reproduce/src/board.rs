@@ -428,11 +428,11 @@ fn verdicts_cases(verdicts: &[expect::Verdict]) -> Vec<String> {
 /// The claim's number by the published values, one a row.
 fn published(scenario: &Scenario, expect: &ExpectEntry, cases: &[String]) -> Vec<f64> {
     let metric = expect.metric.get_ref();
-    let policy = expect.policy.get_ref();
-    let other = expect.vs.as_ref().unwrap_or(&expect.policy).get_ref();
+    let policy = expect.column.get_ref();
+    let other = expect.vs.as_ref().unwrap_or(&expect.column).get_ref();
     let of = |case: &String| {
         let own = scenario.published_value(metric, case, policy)?;
-        let other_case = expect.vs_case.as_ref().map_or(case, |case| case.get_ref());
+        let other_case = expect.vs_row.as_ref().map_or(case, |case| case.get_ref());
         let base = || scenario.published_value(metric, other_case, other);
         Some(match expect.op.get_ref() {
             CompareKind::Value => own,

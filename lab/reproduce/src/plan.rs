@@ -81,7 +81,7 @@ impl Planned {
         let wanted = Wanted::of(&scenario);
         let rows = scenario.rows();
         let is_run = |case: &str, policy: &str| wanted.has(case, policy);
-        let all = scenario.policies.iter().map(Column::of);
+        let all = scenario.columns.iter().map(Column::of);
         let (columns, other_columns): (Vec<_>, Vec<_>) = all.partition(|column| {
             rows.iter()
                 .any(|row| is_run(row.name.get_ref(), &column.name))

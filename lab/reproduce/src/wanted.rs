@@ -19,26 +19,26 @@ pub(super) fn sides(scenario: &Scenario) -> Option<(&str, &str)> {
     let is_named = |name: &str| {
         scenario.claims().any(|expect| {
             let vs = expect.vs.as_ref().is_some_and(|vs| vs.get_ref() == name);
-            vs || expect.policy.get_ref() == name
+            vs || expect.column.get_ref() == name
         })
     };
     let mut names = scenario
-        .policies
+        .columns
         .iter()
         .map(|policy| policy.name.get_ref().as_str());
     let before = names.find(|name| is_named(name))?;
     let treated = || {
         let claims = scenario.claims();
-        claims.filter(|expect| ![before, OURS].contains(&expect.policy.get_ref().as_str()))
+        claims.filter(|expect| ![before, OURS].contains(&expect.column.get_ref().as_str()))
     };
     let times = |name: &str| {
-        let own = || treated().filter(|expect| expect.policy.get_ref() == name);
+        let own = || treated().filter(|expect| expect.column.get_ref() == name);
         let vs =
             |expect: &&ExpectEntry| expect.vs.as_ref().is_some_and(|vs| vs.get_ref() == before);
         (own().filter(vs).count(), own().count())
     };
     let names: Vec<&str> = treated()
-        .map(|expect| expect.policy.get_ref().as_str())
+        .map(|expect| expect.column.get_ref().as_str())
         .collect();
     // Of equals the first.
     let after = names.iter().rev().max_by_key(|name| times(name))?;
@@ -68,13 +68,13 @@ impl Wanted {
             .collect();
         let mut wanted = Self::default();
         let mut add = |case: &str, policy: &str| {
-            if is_one_of(&section.cases, case) && is_one_of(&section.policies, policy) {
+            if is_one_of(&section.rows, case) && is_one_of(&section.columns, policy) {
                 wanted.0.insert((case.to_owned(), policy.to_owned()));
             }
         };
         let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
         for expect in scenario.claims().filter(held_here) {
-            let named = expect.cases.iter().map(|case| case.get_ref().as_str());
+            let named = expect.rows.iter().map(|case| case.get_ref().as_str());
             let mut cases: Vec<&str> = named.collect();
             if cases.is_empty() {
                 cases.clone_from(&summed);
@@ -88,7 +88,7 @@ impl Wanted {
                 of_case.iter().for_each(|case| add(case, policy));
             }
         }
-        let ours = scenario.policies.iter().map(|policy| policy.name.get_ref());
+        let ours = scenario.columns.iter().map(|policy| policy.name.get_ref());
         if ours.into_iter().all(|name| name != OURS) {
             return wanted;
         }
@@ -99,7 +99,7 @@ impl Wanted {
             let case = row.name.get_ref();
             if wanted.has(case, before)
                 && wanted.has(case, after)
-                && is_one_of(&section.policies, OURS)
+                && is_one_of(&section.columns, OURS)
             {
                 wanted.0.insert((case.clone(), OURS.to_owned()));
             }

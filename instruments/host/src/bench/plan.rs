@@ -145,7 +145,7 @@ impl Plan {
                 writer.start_s
             );
         }
-        text + "\n[[policy]]\nname = \"tidegate\"\n"
+        text + "\n[[column]]\nname = \"tidegate\"\n"
     }
 }
 

@@ -59,7 +59,7 @@ pub(crate) fn arguments(bytes: &[u8]) {
 
 pub(crate) fn command_lines() -> Vec<Vec<u8>> {
     inputs(&[
-        "run\ndd\n--policy\nlinux-2.6.36,p1\n--set\npolicy.p1.hz=100\n--scale\n1/8\n--seed\n7",
+        "run\ndd\n--column\nlinux-2.6.36,p1\n--set\ncolumn.p1.hz=100\n--scale\n1/8\n--seed\n7",
         "run\ndd\n--live\n/tmp\n--memory\n64MiB\n--device\nslow:rate=16MB\n--replicas\n5\n--trace=8:100dd",
         "reproduce\np0\np3\n--replicas\n5\n--scale\n0.125\n--format\njson",
         "compare\nrecordings/held/one-dd\n--set\nvm.dirty_bytes=200M\n--given\nhz=250\n--seed\n3\n--check",
@@ -73,7 +73,7 @@ pub(crate) fn command_lines() -> Vec<Vec<u8>> {
 /// A scenario that was loaded has passed every check: its cells can be made.
 fn made(scenario: &Scenario) {
     for row in scenario.rows() {
-        for policy in &scenario.policies {
+        for policy in &scenario.columns {
             let _ = Cell::resolve(scenario, &row, &Column::of(policy));
         }
     }
@@ -112,7 +112,7 @@ pub(crate) fn set(bytes: &[u8]) {
 pub(crate) fn sets() -> Vec<Vec<u8>> {
     inputs(&[
         "dd\nmachine.memory_mib=512",
-        "dd\npolicy.p1.hz=100",
+        "dd\ncolumn.p1.hz=100",
         "dd\ndevice.disk.wrap=slow:rate=16MB",
         "dd\nrun.scale=0.125",
         "stutterp\nmachine.swap.mib=64",

@@ -143,7 +143,7 @@ fn a_change_that_fits_nowhere_is_refused_and_leaves_nothing() {
         let is_elsewhere = err.contains("is a key of recordings of");
         assert_eq!(is_elsewhere, set.starts_with("vm.swappiness"), "{err}");
     }
-    let (status, _, err) = tidegate(&here, &["compare", guest, "--policy", "linux-6.13"]);
+    let (status, _, err) = tidegate(&here, &["compare", guest, "--column", "linux-6.13"]);
     assert_eq!(status, 2);
     assert!(err.contains("did you mean `linux-6.12`?"), "{err}");
     let (status, _, err) = tidegate(&here, &["compare", guest, "--against", guest]);
@@ -192,7 +192,7 @@ fn one_recording_is_printed_drawn_and_can_be_run_again() {
     let again = [
         "run",
         "out/scenario.toml",
-        "--policy",
+        "--column",
         "tidegate",
         "--out",
         "again",
@@ -208,7 +208,7 @@ fn what_if_is_answered_and_the_error_of_the_answer_shown() {
     let guest = fixture("guest");
     let set = ["--set", "vm.dirty_background_bytes=8M"];
     let against = ["--against", guest.to_str().unwrap()];
-    let policy = ["--policy", "linux-6.12"];
+    let policy = ["--column", "linux-6.12"];
     let out = compared(&here, &guest, &[set, against, policy].concat());
     assert!(
         out.contains("What if vm.dirty_background_bytes=8M? (limits 64/32 -> 64/8 MiB)"),
@@ -237,7 +237,7 @@ fn what_if_is_answered_and_the_error_of_the_answer_shown() {
 #[test]
 fn several_values_of_a_kernels_name_are_one_table_and_one_plot() {
     let here = folder("sweep");
-    let options = ["--set", "vm.dirty_ratio=2,10", "--policy", "linux-6.12"];
+    let options = ["--set", "vm.dirty_ratio=2,10", "--column", "linux-6.12"];
     let out = compared(&here, &recording("one-dd"), &options);
     let said = "What if vm.dirty_ratio were 2, 10? Answers of linux-6.12";
     assert!(out.contains(said), "{out}");
@@ -307,7 +307,7 @@ fn names_of_recordings_are_those_of_their_files() {
     arguments.extend(recordings.iter().map(|path| path.to_str().unwrap()));
     let change = ["--set", "vm.dirty_background_bytes=8M"];
     arguments.extend(change);
-    arguments.extend(["--policy", "tidegate", "--out", "out"]);
+    arguments.extend(["--column", "tidegate", "--out", "out"]);
     let (status, out, err) = tidegate(&here, &arguments);
     assert_eq!(status, 0, "{out}{err}");
     let names = ["a_b", "a_b-2", "a_b-3", "a_b-changed"];
@@ -343,7 +343,7 @@ fn several_recordings_get_errors_guesses_and_pairs() {
         "compare",
         guest.to_str().unwrap(),
         other.to_str().unwrap(),
-        "--policy",
+        "--column",
         "linux-6.12",
         "--out",
         "out",
@@ -381,7 +381,7 @@ fn several_recordings_get_errors_guesses_and_pairs() {
     let run = [
         "run",
         "out/scenario.toml",
-        "--policy",
+        "--column",
         "tidegate",
         "--out",
         "out",

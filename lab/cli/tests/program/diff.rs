@@ -88,7 +88,7 @@ fn a_row_is_run_by_its_name() {
     let arguments = [
         "run",
         "dd",
-        "--policy",
+        "--column",
         "tidegate",
         "--scale",
         "1/64",

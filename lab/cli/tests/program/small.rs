@@ -31,10 +31,10 @@ device = "disk"
 every_ms = 10
 run_s = 1
 
-[[policy]]
+[[column]]
 name = "linux-2.6.36"
 
-[[policy]]
+[[column]]
 name = "tidegate"
 
 [[expect]]

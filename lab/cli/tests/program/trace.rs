@@ -47,8 +47,8 @@ fn traces_of_an_earlier_run_do_not_stay_beside_later_results() {
 #[test]
 fn two_traces_of_one_name_are_refused_before_the_work() {
     let folder = folder("same");
-    let rows = "[[case]]\nname = \"a\"\n[[case]]\nname = \"a-linux\"\n";
-    let column = "[[policy]]\nname = \"2.6.36\"\npreset = \"linux-2.6.36\"\n";
+    let rows = "[[row]]\nname = \"a\"\n[[row]]\nname = \"a-linux\"\n";
+    let column = "[[column]]\nname = \"2.6.36\"\npreset = \"linux-2.6.36\"\n";
     let path = folder.join("small.toml");
     std::fs::write(path, format!("{SMALL}{rows}{column}")).unwrap();
     let output = tidegate(&folder, &["--trace=a,a-linux"]);

@@ -11,7 +11,7 @@ fn a_dd_of_more_than_the_memory_ends_and_adds_up() {
     // 160 MiB through 64 MiB. A run whose counters do not add up has failed, and so has the
     // program.
     let output = Command::new(env!("CARGO_BIN_EXE_tidegate"))
-        .args(["run", "dd", "--policy", "linux-3.0", "--out", "out"])
+        .args(["run", "dd", "--column", "linux-3.0", "--out", "out"])
         .args(["--replicas", "1", "--scale", "0.015625"])
         .current_dir(&folder)
         .output()

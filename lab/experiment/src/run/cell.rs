@@ -25,7 +25,7 @@ use scenario::presets::{self, PRESETS, Preset};
 use scenario::task::Files;
 use scenario::units::{PAGES_PER_MIB, mib, millis, seconds, whole, whole_pages};
 use scenario::{
-    CaseEntry, DeviceEntry, JournalData, JournalTable, Machine, PolicyEntry, Scenario, choices,
+    ColumnEntry, DeviceEntry, JournalData, JournalTable, Machine, RowEntry, Scenario, choices,
 };
 
 /// A share of the dirty limit without a bound, in 1/10000.
@@ -194,7 +194,7 @@ pub struct Column {
 impl Column {
     /// The column of a checked scenario.
     #[must_use]
-    pub fn of(entry: &PolicyEntry) -> Self {
+    pub fn of(entry: &ColumnEntry) -> Self {
         let name = entry.name.get_ref();
         let preset = entry
             .preset
@@ -219,16 +219,16 @@ impl Column {
     /// without any.
     ///
     /// # Errors
-    /// A name that is not known, or that is there twice, in the words of `--policy`.
+    /// A name that is not known, or that is there twice, in the words of `--column`.
     pub fn named(scenario: &Scenario, names: &[String]) -> Result<Vec<Self>, String> {
-        let own = &scenario.policies;
+        let own = &scenario.columns;
         if names.is_empty() {
             return Ok(own.iter().map(Self::of).collect());
         }
         let mut columns: Vec<Self> = Vec::new();
         for name in names {
             if columns.iter().any(|column| column.name == *name) {
-                return Err(format!("--policy names `{name}` twice; name it once"));
+                return Err(format!("--column names `{name}` twice; name it once"));
             }
             let entry = own.iter().find(|policy| policy.name.get_ref() == name);
             let column = entry
@@ -256,7 +256,7 @@ impl Column {
 }
 
 /// The complaint about a column that nobody knows: there are the scenario's, and presets.
-fn unknown(name: &str, own: &[PolicyEntry]) -> String {
+fn unknown(name: &str, own: &[ColumnEntry]) -> String {
     let own: Vec<&str> = own
         .iter()
         .map(|policy| policy.name.get_ref().as_str())
@@ -265,7 +265,7 @@ fn unknown(name: &str, own: &[PolicyEntry]) -> String {
     let others = presets.filter(|preset| !own.contains(preset));
     let known: Vec<&str> = own.iter().copied().chain(others).collect();
     format!(
-        "--policy: unknown policy `{name}`; {}",
+        "--column: unknown column `{name}`; {}",
         choices(name, known)
     )
 }
@@ -273,7 +273,7 @@ fn unknown(name: &str, own: &[PolicyEntry]) -> String {
 impl Cell {
     /// Resolves a row and a column of a scenario that was checked.
     #[must_use]
-    pub fn resolve(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Self {
+    pub fn resolve(scenario: &Scenario, row: &RowEntry, column: &Column) -> Self {
         let scale = *scenario.run.scale.get_ref();
         let machine = &scenario.machine;
         let memory_mib = jobs::memory_mib(scenario, row);
@@ -450,7 +450,7 @@ fn keep_used(devices: &mut Vec<DeviceSpec>, jobs: &mut [JobSpec], swap: Option<&
 }
 
 /// The laws of a preset with what a column changes.
-fn laws_of(entry: &PolicyEntry, mut laws: Laws) -> Laws {
+fn laws_of(entry: &ColumnEntry, mut laws: Laws) -> Laws {
     fn named<T>(name: &toml::Spanned<String>, by_name: fn(&str) -> Option<T>) -> T {
         by_name(name.get_ref()).expect("a loaded scenario names known laws")
     }
@@ -561,7 +561,7 @@ fn ratio(percent: Option<&toml::Spanned<f64>>) -> Option<u32> {
     Some(u32::try_from(ratio).expect("a per cent is at most 100 by scenario::check"))
 }
 
-fn devices(scenario: &Scenario, row: &CaseEntry, column: &Column) -> Vec<DeviceSpec> {
+fn devices(scenario: &Scenario, row: &RowEntry, column: &Column) -> Vec<DeviceSpec> {
     let text = |value: &Option<toml::Spanned<String>>| value.as_ref().map(|v| v.get_ref().clone());
     let spec = |(index, entry): (usize, &DeviceEntry)| {
         let first = index == 0;

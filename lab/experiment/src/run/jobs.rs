@@ -14,7 +14,7 @@ use scenario::kinds::Task;
 use scenario::machine::pages_of;
 use scenario::task::{Files, Traits, Writes};
 use scenario::units::{seconds, whole};
-use scenario::{CaseEntry, Scenario, TaskEntry};
+use scenario::{RowEntry, Scenario, TaskEntry};
 
 /// A small file of which nothing is said is a page.
 const SMALL_FILE_KIB: f64 = 4.0;
@@ -56,13 +56,13 @@ pub(crate) enum Does {
 }
 
 /// Memory of the machine in a row, before scaling.
-pub(super) fn memory_mib(scenario: &Scenario, row: &CaseEntry) -> f64 {
+pub(super) fn memory_mib(scenario: &Scenario, row: &RowEntry) -> f64 {
     let own = row.memory_mib.as_ref();
     *own.unwrap_or(&scenario.machine.memory_mib).get_ref()
 }
 
 /// The jobs of a row.
-pub(super) fn of_row(scenario: &Scenario, row: &CaseEntry) -> Vec<JobSpec> {
+pub(super) fn of_row(scenario: &Scenario, row: &RowEntry) -> Vec<JobSpec> {
     let mut jobs = Vec::new();
     for (index, task) in scenario.tasks.iter().enumerate() {
         let id = task.id.get_ref();
@@ -128,7 +128,7 @@ pub(super) fn pages_a_file(scenario: &Scenario) -> u32 {
 /// Sizes of the first task of an entry in a row.
 fn sizes(
     scenario: &Scenario,
-    row: &CaseEntry,
+    row: &RowEntry,
     task: &TaskEntry,
     (first, count): (bool, u32),
 ) -> Sizes {

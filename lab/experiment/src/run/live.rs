@@ -459,7 +459,7 @@ mod tests {
         let sets = [Override::parse("run.scale=0.015625").unwrap()];
         let source = experiments::by_name("stutterp").unwrap();
         let (scenario, _) = Scenario::load(source, &sets).unwrap();
-        let column = Column::of(&scenario.policies[0]);
+        let column = Column::of(&scenario.columns[0]);
         let limit = Bytes(512 << 20);
         let frames = 484 * 256;
         for row in &scenario.rows() {
@@ -474,7 +474,7 @@ mod tests {
     #[test]
     fn a_limit_below_a_mebibyte_is_named_in_kibibytes() {
         let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
-        let column = Column::of(&scenario.policies[0]);
+        let column = Column::of(&scenario.columns[0]);
         let cell = Cell::resolve(&scenario, &scenario.rows()[0], &column);
         let said = |limit| frames(&cell, Bytes(limit), false).unwrap_err().to_string();
         assert!(said(1024).starts_with("a memory limit of 1 KiB is too small"));
@@ -484,7 +484,7 @@ mod tests {
     #[test]
     fn what_a_trace_keeps_comes_off_the_limit() {
         let (scenario, _) = Scenario::load(experiments::by_name("dd").unwrap(), &[]).unwrap();
-        let column = Column::of(&scenario.policies[0]);
+        let column = Column::of(&scenario.columns[0]);
         let cell = Cell::resolve(&scenario, &scenario.rows()[0], &column);
         // Far from what other tests of this process take meanwhile.
         let limit = Bytes(2 << 30);

@@ -80,7 +80,7 @@ mod tests {
         files_per_loop = 12
         loops = 3
         file_kib = 40
-        [[policy]]
+        [[column]]
         name = "tidegate"
     "#;
 
@@ -90,7 +90,7 @@ mod tests {
             text: MAKER.into(),
         };
         let (scenario, _) = Scenario::load(source, &[]).unwrap();
-        let column = Column::of(&scenario.policies[0]);
+        let column = Column::of(&scenario.columns[0]);
         Cell::resolve(&scenario, &scenario.rows()[0], &column)
     }
 

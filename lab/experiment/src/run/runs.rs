@@ -14,7 +14,7 @@ use super::assemble::{number, seconds};
 use super::cell::DeviceSpec;
 use crate::outcome::Iteration;
 use scenario::presets::with_patches;
-use scenario::{CaseEntry, DefragKind, Machine, PolicyEntry};
+use scenario::{ColumnEntry, DefragKind, Machine, RowEntry};
 
 /// Order of a huge page.
 const HUGE: u32 = 9;
@@ -23,7 +23,7 @@ const HUGE: u32 = 9;
 /// without them is one of a kernel that could have them: its way to one may show elsewhere.
 pub(super) fn of(
     machine: &Machine,
-    row: &CaseEntry,
+    row: &RowEntry,
     compaction: Compaction,
     shrink: u64,
 ) -> Option<mm::Runs> {
@@ -42,7 +42,7 @@ pub(super) fn keep_apart(machine: &Machine, compaction: &Compaction) -> bool {
 }
 
 /// A column's law of making a huge page.
-pub(super) fn compaction_of(entry: &PolicyEntry, mut compaction: Compaction) -> Compaction {
+pub(super) fn compaction_of(entry: &ColumnEntry, mut compaction: Compaction) -> Compaction {
     if !entry.patches.is_empty() {
         compaction =
             with_patches(&entry.patches_joined()).expect("a loaded scenario names known patches");
@@ -82,7 +82,7 @@ pub(super) fn scaled(shrink: u64) -> u8 {
 }
 
 /// The machine with the reserve of a row.
-pub(super) fn with_reserve(machine: &Machine, row: &CaseEntry) -> Machine {
+pub(super) fn with_reserve(machine: &Machine, row: &RowEntry) -> Machine {
     let mut machine = machine.clone();
     if row.min_free_kib.is_some() {
         machine.min_free_kib.clone_from(&row.min_free_kib);

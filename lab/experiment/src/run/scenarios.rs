@@ -28,9 +28,9 @@ const OF_P2: &str = r#"
     kind = "dd"
     device = "disk"
     file_mib = 512
-    [[policy]]
+    [[column]]
     name = "linux-6.12"
-    [[policy]]
+    [[column]]
     name = "tidegate"
     one_node = true
 "#;
@@ -41,7 +41,7 @@ fn cell(text: &str, policy: usize) -> Cell {
         text: text.into(),
     };
     let (scenario, _) = Scenario::load(source, &[]).unwrap();
-    let column = Column::of(&scenario.policies[policy]);
+    let column = Column::of(&scenario.columns[policy]);
     Cell::resolve(&scenario, &scenario.rows()[0], &column)
 }
 
@@ -186,7 +186,7 @@ fn any_number_is_taken_or_refused_for_what_it_is() {
                 match Scenario::load(source, &[]) {
                     Ok((scenario, _)) => {
                         for (row, policy) in scenario.rows().iter().flat_map(|row| {
-                            scenario.policies.iter().map(move |policy| (row, policy))
+                            scenario.columns.iter().map(move |policy| (row, policy))
                         }) {
                             let column = Column::of(policy);
                             let _ = Cell::resolve(&scenario, row, &column);

@@ -38,19 +38,19 @@ const SMALL: &str = r#"
     device = "disk"
     memory_part = 0.02
     after = true
-    [[policy]]
+    [[column]]
     name = "linux-5.15"
-    [[policy]]
+    [[column]]
     name = "linux-6.12"
-    [[policy]]
+    [[column]]
     name = "tidegate"
-    [[policy]]
+    [[column]]
     name = "linux-5.0"
-    [[policy]]
+    [[column]]
     name = "linux-5.0+p3"
-    [[policy]]
+    [[column]]
     name = "linux-5.3"
-    [[policy]]
+    [[column]]
     name = "patched-by-a-key"
     preset = "linux-5.0"
     boost = "linux-5.0+p3"
@@ -62,7 +62,7 @@ pub(crate) fn cell(policy: usize) -> Cell {
         text: SMALL.into(),
     };
     let (scenario, _) = Scenario::load(source, &[]).unwrap();
-    let column = Column::of(&scenario.policies[policy]);
+    let column = Column::of(&scenario.columns[policy]);
     Cell::resolve(&scenario, &scenario.rows()[0], &column)
 }
 

@@ -38,20 +38,20 @@ const SMALL: &str = r#"
     file_mib = 1024
     total_mib = 16
     loops = 2
-    [[case]]
+    [[row]]
     name = "on"
-    [[case]]
+    [[row]]
     name = "off"
     thp = false
     min_free_kib = 512
     file_systems = { usb = "ext4" }
-    [[policy]]
+    [[column]]
     name = "linux-3.1"
-    [[policy]]
+    [[column]]
     name = "linux-3.2-rc5"
-    [[policy]]
+    [[column]]
     name = "tidegate"
-    [[policy]]
+    [[column]]
     name = "linux-6.12"
     defrag = "always"
 "#;
@@ -62,7 +62,7 @@ fn cell(row: usize, policy: usize) -> Cell {
         text: SMALL.into(),
     };
     let (scenario, _) = Scenario::load(source, &[]).unwrap();
-    let column = Column::of(&scenario.policies[policy]);
+    let column = Column::of(&scenario.columns[policy]);
     Cell::resolve(&scenario, &scenario.rows()[row], &column)
 }
 

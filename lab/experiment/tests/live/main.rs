@@ -51,7 +51,7 @@ const MAKERS: &str = r#"
     files_per_loop = 12
     loops = 3
     file_kib = 40
-    [[policy]]
+    [[column]]
     name = "tidegate"
 "#;
 
@@ -61,7 +61,7 @@ fn cell(text: &str) -> Cell {
         text: text.into(),
     };
     let (scenario, _) = Scenario::load(source, &[]).unwrap();
-    let column = Column::of(&scenario.policies[0]);
+    let column = Column::of(&scenario.columns[0]);
     Cell::resolve(&scenario, &scenario.rows()[0], &column)
 }
 
@@ -159,7 +159,7 @@ const CROWD: &str = r#"
     kind = "mapper"
     region_mib = 8
     run_s = 1
-    [[policy]]
+    [[column]]
     name = "tidegate"
 "#;
 

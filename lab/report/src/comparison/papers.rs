@@ -85,7 +85,7 @@ impl Report<'_> {
         let mut columns: Vec<_> = self.columns.iter().collect();
         columns.retain(|column| {
             let mut entries = self.scenario.published.iter();
-            entries.any(|entry| entry.policy.get_ref() == *column && asked(entry))
+            entries.any(|entry| entry.column.get_ref() == *column && asked(entry))
         });
         columns
     }

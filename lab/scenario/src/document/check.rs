@@ -11,7 +11,7 @@ use toml::Spanned;
 
 use super::parse::parse;
 use super::{
-    ALL, CaseEntry, CompareKind, DeviceEntry, ExpectEntry, PolicyEntry, SAMPLED, SCHEMA, Scenario,
+    ALL, ColumnEntry, CompareKind, DeviceEntry, ExpectEntry, RowEntry, SAMPLED, SCHEMA, Scenario,
     TaskEntry, is_plain,
 };
 use crate::catalogue;
@@ -37,14 +37,14 @@ pub(super) fn check(scenario: &Scenario, values: Vec<Mistake>) -> Vec<Mistake> {
     }
     checker.object_caches(scenario);
     checker.small_files(scenario);
-    checker.cases(scenario);
-    checker.policies(&scenario.policies);
+    checker.rows(scenario);
+    checker.columns(&scenario.columns);
     for entry in &scenario.published {
-        checker.case(scenario, &entry.case);
-        checker.policy(scenario, &entry.policy);
+        checker.row(scenario, &entry.row);
+        checker.column(scenario, &entry.column);
     }
     for delays in &scenario.delays {
-        checker.policy(scenario, &delays.policy);
+        checker.column(scenario, &delays.column);
     }
     for expect in &scenario.expects {
         checker.expect(scenario, expect);
@@ -202,7 +202,7 @@ impl Checker {
     }
 
     /// The limits of a row: the scenario's, or its own.
-    fn background_below_dirty(&mut self, scenario: &Scenario, row: &CaseEntry) {
+    fn background_below_dirty(&mut self, scenario: &Scenario, row: &RowEntry) {
         let machine = &scenario.machine;
         let memory = *machine.memory_mib.get_ref();
         if let Some(dirty) = &row.dirty_mib
@@ -326,8 +326,8 @@ impl Checker {
             }
             return;
         };
-        let own = (&device.model, scenario.cases.iter());
-        let models = own.1.filter_map(|case| case.model.as_ref());
+        let own = (&device.model, scenario.rows.iter());
+        let models = own.1.filter_map(|row| row.model.as_ref());
         let first = scenario
             .devices
             .first()
@@ -394,7 +394,7 @@ impl Checker {
             .devices
             .first()
             .is_some_and(|first| first.id.get_ref() == device.id.get_ref());
-        let rows = scenario.cases.iter().filter(|_| is_first);
+        let rows = scenario.rows.iter().filter(|_| is_first);
         let others = device
             .fs
             .iter()
@@ -486,28 +486,28 @@ impl Checker {
         self.list.push(mistake);
     }
 
-    fn cases(&mut self, scenario: &Scenario) {
-        self.unique("case name", scenario.cases.iter().map(|case| &case.name));
-        for case in &scenario.cases {
-            if case.name.get_ref() == ALL && scenario.cases.len() > 1 {
+    fn rows(&mut self, scenario: &Scenario) {
+        self.unique("row name", scenario.rows.iter().map(|row| &row.name));
+        for row in &scenario.rows {
+            if row.name.get_ref() == ALL && scenario.rows.len() > 1 {
                 self.list.push(
                     Mistake::new(
                         format!("a row of several cannot be called `{ALL}`"),
-                        case.name.span(),
+                        row.name.span(),
                         "that is the row of all of them together",
                     )
                     .help("give it another name"),
                 );
             }
-            self.rate_of_case(scenario, case);
-            self.numbers_of_case(scenario, case);
-            self.runs_of_case(scenario, case);
+            self.rate_of_row(scenario, row);
+            self.numbers_of_row(scenario, row);
+            self.runs_of_row(scenario, row);
             let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
-            for task in &case.tasks {
+            for task in &row.tasks {
                 self.known("task", task, ids.clone());
             }
         }
-        // Sizes that have to fit have to in the one row of a scenario without `[[case]]`, too.
+        // Sizes that have to fit have to in the one row of a scenario without `[[row]]`, too.
         for row in scenario.rows() {
             self.hogs_of_row(scenario, &row);
             self.regions_of_row(scenario, &row);
@@ -517,8 +517,8 @@ impl Checker {
     }
 
     /// A row's rate is of the first device, which must have one to be changed.
-    fn rate_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
-        let Some(rate) = &case.rate_mib else { return };
+    fn rate_of_row(&mut self, scenario: &Scenario, row: &RowEntry) {
+        let Some(rate) = &row.rate_mib else { return };
         if let Some(first) = scenario.devices.first()
             && first.rate_mib.is_none()
         {
@@ -534,14 +534,14 @@ impl Checker {
         }
     }
 
-    fn policies(&mut self, policies: &[PolicyEntry]) {
-        self.unique("policy", policies.iter().map(|policy| &policy.name));
-        for policy in policies {
-            let preset = policy.preset.as_ref().unwrap_or(&policy.name);
+    fn columns(&mut self, columns: &[ColumnEntry]) {
+        self.unique("column", columns.iter().map(|column| &column.name));
+        for column in columns {
+            let preset = column.preset.as_ref().unwrap_or(&column.name);
             if crate::presets::by_name(preset.get_ref()).is_none() {
                 self.known("preset", preset, PRESETS.iter().map(|preset| preset.name));
             }
-            self.runs_of_column(policy);
+            self.runs_of_column(column);
         }
     }
 
@@ -577,14 +577,14 @@ impl Checker {
         if let Some(scale) = &section.scale {
             self.scale(scale);
         }
-        for case in &section.cases {
-            self.case(scenario, case);
+        for row in &section.rows {
+            self.row(scenario, row);
         }
-        for policy in &section.policies {
-            self.policy(scenario, policy);
+        for column in &section.columns {
+            self.column(scenario, column);
         }
-        for policy in &section.sides {
-            self.policy(scenario, policy);
+        for column in &section.sides {
+            self.column(scenario, column);
         }
         if let (Some(side), false) = (section.sides.last(), [0, 2].contains(&section.sides.len())) {
             let help = "write the column before the paper's change and the one after it";
@@ -593,17 +593,17 @@ impl Checker {
         }
     }
 
-    fn case(&mut self, scenario: &Scenario, case: &Spanned<String>) {
+    fn row(&mut self, scenario: &Scenario, row: &Spanned<String>) {
         let rows = scenario.rows();
         let names = rows.iter().map(|row| row.name.get_ref().as_str());
         let names: Vec<&str> = names.chain((rows.len() > 1).then_some(ALL)).collect();
-        self.known("case", case, names.iter().copied());
+        self.known("row", row, names.iter().copied());
     }
 
     /// A column that a band or a published value is of. A column that is misspelt itself is
     /// the mistake.
-    fn policy(&mut self, scenario: &Scenario, policy: &Spanned<String>) {
-        let misspelt = scenario.policies.iter().any(|own| {
+    fn column(&mut self, scenario: &Scenario, column: &Spanned<String>) {
+        let misspelt = scenario.columns.iter().any(|own| {
             let preset = own.preset.as_ref().unwrap_or(&own.name);
             crate::presets::by_name(preset.get_ref()).is_none()
         });
@@ -611,11 +611,11 @@ impl Checker {
             return;
         }
         let names: Vec<&str> = scenario
-            .policies
+            .columns
             .iter()
-            .map(|policy| policy.name.get_ref().as_str())
+            .map(|column| column.name.get_ref().as_str())
             .collect();
-        self.known("policy", policy, names.iter().copied());
+        self.known("column", column, names.iter().copied());
     }
 
     /// A band that no check fails for here has to fail one elsewhere.
@@ -642,15 +642,15 @@ impl Checker {
     }
 
     fn expect(&mut self, scenario: &Scenario, expect: &ExpectEntry) {
-        for case in &expect.cases {
-            self.case(scenario, case);
+        for row in &expect.rows {
+            self.row(scenario, row);
         }
-        self.policy(scenario, &expect.policy);
+        self.column(scenario, &expect.column);
         if let Some(vs) = &expect.vs {
-            self.policy(scenario, vs);
+            self.column(scenario, vs);
         }
-        if let Some(case) = &expect.vs_case {
-            self.case(scenario, case);
+        if let Some(row) = &expect.vs_row {
+            self.row(scenario, row);
         }
         if let Some(of) = &expect.of {
             let tasks = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
@@ -677,12 +677,12 @@ impl Checker {
                     .help("say in one sentence what was measured; `held_in` does not go with it"),
             );
         }
-        let compares = expect.vs.is_some() || expect.vs_case.is_some();
+        let compares = expect.vs.is_some() || expect.vs_row.is_some();
         if (*expect.op.get_ref() == CompareKind::Value) == compares {
             self.list.push(
                 Mistake::new("this comparison does not fit", expect.op.span(), "`op`").help(
                     "`value` stands alone; `ratio`, `change_percent` and `chance` need \
-                     `vs = \"POLICY\"` or `vs_case = \"CASE\"`",
+                     `vs = \"POLICY\"` or `vs_row = \"CASE\"`",
                 ),
             );
         }

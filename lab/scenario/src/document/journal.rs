@@ -66,7 +66,7 @@ mod tests {
             r#"schema = "tidegate-exp/1"
 name = "mine"
 machine = {{ cpus = 2, memory_mib = 256, dirty_mib = 64, background_mib = 32 }}
-policy = [{{ name = "tidegate" }}]
+column = [{{ name = "tidegate" }}]
 [[device]]
 id = "disk"
 model = "sata2010"

@@ -1,5 +1,5 @@
 //! A scenario: one experiment as a TOML file. Machine, devices, tasks, and three lists: the rows
-//! (`[[case]]`), the columns (`[[policy]]`) and what must come out (`[[expect]]`).
+//! (`[[row]]`), the columns (`[[column]]`) and what must come out (`[[expect]]`).
 //!
 //! Reading goes in three steps, and each finds its own kind of mistake: TOML into these types
 //! (unknown keys, wrong types), `check` (ranges, names, sizes that cannot be met), and `--set`
@@ -85,8 +85,8 @@ tables! {
     "machine" "[machine]" Machine,
     "device" "[[device]]" DeviceEntry,
     "task" "[[task]]" TaskKeys,
-    "row" "[[case]]" CaseEntry,
-    "column" "[[policy]]" PolicyEntry,
+    "row" "[[row]]" RowEntry,
+    "column" "[[column]]" ColumnEntry,
     "published" "[[published]]" PublishedEntry,
     "delays" "[[delays]]" DelaysEntry,
     "expect" "[[expect]]" ExpectEntry,
@@ -109,8 +109,8 @@ keys! {
         machine: Machine, "On what.";
         devices as "device": Vec<DeviceEntry>, "Its devices.";
         tasks as "task": Vec<TaskEntry>, "Its tasks.";
-        cases as "case": Vec<CaseEntry> = Vec::new(), "Rows; without any, one row named after the experiment.";
-        policies as "policy": Vec<PolicyEntry>, "Columns; the first is the baseline.";
+        rows as "row": Vec<RowEntry> = Vec::new(), "Rows; without any, one row named after the experiment.";
+        columns as "column": Vec<ColumnEntry>, "Columns; the first is the baseline.";
         metrics: Vec<Spanned<String>> = Vec::new(), "Printed metrics, in order; without any, all that apply.", METRIC;
         published: Vec<PublishedEntry> = Vec::new(), "Published values.";
         delays: Vec<DelaysEntry> = Vec::new(), "Published delays of throttled reclaimers.";
@@ -205,7 +205,7 @@ keys! {
 
 keys! {
     /// A row of the table: what differs from the scenario.
-    CaseEntry:
+    RowEntry:
         name: Spanned<String>, "Its name.";
         model: May<String>, "Model of the first device.", MODELS;
         fs: May<String>, "File system of the first device.", FILE_SYSTEMS;
@@ -224,7 +224,7 @@ keys! {
         min_free_kib: May<f64>, "`min_free_kib` of the machine.";
 }
 
-impl CaseEntry {
+impl RowEntry {
     /// True if two rows differ in nothing but models and names, which files do not have.
     #[must_use]
     pub fn is_same_live(&self, other: &Self) -> bool {
@@ -284,7 +284,7 @@ impl CaseEntry {
 
 keys! {
     /// A column of the table.
-    PolicyEntry:
+    ColumnEntry:
         name: Spanned<String>, "Its name.";
         preset: May<String>, "The preset it is made from; without it, the one of its name.";
         hz: May<u32>, "Ticks per second, instead of the preset's.", TICKS;
@@ -315,8 +315,8 @@ keys! {
     /// A number that somebody published.
     PublishedEntry:
         metric: Spanned<String>, "The metric.", METRIC;
-        case: Spanned<String>, "The row.";
-        policy: Spanned<String>, "The column.";
+        row: Spanned<String>, "The row.";
+        column: Spanned<String>, "The column.";
         value: f64, "The number.";
 }
 
@@ -331,7 +331,7 @@ words! {
 keys! {
     /// The delays of one reason that somebody published, of the whole test.
     DelaysEntry:
-        policy: Spanned<String>, "The column.";
+        column: Spanned<String>, "The column.";
         by: ByKind, "The tasks they are of.";
         reason: Spanned<String>, "For which reason.", REASON;
         n: u64, "Their number.";
@@ -358,11 +358,11 @@ keys! {
         published: May<String>, "The published figure as text, where it does not follow from published values.";
         replicas_least: May<u32>, "Repetitions from which on the band can be judged: it is of a mean that single runs stray from.";
         metric: Spanned<String>, "The metric.", METRIC;
-        cases: Vec<Spanned<String>> = Vec::new(), "The rows; without it, all.";
-        policy: Spanned<String>, "The column.";
+        rows: Vec<Spanned<String>> = Vec::new(), "The rows; without it, all.";
+        column: Spanned<String>, "The column.";
         of: May<String>, "Of which task or device alone, by id; without it, of the whole run.";
         vs: May<String>, "Compared with which column.";
-        vs_case: May<String>, "Compared with which row.";
+        vs_row: May<String>, "Compared with which row.";
         op: Spanned<CompareKind>, "The comparison.";
         min: May<f64>, "Not below.";
         max: May<f64>, "Not above.";
@@ -376,14 +376,10 @@ impl ExpectEntry {
         let name = |entry: &Option<Spanned<String>>| entry.as_ref().map(|e| e.get_ref().clone());
         let bound = |entry: &Option<Spanned<f64>>| entry.as_ref().map(|e| *e.get_ref());
         let names = |entry: &Self| {
-            let all = [&entry.of, &entry.vs, &entry.vs_case].map(name);
-            let cases: Vec<_> = entry
-                .cases
-                .iter()
-                .map(|case| case.get_ref().clone())
-                .collect();
-            let own = [&entry.id, &entry.metric, &entry.policy].map(|e| e.get_ref().clone());
-            (own, all, cases)
+            let all = [&entry.of, &entry.vs, &entry.vs_row].map(name);
+            let rows: Vec<_> = entry.rows.iter().map(|row| row.get_ref().clone()).collect();
+            let own = [&entry.id, &entry.metric, &entry.column].map(|e| e.get_ref().clone());
+            (own, all, rows)
         };
         names(self) == names(other)
             && self.op.get_ref() == other.op.get_ref()
@@ -395,11 +391,11 @@ impl ExpectEntry {
 impl Scenario {
     /// The published value of a metric, in that row and column.
     #[must_use]
-    pub fn published_value(&self, metric: &str, case: &str, policy: &str) -> Option<f64> {
+    pub fn published_value(&self, metric: &str, row: &str, column: &str) -> Option<f64> {
         let entry = self.published.iter().find(|entry| {
             entry.metric.get_ref() == metric
-                && entry.case.get_ref() == case
-                && entry.policy.get_ref() == policy
+                && entry.row.get_ref() == row
+                && entry.column.get_ref() == column
         });
         entry.map(|entry| entry.value)
     }
@@ -424,11 +420,11 @@ impl Scenario {
 
     /// The rows; a scenario without any has one, named after it.
     #[must_use]
-    pub fn rows(&self) -> Vec<CaseEntry> {
-        if !self.cases.is_empty() {
-            return self.cases.clone();
+    pub fn rows(&self) -> Vec<RowEntry> {
+        if !self.rows.is_empty() {
+            return self.rows.clone();
         }
-        vec![CaseEntry::plain(self.name.clone())]
+        vec![RowEntry::plain(self.name.clone())]
     }
 }
 
@@ -448,7 +444,7 @@ fn in_the_file(given: &Source, error: LoadError) -> LoadError {
     }
 }
 
-/// True if `c` may be in a plain name: of a device, a task, a case or a policy, which stand in
+/// True if `c` may be in a plain name: of a device, a task, a row or a column, which stand in
 /// tables and in names of files.
 pub fn is_plain(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.+".contains(c)

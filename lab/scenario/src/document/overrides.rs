@@ -2,13 +2,14 @@
 //!
 //! A path goes through tables by key and through lists of tables by `id`, `name` or number:
 //! `machine.memory_mib=512`, `machine.swap.mib=64`, `device.disk.wrap="slow:rate=16MB"`,
-//! `policy.p1.hz=100`.
+//! `column.p1.hz=100`.
 
 use core::fmt;
 
 use toml_edit::{DocumentMut, Item, Table, Value};
 
 use super::{LoadError, parse};
+use crate::keys::OLD_NAMES;
 use crate::mistake::{Mistake, Mistakes, Source, choices};
 
 /// One override from the command line.
@@ -78,7 +79,7 @@ impl Override {
     }
 }
 
-/// Splits at dots, except within quotes: `policy."linux-2.6.36".hz`.
+/// Splits at dots, except within quotes: `column."linux-2.6.36".hz`.
 fn split(path: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut quoted = false;
@@ -132,6 +133,7 @@ fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String>
     let [key, rest @ ..] = path else {
         return Err("the path is empty".into());
     };
+    let key = named(table, key);
     if rest.is_empty() {
         if let Some(Item::Value(old)) = table.get_mut(key) {
             let decor = old.decor().clone();
@@ -167,6 +169,20 @@ fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String>
         },
         Item::Value(_) => Err(format!("`{key}` is a single value, not a table")),
         Item::None => Err(format!("there is no `{key}`")),
+    }
+}
+
+/// The name that a key has in this table: it and the path may each have the old or the new one.
+fn named<'a>(table: &Table, key: &'a str) -> &'a str {
+    let mut pairs = OLD_NAMES.iter();
+    let other = pairs.find_map(|&(old, new)| match key {
+        _ if key == old => Some(new),
+        _ if key == new => Some(old),
+        _ => None,
+    });
+    match other {
+        Some(other) if !table.contains_key(key) && table.contains_key(other) => other,
+        _ => key,
     }
 }
 

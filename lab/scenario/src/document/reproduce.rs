@@ -14,8 +14,8 @@ keys! {
     /// `[reproduce]`.
     ReproduceSection:
         scale: May<f64>, "The scale, if not the scenario's own.";
-        cases: Vec<Spanned<String>> = Vec::new(), "These rows alone.";
-        policies: Vec<Spanned<String>> = Vec::new(), "These columns alone.";
+        rows: Vec<Spanned<String>> = Vec::new(), "These rows alone.";
+        columns: Vec<Spanned<String>> = Vec::new(), "These columns alone.";
         set: Vec<String> = Vec::new(), "Other values of the scenario, as of `--set`: a shorter run.";
         seconds: May<f64>, "CPU time that one repetition took when it was measured last, on one core: for the estimate of what is left.", range(0.0, 1e5, " s");
         figure: May<String>, "The plot that shows the claim, by the name of its file.";
@@ -71,11 +71,11 @@ mod tests {
         // An experiment that has no such table of its own.
         let burst = experiments::by_name("burst").unwrap().text;
         for (line, says) in [
-            ("cases = [\"ext5\"]", "unknown case `ext5`"),
-            ("policies = [\"p9\"]", "unknown policy `p9`"),
+            ("rows = [\"ext5\"]", "unknown row `ext5`"),
+            ("columns = [\"p9\"]", "unknown column `p9`"),
             ("trade_offs = [\"reall\"]", "unknown metric `reall`"),
             ("scale = 0.3", "not one over a whole number"),
-            ("sides = [\"p9\", \"tidegate\"]", "unknown policy `p9`"),
+            ("sides = [\"p9\", \"tidegate\"]", "unknown column `p9`"),
             ("sides = [\"tidegate\"]", "`sides` takes two columns"),
             ("seconds = -1", "`seconds` is out of range: -1"),
             ("minutes = 1", "unknown key `minutes`"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use toml::Spanned;
 
-use super::PolicyEntry;
+use super::ColumnEntry;
 use crate::keys::words;
 
 words! {
@@ -17,7 +17,7 @@ words! {
 /// File systems of a row, by device.
 pub type FileSystems = BTreeMap<Spanned<String>, Spanned<String>>;
 
-impl PolicyEntry {
+impl ColumnEntry {
     /// The patches of a column as one name.
     #[must_use]
     pub fn patches_joined(&self) -> String {

@@ -43,7 +43,7 @@ kind = "dd"
 device = "disk"
 file_mib = 512
 
-[[policy]]
+[[column]]
 name = "tidegate"
 "#;
 
@@ -324,8 +324,8 @@ fn a_missing_table_is_named_as_it_is_written() {
     for (table, end, written) in [
         ("[machine]", "[[device]]", "[machine]"),
         ("[[device]]", "[[task]]", "[[device]]"),
-        ("[[task]]", "[[policy]]", "[[task]]"),
-        ("[[policy]]", "", "[[policy]]"),
+        ("[[task]]", "[[column]]", "[[task]]"),
+        ("[[column]]", "", "[[column]]"),
     ] {
         let from = GOOD.find(table).unwrap();
         let rest = GOOD[from..].find(end).filter(|at| *at > 0);
@@ -407,7 +407,7 @@ fn a_band_that_is_held_elsewhere_is_held_there() {
 
 #[test]
 fn a_band_that_nothing_meets_and_one_without_its_other_column() {
-    let expect = "name = \"tidegate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\npolicy = \"tidegate\"\nop = \"ratio\"\nmin = 2\nmax = 1";
+    let expect = "name = \"tidegate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\ncolumn = \"tidegate\"\nop = \"ratio\"\nmin = 2\nmax = 1";
     let text = mistaken("name = \"tidegate\"", expect);
     assert!(text.contains("a band that nothing can meet"), "{text}");
     assert!(
@@ -441,12 +441,12 @@ fn an_override_is_checked_like_the_file_and_shown_with_its_origin() {
     let text = shown(GOOD, &["machine.cpu=2"]);
     assert!(text.contains("did you mean `cpus`?"), "{text}");
     assert_eq!(
-        shown(GOOD, &["device.disk.model=ssd", "policy.tidegate.hz=100"]),
+        shown(GOOD, &["device.disk.model=ssd", "column.tidegate.hz=100"]),
         "no mistake"
     );
     assert_eq!(
-        shown(GOOD, &["policy.p9.hz=100"]),
-        "\n--set policy.p9.hz=100: there is no policy called `p9`; allowed: tidegate\n"
+        shown(GOOD, &["column.p9.hz=100"]),
+        "\n--set column.p9.hz=100: there is no column called `p9`; allowed: tidegate\n"
     );
 }
 
@@ -470,10 +470,10 @@ fn an_override_reaches_the_entry_whose_name_has_dots() {
         origin: "my.toml".into(),
         text,
     };
-    let set = Override::parse("policy.linux-2.6.36.hz=100").unwrap();
+    let set = Override::parse("column.linux-2.6.36.hz=100").unwrap();
     let (scenario, _) = Scenario::load(source, &[set]).unwrap();
     assert_eq!(
-        scenario.policies[0].hz.as_ref().map(|hz| *hz.get_ref()),
+        scenario.columns[0].hz.as_ref().map(|hz| *hz.get_ref()),
         Some(100)
     );
 }
@@ -539,7 +539,7 @@ fn limits_said_twice_or_contradicting_each_other_in_a_row() {
         text.contains("`dirty_mib` and `dirty_percent` are both given"),
         "{text}"
     );
-    let row = "name = \"tidegate\"\n\n[[case]]\nname = \"low\"\ndirty_mib = 20";
+    let row = "name = \"tidegate\"\n\n[[row]]\nname = \"low\"\ndirty_mib = 20";
     let text = mistaken("name = \"tidegate\"", row);
     assert!(
         text.contains("the background limit (32 MiB) is not below the dirty limit (20 MiB)"),
@@ -561,7 +561,7 @@ fn a_misspelt_boost_or_shrink_names_those_that_there_are() {
 
 #[test]
 fn a_misspelt_column_is_one_mistake() {
-    let expect = "name = \"tidgate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\npolicy = \"tidegate\"\nop = \"value\"\nmax = 1";
+    let expect = "name = \"tidgate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\ncolumn = \"tidegate\"\nop = \"value\"\nmax = 1";
     let text = mistaken("name = \"tidegate\"", expect);
     assert_eq!(text.matches("error:").count(), 1, "{text}");
 }
@@ -599,11 +599,11 @@ device = "disk"
 memory_part_each = 0.24
 run_s = 10
 
-[[case]]
+[[row]]
 name = "one"
 counts = { hog = 2 }
 
-[[policy]]
+[[column]]
 name = "linux-5.16-rc1"
 reclaim_off = ["noprogress"]
 "#;
@@ -706,7 +706,7 @@ fn more_pins_than_a_cache_lets_are_refused() {
 
 #[test]
 fn what_has_to_fit_has_to_without_a_row_too() {
-    let plain = MEMORY.replace("[[case]]\nname = \"one\"\ncounts = { hog = 2 }\n\n", "");
+    let plain = MEMORY.replace("[[row]]\nname = \"one\"\ncounts = { hog = 2 }\n\n", "");
     assert_eq!(shown(&plain, &[]), "no mistake");
     let held = "costs = \"p0\"\n\n[[task]]\nid = \"held\"\nkind = \"pinner\"\ndevice = \"disk\"\nrun_s = 5\n\
                 pinned_mib = 200";
@@ -729,7 +729,7 @@ fn what_has_to_fit_has_to_without_a_row_too() {
 fn hogs_of_several_entries_have_to_fit_together() {
     let second = |times: &str| {
         let hog = format!("[[task]]\nid = \"second\"\nkind = \"hog\"\nregion_mib = 400\n{times}\n");
-        mistaken_memory("[[case]]", &format!("{hog}\n[[case]]"))
+        mistaken_memory("[[row]]", &format!("{hog}\n[[row]]"))
     };
     let both = second("run_s = 10");
     assert!(both.contains("its hogs keep 784 MiB"), "{both}");
@@ -741,8 +741,8 @@ fn hogs_of_several_entries_have_to_fit_together() {
     assert_eq!(second("start_s = 10\nrun_s = 10"), "no mistake");
     assert_eq!(
         mistaken_memory(
-            "[[case]]",
-            "[[task]]\nid = \"second\"\nkind = \"hog\"\nregion_mib = 384\nrun_s = 10\n\n[[case]]"
+            "[[row]]",
+            "[[task]]\nid = \"second\"\nkind = \"hog\"\nregion_mib = 384\nrun_s = 10\n\n[[row]]"
         ),
         "no mistake",
         "as much as there is"
@@ -849,7 +849,7 @@ error: `run_s` is above `max_s`: 10 > 9 s
 
 #[test]
 fn no_row_is_called_as_that_of_all_rows() {
-    let row = |name: &str| format!("\n[[case]]\nname = \"{name}\"\n");
+    let row = |name: &str| format!("\n[[row]]\nname = \"{name}\"\n");
     let two = format!("{GOOD}{}{}", row("all"), row("other"));
     let text = shown(&two, &[]);
     assert!(
@@ -1073,8 +1073,8 @@ fn more_nodes_than_fit_are_refused() {
 
 #[test]
 fn a_row_of_another_size_needs_equal_nodes() {
-    let row = "[[case]]\nname = \"more\"\nmemory_mib = 512\n[[policy]]";
-    let said = on_nodes("[[policy]]", row);
+    let row = "[[row]]\nname = \"more\"\nmemory_mib = 512\n[[column]]";
+    let said = on_nodes("[[column]]", row);
     assert!(
         said.contains("a row of another size on a machine whose nodes have theirs"),
         "{said}"
@@ -1229,5 +1229,36 @@ fn the_page_has_the_keys_as_they_are_declared() {
         std::fs::write(&path, &made).unwrap();
         let path = path.display();
         panic!("docs/study/write-a-scenario.md: put {path} between its marks `keys` and `end`");
+    }
+}
+
+#[test]
+fn old_names_of_columns_and_rows_are_read() {
+    let new = GOOD.replace("name = \"tidegate\"", "name = \"tidegate\"\nhz = 100")
+        + "\n[[row]]\nname = \"one\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\n\
+           column = \"tidegate\"\nrows = [\"one\"]\nvs_row = \"one\"\nop = \"ratio\"\nmax = 1\n\
+           \n[reproduce]\ncolumns = [\"tidegate\"]\nrows = [\"one\"]\n";
+    let mut old = new.clone();
+    for (from, to) in crate::keys::OLD_NAMES {
+        let table = format!("[[{to}]]");
+        old = old.replace(&table, &format!("[[{from}]]"));
+        old = old.replace(&format!("\n{to} ="), &format!("\n{from} ="));
+    }
+    assert_ne!(old, new);
+    for text in [new, old] {
+        for set in ["column.tidegate.hz=250", "policy.tidegate.hz=250"] {
+            let source = Source {
+                origin: "a.toml".into(),
+                text: text.clone(),
+            };
+            let set = Override::parse(set).unwrap();
+            let (scenario, _) = Scenario::load(source, &[set]).unwrap();
+            let expect = &scenario.expects[0];
+            let hz = crate::keys::value(&scenario.columns[0].hz);
+            let vs = expect.vs_row.as_ref().map(|row| row.get_ref().as_str());
+            let section = &scenario.reproduce;
+            let lengths = [&expect.rows, &section.rows, &section.columns].map(Vec::len);
+            assert_eq!((hz, vs, lengths), (Some(250), Some("one"), [1; 3]));
+        }
     }
 }

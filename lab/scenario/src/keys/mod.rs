@@ -41,6 +41,21 @@ pub struct Key {
     pub allowed: Allowed,
 }
 
+/// Old names of keys and of tables, with the new ones. They are read as these.
+pub(crate) const OLD_NAMES: [(&str, &str); 5] = [
+    ("policy", "column"),
+    ("policies", "columns"),
+    ("case", "row"),
+    ("cases", "rows"),
+    ("vs_case", "vs_row"),
+];
+
+/// The old name of a key.
+pub(crate) fn old_name(name: &str) -> Option<&'static str> {
+    let found = OLD_NAMES.iter().find(|(_, new)| *new == name);
+    found.map(|(old, _)| *old)
+}
+
 /// The type of a key's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Takes {

@@ -96,7 +96,9 @@ impl<'t> Open<'t> {
     }
 
     fn entry(&mut self, key: &'static Key, reader: &mut Reader<'_>) -> Option<Raw<'t>> {
+        let old = super::old_name(key.name);
         let entry = self.entries.remove(key.name);
+        let entry = entry.or_else(|| self.entries.remove(old?));
         if entry.is_none() && key.needed && !self.complained {
             // Misspelt keys come first, and may be the one that is missing.
             let unknown = self.entries.keys().map(|key| key.get_ref().as_ref());

@@ -146,7 +146,7 @@ impl Report<'_> {
                 }
             }
             let published = self.scenario.delays.iter();
-            for entry in published.filter(|entry| entry.policy.get_ref() == column) {
+            for entry in published.filter(|entry| entry.column.get_ref() == column) {
                 let by = match entry.by {
                     ByKind::Direct => "direct",
                     ByKind::Kswapd => "kswapd",

@@ -35,7 +35,7 @@ impl Report<'_> {
     }
 
     fn p2_row(&self, case: &str) -> String {
-        let published = self.published_columns(|entry| entry.case.get_ref() == case);
+        let published = self.published_columns(|entry| entry.row.get_ref() == case);
         let theirs = published.iter().map(|policy| head(policy).1);
         let all: Vec<_> = self
             .columns

@@ -53,7 +53,7 @@ impl Report<'_> {
         };
         let row = |case: &String| {
             let published = self.published_columns(|entry| {
-                entry.case.get_ref() == case && asked(entry.metric.get_ref())
+                entry.row.get_ref() == case && asked(entry.metric.get_ref())
             });
             let mut text = self.p4_head(case, &published);
             for (name, mean, deviation, change) in &rows.times {

@@ -189,8 +189,8 @@ fn p4_has_times_with_their_deviations_and_every_iteration() {
     let source = experiments::by_name("thpavail").unwrap();
     let (scenario, _) = Scenario::load(source, &[]).unwrap();
     let entry = scenario.published.first().expect("published values");
-    let case = entry.case.get_ref().clone();
-    let base = entry.policy.get_ref().clone();
+    let case = entry.row.get_ref().clone();
+    let base = entry.column.get_ref().clone();
     let run = |policy: &str, slower: f64| Outcome {
         case: case.clone(),
         policy: policy.into(),

@@ -376,7 +376,7 @@ fn traced(experiment: &str, row: &str, column: &str, sets: &[&str]) -> Outcome {
     let (scenario, _) = Scenario::load(source, &overrides.collect::<Vec<_>>()).unwrap();
     let rows = scenario.rows();
     let row = rows.iter().find(|of| of.name.get_ref() == row).unwrap();
-    let mut columns = scenario.policies.iter().map(Column::of);
+    let mut columns = scenario.columns.iter().map(Column::of);
     let column = columns.find(|of| of.name == column).unwrap();
     let mut orders = run::orders(&[Cell::resolve(&scenario, row, &column)], 1, 1);
     orders[0].trace = true;

@@ -8,7 +8,7 @@ use toml::Spanned;
 use super::Checker;
 use crate::document::MEMORY_MOST_MIB;
 use crate::document::tasks::{misfit, missing};
-use crate::document::{CaseEntry, Scenario, TaskEntry};
+use crate::document::{RowEntry, Scenario, TaskEntry};
 use crate::kinds::by_name;
 use crate::limits::MEMORY_LEAST_MIB;
 use crate::mistake::Mistake;
@@ -99,7 +99,7 @@ impl Checker {
 
     /// Hogs keep all that they write to: what those of a row have at the same time has to fit
     /// memory and swap together.
-    pub(super) fn hogs_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
+    pub(super) fn hogs_of_row(&mut self, scenario: &Scenario, row: &RowEntry) {
         let machine = &scenario.machine;
         let Some(swap) = &machine.swap else { return };
         if machine.oom_kills {
@@ -141,7 +141,7 @@ impl Checker {
 
     /// The regions of a row's tasks at the same time have tables of a bounded size
     /// (`REGIONS_MOST`).
-    pub(super) fn regions_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
+    pub(super) fn regions_of_row(&mut self, scenario: &Scenario, row: &RowEntry) {
         let machine = &scenario.machine;
         let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
         let memory = row.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
@@ -185,7 +185,7 @@ impl Checker {
 
     /// The files that a row's tasks map have tables of a bounded size: eight pages take what one of
     /// a region does.
-    pub(super) fn maps_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
+    pub(super) fn maps_of_row(&mut self, scenario: &Scenario, row: &RowEntry) {
         const MOST: f64 = 8.0 * REGIONS_MOST;
         let machine = &scenario.machine;
         let number = |value: &Option<Spanned<f64>>| value.as_ref().map_or(0.0, |v| *v.get_ref());
@@ -226,7 +226,7 @@ impl Checker {
     }
 
     /// The tasks of a row pin no more pages together than a cache lets (`mm::Options::pins_max`).
-    pub(super) fn pins_of_row(&mut self, scenario: &Scenario, row: &CaseEntry) {
+    pub(super) fn pins_of_row(&mut self, scenario: &Scenario, row: &RowEntry) {
         let machine = &scenario.machine;
         let memory = row.memory_mib.as_ref().unwrap_or(&machine.memory_mib);
         let reserved = machine.reserved_percent.as_ref();
@@ -259,12 +259,12 @@ impl Checker {
     }
 
     /// Counts and files that a row gives to tasks by their ids.
-    pub(super) fn numbers_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
+    pub(super) fn numbers_of_row(&mut self, scenario: &Scenario, row: &RowEntry) {
         let ids = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
-        for (id, _) in case.counts.iter().chain(&case.files) {
+        for (id, _) in row.counts.iter().chain(&row.files) {
             self.known("task", id, ids.clone());
         }
-        for (id, number) in &case.files {
+        for (id, number) in &row.files {
             let by_id = |task: &&TaskEntry| task.id.get_ref() == id.get_ref();
             if let Some(task) = scenario.tasks.iter().find(by_id)
                 && by_name(task.kind.get_ref().name()).is_some_and(|kind| !kind.has("files"))
@@ -272,7 +272,7 @@ impl Checker {
                 self.unused("files", number.span(), task);
             }
         }
-        if let Some(memory) = &case.memory_mib {
+        if let Some(memory) = &row.memory_mib {
             let scale = *scenario.run.scale.get_ref();
             let least = MEMORY_LEAST_MIB / scale.clamp(1.0 / 64.0, 1.0);
             self.range("memory_mib", memory, least, MEMORY_MOST_MIB, " MiB");
@@ -286,8 +286,8 @@ impl Checker {
 }
 
 /// The beginning of a message about a row: a row that the scenario did not write has no name there.
-fn whose(scenario: &Scenario, row: &CaseEntry) -> String {
-    if scenario.cases.is_empty() {
+fn whose(scenario: &Scenario, row: &RowEntry) -> String {
+    if scenario.rows.is_empty() {
         return "the".into();
     }
     format!("row `{}`: its", row.name.get_ref())
@@ -311,18 +311,18 @@ fn most_at_once<'a>(tasks: &[(&'a TaskEntry, f64)]) -> Option<(&'a TaskEntry, f6
 /// The tasks that a row has, each with how many there are of it.
 fn tasks_of<'a>(
     scenario: &'a Scenario,
-    case: &'a CaseEntry,
+    row: &'a RowEntry,
 ) -> impl Iterator<Item = (&'a TaskEntry, f64)> {
     let numbered = scenario.tasks.iter().enumerate();
     numbered.filter_map(move |(index, task)| {
         let chosen = |name: &Spanned<String>| name.get_ref() == task.id.get_ref();
-        if !case.tasks.is_empty() && !case.tasks.iter().any(chosen) {
+        if !row.tasks.is_empty() && !row.tasks.iter().any(chosen) {
             return None;
         }
-        let by_id = case.counts.iter().find(|(name, _)| chosen(name));
+        let by_id = row.counts.iter().find(|(name, _)| chosen(name));
         let count = by_id
             .map(|(_, count)| count)
-            .or(case.count.as_ref().filter(|_| index == 0))
+            .or(row.count.as_ref().filter(|_| index == 0))
             .or(task.count.as_ref());
         Some((task, f64::from(count.map_or(1, |count| *count.get_ref()))))
     })

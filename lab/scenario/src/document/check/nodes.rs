@@ -67,7 +67,7 @@ impl Checker {
             );
         }
         let sized = scenario
-            .cases
+            .rows
             .iter()
             .filter_map(|row| row.memory_mib.as_ref());
         for own in sized {

@@ -3,19 +3,19 @@
 use policy::compact::{Compaction, Patches};
 
 use super::{Checker, SCALES};
-use crate::document::{CaseEntry, PolicyEntry, Scenario};
+use crate::document::{ColumnEntry, RowEntry, Scenario};
 use crate::mistake::Mistake;
 use crate::presets::by_name;
 
 impl Checker {
     /// `file_systems` and `min_free_kib` of a row, `thp` where there is nothing to turn off.
-    pub(super) fn runs_of_case(&mut self, scenario: &Scenario, case: &CaseEntry) {
+    pub(super) fn runs_of_row(&mut self, scenario: &Scenario, row: &RowEntry) {
         let ids = scenario.devices.iter();
         let ids = ids.map(|device| device.id.get_ref().as_str());
-        for (device, fs) in &case.file_systems {
+        for (device, fs) in &row.file_systems {
             self.known("device", device, ids.clone());
             let first = scenario.devices.first();
-            if let Some(own) = &case.fs
+            if let Some(own) = &row.fs
                 && first.is_some_and(|first| first.id.get_ref() == device.get_ref())
             {
                 self.list.push(
@@ -29,8 +29,8 @@ impl Checker {
                 );
             }
         }
-        self.reserve(scenario, case.min_free_kib.as_ref());
-        if let Some(thp) = &case.thp
+        self.reserve(scenario, row.min_free_kib.as_ref());
+        if let Some(thp) = &row.thp
             && scenario.machine.thp.is_none()
         {
             self.list.push(
@@ -46,7 +46,7 @@ impl Checker {
 
     /// `patches` name some, and of a kernel that they were made for; `defrag` is for a kernel that
     /// has it.
-    pub(super) fn runs_of_column(&mut self, policy: &PolicyEntry) {
+    pub(super) fn runs_of_column(&mut self, policy: &ColumnEntry) {
         self.defrag(policy);
         let Some(first) = policy.patches.first() else {
             return;
@@ -75,7 +75,7 @@ impl Checker {
         }
     }
 
-    fn defrag(&mut self, policy: &PolicyEntry) {
+    fn defrag(&mut self, policy: &ColumnEntry) {
         let Some(defrag) = &policy.defrag else { return };
         let preset = policy.preset.as_ref().unwrap_or(&policy.name);
         let found = by_name(preset.get_ref());
@@ -158,16 +158,16 @@ mod tests {
         file_mib = 256
         total_mib = 64
         loops = 2
-        [[case]]
+        [[row]]
         name = "off"
         thp = false
         min_free_kib = 2048
         file_systems = { usb = "ext4" }
-        [[policy]]
+        [[column]]
         name = "linux-3.2-rc5"
-        [[policy]]
+        [[column]]
         name = "linux-3.2-rc5+p4.1-8"
-        [[policy]]
+        [[column]]
         name = "by-key"
         preset = "linux-3.2-rc5"
         patches = ["1-11", "-7b"]
