@@ -7,7 +7,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use env::{Cause, Task, Wakeup};
-use mm::{Ask, Cache, Error, NodeId, Object, Shrink, SlabSpec, Slabs};
+use kernel::{Object, SlabSpec, Slabs};
+use mm::{Ask, Cache, Error, NodeId, Shrink};
 use policy::place::mobility::Mobility;
 use policy::shrink::Answer;
 use policy::units::{Bytes, Nanos, Pages};
@@ -96,7 +97,7 @@ impl Objects {
     pub(crate) fn new(task: &Task<'_>, cache: &Arc<Cache>) -> Self {
         let refused = |error: Error| format!("slabs: {error}");
         let add = |spec| {
-            let added = cache.add_slabs(spec);
+            let added = Slabs::new(cache, spec);
             added.unwrap_or_else(|error| fail("unexpected-error", refused(error)))
         };
         let kept = Arc::new(Kept {

@@ -6,22 +6,27 @@ use env::{Cause, Context, Env, Signal, Task, Work};
 use frames::sync::{AtomicU64, Ordering};
 use frames::{Busy, Content, Flags, FrameId, Owner};
 use policy::dirty::{Counts, DeviceIndex, Dirtyable};
+use policy::place::mobility::Mobility;
 use policy::units::Pages;
 
 pub(crate) use crate::error::FILE_MAX;
 use crate::lists::{Arrival, FarPages, INACTIVE_FILE, NodeId, ZoneId, Zones};
 use crate::memory::Memory;
 pub(crate) use crate::options::FRAMES_MIN;
-use crate::options::Options;
+use crate::options::{Options, Runs};
 use crate::pages::CachedPages;
 use crate::registry::Registry;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
+use crate::registry::regions::Anon;
 use crate::registry::writeback::Writeback;
 use crate::shrinkers::Shrinkers;
 use crate::vmstat::{Counters, Item};
 pub(crate) use crate::vmstat::{add, get, sub};
 use crate::{Error, swapfile};
+use kernel::Kernel;
+
+pub(crate) mod kernel;
 
 /// A page cache under one memory limit.
 ///
@@ -45,6 +50,10 @@ pub struct Cache {
     /// Caches of objects, and the pages of slabs.
     pub(crate) shrinkers: Shrinkers,
     pub(crate) counters: Counters,
+    /// Parts of a kernel that no live cache has.
+    pub(crate) kernel: Option<Arc<dyn Kernel>>,
+    /// The runs of that kernel.
+    pub(crate) runs: Option<Runs>,
 }
 
 impl Cache {
@@ -141,6 +150,39 @@ impl Cache {
         self.pages.table.update(frame, Flags::NONE, Flags::MAPPED);
         self.zones.note_unmapped(frame);
         true
+    }
+
+    /// The mobility whose pageblocks hold the pages of a file that are to be written to, or read.
+    pub(crate) fn lies_in(&self, mapping: &Mapping, written: bool) -> Mobility {
+        if self.runs.is_some_and(|runs| runs.groups) {
+            Mobility::of_page(written)
+        } else {
+            mapping.device.options.mobility
+        }
+    }
+
+    /// A page of a region is about to be elsewhere than its neighbours; the caller has its busy
+    /// bit.
+    #[inline]
+    pub(crate) fn break_run(&self, anon: &Anon, page: u32) {
+        if anon.pages.break_run(page) {
+            self.counters.add(Item::ThpSplit, 1);
+        }
+    }
+
+    /// The same of a page that is given back, as all up to `end` are.
+    #[inline]
+    pub(crate) fn leave_run(&self, anon: &Anon, page: u32, end: u32) {
+        if anon.pages.break_run(page) {
+            let stretch = anon.pages.stretch(page);
+            let whole = stretch.is_some_and(|all| all.start == page && all.end <= end);
+            let item = if whole {
+                Item::ThpFreed
+            } else {
+                Item::ThpSplit
+            };
+            self.counters.add(item, 1);
+        }
     }
 
     /// See `CachedPages::release`.

@@ -8,12 +8,14 @@ use env::{DeviceId, DeviceInfo, Env, Interrupt, ObjectId, Signal, Task};
 use frames::NodePool;
 use policy::dirty::DeviceIndex;
 use policy::place::ZONES_MAX;
+use policy::reclaim::page::Immediate;
 use policy::units::{Bytes, Pages};
 
+use crate::cache::kernel::Kernel;
 use crate::cache::{Cache, FILE_MAX, FRAMES_MIN};
 use crate::lists::{Layout, NodeId, Zones};
 use crate::memory::{Memory, Shape};
-use crate::options::{DeviceOptions, Options, Populate};
+use crate::options::{DeviceOptions, Options, Populate, Runs};
 use crate::pages::CachedPages;
 use crate::registry::Registry;
 use crate::registry::device::DeviceState;
@@ -23,7 +25,7 @@ use crate::shrinkers::Shrinkers;
 use crate::vmstat::Counters;
 use crate::writeback::balance::tell_the_rest;
 use crate::writeback::flush;
-use crate::{Error, File, Writer, compact, reclaim, swapfile};
+use crate::{Error, File, Writer, reclaim, swapfile};
 
 mod limit;
 mod trim;
@@ -55,6 +57,26 @@ impl Cache {
     /// `LimitTooSmall`; `BadOption`; `NoMemory` when everything is populated at the start and the
     /// system refuses; `NoThread`.
     pub fn new(env: Arc<dyn Env>, options: Options) -> Result<Arc<Self>, Error> {
+        Self::build(env, options, None)
+    }
+
+    /// The same with rooms of a kernel, which `make` makes for that many nodes and zones.
+    ///
+    /// # Errors
+    /// As `new`.
+    pub fn with_kernel(
+        env: Arc<dyn Env>,
+        options: Options,
+        make: &dyn Fn(usize, usize) -> Arc<dyn Kernel>,
+    ) -> Result<Arc<Self>, Error> {
+        Self::build(env, options, Some(make))
+    }
+
+    fn build(
+        env: Arc<dyn Env>,
+        options: Options,
+        make: Option<&dyn Fn(usize, usize) -> Arc<dyn Kernel>>,
+    ) -> Result<Arc<Self>, Error> {
         let frames = options.frames;
         if frames < FRAMES_MIN {
             return Err(Error::LimitTooSmall {
@@ -94,6 +116,12 @@ impl Cache {
         };
         let shared = Pages(u64::from(frames)).saturating_sub(marks.high).bytes();
         let sizes = (layout.nodes().len(), layout.zones().count());
+        let kernel = make.map(|make| make(sizes.0, sizes.1));
+        let runs = kernel.as_ref().and_then(|kernel| kernel.runs());
+        if let Some(runs) = runs {
+            options.check_runs(runs)?;
+        }
+        let immediate = |runs: Runs| runs.immediate;
         let cache = Arc::new(Self {
             pages: CachedPages::new(frames, nodes),
             memory: Memory::new(Arc::clone(&env), shape),
@@ -101,13 +129,15 @@ impl Cache {
                 frames,
                 Arc::clone(&layout),
                 (&options.reclaim, options.page_rule.as_ref()),
-                options.immediate(),
+                runs.map_or(Immediate::Scanned, immediate),
             ),
             registry: Registry::new(),
             writeback: Writeback::new(&options),
             swap: swapfile::State::new(frames),
             shrinkers: Shrinkers::new(sizes, options.shares, shared, env.now()),
             counters: Counters::new(),
+            kernel,
+            runs,
             env,
             content,
             options,
@@ -120,8 +150,8 @@ impl Cache {
                 continue;
             }
             cache.start_in_node("reclaimer", node, reclaim::background::background)?;
-            if cache.compacts_in_background() {
-                cache.start_in_node("compactor", node, compact::background::compactor)?;
+            if cache.kernel().is_some_and(Kernel::has_compactor) {
+                cache.start_in_node("compactor", node, compactor)?;
             }
         }
         Ok(cache)
@@ -355,7 +385,9 @@ impl Cache {
         }
         for node in self.zones.nodes() {
             node.background().stop();
-            node.compactor().stop();
+        }
+        if let Some(kernel) = self.kernel() {
+            kernel.stop();
         }
         self.memory.wake(Signal::Shutdown);
         synced
@@ -368,6 +400,18 @@ impl Cache {
             drop(mapping.shut_at_the_end(task)?);
         }
         Ok(())
+    }
+}
+
+/// The task of a node that makes runs in the background.
+fn compactor(task: &mut Task<'_>, cache: &Weak<Cache>, node: NodeId) {
+    while let Some(cache) = cache.upgrade() {
+        if !cache
+            .kernel()
+            .is_some_and(|kernel| kernel.compact(task, &cache, node))
+        {
+            return;
+        }
     }
 }
 

@@ -1,11 +1,11 @@
 //! The options of a cache: sizes, laws, error policies. Plain data.
 
-use policy::compact::{Compaction, Immediate, Migrates};
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
-use policy::place::mobility::{FallbackRule, Mobility};
+use policy::place::mobility::{FallbackRule, Migrates, Mobility};
 use policy::reclaim::boost::BoostRule;
+use policy::reclaim::page::Immediate;
 use policy::reclaim::{Loops, ReclaimLaw, Tunables as ReclaimTunables};
 use policy::rule::RuleMaker;
 use policy::shares::ShareRule;
@@ -55,7 +55,7 @@ impl Apart {
     }
 }
 
-/// Faults on regions may ask for frames that stand together.
+/// Faults on regions may ask a kernel for frames that stand together (`Kernel::runs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runs {
     /// Frames of a run, as a power of two: 9, a huge page, and less where the memory stands for a
@@ -63,19 +63,22 @@ pub struct Runs {
     pub order: u8,
     /// Faults ask for them (`transparent_hugepage/enabled`).
     pub faults: bool,
-    /// The law of making one where none is free.
-    pub compaction: Compaction,
+    /// Pages of files lie in pageblocks of their like.
+    pub groups: bool,
+    /// The treatment of pages that wait for their write.
+    pub immediate: Immediate,
 }
 
 impl Runs {
     /// Of 2 MiB in the memory that is stood for, which is `stands_for` times as large.
     #[must_use]
-    pub fn of(compaction: Compaction, stands_for: u32) -> Self {
+    pub fn of(stands_for: u32) -> Self {
         let smaller = u8::try_from(stands_for.max(1).ilog2()).unwrap_or(PAGEBLOCK_ORDER);
         Self {
             order: PAGEBLOCK_ORDER.saturating_sub(smaller).max(1),
             faults: true,
-            compaction,
+            groups: false,
+            immediate: Immediate::Scanned,
         }
     }
 }
@@ -106,8 +109,6 @@ pub struct Options {
     /// The free lists of pages, objects and unmovable memory, if each has its own; `None`: they
     /// share one.
     pub apart: Option<Apart>,
-    /// The runs of frames that faults ask for, and the way to get them; `None`: nobody asks.
-    pub runs: Option<Runs>,
     /// The answer of a zone to mixed pageblocks.
     pub boost: BoostRule,
     /// Index nodes, heads of pages that were written to and page tables of regions take frames, as
@@ -156,7 +157,6 @@ impl Options {
             shrink: ShrinkRule::LINUX_6_12,
             shares: Some(ShareRule::TIDEGATE),
             apart: None,
-            runs: None,
             boost: BoostRule::TIDEGATE,
             overhead: false,
             machine: None,
@@ -250,9 +250,6 @@ impl Options {
                 (0, u64::from(PAGEBLOCK_ORDER)),
             )?;
         }
-        if let Some(runs) = self.runs {
-            self.check_runs(runs)?;
-        }
         if self.boost.boosts() && self.reclaim.law.loops == Loops::Zones {
             // Nobody would work it off: the marks would stay where they are.
             check(
@@ -276,13 +273,11 @@ impl Options {
 }
 
 impl Options {
-    /// The treatment of pages that wait for their write, by the law of runs.
-    pub(crate) fn immediate(&self) -> Immediate {
-        let of = |runs: &Runs| runs.compaction.immediate();
-        self.runs.as_ref().map_or(Immediate::Scanned, of)
-    }
-
-    fn check_runs(&self, runs: Runs) -> Result<(), Error> {
+    /// Checks the runs of a kernel.
+    ///
+    /// # Errors
+    /// `BadOption`.
+    pub(crate) fn check_runs(&self, runs: Runs) -> Result<(), Error> {
         let most = u64::from(FreeLists::ORDER_MAX);
         check("runs.order", u64::from(runs.order), (1, most))?;
         let machine = self.machine_or_one_node();

@@ -184,7 +184,7 @@ impl Cache {
         let huge = [Item::ThpFaultAlloc, Item::ThpSplit, Item::ThpFreed];
         let [taken, split, freed] = huge.map(|item| self.counters.get(item));
         read.set(Item::NrAnonHuge, taken.saturating_sub(split + freed));
-        if let Some(runs) = self.options.runs {
+        if let Some(runs) = self.runs {
             let free = self.memory.free_runs(&context, runs.order);
             read.set(Item::NrFreeRuns, free);
         }

@@ -256,7 +256,7 @@ pub(crate) fn get(counter: &AtomicU64) -> u64 {
 }
 
 /// The counters that are written to: each thread in its own place, as of a `frames::Spread`.
-pub(crate) struct Counters {
+pub struct Counters {
     places: Box<[Cells; PLACES]>,
 }
 
@@ -276,7 +276,8 @@ impl Counters {
         }
     }
 
-    pub(crate) fn add(&self, item: Item, by: u64) {
+    /// Counts some more.
+    pub fn add(&self, item: Item, by: u64) {
         if by > 0 {
             let cells = &self.places[SeatId::mine().place()].0;
             cells[item as usize].fetch_add(by, Ordering::Relaxed);

@@ -14,9 +14,7 @@ extern crate self as policy;
 #[path = "../../../lab/history/src/reclaim/mod.rs"]
 pub mod linux;
 
-pub mod compact;
 pub mod dirty;
-pub mod laws;
 pub mod place;
 pub mod readahead;
 pub mod reclaim;

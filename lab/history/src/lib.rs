@@ -8,5 +8,7 @@
 #![deny(missing_docs)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
 
+pub mod compact;
 pub mod dirty;
+pub mod laws;
 pub mod reclaim;

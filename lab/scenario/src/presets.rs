@@ -8,9 +8,9 @@
 //! 2, 3.5, 3.6), with the dirty throttling that lasted until 3.1. HZ of 3.0: a guess. HZ of p0's
 //! histograms: experiments A1 (all delays are multiples of 4 ms).
 
-use policy::compact::{Compaction, Patches};
+use history::compact::{Compaction, Patches};
+use history::laws::{Laws, SlabLaw};
 use policy::dirty::{self, InitialBandwidth};
-use policy::laws::{Laws, SlabLaw};
 use policy::place::PlaceLaw;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
@@ -284,7 +284,7 @@ pub const PRESETS: [Preset; 22] = [
     ),
 ];
 
-/// Behind this, patches of paper p4 are named (`policy::compact::Patches::by_name`).
+/// Behind this, patches of paper p4 are named (`history::compact::Patches::by_name`).
 const PATCHED: &str = "linux-3.2-rc5+p4.";
 
 /// The preset of that name; `linux-3.2-rc5+p4.1-8` is 3.2-rc5 with the first eight of paper p4's
@@ -307,7 +307,7 @@ pub fn by_name(name: &str) -> Option<Preset> {
 #[must_use]
 pub fn with_patches(patches: &str) -> Option<Compaction> {
     let patches = Patches::by_name(patches).ok()?;
-    Some(Compaction::Scans(policy::compact::Scans::of(patches)))
+    Some(Compaction::Scans(history::compact::Scans::of(patches)))
 }
 
 /// Reasons to throttle by the names that scenarios give them.

@@ -37,7 +37,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use env::{Lock, LockClass, Task, Work};
-use mm::{Ask, Cache, Dropped, File, NodeId, Object, PageWatch, Shrink, SlabSpec, Slabs};
+use kernel::{Object, SlabSpec, Slabs};
+use mm::{Ask, Cache, Dropped, File, NodeId, PageWatch, Shrink};
 use policy::place::mobility::Mobility;
 use policy::shrink::Answer;
 use policy::shrink::files::{InodeRule, Objects, PRESSURE, WithPages};
@@ -96,10 +97,10 @@ impl Inodes {
         let inodes = Arc::new(Self {
             cache: Arc::clone(cache),
             rule,
-            entry: cache.add_slabs(ENTRY)?,
-            inode: cache.add_slabs(INODE)?,
-            head: cache.add_slabs(HEAD)?,
-            tree: cache.add_slabs(TREE)?,
+            entry: Slabs::new(cache, ENTRY)?,
+            inode: Slabs::new(cache, INODE)?,
+            head: Slabs::new(cache, HEAD)?,
+            tree: Slabs::new(cache, TREE)?,
             table: Lock::new(LockClass::Leaf, Table::new(lanes, rule)),
             unused: Unused::new(lanes),
         });

@@ -50,9 +50,9 @@ const HOUSES: &[House] = &[
         methods: false,
         floors: &[
             &["lib"],
-            &["lifecycle", "complete"],
-            &["file", "anon", "slab"],
-            &["alloc", "compact"],
+            &["lifecycle", "complete", "inside"],
+            &["file", "anon"],
+            &["alloc"],
             &["reclaim", "relocate"],
             &["writeback", "swap"],
             &["stats"],
@@ -71,8 +71,7 @@ const HOUSES: &[House] = &[
         methods: true,
         floors: &[
             &["lib"],
-            &["laws"],
-            &["compact", "place", "shares", "shrink"],
+            &["place", "shares", "shrink"],
             &["reclaim", "dirty", "writeback", "readahead", "rule"],
             &["watermark", "ticks"],
             &["units"],

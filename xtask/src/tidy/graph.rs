@@ -14,7 +14,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("os", &["env", "frames", "policy"]),
     ("history", &["policy"]),
     ("world", &["device", "env", "frames", "policy"]),
-    ("workload", &["env", "frames", "mm", "policy"]),
+    ("kernel", &["env", "frames", "history", "mm", "policy"]),
+    ("workload", &["env", "frames", "kernel", "mm", "policy"]),
     (
         "tidegate",
         &["device", "env", "frames", "mm", "os", "policy"],
@@ -26,8 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "experiment",
         &[
-            "device", "env", "figures", "frames", "history", "mm", "os", "policy", "scenario",
-            "workload", "world",
+            "device", "env", "figures", "frames", "history", "kernel", "mm", "os", "policy",
+            "scenario", "workload", "world",
         ],
     ),
     ("report", &["env", "experiment", "figures", "policy"]),
@@ -77,7 +78,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "campaign",
         &[
-            "device", "env", "figures", "frames", "history", "mm", "policy", "world",
+            "device", "env", "figures", "frames", "history", "kernel", "mm", "policy", "world",
         ],
     ),
     (

@@ -53,7 +53,7 @@ const MANY: u32 = 64;
 
 /// Frames that a task wants.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub struct Wanted {
     /// Blocks, each of 2^`order` frames that stand together: with an order above 0, one.
     pub(crate) blocks: u32,
     pub(crate) purpose: Purpose,
@@ -71,7 +71,7 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// Single frames for pages, which can be moved.
-    pub(crate) fn new(frames: u32, purpose: Purpose) -> Self {
+    pub fn new(frames: u32, purpose: Purpose) -> Self {
         Self {
             blocks: frames,
             purpose,
@@ -85,7 +85,7 @@ impl Wanted {
     }
 
     /// The same for objects.
-    pub(crate) fn of(self, mobility: Mobility) -> Self {
+    pub fn of(self, mobility: Mobility) -> Self {
         Self {
             mobility,
             for_objects: true,
@@ -103,12 +103,12 @@ impl Wanted {
 
     /// The same for pages that lie in pageblocks of another mobility, whether or not they can be
     /// moved.
-    pub(crate) fn among(self, mobility: Mobility) -> Self {
+    pub fn among(self, mobility: Mobility) -> Self {
         Self { mobility, ..self }
     }
 
     /// One block instead, for a request that has no right to reclaim or to wake a reclaimer.
-    pub(crate) fn quietly(self, order: u8) -> Self {
+    pub fn quietly(self, order: u8) -> Self {
         Self {
             blocks: 1,
             order,

@@ -257,7 +257,7 @@ impl<'a> Walk<'a> {
         self.anon.takes(task.id());
         let began = task.now();
         let mut frames = Vec::with_capacity(1 << runs.order);
-        if !cache.take_run(task, runs, &mut frames)? {
+        if !cache.take_run(task, &mut frames)? {
             return Ok(false);
         }
         let took = task.now().since(began);

@@ -81,7 +81,7 @@ impl Cache {
         mut wanted: Option<(u32, Busy)>,
     ) -> u32 {
         let slot = wanted.as_ref().map_or(NONE, |(slot, _)| *slot);
-        let mut cursor = Cursor::new();
+        let mut cursor = Cursor::default();
         // Frames are for pages that are out: where few are, a walk would take a batch from others
         // for nothing.
         let mut outs = [NONE; WINDOW_MAX];

@@ -320,7 +320,7 @@ fn clear_part(
     found.retain(|found| found.kind == Kind::Anon || !found.dirty);
     for kind in Kind::ALL {
         let zone = cache.zones.layout().of(FrameId(frames.start));
-        let mut batch = Batch::new();
+        let mut batch = Batch::default();
         {
             let mut lru = cache.zones.lru(task);
             for found in found.iter().filter(|found| found.kind == kind) {

@@ -225,7 +225,7 @@ impl Generational {
         (kind, last): (Kind, usize),
         count: u64,
     ) -> Taken {
-        let (mut batch, mut moved) = (Batch::new(), 0);
+        let (mut batch, mut moved) = (Batch::default(), 0);
         let oldest = generations.oldest(kind);
         let [from, above] = [oldest, oldest + 1].map(|seq| list(kind, seq));
         let can_go = generations.can_go(kind);

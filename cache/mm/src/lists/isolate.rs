@@ -8,31 +8,34 @@
 
 use env::Context;
 use frames::{Busy, Flags, FrameId, Generation};
-use policy::compact::Immediate;
+use policy::reclaim::page::Immediate;
 use policy::reclaim::scan::{CLUSTER, Kind, Lru};
 
 use crate::lists::{ACTIVE_ANON, ASIDE, INACTIVE_ANON, ZoneId, Zones, inactive_of, list_of};
 use crate::pages::CachedPages;
 
-pub(crate) const CLUSTER_FRAMES: usize = 32;
+/// Most pages of a turn.
+pub const CLUSTER_FRAMES: usize = 32;
 const _: () = assert!(CLUSTER_FRAMES as u64 == CLUSTER.0);
 
 /// A page that is off its list.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Page {
-    pub(crate) frame: FrameId,
-    pub(crate) generation: Generation,
+pub struct Page {
+    /// Its frame.
+    pub frame: FrameId,
+    /// Tells it from a later page in that frame.
+    pub generation: Generation,
 }
 
 /// The pages of one turn.
 #[derive(Debug)]
-pub(crate) struct Batch {
+pub struct Batch {
     pages: [Page; CLUSTER_FRAMES],
     count: usize,
 }
 
-impl Batch {
-    pub(crate) fn new() -> Self {
+impl Default for Batch {
+    fn default() -> Self {
         let none = Page {
             frame: FrameId(0),
             generation: Generation::default(),
@@ -42,13 +45,17 @@ impl Batch {
             count: 0,
         }
     }
+}
 
-    pub(crate) fn push(&mut self, page: Page) {
+impl Batch {
+    /// One more.
+    pub fn push(&mut self, page: Page) {
         self.pages[self.count] = page;
         self.count += 1;
     }
 
-    pub(crate) fn pages(&self) -> &[Page] {
+    /// All of them.
+    pub fn pages(&self) -> &[Page] {
         &self.pages[..self.count]
     }
 
@@ -73,7 +80,7 @@ impl Zones {
         if let Some(ruled) = self.ruled().filter(|_| list.kind() == Kind::File) {
             return self.isolate_by(ruled, context, pages, zone, count);
         }
-        let mut batch = Batch::new();
+        let mut batch = Batch::default();
         if self.generational().is_some() {
             // They are taken off their generations alone (`take_oldest`).
             return (batch, 0);

@@ -15,7 +15,7 @@ use super::NodeId;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Layout {
+pub struct Layout {
     machine: Machine,
     chunk: u32,
     /// The zone of each chunk.
@@ -109,7 +109,7 @@ impl Layout {
     }
 
     /// The zone of a frame.
-    pub(crate) fn of(&self, frame: FrameId) -> ZoneId {
+    pub fn of(&self, frame: FrameId) -> ZoneId {
         if self.is_one() {
             return ZoneId(0);
         }
@@ -117,7 +117,7 @@ impl Layout {
     }
 
     /// The frames of a zone.
-    pub(crate) fn frames(&self, zone: ZoneId) -> Range<u32> {
+    pub fn frames(&self, zone: ZoneId) -> Range<u32> {
         let pages = |zone: &Zone| u32::try_from(zone.pages.0).expect("no more than all frames");
         let first = self.zones[..zone.index()].iter().map(pages).sum();
         first..first + pages(self.zone(zone))
@@ -130,7 +130,7 @@ impl Layout {
     }
 
     /// A zone with its frames.
-    pub(crate) fn zone(&self, zone: ZoneId) -> &Zone {
+    pub fn zone(&self, zone: ZoneId) -> &Zone {
         &self.zones[zone.index()]
     }
 
@@ -139,18 +139,19 @@ impl Layout {
         &self.zones
     }
 
-    pub(crate) fn nodes(&self) -> impl ExactSizeIterator<Item = NodeId> + Clone + use<> {
+    /// All nodes.
+    pub fn nodes(&self) -> impl ExactSizeIterator<Item = NodeId> + Clone + use<> {
         let count = u8::try_from(self.machine.nodes().len()).expect("nodes are few");
         (0..count).map(NodeId)
     }
 
     /// The node that a zone is of.
-    pub(crate) fn node_of(&self, zone: ZoneId) -> NodeId {
+    pub fn node_of(&self, zone: ZoneId) -> NodeId {
         NodeId(self.zones[zone.index()].node)
     }
 
     /// The zones of a node, in the order of their frames.
-    pub(crate) fn zones_of(&self, node: NodeId) -> impl Iterator<Item = ZoneId> + Clone + '_ {
+    pub fn zones_of(&self, node: NodeId) -> impl Iterator<Item = ZoneId> + Clone + '_ {
         self.zones().filter(move |zone| self.node_of(*zone) == node)
     }
 

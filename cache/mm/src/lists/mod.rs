@@ -33,12 +33,13 @@ mod workingset;
 mod zone;
 
 pub(crate) use generations::Generational;
-pub(crate) use layout::{FarPages, Layout};
+pub(crate) use layout::FarPages;
+pub use layout::Layout;
 pub(crate) use node::Node;
 pub use node::NodeId;
-pub(crate) use policy::place::ZoneId;
+pub use policy::place::ZoneId;
 pub(crate) use rule::{Arrival, Ruled};
-pub(crate) use zone::Zone;
+pub use zone::Zone;
 
 use core::ops::Index;
 use std::sync::Arc;
@@ -46,9 +47,8 @@ use std::sync::Arc;
 use env::{Context, Lock, LockClass, LockGuard};
 use frames::sync::AtomicU64;
 use frames::{Flags, FrameId, Lists};
-use policy::compact::Immediate;
 use policy::reclaim::Tunables;
-use policy::reclaim::page::{AfterWrite, after_write};
+use policy::reclaim::page::{AfterWrite, Immediate, after_write};
 use policy::reclaim::scan::Sizes;
 use policy::reclaim::workingset::Age;
 use policy::rule::RuleMaker;
@@ -78,7 +78,7 @@ fn number_of(zone: ZoneId, list: u8) -> u8 {
 }
 
 /// All zones, the lists of their pages, and the nodes that they are of.
-pub(crate) struct Zones {
+pub struct Zones {
     layout: Arc<Layout>,
     lru: Lock<Lists>,
     all: Box<[Zone]>,
@@ -100,14 +100,14 @@ pub(crate) struct Zones {
 }
 
 /// The lists of all zones, locked.
-pub(crate) struct Lru<'a> {
+pub struct Lru<'a> {
     lists: LockGuard<'a, Lists>,
     layout: &'a Layout,
 }
 
 impl Lru<'_> {
     /// Off whatever list it is on; false if it was on none.
-    pub(crate) fn remove(&mut self, frame: FrameId) -> bool {
+    pub fn remove(&mut self, frame: FrameId) -> bool {
         self.lists.remove(frame)
     }
 
@@ -138,7 +138,7 @@ impl Lru<'_> {
     }
 
     /// To the new end of a list of its zone.
-    pub(crate) fn push_head(&mut self, list: u8, frame: FrameId) {
+    pub fn push_head(&mut self, list: u8, frame: FrameId) {
         let zone = self.layout.of(frame);
         self.lists.push_head(number_of(zone, list), frame);
     }
@@ -158,7 +158,7 @@ impl Lru<'_> {
     }
 
     /// The list of its zone that a frame is on.
-    pub(crate) fn list_of(&self, frame: FrameId) -> Option<u8> {
+    pub fn list_of(&self, frame: FrameId) -> Option<u8> {
         self.lists.list_of(frame).map(|list| list % LISTS)
     }
 
@@ -203,7 +203,8 @@ impl Zones {
         }
     }
 
-    pub(crate) fn lru<'a>(&'a self, context: &'a impl Context) -> Lru<'a> {
+    /// The lists of all zones, locked.
+    pub fn lru<'a>(&'a self, context: &'a impl Context) -> Lru<'a> {
         Lru {
             lists: self.lru.lock(context),
             layout: &self.layout,
@@ -211,7 +212,7 @@ impl Zones {
     }
 
     /// Lengths of a zone's lists that are scanned.
-    pub(crate) fn sizes(&self, context: &impl Context, zone: ZoneId) -> Sizes {
+    pub fn sizes(&self, context: &impl Context, zone: ZoneId) -> Sizes {
         self.sizes_and_aside(context, zone).0
     }
 
@@ -307,7 +308,7 @@ impl Zones {
     }
 
     /// The layout of zones.
-    pub(crate) fn layout(&self) -> &Layout {
+    pub fn layout(&self) -> &Layout {
         &self.layout
     }
 

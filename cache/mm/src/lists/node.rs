@@ -23,8 +23,6 @@ impl NodeId {
 /// See the module.
 pub(crate) struct Node {
     background: Background,
-    /// The alarm of the task that moves pages.
-    compactor: Background,
     /// Tasks that found less than half of the reserve.
     reserve_wait: WaitQueue,
     /// Its tasks' memory of the zones that they try.
@@ -35,7 +33,8 @@ pub(crate) struct Node {
 }
 
 /// The alarm of a task of the background.
-pub(crate) struct Background {
+#[derive(Default)]
+pub struct Background {
     /// The idle task.
     wait: WaitQueue,
     asked: AtomicBool,
@@ -46,8 +45,7 @@ pub(crate) struct Background {
 impl Node {
     pub(super) fn new() -> Self {
         Self {
-            background: Background::new(),
-            compactor: Background::new(),
+            background: Background::default(),
             reserve_wait: WaitQueue::new(),
             zonelist_cache: Lock::new(LockClass::Leaf, ZonelistCache::default()),
             taken: [const { AtomicU64::new(0) }; 2],
@@ -56,11 +54,6 @@ impl Node {
 
     pub(crate) fn background(&self) -> &Background {
         &self.background
-    }
-
-    /// The same of the task that moves pages, if there is one.
-    pub(crate) fn compactor(&self) -> &Background {
-        &self.compactor
     }
 
     /// Its tasks' memory of the zones that they try.
@@ -89,26 +82,18 @@ impl Node {
 }
 
 impl Background {
-    fn new() -> Self {
-        Self {
-            wait: WaitQueue::new(),
-            asked: AtomicBool::new(false),
-            rests: AtomicU64::new(0),
-        }
-    }
-
     /// True if it is asked to work.
     pub(crate) fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 
     /// It begins to do what it was asked.
-    pub(crate) fn begin(&self) {
+    pub fn begin(&self) {
         self.asked.store(false, Ordering::Release);
     }
 
     /// Asks it to work; the task that asks first wakes it.
-    pub(crate) fn ask(&self) {
+    pub fn ask(&self) {
         if !self.asked.swap(true, Ordering::AcqRel) {
             self.wait.wake_all(Signal::ReclaimAsked);
         }
@@ -125,7 +110,7 @@ impl Background {
     }
 
     /// Sleeps until it is asked or `stopping`, at most to `deadline`.
-    pub(crate) fn sleep(
+    pub fn sleep(
         &self,
         task: &mut Task<'_>,
         deadline: Option<Instant>,
@@ -137,7 +122,7 @@ impl Background {
     }
 
     /// The cache stops.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.wait.wake_all(Signal::Shutdown);
     }
 }

@@ -238,7 +238,7 @@ impl Zones {
         zone: ZoneId,
         count: u64,
     ) -> (Batch, u64) {
-        let mut batch = Batch::new();
+        let mut batch = Batch::default();
         let mut moved = 0;
         let mut lru = self.lru(context);
         let mut state = ruled.state.lock(context);

@@ -3,7 +3,6 @@
 
 use env::{Context, Lock, LockClass, LockGuard};
 use frames::sync::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use policy::compact::defer::Deferral;
 use policy::place::by_use::Worth;
 use policy::reclaim::Tunables;
 use policy::reclaim::background::Failures;
@@ -16,7 +15,7 @@ use super::sleepers::Sleepers;
 use crate::vmstat::{add, get, sub};
 
 /// See the module.
-pub(crate) struct Zone {
+pub struct Zone {
     /// Pages off the lists: anonymous, of files.
     isolated: [AtomicU64; 2],
     balance: Lock<Balance>,
@@ -39,13 +38,6 @@ pub(crate) struct Zone {
     looked_through: [AtomicU64; 2],
     /// The cost of freeing pages here.
     worth: Lock<Worth>,
-    /// Time for which the zone is left alone after moving pages for a run has failed.
-    deferral: Lock<Deferral>,
-    /// The block of it that is looked at next, in search of a block that can be emptied.
-    next_block: AtomicU32,
-    /// The positions that the last pass that moved pages of it had reached, from below and from
-    /// above.
-    scanned: [AtomicU32; 2],
     /// Pages on the list of those that wait for their write, as the law counts them
     /// (`Immediate::Published`).
     immediate: AtomicI64,
@@ -103,26 +95,23 @@ impl Zone {
             cleaned: AtomicU64::new(0),
             looked_through: [const { AtomicU64::new(0) }; 2],
             worth: Lock::new(LockClass::Leaf, Worth::default()),
-            deferral: Lock::new(LockClass::Leaf, Deferral::default()),
-            next_block: AtomicU32::new(0),
-            scanned: [const { AtomicU32::new(0) }; 2],
             immediate: AtomicI64::new(0),
             lost_files: AtomicI64::new(0),
         }
     }
 
     /// Pages of a kind that are off the lists.
-    pub(crate) fn isolated(&self, kind: Kind) -> Pages {
+    pub fn isolated(&self, kind: Kind) -> Pages {
         Pages(get(&self.isolated[kind.index()]))
     }
 
     /// Pages of a kind were taken off the lists.
-    pub(crate) fn note_isolated(&self, kind: Kind, pages: u64) {
+    pub fn note_isolated(&self, kind: Kind, pages: u64) {
         add(&self.isolated[kind.index()], pages);
     }
 
     /// Isolated pages of a kind were put back or freed.
-    pub(crate) fn note_gone(&self, kind: Kind, pages: u64) {
+    pub fn note_gone(&self, kind: Kind, pages: u64) {
         sub(&self.isolated[kind.index()], pages);
     }
 
@@ -235,32 +224,6 @@ impl Zone {
     /// The cost of freeing pages here.
     pub(crate) fn worth<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Worth> {
         self.worth.lock(context)
-    }
-
-    /// Time for which the zone is left alone after moving pages for a run has failed.
-    pub(crate) fn deferral<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Deferral> {
-        self.deferral.lock(context)
-    }
-
-    /// The block of it that is looked at next.
-    pub(crate) fn next_block(&self) -> u32 {
-        self.next_block.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set_next_block(&self, block: u32) {
-        self.next_block.store(block, Ordering::Relaxed);
-    }
-
-    /// The positions that the last pass that moved pages of it had reached, from below and from
-    /// above.
-    pub(crate) fn scanned(&self) -> (u32, u32) {
-        let [low, high] = &self.scanned;
-        (low.load(Ordering::Relaxed), high.load(Ordering::Relaxed))
-    }
-
-    pub(crate) fn set_scanned(&self, (low, high): (u32, u32)) {
-        self.scanned[0].store(low, Ordering::Relaxed);
-        self.scanned[1].store(high, Ordering::Relaxed);
     }
 
     /// Pages that wait for their write, as counted: below zero it reads as none.

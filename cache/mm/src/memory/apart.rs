@@ -28,7 +28,7 @@ use crate::vmstat::get;
 
 /// A pageblock came to hold two mobilities, or holds more of the second.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mixed {
+pub struct Mixed {
     /// The event by which the law may boost.
     pub(crate) event: Event,
     /// Order of the block that was taken from.
@@ -198,7 +198,7 @@ impl Memory {
     }
 
     /// A zone's part of the marks, as they are compared with.
-    pub(crate) fn marks_of(&self, zone: ZoneId) -> Watermarks {
+    pub fn marks_of(&self, zone: ZoneId) -> Watermarks {
         self.zone_marks[zone.index()]
             .watermarks
             .raised_by(self.boost_of(zone))

@@ -29,7 +29,7 @@ const ASK_AGAIN: Nanos = Nanos::secs(10);
 
 /// A chunk of memory.
 pub(crate) struct ChunkState {
-    pub(crate) frames: Range<u32>,
+    pub frames: Range<u32>,
     /// It is beyond the limit.
     pub(crate) is_out: bool,
     pub(crate) has_memory: bool,
@@ -41,12 +41,13 @@ pub(crate) struct ChunkState {
 
 /// The frames taken from the free lists.
 #[derive(Default)]
-pub(crate) struct Taken {
-    pub(crate) frames: u32,
+pub struct Taken {
+    /// Their number.
+    pub frames: u32,
     /// Holds of their lock that this took.
     pub(crate) holds: u32,
     /// Pageblocks that were mixed by it.
-    pub(crate) mixed: Vec<Mixed>,
+    pub mixed: Vec<Mixed>,
     /// The zone was boosted, and its background reclaimer is to know.
     pub(crate) wakes: bool,
 }
@@ -252,7 +253,7 @@ impl Memory {
     ///
     /// # Errors
     /// `NoMemory`, if nothing was taken.
-    pub(crate) fn take(
+    pub fn take(
         &self,
         task: &Task<'_>,
         pick: Pick,

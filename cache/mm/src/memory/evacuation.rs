@@ -19,7 +19,7 @@ use super::Memory;
 use super::chunks::OnItsWay;
 
 /// A search for a range; ended when it is dropped.
-pub(crate) struct Evacuation<'a> {
+pub struct Evacuation<'a> {
     memory: &'a Memory,
     number: u64,
     frames: Range<u32>,
@@ -28,11 +28,7 @@ pub(crate) struct Evacuation<'a> {
 impl Memory {
     /// Begins to empty a range that is of one chunk. `None`: its chunk has no memory or is beyond
     /// the limit, another task empties it, or too many do.
-    pub(crate) fn evacuate(
-        &self,
-        context: &impl Context,
-        frames: Range<u32>,
-    ) -> Option<Evacuation<'_>> {
+    pub fn evacuate(&self, context: &impl Context, frames: Range<u32>) -> Option<Evacuation<'_>> {
         let mut free = self.lists.lock(context);
         let free = &mut *free;
         let chunk = FrameId(frames.start / self.chunk * self.chunk);
@@ -61,7 +57,7 @@ impl<'a> Evacuation<'a> {
     }
 
     /// All of it is the caller's, as what was taken from the free lists; `None`: it is not empty.
-    pub(crate) fn capture(self, context: &impl Context) -> Option<Range<u32>> {
+    pub fn capture(self, context: &impl Context) -> Option<Range<u32>> {
         let mut free = self.memory.lists.lock(context);
         if free.offline.missing(self.number) != Some(0) {
             return None;

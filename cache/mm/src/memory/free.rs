@@ -100,7 +100,7 @@ impl Absent {
 
 /// Which frames are taken.
 #[derive(Clone, Copy)]
-pub(crate) struct Pick {
+pub struct Pick {
     pub(crate) zone: ZoneId,
     pub(crate) mobility: Mobility,
     /// Their number, in blocks of 2^`order`.
@@ -112,8 +112,8 @@ pub(crate) struct Pick {
 
 impl Pick {
     /// Single frames for pages.
-    #[cfg(test)]
-    pub(crate) fn single(zone: ZoneId, frames: u32) -> Self {
+    #[must_use]
+    pub fn single(zone: ZoneId, frames: u32) -> Self {
         Self {
             zone,
             mobility: Mobility::Movable,
@@ -225,7 +225,7 @@ impl Memory {
     }
 
     /// Of one zone.
-    pub(crate) fn free_of(&self, zone: ZoneId) -> u32 {
+    pub fn free_of(&self, zone: ZoneId) -> u32 {
         self.free[zone.index()].load(Ordering::Relaxed)
     }
 
@@ -244,7 +244,7 @@ impl Memory {
     }
 
     /// Gives frames back and wakes the task that waits for memory.
-    pub(crate) fn put(&self, context: &impl Context, frames: &[FrameId]) {
+    pub fn put(&self, context: &impl Context, frames: &[FrameId]) {
         if frames.is_empty() {
             return;
         }
@@ -288,7 +288,7 @@ impl Memory {
 
     /// Moves the frames that CPUs keep for themselves to the free lists; returns true if there were
     /// any.
-    pub(crate) fn drain_cpu_lists(&self, context: &impl Context) -> bool {
+    pub fn drain_cpu_lists(&self, context: &impl Context) -> bool {
         let Some(lists) = &self.cpu_lists else {
             return false;
         };

@@ -40,7 +40,7 @@ pub(crate) mod runs;
 pub(crate) mod slow_path;
 
 /// The frames that hold no page.
-pub(crate) struct Memory {
+pub struct Memory {
     env: Arc<dyn Env>,
     /// That of `env`.
     content: Arc<dyn Content>,
@@ -159,7 +159,7 @@ impl Memory {
     }
 
     /// Frames that are kept together, as a power of two.
-    pub(crate) fn pageblock_order(&self) -> u8 {
+    pub fn pageblock_order(&self) -> u8 {
         let of_chunk = || free::pageblock_order(self.chunk);
         self.apart
             .map_or_else(of_chunk, |apart| apart.pageblock_order)
@@ -171,7 +171,7 @@ impl Memory {
     }
 
     /// A zone's part of them, as they are compared with, and what it keeps back besides.
-    pub(crate) fn zone_marks(&self, zone: ZoneId) -> Marks {
+    pub fn zone_marks(&self, zone: ZoneId) -> Marks {
         Marks {
             watermarks: self.marks_of(zone),
             reserve: self.zone_marks[zone.index()].reserve,

@@ -21,15 +21,17 @@ use crate::lists::ZoneId;
 
 /// Frames that somebody asks for.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) zone: ZoneId,
+pub struct Asked {
+    /// Of this zone.
+    pub zone: ZoneId,
     /// Stays free where each task reclaims for itself; MIN for those that may use the reserve.
-    pub(crate) floor: Floor,
-    pub(crate) want: u32,
+    pub floor: Floor,
+    /// Their number.
+    pub want: u32,
     /// None was taken for the same purpose before.
-    pub(crate) first: bool,
+    pub first: bool,
     /// For a task that others need to get on.
-    pub(crate) exempt: bool,
+    pub exempt: bool,
 }
 
 impl Asked {
@@ -71,7 +73,7 @@ impl Memory {
     }
 
     /// The task took frames.
-    pub(crate) fn took(&self, task: &Task<'_>, frames: u32) {
+    pub fn took(&self, task: &Task<'_>, frames: u32) {
         self.slow_path.took(task, task.id(), || task.now(), frames);
     }
 
@@ -137,7 +139,7 @@ impl Memory {
     }
 
     /// Frames that the task may take now, of those it asks for.
-    pub(crate) fn room(&self, task: &Task<'_>, asked: &Asked) -> u32 {
+    pub fn room(&self, task: &Task<'_>, asked: &Asked) -> u32 {
         let room = match &self.slow_path {
             SlowPath::Queue(queue) => self.room_in_turn(queue, task, asked),
             SlowPath::Direct | SlowPath::Unqueued => self.room_above(asked),

@@ -4,7 +4,6 @@ use core::ops::Range;
 
 use env::{Context, Task};
 use frames::{FrameId, Group};
-use policy::compact::suitable::Standing;
 use policy::place::mobility::Mobility;
 use policy::units::Pages;
 
@@ -14,18 +13,17 @@ use crate::Error;
 use crate::lists::ZoneId;
 use crate::memory::chunks::Taken;
 
+/// Free pages of a zone, and its free blocks by order.
+pub type Standing = (Pages, [u32; 11]);
+
 impl Memory {
-    /// A zone's free pages, in all and by order.
-    pub(crate) fn standing(&self, task: &Task<'_>, zone: ZoneId) -> Standing {
+    /// A zone's free pages, and its free blocks by order.
+    pub fn standing(&self, task: &Task<'_>, zone: ZoneId) -> Standing {
         self.standing_of(&self.lists.lock(task), zone)
     }
 
     /// The same, and the blocks of it that are kept for what can be moved.
-    pub(crate) fn standing_and_movable(
-        &self,
-        task: &Task<'_>,
-        zone: ZoneId,
-    ) -> (Standing, [u32; 11]) {
+    pub fn standing_and_movable(&self, task: &Task<'_>, zone: ZoneId) -> (Standing, [u32; 11]) {
         let free = self.lists.lock(task);
         let group = match self.apart {
             Some(_) => apart::group(zone, Mobility::Movable),
@@ -36,12 +34,7 @@ impl Memory {
 
     /// Free blocks that begin among frames, by their first frame and their order; and whether the
     /// pageblock of the first is one of what can be moved.
-    pub(crate) fn free_blocks(
-        &self,
-        task: &Task<'_>,
-        frames: Range<u32>,
-        out: &mut Vec<(u32, u8)>,
-    ) {
+    pub fn free_blocks(&self, task: &Task<'_>, frames: Range<u32>, out: &mut Vec<(u32, u8)>) {
         let free = self.lists.lock(task);
         let mut at = frames.start;
         out.clear();
@@ -57,7 +50,7 @@ impl Memory {
     }
 
     /// True if the pageblock of a frame is one of pages that can be moved.
-    pub(crate) fn is_movable_block(&self, task: &Task<'_>, frame: u32) -> bool {
+    pub fn is_movable_block(&self, task: &Task<'_>, frame: u32) -> bool {
         self.apart.is_none()
             || self.lists.lock(task).lists.home(FrameId(frame)).mobility
                 == apart::number(Mobility::Movable)
@@ -66,7 +59,7 @@ impl Memory {
     /// Takes free frames of a pageblock, to move pages to. The pageblock is for what can be moved,
     /// or begins with a free block of its size; frames are taken as far down as `may` says, which
     /// is told the order of each block. Answers how many.
-    pub(crate) fn take_targets(
+    pub fn take_targets(
         &self,
         task: &Task<'_>,
         block: Range<u32>,
@@ -96,10 +89,8 @@ impl Memory {
     }
 
     fn standing_of(&self, free: &Free, zone: ZoneId) -> Standing {
-        Standing {
-            free: Pages(u64::from(self.free_of(zone))),
-            blocks: free.lists.blocks_of(zone.0),
-        }
+        let pages = Pages(u64::from(self.free_of(zone)));
+        (pages, free.lists.blocks_of(zone.0))
     }
 
     /// Runs of an order that stand in free blocks, of all zones.
@@ -120,13 +111,13 @@ impl Memory {
     ///
     /// # Errors
     /// `NoMemory`.
-    pub(crate) fn take_run(
+    pub fn take_run(
         &self,
         task: &Task<'_>,
         zone: ZoneId,
         order: u8,
         out: &mut Vec<FrameId>,
-        may: impl Fn(&Standing) -> bool,
+        may: impl Fn(Standing) -> bool,
         is_movable: impl Fn(FrameId) -> bool,
     ) -> Result<Taken, Error> {
         let pick = Pick {
@@ -139,7 +130,7 @@ impl Memory {
         let mut taken = Taken::default();
         loop {
             let mut free = self.lists.lock(task);
-            if !may(&self.standing_of(&free, zone)) {
+            if !may(self.standing_of(&free, zone)) {
                 return Ok(taken);
             }
             let mut got = free.take(pick, pick.frames, out);

@@ -22,8 +22,9 @@ const QUEUES: usize = 64;
 const SHADOWS_GIVEN_UP: u32 = 64;
 
 /// Which frame holds which page.
-pub(crate) struct CachedPages {
-    pub(crate) table: FrameTable,
+pub struct CachedPages {
+    /// The state of each frame.
+    pub table: FrameTable,
     /// Nodes of the indexes of all files.
     pub(crate) pool: NodePool,
     /// Pins that callers hold.
@@ -88,7 +89,7 @@ impl CachedPages {
     }
 
     /// Waits until a page's write has ended.
-    pub(crate) fn wait_written(
+    pub fn wait_written(
         &self,
         task: &mut Task<'_>,
         frame: FrameId,

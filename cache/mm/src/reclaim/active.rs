@@ -32,7 +32,7 @@ pub(super) fn shrink_active(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, tu
     } else {
         Flags::ACTIVE
     };
-    let mut regions = Cursor::new();
+    let mut regions = Cursor::default();
     let mut maps = Maps::new();
     let (mut used, mut deactivated) = (0, 0);
     for page in batch.pages() {

@@ -70,8 +70,8 @@ pub(super) fn balance(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
         }
     };
     memory.retire_boost(task, zone, noted);
-    if !noted.is_zero() {
-        cache.ask_compactor(zone);
+    if let Some(kernel) = cache.kernel().filter(|_| !noted.is_zero()) {
+        kernel.worked_off(cache, zone);
     }
     if end.is_some_and(|end| end.failed) {
         let mut balance = cache.zones[zone].balance(task);

@@ -5,16 +5,15 @@
 use core::sync::atomic::Ordering;
 
 use env::{Cause, Event, Signal, Task, WaitQueue};
-use policy::compact::Scans;
-use policy::compact::reclaim::{could_begin, is_ready_since, over_nodes_goes_on};
 use policy::reclaim::direct::{Direct, DirectStep, Got, may_begin};
-use policy::reclaim::scan::{Kind, Lru};
+use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::{After, Wake, Who};
 use policy::reclaim::{Loops, Reason, ReserveWakes};
 use policy::units::{Nanos, Pages};
 
 use super::{Control, shrink_zone, throttle, zoned};
 use crate::cache::Cache;
+use crate::cache::kernel::{Done, ForRun};
 use crate::lists::ZoneId;
 use crate::vmstat::Item;
 
@@ -34,17 +33,9 @@ pub(crate) fn direct_until(
     reclaim(task, cache, target, who, None, enough)
 }
 
-/// A run of frames that is reclaimed for.
-pub(crate) struct ForRun {
-    pub(crate) order: u8,
-    /// By zones, as up to Linux 3.3; `None`: over nodes, as since then.
-    pub(crate) scans: Option<Scans>,
-}
-
 /// Reclaims until moving pages could make a run, as the law says; answers how many pages were
-/// freed, or one if there is hope. A law that reclaims over nodes knows nothing of the way by zones
-/// and frees a cluster; nor does one by zones of the other.
-pub(crate) fn direct_for_run(task: &mut Task<'_>, cache: &Cache, run: &ForRun) -> Pages {
+/// freed, or one if there is hope. A law that knows other passes than the run frees a cluster.
+pub(crate) fn direct_for_run(task: &mut Task<'_>, cache: &Cache, run: &dyn ForRun) -> Pages {
     let who = cache.who(task, Kind::Anon);
     let target = cache.options.reclaim.cluster();
     reclaim(task, cache, target, who, Some(run), |_| false)
@@ -55,7 +46,7 @@ fn reclaim(
     cache: &Cache,
     target: Pages,
     who: Who,
-    run: Option<&ForRun>,
+    run: Option<&dyn ForRun>,
     enough: impl Fn(&Task<'_>) -> bool,
 ) -> Pages {
     debug_assert!(task.may_block(), "a pass may have to be waited for");
@@ -63,15 +54,11 @@ fn reclaim(
     if !who.exempt && cache.options.reclaim.law.keeps_half_the_reserve {
         leave_reserve(task, cache);
     }
-    let ended = match cache.options.reclaim.law.loops {
-        Loops::Nodes => {
-            let order = run.filter(|run| run.scans.is_none()).map(|run| run.order);
-            over_nodes(task, cache, target, (who, order), enough)
-        }
-        Loops::Zones => {
-            let run = run.and_then(|run| Some((run.order, run.scans.as_ref()?)));
-            zoned::direct(task, cache, target, (who, run), enough)
-        }
+    let loops = cache.options.reclaim.law.loops;
+    let run = run.filter(|run| run.loops() == loops);
+    let ended = match loops {
+        Loops::Nodes => over_nodes(task, cache, target, (who, run), enough),
+        Loops::Zones => zoned::direct(task, cache, target, (who, run), enough),
     };
     cache.zones.snapshot_refaults(task);
     task.emit(&Event::Reclaimed {
@@ -90,12 +77,12 @@ pub(super) struct Ended {
     pub(super) answer: Pages,
 }
 
-/// The passes since 4.8; for a run of an order, if one is named.
+/// The passes since 4.8; for a run, if one is named.
 fn over_nodes(
     task: &mut Task<'_>,
     cache: &Cache,
     target: Pages,
-    (who, run): (Who, Option<u8>),
+    (who, run): (Who, Option<&dyn ForRun>),
     enough: impl Fn(&Task<'_>) -> bool,
 ) -> Ended {
     let mut direct = Direct::begin(target);
@@ -117,7 +104,7 @@ fn over_nodes(
                     if cache.leaves_out(task, zone) {
                         continue;
                     }
-                    if run.is_some_and(|order| zone_is_ready(task, cache, zone, order)) {
+                    if run.is_some_and(|run| run.is_ready(task, cache, zone)) {
                         is_ready = true;
                         continue;
                     }
@@ -137,9 +124,13 @@ fn over_nodes(
                     loop {
                         let one = shrink_zone(task, cache, &control);
                         got += one;
-                        let goes_on = run.is_some_and(|order| {
-                            goes_on(task, cache, zone, (order, one.reclaimed))
-                        });
+                        let done = Done {
+                            last: one.reclaimed,
+                            here: (one.reclaimed, 1),
+                            all: got.reclaimed,
+                            plainly: false,
+                        };
+                        let goes_on = run.is_some_and(|run| run.goes_on(task, cache, zone, &done));
                         if !goes_on || cache.registry.stopping.load(Ordering::Acquire) {
                             break;
                         }
@@ -156,30 +147,13 @@ fn over_nodes(
                 follow(task, cache, first, after, who);
                 scanned += got.scanned;
                 direct.shrunk(got);
-                if is_ready || cache.registry.stopping.load(Ordering::Acquire) || enough(task) {
+                let ready = is_ready && run.is_some_and(ForRun::ends_when_ready);
+                if ready || cache.registry.stopping.load(Ordering::Acquire) || enough(task) {
                     direct.stop();
                 }
             }
         }
     }
-}
-
-/// True if a pass over a node is begun again for a run; `last`: the pages freed by the last one.
-fn goes_on(task: &Task<'_>, cache: &Cache, zone: ZoneId, (order, last): (u8, Pages)) -> bool {
-    let marks = cache.memory.marks_of(zone);
-    let could_begin = could_begin(order, &cache.memory.standing(task, zone), &marks);
-    let sizes = cache.zones.sizes(task, zone);
-    let mut inactive = sizes.of(Lru::InactiveFile);
-    if cache.can_swap() {
-        inactive += sizes.of(Lru::InactiveAnon);
-    }
-    over_nodes_goes_on(order, last, could_begin, inactive)
-}
-
-/// True if reclaim for a run passes over a zone.
-fn zone_is_ready(task: &Task<'_>, cache: &Cache, zone: ZoneId, order: u8) -> bool {
-    let marks = cache.memory.marks_of(zone);
-    is_ready_since(order, &cache.memory.standing(task, zone), &marks)
 }
 
 /// After a pass: wakes those of a zone that made no progress, or joins them.

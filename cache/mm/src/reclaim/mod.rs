@@ -46,8 +46,6 @@ mod zoned;
 use core::sync::atomic::Ordering;
 
 use env::{Context, Task, Work};
-use policy::compact::reclaim::{Done, RunZone};
-use policy::compact::suitable::Standing;
 use policy::place::Way;
 use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
@@ -56,16 +54,16 @@ use policy::reclaim::scan::{CountInput, Lru, Priority, Turn, Turns, plan};
 use policy::reclaim::throttle::{Finding, Who};
 use policy::shrink::Pressure;
 use policy::units::Pages;
-use policy::watermark::Watermarks;
 
 use crate::cache::Cache;
+use crate::cache::kernel::{Done, ForRun};
 use crate::lists::ZoneId;
 use crate::lists::isolate::Batch;
 use crate::vmstat::Item;
 
 /// The rights and the aim of a pass over a zone.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Control {
+#[derive(Clone, Copy)]
+pub(crate) struct Control<'a> {
     pub(crate) zone: ZoneId,
     pub(crate) who: Who,
     pub(crate) priority: Priority,
@@ -83,13 +81,13 @@ pub(crate) struct Control {
     /// Inactive pages of files in plenty keep it from anonymous ones (`background::Sparing`).
     pub(crate) spares_anon: bool,
     /// It is for a run of frames.
-    pub(crate) run: Option<RunPass>,
+    pub(crate) run: Option<RunPass<'a>>,
 }
 
-/// A pass for a run of frames that somebody asks for (`policy::compact::reclaim`).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RunPass {
-    pub(crate) order: u8,
+/// A pass for a run of frames that somebody asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct RunPass<'a> {
+    pub(crate) run: &'a dyn ForRun,
     /// Pages that the task has freed for it before this pass.
     pub(crate) freed: Pages,
 }
@@ -122,10 +120,9 @@ pub(crate) fn shrink_zone(task: &mut Task<'_>, cache: &Cache, control: &Control)
                 here: (reclaimed, passes),
                 all: run.freed + reclaimed,
                 plainly: !tally.plainly_kept.is_zero(),
-                cluster: cache.options.reclaim.cluster(),
-                memory: cache.at_full_size(Pages(u64::from(cache.options.frames))),
             };
-            if !goes_on(task, cache, control.zone, run, &done) {
+            let stops = cache.registry.stopping.load(Ordering::Relaxed);
+            if stops || !run.run.goes_on(task, cache, control.zone, &done) {
                 break;
             }
             last = take_turns(task, cache, control, &mut tally).reclaimed;
@@ -267,33 +264,6 @@ fn take_turns(task: &mut Task<'_>, cache: &Cache, control: &Control, tally: &mut
     }
 }
 
-/// True if a pass for a run is begun again.
-fn goes_on(task: &Task<'_>, cache: &Cache, zone: ZoneId, run: &RunPass, done: &Done) -> bool {
-    if cache.registry.stopping.load(Ordering::Relaxed) {
-        return false;
-    }
-    let standing = cache.memory.standing(task, zone);
-    let marks = cache.memory.marks_of(zone);
-    let zone = run_zone(task, cache, zone, (&standing, &marks));
-    policy::compact::reclaim::goes_on(run.order, &zone, done)
-}
-
-/// A zone as reclaim for a run sees it.
-fn run_zone<'a>(
-    task: &Task<'_>,
-    cache: &Cache,
-    zone: ZoneId,
-    (standing, marks): (&'a Standing, &'a Watermarks),
-) -> RunZone<'a> {
-    let sizes = cache.zones.sizes(task, zone);
-    RunZone {
-        standing,
-        marks,
-        size: cache.zones.layout().zone(zone).pages,
-        inactive: sizes.of(Lru::InactiveAnon) + sizes.of(Lru::InactiveFile),
-    }
-}
-
 /// Takes the pages of a turn off their list.
 fn isolate(task: &Task<'_>, cache: &Cache, zone: ZoneId, turn: Turn) -> Batch {
     let (batch, moved) = cache
@@ -327,7 +297,7 @@ impl Cache {
         self.at_full_size(self.zones.layout().zone(zone).pages)
     }
 
-    fn at_full_size(&self, pages: Pages) -> Pages {
+    pub(crate) fn at_full_size(&self, pages: Pages) -> Pages {
         let factor = u64::from(self.options.reclaim.stands_for);
         Pages(pages.0.saturating_mul(factor))
     }

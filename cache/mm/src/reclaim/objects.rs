@@ -5,16 +5,18 @@
 //! passes go over zones (before 4.8), those of a node are asked once for each of its zones.
 
 use core::sync::atomic::Ordering;
+use std::sync::Arc;
 
-use env::Task;
+use env::{Context, Task};
 use policy::reclaim::scan::Priority;
 use policy::reclaim::throttle::Who;
 use policy::shrink::{Answer, BATCH, Outcome, Pressure, Scan, ScanStep};
-use policy::units::Pages;
+use policy::units::{Bytes, Nanos, Pages};
 
 use super::Control;
+use crate::Error;
 use crate::cache::Cache;
-use crate::shrinkers::{Ask, Registered};
+use crate::shrinkers::{Ask, ObjectShare, PageWatch, Registered, ShareView, Shrink, SlabPages};
 use crate::vmstat::Item;
 
 /// Objects that are looked at for a page of them, at the gentlest priority: some lie on a page,
@@ -196,6 +198,73 @@ fn ask_one(
 }
 
 impl Cache {
+    /// From now on passes of reclaim ask this cache of objects, too; if it says what it holds, for
+    /// what is above its share.
+    ///
+    /// # Errors
+    /// `RegisteredTwice`: one of that name is registered; `TooMany`.
+    pub fn register(
+        &self,
+        task: &Task<'_>,
+        shrinker: Arc<dyn Shrink>,
+    ) -> Result<ObjectShare, Error> {
+        self.shrinkers.register(task, shrinker)
+    }
+
+    /// From now on `watch` is told which pages of files reclaim frees. The first one stays.
+    pub fn watch_pages(&self, watch: Arc<dyn PageWatch>) {
+        self.shrinkers.watch.get_or_init(|| watch);
+    }
+
+    /// Objects of `bytes` in all leave a cache of them, to make room. Answers what each is to
+    /// remember, to be told to `object_missed` if it is made again.
+    pub fn objects_evicted(
+        &self,
+        context: &impl Context,
+        share: ObjectShare,
+        bytes: Bytes,
+    ) -> Bytes {
+        let both = self.shrinkers.shares().zip(share.0);
+        both.map_or(Bytes::ZERO, |(shares, id)| {
+            shares.evicted_objects(context, id, bytes)
+        })
+    }
+
+    /// An object is made again that was evicted at `age`; that took `cost`.
+    pub fn object_missed(
+        &self,
+        context: &impl Context,
+        share: ObjectShare,
+        age: Bytes,
+        cost: Nanos,
+    ) {
+        if let Some((shares, id)) = self.shrinkers.shares().zip(share.0) {
+            shares.object_missed(context, id, age, cost);
+        }
+    }
+
+    /// The shares of pages and caches of objects in the memory, and the number of transfers. Empty
+    /// where pages are alone.
+    pub fn shares(&self, context: &impl Context) -> (Vec<ShareView>, u64) {
+        let Some(shares) = self.shrinkers.shares() else {
+            return (Vec::new(), 0);
+        };
+        let members = self.shrinkers.members(context);
+        let names = members
+            .iter()
+            .map(|one| (one.id, one.registered.shrinker.name()));
+        let names: Vec<_> = names.collect();
+        if names.is_empty() {
+            return (Vec::new(), 0);
+        }
+        shares.views(context, &names)
+    }
+
+    /// Pages of slabs now.
+    pub fn slab_pages(&self) -> SlabPages {
+        self.shrinkers.pages()
+    }
+
     /// A shrinker, asked for objects, has dropped pages of files that these held (kernel: an inode
     /// with its pages). They count as freed by the pass that asks.
     pub fn note_inode_steal(&self, task: &Task<'_>, pages: Pages) {

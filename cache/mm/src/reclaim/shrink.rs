@@ -16,9 +16,8 @@
 
 use env::{Signal, Task, Work};
 use frames::{Busy, Flags, FrameId, Shadow};
-use policy::compact::Immediate;
 use policy::reclaim::SwapSender;
-use policy::reclaim::page::{Judgement, PageVerdict, Scanner, Seen, Tally, judge};
+use policy::reclaim::page::{Immediate, Judgement, PageVerdict, Scanner, Seen, Tally, judge};
 use policy::reclaim::scan::{Kind, Shrunk, Turn};
 use policy::units::Pages;
 
@@ -55,9 +54,9 @@ impl Sorted {
             freeing: 0,
             swap_out: SwapOut::new(),
             swapping: 0,
-            page_out: Batch::new(),
+            page_out: Batch::default(),
             unmapped: 0,
-            kept: Batch::new(),
+            kept: Batch::default(),
         }
     }
 
@@ -191,7 +190,7 @@ pub(super) fn shrink(
 }
 
 /// Looks at what stays of a cluster a second time, and waits for what is being written, up to the
-/// first page that stays for another reason (`policy::compact::reclaim`). Answers how many writes
+/// first page that stays for another reason, for a run of frames. Answers how many writes
 /// the first look had begun, and how many anonymous pages were unmapped by it.
 fn look_again(
     task: &mut Task<'_>,
@@ -206,10 +205,10 @@ fn look_again(
         cache.submit_swap_out(task, &mut sorted.swap_out, SwapSender::Direct);
     }
     let mut written = unmapped;
-    for page in core::mem::replace(&mut sorted.page_out, Batch::new()).pages() {
+    for page in core::mem::take(&mut sorted.page_out).pages() {
         written += u64::from(write_page(task, cache, *page));
     }
-    let first = core::mem::replace(&mut sorted.kept, Batch::new());
+    let first = core::mem::take(&mut sorted.kept);
     let mut second = Tally::default();
     for page in first.pages() {
         let waits = second.plainly_kept.is_zero();
@@ -222,7 +221,7 @@ fn look_again(
                 cache.counters.add(Item::NrVmscanWaited, 1);
             }
         }
-        let mut one = Batch::new();
+        let mut one = Batch::default();
         one.push(*page);
         judge_all(task, cache, kind, &one, scanner, &mut second, sorted);
     }
@@ -281,7 +280,7 @@ fn judge_all(
     sorted: &mut Sorted,
 ) {
     let anon = kind == Kind::Anon;
-    let mut regions = Cursor::new();
+    let mut regions = Cursor::default();
     let mut maps = Maps::new();
     for page in batch.pages() {
         let Page { frame, generation } = *page;
@@ -581,7 +580,9 @@ fn write_page(task: &mut Task<'_>, cache: &Cache, page: Page) -> bool {
 /// write where no pass scans. Answers how many came back.
 fn put_back(task: &Task<'_>, cache: &Cache, zone: ZoneId, kind: Kind, sorted: &Sorted) -> u64 {
     let defers = cache.options.reclaim.judge_rule().defers(kind)
-        || cache.options.immediate() != Immediate::Scanned;
+        || cache
+            .runs
+            .is_some_and(|runs| runs.immediate != Immediate::Scanned);
     let back = cache
         .zones
         .put_back(task, &cache.pages, sorted.kept.pages(), defers);

@@ -132,7 +132,11 @@ fn an_old_owner_harms_nobody() {
         let region = cache.spill(task, Pages(10)).unwrap();
         region.touch(task, 0, 10).unwrap();
         let young = |file, index| {
-            Cursor::new().test_and_clear_young(&cache.registry.regions, task, Owner { file, index })
+            Cursor::default().test_and_clear_young(
+                &cache.registry.regions,
+                task,
+                Owner { file, index },
+            )
         };
         assert!(!young(REGION, 5000), "beyond its end");
         assert!(!young(0, 3), "a file's page");

@@ -124,7 +124,7 @@ fn shake(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, scanned: Pages, wante
 }
 
 /// A look at a zone that takes clean pages of files alone.
-fn gently(zone: ZoneId, target: Pages) -> Control {
+fn gently(zone: ZoneId, target: Pages) -> Control<'static> {
     Control {
         may_unmap: false,
         may_write: false,

@@ -8,7 +8,6 @@
 use core::sync::atomic::Ordering;
 
 use env::{Context, Event, Signal, Task};
-use policy::compact::Scans;
 use policy::place::ZoneId;
 use policy::reclaim::Reason;
 use policy::reclaim::background::Rest;
@@ -21,8 +20,9 @@ use policy::units::Pages;
 
 use super::background::sleep;
 use super::direct::Ended;
-use super::{Control, RunPass, age_anon, run_zone, shrink_zone, throttle};
+use super::{Control, RunPass, age_anon, shrink_zone, throttle};
 use crate::cache::Cache;
+use crate::cache::kernel::ForRun;
 use crate::lists::NodeId;
 use crate::vmstat::Item;
 
@@ -152,7 +152,7 @@ pub(super) fn direct(
     task: &mut Task<'_>,
     cache: &Cache,
     target: Pages,
-    (who, run): (Who, Option<(u8, &Scans)>),
+    (who, run): (Who, Option<&dyn ForRun>),
     enough: impl Fn(&Task<'_>) -> bool,
 ) -> Ended {
     let zones = cache.zones_for(task);
@@ -169,7 +169,7 @@ pub(super) fn direct(
                     if view(cache, task, *zone).is_left_out(round.priority) {
                         continue;
                     }
-                    if run.is_some_and(|run| zone_is_ready(task, cache, *zone, run)) {
+                    if run.is_some_and(|run| run.is_ready(task, cache, *zone)) {
                         is_ready = true;
                         continue;
                     }
@@ -184,8 +184,8 @@ pub(super) fn direct(
                         may_swap: true,
                         may_shrink: true,
                         spares_anon: true,
-                        run: run.map(|(order, _)| RunPass {
-                            order,
+                        run: run.map(|run| RunPass {
+                            run,
                             freed: freed + got.reclaimed,
                         }),
                     };
@@ -194,7 +194,7 @@ pub(super) fn direct(
                 scanned += got.scanned;
                 freed += got.reclaimed;
                 direct.shrunk(got);
-                if is_ready && run.is_some_and(|(_, scans)| !scans.skips_ready) {
+                if is_ready && run.is_some_and(ForRun::ends_when_ready) {
                     direct.stop();
                 }
             }
@@ -224,18 +224,4 @@ pub(super) fn direct(
             direct.stop();
         }
     }
-}
-
-/// True if reclaim for a run passes over a zone.
-fn zone_is_ready(
-    task: &Task<'_>,
-    cache: &Cache,
-    zone: ZoneId,
-    (order, scans): (u8, &Scans),
-) -> bool {
-    let standing = cache.memory.standing(task, zone);
-    let marks = cache.memory.marks_of(zone);
-    let seen = run_zone(task, cache, zone, (&standing, &marks));
-    let mut deferral = cache.zones[zone].deferral(task);
-    scans.is_ready(order, &seen, &mut deferral)
 }

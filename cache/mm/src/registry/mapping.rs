@@ -19,6 +19,7 @@ use env::{
 };
 use frames::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use frames::{FrameId, NodePool, Owner, PageIndex, Slot, Tag, WriteToken};
+use policy::place::mobility::Migrates;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::Error;
@@ -33,8 +34,9 @@ use crate::registry::reads::Reads;
 const LEN_UNKNOWN: u64 = u64::MAX;
 
 /// A file in the cache.
-pub(crate) struct Mapping {
-    pub(crate) id: u32,
+pub struct Mapping {
+    /// Its number.
+    pub id: u32,
     /// No other file of the cache had or will have it.
     pub(crate) serial: u64,
     completions: Weak<dyn Completions<Self>>,
@@ -100,6 +102,11 @@ struct Errors {
 }
 
 impl Mapping {
+    /// The ability of its device to move its dirty pages.
+    pub fn migrates(&self) -> Migrates {
+        self.device.options.migrates
+    }
+
     pub(crate) fn new(
         (id, serial): (u32, u64),
         completions: Weak<dyn Completions<Self>>,

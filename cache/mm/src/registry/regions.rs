@@ -18,15 +18,16 @@ use policy::units::Pages;
 use crate::memory::overhead::{Overhead, Tables};
 
 /// The bit that tells a region's number from a file's.
-pub(crate) const ANON: u32 = 1 << 31;
+pub const ANON: u32 = 1 << 31;
 /// Regions a cache has room for.
 pub(crate) const REGIONS_MAX: usize = 1 << 16;
 
 /// One region.
-pub(crate) struct Anon {
+pub struct Anon {
     /// With the top bit set.
     pub(crate) id: u32,
-    pub(crate) pages: Region,
+    /// Its pages.
+    pub pages: Region,
     /// Its number is another's by now: the task that remembers it looks again.
     ended: AtomicBool,
     /// The task that last allocated for this region. Memory returned on nobody's behalf is
@@ -97,7 +98,7 @@ impl Anon {
 }
 
 /// All regions.
-pub(crate) struct Regions {
+pub struct Regions {
     /// By their number without its top bit.
     table: Lock<Vec<Option<Arc<Anon>>>>,
     /// Regions without handles of which pages were busy, and for which there was no thread.
@@ -209,18 +210,15 @@ impl Regions {
 }
 
 /// Looks regions up and remembers the last one: neighbours on a list are mostly of one region.
-pub(crate) struct Cursor {
+#[derive(Default)]
+pub struct Cursor {
     last: Option<Arc<Anon>>,
 }
 
 impl Cursor {
-    pub(crate) fn new() -> Self {
-        Self { last: None }
-    }
-
     /// The region of that number. Takes a lock of class `Registry` if it is another one than last
     /// time.
-    pub(crate) fn region(
+    pub fn region(
         &mut self,
         regions: &Regions,
         context: &impl Context,

@@ -126,7 +126,7 @@ pub(crate) struct Sharing {
 }
 
 /// See the module.
-pub(crate) struct Shrinkers {
+pub struct Shrinkers {
     nodes: usize,
     shares: Option<MemoryShares>,
     list: Lock<Vec<Arc<Registered>>>,
@@ -261,18 +261,12 @@ impl Shrinkers {
     }
 
     /// A slab got its pages, in a zone.
-    pub(crate) fn note_slab(&self, mobility: Mobility, zone: ZoneId, pages: Pages) {
+    pub fn note_slab(&self, mobility: Mobility, zone: ZoneId, pages: Pages) {
         add(self.of(mobility, zone), pages.0);
     }
 
     /// The task gave the pages of a slab back.
-    pub(crate) fn note_gone(
-        &self,
-        task: &Task<'_>,
-        mobility: Mobility,
-        zone: ZoneId,
-        pages: Pages,
-    ) {
+    pub fn note_gone(&self, task: &Task<'_>, mobility: Mobility, zone: ZoneId, pages: Pages) {
         sub(self.of(mobility, zone), pages.0);
         self.note_freed(task, pages);
     }

@@ -23,7 +23,7 @@ impl SwapOut {
         Self {
             pages: [(NONE, FrameId(0)); BATCH],
             count: 0,
-            cursor: Cursor::new(),
+            cursor: Cursor::default(),
         }
     }
 }

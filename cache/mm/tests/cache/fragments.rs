@@ -14,10 +14,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use env::{Cause, Device as _, ObjectId, Task, Work};
-use mm::{
-    Apart, Ask, Cache, DeviceOptions, Dropped, File, Item, NodeId, Object, Options, Shrink,
-    SlabSpec, Slabs, Vmstat,
-};
+use kernel::{Object, SlabSpec, Slabs};
+use mm::{Apart, Ask, Cache, DeviceOptions, Dropped, File, Item, NodeId, Options, Shrink, Vmstat};
 use policy::dirty::Threshold;
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
@@ -82,7 +80,7 @@ impl Inodes {
         let add = |spec: SlabSpec| {
             // It is the same part of a pageblock at any scale.
             let order = spec.order.saturating_sub(smaller);
-            cache.add_slabs(SlabSpec { order, ..spec }).unwrap()
+            Slabs::new(cache, SlabSpec { order, ..spec }).unwrap()
         };
         Arc::new(Self {
             cache: Arc::clone(cache),

@@ -55,6 +55,18 @@ pub enum Mobility {
     Reclaimable = 2,
 }
 
+/// The ability of a file system to move its dirty pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Migrates {
+    /// Like clean ones: nothing but the index points at a page (anonymous memory, and ours).
+    #[default]
+    Copy,
+    /// Buffers point at them too, each with a lock (ext4: `buffer_migrate_page`).
+    Buffers,
+    /// They have to be written first (no `->migratepage`: vfat, and raw devices up to 3.x).
+    WritesPage,
+}
+
 impl Mobility {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Unmovable, Self::Movable, Self::Reclaimable];
@@ -63,6 +75,17 @@ impl Mobility {
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
+    }
+
+    /// The mobility of the pageblocks that a page of a file lies in, where pages lie with their
+    /// like: `written` by somebody, or read.
+    #[must_use]
+    pub const fn of_page(written: bool) -> Self {
+        if written {
+            Self::Unmovable
+        } else {
+            Self::Reclaimable
+        }
     }
 
     /// The mobilities whose lists are tried when its own are empty, in this order.

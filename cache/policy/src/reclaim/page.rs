@@ -428,7 +428,7 @@ pub struct Tally {
     /// Pages freed.
     pub reclaimed: Pages,
     /// Of the last cluster, pages that were *plainly kept*: for another reason than that they are
-    /// being written (`compact::reclaim`).
+    /// being written.
     pub plainly_kept: Pages,
 }
 
@@ -642,6 +642,17 @@ pub fn after_pass(tally: &Tally, pass: &Pass) -> NodeChange {
         stall,
         flushers,
     }
+}
+
+/// The treatment of an inactive page of a file that waits for its write (paper p4, patch 11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Immediate {
+    /// It stays where it is scanned.
+    Scanned,
+    /// It is put on a list that is not, and the counts are wrong as in the patch that was posted.
+    Published,
+    /// The same with right counts.
+    Counted,
 }
 
 /// Where a page with R, or one aside, goes when its write has ended.

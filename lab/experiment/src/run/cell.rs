@@ -5,8 +5,8 @@
 //! blocks not. Watermarks are those of the full size, scaled, and MIN at least 128 pages: the
 //! kernel's grow as the root of the memory, and clusters of 32 pages must stay small against them.
 
+use history::laws::Laws;
 use policy::dirty::Threshold;
-use policy::laws::Laws;
 use policy::place::{PlaceLaw, machine};
 use policy::reclaim::boost::BoostRule;
 use policy::rule::RuleMaker;
@@ -337,7 +337,7 @@ impl Cell {
             overhead: machine.overhead,
             memory,
             laws,
-            runs: runs::of(machine, row, laws.compaction, shrink),
+            runs: runs::of(machine, row, shrink),
             page_rule: column.page_rule.clone(),
             machine: several
                 .then(|| of_machine(machine, memory).expect("the nodes of a loaded scenario")),

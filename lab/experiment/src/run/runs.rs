@@ -6,7 +6,7 @@
 //!
 //! Source: experiments A5, B4; the kernel's numbers: kernel-facts A7, A11.
 
-use policy::compact::Compaction;
+use history::compact::Compaction;
 use policy::place::mobility::Mobility;
 use workload::Report;
 
@@ -21,18 +21,13 @@ const HUGE: u32 = 9;
 
 /// Huge pages of a machine that is smaller by `shrink`: none if it does not say `thp`. A row
 /// without them is one of a kernel that could have them: its way to one may show elsewhere.
-pub(super) fn of(
-    machine: &Machine,
-    row: &RowEntry,
-    compaction: Compaction,
-    shrink: u64,
-) -> Option<mm::Runs> {
+pub(super) fn of(machine: &Machine, row: &RowEntry, shrink: u64) -> Option<mm::Runs> {
     let own = machine.thp.as_ref()?;
     let has = *row.thp.as_ref().unwrap_or(own).get_ref();
     let stands_for = u32::try_from(shrink).expect("a scale is checked");
     Some(mm::Runs {
         faults: has,
-        ..mm::Runs::of(compaction, stands_for)
+        ..mm::Runs::of(stands_for)
     })
 }
 

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::{Meter, MeterReading};
 use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
+use kernel::Compactor;
 use mm::{Cache, DeviceOptions, DeviceStats, File, NodeStats, Stats, Vmstat};
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
@@ -174,7 +175,14 @@ pub(super) fn run(
     setup: &Setup,
 ) -> Result<Ended, RunError> {
     let failed = |what| move |cause| RunError::Cache { what, cause };
-    let cache = Cache::new(env, options(setup)).map_err(failed("building the cache"))?;
+    let (options, law) = (options(setup), setup.cell.laws.compaction);
+    let built = match setup.cell.runs {
+        None => Cache::new(env, options),
+        Some(runs) => Cache::with_kernel(env, options, &|nodes, zones| {
+            Arc::new(Compactor::new(law, runs, nodes, zones))
+        }),
+    };
+    let cache = built.map_err(failed("building the cache"))?;
     let mut devices = Vec::with_capacity(setup.devices.len());
     for ((id, info), spec) in setup.devices.iter().zip(&setup.cell.devices) {
         let mut options = DeviceOptions::default();
@@ -329,7 +337,6 @@ fn options(setup: &Setup) -> mm::Options {
     let pages = Pages(u64::from(setup.frames));
     options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
     options.readahead_max = cell.readahead.unwrap_or(options.readahead_max);
-    options.runs = cell.runs;
     options.overhead = cell.overhead;
     if let Some(pages) = cell.laws.reclaim.law.swap_queue {
         let requests = u32::try_from(pages.0 / CLUSTER.0);

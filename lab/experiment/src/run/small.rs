@@ -8,7 +8,7 @@
 //!
 //! Source: experiments A4; kernel-facts 14.
 
-use mm::SlabSpec;
+use kernel::SlabSpec;
 use policy::place::mobility::Mobility;
 use policy::shrink::files::{InodeRule, PRESSURE};
 use policy::units::{Bytes, Pages};

@@ -6,7 +6,7 @@
 //! pages, as delayed allocation lays small files next to each other, and reclaim sees single ones.
 //! Small files are written in the order in which they became dirty, whatever their directory: the
 //! flusher takes a request of one directory and turns to the next.
-//! Beside its pages a file has *objects* in memory, on slab pages (`mm::Slabs`):
+//! Beside its pages a file has *objects* in memory, on slab pages (`kernel::Slabs`):
 //!
 //! ```text
 //!   entry      a name in its directory; goes when a shrinker looks at it unused
@@ -45,7 +45,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use env::{Cause, Lock, LockClass, Signal, Task, WaitQueue};
-use mm::{Cache, File, Object, ObjectShare, SlabSpec, Slabs};
+use kernel::{Object, SlabSpec, Slabs};
+use mm::{Cache, File, ObjectShare};
 use policy::shrink::files::{InodeRule, WithPages};
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
@@ -181,7 +182,7 @@ impl SmallFiles {
             }
         }
         let slabs = options.caches.iter();
-        let slabs = slabs.map(|own| cache.add_slabs(own.spec));
+        let slabs = slabs.map(|own| Slabs::new(cache, own.spec));
         let slabs = slabs.collect::<Result<Vec<_>, _>>()?;
         let most = options.memory.bytes().0 / options.least();
         let most = u32::try_from(most).unwrap_or(u32::MAX - 1).max(1);

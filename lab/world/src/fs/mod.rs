@@ -9,7 +9,7 @@
 use core::fmt;
 
 use env::ObjectId;
-use policy::compact::Migrates;
+use policy::place::mobility::Migrates;
 use policy::units::Pages;
 
 use crate::cost::CostTable;

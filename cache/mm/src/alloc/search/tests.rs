@@ -1,23 +1,18 @@
 //! Two nodes, a reader on the first: what each law of placement does when that is full of clean
 //! pages.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use env::{Device, ObjectId, Task};
 use policy::dirty::Threshold;
 use policy::place::machine::Machine;
-use policy::place::mobility::Mobility;
 use policy::place::{PlaceLaw, ZoneId};
 use policy::reclaim::Tunables;
-use policy::shrink::{Answer, ShrinkRule};
 use policy::units::{Bytes, Pages};
 use world::{Lab, Options as LabOptions, Sector};
 
 use crate::testing::Null;
-use crate::{
-    Ask, Cache, DeviceOptions, File, Item, NodeId, Object, Options, Reader, Shrink, SlabSpec, Slabs,
-};
+use crate::{Cache, DeviceOptions, File, Item, Options, Reader};
 
 const FRAMES: u32 = 4096;
 const HERE: ZoneId = ZoneId(0);
@@ -52,9 +47,6 @@ fn with_limit<T: Send + 'static>(
         options.dirty.background = Threshold::Percent(limit - 5);
         options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
         options.place = place;
-        if place.objects_last {
-            options.shrink = ShrinkRule::LINUX_2_6_36;
-        }
         let cache = Cache::new(env, options).unwrap();
         let info = Null.info();
         let device = cache
@@ -203,116 +195,5 @@ fn a_writer_leaves_its_node_where_that_has_its_share_of_the_dirty_limit() {
         assert_eq!(here + there, all, "{}", place.name);
         let share = u64::from(FRAMES / 2) * 2 / 5;
         assert!((share * 9 / 10..share).contains(&here), "{here} of {share}");
-    }
-}
-
-const OBJECTS: SlabSpec = SlabSpec {
-    name: "objects",
-    object: Bytes(4096),
-    order: 0,
-    mobility: Mobility::Reclaimable,
-};
-/// As many of these as a batch has are few pages.
-const SMALL: SlabSpec = SlabSpec {
-    name: "small",
-    object: Bytes(128),
-    ..OBJECTS
-};
-
-/// Objects, the oldest first.
-struct Kept {
-    slabs: Arc<Slabs>,
-    objects: Mutex<VecDeque<Object>>,
-}
-
-impl Shrink for Kept {
-    fn name(&self) -> &'static str {
-        "objects"
-    }
-
-    fn count(&self, node: NodeId) -> u64 {
-        let objects = self.objects.lock().unwrap().len() as u64;
-        if node.index() == 0 { objects } else { 0 }
-    }
-
-    fn scan(&self, task: &mut Task<'_>, ask: Ask) -> Answer {
-        let mut freed = 0;
-        while freed < ask.objects {
-            let Some(object) = self.objects.lock().unwrap().pop_front() else {
-                break;
-            };
-            self.slabs.give(task, object);
-            freed += 1;
-        }
-        Answer::Freed {
-            freed,
-            looked_at: freed.max(1),
-        }
-    }
-}
-
-/// A few objects, and a reader that has its node trimmed: 6.12 asks for objects in each pass, 3.0
-/// where they are many.
-#[test]
-fn few_objects_are_asked_for_in_the_passes_of_a_trim_and_not_behind_them() {
-    let scanned = |place| {
-        with_law(place, |task, cache, file| {
-            let kept = Arc::new(Kept {
-                slabs: cache.add_slabs(SMALL).unwrap(),
-                objects: Mutex::default(),
-            });
-            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink>;
-            cache.register(task, shrinker).unwrap();
-            for _ in 0..FRAMES / 4 {
-                let object = kept.slabs.take(task).unwrap();
-                kept.objects.lock().unwrap().push_back(object);
-            }
-            read(task, file, FRAMES / 4 * 3);
-            let count = |item| cache.vmstat().get(item);
-            assert!(count(Item::ZoneReclaimSuccess) > 0);
-            let scanned = count(Item::SlabsScanned);
-            while let Some(object) = kept.objects.lock().unwrap().pop_front() {
-                kept.slabs.give(task, object);
-            }
-            scanned
-        })
-    };
-    assert_eq!(scanned(PlaceLaw::LINUX_3_0), 0);
-    assert!(scanned(PlaceLaw::LINUX_6_12_RECLAIM) > 0);
-}
-
-/// Objects fill the near node; more of them come from it where it is trimmed, and from the other
-/// one where it is not.
-#[test]
-fn a_trim_asks_objects_where_they_have_more_than_a_twentieth_of_the_zone() {
-    for (place, stays) in [
-        (PlaceLaw::LINUX_3_0, true),
-        (PlaceLaw::LINUX_3_0_OFF, false),
-    ] {
-        with_law(place, move |task, cache, _| {
-            let kept = Arc::new(Kept {
-                slabs: cache.add_slabs(OBJECTS).unwrap(),
-                objects: Mutex::default(),
-            });
-            let shrinker = Arc::clone(&kept) as Arc<dyn Shrink>;
-            cache.register(task, shrinker).unwrap();
-            for _ in 0..FRAMES / 4 * 3 {
-                let object = kept.slabs.take(task).unwrap();
-                kept.objects.lock().unwrap().push_back(object);
-            }
-            let there = cache.memory.free_of(THERE);
-            let scanned = cache.vmstat().get(Item::SlabsScanned);
-            if stays {
-                assert!(there > FRAMES / 2 - FRAMES / 8, "{there} free there");
-                assert!(scanned > u64::from(FRAMES / 8), "{scanned}");
-            } else {
-                assert!(there < FRAMES / 4, "{there} free there");
-                assert_eq!(scanned, 0);
-            }
-            while let Some(object) = kept.objects.lock().unwrap().pop_front() {
-                kept.slabs.give(task, object);
-            }
-            assert_eq!(cache.vmstat().broken_sum(), None);
-        });
     }
 }

@@ -1,6 +1,6 @@
 //! Checks of paper p4's keys: file systems of a row, its reserve, patches, huge pages.
 
-use policy::compact::{Compaction, Patches};
+use history::compact::{Compaction, Patches};
 
 use super::{Checker, SCALES};
 use crate::document::{ColumnEntry, RowEntry, Scenario};

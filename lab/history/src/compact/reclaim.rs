@@ -20,8 +20,8 @@
 use super::defer::Deferral;
 use super::law::{Ready, Scans};
 use super::suitable::{Aim, Standing, Suitable};
-use crate::units::Pages;
-use crate::watermark::Watermarks;
+use policy::units::Pages;
+use policy::watermark::Watermarks;
 
 /// Orders up to this one are got by reclaim as single pages are (`PAGE_ALLOC_COSTLY_ORDER`), at the
 /// size that is stood for.
@@ -65,7 +65,7 @@ impl Scans {
 
 /// The account of reclaim for a run when a pass over a zone ends.
 #[derive(Clone, Copy, Debug)]
-pub struct Done {
+pub struct Account {
     /// Freed by the pass that has just ended.
     pub last: Pages,
     /// By all passes over the zone in this round, and how many they were.
@@ -82,7 +82,7 @@ pub struct Done {
 
 /// True if a pass over a zone is begun again.
 #[must_use]
-pub fn goes_on(order: u8, zone: &RunZone<'_>, done: &Done) -> bool {
+pub fn goes_on(order: u8, zone: &RunZone<'_>, done: &Account) -> bool {
     if done.plainly || done.last.is_zero() || is_too_slow(order, done) {
         return false;
     }
@@ -100,7 +100,7 @@ pub fn goes_on(order: u8, zone: &RunZone<'_>, done: &Done) -> bool {
 /// at a 4096th of the lists, some clusters, and on a machine where that is a page or two there are
 /// no huge pages (mm/huge_memory.c, hugepage_init()). Where one page comes of a pass, and its write
 /// to the swap file is waited for, others allocate what comes free for as long as they like.
-fn is_too_slow(order: u8, done: &Done) -> bool {
+fn is_too_slow(order: u8, done: &Account) -> bool {
     let (freed, passes) = done.here;
     let by_clusters = Pages(passes * done.cluster.0);
     done.memory < SMALL && by_clusters >= Pages(2 << order) && freed < by_clusters
@@ -222,7 +222,7 @@ mod tests {
     fn a_pass_goes_on_until_two_runs_are_free_or_one_page_stays() {
         let few = standing(100);
         let zone = zone(&few);
-        let done = |last, all, plainly| Done {
+        let done = |last, all, plainly| Account {
             last: Pages(last),
             here: (Pages(all), all / 32),
             all: Pages(all),
@@ -248,7 +248,7 @@ mod tests {
     fn on_a_small_machine_passes_of_a_page_each_come_to_an_end() {
         let few = standing(100);
         let on_machine = |memory, freed, passes| {
-            let done = Done {
+            let done = Account {
                 last: Pages(1),
                 here: (Pages(freed), passes),
                 all: Pages(freed),

@@ -12,8 +12,8 @@
 //! ```
 //!
 //! That is worth something only if blocks hold pages that come free together. So pages lie with
-//! their like (`lies_with`): what is read, which can be dropped whole; what is written, which stays
-//! as long as its device takes; and the rest.
+//! their like (`Mobility::of_page`): what is read, which can be dropped whole; what is written,
+//! which stays as long as its device takes; and the rest.
 //!
 //! Invariants
 //!   1. No page in use leaves memory for its place: it moves.
@@ -22,7 +22,6 @@
 //! Source: ours.
 
 use super::law::Blocks;
-use crate::place::mobility::Mobility;
 
 /// The costs of a page that moves, and of one that is dropped: a copy beside a step of reclaim.
 const MOVE: u32 = 4;
@@ -107,16 +106,6 @@ impl Blocks {
     #[must_use]
     pub fn is_enough(&self, cost: u32, size: u32) -> bool {
         !self.by_cost || cost <= size * DROP
-    }
-}
-
-/// The mobility of the pageblocks that a page of a file lies in: `written` by somebody, or read.
-#[must_use]
-pub const fn lies_with(written: bool) -> Mobility {
-    if written {
-        Mobility::Unmovable
-    } else {
-        Mobility::Reclaimable
     }
 }
 

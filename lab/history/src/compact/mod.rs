@@ -31,5 +31,5 @@ pub mod reclaim;
 pub mod scanner;
 pub mod suitable;
 
-pub use law::{Background, Blocks, Compaction, Immediate, Migrates, Moves, Scans};
+pub use law::{Background, Blocks, Compaction, Moves, Scans};
 pub use patches::{Patch, Patches};

@@ -13,7 +13,7 @@
 use super::defer::Deferral;
 use super::law::Scans;
 use super::suitable::Suitable;
-use crate::place::search::Floor;
+use policy::place::search::Floor;
 
 /// The next step of an `Attempt`'s owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@
 //! compaction_suitable(); mm/vmstat.c, __fragmentation_index(); mm/page_alloc.c,
 //! __zone_watermark_ok(); Linux 3.3 mm/vmscan.c, compaction_ready().
 
-use crate::units::Pages;
-use crate::watermark::Watermarks;
+use policy::units::Pages;
+use policy::watermark::Watermarks;
 
 /// Up to this index it is for lack of free pages that there is no run (`extfrag_threshold`).
 const LACK: i64 = 500;
@@ -36,6 +36,12 @@ pub struct Standing {
 }
 
 impl Standing {
+    /// Of free pages, and of free blocks by order.
+    #[must_use]
+    pub const fn of((free, blocks): (Pages, [u32; 11])) -> Self {
+        Self { free, blocks }
+    }
+
     /// True if a request of an order passes a mark: more than that is free after it, and of the
     /// rest a half, a quarter ... of the mark in blocks of at least 2, 4 ... pages. It does not say
     /// that there is such a block.

@@ -17,25 +17,18 @@
 //! try_to_compact_pages(); mm/page_alloc.c, __alloc_pages_direct_compact(); mm/mempolicy.c,
 //! alloc_pages_mpol_noprof().
 
-use std::sync::Weak;
-
-use core::sync::atomic::Ordering;
-
 use env::{Task, Wakeup};
 use frames::FrameId;
-use policy::compact::suitable::{Aim, Suitable};
-use policy::compact::{Background, Compaction, Moves};
+use history::compact::suitable::{Aim, Suitable};
+use history::compact::{Background, Moves};
+use mm::inside::ZoneId;
+use mm::{Error, Item, NodeId, Runs};
 use policy::place::search::Floor;
 use policy::reclaim::scan::Kind;
 
-use super::take_free;
+use super::reclaim::OverNodes;
 use super::zone::{Passed, Way, compact_zone};
-use crate::Error;
-use crate::cache::Cache;
-use crate::lists::{NodeId, ZoneId};
-use crate::options::Runs;
-use crate::reclaim::direct::{ForRun, direct, direct_for_run};
-use crate::vmstat::Item;
+use super::{At, take_free};
 
 /// Takes a run that is free, or as the law has it for a task that asks for one.
 ///
@@ -43,7 +36,7 @@ use crate::vmstat::Item;
 /// `NoMemory`.
 pub(super) fn take(
     task: &mut Task<'_>,
-    cache: &Cache,
+    cache: At<'_>,
     runs: Runs,
     law: &Background,
     out: &mut Vec<FrameId>,
@@ -66,7 +59,7 @@ pub(super) fn take(
 
 fn take_of_zones(
     task: &mut Task<'_>,
-    cache: &Cache,
+    cache: At<'_>,
     zones: &[ZoneId],
     (runs, law): (Runs, &Background),
     out: &mut Vec<FrameId>,
@@ -85,14 +78,11 @@ fn take_of_zones(
         Answer::InVain => {}
     }
     if law.reclaims_for_it {
-        let run = ForRun {
-            order: runs.order,
-            scans: None,
-        };
-        direct_for_run(task, cache, &run);
+        let compactor = cache.compactor;
+        cache.reclaim_for_run(task, &OverNodes { runs, compactor });
     } else {
         let who = cache.who(task, Kind::Anon);
-        direct(task, cache, cache.options.reclaim.cluster(), who);
+        cache.reclaim(task, who);
     }
     cache.memory.drain_cpu_lists(task);
     if take_free(task, cache, zones, (runs, Floor::Min), out)? {
@@ -114,7 +104,7 @@ enum Answer {
 /// a stall if a zone was gone over, or left out as passes have failed there.
 fn compact(
     task: &mut Task<'_>,
-    cache: &Cache,
+    cache: At<'_>,
     zones: &[ZoneId],
     (runs, law): (Runs, &Background),
     out: &mut Vec<FrameId>,
@@ -122,7 +112,7 @@ fn compact(
     let mut best = Suitable::Skipped;
     let mut deferred = false;
     for zone in zones {
-        if law.is_deferred(&mut cache.zones[*zone].deferral(task)) {
+        if law.is_deferred(&mut cache.of(*zone).deferral(task)) {
             deferred = true;
             continue;
         }
@@ -132,7 +122,7 @@ fn compact(
             out.extend(passed.captured);
             break;
         }
-        if cache.memory.standing(task, *zone).has(runs.order) {
+        if cache.standing(task, *zone).has(runs.order) {
             break;
         }
     }
@@ -143,7 +133,7 @@ fn compact(
     let got = !out.is_empty() || take_free(task, cache, zones, (runs, Floor::Min), out)?;
     let item = if got {
         let first = zones[0];
-        cache.zones[first].deferral(task).succeeded();
+        cache.of(first).deferral(task).succeeded();
         Item::CompactSuccess
     } else {
         Item::CompactFail
@@ -159,7 +149,7 @@ fn compact(
 
 fn pass(
     task: &mut Task<'_>,
-    cache: &Cache,
+    cache: At<'_>,
     zone: ZoneId,
     runs: Runs,
     moves: &Moves,
@@ -174,39 +164,32 @@ fn pass(
     compact_zone(task, cache, zone, runs, &way)
 }
 
-/// The task of its own (`kcompactd`).
-pub(crate) fn compactor(task: &mut Task<'_>, cache: &Weak<Cache>, node: NodeId) {
-    while let Some(cache) = cache.upgrade() {
-        let stopping = || cache.registry.stopping.load(Ordering::Acquire);
-        let own = cache.zones.node(node).compactor();
-        let wakeup = own.sleep(task, None, stopping);
-        if wakeup == Wakeup::Cancelled || stopping() {
-            return;
+/// A turn of the task of its own (`kcompactd`); false: it is to end.
+pub(super) fn work(task: &mut Task<'_>, cache: At<'_>, law: &Background, node: NodeId) -> bool {
+    let runs = cache.compactor.runs;
+    let own = &cache.compactor.alarms[node.index()];
+    let wakeup = own.sleep(task, None, || cache.is_stopping());
+    if wakeup == Wakeup::Cancelled || cache.is_stopping() {
+        return false;
+    }
+    own.begin();
+    cache.counters.add(Item::CompactDaemonWake, 1);
+    let zones: Vec<_> = cache.zones.layout().zones_of(node).collect();
+    for zone in zones {
+        if law.is_deferred(&mut cache.of(zone).deferral(task)) {
+            continue;
         }
-        own.begin();
-        let Some(runs) = cache.options.runs else {
-            return;
-        };
-        let Compaction::Background(law) = &runs.compaction else {
-            return;
-        };
-        cache.counters.add(Item::CompactDaemonWake, 1);
-        let zones: Vec<_> = cache.zones.layout().zones_of(node).collect();
-        for zone in zones {
-            if law.is_deferred(&mut cache.zones[zone].deferral(task)) {
-                continue;
-            }
-            let passed = pass(task, &cache, zone, runs, &law.own, false);
-            if passed.answer == Suitable::Skipped || stopping() {
-                continue;
-            }
-            let has = cache.memory.standing(task, zone).has(runs.order);
-            let mut deferral = cache.zones[zone].deferral(task);
-            if has {
-                deferral.succeeded();
-            } else if passed.complete {
-                deferral.failed();
-            }
+        let passed = pass(task, cache, zone, runs, &law.own, false);
+        if passed.answer == Suitable::Skipped || cache.is_stopping() {
+            continue;
+        }
+        let has = cache.standing(task, zone).has(runs.order);
+        let mut deferral = cache.of(zone).deferral(task);
+        if has {
+            deferral.succeeded();
+        } else if passed.complete {
+            deferral.failed();
         }
     }
+    true
 }

@@ -2,12 +2,12 @@
 
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
+use policy::units::Nanos;
 
 use super::*;
-use crate::lists::ZoneId;
-use crate::memory::free::Pick;
 use crate::testing::with_cache;
-use crate::{Apart, Item, Options};
+use mm::inside::{Pick, ZoneId};
+use mm::{Apart, Item, Options};
 
 const FRAMES: u32 = 8192;
 /// Frames of a pageblock.
@@ -51,12 +51,13 @@ fn take_all_but(task: &Task<'_>, cache: &Cache, goes: impl Fn(FrameId) -> bool) 
     let all = Pick::single(ZONE, FRAMES);
     let room = |taken| FRAMES - taken;
     cache
+        .inside()
         .memory
         .take(task, all, &mut frames, room, |_| true)
         .unwrap();
     assert_eq!(frames.len(), FRAMES as usize);
     let (back, kept): (Vec<_>, Vec<_>) = frames.into_iter().partition(|frame| goes(*frame));
-    cache.memory.put(task, &back);
+    cache.inside().memory.put(task, &back);
     kept
 }
 
@@ -65,8 +66,8 @@ fn a_whole_pageblock_changes_sides_without_an_event() {
     with_cache(
         options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0),
         |task, cache| {
-            let log = cache.add_slabs(LOG).unwrap();
-            let inodes = cache.add_slabs(INODES).unwrap();
+            let log = Slabs::new(cache, LOG).unwrap();
+            let inodes = Slabs::new(cache, INODES).unwrap();
             let mut objects = Vec::new();
             for _ in 0..2 * BLOCK {
                 objects.push(log.take(task).unwrap());
@@ -89,15 +90,15 @@ fn pieces_of_pages_pageblocks_are_an_event_each_and_raise_the_marks_up_to_the_ca
     with_cache(
         options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0),
         |task, cache| {
-            let before = cache.memory.marks_of(ZONE);
+            let before = cache.inside().memory.marks_of(ZONE);
             // Every pageblock has a hole of 64 frames: no whole one is free.
             let kept = take_all_but(task, cache, |frame| frame.0 % BLOCK < 64);
-            let log = cache.add_slabs(LOG).unwrap();
+            let log = Slabs::new(cache, LOG).unwrap();
             let mut objects = vec![log.take(task).unwrap()];
             let cap = (before.high.0 * 3 / 2).max(512);
             assert_eq!(events(cache), (1, 1, 512.min(cap)));
             assert_eq!(
-                cache.memory.marks_of(ZONE),
+                cache.inside().memory.marks_of(ZONE),
                 before.raised_by(Pages(512.min(cap)))
             );
             // The hole is the log's now: no more of it for a while.
@@ -110,7 +111,7 @@ fn pieces_of_pages_pageblocks_are_an_event_each_and_raise_the_marks_up_to_the_ca
             for object in objects {
                 log.give(task, object);
             }
-            cache.memory.put(task, &kept);
+            cache.inside().memory.put(task, &kept);
             assert_eq!(cache.stats().free, Pages(u64::from(FRAMES)));
         },
     );
@@ -122,7 +123,7 @@ fn the_first_try_of_a_large_slab_boosts_and_wakes_nobody() {
         options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0),
         |task, cache| {
             let kept = take_all_but(task, cache, |frame| frame.0 % BLOCK < 256);
-            let inodes = cache.add_slabs(INODES).unwrap();
+            let inodes = Slabs::new(cache, INODES).unwrap();
             let object = inodes.take(task).unwrap();
             assert_eq!(inodes.pages(task), Pages(8));
             let (seen, boosted, raised) = events(cache);
@@ -137,13 +138,13 @@ fn the_first_try_of_a_large_slab_boosts_and_wakes_nobody() {
                 "and a boost does not pass with time"
             );
             // A single frame of another mobility is taken by a task that may wake.
-            let log = cache.add_slabs(LOG).unwrap();
+            let log = Slabs::new(cache, LOG).unwrap();
             let other = log.take(task).unwrap();
             task.sleep(env::Cause::Idle, Nanos::millis(10));
             assert!(runs(cache) > 0, "the mark was found");
             inodes.give(task, object);
             log.give(task, other);
-            cache.memory.put(task, &kept);
+            cache.inside().memory.put(task, &kept);
         },
     );
 }
@@ -156,13 +157,13 @@ fn where_events_are_not_answered_they_are_counted() {
     ] {
         with_cache(options(rule, boost), move |task, cache| {
             let kept = take_all_but(task, cache, |frame| frame.0 % BLOCK < 64);
-            let log = cache.add_slabs(LOG).unwrap();
+            let log = Slabs::new(cache, LOG).unwrap();
             let object = log.take(task).unwrap();
             let (seen, boosted, raised) = events(cache);
             assert!(seen > 0, "{}", rule.name);
             assert_eq!((boosted, raised), (0, 0), "{}", rule.name);
             log.give(task, object);
-            cache.memory.put(task, &kept);
+            cache.inside().memory.put(task, &kept);
             assert_eq!(cache.stats().free, Pages(u64::from(FRAMES)));
         });
     }
@@ -196,11 +197,16 @@ fn more_zones_than_there_are_lists_for_are_refused_by_name() {
 fn a_boost_that_nobody_works_off_is_refused_by_name() {
     let mut options = options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0);
     options.reclaim.law = history::reclaim::LINUX_3_0;
-    let error = options.check();
+    let mut lab = world::Lab::new(world::Options {
+        frames: FRAMES,
+        ..world::Options::default()
+    });
+    let env = Arc::clone(lab.env());
+    let error = lab.run(move |_| Cache::new(env, options).err()).unwrap();
     let what = "boost.factor, where reclaim goes over zones,";
     assert_eq!(
         error,
-        Err(Error::BadOption {
+        Some(Error::BadOption {
             what,
             value: 15_000,
             allowed: (0, 0),

@@ -17,7 +17,9 @@
 //! Deviation: a buffer is locked only while its page is under writeback, so that nobody ever waits
 //! for one alone.
 
-use super::law::{Migrates, Moves, OnDirty, OnWriteback, TakesDirty};
+use policy::place::mobility::Migrates;
+
+use super::law::{Moves, OnDirty, OnWriteback, TakesDirty};
 
 /// The state of a page as a pass sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

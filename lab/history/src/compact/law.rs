@@ -13,6 +13,8 @@
 //!
 //! Source: mechanisms 8.2 to 8.6; kernel-facts A2, A4, A5.
 
+use policy::reclaim::page::Immediate;
+
 use super::defer::Deferral;
 use super::patches::{Patch, Patches, UnknownPatch};
 
@@ -124,18 +126,6 @@ impl core::fmt::Display for UnknownCompaction {
     }
 }
 
-/// The ability of a file system to move its dirty pages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Migrates {
-    /// Like clean ones: nothing but the index points at a page (anonymous memory, and ours).
-    #[default]
-    Copy,
-    /// Buffers point at them too, each with a lock (ext4: `buffer_migrate_page`).
-    Buffers,
-    /// They have to be written first (no `->migratepage`: vfat, and raw devices up to 3.x).
-    WritesPage,
-}
-
 /// Switches of the columns up to Linux 3.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scans {
@@ -227,17 +217,6 @@ pub enum Ready {
     Suitable,
     /// And so much is free that compaction does not come below the marks by it (9).
     Enough,
-}
-
-/// The treatment of an inactive page of a file that waits for its write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Immediate {
-    /// It stays where it is scanned.
-    Scanned,
-    /// It is put on a list that is not, and the counts are wrong as in the patch that was posted.
-    Published,
-    /// The same with right counts.
-    Counted,
 }
 
 impl Scans {

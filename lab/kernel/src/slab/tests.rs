@@ -3,16 +3,16 @@ use std::sync::Mutex;
 
 use env::{DeviceId, ObjectId};
 use frames::sync::{AtomicU64, Ordering};
+use policy::dirty::Threshold;
 use policy::reclaim::ReclaimLaw;
 use policy::shrink::Answer;
-use policy::units::PAGE_SIZE;
+use policy::units::Nanos;
 use world::Sector;
 
 use super::*;
-use crate::lists::ZoneId;
-use crate::memory::free::Pick;
 use crate::testing::{INFO, Null, with_cache};
-use crate::{Ask, DeviceOptions, Dropped, Item, Options};
+use mm::inside::{Pick, ZoneId};
+use mm::{Ask, DeviceOptions, Dropped, Item, ObjectShare, Options, Shrink, SlabPages};
 
 const FRAMES: u32 = 1024;
 const INODES: SlabSpec = SlabSpec {
@@ -32,7 +32,7 @@ fn options() -> Options {
 fn objects_fill_a_slab_and_its_frames_go_with_the_last() {
     with_cache(options(), |task, cache| {
         let free = cache.stats().free;
-        let slabs = cache.add_slabs(INODES).unwrap();
+        let slabs = Slabs::new(cache, INODES).unwrap();
         assert_eq!(slabs.objects_a_slab(), 34);
         let mut taken: Vec<_> = (0..35).map(|_| slabs.take(task).unwrap()).collect();
         assert_eq!(
@@ -69,18 +69,21 @@ fn objects_fill_a_slab_and_its_frames_go_with_the_last() {
 #[test]
 fn where_no_frames_stand_together_a_slab_is_a_page() {
     with_cache(options(), |task, cache| {
-        let slabs = cache.add_slabs(INODES).unwrap();
+        let slabs = Slabs::new(cache, INODES).unwrap();
         let mut frames = Vec::new();
         let pick = Pick::single(ZoneId(0), FRAMES);
         let left = |taken| FRAMES - taken;
-        let taken = cache.memory.take(task, pick, &mut frames, left, |_| true);
+        let taken = cache
+            .inside()
+            .memory
+            .take(task, pick, &mut frames, left, |_| true);
         assert_eq!(taken.unwrap().frames, FRAMES);
         let odd: Vec<_> = frames
             .iter()
             .copied()
             .filter(|frame| frame.0 % 2 == 1)
             .collect();
-        cache.memory.put(task, &odd);
+        cache.inside().memory.put(task, &odd);
         let object = slabs.take(task).unwrap();
         assert_eq!(slabs.pages(task), Pages(1));
         // Four fit, and the fifth needs another.
@@ -90,7 +93,7 @@ fn where_no_frames_stand_together_a_slab_is_a_page() {
             slabs.give(task, object);
         }
         frames.retain(|frame| frame.0 % 2 == 0);
-        cache.memory.put(task, &frames);
+        cache.inside().memory.put(task, &frames);
         assert_eq!(cache.stats().free, Pages(u64::from(FRAMES)));
     });
 }
@@ -99,7 +102,7 @@ fn where_no_frames_stand_together_a_slab_is_a_page() {
 fn what_no_slab_can_be_is_said_by_name() {
     with_cache(options(), |task, cache| {
         let _ = task;
-        let refused = |spec| match cache.add_slabs(spec) {
+        let refused = |spec| match Slabs::new(cache, spec) {
             Err(Error::BadOption { what, value, .. }) => (what, value),
             Err(other) => panic!("{other}"),
             Ok(_) => panic!("{spec:?} was taken"),
@@ -188,7 +191,7 @@ fn cached(task: &Task<'_>, cache: &Arc<Cache>) -> Arc<Cached> {
 fn registered(task: &Task<'_>, cache: &Arc<Cache>, shares: bool) -> (Arc<Cached>, ObjectShare) {
     let cached = Arc::new(Cached {
         shares,
-        slabs: cache.add_slabs(INODES).unwrap(),
+        slabs: Slabs::new(cache, INODES).unwrap(),
         objects: Mutex::default(),
         stops: AtomicU64::new(0),
     });
@@ -317,14 +320,16 @@ fn a_lowered_limit_asks_for_slabs_and_says_what_stays() {
     options.frames = 4 * FRAMES;
     with_cache(options, |task, cache| {
         let cached = cached(task, cache);
-        let staying = cache
-            .add_slabs(SlabSpec {
+        let staying = Slabs::new(
+            cache,
+            SlabSpec {
                 mobility: Mobility::Unmovable,
                 order: 0,
                 object: Bytes(PAGE_SIZE),
                 ..INODES
-            })
-            .unwrap();
+            },
+        )
+        .unwrap();
         // Some of both in every chunk.
         let mut kept = Vec::new();
         while cache.stats().free > Pages(512) {
@@ -355,17 +360,18 @@ fn a_lowered_limit_asks_for_slabs_and_says_what_stays() {
 
 #[test]
 fn what_slabs_take_is_not_dirtyable() {
-    with_cache(options(), |task, cache| {
-        let slabs = cache.add_slabs(INODES).unwrap();
-        let before = cache.dirtyable();
+    let mut options = options();
+    options.dirty.dirty = Threshold::Percent(100);
+    with_cache(options, |task, cache| {
+        let slabs = Slabs::new(cache, INODES).unwrap();
+        let limit = || cache.stats().dirty_limit;
+        let before = limit();
         let objects: Vec<_> = (0..34).map(|_| slabs.take(task).unwrap()).collect();
-        let after = cache.dirtyable();
-        assert_eq!(before.now, after.now + Pages(8));
-        assert_eq!(before.most, after.most + Pages(8));
+        assert_eq!(before, limit() + Pages(8));
         for object in objects {
             slabs.give(task, object);
         }
-        assert_eq!(cache.dirtyable().now, before.now);
+        assert_eq!(limit(), before);
     });
 }
 

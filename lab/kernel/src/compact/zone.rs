@@ -1,5 +1,5 @@
 //! Moving pages in one zone until a run stands together, as Linux does: from below they are taken,
-//! in front of the upper end they are put (`policy::compact::scanner`).
+//! in front of the upper end they are put (`history::compact::scanner`).
 //!
 //! ```text
 //!   window: up to 32 pages --> rounds: move each, or again, or write it, or wait --> the next window
@@ -19,35 +19,27 @@
 //! isolate_migratepages(), compaction_alloc(); mm/migrate.c, migrate_pages().
 
 use core::ops::Range;
-use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Interrupt, Task, Work};
 use frames::{Flags, FrameId};
-use policy::compact::migrate::{Seen, Verdict, judge, takes};
-use policy::compact::scanner::Scanner;
-use policy::compact::suitable::{Aim, Suitable};
-use policy::compact::{Migrates, Moves};
+use history::compact::Moves;
+use history::compact::migrate::{Seen, Verdict, judge, takes};
+use history::compact::scanner::Scanner;
+use history::compact::suitable::{Aim, Standing, Suitable};
+use mm::inside::{ANON, Cursor, Mapping, Page, ZoneId};
+use mm::{Item, Runs};
+use policy::place::mobility::Migrates;
 use policy::reclaim::Reason;
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
 use policy::units::Pages;
 
-use super::take_of;
-use crate::cache::Cache;
-use crate::lists::ZoneId;
-use crate::lists::isolate::Page;
-use crate::options::Runs;
-use crate::reclaim::throttle;
-use crate::registry::mapping::Mapping;
-use crate::registry::regions::{ANON, Cursor};
-use crate::relocate::move_page;
-use crate::vmstat::Item;
-use crate::writeback::flush;
+use super::{At, take_of};
 
 /// One pass over a zone.
 pub(super) struct ZonePass<'a> {
-    cache: &'a Cache,
+    cache: At<'a>,
     zone: ZoneId,
     runs: Runs,
     way: &'a Way<'a>,
@@ -95,13 +87,13 @@ pub(super) struct Passed {
 /// Moves pages of a zone until it has a run of 2^`order` frames, or its two scanners meet.
 pub(super) fn compact_zone(
     task: &mut Task<'_>,
-    cache: &Cache,
+    cache: At<'_>,
     zone: ZoneId,
     runs: Runs,
     way: &Way<'_>,
 ) -> Passed {
     let marks = cache.memory.marks_of(zone);
-    let standing = cache.memory.standing(task, zone);
+    let standing = cache.standing(task, zone);
     let mut passed = Passed {
         answer: way.aim.suitable(&standing, runs.order, &marks),
         complete: false,
@@ -113,7 +105,7 @@ pub(super) fn compact_zone(
     let frames = cache.zones.layout().frames(zone);
     let mut scanner = Scanner::begin(frames, cache.memory.pageblock_order());
     if way.resumes {
-        scanner.resume(cache.zones[zone].scanned());
+        scanner.resume(cache.of(zone).scanned());
     }
     let mut pass = ZonePass {
         cache,
@@ -126,7 +118,7 @@ pub(super) fn compact_zone(
         scanner,
         targets: Vec::new(),
         file: None,
-        regions: Cursor::new(),
+        regions: Cursor::default(),
         free: Vec::new(),
     };
     while pass.goes_on(task) {
@@ -139,7 +131,7 @@ pub(super) fn compact_zone(
     cache.memory.put(&Interrupt::new(), &pass.targets);
     passed.complete = pass.scanner.is_complete();
     if way.resumes {
-        cache.zones[zone].set_scanned(pass.scanner.positions());
+        cache.of(zone).set_scanned(pass.scanner.positions());
     }
     passed.answer = Suitable::Partial;
     passed.captured = pass.captured;
@@ -149,12 +141,13 @@ pub(super) fn compact_zone(
 impl ZonePass<'_> {
     fn goes_on(&self, task: &Task<'_>) -> bool {
         let cache = self.cache;
-        let stops = cache.registry.stopping.load(Ordering::Acquire);
+        let stops = cache.is_stopping();
         if self.scanner.is_complete() || !self.captured.is_empty() || stops {
             return false;
         }
         let marks = cache.memory.marks_of(self.zone);
         let (standing, own) = cache.memory.standing_and_movable(task, self.zone);
+        let standing = Standing::of(standing);
         let orders = (self.runs.order, cache.memory.pageblock_order());
         !self.way.aim.is_served(&standing, orders, &own, &marks)
     }
@@ -165,7 +158,9 @@ impl ZonePass<'_> {
         while self.is_crowded(task) {
             let who = Who::DIRECT;
             if self.moves.gives_up_if_crowded
-                || !throttle::pause(task, self.cache, self.zone, Reason::CongestionWait, who)
+                || !self
+                    .cache
+                    .pause(task, self.zone, Reason::CongestionWait, who)
             {
                 return None;
             }
@@ -245,9 +240,7 @@ impl ZonePass<'_> {
         let owner = cache.pages.table.owner(frame);
         if owner.file & ANON != 0 {
             // A run is stepped over as a whole.
-            let region = self
-                .regions
-                .region(&cache.registry.regions, task, owner.file);
+            let region = self.regions.region(cache.regions, task, owner.file);
             let inside = region.filter(|anon| owner.index < anon.pages.len());
             if inside.is_some_and(|anon| anon.pages.is_run(owner.index)) {
                 return Looked::Run(
@@ -273,7 +266,7 @@ impl ZonePass<'_> {
             Migrates::Copy
         } else {
             self.mapping(task, file)
-                .map_or(Migrates::Copy, |mapping| mapping.device.options.migrates)
+                .map_or(Migrates::Copy, |mapping| mapping.migrates())
         };
         Seen {
             busy: flags.any(Flags::BUSY) || flags.pins() > 0,
@@ -360,7 +353,7 @@ impl ZonePass<'_> {
                     let Some(to) = self.targets.pop() else {
                         return Outcome::Again;
                     };
-                    return match move_page(task, cache, page, to) {
+                    return match cache.move_page(task, page, to) {
                         Ok(()) => Outcome::Moved(to),
                         Err(to) => {
                             self.targets.push(to);
@@ -374,7 +367,7 @@ impl ZonePass<'_> {
                     let owner = cache.pages.table.owner(page.frame);
                     let mapping = self.mapping(task, owner.file).cloned();
                     let sent = mapping.is_some_and(|mapping| {
-                        flush::write_page_in_turn(task, cache, &mapping, owner.index)
+                        cache.write_page_in_turn(task, &mapping, owner.index)
                     });
                     cache.counters.add(Item::CompactWritten, u64::from(sent));
                     return Outcome::Again;
@@ -392,7 +385,7 @@ impl ZonePass<'_> {
 
     /// Takes frames for `wanted` pages; false: there is none.
     fn refill(&mut self, task: &mut Task<'_>, wanted: usize) -> bool {
-        let memory = &self.cache.memory;
+        let memory = self.cache.memory;
         let low = memory.marks_of(self.zone).low;
         let mut highest = None;
         let mut scanned = 0;

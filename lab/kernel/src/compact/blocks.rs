@@ -1,5 +1,5 @@
 //! Emptying a block for a run: pages that were read once are dropped, the rest move, and frames
-//! that come free in it are kept until it is whole (`policy::compact::blocks`).
+//! that come free in it are kept until it is whole (`history::compact::blocks`).
 //!
 //! Nobody waits: a page that cannot go in this moment ends it, and kept frames go to the free
 //! lists.
@@ -8,25 +8,16 @@ use core::ops::Range;
 
 use env::{Task, Work};
 use frames::{Flags, FrameId};
-use policy::compact::Blocks;
-use policy::compact::blocks::{Fate, Found, Seen, lies_with};
+use history::compact::Blocks;
+use history::compact::blocks::{Fate, Found, Seen};
+use mm::inside::{ANON, Asked, Batch, CLUSTER_FRAMES, Cursor, Page, Wanted, ZoneId};
+use mm::{Error, Item, Runs};
 use policy::place::by_use::Purpose;
 use policy::place::mobility::Mobility;
 use policy::place::search::Floor;
 use policy::reclaim::scan::Kind;
 
-use super::take_free;
-use crate::Error;
-use crate::alloc::Wanted;
-use crate::cache::Cache;
-use crate::lists::ZoneId;
-use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
-use crate::memory::room::Asked;
-use crate::options::Runs;
-use crate::reclaim::shrink::clear_out;
-use crate::registry::regions::{ANON, Cursor};
-use crate::relocate::move_page;
-use crate::vmstat::Item;
+use super::{At, take_free};
 
 /// Frames that are emptied at a time.
 const CLUSTER: u32 = 32;
@@ -38,7 +29,7 @@ const _: () = assert!(CLUSTER as usize == CLUSTER_FRAMES);
 /// `NoMemory`.
 pub(super) fn take(
     task: &mut Task<'_>,
-    cache: &Cache,
+    cache: At<'_>,
     runs: Runs,
     law: &Blocks,
     out: &mut Vec<FrameId>,
@@ -72,7 +63,7 @@ pub(super) fn take(
 /// The cheapest of some blocks of a zone.
 fn choose(
     task: &mut Task<'_>,
-    cache: &Cache,
+    cache: At<'_>,
     zone: ZoneId,
     runs: Runs,
     law: &Blocks,
@@ -80,9 +71,9 @@ fn choose(
     let size = 1 << runs.order;
     let frames = cache.zones.layout().frames(zone);
     let blocks = (frames.end - frames.start) / size;
-    let from = cache.zones[zone].next_block();
+    let from = cache.of(zone).next_block();
     let mut free = Vec::new();
-    let mut regions = Cursor::new();
+    let mut regions = Cursor::default();
     let (mut best, mut best_cost) = (None, None);
     let (mut looked, mut next) = (0, from);
     for number in 0..law.looks.min(blocks) {
@@ -121,7 +112,7 @@ fn choose(
             break;
         }
     }
-    cache.zones[zone].set_next_block(next);
+    cache.of(zone).set_next_block(next);
     cache.counters.add(Item::CompactMigrateScanned, looked);
     task.did(Work::MigrateScan, looked);
     best
@@ -130,7 +121,7 @@ fn choose(
 /// The fate of the page in a frame that is not free.
 fn look(
     task: &Task<'_>,
-    cache: &Cache,
+    cache: At<'_>,
     law: &Blocks,
     regions: &mut Cursor,
     frame: FrameId,
@@ -140,7 +131,7 @@ fn look(
     let owner = cache.pages.table.owner(frame);
     let anon = owner.file & ANON != 0;
     let mut is_run = || {
-        let region = regions.region(&cache.registry.regions, task, owner.file);
+        let region = regions.region(cache.regions, task, owner.file);
         let inside = region.filter(|region| owner.index < region.pages.len());
         inside.is_some_and(|region| region.pages.is_run(owner.index))
     };
@@ -161,7 +152,7 @@ fn look(
 /// Empties a block; `None`: another task empties it, or too many empty some.
 fn empty(
     task: &mut Task<'_>,
-    cache: &Cache,
+    cache: At<'_>,
     zone: ZoneId,
     block: Range<u32>,
     runs: Runs,
@@ -206,8 +197,8 @@ fn empty(
 }
 
 /// The same of up to a cluster of its frames.
-fn empty_part(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, frames: Range<u32>, law: &Blocks) {
-    let mut regions = Cursor::new();
+fn empty_part(task: &mut Task<'_>, cache: At<'_>, zone: ZoneId, frames: Range<u32>, law: &Blocks) {
+    let mut regions = Cursor::default();
     let mut drops = Vec::with_capacity(CLUSTER_FRAMES);
     let mut moves = Vec::with_capacity(CLUSTER_FRAMES);
     for frame in frames.map(FrameId) {
@@ -219,7 +210,7 @@ fn empty_part(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, frames: Range<u3
         }
     }
     if !drops.is_empty() {
-        let mut batch = Batch::new();
+        let mut batch = Batch::default();
         {
             let mut lru = cache.zones.lru(task);
             for page in drops {
@@ -230,8 +221,8 @@ fn empty_part(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, frames: Range<u3
                 }
             }
         }
-        cache.zones[zone].note_isolated(Kind::File, batch.len());
-        let dropped = clear_out(task, cache, (zone, Kind::File), &batch);
+        cache.zones[zone].note_isolated(Kind::File, batch.pages().len() as u64);
+        let dropped = cache.clear_out(task, (zone, Kind::File), &batch);
         cache.counters.add(Item::CompactDropped, dropped);
     }
     let (mut moved, mut failed) = (0, 0);
@@ -254,18 +245,18 @@ fn empty_part(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, frames: Range<u3
 
 /// Moves a page to a frame among those of its like. False: there is none, or it cannot go in this
 /// moment.
-fn move_one(task: &mut Task<'_>, cache: &Cache, page: Page, flags: Flags) -> bool {
-    let mobility = if !cache.groups() || flags.has(Flags::ANON) {
+fn move_one(task: &mut Task<'_>, cache: At<'_>, page: Page, flags: Flags) -> bool {
+    let mobility = if !cache.compactor.runs.groups || flags.has(Flags::ANON) {
         Mobility::Movable
     } else {
-        lies_with(flags.has(Flags::DIRTY))
+        Mobility::of_page(flags.has(Flags::DIRTY))
     };
     let wanted = Wanted::new(1, Purpose::Used).among(mobility);
     let mut fresh = Vec::new();
     // Refused: there is none.
     let _ = cache.try_alloc(task, wanted, &mut fresh);
     let Some(to) = fresh.pop() else { return false };
-    match move_page(task, cache, page, to) {
+    match cache.move_page(task, page, to) {
         Ok(()) => true,
         Err(to) => {
             cache.put_unused(task, &[to]);

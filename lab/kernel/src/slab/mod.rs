@@ -28,19 +28,15 @@
 
 use std::sync::Arc;
 
-use env::{Context, Lock, LockClass, Task, Work};
-use frames::sync::AtomicU64;
+use env::{Lock, LockClass, Task, Work};
+use frames::sync::{AtomicU64, Ordering};
 use frames::{Busy, FrameId};
+use mm::inside::Wanted;
+use mm::{Cache, Error, NodeId};
 use policy::place::by_use::Purpose;
 use policy::place::mobility::Mobility;
-use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
+use policy::units::{Bytes, PAGE_SIZE, Pages};
 
-use crate::Error;
-use crate::alloc::Wanted;
-use crate::cache::Cache;
-use crate::lists::NodeId;
-use crate::shrinkers::{ObjectShare, PageWatch, ShareView, Shrink, SlabPages};
-use crate::vmstat::{add, get, sub};
 use places::Places;
 
 #[cfg(test)]
@@ -48,6 +44,8 @@ mod apart_tests;
 mod places;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trim_tests;
 
 /// Largest order of a slab (`PAGE_ALLOC_COSTLY_ORDER`).
 const ORDER_MAX: u8 = 3;
@@ -81,13 +79,20 @@ pub struct Slabs {
     held: AtomicU64,
 }
 
-impl Cache {
+/// Objects in a slab of an order.
+fn objects_in(spec: SlabSpec, order: u8) -> u32 {
+    let objects = (PAGE_SIZE << order) / spec.object.0;
+    u32::try_from(objects).expect("a slab has few objects")
+}
+
+impl Slabs {
     /// Slabs for a cache of objects, none of them yet.
     ///
     /// # Errors
     /// `BadOption`: an object of less than 8 bytes or more than a page; an order above 3, or above
     /// a pageblock; objects that can be moved.
-    pub fn add_slabs(self: &Arc<Self>, spec: SlabSpec) -> Result<Arc<Slabs>, Error> {
+    pub fn new(cache: &Arc<Cache>, spec: SlabSpec) -> Result<Arc<Self>, Error> {
+        let inside = cache.inside();
         let check = |what, value, allowed: (u64, u64)| {
             let fits = (allowed.0..=allowed.1).contains(&value);
             fits.then_some(()).ok_or(Error::BadOption {
@@ -96,14 +101,14 @@ impl Cache {
                 allowed,
             })
         };
-        let largest = ORDER_MAX.min(self.memory.pageblock_order());
+        let largest = ORDER_MAX.min(inside.memory.pageblock_order());
         check("slab.object", spec.object.0, (OBJECT_LEAST, PAGE_SIZE))?;
         check("slab.order", u64::from(spec.order), (0, u64::from(largest)))?;
         let movable = u64::from(spec.mobility == Mobility::Movable);
         check("slab.mobility, movable,", movable, (0, 0))?;
-        let nodes = self.zones.layout().nodes().len();
-        Ok(Arc::new(Slabs {
-            cache: Arc::clone(self),
+        let nodes = inside.zones.layout().nodes().len();
+        Ok(Arc::new(Self {
+            cache: Arc::clone(cache),
             places: Lock::new(
                 LockClass::Leaf,
                 Places::new(nodes, objects_in(spec, spec.order)),
@@ -113,81 +118,6 @@ impl Cache {
         }))
     }
 
-    /// From now on passes of reclaim ask this cache of objects, too; if it says what it holds, for
-    /// what is above its share.
-    ///
-    /// # Errors
-    /// `RegisteredTwice`: one of that name is registered; `TooMany`.
-    pub fn register(
-        &self,
-        task: &Task<'_>,
-        shrinker: Arc<dyn Shrink>,
-    ) -> Result<ObjectShare, Error> {
-        self.shrinkers.register(task, shrinker)
-    }
-
-    /// From now on `watch` is told which pages of files reclaim frees. The first one stays.
-    pub fn watch_pages(&self, watch: Arc<dyn PageWatch>) {
-        self.shrinkers.watch.get_or_init(|| watch);
-    }
-
-    /// Objects of `bytes` in all leave a cache of them, to make room. Answers what each is to
-    /// remember, to be told to `object_missed` if it is made again.
-    pub fn objects_evicted(
-        &self,
-        context: &impl Context,
-        share: ObjectShare,
-        bytes: Bytes,
-    ) -> Bytes {
-        let both = self.shrinkers.shares().zip(share.0);
-        both.map_or(Bytes::ZERO, |(shares, id)| {
-            shares.evicted_objects(context, id, bytes)
-        })
-    }
-
-    /// An object is made again that was evicted at `age`; that took `cost`.
-    pub fn object_missed(
-        &self,
-        context: &impl Context,
-        share: ObjectShare,
-        age: Bytes,
-        cost: Nanos,
-    ) {
-        if let Some((shares, id)) = self.shrinkers.shares().zip(share.0) {
-            shares.object_missed(context, id, age, cost);
-        }
-    }
-
-    /// The shares of pages and caches of objects in the memory, and the number of transfers. Empty
-    /// where pages are alone.
-    pub fn shares(&self, context: &impl Context) -> (Vec<ShareView>, u64) {
-        let Some(shares) = self.shrinkers.shares() else {
-            return (Vec::new(), 0);
-        };
-        let members = self.shrinkers.members(context);
-        let names = members
-            .iter()
-            .map(|one| (one.id, one.registered.shrinker.name()));
-        let names: Vec<_> = names.collect();
-        if names.is_empty() {
-            return (Vec::new(), 0);
-        }
-        shares.views(context, &names)
-    }
-
-    /// Pages of slabs now.
-    pub fn slab_pages(&self) -> SlabPages {
-        self.shrinkers.pages()
-    }
-}
-
-/// Objects in a slab of an order.
-fn objects_in(spec: SlabSpec, order: u8) -> u32 {
-    let objects = (PAGE_SIZE << order) / spec.object.0;
-    u32::try_from(objects).expect("a slab has few objects")
-}
-
-impl Slabs {
     /// Takes an object, of a slab of the task's node if one is partly used; a fresh slab's frames
     /// may have to be reclaimed and waited for.
     ///
@@ -196,15 +126,15 @@ impl Slabs {
     /// not.
     pub fn take(&self, task: &mut Task<'_>) -> Result<Object, Error> {
         task.did(Work::SlabTake, 1);
-        let home = self.cache.home_node(task);
+        let home = self.cache.inside().home_node(task);
         if let Some(object) = self.places.lock(task).take(home) {
             return Ok(object);
         }
         let (frames, order) = self.fresh_frames(task)?;
-        let layout = self.cache.zones.layout();
+        let layout = self.cache.inside().zones.layout();
         let zone = layout.of(frames[0]);
         let node = layout.node_of(zone);
-        let table = &self.cache.pages.table;
+        let table = &self.cache.inside().pages.table;
         let busy: Box<[Busy]> = frames.iter().map(|frame| table.claim(*frame)).collect();
         let pages = Pages(busy.len() as u64);
         let added = self
@@ -214,8 +144,11 @@ impl Slabs {
         match added {
             Ok(object) => {
                 let mobility = self.spec.mobility;
-                self.cache.shrinkers.note_slab(mobility, zone, pages);
-                add(&self.held, pages.0);
+                self.cache
+                    .inside()
+                    .shrinkers
+                    .note_slab(mobility, zone, pages);
+                self.held.fetch_add(pages.0, Ordering::Relaxed);
                 Ok(object)
             }
             Err(busy) => {
@@ -238,9 +171,10 @@ impl Slabs {
         let gone = self.places.lock(task).give(object);
         if let Some(busy) = gone {
             let pages = Pages(busy.len() as u64);
-            let zone = self.cache.zones.layout().of(busy[0].frame());
-            sub(&self.held, pages.0);
+            let zone = self.cache.inside().zones.layout().of(busy[0].frame());
+            self.held.fetch_sub(pages.0, Ordering::Relaxed);
             self.cache
+                .inside()
                 .shrinkers
                 .note_gone(task, self.spec.mobility, zone, pages);
             self.free(task, busy);
@@ -256,23 +190,22 @@ impl Slabs {
         let wanted = Wanted::new(1, Purpose::Used).of(mobility);
         if order > 0 {
             // Should the system refuse memory, it will do so for a single frame, too.
-            let tried = self
-                .cache
-                .try_alloc(task, wanted.quietly(order), &mut frames);
+            let inside = self.cache.inside();
+            let tried = inside.try_alloc(task, wanted.quietly(order), &mut frames);
             if tried.is_ok_and(|taken| taken > 0) {
                 return Ok((frames, order));
             }
         }
-        self.cache.alloc(task, wanted, &mut frames)?;
+        self.cache.inside().alloc(task, wanted, &mut frames)?;
         Ok((frames, 0))
     }
 
     fn free(&self, task: &Task<'_>, busy: Box<[Busy]>) {
         let frames: Vec<_> = busy
             .into_iter()
-            .map(|busy| self.cache.disown(busy))
+            .map(|busy| self.cache.inside().disown(busy))
             .collect();
-        self.cache.memory.put(task, &frames);
+        self.cache.inside().memory.put(task, &frames);
     }
 
     /// The node of an object's memory.
@@ -295,7 +228,7 @@ impl Slabs {
 
     /// The same, as last seen and without a lock.
     pub fn held(&self) -> Pages {
-        Pages(get(&self.held))
+        Pages(self.held.load(Ordering::Relaxed))
     }
 
     /// Objects of a slab of the order that is tried first.

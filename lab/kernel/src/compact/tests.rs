@@ -1,30 +1,34 @@
 use std::sync::Arc;
 
 use env::{Cause, Device as _, ObjectId, Task};
-use policy::compact::reclaim::could_begin;
-use policy::compact::{Background, Blocks, Compaction, Migrates, Scans};
+use history::compact::reclaim::could_begin;
+use history::compact::{Background, Blocks, Compaction, Scans};
+use mm::inside::ZoneId;
+use mm::{Apart, Cache, DeviceOptions, Error, Item, Kernel, Options, Reader, Runs, Spill};
 use policy::dirty::Threshold;
-use policy::place::mobility::FallbackRule;
+use policy::place::mobility::{FallbackRule, Migrates};
 use policy::reclaim::Tunables;
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 use world::Sector;
 
-use crate::lists::ZoneId;
-use crate::reclaim::direct::{ForRun, direct_for_run};
-use crate::testing::{NULL, Null, read_whole, with_cache};
-use crate::{Apart, Cache, DeviceOptions, Error, Item, Options, Reader, Runs, Spill};
+use super::reclaim::{ByZones, OverNodes};
+use super::*;
+use crate::testing::{NULL, Null, read_whole, with_kernel};
 
-const RUNS: Runs = Runs {
-    order: 4,
-    faults: true,
-    compaction: Compaction::Never,
-};
-
-fn options(frames: u32) -> Options {
-    Options {
-        runs: Some(RUNS),
-        ..Options::new(frames, 1)
+fn runs(order: u8) -> Runs {
+    Runs {
+        order,
+        ..Runs::of(1)
     }
+}
+
+/// Of one zone.
+fn compactor(law: Compaction, order: u8) -> Arc<Compactor> {
+    Arc::new(Compactor::new(law, runs(order), 1, 1))
+}
+
+fn never() -> Arc<Compactor> {
+    compactor(Compaction::Never, 4)
 }
 
 fn counts<const N: usize>(cache: &Arc<Cache>, items: [Item; N]) -> [u64; N] {
@@ -48,48 +52,56 @@ fn touched<const N: usize>(
 
 #[test]
 fn a_fault_brings_a_run_where_one_is_free() {
-    with_cache(options(1024), |task: &mut Task<'_>, cache| {
-        let region = cache.spill(task, Pages(40)).unwrap();
-        // In the middle of the second stretch; the third is not whole.
-        let touched = region.touch(task, 20, 1).unwrap();
-        assert_eq!(touched.faults, Pages(1));
-        assert_eq!(region.resident(), Pages(16));
-        region.touch(task, 0, 40).unwrap();
-        assert_eq!(region.resident(), Pages(40));
-        let items = [
-            Item::ThpFaultAlloc,
-            Item::ThpFaultFallback,
-            Item::NrAnonHuge,
-        ];
-        assert_eq!(counts(cache, items), [2, 0, 2]);
-        // A part of one, and the whole of the other.
-        region.discard(task, 3, 1).unwrap();
-        assert_eq!(counts(cache, [Item::ThpSplit, Item::ThpFreed]), [1, 0]);
-        region.discard(task, 0, 40).unwrap();
-        assert_eq!(counts(cache, [Item::ThpSplit, Item::ThpFreed]), [1, 1]);
-        assert_eq!(counts(cache, [Item::NrAnonHuge]), [0]);
-        assert_eq!(region.resident(), Pages(0));
-    });
+    with_kernel(
+        Options::new(1024, 1),
+        never(),
+        |task: &mut Task<'_>, cache| {
+            let region = cache.spill(task, Pages(40)).unwrap();
+            // In the middle of the second stretch; the third is not whole.
+            let touched = region.touch(task, 20, 1).unwrap();
+            assert_eq!(touched.faults, Pages(1));
+            assert_eq!(region.resident(), Pages(16));
+            region.touch(task, 0, 40).unwrap();
+            assert_eq!(region.resident(), Pages(40));
+            let items = [
+                Item::ThpFaultAlloc,
+                Item::ThpFaultFallback,
+                Item::NrAnonHuge,
+            ];
+            assert_eq!(counts(cache, items), [2, 0, 2]);
+            // A part of one, and the whole of the other.
+            region.discard(task, 3, 1).unwrap();
+            assert_eq!(counts(cache, [Item::ThpSplit, Item::ThpFreed]), [1, 0]);
+            region.discard(task, 0, 40).unwrap();
+            assert_eq!(counts(cache, [Item::ThpSplit, Item::ThpFreed]), [1, 1]);
+            assert_eq!(counts(cache, [Item::NrAnonHuge]), [0]);
+            assert_eq!(region.resident(), Pages(0));
+        },
+    );
 }
 
 #[test]
 fn where_none_is_free_it_brings_single_pages() {
-    with_cache(options(1024), |task: &mut Task<'_>, cache| {
-        let other = cache.spill(task, Pages(800)).unwrap();
-        other.touch(task, 0, 800).unwrap();
-        // Every other page of it goes: nothing stands together.
-        let rest = cache.spill(task, Pages(128)).unwrap();
-        rest.touch(task, 0, 128).unwrap();
-        for page in (0..800).step_by(2) {
-            other.discard(task, page, 1).unwrap();
-        }
-        let items = [Item::ThpFaultAlloc, Item::ThpFaultFallback];
-        let (region, [got, not]) = touched(task, cache, 256, items);
-        // The reserve still stands together.
-        assert!(got <= 4, "{got}");
-        assert_eq!(got + not, 16);
-        assert_eq!(region.resident(), Pages(256));
-    });
+    with_kernel(
+        Options::new(1024, 1),
+        never(),
+        |task: &mut Task<'_>, cache| {
+            let other = cache.spill(task, Pages(800)).unwrap();
+            other.touch(task, 0, 800).unwrap();
+            // Every other page of it goes: nothing stands together.
+            let rest = cache.spill(task, Pages(128)).unwrap();
+            rest.touch(task, 0, 128).unwrap();
+            for page in (0..800).step_by(2) {
+                other.discard(task, page, 1).unwrap();
+            }
+            let items = [Item::ThpFaultAlloc, Item::ThpFaultFallback];
+            let (region, [got, not]) = touched(task, cache, 256, items);
+            // The reserve still stands together.
+            assert!(got <= 4, "{got}");
+            assert_eq!(got + not, 16);
+            assert_eq!(region.resident(), Pages(256));
+        },
+    );
 }
 
 #[test]
@@ -103,16 +115,14 @@ fn runs_that_no_memory_can_have_are_refused() {
             "frames of a run (2^runs.order), where the largest zone has so few,",
         ),
     ] {
-        let runs = Some(Runs { order, ..RUNS });
-        let options = Options {
-            runs,
-            ..Options::new(frames, 1)
-        };
         let lab = world::Lab::new(world::Options {
             frames,
             ..world::Options::default()
         });
-        let Err(Error::BadOption { what: told, .. }) = Cache::new(lab.env().clone(), options)
+        let options = Options::new(frames, 1);
+        let kernel = |_, _| compactor(Compaction::Never, order) as _;
+        let Err(Error::BadOption { what: told, .. }) =
+            Cache::with_kernel(lab.env().clone(), options, &kernel)
         else {
             panic!("order {order} of {frames} frames was taken")
         };
@@ -121,16 +131,12 @@ fn runs_that_no_memory_can_have_are_refused() {
 }
 
 /// A column by its name.
-fn column(name: &str) -> Runs {
-    Runs {
-        compaction: Compaction::by_name(name).unwrap(),
-        ..RUNS
-    }
+fn column(name: &str, order: u8) -> Arc<Compactor> {
+    compactor(Compaction::by_name(name).unwrap(), order)
 }
 
-fn options_of(name: &str, frames: u32) -> Options {
+fn by_zones(frames: u32) -> Options {
     Options {
-        runs: Some(column(name)),
         reclaim: Tunables::of(history::reclaim::LINUX_3_0, 250),
         ..Options::new(frames, 1)
     }
@@ -154,7 +160,7 @@ fn pages_move_together_until_a_run_stands_free() {
         "linux-3.2-rc5+p4.1-11",
         "linux-3.2-rc5+aa",
     ] {
-        with_cache(options_of(name, 4096), move |task, cache| {
+        with_kernel(by_zones(4096), column(name, 4), move |task, cache| {
             let rest = scattered(task, cache, 3_900);
             let (_region, got) = touched(task, cache, 320, [Item::ThpFaultAlloc]);
             assert_eq!(got, [20], "{name}");
@@ -182,16 +188,15 @@ fn pages_move_together_until_a_run_stands_free() {
 }
 
 /// 6.12, where faults of all programs move pages or none do.
-fn of_6_12(for_all: bool) -> Options {
-    let law = Background {
+fn since_four(for_all: bool) -> Background {
+    Background {
         for_all,
         ..Background::LINUX_6_12
-    };
+    }
+}
+
+fn over_nodes() -> Options {
     Options {
-        runs: Some(Runs {
-            compaction: Compaction::Background(law),
-            ..RUNS
-        }),
         reclaim: Tunables::of(history::reclaim::LINUX_5_16, 250),
         ..Options::new(4_096, 1)
     }
@@ -200,7 +205,8 @@ fn of_6_12(for_all: bool) -> Options {
 #[test]
 fn since_four_a_fault_moves_pages_only_where_all_are_to() {
     for for_all in [false, true] {
-        with_cache(of_6_12(for_all), move |task, cache| {
+        let kernel = compactor(Compaction::Background(since_four(for_all)), 4);
+        with_kernel(over_nodes(), kernel, move |task, cache| {
             let _rest = scattered(task, cache, 3_900);
             let items = [
                 Item::ThpFaultAlloc,
@@ -224,19 +230,16 @@ fn since_four_a_fault_moves_pages_only_where_all_are_to() {
 #[test]
 fn since_four_a_zone_that_is_left_out_is_a_stall_twice_a_fault_and_nobody_reclaims() {
     for (home_first, times) in [(true, 2), (false, 1)] {
-        let mut options = of_6_12(true);
-        let Some(Runs {
-            compaction: Compaction::Background(law),
-            ..
-        }) = &mut options.runs
-        else {
-            panic!("6.12 moves pages in the background")
+        let law = Background {
+            home_first,
+            ..since_four(true)
         };
-        law.home_first = home_first;
-        with_cache(options, move |task, cache| {
+        let kernel = compactor(Compaction::Background(law), 4);
+        let own = Arc::clone(&kernel);
+        with_kernel(over_nodes(), kernel, move |task, cache| {
             let _rest = scattered(task, cache, 3_900);
             for _ in 0..6 {
-                cache.zones[ZoneId(0)].deferral(task).failed();
+                own.zones[0].deferral(task).failed();
             }
             let items = [
                 Item::ThpFaultFallback,
@@ -254,35 +257,40 @@ fn since_four_a_zone_that_is_left_out_is_a_stall_twice_a_fault_and_nobody_reclai
 #[test]
 fn since_four_reclaim_for_a_run_goes_on_until_there_is_a_run_or_pages_could_be_moved() {
     const ORDER: u8 = 8;
-    let could = |scans: Option<Scans>| {
-        let options = Options {
-            runs: Some(Runs {
-                order: ORDER,
-                ..of_6_12(true).runs.unwrap()
-            }),
-            ..of_6_12(true)
-        };
-        with_cache(options, move |task, cache| {
+    let could = |over_nodes: bool| {
+        let kernel = compactor(Compaction::Background(since_four(true)), ORDER);
+        let own = Arc::clone(&kernel);
+        with_kernel(self::over_nodes(), kernel, move |task, cache| {
             let _file = read_whole(task, cache, NULL, Bytes(4_096 << 12));
             // A region takes some of what the reader left free.
             let region = cache.spill(task, Pages(64)).unwrap();
             region.touch(task, 0, 64).unwrap();
-            let run = ForRun {
-                order: ORDER,
-                scans,
-            };
-            direct_for_run(task, cache, &run);
-            let marks = cache.memory.marks_of(ZoneId(0));
-            could_begin(ORDER, &cache.memory.standing(task, ZoneId(0)), &marks)
+            let (runs, compactor, scans) = (runs(ORDER), &*own, &Scans::LINUX_3_2);
+            let inside = cache.inside();
+            if over_nodes {
+                inside.reclaim_for_run(task, &OverNodes { runs, compactor });
+            } else {
+                let run = ByZones {
+                    runs,
+                    scans,
+                    compactor,
+                };
+                inside.reclaim_for_run(task, &run);
+            }
+            let marks = inside.memory.marks_of(ZoneId(0));
+            let standing = compactor.at(cache).standing(task, ZoneId(0));
+            could_begin(ORDER, &standing, &marks)
         })
     };
-    assert!(could(None));
-    assert!(!could(Some(Scans::LINUX_3_2)), "a cluster");
+    assert!(could(true));
+    assert!(!could(false), "a cluster");
 }
 
 #[test]
 fn a_task_of_its_own_makes_a_run_when_it_is_asked() {
-    with_cache(of_6_12(false), |task, cache| {
+    let kernel = compactor(Compaction::Background(since_four(false)), 4);
+    let own = Arc::clone(&kernel);
+    with_kernel(over_nodes(), kernel, move |task, cache| {
         let _rest = scattered(task, cache, 3_900);
         let items = [Item::CompactDaemonWake, Item::CompactPagesMoved];
         // The reserve stood together when memory was taken.
@@ -290,7 +298,7 @@ fn a_task_of_its_own_makes_a_run_when_it_is_asked() {
         hog.touch(task, 0, 640).unwrap();
         let runs = |cache: &Arc<Cache>| counts(cache, [Item::NrFreeRuns]);
         assert_eq!((runs(cache), counts(cache, items)), ([0], [0, 0]));
-        cache.ask_compactor(ZoneId(0));
+        own.worked_off(cache, ZoneId(0));
         task.sleep(Cause::Idle, Nanos::secs(1));
         let [woken, moved] = counts(cache, items);
         assert!(woken == 1 && moved > 0, "{woken} {moved}");
@@ -301,21 +309,19 @@ fn a_task_of_its_own_makes_a_run_when_it_is_asked() {
 
 /// Dirty pages of a file between free frames, and requests for runs.
 fn among_dirty(name: &'static str, migrates: Migrates) -> [u64; 4] {
-    let mut options = options_of(name, 2048);
+    let mut options = by_zones(2048);
     options.dirty.dirty = Threshold::Percent(95);
     options.dirty.background = Threshold::Percent(90);
     options.apart = Some(Apart {
         rule: FallbackRule::LINUX_3_2,
         pageblock_order: 6,
     });
-    let mut runs = column(name);
-    runs.order = 6;
-    if let Compaction::Scans(scans) = &mut runs.compaction {
+    let mut law = Compaction::by_name(name).unwrap();
+    if let Compaction::Scans(scans) = &mut law {
         // Else the first pass that fails has the last one left out.
         scans.defers = false;
     }
-    options.runs = Some(runs);
-    with_cache(options, move |task, cache| {
+    with_kernel(options, compactor(law, 6), move |task, cache| {
         let device = DeviceOptions {
             migrates,
             ..DeviceOptions::default()
@@ -378,40 +384,40 @@ fn among_read(change: impl Fn(&mut Blocks)) -> [u64; 4] {
         rule: FallbackRule::LINUX_6_12,
         pageblock_order: 4,
     });
-    options.runs = Some(Runs {
-        compaction: Compaction::Blocks(law),
-        ..RUNS
-    });
-    with_cache(options, move |task, cache| {
-        let device = cache
-            .add_device(task, NULL, Null.info(), DeviceOptions::default())
-            .unwrap();
-        let len = 1_500 * PAGE_SIZE;
-        let file = cache.open(task, device, ObjectId(1), Bytes(len)).unwrap();
-        let mut reader = Reader::default();
-        for page in 0..1_500 {
-            let mut data = vec![Sector(0); 8];
-            file.read(task, &mut reader, Bytes(page * PAGE_SIZE), &mut data)
+    with_kernel(
+        options,
+        compactor(Compaction::Blocks(law), 4),
+        move |task, cache| {
+            let device = cache
+                .add_device(task, NULL, Null.info(), DeviceOptions::default())
                 .unwrap();
-            if page % 20 == 0 {
+            let len = 1_500 * PAGE_SIZE;
+            let file = cache.open(task, device, ObjectId(1), Bytes(len)).unwrap();
+            let mut reader = Reader::default();
+            for page in 0..1_500 {
+                let mut data = vec![Sector(0); 8];
                 file.read(task, &mut reader, Bytes(page * PAGE_SIZE), &mut data)
                     .unwrap();
+                if page % 20 == 0 {
+                    file.read(task, &mut reader, Bytes(page * PAGE_SIZE), &mut data)
+                        .unwrap();
+                }
             }
-        }
-        // All that is left but the reserve.
-        let rest = cache.spill(task, Pages(400)).unwrap();
-        rest.touch(task, 0, 400).unwrap();
-        let items = [
-            Item::ThpFaultAlloc,
-            Item::ThpFaultFallback,
-            Item::CompactPagesMoved,
-            Item::CompactDropped,
-        ];
-        let (region, did) = touched(task, cache, 640, items);
-        assert_eq!(cache.vmstat().broken_sum(), None);
-        drop((rest, region));
-        did
-    })
+            // All that is left but the reserve.
+            let rest = cache.spill(task, Pages(400)).unwrap();
+            rest.touch(task, 0, 400).unwrap();
+            let items = [
+                Item::ThpFaultAlloc,
+                Item::ThpFaultFallback,
+                Item::CompactPagesMoved,
+                Item::CompactDropped,
+            ];
+            let (region, did) = touched(task, cache, 640, items);
+            assert_eq!(cache.vmstat().broken_sum(), None);
+            drop((rest, region));
+            did
+        },
+    )
 }
 
 #[test]

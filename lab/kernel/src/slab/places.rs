@@ -7,7 +7,7 @@ use frames::Busy;
 use policy::units::Pages;
 
 use super::Object;
-use crate::lists::NodeId;
+use mm::NodeId;
 
 const NIL: u32 = u32::MAX;
 

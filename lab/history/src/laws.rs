@@ -4,16 +4,17 @@
 //! A law of writers or of reclaim stands with its tunables. Those that depend on the machine (CPUs,
 //! memory, limits) are of no machine until somebody sets them.
 
+use policy::dirty::{self, InitialBandwidth, Law};
+use policy::place::PlaceLaw;
+use policy::place::mobility::FallbackRule;
+use policy::reclaim::boost::BoostRule;
+use policy::reclaim::{self, ReclaimLaw};
+use policy::shares::ShareRule;
+use policy::shrink::ShrinkRule;
+use policy::shrink::files::InodeRule;
+use policy::writeback::FlushTunables;
+
 use crate::compact::Compaction;
-use crate::dirty::{self, InitialBandwidth, Law};
-use crate::place::PlaceLaw;
-use crate::place::mobility::FallbackRule;
-use crate::reclaim::boost::BoostRule;
-use crate::reclaim::{self, ReclaimLaw};
-use crate::shares::ShareRule;
-use crate::shrink::ShrinkRule;
-use crate::shrink::files::InodeRule;
-use crate::writeback::FlushTunables;
 
 /// The laws of a cache, but for the rule by which it evicts pages of files
 /// (`rule::RuleMaker`), which anybody may write.

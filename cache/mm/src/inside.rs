@@ -1,0 +1,200 @@
+//! The inside of a cache, for the rooms of a kernel (`Kernel`): what they may ask of it.
+//!
+//! A program that uses a cache has no need of any of this, and it changes without a word.
+//!
+//! Invariant: a room keeps the rules of this crate (its root) and the invariants of the parts that
+//! it uses.
+
+use core::sync::atomic::Ordering;
+use std::sync::Arc;
+
+use env::{Context, Task};
+use frames::{Busy, FrameId};
+use policy::reclaim::Reason;
+use policy::reclaim::scan::Kind;
+use policy::reclaim::throttle::Who;
+use policy::units::Pages;
+
+pub use crate::alloc::Wanted;
+pub use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
+pub use crate::lists::node::Background;
+pub use crate::lists::{Layout, Lru, Zone, ZoneId, Zones};
+pub use crate::memory::Memory;
+pub use crate::memory::apart::Mixed;
+pub use crate::memory::chunks::Taken;
+pub use crate::memory::evacuation::Evacuation;
+pub use crate::memory::free::Pick;
+pub use crate::memory::room::Asked;
+pub use crate::memory::runs::Standing;
+pub use crate::pages::CachedPages;
+pub use crate::registry::mapping::Mapping;
+pub use crate::registry::regions::{ANON, Anon, Cursor, Regions};
+pub use crate::shrinkers::Shrinkers;
+pub use crate::vmstat::Counters;
+
+use crate::cache::kernel::ForRun;
+use crate::reclaim::{direct, shrink, throttle};
+use crate::writeback::flush;
+use crate::{Cache, Error, NodeId, Options, Runs, relocate};
+
+/// The parts of a cache.
+#[derive(Clone, Copy)]
+pub struct Inside<'a> {
+    cache: &'a Cache,
+    /// Its options.
+    pub options: &'a Options,
+    /// Which frame holds which page.
+    pub pages: &'a CachedPages,
+    /// Frames that hold none.
+    pub memory: &'a Memory,
+    /// The lists of each zone.
+    pub zones: &'a Zones,
+    /// Anonymous memory.
+    pub regions: &'a Regions,
+    /// Caches of objects, and the pages of slabs.
+    pub shrinkers: &'a Shrinkers,
+    /// The counters of `vmstat`.
+    pub counters: &'a Counters,
+}
+
+impl Cache {
+    /// The parts of this cache.
+    pub fn inside(&self) -> Inside<'_> {
+        Inside {
+            cache: self,
+            options: &self.options,
+            pages: &self.pages,
+            memory: &self.memory,
+            zones: &self.zones,
+            regions: &self.registry.regions,
+            shrinkers: &self.shrinkers,
+            counters: &self.counters,
+        }
+    }
+}
+
+impl<'a> Inside<'a> {
+    /// True as soon as the cache stops.
+    pub fn is_stopping(&self) -> bool {
+        self.cache.registry.stopping.load(Ordering::Acquire)
+    }
+
+    /// The runs that faults ask for, if they may.
+    pub fn runs(&self) -> Option<Runs> {
+        self.cache.runs
+    }
+
+    /// Pages at the size that is stood for.
+    pub fn at_full_size(&self, pages: Pages) -> Pages {
+        self.cache.at_full_size(pages)
+    }
+
+    /// The node whose CPU the task runs on.
+    pub fn home_node(&self, task: &Task<'_>) -> NodeId {
+        self.cache.home_node(task)
+    }
+
+    /// The zones in the order in which the task takes memory from them.
+    pub fn zones_for(&self, task: &Task<'_>) -> &'a [ZoneId] {
+        self.cache.zones_for(task)
+    }
+
+    /// The reclaimer that the task is when it asks for pages of a kind.
+    pub fn who(&self, task: &Task<'_>, kind: Kind) -> Who {
+        self.cache.who(task, kind)
+    }
+
+    /// True if anonymous pages can go to the swap file.
+    pub fn can_swap(&self) -> bool {
+        self.cache.can_swap()
+    }
+
+    /// The file of that number.
+    pub fn mapping(&self, context: &impl Context, id: u32) -> Option<Arc<Mapping>> {
+        self.cache.mapping(context, id)
+    }
+
+    /// Takes frames without waiting; answers how many.
+    ///
+    /// # Errors
+    /// `NoMemory`.
+    pub fn try_alloc(
+        &self,
+        task: &mut Task<'_>,
+        wanted: Wanted,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        self.cache.try_alloc(task, wanted, out)
+    }
+
+    /// Takes frames, reclaiming and waiting as it must; answers how many.
+    ///
+    /// # Errors
+    /// `OutOfMemory`, `NoMemory`, `Cancelled`, `WouldWait`.
+    pub fn alloc(
+        &self,
+        task: &mut Task<'_>,
+        wanted: Wanted,
+        out: &mut Vec<FrameId>,
+    ) -> Result<u32, Error> {
+        self.cache.alloc(task, wanted, out)
+    }
+
+    /// Puts frames back that the task took and did not use.
+    pub fn put_unused(&self, task: &Task<'_>, frames: &[FrameId]) {
+        self.cache.put_unused(task, frames);
+    }
+
+    /// The frame of a page that its owner gives up.
+    pub fn disown(&self, busy: Busy) -> FrameId {
+        self.cache.disown(busy)
+    }
+
+    /// Pageblocks were mixed.
+    pub fn note_mixed(&self, task: &Task<'_>, mixed: &[Mixed]) {
+        self.cache.note_mixed(task, mixed);
+    }
+
+    /// Moves a page to a free frame, and gives its own back.
+    ///
+    /// # Errors
+    /// Gives `to` back: the page has gone, or cannot be moved in this moment.
+    pub fn move_page(&self, task: &mut Task<'_>, page: Page, to: FrameId) -> Result<(), FrameId> {
+        relocate::move_page(task, self.cache, page, to)
+    }
+
+    /// Frees the clean ones of pages that were taken off their lists; answers how many.
+    pub fn clear_out(
+        &self,
+        task: &mut Task<'_>,
+        (zone, kind): (ZoneId, Kind),
+        batch: &Batch,
+    ) -> u64 {
+        shrink::clear_out(task, self.cache, (zone, kind), batch)
+    }
+
+    /// Sends the write of a page as soon as its device has a place; false: it was not sent.
+    pub fn write_page_in_turn(
+        &self,
+        task: &mut Task<'_>,
+        mapping: &Arc<Mapping>,
+        page: u32,
+    ) -> bool {
+        flush::write_page_in_turn(task, self.cache, mapping, page)
+    }
+
+    /// Sleeps for a reason of reclaim; false: the cache stops.
+    pub fn pause(&self, task: &mut Task<'_>, zone: ZoneId, reason: Reason, who: Who) -> bool {
+        throttle::pause(task, self.cache, zone, reason, who)
+    }
+
+    /// Reclaims a cluster for the task; answers how many pages were freed.
+    pub fn reclaim(&self, task: &mut Task<'_>, who: Who) -> Pages {
+        direct::direct(task, self.cache, self.options.reclaim.cluster(), who)
+    }
+
+    /// Reclaims until a run can be had; answers how many pages were freed, or one if there is hope.
+    pub fn reclaim_for_run(&self, task: &mut Task<'_>, run: &dyn ForRun) -> Pages {
+        direct::direct_for_run(task, self.cache, run)
+    }
+}

@@ -1,0 +1,98 @@
+//! A cache in a lab of its size, for the tests of this crate.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "support code of tests: a failure here is a failed test"
+)]
+
+use std::sync::Arc;
+
+use env::{Device, DeviceId, DeviceInfo, IoRequest, ObjectId, Task};
+use policy::units::Bytes;
+use world::{Lab, LabEnv, Options as LabOptions, Sector};
+
+use mm::{Cache, DeviceOptions, Error, File, Kernel, Options, Reader};
+
+/// Number of a `Null`.
+pub(crate) const NULL: DeviceId = DeviceId(0);
+
+/// Runs `body` with a cache of these options and this kernel, and shuts it down.
+pub(crate) fn with_kernel<T: Send + 'static>(
+    options: Options,
+    kernel: Arc<dyn Kernel>,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
+) -> T {
+    let frames = options.frames;
+    let build =
+        move |env: Arc<LabEnv>| Cache::with_kernel(env, options, &|_, _| Arc::clone(&kernel));
+    with_built(frames, build, body)
+}
+
+/// Runs `body` with a cache of these options, and shuts it down.
+pub(crate) fn with_cache<T: Send + 'static>(
+    options: Options,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
+) -> T {
+    with_built(options.frames, |env| Cache::new(env, options), body)
+}
+
+fn with_built<T: Send + 'static>(
+    frames: u32,
+    build: impl FnOnce(Arc<LabEnv>) -> Result<Arc<Cache>, Error> + Send + 'static,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
+) -> T {
+    let mut lab = Lab::new(LabOptions {
+        frames,
+        ..LabOptions::default()
+    });
+    assert_eq!(lab.add_device(Arc::new(Null)), NULL);
+    let env = Arc::clone(lab.env());
+    lab.run(move |task| {
+        let cache = build(env).unwrap();
+        let answer = body(task, &cache);
+        cache.shutdown(task).unwrap();
+        answer
+    })
+    .unwrap()
+}
+
+/// Reads a file of whole MiB on a device that the cache does not have yet, from end to end.
+pub(crate) fn read_whole(
+    task: &mut Task<'_>,
+    cache: &Arc<Cache>,
+    id: DeviceId,
+    len: Bytes,
+) -> Arc<File> {
+    let options = DeviceOptions::default();
+    let device = cache.add_device(task, id, INFO, options).unwrap();
+    let file = cache.open(task, device, ObjectId(1), len).unwrap();
+    let mut reader = Reader::default();
+    let mut chunk = vec![Sector(0); 2048];
+    for mib in 0..len.0 >> 20 {
+        file.read(task, &mut reader, Bytes(mib << 20), &mut chunk)
+            .unwrap();
+    }
+    file
+}
+
+/// The description of a device without wishes.
+pub(crate) const INFO: DeviceInfo = DeviceInfo {
+    alignment: 512,
+    stable_writes: false,
+    grow_ahead: None,
+    prepares_writes: false,
+    queue: None,
+};
+
+/// Completes everything at once.
+pub(crate) struct Null;
+
+impl Device for Null {
+    fn submit(&self, request: Box<IoRequest>) {
+        request.complete(&env::Interrupt::new(), Ok(()));
+    }
+
+    fn info(&self) -> DeviceInfo {
+        INFO
+    }
+}
