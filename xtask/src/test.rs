@@ -459,7 +459,7 @@ fn miri() -> End {
         return End::Skipped("Miri is not installed (rustup +nightly component add miri)".into());
     }
     let frames = ["-p", "tidegate-frames", "--lib"];
-    let baton = ["-p", "tidegate-env"];
+    let baton = ["-p", "tidegate-env", "-p", "tidegate-testkit"];
     miri_test(&frames).and_then(|()| miri_test(&baton)).into()
 }
 

@@ -18,12 +18,10 @@
 //! Source: style A3 to A5; docs/adr/0001, docs/adr/0030.
 #![forbid(unsafe_code)]
 
-pub mod baton;
 mod event;
 mod io;
 mod lock;
 mod signal;
-pub mod suite;
 mod sync;
 mod task;
 mod wait;

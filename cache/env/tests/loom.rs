@@ -15,7 +15,6 @@
 
 use std::task::{Wake, Waker};
 
-use env::suite::TestContent;
 use env::{
     Body, Cause, Env, Event, IoRequest, Local, NoThread, Signal, Task, TaskId, Unparked, WaitQueue,
     Wakeup, Work,
@@ -28,6 +27,7 @@ use policy::dirty::{
     Threshold, Tunables, Untold,
 };
 use policy::units::{Instant, Pages};
+use testkit::suite::TestContent;
 
 /// Keeps one wake until the next park.
 #[derive(Default)]

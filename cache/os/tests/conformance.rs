@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use env::suite::{Harness, MakeDevice, Timing, World};
 use env::{DeviceId, Task};
 use os::{Options, ThreadEnv};
 use policy::units::Nanos;
+use testkit::suite::{Harness, MakeDevice, Timing, World};
 
 struct Live;
 
@@ -68,8 +68,8 @@ macro_rules! tests {
     ($($module:ident: $($case:ident)+;)+) => { $($(
         #[test]
         fn $case() {
-            env::suite::$module::$case(&Live);
+            testkit::suite::$module::$case(&Live);
         }
     )+)+ };
 }
-env::suite_cases!(tests);
+testkit::suite_cases!(tests);

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use env::suite::{Harness, MakeDevice, Timing, World};
 use env::{DeviceId, Host, Task, Work};
 use policy::units::{Instant, Nanos};
+use testkit::suite::{Harness, MakeDevice, Timing, World};
 use world::{CostTable, Lab, Options};
 
 const TICK_250: u64 = 4_000_000;
@@ -87,11 +87,11 @@ mod exact {
         ($($module:ident: $($case:ident)+;)+) => { $($(
             #[test]
             fn $case() {
-                env::suite::$module::$case(&super::LabHarness { hz: 0, costly: false });
+                testkit::suite::$module::$case(&super::LabHarness { hz: 0, costly: false });
             }
         )+)+ };
     }
-    env::suite_cases!(tests);
+    testkit::suite_cases!(tests);
 }
 
 mod ticked {
@@ -99,11 +99,11 @@ mod ticked {
         ($($module:ident: $($case:ident)+;)+) => { $($(
             #[test]
             fn $case() {
-                env::suite::$module::$case(&super::LabHarness { hz: 250, costly: false });
+                testkit::suite::$module::$case(&super::LabHarness { hz: 250, costly: false });
             }
         )+)+ };
     }
-    env::suite_cases!(tests);
+    testkit::suite_cases!(tests);
 }
 
 mod costly {
@@ -111,9 +111,9 @@ mod costly {
         ($($module:ident: $($case:ident)+;)+) => { $($(
             #[test]
             fn $case() {
-                env::suite::$module::$case(&super::LabHarness { hz: 0, costly: true });
+                testkit::suite::$module::$case(&super::LabHarness { hz: 0, costly: true });
             }
         )+)+ };
     }
-    env::suite_cases!(tests);
+    testkit::suite_cases!(tests);
 }

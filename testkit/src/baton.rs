@@ -42,7 +42,7 @@ use std::thread;
 use frames::Content;
 use policy::units::{Instant, Nanos};
 
-use crate::{
+use env::{
     Body, Cause, Device, DeviceId, Env, Event, Host, Interrupt, IoRequest, Local, NoThread, Task,
     TaskId, Unparked, Work,
 };
@@ -264,7 +264,7 @@ impl BatonEnv {
     ) -> T {
         let handle = {
             let root_id = TaskId(index_u32(self.core.world().slots.len()));
-            let handle = crate::spawn(self, "root", root);
+            let handle = env::spawn(self, "root", root);
             self.core.world().root = Some(root_id);
             handle
         };

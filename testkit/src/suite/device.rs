@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use policy::units::{Bytes, Nanos};
 
 use super::{PATIENCE, take_lock};
-use crate::{
+use env::{
     Cause, Device, DeviceId, DeviceInfo, Host, Interrupt, IoClass, IoDone, IoError, IoOp,
     IoRequest, ObjectId, Signal, Task, WaitQueue, Wakeup,
 };

@@ -6,7 +6,7 @@ use frames::FrameId;
 use policy::units::{Bytes, Nanos};
 
 use super::{Harness, Reply, Script, World, finish, start, take_lock, until};
-use crate::{Interrupt, IoDone, IoError, IoOp, IoRequest, spawn};
+use env::{Interrupt, IoDone, IoError, IoOp, IoRequest, spawn};
 
 /// A task that waits for a request is woken by its completion.
 pub fn a_completion_wakes_the_waiter<H: Harness>(harness: &H) {

@@ -11,13 +11,13 @@
 //! macro_rules! tests {
 //!     ($($module:ident: $($case:ident)+;)+) => { $($(
 //!         #[test]
-//!         fn $case() { env::suite::$module::$case(&MyHarness) }
+//!         fn $case() { testkit::suite::$module::$case(&MyHarness) }
 //!     )+)+ };
 //! }
-//! env::suite_cases!(tests);
+//! testkit::suite_cases!(tests);
 //! ```
 //!
-//! or, in one test, `env::suite::run_all(&MyHarness)`.
+//! or, in one test, `testkit::suite::run_all(&MyHarness)`.
 //!
 //! Vocabulary: a *world* is a started `Env` with one `TestDevice`, the *root* is the one task that
 //! a case runs in it. Tasks that the root leaves behind are cancelled at the latest at shutdown.
@@ -44,7 +44,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use policy::units::{Instant, Nanos};
 
-use crate::{Cause, Device, DeviceId, Host, Task, WaitQueue, Wakeup};
+use env::{Cause, Device, DeviceId, Host, Task, WaitQueue, Wakeup};
 
 /// Time that a case waits for an event that must come: past any delay of a busy machine.
 const PATIENCE: Nanos = Nanos::secs(60);

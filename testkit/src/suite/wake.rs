@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use policy::units::Nanos;
 
 use super::{Harness, PATIENCE, must_wait, run_root, take_lock, until, until_waiting};
-use crate::{Cause, Signal, Task, WaitQueue, Wakeup, spawn};
+use env::{Cause, Signal, Task, WaitQueue, Wakeup, spawn};
 
 /// A queue, what it waits for, and a log of the tasks that got it.
 #[derive(Default)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use policy::units::Nanos;
 
 use super::{Harness, World, finish, must_wait, run_root, start, take_lock, until};
-use crate::{Cause, JoinHandle, Lock, LockClass, Signal, Task, WaitQueue, Wakeup, Work, spawn};
+use env::{Cause, JoinHandle, Lock, LockClass, Signal, Task, WaitQueue, Wakeup, Work, spawn};
 
 /// Rounds of each task. Miri is a thousand times slower.
 const ROUNDS: usize = if cfg!(miri) { 20 } else { 3_000 };
@@ -192,7 +192,7 @@ pub fn locks_exclude_tasks_and_interrupts<H: Harness>(harness: &H) {
         let began = host.now();
         for number in 0..TIMERS {
             let twins = Arc::clone(&twins);
-            let what = Box::new(move |context: &crate::Interrupt| step(&mut twins.lock(context)));
+            let what = Box::new(move |context: &env::Interrupt| step(&mut twins.lock(context)));
             host.at(began + Nanos::micros(10 * number), what);
         }
         let mut own = 0;

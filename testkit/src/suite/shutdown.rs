@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use policy::units::Nanos;
 
 use super::{Harness, Reply, Script, World, finish, start, take_lock, until};
-use crate::{Cause, IoError, IoOp, Signal, WaitQueue, Wakeup, spawn};
+use env::{Cause, IoError, IoOp, Signal, WaitQueue, Wakeup, spawn};
 
 /// Longer than any test runs.
 const FOR_EVER: Nanos = Nanos::secs(100_000);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use policy::units::Nanos;
 
 use super::{Harness, World, finish, run_root, start, start_seeded, take_lock, until};
-use crate::{Cause, Task, TaskId, Wakeup, Work, spawn};
+use env::{Cause, Task, TaskId, Wakeup, Work, spawn};
 
 /// A joined task's answer comes, before and after the task has ended; a handle may be dropped.
 pub fn join_gives_the_answer<H: Harness>(harness: &H) {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use policy::units::{Instant, Nanos};
 
 use super::{Harness, PATIENCE, World, finish, must_wait, run_root, start, take_lock, until};
-use crate::{Cause, Host, Signal, Task, WaitQueue, Wakeup, Work, spawn};
+use env::{Cause, Host, Signal, Task, WaitQueue, Wakeup, Work, spawn};
 
 /// Lengths of sleeps: none, below a tick, odd, and at and around whole milliseconds.
 const PAUSES: [Nanos; 8] = [

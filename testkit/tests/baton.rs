@@ -3,10 +3,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex};
 
-use env::baton::{BatonEnv, BatonOptions, Order};
-use env::suite::{Harness, MakeDevice, TestContent, Timing, World};
 use env::{Cause, DeviceId, Signal, Task, TaskId, WaitQueue, Work, spawn};
 use policy::units::{Instant, Nanos};
+use testkit::baton::{BatonEnv, BatonOptions, Order};
+use testkit::suite::{Harness, MakeDevice, TestContent, Timing, World};
 
 const TICK: u64 = 1_000_000;
 
@@ -75,11 +75,11 @@ mod fifo {
             fn $case() {
                 let order = super::Order::Fifo;
                 let tick = super::Nanos::ZERO;
-                env::suite::$module::$case(&super::BatonHarness { order, tick });
+                testkit::suite::$module::$case(&super::BatonHarness { order, tick });
             }
         )+)+ };
     }
-    env::suite_cases!(tests);
+    testkit::suite_cases!(tests);
 }
 
 mod random {
@@ -89,11 +89,11 @@ mod random {
             fn $case() {
                 let order = super::Order::Random;
                 let tick = super::Nanos(super::TICK);
-                env::suite::$module::$case(&super::BatonHarness { order, tick });
+                testkit::suite::$module::$case(&super::BatonHarness { order, tick });
             }
         )+)+ };
     }
-    env::suite_cases!(tests);
+    testkit::suite_cases!(tests);
 }
 
 /// Which task went through the gate when; and the hash of the whole run.
