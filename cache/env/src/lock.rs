@@ -60,6 +60,16 @@ pub trait Context {
     }
 }
 
+impl<C: Context + ?Sized> Context for &C {
+    fn held(&self) -> &Cell<u16> {
+        (**self).held()
+    }
+
+    fn on_cpu(&self) -> Option<usize> {
+        (**self).on_cpu()
+    }
+}
+
 /// A context that must not wait: a completion, or code outside any task.
 #[derive(Debug, Default)]
 pub struct Interrupt {

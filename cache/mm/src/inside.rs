@@ -11,14 +11,16 @@ use std::sync::Arc;
 use env::{Context, Task};
 use frames::{Busy, FrameId};
 use policy::reclaim::Reason;
+use policy::reclaim::direct::Got;
+use policy::reclaim::page::Tally;
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
-use policy::units::Pages;
+use policy::units::{Nanos, Pages};
 
 pub use crate::alloc::Wanted;
 pub use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 pub use crate::lists::node::Background;
-pub use crate::lists::{Layout, Lru, Zone, ZoneId, Zones};
+pub use crate::lists::{Layout, Lru, Order, Zone, ZoneId, Zones};
 pub use crate::memory::Memory;
 pub use crate::memory::apart::Mixed;
 pub use crate::memory::chunks::Taken;
@@ -32,8 +34,10 @@ pub use crate::registry::regions::{ANON, Anon, Cursor, Regions};
 pub use crate::shrinkers::Shrinkers;
 pub use crate::vmstat::Counters;
 
+pub use crate::cache::kernel::{Control, RunPass};
+
 use crate::cache::kernel::ForRun;
-use crate::reclaim::{direct, shrink, throttle};
+use crate::reclaim::{age_anon, background, direct, shrink, shrink_zone, throttle};
 use crate::writeback::flush;
 use crate::{Cache, Error, NodeId, Options, Runs, relocate};
 
@@ -107,6 +111,11 @@ impl<'a> Inside<'a> {
     /// True if anonymous pages can go to the swap file.
     pub fn can_swap(&self) -> bool {
         self.cache.can_swap()
+    }
+
+    /// Pages that are free in the swap file.
+    pub fn swap_free(&self) -> Pages {
+        self.cache.swap_free()
     }
 
     /// The file of that number.
@@ -186,6 +195,51 @@ impl<'a> Inside<'a> {
     /// Sleeps for a reason of reclaim; false: the cache stops.
     pub fn pause(&self, task: &mut Task<'_>, zone: ZoneId, reason: Reason, who: Who) -> bool {
         throttle::pause(task, self.cache, zone, reason, who)
+    }
+
+    /// Makes one pass over a zone.
+    pub fn shrink_zone(&self, task: &mut Task<'_>, control: &Control<'_>) -> Got {
+        shrink_zone(task, self.cache, control)
+    }
+
+    /// Judges pages of a kind that were taken off their lists, and does with each as judged;
+    /// answers how many were freed.
+    pub fn shrink(
+        &self,
+        task: &mut Task<'_>,
+        (kind, batch): (Kind, &Batch),
+        control: &Control<'_>,
+        tally: &mut Tally,
+    ) -> Pages {
+        shrink::shrink(task, self.cache, kind, batch, control, tally)
+    }
+
+    /// Ages a cluster of active anonymous pages of a zone if the inactive ones are few.
+    pub fn age_anon(&self, task: &mut Task<'_>, zone: ZoneId) {
+        age_anon(task, self.cache, zone);
+    }
+
+    /// True if the background reclaimer has given up on a zone.
+    pub fn is_hopeless(&self, context: &dyn Context, zone: ZoneId) -> bool {
+        self.cache.is_hopeless(&context, zone)
+    }
+
+    /// The background reclaimer of a zone's node sleeps until it is asked, at most for `nap`; false
+    /// on shutdown.
+    pub fn sleep(&self, task: &mut Task<'_>, zone: ZoneId, nap: Option<Nanos>) -> bool {
+        background::sleep(task, self.cache, zone, nap)
+    }
+
+    /// The background reclaimer begins a balance: pages that nobody waits for go first.
+    pub fn begin_balance(&self, task: &mut Task<'_>, node: NodeId) {
+        self.zones.node(node).background().begin();
+        self.cache.drop_remains(task);
+        self.memory.ask_again(task);
+    }
+
+    /// Asks the flusher of each device for `pages`.
+    pub fn want_of_each(&self, context: &impl Context, pages: Pages) {
+        self.cache.want_of_each(context, pages);
     }
 
     /// Reclaims a cluster for the task; answers how many pages were freed.

@@ -57,7 +57,7 @@ mod writeback;
 
 pub use anon::{Spill, Touched};
 pub use cache::Cache;
-pub use cache::kernel::{Done, ForRun, Kernel};
+pub use cache::kernel::{Done, Ended, ForRun, Kernel};
 pub use error::Error;
 pub use file::advise::Advice;
 pub use file::drop::Dropped;

@@ -84,7 +84,7 @@ impl Cache {
                 least: Pages(u64::from(FRAMES_MIN)),
             });
         }
-        options.check()?;
+        options.check(make.is_some())?;
         // Dense files need 1/63 of a node a page; scattered ones up to a leaf and its parents a
         // page. A quarter of the frames lets scattered pages fill a good part of the cache; when
         // nodes run out, reclaim frees both.
@@ -130,6 +130,7 @@ impl Cache {
                 Arc::clone(&layout),
                 (&options.reclaim, options.page_rule.as_ref()),
                 runs.map_or(Immediate::Scanned, immediate),
+                kernel.as_ref().and_then(|kernel| kernel.order()),
             ),
             registry: Registry::new(),
             writeback: Writeback::new(&options),

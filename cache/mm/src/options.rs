@@ -211,7 +211,12 @@ impl Options {
     ///
     /// # Errors
     /// `BadOption`.
-    pub(crate) fn check(&self) -> Result<(), Error> {
+    pub(crate) fn check(&self, has_kernel: bool) -> Result<(), Error> {
+        let law = self.reclaim.law;
+        if (law.loops == Loops::Zones || law.generations) && !has_kernel {
+            let what = "a law of reclaim over zones or generations, without `Cache::with_kernel`,";
+            check(what, 1, (0, 0))?;
+        }
         for (what, threshold) in [
             ("dirty.dirty, in per cent,", self.dirty.dirty),
             ("dirty.background, in per cent,", self.dirty.background),

@@ -7,7 +7,7 @@ use policy::reclaim::scan::Kind;
 use policy::units::{Nanos, Pages};
 
 use crate::cache::{Cache, get};
-use crate::lists::{Generational, Ruled, Zone};
+use crate::lists::{Order, Ruled, Zone};
 use crate::registry::device::DeviceState;
 mod nodes;
 
@@ -238,8 +238,8 @@ impl Cache {
 
     fn metadata_bytes(&self, context: &impl Context) -> u64 {
         let lru = self.zones.lru(context).bytes();
-        let rule = self.zones.ruled().map_or(0, Ruled::bytes)
-            + self.zones.generational().map_or(0, Generational::bytes);
+        let rule =
+            self.zones.ruled().map_or(0, Ruled::bytes) + self.zones.order().map_or(0, Order::bytes);
         let memory = self.memory.bytes(context) + self.swap.bytes(context);
         self.pages.table.bytes() + self.pages.pool.bytes() + lru + rule + memory
     }

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use env::{Device, DeviceId, DeviceInfo, IoRequest, ObjectId, Task};
+use policy::reclaim::{Loops, ReclaimLaw, Rules};
 use policy::units::Bytes;
 use world::{Lab, LabEnv, Options as LabOptions, Sector};
 
@@ -83,4 +84,12 @@ impl Device for Null {
     fn info(&self) -> DeviceInfo {
         INFO
     }
+}
+
+/// A law over nodes that is otherwise one over zones, which takes a kernel.
+pub(crate) fn over_nodes(law: ReclaimLaw) -> ReclaimLaw {
+    ReclaimLaw::new(Box::leak(Box::new(Rules {
+        loops: Loops::Nodes,
+        ..*law.rules()
+    })))
 }

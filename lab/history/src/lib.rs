@@ -10,5 +10,7 @@
 
 pub mod compact;
 pub mod dirty;
+pub mod generations;
 pub mod laws;
 pub mod reclaim;
+pub mod zoned;

@@ -3,17 +3,136 @@
 //!
 //! | room | does | entered by |
 //! |---|---|---|
-//! | `compact` | gets runs of frames for faults: huge pages | `mm::Kernel`, at a fault of a region |
+//! | `compact` | gets runs of frames for faults: huge pages | a fault of a region |
+//! | `zoned` | reclaims over zones, as before 4.8 | reclaim under a law of zones |
+//! | `generations` | puts pages in generations | lists and passes of a law that has them |
 //! | `slab` | holds objects on pages of the cache's memory | who keeps objects: `workload`, `campaign` |
 //!
 //! A room asks the cache through `mm::inside` and keeps the rules of `mm`; decisions are
-//! `history`'s and `policy`'s.
+//! `history`'s and `policy`'s. `Kernel` is the door by which a cache enters them.
 #![forbid(unsafe_code)]
 
-pub mod compact;
-pub mod slab;
+mod compact;
+mod generations;
+mod slab;
 #[cfg(test)]
 mod testing;
+mod zoned;
 
-pub use compact::Compactor;
+use std::sync::Arc;
+
+use env::{Context, Task};
+use frames::FrameId;
+use history::compact::Compaction;
+use mm::inside::{Control, Order, ZoneId};
+use mm::{Cache, Ended, Error, ForRun, NodeId, Options, Runs};
+use policy::reclaim::page::Tally;
+use policy::reclaim::throttle::Who;
+use policy::units::Pages;
+
+use compact::Compactor;
+use generations::Generational;
 pub use slab::{Object, SlabSpec, Slabs};
+
+/// The rooms of one machine.
+pub struct Kernel {
+    /// The way to its huge pages, if it has them.
+    compactor: Option<Arc<Compactor>>,
+    /// The order of its pages, if they are in generations.
+    generations: Option<Arc<Generational>>,
+}
+
+/// A cache whose faults ask for huge pages, if `runs` says of which size and by which law.
+///
+/// # Errors
+/// As `Cache::new`.
+pub fn build(
+    env: Arc<dyn env::Env>,
+    options: Options,
+    runs: Option<(Compaction, Runs)>,
+) -> Result<Arc<Cache>, Error> {
+    let (frames, law) = (options.frames, options.reclaim);
+    let has_generations = law.law.generations && options.page_rule.is_none();
+    Cache::with_kernel(env, options, &|nodes, zones| {
+        let of = |(law, runs)| Arc::new(Compactor::new(law, runs, nodes, zones));
+        Arc::new(Kernel {
+            compactor: runs.map(of),
+            generations: has_generations
+                .then(|| Arc::new(Generational::new(frames, zones, law.stands_for))),
+        })
+    })
+}
+
+impl mm::Kernel for Kernel {
+    fn runs(&self) -> Option<Runs> {
+        self.compactor.as_ref().map(|compactor| compactor.runs())
+    }
+
+    fn take_run(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Cache,
+        out: &mut Vec<FrameId>,
+    ) -> Result<bool, Error> {
+        match &self.compactor {
+            Some(compactor) => compactor.take_run(task, cache, out),
+            None => Ok(false),
+        }
+    }
+
+    fn has_compactor(&self) -> bool {
+        let compactor = self.compactor.as_ref();
+        compactor.is_some_and(|compactor| compactor.has_background())
+    }
+
+    fn compact(&self, task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool {
+        let compactor = self.compactor.as_ref();
+        compactor.is_some_and(|compactor| compactor.compact(task, cache, node))
+    }
+
+    fn worked_off(&self, cache: &Cache, zone: ZoneId) {
+        if let Some(compactor) = &self.compactor {
+            compactor.worked_off(cache, zone);
+        }
+    }
+
+    fn balance_zones(&self, task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool {
+        zoned::work(task, cache.inside(), node)
+    }
+
+    fn reclaim_zones(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Cache,
+        target: Pages,
+        rights: (Who, Option<&dyn ForRun>),
+        enough: &dyn Fn(&Task<'_>) -> bool,
+    ) -> Ended {
+        zoned::direct(task, cache, target, rights, enough)
+    }
+
+    fn wants_wake(&self, context: &dyn Context, cache: &Cache, zone: ZoneId) -> bool {
+        zoned::wants_wake(cache.inside(), context, zone)
+    }
+
+    fn order(&self) -> Option<Arc<dyn Order>> {
+        self.generations.clone().map(|order| order as _)
+    }
+
+    fn pass_in_order(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Cache,
+        control: &Control<'_>,
+        tally: &mut Tally,
+    ) -> Pages {
+        let pass = |order: &Arc<Generational>| order.pass(task, cache.inside(), control, tally);
+        self.generations.as_ref().map_or(Pages::ZERO, pass)
+    }
+
+    fn stop(&self) {
+        if let Some(compactor) = &self.compactor {
+            compactor.stop();
+        }
+    }
+}

@@ -7,22 +7,28 @@
 
 use std::sync::Arc;
 
+use crate::Kernel;
+use crate::compact::Compactor;
 use env::{Device, DeviceId, DeviceInfo, IoRequest, ObjectId, Task};
 use policy::units::Bytes;
 use world::{Lab, LabEnv, Options as LabOptions, Sector};
 
-use mm::{Cache, DeviceOptions, Error, File, Kernel, Options, Reader};
+use mm::{Cache, DeviceOptions, Error, File, Options, Reader};
 
 /// Number of a `Null`.
 pub(crate) const NULL: DeviceId = DeviceId(0);
 
-/// Runs `body` with a cache of these options and this kernel, and shuts it down.
-pub(crate) fn with_kernel<T: Send + 'static>(
+/// Runs `body` with a cache of these options and this way to huge pages, and shuts it down.
+pub(crate) fn with_compactor<T: Send + 'static>(
     options: Options,
-    kernel: Arc<dyn Kernel>,
+    compactor: Arc<Compactor>,
     body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
 ) -> T {
     let frames = options.frames;
+    let kernel: Arc<dyn mm::Kernel> = Arc::new(Kernel {
+        compactor: Some(compactor),
+        generations: None,
+    });
     let build =
         move |env: Arc<LabEnv>| Cache::with_kernel(env, options, &|_, _| Arc::clone(&kernel));
     with_built(frames, build, body)
@@ -33,7 +39,7 @@ pub(crate) fn with_cache<T: Send + 'static>(
     options: Options,
     body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
 ) -> T {
-    with_built(options.frames, |env| Cache::new(env, options), body)
+    with_built(options.frames, |env| crate::build(env, options, None), body)
 }
 
 fn with_built<T: Send + 'static>(

@@ -5,14 +5,19 @@
 //!
 //! Source: ours (ADR 31).
 
-use env::Task;
+use std::sync::Arc;
+
+use env::{Context, Task};
 use frames::FrameId;
 use policy::reclaim::Loops;
+use policy::reclaim::page::Tally;
+use policy::reclaim::scan::Priority;
+use policy::reclaim::throttle::Who;
 use policy::units::Pages;
 
 use super::Cache;
 use crate::Error;
-use crate::lists::{NodeId, ZoneId};
+use crate::lists::{NodeId, Order, ZoneId};
 use crate::options::Runs;
 use crate::vmstat::Item;
 
@@ -42,8 +47,52 @@ pub trait Kernel: Send + Sync {
     /// The background reclaimer has worked off the boost of a zone.
     fn worked_off(&self, cache: &Cache, zone: ZoneId);
 
+    /// The background reclaimer of a node balances its zones, each for itself, until it may rest;
+    /// false: it is to end. For laws that reclaim over zones, as the next two.
+    fn balance_zones(&self, task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool;
+
+    /// A task reclaims at least `target` pages of the zones that it takes memory of, or as many as
+    /// 13 rounds give, or until it has `enough`; for a run, if one is named.
+    fn reclaim_zones(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Cache,
+        target: Pages,
+        rights: (Who, Option<&dyn ForRun>),
+        enough: &dyn Fn(&Task<'_>) -> bool,
+    ) -> Ended;
+
+    /// A task that found no zone above its mark wakes the background reclaimer for this one.
+    fn wants_wake(&self, context: &dyn Context, cache: &Cache, zone: ZoneId) -> bool;
+
+    /// The order of pages, if it is another than inactive and active. Asked once.
+    fn order(&self) -> Option<Arc<dyn Order>>;
+
+    /// A pass over pages in that order; answers how many were freed.
+    fn pass_in_order(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Cache,
+        control: &Control<'_>,
+        tally: &mut Tally,
+    ) -> Pages;
+
     /// The cache stops: tasks of the background end.
     fn stop(&self);
+}
+
+/// A law that reclaims over zones has a kernel: `Cache::build` refuses it without one.
+pub(crate) const OF_ZONES: &str = "a law of zones has a kernel";
+
+/// The end of a task's own reclaim.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Pages that were looked at.
+    pub scanned: Pages,
+    /// Pages that were freed.
+    pub freed: Pages,
+    /// The number of freed pages that the task is told.
+    pub answer: Pages,
 }
 
 /// A run of frames that a task reclaims for, and what is enough for one.
@@ -59,6 +108,42 @@ pub trait ForRun {
 
     /// A pass over a zone is begun again.
     fn goes_on(&self, task: &Task<'_>, cache: &Cache, zone: ZoneId, done: &Done) -> bool;
+}
+
+/// The rights and the aim of a pass over a zone.
+#[derive(Clone, Copy)]
+pub struct Control<'a> {
+    /// The zone.
+    pub zone: ZoneId,
+    /// The task that makes it.
+    pub who: Who,
+    /// The part of each list that it looks at.
+    pub priority: Priority,
+    /// Pages wanted.
+    pub target: Pages,
+    /// Active lists are aged in any case.
+    pub force_deactivate: bool,
+    /// Pages that are mapped may be taken, and so anonymous ones.
+    pub may_unmap: bool,
+    /// Pages may be written, if the law has reclaimers write any.
+    pub may_write: bool,
+    /// Anonymous pages may be taken.
+    pub may_swap: bool,
+    /// Caches of objects are asked.
+    pub may_shrink: bool,
+    /// Inactive pages of files in plenty keep it from anonymous ones (`background::Sparing`).
+    pub spares_anon: bool,
+    /// It is for a run of frames.
+    pub run: Option<RunPass<'a>>,
+}
+
+/// A pass for a run of frames that somebody asks for.
+#[derive(Clone, Copy)]
+pub struct RunPass<'a> {
+    /// The run, and what is enough for one.
+    pub run: &'a dyn ForRun,
+    /// Pages that the task has freed for it before this pass.
+    pub freed: Pages,
 }
 
 /// The account of reclaim for a run when a pass over a zone ends.

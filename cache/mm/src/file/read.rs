@@ -846,8 +846,8 @@ impl Cache {
 
     #[inline(never)]
     fn note_access(&self, frame: FrameId, flags: Flags) {
-        if let Some(generational) = self.zones.generational() {
-            generational.note_use(frame);
+        if let Some(order) = self.zones.order() {
+            order.note_use(frame);
         } else if flags.has(Flags::REFERENCED) {
             self.activate(frame);
         } else {

@@ -81,7 +81,7 @@ impl Zones {
             return self.isolate_by(ruled, context, pages, zone, count);
         }
         let mut batch = Batch::default();
-        if self.generational().is_some() {
+        if self.order().is_some() {
             // They are taken off their generations alone (`take_oldest`).
             return (batch, 0);
         }
@@ -127,8 +127,8 @@ impl Zones {
                 continue;
             }
             back += 1;
-            if let Some(generational) = self.generational() {
-                generational.put_back(context, &mut lru, cached, page.frame);
+            if let Some(order) = self.order() {
+                order.put_back(context, &mut lru, cached, page.frame);
                 continue;
             }
             let waits = flags.any(Flags::DIRTY | Flags::WRITEBACK);
@@ -171,8 +171,8 @@ impl Zones {
                 .table
                 .show(busy, Flags::UPTODATE | Flags::DIRTY | flags);
         }
-        match self.generational() {
-            Some(generational) => generational.come(context, &mut lru, pages, frames),
+        match self.order() {
+            Some(order) => order.come(context, &mut lru, pages, frames),
             None => lru.push_heads(list, frames),
         }
     }
@@ -200,8 +200,8 @@ impl Zones {
     /// New pages onto the lists that their flags say.
     pub(crate) fn add(&self, context: &impl Context, pages: &CachedPages, frames: &[FrameId]) {
         let mut lru = self.lru(context);
-        if let Some(generational) = self.generational() {
-            return generational.come(context, &mut lru, pages, frames);
+        if let Some(order) = self.order() {
+            return order.come(context, &mut lru, pages, frames);
         }
         for frame in frames {
             lru.push_head(list_of(pages.table.flags(*frame)), *frame);

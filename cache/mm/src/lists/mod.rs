@@ -23,20 +23,20 @@
 //! Source: mechanisms 2.1, 2.4, 2.8, 4.2; Linux v6.12 mm/vmscan.c, mm/swap.c
 //! folio_rotate_reclaimable().
 
-mod generations;
 pub(crate) mod isolate;
 pub(crate) mod layout;
 pub(crate) mod node;
+mod order;
 mod rule;
 pub(crate) mod sleepers;
 mod workingset;
 mod zone;
 
-pub(crate) use generations::Generational;
 pub(crate) use layout::FarPages;
 pub use layout::Layout;
 pub(crate) use node::Node;
 pub use node::NodeId;
+pub use order::Order;
 pub use policy::place::ZoneId;
 pub(crate) use rule::{Arrival, Ruled};
 pub use zone::Zone;
@@ -61,8 +61,8 @@ pub(crate) const INACTIVE_ANON: u8 = 0;
 pub(crate) const ACTIVE_ANON: u8 = 1;
 pub(crate) const INACTIVE_FILE: u8 = 2;
 pub(crate) const ACTIVE_FILE: u8 = 3;
-/// Pages of files that wait for their write, out of every scan's way (`Waits::Aside`). Under a law
-/// of generations the lists before it are theirs (`generations`).
+/// Pages of files that wait for their write, out of every scan's way (`Waits::Aside`). Another
+/// order of pages has the lists before it (`order`).
 pub(crate) const ASIDE: u8 = 8;
 /// Number of lists.
 const LISTS: u8 = 9;
@@ -93,8 +93,8 @@ pub struct Zones {
     immediate: Immediate,
     /// Which pages of files go, if not by inactive and active.
     ruled: Option<Ruled>,
-    /// The pages to evict, if they are in generations.
-    generational: Option<Generational>,
+    /// The order of pages, if it is another than inactive and active.
+    order: Option<Arc<dyn Order>>,
     /// Passes are told of the lists as they were some time ago (`scan::Told`).
     tells_late: bool,
 }
@@ -144,7 +144,7 @@ impl Lru<'_> {
     }
 
     /// To the old end.
-    pub(crate) fn push_tail(&mut self, list: u8, frame: FrameId) {
+    pub fn push_tail(&mut self, list: u8, frame: FrameId) {
         let zone = self.layout.of(frame);
         self.lists.push_tail(number_of(zone, list), frame);
     }
@@ -153,7 +153,8 @@ impl Lru<'_> {
         self.lists.pop_head(number_of(zone, list))
     }
 
-    pub(crate) fn pop_tail(&mut self, zone: ZoneId, list: u8) -> Option<FrameId> {
+    /// Takes a frame off the old end.
+    pub fn pop_tail(&mut self, zone: ZoneId, list: u8) -> Option<FrameId> {
         self.lists.pop_tail(number_of(zone, list))
     }
 
@@ -166,8 +167,14 @@ impl Lru<'_> {
         self.lists.bytes()
     }
 
-    fn len(&self, zone: ZoneId, list: u8) -> Pages {
+    /// The length of a list of a zone.
+    pub fn len(&self, zone: ZoneId, list: u8) -> Pages {
         Pages(u64::from(self.lists.len(number_of(zone, list))))
+    }
+
+    /// The zone of a frame.
+    pub fn zone_of(&self, frame: FrameId) -> ZoneId {
+        self.layout.of(frame)
     }
 
     fn waits_aside(&self) -> bool {
@@ -182,6 +189,7 @@ impl Zones {
         layout: Arc<Layout>,
         (tunables, page_rule): (&Tunables, Option<&RuleMaker>),
         immediate: Immediate,
+        order: Option<Arc<dyn Order>>,
     ) -> Self {
         let count = layout.zones().len();
         let lists = LISTS * u8::try_from(count).expect("zones are few");
@@ -196,8 +204,7 @@ impl Zones {
             fresh_is_active: tunables.law.fresh_is_active,
             immediate,
             ruled: page_rule.map(|maker| Ruled::new(frames, maker)),
-            generational: (tunables.law.generations && page_rule.is_none())
-                .then(|| Generational::new(frames, count, tunables.stands_for)),
+            order,
             tells_late: tunables.told_every().is_some(),
             layout,
         }
@@ -290,15 +297,36 @@ impl Zones {
     }
 
     fn lens(&self, context: &impl Context, lru: &Lru<'_>, zone: ZoneId) -> Sizes {
-        match &self.generational {
-            Some(generational) => generational.sizes(context, lru, zone),
+        match &self.order {
+            Some(order) => order.sizes(context, lru, zone),
             None => Sizes(SCANNED.map(|list| lru.len(zone, list))),
+        }
+    }
+
+    /// The order of pages, if it is another than inactive and active.
+    #[inline]
+    pub(crate) fn order(&self) -> Option<&dyn Order> {
+        self.order.as_deref()
+    }
+
+    /// A page has gone to another frame, and stands there where it stood on a list.
+    pub(crate) fn moved(
+        &self,
+        context: &impl Context,
+        pages: &CachedPages,
+        (from, to): (FrameId, FrameId),
+    ) {
+        if let Some(ruled) = &self.ruled {
+            ruled.moved(from, to);
+        }
+        if let Some(order) = &self.order {
+            order.moved(context, self, pages, (from, to));
         }
     }
 
     /// True if every page that comes in goes to an inactive list.
     pub(crate) fn has_plain_lists(&self) -> bool {
-        self.ruled.is_none() && self.generational.is_none()
+        self.ruled.is_none() && self.order.is_none()
     }
 
     /// Pages on all lists of a zone.
@@ -313,7 +341,7 @@ impl Zones {
     }
 
     /// A node of the machine.
-    pub(crate) fn node(&self, node: NodeId) -> &Node {
+    pub fn node(&self, node: NodeId) -> &Node {
         &self.nodes[node.index()]
     }
 
@@ -403,10 +431,10 @@ impl Zones {
         rotate: &[FrameId],
     ) -> Rotated {
         let mut rotated = 0;
-        if let Some(generational) = &self.generational {
+        if let Some(order) = &self.order {
             let mut lru = self.lru(context);
             return Rotated {
-                rotated: generational.rotate(context, &mut lru, pages, rotate),
+                rotated: order.rotate(context, &mut lru, pages, rotate),
                 rescued: 0,
             };
         }

@@ -21,7 +21,7 @@ impl NodeId {
 }
 
 /// See the module.
-pub(crate) struct Node {
+pub struct Node {
     background: Background,
     /// Tasks that found less than half of the reserve.
     reserve_wait: WaitQueue,
@@ -52,7 +52,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn background(&self) -> &Background {
+    pub fn background(&self) -> &Background {
         &self.background
     }
 
@@ -83,7 +83,7 @@ impl Node {
 
 impl Background {
     /// True if it is asked to work.
-    pub(crate) fn is_asked(&self) -> bool {
+    pub fn is_asked(&self) -> bool {
         self.asked.load(Ordering::Acquire)
     }
 

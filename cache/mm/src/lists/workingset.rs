@@ -42,10 +42,10 @@ impl Zones {
                 Item::WorkingsetRestoreFile,
             ),
         };
-        if let Some(generational) = self.generational() {
+        if let Some(order) = self.order() {
             let zone = self.layout().of(frame);
             counters.add(refaults, 1);
-            let recent = generational.refaulted(context, zone, (kind, shadow));
+            let recent = order.refaulted(context, zone, (kind, shadow));
             counters.add(activates, u64::from(recent.is_some()));
             if recent == Some(true) {
                 counters.add(restores, 1);
@@ -125,10 +125,10 @@ impl Zones {
             let going = going.map(|((frame, _), shadow)| (frame, shadow));
             return self.ghosts(ruled, context, pages, going);
         }
-        if let Some(generational) = self.generational() {
+        if let Some(order) = self.order() {
             for ((frame, _), shadow) in going {
                 let zone = self.layout().of(frame);
-                let bits = generational.went(context, zone, (kind, frame));
+                let bits = order.went(context, zone, (kind, frame));
                 *shadow = Some(frames::Shadow(bits));
             }
             return;

@@ -7,8 +7,8 @@ use policy::place::by_use::Worth;
 use policy::reclaim::Tunables;
 use policy::reclaim::background::Failures;
 use policy::reclaim::page::NodeFlags;
+use policy::reclaim::prospects::Prospects;
 use policy::reclaim::scan::{Costs, Kind, Shrunk, Sizes, Told, may_deactivate};
-use policy::reclaim::zoned::Prospects;
 use policy::units::{Instant, Pages};
 
 use super::sleepers::Sleepers;
@@ -55,7 +55,7 @@ impl Drop for Trimming<'_> {
 }
 
 /// The pressure on the two kinds of pages.
-pub(crate) struct Balance {
+pub struct Balance {
     costs: Costs,
     /// Refaults that went to the active list, by kind, and what they were when the last cycle of
     /// reclaim ended.
@@ -116,7 +116,7 @@ impl Zone {
     }
 
     /// The pressure on its pages.
-    pub(crate) fn balance<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Balance> {
+    pub fn balance<'a>(&'a self, context: &'a impl Context) -> LockGuard<'a, Balance> {
         self.balance.lock(context)
     }
 
@@ -269,7 +269,7 @@ impl Balance {
     }
 
     /// The prospects of the zone, onto whose free lists `given_back` frames have ever come.
-    pub(crate) fn prospects(&mut self, given_back: u64) -> &mut Prospects {
+    pub fn prospects(&mut self, given_back: u64) -> &mut Prospects {
         if self.given_back != given_back {
             self.given_back = given_back;
             self.prospects.freed();

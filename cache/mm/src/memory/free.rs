@@ -282,7 +282,7 @@ impl Memory {
     }
 
     /// Frames that came onto the free lists of a zone, ever.
-    pub(crate) fn given_back_of(&self, zone: ZoneId) -> u64 {
+    pub fn given_back_of(&self, zone: ZoneId) -> u64 {
         get(&self.given_back_of[zone.index()])
     }
 

@@ -210,7 +210,7 @@ impl Memory {
     }
 
     /// Something has changed for those that wait for memory.
-    pub(crate) fn wake(&self, signal: Signal) {
+    pub fn wake(&self, signal: Signal) {
         self.wait.wake_all(signal);
     }
 

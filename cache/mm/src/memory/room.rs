@@ -104,7 +104,7 @@ impl Memory {
     /// The same of one zone. Pages that are spoken for may come from any of them: by as much as all
     /// have too little above HIGH after it, each has too little, so that no reclaimer rests that
     /// could make up for another's.
-    pub(crate) fn spare_of(&self, zone: ZoneId) -> Pages {
+    pub fn spare_of(&self, zone: ZoneId) -> Pages {
         let free = Pages(u64::from(self.free_of(zone)));
         if self.slow_path.queue().is_none() {
             return free;

@@ -15,8 +15,9 @@ use policy::reclaim::direct::may_begin;
 use policy::reclaim::throttle::{Throttle, Who};
 use policy::units::{Nanos, Pages};
 
-use super::{Control, age_anon, boosted, shrink_zone, zoned};
+use super::{Control, age_anon, boosted, shrink_zone};
 use crate::cache::Cache;
+use crate::cache::kernel::OF_ZONES;
 use crate::lists::{NodeId, ZoneId};
 use crate::vmstat::Item;
 
@@ -40,7 +41,10 @@ pub(crate) fn background(task: &mut Task<'_>, cache: &Weak<Cache>, node: NodeId)
         task.emit(&Event::Background { awake: true });
         let goes_on = match loops {
             Loops::Nodes => work(task, &cache, first),
-            Loops::Zones => zoned::work(task, &cache, node),
+            Loops::Zones => {
+                let kernel = cache.kernel().expect(OF_ZONES);
+                kernel.balance_zones(task, &cache, node)
+            }
         };
         task.emit(&Event::Background { awake: false });
         if !goes_on {
@@ -51,7 +55,7 @@ pub(crate) fn background(task: &mut Task<'_>, cache: &Weak<Cache>, node: NodeId)
 
 /// Sleeps until it is asked, at most for `nap`; false on shutdown. The reclaimer is that of the
 /// zone's node.
-pub(super) fn sleep(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, nap: Option<Nanos>) -> bool {
+pub(crate) fn sleep(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, nap: Option<Nanos>) -> bool {
     let background = cache.zones.node_of(zone).background();
     let deadline = nap.map(|nap| task.now() + nap);
     let stopping = || cache.registry.stopping.load(Ordering::Acquire);
@@ -221,7 +225,10 @@ impl Cache {
                     hopeless: failures.hopeless(),
                 })
             }
-            Loops::Zones => zoned::wants_wake(self, context, zone),
+            Loops::Zones => {
+                let kernel = self.kernel().expect(OF_ZONES);
+                kernel.wants_wake(&context, self, zone)
+            }
         };
         if wakes {
             background.ask();

@@ -11,9 +11,9 @@ use policy::reclaim::throttle::{After, Wake, Who};
 use policy::reclaim::{Loops, Reason, ReserveWakes};
 use policy::units::{Nanos, Pages};
 
-use super::{Control, shrink_zone, throttle, zoned};
+use super::{Control, shrink_zone, throttle};
 use crate::cache::Cache;
-use crate::cache::kernel::{Done, ForRun};
+use crate::cache::kernel::{Done, Ended, ForRun, OF_ZONES};
 use crate::lists::ZoneId;
 use crate::vmstat::Item;
 
@@ -58,7 +58,10 @@ fn reclaim(
     let run = run.filter(|run| run.loops() == loops);
     let ended = match loops {
         Loops::Nodes => over_nodes(task, cache, target, (who, run), enough),
-        Loops::Zones => zoned::direct(task, cache, target, (who, run), enough),
+        Loops::Zones => {
+            let kernel = cache.kernel().expect(OF_ZONES);
+            kernel.reclaim_zones(task, cache, target, (who, run), &enough)
+        }
     };
     cache.zones.snapshot_refaults(task);
     task.emit(&Event::Reclaimed {
@@ -67,14 +70,6 @@ fn reclaim(
         freed: ended.freed,
     });
     ended.answer
-}
-
-/// The end of a direct reclaim.
-pub(super) struct Ended {
-    pub(super) scanned: Pages,
-    pub(super) freed: Pages,
-    /// The number of freed pages that the task is told.
-    pub(super) answer: Pages,
 }
 
 /// The passes since 4.8; for a run, if one is named.

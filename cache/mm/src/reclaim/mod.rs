@@ -14,11 +14,10 @@
 //! | `lists` (beside) | the lists, marks and counters of a zone; what ends a write |
 //! | `lists::isolate` | takes pages off a list and puts them back |
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
-//! | `generations` | a pass where pages are in generations |
 //! | `objects` | asks caches of objects |
 //! | `shares` | asks pages and objects, each for what it holds above its share |
 //! | `mapped` | pages of files that are used without a call |
-//! | `background`, `direct` | when to make passes, and when to stop; over zones, before 4.8: `zoned` |
+//! | `background`, `direct` | when to make passes, and when to stop; over zones, before 4.8: a `Kernel` |
 //! | `boosted` | a balance of the background where marks are raised for a while |
 //! | `throttle` | sleeps for a reason, and wakes |
 //! | `lists::workingset` | knows evicted pages again |
@@ -31,7 +30,6 @@ mod active;
 pub(crate) mod background;
 mod boosted;
 pub(crate) mod direct;
-mod generations;
 pub(crate) mod index_nodes;
 mod mapped;
 pub(crate) mod objects;
@@ -41,7 +39,6 @@ pub(crate) mod shrink;
 mod tests;
 pub(crate) mod throttle;
 pub(crate) mod trim;
-mod zoned;
 
 use core::sync::atomic::Ordering;
 
@@ -51,46 +48,16 @@ use policy::reclaim::background::LAST;
 use policy::reclaim::direct::Got;
 use policy::reclaim::page::{Pass, PassStall, Tally, after_pass};
 use policy::reclaim::scan::{CountInput, Lru, Priority, Turn, Turns, plan};
-use policy::reclaim::throttle::{Finding, Who};
+use policy::reclaim::throttle::Finding;
 use policy::shrink::Pressure;
 use policy::units::Pages;
 
 use crate::cache::Cache;
-use crate::cache::kernel::{Done, ForRun};
+pub(crate) use crate::cache::kernel::Control;
+use crate::cache::kernel::Done;
 use crate::lists::ZoneId;
 use crate::lists::isolate::Batch;
 use crate::vmstat::Item;
-
-/// The rights and the aim of a pass over a zone.
-#[derive(Clone, Copy)]
-pub(crate) struct Control<'a> {
-    pub(crate) zone: ZoneId,
-    pub(crate) who: Who,
-    pub(crate) priority: Priority,
-    /// Pages wanted.
-    pub(crate) target: Pages,
-    pub(crate) force_deactivate: bool,
-    /// Pages that are mapped may be taken, and so anonymous ones.
-    pub(crate) may_unmap: bool,
-    /// Pages may be written, if the law has reclaimers write any.
-    pub(crate) may_write: bool,
-    /// Anonymous pages may be taken.
-    pub(crate) may_swap: bool,
-    /// Caches of objects are asked.
-    pub(crate) may_shrink: bool,
-    /// Inactive pages of files in plenty keep it from anonymous ones (`background::Sparing`).
-    pub(crate) spares_anon: bool,
-    /// It is for a run of frames.
-    pub(crate) run: Option<RunPass<'a>>,
-}
-
-/// A pass for a run of frames that somebody asks for.
-#[derive(Clone, Copy)]
-pub(crate) struct RunPass<'a> {
-    pub(crate) run: &'a dyn ForRun,
-    /// Pages that the task has freed for it before this pass.
-    pub(crate) freed: Pages,
-}
 
 /// One pass over a zone at one priority.
 pub(crate) fn shrink_zone(task: &mut Task<'_>, cache: &Cache, control: &Control) -> Got {
@@ -193,8 +160,8 @@ struct Turned {
 
 /// The turns of a pass: how much of which list, and cluster by cluster until the target is reached.
 fn take_turns(task: &mut Task<'_>, cache: &Cache, control: &Control, tally: &mut Tally) -> Turned {
-    if let Some(generational) = cache.zones.generational() {
-        let reclaimed = generations::pass(task, cache, generational, control, tally);
+    if let Some(kernel) = cache.kernel().filter(|_| cache.zones.order().is_some()) {
+        let reclaimed = kernel.pass_in_order(task, cache, control, tally);
         return Turned {
             reclaimed,
             ..Turned::default()
@@ -274,8 +241,8 @@ fn isolate(task: &Task<'_>, cache: &Cache, zone: ZoneId, turn: Turn) -> Batch {
 }
 
 /// Ages a cluster of active anonymous pages if the inactive ones are few.
-fn age_anon(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
-    if cache.zones.generational().is_some() {
+pub(crate) fn age_anon(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
+    if cache.zones.order().is_some() {
         return;
     }
     let told = cache.zones.told(task, zone, || task.now());

@@ -83,7 +83,7 @@ pub(super) fn shrink_inactive(
 }
 
 /// The same of pages that are isolated already.
-pub(super) fn shrink(
+pub(crate) fn shrink(
     task: &mut Task<'_>,
     cache: &Cache,
     kind: Kind,
@@ -321,7 +321,7 @@ fn judge_all(
             reclaim: flags.has(Flags::RECLAIM),
             young,
             // One that is found young in a generation is used: there is no second chance.
-            referenced: if cache.zones.generational().is_some() {
+            referenced: if cache.zones.order().is_some() {
                 young
             } else {
                 flags.has(Flags::REFERENCED)

@@ -13,9 +13,9 @@ use env::{Cause, Context, Event, Signal, Task, Wakeup};
 use frames::FrameId;
 use policy::reclaim::Reason;
 use policy::reclaim::direct::{isolated_limit, too_many_isolated};
+use policy::reclaim::prospects::is_over_writeout;
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::{Facts, Finding, Verdict, Who};
-use policy::reclaim::zoned::is_over_writeout;
 use policy::units::{Nanos, Pages};
 
 use super::Control;

@@ -218,6 +218,8 @@ pub struct World {
     pub disk: Arc<Disk>,
     pub options: Options,
     pub device: DeviceOptions,
+    /// The law takes rooms of a kernel.
+    pub has_kernel: bool,
 }
 
 pub fn world(frames: u32, rate: u64) -> World {
@@ -236,6 +238,7 @@ pub fn world(frames: u32, rate: u64) -> World {
         disk,
         options,
         device: DeviceOptions::default(),
+        has_kernel: false,
     }
 }
 
@@ -259,13 +262,18 @@ impl World {
     ) -> T {
         let env = Arc::clone(self.lab.env());
         let (options, device) = (self.options.clone(), self.device);
+        let has_kernel = self.has_kernel;
         let info = self.disk.info();
         let id = self
             .lab
             .add_device(Arc::clone(&self.disk) as Arc<dyn Device>);
         self.lab
             .run(move |task| {
-                let cache = Cache::new(env, options).unwrap();
+                let cache = if has_kernel {
+                    kernel::build(env, options, None).unwrap()
+                } else {
+                    Cache::new(env, options).unwrap()
+                };
                 let device = cache.add_device(task, id, info, device).unwrap();
                 let file = cache.open(task, device, ObjectId(1), Bytes(len)).unwrap();
                 let answer = body(task, &cache, &file);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::common::{Disk, data};
 use env::{Cause, Device, Event, ObjectId, Task, TaskId, Wakeup};
-use mm::{Cache, DeviceOptions, Error, Item, Options, Vmstat};
+use mm::{DeviceOptions, Error, Item, Options, Vmstat};
 use policy::place::PlaceLaw;
 use policy::place::distance::Distances;
 use policy::place::machine::{Machine, Node};
@@ -126,7 +126,7 @@ impl Pressure {
         info: env::DeviceInfo,
         end: Instant,
     ) -> (Vmstat, TaskId, Nanos, u64) {
-        let cache = Cache::new(env.clone(), options).unwrap();
+        let cache = kernel::build(env.clone(), options, None).unwrap();
         let device = cache
             .add_device(task, id, info, DeviceOptions::default())
             .unwrap();

@@ -116,7 +116,7 @@ pub fn rest(free: Pages, high: Pages, failures: Failures, napped: bool, hz: u32)
 /// # Panics
 /// Unless `hz` lies in 1..=10000.
 #[must_use]
-pub(super) fn rest_if(done: bool, napped: bool, hz: u32) -> Rest {
+pub fn rest_if(done: bool, napped: bool, hz: u32) -> Rest {
     if !done {
         return Rest::Work;
     }

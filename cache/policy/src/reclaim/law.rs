@@ -56,7 +56,7 @@ pub struct Rules {
     /// Fresh anonymous pages begin on the active list (before 5.9).
     pub fresh_is_active: bool,
     /// After each pass over a zone a reclaimer waits as long as too much is under writeback
-    /// (`zoned::is_over_writeout`; 3.x).
+    /// (`prospects::is_over_writeout`; 3.x).
     pub waits_for_writeout: bool,
     /// Fresh pages that one fault brings at most, of the range that the task says it touches.
     pub fault_around: u32,
@@ -90,7 +90,7 @@ pub enum Admission {
 pub enum Loops {
     /// Over nodes (`direct`, `background`; 4.8 and later, and ours).
     Nodes,
-    /// Over the zones of a list or of a node, each for itself (`zoned`; before 4.8).
+    /// Over the zones of a list or of a node, each for itself (`history::zoned`; before 4.8).
     Zones,
 }
 

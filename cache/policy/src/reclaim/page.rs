@@ -59,7 +59,7 @@ pub struct JudgeRule {
     /// Which tasks may write a dirty page of a file by themselves.
     pub writers: Writers,
     /// A pass's tally may mark the node, hold the reclaimer up and wake the flushers (3.11 and
-    /// later; before, a direct reclaimer wakes them by how much it scanned: `zoned::direct`).
+    /// later; before, a direct reclaimer wakes them by how much it scanned).
     pub marks: bool,
     /// An anonymous page that was accessed is active at once, without a second chance first (before
     /// 3.3).

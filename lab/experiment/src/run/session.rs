@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use device::{Meter, MeterReading};
 use env::{Cause, DeviceId, DeviceInfo, Env, ObjectId, Task, Wakeup};
-use kernel::Compactor;
 use mm::{Cache, DeviceOptions, DeviceStats, File, NodeStats, Stats, Vmstat};
 use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
@@ -175,13 +174,9 @@ pub(super) fn run(
     setup: &Setup,
 ) -> Result<Ended, RunError> {
     let failed = |what| move |cause| RunError::Cache { what, cause };
-    let (options, law) = (options(setup), setup.cell.laws.compaction);
-    let built = match setup.cell.runs {
-        None => Cache::new(env, options),
-        Some(runs) => Cache::with_kernel(env, options, &|nodes, zones| {
-            Arc::new(Compactor::new(law, runs, nodes, zones))
-        }),
-    };
+    let cell = &setup.cell;
+    let runs = cell.runs.map(|runs| (cell.laws.compaction, runs));
+    let built = kernel::build(env, options(setup), runs);
     let cache = built.map_err(failed("building the cache"))?;
     let mut devices = Vec::with_capacity(setup.devices.len());
     for ((id, info), spec) in setup.devices.iter().zip(&setup.cell.devices) {

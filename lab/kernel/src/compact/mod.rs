@@ -14,7 +14,7 @@ use history::compact::defer::Deferral;
 use history::compact::suitable::{Aim, Standing, Suitable};
 use history::compact::{Compaction, Scans};
 use mm::inside::{Asked, Background, Inside, ZoneId};
-use mm::{Cache, Error, Item, Kernel, NodeId, Runs};
+use mm::{Cache, Error, Item, NodeId, Runs};
 use policy::place::marks::Marks;
 use policy::place::search::Floor;
 use policy::units::Pages;
@@ -30,7 +30,7 @@ mod tests;
 mod zone;
 
 /// The way of a machine to its huge pages, and its memory of what failed.
-pub struct Compactor {
+pub(crate) struct Compactor {
     runs: Runs,
     law: Compaction,
     zones: Box<[OfZone]>,
@@ -66,8 +66,7 @@ impl<'a> Deref for At<'a> {
 
 impl Compactor {
     /// Of a machine of `nodes` nodes and `zones` zones; `runs` but for what the law says of them.
-    #[must_use]
-    pub fn new(law: Compaction, runs: Runs, nodes: usize, zones: usize) -> Self {
+    pub(crate) fn new(law: Compaction, runs: Runs, nodes: usize, zones: usize) -> Self {
         let runs = Runs {
             groups: law.groups(),
             immediate: law.immediate(),
@@ -132,12 +131,13 @@ impl At<'_> {
     }
 }
 
-impl Kernel for Compactor {
-    fn runs(&self) -> Option<Runs> {
-        Some(self.runs)
+impl Compactor {
+    pub(crate) fn runs(&self) -> Runs {
+        self.runs
     }
 
-    fn take_run(
+    /// See `mm::Kernel::take_run`.
+    pub(crate) fn take_run(
         &self,
         task: &mut Task<'_>,
         cache: &Cache,
@@ -156,25 +156,27 @@ impl Kernel for Compactor {
         }
     }
 
-    fn has_compactor(&self) -> bool {
+    pub(crate) fn has_background(&self) -> bool {
         self.law.has_background()
     }
 
-    fn compact(&self, task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool {
+    /// See `mm::Kernel::compact`.
+    pub(crate) fn compact(&self, task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool {
         match &self.law {
             Compaction::Background(law) => background::work(task, self.at(cache), law, node),
             Compaction::Never | Compaction::Blocks(_) | Compaction::Scans(_) => false,
         }
     }
 
-    fn worked_off(&self, cache: &Cache, zone: ZoneId) {
-        if self.has_compactor() {
+    /// See `mm::Kernel::worked_off`.
+    pub(crate) fn worked_off(&self, cache: &Cache, zone: ZoneId) {
+        if self.has_background() {
             let node = cache.inside().zones.layout().node_of(zone);
             self.alarms[node.index()].ask();
         }
     }
 
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.alarms.iter().for_each(Background::stop);
     }
 }

@@ -4,7 +4,7 @@ use env::{Cause, Device as _, ObjectId, Task};
 use history::compact::reclaim::could_begin;
 use history::compact::{Background, Blocks, Compaction, Scans};
 use mm::inside::ZoneId;
-use mm::{Apart, Cache, DeviceOptions, Error, Item, Kernel, Options, Reader, Runs, Spill};
+use mm::{Apart, Cache, DeviceOptions, Error, Item, Options, Reader, Runs, Spill};
 use policy::dirty::Threshold;
 use policy::place::mobility::{FallbackRule, Migrates};
 use policy::reclaim::Tunables;
@@ -13,7 +13,7 @@ use world::Sector;
 
 use super::reclaim::{ByZones, OverNodes};
 use super::*;
-use crate::testing::{NULL, Null, read_whole, with_kernel};
+use crate::testing::{NULL, Null, read_whole, with_compactor};
 
 fn runs(order: u8) -> Runs {
     Runs {
@@ -52,7 +52,7 @@ fn touched<const N: usize>(
 
 #[test]
 fn a_fault_brings_a_run_where_one_is_free() {
-    with_kernel(
+    with_compactor(
         Options::new(1024, 1),
         never(),
         |task: &mut Task<'_>, cache| {
@@ -82,7 +82,7 @@ fn a_fault_brings_a_run_where_one_is_free() {
 
 #[test]
 fn where_none_is_free_it_brings_single_pages() {
-    with_kernel(
+    with_compactor(
         Options::new(1024, 1),
         never(),
         |task: &mut Task<'_>, cache| {
@@ -120,7 +120,14 @@ fn runs_that_no_memory_can_have_are_refused() {
             ..world::Options::default()
         });
         let options = Options::new(frames, 1);
-        let kernel = |_, _| compactor(Compaction::Never, order) as _;
+        let kernel = |_, _| {
+            let compactor = Some(compactor(Compaction::Never, order));
+            let generations = None;
+            Arc::new(crate::Kernel {
+                compactor,
+                generations,
+            }) as _
+        };
         let Err(Error::BadOption { what: told, .. }) =
             Cache::with_kernel(lab.env().clone(), options, &kernel)
         else {
@@ -160,7 +167,7 @@ fn pages_move_together_until_a_run_stands_free() {
         "linux-3.2-rc5+p4.1-11",
         "linux-3.2-rc5+aa",
     ] {
-        with_kernel(by_zones(4096), column(name, 4), move |task, cache| {
+        with_compactor(by_zones(4096), column(name, 4), move |task, cache| {
             let rest = scattered(task, cache, 3_900);
             let (_region, got) = touched(task, cache, 320, [Item::ThpFaultAlloc]);
             assert_eq!(got, [20], "{name}");
@@ -206,7 +213,7 @@ fn over_nodes() -> Options {
 fn since_four_a_fault_moves_pages_only_where_all_are_to() {
     for for_all in [false, true] {
         let kernel = compactor(Compaction::Background(since_four(for_all)), 4);
-        with_kernel(over_nodes(), kernel, move |task, cache| {
+        with_compactor(over_nodes(), kernel, move |task, cache| {
             let _rest = scattered(task, cache, 3_900);
             let items = [
                 Item::ThpFaultAlloc,
@@ -236,7 +243,7 @@ fn since_four_a_zone_that_is_left_out_is_a_stall_twice_a_fault_and_nobody_reclai
         };
         let kernel = compactor(Compaction::Background(law), 4);
         let own = Arc::clone(&kernel);
-        with_kernel(over_nodes(), kernel, move |task, cache| {
+        with_compactor(over_nodes(), kernel, move |task, cache| {
             let _rest = scattered(task, cache, 3_900);
             for _ in 0..6 {
                 own.zones[0].deferral(task).failed();
@@ -260,7 +267,7 @@ fn since_four_reclaim_for_a_run_goes_on_until_there_is_a_run_or_pages_could_be_m
     let could = |over_nodes: bool| {
         let kernel = compactor(Compaction::Background(since_four(true)), ORDER);
         let own = Arc::clone(&kernel);
-        with_kernel(self::over_nodes(), kernel, move |task, cache| {
+        with_compactor(self::over_nodes(), kernel, move |task, cache| {
             let _file = read_whole(task, cache, NULL, Bytes(4_096 << 12));
             // A region takes some of what the reader left free.
             let region = cache.spill(task, Pages(64)).unwrap();
@@ -290,7 +297,7 @@ fn since_four_reclaim_for_a_run_goes_on_until_there_is_a_run_or_pages_could_be_m
 fn a_task_of_its_own_makes_a_run_when_it_is_asked() {
     let kernel = compactor(Compaction::Background(since_four(false)), 4);
     let own = Arc::clone(&kernel);
-    with_kernel(over_nodes(), kernel, move |task, cache| {
+    with_compactor(over_nodes(), kernel, move |task, cache| {
         let _rest = scattered(task, cache, 3_900);
         let items = [Item::CompactDaemonWake, Item::CompactPagesMoved];
         // The reserve stood together when memory was taken.
@@ -321,7 +328,7 @@ fn among_dirty(name: &'static str, migrates: Migrates) -> [u64; 4] {
         // Else the first pass that fails has the last one left out.
         scans.defers = false;
     }
-    with_kernel(options, compactor(law, 6), move |task, cache| {
+    with_compactor(options, compactor(law, 6), move |task, cache| {
         let device = DeviceOptions {
             migrates,
             ..DeviceOptions::default()
@@ -384,7 +391,7 @@ fn among_read(change: impl Fn(&mut Blocks)) -> [u64; 4] {
         rule: FallbackRule::LINUX_6_12,
         pageblock_order: 4,
     });
-    with_kernel(
+    with_compactor(
         options,
         compactor(Compaction::Blocks(law), 4),
         move |task, cache| {

@@ -202,7 +202,9 @@ fn a_boost_that_nobody_works_off_is_refused_by_name() {
         ..world::Options::default()
     });
     let env = Arc::clone(lab.env());
-    let error = lab.run(move |_| Cache::new(env, options).err()).unwrap();
+    let error = lab
+        .run(move |_| crate::build(env, options, None).err())
+        .unwrap();
     let what = "boost.factor, where reclaim goes over zones,";
     assert_eq!(
         error,

@@ -74,7 +74,7 @@ fn run(
     }
     let (reports, vmstat) = lab
         .run(move |task| {
-            let cache = Cache::new(env, options).unwrap();
+            let cache = kernel::build(env, options, None).unwrap();
             let device = cache
                 .add_device(task, id, info, DeviceOptions::default())
                 .unwrap();

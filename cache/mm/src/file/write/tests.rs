@@ -6,7 +6,7 @@ use policy::reclaim::{ReclaimLaw, Tunables};
 use policy::units::Bytes;
 use world::Sector;
 
-use crate::testing::{Null, with_cache};
+use crate::testing::{Null, over_nodes, with_cache};
 use crate::{DeviceOptions, Options};
 
 /// The pages of a file that are active once it was written in calls of `call` bytes.
@@ -39,10 +39,10 @@ fn active_after_calls_of(law: ReclaimLaw, call: u64) -> Vec<u32> {
 #[test]
 fn of_pages_written_in_small_calls_the_fourteenth_is_active() {
     assert_eq!(
-        active_after_calls_of(history::reclaim::LINUX_3_0, 512),
+        active_after_calls_of(over_nodes(history::reclaim::LINUX_3_0), 512),
         [13, 27, 41, 55]
     );
-    assert!(active_after_calls_of(history::reclaim::LINUX_3_0, 4096).is_empty());
+    assert!(active_after_calls_of(over_nodes(history::reclaim::LINUX_3_0), 4096).is_empty());
     assert!(active_after_calls_of(history::reclaim::LINUX_5_15, 512).is_empty());
 }
 
@@ -79,7 +79,7 @@ fn uses_of(law: ReclaimLaw) -> [(bool, bool); 2] {
 
 #[test]
 fn before_4_7_what_is_read_after_it_was_written_is_active() {
-    let [written, read] = uses_of(history::reclaim::LINUX_3_0);
+    let [written, read] = uses_of(over_nodes(history::reclaim::LINUX_3_0));
     assert_eq!(written, (true, false));
     assert!(read.1);
     for law in [history::reclaim::LINUX_5_15, ReclaimLaw::TIDEGATE] {

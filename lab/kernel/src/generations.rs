@@ -1,4 +1,4 @@
-//! Pages in generations (`policy::reclaim::generations`): how often each was used, what is taken
+//! Pages in generations (`history::generations`): how often each was used, what is taken
 //! off the oldest, where what comes and what stays goes.
 //!
 //! A kind has four lists, one for each place that a generation can have. A hit adds to its page's
@@ -6,22 +6,30 @@
 //! inside that of the lists. Which generation a page is in, its list says; a page that is isolated
 //! is in none.
 //!
+//! A pass:
+//!
+//! ```text
+//!   too few are old: a generation begins, over       (not at the gentlest priority)
+//!   else, until as many were looked at as the priority says:
+//!     a cluster of the oldest -> judged as any other: freed, sent to the swap file, or the youngest again
+//! ```
+//!
 //! Source: Linux 6.12 mm/vmscan.c, scan_folios(), sort_folio(), evict_folios(), inc_max_seq();
 //! include/linux/mm_inline.h, lru_gen_add_folio(). Deviations: a cluster is taken at a time, where
 //! the kernel isolates 64 pages; a page that could not go is not looked at a second time at once,
 //! unless its write has ended meanwhile; a file's page that a page table brings in begins as if a
 //! call had, unless it was filled without a read.
 
-use env::{Context, Lock, LockClass};
+use env::{Context, Lock, LockClass, Task, Work};
 use frames::sync::{AtomicU8, Ordering};
 use frames::{Flags, FrameId};
-use policy::reclaim::generations::{Coming, Generations, Lens, MOST, Step, USES_MOST};
+use history::generations::{BATCH, Coming, Generations, Lens, MOST, Step, USES_MOST};
+use mm::inside::{
+    Batch, CLUSTER_FRAMES, CachedPages, Control, Inside, Lru, Order, Page, ZoneId, Zones,
+};
+use policy::reclaim::page::Tally;
 use policy::reclaim::scan::{Kind, Priority, Sizes};
 use policy::units::Pages;
-
-use super::isolate::{Batch, CLUSTER_FRAMES, Page};
-use super::{Lru, ZoneId, Zones};
-use crate::pages::CachedPages;
 
 /// Pages that are looked at for a cluster at most (`MAX_LRU_BATCH`).
 const LOOKED_MOST: u32 = 4096;
@@ -65,22 +73,18 @@ fn lens(lru: &Lru<'_>, zone: ZoneId) -> Lens {
     Kind::ALL.map(|kind| core::array::from_fn(|place| len(kind, place)))
 }
 
+fn len(batch: &Batch) -> u64 {
+    batch.pages().len() as u64
+}
+
 impl Generational {
     /// Of `frames` frames in `zones` zones; the memory stands for one `stands_for` times as large.
-    pub(super) fn new(frames: u32, zones: usize, stands_for: u32) -> Self {
+    pub(crate) fn new(frames: u32, zones: usize, stands_for: u32) -> Self {
         let zone = |_| Lock::new(LockClass::Leaf, Generations::new(stands_for));
         Self {
             uses: (0..frames).map(|_| AtomicU8::new(0)).collect(),
             zones: (0..zones).map(zone).collect(),
             looked_most: u64::from(LOOKED_MOST / stands_for.max(1)).max(CLUSTER_FRAMES as u64),
-        }
-    }
-
-    /// A call uses a page.
-    pub(crate) fn note_use(&self, frame: FrameId) {
-        let uses = self.uses(frame);
-        if uses < USES_MOST {
-            self.set(frame, uses + 1);
         }
     }
 
@@ -92,39 +96,17 @@ impl Generational {
         self.uses[frame.0 as usize].store(uses, Ordering::Relaxed);
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
-        size_of_val(&*self.uses) as u64
-    }
-
-    /// The lists of a zone as inactive and active ones.
-    pub(super) fn sizes(&self, context: &impl Context, lru: &Lru<'_>, zone: ZoneId) -> Sizes {
-        let generations = self.zones[zone.index()].lock(context);
-        let lens = lens(lru, zone);
-        let mut sizes = Sizes::default();
-        for kind in Kind::ALL {
-            for (place, pages) in lens[kind.index()].into_iter().enumerate() {
-                let list = if generations.is_active(place) {
-                    kind.active()
-                } else {
-                    kind.inactive()
-                };
-                sizes.0[list.index()] += pages;
-            }
-        }
-        sizes
-    }
-
     /// Puts a page on the list that it comes to; what has brought it there is forgotten.
     fn put(
         &self,
-        (context, lru): (&impl Context, &mut Lru<'_>),
+        (context, lru): (&dyn Context, &mut Lru<'_>),
         pages: &CachedPages,
         frame: FrameId,
         (coming, uses): (Coming, u8),
     ) {
         let kind = kind_of(pages.table.flags(frame));
-        let zone = lru.layout.of(frame);
-        let seq = self.zones[zone.index()].lock(context).of(kind, coming);
+        let zone = lru.zone_of(frame);
+        let seq = self.zones[zone.index()].lock(&context).of(kind, coming);
         let cleared = Flags::ACTIVE | Flags::REFERENCED | Flags::WORKINGSET;
         pages.table.update(frame, Flags::NONE, cleared);
         self.set(frame, uses);
@@ -133,85 +115,6 @@ impl Generational {
         } else {
             lru.push_head(list(kind, seq), frame);
         }
-    }
-
-    /// Pages that are in memory from now on.
-    pub(super) fn come(
-        &self,
-        context: &impl Context,
-        lru: &mut Lru<'_>,
-        pages: &CachedPages,
-        frames: &[FrameId],
-    ) {
-        for &frame in frames {
-            let flags = pages.table.flags(frame);
-            let coming = if flags.any(Flags::ANON | Flags::MAPPED) {
-                Coming::Used
-            } else {
-                Coming::Fresh
-            };
-            let known = flags.has(Flags::WORKINGSET);
-            let uses = if known { USES_MOST } else { 0 };
-            self.put((context, lru), pages, frame, (coming, uses));
-        }
-    }
-
-    /// A page that was isolated and has stayed.
-    pub(super) fn put_back(
-        &self,
-        context: &impl Context,
-        lru: &mut Lru<'_>,
-        pages: &CachedPages,
-        frame: FrameId,
-    ) {
-        let flags = pages.table.flags(frame);
-        let is_marked = flags.has(Flags::RECLAIM) && !flags.has(Flags::ACTIVE);
-        let coming = match (is_marked, flags.any(Flags::DIRTY | Flags::WRITEBACK)) {
-            (true, true) => Coming::Waits,
-            (true, false) => {
-                pages.table.update(frame, Flags::NONE, Flags::RECLAIM);
-                Coming::Written
-            }
-            (false, _) => Coming::Used,
-        };
-        self.put((context, lru), pages, frame, (coming, 0));
-    }
-
-    /// Pages whose writes have ended; answers how many go next.
-    pub(super) fn rotate(
-        &self,
-        context: &impl Context,
-        lru: &mut Lru<'_>,
-        pages: &CachedPages,
-        frames: &[FrameId],
-    ) -> u64 {
-        let stays = Flags::DIRTY | Flags::WRITEBACK | Flags::BUSY;
-        let mut rotated = 0;
-        for &frame in frames {
-            if !pages.table.flags(frame).any(stays) && lru.remove(frame) {
-                self.put((context, lru), pages, frame, (Coming::Written, 0));
-                rotated += 1;
-            }
-        }
-        rotated
-    }
-
-    /// Of a page that is evicted: its shadow.
-    pub(super) fn went(&self, context: &impl Context, zone: ZoneId, page: (Kind, FrameId)) -> u32 {
-        let (kind, frame) = page;
-        let mut generations = self.zones[zone.index()].lock(context);
-        generations.went(kind, self.uses(frame))
-    }
-
-    /// See `Generations::refaulted`.
-    pub(super) fn refaulted(
-        &self,
-        context: &impl Context,
-        zone: ZoneId,
-        (kind, shadow): (Kind, u32),
-    ) -> Option<bool> {
-        let mut generations = self.zones[zone.index()].lock(context);
-        generations.refaulted(kind, shadow, kind == Kind::Anon)
     }
 
     /// Takes up to `count` pages off the oldest generation of a kind, of whose tiers `last` is the
@@ -229,7 +132,7 @@ impl Generational {
         let oldest = generations.oldest(kind);
         let [from, above] = [oldest, oldest + 1].map(|seq| list(kind, seq));
         let can_go = generations.can_go(kind);
-        while can_go && batch.len() < count && batch.len() + moved < self.looked_most {
+        while can_go && len(&batch) < count && len(&batch) + moved < self.looked_most {
             let Some(frame) = lru.pop_tail(zone, from) else {
                 break;
             };
@@ -251,8 +154,8 @@ impl Generational {
                 batch.push(Page { frame, generation });
             }
         }
-        let looked = batch.len() + moved;
-        let none = batch.len() == 0 && looked < self.looked_most;
+        let looked = len(&batch) + moved;
+        let none = len(&batch) == 0 && looked < self.looked_most;
         Taken {
             kind,
             looked: Pages(if none { 0 } else { looked }),
@@ -283,30 +186,22 @@ impl Generational {
         }
         generations.begin();
     }
-}
-
-impl Zones {
-    /// The generations, if pages are in any.
-    #[inline]
-    pub(crate) fn generational(&self) -> Option<&Generational> {
-        self.generational.as_ref()
-    }
 
     /// Number of pages that a pass over the generations of a zone looks at, if it has looked at
     /// none yet. A generation begins where that is what it has to do.
-    pub(crate) fn plan(
+    fn plan(
         &self,
-        generational: &Generational,
-        context: &impl Context,
+        zones: &Zones,
+        task: &Task<'_>,
         zone: ZoneId,
         (may_swap, priority): (bool, Priority),
     ) -> Pages {
-        let mut lru = self.lru(context);
-        let mut generations = generational.zones[zone.index()].lock(context);
+        let mut lru = zones.lru(task);
+        let mut generations = self.zones[zone.index()].lock(task);
         match generations.step(&lens(&lru, zone), may_swap, priority) {
             Step::Scan(pages) => pages,
             Step::Age => {
-                generational.age((&mut lru, &mut generations), zone, may_swap);
+                self.age((&mut lru, &mut generations), zone, may_swap);
                 Pages::ZERO
             }
         }
@@ -314,20 +209,20 @@ impl Zones {
 
     /// Takes up to `count` pages off an oldest generation. Generations that are empty then are
     /// given up. `swappiness`: 0 where no anonymous page can be evicted.
-    pub(crate) fn take_oldest(
+    fn take_oldest(
         &self,
-        generational: &Generational,
-        context: &impl Context,
+        zones: &Zones,
+        task: &Task<'_>,
         pages: &CachedPages,
         (zone, swappiness): (ZoneId, u8),
         count: Pages,
     ) -> Taken {
         let may_swap = swappiness > 0;
-        let mut lru = self.lru(context);
-        let mut generations = generational.zones[zone.index()].lock(context);
+        let mut lru = zones.lru(task);
+        let mut generations = self.zones[zone.index()].lock(task);
         let (kind, last) = generations.kind(swappiness);
         let mut take = |generations: &mut Generations, from| {
-            generational.take((&mut lru, generations), pages, zone, from, count.0)
+            self.take((&mut lru, generations), pages, zone, from, count.0)
         };
         let mut taken = take(&mut generations, (kind, last));
         if taken.looked.is_zero() && may_swap {
@@ -343,28 +238,175 @@ impl Zones {
         if !generations.can_go(first) {
             taken.looked = Pages::ZERO;
         }
-        self[zone].note_isolated(taken.kind, taken.batch.len());
+        zones[zone].note_isolated(taken.kind, len(&taken.batch));
         taken
     }
 
-    /// A page has gone to another frame, and stands there where it stood on a list.
-    pub(crate) fn moved(
+    /// A pass over the generations of a zone; answers how many pages were freed.
+    ///
+    /// # Source
+    /// Linux 6.12 mm/vmscan.c, lru_gen_shrink_node(), try_to_shrink_lruvec(), should_abort_scan(),
+    /// get_swappiness().
+    pub(crate) fn pass(
         &self,
-        context: &impl Context,
+        task: &mut Task<'_>,
+        cache: Inside<'_>,
+        control: &Control<'_>,
+        tally: &mut Tally,
+    ) -> Pages {
+        let mut reclaimed = Pages::ZERO;
+        if !control.may_unmap || !control.may_write {
+            return reclaimed;
+        }
+        let zone = control.zone;
+        let reclaim = &cache.options.reclaim;
+        let batch = Pages(u64::from((BATCH / reclaim.stands_for.max(1)).max(1)));
+        let enough = |reclaimed: Pages| {
+            let full = cache.memory.marks_of(zone).high + batch;
+            reclaimed >= control.target
+                || control.who.background && cache.memory.spare_of(zone) >= full
+        };
+        let mut looked = Pages::ZERO;
+        loop {
+            let may_swap = control.may_swap && cache.can_swap() && cache.swap_free() >= batch;
+            let swappiness = if may_swap { reclaim.swappiness } else { 0 };
+            let how = (swappiness > 0, control.priority);
+            let wanted = self.plan(cache.zones, task, zone, how);
+            if wanted.is_zero() {
+                break;
+            }
+            let from = (zone, swappiness);
+            let cluster = reclaim.cluster();
+            let taken = self.take_oldest(cache.zones, task, cache.pages, from, cluster);
+            task.did(Work::Deactivate, taken.moved);
+            reclaimed += cache.shrink(task, (taken.kind, &taken.batch), control, tally);
+            looked += taken.looked;
+            let stops = taken.looked.is_zero() || looked >= wanted || enough(reclaimed);
+            if stops || cache.is_stopping() {
+                break;
+            }
+        }
+        reclaimed
+    }
+}
+
+impl Order for Generational {
+    fn note_use(&self, frame: FrameId) {
+        let uses = self.uses(frame);
+        if uses < USES_MOST {
+            self.set(frame, uses + 1);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        size_of_val(&*self.uses) as u64
+    }
+
+    fn sizes(&self, context: &dyn Context, lru: &Lru<'_>, zone: ZoneId) -> Sizes {
+        let generations = self.zones[zone.index()].lock(&context);
+        let lens = lens(lru, zone);
+        let mut sizes = Sizes::default();
+        for kind in Kind::ALL {
+            for (place, pages) in lens[kind.index()].into_iter().enumerate() {
+                let list = if generations.is_active(place) {
+                    kind.active()
+                } else {
+                    kind.inactive()
+                };
+                sizes.0[list.index()] += pages;
+            }
+        }
+        sizes
+    }
+
+    fn come(
+        &self,
+        context: &dyn Context,
+        lru: &mut Lru<'_>,
+        pages: &CachedPages,
+        frames: &[FrameId],
+    ) {
+        for &frame in frames {
+            let flags = pages.table.flags(frame);
+            let coming = if flags.any(Flags::ANON | Flags::MAPPED) {
+                Coming::Used
+            } else {
+                Coming::Fresh
+            };
+            let known = flags.has(Flags::WORKINGSET);
+            let uses = if known { USES_MOST } else { 0 };
+            self.put((context, lru), pages, frame, (coming, uses));
+        }
+    }
+
+    fn put_back(
+        &self,
+        context: &dyn Context,
+        lru: &mut Lru<'_>,
+        pages: &CachedPages,
+        frame: FrameId,
+    ) {
+        let flags = pages.table.flags(frame);
+        let is_marked = flags.has(Flags::RECLAIM) && !flags.has(Flags::ACTIVE);
+        let coming = match (is_marked, flags.any(Flags::DIRTY | Flags::WRITEBACK)) {
+            (true, true) => Coming::Waits,
+            (true, false) => {
+                pages.table.update(frame, Flags::NONE, Flags::RECLAIM);
+                Coming::Written
+            }
+            (false, _) => Coming::Used,
+        };
+        self.put((context, lru), pages, frame, (coming, 0));
+    }
+
+    fn rotate(
+        &self,
+        context: &dyn Context,
+        lru: &mut Lru<'_>,
+        pages: &CachedPages,
+        frames: &[FrameId],
+    ) -> u64 {
+        let stays = Flags::DIRTY | Flags::WRITEBACK | Flags::BUSY;
+        let mut rotated = 0;
+        for &frame in frames {
+            if !pages.table.flags(frame).any(stays) && lru.remove(frame) {
+                self.put((context, lru), pages, frame, (Coming::Written, 0));
+                rotated += 1;
+            }
+        }
+        rotated
+    }
+
+    fn went(&self, context: &dyn Context, zone: ZoneId, page: (Kind, FrameId)) -> u32 {
+        let (kind, frame) = page;
+        let mut generations = self.zones[zone.index()].lock(&context);
+        generations.went(kind, self.uses(frame))
+    }
+
+    fn refaulted(
+        &self,
+        context: &dyn Context,
+        zone: ZoneId,
+        (kind, shadow): (Kind, u32),
+    ) -> Option<bool> {
+        let mut generations = self.zones[zone.index()].lock(&context);
+        generations.refaulted(kind, shadow, kind == Kind::Anon)
+    }
+
+    fn moved(
+        &self,
+        context: &dyn Context,
+        zones: &Zones,
         pages: &CachedPages,
         (from, to): (FrameId, FrameId),
     ) {
-        if let Some(ruled) = &self.ruled {
-            ruled.moved(from, to);
-        }
-        if let Some(generational) = &self.generational {
-            generational.set(to, generational.uses(from));
-            // Another zone has other generations.
-            if self.layout.of(from) != self.layout.of(to) {
-                let mut lru = self.lru(context);
-                if lru.remove(to) {
-                    generational.come(context, &mut lru, pages, &[to]);
-                }
+        self.set(to, self.uses(from));
+        // Another zone has other generations.
+        let layout = zones.layout();
+        if layout.of(from) != layout.of(to) {
+            let mut lru = zones.lru(&context);
+            if lru.remove(to) {
+                self.come(context, &mut lru, pages, &[to]);
             }
         }
     }

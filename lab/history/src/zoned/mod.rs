@@ -4,7 +4,7 @@
 //!
 //! | module | decides |
 //! |---|---|
-//! | here | whether a zone is balanced, and what may be hoped of it |
+//! | here | whether a zone is balanced |
 //! | `direct` | the passes of a task that reclaims on its own behalf |
 //! | `balance` | those of the background over the zones of a node, from the lowest up |
 //!
@@ -13,23 +13,19 @@
 //! (`all_unreclaimable`): it is passed over but at the gentlest priority.
 //!
 //! Source: mechanisms 1.3, 3.1, 3.5, 3.6; kernel-facts A5; Linux 3.0 mm/vmscan.c, mm/page_alloc.c,
-//! __zone_watermark_ok(); mm/page-writeback.c, throttle_vm_writeout(). Deviations: order 0, no
+//! __zone_watermark_ok(). Deviations: order 0, no
 //! cgroups, no slab.
 
 pub mod balance;
 pub mod direct;
 
-use super::background::{Rest, rest_if};
-use super::scan::Priority;
-use crate::units::Pages;
-use crate::watermark::Watermarks;
+use policy::reclaim::background::{Rest, rest_if};
+use policy::reclaim::scan::Priority;
+use policy::units::Pages;
+use policy::watermark::Watermarks;
 
 /// A mark is tested as if this many pages were taken already: `2^order + 1` up to 3.2.
 const TAKEN: Pages = Pages(2);
-/// A zone is hopeless when this many times its pages were looked at.
-const LOOKED_AT: u64 = 6;
-/// Reclaimers wait where more is under writeback than the dirty limit and this part of it.
-const OVER_LIMIT: u64 = 10;
 
 /// A zone, at one look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +38,7 @@ pub struct ZoneView {
     pub size: Pages,
     /// Kept back from requests that could have used a higher zone of the node.
     pub kept_back: Pages,
-    /// `Prospects::hopeless`.
+    /// `policy::reclaim::prospects`.
     pub hopeless: bool,
 }
 
@@ -98,50 +94,6 @@ pub fn are_balanced(zones: &[ZoneView]) -> bool {
 #[must_use]
 pub fn rest(zones: &[ZoneView], napped: bool, hz: u32) -> Rest {
     rest_if(are_balanced(zones), napped, hz)
-}
-
-/// True if so much is under writeback that a reclaimer waits after its pass (`congestion_wait`),
-/// again and again, or once if it may not enter a file system. `limit`: the dirty limit.
-///
-/// # Source
-/// Mechanisms 2.3; Linux 3.0 mm/page-writeback.c, throttle_vm_writeout().
-#[must_use]
-pub fn is_over_writeout(writeback: Pages, limit: Pages) -> bool {
-    writeback > limit.saturating_add(Pages(limit.0 / OVER_LIMIT))
-}
-
-/// The prospects of a zone: pages looked at, and hope.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prospects {
-    /// Pages looked at since one was last freed (`pages_scanned`).
-    looked_at: u64,
-    hopeless: bool,
-}
-
-impl Prospects {
-    /// A pass has looked at pages of the zone, whatever list they were on.
-    pub fn looked_at(&mut self, pages: Pages) {
-        self.looked_at = self.looked_at.saturating_add(pages.0);
-    }
-
-    /// Pages of the zone have become free, no matter which task gave them back.
-    pub fn freed(&mut self) {
-        *self = Self::default();
-    }
-
-    /// The background's pass over the zone has ended. `reclaimable`: pages on its lists that
-    /// reclaim may hope for.
-    pub fn judge(&mut self, reclaimable: Pages) {
-        if self.looked_at >= reclaimable.0.saturating_mul(LOOKED_AT) {
-            self.hopeless = true;
-        }
-    }
-
-    /// Nothing may be hoped of it until a page is freed.
-    #[must_use]
-    pub fn hopeless(&self) -> bool {
-        self.hopeless
-    }
 }
 
 #[cfg(test)]
@@ -218,31 +170,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_zone_looked_at_six_times_over_is_hopeless_until_a_page_is_freed() {
-        let mut prospects = Prospects::default();
-        prospects.looked_at(Pages(599));
-        prospects.judge(Pages(100));
-        assert!(!prospects.hopeless());
-        prospects.looked_at(Pages(1));
-        prospects.judge(Pages(100));
-        assert!(prospects.hopeless());
+    fn of_a_hopeless_zone_only_the_gentlest_look_is_made() {
         let zone = ZoneView {
             hopeless: true,
             ..NORMAL
         };
         assert!(!zone.is_left_out(Priority::GENTLEST));
         assert!(zone.is_left_out(Priority(11)));
-        prospects.freed();
-        assert_eq!(prospects, Prospects::default());
-        // Nothing on the lists is nothing to hope for.
-        prospects.judge(Pages::ZERO);
-        assert!(prospects.hopeless());
-    }
-
-    #[test]
-    fn writeback_of_a_tenth_over_the_limit_is_waited_for() {
-        assert!(!is_over_writeout(Pages(1100), Pages(1000)));
-        assert!(is_over_writeout(Pages(1101), Pages(1000)));
-        assert!(!is_over_writeout(Pages::MAX, Pages::MAX));
     }
 }

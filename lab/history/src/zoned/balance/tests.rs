@@ -1,8 +1,9 @@
 use super::*;
-use crate::reclaim::zoned::tests::{DMA32, NORMAL, with_free};
-use crate::reclaim::zoned::{Prospects, are_balanced};
-use crate::watermark::Watermarks;
+use crate::zoned::are_balanced;
+use crate::zoned::tests::{DMA32, NORMAL, with_free};
 use core::fmt::Write as _;
+use policy::reclaim::prospects::Prospects;
+use policy::watermark::Watermarks;
 
 /// A node in which a pass over a zone frees pages as `give` says.
 struct Node<G> {

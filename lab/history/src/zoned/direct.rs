@@ -27,9 +27,9 @@
 //! Source: mechanisms 3.6; kernel-facts A5; Linux 3.0 mm/vmscan.c, do_try_to_free_pages(),
 //! shrink_zones().
 
-use crate::reclaim::direct::Got;
-use crate::reclaim::scan::Priority;
-use crate::units::Pages;
+use policy::reclaim::direct::Got;
+use policy::reclaim::scan::Priority;
+use policy::units::Pages;
 
 /// Below this priority a round ends with a wait.
 const PATIENT: Priority = Priority(10);

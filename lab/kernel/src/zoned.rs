@@ -5,29 +5,20 @@
 //! Source: mechanisms 3.5, 3.6; Linux 3.0 mm/vmscan.c, balance_pgdat(), kswapd_try_to_sleep(),
 //! do_try_to_free_pages().
 
-use core::sync::atomic::Ordering;
-
 use env::{Context, Event, Signal, Task};
-use policy::place::ZoneId;
+use history::zoned::balance::{self, Balance};
+use history::zoned::direct::{self, Direct, answer};
+use history::zoned::{self, ZoneView};
+use mm::inside::{Control, Inside, RunPass, ZoneId};
+use mm::{Cache, Ended, ForRun, Item, NodeId};
 use policy::reclaim::Reason;
 use policy::reclaim::background::Rest;
 use policy::reclaim::direct::Got;
 use policy::reclaim::throttle::Who;
-use policy::reclaim::zoned::balance::{self, Balance};
-use policy::reclaim::zoned::direct::{self, Direct, answer};
-use policy::reclaim::zoned::{self, ZoneView};
 use policy::units::Pages;
 
-use super::background::sleep;
-use super::direct::Ended;
-use super::{Control, RunPass, age_anon, shrink_zone, throttle};
-use crate::cache::Cache;
-use crate::cache::kernel::ForRun;
-use crate::lists::NodeId;
-use crate::vmstat::Item;
-
 /// A zone at one look.
-fn view(cache: &Cache, context: &impl Context, zone: ZoneId) -> ZoneView {
+fn view(cache: Inside<'_>, context: &dyn Context, zone: ZoneId) -> ZoneView {
     let marks = cache.memory.zone_marks(zone);
     ZoneView {
         free: Pages(u64::from(cache.memory.free_of(zone))),
@@ -40,27 +31,24 @@ fn view(cache: &Cache, context: &impl Context, zone: ZoneId) -> ZoneView {
 
 /// True if an allocator that found no zone above its mark wakes the background reclaimer for this
 /// one.
-pub(super) fn wants_wake(cache: &Cache, context: &impl Context, zone: ZoneId) -> bool {
+pub(crate) fn wants_wake(cache: Inside<'_>, context: &dyn Context, zone: ZoneId) -> bool {
     zoned::wants_wake(&view(cache, context, zone))
 }
 
 /// The background balances the zones of a node until it may rest; false on shutdown.
-pub(super) fn work(task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool {
+pub(crate) fn work(task: &mut Task<'_>, cache: Inside<'_>, node: NodeId) -> bool {
     // Frames lie in the order of their zones, the lowest first.
     let zones: Vec<_> = cache.zones.layout().zones_of(node).collect();
     let background = cache.zones.node(node).background();
-    let stopping = || cache.registry.stopping.load(Ordering::Acquire);
     let mut napped = false;
     loop {
         if !napped {
-            background.begin();
-            cache.drop_remains(task);
-            cache.memory.ask_again(task);
+            cache.begin_balance(task, node);
             if !balance(task, cache, &zones) {
                 return false;
             }
         }
-        if stopping() {
+        if cache.is_stopping() {
             return false;
         }
         let views: Vec<_> = zones.iter().map(|zone| view(cache, task, *zone)).collect();
@@ -68,7 +56,7 @@ pub(super) fn work(task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool {
             Rest::Work => napped = false,
             Rest::Sleep => return true,
             Rest::Nap(nap) => {
-                if !sleep(task, cache, zones[0], Some(nap)) {
+                if !cache.sleep(task, zones[0], Some(nap)) {
                     return false;
                 }
                 napped = !background.is_asked();
@@ -78,7 +66,7 @@ pub(super) fn work(task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool {
 }
 
 /// One balance of a node's zones; false if the task is to end.
-fn balance(task: &mut Task<'_>, cache: &Cache, zones: &[ZoneId]) -> bool {
+fn balance(task: &mut Task<'_>, cache: Inside<'_>, zones: &[ZoneId]) -> bool {
     let mut goes_on = true;
     let mut balance = Balance::begin(cache.options.reclaim.cluster());
     let mut scanned = Pages::ZERO;
@@ -88,7 +76,7 @@ fn balance(task: &mut Task<'_>, cache: &Cache, zones: &[ZoneId]) -> bool {
         views.extend(zones.iter().map(|zone| view(cache, task, *zone)));
         match balance.step(&views) {
             balance::Step::Begin => cache.counters.add(Item::Pageoutrun, 1),
-            balance::Step::Age { zone } => age_anon(task, cache, zones[zone]),
+            balance::Step::Age { zone } => cache.age_anon(task, zones[zone]),
             balance::Step::Shrink { zone, priority } => {
                 let zone = zones[zone];
                 let control = Control {
@@ -104,7 +92,7 @@ fn balance(task: &mut Task<'_>, cache: &Cache, zones: &[ZoneId]) -> bool {
                     spares_anon: true,
                     run: None,
                 };
-                let got = shrink_zone(task, cache, &control);
+                let got = cache.shrink_zone(task, &control);
                 scanned += got.scanned;
                 judge(task, cache, zone);
                 balance.shrunk(got);
@@ -114,7 +102,7 @@ fn balance(task: &mut Task<'_>, cache: &Cache, zones: &[ZoneId]) -> bool {
             balance::Step::Wait => {
                 let highest = zones[zones.len() - 1];
                 let reason = Reason::CongestionWait;
-                if !throttle::pause(task, cache, highest, reason, Who::BACKGROUND) {
+                if !cache.pause(task, highest, reason, Who::BACKGROUND) {
                     balance.stop();
                     goes_on = false;
                 }
@@ -122,7 +110,7 @@ fn balance(task: &mut Task<'_>, cache: &Cache, zones: &[ZoneId]) -> bool {
             balance::Step::SkipWait => cache.counters.add(Item::KswapdSkipCongestionWait, 1),
             balance::Step::Done(freed) => break freed,
         }
-        if cache.registry.stopping.load(Ordering::Acquire) {
+        if cache.is_stopping() {
             balance.stop();
         }
     };
@@ -136,7 +124,7 @@ fn balance(task: &mut Task<'_>, cache: &Cache, zones: &[ZoneId]) -> bool {
 }
 
 /// Passes over a zone have ended: judges its prospects.
-fn judge(task: &Task<'_>, cache: &Cache, zone: ZoneId) {
+fn judge(task: &Task<'_>, cache: Inside<'_>, zone: ZoneId) {
     let sizes = cache.zones.sizes(task, zone);
     let reclaimable = sizes.reclaimable(cache.can_swap());
     let given_back = cache.memory.given_back_of(zone);
@@ -148,13 +136,14 @@ fn judge(task: &Task<'_>, cache: &Cache, zone: ZoneId) {
 
 /// A task reclaims at least `target` pages, or as many as 13 rounds give, or until it has `enough`;
 /// for a run, if one is named.
-pub(super) fn direct(
+pub(crate) fn direct(
     task: &mut Task<'_>,
-    cache: &Cache,
+    whole: &Cache,
     target: Pages,
     (who, run): (Who, Option<&dyn ForRun>),
-    enough: impl Fn(&Task<'_>) -> bool,
+    enough: &dyn Fn(&Task<'_>) -> bool,
 ) -> Ended {
+    let cache = whole.inside();
     let zones = cache.zones_for(task);
     let mut direct = Direct::begin(target);
     let mut scanned = Pages::ZERO;
@@ -169,7 +158,7 @@ pub(super) fn direct(
                     if view(cache, task, *zone).is_left_out(round.priority) {
                         continue;
                     }
-                    if run.is_some_and(|run| run.is_ready(task, cache, *zone)) {
+                    if run.is_some_and(|run| run.is_ready(task, whole, *zone)) {
                         is_ready = true;
                         continue;
                     }
@@ -189,7 +178,7 @@ pub(super) fn direct(
                             freed: freed + got.reclaimed,
                         }),
                     };
-                    got += shrink_zone(task, cache, &control);
+                    got += cache.shrink_zone(task, &control);
                 }
                 scanned += got.scanned;
                 freed += got.reclaimed;
@@ -200,7 +189,7 @@ pub(super) fn direct(
             }
             direct::Step::WakeFlushers(pages) => cache.want_of_each(task, pages),
             direct::Step::Wait => {
-                throttle::pause(task, cache, zones[0], Reason::WaitIffCongested, who);
+                cache.pause(task, zones[0], Reason::WaitIffCongested, who);
             }
             direct::Step::Done(freed) => {
                 // Deviation: in the kernel the background alone judges. Where a device that is gone
@@ -211,7 +200,7 @@ pub(super) fn direct(
                         judge(task, cache, *zone);
                     }
                 }
-                let stops = cache.registry.stopping.load(Ordering::Acquire);
+                let stops = cache.is_stopping();
                 let hopeless = |zone: &ZoneId| stops || cache.is_hopeless(task, *zone);
                 return Ended {
                     scanned,
@@ -220,7 +209,7 @@ pub(super) fn direct(
                 };
             }
         }
-        if cache.registry.stopping.load(Ordering::Acquire) || enough(task) {
+        if cache.is_stopping() || enough(task) {
             direct.stop();
         }
     }

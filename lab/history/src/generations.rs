@@ -46,8 +46,8 @@
 //! `min_ttl_ms`, which is 0 unless somebody sets it; no cgroups; the first pass of the background
 //! begins at the gentlest priority (`set_initial_priority`).
 
-use super::scan::{Kind, Priority, scan_count};
-use crate::units::Pages;
+use policy::reclaim::scan::{Kind, Priority, scan_count};
+use policy::units::Pages;
 
 /// Generations that a kind has at most, and at least.
 pub const MOST: u32 = 4;
