@@ -1,12 +1,10 @@
 //! One grammar of sizes: every option that takes one answers the same bytes, or the same error.
 
-use std::path::Path;
-
 use clap::Parser as _;
 use cli::args::{Arguments, Command};
 use device::Layer;
-use recordings::Recording;
-use recordings::what_if::{Change, THROTTLING};
+use recordings::Change;
+use recordings::kind::THROTTLING;
 
 type Read = fn(&str) -> Result<u64, String>;
 
@@ -52,14 +50,11 @@ fn run_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A setting with the change, which need not be possible as a whole.
-fn changed(key: &str, text: &str, read: fn(&recordings::Setting) -> f64) -> Result<u64, String> {
-    let change = Change::parse(THROTTLING, &format!("{key}={text}"));
+/// The value of a change.
+fn changed(key: &str, text: &str) -> Result<u64, String> {
+    let change = Change::parse(&THROTTLING, &format!("{key}={text}"));
     let change = change.map_err(|error| error.to_string())?;
-    let one = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../recordings/held/one-dd");
-    let mut setting = Recording::load(&one).unwrap().setting;
-    drop(change.apply(&mut setting));
-    Ok(format!("{:.0}", read(&setting)).parse().unwrap())
+    Ok(format!("{:.0}", change.value()).parse().unwrap())
 }
 
 fn layer(text: String) -> Result<Layer, String> {
@@ -90,17 +85,13 @@ fn volatile(text: &str) -> Result<u64, String> {
 const OPTIONS: [(&str, Read); 10] = [
     ("run --memory", run_memory),
     ("compare --set vm.dirty_bytes", |text| {
-        changed("vm.dirty_bytes", text, |setting| {
-            setting.dirty_mib * 1_048_576.0
-        })
+        changed("vm.dirty_bytes", text)
     }),
     ("compare --set vm.dirty_background_bytes", |text| {
-        changed("vm.dirty_background_bytes", text, |setting| {
-            setting.background_mib * 1_048_576.0
-        })
+        changed("vm.dirty_background_bytes", text)
     }),
     ("compare --set writer.0.bytes", |text| {
-        changed("writer.0.bytes", text, |setting| setting.writers[0].bytes)
+        changed("writer.0.bytes", text)
     }),
     ("slow:rate", |text| {
         slow(format!("slow:rate={text}/s"), |slow| slow.rate.unwrap().0)

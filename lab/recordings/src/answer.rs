@@ -11,10 +11,10 @@
 
 use core::fmt::Write as _;
 
-use super::label::Label;
+use super::change::Change;
+use super::figures::Figure;
 use super::several::NOTICEABLE;
 use super::show::percent;
-use super::what_if::Change;
 
 /// Least width of the first column.
 const NAME: usize = 28;
@@ -27,14 +27,14 @@ pub(super) struct Answered<'a> {
     pub(super) differs: Vec<String>,
     pub(super) changes: &'a [Change],
     pub(super) columns: &'a [&'a str],
-    pub(super) labels: Vec<Label>,
+    pub(super) figures: &'static [Figure],
     /// The figures, in the order of the labels: recorded, and of each column, without and with the
     /// change.
-    pub(super) recorded: Vec<Option<f64>>,
-    pub(super) lab: Vec<Vec<Option<f64>>>,
-    pub(super) changed: Vec<Vec<Option<f64>>>,
+    pub(super) recorded: &'a [Option<f64>],
+    pub(super) lab: &'a [Vec<Option<f64>>],
+    pub(super) changed: &'a [Vec<Option<f64>>],
     /// The most that each figure can be.
-    pub(super) most: Vec<f64>,
+    pub(super) most: &'a [f64],
     /// The doubts about each figure of the first column.
     pub(super) doubts: &'a [Doubt],
     pub(super) against: Option<Against<'a>>,
@@ -51,6 +51,8 @@ pub(super) enum Doubt {
     Far(f64),
     /// Nothing was recorded of it.
     Alone,
+    /// The lab is near enough, under a setting of which a part is assumed.
+    Assumed,
 }
 
 /// The error that a figure without a band may have.
@@ -74,6 +76,14 @@ impl Doubt {
         }
     }
 
+    /// The same where a part of the setting is assumed: then no figure is known to be near.
+    pub(super) fn under(self, is_assumed: bool) -> Self {
+        match self {
+            Self::Little if is_assumed => Self::Assumed,
+            other => other,
+        }
+    }
+
     pub(super) fn answers(self) -> bool {
         !matches!(self, Self::Far(_))
     }
@@ -85,6 +95,7 @@ impl Doubt {
             Self::Off(error) => format!("? lab {:+.0} %", error * 100.0),
             Self::Far(error) => format!("not answered: lab {:+.0} %", error * 100.0),
             Self::Alone => "? nothing recorded".into(),
+            Self::Assumed => "? assumed".into(),
         };
         if self.answers() && is_unproven(figure) {
             let between = if words.is_empty() { "" } else { "; " };
@@ -116,7 +127,7 @@ fn is_unproven(figure: &str) -> bool {
 
 /// The meaning of the marks behind answers.
 const MARKS: &str = "?: how far the lab is from this recording without the change; beyond a factor of two there is no \
-                                answer\n";
+                     answer. \"? assumed\": the answer hangs on what the recording does not tell (its notes)\n";
 const NO_PAIR_MEANS: &str = "! no pair: no two recordings, without and with a change, have borne out such an answer; \
                                 do not act on it\n";
 
@@ -146,12 +157,12 @@ pub(super) fn render(answered: &Answered<'_>) -> String {
             against.differs.join(", ")
         );
     }
-    let width = width(&answered.labels);
+    let width = width(answered.figures);
     text.push_str(&first(answered, width));
     for (index, column) in answered.columns.iter().enumerate().skip(1) {
         let _ = writeln!(text, "{:width$}{column:>FIELD$}{:>FIELD$}", "", "changed");
         let values = answered.lab[index].iter().zip(&answered.changed[index]);
-        for (label, (lab, changed)) in answered.labels.iter().zip(values) {
+        for (figure, (lab, changed)) in answered.figures.iter().zip(values) {
             if is_nothing(&[*lab, *changed]) {
                 continue;
             }
@@ -159,9 +170,9 @@ pub(super) fn render(answered: &Answered<'_>) -> String {
             let _ = writeln!(
                 text,
                 "{:width$}{}{} {change:>9}",
-                label.with_unit(),
-                field(*lab, label.digits),
-                field(*changed, label.digits),
+                figure.with_unit(),
+                field(*lab, figure.digits),
+                field(*changed, figure.digits),
             );
         }
     }
@@ -181,7 +192,7 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
     }
     text.push('\n');
     let (mut errors, mut unchanged) = (Vec::new(), Vec::new());
-    for (index, label) in answered.labels.iter().enumerate() {
+    for (index, figure) in answered.figures.iter().enumerate() {
         let recorded = answered.recorded[index];
         let (lab, changed) = (answered.lab[0][index], answered.changed[0][index]);
         let other = answered
@@ -202,12 +213,12 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
         let _ = write!(
             text,
             "{:width$}{}{}{}{:>FIELD$}{}",
-            label.with_unit(),
-            field(recorded, label.digits),
-            field(lab, label.digits),
-            field(changed, label.digits),
+            figure.with_unit(),
+            field(recorded, figure.digits),
+            field(lab, figure.digits),
+            field(changed, figure.digits),
             percent(lab, changed).unwrap_or_default(),
-            field(answer, label.digits),
+            field(answer, figure.digits),
         );
         if answered.against.is_some() {
             let of_difference = match (recorded, answer, other) {
@@ -219,14 +230,14 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
             let _ = write!(
                 text,
                 "{:>20}{:>10}{:>16}",
-                field(other, label.digits).trim_start(),
+                field(other, figure.digits).trim_start(),
                 percent(other, answer).unwrap_or_default(),
                 of_difference.unwrap_or_default(),
             );
         }
-        end_line(&mut text, &doubt.words(label.name));
+        end_line(&mut text, &doubt.words(figure.name));
     }
-    put_marks(&mut text, &answered.labels, answered.doubts);
+    put_marks(&mut text, answered.figures, answered.doubts);
     if let (Some(answers), Some(unchanged)) = (median(errors), median(unchanged)) {
         let skill = if answers < unchanged {
             ""
@@ -244,8 +255,8 @@ fn first(answered: &Answered<'_>, width: usize) -> String {
 }
 
 /// Width of the column of names.
-pub(super) fn width(labels: &[Label]) -> usize {
-    let names = labels.iter().map(|label| label.with_unit().len() + 1);
+pub(super) fn width(figures: &[Figure]) -> usize {
+    let names = figures.iter().map(|figure| figure.with_unit().len() + 1);
     names.max().unwrap_or(0).max(NAME)
 }
 
@@ -257,12 +268,12 @@ pub(super) fn end_line(text: &mut String, words: &str) {
 }
 
 /// Puts what the marks mean, if there are any, below the lines.
-pub(super) fn put_marks(text: &mut String, labels: &[Label], doubts: &[Doubt]) {
+pub(super) fn put_marks(text: &mut String, figures: &[Figure], doubts: &[Doubt]) {
     if doubts.iter().any(|doubt| *doubt != Doubt::Little) {
         text.push_str(MARKS);
     }
-    let mut figures = labels.iter().zip(doubts);
-    if figures.any(|(label, doubt)| doubt.words(label.name).contains(NO_PAIR)) {
+    let mut figures = figures.iter().zip(doubts);
+    if figures.any(|(figure, doubt)| doubt.words(figure.name).contains(NO_PAIR)) {
         text.push_str(NO_PAIR_MEANS);
     }
 }
@@ -352,14 +363,12 @@ mod tests {
             let none = Doubt::Far(-0.6).words(figure);
             assert_eq!(none, "not answered: lab -60 %");
         }
-        let label = |name| Label {
-            name,
-            unit: "",
-            digits: 0,
-        };
+        let kind = &crate::kind::PRESSURE;
+        let figures = crate::figures::of_kind(kind);
+        let figure = |name| figures[crate::figures::by_name(kind, name).unwrap()];
         let marks = |name, doubt| {
             let mut text = String::new();
-            put_marks(&mut text, &[label(name)], &[doubt]);
+            put_marks(&mut text, &[figure(name)], &[doubt]);
             text
         };
         assert_eq!(marks("pswpin", near), "");

@@ -6,21 +6,19 @@ use std::path::{Path, PathBuf};
 use experiment::Stop;
 
 use super::answer::{self, Answered, Doubt};
+use super::change::{self, Change, ChangeError};
+use super::differ::differences;
 use super::fault::Fault;
-use super::kind::{Beside, Kind, Loaded};
+use super::figures::{self, measure};
+use super::kind::{KINDS, Kind};
 use super::lab::{self, COLUMNS, LabError, Planned};
-use super::label::Label;
-use super::pressure::Pressure;
-use super::recording::COLUMN;
-use super::several;
-use super::show::Value;
+use super::recording::{COLUMN, Recording};
+use super::setting::Setting;
+use super::several::{self, Beside};
+use super::show::{self, Value};
 use super::sweep::{self, Sweep};
-use super::throttling::Throttling;
-use super::what_if::{self, Change, ChangeError};
-use super::{bands, show};
-use experiment::expect;
+use experiment::expect::Verdict;
 use experiment::outcome::Outcome;
-use experiment::run::Watcher;
 use report::output::web::{self, Section};
 use report::output::{self, About, Folder, OutputError, Shown, TidyTable};
 use report::status::{FAILED, INTERRUPTED, OK};
@@ -84,90 +82,94 @@ pub struct Comparison {
     pub missed: Vec<String>,
     shown: Shown,
     outcomes: Vec<Outcome>,
-    /// Names of the plans in the tables, in their order.
-    rows: Vec<String>,
     plans: Vec<Planned>,
 }
 
 /// A comparison before its runs.
 struct Ready {
-    rows: Vec<String>,
+    recordings: Vec<Recording>,
+    /// Of each, its changed settings.
+    changed: Vec<Vec<Setting>>,
+    asked: Questions,
     plans: Vec<Planned>,
-    /// Makes the rest of it of the plans and the runs of each.
-    finish: Box<Finish>,
 }
 
-type Finish = dyn FnOnce(Vec<String>, Vec<Planned>, Vec<Vec<Outcome>>) -> Comparison;
-
-impl Ready {
-    fn run(self, stop: &Stop, watcher: &impl Watcher) -> Result<Comparison, LabError> {
-        let runs = lab::run(&self.plans, stop, watcher)?;
-        Ok((self.finish)(self.rows, self.plans, runs))
-    }
-}
-
-/// A kind, as the command meets it.
-struct Entry {
-    of: &'static str,
-    keys: fn() -> Vec<(&'static str, &'static str)>,
-    is_one: fn(&Path) -> bool,
-    plan: fn(&Asked, &[PathBuf]) -> Result<Ready, CompareError>,
-}
-
-const fn entry<K: Kind>() -> Entry {
-    Entry {
-        of: K::OF,
-        keys: || K::KEYS.iter().map(|key| (key.name, key.takes)).collect(),
-        is_one: K::is_one,
-        plan: plan::<K>,
-    }
-}
-
-/// All kinds. A path is of the first that says so; the last takes what is left.
-static KINDS: [Entry; 2] = [entry::<Pressure>(), entry::<Throttling>()];
-
-/// The keys of `--set` and `--given`, kind by kind, as a table.
-#[must_use]
-pub fn keys() -> String {
-    let mut text = String::new();
-    for kind in KINDS.iter().rev() {
-        text.push_str(&format!("Keys of --set and --given, {}:\n", kind.of));
-        for (name, takes) in (kind.keys)() {
-            text.push_str(&format!("  {name:<28}{takes}\n"));
-        }
-    }
-    text.push_str("A size has a unit (docs/sizes.md), all else is a plain number.\n");
-    text
+/// The questions to all recordings.
+struct Questions {
+    columns: Vec<String>,
+    /// Of each value of the list, all changes.
+    variants: Vec<Vec<Change>>,
+    against: Option<Recording>,
 }
 
 /// A recording with its runs.
-struct Side<K: Kind> {
-    recording: Loaded<K::Setting>,
-    recorded: K::Measures,
+struct Side {
+    recording: Recording,
+    recorded: Vec<Option<f64>>,
     /// In the order of the columns.
-    lab: Vec<K::Measures>,
+    lab: Vec<Ran>,
     /// With the changes of `--set`, one for each value of a list.
-    changed: Vec<Changed<K>>,
+    changed: Vec<Changed>,
+}
+
+/// A run, and its figures.
+struct Ran {
+    outcome: Outcome,
+    values: Vec<Option<f64>>,
 }
 
 /// The changed setting, and its runs.
-struct Changed<K: Kind> {
-    setting: K::Setting,
-    lab: Vec<K::Measures>,
+struct Changed {
+    setting: Setting,
+    lab: Vec<Ran>,
 }
 
-impl<K: Kind> Side<K> {
-    fn name(&self) -> &str {
-        K::name(&self.recording.setting)
+impl Side {
+    fn setting(&self) -> &Setting {
+        &self.recording.setting
     }
 
-    fn beside(&self) -> Beside<'_, K> {
+    fn name(&self) -> &str {
+        self.setting().name()
+    }
+
+    fn beside(&self) -> Beside<'_> {
         Beside {
-            setting: &self.recording.setting,
+            setting: self.setting(),
             recorded: &self.recorded,
-            lab: &self.lab[0],
+            lab: &self.lab[0].values,
         }
     }
+
+    fn verdicts(&self, column: &str) -> Vec<Verdict> {
+        figures::judge(self.setting(), column, &self.recorded, &self.lab[0].values)
+    }
+
+    fn rows(&self) -> Vec<show::Row> {
+        let own = (&*self.recorded, &self.recording.outcome);
+        let lab = self.lab.iter().map(|ran| (&*ran.values, &ran.outcome));
+        let columns: Vec<_> = [own].into_iter().chain(lab).collect();
+        show::rows(self.setting(), &columns)
+    }
+
+    /// The doubts about each figure of the first column.
+    fn doubts(&self) -> Vec<Doubt> {
+        let verdicts = self.verdicts("");
+        let is_assumed = !self.recording.assumed.is_empty();
+        let figures = figures::of_kind(self.setting().kind).iter();
+        let values = self.recorded.iter().zip(&self.lab[0].values);
+        let doubt =
+            |(figure, (recorded, lab)): (&figures::Figure, (&Option<f64>, &Option<f64>))| {
+                let verdict = verdicts.iter().find(|verdict| verdict.id == figure.name);
+                let doubt = Doubt::of(*recorded, *lab, verdict.map(Verdict::holds));
+                doubt.under(is_assumed)
+            };
+        figures.zip(values).map(doubt).collect()
+    }
+}
+
+fn values(lab: &[Ran]) -> Vec<Vec<Option<f64>>> {
+    lab.iter().map(|ran| ran.values.clone()).collect()
 }
 
 /// Does what was asked, until `stop`; answers the exit status.
@@ -193,9 +195,10 @@ pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, CompareError> {
 /// # Errors
 /// A recording or a change that cannot be used, a run that failed, or `stop`.
 pub fn compare(asked: &Asked, stop: &Stop) -> Result<Vec<Comparison>, CompareError> {
-    let of_kind = |(kind, paths): (&Entry, Vec<PathBuf>)| {
-        let ready = (kind.plan)(asked, &paths)?;
-        Ok(ready.run(stop, &())?)
+    let of_kind = |(kind, paths): (&'static Kind, Vec<PathBuf>)| {
+        let ready = plan(kind, asked, &paths)?;
+        let runs = lab::run(&ready.plans, stop, &())?;
+        Ok(compared(ready, runs))
     };
     of_kinds(asked)?.into_iter().map(of_kind).collect()
 }
@@ -204,15 +207,15 @@ pub fn compare(asked: &Asked, stop: &Stop) -> Result<Vec<Comparison>, CompareErr
 fn run(asked: &Asked, stop: &Stop) -> Result<u8, CompareError> {
     let mut code = OK;
     for (kind, paths) in of_kinds(asked)? {
-        let ready = (kind.plan)(asked, &paths)?;
+        let ready = plan(kind, asked, &paths)?;
         // Made before the work, so that a folder that cannot be made does not cost the results.
-        let name = format!("compare-{}", lab::plain(&ready.rows[0]));
+        let name = format!("compare-{}", ready.plans[0].scenario.name.get_ref());
         let folder = Folder::make(asked.out.as_deref(), &name, asked.seed)?;
         let progress = Progress::new(lab::orders(&ready.plans).len());
-        let made = ready.run(stop, &progress);
+        let runs = lab::run(&ready.plans, stop, &progress);
         progress.finish();
-        let made = match made {
-            Ok(made) => made,
+        let made = match runs {
+            Ok(runs) => compared(ready, runs),
             Err(error) => {
                 folder.remove_made();
                 return Err(error.into());
@@ -229,16 +232,18 @@ fn run(asked: &Asked, stop: &Stop) -> Result<u8, CompareError> {
 }
 
 /// Recordings of each kind are compared among themselves.
-fn of_kinds(asked: &Asked) -> Result<Vec<(&'static Entry, Vec<PathBuf>)>, CompareError> {
+fn of_kinds(asked: &Asked) -> Result<Vec<(&'static Kind, Vec<PathBuf>)>, CompareError> {
     let all = asked.recordings.iter();
     let named = all.filter(|path| asked.recordings.len() == 1 || !is_readme(path));
-    let mut of_kinds: Vec<(&Entry, Vec<PathBuf>)> =
-        KINDS.iter().map(|kind| (kind, Vec::new())).collect();
+    let mut of_kinds: Vec<_> = KINDS.map(|kind| (kind, Vec::new())).into();
     for path in named {
-        let of = KINDS.iter().position(|kind| (kind.is_one)(path));
-        of_kinds[of.unwrap_or(KINDS.len() - 1)].1.push(path.clone());
+        let of = Kind::of(path);
+        let own = of_kinds
+            .iter_mut()
+            .find(|(kind, _)| core::ptr::eq(*kind, of));
+        own.expect("all kinds are in the list").1.push(path.clone());
     }
-    of_kinds.retain(|(_, paths)| !paths.is_empty());
+    of_kinds.retain(|(_, paths): &(_, Vec<PathBuf>)| !paths.is_empty());
     match (&of_kinds[..], &asked.out) {
         ([], _) => {
             let problem = "no recording among the names given; name a folder of tables or a trace";
@@ -263,22 +268,22 @@ fn is_readme(path: &Path) -> bool {
 }
 
 /// Loads recordings of one kind and plans their runs.
-fn plan<K: Kind>(asked: &Asked, paths: &[PathBuf]) -> Result<Ready, CompareError> {
-    let parse =
-        |set: &String| Change::parse_all(K::KEYS, set).map_err(|error| elsewhere::<K>(set, error));
-    let given = asked.given.iter().map(|set| Change::parse(K::KEYS, set));
+fn plan(kind: &'static Kind, asked: &Asked, paths: &[PathBuf]) -> Result<Ready, CompareError> {
+    let given = asked.given.iter().map(|set| Change::parse(kind, set));
     let given: Vec<Change> = given.collect::<Result<_, _>>()?;
-    let sets: Vec<Vec<Change>> = asked.set.iter().map(parse).collect::<Result<_, _>>()?;
+    let sets = asked.set.iter().map(|set| Change::parse_all(kind, set));
+    let sets: Vec<Vec<Change>> = sets.collect::<Result<_, _>>()?;
     let variants = variants(&sets)?;
     // A recording lacks single values for itself, no lists.
     let single = sets.iter().filter(|values| values.len() == 1);
     let changes: Vec<Change> = single.flatten().cloned().collect();
+    let load = |path: &PathBuf| Recording::load_with(path, &given, &changes);
     let mut names = Names::default();
     let mut recordings = Vec::new();
     for path in paths {
-        let mut recording = K::load(path, &given, &changes)?;
-        let name = names.take(K::name(&recording.setting));
-        K::rename(&mut recording.setting, &name);
+        let mut recording = load(path)?;
+        let name = names.take(recording.setting.name());
+        recording.setting.rename(&name);
         recording.outcome.case = name;
         recordings.push(recording);
     }
@@ -295,7 +300,7 @@ fn plan<K: Kind>(asked: &Asked, paths: &[PathBuf]) -> Result<Ready, CompareError
                 "--against is the answer to one change: give --set one value, not a list".into(),
             ));
         }
-        Some(path) => Some(K::load(path, &given, &changes)?),
+        Some(path) => Some(load(path)?),
     };
     let own: Vec<String> = if asked.column.is_empty() {
         COLUMNS.map(str::to_owned).to_vec()
@@ -303,71 +308,60 @@ fn plan<K: Kind>(asked: &Asked, paths: &[PathBuf]) -> Result<Ready, CompareError
         asked.column.clone()
     };
     let columns: Vec<&str> = own.iter().map(String::as_str).collect();
-    let mut plans = Vec::new();
     let mut changed = Vec::new();
     for recording in &recordings {
-        plans.push(K::plan(&recording.setting, &columns, asked.seed)?);
         let mut own = Vec::new();
         for changes in &variants {
-            let Some(mut setting) = changed_setting::<K>(recording, changes)? else {
+            let Some(mut setting) = changed_setting(recording, changes)? else {
                 continue;
             };
-            let name = names.take(&format!("{}-changed", K::name(&setting)));
-            K::rename(&mut setting, &name);
+            let name = names.take(&format!("{}-changed", setting.name()));
+            setting.rename(&name);
             own.push(setting);
         }
         changed.push(own);
     }
-    for setting in changed.iter().flatten() {
-        plans.push(K::plan(setting, &columns, asked.seed)?);
-    }
     let settings = recordings.iter().map(|recording| &recording.setting);
     let settings = settings.chain(changed.iter().flatten());
-    let rows: Vec<String> = settings
-        .map(|setting| K::name(setting).to_owned())
-        .collect();
-    let asked = Questions::<K> {
-        columns: own,
-        variants,
-        against,
-    };
+    let plans = settings.map(|setting| lab::plan(setting, &columns, asked.seed));
     Ok(Ready {
-        rows,
-        plans,
-        finish: Box::new(move |rows, plans, runs| {
-            compared(recordings, changed, &asked, (rows, plans), runs)
-        }),
+        plans: plans.collect::<Result<_, _>>()?,
+        recordings,
+        changed,
+        asked: Questions {
+            columns: own,
+            variants,
+            against,
+        },
     })
 }
 
-/// The questions to all recordings.
-struct Questions<K: Kind> {
-    columns: Vec<String>,
-    /// Of each value of the list, all changes.
-    variants: Vec<Vec<Change>>,
-    against: Option<Loaded<K::Setting>>,
-}
-
 /// Measures recordings, each with its changed settings, and all runs; says what they come to.
-fn compared<K: Kind>(
-    recordings: Vec<Loaded<K::Setting>>,
-    changed: Vec<Vec<K::Setting>>,
-    asked: &Questions<K>,
-    (rows, plans): (Vec<String>, Vec<Planned>),
-    runs: Vec<Vec<Outcome>>,
-) -> Comparison {
+fn compared(ready: Ready, runs: Vec<Vec<Outcome>>) -> Comparison {
+    let Ready {
+        recordings,
+        changed,
+        asked,
+        plans,
+    } = ready;
     let columns: Vec<&str> = asked.columns.iter().map(String::as_str).collect();
     let mut made = plans.iter().zip(runs);
     let mut outcomes = Vec::new();
     let mut sides = Vec::new();
-    for (recording, (plan, runs)) in recordings.into_iter().zip(made.by_ref()) {
-        sides.push(side::<K>(recording, plan, runs, &mut outcomes));
+    for (mut recording, (plan, runs)) in recordings.into_iter().zip(made.by_ref()) {
+        recording.notes.extend(plan.notes.iter().cloned());
+        outcomes.push(recording.outcome.clone());
+        sides.push(Side {
+            recorded: measure(&recording.setting, &recording.outcome),
+            lab: ran(&recording.setting, runs, &mut outcomes),
+            recording,
+            changed: Vec::new(),
+        });
     }
     for (side, own) in sides.iter_mut().zip(changed) {
         for (setting, (plan, runs)) in own.into_iter().zip(made.by_ref()) {
-            let case = K::name(&setting).to_owned();
             if let Some(against) = &asked.against {
-                outcomes.push(relabelled(&against.outcome, &case));
+                outcomes.push(relabelled(&against.outcome, setting.name()));
             }
             let notes = &mut side.recording.notes;
             for note in &plan.notes {
@@ -376,52 +370,47 @@ fn compared<K: Kind>(
                     notes.push(changed);
                 }
             }
-            let lab = runs.iter().map(|run| K::measure(&setting, run)).collect();
-            outcomes.extend(runs.iter().map(|run| relabelled(run, &case)));
+            let lab = ran(&setting, runs, &mut outcomes);
             side.changed.push(Changed { setting, lab });
         }
     }
-    let doubts: Vec<Vec<Doubt>> = sides.iter().map(doubts).collect();
-    let swept: Vec<Option<Sweep<'_>>> = sides
-        .iter()
-        .zip(&doubts)
-        .map(|(side, doubts)| swept(side, &columns, asked, doubts))
+    let doubts: Vec<Vec<Doubt>> = sides.iter().map(Side::doubts).collect();
+    let both = sides.iter().zip(&doubts);
+    let swept: Vec<Option<Sweep<'_>>> = both
+        .map(|(side, doubts)| swept(side, &columns, &asked, doubts))
         .collect();
+    let verdicts: Vec<Verdict> = sides
+        .iter()
+        .flat_map(|side| side.verdicts(columns[0]))
+        .collect();
+    let missed = verdicts.iter().filter(|verdict| !verdict.holds());
+    let missed = missed.map(Verdict::line).collect();
     let shown = Shown {
-        bands: verdicts(&sides, columns[0]),
-        sections: sections(&sides, &columns, &swept, asked),
+        sections: sections(&sides, &columns, &swept, &asked),
         lines: swept.iter().flatten().filter_map(Sweep::plot).collect(),
+        bands: verdicts,
         ..Shown::default()
     };
     Comparison {
-        figures: show::tidy(figures(&sides, &columns)),
+        figures: show::tidy(all_figures(&sides, &columns)),
         answers: (!asked.variants.is_empty()).then(|| sweep::answers(swept.iter().flatten())),
         pairs: (sides.len() > 1).then(|| several::table(&beside(&sides))),
-        text: render(&sides, &columns, &swept, asked),
-        missed: missed(&sides, columns[0]),
+        text: render(&sides, &columns, &swept, &asked),
+        missed,
         shown,
         outcomes,
-        rows,
         plans,
     }
 }
 
-/// A key of recordings of another kind alone is told where it belongs.
-fn elsewhere<K: Kind>(set: &str, error: ChangeError) -> ChangeError {
-    let form = what_if::form_of(set);
-    if K::KEYS.iter().any(|key| key.name == form) {
-        return error;
-    }
-    match KINDS
-        .iter()
-        .find(|kind| (kind.keys)().iter().any(|(name, _)| *name == form))
-    {
-        Some(kind) => error.and(&format!(
-            " (`{form}` is a key of recordings of {})",
-            kind.of
-        )),
-        None => error,
-    }
+/// Runs of a setting with their figures; their outcomes go to the results under its name.
+fn ran(setting: &Setting, runs: Vec<Outcome>, outcomes: &mut Vec<Outcome>) -> Vec<Ran> {
+    outcomes.extend(runs.iter().map(|run| relabelled(run, setting.name())));
+    let measured = |outcome| Ran {
+        values: measure(setting, &outcome),
+        outcome,
+    };
+    runs.into_iter().map(measured).collect()
 }
 
 /// All that is to be changed at once, for each value of the one list that there may be.
@@ -448,31 +437,19 @@ fn variants(sets: &[Vec<Change>]) -> Result<Vec<Vec<Change>>, CompareError> {
 
 /// The setting under the changes that its recording did not need for itself; `None`: there are
 /// none.
-fn changed_setting<K: Kind>(
-    recording: &Loaded<K::Setting>,
+fn changed_setting(
+    recording: &Recording,
     changes: &[Change],
-) -> Result<Option<K::Setting>, CompareError> {
-    let mut setting = recording.setting.clone();
-    let mut any = false;
-    for change in changes {
-        if recording.filled.contains(&change.key) {
-            continue;
-        }
-        K::put(change, &mut setting)
-            .map_err(|problem| CompareError::Usage(format!("--set {change}: {problem}")))?;
-        any = true;
-    }
-    if !any {
+) -> Result<Option<Setting>, CompareError> {
+    let own = changes.iter();
+    let own = own.filter(|change| !recording.filled.contains(&change.key));
+    let own: Vec<&Change> = own.collect();
+    if own.is_empty() {
         return Ok(None);
     }
-    K::settle(&mut setting, &recording.setting);
-    K::check(&setting).map_err(|problem| {
-        let sets: Vec<String> = changes
-            .iter()
-            .map(|change| format!("--set {change}"))
-            .collect();
-        CompareError::Usage(format!("{}: {problem}", sets.join(" ")))
-    })?;
+    let mut setting = recording.setting.clone();
+    change::turn(&mut setting, "--set", &own).map_err(CompareError::Usage)?;
+    setting.hold(&recording.setting);
     Ok(Some(setting))
 }
 
@@ -498,32 +475,11 @@ fn relabelled(outcome: &Outcome, case: &str) -> Outcome {
     }
 }
 
-/// Measures a recording and its runs; their outcomes go to the results.
-fn side<K: Kind>(
-    mut recording: Loaded<K::Setting>,
-    plan: &Planned,
-    runs: Vec<Outcome>,
-    outcomes: &mut Vec<Outcome>,
-) -> Side<K> {
-    recording.notes.extend(plan.notes.iter().cloned());
-    let setting = &recording.setting;
-    let recorded = K::measure(setting, &recording.outcome);
-    let lab = runs.iter().map(|run| K::measure(setting, run)).collect();
-    outcomes.push(recording.outcome.clone());
-    outcomes.extend(runs.iter().map(|run| relabelled(run, K::name(setting))));
-    Side {
-        recording,
-        recorded,
-        lab,
-        changed: Vec::new(),
-    }
-}
-
-fn render<K: Kind>(
-    sides: &[Side<K>],
+fn render(
+    sides: &[Side],
     columns: &[&str],
     swept: &[Option<Sweep<'_>>],
-    asked: &Questions<K>,
+    asked: &Questions,
 ) -> String {
     let mut text = String::new();
     for (side, swept) in sides.iter().zip(swept) {
@@ -541,42 +497,19 @@ fn render<K: Kind>(
 }
 
 /// Effects of the changes.
-fn what_if<K: Kind>(
-    side: &Side<K>,
-    columns: &[&str],
-    swept: &Sweep<'_>,
-    asked: &Questions<K>,
-) -> String {
+fn what_if(side: &Side, columns: &[&str], swept: &Sweep<'_>, asked: &Questions) -> String {
     if swept.is_list() {
         swept.table()
     } else {
-        answered(side, columns, asked, swept.doubts)
+        answered(side, columns, asked, swept)
     }
 }
 
-fn values<K: Kind>(lab: &[K::Measures]) -> Vec<Vec<Option<f64>>> {
-    lab.iter().map(K::values).collect()
-}
-
-/// The doubts about each figure of the first column.
-fn doubts<K: Kind>(side: &Side<K>) -> Vec<Doubt> {
-    let verdicts = K::judge(&side.recording.setting, &side.recorded, &side.lab[0]);
-    let pairs = K::values(&side.recorded)
-        .into_iter()
-        .zip(K::values(&side.lab[0]));
-    let labels = K::labels().into_iter().zip(pairs);
-    let doubt = |(label, (recorded, lab)): (Label, (Option<f64>, Option<f64>))| {
-        let verdict = verdicts.iter().find(|verdict| verdict.name == label.name);
-        Doubt::of(recorded, lab, verdict.map(|verdict| verdict.holds))
-    };
-    labels.map(doubt).collect()
-}
-
 /// A recording under each of its changes; `None`: there are none.
-fn swept<'a, K: Kind>(
-    side: &'a Side<K>,
+fn swept<'a>(
+    side: &'a Side,
     columns: &'a [&'a str],
-    asked: &'a Questions<K>,
+    asked: &'a Questions,
     doubts: &'a [Doubt],
 ) -> Option<Sweep<'a>> {
     let variants = &asked.variants;
@@ -586,58 +519,38 @@ fn swept<'a, K: Kind>(
     let varies = |at: &usize| variants.iter().any(|other| other[*at] != variants[0][*at]);
     let at = (0..variants[0].len()).find(varies).unwrap_or(0);
     let against = asked.against.as_ref();
+    let changed = side.changed.iter();
+    let figures = figures::of_kind(side.setting().kind);
+    let most = |changed: &Changed| {
+        let most = figures.iter().map(|figure| figure.most(&changed.setting));
+        most.collect()
+    };
     Some(Sweep {
         recording: side.name(),
         columns,
         changes: variants,
         values: variants.iter().map(|changes| &changes[at]).collect(),
-        labels: K::labels(),
-        recorded: K::values(&side.recorded),
-        lab: values::<K>(&side.lab),
-        changed: side
-            .changed
-            .iter()
-            .map(|changed| values::<K>(&changed.lab))
+        figures,
+        recorded: side.recorded.clone(),
+        lab: values(&side.lab),
+        changed: changed
+            .clone()
+            .map(|changed| values(&changed.lab))
             .collect(),
-        most: side
-            .changed
-            .iter()
-            .map(|changed| K::most(&changed.setting))
-            .collect(),
+        most: changed.map(most).collect(),
         doubts,
-        against: against.map(|other| K::values(&K::measure(&other.setting, &other.outcome))),
+        against: against.map(|other| measure(&other.setting, &other.outcome)),
     })
 }
 
-/// The bands of all recordings, as a run's report shows its own.
-fn verdicts<K: Kind>(sides: &[Side<K>], column: &str) -> Vec<expect::Verdict> {
-    let of = |side: &Side<K>| {
-        let own = K::judge(&side.recording.setting, &side.recorded, &side.lab[0]);
-        let verdict = |verdict: bands::Verdict| expect::Verdict {
-            id: verdict.name.to_owned(),
-            case: side.name().to_owned(),
-            what: format!("{column} / recording"),
-            value: Some(verdict.error + 1.0),
-            min: Some(verdict.ratios.0),
-            max: Some(verdict.ratios.1),
-            source: format!("within {} of what was recorded", verdict.band),
-            skipped: false,
-            held_in: None,
-            missed: None,
-        };
-        own.into_iter().map(verdict).collect::<Vec<_>>()
-    };
-    sides.iter().flat_map(of).collect()
-}
-
 /// Effects of the changes on each recording, and its figures, as a page shows them.
-fn sections<K: Kind>(
-    sides: &[Side<K>],
+fn sections(
+    sides: &[Side],
     columns: &[&str],
     swept: &[Option<Sweep<'_>>],
-    asked: &Questions<K>,
+    asked: &Questions,
 ) -> Vec<Section> {
-    let answer = |(side, swept): (&Side<K>, &Option<Sweep<'_>>)| {
+    let answer = |(side, swept): (&Side, &Option<Sweep<'_>>)| {
         let text = what_if(side, columns, swept.as_ref()?, asked);
         Some(Section {
             at: format!("answers-{}", output::plain(side.name())),
@@ -645,21 +558,16 @@ fn sections<K: Kind>(
             html: format!("<pre>{}</pre>\n", web::escape(&text)),
         })
     };
-    let of = |side: &Side<K>| {
-        let measures: Vec<&K::Measures> = [&side.recorded].into_iter().chain(&side.lab).collect();
-        let rows = K::rows(&side.recording.setting, &measures);
-        let summary = web::escape(&K::summary(&side.recording.setting));
-        let notes = side
-            .recording
-            .notes
-            .iter()
-            .map(|note| format!("<p>{}</p>\n", web::escape(note)));
+    let of = |side: &Side| {
+        let summary = web::escape(side.setting().summary());
+        let notes = side.recording.notes.iter();
+        let notes = notes.map(|note| format!("<p>{}</p>\n", web::escape(note)));
         Section {
             at: format!("recording-{}", output::plain(side.name())),
             words: side.name().to_owned(),
             html: format!(
                 "<p class=\"faint\">{summary}</p>\n{}{}",
-                show::page_table(columns, &rows),
+                show::page_table(columns, &side.rows()),
                 notes.collect::<String>()
             ),
         }
@@ -669,38 +577,29 @@ fn sections<K: Kind>(
 }
 
 /// The tables of the one change of a recording.
-fn answered<K: Kind>(
-    side: &Side<K>,
-    columns: &[&str],
-    asked: &Questions<K>,
-    doubts: &[Doubt],
-) -> String {
-    let values = values::<K>;
+fn answered(side: &Side, columns: &[&str], asked: &Questions, swept: &Sweep<'_>) -> String {
     let changed = &side.changed[0];
-    let against = asked.against.as_ref().map(|other| {
-        let measures = K::measure(&other.setting, &other.outcome);
-        answer::Against {
-            name: K::name(&other.setting),
-            differs: K::differences(&changed.setting, &other.setting),
-            values: K::values(&measures),
-        }
+    let against = asked.against.as_ref().map(|other| answer::Against {
+        name: other.setting.name(),
+        differs: differences(&changed.setting, &other.setting),
+        values: measure(&other.setting, &other.outcome),
     });
     answer::render(&Answered {
-        differs: K::differences(&side.recording.setting, &changed.setting),
+        differs: differences(side.setting(), &changed.setting),
         changes: &asked.variants[0],
         columns,
-        labels: K::labels(),
-        recorded: K::values(&side.recorded),
-        lab: values(&side.lab),
-        changed: values(&changed.lab),
-        most: K::most(&changed.setting),
-        doubts,
+        figures: swept.figures,
+        recorded: &swept.recorded,
+        lab: &swept.lab,
+        changed: &swept.changed[0],
+        most: &swept.most[0],
+        doubts: swept.doubts,
         against,
     })
 }
 
 /// All notes; what is said of several recordings is said once.
-fn notes<K: Kind>(sides: &[Side<K>]) -> String {
+fn notes(sides: &[Side]) -> String {
     let mut seen: Vec<&String> = Vec::new();
     for note in sides.iter().flat_map(|side| &side.recording.notes) {
         if !seen.contains(&note) {
@@ -722,39 +621,23 @@ fn notes<K: Kind>(sides: &[Side<K>]) -> String {
     seen.into_iter().map(line).collect()
 }
 
-fn beside<K: Kind>(sides: &[Side<K>]) -> Vec<Beside<'_, K>> {
+fn beside(sides: &[Side]) -> Vec<Beside<'_>> {
     sides.iter().map(Side::beside).collect()
 }
 
 /// The table of one recording.
-fn one<K: Kind>(side: &Side<K>, columns: &[&str]) -> String {
-    let setting = &side.recording.setting;
+fn one(side: &Side, columns: &[&str]) -> String {
     let heads: Vec<&str> = [COLUMN]
         .into_iter()
         .chain(columns.iter().copied())
         .collect();
-    let measures: Vec<&K::Measures> = [&side.recorded].into_iter().chain(&side.lab).collect();
-    let verdicts = K::judge(setting, &side.recorded, &side.lab[0]);
-    let by = format!("{}{}", columns[0], K::judged_by(setting));
     format!(
         "{}: {}\n{}{}",
-        K::name(setting),
-        K::summary(setting),
-        show::table(&heads, &K::rows(setting, &measures)),
-        bands::summary(&verdicts, &by),
+        side.name(),
+        side.setting().summary(),
+        show::table(&heads, &side.rows()),
+        figures::summary(&side.verdicts(columns[0]), columns[0]),
     )
-}
-
-/// Every band that does not hold, a line each.
-fn missed<K: Kind>(sides: &[Side<K>], column: &str) -> Vec<String> {
-    let of = |side: &Side<K>| {
-        let verdicts = K::judge(&side.recording.setting, &side.recorded, &side.lab[0]);
-        let missed = verdicts.into_iter().filter(|verdict| !verdict.holds);
-        let line =
-            |verdict: bands::Verdict| format!("{}, {column}: {}", side.name(), verdict.line());
-        missed.map(line).collect::<Vec<_>>()
-    };
-    sides.iter().flat_map(of).collect()
 }
 
 fn write(folder: &Path, made: &Comparison, asked: &Asked) -> Result<(), CompareError> {
@@ -785,8 +668,8 @@ fn write(folder: &Path, made: &Comparison, asked: &Asked) -> Result<(), CompareE
         &made.text,
         &made.shown,
     )?;
-    for (row, plan) in made.rows.iter().zip(plans).skip(1) {
-        let path = folder.join(output::scenario_of(row));
+    for plan in plans.iter().skip(1) {
+        let path = folder.join(output::scenario_of(plan.scenario.name.get_ref()));
         std::fs::write(&path, &plan.source.text).map_err(|error| {
             let path = path.display();
             CompareError::Usage(format!(
@@ -802,16 +685,15 @@ fn write(folder: &Path, made: &Comparison, asked: &Asked) -> Result<(), CompareE
 }
 
 /// Every figure of everything that was measured.
-fn figures<'a, K: Kind>(sides: &'a [Side<K>], columns: &[&'a str]) -> Vec<Value<'a>> {
-    let labels = K::labels();
+fn all_figures<'a>(sides: &'a [Side], columns: &[&'a str]) -> Vec<Value<'a>> {
     let mut all = Vec::new();
-    let mut take = |recording: &'a str, column: &'a str, measures: &'a K::Measures| {
-        let of = labels.iter().zip(K::values(measures));
-        let of = of.map(|(label, value)| (label.name.to_owned(), label.unit, value));
-        let others = K::others(measures).into_iter();
-        let others = others.map(|(name, unit, value)| (name, unit, Some(value)));
-        all.extend(of.chain(others).map(|(figure, unit, value)| Value {
-            recording,
+    let mut take = |setting: &'a Setting, column: &'a str, values: &[Option<f64>], outcome| {
+        let of = figures::of_kind(setting.kind).iter().zip(values);
+        let of = of.map(|(figure, value)| (figure.name.to_owned(), figure.unit, *value));
+        let writers = figures::of_writers(setting, outcome).into_iter();
+        let writers = writers.map(|(name, unit, _, value)| (name, unit, value));
+        all.extend(of.chain(writers).map(|(figure, unit, value)| Value {
+            recording: setting.name(),
             column,
             figure,
             unit,
@@ -819,13 +701,13 @@ fn figures<'a, K: Kind>(sides: &'a [Side<K>], columns: &[&'a str]) -> Vec<Value<
         }));
     };
     for side in sides {
-        take(side.name(), COLUMN, &side.recorded);
-        for (column, lab) in columns.iter().zip(&side.lab) {
-            take(side.name(), column, lab);
-        }
-        for changed in &side.changed {
-            for (column, lab) in columns.iter().zip(&changed.lab) {
-                take(K::name(&changed.setting), column, lab);
+        let (setting, outcome) = (side.setting(), &side.recording.outcome);
+        take(setting, COLUMN, &side.recorded, outcome);
+        let changed = side.changed.iter();
+        let changed = changed.map(|changed| (&changed.setting, &changed.lab));
+        for (setting, lab) in [(setting, &side.lab)].into_iter().chain(changed) {
+            for (column, ran) in columns.iter().zip(lab) {
+                take(setting, column, &ran.values, &ran.outcome);
             }
         }
     }

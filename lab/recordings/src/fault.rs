@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use annotate_snippets::{AnnotationKind, Group, Level, Snippet};
 
-use experiment::scenario::renderer;
+use experiment::scenario::{Mistakes, renderer};
 
 /// A line of a file, and the part of it that matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +68,21 @@ impl Fault {
             title: title.into(),
             help: help.into(),
         }
+    }
+
+    /// The first mistake of a recording's scenario.
+    #[must_use]
+    pub fn of_scenario(path: &Path, mistakes: &Mistakes) -> Self {
+        let first = &mistakes.list[0];
+        let title = format!("cannot make a scenario of this recording: {}", first.title);
+        let fault = Self::of(path, title, first.help.as_ref().unwrap_or(&first.label));
+        let text = &mistakes.source.text;
+        let from = first.span.start.min(text.len());
+        let begin = text[..from].rfind('\n').map_or(0, |at| at + 1);
+        let line = text[begin..].lines().next().unwrap_or("");
+        let number = text[..from].matches('\n').count() + 1;
+        let end = first.span.end.saturating_sub(begin);
+        fault.at(Place::new(number, line, from - begin..end))
     }
 
     /// The same at a place.

@@ -1,176 +1,175 @@
-//! The best constant guess: what somebody would say who knows limits, rates and times, but no law.
+//! The best constant guess of a figure: what somebody would say who knows sizes, limits, rates and
+//! times, but no law. Beside it a lab of zeroes, and a copy of the recording whose setting is
+//! nearest: what a band says that these hold is little.
 //!
-//! | figure | guess |
-//! |---|---|
-//! | throughput | a fixed share of the devices' rates |
-//! | level | a fixed share of the dirty limit, of the background limit or of the middle between them, whichever is best |
-//! | pauses: count | a fixed number per second of a heavy writer |
-//! | pauses: median | a fixed length |
-//! | pauses: sum | a fixed share of the heavy writers' time |
-//!
-//! The share is the one with the least mean error over the recordings at hand, so it is fitted to
-//! them: the lab, which is not, has to be twice as good.
+//! The constant is the one with the least mean error over the recordings at hand, so it is fitted
+//! to them: the lab, which is not, has to be twice as good.
 
+use super::differ::differences;
+use super::figures::Figure;
+use super::scale::Scale;
 use super::setting::Setting;
 
-/// A guess: for which figure, a share of what in words, and that in numbers.
-struct Guess {
-    figure: &'static str,
-    of: &'static str,
-    scale: fn(&Setting) -> f64,
+/// A figure of a recording, and the lab's.
+#[derive(Clone, Copy, Debug)]
+pub struct Point<'a> {
+    /// Under what it was recorded.
+    pub setting: &'a Setting,
+    /// The recorded value.
+    pub recorded: f64,
+    /// The lab's value.
+    pub lab: f64,
 }
 
-const fn guess(figure: &'static str, of: &'static str, scale: fn(&Setting) -> f64) -> Guess {
-    Guess { figure, of, scale }
+/// Something of each of four ways to come to a figure.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Ways<T> {
+    /// The lab.
+    pub lab: T,
+    /// Nothing ever happens.
+    pub zeroes: T,
+    /// The value recorded under the setting that differs least, by what the constant scales with.
+    pub copy: T,
+    /// The best constant.
+    pub constant: T,
 }
 
-const GUESSES: [Guess; 7] = [
-    guess("throughput", "of the devices' rates", rates),
-    guess("level", "of the dirty limit", |s| strict(s) * s.dirty_mib),
-    guess("level", "of the background limit", |s| {
-        strict(s) * s.background_mib
-    }),
-    guess("level", "of the middle of both limits", |s| {
-        strict(s) * f64::midpoint(s.dirty_mib, s.background_mib)
-    }),
-    guess("pauses: count", "per second of a heavy writer", heavy_time),
-    guess("pauses: median", "ms", |_| 1.0),
-    guess("pauses: sum", "of the heavy writers' time", heavy_time),
-];
-
-/// Names of the figures that are judged over recordings, in order.
-pub const JUDGED: [&str; 5] = [
-    "throughput",
-    "level",
-    "pauses: count",
-    "pauses: median",
-    "pauses: sum",
-];
-
-/// MiB/s that the devices could do, over the time of the recording.
-fn rates(setting: &Setting) -> f64 {
-    let mean = |(index, rate): (usize, &f64)| {
-        let mut changes: Vec<_> = setting
-            .changes
-            .iter()
-            .filter(|c| c.device == index)
-            .collect();
-        changes.sort_by(|left, right| left.at_s.total_cmp(&right.at_s));
-        let (mut sum, mut now, mut from) = (0.0, *rate, 0.0);
-        for change in changes {
-            let at = change.at_s.min(setting.seconds);
-            sum += now * (at - from);
-            (now, from) = (change.rate, at);
+impl<T: Copy> Ways<T> {
+    /// The same with each changed.
+    pub fn map<U>(self, change: impl Fn(T) -> U) -> Ways<U> {
+        Ways {
+            lab: change(self.lab),
+            zeroes: change(self.zeroes),
+            copy: change(self.copy),
+            constant: change(self.constant),
         }
-        (sum + now * (setting.seconds - from)) / setting.seconds
+    }
+
+    /// In their order.
+    pub fn list(self) -> [T; 4] {
+        [self.lab, self.zeroes, self.copy, self.constant]
+    }
+}
+
+impl Ways<u32> {
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            lab: self.lab + other.lab,
+            zeroes: self.zeroes + other.zeroes,
+            copy: self.copy + other.copy,
+            constant: self.constant + other.constant,
+        }
+    }
+}
+
+impl core::fmt::Display for Ways<u32> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let [lab, zeroes, copy, constant] = self.list();
+        write!(f, "{lab}/{zeroes}/{copy}/{constant}")
+    }
+}
+
+/// The errors of each way to a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judged {
+    /// Means of |error|, as a part of what was recorded.
+    pub errors: Ways<f64>,
+    /// The largest |error| of the lab.
+    pub largest: f64,
+    /// In how many recordings it is within the band.
+    pub held: Ways<u32>,
+    /// In how many there is something of it.
+    pub of: u32,
+    /// The best constant, and what it scales with.
+    pub constant: (f64, Scale),
+}
+
+impl Judged {
+    /// The part of the best constant's error that the lab is without: 1 of a lab that is right,
+    /// zero or less of one that has explained nothing.
+    #[must_use]
+    pub fn skill(&self) -> f64 {
+        if self.errors.constant > 0.0 {
+            1.0 - self.errors.lab / self.errors.constant
+        } else {
+            0.0
+        }
+    }
+}
+
+/// Judges the errors of the lab and the guesses at a figure. `None`: nothing was recorded of it, or
+/// nobody guesses it.
+#[must_use]
+pub fn judge(figure: &Figure, points: &[Point<'_>]) -> Option<Judged> {
+    let points: Vec<&Point<'_>> = points.iter().filter(|point| point.recorded > 0.0).collect();
+    let guesses = figure.guesses.iter();
+    let shares = guesses.filter_map(|scale| {
+        let (share, error) = best_share(*scale, &points)?;
+        Some((share, *scale, error))
+    });
+    let (share, scale, _) = shares.min_by(|one, other| one.2.total_cmp(&other.2))?;
+    let says = |point: &Point<'_>| Ways {
+        lab: point.lab,
+        zeroes: 0.0,
+        copy: nearest(point, &points).map_or(0.0, |nearest| {
+            nearest.recorded / scale.of(nearest.setting) * scale.of(point.setting)
+        }),
+        constant: share * scale.of(point.setting),
     };
-    setting.devices.iter().enumerate().map(mean).sum()
-}
-
-/// The memory that a strict limit leaves to the others.
-fn strict(setting: &Setting) -> f64 {
-    setting.max_ratio.map_or(1.0, |ratio| ratio / 100.0)
-}
-
-fn heavy_time(setting: &Setting) -> f64 {
-    let heavy = setting.writers.iter().filter(|writer| writer.is_heavy());
-    heavy.map(|writer| setting.seconds - writer.start_s).sum()
-}
-
-/// A guess that was fitted.
-pub struct Fitted {
-    /// A share of what.
-    pub of: &'static str,
-    /// The best share.
-    pub share: f64,
-    /// Mean of |error|, as a part.
-    pub error: f64,
-}
-
-/// A recorded value, what a share is multiplied by, and what its error is a part of.
-pub(super) struct Point {
-    pub(super) scale: f64,
-    pub(super) value: f64,
-    pub(super) unit: f64,
+    let (mut errors, mut held) = (Vec::new(), Ways::default());
+    for point in &points {
+        let says = says(point);
+        errors.push(says.map(|value| (value / point.recorded - 1.0).abs()));
+        let holds = |value| {
+            figure
+                .band
+                .is_some_and(|band| band.holds(point.recorded, value))
+        };
+        held = held.plus(says.map(|value| u32::from(holds(value))));
+    }
+    let mean = |of: fn(&Ways<f64>) -> f64| mean(errors.iter().map(of));
+    Some(Judged {
+        errors: Ways {
+            lab: mean(|way| way.lab)?,
+            zeroes: mean(|way| way.zeroes)?,
+            copy: mean(|way| way.copy)?,
+            constant: mean(|way| way.constant)?,
+        },
+        largest: errors.iter().map(|way| way.lab).fold(0.0, f64::max),
+        held,
+        of: u32::try_from(points.len()).expect("fewer than 2^32 recordings"),
+        constant: (share, scale),
+    })
 }
 
 /// The share with the least mean error, and that error.
-pub(super) fn best_share(points: &[Point]) -> Option<(f64, f64)> {
+fn best_share(scale: Scale, points: &[&Point<'_>]) -> Option<(f64, f64)> {
+    let scaled = points
+        .iter()
+        .map(|point| (scale.of(point.setting), point.recorded));
+    let scaled: Vec<(f64, f64)> = scaled.filter(|(scale, _)| *scale > 0.0).collect();
     // The sum of absolute errors is least where one of them is zero.
-    let shares = points.iter().map(|point| point.value / point.scale);
-    let errors = shares.filter_map(|share| {
-        let error = |point: &Point| ((share * point.scale - point.value) / point.unit).abs();
-        Some((share, mean(points.iter().map(error))?))
+    let errors = scaled.iter().filter_map(|(scale, value)| {
+        let share = value / scale;
+        let error = |(scale, value): &(f64, f64)| ((share * scale - value) / value).abs();
+        Some((share, mean(scaled.iter().map(error))?))
     });
     errors.min_by(|(_, one), (_, other)| one.total_cmp(other))
 }
 
-/// The best constant for the figure of that name over (setting, recorded value).
-#[must_use]
-pub fn best(figure: &str, recorded: &[(&Setting, f64)]) -> Option<Fitted> {
-    let mut best: Option<Fitted> = None;
-    for guess in GUESSES.iter().filter(|guess| guess.figure == figure) {
-        let points: Vec<Point> = recorded
-            .iter()
-            .map(|(setting, value)| Point {
-                scale: (guess.scale)(setting),
-                value: *value,
-                unit: *value,
-            })
-            .filter(|point| point.scale > 0.0 && point.value > 0.0)
-            .collect();
-        let Some((share, error)) = best_share(&points) else {
-            continue;
-        };
-        if best.as_ref().is_none_or(|best| error < best.error) {
-            best = Some(Fitted {
-                of: guess.of,
-                share,
-                error,
-            });
-        }
-    }
-    best
+/// The other recording whose setting differs in the fewest kinds of things; of equals the first.
+fn nearest<'a, 'b>(point: &Point<'_>, all: &'b [&'b Point<'a>]) -> Option<&'b Point<'a>> {
+    let others = all
+        .iter()
+        .filter(|other| !core::ptr::eq(other.setting, point.setting));
+    let differ = |other: &&&Point<'_>| differences(point.setting, other.setting).len();
+    others.min_by_key(differ).copied()
 }
 
 /// The mean; `None` of nothing.
 pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     (count > 0.0).then(|| sum / count)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tests::setting;
-
-    #[test]
-    fn the_best_share_has_the_least_error() {
-        let mut settings = vec![setting(); 3];
-        settings[1].dirty_mib = 200.0;
-        settings[2].dirty_mib = 400.0;
-        let values = [58.0, 180.0, 400.0];
-        let recorded: Vec<(&Setting, f64)> = settings.iter().zip(values).collect();
-        let level = best("level", &recorded).unwrap();
-        assert_eq!((level.of, level.share), ("of the dirty limit", 58.0 / 64.0));
-        let by_hand = ((180.0 - 181.25) / 180.0_f64).abs() + (400.0 - 362.5) / 400.0;
-        assert!(
-            (level.error - by_hand / 3.0).abs() < 1e-12,
-            "{}",
-            level.error
-        );
-        assert!(best("level", &[]).is_none());
-    }
-
-    #[test]
-    fn rates_are_of_the_whole_time() {
-        let mut setting = setting();
-        setting.seconds = 80.0;
-        setting.changes.push(crate::setting::RateChange {
-            device: 0,
-            at_s: 60.0,
-            rate: 4.0,
-        });
-        assert_eq!(rates(&setting), (16.0 * 60.0 + 4.0 * 20.0) / 80.0);
-    }
 }

@@ -1,34 +1,19 @@
-//! A recording's setting in the lab: written as a scenario, loaded and checked like any other, and
-//! run.
-
-use core::fmt::Write as _;
+//! A recording's scenario in the lab: with the columns and the seed that are asked for, run, and
+//! without what comes before the recording.
 
 use experiment::Stop;
-
-use super::setting::{Origin, Setting, WriterSpec};
-use experiment::catalogue;
 use experiment::outcome::{Outcome, Values};
 use experiment::presets::{self, PRESETS};
 use experiment::run::{self, Cell, Column, Order, RunError, Watcher, World};
-use experiment::scenario::{LoadError, SCHEMA, Scenario, Source, choices};
+use experiment::scenario::{LoadError, Scenario, Source, choices};
+use toml_edit::{Item, Table};
+
+use super::setting::{COLUMN_LIST, HELD, Setting, is_heavy, number_of, start_s, tables, text};
 
 /// Columns of the lab without `--column`.
 pub const COLUMNS: [&str; 2] = ["linux-6.12", "tidegate"];
-/// Files are given room for this much; no writer comes near it.
-const FILE_MIB: f64 = 1_048_576.0;
-/// The field recordings' device saves up tokens for 50 ms
-/// (docs/study/reference/field-recordings.md).
-const BURST_US: u64 = 50_000;
-/// ... and their ext4 has a journal of this size.
-const JOURNAL_MIB: u64 = 16;
-/// The lab's smallest write; all are multiples of it.
-const SECTOR: f64 = 512.0;
-/// A shorter rest between two calls is none that a scenario has.
-const REST_LEAST_MS: f64 = 0.001;
-/// Levels are sampled as often as the recordings are.
-const SAMPLE_MS: u64 = 100;
 
-/// The scenario of a setting, ready to run.
+/// A setting, ready to run.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// Its text.
@@ -66,22 +51,69 @@ pub enum LabError {
     Interrupted,
 }
 
-/// Plans the runs of a setting; `columns` are presets.
+/// Plans the runs of a setting; `columns` are its own, or presets.
 ///
 /// # Errors
 /// A column that is not known; or a bug of ours, when the scenario does not load.
 pub fn plan(setting: &Setting, columns: &[&str], seed: u64) -> Result<Planned, LabError> {
-    let mut notes = Vec::new();
-    let lead = Lead::of(setting);
-    if let Some(lead) = &lead {
-        notes.push(lead.said(setting));
+    let mut document = setting.document.clone();
+    document["run"]["seed"] = toml_edit::value(i64::try_from(seed).unwrap_or(i64::MAX));
+    let own: Vec<Table> = tables(&mut document, COLUMN_LIST).iter().cloned().collect();
+    let mut list = toml_edit::ArrayOfTables::new();
+    for name in columns {
+        if presets::by_name(name).is_none() {
+            return Err(LabError::Policy {
+                name: (*name).to_owned(),
+                choices: choices(name, PRESETS.iter().map(|preset| preset.name)),
+            });
+        }
+        list.push(match own.iter().find(|own| text(own, "name") == *name) {
+            Some(own) => fresh(own),
+            None => preset(name, setting.hz()),
+        });
     }
-    let text = scenario(setting, columns, seed, lead.as_ref(), &mut notes);
-    let planned = planned(&setting.name, text, columns, notes)?;
+    // Behind all else, in the order in which they are asked for.
+    document.remove(COLUMN_LIST);
+    let lead = Lead::of(setting);
+    let notes = lead.iter().map(|lead| lead.said(setting)).collect();
+    if let Some(lead) = &lead {
+        lead.put(setting, &mut document);
+    }
+    document.insert(COLUMN_LIST, Item::ArrayOfTables(list));
+    let source = Source {
+        origin: format!("{} (made from the recording)", setting.name()),
+        text: document.to_string(),
+    };
+    let (scenario, source) = Scenario::load(source, &[])?;
+    let row = &scenario.rows()[0];
+    let columns = scenario.columns.iter();
+    let cell = |column| Cell::resolve(&scenario, row, &Column::of(column));
     Ok(Planned {
+        cells: columns.map(cell).collect(),
+        source,
+        scenario,
+        notes,
         lead_s: lead.map_or(0.0, |lead| lead.seconds),
-        ..planned
     })
+}
+
+/// The same table, without its place among others.
+fn fresh(own: &Table) -> Table {
+    let mut table = Table::new();
+    for (key, item) in own {
+        table.insert(key, item.clone());
+    }
+    table
+}
+
+/// A column that is a preset: the kernel's law counts in the kernel's ticks.
+fn preset(name: &str, hz: Option<u32>) -> Table {
+    let mut table = Table::new();
+    table.insert("name", toml_edit::value(name));
+    if let Some(hz) = hz.filter(|_| name.starts_with("linux-")) {
+        table.insert("hz", toml_edit::value(i64::from(hz)));
+    }
+    table
 }
 
 /// Writing before a recording that begins with dirty memory, so that the lab begins with as much.
@@ -93,8 +125,6 @@ struct Lead {
 
 /// Less than this part of the background limit is as good as nothing.
 const LITTLE: f64 = 0.25;
-/// From this part of freerun on, the writers were being held when the recording began.
-pub(super) const HELD: f64 = 0.9;
 /// Time for which writers are held before the law's estimates have settled.
 const SETTLED_S: f64 = 20.0;
 /// Time in which writers that are not held write what there is.
@@ -104,13 +134,14 @@ const LEAD: &str = "lead-";
 
 impl Lead {
     fn of(setting: &Setting) -> Option<Self> {
-        if setting.begins_mib < LITTLE * setting.background_mib {
+        let (dirty, background) = setting.limits_mib();
+        if setting.begins_mib < LITTLE * background {
             return None;
         }
-        let rates: f64 = setting.devices.iter().sum();
+        let rates: f64 = setting.rates().iter().sum();
         Some(if setting.begins_mib >= HELD * setting.freerun_mib() {
             Self {
-                seconds: (SETTLED_S + setting.dirty_mib / rates).ceil(),
+                seconds: (SETTLED_S + dirty / rates).ceil(),
                 mib: None,
             }
         } else {
@@ -129,42 +160,46 @@ impl Lead {
             setting.begins_mib, self.seconds
         )
     }
-}
 
-/// The runs of a scenario that was made from the recording of that name.
-pub(super) fn planned(
-    name: &str,
-    text: String,
-    columns: &[&str],
-    notes: Vec<String>,
-) -> Result<Planned, LabError> {
-    for name in columns {
-        if presets::by_name(name).is_none() {
-            return Err(LabError::Policy {
-                name: (*name).to_owned(),
-                choices: choices(name, PRESETS.iter().map(|preset| preset.name)),
-            });
+    /// Puts it before all else: the writers that are there from the first second on write.
+    fn put(&self, setting: &Setting, document: &mut toml_edit::DocumentMut) {
+        for device in tables(document, "device").iter_mut() {
+            let changes = device.get_mut("change").and_then(Item::as_array_mut);
+            for change in changes.into_iter().flat_map(|changes| changes.iter_mut()) {
+                let change = change.as_inline_table_mut();
+                if let Some(at) = change.and_then(|change| change.get_mut("at_s")) {
+                    *at = number_of(super::setting::number(at) + self.seconds);
+                }
+            }
+        }
+        let own = setting.scenario.tasks.iter();
+        let is_own: Vec<bool> = own
+            .map(|task| is_heavy(task) && start_s(task) < 1.0)
+            .collect();
+        let writers = is_own.iter().filter(|is_own| **is_own).count();
+        let list = tables(document, "task");
+        let mut lead = Vec::new();
+        for (task, is_own) in list.iter_mut().zip(is_own) {
+            if is_own {
+                let mut task = fresh(task);
+                let id = format!("{LEAD}{}", lead.len());
+                task.insert("id", toml_edit::value(id));
+                task.remove("start_s");
+                task.insert("run_s", Item::Value(number_of(self.seconds)));
+                if let Some(mib) = self.mib {
+                    let each = mib / experiment::stats::count(writers);
+                    task.insert("file_mib", Item::Value(number_of(each)));
+                }
+                lead.push(task);
+            }
+            let start = task.get("start_s").and_then(Item::as_value);
+            let start = start.map_or(0.0, super::setting::number) + self.seconds;
+            task.insert("start_s", Item::Value(number_of(start)));
+        }
+        for task in lead {
+            list.push(task);
         }
     }
-    let source = Source {
-        origin: format!("{name} (made from the recording)"),
-        text,
-    };
-    let (scenario, source) = Scenario::load(source, &[])?;
-    let rows = scenario.rows();
-    let row = &rows[0];
-    let cells = scenario
-        .columns
-        .iter()
-        .map(|policy| Cell::resolve(&scenario, row, &Column::of(policy)))
-        .collect();
-    Ok(Planned {
-        source,
-        scenario,
-        cells,
-        notes,
-        lead_s: 0.0,
-    })
 }
 
 /// Runs what was planned, several at a time; answers in the order of the cells.
@@ -247,212 +282,4 @@ pub fn orders(planned: &[Planned]) -> Vec<Order> {
         .iter()
         .flat_map(|plan| run::orders(&plan.cells, 1, plan.scenario.run.seed))
         .collect()
-}
-
-/// The setting as the text of a scenario.
-fn scenario(
-    setting: &Setting,
-    columns: &[&str],
-    seed: u64,
-    lead: Option<&Lead>,
-    notes: &mut Vec<String>,
-) -> String {
-    let lead_s = lead.map_or(0.0, |lead| lead.seconds);
-    let mut text = format!(
-        "# Made by `tidegate compare` from the recording `{}`.\n\
-         schema = \"{SCHEMA}\"\nname = \"{}\"\ntitle = {}\n\n\
-         [run]\nreplicas = 1\nseed = {seed}\nmax_s = {}\nsample_ms = {SAMPLE_MS}\n\n\
-         [machine]\ncpus = {}\nmemory_mib = {}\ndirty_mib = {}\nbackground_mib = {}\n",
-        setting.name,
-        plain(&setting.name),
-        quoted(&setting.summary()),
-        setting.seconds * 10.0 + 600.0,
-        setting.cpus,
-        setting.memory_mib,
-        setting.dirty_mib,
-        setting.background_mib,
-    );
-    for (index, rate) in setting.devices.iter().enumerate() {
-        device(&mut text, setting, (index, *rate), lead_s, notes);
-    }
-    for (index, writer) in setting.writers.iter().enumerate() {
-        let block = block(writer.bytes);
-        if block != writer.bytes {
-            notes.push(format!(
-                "writer {index}: writes of {} bytes are run as {block} bytes: the lab writes whole sectors",
-                writer.bytes
-            ));
-        }
-        task(
-            &mut text,
-            writer,
-            &format!("writer-{index}"),
-            &Span {
-                start_s: lead_s + writer.start_s,
-                run_s: setting.seconds - writer.start_s,
-                file_mib: FILE_MIB,
-            },
-        );
-    }
-    if let Some(lead) = lead {
-        // The writers that were there from the first second on.
-        let own = setting.writers.iter().filter(|writer| writer.start_s < 1.0);
-        let own: Vec<_> = own.filter(|writer| writer.is_heavy()).collect();
-        let each = lead
-            .mib
-            .map(|mib| mib / experiment::stats::count(own.len().max(1)));
-        for (index, writer) in own.into_iter().enumerate() {
-            task(
-                &mut text,
-                writer,
-                &format!("{LEAD}{index}"),
-                &Span {
-                    start_s: 0.0,
-                    run_s: lead_s,
-                    file_mib: each.unwrap_or(FILE_MIB),
-                },
-            );
-        }
-    }
-    self::columns(&mut text, columns, setting.hz, |_| String::new());
-    text
-}
-
-/// When a task writes, and how much at the most.
-struct Span {
-    start_s: f64,
-    run_s: f64,
-    file_mib: f64,
-}
-
-fn task(text: &mut String, writer: &WriterSpec, id: &str, span: &Span) {
-    let _ = write!(
-        text,
-        "\n[[task]]\nid = \"{id}\"\ndevice = \"device-{}\"\nblock_kib = {}\nrun_s = {}\n",
-        writer.device,
-        block(writer.bytes) / 1024.0,
-        span.run_s,
-    );
-    if span.start_s > 0.0 {
-        let _ = writeln!(text, "start_s = {}", span.start_s);
-    }
-    let _ = writeln!(text, "kind = \"dd\"\nfile_mib = {}", span.file_mib);
-    if !writer.is_heavy() {
-        // A rest after each call, as the recorded writers take it; what a stall costs is not caught
-        // up.
-        let _ = writeln!(
-            text,
-            "every_ms = {}",
-            (writer.sleep_s * 1e3).max(REST_LEAST_MS)
-        );
-    }
-}
-
-/// The columns of a scenario; `more`: further keys of each.
-pub(super) fn columns(text: &mut String, columns: &[&str], hz: u32, more: impl Fn(&str) -> String) {
-    for name in columns {
-        let _ = write!(text, "\n[[column]]\nname = \"{name}\"\n");
-        // The kernel's law counts in the kernel's ticks.
-        if name.starts_with("linux-") {
-            let _ = writeln!(text, "hz = {hz}");
-        }
-        text.push_str(&more(name));
-    }
-}
-
-/// The nearest size of a call in whole sectors.
-fn block(bytes: f64) -> f64 {
-    (bytes / SECTOR).round().max(1.0) * SECTOR
-}
-
-fn device(
-    text: &mut String,
-    setting: &Setting,
-    (index, rate): (usize, f64),
-    lead_s: f64,
-    notes: &mut Vec<String>,
-) {
-    let model = match setting.origin {
-        Origin::Guest => "null_blk",
-        Origin::Chain | Origin::Trace => "token_bucket",
-    };
-    let _ = write!(
-        text,
-        "\n[[device]]\nid = \"device-{index}\"\nmodel = \"{model}\"\nrate_mib = {rate}\n"
-    );
-    match (&setting.fs, setting.origin) {
-        (Some(fs), origin) => {
-            let _ = writeln!(text, "fs = {}", quoted(fs));
-            // ext4 is never without one here; that of the field recordings is small.
-            match origin {
-                Origin::Guest if fs == "ext4" => text.push_str("journal = true\n"),
-                Origin::Chain if fs == "ext4" => {
-                    let _ = writeln!(text, "journal = {{ size_mib = {JOURNAL_MIB} }}");
-                }
-                Origin::Guest | Origin::Chain | Origin::Trace => {}
-            }
-        }
-        // The block device itself, with the guest's CPU.
-        (None, Origin::Guest) => text.push_str("fs = \"bare\"\n"),
-        (None, _) => {}
-    }
-    match (setting.origin, setting.max_sectors) {
-        (Origin::Guest, Some(sectors)) => {
-            let _ = writeln!(text, "params = {{ request_max_bytes = {} }}", sectors * 512);
-        }
-        (Origin::Chain, _) => {
-            let _ = writeln!(text, "params = {{ burst_us = {BURST_US} }}");
-        }
-        (Origin::Trace, Some(sectors)) => {
-            let queue = setting.queue.unwrap_or(0);
-            let bytes = sectors * 512;
-            let _ = writeln!(
-                text,
-                "params = {{ queue_depth = {queue}, request_max_bytes = {bytes} }}"
-            );
-        }
-        (Origin::Guest | Origin::Trace, _) => {}
-    }
-    if let Some(percent) = setting.max_ratio {
-        let _ = writeln!(text, "strict = true\nmax_percent = {percent}");
-    }
-    let changes: Vec<String> = setting
-        .changes
-        .iter()
-        .filter(|change| change.device == index)
-        .map(|change| {
-            let at_s = lead_s + change.at_s;
-            format!("{{ at_s = {at_s}, rate_mib = {} }}", change.rate)
-        })
-        .collect();
-    if changes.is_empty() {
-        return;
-    }
-    match catalogue::check_rate(model) {
-        Ok(()) => {
-            let _ = writeln!(text, "change = [{}]", changes.join(", "));
-        }
-        Err(problem) => notes.push(format!(
-            "the changes of the rate are not run: {model}: {problem}"
-        )),
-    }
-}
-
-/// A name that can be a folder's.
-pub(super) fn plain(name: &str) -> String {
-    let keep = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let plain: String = name
-        .chars()
-        .map(|c| if keep(c) { c } else { '-' })
-        .collect();
-    if plain.is_empty() {
-        "recording".into()
-    } else {
-        plain
-    }
-}
-
-/// A string of TOML.
-pub(super) fn quoted(text: &str) -> String {
-    toml::Value::from(text).to_string()
 }

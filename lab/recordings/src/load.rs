@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
+use super::change::{self, Change};
 use super::fault::Fault;
+use super::kind::Kind;
 use super::recording::Recording;
-use super::what_if::Change;
-use super::{folder, trace};
+use super::setting::Setting;
+use super::{folder, pressure, trace};
 
 impl Recording {
     /// Reads a folder of tables, or a file with a trace.
@@ -21,9 +23,23 @@ impl Recording {
     /// # Errors
     /// The mistake or the missing part, with file and line.
     pub fn load_with(path: &Path, given: &[Change], fill: &[Change]) -> Result<Self, Fault> {
-        if path.is_dir() {
-            return folder::load(path, given);
+        let kind = Kind::of(path);
+        if !path.is_dir() {
+            return trace::load(path, given, fill);
         }
-        trace::load(path, given, fill)
+        let mut setting = Setting::of_folder(kind, path)?;
+        let mut notes = Vec::new();
+        change::turn(&mut setting, "--given", &given.iter().collect::<Vec<_>>()).map_err(
+            |problem| Fault::of(path, problem, "state what is so, with the keys of --set"),
+        )?;
+        for change in given {
+            notes.push(format!("given on the command line: {change}"));
+        }
+        let outcome = if kind.has_marks {
+            pressure::read(path, &setting, &mut notes)?
+        } else {
+            folder::read(path, &mut setting, &mut notes)?
+        };
+        Ok(Self::new(setting, outcome, notes))
     }
 }

@@ -1,7 +1,7 @@
 //! A recording: what a real kernel did, in the form in which a run of the lab is told (`Outcome`),
 //! so that both are measured, tabled and drawn by the same code.
 
-use super::setting::Setting;
+use super::setting::{Setting, is_heavy, start_s};
 use experiment::outcome::{Job, Outcome};
 
 /// Name of the recording's column.
@@ -14,24 +14,32 @@ pub struct Recording {
     pub setting: Setting,
     /// The measurements.
     pub outcome: Outcome,
-    /// The values assumed, inferred, left out or found.
+    /// The values inferred, left out or found.
     pub notes: Vec<String>,
+    /// The values assumed, that every answer hangs on.
+    pub assumed: Vec<&'static str>,
     /// Keys that were asked for and found among `fill`.
     pub filled: Vec<String>,
 }
 
 impl Recording {
-    pub(super) fn new(setting: Setting, mut outcome: Outcome, mut notes: Vec<String>) -> Self {
-        outcome.case.clone_from(&setting.name);
-        outcome.policy = COLUMN.into();
-        outcome.scale = 1.0;
-        outcome.virtual_s = setting.seconds;
-        outcome.memory_limit = setting.memory_mib * 1_048_576.0;
-        findings(&setting, &outcome, &mut notes);
+    pub(super) fn new(setting: Setting, outcome: Outcome, mut notes: Vec<String>) -> Self {
+        if !setting.kind.has_marks {
+            findings(&setting, &outcome, &mut notes);
+        }
+        let outcome = Outcome {
+            case: setting.name().to_owned(),
+            policy: COLUMN.into(),
+            scale: 1.0,
+            virtual_s: setting.seconds(),
+            memory_limit: setting.usable_mib() * 1_048_576.0,
+            ..outcome
+        };
         Self {
             setting,
             outcome,
             notes,
+            assumed: Vec::new(),
             filled: Vec::new(),
         }
     }
@@ -46,23 +54,16 @@ fn findings(setting: &Setting, outcome: &Outcome, notes: &mut Vec<String>) {
                 .into(),
         );
     }
-    if setting.page_size != 4096 {
+    if let Some(hz) = setting.hz().filter(|hz| *hz != 250) {
         notes.push(format!(
-            "pages of {} bytes were converted to pages of 4096; the lab dirties pages of 4096",
-            setting.page_size
-        ));
-    }
-    if setting.hz != 250 {
-        notes.push(format!(
-            "HZ is {}: pauses are whole ticks of {:.3} ms; the linux columns run with it",
-            setting.hz,
-            1000.0 / f64::from(setting.hz)
+            "HZ is {hz}: pauses are whole ticks of {:.3} ms; the linux columns run with it",
+            1000.0 / f64::from(hz)
         ));
     }
     let strangers = outcome
         .pauses
         .iter()
-        .filter(|pause| pause.writer as usize >= setting.writers.len())
+        .filter(|pause| pause.writer as usize >= setting.scenario.tasks.len())
         .count();
     if strangers > 0 {
         notes.push(format!(
@@ -74,20 +75,21 @@ fn findings(setting: &Setting, outcome: &Outcome, notes: &mut Vec<String>) {
 /// The writers' calls as jobs. `calls`: (writer, start in seconds, length in seconds, bytes).
 pub(super) fn jobs(setting: &Setting, calls: &[(usize, f64, f64, f64)]) -> Vec<Job> {
     let mut jobs: Vec<Job> = setting
-        .writers
+        .scenario
+        .tasks
         .iter()
         .enumerate()
         .map(|(index, writer)| Job {
-            name: format!("writer-{index}"),
+            name: writer.id.get_ref().clone(),
             task: u32::try_from(index).unwrap_or(u32::MAX),
-            kind: if writer.is_heavy() {
+            kind: if is_heavy(writer) {
                 "dd"
             } else {
                 "light_writer"
             },
-            is_heavy: writer.is_heavy(),
-            is_light: !writer.is_heavy(),
-            began_s: writer.start_s,
+            is_heavy: is_heavy(writer),
+            is_light: !is_heavy(writer),
+            began_s: start_s(writer),
             rate_share: 1.0,
             ..Job::default()
         })

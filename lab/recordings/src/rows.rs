@@ -52,6 +52,15 @@ pub(super) fn find(folder: &Path, name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
+/// The same where it has to be there; `help`: the files that there have to be.
+///
+/// # Errors
+/// It is not.
+pub(super) fn need(folder: &Path, name: &str, help: &str) -> Result<PathBuf, Fault> {
+    let missing = || Fault::of(folder, format!("has no `{name}`"), help);
+    find(folder, name).ok_or_else(missing)
+}
+
 /// The text of a file; a name that ends in `.gz` is unpacked.
 pub(super) fn text(path: &Path) -> Result<String, Fault> {
     let failed = |error: std::io::Error| {

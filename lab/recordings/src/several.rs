@@ -3,8 +3,10 @@
 
 use core::fmt::Write as _;
 
-use super::kind::{Beside, Kind};
-use super::label::Label;
+use super::differ::differences;
+use super::figures::{Figure, of_kind};
+use super::guess::{self, Point, Ways};
+use super::setting::Setting;
 use report::output::{self, Column, Data, TidyTable};
 
 /// Differences below this part of the value are not judged: they are within what one run differs
@@ -15,6 +17,30 @@ const SIZE: f64 = 0.3;
 /// Pairs that are printed one by one.
 const PAIRS_MOST: usize = 24;
 
+/// A recording and the first column's run of it: values of all figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside<'a> {
+    /// Under what it was made.
+    pub setting: &'a Setting,
+    /// Its measurements.
+    pub recorded: &'a [Option<f64>],
+    /// The lab's run.
+    pub lab: &'a [Option<f64>],
+}
+
+/// A figure of all recordings that have it.
+#[must_use]
+pub fn points<'a>(sides: &[Beside<'a>], index: usize) -> Vec<Point<'a>> {
+    let point = |side: &Beside<'a>| {
+        Some(Point {
+            setting: side.setting,
+            recorded: side.recorded[index]?,
+            lab: side.lab[index].unwrap_or(0.0),
+        })
+    };
+    sides.iter().filter_map(point).collect()
+}
+
 /// The lab's answer to the change from one recording to another.
 pub struct Pair<'a> {
     /// Name of one of them.
@@ -24,7 +50,7 @@ pub struct Pair<'a> {
     /// In what they differ.
     pub setting: String,
     /// Of which figure.
-    pub figure: Label,
+    pub figure: &'static Figure,
     /// The recorded difference.
     pub recorded: f64,
     /// The lab's.
@@ -71,50 +97,96 @@ impl Pair<'_> {
 
 /// The tables over all recordings; `column` is the name of the judged one.
 #[must_use]
-pub fn render<K: Kind>(sides: &[Beside<'_, K>], column: &str) -> String {
-    let mut text = K::overview(sides, column);
+pub fn render(sides: &[Beside<'_>], column: &str) -> String {
+    let mut text = overview(sides, column);
     text.push('\n');
     let pairs = pairs(sides);
     if pairs.is_empty() {
         text.push_str("No two recordings differ in one setting only: no differences to judge.\n\n");
     } else {
-        text.push_str(&differences::<K>(&pairs, column));
+        text.push_str(&judged_pairs(sides[0].setting, &pairs, column));
     }
+    text
+}
+
+/// Mean errors over all recordings, beside those of guesses.
+fn overview(sides: &[Beside<'_>], column: &str) -> String {
+    const NAME: usize = 28;
+    const FIELD: usize = 12;
+    let mut text = format!(
+        "All {} recordings: mean and largest error of {column}, mean error of a lab of zeroes, of a \
+         copy of the nearest recording, of the best constant; skill = 1 - error / error of the \
+         constant; bands held by the lab; the constant\n{:NAME$}",
+        sides.len(),
+        ""
+    );
+    for name in ["lab", "largest", "zeroes", "copy", "constant", "skill"] {
+        let _ = write!(text, "{name:>FIELD$}");
+    }
+    text.push('\n');
+    let mut held = Ways::default().map(|_: f64| 0);
+    let (mut of, mut skilled, mut figures) = (0, 0, 0);
+    for (index, figure) in of_kind(sides[0].setting.kind).iter().enumerate() {
+        let Some(judged) = guess::judge(figure, &points(sides, index)) else {
+            continue;
+        };
+        let _ = write!(text, "{:NAME$}", figure.name);
+        let [lab, zeroes, copy, constant] = judged.errors.list();
+        for error in [lab, judged.largest, zeroes, copy, constant] {
+            let _ = write!(text, "{:>10.1} %", error * 100.0);
+        }
+        let skill = judged.skill();
+        let _ = write!(text, "{skill:>FIELD$.2}");
+        if figure.band.is_some() {
+            let _ = write!(text, "    {} of {}", judged.held.lab, judged.of);
+            held = held.plus(judged.held);
+            of += judged.of;
+        }
+        let (share, scale) = judged.constant;
+        let _ = writeln!(text, "    {share:.3} {}", scale.words());
+        figures += 1;
+        skilled += u32::from(skill > 0.0);
+    }
+    let _ = writeln!(
+        text,
+        "bands held by lab/zeroes/copy/constant: {held} of {of}; skill above zero in {skilled} of {figures} figures"
+    );
     text
 }
 
 /// All pairs of recordings that differ in one setting, figure by figure.
 #[must_use]
-pub fn pairs<'a, K: Kind>(sides: &[Beside<'a, K>]) -> Vec<Pair<'a>> {
-    let (labels, judged) = (K::labels(), K::judged());
-    let judged: Vec<usize> = (0..labels.len())
-        .filter(|index| judged.contains(&labels[*index].name))
+pub fn pairs<'a>(sides: &[Beside<'a>]) -> Vec<Pair<'a>> {
+    let Some(kind) = sides.first().map(|side| side.setting.kind) else {
+        return Vec::new();
+    };
+    let judged = of_kind(kind).iter().enumerate();
+    let judged: Vec<_> = judged
+        .filter(|(_, figure)| !figure.guesses.is_empty())
         .collect();
     let mut pairs = Vec::new();
     for (index, from) in sides.iter().enumerate() {
         for to in &sides[index + 1..] {
-            let differences = K::differences(from.setting, to.setting);
-            let [setting] = &differences[..] else {
+            let differ = differences(from.setting, to.setting);
+            let [setting] = &differ[..] else {
                 continue;
             };
-            let values = |side: &Beside<'_, K>| (K::values(side.recorded), K::values(side.lab));
-            let (before, after) = (values(from), values(to));
-            for index in &judged {
+            for (index, figure) in &judged {
                 let both = |one: &[Option<f64>], other: &[Option<f64>]| {
                     Some((one[*index]?, other[*index]?))
                 };
                 let (Some(recorded), Some(lab)) =
-                    (both(&before.0, &after.0), both(&before.1, &after.1))
+                    (both(from.recorded, to.recorded), both(from.lab, to.lab))
                 else {
                     continue;
                 };
                 let difference = recorded.1 - recorded.0;
                 let middle = f64::midpoint(recorded.0, recorded.1);
                 pairs.push(Pair {
-                    from: K::name(from.setting),
-                    to: K::name(to.setting),
+                    from: from.setting.name(),
+                    to: to.setting.name(),
                     setting: setting.clone(),
-                    figure: labels[*index],
+                    figure,
                     recorded: difference,
                     lab: lab.1 - lab.0,
                     small: difference.abs() <= NOTICEABLE * middle,
@@ -125,14 +197,15 @@ pub fn pairs<'a, K: Kind>(sides: &[Beside<'a, K>]) -> Vec<Pair<'a>> {
     pairs
 }
 
-fn differences<K: Kind>(pairs: &[Pair<'_>], column: &str) -> String {
+fn judged_pairs(setting: &Setting, pairs: &[Pair<'_>], column: &str) -> String {
     let mut text = format!(
         "Pairs that differ in one setting: recorded difference, {column}'s, error of its size \
          (differences of less than 5 % are not judged)\n"
     );
-    let widths = K::labels().into_iter().map(|label| label.name.len());
-    let width = widths.max().unwrap_or(0);
-    for figure in K::judged() {
+    let figures = of_kind(setting.kind).iter();
+    let width = figures.clone().map(|figure| figure.name.len()).max();
+    let width = width.unwrap_or(0);
+    for figure in figures.map(|figure| figure.name) {
         let all = || pairs.iter().filter(|pair| pair.figure.name == figure);
         let judged = || all().filter(|pair| !pair.small);
         if all().next().is_none() {
@@ -177,7 +250,7 @@ fn differences<K: Kind>(pairs: &[Pair<'_>], column: &str) -> String {
 }
 
 /// The pairs as a table.
-pub(super) fn table<K: Kind>(sides: &[Beside<'_, K>]) -> TidyTable {
+pub(super) fn table(sides: &[Beside<'_>]) -> TidyTable {
     let pairs = pairs(sides);
     let text = |of: &dyn Fn(&Pair<'_>) -> String| Data::Text(pairs.iter().map(of).collect());
     let real = |of: &dyn Fn(&Pair<'_>) -> f64| Data::Real(pairs.iter().map(of).collect());

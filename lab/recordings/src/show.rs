@@ -2,20 +2,21 @@
 
 use core::fmt::Write as _;
 
-use super::measure::{Lengths, Measures, QUANTITIES};
+use super::figures::{Band, of_kind, of_writers};
 use super::setting::Setting;
+use experiment::outcome::Outcome;
 use report::output::web::{self, Cell};
 use report::output::{self, Column, Data, TidyTable};
 
-/// Writers that get a row each.
-const WRITERS_MOST: usize = 4;
+/// Rows of single writers, at most; of more, the least and the most.
+const OF_WRITERS_MOST: usize = 12;
 /// Least width of the first column; of a value, and of a value with its difference.
 const NAME: usize = 28;
 const FIELD: usize = 12;
 const COLUMN: usize = 22;
 
 /// A row of a table.
-pub struct Row {
+pub(super) struct Row {
     /// Its name.
     pub name: String,
     /// Its unit.
@@ -26,83 +27,59 @@ pub struct Row {
     pub values: Vec<Option<f64>>,
 }
 
-/// All rows that any column has a value for.
-pub(super) fn rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for quantity in &QUANTITIES {
-        let values: Vec<Option<f64>> = columns.iter().map(|m| (quantity.of)(m)).collect();
-        if values.iter().any(Option::is_some) {
-            rows.push(Row {
-                name: quantity.label.name.to_owned(),
-                unit: quantity.label.unit,
-                digits: quantity.label.digits,
-                values,
-            });
-        }
-        let several = setting.writers.len() > 1;
-        if quantity.label.name == "throughput" && several {
-            rows.extend(writer_rows(setting, columns));
-        }
-        if quantity.label.name == "pauses: sum" && several {
-            rows.extend(pause_rows(setting, columns));
-        }
-    }
-    rows
-}
-
-/// Pauses of single writers, if they are few.
-fn pause_rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
-    if setting.writers.len() > WRITERS_MOST {
-        return Vec::new();
-    }
-    let row = |index: usize, name: &str, unit, of: fn(&Lengths) -> f64| Row {
-        name: format!("  writer {index}: {name}"),
-        unit,
-        digits: usize::from(unit == "ms"),
-        values: columns
-            .iter()
-            .map(|m| m.writer_pauses.get(index)?.as_ref().map(of))
-            .collect(),
+/// All rows that any column has something for; the first is the recording.
+pub(super) fn rows(setting: &Setting, columns: &[(&[Option<f64>], &Outcome)]) -> Vec<Row> {
+    let all = of_kind(setting.kind).iter().enumerate();
+    let all = all.map(|(index, figure)| Row {
+        name: match figure.band_of(setting) {
+            Some(Band::Part(part)) => format!("{} [{:.0}%]", figure.name, part * 100.0),
+            Some(Band::Factor(factor)) => format!("{} [x{factor}]", figure.name),
+            None => figure.name.to_owned(),
+        },
+        unit: figure.unit,
+        digits: figure.digits,
+        values: columns.iter().map(|(values, _)| values[index]).collect(),
+    });
+    let is_there = |row: &Row| {
+        let mut values = row.values.iter();
+        values.any(|value| value.is_some_and(|value| value != 0.0))
     };
-    (0..setting.writers.len())
-        .flat_map(|index| {
-            [
-                row(index, "count", "", |pauses| pauses.count),
-                row(index, "median", "ms", |pauses| pauses.median),
-            ]
-        })
-        .filter(|row| row.values.iter().any(Option::is_some))
+    all.chain(writer_rows(setting, columns))
+        .filter(is_there)
         .collect()
 }
 
-/// Throughput of single writers; of many, the least and the most.
-fn writer_rows(setting: &Setting, columns: &[&Measures]) -> Vec<Row> {
-    let row = |name: String, values: Vec<Option<f64>>| Row {
-        name,
-        unit: "MiB/s",
-        digits: 2,
+/// Figures of single writers; of many, the slowest and the fastest.
+fn writer_rows(setting: &Setting, columns: &[(&[Option<f64>], &Outcome)]) -> Vec<Row> {
+    let of = |(_, outcome): &(&[Option<f64>], &Outcome)| of_writers(setting, outcome);
+    let all: Vec<_> = columns.iter().map(of).collect();
+    let row = |name: &str, unit, digits, values: Vec<Option<f64>>| Row {
+        name: format!("  {name}"),
+        unit,
+        digits,
         values,
     };
-    if setting.writers.len() <= WRITERS_MOST {
-        let one = |index: usize| {
-            let kind = if setting.writers[index].is_heavy() {
-                "writer"
-            } else {
-                "light writer"
-            };
-            let values = columns.iter().map(|m| m.writers.get(index).copied());
-            row(format!("  {kind} {index}"), values.collect())
-        };
-        return (0..setting.writers.len()).map(one).collect();
-    }
-    let extreme = |of: fn(f64, f64) -> f64| {
-        let values = columns.iter().map(|m| m.writers.iter().copied().reduce(of));
-        values.collect::<Vec<_>>()
+    let several = setting.scenario.tasks.len() > 1;
+    let Some(first) = all.first().filter(|first| several && !first.is_empty()) else {
+        return Vec::new();
     };
-    vec![
-        row("  slowest writer".into(), extreme(f64::min)),
-        row("  fastest writer".into(), extreme(f64::max)),
-    ]
+    if first.len() > OF_WRITERS_MOST {
+        let extreme = |of: fn(f64, f64) -> f64| {
+            let values = all
+                .iter()
+                .map(|own| own.iter().filter_map(|own| own.3).reduce(of));
+            values.collect()
+        };
+        return vec![
+            row("slowest writer", "MiB/s", 2, extreme(f64::min)),
+            row("fastest writer", "MiB/s", 2, extreme(f64::max)),
+        ];
+    }
+    let line = |(at, (name, unit, digits, _)): (usize, &(String, &'static str, usize, _))| {
+        let values = all.iter().map(|own| own.get(at).and_then(|own| own.3));
+        row(name, unit, *digits, values.collect())
+    };
+    first.iter().enumerate().map(line).collect()
 }
 
 /// A table whose first column is what the others are compared with.

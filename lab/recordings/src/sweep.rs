@@ -4,9 +4,9 @@
 use core::fmt::Write as _;
 
 use super::answer::{self, Doubt, FIELD};
-use super::label::Label;
+use super::change::Change;
+use super::figures::Figure;
 use super::several::NOTICEABLE;
-use super::what_if::Change;
 use report::output::{self, Column, Curve, Data, Lines, TidyTable};
 
 /// Panels of the plot, at most.
@@ -22,7 +22,7 @@ pub(super) struct Sweep<'a> {
     pub(super) changes: &'a [Vec<Change>],
     /// Of each value, the change that varies; of a single one, the first.
     pub(super) values: Vec<&'a Change>,
-    pub(super) labels: Vec<Label>,
+    pub(super) figures: &'static [Figure],
     pub(super) recorded: Vec<Option<f64>>,
     /// Of each column, without any change.
     pub(super) lab: Vec<Vec<Option<f64>>>,
@@ -63,7 +63,7 @@ impl Sweep<'_> {
 
     /// The table of the first column's answers.
     pub(super) fn table(&self) -> String {
-        let width = answer::width(&self.labels);
+        let width = answer::width(self.figures);
         let texts: Vec<&str> = self.values.iter().map(|change| &*change.text).collect();
         let mut text = format!(
             "What if {} were {}? Answers of {}\n{:width$}{:>FIELD$}",
@@ -77,18 +77,18 @@ impl Sweep<'_> {
             let _ = write!(text, "{value:>FIELD$}");
         }
         text.push('\n');
-        for (figure, label) in self.labels.iter().enumerate() {
+        for (figure, own) in self.figures.iter().enumerate() {
             let row = self.row(0, figure);
             if answer::is_nothing(&row) && answer::is_nothing(&[self.recorded[figure]]) {
                 continue;
             }
-            let _ = write!(text, "{:width$}", label.with_unit());
+            let _ = write!(text, "{:width$}", own.with_unit());
             for value in core::iter::once(self.recorded[figure]).chain(row) {
-                text.push_str(&answer::field(value, label.digits));
+                text.push_str(&answer::field(value, own.digits));
             }
-            answer::end_line(&mut text, &self.doubts[figure].words(label.name));
+            answer::end_line(&mut text, &self.doubts[figure].words(own.name));
         }
-        answer::put_marks(&mut text, &self.labels, self.doubts);
+        answer::put_marks(&mut text, self.figures, self.doubts);
         text.push('\n');
         text
     }
@@ -110,7 +110,7 @@ impl Sweep<'_> {
             );
             high - low > NOTICEABLE * high
         };
-        let figures = (0..self.labels.len()).filter(|figure| self.doubts[*figure].answers());
+        let figures = (0..self.figures.len()).filter(|figure| self.doubts[*figure].answers());
         let panels = figures.filter(moved).take(PANELS_MOST).map(|figure| {
             let curve = |(column, name): (usize, &&str)| {
                 let points = xs.iter().copied().zip(self.row(column, figure));
@@ -120,7 +120,7 @@ impl Sweep<'_> {
                 }
             };
             let curves = self.columns.iter().enumerate().map(curve);
-            (self.labels[figure].with_unit(), curves.collect())
+            (self.figures[figure].with_unit(), curves.collect())
         });
         Some(Lines {
             name: format!("what-if-{}", self.recording),
@@ -142,7 +142,7 @@ pub(super) fn answers<'a>(sweeps: impl Iterator<Item = &'a Sweep<'a>>) -> TidyTa
         for (value, changes) in sweep.changes.iter().enumerate() {
             let change: Vec<String> = changes.iter().map(Change::to_string).collect();
             for (column, name) in sweep.columns.iter().enumerate() {
-                for (figure, label) in sweep.labels.iter().enumerate() {
+                for (figure, own) in sweep.figures.iter().enumerate() {
                     let recorded = sweep.recorded[figure];
                     let lab = sweep.lab[column][figure];
                     let changed = sweep.changed[value][column][figure];
@@ -150,15 +150,15 @@ pub(super) fn answers<'a>(sweeps: impl Iterator<Item = &'a Sweep<'a>>) -> TidyTa
                         continue;
                     }
                     let doubt = match column {
-                        0 => sweep.doubts[figure].words(label.name),
+                        0 => sweep.doubts[figure].words(own.name),
                         _ => String::new(),
                     };
                     let row = [
                         sweep.recording,
                         &change.join(", "),
                         name,
-                        label.name,
-                        label.unit,
+                        own.name,
+                        own.unit,
                         &doubt,
                     ];
                     for (texts, text) in texts.iter_mut().zip(row) {
@@ -211,9 +211,7 @@ pub(super) fn answers<'a>(sweeps: impl Iterator<Item = &'a Sweep<'a>>) -> TidyTa
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Kind as _;
-    use crate::pressure::Pressure;
-    use crate::what_if::THROTTLING;
+    use crate::kind::{PRESSURE, THROTTLING};
 
     fn of<'a>(values: &'a [Change], changes: &'a [Vec<Change>]) -> Sweep<'a> {
         Sweep {
@@ -221,11 +219,7 @@ mod tests {
             recording: "one",
             columns: &["linux-6.12"],
             values: values.iter().collect(),
-            labels: vec![Label {
-                name: "system",
-                unit: "s",
-                digits: 0,
-            }],
+            figures: &crate::figures::of_kind(&PRESSURE)[..1],
             recorded: vec![Some(10.0)],
             lab: vec![vec![Some(10.0)]],
             changed: vec![vec![vec![Some(40.0)]]; values.len()],
@@ -240,7 +234,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_no_more_than_there_is_under_its_own_value() {
-        let values = Change::parse_all(THROTTLING, "cpus=1..3:1").unwrap();
+        let values = Change::parse_all(&THROTTLING, "cpus=1..3:1").unwrap();
         let changes: Vec<_> = values.iter().map(|value| vec![value.clone()]).collect();
         let sweep = of(&values, &changes);
         assert_eq!(sweep.row(0, 0), [20.0, 40.0, 40.0].map(Some));
@@ -258,7 +252,7 @@ mod tests {
 
     #[test]
     fn values_that_are_words_have_a_table_and_no_plot() {
-        let values = Change::parse_all(Pressure::KEYS, "device.0.fs=ext4,vfat");
+        let values = Change::parse_all(&PRESSURE, "device.0.fs=ext4,vfat");
         let values = values.unwrap();
         assert!(of(&values, &[]).plot().is_none());
         assert!(

@@ -5,6 +5,7 @@
 //! ```
 
 mod image;
+mod scenario;
 mod scenarios;
 mod tables;
 

@@ -1,7 +1,7 @@
 //! From what the guest handed out to the folder of a recording.
 //!
 //! ```text
-//! scenario.json   what was run              pauses.csv      balance_dirty_pages, each line
+//! scenario.toml   what was run              pauses.csv      balance_dirty_pages, each line
 //! facts.json      what the guest was        ratelimit.csv   bdi_dirty_ratelimit, each line
 //! writes.csv      every write()             device.csv, vmstat.csv   ten times a second
 //! ```
@@ -24,7 +24,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use super::scenarios::Scenario;
+use super::scenarios::{Fs, Scenario};
 use crate::Result;
 
 /// Tables longer than this are packed.
@@ -154,7 +154,10 @@ pub(super) fn make(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<(Rec
     let measures = measure(scenario, &writes, &pauses, &vmstat)?;
     let json = |value: &Value| format!("{value:#}\n");
     let files = [
-        ("scenario.json", json(&described(scenario, hz, stream)?)),
+        (
+            "scenario.toml",
+            described(scenario, hz, stream.fact("kernel")?),
+        ),
         ("facts.json", json(&facts(stream, &writes)?)),
         ("writes.csv", writes.table()),
         ("pauses.csv", pauses),
@@ -236,8 +239,8 @@ impl Recording {
 /// # Errors
 /// Something else does.
 pub(super) fn replaceable(folder: &Path) -> Result<()> {
-    let scenario = fs::read_to_string(folder.join("scenario.json")).unwrap_or_default();
-    let ours = scenario.contains("\"source\"") && scenario.contains("\"guest\"");
+    let scenario = fs::read_to_string(folder.join("scenario.toml")).unwrap_or_default();
+    let ours = scenario.starts_with(RECORDED);
     let empty = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
     if ours || empty && !folder.is_file() {
         return Ok(());
@@ -499,16 +502,80 @@ fn samples(text: &str, zero: u64) -> Result<String> {
     Ok(table)
 }
 
-/// `scenario.json`: what was to be run, and on which kernel it was.
-fn described(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<Value> {
-    let mut json = scenario.json();
-    json["kernel"] = json!(stream.fact("kernel")?);
-    json["hz"] = json!(hz);
-    let bdis = (0..scenario.devices.len())
-        .map(|device| stream.fact(&format!("nullb{device}.dev")))
-        .collect::<Result<Vec<_>>>()?;
-    json["bdis"] = json!(bdis);
-    Ok(json)
+/// The first words of the scenario of every recording.
+const RECORDED: &str = "# A guest that `cargo instruments guest` recorded";
+
+/// A name as a scenario has it.
+pub(super) fn plain(name: &str) -> String {
+    let keep = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let plain = |c: char| match c {
+        '=' => '_',
+        c if keep(c) => c,
+        _ => '-',
+    };
+    name.chars().map(plain).collect()
+}
+
+/// `scenario.toml`: what the lab runs beside the recording, and on which kernel it was.
+fn described(scenario: &Scenario, hz: u32, kernel: &str) -> String {
+    let Scenario {
+        dirty, bg, seconds, ..
+    } = scenario;
+    let mut text = format!(
+        "{RECORDED}: what `tidegate compare` runs beside it.\n\
+         schema = \"tidegate-exp/1\"\nname = \"{}\"\ntitle = \"Linux {kernel}, HZ {hz}, 1 CPU, {}\"\n\n\
+         [run]\nreplicas = 1\nseed = 1\nmax_s = {}\nsample_ms = 100\n\n\
+         [machine]\ncpus = 1\nmemory_mib = {}\ndirty_mib = {dirty}\nbackground_mib = {bg}\n",
+        plain(&scenario.name),
+        scenario.words(),
+        seconds * 10 + 600,
+        scenario.memory_mib(),
+    );
+    for (device, rate) in scenario.devices.iter().enumerate() {
+        let fs = match scenario.fs {
+            Fs::Ext4 => "\"ext4\"\njournal = true",
+            Fs::None => "\"bare\"",
+        };
+        let _ = write!(
+            text,
+            "\n[[device]]\nid = \"device-{device}\"\nmodel = \"null_blk\"\nrate_mib = {rate}\nfs = {fs}\n\
+             params = {{ request_max_bytes = {} }}\n",
+            super::image::MAX_SECTORS * 512,
+        );
+        if let Some(percent) = scenario.max_ratio {
+            let _ = writeln!(text, "strict = true\nmax_percent = {percent}");
+        }
+        let changes = scenario.change.iter();
+        let changes = changes.filter(|change| change.device == device);
+        let changes: Vec<String> = changes
+            .map(|change| format!("{{ at_s = {}, rate_mib = {} }}", change.at_s, change.mib))
+            .collect();
+        if !changes.is_empty() {
+            let _ = writeln!(text, "change = [{}]", changes.join(", "));
+        }
+    }
+    for (number, writer) in scenario.writers.iter().enumerate() {
+        let _ = write!(
+            text,
+            "\n[[task]]\nid = \"writer-{number}\"\ndevice = \"device-{}\"\nblock_kib = {}\nrun_s = {}\n",
+            writer.device,
+            writer.bytes / 1024,
+            seconds - writer.start_s,
+        );
+        if writer.start_s > 0 {
+            let _ = writeln!(text, "start_s = {}", writer.start_s);
+        }
+        // Files have room for more than any writer comes near.
+        text.push_str("kind = \"dd\"\nfile_mib = 1048576\n");
+        if writer.sleep_ms > 0 {
+            let _ = writeln!(text, "every_ms = {}", writer.sleep_ms);
+        }
+    }
+    let _ = write!(
+        text,
+        "\n[[column]]\nname = \"linux-6.12\"\nhz = {hz}\n\n[[column]]\nname = \"tidegate\"\n"
+    );
+    text
 }
 
 /// `facts.json`: what the guest said of itself, and how long a write takes that nothing holds up.
@@ -592,6 +659,43 @@ fn measure(scenario: &Scenario, writes: &Writes, pauses: &str, vmstat: &str) -> 
         pauses: lengths.len(),
         level_mib_max,
     })
+}
+
+/// The recordings that are checked in and wanted: the name of each, and its files by theirs.
+#[cfg(test)]
+pub(super) fn recorded(
+    wanted: impl Fn(&str) -> bool,
+) -> Vec<(String, impl Fn(&str) -> Option<String>)> {
+    let all = ["held", "turned", "drawn"].map(|kind| {
+        let folder = crate::workspace::root().join("recordings").join(kind);
+        fs::read_dir(folder).into_iter().flatten()
+    });
+    let folders = all
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path()));
+    let mut named: Vec<_> = folders
+        .filter(|path| path.is_dir())
+        .filter_map(|path| {
+            let name = path.file_name()?.to_str()?.to_owned();
+            wanted(&name).then_some((name, path))
+        })
+        .collect();
+    named.sort();
+    let file = |folder: std::path::PathBuf| {
+        move |name: &str| {
+            let packed = folder.join(format!("{name}.gz"));
+            if !packed.exists() {
+                return fs::read_to_string(folder.join(name)).ok();
+            }
+            let text = Command::new("gzip").arg("-dc").arg(packed).output().ok()?;
+            String::from_utf8(text.stdout).ok()
+        }
+    };
+    named
+        .into_iter()
+        .map(|(name, path)| (name, file(path)))
+        .collect()
 }
 
 #[cfg(test)]

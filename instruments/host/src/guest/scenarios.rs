@@ -4,7 +4,7 @@
 //! `16-64-32-four`; those that have the name and the settings of a field recording (`one-dd`); and
 //! single ones that turn one thing the matrix holds still.
 
-use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 use super::image::{self, Programs};
 use super::kernel::Kernel;
@@ -304,35 +304,35 @@ impl Scenario {
         }
     }
 
-    /// `scenario.json`, without what only the guest knows.
-    pub(super) fn json(&self) -> Value {
-        let writer = |writer: &Writer| {
-            let sleep_s = f64::from(writer.sleep_ms) / 1000.0;
-            json!([writer.device, writer.bytes, sleep_s, writer.start_s])
-        };
-        let mut json = json!({
-            "name": self.name,
-            "devices": self.devices,
-            "dirty": self.dirty,
-            "bg": self.bg,
-            "writers": self.writers.iter().map(writer).collect::<Vec<_>>(),
-            "seconds": self.seconds,
-            "cpus": 1,
-            "page_size": 4096,
-            "source": "guest",
-            "device_model": "null_blk",
-            "max_sectors": image::MAX_SECTORS,
-            "fs": if self.fs == Fs::Ext4 { "ext4" } else { "none" },
-            "memory_mib": self.memory_mib(),
-        });
-        if !self.change.is_empty() {
-            let change = |change: &Change| json!([change.device, change.at_s, change.mib]);
-            json["change"] = self.change.iter().map(change).collect();
+    /// Rates, limits, writers and time, in words.
+    pub(super) fn words(&self) -> String {
+        let rates: Vec<String> = self.devices.iter().map(u32::to_string).collect();
+        let light = self.writers.iter().filter(|writer| writer.sleep_ms > 0);
+        let light = light.count();
+        let (dirty, bg, heavy) = (self.dirty, self.bg, self.writers.len() - light);
+        let mut text = format!(
+            "{} MiB/s, limits {dirty}/{bg} MiB, writers: {heavy} heavy",
+            rates.join(" + ")
+        );
+        if light > 0 {
+            let _ = write!(text, " and {light} light");
+        }
+        let last = self.writers.iter().map(|writer| writer.start_s).max();
+        if let Some(last) = last.filter(|last| *last > 0) {
+            let _ = write!(text, " (the last from {last} s)");
+        }
+        for Change { device, at_s, mib } in &self.change {
+            let _ = write!(text, ", device {device} {mib} MiB/s from {at_s} s");
         }
         if let Some(ratio) = self.max_ratio {
-            json["max_ratio"] = json!(ratio);
+            let _ = write!(text, ", strict limit {ratio} %");
         }
-        json
+        let fs = match self.fs {
+            Fs::None => "bare device",
+            Fs::Ext4 => "ext4",
+        };
+        let _ = write!(text, ", {} s, {fs}", self.seconds);
+        text
     }
 }
 
@@ -429,6 +429,5 @@ mod tests {
     #[test]
     fn a_drop_is_taken_into_account() {
         assert_eq!(find("rate-drop").volume_mib(), 32 * 40 + 8 * 40);
-        assert_eq!(find("rate-drop").json()["change"], json!([[0, 40, 8]]));
     }
 }

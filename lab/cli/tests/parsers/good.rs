@@ -12,7 +12,9 @@ use experiment::experiments::{self, EXPERIMENTS};
 use experiment::run::{Cell, Column};
 use experiment::scenario::{Override, Scenario, Source};
 use governor::{Governor, Share};
-use recordings::{Recording, what_if};
+use recordings::change::turn;
+use recordings::kind::THROTTLING;
+use recordings::{Change, Recording};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
@@ -136,8 +138,9 @@ impl Changed {
         let files = files.map(|file| file.unwrap().path());
         let files = files.filter_map(|path| {
             let name = path.file_name()?.to_str()?.trim_end_matches(".gz");
-            let is_table = name.ends_with(".csv") || name.ends_with(".json");
-            is_table.then(|| (name.to_owned(), unpacked(&path)))
+            let ends = [".csv", ".json", ".toml"];
+            let is_read = ends.iter().any(|end| name.ends_with(end));
+            is_read.then(|| (name.to_owned(), unpacked(&path)))
         });
         let files: BTreeMap<_, _> = files.collect();
         for (name, content) in &files {
@@ -192,11 +195,8 @@ fn judged(path: &Path) {
     match Recording::load(path) {
         Ok(recording) => {
             let _ = recordings::measure(&recording.setting, &recording.outcome);
-            if recording.setting.check().is_ok()
-                && let Err(told) = recordings::lab::plan(&recording.setting, &["linux-6.12"], 1)
-            {
-                assert!(!told.to_string().is_empty());
-            }
+            let plan = recordings::lab::plan(&recording.setting, &["linux-6.12"], 1);
+            assert!(plan.is_ok(), "{:?}", plan.map(|plan| plan.source));
         }
         Err(told) => assert!(!told.to_string().is_empty()),
     }
@@ -207,12 +207,7 @@ pub(crate) fn recordings() -> Vec<Vec<u8>> {
 }
 
 pub(crate) fn pressure(bytes: &[u8]) {
-    of_pressure().read(bytes, |folder| {
-        let _ = recordings::pressure::Recording::is_one(folder);
-        if let Err(told) = recordings::pressure::Recording::load(folder) {
-            assert!(!told.to_string().is_empty());
-        }
-    });
+    of_pressure().read(bytes, judged);
 }
 
 pub(crate) fn recordings_of_pressure() -> Vec<Vec<u8>> {
@@ -257,10 +252,10 @@ pub(crate) fn traces() -> Vec<Vec<u8>> {
 pub(crate) fn change(bytes: &[u8]) {
     static WHOLE: OnceLock<recordings::Setting> = OnceLock::new();
     let whole = WHOLE.get_or_init(|| Recording::load(&of_throttling().folder).unwrap().setting);
-    match what_if::Change::parse(what_if::THROTTLING, &text(bytes)) {
+    match Change::parse(&THROTTLING, &text(bytes)) {
         Ok(change) => {
             let mut setting = whole.clone();
-            if change.apply(&mut setting).is_ok() {
+            if turn(&mut setting, "--set", &[&change]).is_ok() {
                 let _ = recordings::lab::plan(&setting, &["linux-6.12"], 1).unwrap();
             }
         }

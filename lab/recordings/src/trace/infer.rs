@@ -1,17 +1,21 @@
 //! The setting of a trace, as far as its events tell it, and its outcome.
 
+use core::fmt::Write as _;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use experiment::catalogue::CPUS_MAX;
 
+use super::super::change::{self, Change};
 use super::super::fault::Fault;
+use super::super::kind::THROTTLING;
+use super::super::lab::COLUMNS;
 use super::super::recording::{Recording, jobs};
-use super::super::setting::{Origin, Setting, WriterSpec};
+use super::super::setting::{COLUMN_LIST, Setting};
 use super::super::ticks;
-use super::super::what_if::Change;
 use super::{Balance, Events};
 use experiment::outcome::{Level, Outcome, Pause};
+use experiment::scenario::SCHEMA;
 
 const MIB: f64 = 1_048_576.0;
 const PAGES_PER_MIB: f64 = 256.0;
@@ -21,6 +25,12 @@ const LIGHT: f64 = 0.1;
 /// Block of a light writer, and of a heavy one, where the trace has no system calls.
 const LIGHT_BYTES: f64 = 4096.0;
 const HEAVY_BYTES: f64 = MIB;
+/// Files are given room for this much; no writer comes near it.
+const FILE_MIB: f64 = 1_048_576.0;
+/// The lab's smallest write; all are multiples of it.
+const SECTOR: f64 = 512.0;
+/// A shorter rest between two calls is none that a scenario has.
+const REST_LEAST_MS: f64 = 0.001;
 /// Levels are held against the lab's at this distance, seconds.
 const SAMPLE_S: f64 = 0.1;
 
@@ -32,6 +42,16 @@ struct Seen {
     pages: f64,
 }
 
+/// A writer: `write()` in a loop, with a sleep between two calls.
+struct Writer {
+    /// Index of its device.
+    device: usize,
+    /// Bytes of one call, whole sectors.
+    bytes: f64,
+    sleep_s: f64,
+    start_s: f64,
+}
+
 /// The inferences, and the notes on them.
 struct Inferred<'a> {
     events: &'a Events,
@@ -41,6 +61,7 @@ struct Inferred<'a> {
     writers: Vec<Seen>,
     notes: Vec<String>,
     missing: Vec<String>,
+    assumed: Vec<&'static str>,
 }
 
 /// A recording of the trace's events.
@@ -54,42 +75,31 @@ pub(super) fn recording(
     fill: &[Change],
 ) -> Result<Recording, Fault> {
     let mut inferred = Inferred::new(path, events)?;
-    let mut setting = inferred.setting(path);
+    let text = inferred.scenario(path);
+    let mut setting = Setting::of_text(&THROTTLING, path, &text)?;
     let mut notes = events.notes.clone();
     notes.append(&mut inferred.notes);
-    let fault = |change: &Change, problem: String| {
-        Fault::of(
-            path,
-            format!("{change}: {problem}"),
-            "state something that can be",
-        )
-    };
+    let mut changes: Vec<&Change> = Vec::new();
     for change in given {
         inferred.missing.retain(|key| *key != change.key);
-        change
-            .put(&mut setting)
-            .map_err(|problem| fault(change, problem))?;
         notes.push(format!("given on the command line: {change}"));
+        changes.push(change);
     }
     let mut filled = Vec::new();
-    for change in fill {
-        if inferred.missing.contains(&change.key) {
-            inferred.missing.retain(|key| *key != change.key);
-            change
-                .put(&mut setting)
-                .map_err(|problem| fault(change, problem))?;
-            notes.push(format!(
-                "not in the trace, so taken from the command line: {change}"
-            ));
-            filled.push(change.key.clone());
-        }
+    for change in fill
+        .iter()
+        .filter(|change| inferred.missing.contains(&change.key))
+    {
+        notes.push(format!(
+            "not in the trace, so taken from the command line: {change}"
+        ));
+        filled.push(change.key.clone());
+        changes.push(change);
     }
+    inferred.missing.retain(|key| !filled.contains(key));
     if !inferred.missing.is_empty() {
-        let keys: Vec<String> = inferred
-            .missing
-            .iter()
-            .map(|key| format!("--given {key}=..."))
-            .collect();
+        let keys = inferred.missing.iter();
+        let keys: Vec<String> = keys.map(|key| format!("--given {key}=...")).collect();
         return Err(Fault::of(
             path,
             format!("does not tell {}", inferred.missing.join(", ")),
@@ -99,16 +109,20 @@ pub(super) fn recording(
             ),
         ));
     }
-    setting.check().map_err(|problem| {
-        Fault::of(
-            path,
-            format!("tells what cannot be: {}", problem.title),
-            format!("{}; state it with --given", problem.allowed),
-        )
-    })?;
+    change::turn(&mut setting, "--given", &changes)
+        .map_err(|problem| Fault::of(path, problem, "state something that can be"))?;
+    setting.begins_mib = inferred.begins();
+    notes.append(&mut inferred.notes);
     let outcome = inferred.outcome(&setting, &mut notes);
+    if !inferred.assumed.is_empty() {
+        notes.push(format!(
+            "every answer to --set hangs on what is assumed: {}",
+            inferred.assumed.join("; ")
+        ));
+    }
     let mut recording = Recording::new(setting, outcome, notes);
     recording.filled = filled;
+    recording.assumed = inferred.assumed;
     Ok(recording)
 }
 
@@ -178,17 +192,22 @@ impl<'a> Inferred<'a> {
             writers,
             notes: Vec::new(),
             missing: Vec::new(),
+            assumed: Vec::new(),
         })
     }
 
-    fn setting(&mut self, path: &Path) -> Setting {
+    /// The text of its scenario; a number that it does not tell is one that will be given.
+    fn scenario(&mut self, path: &Path) -> String {
         let (dirty_mib, background_mib) = self.limits();
         let devices: Vec<f64> = (0..self.bdis.len())
             .map(|device| self.rate(device))
             .collect();
-        let writers = self.writer_specs();
+        let writers = self.writers();
         let hz = self.hz();
         let queue = self.queue();
+        if queue.is_none() {
+            self.assumed.push("no bound on what a device is sent");
+        }
         let queued = match queue {
             Some((requests, sectors)) => format!(
                 "a queue of {requests} requests of {} KiB, by what is under writeback",
@@ -217,45 +236,88 @@ impl<'a> Inferred<'a> {
             let note = format!("the lab has no more than {CPUS_MAX} CPUs, and runs it on so many");
             self.notes.push(note);
         }
-        Setting {
-            name: stem.to_owned(),
-            kernel: "(trace)".into(),
-            origin: Origin::Trace,
-            cpus: self.events.cpus.clamp(1, CPUS_MAX),
-            hz,
-            page_size: 4096,
-            memory_mib: if dirty_mib.is_finite() {
-                (dirty_mib * 8.0).max(1024.0)
+        let or = |told: f64, or: f64| if told.is_finite() { told } else { or };
+        let (dirty, background) = (
+            or(dirty_mib, 64.0),
+            or(background_mib, or(dirty_mib, 64.0) / 2.0),
+        );
+        let plain = |c: char| {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                c
             } else {
-                1024.0
-            },
-            kept_mib: None,
-            begins_mib: self.begins(),
-            seconds: self.seconds,
-            dirty_mib,
-            background_mib,
-            devices,
-            writers,
-            changes: Vec::new(),
-            max_ratio: None,
-            fs: None,
-            max_sectors: queue.map(|(_, sectors)| sectors),
-            queue: queue.map(|(requests, _)| requests),
+                '-'
+            }
+        };
+        let mut text = format!(
+            "schema = \"{SCHEMA}\"\nname = \"{}\"\ntitle = \"a trace, HZ {hz}, {} MiB/s, limits {}/{} MiB, {} writers, {} s\"\n\
+             [run]\nreplicas = 1\nmax_s = {}\nsample_ms = 100\n\
+             [machine]\ncpus = {}\nmemory_mib = {}\ndirty_mib = {dirty}\nbackground_mib = {background}\n",
+            stem.chars().map(plain).collect::<String>(),
+            shown.join(" + "),
+            told(dirty_mib),
+            told(background_mib),
+            writers.len(),
+            self.seconds,
+            self.seconds * 10.0 + 600.0,
+            self.events.cpus.clamp(1, CPUS_MAX),
+            (dirty * 8.0).max(1024.0),
+        );
+        for (index, rate) in devices.iter().enumerate() {
+            let _ = write!(
+                text,
+                "[[device]]\nid = \"device-{index}\"\nmodel = \"token_bucket\"\nrate_mib = {}\n",
+                or(*rate, 1.0)
+            );
+            if let Some((requests, sectors)) = queue {
+                let bytes = sectors * 512;
+                let _ = writeln!(
+                    text,
+                    "params = {{ queue_depth = {requests}, request_max_bytes = {bytes} }}"
+                );
+            }
         }
+        for (index, writer) in writers.iter().enumerate() {
+            let _ = write!(
+                text,
+                "[[task]]\nid = \"writer-{index}\"\nkind = \"dd\"\ndevice = \"device-{}\"\nfile_mib = {FILE_MIB}\n\
+                 block_kib = {}\nrun_s = {}\nstart_s = {}\n",
+                writer.device,
+                writer.bytes / 1024.0,
+                self.seconds - writer.start_s,
+                writer.start_s,
+            );
+            if writer.sleep_s > 0.0 {
+                let _ = writeln!(
+                    text,
+                    "every_ms = {}",
+                    (writer.sleep_s * 1e3).max(REST_LEAST_MS)
+                );
+            }
+        }
+        for name in COLUMNS {
+            let _ = write!(text, "[[{COLUMN_LIST}]]\nname = \"{name}\"\n");
+            if name.starts_with("linux-") {
+                let _ = writeln!(text, "hz = {hz}");
+            }
+        }
+        text
     }
 
-    /// The memory dirty and under writeback when the first writer is seen, MiB.
+    /// The memory dirty and under writeback when the first writer is seen, MiB. Without a line that
+    /// tells it: by the first pause's, less the calls until then.
     fn begins(&mut self) -> f64 {
-        let Some(first) = self.events.states.first() else {
-            self.notes.push(
-                "no global_dirty_state: whether writers had filled memory before the trace begins is not known; \
-                 the lab begins with empty memory. If they had, compare nothing of the first seconds, or record \
-                 from before they start"
-                    .into(),
-            );
-            return 0.0;
-        };
-        (first.dirty + first.writeback) / PAGES_PER_MIB
+        if let Some(first) = self.events.states.first() {
+            return (first.dirty + first.writeback) / PAGES_PER_MIB;
+        }
+        let first = &self.events.balances[0];
+        let before = self.events.calls.iter().filter(|call| call.at < first.at);
+        let written = before.fold(0.0, |sum, call| sum + call.bytes / MIB);
+        let begins = (first.dirty / PAGES_PER_MIB - written).max(0.0);
+        self.notes.push(format!(
+            "no global_dirty_state: {begins:.1} MiB are dirty at the begin, by `dirty` of the first balance_dirty_pages line \
+             less the {written:.1} MiB that calls wrote until then"
+        ));
+        begins
     }
 
     /// The requests that a device has in its queue, and their sectors: as many as put the trace's
@@ -359,7 +421,7 @@ impl<'a> Inferred<'a> {
         f64::NAN
     }
 
-    fn writer_specs(&mut self) -> Vec<WriterSpec> {
+    fn writers(&mut self) -> Vec<Writer> {
         let most = self
             .writers
             .iter()
@@ -393,14 +455,16 @@ impl<'a> Inferred<'a> {
             } else {
                 0.0
             };
-            specs.push(WriterSpec {
+            specs.push(Writer {
                 device: writer.device,
-                bytes,
+                // The lab writes whole sectors.
+                bytes: (bytes / SECTOR).round().max(1.0) * SECTOR,
                 sleep_s,
                 start_s: writer.start_s,
             });
         }
         if assumed {
+            self.assumed.push("sizes of writes");
             self.notes.push(
                 "no system calls in the trace: writes of 1 MiB assumed (4 KiB for light writers), and \
                  their lengths are not known"
@@ -415,6 +479,7 @@ impl<'a> Inferred<'a> {
         let balances = self.events.balances.iter();
         let hz = ticks::guess(balances.flat_map(|line| [line.pause, line.period]));
         hz.unwrap_or_else(|| {
+            self.assumed.push("HZ");
             self.notes
                 .push("too few pauses to tell HZ: 250 assumed".into());
             250
@@ -490,7 +555,8 @@ impl<'a> Inferred<'a> {
         let mut next = changes.iter().peekable();
         let mut now = None;
         let mut at_s = 0.0;
-        while at_s <= setting.seconds {
+        let (dirty_mib, background_mib) = setting.limits_mib();
+        while at_s <= setting.seconds() {
             while let Some(change) = next.next_if(|change| change.0 - self.origin <= at_s) {
                 now = Some(change);
             }
@@ -499,8 +565,8 @@ impl<'a> Inferred<'a> {
                     at_s,
                     dirty: *dirty,
                     writeback: *writeback,
-                    limit: setting.dirty_mib * PAGES_PER_MIB,
-                    background: setting.background_mib * PAGES_PER_MIB,
+                    limit: dirty_mib * PAGES_PER_MIB,
+                    background: background_mib * PAGES_PER_MIB,
                     ..Level::default()
                 });
             }

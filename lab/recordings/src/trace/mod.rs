@@ -22,10 +22,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use self::lines::{Kind, Line};
+use super::change::Change;
 use super::fault::{Fault, Place};
 use super::recording::Recording;
 use super::rows;
-use super::what_if::Change;
 
 /// Events that are read.
 const BALANCE: &str = "balance_dirty_pages";
@@ -110,6 +110,8 @@ struct Reader<'a> {
     open: BTreeMap<u32, (f64, f64)>,
     torn: Vec<String>,
     lost: (u64, u64),
+    /// Calls of which the begin or the end is missing, or overlaps with the next one's.
+    halves: usize,
 }
 
 impl<'a> Reader<'a> {
@@ -121,6 +123,7 @@ impl<'a> Reader<'a> {
             open: BTreeMap::new(),
             torn: Vec::new(),
             lost: (0, 0),
+            halves: 0,
         }
     }
 
@@ -174,6 +177,13 @@ impl<'a> Reader<'a> {
             self.events.notes.push(format!(
                 "the tracer lost events {times} times ({lost} and more): counts and sums are too low; \
                  record with a larger buffer"
+            ));
+        }
+        let halves = self.halves;
+        if halves > 0 {
+            self.events.notes.push(format!(
+                "{halves} write() calls are left out, as the next one of their task begins before they end: rates and \
+                 lengths of calls are of the others"
             ));
         }
         if !self.torn.is_empty() {
@@ -267,7 +277,8 @@ impl<'a> Reader<'a> {
         let bytes = whole(count)
             .filter(|_| count.starts_with("0x"))
             .or_else(|| u32::from_str_radix(count, 16).ok().map(f64::from));
-        self.open.insert(line.pid, (line.at, bytes.unwrap_or(0.0)));
+        let open = self.open.insert(line.pid, (line.at, bytes.unwrap_or(0.0)));
+        self.halves += usize::from(open.is_some());
     }
 
     fn number(&self, line: &Line<'a>, key: &str, or: &str) -> Result<f64, Fault> {

@@ -13,21 +13,13 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::common;
-use recordings::guess::{self, JUDGED};
-use recordings::kind::Beside;
-use recordings::measure::by_name;
-use recordings::pressure::Pressure;
-use recordings::setting::{Origin, Setting};
-use recordings::several;
-use recordings::{Kind as _, Throttling};
-
-type Compared = common::Compared<Throttling>;
+use super::common::{self, Compared, error};
+use recordings::kind::THROTTLING;
+use recordings::several::{self, Beside};
+use recordings::{figures, guess};
 
 /// The error of the lab is at most this part of the best constant guess's.
 const OF_THE_GUESS: f64 = 0.5;
-/// Figures that have a band.
-const BANDED: usize = 4;
 /// Fewer recordings, or fewer differences between them, would show little.
 const RECORDINGS_MIN: usize = 10;
 const DIFFERENCES_MIN: usize = 20;
@@ -74,11 +66,11 @@ const WRONG_ANSWERS: [WrongAnswer; 5] = [
 
 /// Those of guests on a bare device.
 fn compared() -> Vec<Compared> {
-    let mut folders = common::folders();
-    folders.retain(|path| !Pressure::is_one(path));
-    common::compared(&folders, |setting: &Setting| {
-        setting.origin == Origin::Guest && setting.fs.is_none()
-    })
+    let is_bare = |setting: &recordings::Setting| {
+        let mut devices = setting.scenario.devices.iter();
+        devices.all(|device| device.fs.as_ref().is_some_and(|fs| fs.get_ref() == "bare"))
+    };
+    common::compared(&THROTTLING, is_bare, |_| {})
 }
 
 /// Every figure within its band, but for the exceptions; and no exception without need.
@@ -87,28 +79,27 @@ fn out_of_band(all: &[Compared], text: &mut String) -> Vec<String> {
     let mut needed = BTreeSet::new();
     for side in all {
         let verdicts = side.verdicts();
-        let judged: Vec<_> = verdicts.iter().take(BANDED).collect();
-        let mut line = format!("{:22}", side.setting.name);
-        for verdict in &judged {
-            let mark = if verdict.holds { ' ' } else { '!' };
+        let mut line = format!("{:22}", side.name());
+        for verdict in &verdicts {
+            let mark = if verdict.holds() { ' ' } else { '!' };
             let _ = write!(
                 line,
                 " {:>17} {:+6.1}%{mark}",
-                verdict.name,
-                verdict.error * 100.0
+                verdict.id,
+                error(verdict) * 100.0
             );
         }
         let _ = writeln!(text, "{line}");
-        for verdict in judged.iter().filter(|verdict| !verdict.holds) {
+        for verdict in verdicts.iter().filter(|verdict| !verdict.holds()) {
             let known = EXCEPTIONS
                 .iter()
-                .find(|known| known.0 == side.setting.name && known.1 == verdict.name);
+                .find(|known| known.0 == side.name() && known.1 == verdict.id);
             match known {
                 Some(known) => {
                     needed.insert((known.0, known.1));
                     let _ = writeln!(text, "  known: {}: {}", verdict.line(), known.2);
                 }
-                None => misses.push(format!("{}: {}", side.setting.name, verdict.line())),
+                None => misses.push(format!("{}: {}", side.name(), verdict.line())),
             }
         }
     }
@@ -126,38 +117,28 @@ fn out_of_band(all: &[Compared], text: &mut String) -> Vec<String> {
 /// The mean error of each figure beside that of the best constant.
 fn no_better_than_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
     let mut misses = Vec::new();
-    for name in JUDGED.iter().take(BANDED) {
-        let of = by_name(name).expect("a judged figure is a figure").of;
-        let known = |side: &&Compared| {
-            !EXCEPTIONS
-                .iter()
-                .any(|known| known.0 == side.setting.name && known.1 == *name)
-        };
-        let points: Vec<(&Setting, f64, f64)> = all
-            .iter()
-            .filter(known)
-            .filter_map(|side| Some((&side.setting, of(&side.recorded)?, of(&side.lab)?)))
-            .filter(|(_, recorded, _)| *recorded > 0.0)
-            .collect();
-        let errors = points
-            .iter()
-            .map(|(_, recorded, lab)| (lab / recorded - 1.0).abs());
-        #[expect(clippy::cast_precision_loss, reason = "a few recordings")]
-        let own = errors.sum::<f64>() / points.len() as f64;
-        let recorded: Vec<_> = points
-            .iter()
-            .map(|(setting, recorded, _)| (*setting, *recorded))
-            .collect();
-        let guess = guess::best(name, &recorded).expect("there are recordings to guess");
+    for (index, figure) in figures::of_kind(&THROTTLING).iter().enumerate() {
+        let name = figure.name;
+        if figure.band.is_none() || figure.guesses.is_empty() {
+            continue;
+        }
+        let is_known =
+            |known: &Exception, side: &Compared| known.0 == side.name() && known.1 == name;
+        let sides = all.iter();
+        let sides = sides.filter(|side| !EXCEPTIONS.iter().any(|known| is_known(known, side)));
+        let sides: Vec<Beside<'_>> = sides.map(Compared::beside).collect();
+        let judged = guess::judge(figure, &several::points(&sides, index));
+        let judged = judged.expect("there are recordings to guess");
+        let (own, constant) = (judged.errors.lab, judged.errors.constant);
+        let (share, scale) = judged.constant;
         let _ = writeln!(
             text,
-            "{name:17} mean error {:.2} %; best constant ({:.3} {}): {:.2} %",
+            "{name:17} mean error {:.2} %; best constant ({share:.3} {}): {:.2} %",
             own * 100.0,
-            guess.share,
-            guess.of,
-            guess.error * 100.0,
+            scale.words(),
+            constant * 100.0,
         );
-        if own > OF_THE_GUESS * guess.error {
+        if own > OF_THE_GUESS * constant {
             misses.push(format!("{name}: a constant is nearly as good"));
         }
     }
@@ -166,7 +147,7 @@ fn no_better_than_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
 
 /// Pairs of recordings that differ in one setting: sign, and size within 30 %.
 fn wrong_answers(all: &[Compared], text: &mut String) -> Vec<String> {
-    let sides: Vec<Beside<'_, Throttling>> = all.iter().map(Compared::beside).collect();
+    let sides: Vec<Beside<'_>> = all.iter().map(Compared::beside).collect();
     let pairs = several::pairs(&sides);
     let judged: Vec<_> = pairs.iter().filter(|pair| !pair.small).collect();
     let right = judged.iter().filter(|pair| pair.size_is_right()).count();

@@ -13,11 +13,10 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use super::common;
-use recordings::Kind as _;
-use recordings::pressure::{FIGURES, Pressure, guess};
-
-type Compared = common::Compared<Pressure>;
+use super::common::{self, Compared, error};
+use recordings::kind::PRESSURE;
+use recordings::several::{self, Beside};
+use recordings::{figures, guess};
 
 /// Fewer recordings would show little.
 const RECORDINGS_MIN: usize = 5;
@@ -61,9 +60,7 @@ fn distance(error: f64) -> f64 {
 }
 
 fn compared() -> Vec<Compared> {
-    let mut folders = common::folders();
-    folders.retain(|path| Pressure::is_one(path));
-    common::compared(&folders, |_| true)
+    common::compared(&PRESSURE, |_| true, |_| {})
 }
 
 /// Every figure within its band, but for those that are known; and none of these without need.
@@ -73,25 +70,25 @@ fn out_of_band(all: &[Compared], text: &mut String) -> Vec<String> {
     let mut needed = BTreeSet::new();
     for side in all {
         let verdicts = side.verdicts();
-        let held = verdicts.iter().filter(|verdict| verdict.holds).count();
+        let held = verdicts.iter().filter(|verdict| verdict.holds()).count();
         let _ = writeln!(
             text,
             "{}: {held} of {} bands hold",
             side.name(),
             verdicts.len()
         );
-        for verdict in verdicts.iter().filter(|verdict| !verdict.holds) {
-            let (name, figure) = (side.name(), verdict.name);
+        for verdict in verdicts.iter().filter(|verdict| !verdict.holds()) {
+            let (name, figure) = (side.name(), &verdict.id);
             let of = known
                 .iter()
-                .find(|known| known.recording == name && known.figure == figure);
+                .find(|known| known.recording == name && known.figure == *figure);
             let Some(of) = of else {
                 misses.push(format!("{name}: {}", verdict.line()));
                 continue;
             };
             needed.insert((&of.recording, &of.figure));
             let _ = writeln!(text, "  known: {}: {}", verdict.line(), of.cause);
-            if distance(verdict.error) > WORSE * distance(of.error) {
+            if distance(error(verdict)) > WORSE * distance(of.error) {
                 misses.push(format!(
                     "{name}: {}; it was {:+.1} %: much worse",
                     verdict.line(),
@@ -115,23 +112,10 @@ fn out_of_band(all: &[Compared], text: &mut String) -> Vec<String> {
 /// whole.
 fn beside_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
     let (mut better, mut figures) = (0, 0);
-    for (index, figure) in FIGURES
-        .iter()
-        .enumerate()
-        .filter(|(_, figure)| figure.band.is_some())
-    {
-        let points: Vec<_> = all
-            .iter()
-            .filter(|side| !side.name().contains(CALM))
-            .filter_map(|side| {
-                Some(guess::Point {
-                    setting: &side.setting,
-                    recorded: side.recorded[index]?,
-                    lab: side.lab[index].unwrap_or(0.0),
-                })
-            })
-            .collect();
-        let Some(judged) = guess::judge(figure, &points) else {
+    let sides = all.iter().filter(|side| !side.name().contains(CALM));
+    let sides: Vec<Beside<'_>> = sides.map(Compared::beside).collect();
+    for (index, figure) in figures::of_kind(&PRESSURE).iter().enumerate() {
+        let Some(judged) = guess::judge(figure, &several::points(&sides, index)) else {
             continue;
         };
         let (own, constant) = (judged.errors.lab, judged.errors.constant);
@@ -140,7 +124,7 @@ fn beside_a_guess(all: &[Compared], text: &mut String) -> Vec<String> {
         let _ = writeln!(
             text,
             "{:24} mean error {:6.1} %; best constant: {:6.1} %",
-            figure.label.name,
+            figure.name,
             own * 100.0,
             constant * 100.0
         );

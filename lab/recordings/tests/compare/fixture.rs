@@ -33,7 +33,7 @@ pub(crate) fn copy(name: &str) -> PathBuf {
     let to = folder(name);
     let from = fixture("guest");
     for file in [
-        "scenario.json",
+        "scenario.toml",
         "writes.csv",
         "vmstat.csv",
         "ratelimit.csv",

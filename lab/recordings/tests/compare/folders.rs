@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use experiment::scenario::{Scenario, Source};
-use recordings::{Recording, Setting, lab, measure, what_if};
+use recordings::change::{Change, ChangeError, turn};
+use recordings::differ::differences;
+use recordings::kind::THROTTLING;
+use recordings::{Asked, Recording, Setting, compare, figures, lab, measure};
 
 use super::fixture::{changed, copy, fixture, folder, unpacked};
 
@@ -28,25 +31,38 @@ fn recorded(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn change(set: &str) -> Result<what_if::Change, what_if::ChangeError> {
-    what_if::Change::parse(what_if::THROTTLING, set)
+fn change(set: &str) -> Result<Change, ChangeError> {
+    Change::parse(&THROTTLING, set)
+}
+
+/// Turns one setting.
+fn turned(setting: &mut Setting, set: &str) -> Result<(), String> {
+    turn(setting, "--set", &[&change(set).unwrap()])
+}
+
+/// A figure of what was recorded.
+fn figure(recording: &Recording, name: &str) -> Option<f64> {
+    let at = figures::by_name(&THROTTLING, name).unwrap();
+    measure(&recording.setting, &recording.outcome)[at]
 }
 
 #[test]
 fn figures_of_a_recording_by_hand() {
     let recording = Recording::load(&fixture("guest")).unwrap();
     assert!(recording.notes.is_empty(), "{:?}", recording.notes);
-    let figures = measure(&recording.setting, &recording.outcome);
+    let of = |name| figure(&recording, name);
     // awk -F, 'NR>1{n+=$4} END{print n/1048576/8}' writes.csv
-    close(figures.throughput, HAND.0);
+    close(of("throughput"), HAND.0);
     // awk -F, 'NR>1&&$1>=4&&$1<=8{d+=$2;w+=$3;n++} END{print d/n/256, w/n/256}' vmstat.csv
-    close(figures.dirty, HAND.1);
-    close(figures.writeback, HAND.2);
-    close(figures.level, HAND.1 + HAND.2);
+    close(of("level: dirty"), HAND.1);
+    close(of("level: writeback"), HAND.2);
+    close(of("level"), HAND.1 + HAND.2);
+    // awk -F, '$1>=0&&$1<=8{v=($2+$3)/256;if(!n++)f=v;l=v} END{print 23.5-(l-f)/8}' vmstat.csv
+    close(of("throughput: written back"), HAND_BACK);
     // zcat pauses.csv.gz | cut -d, -f14 | awk '$1>0' | sort -n
-    let pauses = figures.pauses.unwrap();
-    assert_eq!((pauses.count, pauses.median, pauses.max), HAND_PAUSES);
-    close(Some(pauses.sum_s), HAND.3);
+    let pauses = ["pauses: count", "pauses: median", "pauses: max"].map(|name| of(name).unwrap());
+    assert_eq!(pauses, HAND_PAUSES);
+    close(of("pauses: sum"), HAND.3);
 }
 
 fn close(value: Option<f64>, right: f64) {
@@ -56,8 +72,10 @@ fn close(value: Option<f64>, right: f64) {
 
 /// Throughput, dirty, writeback, sum of the pauses, as the commands above print them.
 const HAND: (f64, f64, f64, f64) = (23.5, 61.071_875, 2.191_699, 7.088);
+/// Throughput less what the last sample has more than the first.
+const HAND_BACK: f64 = 15.762695;
 /// Count, median, longest.
-const HAND_PAUSES: (f64, f64, f64) = (187.0, 32.0, 112.0);
+const HAND_PAUSES: [f64; 3] = [187.0, 32.0, 112.0];
 
 #[test]
 fn the_lab_runs_a_recording_and_is_within_the_bands() {
@@ -67,31 +85,27 @@ fn the_lab_runs_a_recording_and_is_within_the_bands() {
     let runs = lab::run(&[plan], &experiment::Stop::default(), &()).unwrap();
     let lab = measure(&recording.setting, &runs[0][0]);
     let recorded = measure(&recording.setting, &recording.outcome);
-    for verdict in recordings::bands::judge(&recording.setting, &recorded, &lab) {
-        assert!(verdict.holds, "{}", verdict.line());
+    for verdict in figures::judge(&recording.setting, "linux-6.12", &recorded, &lab) {
+        assert!(verdict.holds(), "{}", verdict.line());
     }
 }
 
-/// Every kind of setting makes a scenario that loads: what the lab is given is what was recorded.
+/// Every change is in the scenario that is run.
 #[test]
-fn any_setting_becomes_a_scenario() {
-    let plain = Recording::load(&fixture("guest")).unwrap().setting;
-    let with = |change: &dyn Fn(&mut Setting)| {
-        let mut setting = plain.clone();
-        change(&mut setting);
-        setting.check().unwrap();
-        lab::plan(&setting, &["linux-6.12", "tidegate"], 1).unwrap()
-    };
-    let plan = with(&|setting| {
-        setting.hz = 1000;
-        setting.max_ratio = Some(1.0);
-        setting.devices = vec![4.0, 48.5];
-        setting.writers.push(setting.writers[0]);
-        setting.writers[1].device = 1;
-        setting.writers[1].bytes = 4096.0;
-        setting.writers[1].sleep_s = 0.01;
-        setting.writers[1].start_s = 2.5;
-    });
+fn changes_are_in_the_scenario() {
+    let mut setting = Recording::load(&fixture("guest")).unwrap().setting;
+    let sets = [
+        "writers=2",
+        "hz=1000",
+        "device.0.max_ratio=1",
+        "device.0.rate=48.5",
+        "writer.1.bytes=4KiB",
+        "writer.1.sleep_ms=10",
+        "writer.1.start_s=2.5",
+    ];
+    let changes = sets.map(|set| change(set).unwrap());
+    turn(&mut setting, "--set", &changes.iter().collect::<Vec<_>>()).unwrap();
+    let plan = lab::plan(&setting, &["linux-6.12", "tidegate", "p1"], 1).unwrap();
     assert!(plan.notes.is_empty(), "{:?}", plan.notes);
     let text = &plan.source.text;
     for part in [
@@ -99,6 +113,7 @@ fn any_setting_becomes_a_scenario() {
         "max_percent = 1",
         "strict = true",
         "rate_mib = 48.5",
+        "block_kib = 4",
         "every_ms = 10",
         "start_s = 2.5",
         "run_s = 5.5",
@@ -107,14 +122,12 @@ fn any_setting_becomes_a_scenario() {
     ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
-    assert_eq!((plan.cells.len(), plan.cells[0].laws.dirty.hz), (2, 1000));
+    assert_eq!((plan.cells.len(), plan.cells[0].laws.dirty.hz), (3, 1000));
     let source = Source {
         origin: "again".into(),
         text: text.clone(),
     };
     assert!(Scenario::load(source, &[]).is_ok());
-    let odd = with(&|setting| setting.name = "a \"b\"/c".into());
-    assert_eq!(odd.scenario.name.get_ref(), "a--b--c");
 }
 
 #[test]
@@ -124,11 +137,11 @@ fn a_missing_file_is_named_with_what_a_recording_is() {
     let said = fault(&path);
     assert!(said.contains("has no `writes.csv`"), "{said}");
     assert!(
-        said.contains("a recording is a folder with scenario.json, pauses.csv"),
+        said.contains("a recording is a folder with scenario.toml, pauses.csv"),
         "{said}"
     );
     let empty = folder("nothing");
-    assert!(fault(&empty).contains("has no `scenario.json`"));
+    assert!(fault(&empty).contains("has no `scenario.toml`"));
     let said = Recording::load(Path::new("/nowhere/at/all"))
         .unwrap_err()
         .to_string();
@@ -212,16 +225,17 @@ fn writers_may_be_listed_one_after_the_other() {
     let path = changed("two", "writes.csv", |text| {
         format!("{text}1,0.5,0.1,4096\n1,0.7,0.1,4096\n")
     });
-    let text = std::fs::read_to_string(path.join("scenario.json")).unwrap();
+    let text = std::fs::read_to_string(path.join("scenario.toml")).unwrap();
+    let light = "[[task]]\nid = \"writer-1\"\nkind = \"dd\"\ndevice = \"device-0\"\nfile_mib = 1\nblock_kib = 4\nevery_ms = 10\nrun_s = 8\n";
     let text = text.replace(
-        "[[0, 1048576, 0.0, 0]]",
-        "[[0, 1048576, 0.0, 0], [0, 4096, 0.01, 0]]",
+        "[[column]]\nname = \"linux",
+        &format!("{light}\n[[column]]\nname = \"linux"),
     );
-    std::fs::write(path.join("scenario.json"), text).unwrap();
+    std::fs::write(path.join("scenario.toml"), text).unwrap();
     let recording = Recording::load(&path).unwrap();
-    let figures = measure(&recording.setting, &recording.outcome);
-    assert_eq!(figures.light.unwrap().count, 2.0);
-    assert_eq!(figures.writers.len(), 2);
+    // Of the two calls half the file was written in a second each.
+    assert_eq!(figure(&recording, "light write: max"), Some(100.0));
+    assert_eq!(recording.outcome.jobs.len(), 2);
     std::fs::remove_dir_all(path).unwrap();
 }
 
@@ -252,161 +266,96 @@ fn lines_cut_off_at_an_end_are_left_out_and_counted() {
 }
 
 #[test]
-fn settings_that_contradict_themselves_are_refused_where_they_stand() {
+fn a_scenario_with_a_mistake_is_refused_where_it_stands() {
     let of = |from: &str, to: &str| {
-        fault(&changed("setting", "scenario.json", |text| {
+        fault(&changed("setting", "scenario.toml", |text| {
             text.replace(from, to)
         }))
     };
     assert_eq!(
-        of("\"bg\": 32", "\"bg\": 64"),
+        of("background_mib = 32", "background_mib = 64"),
         "
-error: the limits contradict each other: background 64 MiB is not below dirty 64 MiB
- --> scenario.json:3:2
-  |
-3 |  \"bg\": 64,
-  |  ^^^^
-  |
-  = help: allowed: bg below dirty, so 0.0625 to less than 64 (MiB)
+error: cannot make a scenario of this recording: the background limit (64 MiB) is not below the dirty limit (64 MiB)
+  --> scenario.toml:16:18
+   |
+16 | background_mib = 64
+   |                  ^^
+   |
+   = help: the background limit is usually half of the dirty limit (defaults: 10 % and 20 %)
 "
     );
     for (from, to, said) in [
-        ("[16]", "[0]", "device 0 has no usable rate: 0 MiB/s"),
-        ("[16]", "[]", "0 devices"),
-        ("[[0, 1048576, 0.0, 0]]", "[]", "0 writers"),
         (
-            "[[0, 1048576, 0.0, 0]]",
-            "[[1, 1048576, 0.0, 0]]",
-            "writer 0: its device is not there",
+            "rate_mib = 16",
+            "rate_mib = 0",
+            "`rate_mib` is out of range: 0",
+        ),
+        ("[[device]]", "[[devise]]", "unknown key `devise`"),
+        (
+            "block_kib = 1024",
+            "block_kib = 0",
+            "`block_kib` is out of range: 0",
         ),
         (
-            "[[0, 1048576, 0.0, 0]]",
-            "[[0, 0, 0.0, 0]]",
-            "writer 0: writes of 0 bytes",
+            "dirty_mib = 64",
+            "dirty_mib = 6400",
+            "`dirty_mib` exceeds the memory",
         ),
+        ("hz = 250", "hz = 7", "`hz` is out of range: 7"),
         (
-            "[[0, 1048576, 0.0, 0]]",
-            "[[0, 1048576, 0.0, 8]]",
-            "writer 0: starts at 8 s",
+            "run_s = 8",
+            "run_s = \"8\"",
+            "wrong type of value for `run_s`",
         ),
-        (
-            "\"dirty\": 64",
-            "\"dirty\": 6400",
-            "the dirty limit exceeds the memory",
-        ),
-        (
-            "\"dirty\": 64",
-            "\"dirty\": -1",
-            "`dirty` is not a limit: -1",
-        ),
-        ("\"hz\": 250", "\"hz\": 7", "`hz` is out of range: 7"),
-        ("4096", "5000", "`page_size` cannot be 5000"),
-        (
-            "\"seconds\": 8",
-            "\"seconds\": 0",
-            "`seconds` is out of range: 0",
-        ),
-        (
-            "\"dirty\"",
-            "\"dirt\"",
-            "is not a recording's scenario: missing field `dirty`",
-        ),
-        (
-            "\"seconds\": 8",
-            "\"seconds\": \"8\"",
-            "invalid type: string",
-        ),
-        (
-            "\"bg\": 32,",
-            "\"bg\": 32",
-            "is not a recording's scenario: expected `,` or `}`",
-        ),
+        ("cpus = 1", "cpus = ", "this is not valid TOML"),
     ] {
         let shown = of(from, to);
         assert!(shown.contains(said), "{said} in {shown}");
-        assert!(shown.contains("scenario.json:"), "names the line: {shown}");
         assert!(
-            shown.contains("allowed: ") || shown.contains("keys: "),
+            shown.contains("scenario.toml:") && shown.contains("help: "),
             "{shown}"
         );
     }
 }
 
+/// Pauses are whole ticks, limits are in the tables: a scenario that says otherwise is noticed.
 #[test]
-fn another_clock_and_another_page_size_are_converted_and_said() {
-    let path = changed("clock", "scenario.json", |text| {
-        text.replace("\"hz\": 250", "\"hz\": 1000")
-    });
+fn what_the_tables_contradict_is_said_with_its_place() {
+    let with = |name: &str, from: &str, to: &str| {
+        changed(name, "scenario.toml", |text| text.replace(from, to))
+    };
+    let path = with("clock", "hz = 250", "hz = 1000");
     let recording = Recording::load(&path).unwrap();
     let notes = recording.notes.join("\n");
     assert!(
         notes.contains("HZ is 1000: pauses are whole ticks of 1.000 ms"),
         "{notes}"
     );
-    // These were recorded at 250, and it shows.
     assert!(
         notes.contains("all pauses are whole ticks at HZ 250")
-            && notes.contains("scenario.json:9 says 1000"),
+            && notes.contains("scenario.toml says 1000"),
         "{notes}"
     );
     let plan = lab::plan(&recording.setting, &["linux-6.12", "tidegate"], 1).unwrap();
     assert_eq!(plan.cells[0].laws.dirty.hz, 1000);
     std::fs::remove_dir_all(path).unwrap();
 
-    let plain = Recording::load(&fixture("guest")).unwrap();
-    let path = changed("pages", "scenario.json", |text| {
-        text.replace("4096", "16384")
-    });
-    let recording = Recording::load(&path).unwrap();
-    let notes = recording.notes.join("\n");
-    assert!(
-        notes.contains("pages of 16384 bytes were converted"),
-        "{notes}"
-    );
-    // The tables were made with pages of 4096: the limit in them gives the mistake away.
+    let path = with("limit", "dirty_mib = 64", "dirty_mib = 256");
+    let notes = Recording::load(&path).unwrap().notes.join("\n");
     assert!(
         notes.contains("vmstat.csv:")
-            && notes
-                .contains("a dirty limit of 256.0 MiB (nr_dirty_threshold 16384 pages of 16384)"),
+            && notes.contains("a dirty limit of 64.0 MiB, but scenario.toml says 256 MiB"),
         "{notes}"
     );
-    assert!(
-        notes.contains("scenario.json:7 says 64 MiB") && notes.contains("page_size=4096 would fit"),
-        "{notes}"
-    );
-    let level = |recording: &Recording| {
-        measure(&recording.setting, &recording.outcome)
-            .level
-            .unwrap()
-    };
-    close(Some(level(&recording)), level(&plain) * 4.0);
     std::fs::remove_dir_all(path).unwrap();
-}
 
-/// Pauses are whole ticks: a clock that is not told is read from them, a clock that is told wrongly
-/// is noticed.
-#[test]
-fn a_clock_that_the_pauses_contradict_is_said_with_both_places() {
-    let path = changed("untold", "scenario.json", |text| {
-        text.replace(" \"hz\": 250,\n", "")
-    });
-    let recording = Recording::load(&path).unwrap();
-    assert_eq!(recording.setting.hz, 250);
-    let notes = recording.notes.join("\n");
-    assert!(
-        notes.contains("so assumed: hz = 250 (the pauses are whole ticks of it)"),
-        "{notes}"
-    );
-    std::fs::remove_dir_all(path).unwrap();
-    let path = changed("wrong", "scenario.json", |text| {
-        text.replace("\"hz\": 250", "\"hz\": 100")
-    });
+    let path = with("wrong", "hz = 250", "hz = 100");
     let notes = Recording::load(&path).unwrap().notes.join("\n");
     for part in [
         "pauses.csv:",
         "is no whole number of ticks at HZ 100",
-        "scenario.json:9 says",
-        "hz=250 would fit",
+        "scenario.toml says",
+        "--given hz=250",
     ] {
         assert!(notes.contains(part), "{part} in {notes}");
     }
@@ -449,15 +398,12 @@ fn a_trace_tells_its_setting_and_its_forms_the_same() {
     let ftrace = unpacked(&fixture("ftrace.txt.gz"));
     let recording = Recording::load(&fixture("ftrace.txt.gz")).unwrap();
     let setting = &recording.setting;
-    assert_eq!((setting.dirty_mib, setting.background_mib), (64.0, 32.0));
-    assert_eq!(
-        (setting.hz, setting.cpus, setting.writers.len()),
-        (250, 1, 1)
-    );
-    assert_eq!(setting.name, "ftrace");
-    let figures = measure(setting, &recording.outcome);
+    assert_eq!(setting.limits_mib(), (64.0, 32.0));
+    assert_eq!((setting.hz(), setting.scenario.tasks.len()), (Some(250), 1));
+    assert_eq!(setting.name(), "ftrace");
+    let values = measure(setting, &recording.outcome);
     // zcat ftrace.txt.gz | grep -c 'pause=[1-9]'
-    assert_eq!(figures.pauses.unwrap().count, PAUSES_OF_TRACE);
+    assert_eq!(figure(&recording, "pauses: count"), Some(PAUSES_OF_TRACE));
     let notes = recording.notes.join("\n");
     assert!(
         notes.contains("inferred: ") && notes.contains("limits 64.0/32.0 MiB"),
@@ -466,10 +412,9 @@ fn a_trace_tells_its_setting_and_its_forms_the_same() {
     for (index, text) in other_forms(&ftrace).iter().enumerate() {
         let file = path.join(format!("ftrace-{index}.txt"));
         std::fs::write(&file, text).unwrap();
-        let mut other = Recording::load(&file).unwrap();
-        other.setting.name.clone_from(&setting.name);
-        assert_eq!(other.setting, *setting);
-        assert_eq!(measure(&other.setting, &other.outcome), figures);
+        let other = Recording::load(&file).unwrap();
+        assert_eq!(differences(&other.setting, setting), [""; 0]);
+        assert_eq!(measure(&other.setting, &other.outcome), values);
     }
     std::fs::remove_dir_all(path).unwrap();
 }
@@ -527,7 +472,7 @@ fn a_trace_that_tells_too_little_asks_for_the_rest() {
     assert!(said.contains("--given device.0.rate=..."), "{said}");
     let rate = [change("device.0.rate=16").unwrap()];
     let stated = Recording::load_with(&file, &rate, &[]).unwrap();
-    assert_eq!(stated.setting.devices, [16.0]);
+    assert_eq!(stated.setting.rates(), [16.0]);
     // A setting that it does not tell is no number.
     let notes = stated.notes.join("\n");
     assert!(
@@ -584,31 +529,25 @@ fn keys_of_a_change_are_checked_like_those_of_run() {
 fn a_part_of_the_memory_wants_a_recording_that_tells_it() {
     let mut guest = Recording::load(&recorded("one-dd")).unwrap().setting;
     // facts.json: 1400616 kB are available.
-    change("vm.dirty_ratio=10")
-        .unwrap()
-        .apply(&mut guest)
-        .unwrap();
+    turned(&mut guest, "vm.dirty_ratio=10").unwrap();
     close(
-        Some(guest.dirty_mib),
+        Some(guest.limits_mib().0),
         (1_400_616.0_f64 / 40.0).floor() / 256.0,
     );
     let mut trace = Recording::load(&fixture("ftrace.txt.gz")).unwrap().setting;
-    let refused = change("vm.dirty_ratio=10").unwrap().apply(&mut trace);
+    let refused = turned(&mut trace, "vm.dirty_ratio=10");
     assert!(refused.unwrap_err().contains("--given memory_mib="));
-    change("memory_mib=2048")
-        .unwrap()
-        .apply(&mut trace)
-        .unwrap();
-    change("vm.dirty_ratio=10")
-        .unwrap()
-        .apply(&mut trace)
-        .unwrap();
-    close(Some(trace.dirty_mib), (204.8_f64 * 256.0).floor() / 256.0);
+    turned(&mut trace, "memory_mib=2048").unwrap();
+    turned(&mut trace, "vm.dirty_ratio=10").unwrap();
+    close(
+        Some(trace.limits_mib().0),
+        (204.8_f64 * 256.0).floor() / 256.0,
+    );
 }
 
 #[test]
 fn lists_and_ranges_are_several_changes() {
-    let all = |set| what_if::Change::parse_all(what_if::THROTTLING, set);
+    let all = |set| Change::parse_all(&THROTTLING, set);
     let texts = |set| {
         let changes = all(set).unwrap();
         let texts: Vec<String> = changes.iter().map(ToString::to_string).collect();
@@ -705,27 +644,39 @@ fn a_trace_that_begins_under_load_is_compared_with_a_lab_under_load() {
     let planned = lab::plan(setting, &["linux-6.12"], 1).unwrap();
     assert!(planned.notes.join(" ").contains("begins under load"));
     let runs = lab::run(&[planned], &experiment::Stop::default(), &()).unwrap();
-    let (own, lab) = (
-        measure(setting, &recording.outcome),
-        measure(setting, &runs[0][0]),
-    );
-    let error =
-        |of: fn(&recordings::Measures) -> Option<f64>| of(&lab).unwrap() / of(&own).unwrap() - 1.0;
+    let lab = measure(setting, &runs[0][0]);
+    let error = |name| {
+        let at = figures::by_name(&THROTTLING, name).unwrap();
+        lab[at].unwrap() / figure(&recording, name).unwrap() - 1.0
+    };
     // With empty memory: +13.5 and -19 %.
-    let throughput = error(|measures| measures.throughput);
-    assert!(throughput.abs() < 0.03, "throughput {throughput}");
-    let count = error(|measures| measures.pauses.map(|pauses| pauses.count));
-    assert!(count.abs() < 0.12, "count {count}");
-    let level = error(|measures| measures.level);
-    assert!(level.abs() < 0.03, "level {level}");
-    // The queue of its device is told by what is under writeback.
-    let writeback = error(|measures| measures.writeback);
-    assert!(writeback.abs() < 0.3, "writeback {writeback}");
+    for (name, most) in [
+        ("throughput", 0.03),
+        ("pauses: count", 0.12),
+        ("level", 0.03),
+        // The queue of its device is told by what is under writeback.
+        ("level: writeback", 0.3),
+    ] {
+        assert!(error(name).abs() < most, "{name} {}", error(name));
+    }
     // A change of the limits is asked of a lab that has settled under the new ones.
-    let mut more = setting.clone();
-    more.dirty_mib *= 2.0;
-    <recordings::Throttling as recordings::Kind>::settle(&mut more, setting);
-    assert!(more.begins_mib > 1.5 * setting.begins_mib);
+    let asked = Asked {
+        recordings: vec![file],
+        set: vec!["vm.dirty_bytes=128MiB".into()],
+        given: Vec::new(),
+        against: None,
+        column: vec!["linux-6.12".into()],
+        seed: 1,
+        out: None,
+        check: false,
+        version: "",
+    };
+    let made = compare(&asked, &experiment::Stop::default()).unwrap();
+    let more = format!(
+        "begins under load: {:.1} MiB",
+        setting.begins_mib * 80.0 / 48.0
+    );
+    assert!(made[0].text.contains(&more), "{more} in {}", made[0].text);
     // Nothing that is told of the lab's run is of what it wrote before.
     let run = &runs[0][0];
     let written = experiment::metrics::by_name("written_mb").unwrap();
@@ -755,7 +706,7 @@ fn an_empty_table_is_no_table_and_one_without_pauses_is_a_finding() {
         "{:?}",
         recording.notes
     );
-    let figures = measure(&recording.setting, &recording.outcome);
-    assert!(figures.pauses.is_none() && figures.level.is_some());
+    let of = |name| figure(&recording, name);
+    assert!(of("pauses: median").is_none() && of("level").is_some());
     std::fs::remove_dir_all(path).unwrap();
 }

@@ -12,6 +12,12 @@ use super::{LoadError, parse};
 use crate::keys::OLD_NAMES;
 use crate::mistake::{Mistake, Mistakes, Source, choices};
 
+/// Limits of dirty memory, each in two units.
+const LIMITS: [[&str; 2]; 2] = [
+    ["dirty_mib", "dirty_percent"],
+    ["background_mib", "background_percent"],
+];
+
 /// One override from the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Override {
@@ -123,10 +129,45 @@ pub(super) fn apply(source: Source, overrides: &[Override]) -> Result<Source, Lo
         })?;
         origin = format!("{origin} {set}");
     }
+    let sets = |name: &str| {
+        let of = |set: &Override| set.path[0] == "machine" && set.path[1].starts_with(name);
+        overrides.iter().any(|set| set.path.len() == 2 && of(set))
+    };
+    if sets("dirty_") && !sets("background_") {
+        settle_limits(&mut document);
+    }
     Ok(Source {
         origin,
         text: document.to_string(),
     })
+}
+
+/// Makes a background limit that is not below the dirty limit half of it, as the kernel does.
+///
+/// # Source
+/// Linux 6.12 mm/page-writeback.c, domain_dirty_limits().
+pub fn settle_limits(document: &mut DocumentMut) {
+    let Some(machine) = document.get_mut("machine").and_then(Item::as_table_mut) else {
+        return;
+    };
+    let number = |key: &str| {
+        let value = machine.get(key)?.as_value()?;
+        let number = value
+            .as_float()
+            .or(value.as_integer().map(|own| own as f64));
+        number.filter(|number| number.is_finite())
+    };
+    let memory = number("memory_mib").unwrap_or(0.0);
+    let usable = memory * (1.0 - number("reserved_percent").unwrap_or(0.0) / 100.0);
+    let limit = |name: &str, or: f64| {
+        let percent = number(&format!("{name}_percent")).unwrap_or(or);
+        number(&format!("{name}_mib")).unwrap_or(usable * percent / 100.0)
+    };
+    let dirty = limit("dirty", 20.0);
+    if limit("background", 10.0) >= dirty {
+        machine.remove("background_percent");
+        machine.insert("background_mib", toml_edit::value(dirty / 2.0));
+    }
 }
 
 fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String> {
@@ -135,6 +176,13 @@ fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String>
     };
     let key = named(table, key);
     if rest.is_empty() {
+        // A limit in one unit replaces the same in the other.
+        let twin = LIMITS.iter().find_map(|[one, other]| match key {
+            _ if key == *one => Some(*other),
+            _ if key == *other => Some(*one),
+            _ => None,
+        });
+        twin.and_then(|twin| table.remove(twin));
         if let Some(Item::Value(old)) = table.get_mut(key) {
             let decor = old.decor().clone();
             *old = set.value();

@@ -547,6 +547,34 @@ fn limits_said_twice_or_contradicting_each_other_in_a_row() {
     );
 }
 
+/// As the kernel does, and `compare --set vm.dirty_ratio` with it.
+#[test]
+fn a_dirty_limit_that_is_set_alone_halves_the_background_limit() {
+    let of = |sets: &[&str]| {
+        let sets: Vec<Override> = sets
+            .iter()
+            .map(|set| Override::parse(set).unwrap())
+            .collect();
+        let source = crate::experiments::by_name("burst").unwrap();
+        Scenario::load(source, &sets).map(|(scenario, _)| scenario.machine)
+    };
+    let memory = *of(&[]).unwrap().memory_mib.get_ref();
+    let machine = of(&["machine.dirty_percent=10", "machine.background_percent=10"]);
+    assert!(machine.is_err(), "both are given");
+    for (set, dirty) in [
+        ("machine.dirty_percent=1", memory / 100.0),
+        ("machine.dirty_mib=8", 8.0),
+        ("machine.dirty_mib=32", 32.0),
+    ] {
+        let background = of(&[set]).unwrap().background_mib;
+        assert_eq!(
+            background.map(|mib| mib.into_inner()),
+            Some(dirty / 2.0),
+            "{set}"
+        );
+    }
+}
+
 #[test]
 fn a_misspelt_boost_or_shrink_names_those_that_there_are() {
     for (key, known) in [("boost", "linux-5.0+p3"), ("shrink", "linux-4.20")] {

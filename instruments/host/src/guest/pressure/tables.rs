@@ -1,7 +1,7 @@
 //! From what `guest-load` handed out to the folder of a recording.
 //!
 //! ```text
-//! scenario.json, facts.json   what was run, on what    samples.csv   every call of a worker
+//! scenario.toml, facts.json   what was run, on what    samples.csv   every call of a worker
 //! vmstat.csv, nodeN.csv       counters, 10 a second    work.csv      what each has done by then
 //! events.csv                  tracepoints, one a line  hist.*.txt    sums inside the kernel
 //! buddyinfo.csv, slabinfo.csv once a second            summary.json  figures of the whole run
@@ -20,6 +20,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value, json};
 
+use super::scenario::Told;
 use super::scenarios::{Scenario, Worker};
 use crate::Result;
 use crate::guest::record::{self, Line, Recording, Stream};
@@ -116,9 +117,14 @@ pub(super) fn make(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<(Rec
         }
     }
     let facts = facts(stream, &times)?;
-    let mut described = scenario.json();
-    described["kernel"] = facts["kernel"].clone();
-    described["hz"] = json!(hz);
+    let told = Told {
+        scenario,
+        hz,
+        facts: &facts,
+        tables: &files,
+    };
+    let text = told.text()?;
+    files.insert("scenario.toml".into(), text);
     let delta = |name: &str| deltas.get(name).copied().unwrap_or(0);
     let measures = Measures {
         scanned: delta("pgscan_direct") + delta("pgscan_kswapd"),
@@ -136,7 +142,6 @@ pub(super) fn make(scenario: &Scenario, hz: u32, stream: &Stream) -> Result<(Rec
         crew.line(),
     );
     for (name, value) in [
-        ("scenario.json", &described),
         ("facts.json", &facts),
         ("summary.json", &Value::Object(summary)),
     ] {

@@ -92,13 +92,25 @@ fn times_count_from_the_first_write() {
 #[test]
 fn a_scenario_says_what_ran_and_on_what() {
     let recording = record("", "").unwrap();
-    let json: Value = serde_json::from_str(&recording.files["scenario.json"]).unwrap();
-    assert_eq!(json["kernel"], "6.12.117");
-    assert_eq!(json["bdis"], json!(["254:0"]));
-    assert_eq!(json["writers"], json!([[0, 1_048_576, 0.0, 0]]));
-    assert_eq!((&json["hz"], &json["dirty"]), (&json!(250), &json!(64)));
+    let scenario = &recording.files["scenario.toml"];
+    assert!(scenario.contains("Linux 6.12.117, HZ 250, 1 CPU, 16 MiB/s, limits 64/32 MiB"));
+    assert!(scenario.contains("block_kib = 1024\n") && scenario.contains("hz = 250\n"));
     let facts: Value = serde_json::from_str(&recording.files["facts.json"]).unwrap();
     assert_eq!(facts["first_writes.median_us"], 2845);
+}
+
+#[test]
+fn a_recording_gets_the_scenario_that_it_has() {
+    let mut seen = 0;
+    for (name, file) in recorded(|name| !name.starts_with('r') || name.starts_with("rate")) {
+        let scenario = all().into_iter().find(|one| one.name == name);
+        let scenario = scenario.unwrap_or_else(|| panic!("there is no {name}"));
+        let facts: Value = serde_json::from_str(&file("facts.json").unwrap()).unwrap();
+        let text = described(&scenario, 250, facts["kernel"].as_str().unwrap());
+        assert_eq!(text, file("scenario.toml").unwrap(), "{name}");
+        seen += 1;
+    }
+    assert_eq!(seen, 19);
 }
 
 #[test]
