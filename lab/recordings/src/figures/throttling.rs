@@ -95,11 +95,10 @@ fn throughput(setting: &Setting, outcome: &Outcome) -> Option<f64> {
 /// that fills is no throughput of a disk.
 fn written_back(setting: &Setting, outcome: &Outcome) -> Option<f64> {
     let seconds = setting.seconds();
-    let mut levels = outcome.levels.iter().filter(|level| level.at_s <= seconds);
-    let (first, last) = (levels.next()?, levels.next_back()?);
-    let mib = |level: &Level| (level.dirty + level.writeback) / PAGES_PER_MIB;
-    let kept = (mib(last) - mib(first)) / seconds;
-    Some(throughput(setting, outcome)? - kept)
+    let mut levels = outcome.levels.iter();
+    let last = levels.rfind(|level| level.at_s <= seconds)?;
+    let end = (last.dirty + last.writeback) / PAGES_PER_MIB;
+    Some(throughput(setting, outcome)? - (end - setting.begins_mib) / seconds)
 }
 
 fn level(setting: &Setting, outcome: &Outcome, of: fn(&Level) -> f64) -> Option<f64> {
