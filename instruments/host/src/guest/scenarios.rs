@@ -1,4 +1,5 @@
-//! The scenarios of dirty throttling: plain data, and how one is changed on the command line.
+//! The scenarios of dirty throttling: `guests/throttling.toml`, and how one is changed on the
+//! command line.
 //!
 //! Three sets: the matrix (rates x limits x writers), named `RATE-DIRTY-BACKGROUND-WRITERS` as in
 //! `16-64-32-four`; those that have the name and the settings of a field recording (`one-dd`); and
@@ -6,28 +7,43 @@
 
 use std::fmt::Write as _;
 
+use serde::Deserialize;
+
 use super::image::{self, Programs};
 use super::kernel::Kernel;
 use super::machine::Memory;
 use super::record::{self, Recording, Stream};
 use super::{Guest, Result};
 
-/// The matrix, MiB/s and MiB.
-const RATES: [u32; 3] = [4, 16, 64];
-const LIMITS: [(u32, u32); 3] = [(64, 8), (64, 32), (200, 20)];
-const CROWDS: [(&str, u32); 4] = [("one", 1), ("two", 2), ("four", 4), ("sixteen", 16)];
+/// The guests that have a name.
+const GUESTS: &str = include_str!("../../guests/throttling.toml");
 
-/// The length of a scenario that does not say.
-const SECONDS: u32 = 60;
-/// Bytes of a heavy writer's write.
-const HEAVY: u32 = 1 << 20;
-/// Bytes of a light one's write, and its sleep after it.
-const LIGHT: u32 = 4096;
-const LIGHT_SLEEP_MS: u32 = 10;
+#[derive(Deserialize)]
+struct Guests {
+    guest: Vec<Scenario>,
+    matrix: Matrix,
+}
+
+#[derive(Deserialize)]
+struct Matrix {
+    /// MiB/s.
+    rates: Vec<u32>,
+    /// MiB.
+    limits: Vec<(u32, u32)>,
+    crowd: Vec<Crowd>,
+}
+
+#[derive(Deserialize)]
+struct Crowd {
+    name: String,
+    writers: Vec<Writer>,
+}
 
 /// The file system of the device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Fs {
+    #[default]
     /// Nothing: writers write to the device's file, each into its own part.
     None,
     /// ext4 with a journal of 16 MiB: a file per writer.
@@ -35,7 +51,8 @@ pub(super) enum Fs {
 }
 
 /// Somebody who writes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Writer {
     pub(super) device: usize,
     pub(super) bytes: u32,
@@ -43,8 +60,20 @@ pub(super) struct Writer {
     pub(super) start_s: u32,
 }
 
+impl Default for Writer {
+    /// A heavy one, from the start.
+    fn default() -> Self {
+        Self {
+            device: 0,
+            bytes: 1 << 20,
+            sleep_ms: 0,
+            start_s: 0,
+        }
+    }
+}
+
 /// A device that gets another rate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub(super) struct Change {
     pub(super) device: usize,
     pub(super) at_s: u32,
@@ -52,7 +81,8 @@ pub(super) struct Change {
 }
 
 /// The scenario of a guest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Scenario {
     pub(super) name: String,
     /// Rate of each device, MiB/s.
@@ -69,131 +99,42 @@ pub(super) struct Scenario {
     pub(super) fs: Fs,
 }
 
-/// Every scenario there is.
-pub(super) fn all() -> Vec<Scenario> {
-    let mut all = named();
-    for rate in RATES {
-        for (dirty, bg) in LIMITS {
-            for (crowd, count) in CROWDS {
-                let name = format!("{rate}-{dirty}-{bg}-{crowd}");
-                all.push(Scenario::new(&name, &[rate], dirty, bg).heavy(count));
-            }
-            let name = format!("{rate}-{dirty}-{bg}-heavy-light");
-            all.push(Scenario::new(&name, &[rate], dirty, bg).heavy(1).light());
-        }
-    }
-    all
-}
-
-fn named() -> Vec<Scenario> {
-    let plain = |name: &str| Scenario::new(name, &[16], 64, 32);
-    vec![
-        // Those of the field recordings.
-        plain("one-dd").heavy(1),
-        plain("two-dd").heavy(1).heavy_from(15),
-        plain("heavy-light").heavy(1).light(),
-        Scenario::new("rate-drop", &[32], 64, 32)
-            .heavy(1)
-            .then(40, 8),
-        plain("one-dd-strict").heavy(1).strict(1),
-        // Two devices under one limit.
-        Scenario::new("two-devices", &[4, 48], 64, 32).heavy(2),
-        Scenario::new("two-devices-even", &[16, 16], 64, 32).heavy(2),
-        Scenario::new("two-devices-200-20", &[4, 48], 200, 20).heavy(2),
-        // A rate that changes.
-        Scenario::new("rate-drop-64-16", &[64], 64, 32)
-            .heavy(1)
-            .then(40, 16),
-        Scenario::new("rate-rise", &[8], 64, 32)
-            .heavy(1)
-            .then(40, 32),
-        Scenario::new("rate-drop-two", &[32], 64, 32)
-            .heavy(2)
-            .then(40, 8),
-        // A file system.
-        plain("ext4-one-dd").heavy(1).on_ext4(),
-        plain("ext4-two-dd").heavy(1).heavy_from(15).on_ext4(),
-        plain("ext4-heavy-light").heavy(1).light().on_ext4(),
-        Scenario::new("ext4-4-64-32-one", &[4], 64, 32)
-            .heavy(1)
-            .on_ext4(),
-        // One thing turned.
-        plain("light-alone").light(),
-        plain("heavy-light-strict").heavy(1).light().strict(1),
-        plain("one-dd-4k").writer(0, LIGHT, 0, 0),
-        plain("one-dd-64k").writer(0, 64 * 1024, 0, 0),
-        plain("one-dd-8m").writer(0, 8 * HEAVY, 0, 0),
-        // Off the matrix, for the one that fits to it.
-        Scenario::new("8-100-50-three", &[8], 100, 50).heavy(3),
-        Scenario::new("32-128-16-two", &[32], 128, 16).heavy(2),
-        Scenario::new("100-400-100-one", &[100], 400, 100).heavy(1),
-        Scenario::new("1-32-16-one", &[1], 32, 16).heavy(1),
-    ]
-}
-
-impl Scenario {
-    fn new(name: &str, devices: &[u32], dirty: u32, bg: u32) -> Self {
+impl Default for Scenario {
+    fn default() -> Self {
         Self {
-            name: name.to_owned(),
-            devices: devices.to_vec(),
-            dirty,
-            bg,
+            name: String::new(),
+            devices: vec![16],
+            dirty: 64,
+            bg: 32,
             writers: Vec::new(),
-            seconds: SECONDS,
+            seconds: 60,
             change: Vec::new(),
             max_ratio: None,
             fs: Fs::None,
         }
     }
+}
 
-    /// Heavy writers from the start, dealt out to the devices in turn.
-    fn heavy(mut self, count: u32) -> Self {
-        let devices = self.devices.len();
-        for (_, device) in (0..count).zip((0..devices).cycle()) {
-            self = self.writer(device, HEAVY, 0, 0);
+/// Every scenario there is.
+pub(super) fn all() -> Vec<Scenario> {
+    let Guests { guest, matrix } = toml::from_str(GUESTS).expect("the file of guests");
+    let mut all = guest;
+    for rate in &matrix.rates {
+        for (dirty, bg) in &matrix.limits {
+            all.extend(matrix.crowd.iter().map(|crowd| Scenario {
+                name: format!("{rate}-{dirty}-{bg}-{}", crowd.name),
+                devices: vec![*rate],
+                dirty: *dirty,
+                bg: *bg,
+                writers: crowd.writers.clone(),
+                ..Scenario::default()
+            }));
         }
-        self
     }
+    all
+}
 
-    fn heavy_from(self, start_s: u32) -> Self {
-        self.writer(0, HEAVY, 0, start_s)
-    }
-
-    fn light(self) -> Self {
-        self.writer(0, LIGHT, LIGHT_SLEEP_MS, 0)
-    }
-
-    fn writer(mut self, device: usize, bytes: u32, sleep_ms: u32, start_s: u32) -> Self {
-        self.writers.push(Writer {
-            device,
-            bytes,
-            sleep_ms,
-            start_s,
-        });
-        self
-    }
-
-    /// The first device gets another rate; the run goes on for as long after that as before.
-    fn then(mut self, at_s: u32, mib: u32) -> Self {
-        self.change.push(Change {
-            device: 0,
-            at_s,
-            mib,
-        });
-        self.seconds = 2 * at_s;
-        self
-    }
-
-    fn strict(mut self, per_cent: u32) -> Self {
-        self.max_ratio = Some(per_cent);
-        self
-    }
-
-    fn on_ext4(mut self) -> Self {
-        self.fs = Fs::Ext4;
-        self
-    }
-
+impl Scenario {
     /// Turns one setting: `dirty=200`, `rate=4,48`, `writers=3`. The name tells.
     ///
     /// # Errors
@@ -208,8 +149,13 @@ impl Scenario {
             "seconds" => self.seconds = number()?,
             "max_ratio" => self.max_ratio = Some(number()?),
             "writers" => {
-                self.writers.clear();
-                *self = self.clone().heavy(number()?);
+                // Heavy ones, dealt out to the devices in turn.
+                let devices = (0..self.devices.len()).cycle();
+                let heavy = devices.map(|device| Writer {
+                    device,
+                    ..Writer::default()
+                });
+                self.writers = heavy.take(number()? as usize).collect();
             }
             "rate" => {
                 let rates = value

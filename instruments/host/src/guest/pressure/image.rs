@@ -67,7 +67,7 @@ fn has(scenario: &Scenario, fs: Fs) -> bool {
 fn init(scenario: &Scenario, modules: &[&str]) -> String {
     let mut text = image::begin(modules);
     text.push_str("echo n > /sys/kernel/mm/lru_gen/enabled\n");
-    let (thp, defrag) = (scenario.thp, scenario.thp_defrag);
+    let (thp, defrag) = (&scenario.thp, &scenario.thp_defrag);
     let folder = "/sys/kernel/mm/transparent_hugepage";
     let _ = writeln!(text, "echo {thp} > {folder}/enabled");
     let _ = writeln!(text, "echo {defrag} > {folder}/defrag");
@@ -115,7 +115,7 @@ fn init(scenario: &Scenario, modules: &[&str]) -> String {
 /// memory.
 fn disk(scenario: &Scenario, number: usize, text: &mut String) {
     let disk = &scenario.disks[number];
-    let (sectors, mib, options) = (disk.kib * 2, disk.mib, disk.options);
+    let (sectors, mib, options) = (disk.kib * 2, disk.mib, &disk.options);
     let device = format!("/dev/nullb{number}");
     let _ = writeln!(
         text,
@@ -179,7 +179,7 @@ fn plan(scenario: &Scenario) -> String {
     }
     text.push_str("attach zoneinfo.end /proc/zoneinfo\n");
     text.push_str("attach lost /sys/kernel/tracing/per_cpu/cpu0/stats\n");
-    for (point, _) in &scenario.sums {
+    for (point, _) in scenario.sums() {
         let name = point.rsplit('/').next().unwrap_or(point);
         let _ = writeln!(
             text,

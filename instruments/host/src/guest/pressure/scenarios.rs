@@ -1,20 +1,15 @@
-//! The scenarios of memory pressure: plain data, and how one is changed on the command line.
-//!
-//! Four shapes, each that of a published experiment at a 32nd or so of its size:
-//!
-//! ```text
-//! r1  writers, hogs, readers and one who maps and unmaps, in memory that does not hold them; swap
-//! r2  a file of twice a node, on two nodes
-//! r3  files of 4 KiB, three times the memory
-//! r4  huge pages beside a stick of 3 MiB/s
-//! ```
+//! The scenarios of memory pressure: `guests/pressure.toml`, and how one is changed on the command
+//! line.
 
 use std::collections::BTreeMap;
 
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::Result;
 
+/// The guests that have a name.
+const GUESTS: &str = include_str!("../../../guests/pressure.toml");
 /// Memory that a guest needs for itself: the kernel, what boots it, what is kept of the run.
 const OWN_MIB: u32 = 128;
 /// Size of a disk that keeps nothing.
@@ -28,7 +23,7 @@ const CROWD_MAX: u32 = 60;
 /// Of memory: what each writer writes to, and what all hogs touch together.
 const WRITER_PER_CENT: u32 = 24;
 const HOGS_PER_CENT: u32 = 96;
-/// When hogs and the task that maps begin.
+/// When hogs begin.
 const HOGS_FROM_S: u32 = 5;
 /// A writer's block, a reader's, a reader's region, and what is mapped each time.
 const WRITE_KIB: u32 = 1024;
@@ -41,26 +36,6 @@ const MAPPER_SLEEP_MS: u32 = 5;
 const TICKS: u32 = 50;
 /// The room of samples: the calls of a worker of this kind in this many seconds.
 const ROOM_FOR_S: u32 = 45;
-
-/// The disk of a file system, in MiB: its memory is the guest's, on top.
-const FILES_MIB: u32 = 520;
-const STICK_MIB: u32 = 128;
-
-/// Settings of `r1` that nobody chose, so that the lab can be held against some that it never saw:
-/// memory, rate, swap's rate, writers, hogs, readers. Drawn by the bytes of SHA-256 of `tidegate r1
-/// N COMMIT` (N from 1 on, COMMIT the first that had this recorder): memory is 256, 320, 384, 448,
-/// 576, 640, 768 or 896, either rate 4, 6, 8, 12, 24, 32, 48 or 64 (byte mod 8); writers 1 to 4
-/// (mod 4), hogs 1 to 5 (mod 5), readers 0 to 2 (mod 3). recordings/drawn/README.md has the line
-/// that does it.
-const DRAWN: [[u32; 6]; 6] = [
-    [384, 12, 4, 2, 3, 0],
-    [448, 12, 8, 1, 4, 2],
-    [448, 6, 6, 4, 5, 1],
-    [320, 8, 6, 1, 1, 1],
-    [640, 4, 64, 2, 1, 0],
-    [384, 6, 24, 2, 3, 2],
-];
-const DRAWN_SECONDS: u32 = 30;
 
 /// Tracepoints, by what they are about.
 const EVENTS: [(&str, &[&str]); 7] = [
@@ -128,7 +103,8 @@ const SLABS: Sum = (
 );
 
 /// The file system of a disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Fs {
     Bare,
     Ext4,
@@ -136,7 +112,8 @@ pub(super) enum Fs {
 }
 
 /// A null_blk.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(super) struct Disk {
     /// MiB/s; none: as fast as the processor.
     pub(super) rate: Option<u32>,
@@ -146,34 +123,30 @@ pub(super) struct Disk {
     /// With memory of its own, all of it there before the run; a file system needs that.
     pub(super) fs: Fs,
     /// Words for what makes the file system.
-    pub(super) options: &'static str,
+    pub(super) options: String,
 }
 
-impl Disk {
-    fn new(rate: Option<u32>) -> Self {
+impl Default for Disk {
+    fn default() -> Self {
         Self {
-            rate,
+            rate: None,
             kib: 64,
             mib: ENDLESS_MIB,
             fs: Fs::Bare,
-            options: "",
+            options: String::new(),
         }
     }
+}
 
-    fn swap(rate: u32) -> Self {
-        Self {
-            mib: SWAP_MIB,
-            ..Self::new(Some(rate))
-        }
-    }
-
+impl Disk {
     pub(super) fn keeps(&self) -> bool {
         self.fs != Fs::Bare
     }
 }
 
 /// The use of memory by a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 enum Work {
     /// `r1`: a crowd whose numbers can be turned.
     Crowd(Crowd),
@@ -189,7 +162,8 @@ enum Work {
     HugePages,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 struct Crowd {
     writers: u32,
     readers: u32,
@@ -198,6 +172,18 @@ struct Crowd {
     seed: u32,
     /// When the task that maps begins.
     mapper_from_s: u32,
+}
+
+impl Default for Crowd {
+    fn default() -> Self {
+        Self {
+            writers: 0,
+            readers: 0,
+            hogs: 0,
+            seed: 0,
+            mapper_from_s: HOGS_FROM_S,
+        }
+    }
 }
 
 /// A process of the guest: arguments as `guest-load` takes them for its kind.
@@ -212,7 +198,8 @@ pub(super) struct Worker {
 }
 
 /// The scenario of a guest.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub(crate) struct Scenario {
     pub(super) name: String,
     /// Memory beside disks that keep.
@@ -223,207 +210,65 @@ pub(crate) struct Scenario {
     /// Room in MiB for the trace of each switch of the processor, which the machine has on top.
     pub(super) waits_mib: u32,
     /// Transparent huge pages: when a fault tries for one, and how hard.
-    pub(super) thp: &'static str,
-    pub(super) thp_defrag: &'static str,
+    pub(super) thp: String,
+    pub(super) thp_defrag: String,
     pub(super) disks: Vec<Disk>,
     /// The disk that is swapped to.
     pub(super) swap: Option<usize>,
     pub(super) sysctl: BTreeMap<String, u64>,
-    events: Vec<&'static str>,
-    pub(super) sums: Vec<Sum>,
+    events: Vec<String>,
     /// Free blocks by order are sampled, and object caches.
     pub(super) buddies: bool,
     pub(super) slabs: bool,
     work: Work,
 }
 
-/// Every scenario there is.
-pub(crate) fn all() -> Vec<Scenario> {
-    let crowd = |name, writers, hogs| Scenario::crowd(name, writers, hogs, 0);
-    let mut all = vec![
-        crowd("r1-4", 1, 2),
-        crowd("r1-8", 3, 4),
-        Scenario::crowd("r1-8-readers", 3, 3, 1),
-        // One thing alone: memory of no file, files, a swap disk that is four times as fast.
-        crowd("r1-anon", 0, 2),
-        Scenario::crowd("r1-file", 2, 0, 2).memory(256),
-        crowd("r1-fastswap", 1, 2).swap_rate(64),
-        // The cost of a call that nothing holds up.
-        Scenario::crowd("r1-calm", 0, 0, 0).calm(),
-        Scenario::alone("r1-calm-hog", 64),
-        // ... and of a page that goes out and comes back, where nothing waits for a disk.
-        Scenario::alone("r1-calm-swap", 640)
-            .swap_rate(256)
-            .seconds(16),
-        // Seeds show the part that is chance.
-        crowd("r1-4-seed1", 1, 2).seed(1),
-        crowd("r1-4-seed2", 1, 2).seed(2),
-    ];
-    all.extend(DRAWN.map(Scenario::drawn));
-    for mode in [0, 1] {
-        all.push(Scenario::nodes(&format!("r2-mode{mode}"), mode, Work::File));
-        all.push(Scenario::nodes(
-            &format!("r2-mapped-mode{mode}"),
-            mode,
-            Work::Mapped,
-        ));
-    }
-    for boost in [0, 15_000] {
-        all.push(Scenario::small_files(&format!("r3-boost{boost}"), boost));
-    }
-    // The cost of making a file while nothing is reclaimed.
-    all.push(
-        Scenario::small_files("r3-calm", 15_000)
-            .memory(640)
-            .seconds(12),
-    );
-    all.push(Scenario::huge_pages("r4-vfat", Fs::Vfat, "-F 32"));
-    let small_journal = "-N 1024 -J size=8 -E nodiscard,lazy_itable_init=0";
-    all.push(Scenario::huge_pages("r4-ext4", Fs::Ext4, small_journal));
-    all
-}
-
-impl Scenario {
-    fn new(name: &str, memory: u32, disks: Vec<Disk>, work: Work) -> Self {
+impl Default for Scenario {
+    fn default() -> Self {
         Self {
-            name: name.to_owned(),
-            memory,
+            name: String::new(),
+            memory: 0,
             nodes: 1,
             seconds: 45,
             trace_kib: 8192,
             waits_mib: 0,
-            thp: "never",
-            thp_defrag: "madvise",
-            disks,
+            thp: "never".to_owned(),
+            thp_defrag: "madvise".to_owned(),
+            disks: Vec::new(),
             swap: None,
             sysctl: BTreeMap::new(),
-            events: vec!["throttle", "reclaim", "oom"],
-            sums: vec![SCANS, WRITES],
+            events: ["throttle", "reclaim", "oom"].map(str::to_owned).into(),
             buddies: false,
             slabs: false,
-            work,
+            work: Work::File,
         }
     }
+}
 
-    fn crowd(name: &str, writers: u32, hogs: u32, readers: u32) -> Self {
-        let crowd = Crowd {
-            writers,
-            readers,
-            hogs,
-            seed: 0,
-            mapper_from_s: HOGS_FROM_S,
+/// Every scenario there is.
+pub(crate) fn all() -> Vec<Scenario> {
+    #[derive(Deserialize)]
+    struct Guests {
+        guest: Vec<toml::Table>,
+    }
+    let Guests { guest: mut all } = toml::from_str(GUESTS).expect("the file of guests");
+    for at in 0..all.len() {
+        let Some(like) = all[at].remove("like") else {
+            continue;
         };
-        let disks = vec![Disk::new(Some(16)), Disk::swap(16)];
-        Self {
-            swap: Some(1),
-            ..Self::new(name, 512, disks, Work::Crowd(crowd))
-        }
+        let mut whole = all
+            .iter()
+            .find(|one| one.get("name") == Some(&like))
+            .cloned();
+        let whole = whole.as_mut().expect("a guest is like an earlier one");
+        whole.extend(all[at].clone());
+        all[at].clone_from(whole);
     }
+    let guest = |table: toml::Table| table.try_into().expect("a guest of the file");
+    all.into_iter().map(guest).collect()
+}
 
-    fn drawn(drawn: [u32; 6]) -> Self {
-        let [memory, rate, swap_rate, writers, hogs, readers] = drawn;
-        let name = format!("r1-{memory}-{rate}-{swap_rate}-{writers}w{hogs}h{readers}r");
-        let mut one = Self::crowd(&name, writers, hogs, readers);
-        one.disks[0].rate = Some(rate);
-        one.seconds = DRAWN_SECONDS;
-        one.memory(memory).swap_rate(swap_rate)
-    }
-
-    fn alone(name: &str, mib: u32) -> Self {
-        Self {
-            swap: Some(1),
-            seconds: 8,
-            ..Self::new(
-                name,
-                512,
-                vec![Disk::new(None), Disk::swap(16)],
-                Work::Alone { mib },
-            )
-        }
-    }
-
-    fn nodes(name: &str, mode: u64, work: Work) -> Self {
-        let mut one = Self::new(name, 768, vec![Disk::new(Some(48))], work);
-        one.nodes = 2;
-        one.seconds = if one.work == Work::File { 40 } else { 45 };
-        one.trace_kib = 16_384;
-        one.events = vec!["throttle", "reclaim", "node", "oom"];
-        one.sysctl.insert("kernel.numa_balancing".to_owned(), 0);
-        one.sysctl.insert("vm.zone_reclaim_mode".to_owned(), mode);
-        one
-    }
-
-    fn small_files(name: &str, boost: u64) -> Self {
-        let disk = Disk {
-            mib: FILES_MIB,
-            fs: Fs::Ext4,
-            options: "-N 120000 -J size=16 -E nodiscard,lazy_itable_init=0",
-            ..Disk::new(Some(64))
-        };
-        let mut one = Self::new(name, 320, vec![disk], Work::SmallFiles);
-        one.trace_kib = 16_384;
-        one.events = vec!["throttle", "reclaim", "frag", "oom"];
-        one.sums.push(SLABS);
-        one.buddies = true;
-        one.slabs = true;
-        one.sysctl
-            .insert("vm.watermark_boost_factor".to_owned(), boost);
-        one.sysctl.insert("vm.min_free_kbytes".to_owned(), 2896);
-        one
-    }
-
-    fn huge_pages(name: &str, fs: Fs, options: &'static str) -> Self {
-        let stick = Disk {
-            kib: 16,
-            mib: STICK_MIB,
-            fs,
-            options,
-            ..Disk::new(Some(3))
-        };
-        let disks = vec![stick, Disk::new(Some(64)), Disk::swap(32)];
-        let mut one = Self::new(name, 512, disks, Work::HugePages);
-        one.swap = Some(2);
-        one.trace_kib = 16_384;
-        one.thp = "always";
-        one.thp_defrag = "always";
-        one.events = vec!["throttle", "reclaim", "compact", "oom"];
-        one.buddies = true;
-        one.sysctl.insert("vm.min_free_kbytes".to_owned(), 2896);
-        one
-    }
-
-    fn memory(mut self, mib: u32) -> Self {
-        self.memory = mib;
-        self
-    }
-
-    fn seconds(mut self, seconds: u32) -> Self {
-        self.seconds = seconds;
-        self
-    }
-
-    fn swap_rate(mut self, rate: u32) -> Self {
-        self.disks[1].rate = Some(rate);
-        self
-    }
-
-    fn seed(mut self, seed: u32) -> Self {
-        if let Work::Crowd(crowd) = &mut self.work {
-            crowd.seed = seed;
-        }
-        self
-    }
-
-    /// The task that maps, from the start; a disk without a rate.
-    fn calm(mut self) -> Self {
-        if let Work::Crowd(crowd) = &mut self.work {
-            crowd.mapper_from_s = 0;
-        }
-        self.disks[0].rate = None;
-        self.seconds = 16;
-        self
-    }
-
+impl Scenario {
     /// All memory of the machine.
     pub(super) fn memory_mib(&self) -> u32 {
         self.memory + self.waits_mib + self.kept_mib()
@@ -437,7 +282,7 @@ impl Scenario {
 
     /// The tracepoints that get a line each.
     pub(super) fn tracepoints(&self) -> impl Iterator<Item = &'static str> {
-        let of = |group: &&'static str| EVENTS.iter().find(|(name, _)| name == group);
+        let of = |group: &String| EVENTS.iter().find(|(name, _)| name == group);
         self.events
             .iter()
             .filter_map(of)
@@ -448,7 +293,13 @@ impl Scenario {
     /// Work that the kernel does at a tracepoint.
     pub(super) fn triggers(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         let stacks = (self.waits_mib > 0).then_some(STACKS);
-        self.sums.iter().copied().chain(stacks)
+        self.sums().chain(stacks)
+    }
+
+    /// Events that are summed up in the kernel.
+    pub(super) fn sums(&self) -> impl Iterator<Item = Sum> {
+        let slabs = self.slabs.then_some(SLABS);
+        [SCANS, WRITES].into_iter().chain(slabs)
     }
 
     /// The workers that run.
@@ -536,7 +387,7 @@ impl Scenario {
             "waits" => {
                 self.waits_mib = number(1)?;
                 self.trace_kib += self.waits_mib * 1024;
-                self.events.push("waits");
+                self.events.push("waits".to_owned());
             }
             "rate" => self.disks[0].rate = Some(number(1)?),
             "swap_rate" => match self.swap {
@@ -755,7 +606,7 @@ mod tests {
         assert_eq!(names.len(), all.len());
         for one in &all {
             one.judge().unwrap();
-            let known = |group: &&str| EVENTS.iter().any(|(name, _)| name == group);
+            let known = |group: &String| EVENTS.iter().any(|(name, _)| name == group);
             assert!(one.events.iter().all(known), "{}", one.name);
             let names: BTreeSet<_> = one.workers().iter().map(|one| one.name.clone()).collect();
             assert_eq!(names.len(), one.workers().len());
