@@ -204,11 +204,16 @@ fn what_if_is_answered_and_the_error_of_the_answer_shown() {
     let policy = ["--column", "linux-6.12"];
     let out = compared(&here, &guest, &[set, against, policy].concat());
     assert!(
-        out.contains("What if vm.dirty_background_bytes=8M? (limits 64/32 MiB -> 64/8 MiB)"),
+        out.contains("What if vm.dirty_background_bytes=8M? (background_mib 32 -> 8)"),
         "{out}"
     );
     // The same recording is no recording of the change, and it is said.
-    assert!(out.contains("note: guest is no recording of that change; it also differs by: limits 64/8 MiB -> 64/32 MiB"), "{out}");
+    assert!(
+        out.contains(
+            "note: guest is no recording of that change; it also differs by: background_mib 8 -> 32"
+        ),
+        "{out}"
+    );
     for head in [
         "recording",
         "linux-6.12",
@@ -355,7 +360,7 @@ fn several_recordings_get_errors_guesses_and_pairs() {
     }
     let pairs = std::fs::read_to_string(here.join("out/pairs.csv")).unwrap();
     assert!(
-        pairs.contains("guest,guest-2,limits 64/32 MiB -> 64/8 MiB,level,MiB,0,"),
+        pairs.contains("guest,guest-2,background_mib 32 -> 8,level,MiB,0,"),
         "{pairs}"
     );
     assert!(here.join("out/scenario-guest-2.toml").exists());
