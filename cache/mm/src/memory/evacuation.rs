@@ -98,3 +98,6 @@ impl Drop for Evacuation<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

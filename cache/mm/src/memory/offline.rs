@@ -124,24 +124,20 @@ impl OfflineFrames {
         Some(number)
     }
 
-    /// Ends a search, if the limit has not: its frames, if all are held, are not offline any more
-    /// and the caller's. Else `frame` gets those that were held, which the caller gives back.
-    pub(crate) fn end_seek(&mut self, number: u64, mut frame: impl FnMut(FrameId)) -> bool {
+    /// Ends a search, if the limit has not: `frame` gets those that were held, which are the
+    /// caller's, be it all of the range or a part.
+    pub(crate) fn end_seek(&mut self, number: u64, mut frame: impl FnMut(FrameId)) {
         let Some(at) = self.sought.iter().position(|one| one.number == number) else {
-            return false;
+            return;
         };
         let Sought { frames, held, .. } = self.sought.swap_remove(at);
-        let is_complete = held as usize == frames.len();
         self.count -= held;
         for at in frames {
             if self.has(at) {
                 self.drop_bit(at);
-                if !is_complete {
-                    frame(FrameId(at));
-                }
+                frame(FrameId(at));
             }
         }
-        is_complete
     }
 
     /// Frames of a range that are still missing; `None`: it is not sought any more.
