@@ -539,6 +539,33 @@ mod tests {
     }
 
     #[test]
+    fn the_ends_of_swappiness_ask_neither_fate_and_the_older_kind_goes_where_there_is_swap() {
+        let fate = |refaulted| Fate {
+            refaulted,
+            total: 1000,
+        };
+        for (anon, file) in [(0, 0), (900, 0), (0, 900), (900, 900)] {
+            for older in [None, Some(Kind::Anon), Some(Kind::File)] {
+                let mut generations = of_three();
+                generations.fates[0].now[0] = fate(anon);
+                generations.fates[1].now[0] = fate(file);
+                if let Some(older) = older {
+                    generations.min[older.index()] = 0;
+                }
+                let of = |swappiness: u8| generations.kind(swappiness).0;
+                assert_eq!(of(0), Kind::File, "there is no swap");
+                let is_older = older == Some(Kind::Anon);
+                let last_resort = if is_older { Kind::Anon } else { Kind::File };
+                assert_eq!(of(1), last_resort, "{anon} {file} {older:?}");
+                assert_eq!(of(SWAPPINESS_MAX), Kind::Anon, "{anon} {file} {older:?}");
+                if is_older {
+                    assert_eq!(of(100), Kind::Anon, "{anon} {file}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn pages_that_come_back_count_while_their_generation_is_the_oldest() {
         let mut generations = of_three();
         let [known, other] = [KNOWN + 1, KNOWN].map(|uses| generations.went(Kind::File, uses));

@@ -175,6 +175,8 @@ mod tests {
             [Admission::Direct, Admission::Queue, Admission::Unqueued]
         );
         assert_eq!(all.map(|tunables| tunables.frames_asked(16)), [1, 16, 1]);
+        let singly = all.map(|tunables| tunables.allocates_singly());
+        assert_eq!(singly, [true, false, false]);
         assert_eq!(
             all.map(|tunables| tunables.direct_target(100)),
             [Pages(32), Pages(100), Pages(100)]

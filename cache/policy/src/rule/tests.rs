@@ -104,3 +104,17 @@ fn the_young_go_while_they_have_their_part() {
         assert_eq!(next, expected, "{young} {main} {ahead}");
     }
 }
+
+#[test]
+fn s3_fifo_remembers_what_left_its_small_queue_alone() {
+    let memory = Memory {
+        pages: Pages(1000),
+        ticks: 1000,
+    };
+    let mut rule = s3_fifo::S3Fifo::new(memory);
+    assert!(rule.went(Queue::Young), "what leaves it leaves its name");
+    assert!(
+        !rule.went(Queue::Main),
+        "what was in the main queue does not"
+    );
+}

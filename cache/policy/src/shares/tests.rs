@@ -639,3 +639,43 @@ proptest! {
         }
     }
 }
+
+/// Gives in one epoch what it wins back in the next, and is spared for `span` epochs then.
+fn repents(member: &mut Member, epoch: u64, span: u64) {
+    member.has_given(epoch, 10);
+    member.has_won(epoch + 1);
+    let ends = epoch + 1 + span;
+    assert!(member.is_spared(ends - 1, 20), "{epoch}: as long as {span}");
+    assert!(!member.is_spared(ends, 0), "{epoch}: no longer than {span}");
+    assert!(
+        !member.is_spared(ends - 1, 21),
+        "not from who would save twice as much"
+    );
+}
+
+#[test]
+fn who_wins_back_what_it_gave_is_spared_longer_each_time_until_a_gift_stood() {
+    let mut member = Member::new(Terms::default(), Bytes(1 << 20));
+    repents(&mut member, 100, 8);
+    repents(&mut member, 200, 128);
+    // A gift that it does not win back within 16 epochs stood: it begins again.
+    let stood = |member: &mut Member, after: u64| {
+        member.has_given(1000, 10);
+        member.has_given(1000 + after, 10);
+        member.has_won(1000 + after + 1);
+        (1..)
+            .find(|epoch| !member.is_spared(1000 + after + 1 + epoch, 0))
+            .unwrap()
+    };
+    for (after, span) in [(1, 1024), (16, 1024), (17, 8), (100, 8)] {
+        assert_eq!(
+            stood(&mut member.clone(), after),
+            span,
+            "{after} epochs later"
+        );
+    }
+    // Won later than 8 epochs after it gave: it was no mistake.
+    member.has_given(2000, 10);
+    member.has_won(2009);
+    assert!(!member.is_spared(2009, 0));
+}

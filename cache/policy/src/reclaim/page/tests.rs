@@ -878,3 +878,86 @@ fn a_pass_is_in_vain_if_hardly_anything_goes_and_most_is_in_use() {
     );
     assert!(!tally(256, 15, 16, 100, 29).is_fruitless(LINUX_5_15.page));
 }
+
+#[test]
+fn a_page_is_tallied_by_what_it_is_and_by_what_was_judged() {
+    let bools = [false, true];
+    let verdicts = [
+        Keep,
+        KeepReferenced,
+        KeepForWrite,
+        Activate,
+        AwaitWrite,
+        Defer,
+        Reclaim,
+        SwapOut,
+        PageOut,
+    ];
+    for (verdict, immediate) in verdicts.into_iter().flat_map(|v| bools.map(|i| (v, i))) {
+        for bits in 0..16_u8 {
+            let [anon, dirty, writeback, reclaim] = [0, 1, 2, 3].map(|bit| bits & 1 << bit != 0);
+            let seen = Seen {
+                anon,
+                dirty,
+                writeback,
+                reclaim,
+                ..FILE
+            };
+            let judged = Judgement {
+                verdict,
+                tested: false,
+                referenced: false,
+                immediate,
+            };
+            let mut tally = Tally::default();
+            tally.note(&seen, &judged);
+            let leaves = matches!(verdict, Reclaim | SwapOut | PageOut);
+            let waits = matches!(verdict, AwaitWrite | Defer | KeepForWrite);
+            for (name, count, is_one) in [
+                ("taken", tally.taken, true),
+                ("file_taken", tally.file_taken, !anon),
+                ("plainly_kept", tally.plainly_kept, !leaves && !writeback),
+                ("dirty", tally.dirty, !anon && (dirty || writeback)),
+                (
+                    "unqueued_dirty",
+                    tally.unqueued_dirty,
+                    !anon && dirty && !writeback,
+                ),
+                ("congested", tally.congested, !anon && writeback && reclaim),
+                (
+                    "kept_referenced",
+                    tally.kept_referenced,
+                    verdict == KeepReferenced,
+                ),
+                (
+                    "activated",
+                    tally.activated,
+                    matches!(verdict, Activate | AwaitWrite),
+                ),
+                ("immediate", tally.immediate, waits && immediate),
+                (
+                    "writeback",
+                    tally.writeback,
+                    waits && !immediate && writeback,
+                ),
+                (
+                    "left_to_flusher",
+                    tally.left_to_flusher,
+                    waits && !immediate && !writeback,
+                ),
+                ("reclaimed", tally.reclaimed, verdict == Reclaim),
+                (
+                    "written",
+                    tally.written,
+                    matches!(verdict, SwapOut | PageOut),
+                ),
+            ] {
+                assert_eq!(
+                    count,
+                    Pages(is_one.into()),
+                    "{name} of {seen:?}, {judged:?}"
+                );
+            }
+        }
+    }
+}

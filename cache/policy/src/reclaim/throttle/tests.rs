@@ -638,3 +638,22 @@ fn delays_as_a_series() {
     let stored = include_str!("../snapshots/throttle.txt");
     assert_eq!(text, stored, "the series has changed; it is now:\n{text}");
 }
+
+#[test]
+fn a_sleep_that_only_writes_end_is_not_begun_where_none_is_pending_and_linux_does_not_look() {
+    for law in LAWS {
+        for (wakes, pending) in [(true, 0), (true, 1), (false, 0), (false, 1)] {
+            let mut tunables = Tunables::of(law, 250);
+            tunables.wakes &= wakes;
+            let throttle = Throttle::new(tunables);
+            for reason in Reason::ALL {
+                let in_vain = law == ReclaimLaw::TIDEGATE
+                    && reason == Reason::Writeback
+                    && wakes
+                    && pending == 0;
+                let may = throttle.may_be_woken(reason, Pages(pending));
+                assert_eq!(may, !in_vain, "{reason:?}, wakes {wakes}, {pending}");
+            }
+        }
+    }
+}
