@@ -27,6 +27,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use figures::is_unsafe;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::field::{Field, Visit};
 use tracing::span;
@@ -511,17 +512,6 @@ impl Visit for Line {
     }
 }
 
-/// True if a character could end the line, move the cursor or turn the text around.
-fn is_unsafe(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{200e}' | '\u{200f}' | '\u{061c}'
-        )
-        || ('\u{202a}'..='\u{202e}').contains(&character)
-        || ('\u{2066}'..='\u{2069}').contains(&character)
-}
-
 /// The same escapes for both forms: those of JSON.
 fn escape_into(into: &mut String, character: char) {
     match character {
@@ -531,8 +521,9 @@ fn escape_into(into: &mut String, character: char) {
         '\r' => into.push_str("\\r"),
         '\t' => into.push_str("\\t"),
         other if is_unsafe(other) => {
-            // All of them fit in four digits.
-            let _ = write!(into, "\\u{:04x}", u32::from(other));
+            for unit in other.encode_utf16(&mut [0; 2]) {
+                let _ = write!(into, "\\u{unit:04x}");
+            }
         }
         other => into.push(other),
     }

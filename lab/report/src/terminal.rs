@@ -15,11 +15,37 @@ use experiment::run::{Order, RunError, Watcher};
 /// Standard output could not be written.
 static LOST: AtomicBool = AtomicBool::new(false);
 
+/// Text as it can be printed: what others have put into it draws nothing. Lines, tabs and colours
+/// are ours.
+fn plain(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c| !matches!(c, '\n' | '\t') && figures::is_unsafe(c)) {
+        let (before, from) = rest.split_at(at);
+        plain.push_str(before);
+        let colour = from.strip_prefix("\x1b[").and_then(|from| {
+            let end = from.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+            from[end..].starts_with('m').then_some(end + "\x1b[m".len())
+        });
+        let taken = colour.unwrap_or_else(|| from.chars().next().map_or(0, char::len_utf8));
+        match colour {
+            Some(_) => plain.push_str(&from[..taken]),
+            None => plain.push_str(&figures::shown(&from[..taken]).to_string()),
+        }
+        rest = &from[taken..];
+    }
+    plain.push_str(rest);
+    plain
+}
+
 /// Prints to standard output; a closed pipe is not an error. A line that cannot be written
 /// otherwise (a full disk) is said once.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out
+        .write_all(plain(text).as_bytes())
+        .and_then(|()| out.flush())
+    {
         Ok(()) => {}
         // A reader that closed the pipe has seen enough.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => {}
@@ -42,7 +68,7 @@ pub fn output_is_lost() -> bool {
 /// Prints a line to standard error; likewise.
 pub fn complain(text: &str) {
     let mut out = std::io::stderr().lock();
-    let _ = writeln!(out, "{text}");
+    let _ = writeln!(out, "{}", plain(text));
 }
 
 /// True if somebody sees standard error as it is written.
@@ -140,7 +166,7 @@ impl Watcher for Progress {
         let line = format!("[{done}/{}] {}: {what}", self.total, name(order));
         match bar {
             // Above the bar, which stays.
-            Some(bar) => bar.println(line),
+            Some(bar) => bar.println(plain(&line)),
             None => complain(&line),
         }
     }
@@ -184,5 +210,17 @@ mod tests {
         assert_eq!(lines.join(" "), words);
         assert_eq!(wrap("unbreakable", 4), ["unbreakable"]);
         assert_eq!(wrap("", 4), [""]);
+    }
+
+    #[test]
+    fn nothing_of_others_draws_and_colours_are_left() {
+        let ours = "a\tb\n\x1b[1;31mred\x1b[0m \x1b[m.\n";
+        assert_eq!(plain(ours), ours);
+        let all: String = ('\0'..=char::MAX)
+            .filter(|c| figures::is_unsafe(*c))
+            .collect();
+        let shown = plain(&(all + "\x1b[2J\x1b[12;7H\x1b]0;title\x07\x1b[31"));
+        let drawn = shown.chars().filter(|c| figures::is_unsafe(*c));
+        assert_eq!(drawn.collect::<String>(), "\t\n");
     }
 }

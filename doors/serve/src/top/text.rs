@@ -75,9 +75,5 @@ pub(super) fn name(name: &str, most: usize) -> String {
 
 /// A character, or `?` in place of one that would draw.
 pub(super) fn plain(c: char) -> char {
-    match c {
-        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '?',
-        c if c.is_control() => '?',
-        c => c,
-    }
+    if figures::is_unsafe(c) { '?' } else { c }
 }
