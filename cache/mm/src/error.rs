@@ -168,6 +168,12 @@ impl Error {
         move |NoThread { errno }| Self::NoThread { task, errno }
     }
 
+    /// True if it is `beyond_files`.
+    #[must_use]
+    pub fn is_beyond_files(&self) -> bool {
+        matches!(self, Self::OutOfRange { len, .. } if len.0 == FILE_MAX)
+    }
+
     /// More than a file can have.
     pub(crate) fn beyond_files(end: Bytes) -> Self {
         Self::OutOfRange {
@@ -295,8 +301,8 @@ impl fmt::Display for Error {
             ),
             Self::NoThread { task, errno } => write!(
                 f,
-                "the system gave no thread for the cache's task `{task}` ({}); raise `ulimit -u` or the container's \
-                 pids limit",
+                "the system gave no thread for the cache's task `{task}` ({}); raise `ulimit -u`, `ulimit -v`, \
+                 or the container's pids limit",
                 std::io::Error::from_raw_os_error(errno)
             ),
             Self::OutOfMemory { frames } => write!(

@@ -13,6 +13,10 @@
 //! other mount namespaces. Devices below a device are kept from others by O_EXCL, which the system
 //! knows of whole disks, partitions and a device mapper's.
 //!
+//! The other way, a loop device over a file that is opened by itself: one that is mounted, or below
+//! what is mounted, is somebody's who writes the file. Of mounts, those of this mount namespace are
+//! known.
+//!
 //! Not known here: which part of its devices a device mapper shows, so its volumes may share one; a
 //! file below a file system on a network, or in a FUSE program.
 //!
@@ -26,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, StatxFlags, fstatfs, major, minor, statx};
 
-use crate::own_path::Identity;
+use crate::own_path::{Identity, identity};
 use crate::sys;
 
 const DEVICES: &str = "/sys/dev/block";
@@ -124,6 +128,57 @@ fn walk(devices: &Path, device: &str, part: Part, depth: u32, found: &mut Vec<Ba
             }
         }
     }
+}
+
+/// A loop device over an open file that is mounted, or on which a device stands that is. `reads`:
+/// one that is mounted to be read alone does no harm.
+pub(crate) fn used_above(file: &File, reads: bool) -> Option<PathBuf> {
+    let own = identity(&file.metadata().ok()?);
+    let mounts = || std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    used_in(Path::new("/sys/block"), own, mounts, reads)
+}
+
+fn used_in(
+    blocks: &Path,
+    file: Identity,
+    mounts: impl Fn() -> String,
+    reads: bool,
+) -> Option<PathBuf> {
+    let loops = std::fs::read_dir(blocks).ok()?.flatten();
+    let mut over = loops.filter(|device| {
+        let path = std::fs::read_to_string(device.path().join("loop/backing_file"));
+        let data = path.and_then(|path| std::fs::metadata(path.trim_end_matches('\n')));
+        data.is_ok_and(|data| identity(&data) == file)
+    });
+    over.find_map(|device| {
+        let folder = device.path();
+        let parts = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+        let parts = parts.map(|part| part.path());
+        let parts = parts.filter(|part| part.join("partition").exists());
+        let mounts = mounts();
+        let mut all = std::iter::once(folder.clone()).chain(parts);
+        let found = all.find(|at| is_mounted(at, &mounts, reads, 0))?;
+        Some(Path::new("/dev").join(found.file_name()?))
+    })
+}
+
+/// True if a device that the system tells of is mounted, or one that stands on it.
+fn is_mounted(device: &Path, mounts: &str, reads: bool, depth: u32) -> bool {
+    let number = std::fs::read_to_string(device.join("dev")).unwrap_or_default();
+    let mut lines = mounts.lines();
+    let holders = std::fs::read_dir(device.join("holders"));
+    let mut holders = holders.into_iter().flatten().flatten();
+    lines.any(|line| is_mount_of(line, number.trim(), reads))
+        || depth < DEPTH_MAX
+            && holders.any(|holder| is_mounted(&holder.path(), mounts, reads, depth + 1))
+}
+
+/// True for a line of `mountinfo` of that device; `reads`: if it may be written there.
+fn is_mount_of(line: &str, device: &str, reads: bool) -> bool {
+    // 36 35 7:0 / /mnt rw,noatime - ext4 /dev/loop0 rw,errors=continue
+    let is_it = line.split(' ').nth(2) == Some(device);
+    let options = line.rsplit(' ').next().unwrap_or_default();
+    is_it && (!reads || options.split(',').any(|option| option == "rw"))
 }
 
 /// The bytes `part` of what begins at `whole`.
@@ -246,6 +301,66 @@ mod tests {
         );
         assert_eq!(of("8:0"), []);
         assert_eq!(of("9:9"), []);
+    }
+
+    #[test]
+    fn a_loop_device_that_others_use_is_found_above_its_file() {
+        let dir = TestDir::new("above");
+        let (image, other) = (dir.join("a.img"), dir.join("b.img"));
+        for path in [&image, &other] {
+            std::fs::write(path, "").unwrap();
+        }
+        std::fs::hard_link(&image, dir.join("link.img")).unwrap();
+        let blocks = dir.join("block");
+        let set_up = |device: &str, file: &Path, number: &str| {
+            let folder = blocks.join(device);
+            std::fs::create_dir_all(folder.join("loop")).unwrap();
+            std::fs::create_dir_all(folder.join("holders")).unwrap();
+            std::fs::write(folder.join("dev"), format!("{number}\n")).unwrap();
+            let file = format!("{}\n", file.display());
+            std::fs::write(folder.join("loop/backing_file"), file).unwrap();
+        };
+        set_up("loop0", &other, "7:0");
+        set_up("loop1", &dir.join("link.img"), "7:1");
+        std::fs::create_dir_all(blocks.join("sda")).unwrap();
+        let part = blocks.join("loop1/loop1p2");
+        std::fs::create_dir_all(part.join("holders")).unwrap();
+        std::fs::write(part.join("dev"), "259:4\n").unwrap();
+        std::fs::write(part.join("partition"), "2\n").unwrap();
+        let found = |mounts: &str, reads| {
+            let file = identity(&std::fs::metadata(&image).unwrap());
+            let found = used_in(&blocks, file, || mounts.to_owned(), reads);
+            found.map(|path| path.display().to_string())
+        };
+        let line = |number: &str, way: &str| {
+            format!(
+                "36 35 {number} / /mnt {way},noatime shared:1 - ext4 /dev/x {way},errors=continue\n"
+            )
+        };
+        for (number, device) in [
+            ("7:1", Some("/dev/loop1")),
+            ("259:4", Some("/dev/loop1p2")),
+            ("7:0", None),
+            ("7:11", None),
+        ] {
+            for (way, reads) in [("rw", false), ("rw", true), ("ro", false), ("ro", true)] {
+                let expected = device.filter(|_| way == "rw" || !reads);
+                let mounts = line("8:1", "rw") + &line(number, way);
+                assert_eq!(
+                    found(&mounts, reads).as_deref(),
+                    expected,
+                    "{number} {way} {reads}"
+                );
+            }
+        }
+        let holder = part.join("holders/dm-0");
+        std::fs::create_dir_all(&holder).unwrap();
+        std::fs::write(holder.join("dev"), "253:0\n").unwrap();
+        assert_eq!(found("", false), None, "it only stands there");
+        assert_eq!(
+            found(&line("253:0", "rw"), true).as_deref(),
+            Some("/dev/loop1p2")
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::path::PathBuf;
 
+use figures::shown;
 use policy::units::Bytes;
 
 use crate::lock::Holder;
@@ -107,6 +108,15 @@ fn words(errno: i32) -> std::io::Error {
     std::io::Error::from_raw_os_error(errno)
 }
 
+/// The limit that a thread was most likely refused by: a bound on the address space, where there is
+/// one, as its stack comes first.
+fn bound_of_threads() -> &'static str {
+    match rustix::process::getrlimit(rustix::process::Resource::As).current {
+        Some(_) => "`ulimit -v`: it bounds the address space, and a thread takes some",
+        None => "`ulimit -u` or the container's pids limit",
+    }
+}
+
 impl fmt::Display for OsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -131,24 +141,30 @@ impl fmt::Display for OsError {
             ),
             Self::Thread { name, errno } => write!(
                 f,
-                "cannot start thread `{name}`: {}; raise `ulimit -u` or the container's pids limit",
-                words(*errno)
+                "cannot start thread `{name}`: {}; raise {}",
+                words(*errno),
+                bound_of_threads()
             ),
             Self::System { what, errno } => write!(f, "{what}: {}", words(*errno)),
             Self::Open { path, errno } => {
-                write!(f, "cannot open {}: {}", path.display(), words(*errno))
+                write!(
+                    f,
+                    "cannot open {}: {}",
+                    shown(path.display()),
+                    words(*errno)
+                )
             }
             Self::InUse { path, holder } => write!(
                 f,
                 "{}: in use by {holder}; end that first, or open the file without a lock if nobody writes to it \
                  meanwhile",
-                path.display()
+                shown(path.display())
             ),
             Self::NoLock { path, errno } => write!(
                 f,
                 "{}: cannot be locked: {}; use a file system with locks (NFS has them with lockd, or when mounted with \
                  `local_lock=all`), or open the file without one if no other program does",
-                path.display(),
+                shown(path.display()),
                 words(*errno)
             ),
             Self::NoDirectIo {
@@ -158,7 +174,7 @@ impl fmt::Display for OsError {
                 f,
                 "{}: its file system has no direct I/O (O_DIRECT); put the file on another one \
                  (ext4, xfs, btrfs), or open it with `direct: false`",
-                path.display()
+                shown(path.display())
             ),
             Self::NoDirectIo {
                 path,
@@ -167,18 +183,18 @@ impl fmt::Display for OsError {
                 f,
                 "{}: direct I/O needs an alignment of {alignment} bytes there, pages have 4096; \
                  put the file on another file system, or open it with `direct: false`",
-                path.display()
+                shown(path.display())
             ),
             Self::NotAFile { path } => write!(
                 f,
                 "{}: neither a regular file nor a block device; name one of these",
-                path.display()
+                shown(path.display())
             ),
             Self::Preallocate { path, bytes, errno } => write!(
                 f,
                 "cannot allocate {:#} for {}: {}; free some space or ask for less",
                 Bytes(*bytes).shown(),
-                path.display(),
+                shown(path.display()),
                 words(*errno)
             ),
             Self::TooSmall {
@@ -188,7 +204,7 @@ impl fmt::Display for OsError {
             } => write!(
                 f,
                 "{} has {:#}, {:#} were asked for; ask for no more than it has",
-                path.display(),
+                shown(path.display()),
                 Bytes(*bytes).shown(),
                 Bytes(*wanted).shown()
             ),
@@ -198,7 +214,14 @@ impl fmt::Display for OsError {
 
 impl std::error::Error for OsError {}
 
-/// The error number of a standard error; `EIO` if it has none.
+/// The error number of a standard error; the one that its kind stands for if it has none.
 pub(crate) fn errno_of(error: &std::io::Error) -> i32 {
-    error.raw_os_error().unwrap_or(libc::EIO)
+    use std::io::ErrorKind;
+    error.raw_os_error().unwrap_or(match error.kind() {
+        // A NUL in a path, a size that no system call takes.
+        ErrorKind::InvalidInput | ErrorKind::InvalidFilename => libc::EINVAL,
+        ErrorKind::OutOfMemory => libc::ENOMEM,
+        ErrorKind::Unsupported => libc::EOPNOTSUPP,
+        _ => libc::EIO,
+    })
 }

@@ -21,9 +21,10 @@ use core::fmt;
 use core::ops::{Deref, Range};
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use figures::shown;
 use rustix::fs::{major, minor};
 
 use crate::backing::{self, Backing};
@@ -139,6 +140,9 @@ fn try_lock(
     let data = file.metadata().map_err(|error| failed(&error))?;
     if !data.file_type().is_block_device() {
         alias(path, file, 0..u64::MAX, read_only)?;
+        if let Some(device) = backing::used_above(file, read_only) {
+            return Err(in_use(path, Holder::Above(device)));
+        }
         claim(file, path, if read_only { READER } else { WRITER })?;
         let below = below(file, read_only)?;
         return Ok((None, Lock { below }));
@@ -354,6 +358,8 @@ pub enum Holder {
     Program,
     /// A block device: somebody has opened it with O_EXCL.
     Exclusive,
+    /// A loop device over the file that is mounted, or below what is.
+    Above(PathBuf),
     /// The system does not say.
     Unknown,
 }
@@ -372,7 +378,7 @@ impl Holder {
                     behind.starts_with(['Z', 'X'])
                 })
             }
-            Self::Ourselves | Self::Program => false,
+            Self::Ourselves | Self::Program | Self::Above(_) => false,
         };
         if is_going { GOING_MAX } else { Duration::ZERO }
     }
@@ -400,13 +406,18 @@ impl fmt::Display for Holder {
             Self::Ourselves => f.write_str("another cache or volume of this process"),
             Self::Process { pid, name } => {
                 write!(f, "process {pid}")?;
-                name.iter().try_for_each(|name| write!(f, " ({name})"))
+                name.iter().try_for_each(|name| write!(f, " ({})", shown(name)))
             }
             Self::Program => {
                 f.write_str("another program that has locked it (QEMU does that; see lsof)")
             }
             Self::Exclusive => f.write_str(
                 "a mounted file system, or a program that has it for itself (see lsblk, /proc/swaps)",
+            ),
+            Self::Above(device) => write!(
+                f,
+                "a file system that is mounted on {} (see findmnt, lsblk)",
+                shown(device.display())
             ),
             Self::Unknown => f.write_str("another process"),
         }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use env::IoError;
+use figures::shown;
 use policy::place::NODES_MAX;
 use policy::units::Bytes;
 
@@ -41,7 +42,7 @@ pub enum Error {
     #[error(
         "a memory limit of {} is more than the {} that the control group of this process allows ({}); lower the limit, to \
          three quarters of that for example, or raise the group's",
-        Bytes(*limit).shown(), Bytes(*allowed).shown(), file.display()
+        Bytes(*limit).shown(), Bytes(*allowed).shown(), shown(file.display())
     )]
     LimitAboveGroup {
         /// The limit asked for.
@@ -91,7 +92,7 @@ pub enum Error {
     #[error("{0}")]
     Cache(mm::Error),
     /// Reading, writing or syncing a file failed.
-    #[error("{}: {error}{}", path.display(), taken_in(*taken))]
+    #[error("{}: {error}{}", shown(path.display()), taken_in(*taken))]
     File {
         /// As it was opened.
         path: PathBuf,
@@ -102,7 +103,7 @@ pub enum Error {
         taken: u64,
     },
     /// Layers for the devices that do not exist, or that a cache cannot put there.
-    #[error("layers `{layers}`: {why}")]
+    #[error("layers `{}`: {}", shown(layers), shown(why))]
     BadLayers {
         /// The layers asked for.
         layers: String,
@@ -138,6 +139,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// Of a write that was made in parts: after `bytes` of it were taken in before this one.
+    #[must_use]
+    pub fn after(mut self, bytes: u64) -> Self {
+        if let Self::File { taken, .. } = &mut self {
+            *taken += bytes;
+        }
+        self
+    }
+
     /// True if the device cannot do at all what it was asked for, and something else may: a hole
     /// that cannot be punched can be written as zeroes.
     #[must_use]
@@ -161,6 +171,9 @@ impl Error {
             Self::Cache(mm::Error::NoMemory { errno } | mm::Error::NoThread { errno, .. }) => {
                 Some(*errno)
             }
+            Self::Cache(error) | Self::File { error, .. } if error.is_beyond_files() => {
+                Some(TOO_BIG)
+            }
             Self::Cache(error) | Self::File { error, .. } => error.cause().and_then(errno_of),
             Self::System(
                 os::OsError::Arena { errno, .. }
@@ -183,6 +196,8 @@ pub(crate) const BUSY: i32 = 16;
 pub(crate) const NO_DESCRIPTORS: [i32; 2] = [23, 24];
 /// ENOSPC.
 const NO_SPACE: i32 = 28;
+/// EFBIG.
+const TOO_BIG: i32 = 27;
 /// ESTALE.
 const STALE: i32 = 116;
 /// EDQUOT.

@@ -168,6 +168,32 @@ impl File {
         })
     }
 
+    /// Takes in what it can of `data` at `offset` without a wait, as this thread's own writer: at
+    /// most 256 KiB, and nothing while that writer is to pause, the system is to give memory, or
+    /// the file is to become longer on its device. For a caller that may not wait; `write_at` does
+    /// the rest.
+    ///
+    /// # Errors
+    /// As `write_at`.
+    pub fn try_write_at(&self, data: &[u8], offset: u64) -> Result<Progress, Error> {
+        const MOST: usize = 256 << 10;
+        with_own(&self.cache.inner.mm, |writer| {
+            let mut task = self.enter_to_change()?;
+            if self.cache.inner.mm.pace(&mut task, writer)?.is_some() {
+                return Ok(Progress {
+                    bytes: 0,
+                    would_block: true,
+                });
+            }
+            let data = &data[..data.len().min(MOST)];
+            let written = task
+                .nonblocking(|task| self.inner.write_unpaced(task, writer, Bytes(offset), data));
+            Ok(written
+                .map_err(|error| self.failed(error, Bytes::ZERO))?
+                .into())
+        })
+    }
+
     /// Writes all of `data` at `offset` on behalf of `writer`.
     ///
     /// # Errors

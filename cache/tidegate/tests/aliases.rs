@@ -248,6 +248,33 @@ fn two_aliases_exclude_each_other_and_two_parts_do_not() {
     assert!(excludes((&file, false), (middle, false)));
 }
 
+#[test]
+fn a_file_below_a_file_system_that_is_mounted_is_left_to_it() {
+    let mut place = Place::new("mounted");
+    let file = place.file();
+    let Some(device) = place.looped("", &file) else {
+        return skipped("a loop device");
+    };
+    let made = place.run(&format!("mkfs.ext4 -q {} && mkdir point", device.display()));
+    if made.is_none() {
+        return skipped("a file system");
+    }
+    let opens = |read_only| {
+        let opened = cache().open(&file, OpenOptions::new().read_only(read_only));
+        !matches!(opened, Err(Error::System(OsError::InUse { .. })))
+    };
+    for (way, writes, reads) in [("rw", false, false), ("ro", false, true)] {
+        let mount = format!("mount -o {way} {} point", device.display());
+        if place.run(&mount).is_none() {
+            return skipped("a mount");
+        }
+        let seen = [opens(false), opens(true)];
+        place.run("umount point").unwrap();
+        assert_eq!(seen, [writes, reads], "mounted {way}");
+        assert!(opens(false), "it is not mounted any more");
+    }
+}
+
 /// In another mount namespace the path of a loop device's file leads elsewhere: what cannot be
 /// locked is not written.
 #[test]

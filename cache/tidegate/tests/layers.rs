@@ -219,3 +219,49 @@ fn a_slow_write_says_why() {
     assert!(told.iter().any(|(call, _)| *call == "close"), "{told:?}");
     cache.close().unwrap();
 }
+
+#[test]
+fn what_needs_no_wait_is_taken_in_and_a_disk_that_hangs_holds_nobody() {
+    let scratch = Scratch::new("at once");
+    // Its memory is there, and the file is as long: to get more of either is a wait, too.
+    let file = std::fs::File::create(&scratch.0).unwrap();
+    file.set_len(64 * MIB as u64).unwrap();
+    let builder = Cache::builder().memory(32 << 20).prefault(true);
+    let builder = builder.layers("slow:latency=1000s").unwrap();
+    let cache = builder.build().unwrap();
+    let file = cache.open(&scratch.0, OpenOptions::new()).unwrap();
+    let data: Vec<u8> = (0..64 * MIB).map(|at| (at / 4096) as u8).collect();
+    let mut at = 0;
+    loop {
+        let taken = file.try_write_at(&data[at..], at as u64).unwrap();
+        assert!(taken.bytes <= MIB / 4);
+        at += taken.bytes;
+        if taken.would_block {
+            break;
+        }
+        assert!(at < data.len(), "more than the memory was taken in");
+    }
+    assert!(at >= MIB, "{at} bytes were taken in");
+    let mut back = vec![0; at];
+    assert_eq!(file.try_read_at(&mut back, 0).unwrap().bytes, at);
+    assert!(back == data[..at]);
+    // Requests that hung fail when the disk is released; what was taken in is there, and goes out
+    // with the rest.
+    cache.release_layers();
+    let _ = file.sync();
+    cache.reopen_device(&scratch.0).unwrap();
+    file.write_at(&data[at..], at as u64).unwrap();
+    file.sync().unwrap();
+    assert!(std::fs::read(&scratch.0).unwrap() == data);
+    let read_only = cache.open(&scratch.0, OpenOptions::new().read_only(true));
+    let refused = read_only.unwrap().try_write_at(b"x", 0).unwrap_err();
+    assert!(matches!(refused, Error::ReadOnly), "{refused}");
+    let beyond = file.try_write_at(b"x", 1 << 60).unwrap_err();
+    assert_eq!(beyond.errno(), Some(27), "EFBIG: {beyond}");
+    let Err(error) = cache.open("a\0b", OpenOptions::new()) else {
+        panic!("there is no such path");
+    };
+    assert_eq!(error.errno(), Some(22), "EINVAL: {error}");
+    file.close().unwrap();
+    cache.close().unwrap();
+}

@@ -11,14 +11,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("env", &["frames", "policy"]),
     ("device", &["env", "figures", "frames", "policy"]),
     ("mm", &["env", "frames", "policy"]),
-    ("os", &["env", "frames", "policy"]),
+    ("os", &["env", "figures", "frames", "policy"]),
     ("history", &["policy"]),
     ("world", &["device", "env", "frames", "policy"]),
     ("kernel", &["env", "frames", "history", "mm", "policy"]),
     ("workload", &["env", "frames", "kernel", "mm", "policy"]),
     (
         "tidegate",
-        &["device", "env", "frames", "mm", "os", "policy"],
+        &["device", "env", "figures", "frames", "mm", "os", "policy"],
     ),
     (
         "scenario",
@@ -44,6 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "kernel",
             "world",
             "mm",
+            "os",
             "policy",
             "report",
         ],
@@ -64,7 +65,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("nbd", &[]),
-    ("governor", &["os", "policy", "tidegate"]),
+    ("governor", &["figures", "os", "policy", "tidegate"]),
     ("capi", &["figures", "governor", "os", "tidegate"]),
     // `os` for `Arena`: a write's bytes are read while a writer may change them, and `os` is where
     // `unsafe` is.
