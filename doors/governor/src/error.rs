@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use figures::shown;
+
 /// Why something was refused. Each names the thing, the value and the way out.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -114,12 +116,21 @@ impl fmt::Display for Size {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoLimit => write!(
+        write!(f, "{}", shown(Words(self)))
+    }
+}
+
+/// The words of a refusal, with the names as they were given.
+struct Words<'a>(&'a Error);
+
+impl fmt::Display for Words<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Error::NoLimit => write!(
                 f,
                 "a limit of 0 bytes: nothing could be held; give one above"
             ),
-            Self::FloorAboveLimit {
+            Error::FloorAboveLimit {
                 member,
                 floor,
                 limit,
@@ -129,7 +140,7 @@ impl fmt::Display for Error {
                 Size(*floor),
                 Size(*limit)
             ),
-            Self::FloorsAboveLimit {
+            Error::FloorsAboveLimit {
                 member,
                 floor,
                 others,
@@ -141,7 +152,7 @@ impl fmt::Display for Error {
                 Size(*others),
                 Size(*limit)
             ),
-            Self::CeilingBelowFloor {
+            Error::CeilingBelowFloor {
                 member,
                 ceiling,
                 floor,
@@ -151,20 +162,20 @@ impl fmt::Display for Error {
                 Size(*ceiling),
                 Size(*floor)
             ),
-            Self::Weight { member, weight } => write!(
+            Error::Weight { member, weight } => write!(
                 f,
                 "{member}: a weight of {weight}; weights are 0.0625 to 16, 1 unless set (to keep a member small, use a ceiling)"
             ),
-            Self::Registered { member } => write!(
+            Error::Registered { member } => write!(
                 f,
                 "{member}: there is a member of that name; drop it first, or give this one another"
             ),
-            Self::NoName => write!(f, "a member needs a name: messages and reports show it"),
-            Self::TooManyMembers { members } => write!(
+            Error::NoName => write!(f, "a member needs a name: messages and reports show it"),
+            Error::TooManyMembers { members } => write!(
                 f,
                 "there are {members} members already; register a group of caches as one"
             ),
-            Self::LimitBelowFloors {
+            Error::LimitBelowFloors {
                 limit,
                 floors,
                 highest,
@@ -174,7 +185,7 @@ impl fmt::Display for Error {
                 Size(*limit),
                 Size(*floors)
             ),
-            Self::Full {
+            Error::Full {
                 member,
                 bytes,
                 waited,
@@ -188,7 +199,7 @@ impl fmt::Display for Error {
                 Size(*held),
                 Size(*target)
             ),
-            Self::LargerThanLimit {
+            Error::LargerThanLimit {
                 member,
                 bytes,
                 limit,
@@ -198,11 +209,11 @@ impl fmt::Display for Error {
                 Size(*bytes),
                 Size(*limit)
             ),
-            Self::InScan { member } => write!(
+            Error::InScan { member } => write!(
                 f,
                 "{member}: memory was asked for inside a scan; a scan gives back, reserve before or after it"
             ),
-            Self::NoThread { why } => write!(
+            Error::NoThread { why } => write!(
                 f,
                 "the governor's thread could not be started: {why}; drive it yourself (Builder::driven_by_caller)"
             ),

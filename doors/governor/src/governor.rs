@@ -50,6 +50,10 @@ pub enum Regret {
     Off,
 }
 
+/// Most bytes that one report is taken for: more than any machine has.
+const REPORT_MOST: u64 = 1 << 56;
+/// The last moment of any clock: a deadline behind it is still one.
+pub(crate) const LATEST: Duration = Duration::from_nanos(1 << 62);
 type Clock = Box<dyn Fn() -> Duration + Send + Sync>;
 type Resident = Box<dyn Fn() -> Option<u64> + Send + Sync>;
 
@@ -113,7 +117,7 @@ impl Builder {
         self
     }
 
-    /// Longest wait of a reservation. Default: 200 ms.
+    /// Longest wait of a reservation. Default: 200 ms. `Duration::MAX`: for as long as it takes.
     #[must_use]
     pub fn wait_max(mut self, time: Duration) -> Self {
         self.wait_max = time;
@@ -121,7 +125,7 @@ impl Builder {
     }
 
     /// The clock by which calls are timed; answers the time since the governor began, and never
-    /// goes back. For tests.
+    /// goes back. Times above 2^62 ns (146 years) count as that. For tests.
     #[must_use]
     pub fn clock(mut self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         self.clock = Box::new(clock);
@@ -360,7 +364,7 @@ impl Governor {
     /// Time since the governor began, by its clock: the `now` of [`turn`](Self::turn).
     #[must_use]
     pub fn now(&self) -> Duration {
-        (self.inner.clock)()
+        self.inner.now()
     }
 
     /// Does what is due: looks at members that do not report, moves targets, asks members that have
@@ -369,7 +373,7 @@ impl Governor {
     ///
     /// `now` never goes back. The answer says when to come again if nothing happens before.
     pub fn turn(&self, now: Duration) -> Next {
-        self.inner.turn(now)
+        self.inner.turn(now.min(LATEST))
     }
 
     /// The members' memory, the moves of targets with their reasons, and the waits.
@@ -634,9 +638,10 @@ impl Inner {
     }
 
     pub(crate) fn grew(&self, seat: &MemberState, bytes: u64) {
+        let bytes = bytes.min(REPORT_MOST);
         seat.held.fetch_add(bytes, SeqCst);
         seat.rose.fetch_add(bytes, Relaxed);
-        let total = self.total.fetch_add(bytes, SeqCst) + bytes;
+        let total = self.total.fetch_add(bytes, SeqCst).saturating_add(bytes);
         self.ring_above(total);
     }
 
@@ -680,10 +685,16 @@ impl Inner {
     }
 
     pub(crate) fn evicted(&self, bytes: u64) {
-        let evicted = self.evicted.fetch_add(bytes, Relaxed) + bytes;
+        let bytes = bytes.min(REPORT_MOST);
+        let evicted = self.evicted.fetch_add(bytes, Relaxed).saturating_add(bytes);
         if evicted >= self.limit() / TURN_PART {
             self.bell.ring();
         }
+    }
+
+    /// Time by its clock.
+    pub(crate) fn now(&self) -> Duration {
+        (self.clock)().min(LATEST)
     }
 
     /// A turn begins: events count from here.

@@ -193,8 +193,8 @@ impl Drop for Threads {
 
 fn first(inner: &Inner) {
     while !inner.bell.has_stopped() {
-        let next = inner.turn((inner.clock)());
-        inner.bell.wait(next.wait((inner.clock)()));
+        let next = inner.turn(inner.now());
+        inner.bell.wait(next.wait(inner.now()));
     }
 }
 
@@ -205,13 +205,13 @@ fn second(inner: &Inner) {
         lanes.watching.store(true, SeqCst);
         lanes.watch.clear();
         while let Some(began) = lanes.oldest_call().filter(|_| !lanes.watch.has_stopped()) {
-            let now = (inner.clock)();
+            let now = inner.now();
             if now < began + LATE {
                 std::thread::sleep(began + LATE - now);
                 continue;
             }
             let next = inner.turn(now);
-            let pause = next.wait((inner.clock)()).unwrap_or(GOES_ON);
+            let pause = next.wait(inner.now()).unwrap_or(GOES_ON);
             // The first does not listen now.
             inner.bell.wait(Some(pause.min(GOES_ON)));
         }

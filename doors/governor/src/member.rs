@@ -207,7 +207,7 @@ impl Member {
         self.reserve_within(bytes, self.inner().wait_max)
     }
 
-    /// The same, with a bound of one's own for the wait.
+    /// The same, with a bound of one's own for the wait; `Duration::MAX`: for as long as it takes.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve).
@@ -278,7 +278,7 @@ impl Member {
             return;
         };
         let cost = u64::try_from(cost.as_nanos()).unwrap_or(u64::MAX);
-        let cost = cost.min(COST_MAX.0) * found.stands_for;
+        let cost = cost.min(COST_MAX.0).saturating_mul(found.stands_for);
         seat.regrets[octave].fetch_add(cost, Relaxed);
         seat.seen.fetch_add(seat.evidence(delta), Relaxed);
     }

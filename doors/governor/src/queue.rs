@@ -30,14 +30,15 @@ impl Queue {
         self.wanted.load(SeqCst)
     }
 
-    /// Waits until `bytes` were taken for the caller, or for `at_most`: whether they were.
+    /// Waits until `bytes` were taken for the caller, or for `at_most`: whether they were. Beyond
+    /// what a clock can name it waits for as long as it takes.
     pub(crate) fn wait(&self, bytes: u64, at_most: Duration, stand: impl FnOnce()) -> bool {
         let waiter = Arc::new(Waiter {
             bytes,
             granted: Mutex::new(false),
             changed: Condvar::new(),
         });
-        let until = Instant::now() + at_most;
+        let until = Instant::now().checked_add(at_most);
         {
             let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
             line.push_back(waiter.clone());
@@ -50,6 +51,11 @@ impl Queue {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         while !*granted {
+            let Some(until) = until else {
+                let waited = waiter.changed.wait(granted);
+                granted = waited.unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use figures::shown;
 use policy::units::Bytes;
 
 /// The conduct of a member.
@@ -157,7 +158,7 @@ impl fmt::Display for Report {
             "member", "held", "target", "floor", "gain", "evicted"
         )?;
         for member in &self.members {
-            write!(f, "{:<16} {:>10} ", member.name, Size(member.held))?;
+            write!(f, "{:<16} {:>10} ", shown(&member.name), Size(member.held))?;
             write!(f, "{:>10} {:>10} ", Size(member.target), Size(member.floor))?;
             write!(f, "{:>12} ", format!("{:.1?}", member.gain))?;
             writeln!(f, "{:>10}  {:?}", Size(member.evicted), member.standing)?;
@@ -168,8 +169,8 @@ impl fmt::Display for Report {
                 f,
                 "{} from {} to {}",
                 Size(moved.bytes),
-                moved.from,
-                moved.to
+                shown(&moved.from),
+                shown(&moved.to)
             )?;
             match moved.why {
                 WhyMoved::Regret { saves, costs } => {

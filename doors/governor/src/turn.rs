@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use policy::units::Bytes;
 
-use crate::governor::{Core, Inner};
+use crate::governor::{Core, Inner, LATEST};
 use crate::lanes::{LATE, Lane};
 use crate::member::{Conduct, MemberState};
 use crate::report::Standing;
@@ -145,7 +145,7 @@ impl Inner {
 
 impl Turn<'_> {
     fn now(&self) -> Duration {
-        (self.inner.clock)()
+        self.inner.now()
     }
 
     /// The members that can be called now, in the order of their numbers.
@@ -231,7 +231,8 @@ impl Turn<'_> {
         let look = inner.resident.as_ref()?;
         let of_limit = || Some(look()?.saturating_sub(inner.beside));
         let resident = of_limit()?;
-        let wanted = inner.core().wants_room && resident + inner.delta() > inner.limit();
+        let wanted =
+            inner.core().wants_room && resident.saturating_add(inner.delta()) > inner.limit();
         if resident <= inner.limit() && !wanted {
             return Some(resident);
         }
@@ -363,7 +364,7 @@ impl Turn<'_> {
             Resized::Unbounded => conduct_of(&called.0).is_unbounded = true,
             Resized::Done => conduct_of(&called.0).bound = Some(bound),
             Resized::Later(time) => {
-                let at = self.now() + time.max(AGAIN);
+                let at = self.now() + time.clamp(AGAIN, LATEST);
                 self.next.no_later_than(at);
             }
         }
@@ -602,7 +603,7 @@ fn may_grow(core: &mut Core, limit: u64, resident: u64, now: Duration) -> u64 {
     core.tries_again = now + TRIED_EVERY;
     let rose = resident.saturating_sub(core.tried_at) > core.tried / 4;
     let next = if rose { core.tried / 4 } else { core.tried * 2 };
-    let most = if resident > limit + limit / ABOVE_PART {
+    let most = if resident > limit.saturating_add(limit / ABOVE_PART) {
         TRIED_LEAST
     } else {
         TRIED_MOST

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "quick-cache")]
 mod adapters;
+mod edges;
 #[cfg(feature = "quick-cache")]
 mod mixed;
 mod pages;
