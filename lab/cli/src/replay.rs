@@ -28,7 +28,7 @@ written; 130 if interrupted.";
 /// Arguments of `replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArguments {
-    /// Files of accesses; unpacked by xz if their names end in .xz
+    /// Files of accesses, plain or packed by gzip or xz
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// Rules and presets to replay under

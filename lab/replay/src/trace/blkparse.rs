@@ -3,7 +3,7 @@
 //!
 //! Source: blktrace, blkparse(1), "default output".
 
-use super::{Fault, SECTOR_SHIFT, Sink};
+use super::{Fault, Sink, quoted};
 
 /// The words of a line with an action.
 fn event(line: &str) -> Option<Vec<&str>> {
@@ -24,6 +24,7 @@ pub(super) fn is_line(line: &str) -> bool {
 
 pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
     for (line, words) in text.lines().enumerate() {
+        sink.line = line + 1;
         let Some(event) = event(words) else {
             continue;
         };
@@ -39,21 +40,17 @@ pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
             _ => continue,
         };
         let Some((rwbs, sector, sectors)) = sectors else {
-            let wrong = format!("`{words}` has no `sector + sectors` behind its action");
-            return Err(Fault::line(line + 1, wrong));
+            let wrong = format!(
+                "{} has no `sector + sectors` behind its action",
+                quoted(words)
+            );
+            return Err(Fault::line(sink.line, wrong));
         };
         // A discard is no access.
         if rwbs.contains('D') || sectors == 0 {
             continue;
         }
-        let device = sink.place(event[0]);
-        let write = rwbs.contains('W');
-        sink.bytes(
-            device,
-            sector << SECTOR_SHIFT,
-            sectors << SECTOR_SHIFT,
-            write,
-        )?;
+        sink.sectors(event[0], sector, sectors, rwbs.contains('W'))?;
     }
     Ok(())
 }

@@ -9,23 +9,29 @@
 //! | `blkparse` | pages of a request that was queued | `.blkparse`, lines that look so |
 //! | `perf` | pages of a `filemap` or `block` event | `.perf`, lines that look so |
 //!
-//! Any of them may be packed by xz (`.xz`). A name that says nothing, and a format that is given,
-//! leave it to the contents. Each format is a file here: to add one, write another and name it in
-//! `Format`.
+//! Any of them may be packed by gzip or xz, which its first bytes say. A name that says nothing,
+//! and a format that is given, leave it to the contents. Each format is a file here: to add one,
+//! write another and name it in `Format`.
 //!
 //! Invariants
 //!   1. Pages are numbered from 0 without gaps, in the order of their addresses.
 //!   2. A file that is not what it is taken for is refused by its line, or its byte.
+//!   3. No two pages have one address: what lies beyond what an address has room for is refused.
 
 mod blkparse;
 mod msr;
 mod numbers;
 mod oracle_general;
+mod packed;
 mod perf;
 mod u64s;
 
-use std::io::Read as _;
+use std::collections::BTreeMap;
 use std::path::Path;
+
+use policy::units::Bytes;
+
+use packed::Packed;
 
 /// Bytes of a page, for formats that count in bytes or sectors.
 const PAGE_SHIFT: u32 = 12;
@@ -33,8 +39,19 @@ const PAGE_SHIFT: u32 = 12;
 const SECTOR_SHIFT: u32 = 9;
 /// Bits of a page's address that are its place on its device or in its file; above them is which.
 const PLACE_BITS: u32 = 40;
+/// Most devices or files, by the bits that are left for their numbers.
+const PLACES_MOST: u64 = 1 << (u64::BITS - PLACE_BITS);
 /// Most accesses, and pages: both are kept in 32 bits, with one for writes.
 const MOST: usize = 1 << 31;
+/// Most bytes of a request. Linux counts those of a bio in 32 bits, of a read or a write in 31.
+///
+/// # Source
+/// Linux 6.12 include/linux/bvec.h, struct bvec_iter; include/linux/fs.h, MAX_RW_COUNT.
+const REQUEST_MOST: u64 = 1 << 32;
+/// Bytes for an access while a trace is read: its address, once more in order, its number, its way.
+const BYTES_EACH: u64 = 8 + 8 + 4 + 1;
+/// Accesses for which there is room at first; the memory for more is asked for.
+const ROOM: usize = 1 << 20;
 
 /// A format of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,15 +93,22 @@ impl Format {
         })
     }
 
+    /// That of a file of this name, if the name says it.
+    fn of_name(name: &str) -> Option<Self> {
+        Some(match name.rsplit_once('.')?.1 {
+            "u64" => Self::U64,
+            "oracleGeneral" | "bin" => Self::OracleGeneral,
+            "csv" => Self::Msr,
+            "blkparse" => Self::Blkparse,
+            "perf" => Self::Perf,
+            _ => return None,
+        })
+    }
+
     /// That of a file of this name with these contents.
     fn of(name: &str, bytes: &[u8]) -> Self {
-        match name.rsplit_once('.').map_or("", |(_, end)| end) {
-            "u64" => return Self::U64,
-            "oracleGeneral" | "bin" => return Self::OracleGeneral,
-            "csv" => return Self::Msr,
-            "blkparse" => return Self::Blkparse,
-            "perf" => return Self::Perf,
-            _ => {}
+        if let Some(format) = Self::of_name(name) {
+            return format;
         }
         let head = &bytes[..bytes.len().min(1 << 16)];
         let head = String::from_utf8_lossy(head);
@@ -140,12 +164,37 @@ pub enum TraceError {
         /// The file.
         file: String,
     },
+    /// More than there is memory for.
+    #[error(
+        "{file}: {accesses} accesses and more need {} of memory, of which there is not enough; cut it, for example with `head`",
+        Bytes(*needs).shown()
+    )]
+    Memory {
+        /// The file.
+        file: String,
+        /// Accesses read so far.
+        accesses: usize,
+        /// Bytes that the next ones need.
+        needs: u64,
+    },
+    /// Packed by a program whose files are not read here.
+    #[error("{file}: packed by {by}, which is not read here; unpack it: {command}")]
+    Packed {
+        /// The file.
+        file: String,
+        /// The program.
+        by: &'static str,
+        /// The command that unpacks it.
+        command: &'static str,
+    },
 }
 
 /// The fault of a file, and its place.
 enum Fault {
     At(String, String),
     Long,
+    /// Bytes that are needed.
+    Memory(u64),
 }
 
 impl Fault {
@@ -154,42 +203,97 @@ impl Fault {
     }
 }
 
+/// The beginning of a line, for a message.
+fn quoted(line: &str) -> String {
+    const MOST: usize = 80;
+    let line = line.trim();
+    match line.char_indices().nth(MOST) {
+        Some((end, _)) => format!("`{}...`", &line[..end]),
+        None => format!("`{line}`"),
+    }
+}
+
+/// Checks that there is memory for `bytes` more; else as a fault.
+fn has_memory(bytes: u64) -> Result<(), Fault> {
+    let (available, group) = (os::Available::now(), os::Groups::of_process().limit());
+    let left = available.bytes.saturating_add(available.more);
+    let left = left.min(group.map_or(u64::MAX, |group| group.bytes));
+    if bytes <= left {
+        Ok(())
+    } else {
+        Err(Fault::Memory(bytes))
+    }
+}
+
 /// Accesses as they are read: addresses of pages, wherever they lie.
 #[derive(Default)]
 struct Sink {
     addresses: Vec<u64>,
     writes: Vec<bool>,
-    /// The devices or files, by name.
-    places: Vec<String>,
+    /// The numbers of devices or files, by name.
+    places: BTreeMap<String, u64>,
+    /// The line that is read.
+    line: usize,
 }
 
 impl Sink {
     fn access(&mut self, address: u64, write: bool) -> Result<(), Fault> {
-        if self.addresses.len() >= MOST {
-            return Err(Fault::Long);
+        if self.addresses.len() == self.addresses.capacity() {
+            self.make_room()?;
         }
         self.addresses.push(address);
         self.writes.push(write);
         Ok(())
     }
 
-    /// The pages of `len` bytes at `offset` of a place.
-    fn bytes(&mut self, place: u64, offset: u64, len: u64, write: bool) -> Result<(), Fault> {
+    /// Room for as many accesses again.
+    #[cold]
+    fn make_room(&mut self) -> Result<(), Fault> {
+        let have = self.addresses.len();
+        let more = have.max(ROOM).min(MOST - have);
+        if more == 0 {
+            return Err(Fault::Long);
+        }
+        let needs = (have + more) as u64 * BYTES_EACH;
+        if have > 0 {
+            has_memory(needs)?;
+        }
+        let refused = |_| Fault::Memory(needs);
+        self.addresses.try_reserve_exact(more).map_err(refused)?;
+        self.writes.try_reserve_exact(more).map_err(refused)
+    }
+
+    /// The pages of `len` bytes at `offset` of the place of that name.
+    fn bytes(&mut self, place: &str, offset: u64, len: u64, write: bool) -> Result<(), Fault> {
+        let wrong = |what: &str| Err(Fault::line(self.line, what));
+        if len > REQUEST_MOST {
+            let what = "no request has more than 4 GiB: are two columns exchanged?";
+            return wrong(&format!("a request of {len} bytes; {what}"));
+        }
         let last = offset.saturating_add(len.max(1) - 1) >> PAGE_SHIFT;
+        if last >> PLACE_BITS != 0 {
+            return wrong(&format!(
+                "byte {offset} lies beyond 4 PiB, the most of a device or a file"
+            ));
+        }
+        let known = self.places.get(place).copied();
+        let number = known.unwrap_or(self.places.len() as u64);
+        if number == PLACES_MOST {
+            return wrong("more than 2^24 devices or files");
+        }
+        if known.is_none() {
+            self.places.insert(place.to_owned(), number);
+        }
         for page in offset >> PAGE_SHIFT..=last {
-            self.access(place << PLACE_BITS | page & ((1 << PLACE_BITS) - 1), write)?;
+            self.access(number << PLACE_BITS | page, write)?;
         }
         Ok(())
     }
 
-    /// The number of a place of that name.
-    fn place(&mut self, name: &str) -> u64 {
-        let known = self.places.iter().rposition(|place| place == name);
-        let at = known.unwrap_or_else(|| {
-            self.places.push(name.to_owned());
-            self.places.len() - 1
-        });
-        at as u64
+    /// The same of sectors.
+    fn sectors(&mut self, place: &str, from: u64, sectors: u64, write: bool) -> Result<(), Fault> {
+        let bytes = |sectors: u64| sectors.saturating_mul(1 << SECTOR_SHIFT);
+        self.bytes(place, bytes(from), bytes(sectors), write)
     }
 }
 
@@ -215,13 +319,11 @@ impl Trace {
         };
         let mut bytes = std::fs::read(path).map_err(at_file)?;
         let mut name = file.as_str();
-        if let Some(inner) = file.strip_suffix(".xz") {
-            name = inner;
-            let mut unpacked = Vec::new();
-            xz4rust::XzReader::new(std::io::Cursor::new(bytes))
-                .read_to_end(&mut unpacked)
-                .map_err(at_file)?;
-            bytes = unpacked;
+        let given = format.or_else(|| Format::of_name(name));
+        let is_binary = matches!(given, Some(Format::U64 | Format::OracleGeneral));
+        if let Some(packed) = Packed::of(name, &bytes, is_binary) {
+            name = packed.name_within(name);
+            bytes = packed.unpacked(&file, bytes)?;
         }
         let format = format.unwrap_or_else(|| Format::of(name, &bytes));
         Self::of(&file, &bytes, format)
@@ -241,12 +343,18 @@ impl Trace {
         let file = || file.to_owned();
         let named = Format::ALL.iter().find(|(_, other)| *other == format);
         let format = named.map_or("", |(name, _)| *name);
+        let read = read.and_then(|()| Self::numbered(&sink.addresses, &sink.writes));
         match read {
-            Ok(()) if sink.addresses.is_empty() => Err(TraceError::Empty {
+            Ok(_) if sink.addresses.is_empty() => Err(TraceError::Empty {
                 file: file(),
                 format,
             }),
-            Ok(()) => Ok(Self::numbered(&sink.addresses, &sink.writes)),
+            Ok(trace) => Ok(trace),
+            Err(Fault::Memory(needs)) => Err(TraceError::Memory {
+                file: file(),
+                accesses: sink.addresses.len(),
+                needs,
+            }),
             Err(Fault::Long) => Err(TraceError::Long { file: file() }),
             Err(Fault::At(at, wrong)) => Err(TraceError::Wrong {
                 file: file(),
@@ -258,24 +366,38 @@ impl Trace {
     }
 
     /// Gives pages their numbers.
-    fn numbered(accessed: &[u64], writes: &[bool]) -> Self {
-        let mut addresses = accessed.to_vec();
+    fn numbered(accessed: &[u64], writes: &[bool]) -> Result<Self, Fault> {
+        let (mut addresses, mut accesses) = (Vec::new(), Vec::new());
+        let needs = accessed.len() as u64 * BYTES_EACH;
+        let refused = |_| Fault::Memory(needs);
+        addresses
+            .try_reserve_exact(accessed.len())
+            .map_err(refused)?;
+        accesses
+            .try_reserve_exact(accessed.len())
+            .map_err(refused)?;
+        addresses.extend_from_slice(accessed);
         addresses.sort_unstable();
         addresses.dedup();
         let number = |(address, write): (&u64, &bool)| {
             let page = addresses.partition_point(|other| other < address);
             u32::try_from(page << 1).expect("fewer than 2^31 pages") | u32::from(*write)
         };
-        Self {
-            accesses: accessed.iter().zip(writes).map(number).collect(),
+        accesses.extend(accessed.iter().zip(writes).map(number));
+        Ok(Self {
+            accesses,
             addresses,
-        }
+        })
     }
 
     /// A trace of reads.
+    ///
+    /// # Panics
+    /// There is no memory for it.
     #[must_use]
     pub fn of_reads(pages: &[u64]) -> Self {
-        Self::numbered(pages, &vec![false; pages.len()])
+        let trace = Self::numbered(pages, &vec![false; pages.len()]);
+        trace.ok().expect("memory for as much again")
     }
 
     /// Number of accesses.

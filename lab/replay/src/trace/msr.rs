@@ -4,10 +4,11 @@
 //! Source: Narayanan, Donnelly and Rowstron, Write Off-Loading, FAST 2008; SNIA IOTTA, MSR
 //! Cambridge traces, their README.
 
-use super::{Fault, Sink};
+use super::{Fault, Sink, quoted};
 
 pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
     for (line, words) in text.lines().enumerate() {
+        sink.line = line + 1;
         if words.trim().is_empty() || line == 0 && words.starts_with("Timestamp") {
             continue;
         }
@@ -25,11 +26,11 @@ pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
             _ => None,
         };
         let Some((disk, (write, (offset, size)))) = request else {
-            let wrong = format!("`{words}` is no time,host,disk,Read|Write,offset,size,...");
-            return Err(Fault::line(line + 1, wrong));
+            let words = quoted(words);
+            let wrong = format!("{words} is no time,host,disk,Read|Write,offset,size,...");
+            return Err(Fault::line(sink.line, wrong));
         };
-        let disk = sink.place(&disk);
-        sink.bytes(disk, offset, size, write)?;
+        sink.bytes(&disk, offset, size, write)?;
     }
     Ok(())
 }

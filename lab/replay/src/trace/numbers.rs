@@ -1,7 +1,7 @@
 //! A page number a line, decimal or `0x..`, and perhaps `r` or `w` behind it. Empty lines and those
 //! that begin with `#` are passed over.
 
-use super::{Fault, Sink};
+use super::{Fault, Sink, quoted};
 
 pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
     for (line, words) in text.lines().enumerate() {
@@ -19,7 +19,8 @@ pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
             None => number.parse(),
         };
         let (Ok(page), "r" | "R" | "w" | "W") = (page, way) else {
-            let wrong = format!("`{words}` is no page number, alone or with `r` or `w` behind it");
+            let words = quoted(words);
+            let wrong = format!("{words} is no page number, alone or with `r` or `w` behind it");
             return Err(Fault::line(line + 1, wrong));
         };
         sink.access(page, way.eq_ignore_ascii_case("w"))?;

@@ -11,17 +11,18 @@
 //!
 //! Source: Linux 6.12 include/trace/events/filemap.h and block.h.
 
-use super::{Fault, SECTOR_SHIFT, Sink};
+use super::{Fault, Sink, quoted};
 
-/// One event: its sort, the place, bytes from and how many, whether it writes.
-struct Event<'a> {
+/// One event: its sort, the place, from where on and how much, in bytes or sectors, whether it
+/// writes.
+struct Event {
     sort: u8,
     place: String,
-    offset: u64,
-    bytes: u64,
+    from: u64,
+    count: u64,
+    in_sectors: bool,
     write: bool,
     line: usize,
-    words: &'a str,
 }
 
 /// The value behind a key, be it `key=value` or `key value`.
@@ -30,7 +31,7 @@ fn value<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
     words.get(at + 1).copied()
 }
 
-fn file_event(sort: u8, rest: &str) -> Option<Event<'_>> {
+fn file_event(sort: u8, rest: &str) -> Option<Event> {
     let words: Vec<&str> = rest
         .split(|letter: char| letter == '=' || letter.is_whitespace())
         .filter(|word| !word.is_empty())
@@ -53,15 +54,15 @@ fn file_event(sort: u8, rest: &str) -> Option<Event<'_>> {
     Some(Event {
         sort,
         place,
-        offset,
-        bytes,
+        from: offset,
+        count: bytes,
+        in_sectors: false,
         write: false,
         line: 0,
-        words: rest,
     })
 }
 
-fn block_event(sort: u8, rest: &str) -> Option<Event<'_>> {
+fn block_event(sort: u8, rest: &str) -> Option<Event> {
     let words: Vec<&str> = rest.split_whitespace().collect();
     let [device, rwbs] = *words.first_chunk()?;
     let plus = words.iter().position(|word| *word == "+")?;
@@ -70,16 +71,16 @@ fn block_event(sort: u8, rest: &str) -> Option<Event<'_>> {
     Some(Event {
         sort,
         place: device.to_owned(),
-        offset: sector << SECTOR_SHIFT,
-        bytes: sectors << SECTOR_SHIFT,
+        from: sector,
+        count: sectors,
+        in_sectors: true,
         write: rwbs.contains('W'),
         line: 0,
-        words: rest,
     })
 }
 
 /// The event of a line, `None` if it is none that counts; an error: its fields cannot be read.
-fn event(line: &str) -> Option<Result<Event<'_>, ()>> {
+fn event(line: &str) -> Option<Result<Event, ()>> {
     const SORTS: [(&str, u8); 6] = [
         ("filemap:mm_filemap_get_pages: ", 0),
         ("filemap:mm_filemap_fault: ", 0),
@@ -109,7 +110,7 @@ pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
                 ..event
             }),
             Some(Err(())) => {
-                let wrong = format!("cannot read the fields of `{}`", words.trim());
+                let wrong = format!("cannot read the fields of {}", quoted(words));
                 return Err(Fault::line(line + 1, wrong));
             }
         }
@@ -118,16 +119,15 @@ pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
         return Ok(());
     };
     for event in events.iter().filter(|event| event.sort == counts) {
-        if event.bytes == 0 {
+        if event.count == 0 {
             continue;
         }
-        // A range of a file that has no end, as a read-ahead to infinity prints it.
-        if event.bytes > 1 << 40 {
-            let wrong = format!("more than 2^40 bytes in `{}`", event.words.trim());
-            return Err(Fault::line(event.line, wrong));
+        sink.line = event.line;
+        if event.in_sectors {
+            sink.sectors(&event.place, event.from, event.count, event.write)?;
+        } else {
+            sink.bytes(&event.place, event.from, event.count, event.write)?;
         }
-        let place = sink.place(&event.place);
-        sink.bytes(place, event.offset, event.bytes, event.write)?;
     }
     Ok(())
 }

@@ -124,3 +124,129 @@ fn a_format_is_known_by_its_name_or_its_lines() {
         assert_eq!(Format::of(name, text.as_bytes()), format, "{name} {text}");
     }
 }
+
+/// A line of a request in each format that has requests: of how many sectors at which, by which
+/// place.
+type Line = fn(u64, u64, &str) -> String;
+const REQUESTS: [(Format, Line); 4] = [
+    (Format::Msr, |at, sectors, place| {
+        let (at, len) = (u128::from(at) * 512, u128::from(sectors) * 512);
+        format!("1,{place},0,Read,{at},{len},1\n")
+    }),
+    (Format::Blkparse, |at, sectors, place| {
+        let minor: u32 = place.parse().unwrap_or(0);
+        format!("8,{minor} 3 1 0.1 697 Q R {at} + {sectors} [dd]\n")
+    }),
+    (Format::Perf, |at, sectors, place| {
+        format!("dd 7 [0] 1.0: block:block_bio_queue: {place} R {at} + {sectors} [dd]\n")
+    }),
+    (Format::Perf, |at, sectors, place| {
+        let (from, last) = (
+            u128::from(at) * 512,
+            (u128::from(at) + u128::from(sectors)) * 512,
+        );
+        format!(
+            "dd 7 [0] 1.0: filemap:mm_filemap_get_pages: dev 8:1 ino {place} ofs={from} max_ofs={}\n",
+            last - 1
+        )
+    }),
+];
+
+#[test]
+fn no_request_is_beyond_what_linux_sends_nor_folds_onto_another_page() {
+    let most = REQUEST_MOST >> SECTOR_SHIFT;
+    let beyond = 1 << (PLACE_BITS + PAGE_SHIFT - SECTOR_SHIFT);
+    for (format, line) in REQUESTS {
+        let first = line(0, 8, "1");
+        let pages = |text: &str| read(text, format).map(|all| all.len());
+        assert_eq!(pages(&(first.clone() + &line(beyond - 8, 8, "1"))), Ok(2));
+        // Columns that are exchanged, and numbers as large as can be written.
+        for (at, sectors) in [
+            (0, most + 1),
+            (8, 1 << 34),
+            (0, u64::MAX >> 9),
+            (beyond, 8),
+            (beyond - 8, 16),
+            (u64::MAX >> 10, 8),
+            (u64::MAX, 8),
+            (u64::MAX, u64::MAX),
+        ] {
+            let error = pages(&(first.clone() + &line(at, sectors, "1"))).unwrap_err();
+            assert!(
+                error.starts_with("t:2: "),
+                "{format:?} {at}+{sectors}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn as_many_places_as_accesses_are_read_in_no_time() {
+    const PLACES: u32 = 300_000;
+    for (format, line) in REQUESTS {
+        let text: String = (0..PLACES)
+            .map(|place| line(0, 8, &place.to_string()))
+            .collect();
+        let trace = Trace::of("t", text.as_bytes(), format).unwrap();
+        assert_eq!(trace.distinct(), PLACES, "{format:?}");
+    }
+}
+
+#[test]
+fn a_packed_file_is_unpacked_or_its_program_is_named() {
+    use std::io::Write as _;
+    let dir = std::env::temp_dir().join(format!("tidegate-packed-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let text: String = (0..20_000).map(|page| format!("{page}\n")).collect();
+    let gz = |text: &str| {
+        let mut gz = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gz.write_all(text.as_bytes()).unwrap();
+        gz.finish().unwrap()
+    };
+    // One after the other, as logs are put together.
+    let (a, b) = text.split_at(text.find("9000\n").unwrap());
+    let pair = [gz(a), gz(b)].concat();
+    for (name, bytes) in [("a.txt.gz", &pair), ("a", &pair), ("a.txt", &gz(&text))] {
+        std::fs::write(dir.join(name), bytes).unwrap();
+        let trace = Trace::read(&dir.join(name), None).unwrap();
+        assert_eq!((trace.len(), trace.distinct()), (20_000, 20_000), "{name}");
+    }
+    std::fs::write(dir.join("cut.gz"), &pair[..pair.len() / 3]).unwrap();
+    let error = Trace::read(&dir.join("cut.gz"), None).unwrap_err();
+    assert!(matches!(error, TraceError::Read { .. }), "{error}");
+    for (magic, name) in [
+        (&b"\x28\xb5\x2f\xfdxyz"[..], "zstd"),
+        (b"BZh91AY", "bzip2"),
+        (b"\x04\x22\x4d\x18xyz", "lz4"),
+        (b"PK\x03\x04xyz", "zip"),
+        (b"7z\xbc\xaf\x27\x1cxyz", "7-Zip"),
+    ] {
+        let file = dir.join("trace.csv");
+        std::fs::write(&file, magic).unwrap();
+        let error = Trace::read(&file, None).unwrap_err().to_string();
+        assert!(error.contains(&format!("packed by {name}")), "{error}");
+    }
+    // Numbers may begin so.
+    let number = u64::from_le_bytes(*b"\x1f\x8b\x08\0\0\0\0\0");
+    std::fs::write(dir.join("a.u64"), number.to_le_bytes()).unwrap();
+    let trace = Trace::read(&dir.join("a.u64"), None).unwrap();
+    assert_eq!(trace.addresses(), [number]);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_message_has_the_beginning_of_a_long_line() {
+    let long = "x".repeat(5_000);
+    for (format, _) in REQUESTS
+        .into_iter()
+        .chain([(Format::Numbers, REQUESTS[0].1)])
+    {
+        let text = match format {
+            Format::Blkparse => format!("8,0 3 1 0.1 697 Q R {long} + 8 [dd]\n"),
+            Format::Perf => format!("a: filemap:mm_filemap_fault: {long}\n"),
+            _ => long.clone(),
+        };
+        let error = read(&text, format).unwrap_err();
+        assert!(error.len() < 300, "{error}");
+    }
+}
