@@ -6,12 +6,14 @@
 //!   dd-4711 [001]  9087.123456: balance_dirty_pages:  bdi 7:0: limit=16384 ...        trace-cmd
 //!   dd 4711 [001]  9087.123456: writeback:balance_dirty_pages: bdi 7:0: limit=16384 ...   perf
 //!   dd 4711  9087.123456: writeback:balance_dirty_pages: bdi 7:0: limit=16384 ...   perf record -p
+//!   dd-4711    .....  9087.123456: balance_dirty_pages: bdi 7:0: limit=16384 ...    a CPU column that was cut out
 //!   task   cpu      time        event                     fields
 //! ```
 //!
 //! A line has a CPU in square brackets, then a time with a point and a colon behind it, then the
 //! event. `perf script` leaves the CPU out where a process was recorded and not the machine
-//! (without `-a`), and always writes the event's system. Everything before them is the task: its
+//! (without `-a`), and always writes the event's system; of ftrace's lines without their CPUs the
+//! letters of the state (`d..1.`) are left. Everything before them is the task: its
 //! name may hold spaces, dashes and brackets, so it is read from the right. Lines that have no such
 //! form are headers, or other text, and are passed over.
 //!
@@ -88,11 +90,12 @@ fn cpus(text: &str) -> Option<u32> {
 }
 
 fn event(number: usize, text: &str) -> Option<Line<'_>> {
-    let (time_at, time_end, at) = time(text, has_cpu).or_else(|| time(text, has_system))?;
+    let ways = [has_cpu, has_system, has_state];
+    let (time_at, time_end, at) = ways.into_iter().find_map(|way| time(text, way))?;
     let head = &text[..time_at];
     let (task, cpu) = match task_and_cpu(head) {
         Some((task, cpu)) => (task, Some(cpu)),
-        None => (head.trim(), None),
+        None => (before_state(head).unwrap_or(head.trim()), None),
     };
     let (comm, pid) = pid(task)?;
     let rest = text[time_end..].trim_start();
@@ -124,6 +127,27 @@ fn has_system(head: &str, rest: &str) -> bool {
     pid(head.trim()).is_some()
         && names.next().is_some_and(is_name)
         && names.next().is_some_and(is_name)
+}
+
+/// A task of ftrace's and the letters of its state stand before the time.
+fn has_state(head: &str, _: &str) -> bool {
+    before_state(head).and_then(pid).is_some()
+}
+
+/// The text before the letters of a state: interrupts off, to be rescheduled, in an interrupt,
+/// depths.
+///
+/// # Source
+/// Linux 6.12 kernel/trace/trace_output.c, trace_print_lat_fmt(): five letters, four and six in
+/// others.
+fn before_state(head: &str) -> Option<&str> {
+    let (task, state) = head.trim().rsplit_once(char::is_whitespace)?;
+    let is_state = (4..=6).contains(&state.len())
+        && state.starts_with(['.', 'd', 'D', 'b', 'X'])
+        && state
+            .chars()
+            .all(|c| ".dDbXnNpPlLBhHsSzZ#".contains(c) || c.is_ascii_hexdigit());
+    is_state.then_some(task.trim())
 }
 
 /// The first word of digits, a point, digits and a colon that stands `between` two such texts:
@@ -284,6 +308,53 @@ mod tests {
             Kind::Other
         );
         assert_eq!(read(1, "at 12 o'clock 9087.1: this:that: one"), Kind::Other);
+    }
+
+    #[test]
+    fn columns_that_may_be_missing_are_in_every_mixture() {
+        let fields = "bdi 7:0: limit=16384 pause=-4";
+        let (mut read_so, mut unread) = (0, 0);
+        for comm in [
+            "dd",
+            "kworker/u8:2-fl",
+            "Web Content",
+            "a [x] 1.5: b",
+            "guest-writer",
+        ] {
+            for task in [
+                format!("{comm}-4711"),
+                format!("{comm}-4711    (   4711)"),
+                format!("{comm}  4711"),
+                format!("{comm} 4711/4712"),
+            ] {
+                for cpu in ["", " [003] "] {
+                    for state in [
+                        "", "....", ".....", "d..1.", "dNh2.", "d.s.3.", "D..a.", "bNs1",
+                    ] {
+                        for system in ["", "writeback:"] {
+                            let text = format!(
+                                " {task} {cpu} {state}  12.5: {system}balance_dirty_pages: {fields}"
+                            );
+                            let perf = !system.is_empty() && state.is_empty();
+                            if cpu.is_empty() && !perf && state.is_empty() {
+                                // A number with a point is no sign of a trace.
+                                assert_eq!(read(1, &text), Kind::Other, "{text}");
+                                unread += 1;
+                                continue;
+                            }
+                            let line = line(&text);
+                            let pid = if task.contains("4712") { 4712 } else { 4711 };
+                            let seen = (line.comm, line.pid, line.at, line.event);
+                            assert_eq!(seen, (comm, pid, 12.5, "balance_dirty_pages"), "{text}");
+                            assert_eq!(line.cpu, (!cpu.is_empty()).then_some(3), "{text}");
+                            assert_eq!(line.field("pause"), Some("-4"), "{text}");
+                            read_so += 1;
+                        }
+                    }
+                }
+            }
+        }
+        assert_eq!((read_so, unread), (620, 20));
     }
 
     #[test]
