@@ -5,7 +5,8 @@
 //!   | generation | fork | kind |    slot     |      a number fits if all four do
 //! ```
 //!
-//! A slot is used again with another generation, so a number that was closed fits never again. A
+//! A slot is used again with another generation, so a number that was closed fits never again; and
+//! generations of another copy of this library in the process begin elsewhere. A
 //! call with a handle costs no write that other threads see: the thread notes the slot in a record
 //! of its own, and looks at the generation then. A close does it the other way round: it changes
 //! the generation, has every thread pass a barrier (membarrier(2)), and waits until no record notes
@@ -279,6 +280,14 @@ struct Slot<T> {
 // 1); the free list is used under `CHANGING`.
 unsafe impl<T: Send + Sync> Sync for Table<T> {}
 
+/// The generation that slots of this copy of the library begin with: by where the copy lies. Even,
+/// and far from those of others.
+fn first_generation() -> u32 {
+    let at = ptr::from_ref(&FORKS).addr() as u64;
+    let mixed = at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34;
+    (mixed & 0x3fff_fffe) as u32
+}
+
 /// The part of a table that a slot lies in, and its place there.
 #[inline]
 fn place_of(slot: u32) -> (usize, usize) {
@@ -368,7 +377,7 @@ impl<T: Kind> Table<T> {
             };
             slots.get_or_init(|| {
                 let slot = || Slot {
-                    generation: AtomicU32::new(0),
+                    generation: AtomicU32::new(first_generation()),
                     value: UnsafeCell::new(None),
                 };
                 (0..FIRST << part).map(|_| slot()).collect()
