@@ -10,6 +10,7 @@ mod campaign;
 mod dist;
 mod instruments;
 mod lab;
+mod mutants;
 mod part;
 mod programs;
 mod python;
@@ -45,6 +46,7 @@ usage: cargo xtask COMMAND
   campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]
                                    the fault campaign (default 10000 seeds); campaign --help
   campaign --kills N               kills the server N times in the middle of writes
+  mutants CRATE [--shard K/N]      which changes of a crate its tests do not see, by cargo-mutants
   c [--out DIR] [--debug]          the C library, its headers and its pkg-config file, laid out in a folder (docs/embed/c.md)
   dist [--out DIR] [--built DIR] [--twice]
                                    the static program and the Debian packages, and a trial of them; --crates: only what crates.io gets
@@ -66,6 +68,7 @@ fn main() -> ExitCode {
         Some("c") => c::command(arguments),
         Some("dist") => dist::command(arguments),
         Some("campaign") => campaign::run(arguments),
+        Some("mutants") => mutants::run(arguments),
         Some("sources") => arguments.finish().and_then(|()| sources::run()),
         Some("pages") => pages(arguments),
         Some("bench") => bench(arguments),
