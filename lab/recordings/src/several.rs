@@ -116,7 +116,7 @@ fn overview(sides: &[Beside<'_>], column: &str) -> String {
     let mut text = format!(
         "All {} recordings: mean and largest error of {column}, mean error of a lab of zeroes, of a \
          copy of the nearest recording, of the best constant; skill = 1 - error / error of the \
-         constant; bands held by the lab; the constant\n{:NAME$}",
+         constant; bands held by lab/zeroes/copy/constant; the constant\n{:NAME$}",
         sides.len(),
         ""
     );
@@ -138,7 +138,7 @@ fn overview(sides: &[Beside<'_>], column: &str) -> String {
         let skill = judged.skill();
         let _ = write!(text, "{skill:>FIELD$.2}");
         if figure.band.is_some() {
-            let _ = write!(text, "    {} of {}", judged.held.lab, judged.of);
+            let _ = write!(text, "    {} of {}", judged.held, judged.of);
             held = held.plus(judged.held);
             of += judged.of;
         }
