@@ -5,6 +5,7 @@
 //! a tool is not there, it says so in a line that begins with `SKIPPED`.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod c;
 mod campaign;
 mod dist;
@@ -42,6 +43,8 @@ usage: cargo xtask COMMAND
   lab --twice [NAME]... [--scale S]
                                    the same, each experiment in two processes
   lab --bless [NAME]...            writes the hashes of these experiments, or of all, into that file
+  ahead [--bless] [NAME]...        runs our own column beside those of Linux 6.12, two seeds: experiments/ahead.txt has where it is behind,
+                                   behind.txt why (all of them: an hour)
   bands [NAME]...                  checks each experiment's bands over all its repetitions (five where bands are statistical)
   campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]
                                    the fault campaign (default 10000 seeds); campaign --help
@@ -64,6 +67,7 @@ fn main() -> ExitCode {
         Some("check") => test::check(arguments),
         Some("tidy") => tidy::command(arguments),
         Some("lab") => lab::run(arguments),
+        Some("ahead") => ahead::run(arguments),
         Some("bands") => test::bands_hold(arguments),
         Some("c") => c::command(arguments),
         Some("dist") => dist::command(arguments),
