@@ -139,7 +139,8 @@ impl Shares {
         &mut self.devices[usize::from(device.0)]
     }
 
-    fn ratelimit(&self, device: DeviceIndex) -> Pages {
+    /// Pages between two balances on the device.
+    pub(crate) fn ratelimit(&self, device: DeviceIndex) -> Pages {
         if self.device(device).exceeded {
             RATELIMIT_EXCEEDED
         } else {

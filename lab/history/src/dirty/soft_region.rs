@@ -20,12 +20,18 @@
 //!   1. A pause lies in 1 tick ..= max(HZ/5, 1).
 //!   2. A writer below freerun never pauses.
 //!
-//! Source: mechanisms 5.4; paper p1 (patch 02/17, September 2010).
+//! With measured bandwidth, which is a later state of the series, a writer is charged for its own
+//! pages: not each time that its CPU has dirtied 4 MiB, but each time that it has dirtied its own
+//! *allowance*, which pauses make: one of more than 100 ms halves it, one of less than 10 ms adds a
+//! page. So pauses come to some 10 ms, whatever the disk's rate and the size of the machine.
+//!
+//! Source: mechanisms 5.4; paper p1 (patches 02/17, 03/17 "per-task rate limit" and 09/17,
+//! September 2010, MAIL 13498326773). The trace that the paper prints is of the whole series.
 //! Deviations: (i) level 3 sleeps; the patch as posted spins there, although its text says that it
 //! sleeps. (ii) A pause over a limit starts the flusher if it is idle, without which a device whose
 //! flusher nobody has started would keep its writers asleep until the periodic flush. (iii) With
-//! measured bandwidth, which is a later state of the series, a turn also ends the balance when the
-//! device's level fell by more than eight times what the writer dirtied, as the text describes.
+//! measured bandwidth a turn also ends the balance when the device's level fell by more than eight
+//! times what the writer dirtied, as the text describes.
 
 use super::shares::{Shares, Standing};
 use crate::dirty::bandwidth::{Stopwatch, WeightedBandwidth};
@@ -48,6 +54,10 @@ const PAUSE_MAX_PER_SECOND: u64 = 5;
 const FIXED_BANDWIDTH: u64 = 100 << 20;
 /// A fall of the level by this many times the writer's pages ends its balance.
 const FALL_PER_DIRTIED: u64 = 8;
+/// A pause longer than a tenth of a second halves a writer's allowance, one shorter than a
+/// hundredth adds a page to it.
+const HALVED_ABOVE_PER_SECOND: u64 = 10;
+const RAISED_BELOW_PER_SECOND: u64 = 100;
 
 /// Paper p1: one pause within a soft region, bandwidth fixed at 100 MiB/s (mechanisms 5.4).
 pub const SOFT_REGION: Law = Law::new(&FIXED);
@@ -179,20 +189,37 @@ impl DeviceRules for SoftRegion {
 }
 
 impl WriterRules for SoftRegion {
-    /// Its part of recent dirtying. Its dirtied pages are on its CPU's counter, so it owes nothing.
-    type Writer = Share;
+    type Writer = Account;
     type Balance = Balance;
 
-    fn new_writer(&self) -> Share {
-        Share::default()
+    fn new_writer(&self) -> Account {
+        Account::default()
     }
 
-    fn budget(&self, _writer: &Share, device: DeviceIndex, cpu: usize) -> Pages {
-        self.shares.budget(device, cpu)
+    fn budget(&self, writer: &Account, device: DeviceIndex, cpu: usize) -> Pages {
+        match self.base {
+            Base::Fixed => self.shares.budget(device, cpu),
+            Base::Measured(_) => self
+                .allowance(writer, device)
+                .saturating_sub(writer.dirtied)
+                .at_least(Pages(1)),
+        }
     }
 
-    fn on_dirtied(&mut self, writer: &mut Share, dirtied: &Dirtied) -> Option<Due> {
-        let pages = self.shares.on_dirtied(writer, dirtied)?;
+    fn on_dirtied(&mut self, writer: &mut Account, dirtied: &Dirtied) -> Option<Due> {
+        let of_cpu = self.shares.on_dirtied(&mut writer.share, dirtied);
+        let pages = match self.base {
+            Base::Fixed => of_cpu?,
+            Base::Measured(_) => {
+                let allowance = self.allowance(writer, dirtied.device);
+                writer.allowance = Some(allowance);
+                writer.dirtied = writer.dirtied.saturating_add(dirtied.pages);
+                if writer.dirtied < allowance {
+                    return None;
+                }
+                core::mem::take(&mut writer.dirtied)
+            }
+        };
         Some(Due {
             pages,
             replaces: false,
@@ -206,13 +233,13 @@ impl WriterRules for SoftRegion {
     fn decide(
         &mut self,
         balance: &mut Balance,
-        writer: &mut Share,
+        writer: &mut Account,
         look: &Look<'_>,
     ) -> (Verdict, BalanceTrace) {
         let (device, counts) = (look.device, look.counts);
         let now = self.shares.rate.tick_at(look.now);
         self.measure(now, device, counts);
-        let standing = self.shares.standing(writer, device, counts);
+        let standing = self.shares.standing(&writer.share, device, counts);
         let limit = standing.writer_limit(RATIO);
         let trace = self.trace(balance, &standing, limit, device);
 
@@ -237,7 +264,11 @@ impl WriterRules for SoftRegion {
 
         let base = self.base_bytes_per_sec(device);
         let pause = match granted(base, limit, level.device_dirty) {
-            Some(bytes_per_sec) => pause(self.shares.rate, balance.dirtied, bytes_per_sec),
+            Some(bytes_per_sec) => {
+                let pause = pause(self.shares.rate, balance.dirtied, bytes_per_sec);
+                writer.on_pause(self.shares.rate, pause);
+                pause
+            }
             None if exceeded => self.level_three_pause(balance),
             None => return self.leave(balance, device, counts, &standing, trace),
         };
@@ -245,7 +276,40 @@ impl WriterRules for SoftRegion {
     }
 }
 
+/// A writer: its part of recent dirtying, and what it owes for. Where pages are on its CPU's
+/// counter, it owes for none and has no allowance.
+#[derive(Clone, Debug, Default)]
+struct Account {
+    share: Share,
+    /// Pages since its last balance.
+    dirtied: Pages,
+    /// Pages that it may dirty between two balances; none yet: as its CPU.
+    allowance: Option<Pages>,
+}
+
+impl Account {
+    /// Brings the length of its pauses to between a hundredth and a tenth of a second.
+    fn on_pause(&mut self, rate: TickRate, pause: Ticks) {
+        let Some(Pages(pages)) = self.allowance else {
+            return;
+        };
+        let next = if pause > rate.second_over(HALVED_ABOVE_PER_SECOND) {
+            pages / 2 + 1
+        } else if pause < rate.second_over(RAISED_BELOW_PER_SECOND) {
+            pages.saturating_add(1)
+        } else {
+            pages
+        };
+        self.allowance = Some(Pages(next));
+    }
+}
+
 impl SoftRegion {
+    fn allowance(&self, writer: &Account, device: DeviceIndex) -> Pages {
+        let own = writer.allowance;
+        own.unwrap_or_else(|| self.shares.ratelimit(device))
+    }
+
     fn start(tunables: &Tunables, devices: usize, base: Base) -> Box<dyn Engine> {
         let shares = Shares::new(tunables, devices);
         Running::start(Self { shares, base })
@@ -411,6 +475,22 @@ mod tests {
         let (bandwidth, ticks) = soft(64_864_000, 7700, 128);
         assert_eq!(ticks, 2);
         assert!(bandwidth.abs_diff(64_494_573) < 2000, "{bandwidth}");
+    }
+
+    #[test]
+    fn an_allowance_follows_the_pauses_that_it_makes() {
+        let rate = TickRate::new(1000);
+        let mut writer = Account {
+            allowance: Some(Pages(1024)),
+            ..Account::default()
+        };
+        for (pause, allowance) in [(101, 513), (100, 513), (9, 514), (10, 514), (200, 258)] {
+            writer.on_pause(rate, Ticks(pause));
+            assert_eq!(writer.allowance, Some(Pages(allowance)), "{pause} ms");
+        }
+        let mut unbilled = Account::default();
+        unbilled.on_pause(rate, Ticks(200));
+        assert_eq!(unbilled.allowance, None);
     }
 
     #[test]
