@@ -56,23 +56,9 @@ pub use p0::P0;
 pub use p3::P3;
 pub use p4::P4;
 
-/// The addition of every other task that is writing back at the same time to one `VisitFile`.
-///
-/// CALIBRATED, on one published number. Writers of 2.6.36 that write back themselves meet at the
-/// global inode lock, the locks of the device's queue and of the file system's allocator, and at
-/// the pages of their chunks. A chunk is 1536 pages, about 3 ms of `WritePage`; how much of that
-/// two walkers spend on each other is not known. MAIL 10675764999 (xfs, 2011) says that without
-/// them system time falls to a tenth with 100 writers; with 2 ms `dd-many` gives 0.26 at scale 1
-/// and 0.09 at 1/8 (0.84 without any contention, 0.21 with 1 ms). Not calibrated: with 10 writers
-/// the mail says a half, we get 0.72; with one and two writers nobody meets. So row 17 of A7 shows
-/// that the foreground walkers are the mechanism, not that the size of the effect was predicted.
-pub const CONTENTION: Nanos = Nanos::millis(2);
-
-/// The machine of paper p2: ext4's table without `CONTENTION`. That stands for a hundred dd on xfs;
-/// with it 24 writers of p2 took 5594 s of CPU time, without it 319, and the paper has 501, all in.
+/// The machine of paper p2: ext4's table. 24 writers take 319 s of CPU time, and the paper has 501.
 /// Objects cost what they do on p3's machine (GUESS there).
 pub const P2: CostTable = EXT4
-    .with(Work::Contend, Nanos::ZERO)
     .with(Work::SlabTake, p3::OBJECT)
     .with(Work::SlabGive, p3::OBJECT)
     .with(Work::Prune, p3::PRUNE);
@@ -241,7 +227,6 @@ pub const fn calibrated(system: Nanos, write_page: u64) -> CostTable {
         .with(Work::Insert, Nanos(INSERT))
         .with(Work::Balance, Nanos(BALANCE))
         .with(Work::VisitFile, Nanos(VISIT_FILE))
-        .with(Work::Contend, CONTENTION)
         .with(Work::WritePage, Nanos(write_page))
         .with(Work::Submit, Nanos(SUBMIT))
         .with(Work::EndPage, Nanos(END_PAGE))

@@ -338,16 +338,15 @@ parameters! {
         interface_bytes_per_sec: 250_000_000, BytesPerSec, 4096..=RATE_MAX, "SATA 3 Gbit/s less coding and protocol";
         /// The write buffer, as the time the media need for what it holds; 0: none.
         ///
-        /// Both figures of the buffer were chosen so that experiments A7 rows 13, 15, 16 and 17
-        /// hold: the middle of the region in which all of them do, which is 130 to 190 ms for this
-        /// one and 70 to 110 ms for its distance to the low mark (for 150 ms up to 130, for 170 and
-        /// 190 up to 150). Lumps shorter than 68 ms, the 4 MiB that a writer of 2.6.36 is charged
-        /// with at a time, leave it no call without a nap (row 15); below 130 ms the longest pause
-        /// of 2.6.36 is too short (row 15), from 210 ms on that of p1 too long (row 16). Rows 13
-        /// and 17 do not care. The table is in docs/study/notebooks/ablations.md.
-        write_buffer_us: 160_000, Micros, 0..=DAY_US, "CALIBRATED on A7 rows 15 and 16; a size of 10 MB of a 32 MB cache";
+        /// Both figures of the buffer were chosen so that experiments A7 row 15 holds, that of
+        /// 2.6.36: below 130 ms its longest pause is too short; lumps shorter than 68 ms, the 4 MiB
+        /// that its writer is charged with at a time, leave it no call without a nap. Row 16, of
+        /// p1, was among those that they were chosen by while p1's writer was charged by its CPU;
+        /// since it is charged for its own pages, its pauses are 9 to 12 ms with the buffer and 10
+        /// without. Row 13 does not care. The table is in docs/study/notebooks/ablations.md.
+        write_buffer_us: 160_000, Micros, 0..=DAY_US, "CALIBRATED on A7-15-max, A7-15-zero; a size of 10 MB of a 32 MB cache";
         /// A buffer that was full takes nothing in until it has drained to this.
-        write_buffer_low_us: 70_000, Micros, 0..=DAY_US, "CALIBRATED with write_buffer_us; the lumps in which such disks complete writes";
+        write_buffer_low_us: 70_000, Micros, 0..=DAY_US, "CALIBRATED on A7-15-max, A7-15-zero; the lumps in which such disks complete writes";
         /// Shortest flush.
         flush_min_us: 15_000, Micros, 0..=DAY_US, "E GUESS: 15-30 ms";
         /// Longest flush.
@@ -475,11 +474,11 @@ impl Ssd {
 
     /// The same with a write buffer.
     ///
-    /// CALIBRATED on rows 7 and 8 of A7, the sleeps that end before the next tick. A disk that
-    /// answers each request as its last byte is on the medium answers one of 1 MiB every 7 ms, two
-    /// ticks, and so nothing ends a sleep sooner; disks answer as fast as their interface takes
-    /// data in (SATA at 6 Gbit/s: 500 MB/s) until their buffer is full, and then pause. 80 ms are
-    /// 12 MB at 150 MB/s. With 20 ms row 8 is missed, from 40 to 160 ms its zeros hold
+    /// CALIBRATED on A7-7-zero, A7-8-timeout, A7-8-zero: the sleeps that end before the next tick.
+    /// A disk that answers each request as its last byte is on the medium answers one of 1 MiB in
+    /// 7 ms, two ticks, and so nothing ends a sleep sooner; disks answer as fast as their interface
+    /// takes data in (SATA at 6 Gbit/s: 500 MB/s) until their buffer is full, and then pause. 80 ms
+    /// are 12 MB at 150 MB/s. With 20 ms row 8 is missed, from 40 to 160 ms its zeros hold
     /// (docs/study/notebooks/stutterp-notebook.md).
     pub const P0_BUFFERED: Self = Self {
         interface_bytes_per_sec: 500_000_000,

@@ -10,9 +10,9 @@
 //!   - 57.852 s of user time: 5.4 us a file, `USER`.
 //!   - 51.7 thousand files a second while nothing is wrong, from a device that is idle half of the
 //!     time and creators that use five of the sixteen CPUs. The rest of the time is the flusher's,
-//!     one task: 19 us a file. `FLUSHER` is CALIBRATED on that rate, the only number here that was:
-//!     mapping a delayed extent of one block is a transaction a file. Files that reclaim writes
-//!     itself cost it the same.
+//!     one task: 19 us a file. `FLUSHER` is CALIBRATED on healthy-rate: the only number here that
+//!     was; mapping a delayed extent of one block is a transaction a file. Files that reclaim
+//!     writes itself cost it the same.
 //!
 //! The costs of pages and lists are as on p0's machine (`P0`). A shrinker looks at an object for as
 //! long as a page is looked at. None of it was tuned to a row of A7.
