@@ -161,7 +161,8 @@ class Board:
     ----------
     claims : Table
         A row for each: ``paper``, ``experiment``, ``id``, ``claim``, ``published``, ``ours``, ``band``,
-        ``verdict`` (``holds``, ``missed``, ``not built``, ``not run``, ``not judged``), ``why``.
+        ``verdict`` (``holds``, ``missed``, ``not built``, ``not run``, ``not judged``),
+        ``grade`` (``A`` to ``D`` of a claim that holds), ``why``.
     folder : pathlib.Path
         All results: ``index.html``, and a folder for each experiment.
     """

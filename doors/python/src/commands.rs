@@ -147,6 +147,7 @@ pub(crate) fn reproduce_claims(
             table::words("ours", all().map(|claim| known(&claim.ours))),
             table::words("band", all().map(|claim| claim.band.as_str())),
             table::words("verdict", all().map(|claim| claim.verdict.word())),
+            table::words("grade", all().map(reproduce::Claim::word)),
             table::words("why", all().map(|claim| known(&claim.why))),
         ],
     );

@@ -250,9 +250,12 @@ pub struct ReproduceArguments {
     /// Papers (p0 to p4) or experiments [default: all]
     #[arg(value_name = "PAPER|EXPERIMENT")]
     pub papers: Vec<String>,
-    /// Repetitions of each run, instead of one
+    /// Repetitions of each run, instead of one, or five where they take seconds
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = replicas)]
     pub replicas: Option<u32>,
+    /// Also what is left out for its time: all columns, rows and sizes of the experiments
+    #[arg(long)]
+    pub whole: bool,
     /// Part of the full size of all experiments, instead of each one's own: 1, 1/2, 0.25 ...
     #[arg(long, value_name = "S", allow_negative_numbers = true, value_parser = scale)]
     pub scale: Option<f64>,
@@ -271,6 +274,7 @@ impl ReproduceArguments {
         reproduce::Asked {
             papers: self.papers,
             replicas: self.replicas,
+            whole: self.whole,
             scale: self.scale,
             out: self.out,
             format: match self.format {

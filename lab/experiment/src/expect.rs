@@ -186,16 +186,39 @@ pub fn judge_of(
     outcomes: &[Outcome],
     columns: &[String],
 ) -> Vec<Verdict> {
-    let named = expect.rows.iter().map(|case| case.get_ref().clone());
-    let mut cases: Vec<String> = named.collect();
-    if cases.is_empty() {
-        let rows = scenario.rows();
-        cases = rows.iter().map(|row| row.name.get_ref().clone()).collect();
-    }
-    let judged = cases.iter();
+    let judged = rows(scenario, expect).into_iter();
     judged
-        .map(|case| judge_one(expect, case, outcomes, columns))
+        .map(|row| judge_one(expect, &row, outcomes, columns))
         .collect()
+}
+
+/// The rows that a band is judged in.
+#[must_use]
+pub fn rows(scenario: &Scenario, expect: &ExpectEntry) -> Vec<String> {
+    let named = expect.rows.iter().map(|row| row.get_ref().clone());
+    let named: Vec<String> = named.collect();
+    if !named.is_empty() {
+        return named;
+    }
+    let all = scenario.rows();
+    all.iter().map(|row| row.name.get_ref().clone()).collect()
+}
+
+/// The cells that a band compares, in words: `p1 / linux-2.6.36 in 100`.
+#[must_use]
+pub fn named(expect: &ExpectEntry) -> String {
+    let name = |name: &Spanned<String>| name.get_ref().clone();
+    let mut text = name(&expect.column);
+    if let Some(vs) = &expect.vs {
+        text.push_str(&format!(" / {}", name(vs)));
+    }
+    if let [row] = &expect.rows[..] {
+        text.push_str(&format!(" in {}", name(row)));
+    }
+    if let Some(row) = &expect.vs_row {
+        text.push_str(&format!(" / {}", name(row)));
+    }
+    text
 }
 
 /// Row and column of the cells that a band compares in one of its rows; the same twice where it is

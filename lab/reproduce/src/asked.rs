@@ -7,8 +7,10 @@ use std::path::PathBuf;
 pub struct Asked {
     /// Papers or experiments; all of them without any.
     pub papers: Vec<String>,
-    /// Repetitions of each run, instead of one.
+    /// Repetitions of each run, instead of each experiment's own here.
     pub replicas: Option<u32>,
+    /// Also what experiments leave out here for its time.
+    pub whole: bool,
     /// Part of the full size of all experiments, instead of each one's own.
     pub scale: Option<f64>,
     /// Folder for the results, instead of a new one; what an earlier run left there is used.
@@ -17,12 +19,6 @@ pub struct Asked {
     pub format: Format,
     /// Of the program.
     pub version: &'static str,
-}
-
-impl Asked {
-    pub(super) fn replicas(&self) -> u32 {
-        self.replicas.unwrap_or(1)
-    }
 }
 
 /// The format of the scoreboard.

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::calibrated::Calibrated;
+use super::grade::{self, Figures, Grade};
 use super::wanted::{OURS, Wanted, sides};
 use experiment::expect;
 use experiment::metrics::{self, Metric};
@@ -45,14 +47,6 @@ impl Verdict {
             Self::NotJudged => "not judged",
         }
     }
-
-    /// The word behind a number of claims.
-    pub(super) const fn word_of(self, count: usize) -> &'static str {
-        match self {
-            Self::Holds if count != 1 => "hold",
-            one => one.word(),
-        }
-    }
 }
 
 /// One claim.
@@ -70,10 +64,19 @@ pub struct Claim {
     pub published: Option<String>,
     /// The value here.
     pub ours: Option<String>,
+    /// Ours over the published figure; one within a published range. None where the two have no
+    /// ratio.
+    pub ratio: Option<f64>,
     /// The band in which it holds.
     pub band: String,
     /// Its verdict.
     pub verdict: Verdict,
+    /// The grade of one that holds.
+    pub grade: Option<Grade>,
+    /// The run in which it must not hold.
+    pub knock_out: Option<KnockOut>,
+    /// The constant that was chosen by this very figure.
+    pub calibrated: Option<String>,
     /// It is one of the bands that are our own and not the paper's.
     pub own: bool,
     /// The miss is known: the scenario names its cause.
@@ -84,6 +87,17 @@ pub struct Claim {
     pub seeds: Option<Seeds>,
     /// The numbers behind the words, to be drawn.
     pub(super) marks: Marks,
+}
+
+/// A claim in the run in which it must not hold.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KnockOut {
+    /// The cells of that run.
+    pub what: String,
+    /// The value there.
+    pub value: Option<String>,
+    /// It holds there, too: the claim does not depend on its mechanism.
+    pub holds: bool,
 }
 
 /// Causes that were said already, and of which claim: each is said once.
@@ -127,6 +141,49 @@ impl Seeds {
 }
 
 impl Claim {
+    /// Counted as reproduced: within a factor of two of the published figure, and not where its
+    /// mechanism is missing.
+    #[must_use]
+    pub fn is_reproduced(&self) -> bool {
+        matches!(self.grade, Some(Grade::A | Grade::B))
+    }
+
+    /// Its grade, or its verdict where it has none.
+    #[must_use]
+    pub fn word(&self) -> &'static str {
+        self.grade.map_or(self.verdict.word(), Grade::name)
+    }
+
+    /// The figure without the mechanism, as tables have it.
+    #[must_use]
+    pub fn knocked(&self) -> Cow<'_, str> {
+        match (&self.calibrated, &self.knock_out) {
+            (Some(_), _) => "chosen by it".into(),
+            (None, None) => "none".into(),
+            (None, Some(out)) => out.value.as_deref().unwrap_or("no value").into(),
+        }
+    }
+
+    /// The ratio, as tables have it.
+    #[must_use]
+    pub fn ratio_said(&self) -> String {
+        self.ratio.map_or_else(|| "-".into(), figure)
+    }
+
+    /// The reason of a grade D.
+    #[must_use]
+    pub fn hollow(&self) -> Option<String> {
+        if self.grade != Some(Grade::D) {
+            return None;
+        }
+        Some(match (&self.calibrated, &self.knock_out) {
+            (Some(constant), _) => format!("chosen by this figure: {constant}"),
+            (None, None) => "no run is named in which it does not hold".to_owned(),
+            (None, Some(out)) if out.holds => format!("holds in {} as well", out.what),
+            (None, Some(out)) => format!("{} has no figure of it", out.what),
+        })
+    }
+
     /// It should hold, and does not.
     pub(super) fn fails(&self) -> bool {
         self.verdict == Verdict::Missed && !self.known
@@ -225,6 +282,7 @@ pub(super) struct Ran<'a> {
     pub(super) replicas: u32,
     /// Repetitions that the experiment asks for.
     pub(super) replicas_asked: u32,
+    pub(super) calibrated: &'a Calibrated,
 }
 
 impl Ran<'_> {
@@ -294,7 +352,7 @@ impl Ran<'_> {
         let missed = expect.missed.as_ref().map(|why| why.get_ref().clone());
         let no_value = judged.iter().any(|one| one.value.is_none());
         let (verdict, why) = if judged.is_empty() {
-            let why = "the rows or columns that it is about were left out";
+            let why = "the rows or columns that it is about were left out; `--whole` runs them";
             (Verdict::NotRun, Some(why.to_owned()))
         } else if self.replicas < least {
             let why = format!(
@@ -311,15 +369,26 @@ impl Ran<'_> {
             (Verdict::Missed, missed.clone())
         };
         let unit = unit(expect);
-        let published = published(self.scenario, expect, &verdicts_cases(&verdicts));
-        let said = match &expect.published {
-            Some(text) => Some(text.get_ref().clone()),
-            None => range(&published, unit),
+        let (said, published) = published(self.scenario, expect);
+        let figures = Figures {
+            published: &published,
+            ours: &values,
+            deviation: expect.deviation.as_ref().map(|by| *by.get_ref()),
         };
-        let published = match &expect.published {
-            Some(text) => numbers(text.get_ref()),
-            None => published,
-        };
+        let id = expect.id.get_ref();
+        let calibrated = self.calibrated.of(self.scenario.name.get_ref(), id);
+        let knock_out = self.knock_out(expect, unit);
+        // A band of our own has nothing published that it could be near to.
+        let grade = (verdict == Verdict::Holds && !own).then(|| {
+            let is_knocked = knock_out
+                .as_ref()
+                .is_some_and(|out| !out.holds && out.value.is_some());
+            if calibrated.is_none() && is_knocked {
+                grade::of(&figures)
+            } else {
+                Grade::D
+            }
+        });
         let first = verdicts.first();
         Some(Claim {
             paper: self.scenario.paper_id().unwrap_or_default().to_owned(),
@@ -328,12 +397,16 @@ impl Ran<'_> {
             claim: sentence(expect, first.map_or("", |one| &one.what)),
             published: said,
             ours: range(&values, unit),
+            ratio: figures.ratio(),
             band: band(
                 first.and_then(|one| one.min),
                 first.and_then(|one| one.max),
                 unit,
             ),
             verdict,
+            grade,
+            knock_out,
+            calibrated: calibrated.map(str::to_owned),
             own,
             known: missed.is_some() && !no_value,
             why,
@@ -344,6 +417,19 @@ impl Ran<'_> {
                 min: first.and_then(|one| one.min),
                 max: first.and_then(|one| one.max),
             },
+        })
+    }
+
+    /// The claim in the run in which it must not hold. None: it names no such run.
+    fn knock_out(&self, expect: &ExpectEntry, unit: &str) -> Option<KnockOut> {
+        let out = expect.knocked_out()?;
+        let verdicts = self.verdicts(&out);
+        let judged: Vec<_> = verdicts.iter().filter(|one| !one.skipped).collect();
+        let values: Vec<f64> = judged.iter().filter_map(|one| one.value).collect();
+        Some(KnockOut {
+            what: expect::named(&out),
+            value: range(&values, unit),
+            holds: !judged.is_empty() && judged.iter().all(|one| one.holds()),
         })
     }
 
@@ -421,27 +507,30 @@ fn side(better: Better, sides: [f64; 2], ours: f64) -> Side {
     }
 }
 
-fn verdicts_cases(verdicts: &[expect::Verdict]) -> Vec<String> {
-    verdicts.iter().map(|one| one.case.clone()).collect()
-}
-
-/// The claim's number by the published values, one a row.
-fn published(scenario: &Scenario, expect: &ExpectEntry, cases: &[String]) -> Vec<f64> {
+/// The published figure as text, and its numbers: as the claim says it, or by the published values,
+/// one a row. Of a text without a range the first number is the figure.
+pub(super) fn published(scenario: &Scenario, expect: &ExpectEntry) -> (Option<String>, Vec<f64>) {
+    if let Some(text) = &expect.published {
+        let text = text.get_ref();
+        let is_chance = *expect.op.get_ref() == CompareKind::Chance;
+        let mut figures = if is_chance { Vec::new() } else { numbers(text) };
+        figures.truncate(if text.contains(" to ") { 2 } else { 1 });
+        return (Some(text.clone()), figures);
+    }
     let metric = expect.metric.get_ref();
-    let policy = expect.column.get_ref();
-    let other = expect.vs.as_ref().unwrap_or(&expect.column).get_ref();
-    let of = |case: &String| {
-        let own = scenario.published_value(metric, case, policy)?;
-        let other_case = expect.vs_row.as_ref().map_or(case, |case| case.get_ref());
-        let base = || scenario.published_value(metric, other_case, other);
+    let of = |row: &str| {
+        let [own, base] = expect::cells(expect, row)
+            .map(|(row, column)| scenario.published_value(metric, row, column));
         Some(match expect.op.get_ref() {
-            CompareKind::Value => own,
-            CompareKind::Ratio => own / base()?,
-            CompareKind::ChangePercent => 100.0 * (own / base()? - 1.0),
+            CompareKind::Value => own?,
+            CompareKind::Ratio => own? / base?,
+            CompareKind::ChangePercent => 100.0 * (own? / base? - 1.0),
             CompareKind::Chance => return None,
         })
     };
-    cases.iter().filter_map(of).collect()
+    let rows = expect::rows(scenario, expect);
+    let figures: Vec<f64> = rows.iter().filter_map(|row| of(row)).collect();
+    (range(&figures, unit(expect)), figures)
 }
 
 /// The claim's words; without any, what is compared.
@@ -537,8 +626,17 @@ impl Claim {
             claim: "A claim.".into(),
             published: None,
             ours: None,
+            ratio: Figures {
+                published,
+                ours,
+                deviation: None,
+            }
+            .ratio(),
             band: String::new(),
             verdict,
+            grade: (verdict == Verdict::Holds).then_some(Grade::A),
+            knock_out: None,
+            calibrated: None,
             own: false,
             known: true,
             why: None,
@@ -590,7 +688,7 @@ mod tests {
         assert_eq!(said(0), "in 0 of 4 seeds");
         let source = experiment::experiments::by_name("dd").unwrap();
         let (scenario, _) = Scenario::load(source, &[]).unwrap();
-        let wanted = Wanted::of(&scenario);
+        let wanted = Wanted::of(&scenario, false);
         let columns = ["linux-2.6.36".to_owned(), "p1".to_owned()];
         let run = |replica, case: &str, policy: usize, ended_s| Outcome {
             case: case.to_owned(),
@@ -620,6 +718,7 @@ mod tests {
             wanted: &wanted,
             replicas: 3,
             replicas_asked: 3,
+            calibrated: &Calibrated::read(),
         };
         let claims = ran.claims();
         let real = claims.iter().find(|claim| claim.id == "A7-13-p1").unwrap();

@@ -23,6 +23,8 @@
 
 mod asked;
 mod board;
+mod calibrated;
+mod grade;
 mod markdown;
 mod page;
 #[cfg(test)]
@@ -44,13 +46,15 @@ use std::time::Duration;
 use experiment::Stop;
 
 pub use asked::{Asked, Format};
-pub use board::{Claim, Seeds, Verdict};
+pub use board::{Claim, KnockOut, Seeds, Verdict};
 use board::{Part, Ran};
+use calibrated::Calibrated;
 use experiment::expect;
 use experiment::outcome::Outcome;
 use experiment::pool;
 use experiment::run::{self, RunError, World};
 use experiment::scenario::LoadError;
+pub use grade::Grade;
 use papers::Paper;
 pub use papers::Papers;
 use plan::{Planned, Unplanned};
@@ -118,7 +122,6 @@ pub fn main(asked: &Asked, stop: &Stop) -> Result<u8, ReproduceError> {
 /// A name or a scenario with a mistake, or a folder that cannot be used.
 pub fn reproduce(asked: &Asked, stop: &Stop) -> Result<(Board, PathBuf), ReproduceError> {
     let papers = Papers::read();
-    let replicas = asked.replicas();
     let planned = plan::plan(&papers, asked)?;
     let folder = Folder::make_marked(asked.out.as_deref(), "reproduce", BOARD)?;
     let path = folder.path();
@@ -128,7 +131,7 @@ pub fn reproduce(asked: &Asked, stop: &Stop) -> Result<(Board, PathBuf), Reprodu
         write(&marker, "{}\n")?;
     }
     let kept: Vec<Option<Part>> = planned.iter().map(|one| kept(path, one)).collect();
-    let parts = run_all(&planned, kept, replicas, path, stop)?;
+    let parts = run_all(&planned, kept, path, stop)?;
     let board = board(&papers, asked, &planned, parts, path);
     write(&path.join(BOARD_TEXT), &text::render(&board, text::WIDTH))?;
     write(&marker, &format!("{}\n", board.json()))?;
@@ -194,7 +197,6 @@ struct Slot {
 fn run_all(
     planned: &[Planned],
     mut parts: Vec<Option<Part>>,
-    replicas: u32,
     folder: &Path,
     stop: &Stop,
 ) -> Result<Vec<Option<Part>>, OutputError> {
@@ -249,7 +251,7 @@ fn run_all(
                     }
                     let ended = (core::mem::take(&mut slot.results), slot.cpu_s);
                     drop(slot);
-                    let part = finish(one, ended, replicas, folder);
+                    let part = finish(one, ended, folder);
                     let number = done.fetch_add(1, Ordering::Relaxed) + 1;
                     if let Ok(part) = &part {
                         progress.part(number, part);
@@ -283,7 +285,6 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 fn finish(
     planned: &Planned,
     (results, cpu_s): (Vec<Option<Result<Outcome, RunError>>>, f64),
-    replicas: u32,
     folder: &Path,
 ) -> Result<Part, OutputError> {
     let scenario = &planned.scenario;
@@ -298,8 +299,9 @@ fn finish(
         columns: &planned.columns,
         summed: &planned.summed,
         wanted: &planned.wanted,
-        replicas,
+        replicas: planned.replicas,
         replicas_asked: planned.replicas_asked,
+        calibrated: &Calibrated::read(),
     };
     let sides = wanted::sides(scenario);
     let figure = scenario.reproduce.figure.as_ref();
@@ -310,7 +312,7 @@ fn finish(
         title: scenario.title.clone(),
         paper: planned.paper().to_owned(),
         scale: *scenario.run.scale.get_ref(),
-        replicas,
+        replicas: ran.replicas,
         replicas_asked: ran.replicas_asked,
         runs: made,
         failed_runs: planned.orders.len() - made,
@@ -376,7 +378,6 @@ fn board(
         .filter_map(|(planned, part)| part.is_none().then_some(planned))
         .collect();
     let mut parts: Vec<Part> = parts.into_iter().flatten().collect();
-    leave_to_others(&mut parts);
     let named = &asked.papers;
     let of_paper = |paper: &Paper| {
         let is_asked = named.is_empty()
@@ -415,23 +416,6 @@ fn board(
     }
 }
 
-/// A claim whose columns were left out of one experiment, and that another one of the paper has
-/// judged, is that one's.
-fn leave_to_others(parts: &mut [Part]) {
-    let is_judged = |claim: &&Claim| claim.verdict != Verdict::NotRun;
-    let judged = parts
-        .iter()
-        .flat_map(|part| part.claims.iter().filter(is_judged));
-    let judged: Vec<(String, String)> = judged
-        .map(|claim| (claim.paper.clone(), claim.id.clone()))
-        .collect();
-    let is_other = |claim: &Claim| judged.contains(&(claim.paper.clone(), claim.id.clone()));
-    for part in parts {
-        part.claims
-            .retain(|claim| claim.verdict != Verdict::NotRun || !is_other(claim));
-    }
-}
-
 /// The claims of an experiment that was not run.
 fn claims_not_run(planned: &Planned) -> Vec<Claim> {
     let ran = Ran {
@@ -442,6 +426,7 @@ fn claims_not_run(planned: &Planned) -> Vec<Claim> {
         wanted: &Wanted::default(),
         replicas: 1,
         replicas_asked: planned.replicas_asked,
+        calibrated: &Calibrated::read(),
     };
     let mut claims: Vec<Claim> = ran.claims();
     claims.retain(|claim| !claim.own);
@@ -458,6 +443,9 @@ fn command(asked: &Asked, folder: &Path) -> String {
     words.extend(asked.papers.iter().cloned());
     if let Some(replicas) = asked.replicas {
         words.push(format!("--replicas {replicas}"));
+    }
+    if asked.whole {
+        words.push("--whole".to_owned());
     }
     if let Some(scale) = asked.scale {
         words.push(format!("--scale {scale}"));

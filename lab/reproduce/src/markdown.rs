@@ -23,26 +23,30 @@ pub(super) fn render_paper(text: &mut String, paper: &PaperBoard) {
     );
     let _ = writeln!(
         text,
-        "| claim | experiment | published | ours | band | |\n|---|---|--:|--:|--:|---|"
+        "| claim | experiment | published | ours | ratio | band | without | grade |\n|---|---|--:|--:|--:|--:|--:|---|"
     );
     let own = paper.parts.iter().flat_map(Part::published);
     for claim in own.chain(&paper.not_run).chain(&paper.not_built) {
         render_claim(text, claim);
     }
     text.push('\n');
-    let mut whys: Vec<(&str, Vec<&str>)> = Vec::new();
-    let missed = paper
-        .claims()
-        .filter(|claim| claim.verdict == Verdict::Missed);
-    for claim in missed {
-        let why = claim.why.as_deref().unwrap_or("its cause is not known yet");
-        match whys.iter_mut().find(|(known, _)| *known == why) {
-            Some((_, ids)) => ids.push(&claim.id),
-            None => whys.push((why, vec![&claim.id])),
+    let mut whys: Vec<(&str, String, Vec<&str>)> = Vec::new();
+    for claim in paper.claims() {
+        let (word, why) = match (claim.verdict, claim.hollow()) {
+            (_, Some(why)) => ("D", why),
+            (Verdict::Missed, None) => {
+                let why = claim.why.as_deref().unwrap_or("its cause is not known yet");
+                ("Missed", why.to_owned())
+            }
+            _ => continue,
+        };
+        match whys.iter_mut().find(|(_, known, _)| *known == why) {
+            Some((_, _, ids)) => ids.push(&claim.id),
+            None => whys.push((word, why, vec![&claim.id])),
         }
     }
-    for (why, ids) in &whys {
-        let _ = writeln!(text, "- Missed ({}): {why}", ids.join(", "));
+    for (word, why, ids) in &whys {
+        let _ = writeln!(text, "- {word} ({}): {why}", ids.join(", "));
     }
     for part in &paper.parts {
         render_odds(text, part);
@@ -76,16 +80,18 @@ fn render_claim(text: &mut String, claim: &Claim) {
     };
     let word = match claim.verdict {
         Verdict::Missed => "**missed**",
-        other => other.word(),
+        _ => claim.word(),
     };
     let seeds = claim.seeds.map(|seeds| format!(", {}", seeds.said()));
     let seeds = seeds.unwrap_or_default();
     let _ = writeln!(
         text,
-        "| {} | {experiment} | {} | {} | {} | {word}{seeds} |",
+        "| {} | {experiment} | {} | {} | {} | {} | {} | {word}{seeds} |",
         claim.claim.replace('|', "\\|"),
         claim.published.as_deref().unwrap_or(""),
         claim.ours.as_deref().unwrap_or(""),
-        claim.band
+        claim.ratio_said(),
+        claim.band,
+        claim.knocked()
     );
 }

@@ -4,7 +4,8 @@
 use std::fmt::Write as _;
 
 use super::board::{Causes, Claim, Part, Side, TradeOff, Verdict, figure};
-use super::scoreboard::{Board, PaperBoard};
+use super::grade::Grade;
+use super::scoreboard::{Board, PaperBoard, Sum};
 use report::output::web::{Cell, Page, details, escape, marks, table};
 
 const TITLE: &str = "Five papers, held against their claims";
@@ -43,55 +44,43 @@ fn head(board: &Board) -> String {
             escape(&board.missing.join(", "))
         );
     }
-    html.push_str("<div class=\"sum\">");
-    for (verdict, class) in VERDICTS {
-        let of = count(board.claims(), verdict);
-        if of > 0 {
-            let _ = write!(
-                html,
-                "<div><b class=\"{class}\">{of}</b>{}</div>",
-                verdict.word_of(of)
-            );
-        }
-    }
     let _ = writeln!(
         html,
-        "</div>\n<p>Each row is a published claim: what the paper measured, what came out here, and the band in which it counts as \
-         reproduced. In the last column the band is shaded, the paper is a ring and we are a dot. A miss says its cause as \
-         measured.</p>\n<p class=\"faint\">tidegate {}. Same program, same scenario, same figures, on every machine.</p>",
+        "<p>{}.</p>\n<p>Each row is a published claim: what the paper measured, what came out here, the band in which it holds, and what \
+         comes out in the run in which it must not hold. In the last column the band is shaded, the paper is a ring and we are a dot. A miss \
+         says its cause as measured.</p>\n<p class=\"faint\">tidegate {}. Same program, same scenario, same figures, on every machine.</p>",
+        escape(&board.sum().said()),
         escape(&board.version)
     );
     html
 }
 
-const VERDICTS: [(Verdict, &str); 5] = [
-    (Verdict::Holds, "good"),
-    (Verdict::Missed, "bad"),
-    (Verdict::NotJudged, "other"),
-    (Verdict::NotRun, "other"),
-    (Verdict::NotBuilt, "other"),
-];
+/// The class of a claim's word.
+const fn class(claim: &Claim) -> &'static str {
+    match (claim.grade, claim.verdict) {
+        (Some(Grade::A | Grade::B), _) => "good",
+        (None, Verdict::Missed) => "bad",
+        _ => "other",
+    }
+}
 
 fn overview(board: &Board) -> String {
-    let heads = ["paper", "its idea", "holds", "missed", "other"].map(str::to_owned);
+    let heads = ["paper", "its idea", "A", "B", "C", "D", "missed"].map(str::to_owned);
     let rows = board.papers.iter().map(|paper| {
-        let all = paper.claims().count();
-        let (holds, missed) = (
-            count(paper.claims(), Verdict::Holds),
-            count(paper.claims(), Verdict::Missed),
-        );
+        let graded = Sum::of(paper.claims());
+        let missed = count(paper.claims(), Verdict::Missed);
         let link = format!(
             "<a href=\"#{0}\">{0}</a> {1}",
             escape(&paper.id),
             escape(&paper.name)
         );
-        vec![
-            Cell::html(link, "text long"),
-            Cell::html(escape(&paper.idea), "text long"),
-            Cell::number(&holds.to_string(), None),
-            Cell::number(&missed.to_string(), None),
-            Cell::number(&(all - holds - missed).to_string(), None),
-        ]
+        let numbers = Grade::ALL.map(|grade| graded.graded(grade)).into_iter();
+        let numbers = numbers.chain([missed]);
+        let texts = [link, escape(&paper.idea)].map(|text| Cell::html(text, "text long"));
+        let cells = texts.into_iter();
+        cells
+            .chain(numbers.map(|number| Cell::number(&number.to_string(), None)))
+            .collect()
     });
     table(&heads, &[0, 1], rows)
 }
@@ -162,20 +151,28 @@ fn experiment(part: &Part) -> String {
 }
 
 fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
-    let heads = ["", "claim", "published", "ours", "band", "marks"].map(str::to_owned);
+    let heads = [
+        "grade",
+        "claim",
+        "published",
+        "ours",
+        "ratio",
+        "band",
+        "without",
+        "marks",
+    ]
+    .map(str::to_owned);
     let mut causes = Causes::default();
     let rows = claims.map(|claim| {
-        let class = VERDICTS
-            .iter()
-            .find(|(verdict, _)| *verdict == claim.verdict);
-        let class = class.map_or("", |(_, class)| class);
         let verdict = format!(
-            "<span class=\"verdict {class}\">{}</span>",
-            claim.verdict.word()
+            "<span class=\"verdict {}\">{}</span>",
+            class(claim),
+            claim.word()
         );
         let mut words = escape(&claim.claim);
         let seeds = claim.seeds.map(|seeds| seeds.said().into());
-        for more in seeds.into_iter().chain(causes.of(claim)) {
+        let hollow = claim.hollow().map(Into::into);
+        for more in seeds.into_iter().chain(hollow).chain(causes.of(claim)) {
             let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(&more));
         }
         let all = &claim.marks;
@@ -188,11 +185,13 @@ fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
                 first(&all.published),
             ),
             Cell::number(claim.ours.as_deref().unwrap_or("-"), first(&all.ours)),
+            Cell::number(&claim.ratio_said(), claim.ratio),
             Cell::number(&claim.band, all.min.or(all.max)),
+            Cell::number(&claim.knocked(), None),
             Cell::html(marks(&all.published, &all.ours, (all.min, all.max)), "text"),
         ]
     });
-    table(&heads, &[0, 1, 5], rows)
+    table(&heads, &[0, 1, 7], rows)
 }
 
 fn trade_offs(board: &Board) -> String {

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use experiment::metrics;
 
-use super::board::{Claim, Verdict, figure};
+use super::board::{Claim, Verdict, figure, published};
 use super::scoreboard::Board;
 use super::{Asked, Papers, claims_not_run, markdown, picture, plan};
 
@@ -90,14 +90,15 @@ impl Stored {
         })
     }
 
-    /// The text of a place that has `inside` now: `claims pN`, `published claims`, `claims that
-    /// hold`, `runs EXPERIMENT[/ROW] COLUMN..`, or a figure's name.
+    /// The text of a place that has `inside` now: `claims pN`, `claims in a sentence`,
+    /// `claims that can fail`, `claims reproduced`, `runs EXPERIMENT[/ROW] COLUMN..`, or a figure's
+    /// name.
     fn made(&self, name: &str, inside: &str) -> Option<String> {
         let board = &self.claims.board;
-        let held = |claim: &&Claim| claim.verdict == Verdict::Holds;
         match name.split_once(' ').unwrap_or((name, "")) {
-            ("published", "claims") => Some(board.claims().count().to_string()),
-            ("claims", "that hold") => Some(board.claims().filter(held).count().to_string()),
+            ("claims", "in a sentence") => Some(format!("{}.", board.sum().said())),
+            ("claims", "that can fail") => Some(board.sum().counted().to_string()),
+            ("claims", "reproduced") => Some(board.sum().reproduced().to_string()),
             ("claims", id) => {
                 let paper = board.papers.iter().find(|paper| paper.id == id)?;
                 let mut text = "\n\n".to_owned();
@@ -457,7 +458,11 @@ fn stored_claims_are_those_of_the_experiments() {
     // experiment's own runs are longer than those here.
     let parts = board.parts().filter(|part| part.set.is_empty());
     for claim in parts.flat_map(|part| part.published()) {
-        let Some(why) = claim.why.as_deref() else {
+        let Some(why) = claim
+            .why
+            .as_deref()
+            .filter(|_| claim.verdict == Verdict::Missed)
+        else {
             continue;
         };
         let end = why.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '-'));
@@ -477,16 +482,33 @@ fn stored_claims_are_those_of_the_experiments() {
 }
 
 #[test]
+fn the_band_of_a_published_figure_has_two_sides() {
+    for one in plan::plan(&Papers::read(), &Asked::default()).unwrap() {
+        for expect in one.scenario.claims() {
+            let (_, figures) = published(&one.scenario, expect);
+            let is_figure = figures.iter().any(|figure| *figure != 0.0);
+            let has_both = expect.min.is_some() && expect.max.is_some();
+            assert!(
+                !is_figure || has_both,
+                "{} {}",
+                one.name(),
+                expect.id.get_ref()
+            );
+        }
+    }
+}
+
+#[test]
 fn a_place_without_an_end_or_a_figure_is_named() {
     let stored = Stored::read(&root()).unwrap();
     let error = |page: &str| stored.fill(page).unwrap_err();
     assert!(error("a <!-- made: hit -->38 ns").contains("has no `<!-- end -->`"));
     assert!(error("<!-- made: hti -->1<!-- end -->").contains("hti -->`: not in"));
     let filled = stored
-        .fill("<!-- made: claims that hold -->1<!-- end -->.")
+        .fill("<!-- made: claims reproduced -->0<!-- end -->.")
         .unwrap();
     assert!(
-        filled.ends_with("<!-- end -->.") && !filled.contains("-->1<"),
+        filled.ends_with("<!-- end -->.") && !filled.contains("-->0<"),
         "{filled}"
     );
 }

@@ -1,20 +1,23 @@
-//! The scoreboard as one picture: how far our figure of each claim is from the paper's, and whether
-//! it is within its band.
+//! The scoreboard as one picture: how far our figure of each claim is from the paper's, and its
+//! grade.
 //!
 //! ```text
-//!                    1/10        published       x 10
-//!  p0  congestion      |     o   o oOo     o       |          no ratio: oo
-//!  p1  ...             x                           |
+//!                    1/10    B |  A  | B      x 10
+//!  p0  congestion      |  c    |o ooo|o    c    |          no ratio: oc
+//!                      |   d   | d dx|          |          d
 //! ```
 //!
-//! A claim has a place where both figures are numbers of one sign; a claim of nought or of a change
-//! around it stands at the side. A figure further than the axis stands at its end. Light and dark
-//! by the reader's own setting.
+//! The place of a mark explains it: claims that hold, and not without their mechanism, stand in the
+//! upper line of their paper, those of grade A and B in the shaded zones, those of grade C outside.
+//! In the lower line stand those that are missed and those that hold without their mechanism,
+//! wherever their figure is. A claim whose two figures have no ratio stands at the side. A figure
+//! further than the axis stands at its end. Light and dark by the reader's own setting.
 
 use std::fmt::Write as _;
 
 use super::board::{Claim, Verdict};
-use super::scoreboard::{Board, PaperBoard};
+use super::grade::{FACTOR, Grade, NEAR};
+use super::scoreboard::{Board, PaperBoard, Sum};
 use report::output::web::escape;
 
 const WIDTH: f64 = 760.0;
@@ -23,7 +26,9 @@ const LEFT: f64 = 210.0;
 const RIGHT: f64 = 610.0;
 const ASIDE: f64 = 650.0;
 const TOP: f64 = 64.0;
-const ROW: f64 = 58.0;
+const ROW: f64 = 84.0;
+/// The lower line of a paper, below its upper one.
+const LOWER: f64 = 34.0;
 /// Decades to each side of the published figure.
 const DECADES: f64 = 2.0;
 /// Dots, and how near two of them may come before one moves up or down.
@@ -34,10 +39,10 @@ const ASIDE_LINE: usize = 9;
 
 /// Scoped, as the picture also stands in a page.
 const STYLE: &str = ".board text{font:13px sans-serif;fill:#1f2328}.board .f{fill:#59636e;font-size:11px}\
-.board .l{stroke:#d1d9e0}.board .c{stroke:#59636e}.board .h{fill:#1a7f37}\
-.board .m{fill:none;stroke:#cf222e;stroke-width:2}.board .o{fill:none;stroke:#818b98}\
+.board .l{stroke:#d1d9e0}.board .c{stroke:#59636e}.board .z{fill:#1a7f37;fill-opacity:.1}.board .h{fill:#1a7f37}\
+.board .d{fill:#818b98}.board .m{fill:none;stroke:#cf222e;stroke-width:2}.board .o{fill:none;stroke:#818b98}\
 @media(prefers-color-scheme:dark){.board text{fill:#f0f6fc}.board .f{fill:#9198a1}.board .l{stroke:#3d444d}\
-.board .c{stroke:#9198a1}.board .h{fill:#3fb950}.board .m{stroke:#f85149}.board .o{stroke:#9198a1}}";
+.board .c{stroke:#9198a1}.board .h{fill:#3fb950}.board .z{fill:#3fb950}.board .d{fill:#9198a1}.board .m{stroke:#f85149}.board .o{stroke:#9198a1}}";
 
 pub(super) fn draw(board: &Board) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a count of papers")]
@@ -49,6 +54,15 @@ pub(super) fn draw(board: &Board) -> String {
         board.papers.len()
     );
     legend(&mut svg, board);
+    for (low, high) in [(1.0 - NEAR, 1.0 + NEAR), (1.0 / FACTOR, FACTOR)] {
+        let (low, high) = (x_of(f64::log10(low)), x_of(f64::log10(high)));
+        let _ = writeln!(
+            svg,
+            "<rect class=\"z\" x=\"{low:.1}\" y=\"{TOP}\" width=\"{:.1}\" height=\"{:.0}\"/>",
+            high - low,
+            bottom - TOP
+        );
+    }
     for (decade, name) in [
         (-2.0, "1/100"),
         (-1.0, "1/10"),
@@ -71,78 +85,108 @@ pub(super) fn draw(board: &Board) -> String {
         ASIDE - RADIUS,
         bottom + 16.0
     );
-    let mut middle = TOP + ROW / 2.0;
+    let mut top = TOP + (ROW - LOWER) / 2.0;
     for paper in &board.papers {
-        row(&mut svg, paper, middle);
-        middle += ROW;
+        row(&mut svg, paper, top);
+        top += ROW;
     }
     svg.push_str("</svg>\n");
     svg
 }
 
+/// A kind of mark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    /// Grade A or B.
+    Reproduced,
+    /// Grade C, or not judged.
+    Direction,
+    /// Grade D.
+    Hollow,
+    Missed,
+}
+
+impl Mark {
+    const ALL: [(Self, &str); 4] = [
+        (Self::Reproduced, "reproduced (A, B)"),
+        (Self::Direction, "a direction (C)"),
+        (Self::Missed, "missed"),
+        (Self::Hollow, "in no count (D)"),
+    ];
+
+    const fn of(claim: &Claim) -> Self {
+        match (claim.grade, claim.verdict) {
+            (Some(Grade::A | Grade::B), _) => Self::Reproduced,
+            (Some(Grade::D), _) => Self::Hollow,
+            (None, Verdict::Missed) => Self::Missed,
+            _ => Self::Direction,
+        }
+    }
+
+    /// The line of its paper that it stands in, 0 or 1.
+    const fn line(self) -> usize {
+        match self {
+            Self::Reproduced | Self::Direction => 0,
+            Self::Hollow | Self::Missed => 1,
+        }
+    }
+}
+
 fn legend(svg: &mut String, board: &Board) {
-    let mut x = LEFT;
-    for (verdicts, word) in [
-        (&[Verdict::Holds][..], "within its band"),
-        (&[Verdict::Missed], "missed"),
-        (
-            &[Verdict::NotJudged, Verdict::NotRun, Verdict::NotBuilt],
-            "not judged",
-        ),
-    ] {
-        let of = board
+    let mut x = 150.0;
+    for (mark, word) in Mark::ALL {
+        let count = board
             .claims()
-            .filter(|claim| verdicts.contains(&claim.verdict));
-        let count = of.count();
+            .filter(|claim| Mark::of(claim) == mark)
+            .count();
         if count == 0 {
             continue;
         }
-        dot(svg, verdicts[0], x, 24.0);
+        dot(svg, mark, x, 24.0);
         let _ = writeln!(
             svg,
             "<text x=\"{:.0}\" y=\"28\">{count} {word}</text>",
             x + 10.0
         );
-        x += 160.0;
+        x += 158.0;
     }
     let _ = writeln!(
         svg,
-        "<text x=\"8\" y=\"28\">Claims of the papers</text><text class=\"f\" x=\"{LEFT}\" y=\"48\">ours / published</text>"
+        "<text x=\"8\" y=\"28\">Claims of the papers</text><text class=\"f\" x=\"8\" y=\"48\">ours / published; shaded: within 25 % and a factor of two</text>"
     );
 }
 
-fn row(svg: &mut String, paper: &PaperBoard, middle: f64) {
-    let holds = paper
-        .claims()
-        .filter(|claim| claim.verdict == Verdict::Holds);
+fn row(svg: &mut String, paper: &PaperBoard, top: f64) {
+    let sum = Sum::of(paper.claims());
     let _ = writeln!(
         svg,
-        "<text x=\"8\" y=\"{:.0}\">{}: {} of {} hold</text><text class=\"f\" x=\"8\" y=\"{:.0}\">{}</text>",
-        middle - 3.0,
+        "<text x=\"8\" y=\"{:.0}\">{}: {} of {} reproduced</text><text class=\"f\" x=\"8\" y=\"{:.0}\">{}</text>",
+        top + LOWER / 2.0 - 3.0,
         escape(&paper.id),
-        holds.count(),
-        paper.claims().count(),
-        middle + 13.0,
+        sum.reproduced(),
+        sum.counted(),
+        top + LOWER / 2.0 + 13.0,
         escape(&paper.subject)
     );
-    let mut placed: Vec<(f64, f64)> = Vec::new();
-    let mut aside = 0;
+    let mut placed: [Vec<(f64, f64)>; 2] = Default::default();
+    let mut aside = [0, 0];
     for claim in paper.claims() {
-        if let Some(ratio) = ratio(claim) {
+        let mark = Mark::of(claim);
+        let line = mark.line();
+        let middle = top + LOWER * f64::from(u8::from(line == 1));
+        if let Some(ratio) = claim.ratio {
             let x = x_of(ratio.log10().clamp(-DECADES, DECADES));
-            let y = free(&placed, x);
-            placed.push((x, y));
-            dot(svg, claim.verdict, x, middle + y);
+            let y = free(&placed[line], x);
+            placed[line].push((x, y));
+            dot(svg, mark, x, middle + y);
         } else {
             #[expect(clippy::cast_precision_loss, reason = "a count of dots")]
-            let (column, line) = ((aside % ASIDE_LINE) as f64, (aside / ASIDE_LINE) as f64);
-            dot(
-                svg,
-                claim.verdict,
-                ASIDE + STEP * column,
-                middle - STEP + STEP * line,
+            let (column, down) = (
+                (aside[line] % ASIDE_LINE) as f64,
+                (aside[line] / ASIDE_LINE) as f64,
             );
-            aside += 1;
+            dot(svg, mark, ASIDE + STEP * column, middle + STEP * down);
+            aside[line] += 1;
         }
     }
 }
@@ -161,51 +205,24 @@ fn x_of(decade: f64) -> f64 {
     LEFT + (decade + DECADES) / (2.0 * DECADES) * (RIGHT - LEFT)
 }
 
-fn dot(svg: &mut String, verdict: Verdict, x: f64, y: f64) {
-    let _ = match verdict {
-        Verdict::Holds => writeln!(
-            svg,
-            "<circle class=\"h\" cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"{RADIUS}\"/>"
-        ),
-        // Not by its colour alone.
-        Verdict::Missed => writeln!(
-            svg,
-            "<path class=\"m\" d=\"M{:.0} {:.0}l8 8m0-8l-8 8\"/>",
-            x - 4.0,
-            y - 4.0
-        ),
-        Verdict::NotBuilt | Verdict::NotRun | Verdict::NotJudged => writeln!(
-            svg,
-            "<circle class=\"o\" cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"{RADIUS}\"/>"
-        ),
+/// A mark: not told apart by its colour alone.
+fn dot(svg: &mut String, mark: Mark, x: f64, y: f64) {
+    let circle = |class: &str| {
+        format!("<circle class=\"{class}\" cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"{RADIUS}\"/>")
     };
-}
-
-/// Ours over the published figure; of several rows, of their means.
-fn ratio(claim: &Claim) -> Option<f64> {
-    let mean = |values: &[f64]| {
-        #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
-        let count = values.len() as f64;
-        (count > 0.0).then(|| values.iter().sum::<f64>() / count)
+    let (left, up) = (x - 4.0, y - 4.0);
+    let drawn = match mark {
+        Mark::Reproduced => circle("h"),
+        Mark::Direction => circle("o"),
+        Mark::Missed => format!("<path class=\"m\" d=\"M{left:.0} {up:.0}l8 8m0-8l-8 8\"/>"),
+        Mark::Hollow => format!("<path class=\"d\" d=\"M{left:.0} {up:.0}h8v8h-8z\"/>"),
     };
-    let ratio = mean(&claim.marks.ours)? / mean(&claim.marks.published)?;
-    (ratio.is_finite() && ratio > 0.0).then_some(ratio)
+    let _ = writeln!(svg, "{drawn}");
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_ratio_is_of_two_numbers_of_one_sign() {
-        let of = |ours: &[f64], published: &[f64]| {
-            ratio(&Claim::example(Verdict::Holds, ours, published))
-        };
-        assert_eq!(of(&[2.0, 4.0], &[3.0]), Some(1.0));
-        for (ours, published) in [(&[1.0][..], &[0.0][..]), (&[1.0], &[-1.0]), (&[], &[1.0])] {
-            assert_eq!(of(ours, published), None);
-        }
-    }
 
     #[test]
     fn every_claim_has_a_mark_and_none_hides_another() {
@@ -214,6 +231,10 @@ mod tests {
             Claim::example(Verdict::Holds, &[1.0], &[1.01]),
             Claim::example(Verdict::Missed, &[1e6], &[1.0]),
             Claim::example(Verdict::NotBuilt, &[], &[]),
+            Claim {
+                grade: Some(Grade::D),
+                ..Claim::example(Verdict::Holds, &[1.0], &[1.0])
+            },
         ];
         let paper = PaperBoard {
             id: "p1".into(),
@@ -232,11 +253,12 @@ mod tests {
             papers: vec![paper],
         };
         let svg = draw(&board);
-        assert!(svg.contains("writers &amp; flushers") && svg.contains("p1: 2 of 4 hold"));
+        assert!(svg.contains("writers &amp; flushers") && svg.contains("p1: 2 of 4 reproduced"));
         // A mark each, and one a verdict in the legend.
         assert_eq!(svg.matches("class=\"h\"").count(), 3, "{svg}");
         assert_eq!(svg.matches("class=\"m\"").count(), 2, "{svg}");
         assert_eq!(svg.matches("class=\"o\"").count(), 2, "{svg}");
+        assert_eq!(svg.matches("class=\"d\"").count(), 2, "{svg}");
         let places: Vec<&str> = svg
             .lines()
             .filter(|line| line.contains("<circle class=\"h\""))

@@ -23,6 +23,8 @@ pub(super) struct Planned {
     pub(super) left_out: Vec<String>,
     /// Values that are not the experiment's own.
     pub(super) set: Vec<String>,
+    /// Repetitions here, and those that the experiment asks for.
+    pub(super) replicas: u32,
     pub(super) replicas_asked: u32,
     /// Estimate, s of one core.
     pub(super) seconds: f64,
@@ -61,15 +63,18 @@ impl Planned {
     }
 
     fn of(known: &Known, asked: &Asked, program: &str) -> Result<Self, LoadError> {
-        let replicas = asked.replicas();
         let own = &known.scenario;
-        let section_scale = own.reproduce.scale.as_ref().map(|scale| *scale.get_ref());
+        let section_replicas = own.reproduce.replicas.as_ref().map(|n| *n.get_ref());
+        let replicas = asked.replicas.or(section_replicas).unwrap_or(1);
+        let short = (!asked.whole).then_some(&own.reproduce);
+        let section_scale = short.and_then(|section| section.scale.as_ref());
+        let section_scale = section_scale.map(|scale| *scale.get_ref());
         let mut overrides = vec![Override::by_option(
             "--replicas",
             &["run", "replicas"],
             replicas,
         )];
-        for set in &own.reproduce.set {
+        for set in short.iter().flat_map(|section| &section.set) {
             overrides.push(Override::parse(set)?);
         }
         if let Some(scale) = asked.scale.or(section_scale) {
@@ -78,7 +83,7 @@ impl Planned {
             overrides.push(Override::by_option("--scale", &["run", "scale"], scale));
         }
         let (scenario, source) = Scenario::load(known.source.clone(), &overrides)?;
-        let wanted = Wanted::of(&scenario);
+        let wanted = Wanted::of(&scenario, asked.whole);
         let rows = scenario.rows();
         let is_run = |case: &str, policy: &str| wanted.has(case, policy);
         let all = scenario.columns.iter().map(Column::of);
@@ -116,8 +121,9 @@ impl Planned {
         let factor = *scenario.run.scale.get_ref() / full * f64::from(replicas);
         let key = key(&[program, &source.text, &format!("{columns:?} {wanted:?}")]);
         Ok(Self {
+            replicas,
             replicas_asked: *own.run.replicas.get_ref(),
-            set: own.reproduce.set.clone(),
+            set: short.map_or_else(Vec::new, |section| section.set.clone()),
             scenario,
             source,
             columns,
@@ -263,7 +269,10 @@ mod tests {
             dd.left_out
         );
         assert!(dd.left_out.contains(&"nfs".to_owned()), "{:?}", dd.left_out);
-        assert_eq!(dd.orders.len(), dd.columns.len() * dd.summed.len());
+        assert_eq!(
+            dd.orders.len(),
+            dd.columns.len() * dd.summed.len() * dd.replicas as usize
+        );
         // Four claims of Devicevfat's columns are no reason to run its other rows with them.
         let many = &planned(&["dd-many"]).unwrap()[0];
         let runs = many.orders.iter();
@@ -271,8 +280,8 @@ mod tests {
             .map(|order| (order.cell.case.as_str(), order.cell.policy.as_str()))
             .collect();
         let all = [
+            ("1", "linux-2.6.36"),
             ("1", "p1-measured"),
-            ("2", "p1-measured"),
             ("100", "linux-2.6.36"),
             ("100", "p1"),
             ("100", "tidegate"),
@@ -280,7 +289,7 @@ mod tests {
         assert_eq!(runs, all);
         assert!(
             many.left_out
-                .contains(&"7 pairs of a row and a column that no claim compares".to_owned())
+                .contains(&"3 pairs of a row and a column that no claim compares".to_owned())
         );
     }
 

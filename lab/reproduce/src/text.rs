@@ -10,11 +10,14 @@ use report::terminal::wrap;
 pub(super) const WIDTH: usize = 100;
 /// Narrower than this there is no room for columns.
 const COLUMNS_LEAST: usize = 80;
-/// Columns behind the claim.
-const PUBLISHED: usize = 15;
-const OURS: usize = 15;
-const BAND: usize = 15;
-const VERDICT: usize = 10;
+/// Columns around the claim.
+const VERDICT: usize = 8;
+const COLUMNS: [(&str, usize); 4] = [
+    ("published", 14),
+    ("ours", 14),
+    ("ratio", 8),
+    ("without", 15),
+];
 
 pub(super) fn render(board: &Board, width: usize) -> String {
     let mut text = String::new();
@@ -41,12 +44,8 @@ fn render_paper(text: &mut String, paper: &PaperBoard, width: usize) {
     put(text, "    ", &paper.idea, width);
     text.push('\n');
     if width >= COLUMNS_LEAST {
-        let claim = width - VERDICT - PUBLISHED - OURS - BAND;
-        let _ = writeln!(
-            text,
-            "{:<VERDICT$}{:<claim$}{:>PUBLISHED$}{:>OURS$}{:>BAND$}",
-            "", "claim", "published", "ours", "band"
-        );
+        let heads = COLUMNS.map(|(head, _)| vec![head.to_owned()]);
+        columns(text, "grade", &["claim".to_owned()], &heads, width);
     }
     let mut causes = Causes::default();
     for part in &paper.parts {
@@ -91,44 +90,61 @@ fn render_claim<'a>(text: &mut String, claim: &'a Claim, causes: &mut Causes<'a>
     let word = if claim.fails() {
         "MISSED"
     } else {
-        claim.verdict.word()
+        claim.word()
     };
-    let published = claim.published.as_deref().unwrap_or("-");
-    let ours = claim.ours.as_deref().unwrap_or("-");
+    let ratio = claim.ratio_said();
+    let figures = [
+        claim.published.as_deref().unwrap_or("-"),
+        claim.ours.as_deref().unwrap_or("-"),
+        &ratio,
+        &claim.knocked(),
+    ];
     if width < COLUMNS_LEAST {
         put(text, "", &format!("{word}: {}", claim.claim), width);
-        let figures = format!("published {published}, ours {ours}, band {}", claim.band);
-        put(text, "  ", &figures, width);
+        let named = COLUMNS.iter().zip(figures);
+        let named: Vec<String> = named
+            .map(|((head, _), one)| format!("{head} {one}"))
+            .collect();
+        put(text, "  ", &named.join(", "), width);
     } else {
-        let room = width - VERDICT - PUBLISHED - OURS - BAND;
-        let columns = [
-            wrap(&claim.claim, room - 1),
-            wrap(published, PUBLISHED - 2),
-            wrap(ours, OURS - 2),
-            wrap(&claim.band, BAND - 2),
-        ];
-        let lines = columns.iter().map(Vec::len).max().unwrap_or(1);
-        for at in 0..lines {
-            let part = |column: usize| columns[column].get(at).map_or("", String::as_str);
-            let word = if at == 0 { word } else { "" };
-            let line = format!(
-                "{word:<VERDICT$}{:<room$}{:>PUBLISHED$}{:>OURS$}{:>BAND$}",
-                part(0),
-                part(1),
-                part(2),
-                part(3)
-            );
-            let _ = writeln!(text, "{}", line.trim_end());
-        }
+        let mut cells = COLUMNS.into_iter().zip(figures);
+        let cells = core::array::from_fn(|_| {
+            let ((_, room), figure) = cells.next().expect("a figure a column");
+            wrap(figure, room - 2)
+        });
+        let room = width - VERDICT - COLUMNS.iter().map(|(_, room)| room).sum::<usize>();
+        columns(text, word, &wrap(&claim.claim, room - 1), &cells, width);
     }
     let seeds = claim.seeds.map(|seeds| seeds.said().into());
-    for line in seeds.into_iter().chain(causes.of(claim)) {
+    let hollow = claim.hollow().map(Into::into);
+    for line in seeds.into_iter().chain(hollow).chain(causes.of(claim)) {
         let indent = if width < COLUMNS_LEAST {
             "  "
         } else {
             "            "
         };
         put(text, indent, &line, width);
+    }
+}
+
+/// The cells of a row, each in its lines.
+fn columns(
+    text: &mut String,
+    word: &str,
+    claim: &[String],
+    cells: &[Vec<String>; 4],
+    width: usize,
+) {
+    let room = width - VERDICT - COLUMNS.iter().map(|(_, room)| room).sum::<usize>();
+    let others = cells.iter().map(Vec::len).max().unwrap_or(1);
+    for at in 0..others.max(claim.len()) {
+        let part = |lines: &[String]| lines.get(at).cloned().unwrap_or_default();
+        let word = if at == 0 { word } else { "" };
+        let mut line = format!("{word:<VERDICT$}{:<room$}", part(claim));
+        for ((_, room), cell) in COLUMNS.iter().zip(cells) {
+            let _ = write!(line, "{:>room$}", part(cell));
+        }
+        let _ = writeln!(text, "{}", line.trim_end());
     }
 }
 
@@ -206,38 +222,18 @@ fn trade_off(one: &TradeOff) -> String {
 }
 
 fn render_sum(text: &mut String, board: &Board, width: usize) {
-    let count = |verdict| {
-        let of = board.claims().filter(|claim| claim.verdict == verdict);
-        of.count()
-    };
-    let mut line = format!("{} claims:", board.claims().count());
-    let all = [
-        Verdict::Holds,
-        Verdict::Missed,
-        Verdict::NotJudged,
-        Verdict::NotRun,
-        Verdict::NotBuilt,
-    ];
-    let counts: Vec<String> = all
-        .into_iter()
-        .filter(|verdict| count(*verdict) > 0)
-        .map(|verdict| (count(verdict), verdict))
-        .map(|(count, verdict)| format!("{count} {}", verdict.word_of(count)))
-        .collect();
-    let _ = write!(line, " {}", counts.join(", "));
+    let short = |part: &Part| part.replicas < part.replicas_asked;
+    if board.parts().any(short) {
+        let note = "With fewer repetitions than an experiment asks for (\"1 repetition of 5\") a figure may stray from its mean; \
+                    `--replicas 5` makes them all.";
+        put(text, "", note, width);
+    }
+    let mut line = board.sum().said();
     let unknown = board.failing().count();
     if unknown > 0 {
         let _ = write!(line, "; {unknown} MISSED without a cause that is known");
     }
     put(text, "", &line, width);
-    if board
-        .parts()
-        .any(|part| part.replicas < part.replicas_asked)
-    {
-        let note = "With fewer repetitions than an experiment asks for (\"1 repetition of 5\") a figure may stray from its mean; \
-                    `--replicas 5` makes them all.";
-        put(text, "", note, width);
-    }
 }
 
 /// A text in lines of at most that width.

@@ -55,10 +55,11 @@ impl Wanted {
         self.0.contains(&(case.to_owned(), policy.to_owned()))
     }
 
-    pub(super) fn of(scenario: &Scenario) -> Self {
+    /// `whole`: `[reproduce]` leaves out nothing.
+    pub(super) fn of(scenario: &Scenario, whole: bool) -> Self {
         let section = &scenario.reproduce;
         let is_one_of = |all: &[Spanned<String>], name: &str| {
-            all.is_empty() || all.iter().any(|one| one.get_ref() == name)
+            whole || all.is_empty() || all.iter().any(|one| one.get_ref() == name)
         };
         let rows = scenario.rows();
         let summed: Vec<&str> = rows
@@ -73,7 +74,10 @@ impl Wanted {
             }
         };
         let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
-        for expect in scenario.claims().filter(held_here) {
+        let claims: Vec<&ExpectEntry> = scenario.claims().filter(held_here).collect();
+        let knocked_out = claims.iter().filter_map(|expect| expect.knocked_out());
+        let knocked_out: Vec<ExpectEntry> = knocked_out.collect();
+        for expect in claims.into_iter().chain(&knocked_out) {
             let named = expect.rows.iter().map(|case| case.get_ref().as_str());
             let mut cases: Vec<&str> = named.collect();
             if cases.is_empty() {

@@ -195,7 +195,7 @@ const HOUSES: &[House] = &[
             &["plan"],
             &["papers"],
             &["board"],
-            &["asked", "wanted"],
+            &["asked", "calibrated", "grade", "wanted"],
         ],
         known: &[],
     },

@@ -641,17 +641,34 @@ impl Checker {
         }
     }
 
+    /// The run in which a claim must not hold is another one.
+    fn knock_out(&mut self, scenario: &Scenario, expect: &ExpectEntry) {
+        let Some(out) = expect.knocked_out() else {
+            return;
+        };
+        if expect.is_same(&out) {
+            let what = "a `knock_out` that changes nothing";
+            let mistake = Mistake::new(what, expect.id.span(), "the claim itself");
+            let help = "name the column or the row in which the claim must not hold";
+            self.list.push(mistake.help(help));
+            return;
+        }
+        self.cells(scenario, &out);
+    }
+
+    /// The rows and columns that a band compares.
+    fn cells(&mut self, scenario: &Scenario, expect: &ExpectEntry) {
+        for row in expect.rows.iter().chain(&expect.vs_row) {
+            self.row(scenario, row);
+        }
+        for column in core::iter::once(&expect.column).chain(&expect.vs) {
+            self.column(scenario, column);
+        }
+    }
+
     fn expect(&mut self, scenario: &Scenario, expect: &ExpectEntry) {
-        for row in &expect.rows {
-            self.row(scenario, row);
-        }
-        self.column(scenario, &expect.column);
-        if let Some(vs) = &expect.vs {
-            self.column(scenario, vs);
-        }
-        if let Some(row) = &expect.vs_row {
-            self.row(scenario, row);
-        }
+        self.cells(scenario, expect);
+        self.knock_out(scenario, expect);
         if let Some(of) = &expect.of {
             let tasks = scenario.tasks.iter().map(|task| task.id.get_ref().as_str());
             let devices = scenario.devices.iter();

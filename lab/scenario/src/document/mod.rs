@@ -350,12 +350,23 @@ words! {
 }
 
 keys! {
+    /// The cells of a run in which a claim must not hold: those that differ from its own.
+    KnockOutEntry:
+        row: May<String>, "The row.";
+        column: May<String>, "The column.";
+        vs: May<String>, "Compared with which column.";
+        vs_row: May<String>, "Compared with which row.";
+}
+
+keys! {
     /// A band of its outcome.
     ExpectEntry:
         id: Spanned<String>, "Its name in messages.";
         source: String, "The source of the band.";
         claim: May<String>, "The claim of the paper, in one sentence.";
         published: May<String>, "The published figure as text, where it does not follow from published values.";
+        deviation: May<f64>, "The deviation that the paper prints beside the published figure, in its unit.";
+        knock_out: Option<KnockOutEntry>, "The run in which the claim must not hold: without the mechanism, or before the change.";
         replicas_least: May<u32>, "Repetitions from which on the band can be judged: it is of a mean that single runs stray from.";
         metric: Spanned<String>, "The metric.", METRIC;
         rows: Vec<Spanned<String>> = Vec::new(), "The rows; without it, all.";
@@ -371,6 +382,23 @@ keys! {
 }
 
 impl ExpectEntry {
+    /// The same band in the run in which it must not hold, if the claim names one.
+    #[must_use]
+    pub fn knocked_out(&self) -> Option<Self> {
+        let out = self.knock_out.as_ref()?;
+        let other = |given: &Option<Spanned<String>>, own: &Option<Spanned<String>>| {
+            given.clone().or_else(|| own.clone())
+        };
+        Some(Self {
+            rows: (out.row.clone()).map_or_else(|| self.rows.clone(), |row| vec![row]),
+            column: out.column.clone().unwrap_or_else(|| self.column.clone()),
+            vs: other(&out.vs, &self.vs),
+            vs_row: other(&out.vs_row, &self.vs_row),
+            knock_out: None,
+            ..self.clone()
+        })
+    }
+
     /// True if two bands say the same, but for where they are held.
     fn is_same(&self, other: &Self) -> bool {
         let name = |entry: &Option<Spanned<String>>| entry.as_ref().map(|e| e.get_ref().clone());

@@ -14,6 +14,7 @@ keys! {
     /// `[reproduce]`.
     ReproduceSection:
         scale: May<f64>, "The scale, if not the scenario's own.";
+        replicas: May<u32>, "Repetitions, each with a seed of its own; without it, one.", range(1.0, 100.0, "");
         rows: Vec<Spanned<String>> = Vec::new(), "These rows alone.";
         columns: Vec<Spanned<String>> = Vec::new(), "These columns alone.";
         set: Vec<String> = Vec::new(), "Other values of the scenario, as of `--set`: a shorter run.";

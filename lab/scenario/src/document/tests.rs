@@ -406,6 +406,35 @@ fn a_band_that_is_held_elsewhere_is_held_there() {
 }
 
 #[test]
+fn a_knock_out_is_another_run_that_is_there() {
+    let loaded = |out: &str| {
+        let source = crate::experiments::by_name("cp-pauses").unwrap();
+        let from = "knock_out = { column = \"linux-2.6.36\" }\nmin = 0.01";
+        assert_eq!(source.text.matches(from).count(), 1, "{from}");
+        let text = source
+            .text
+            .replace(from, &format!("knock_out = {out}\nmin = 0.01"));
+        match Scenario::load(Source { text, ..source }, &[]) {
+            Ok(_) => "no mistake".to_owned(),
+            Err(error) => error.to_string(),
+        }
+    };
+    assert_eq!(loaded("{ column = \"linux-6.12\" }"), "no mistake");
+    for (out, says) in [
+        (
+            "{ column = \"p1-measured\" }",
+            "a `knock_out` that changes nothing",
+        ),
+        ("{}", "a `knock_out` that changes nothing"),
+        ("{ column = \"p1-mesured\" }", "unknown column `p1-mesured`"),
+        ("{ row = \"dd\" }", "unknown row `dd`"),
+    ] {
+        let text = loaded(out);
+        assert!(text.contains(says), "{out}: {text}");
+    }
+}
+
+#[test]
 fn a_band_that_nothing_meets_and_one_without_its_other_column() {
     let expect = "name = \"tidegate\"\n\n[[expect]]\nid = \"e\"\nsource = \"s\"\nmetric = \"real\"\ncolumn = \"tidegate\"\nop = \"ratio\"\nmin = 2\nmax = 1";
     let text = mistaken("name = \"tidegate\"", expect);
