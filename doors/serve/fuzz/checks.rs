@@ -26,11 +26,11 @@ use nbd::wire::{
     OptionKind, OptionReplyHead, Request, SIMPLE_REPLY, SimpleReply,
 };
 use serve::backend;
-use serve::config::{BackendConfig, BlockConfig, ShareConfig, VolumeConfig};
+use serve::config::{BackendConfig, VolumeConfig};
 use serve::connection::{EndedBy, Peer, serve};
 use serve::export::{Export, ExportOptions};
 use serve::hub::{Hub, Limits, Security};
-use tidegate::{Cache, ErrorPolicy};
+use tidegate::Cache;
 use tokio::io::{
     AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, DuplexStream, ReadBuf,
 };
@@ -131,21 +131,15 @@ fn open(cache: &Cache, path: PathBuf, name: &str, read_only: bool, layers: &str)
         let file = std::fs::File::create(&path).expect("a file");
         file.set_len(SIZE).expect("its size");
     }
+    let backend = match read_only {
+        true => BackendConfig::File { path, size: None },
+        false => BackendConfig::New { path, size: SIZE },
+    };
     let config = VolumeConfig {
-        name: name.to_owned(),
         description: "of a fuzzer".to_owned(),
-        backend: if read_only {
-            BackendConfig::File { path, size: None }
-        } else {
-            BackendConfig::New { path, size: SIZE }
-        },
         read_only,
-        durable: false,
-        unlocked: false,
-        on_error: ErrorPolicy::Report,
-        share: ShareConfig::default(),
         layers,
-        blocks: BlockConfig::default(),
+        ..VolumeConfig::new(name, backend)
     };
     let backend = backend::open(&config, cache).expect("a backend");
     let options = ExportOptions {

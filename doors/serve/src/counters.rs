@@ -51,6 +51,12 @@ impl Kind {
         }
     }
 
+    /// True if it changes the volume.
+    #[must_use]
+    pub fn changes(self) -> bool {
+        matches!(self, Self::Write | Self::Trim | Self::Zero)
+    }
+
     /// True if its length is of data that go over the connection; of the others it is a range that
     /// they are about.
     #[must_use]

@@ -6,15 +6,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use tidegate::{Cache, Error, Volume};
+use tidegate::{Cache, Error, Volume, VolumeState, VolumeStats};
 
+use crate::access::{Access, Right, Shown};
 use crate::backend::BackendError;
 use crate::buffers::Buffers;
 use crate::clients::Clients;
-use crate::config::show_exactly;
+use crate::config::{show_exactly, show_size};
 pub use crate::counters::{Counters, Histogram, Kind, Latencies};
 use crate::durable::Durable;
+use crate::hold::Gate;
 use crate::log::warn;
+pub use crate::pace::Slow;
+use crate::pace::{Pace, Sample};
 use crate::pool::Pool;
 
 /// The map of a backing's data and holes.
@@ -100,8 +104,12 @@ pub struct ExportOptions {
     pub name: String,
     /// The description for clients. Can change later: `Export::set_about`.
     pub about: About,
+    /// Where its bytes are kept, for people.
+    pub place: String,
     /// No client may write.
     pub read_only: bool,
+    /// The clients that may open it. Can change later: `Export::set_access`.
+    pub access: Access,
     /// Replies to writes are held back as the cache says. Off, the memory limit alone holds writers
     /// back: for comparisons. Can change later: `Export::set_paced`.
     pub paced: bool,
@@ -124,7 +132,9 @@ impl Default for ExportOptions {
                 minimum_block: 1,
                 preferred_block: 4096,
             },
+            place: "its backing".to_owned(),
             read_only: false,
+            access: Access::default(),
             paced: true,
             patient: false,
             durable: false,
@@ -149,6 +159,9 @@ pub struct Export {
     pub(crate) durable: Arc<Durable>,
     /// The clients that are connected to it.
     pub(crate) clients: Clients,
+    /// The gate that clients which change it pass.
+    pub(crate) gate: Gate,
+    pace: Pace,
     /// It is not offered any more: its connections are to end.
     pub(crate) withdrawn: AtomicBool,
     /// Its connections end now, wherever they are.
@@ -157,6 +170,7 @@ pub struct Export {
     patient: AtomicBool,
     all_durable: AtomicBool,
     about: RwLock<About>,
+    access: RwLock<Access>,
     /// Data that could not be read, as of the last look, and when that grew.
     unread: Mutex<(u64, Option<Instant>)>,
 }
@@ -171,6 +185,7 @@ impl Export {
             patient: AtomicBool::new(options.patient),
             all_durable: AtomicBool::new(options.durable),
             about: RwLock::new(options.about.clone()),
+            access: RwLock::new(options.access.clone()),
             options,
             counters: Counters::default(),
             cache,
@@ -179,6 +194,8 @@ impl Export {
             durable: Arc::default(),
             clients: Clients::default(),
             unread: Mutex::default(),
+            gate: Gate::default(),
+            pace: Pace::default(),
             withdrawn: AtomicBool::new(false),
             cut_off: AtomicBool::new(false),
         }
@@ -246,6 +263,22 @@ impl Export {
         *self.about.write().unwrap_or_else(PoisonError::into_inner) = about;
     }
 
+    /// The right of a client that has shown this certificate, or none.
+    #[must_use]
+    pub fn right(&self, shown: Option<&Shown>) -> Right {
+        let access = self.access.read().unwrap_or_else(PoisonError::into_inner);
+        match access.right(shown) {
+            Right::Write if self.options.read_only => Right::Read,
+            right => right,
+        }
+    }
+
+    /// These clients may open it. Those that have it open are looked at when the hub says so
+    /// (`Hub::rights_changed`).
+    pub fn set_access(&self, access: Access) {
+        *self.access.write().unwrap_or_else(PoisonError::into_inner) = access;
+    }
+
     /// A client that wants something durable while writes fail is held back, or hears of it; those
     /// that wait now, too.
     pub fn set_patient(&self, patient: bool) {
@@ -300,6 +333,41 @@ impl Export {
             unread.1 = Some(Instant::now());
         }
         unread.1.is_some_and(|at| at.elapsed() < LATELY)
+    }
+
+    /// Its backing, if clients have waited for it for long.
+    pub(crate) fn slow(&self, stats: &VolumeStats, oldest: Duration) -> Option<Slow> {
+        let counters = &self.counters;
+        let now = Sample {
+            at: Instant::now(),
+            moved: [stats.written_total, stats.read_total],
+            held: counters.held_total.load(Ordering::Relaxed),
+            oldest,
+            times: Sample::times(|kind| counters.of(kind).latency.read()),
+        };
+        self.pace.look(now, &self.options.place)
+    }
+
+    /// Why a request of this kind took long, in words.
+    pub(crate) fn why_slow(&self, kind: Kind) -> String {
+        let stats = self.opened.volume.stats();
+        let (place, rate) = (&self.options.place, show_size(stats.write_rate));
+        let error = || stats.last_error.as_ref().map(|error| self.in_words(error));
+        match (stats.state, self.pace.why()) {
+            _ if self.gate.is_shut() => "the volume is held (tidegate hold)".to_owned(),
+            (VolumeState::Stalled { since }, _) => {
+                format!("{place} has not answered for {} s", since.as_secs())
+            }
+            (VolumeState::Retrying { .. }, _) => {
+                error().unwrap_or_else(|| format!("writes to {place} fail"))
+            }
+            (_, Some(why)) => why,
+            (_, None) => match kind {
+                Kind::Write | Kind::Zero => format!("writes go at the pace of {place}, {rate}/s"),
+                Kind::Flush => format!("what was dirty had to be written to {place}, at {rate}/s"),
+                _ => format!("it waited for {place}"),
+            },
+        }
     }
 
     /// The room of its backing, if that is known.

@@ -7,10 +7,13 @@
 //! ```
 //!
 //! Invariants
-//!   1. Never more than `Limits::connections` have a session; a session is given back when the
-//!      connection ends, however.
+//!   1. Never more than `Limits::connections` have a session, nor more of one address than
+//!      `Limits::of_one_address`; a session is given back when the connection ends, however.
 //!   2. A change to state that connections read wakes every connection.
+//!   3. A connection whose client may not have its volume any more ends before its next request.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -18,7 +21,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use crate::connection::Mailbox;
+use crate::access::{Right, Shown};
+use crate::connection::{EndedBy, Mailbox, Peer};
 use crate::export::Export;
 use crate::record::Recorder;
 
@@ -34,6 +38,9 @@ pub(crate) const OWN_REQUESTS: usize = 32;
 pub struct Limits {
     /// Connections at once; more are closed at once.
     pub connections: usize,
+    /// Connections of one address (of IPv6: of one network of 64 bits) at once; those of Unix
+    /// sockets are not counted so.
+    pub of_one_address: usize,
     /// Connections that are allowed: there may be fewer descriptors than that.
     pub connections_asked: usize,
     /// Requests of one connection under way; more are not read from it.
@@ -53,6 +60,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 1024,
+            of_one_address: 1024,
             connections_asked: 1024,
             in_flight: 128,
             in_flight_more: 1 << 16,
@@ -70,11 +78,13 @@ pub struct HubCounters {
     pub connections: AtomicU64,
     /// Connections ever taken.
     pub accepted_total: AtomicU64,
-    /// Connections closed because there were too many.
+    /// Connections closed because there were too many, of all or of one address.
     pub refused_total: AtomicU64,
     /// Connections that ended without having chosen an export, by an error or by the time allowed
     /// for it.
     pub handshake_failures_total: AtomicU64,
+    /// Times that a client asked for a volume that is not for it.
+    pub denied_total: AtomicU64,
 }
 
 /// The stage of the server.
@@ -103,6 +113,22 @@ pub enum Security {
     Required(crate::tls::Acceptor),
 }
 
+#[cfg(feature = "tls")]
+impl Security {
+    /// The acceptor of encrypted connections; none: they are plain.
+    pub(crate) fn acceptor(&self) -> Option<&crate::tls::Acceptor> {
+        match self {
+            Self::Plain => None,
+            Self::Offered(acceptor) | Self::Required(acceptor) => Some(acceptor),
+        }
+    }
+
+    fn still_takes(&self, chain: &[rustls::pki_types::CertificateDer<'_>]) -> bool {
+        let acceptor = self.acceptor();
+        acceptor.is_some_and(|acceptor| acceptor.still_takes(chain))
+    }
+}
+
 /// Shared by all connections.
 pub struct Hub {
     /// The counters of the door.
@@ -115,6 +141,8 @@ pub struct Hub {
     wide: AtomicUsize,
     /// Requests over `OWN_REQUESTS` that connections can take the right to.
     more: AtomicUsize,
+    /// Grows when clients may have lost a right.
+    rights: AtomicU64,
     roster: Mutex<Roster>,
     left: Notify,
     changed: Notify,
@@ -126,6 +154,8 @@ pub struct Hub {
 struct Roster {
     places: Vec<Option<Arc<Mailbox>>>,
     free: Vec<usize>,
+    /// Connections of each address that has one.
+    of_address: BTreeMap<IpAddr, usize>,
 }
 
 /// A connection's place: given back when dropped.
@@ -135,6 +165,15 @@ pub(crate) struct Session {
     is_wide: bool,
     /// Requests over `OWN_REQUESTS` that it has the right to.
     more: usize,
+    /// Where its client is, in words.
+    pub(crate) address: String,
+    of_address: Option<IpAddr>,
+    /// The certificate that its client has shown, and as it came, with those behind it.
+    pub(crate) shown: Option<Shown>,
+    #[cfg(feature = "tls")]
+    pub(crate) chain: Vec<rustls::pki_types::CertificateDer<'static>>,
+    /// As of when it was last seen that the client may go on.
+    rights: u64,
     pub(crate) mailbox: Arc<Mailbox>,
 }
 
@@ -150,6 +189,7 @@ impl Hub {
             stage: AtomicU8::new(Stage::Serving as u8),
             wide: AtomicUsize::new(0),
             more: AtomicUsize::new(limits.in_flight_more),
+            rights: AtomicU64::new(0),
             roster: Mutex::default(),
             left: Notify::new(),
             changed: Notify::new(),
@@ -194,12 +234,20 @@ impl Hub {
         Arc::clone(&self.security.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From now on new connections are encrypted with that.
+    /// From now on new connections are encrypted with that, and those that are there end if they
+    /// would not be let in any more.
     pub fn set_security(&self, security: Security) {
         *self
             .security
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(security);
+        self.rights_changed();
+    }
+
+    /// Clients may have lost a right: each connection looks.
+    pub fn rights_changed(&self) {
+        self.rights.fetch_add(1, Ordering::AcqRel);
+        self.wake_all();
     }
 
     /// Offers an export; false: there is one of that name.
@@ -233,13 +281,11 @@ impl Hub {
         self.wake_all();
     }
 
-    /// The export of that name; the only one is also the default one, which has no name.
+    /// The export of that name.
     #[must_use]
     pub fn find(&self, name: &str) -> Option<Arc<Export>> {
-        let exports = self.exports.read().unwrap_or_else(PoisonError::into_inner);
-        let named = exports.iter().find(|export| export.name() == name);
-        let only = (name.is_empty() && exports.len() == 1).then(|| &exports[0]);
-        named.or(only).cloned()
+        let mut exports = self.exports().into_iter();
+        exports.find(|export| export.name() == name)
     }
 
     /// All exports, in the order in which they were offered.
@@ -297,14 +343,31 @@ impl Hub {
         }
     }
 
-    /// A place for a new connection; `None`: there are too many, or the server ends.
-    pub(crate) fn session(self: &Arc<Self>) -> Option<Session> {
+    /// A place for a new connection.
+    ///
+    /// # Errors
+    /// There are too many, of all or of its address, or the server ends.
+    pub(crate) fn session(self: &Arc<Self>, peer: &impl Peer) -> Result<Session, EndedBy> {
+        let of_address = peer.ip().map(network);
+        let limits = self.limits();
         let mut roster = self.roster();
         let taken = roster.places.len() - roster.free.len();
-        if taken >= self.limits().connections || self.stage() != Stage::Serving {
+        let of_this = of_address.and_then(|it| roster.of_address.get(&it));
+        let refused = if self.stage() != Stage::Serving {
+            Some(EndedBy::Server)
+        } else if taken >= limits.connections {
+            Some(EndedBy::Full)
+        } else {
+            let is_full = of_this.is_some_and(|of_this| *of_this >= limits.of_one_address);
+            is_full.then_some(EndedBy::FullOfOne)
+        };
+        if let Some(refused) = refused {
             drop(roster);
             self.counters.refused_total.fetch_add(1, Ordering::Relaxed);
-            return None;
+            return Err(refused);
+        }
+        if let Some(it) = of_address {
+            *roster.of_address.entry(it).or_default() += 1;
         }
         let mailbox = Arc::new(Mailbox::default());
         let entry = Some(Arc::clone(&mailbox));
@@ -321,11 +384,17 @@ impl Hub {
         self.counters.connections.fetch_add(1, Ordering::AcqRel);
         drop(roster);
         self.counters.accepted_total.fetch_add(1, Ordering::Relaxed);
-        Some(Session {
+        Ok(Session {
             hub: Arc::clone(self),
             place,
             is_wide: false,
             more: 0,
+            address: peer.address(),
+            of_address,
+            shown: None,
+            #[cfg(feature = "tls")]
+            chain: Vec::new(),
+            rights: self.rights.load(Ordering::Acquire),
             mailbox,
         })
     }
@@ -334,7 +403,7 @@ impl Hub {
         self.roster.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         // Woken under the lock: a connection that wakes takes other locks only.
         for mailbox in self.roster().places.iter().flatten() {
             mailbox.wake();
@@ -342,7 +411,30 @@ impl Hub {
     }
 }
 
+/// The addresses that are one client's, as far as can be told: of IPv6 a network of 64 bits.
+fn network(ip: IpAddr) -> IpAddr {
+    match ip.to_canonical() {
+        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() >> 64 << 64).into()),
+        ip => ip,
+    }
+}
+
 impl Session {
+    /// True if its client may go on with an export, and write to it if it `writes`.
+    pub(crate) fn may_go_on(&mut self, export: &Export, writes: bool) -> bool {
+        let now = self.hub.rights.load(Ordering::Acquire);
+        if now == self.rights {
+            return true;
+        }
+        self.rights = now;
+        #[cfg(feature = "tls")]
+        if self.shown.is_some() && !self.hub.security().still_takes(&self.chain) {
+            return false;
+        }
+        let wanted = if writes { Right::Write } else { Right::Read };
+        export.right(self.shown.as_ref()) >= wanted
+    }
+
     pub(crate) fn hub(&self) -> &Arc<Hub> {
         &self.hub
     }
@@ -389,6 +481,14 @@ impl Drop for Session {
         let mut roster = self.hub.roster();
         let mailbox = roster.places[self.place].take();
         roster.free.push(self.place);
+        if let Some(it) = self.of_address
+            && let Some(left) = roster.of_address.get_mut(&it)
+        {
+            *left -= 1;
+            if *left == 0 {
+                roster.of_address.remove(&it);
+            }
+        }
         let before = self.hub.counters.connections.fetch_sub(1, Ordering::AcqRel);
         drop(roster);
         drop(mailbox);
@@ -400,7 +500,30 @@ impl Drop for Session {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::BorrowedFd;
+
     use super::*;
+
+    /// A client of a Unix socket.
+    struct Local;
+
+    impl Peer for Local {
+        fn socket(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+    }
+
+    struct Remote(IpAddr);
+
+    impl Peer for Remote {
+        fn socket(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn ip(&self) -> Option<IpAddr> {
+            Some(self.0)
+        }
+    }
 
     fn hub(connections: usize) -> Arc<Hub> {
         let limits = Limits {
@@ -413,7 +536,9 @@ mod tests {
     #[test]
     fn few_are_wide_and_others_are_when_they_go() {
         let hub = hub(WIDE_MAX + 1);
-        let mut sessions: Vec<Session> = (0..=WIDE_MAX).map(|_| hub.session().unwrap()).collect();
+        let mut sessions: Vec<Session> = (0..=WIDE_MAX)
+            .map(|_| hub.session(&Local).unwrap())
+            .collect();
         let wide = sessions
             .iter_mut()
             .filter_map(|session| session.widen().then_some(()));
@@ -430,11 +555,11 @@ mod tests {
     #[test]
     fn a_seat_is_had_again_when_it_was_given_back() {
         let hub = hub(2);
-        let (one, two) = (hub.session().unwrap(), hub.session().unwrap());
-        assert!(hub.session().is_none());
+        let (one, two) = (hub.session(&Local).unwrap(), hub.session(&Local).unwrap());
+        assert!(hub.session(&Local).is_err());
         assert_eq!(hub.counters.refused_total.load(Ordering::Relaxed), 1);
         drop(one);
-        let again = hub.session().unwrap();
+        let again = hub.session(&Local).unwrap();
         assert_eq!(hub.counters.connections.load(Ordering::Relaxed), 2);
         drop((two, again));
         assert_eq!(hub.counters.connections.load(Ordering::Relaxed), 0);
@@ -449,19 +574,43 @@ mod tests {
         hub.enter(Stage::Ended);
         hub.enter(Stage::Draining);
         assert_eq!(hub.stage(), Stage::Ended);
-        assert!(hub.session().is_none());
+        assert!(hub.session(&Local).is_err());
     }
 
     #[test]
     fn a_limit_that_is_lowered_counts_for_those_who_come() {
         let hub = hub(3);
-        let sessions = [hub.session().unwrap(), hub.session().unwrap()];
+        let sessions = [hub.session(&Local).unwrap(), hub.session(&Local).unwrap()];
         hub.set_limits(Limits {
             connections: 1,
             ..hub.limits()
         });
-        assert!(hub.session().is_none());
+        assert!(hub.session(&Local).is_err());
         drop(sessions);
-        assert!(hub.session().is_some());
+        assert!(hub.session(&Local).is_ok());
+    }
+
+    #[test]
+    fn one_address_does_not_take_all_places() {
+        let hub = hub(4);
+        hub.set_limits(Limits {
+            of_one_address: 2,
+            ..hub.limits()
+        });
+        let one = |text: &str| hub.session(&Remote(text.parse().unwrap()));
+        for same in [
+            ["192.0.2.7", "::ffff:192.0.2.7"],
+            ["2001:db8::1", "2001:db8::2:0:0:1"],
+        ] {
+            let both = same.map(|address| one(address).unwrap());
+            let refused = same.map(|address| one(address).err());
+            let is_full = |by: &Option<EndedBy>| matches!(by, Some(EndedBy::FullOfOne));
+            assert!(refused.iter().all(is_full), "{refused:?}");
+            drop((one("192.0.2.8").unwrap(), one("2001:db8:0:1::1").unwrap()));
+            drop((hub.session(&Local).unwrap(), hub.session(&Local).unwrap()));
+            drop(both);
+            drop(one(same[0]).unwrap());
+        }
+        assert!(hub.roster().of_address.is_empty());
     }
 }

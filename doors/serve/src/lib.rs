@@ -1,6 +1,7 @@
 //! The server: volumes in one bounded, paced cache, exported over NBD.
 #![forbid(unsafe_code)]
 
+pub mod access;
 mod aside;
 pub mod backend;
 pub mod buffers;
@@ -11,6 +12,7 @@ pub mod counters;
 pub mod demo;
 mod durable;
 pub mod export;
+pub mod hold;
 pub mod hub;
 mod limits;
 pub mod listen;
@@ -18,6 +20,7 @@ pub mod log;
 mod may;
 #[cfg(feature = "web")]
 pub mod metrics;
+mod pace;
 pub mod pool;
 mod record;
 mod refusal;

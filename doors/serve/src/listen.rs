@@ -358,6 +358,29 @@ impl Listener {
         }
     }
 
+    /// The next program of this machine that connects; none: the server drains.
+    pub(crate) async fn next_local(&mut self, hub: &Hub) -> Option<UnixStream> {
+        loop {
+            let mut changed = pin!(hub.changed());
+            changed.as_mut().enable();
+            if hub.stage() != Stage::Serving {
+                return None;
+            }
+            let next = poll_fn(|cx| {
+                if changed.as_mut().poll(cx).is_ready() {
+                    return Poll::Ready(None);
+                }
+                self.socket.poll_accept(cx).map(Some)
+            });
+            match tokio::time::timeout(LOOK, next).await {
+                Ok(Some(Ok(Stream::Unix(stream)))) => return Some(stream),
+                Ok(Some(Err(_))) => tokio::time::sleep(SHORTAGE).await,
+                Ok(_) => {}
+                Err(_) => self.come_back(),
+            }
+        }
+    }
+
     /// A socket whose path was removed (programs that clean up folders for temporary files do that)
     /// is bound anew: nobody would reach it any more.
     fn come_back(&mut self) {

@@ -121,9 +121,23 @@ pub fn start(format: Format, level: Level) {
         log.level.store(level as u8, Ordering::Relaxed);
         tracing::callsite::rebuild_interest_cache();
     } else {
+        append_to_stderr();
         // Fails only in a program that embeds the server and has a subscriber of its own, which
         // hears our events then.
         let _ = tracing::dispatcher::set_global_default(tracing::Dispatch::new(Arc::clone(log)));
+    }
+}
+
+/// A log file that is cut to be rotated (copytruncate of logrotate) goes on at its new end, and not
+/// behind a hole: also where the shell was told `2>`, and not `2>>`.
+fn append_to_stderr() {
+    use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+    let stderr = std::io::stderr();
+    let is_file =
+        fstat(&stderr).is_ok_and(|of| FileType::from_raw_mode(of.st_mode) == FileType::RegularFile);
+    if is_file && let Ok(flags) = fcntl_getfl(&stderr) {
+        // A system that refuses leaves it as it is.
+        let _ = fcntl_setfl(&stderr, flags | OFlags::APPEND);
     }
 }
 

@@ -254,6 +254,10 @@ const PROCESS: Rows<Reading> = &[
     ((Gauge, "process_start_time", Seconds, "When the server started, since 1970."), |now, out| out.put(&[], started(now))),
     ((Counter, "process_cpu", Seconds, "CPU time of the server."), |now, out| out.put(&[], now.cpu.as_secs_f64())),
     ((Gauge, "process_resident_memory", Bytes, "Resident memory of the server."), |now, out| out.put(&[], now.resident)),
+    ((Gauge, "tidegate_certificate_expiry", Seconds, "When the first certificate of a file of TLS ends, since 1970; by the key that names the file."), |now, out| {
+        let mut files = now.certificates.iter();
+        files.try_for_each(|(key, ends)| out.put(&[("file", key)], *ends))
+    }),
     ((Gauge, "tidegate_draining", Nothing, "1 while the server finishes and takes no new connections."), |now, out| out.put(&[], u64::from(now.stage != Stage::Serving))),
 ];
 

@@ -15,8 +15,10 @@
 //!      carry their lengths, and clients are known to close so after they have said goodbye to NBD.
 //!
 //! Source: the specification of NBD, "TLS support"; RFC 8446. Provider of the cryptography:
-//! ring (ADR 5).
+//! ring (ADR 5), which signs with RSA of 2048, 3072 and 4096 bits, on P-256 and P-384, and with
+//! Ed25519.
 
+mod der;
 mod error;
 mod files;
 
@@ -27,7 +29,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use rustls::pki_types::UnixTime;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{ServerConfig, WebPkiClientVerifier};
 use rustls::time_provider::TimeProvider;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -35,7 +38,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 pub use error::{TlsError, TlsWarning};
+pub(crate) use files::lifetime;
 
+use crate::access::Shown;
 use crate::config::TlsConfig;
 
 /// Memory of an encrypted connection beside that of a plain one, bytes: records under way in both
@@ -65,7 +70,10 @@ fn since_1970(at: SystemTime) -> UnixTime {
 #[derive(Clone)]
 pub struct Acceptor {
     inner: TlsAcceptor,
+    /// Judges clients' certificates; none: nobody has to show one.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
     warnings: Arc<[TlsWarning]>,
+    ends: Arc<[(&'static str, u64)]>,
 }
 
 impl fmt::Debug for Acceptor {
@@ -85,25 +93,50 @@ impl Acceptor {
         let chain = files::certificates(&config.certificate)?;
         let key = files::key(&config.key)?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut warnings = Vec::new();
-        warnings.extend(files::judge(&config.certificate, &chain, &provider)?);
-        let builder = ServerConfig::builder_with_details(Arc::clone(&provider), Arc::new(Clock))
+        let mut warnings = files::judge(&config.certificate, &chain)?;
+        let mut ends = vec![("certificate", files::first_end(&chain))];
+        let verifier = match &config.clients {
+            None => None,
+            Some(path) => {
+                let (roots, found, end) = files::authorities(path)?;
+                warnings.extend(found);
+                ends.push(("clients", end));
+                let builder = WebPkiClientVerifier::builder_with_provider(
+                    Arc::new(roots),
+                    Arc::clone(&provider),
+                );
+                let (builder, path) = match &config.revoked {
+                    None => (builder, path),
+                    // Authorities that have revoked nothing have no list.
+                    Some(path) => {
+                        let lists = files::revoked(path)?;
+                        let builder = builder.with_crls(lists);
+                        (builder.allow_unknown_revocation_status(), path)
+                    }
+                };
+                Some(builder.build().map_err(|cause| TlsError::Authorities {
+                    path: path.clone(),
+                    cause: cause.to_string(),
+                })?)
+            }
+        };
+        let kind = chain.first().and_then(der::kind_of_key);
+        let kind = kind.filter(|kind| !der::KEYS_TAKEN.contains(&kind.as_str()));
+        if provider
+            .key_provider
+            .load_private_key(key.clone_key())
+            .is_err()
+            && let Some(kind) = kind
+        {
+            let key = config.key.clone();
+            return Err(TlsError::KindOfKey { key, kind });
+        }
+        let builder = ServerConfig::builder_with_details(provider, Arc::new(Clock))
             .with_safe_default_protocol_versions()
             .map_err(TlsError::Setup)?;
-        let builder = match &config.clients {
+        let builder = match &verifier {
             None => builder.with_no_client_auth(),
-            Some(path) => {
-                let (roots, found) = files::authorities(path)?;
-                warnings.extend(found);
-                let verifier =
-                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
-                        .build()
-                        .map_err(|cause| TlsError::Authorities {
-                            path: path.clone(),
-                            cause: cause.to_string(),
-                        })?;
-                builder.with_client_cert_verifier(verifier)
-            }
+            Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
         };
         let server = builder
             .with_single_cert(chain, key)
@@ -120,8 +153,27 @@ impl Acceptor {
             })?;
         Ok(Self {
             inner: TlsAcceptor::from(Arc::new(server)),
+            verifier,
             warnings: warnings.into(),
+            ends: ends.into(),
         })
+    }
+
+    /// When the first certificate of each file ends, by the key that names the file; in seconds
+    /// since 1970.
+    pub(crate) fn ends(&self) -> &[(&'static str, u64)] {
+        &self.ends
+    }
+
+    /// True if a client that was let in with this certificate, and those behind it, still would be.
+    pub(crate) fn still_takes(&self, chain: &[CertificateDer<'_>]) -> bool {
+        match (&self.verifier, chain) {
+            (None, _) => true,
+            (Some(_), []) => false,
+            (Some(verifier), [own, behind @ ..]) => verifier
+                .verify_client_cert(own, behind, since_1970(SystemTime::now()))
+                .is_ok(),
+        }
     }
 
     /// The things that an operator should know, though the server can start.
@@ -152,6 +204,12 @@ impl Acceptor {
 pub struct Encrypted<S>(TlsStream<S>);
 
 impl<S> Encrypted<S> {
+    /// The certificate that the client has shown, and those behind it, as they came.
+    pub(crate) fn certificates(&self) -> Option<(Shown, Vec<CertificateDer<'static>>)> {
+        let chain = self.0.get_ref().1.peer_certificates()?;
+        Some((der::shown(chain.first()?), chain.to_vec()))
+    }
+
     /// The stream that the encrypted bytes go over.
     pub(crate) fn below(&self) -> &S {
         self.0.get_ref().0

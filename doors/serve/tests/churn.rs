@@ -198,6 +198,7 @@ fn clients_that_vanish_leave_nothing() {
         certificate: file("server.pem", &own.certificate),
         key: file("server-key.pem", &own.key),
         clients: None,
+        revoked: None,
         required: false,
     });
     server

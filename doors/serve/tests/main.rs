@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod alerts;
 #[path = "common/certificates.rs"]
 #[cfg(feature = "tls")]
 mod certificates;
@@ -12,5 +13,7 @@ mod connection_faults;
 mod contract;
 mod in_memory;
 mod large_writes;
+#[path = "common/promql.rs"]
+mod promql;
 mod tls;
 mod watch;

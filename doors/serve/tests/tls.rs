@@ -12,12 +12,20 @@ use std::sync::atomic::Ordering;
 
 use crate::certificates::{
     Authority, CLIENT, FUTURE, Identity, NOW, PAST, SERVER, authority, client, identity,
+    identity_with,
 };
 use crate::common::{LONG, Server, Setup, bytes, until};
 use nbd::client::{Client, ClientError, Handshake, Wishes, give_up_after};
 use nbd::wire::{OptionHead, OptionKind, ReplyKind};
-use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection, StreamOwned};
+use rcgen::{
+    CertificateRevocationListParams, DistinguishedName, DnType, KeyIdMethod, RevokedCertParams,
+    SerialNumber, date_time_ymd,
+};
+use rustls::crypto::ring::cipher_suite::TLS13_AES_128_GCM_SHA256;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, StreamOwned, SupportedCipherSuite};
+use serve::access::{Access, Right};
 use serve::config::{ListenConfig, TlsConfig};
 use serve::export::{About, ExportOptions};
 use serve::hub::Security;
@@ -37,6 +45,13 @@ struct Secured {
 
 impl Secured {
     fn start(with_clients: bool, required: bool) -> Self {
+        let secured = Self::plain();
+        secured.secure(with_clients, required, None);
+        secured
+    }
+
+    /// Nobody has read its certificates yet.
+    fn plain() -> Self {
         let server = Server::start(Setup {
             options: ExportOptions {
                 name: NAME.to_owned(),
@@ -49,24 +64,28 @@ impl Secured {
             ..Setup::default()
         });
         let ours = authority("ours");
-        let secured = Self {
+        Self {
             right: identity(&ours, CLIENT, NOW),
             server,
             ours,
-        };
-        let own = identity(&secured.ours, SERVER, NOW);
+        }
+    }
+
+    /// It reads its certificates, and a list of those that are revoked.
+    fn secure(&self, with_clients: bool, required: bool, revoked: Option<&str>) {
+        let own = identity(&self.ours, SERVER, NOW);
         let acceptor = Acceptor::open(&TlsConfig {
-            certificate: secured.file("server.pem", &own.certificate),
-            key: secured.file("server-key.pem", &own.key),
-            clients: with_clients.then(|| secured.file("clients.pem", &secured.ours.pem())),
+            certificate: self.file("server.pem", &own.certificate),
+            key: self.file("server-key.pem", &own.key),
+            clients: with_clients.then(|| self.file("clients.pem", &self.ours.pem())),
+            revoked: revoked.map(|list| self.file("revoked.pem", list)),
             required,
         });
         let acceptor = acceptor.unwrap();
-        secured.server.hub.set_security(match required {
+        self.server.hub.set_security(match required {
             true => Security::Required(acceptor),
             false => Security::Offered(acceptor),
         });
-        secured
     }
 
     fn file(&self, name: &str, text: &str) -> PathBuf {
@@ -87,10 +106,14 @@ impl Secured {
 
     /// As far as a client gets with this certificate.
     fn connect(&self, config: Arc<ClientConfig>) -> Result<Client<Encrypted>, ClientError> {
+        self.encrypted(config)?.go(&Wishes::export(NAME))
+    }
+
+    fn encrypted(&self, config: Arc<ClientConfig>) -> Result<Handshake<Encrypted>, ClientError> {
         let stream = self.handshake().start_tls()?;
         let name = ServerName::try_from("localhost").unwrap();
         let session = ClientConnection::new(config, name).unwrap();
-        Handshake::resume(StreamOwned::new(session, stream)).go(&Wishes::export(NAME))
+        Ok(Handshake::resume(StreamOwned::new(session, stream)))
     }
 
     fn right_client(&self) -> Client<Encrypted> {
@@ -385,4 +408,193 @@ fn libnbd_and_qemu_over_tls() {
         }
     }
     secured.comes_to_rest();
+}
+
+/// A client of the test: its certificate, and the words that stand for it in a list.
+struct Known {
+    config: Arc<ClientConfig>,
+    words: [String; 2],
+}
+
+/// Clients of one authority: two with names of their own, another with the name of the first.
+fn known(secured: &Secured) -> Vec<Known> {
+    let one = |name: &str| {
+        let own = identity_with(&secured.ours, CLIENT, |params| {
+            params.distinguished_name = DistinguishedName::new();
+            params.distinguished_name.push(DnType::CommonName, name);
+            params
+                .distinguished_name
+                .push(DnType::OrganizationName, "acme");
+        });
+        let der = CertificateDer::from_pem_slice(own.certificate.as_bytes()).unwrap();
+        let SupportedCipherSuite::Tls13(suite) = TLS13_AES_128_GCM_SHA256 else {
+            panic!("it is one of TLS 1.3");
+        };
+        let print = suite.common.hash_provider.hash(&der);
+        let print: Vec<String> = print
+            .as_ref()
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect();
+        Known {
+            config: client(&secured.ours, Some(&own)),
+            words: [name.to_owned(), format!("sha256:{}", print.join(":"))],
+        }
+    };
+    vec![one("alice"), one("bob the builder"), one("alice")]
+}
+
+/// Every list of no, one and two clients, each by name or fingerprint, for writing or reading, on
+/// two volumes: what each client sees, opens and changes is what the lists say. A name stands for
+/// each certificate that has it.
+#[test]
+fn a_volume_is_for_the_clients_of_its_list_and_others_do_not_see_it() {
+    let secured = Secured::start(true, true);
+    let clients = known(&secured);
+    let mut entries: Vec<(String, [Right; 3])> = Vec::new();
+    for (at, known) in clients.iter().enumerate() {
+        for (by_name, words) in [true, false].into_iter().zip(&known.words) {
+            for (mark, right) in [("", Right::Write), (":ro", Right::Read)] {
+                let fits = |other: usize| {
+                    at == other || by_name && known.words[0] == clients[other].words[0]
+                };
+                let rights = [0, 1, 2].map(|other| if fits(other) { right } else { Right::None });
+                entries.push((format!("{words}{mark}"), rights));
+            }
+        }
+    }
+    let mut lists = vec![(None, [Right::Write; 3])];
+    for (first, rights) in &entries {
+        lists.push((Some(first.clone()), *rights));
+        for (second, others) in &entries {
+            let most = [0, 1, 2].map(|at| rights[at].max(others[at]));
+            lists.push((Some(format!("{first}+{second}")), most));
+        }
+    }
+    let name = "other".to_owned();
+    let options = ExportOptions {
+        name,
+        ..ExportOptions::default()
+    };
+    let (other, _) = secured.server.add(options, 1 << 20, "");
+    let mut seen = [0; 3];
+    for (number, (list, rights)) in lists.iter().enumerate() {
+        // The other volume has another list each time.
+        let (other_list, other_rights) = &lists[(number * 37 + 5) % lists.len()];
+        for (export, list) in [(&secured.server.export, list), (&other, other_list)] {
+            let access = list
+                .as_ref()
+                .map(|list| Access::read(list.split('+')).unwrap());
+            export.set_access(access.unwrap_or_default());
+        }
+        for (at, known) in clients.iter().enumerate() {
+            let mut handshake = secured.encrypted(Arc::clone(&known.config)).unwrap();
+            let all = [
+                (&secured.server.export, rights[at]),
+                (&other, other_rights[at]),
+            ];
+            let may = all.iter().filter(|(_, right)| *right > Right::None);
+            let names: Vec<String> = may.map(|(export, _)| export.name().to_owned()).collect();
+            let listed = handshake.list().unwrap().into_iter().map(|one| one.name);
+            assert_eq!(
+                listed.collect::<Vec<_>>(),
+                names,
+                "{list:?} {other_list:?} {at}"
+            );
+            let (export, right) = all[number % 2];
+            let opened = handshake.go(&Wishes::export(export.name()));
+            let words = || format!("{list:?} {other_list:?}, client {at}, {}", export.name());
+            seen[right as usize] += 1;
+            match (right, opened) {
+                (Right::None, opened) => assert!(opened.is_err(), "{}", words()),
+                (right, opened) => {
+                    let mut opened = opened.unwrap_or_else(|error| panic!("{}: {error}", words()));
+                    opened.read(0, &mut [0; 512]).unwrap();
+                    let wrote = opened.write(0, &[1; 512]);
+                    assert_eq!(wrote.is_ok(), right == Right::Write, "{}", words());
+                }
+            }
+            // The default export is the only one that the client sees.
+            if number % 8 == 0 {
+                let default = secured
+                    .encrypted(Arc::clone(&known.config))
+                    .unwrap()
+                    .go(&Wishes::export(""));
+                assert_eq!(default.is_ok(), names.len() == 1, "{}", words());
+            }
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen > 20), "{seen:?}");
+    assert!(
+        secured
+            .server
+            .hub
+            .counters
+            .denied_total
+            .load(Ordering::SeqCst)
+            > 20
+    );
+}
+
+#[test]
+fn who_loses_a_right_is_disconnected_and_who_keeps_it_is_not() {
+    let secured = Secured::start(true, true);
+    let clients = known(&secured);
+    let open = |at: usize| secured.connect(Arc::clone(&clients[at].config)).unwrap();
+    let [mut alice, mut bob] = [open(0), open(1)];
+    let export = &secured.server.export;
+    let limit = |list: &str| {
+        export.set_access(Access::read(list.split('+')).unwrap());
+        secured.server.hub.rights_changed();
+    };
+    limit("alice+bob the builder");
+    exercise(&mut alice);
+    exercise(&mut bob);
+    limit("alice+bob the builder:ro");
+    exercise(&mut alice);
+    assert!(bob.write(0, &[1; 512]).is_err(), "it may only read");
+    let mut bob = open(1);
+    bob.read(0, &mut [0; 512]).unwrap();
+    limit("bob the builder:ro");
+    bob.read(0, &mut [0; 512]).unwrap();
+    assert!(alice.read(0, &mut [0; 512]).is_err(), "it may not see it");
+    assert!(secured.connect(Arc::clone(&clients[0].config)).is_err());
+}
+
+#[test]
+fn a_certificate_that_is_revoked_opens_nothing_and_ends_what_it_had_open() {
+    let secured = Secured::plain();
+    let serial = |number: u64| SerialNumber::from(number);
+    let own = |number| {
+        identity_with(&secured.ours, CLIENT, |params| {
+            params.serial_number = Some(serial(number))
+        })
+    };
+    let [one, other] = [own(7), own(8)].map(|own| client(&secured.ours, Some(&own)));
+    let list = |revoked: &[u64]| {
+        let revoked = revoked.iter().map(|number| RevokedCertParams {
+            serial_number: serial(*number),
+            revocation_time: date_time_ymd(2025, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2025, 1, 1),
+            next_update: date_time_ymd(2100, 1, 1),
+            crl_number: serial(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&secured.ours).unwrap().pem().unwrap()
+    };
+    secured.secure(true, true, Some(&list(&[])));
+    let [mut first, mut second] =
+        [&one, &other].map(|own| secured.connect(Arc::clone(own)).unwrap());
+    exercise(&mut first);
+    secured.secure(true, true, Some(&list(&[7])));
+    assert!(first.read(0, &mut [0; 512]).is_err(), "it goes on");
+    exercise(&mut second);
+    assert!(secured.connect(Arc::clone(&one)).is_err(), "it is let in");
+    exercise(&mut secured.connect(Arc::clone(&other)).unwrap());
 }

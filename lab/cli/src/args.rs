@@ -198,6 +198,10 @@ pub enum Command {
     #[cfg(feature = "serve")]
     #[command(after_help = server::TOP_EXAMPLES)]
     Top(server::TopArguments),
+    /// Hold a volume of a server, synced and unchanged, while a command copies its backing
+    #[cfg(feature = "serve")]
+    #[command(after_help = server::HOLD_EXAMPLES)]
+    Hold(server::HoldArguments),
     /// See in a minute what pacing does: three clients, one slow disk, nothing to set up
     #[cfg(feature = "serve")]
     #[command(after_help = server::DEMO_EXAMPLES)]
@@ -208,6 +212,9 @@ pub enum Command {
     /// Watch a server in the terminal (not in this tidegate either)
     #[cfg(not(feature = "serve"))]
     Top(Words),
+    /// Hold a volume of a server (not in this tidegate either)
+    #[cfg(not(feature = "serve"))]
+    Hold(Words),
     /// See in a minute what pacing does (not in this tidegate either)
     #[cfg(not(feature = "serve"))]
     Demo(Words),

@@ -84,11 +84,15 @@ pub fn main(arguments: Arguments) -> ExitCode {
         #[cfg(feature = "serve")]
         Command::Top(arguments) => Ok(server::top(&arguments)),
         #[cfg(feature = "serve")]
+        Command::Hold(arguments) => Ok(server::hold(&arguments)),
+        #[cfg(feature = "serve")]
         Command::Demo(arguments) => Ok(server::demo(&arguments)),
         #[cfg(not(feature = "serve"))]
         Command::Serve(words) => Ok(is_missing("serve", &words)),
         #[cfg(not(feature = "serve"))]
         Command::Top(words) => Ok(is_missing("top", &words)),
+        #[cfg(not(feature = "serve"))]
+        Command::Hold(words) => Ok(is_missing("hold", &words)),
         #[cfg(not(feature = "serve"))]
         Command::Demo(words) => Ok(is_missing("demo", &words)),
     };

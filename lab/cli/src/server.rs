@@ -1,14 +1,16 @@
-//! `serve`, `top` and `demo`: the words of the command line for the server's crate, and how they
-//! end.
+//! `serve`, `top`, `hold` and `demo`: the words of the command line for the server's crate, and
+//! how they end.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use serve::config::{Asked, ConfigError};
 use serve::log::Format;
 use serve::run::ServeError;
 
-use report::status::MISTAKE;
+use report::status::{FAILED, MISTAKE};
 use report::terminal;
 
 /// Examples below `tidegate serve --help`.
@@ -21,7 +23,8 @@ Volumes are NAME=BACKEND[,OPTION..]. Backends:
   s3://BUCKET/PREFIX         objects in S3 or a store that speaks its protocol (feature s3)
 Options: ro; size=SIZE; on_error=retry|report|stop (what clients get while writes to the
 backend fail); dirty_min=10%, dirty_max=50% (its share of the dirty limit); description=TEXT;
-durable=true (each write, before its reply); unlocked=true (no lock on the file);
+durable=true (each write, before its reply); clients=laptop+backup:ro (who may open it, by
+certificate); unlocked=true (no lock on the file);
 block_min=512B, block_preferred=4KiB; object_size=1MiB, parallel=8, force=true (objects);
 and last, for trials, device=slow:rate=16MB,latency=2ms (layers around the device, as `tidegate run
 --device` has them).
@@ -49,6 +52,19 @@ Examples:
   tidegate top --once | head         a reading as plain text
 
 Exit status: 0 on success; 1 if the server does not answer; 2 for a mistake in the command line.";
+
+/// Examples below `tidegate hold --help`.
+pub(crate) const HOLD_EXAMPLES: &str = "\
+Examples:
+  tidegate hold data -- lvcreate -s -n data-copy -L 5G vg0/data
+  tidegate hold data -- cp --reflink=always /srv/data.img /srv/data-copy.img
+  tidegate hold data --time 30s      until then, or Ctrl-C; other programs see `held`
+
+While it is held, all that clients were answered is on its backing, and requests that would change
+it wait; reads go on. Clients give up after 30 s (docs/serve/back-up.md).
+
+Exit status: that of the command; 1 if the volume cannot be held, or its time was over before the
+command ended; 2 for a mistake in the command line.";
 
 /// Examples below `tidegate demo --help`.
 pub(crate) const DEMO_EXAMPLES: &str = "\
@@ -158,6 +174,46 @@ pub(crate) fn top(arguments: &TopArguments) -> u8 {
         Err(error) => {
             terminal::complain(&format!("tidegate: {error}"));
             error.status()
+        }
+    }
+}
+
+/// Arguments of `hold`.
+#[derive(Args, Clone, Debug)]
+pub struct HoldArguments {
+    /// Name of the volume
+    pub volume: String,
+    /// Control socket of the server (serve --control)
+    #[arg(long, value_name = "PATH", default_value = serve::hold::DEFAULT_SOCKET)]
+    pub control: PathBuf,
+    /// Longest time that it may be held
+    #[arg(long, value_name = "TIME", default_value = "20s", value_parser = figures::time_above_zero)]
+    pub time: Duration,
+    /// The command and its arguments, behind `--`
+    #[arg(last = true)]
+    pub command: Vec<OsString>,
+}
+
+/// Holds a volume while a command runs. Answers the exit status.
+pub(crate) fn hold(arguments: &HoldArguments) -> u8 {
+    let HoldArguments {
+        volume,
+        control,
+        time,
+        command,
+    } = arguments;
+    let held = serve::hold::run(control, volume, *time, command, || {
+        terminal::print("held\n");
+    });
+    match held {
+        // Ended by a signal: as a shell has it, nothing that is a success.
+        Ok(Some(status)) => status
+            .code()
+            .map_or(FAILED, |code| u8::try_from(code).unwrap_or(FAILED)),
+        Ok(None) => 0,
+        Err(error) => {
+            terminal::complain(&format!("tidegate: {error}"));
+            FAILED
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `serve`, `top` and `demo` in a program that was built without the server: known, and told how to
-//! get them.
+//! `serve`, `top`, `hold` and `demo` in a program that was built without the server: known, and
+//! told how to get them.
 
 use std::ffi::OsString;
 

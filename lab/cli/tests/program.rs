@@ -788,7 +788,7 @@ fn a_program_without_the_server_says_how_to_get_it() {
     }
     let (status, out, _) = run(&folder, &["--help"]);
     assert_eq!(status, 0);
-    for word in ["serve", "top", "demo"] {
+    for word in ["serve", "top", "hold", "demo"] {
         let mut lines = out.lines();
         let line = lines.find(|line| line.trim_start().starts_with(word));
         assert!(line.unwrap().contains("not in this tidegate"), "{out}");

@@ -13,11 +13,11 @@ use os::{
 };
 use policy::units::Bytes;
 use rustix::fs::{
-    AtFlags, FallocateFlags, SeekFrom, StatxFlags, fallocate, major, minor, seek, statx,
+    AtFlags, CWD, FallocateFlags, SeekFrom, StatxFlags, fallocate, major, minor, seek, statx,
 };
 use rustix::io::Errno;
 
-use super::{BackendError, Closer, Raw, space};
+use super::{BackendError, Closer, Marker, Raw, space};
 use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
 use crate::export::{Extents, Grow, Loss, Lost};
 use crate::log::{info, warn};
@@ -112,7 +112,8 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
             }
         })),
     };
-    let closing = Arc::clone(&files);
+    let marker = (!is_device && !read_only).then(|| Marker::new(&file));
+    let closing = (Arc::clone(&files), marker.clone());
     Ok(Raw {
         made,
         device: files,
@@ -126,8 +127,14 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         space: (!is_device).then(|| space::of(&file)),
         grow,
         direct,
+        marker,
         keep: Box::new(file),
-        closer: Closer(Box::new(move || closing.close(object))),
+        closer: Closer(Box::new(move || {
+            if let Some(marker) = &closing.1 {
+                marker.clear();
+            }
+            closing.0.close(object);
+        })),
     })
 }
 
@@ -209,7 +216,7 @@ fn open_locked(path: &Path, config: &VolumeConfig) -> Result<LockedFile, Backend
         }),
         Err(OsError::NoLock { errno, .. }) => {
             let cause = io::Error::from_raw_os_error(errno);
-            without_lock(path, &file, config, cause).map(|()| (None, Lock::default()))
+            without_lock(path, config, cause).map(|()| (None, Lock::default()))
         }
         Err(error) => Err(BackendError::Cache(error.into())),
     }?;
@@ -226,11 +233,10 @@ fn open_locked(path: &Path, config: &VolumeConfig) -> Result<LockedFile, Backend
 /// so; else refuses it.
 pub(super) fn without_lock(
     path: &Path,
-    file: &File,
     config: &VolumeConfig,
     cause: io::Error,
 ) -> Result<(), BackendError> {
-    let mount = mount_of(file);
+    let mount = mount_of(path);
     if !config.read_only && !config.unlocked {
         let path = path.into();
         return Err(BackendError::NoLock { path, mount, cause });
@@ -245,9 +251,9 @@ pub(super) fn without_lock(
 /// The mount that a file is on, for people: `nas:/srv on /mnt/nas (nfs)`.
 ///
 /// Source: proc_pid_mountinfo(5); statx(2), STATX_MNT_ID.
-fn mount_of(file: &File) -> Option<String> {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let id = statx(file, "", flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
+fn mount_of(path: &Path) -> Option<String> {
+    let flags = AtFlags::STATX_DONT_SYNC;
+    let id = statx(CWD, path, flags, StatxFlags::MNT_ID).ok()?.stx_mnt_id;
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
     let start = format!("{id} ");
     let mut of_it = mounts
@@ -258,6 +264,23 @@ fn mount_of(file: &File) -> Option<String> {
     let (kind, rest) = of_it.next()?.split_once(' ')?;
     let source = rest.split(' ').next()?;
     Some(format!("{source} on {place} ({kind})"))
+}
+
+/// A path, and the device that its file system is on, for people.
+pub(super) fn whereabouts(path: &Path) -> String {
+    let shown = path.display();
+    let mount = mount_of(path).filter(|_| path.is_file());
+    let device = mount.as_ref().and_then(|mount| mount.split(" on ").next());
+    match device.filter(|device| device.contains('/')) {
+        Some(device) => format!("{shown} on {device}"),
+        None => shown.to_string(),
+    }
+}
+
+/// True if another process has a file so that it cannot be read with a lock.
+pub(super) fn is_in_use(config: &VolumeConfig) -> bool {
+    let (path, _) = place(config);
+    matches!(open_locked(path, config), Err(BackendError::InUse { .. }))
 }
 
 pub(super) fn system(path: &Path, doing: &'static str, cause: io::Error) -> BackendError {
@@ -515,7 +538,7 @@ mod tests {
 
     #[test]
     fn the_mount_of_a_file_is_told() {
-        let told = mount_of(&File::open("/proc/version").unwrap()).unwrap();
+        let told = mount_of(Path::new("/proc/version")).unwrap();
         assert!(told.ends_with(" on /proc (proc)"), "{told}");
     }
 

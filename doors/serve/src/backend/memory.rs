@@ -40,6 +40,7 @@ pub(super) fn open(
         opened,
         layers: Arc::new(Layers(None)),
         direct: true,
+        marker: None,
         closer: Closer(Box::new(|| ())),
     })
 }

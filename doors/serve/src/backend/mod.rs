@@ -16,6 +16,7 @@
 
 mod error;
 mod file;
+mod marker;
 mod memory;
 #[cfg(feature = "objects")]
 mod objects;
@@ -36,6 +37,7 @@ use crate::may;
 use crate::pool::{Pool, THREADS};
 
 pub use error::BackendError;
+pub use marker::Marker;
 
 /// A backend that is open.
 pub struct Backend {
@@ -47,6 +49,8 @@ pub struct Backend {
     pub layers: Arc<Layers>,
     /// It bypasses the system's own page cache.
     pub direct: bool,
+    /// Marks it as open; none: it cannot be marked.
+    pub marker: Option<Marker>,
     /// Closes it, for a server that goes on without it.
     pub closer: Closer,
 }
@@ -72,6 +76,7 @@ struct Raw {
     space: Option<Space>,
     grow: Option<Grow>,
     direct: bool,
+    marker: Option<Marker>,
     /// The lock of the device, which lives as long as it.
     keep: Box<dyn Send + Sync>,
     closer: Closer,
@@ -120,46 +125,34 @@ pub fn open(config: &VolumeConfig, cache: &Cache) -> Result<Backend, BackendErro
     let mut rest = None;
     let volume = cache.attach(options, |env| {
         let raw = open_raw(config, env)?;
-        let (device, layers) = dress(config, raw.device, env)?;
-        rest = Some((
-            raw.made,
-            raw.extents,
-            raw.can_punch,
-            raw.can_trim,
-            raw.lost,
-            raw.space,
-            raw.grow,
-            raw.direct,
-            raw.keep,
-            raw.closer,
-            layers,
-        ));
-        Ok::<_, BackendError>(Backing {
+        let (device, layers) = dress(config, Arc::clone(&raw.device), env)?;
+        let backing = Backing {
             device,
             object: raw.object,
             size: raw.size,
-        })
+        };
+        rest = Some((raw, Arc::new(layers)));
+        Ok::<_, BackendError>(backing)
     })?;
-    let (made, extents, can_punch, can_trim, lost, space, grow, direct, keep, closer, layers) =
-        rest.expect("attached with a backing");
-    let layers = Arc::new(layers);
+    let (raw, layers) = rest.expect("attached with a backing");
     let opened = Opened {
         volume,
-        extents,
-        can_punch: can_punch && !config.read_only,
-        can_trim: can_trim && !config.read_only,
-        lost,
-        space,
-        grow,
-        keep: Box::new((keep, Arc::clone(&layers))),
+        extents: raw.extents,
+        can_punch: raw.can_punch && !config.read_only,
+        can_trim: raw.can_trim && !config.read_only,
+        lost: raw.lost,
+        space: raw.space,
+        grow: raw.grow,
+        keep: Box::new((raw.keep, Arc::clone(&layers))),
         pool,
     };
     Ok(Backend {
-        made,
+        made: raw.made,
         opened,
         layers,
-        direct,
-        closer,
+        direct: raw.direct,
+        marker: raw.marker,
+        closer: raw.closer,
     })
 }
 
@@ -187,6 +180,26 @@ pub(crate) fn descriptors(config: &VolumeConfig) -> u64 {
     #[cfg(not(feature = "objects"))]
     let of_store = 0;
     DESCRIPTORS + of_store
+}
+
+/// Where a volume's bytes are kept, for people: of a file with the device below it.
+pub(crate) fn whereabouts(config: &BackendConfig) -> String {
+    match config {
+        BackendConfig::File { path, .. }
+        | BackendConfig::New { path, .. }
+        | BackendConfig::Embedded { path, .. } => file::whereabouts(path),
+        BackendConfig::Memory { .. } => "memory".to_owned(),
+        BackendConfig::Objects { url, .. } => url.clone(),
+    }
+}
+
+/// True if another process serves the volume's file for writing, or keeps others from it.
+pub(crate) fn is_in_use(config: &VolumeConfig) -> bool {
+    let reading = VolumeConfig {
+        read_only: true,
+        ..config.clone()
+    };
+    file::is_in_use(&reading)
 }
 
 /// Bytes that a volume's backend takes beside the cache.

@@ -59,6 +59,7 @@ pub(super) fn open(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, B
         space: None,
         grow: None,
         direct: true,
+        marker: None,
         closer: Closer(Box::new({
             let objects = Arc::clone(&objects);
             move || objects.close(CLOSE_MAX)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use tidegate::{Cursor, ErrorPolicy, Mode};
+use tidegate::{Cursor, Mode};
 
 #[path = "../../tests/common/locks.rs"]
 mod locks;
@@ -15,7 +15,6 @@ use locks::{FORKED, open_within};
 use os::LockedFile;
 
 use super::*;
-use crate::config::{BlockConfig, ShareConfig};
 use crate::record;
 
 const MIB: u64 = 1 << 20;
@@ -50,18 +49,7 @@ fn cache() -> Cache {
 }
 
 fn volume(backend: BackendConfig) -> VolumeConfig {
-    VolumeConfig {
-        name: "data".into(),
-        description: String::new(),
-        backend,
-        read_only: false,
-        durable: false,
-        unlocked: false,
-        on_error: ErrorPolicy::Report,
-        share: ShareConfig::default(),
-        layers: Vec::new(),
-        blocks: BlockConfig::default(),
-    }
+    VolumeConfig::new("data", backend)
 }
 
 fn file(path: &Path) -> VolumeConfig {
@@ -629,11 +617,11 @@ fn a_device_that_takes_no_writes_is_refused_unless_it_is_served_for_reading() {
 fn a_file_system_without_locks_is_named_with_what_goes_all_the_same() {
     let folder = Folder::new("no-locks");
     let path = folder.0.join("disk");
-    let disk = File::create(&path).unwrap();
+    File::create(&path).unwrap();
     let mut config = file(&path);
     let asked = |config: &VolumeConfig| {
         // ENOLCK.
-        file::without_lock(&path, &disk, config, std::io::Error::from_raw_os_error(37))
+        file::without_lock(&path, config, std::io::Error::from_raw_os_error(37))
     };
     let message = asked(&config).unwrap_err().to_string();
     for text in [

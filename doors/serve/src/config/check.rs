@@ -15,6 +15,7 @@ use super::{
     BackendConfig, BlockConfig, Config, LimitsConfig, ListenConfig, RecordConfig, ShareConfig,
     TlsConfig, VolumeConfig, WebConfig,
 };
+use crate::access::Access;
 
 /// Bytes of the most pages that the cache knows of a volume.
 pub(crate) const SIZE_MAX: u64 = (u32::MAX as u64) << 12;
@@ -40,6 +41,7 @@ pub(super) fn check(
     let limits = LimitsConfig {
         connections: connections
             .unwrap_or_else(|| connections_for(memory, draft.tls_place.is_some())),
+        of_one_address: server.max_connections_per_address,
         requests: server.max_requests.unwrap_or(limits.requests),
         request_bytes: server.max_request_size.unwrap_or(limits.request_bytes),
         handshake: server.handshake_timeout.unwrap_or(limits.handshake),
@@ -74,7 +76,7 @@ pub(super) fn check(
             let title = format!("there are two volumes `{}`", name.text);
             mistakes.push(name.wrong(title, "the second one", "give each a name of its own"));
         }
-        let (volume, is_taken_out) = self::volume(volume, &mut mistakes);
+        let (volume, is_taken_out) = self::volume(volume, &server.clients, &mut mistakes);
         if let Some(path) = volume.as_ref().and_then(|one| made_twice(&volumes, one)) {
             let title = format!(
                 "two volumes are the file {}, which is to be made",
@@ -88,6 +90,7 @@ pub(super) fn check(
         }
     }
     shares_of_all(&draft, &mut mistakes);
+    clients_are_asked(&draft, &mut mistakes);
     if let (Some(word), Some(record)) = (draft.server.get("record"), &record) {
         let mut files = volumes
             .iter()
@@ -109,7 +112,10 @@ pub(super) fn check(
         return Err(draft.refuse());
     }
     if volumes.is_empty() && take_out.is_empty() && asked.file.is_none() {
-        volumes.push(surroundings.volume()?);
+        volumes.push(VolumeConfig {
+            clients: server.clients.unwrap_or_default(),
+            ..surroundings.volume()?
+        });
     }
     Ok(Config {
         asked: asked.clone(),
@@ -128,6 +134,8 @@ pub(super) fn check(
         connections_given: connections.is_some(),
         volumes,
         take_out,
+        control: server.control,
+        end_idle: server.end_idle,
         take_out_all: server.take_out_all.unwrap_or(false),
         paced: server.paced.unwrap_or(true),
         io_uring: server.io_uring.unwrap_or(true),
@@ -192,6 +200,29 @@ fn shares_of_all(draft: &Draft, mistakes: &mut Vec<Mistake>) {
             "with this one it is more than 100%",
             "lower some of them: together they have at most 100% of the dirty limit",
         ));
+    }
+}
+
+/// Lists of clients are of certificates: clients have to be asked for one.
+fn clients_are_asked(draft: &Draft, mistakes: &mut Vec<Mistake>) {
+    let of_volumes = draft.volumes.iter().map(|volume| &volume.keys);
+    let mut lists = of_volumes
+        .chain([&draft.server])
+        .filter_map(|keys| keys.get("clients"));
+    if !draft.tls.contains_key("clients")
+        && let Some(word) = lists.next()
+    {
+        let title = "`clients` names clients by their certificates, and nobody is asked for one";
+        let help =
+            "add clients = \"AUTHORITIES.pem\" below [tls], or --tls-clients AUTHORITIES.pem";
+        mistakes.push(word.wrong(title, "these cannot be told from others", help));
+    }
+    if !draft.tls.contains_key("clients")
+        && let Some(word) = draft.tls.get("revoked")
+    {
+        let title = "`revoked` is given, and `clients` is not";
+        let help = "name the authorities of clients with `clients`, or leave this away";
+        mistakes.push(word.wrong(title, "there are no authorities that revoke", help));
     }
 }
 
@@ -284,6 +315,7 @@ fn tls(draft: &Draft, mistakes: &mut Vec<Mistake>) -> Option<TlsConfig> {
             certificate,
             key,
             clients,
+            revoked: tls.revoked,
             required,
         }),
         (certificate, _) => {
@@ -368,7 +400,11 @@ fn listener(text: &str, mode: u32) -> Result<ListenConfig, Wrong> {
 }
 
 /// Also answers whether it is not to be served any more.
-fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> (Option<VolumeConfig>, bool) {
+fn volume(
+    draft: &VolumeDraft,
+    usual_clients: &Option<Access>,
+    mistakes: &mut Vec<Mistake>,
+) -> (Option<VolumeConfig>, bool) {
     let name = &draft.name;
     let before = mistakes.len();
     if let Some(label) = name_problem(&name.text) {
@@ -410,9 +446,7 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> (Option<VolumeCon
     let backend = backend(draft, &options, mistakes);
     let backend = backend.filter(|_| mistakes.len() == before);
     let volume = backend.map(|backend| VolumeConfig {
-        name: name.text.clone(),
         description: options.description.unwrap_or_default(),
-        backend,
         read_only: options.read_only.unwrap_or(false),
         durable: options.durable.unwrap_or(false),
         unlocked: options.unlocked.unwrap_or(false),
@@ -420,6 +454,11 @@ fn volume(draft: &VolumeDraft, mistakes: &mut Vec<Mistake>) -> (Option<VolumeCon
         share,
         layers: options.device.unwrap_or_default(),
         blocks,
+        clients: options
+            .clients
+            .or(usual_clients.clone())
+            .unwrap_or_default(),
+        ..VolumeConfig::new(&name.text, backend)
     });
     (volume, options.take_out.unwrap_or(false))
 }

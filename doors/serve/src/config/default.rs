@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use os::GroupLimit;
 
 use super::mistake::ConfigError;
-use super::{BackendConfig, BlockConfig, ListenConfig, ShareConfig, VolumeConfig};
+use super::{BackendConfig, ListenConfig, VolumeConfig};
 
 /// Memory limit where none is given.
 pub(super) const MEMORY: u64 = 1 << 30;
@@ -79,20 +79,10 @@ impl Surroundings {
             (None, Some(home)) => home.join(".local/state"),
             (None, None) => return Err(ConfigError::NoHome),
         };
-        Ok(VolumeConfig {
-            name: "default".to_owned(),
-            description: String::new(),
-            backend: BackendConfig::Embedded {
-                path: state.join("tidegate/default.img"),
-                size: EMBEDDED,
-            },
-            read_only: false,
-            durable: false,
-            unlocked: false,
-            on_error: tidegate::ErrorPolicy::Report,
-            share: ShareConfig::default(),
-            layers: Vec::new(),
-            blocks: BlockConfig::default(),
-        })
+        let backend = BackendConfig::Embedded {
+            path: state.join("tidegate/default.img"),
+            size: EMBEDDED,
+        };
+        Ok(VolumeConfig::new("default", backend))
     }
 }

@@ -21,6 +21,7 @@ use toml::de::{DeTable, DeValue};
 use super::asked::{Draft, VolumeDraft};
 use super::mistake::{Mistake, SourcePos, Word, choices};
 use super::options::{SERVER_KEYS, TLS_KEYS, VOLUME_KEYS, known};
+use super::values::LISTED;
 
 /// Tables and lists of the file, beside the keys of the server.
 const TABLES: [&str; 3] = ["listen", "tls", "volume"];
@@ -145,6 +146,17 @@ impl Reader<'_> {
             // As they are written, but for what the command line does not know: 1_000.
             DeValue::Integer(_) | DeValue::Float(_) => {
                 self.text.get(value.span())?.replace('_', "")
+            }
+            DeValue::Array(all) if key == "clients" => {
+                let mut list = String::new();
+                for value in all.iter() {
+                    list.push(LISTED);
+                    list.push_str(&self.word("", value)?.text);
+                }
+                if list.is_empty() {
+                    list.push(LISTED);
+                }
+                list
             }
             DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => {
                 let title = format!("wrong kind of value for `{key}`");

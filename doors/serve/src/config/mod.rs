@@ -33,6 +33,7 @@ use device::Layer;
 use os::GroupLimit;
 use tidegate::{ErrorPolicy, Nodes, Threshold};
 
+use crate::access::Access;
 use crate::log::{Format, Level};
 
 pub use asked::Asked;
@@ -66,6 +67,10 @@ pub struct Config {
     pub tls: Option<TlsConfig>,
     /// Bounds on what clients may hold.
     pub limits: LimitsConfig,
+    /// The socket on which programs of this machine ask; `None`: nowhere.
+    pub control: Option<PathBuf>,
+    /// The server ends when no client was connected for so long.
+    pub end_idle: Option<Duration>,
     /// The number of connections was named; if not, it follows the memory limit.
     pub connections_given: bool,
     /// The volumes; names are unique.
@@ -133,6 +138,8 @@ pub struct TlsConfig {
     /// Authorities one of which has to have signed a client's certificate, PEM; `None`: clients
     /// need none.
     pub clients: Option<PathBuf>,
+    /// Lists of certificates that these authorities have revoked, PEM.
+    pub revoked: Option<PathBuf>,
     /// A client that does not encrypt is refused. (If not, it is the client's choice.)
     pub required: bool,
 }
@@ -142,6 +149,8 @@ pub struct TlsConfig {
 pub struct LimitsConfig {
     /// Connections at one time.
     pub connections: u32,
+    /// Those of one address over TCP, where another number than the usual part is wanted.
+    pub of_one_address: Option<u32>,
     /// Requests in flight on one connection.
     pub requests: u32,
     /// Bytes of the largest request.
@@ -157,6 +166,7 @@ impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             connections: 1024,
+            of_one_address: None,
             requests: 128,
             request_bytes: 32 << 20,
             handshake: Duration::from_secs(10),
@@ -188,6 +198,28 @@ pub struct VolumeConfig {
     pub layers: Vec<Layer>,
     /// Block sizes that clients are told.
     pub blocks: BlockConfig,
+    /// The clients that may open it.
+    pub clients: Access,
+}
+
+impl VolumeConfig {
+    /// A volume of which nothing else is said.
+    #[must_use]
+    pub fn new(name: &str, backend: BackendConfig) -> Self {
+        Self {
+            name: name.to_owned(),
+            description: String::new(),
+            backend,
+            read_only: false,
+            durable: false,
+            unlocked: false,
+            on_error: ErrorPolicy::Report,
+            share: ShareConfig::default(),
+            layers: Vec::new(),
+            blocks: BlockConfig::default(),
+            clients: Access::default(),
+        }
+    }
 }
 
 /// A volume's share of the dirty limit, in 1/10000.

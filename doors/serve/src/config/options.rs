@@ -21,10 +21,11 @@ use super::check::{REQUESTS_MOST, Words, read};
 use super::default::Surroundings;
 use super::mistake::Mistake;
 use super::values::{
-    as_it_is, block, description, layers, level, log_format, memory_limit, nodes, number, on_error,
-    page_rule, parallel, patience, record_limit, record_path, request_size, share, socket_mode,
-    threshold, truth, volume_size, web_address,
+    as_it_is, block, clients, control, description, layers, level, log_format, memory_limit, nodes,
+    number, on_error, page_rule, parallel, patience, record_limit, record_path, request_size,
+    share, socket_mode, threshold, truth, volume_size, web_address,
 };
+use crate::access::Access;
 use crate::log::{Format, Level};
 
 /// An argument of the command line that sets an option.
@@ -80,6 +81,10 @@ options! {
     web: Option<WebConfig>, web_address, ["web", "ADDRESS:PORT", "Metrics and the live page [default: 127.0.0.1:9321, or a free port]"; "no-web", "=off", "Neither metrics nor a live page"];
     socket_mode: u32, socket_mode, ["socket-mode", "MODE", "Permissions of Unix sockets [default: 0600]"];
     max_connections: u32, |text| number(text, 1, 1 << 20), ["max-connections", "N", "Connections at one time [default: 1024]"];
+    max_connections_per_address: u32, |text| number(text, 1, 1 << 20), ["max-connections-per-address", "N", "Connections of one address at one time, over TCP [default: seven eighths of --max-connections]"];
+    clients: Access, clients, ["clients", "LIST", "Clients that may open volumes which name none: common names or fingerprints of certificates, joined by +"];
+    control: PathBuf, control, ["control", "unix:PATH", "Socket on which `tidegate hold` asks, for this user and root [default: none]"];
+    end_idle: Duration, patience, ["end-idle", "TIME", "End when no client was connected for this time"];
     max_requests: u32, |text| number(text, 1, REQUESTS_MOST), ["max-requests", "N", "Requests in flight on a connection [default: 128]"];
     max_request_size: u32, request_size, ["max-request-size", "SIZE", "Largest request [default: 32MiB]"];
     handshake_timeout: Duration, patience, ["handshake-timeout", "TIME", "Time that a client has for its handshake [default: 10s]"];
@@ -101,6 +106,7 @@ options! {
     certificate: PathBuf, as_it_is, ["tls-certificate", "FILE", "Encrypt: the server's certificate and its chain (PEM)"];
     key: PathBuf, as_it_is, ["tls-key", "FILE", "Its private key (PEM)"];
     clients: PathBuf, as_it_is, ["tls-clients", "FILE", "Clients need a certificate that one of these authorities signed (PEM)"];
+    revoked: PathBuf, as_it_is, ["tls-revoked", "FILE", "Refuse client certificates in these lists of revocation (PEM)"];
     required: bool, truth, ["tls-optional", "=false", "Clients may go without encryption"];
 }
 
@@ -123,6 +129,7 @@ options! {
     force: bool, truth, [];
     device: Vec<Layer>, layers, [];
     take_out: bool, truth, [];
+    clients: Access, clients, [];
 }
 
 /// The key as it is in the list of known ones. `policy` is the old name of `on_error`.

@@ -300,6 +300,7 @@ device = "slow:rate=1MB,burst=64KiB"
     assert_eq!(config.web, None);
     let limits = LimitsConfig {
         connections: 100,
+        of_one_address: None,
         requests: 16,
         request_bytes: 4 << 20,
         handshake: Duration::from_secs(2),
@@ -322,6 +323,7 @@ device = "slow:rate=1MB,burst=64KiB"
         certificate: "/c.pem".into(),
         key: "/k.pem".into(),
         clients: Some("/ca.pem".into()),
+        revoked: None,
         required: false,
     };
     assert_eq!(config.tls, Some(tls));
@@ -388,7 +390,7 @@ fn a_mistake_in_a_file_is_shown_with_its_line() {
 2 | memry = \"2GiB\"
   | ^^^^^ not a key of the server
   |
-  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_requests, max_request_size, handshake_timeout, slow_request, paced, io_uring, nodes, page_rule, record, record_limit, log, log_format, take_out_all, listen, tls, volume"
+  = help: did you mean `memory`? Allowed: memory, dirty, background, web, socket_mode, max_connections, max_connections_per_address, clients, control, end_idle, max_requests, max_request_size, handshake_timeout, slow_request, paced, io_uring, nodes, page_rule, record, record_limit, log, log_format, take_out_all, listen, tls, volume"
     );
 }
 
@@ -402,7 +404,7 @@ fn a_mistake_on_the_command_line_is_shown_in_its_word() {
 1 | data=/x,on_eror=stop
   |         ^^^^^^^ not an option of a volume
   |
-  = help: did you mean `on_error`? Allowed: ro, size, read_only, durable, unlocked, on_error, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device, take_out (a path with a comma belongs in a file: --config)"
+  = help: did you mean `on_error`? Allowed: ro, size, read_only, durable, unlocked, on_error, dirty_min, dirty_max, description, block_min, block_preferred, object_size, parallel, force, device, take_out, clients (a path with a comma belongs in a file: --config)"
     );
 }
 

@@ -13,6 +13,7 @@ use super::WebConfig;
 use super::check::SIZE_MAX;
 use super::mistake::choices;
 use super::units::show_size;
+use crate::access::Access;
 use crate::log::{Format, Level};
 
 /// Smallest request that a client may be held to: what every client is allowed to send.
@@ -148,6 +149,14 @@ pub(super) fn socket_mode(text: &str) -> Result<u32, String> {
         })
 }
 
+/// A path for a Unix socket.
+pub(super) fn control(text: &str) -> Result<PathBuf, String> {
+    match text.strip_prefix("unix:").unwrap_or(text) {
+        "" => Err("write the path of a socket, as in unix:/run/tidegate/control.sock".to_owned()),
+        path => Ok(path.into()),
+    }
+}
+
 pub(super) fn request_size(text: &str) -> Result<u32, String> {
     let bytes = u32::try_from(size(text)?).ok();
     bytes
@@ -229,6 +238,18 @@ pub(super) fn block(text: &str) -> Result<u32, String> {
         .ok()
         .filter(|bytes| bytes.is_power_of_two() && *bytes <= BLOCK_MOST)
         .ok_or_else(|| "a power of two from 1B to 1MiB belongs here".to_owned())
+}
+
+/// Between the entries of a list in a file: no name has it.
+pub(super) const LISTED: char = '\u{1f}';
+
+/// Clients: a list in a file, or joined by `+`.
+pub(super) fn clients(text: &str) -> Result<Access, String> {
+    match text.strip_prefix(LISTED) {
+        Some("") => Access::read(core::iter::empty()),
+        Some(list) => Access::read(list.split(LISTED)),
+        None => Access::read(text.split('+')),
+    }
 }
 
 pub(super) fn parallel(text: &str) -> Result<u16, String> {

@@ -1,14 +1,17 @@
 //! The handshake of one connection: the protocol crate's decisions, carried out on a stream.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use nbd::haggle::{Agreed, Encryption, ExportInfo, Exports, Haggle, Missing, Rules, Step};
 use nbd::wire::{BlockSizes, ExportFlags};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 use super::EndedBy;
+use crate::access::Right;
 use crate::export::{About, Export};
-use crate::hub::{Hub, Stage};
+use crate::hub::{Hub, Session, Stage};
+use crate::log::info;
 
 /// Bytes read at once: several options of the usual size.
 const READ: usize = 1024;
@@ -49,7 +52,7 @@ fn encryption(_: &Hub) -> Encryption {
 pub(super) async fn shake<S>(
     stream: &mut S,
     mut haggle: Haggle,
-    hub: &Hub,
+    session: &Session,
 ) -> Result<Shaken, EndedBy>
 where
     S: AsyncRead + AsyncWrite + Unpin,
@@ -63,7 +66,7 @@ where
         }
         let mut rest = &room[..count];
         loop {
-            let fed = haggle.feed(rest, &Offer(hub), &mut out);
+            let fed = haggle.feed(rest, &Offer(session), &mut out);
             if !out.is_empty() {
                 stream.write_all(&out).await.map_err(EndedBy::Stream)?;
                 out.clear();
@@ -90,20 +93,52 @@ where
     }
 }
 
-/// The hub's exports as a handshake asks for them.
-struct Offer<'a>(&'a Hub);
+/// The hub's exports as a handshake of one client asks for them: those that are for it, as if there
+/// were no others.
+struct Offer<'a>(&'a Session);
+
+impl Offer<'_> {
+    fn right(&self, export: &Export) -> Right {
+        export.right(self.0.shown.as_ref())
+    }
+
+    fn all(&self) -> Vec<Arc<Export>> {
+        let mut all = self.0.hub().exports();
+        all.retain(|export| self.right(export) > Right::None);
+        all
+    }
+}
 
 impl Exports for Offer<'_> {
+    /// The only one is also the default one, which has no name.
     fn find(&self, name: &str) -> Result<ExportInfo, Missing> {
-        if self.0.stage() != Stage::Serving {
+        let hub = self.0.hub();
+        if hub.stage() != Stage::Serving {
             return Err(Missing::ShuttingDown);
         }
-        let export = self.0.find(name).ok_or(Missing::Unknown)?;
-        Ok(info(&export, self.0.limits().request))
+        let all = self.all();
+        let named = all.iter().find(|export| export.name() == name);
+        let only = all.first().filter(|_| name.is_empty() && all.len() == 1);
+        let Some(export) = named.or(only) else {
+            if let Some(export) = hub.find(name) {
+                hub.counters.denied_total.fetch_add(1, Ordering::Relaxed);
+                let certificate = self.0.shown.as_ref().map(ToString::to_string);
+                info!(
+                    volume = %export.name().escape_debug(),
+                    client = %self.0.address,
+                    certificate = certificate.as_deref().unwrap_or("none"),
+                    reason = "`clients` of the volume does not name it",
+                    "volume refused"
+                );
+            }
+            return Err(Missing::Unknown);
+        };
+        let can_write = self.right(export) == Right::Write;
+        Ok(info_of(export, can_write, hub.limits().request))
     }
 
     fn list(&self, each: &mut dyn FnMut(&str, &str)) {
-        for export in self.0.exports() {
+        for export in self.all() {
             each(export.name(), &export.about().description);
         }
     }
@@ -127,9 +162,8 @@ fn blocks(about: &About, size: u64, maximum: u32) -> BlockSizes {
 }
 
 /// The announcement of an export.
-fn info(export: &Arc<Export>, maximum: u32) -> ExportInfo {
+fn info_of(export: &Export, can_write: bool, maximum: u32) -> ExportInfo {
     let (options, about) = (&export.options, export.about());
-    let can_write = !options.read_only;
     let (can_punch, can_trim) = (export.opened.can_punch, export.opened.can_trim);
     let flags = ExportFlags::HAS_FLAGS
         .with(ExportFlags::SEND_FLUSH)

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use nbd::haggle::Agreed;
+use nbd::wire::ExportFlags;
 use tidegate::{Cursor, Volume, Writer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
@@ -107,7 +108,7 @@ where
         let volume = Arc::new(export.opened.volume.clone_handle());
         let seen = export
             .clients
-            .join(stream.socket(), stream.address(), &volume);
+            .join(stream.socket(), session.address.clone(), &volume);
         Self {
             stream,
             volume,
@@ -164,6 +165,10 @@ where
                     return Err(EndedBy::Server);
                 }
                 self.is_draining |= self.export.withdrawn.load(Ordering::Acquire);
+                let writes = !self.agreed.flags.has(ExportFlags::READ_ONLY);
+                if !self.session.may_go_on(&self.export, writes) {
+                    return Err(EndedBy::Revoked);
+                }
             }
             Stage::Draining => self.is_draining = true,
             Stage::Ending | Stage::Ended => return Err(EndedBy::Server),
@@ -411,6 +416,7 @@ impl<S> Drop for Connection<S> {
     fn drop(&mut self) {
         // The stream is open: its socket's number is nobody else's yet.
         self.export.clients.leave(&self.volume);
+        self.export.gate.leave(self.table.changing() as u64);
         // Results that threads of the pool still have for it are dropped when they bring them.
         self.session.mailbox.close();
         let counters = &self.export.counters;

@@ -67,8 +67,6 @@ use self::handshake::Shaken;
 use self::machine::Connection;
 pub(crate) use self::mailbox::Mailbox;
 pub use self::peer::Peer;
-#[cfg(feature = "tls")]
-use crate::hub::Security;
 use crate::hub::{Hub, Session, Stage};
 use crate::log::{debug, info};
 
@@ -86,6 +84,10 @@ pub enum EndedBy {
     Server,
     /// There is no place for it.
     Full,
+    /// Its address has as many connections as one may have.
+    FullOfOne,
+    /// Its certificate is not taken any more, or the volume is not for it any more.
+    Revoked,
     /// The client closed in the middle of something.
     Vanished,
     /// The handshake took longer than is allowed.
@@ -113,6 +115,10 @@ impl fmt::Display for EndedBy {
             Self::Client => f.write_str("the client is done"),
             Self::Server => f.write_str("the server is done"),
             Self::Full => f.write_str("there are too many connections"),
+            Self::FullOfOne => f.write_str("its address has as many connections as one may have"),
+            Self::Revoked => {
+                f.write_str("its certificate, or its right to the volume, was taken away")
+            }
             Self::Vanished => f.write_str("the client closed in the middle of something"),
             Self::Slow(allowed) => {
                 let seconds = allowed.as_secs_f64();
@@ -138,21 +144,22 @@ pub async fn serve<S>(stream: S, hub: Arc<Hub>) -> EndedBy
 where
     S: AsyncRead + AsyncWrite + Peer + Unpin + Send,
 {
-    let Some(session) = hub.session() else {
-        return EndedBy::Full;
+    let session = match hub.session(&stream) {
+        Ok(session) => session,
+        Err(refused) => {
+            info!(client = %stream.address(), reason = %refused, "connection refused");
+            return refused;
+        }
     };
+    let client = session.address.clone();
     let ended = attend(stream, session)
         .await
         .err()
         .unwrap_or(EndedBy::Client);
     match &ended {
-        EndedBy::Client | EndedBy::Server => debug!(reason = %ended, "connection ended"),
-        // An operator looks for this when a client is not let in.
-        EndedBy::Tls(_)
-        | EndedBy::Haggle(HaggleError::EncryptionRequired | HaggleError::ClearText { .. }) => {
-            info!(reason = %ended, "connection refused");
-        }
-        _ => debug!(reason = %ended, "connection broken off"),
+        EndedBy::Client | EndedBy::Server => debug!(client, reason = %ended, "connection ended"),
+        EndedBy::Revoked => info!(client, reason = %ended, "connection ended"),
+        _ => debug!(client, reason = %ended, "connection broken off"),
     }
     ended
 }
@@ -168,21 +175,21 @@ where
         allowed,
         hub,
     };
-    let shaken = opened.bound(&session, open(&mut stream, &opened.hub)).await;
-    match opened.judge(shaken)? {
+    let shaken = opened.bound(&session, open(&mut stream, &session)).await;
+    match opened.judge(&session, shaken)? {
         Shaken::Left => Ok(()),
         Shaken::Agreed(agreed, rest) => transmit(stream, session, agreed, &rest).await,
         Shaken::Encrypt(haggle) => encrypt(stream, session, haggle, opened).await,
     }
 }
 
-async fn open<S>(stream: &mut S, hub: &Hub) -> Result<Shaken, EndedBy>
+async fn open<S>(stream: &mut S, session: &Session) -> Result<Shaken, EndedBy>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let greeting = Haggle::greeting();
     stream.write_all(&greeting).await.map_err(EndedBy::Stream)?;
-    handshake::shake(stream, handshake::begin(hub), hub).await
+    handshake::shake(stream, handshake::begin(session.hub()), session).await
 }
 
 #[cfg(not(feature = "tls"))]
@@ -193,7 +200,7 @@ async fn encrypt<S>(_: S, _: Session, _: Haggle, _: Opened) -> Result<(), EndedB
 #[cfg(feature = "tls")]
 async fn encrypt<S>(
     stream: S,
-    session: Session,
+    mut session: Session,
     mut haggle: Haggle,
     opened: Opened,
 ) -> Result<(), EndedBy>
@@ -201,19 +208,17 @@ where
     S: AsyncRead + AsyncWrite + Peer + Unpin + Send,
 {
     let security = opened.hub.security();
-    let acceptor = match &*security {
-        Security::Plain => return Err(EndedBy::Server),
-        Security::Offered(acceptor) | Security::Required(acceptor) => acceptor,
-    };
-    let part = async {
-        let mut stream = acceptor.accept(stream).await.map_err(EndedBy::Tls)?;
-        haggle.encrypted();
-        let shaken = handshake::shake(&mut stream, haggle, &opened.hub).await?;
-        Ok((stream, shaken))
-    };
+    let acceptor = security.acceptor().ok_or(EndedBy::Server)?;
+    let part = async { acceptor.accept(stream).await.map_err(EndedBy::Tls) };
+    let encrypted = opened.bound(&session, part).await;
+    let mut stream = opened.judge(&session, encrypted)?;
+    if let Some((shown, chain)) = stream.certificates() {
+        (session.shown, session.chain) = (Some(shown), chain);
+    }
+    haggle.encrypted();
+    let part = handshake::shake(&mut stream, haggle, &session);
     let shaken = opened.bound(&session, part).await;
-    let (stream, shaken) = opened.judge(shaken)?;
-    match shaken {
+    match opened.judge(&session, shaken)? {
         Shaken::Agreed(agreed, rest) => transmit(stream, session, agreed, &rest).await,
         // Encrypted twice: the handshake does not let it come to that.
         Shaken::Left | Shaken::Encrypt(_) => Ok(()),
@@ -248,14 +253,21 @@ impl Opened {
         .await
     }
 
-    /// Counts a handshake that failed.
-    fn judge<T>(&self, shaken: Result<T, EndedBy>) -> Result<T, EndedBy> {
-        if let Err(error) = &shaken
-            && !matches!(error, EndedBy::Server)
-        {
-            let failures = &self.hub.counters.handshake_failures_total;
-            failures.fetch_add(1, Ordering::Relaxed);
+    /// Counts a handshake that failed, and says who failed it: an operator looks for that when a
+    /// client is not let in. Programs that see whether the port is there close it without a word.
+    fn judge<T>(&self, session: &Session, shaken: Result<T, EndedBy>) -> Result<T, EndedBy> {
+        let (client, failures) = (
+            &session.address,
+            &self.hub.counters.handshake_failures_total,
+        );
+        match &shaken {
+            Ok(_) | Err(EndedBy::Server) => return shaken,
+            Err(ended @ EndedBy::Vanished) => {
+                debug!(%client, reason = %ended, "connection broken off");
+            }
+            Err(ended) => info!(%client, reason = %ended, "connection refused"),
         }
+        failures.fetch_add(1, Ordering::Relaxed);
         shaken
     }
 }

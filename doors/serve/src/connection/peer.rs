@@ -1,5 +1,6 @@
 //! The other end of a stream, and whether it is still there while nothing is read from it.
 
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
@@ -14,6 +15,11 @@ pub trait Peer {
     /// Where the client is, in words: `192.0.2.7:51234`, or the process behind a Unix socket.
     fn address(&self) -> String {
         "unknown".into()
+    }
+
+    /// The client's address in a network; `None`: it is on this machine, or nobody knows.
+    fn ip(&self) -> Option<IpAddr> {
+        None
     }
 
     /// The socket, if its bytes are those of the stream; `None` if they are encrypted.
@@ -54,6 +60,10 @@ impl Peer for TcpStream {
     fn address(&self) -> String {
         self.peer_addr()
             .map_or_else(|_| "unknown".into(), |peer| peer.to_string())
+    }
+
+    fn ip(&self) -> Option<IpAddr> {
+        self.peer_addr().ok().map(|peer| peer.ip())
     }
 
     fn socket(&self) -> Option<BorrowedFd<'_>> {

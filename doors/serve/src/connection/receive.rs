@@ -1,7 +1,7 @@
 //! Receiving: requests and payload, in buffers that are lent for as long as they are being handled.
 //!
 //! Payload of large writes goes past them where it can (`direct.rs`). A buffer is read into and
-//! handled in one go. Three things stop that in the middle:
+//! handled in one go. Four things stop that in the middle:
 //!
 //! - *too little*: the rest of a head, or of a page of payload, is still to come. The connection
 //!   keeps the part that is there.
@@ -9,6 +9,7 @@
 //!   the pool with the connection's writer, and requests behind it go on up to the next write,
 //!   since all writes of a connection are on one account. Otherwise, or without memory for that,
 //!   the buffer is kept until the pool has made room.
+//! - *held*: it would change the volume, which is held for a while (`hold.rs`).
 //! - *full*: as many requests are under way as may be. As long as replies go out it goes on soon;
 //!   from a client that does not take them, the received bytes are moved to memory of its own, of
 //!   which a volume gives out little.
@@ -28,6 +29,7 @@ use super::job::RequestId;
 use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
 use super::table::into_page;
+use super::work::kind_of;
 use crate::buffers::BUFFER;
 
 /// Times in a row that a request waits for room or data and finds them gone again; from then on
@@ -46,6 +48,8 @@ enum Stop {
     Stuck,
     /// No more requests for now.
     Full,
+    /// None that changes the volume for now.
+    Held,
 }
 
 impl<S> Connection<S>
@@ -175,8 +179,17 @@ where
                         break Stop::Full;
                     }
                     let request = Request::parse(head).map_err(EndedBy::Request)?;
+                    let changes = kind_of(request.command).changes();
+                    // Of a connection that ends it is refused, and changes nothing.
+                    if changes && !self.export.gate.enter(self.is_draining) {
+                        break Stop::Held;
+                    }
                     requests += 1;
-                    (REQUEST, self.begin(&request, arrived)?)
+                    let next = self.begin(&request, arrived);
+                    if changes && next.is_err() {
+                        self.export.gate.leave(1);
+                    }
+                    (REQUEST, next?)
                 }
                 Next::Payload(owed) => {
                     let Some(payload) = self.pages_of(owed, rest) else {
@@ -196,7 +209,7 @@ where
         self.note_usual(handled, requests);
         match stop {
             Stop::TooLittle => self.input.keep(handling),
-            Stop::Stuck | Stop::Full => self.input.handling = Some(handling),
+            Stop::Stuck | Stop::Full | Stop::Held => self.input.handling = Some(handling),
         }
         Ok(handled > 0)
     }

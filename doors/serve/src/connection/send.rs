@@ -436,7 +436,9 @@ where
         if is_status {
             self.status_is_sent(id);
         }
-        self.table.remove(id);
+        if self.table.remove(id).kind.changes() {
+            self.export.gate.leave(1);
+        }
     }
 
     /// A request that took long is logged: one a second of a client, the first.
@@ -455,6 +457,7 @@ where
             offset = request.offset,
             bytes = request.len,
             took_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+            cause = %self.export.why_slow(request.kind),
             "slow request"
         );
     }

@@ -113,6 +113,12 @@ impl Table {
         id
     }
 
+    /// Number of those under way that change the volume.
+    pub(super) fn changing(&self) -> usize {
+        let all = self.places.iter().flatten();
+        all.filter(|request| request.kind.changes()).count()
+    }
+
     /// When the one arrived that is under way for longest.
     pub(super) fn oldest(&mut self) -> Option<Instant> {
         while let Some(first) = self.order.front() {

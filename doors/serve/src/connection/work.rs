@@ -472,7 +472,7 @@ fn discarded(payload: Payload) -> Result<u32, EndedBy> {
 
 /// The kind that a command is counted as. Unknown ones are refused; they count as flushes that
 /// failed, which have no range.
-fn kind_of(command: Command) -> Kind {
+pub(super) fn kind_of(command: Command) -> Kind {
     match command {
         Command::Read => Kind::Read,
         Command::Write => Kind::Write,

@@ -25,7 +25,7 @@ use super::{
     COMMIT_BLOCKS, DIRTY, DISK_LATENCY, DemoError, HEAVY_BLOCKS, LIGHT_BLOCKS, MEMORY, Part,
     file_of,
 };
-use crate::config::{BackendConfig, BlockConfig, ShareConfig, VolumeConfig};
+use crate::config::{BackendConfig, VolumeConfig};
 use crate::export::{Export, ExportOptions};
 use crate::hub::Security;
 use crate::{Hub, Limits, backend, connection};
@@ -291,23 +291,16 @@ fn make(path: &Path) -> io::Result<()> {
 /// That file behind a device that takes its time.
 fn volume(file: &Path) -> VolumeConfig {
     let latency = u64::try_from(DISK_LATENCY.as_nanos()).unwrap_or(u64::MAX);
+    let backend = BackendConfig::File {
+        path: file.to_owned(),
+        size: None,
+    };
     VolumeConfig {
-        name: NAME.to_owned(),
-        description: String::new(),
-        backend: BackendConfig::File {
-            path: file.to_owned(),
-            size: None,
-        },
-        read_only: false,
-        durable: false,
-        unlocked: false,
-        on_error: tidegate::VolumeOptions::default().on_error,
-        share: ShareConfig::default(),
         layers: vec![Layer::Slow(SlowOptions {
             latency: Nanos(latency),
             ..SlowOptions::default()
         })],
-        blocks: BlockConfig::default(),
+        ..VolumeConfig::new(NAME, backend)
     }
 }
 

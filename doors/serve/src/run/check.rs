@@ -1,6 +1,7 @@
 //! A configuration is looked at without being served: before a start, before a reload.
 
-use super::ServeError;
+use super::{ServeError, start};
+use crate::backend::BackendError;
 use crate::config::{Config, show_size};
 
 /// Checks that the user who asks could start a server with it, and reports line by line. Nothing is
@@ -24,10 +25,26 @@ pub fn check(config: &Config) -> (String, bool) {
         wrong.push((true, ServeError::Record { path, cause }.to_string()));
     }
     for volume in &config.volumes {
-        if let Err(cause) = crate::backend::look(volume) {
-            let name = volume.name.clone();
-            wrong.push((true, ServeError::Volume { name, cause }.to_string()));
-        }
+        let Err(cause) = crate::backend::look(volume) else {
+            continue;
+        };
+        let grows = matches!(&cause, BackendError::OtherSize { has, wanted, .. } if wanted > has);
+        let is_served = grows && crate::backend::is_in_use(volume);
+        let name = volume.name.clone();
+        let told = ServeError::Volume { name, cause }.to_string();
+        wrong.push(match is_served {
+            true => (
+                false,
+                format!(
+                    "{told}; a reload of the server that has it makes it longer, a start refuses it"
+                ),
+            ),
+            false => (true, told),
+        });
+    }
+    let limits = start::limits_of(&config.limits, u64::MAX, 0);
+    if let Err(error) = start::cache(config, &limits) {
+        wrong.push((true, error.to_string()));
     }
     let mut told: String = wrong
         .iter()

@@ -6,7 +6,7 @@
 //! | volumes that come or go (with clients: only with `take_out`) | where a volume is kept that stays, whether it is read-only, its layers |
 //! | a volume's `on_error`, its share of the dirty limit, and, for new connections, a larger size and what clients are told of it | |
 //! | the memory limit, up to that of the start | limits of dirty data |
-//! | bounds on clients and certificates, for new connections | where connections are taken, the page, whether there is TLS |
+//! | bounds on clients and certificates, for new connections; the clients of a volume, and certificates that were revoked | where connections are taken, the page, whether there is TLS |
 //! | pacing, the log's level | |
 //!
 //! A volume that goes does so beside all the rest (`detach.rs`), and so does a volume that comes
@@ -242,11 +242,12 @@ impl Server {
             info!(paced = new.paced, "pacing changes");
             old.paced = new.paced;
         }
-        if old.tls == new.tls && new.tls.is_some() {
+        if old.tls.is_some() && new.tls.is_some() {
             // The same files may hold new certificates.
             match start::security(new) {
                 Ok(security) => {
                     self.hub.set_security(security);
+                    old.tls.clone_from(&new.tls);
                     info!("certificates were read again, for new connections");
                 }
                 Err(cause) => error!(cause = %cause, "the certificates stay as they are"),
@@ -258,7 +259,9 @@ impl Server {
             ("listen", same_places(&old.listen, &new.listen)),
             ("socket_mode", same_mode(&old.listen, &new.listen)),
             ("web", old.web == new.web),
-            ("[tls]", old.tls == new.tls),
+            ("[tls]", old.tls.is_some() == new.tls.is_some()),
+            ("control", old.control == new.control),
+            ("end_idle", old.end_idle == new.end_idle),
             ("io_uring", old.io_uring == new.io_uring),
             ("nodes", old.nodes == new.nodes),
             ("page_rule", old.page_rule == new.page_rule),
@@ -301,6 +304,7 @@ impl Server {
                 None => self.wanted.push(Wanted::new(volume.clone())),
             }
         }
+        self.hub.rights_changed();
         self.add();
         self.see_through().await;
         self.name_those_that_leave();
@@ -503,6 +507,11 @@ impl Served {
             self.export.set_durable(new.durable);
             old.durable = new.durable;
             info!(volume = %new.name, durable = new.durable, "changed, for writes from now on");
+        }
+        if old.clients != new.clients {
+            self.export.set_access(new.clients.clone());
+            old.clients.clone_from(&new.clients);
+            info!(volume = %new.name, "changed: clients; connections of those that it is not for any more end");
         }
         let told = differing([
             ("description", old.description == new.description),

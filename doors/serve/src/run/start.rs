@@ -51,6 +51,8 @@ const REQUESTS_PART: u64 = 64;
 /// Set to 1 in the environment, core dumps hold the cache, with the clients' data: for a person who
 /// debugs the server.
 const DUMP: &str = "TIDEGATE_CORE_DUMP_DATA";
+/// Permissions of the control socket: for the server's user, and root.
+const CONTROL_MODE: u32 = 0o600;
 /// A backing that has not been opened for so long is named.
 const SILENT: Duration = Duration::from_secs(3);
 /// Time for which volumes that are being opened are waited for when one was refused, or the server
@@ -79,6 +81,7 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         addresses.push(listener.address(listen));
         bound.push(listener);
     }
+    let is_passed = !passed.is_empty();
     for passed in passed {
         let address = address_of(&passed.socket);
         let listener = Listener::from_fd(passed.socket).map_err(ServeError::Listen)?;
@@ -86,6 +89,13 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         addresses.extend(address);
         bound.push(listener);
     }
+    let control = match &config.control {
+        None => None,
+        Some(path) => {
+            let (path, mode) = (path.clone(), CONTROL_MODE);
+            Some(listen::bind(&ListenConfig::Unix { path, mode }).map_err(ServeError::Listen)?)
+        }
+    };
     let watched: Arc<dyn Source> = Arc::new(Watched::new(&hub, cache.clone()));
     // Events of volumes are logged; ends with the runtime.
     tokio::spawn(snapshot::watch(Arc::clone(&watched)));
@@ -102,6 +112,9 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     let mut volumes = Vec::new();
     for (config_of, backend) in opened {
         volumes.push(offer(&config, config_of, backend, &cache, &hub));
+    }
+    if let Some(control) = control {
+        tokio::spawn(crate::hold::serve(control, Arc::clone(&hub)));
     }
     warnings(&config, &addresses);
     let listeners: Vec<JoinHandle<()>> = bound
@@ -126,7 +139,10 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
             uris.push('\n');
         }
     }
-    message::print(&uris);
+    // A program that passes sockets has standard output for itself.
+    if !is_passed {
+        message::print(&uris);
+    }
     Ok(Server {
         beside: cache.stats().beside,
         put_aside: put_aside(&config),
@@ -153,6 +169,7 @@ pub(super) fn limits_of(config: &LimitsConfig, room: u64, in_flight_more: usize)
     let connections = u64::from(config.connections).min(room);
     Limits {
         connections: usize::try_from(connections).unwrap_or(usize::MAX),
+        of_one_address: of_one_address(config, connections),
         connections_asked: config.connections as usize,
         in_flight: usize::try_from(config.requests).unwrap_or(usize::MAX),
         in_flight_more,
@@ -162,6 +179,13 @@ pub(super) fn limits_of(config: &LimitsConfig, room: u64, in_flight_more: usize)
     }
 }
 
+/// Connections that one address may have: others can come, unless a number is given.
+fn of_one_address(config: &LimitsConfig, connections: u64) -> usize {
+    let usual = connections - connections / 8;
+    let most = config.of_one_address.map_or(usual, u64::from);
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
 /// Requests that connections may have under way together over those that each may have.
 fn in_flight_more(memory: u64, limits: &Limits) -> usize {
     let more = limits.in_flight.saturating_sub(OWN_REQUESTS);
@@ -169,7 +193,7 @@ fn in_flight_more(memory: u64, limits: &Limits) -> usize {
     room.min(more.saturating_mul(limits.connections))
 }
 
-fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
+pub(super) fn cache(config: &Config, limits: &Limits) -> Result<Cache, ServeError> {
     let room = if config.asked.file.is_some() { ROOM } else { 0 };
     let devices = u16::try_from(config.volumes.len() + room).unwrap_or(u16::MAX);
     let mut builder = Cache::builder();
@@ -539,13 +563,22 @@ pub(super) fn offer(
     let options = ExportOptions {
         name: volume.name.clone(),
         about: about(&volume),
+        place: backend::whereabouts(&volume.backend),
         read_only: volume.read_only,
+        access: volume.clients.clone(),
         paced: config.paced,
         patient: is_patient(&volume),
         durable: volume.durable,
         ..ExportOptions::default()
     };
     backend.made.keep();
+    if let Some(what) = backend.marker.as_ref().and_then(backend::Marker::set) {
+        warn!(
+            volume = %volume.name,
+            help = "restart guests that have gone on meanwhile: their last writes may be gone, and nothing has told them",
+            "{what}"
+        );
+    }
     let export = Arc::new(Export::new(options, cache.clone(), backend.opened));
     // Names are unique in a configuration, and nothing else offers any.
     let is_new = hub.offer(Arc::clone(&export));

@@ -106,6 +106,9 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
         }),
         paced: true,
         state,
+        slow: (state == State::Slow).then(|| {
+            "flushes wait for /srv/b.img, which takes 4 MiB/s; it was 80 MiB/s within the last hour".to_owned()
+        }),
         state_for: (state != State::Ok).then_some(Duration::from_secs(seconds)),
         numbers: VolumeNumbers {
             size: 4096 * MIB,
@@ -170,7 +173,9 @@ pub(crate) fn reading(began: Instant, seconds: u64, state: State) -> Reading {
             accepted_total: 7,
             refused_total: 1,
             handshake_failures_total: 1,
+            denied_total: 2,
         },
+        certificates: vec![("certificate", 1_800_000_000), ("clients", 2_000_000_000)],
         volumes: vec![root, backup],
     }
 }

@@ -152,6 +152,8 @@ pub enum State {
     /// Works.
     #[default]
     Ok,
+    /// Its clients have waited for its backing for long.
+    Slow,
     /// Reads from the backing failed within the last minute: clients got errors for them.
     ReadsFail,
     /// Writes to the backing fail and are tried again; nothing is lost.
@@ -169,8 +171,9 @@ pub enum State {
 
 impl State {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Ok,
+        Self::Slow,
         Self::ReadsFail,
         Self::Retrying,
         Self::Stalled,
@@ -184,6 +187,7 @@ impl State {
     pub fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::Slow => "slow",
             Self::ReadsFail => "reads_fail",
             Self::Retrying => "retrying",
             Self::Stalled => "stalled",
@@ -196,7 +200,10 @@ impl State {
     /// True if its clients get on.
     #[must_use]
     pub fn is_healthy(self) -> bool {
-        matches!(self, Self::Ok | Self::ReadsFail | Self::Retrying)
+        matches!(
+            self,
+            Self::Ok | Self::Slow | Self::ReadsFail | Self::Retrying
+        )
     }
 }
 
@@ -217,6 +224,8 @@ pub struct Volume {
     /// Its numbers.
     #[serde(flatten)]
     pub numbers: VolumeNumbers,
+    /// Why it is slow: who waits, for which backing, at what rate, and what that was before.
+    pub slow: Option<String>,
     /// The level against the volume's share of the limits.
     pub level: Level,
     /// Written to the backing, bytes a second.

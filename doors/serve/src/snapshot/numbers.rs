@@ -81,7 +81,9 @@ numbers! {
     #[serde(skip)]
     asked, hub.limits().connections_asked as u64, [], "Connections that are allowed; there may be descriptors for fewer.";
     accepted_total, load(&hub.counters.accepted_total), [Counter, "tidegate_connections_accepted", Nothing], "Connections ever taken.";
-    refused_total,  load(&hub.counters.refused_total),  [Counter, "tidegate_connections_refused", Nothing],  "Connections closed because there were too many.";
+    refused_total,  load(&hub.counters.refused_total),  [Counter, "tidegate_connections_refused", Nothing],  "Connections closed because there were too many, of all or of one address.";
+    #[serde(skip)]
+    denied_total, load(&hub.counters.denied_total), [Counter, "tidegate_volumes_denied", Nothing], "Times that a client asked for a volume that is not for it.";
     handshake_failures_total, load(&hub.counters.handshake_failures_total), [Counter, "tidegate_handshake_failures", Nothing], "Connections that ended before a volume was chosen.";
 }
 

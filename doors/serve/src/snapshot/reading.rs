@@ -37,6 +37,8 @@ pub struct Reading {
     pub cpu: Duration,
     /// Connections.
     pub door: Connections,
+    /// When certificates end, in seconds since 1970: the first one of each file, by its key.
+    pub certificates: Vec<(&'static str, u64)>,
     /// The volumes.
     pub volumes: Vec<VolumeReading>,
 }
@@ -58,6 +60,8 @@ pub struct VolumeReading {
     pub numbers: VolumeNumbers,
     /// The last of the write requests and flushes that failed: where and why.
     pub last_error: Option<String>,
+    /// Why it is slow, if it is.
+    pub slow: Option<String>,
     /// Why the backing is lost, if it says so.
     pub lost: Option<String>,
     /// The rest of its file's file system, and the part the file takes of it, as far as that is
@@ -119,11 +123,16 @@ impl Source for Watched {
             resident: resident(),
             cpu: cpu(),
             door: Connections::default(),
+            certificates: Vec::new(),
             volumes: Vec::new(),
         };
         if let Some(hub) = self.hub.upgrade() {
             reading.stage = hub.stage();
             reading.door = Connections::read(&hub);
+            #[cfg(feature = "tls")]
+            if let Some(acceptor) = hub.security().acceptor() {
+                reading.certificates = acceptor.ends().to_vec();
+            }
             reading.volumes = hub.exports().iter().map(|export| volume(export)).collect();
         }
         reading
@@ -134,6 +143,10 @@ fn volume(export: &Export) -> VolumeReading {
     let counters = &export.counters;
     let stats = export.opened.volume.stats();
     let lost = export.lost();
+    let clients = export.clients.read();
+    let ages = clients.iter().map(|client| client.oldest);
+    let oldest = ages.max().unwrap_or_default();
+    let slow = export.slow(&stats, oldest);
     let (state, state_for) = match lost {
         // Any other trouble comes second: nothing else will help.
         Some(_) => (State::Lost, None),
@@ -141,14 +154,16 @@ fn volume(export: &Export) -> VolumeReading {
             (State::Ok, _) if export.reads_fail(stats.read_failed_total) => {
                 (State::ReadsFail, None)
             }
+            (State::Ok, _) => match &slow {
+                Some(slow) => (State::Slow, Some(slow.since)),
+                None => (State::Ok, None),
+            },
             other => other,
         },
     };
-    let clients = export.clients.read();
-    let ages = clients.iter().map(|client| client.oldest);
-    let oldest_us = micros(ages.max().unwrap_or_default());
     VolumeReading {
-        numbers: VolumeNumbers::read(export, &stats, counters, oldest_us),
+        numbers: VolumeNumbers::read(export, &stats, counters, micros(oldest)),
+        slow: slow.map(|slow| slow.why).filter(|_| state == State::Slow),
         state,
         state_for,
         last_error: stats.last_error.map(|error| export.in_words(&error)),

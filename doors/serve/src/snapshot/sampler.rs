@@ -139,6 +139,13 @@ pub(crate) fn health(now: &Reading) -> Health {
             door.limit, door.asked
         ));
     }
+    #[cfg(feature = "tls")]
+    for (key, ends) in &now.certificates {
+        let at = now.at.duration_since(UNIX_EPOCH).unwrap_or_default();
+        if let Some(matter) = crate::tls::lifetime((0, *ends), at.as_secs()) {
+            reasons.push(format!("a certificate of the `{key}` of [tls] {matter}"));
+        }
+    }
     for volume in &now.volumes {
         let name = volume.name.escape_debug();
         let oldest = Duration::from_micros(volume.numbers.oldest_us);
@@ -162,9 +169,13 @@ pub(crate) fn health(now: &Reading) -> Health {
             Some(time) => format!(" for {} s", time.as_secs()),
             None => String::new(),
         };
-        let has_cause = !matches!(volume.state, State::Lost | State::ReadsFail);
+        let has_cause = !matches!(volume.state, State::Lost | State::ReadsFail | State::Slow);
         let mut what = match volume.state {
             State::Ok => continue,
+            State::Slow => {
+                let why = volume.slow.as_deref().unwrap_or("not known");
+                format!("slow{since}: {why}")
+            }
             // Said above, with the time.
             State::ReadsFail if volume.reads_failing.is_some() => continue,
             State::ReadsFail => {
@@ -266,6 +277,7 @@ fn one_volume(now: &VolumeReading, before: Option<&VolumeReading>, per: Per) -> 
             limit: numbers.dirty_limit,
             background: numbers.background_limit,
         },
+        slow: now.slow.clone(),
         written_rate: per.second(numbers.written_total, earlier.written_total),
         read_rate: per.second(numbers.read_total, earlier.read_total),
         last_error: now.last_error.clone(),

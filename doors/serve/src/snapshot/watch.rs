@@ -135,6 +135,13 @@ impl Watcher {
                             "volume works again"
                         );
                     }
+                    State::Slow => warn!(
+                        volume = name,
+                        state = "slow",
+                        seconds,
+                        cause = volume.slow.as_deref().unwrap_or("not known"),
+                        "volume state"
+                    ),
                     State::Retrying => warn!(
                         volume = name,
                         state = "retrying",

@@ -53,6 +53,23 @@ pub enum TlsError {
         /// Its file.
         path: PathBuf,
     },
+    /// There is no list of revoked certificates in a file.
+    #[error("there is no list of revoked certificates in {} (no section -----BEGIN X509 CRL-----)", .path.display())]
+    NoRevocations {
+        /// Which.
+        path: PathBuf,
+    },
+    /// The key is of a kind that cannot be used.
+    #[error(
+        "the private key in {} is {kind}, which cannot be used: RSA of 2048, 3072 or 4096 bits, EC on P-256 or P-384, and \
+         Ed25519 can, as from `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256 -out KEY`", .key.display()
+    )]
+    KindOfKey {
+        /// Its file.
+        key: PathBuf,
+        /// Its kind, for people.
+        kind: String,
+    },
     /// A certificate is none.
     #[error("certificate {number} in {} cannot be used: {cause}", .path.display())]
     BadCertificate {

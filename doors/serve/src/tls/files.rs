@@ -2,17 +2,14 @@
 
 use std::io::Read as _;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::SystemTime;
 
-use rustls::client::verify_server_cert_signed_by_trust_anchor;
-use rustls::crypto::CryptoProvider;
+use rustls::RootCertStore;
 use rustls::pki_types::pem::{Error as PemError, PemObject as _};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
-use rustls::{CertificateError, RootCertStore};
 
-use super::{TlsError, TlsWarning};
+use super::{TlsError, TlsWarning, der};
 
 /// The largest file of certificates, bytes: some hundred of them.
 const FILE_MAX: u64 = 1 << 20;
@@ -89,19 +86,14 @@ fn is_encrypted(bytes: &[u8]) -> bool {
     .any(|mark| bytes.windows(mark.len()).any(|window| window == *mark))
 }
 
-/// Authorities that sign clients' certificates, and what is the matter with them.
-pub(super) fn authorities(path: &Path) -> Result<(RootCertStore, Vec<TlsWarning>), TlsError> {
+/// Authorities that sign clients' certificates. Only certificates that stand in a chain are checked
+/// by time, not those it ends at: so nobody but the warnings tells of theirs.
+pub(super) fn authorities(path: &Path) -> Result<(RootCertStore, Vec<TlsWarning>, u64), TlsError> {
     let certificates = certificates(path)?;
+    let warnings = warnings(path, "authority", &certificates);
+    let ends = first_end(&certificates);
     let mut roots = RootCertStore::empty();
-    let mut warnings = Vec::new();
     for (number, certificate) in (1..).zip(certificates) {
-        // Only certificates that stand in a chain are checked by time, not those it ends at: so
-        // nobody else warns.
-        let time = lifetime(&certificate, &rustls::crypto::ring::default_provider());
-        warnings.extend(time.map(|what| TlsWarning {
-            path: path.to_owned(),
-            what: format!("authority {number} {what}"),
-        }));
         roots
             .add(certificate)
             .map_err(|cause| TlsError::BadCertificate {
@@ -110,14 +102,34 @@ pub(super) fn authorities(path: &Path) -> Result<(RootCertStore, Vec<TlsWarning>
                 cause: cause.to_string(),
             })?;
     }
-    Ok((roots, warnings))
+    Ok((roots, warnings, ends))
 }
 
-/// Sees that each certificate is one, and whether the first can serve now.
+/// When the first of them ends, in seconds since 1970; the last moment that there is where none can
+/// be read.
+pub(super) fn first_end(chain: &[CertificateDer<'_>]) -> u64 {
+    let ends = chain.iter().filter_map(der::lifetime).map(|(_, end)| end);
+    ends.min().unwrap_or(u64::MAX)
+}
+
+/// Lists of certificates that their authorities have revoked; there is at least one.
+pub(super) fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
+    let bytes = read(path)?;
+    let lists = CertificateRevocationListDer::pem_slice_iter(&bytes)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|cause| not_pem(path, &cause))?;
+    match lists.is_empty() {
+        true => Err(TlsError::NoRevocations {
+            path: path.to_owned(),
+        }),
+        false => Ok(lists),
+    }
+}
+
+/// Sees that each certificate is one, and whether it can serve now.
 pub(super) fn judge(
     path: &Path,
     chain: &[CertificateDer<'static>],
-    provider: &Arc<CryptoProvider>,
 ) -> Result<Vec<TlsWarning>, TlsError> {
     for (number, certificate) in (1..).zip(chain) {
         ParsedCertificate::try_from(certificate).map_err(|cause| TlsError::BadCertificate {
@@ -126,55 +138,34 @@ pub(super) fn judge(
             cause: cause.to_string(),
         })?;
     }
-    let warnings = (1..).zip(chain).filter_map(|(number, certificate)| {
-        lifetime(certificate, provider).map(|what| TlsWarning {
-            path: path.to_owned(),
-            what: format!("certificate {number} {what}"),
-        })
-    });
-    Ok(warnings.collect())
+    Ok(warnings(path, "certificate", chain))
 }
 
-/// The matter with a certificate's time, if any: as a verifier sees it now, and as it will in a
-/// while.
-fn lifetime(certificate: &CertificateDer<'_>, provider: &CryptoProvider) -> Option<String> {
-    let parsed = ParsedCertificate::try_from(certificate).ok()?;
+fn warnings(path: &Path, what: &str, chain: &[CertificateDer<'static>]) -> Vec<TlsWarning> {
     let now = super::since_1970(SystemTime::now()).as_secs();
-    let check = |at: u64| {
-        let at = UnixTime::since_unix_epoch(std::time::Duration::from_secs(at));
-        let algorithms = provider.signature_verification_algorithms.all;
-        // Nobody is trusted, so this always fails; a verifier looks at the time before it looks for
-        // an authority.
-        match verify_server_cert_signed_by_trust_anchor(
-            &parsed,
-            &RootCertStore::empty(),
-            &[],
-            at,
-            algorithms,
-        ) {
-            Err(rustls::Error::InvalidCertificate(cause)) => Some(cause),
-            _ => None,
-        }
-    };
-    match check(now) {
-        Some(CertificateError::ExpiredContext { not_after, .. }) => {
-            let days = now.saturating_sub(not_after.as_secs()) / DAY;
-            Some(format!(
-                "has expired {days} days ago: clients will refuse it"
-            ))
-        }
-        Some(CertificateError::NotValidYetContext { not_before, .. }) => {
-            let days = not_before.as_secs().saturating_sub(now).div_ceil(DAY);
-            Some(format!(
-                "is not valid yet, for {days} days: clients will refuse it"
-            ))
-        }
-        _ => match check(now + SOON) {
-            Some(CertificateError::ExpiredContext { not_after, .. }) => {
-                let days = not_after.as_secs().saturating_sub(now) / DAY;
-                Some(format!("expires in {days} days"))
-            }
-            _ => None,
-        },
+    let warnings = (1..).zip(chain).filter_map(|(number, certificate)| {
+        let matter = lifetime(der::lifetime(certificate)?, now)?;
+        let what = format!("{what} {number} {matter}");
+        let path = path.to_owned();
+        Some(TlsWarning { path, what })
+    });
+    warnings.collect()
+}
+
+/// The matter with a certificate's time, if any.
+pub(crate) fn lifetime((not_before, not_after): (u64, u64), now: u64) -> Option<String> {
+    if now > not_after {
+        let days = (now - not_after) / DAY;
+        return Some(format!(
+            "has expired {days} days ago: clients will refuse it"
+        ));
     }
+    if now < not_before {
+        let days = (not_before - now).div_ceil(DAY);
+        return Some(format!(
+            "is not valid yet, for {days} days: clients will refuse it"
+        ));
+    }
+    let left = not_after - now;
+    (left < SOON).then(|| format!("expires in {} days", left / DAY))
 }

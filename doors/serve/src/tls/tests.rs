@@ -52,6 +52,7 @@ fn open(
         certificate: folder.file("server.pem", &server.certificate),
         key: folder.file("server-key.pem", &server.key),
         clients: clients.map(|issuer| folder.file("clients.pem", &issuer.pem())),
+        revoked: None,
         required: true,
     })
 }
@@ -209,6 +210,7 @@ fn error(certificate: &Path, key: &Path, clients: Option<&Path>) -> String {
         certificate: certificate.to_owned(),
         key: key.to_owned(),
         clients: clients.map(Path::to_owned),
+        revoked: None,
         required: false,
     };
     Acceptor::open(&config).unwrap_err().to_string()
@@ -339,4 +341,88 @@ fn a_clock_before_1970_shows_its_first_second() {
     assert_eq!(since_1970(before).as_secs(), 0);
     let after = UNIX_EPOCH + std::time::Duration::from_secs(7);
     assert_eq!(since_1970(after).as_secs(), 7);
+}
+
+/// Runs openssl in a folder; nothing if it is not installed.
+fn openssl(folder: &Folder, words: &str) -> Option<String> {
+    let mut command = std::process::Command::new("openssl");
+    let ran = command
+        .current_dir(&folder.0)
+        .args(words.split(' '))
+        .output()
+        .ok()?;
+    assert!(
+        ran.status.success(),
+        "openssl {words}: {}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+    Some(String::from_utf8(ran.stdout).unwrap())
+}
+
+/// Keys of each kind that openssl makes: those that ring signs with serve, others are named with
+/// what works. Name, fingerprint and time are read as openssl reads them.
+#[test]
+fn keys_that_cannot_be_used_are_named_and_certificates_are_read_as_openssl_reads_them() {
+    let folder = Folder::new();
+    for (made, kind) in [
+        ("RSA -pkeyopt rsa_keygen_bits:2048", "RSA of 2048 bits"),
+        ("RSA -pkeyopt rsa_keygen_bits:2432", "RSA of 2432 bits"),
+        ("RSA -pkeyopt rsa_keygen_bits:2560", "RSA of 2560 bits"),
+        ("RSA -pkeyopt rsa_keygen_bits:3072", "RSA of 3072 bits"),
+        ("EC -pkeyopt ec_paramgen_curve:P-256", "EC on P-256"),
+        ("EC -pkeyopt ec_paramgen_curve:P-384", "EC on P-384"),
+        ("EC -pkeyopt ec_paramgen_curve:P-521", "EC on P-521"),
+        ("EC -pkeyopt ec_paramgen_curve:secp256k1", "EC on secp256k1"),
+        ("ED25519", "Ed25519"),
+        ("ED448", "Ed448"),
+    ] {
+        let Some(_) = openssl(&folder, &format!("genpkey -out key.pem -algorithm {made}")) else {
+            eprintln!("openssl is not installed: nothing was tested with it");
+            return;
+        };
+        openssl(
+            &folder,
+            "req -x509 -key key.pem -out cert.pem -days 300 -subj /O=acme/CN=the.server",
+        );
+        let (certificate, key) = (folder.0.join("cert.pem"), folder.0.join("key.pem"));
+        let chain = files::certificates(&certificate).unwrap();
+        assert_eq!(der::kind_of_key(&chain[0]).as_deref(), Some(kind));
+        let shown = der::shown(&chain[0]);
+        assert_eq!(shown.name.as_deref(), Some("the.server"));
+        let print = openssl(&folder, "x509 -in cert.pem -noout -fingerprint -sha256").unwrap();
+        let print = print
+            .trim()
+            .split_once('=')
+            .unwrap()
+            .1
+            .replace(':', "")
+            .to_lowercase();
+        assert_eq!(shown.to_string(), format!("the.server sha256:{print}"));
+        let (from, to) = der::lifetime(&chain[0]).unwrap();
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_secs();
+        assert!(
+            now - 60 <= from && from <= now && to == from + 300 * 86_400,
+            "{from} {to} {now}"
+        );
+        let config = TlsConfig {
+            certificate,
+            key,
+            clients: None,
+            revoked: None,
+            required: true,
+        };
+        let opened = Acceptor::open(&config).map_err(|error| error.to_string());
+        match der::KEYS_TAKEN.contains(&kind) {
+            true => drop(opened.unwrap()),
+            false => {
+                let refused = opened.unwrap_err();
+                for part in ["key.pem", kind, "P-256", "openssl genpkey"] {
+                    assert!(refused.contains(part), "{refused}");
+                }
+            }
+        }
+    }
 }

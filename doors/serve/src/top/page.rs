@@ -62,6 +62,8 @@ fn volume(lines: &mut Vec<String>, of: &Volume) {
     lines.push(format!(
         "  dirty {level} of {limit}, backing written {written}/s (estimated at {estimated}/s), read {read}/s, errors {errors}{unread}"
     ));
+    let slow = of.slow.iter();
+    lines.extend(slow.map(|why| format!("  slow for {}: {}", time(of.state_us), name(why, 300))));
     let error = of.last_error.iter();
     lines.extend(error.map(|error| format!("  last error: {}", name(error, 300))));
     let error = of.last_read_error.iter();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use device::Layer;
 use nbd::client::{Client, Wishes, give_up_after};
 use serve::backend::{self, Backend, BackendError, Layers};
-use serve::config::{BackendConfig, BlockConfig, ListenConfig, ShareConfig, VolumeConfig};
+use serve::config::{BackendConfig, ListenConfig, VolumeConfig};
 use serve::export::{Export, ExportOptions};
 use serve::hub::{Hub, Limits, Security};
 use tidegate::{Cache, ErrorPolicy};
@@ -199,16 +199,10 @@ fn open(folder: &Path, cache: &Cache, setup: Setup) -> (Arc<Export>, Arc<Layers>
         size,
     };
     let config = VolumeConfig {
-        name: options.name.clone(),
-        description: String::new(),
-        backend: setup.backend.unwrap_or_else(new),
         read_only: options.read_only,
-        durable: false,
-        unlocked: false,
         on_error: setup.on_error,
-        share: ShareConfig::default(),
         layers,
-        blocks: BlockConfig::default(),
+        ..VolumeConfig::new(&options.name, setup.backend.unwrap_or_else(new))
     };
     // A server before this one may have had it.
     let mut backend = open_within(FORKED, || backend::open(&config, cache)).unwrap();
