@@ -45,8 +45,8 @@ fn a_scoreboard_is_printed_kept_and_not_made_twice() {
     assert!(status <= 1, "{err}");
     for line in [
         "IO-less balance_dirty_pages()",
-        "dd at 1/64, 1 repetition of 3",
-        " claims: ",
+        "dd at 1/64, 5 repetitions",
+        " claims are reproduced: ",
     ] {
         assert!(out.contains(line), "{line}: {out}");
     }
@@ -152,7 +152,7 @@ fn an_interrupted_one_says_what_is_missing_and_the_next_goes_on() {
     );
     let board = std::fs::read_to_string(folder.join("o/scoreboard.txt")).unwrap();
     assert!(board.contains("INTERRUPTED: not run: "), "{board}");
-    assert!(board.contains("not run   "), "{board}");
+    assert!(board.contains("not run    "), "{board}");
     let (status, out, err) = run(&mut command(&folder, &arguments));
     assert!(status <= 1, "{err}");
     assert!(

@@ -11,7 +11,7 @@ pub(super) const WIDTH: usize = 100;
 /// Narrower than this there is no room for columns.
 const COLUMNS_LEAST: usize = 80;
 /// Columns around the claim.
-const VERDICT: usize = 8;
+const VERDICT: usize = 11;
 const COLUMNS: [(&str, usize); 4] = [
     ("published", 14),
     ("ours", 14),
