@@ -660,7 +660,7 @@ pub(crate) fn world(
     parts: Vec<Part>,
     (prefilled, say): (bool, bool),
 ) -> Arc<World> {
-    let cache = kernel::build(env.clone(), plan.options(), None)
+    let cache = kernel::build(env.clone(), plan.options(), kernel::Parts::default())
         .unwrap_or_else(|error| fail("unexpected-error", format!("building the cache: {error}")));
     let mut places = Vec::new();
     for (number, (part, device)) in parts.into_iter().zip(&plan.devices).enumerate() {
@@ -805,7 +805,7 @@ pub(crate) fn check_refusals(task: &mut Task<'_>, env: &Arc<LabEnv>, plan: &Plan
             }
             Contradiction::MaxRatio(ratio) => device.tunables.max_ratio = ratio,
         }
-        let refused = match kernel::build(env.clone(), options, None) {
+        let refused = match kernel::build(env.clone(), options, kernel::Parts::default()) {
             Err(error) => Err(error),
             Ok(cache) => {
                 let added = cache.add_device(task, part.id, part.info, device);

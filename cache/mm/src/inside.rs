@@ -8,7 +8,7 @@
 use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
-use env::{Context, Task};
+use env::{Context, Signal, Task};
 use frames::{Busy, FrameId};
 use policy::reclaim::Reason;
 use policy::reclaim::direct::Got;
@@ -36,7 +36,7 @@ pub use crate::vmstat::Counters;
 
 pub use crate::cache::kernel::{Control, RunPass};
 
-use crate::cache::kernel::ForRun;
+use crate::cache::kernel::{ForRun, Kernel};
 use crate::reclaim::{age_anon, background, direct, shrink, shrink_zone, throttle};
 use crate::writeback::flush;
 use crate::{Cache, Error, NodeId, Options, Runs, relocate};
@@ -116,6 +116,16 @@ impl<'a> Inside<'a> {
     /// Pages that are free in the swap file.
     pub fn swap_free(&self) -> Pages {
         self.cache.swap_free()
+    }
+
+    /// Groups of 64 slots of the swap file in which some are taken.
+    pub fn swap_groups(&self) -> u32 {
+        self.cache.swap.area().map_or(0, |area| area.groups())
+    }
+
+    /// The kernel whose rooms it has.
+    pub fn kernel(&self) -> Option<&'a dyn Kernel> {
+        self.cache.kernel()
     }
 
     /// The file of that number.
@@ -228,6 +238,11 @@ impl<'a> Inside<'a> {
     /// on shutdown.
     pub fn sleep(&self, task: &mut Task<'_>, zone: ZoneId, nap: Option<Nanos>) -> bool {
         background::sleep(task, self.cache, zone, nap)
+    }
+
+    /// Tasks that leave the reserve of a zone alone look again.
+    pub fn wake_reserve(&self, zone: ZoneId) {
+        self.cache.reserve_wait(zone).wake_all(Signal::Balanced);
     }
 
     /// The background reclaimer begins a balance: pages that nobody waits for go first.

@@ -72,6 +72,7 @@ pub use file::writer::Writer;
 pub use file::{File, FileStats};
 pub use lists::NodeId;
 pub use memory::offline::Limit;
+pub use memory::overhead::Overhead;
 pub use options::{Apart, DeviceOptions, ErrorPolicy, Options, Populate, Runs};
 pub use registry::page_map::Access;
 pub use shrinkers::{Ask, ObjectShare, PageWatch, ShareView, Shrink, SlabPages};

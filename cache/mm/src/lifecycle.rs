@@ -103,6 +103,13 @@ impl Cache {
             }
         })?;
         let layout = Arc::new(layout);
+        let sizes = (layout.nodes().len(), layout.zones().count());
+        let kernel = make.map(|make| make(sizes.0, sizes.1));
+        let runs = kernel.as_ref().and_then(|kernel| kernel.runs());
+        if let Some(runs) = runs {
+            options.check_runs(runs)?;
+        }
+        let immediate = |runs: Runs| runs.immediate;
         let shape = Shape {
             frames,
             chunk,
@@ -112,16 +119,9 @@ impl Cache {
             cpu_lists: options.place.cpu_lists.then_some(options.dirty.cpus),
             apart: options.apart,
             boost: options.boost,
-            overhead: options.overhead,
+            overhead: kernel.as_ref().and_then(|kernel| kernel.overhead()),
         };
         let shared = Pages(u64::from(frames)).saturating_sub(marks.high).bytes();
-        let sizes = (layout.nodes().len(), layout.zones().count());
-        let kernel = make.map(|make| make(sizes.0, sizes.1));
-        let runs = kernel.as_ref().and_then(|kernel| kernel.runs());
-        if let Some(runs) = runs {
-            options.check_runs(runs)?;
-        }
-        let immediate = |runs: Runs| runs.immediate;
         let cache = Arc::new(Self {
             pages: CachedPages::new(frames, nodes),
             memory: Memory::new(Arc::clone(&env), shape),

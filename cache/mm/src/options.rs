@@ -111,9 +111,6 @@ pub struct Options {
     pub apart: Option<Apart>,
     /// The answer of a zone to mixed pageblocks.
     pub boost: BoostRule,
-    /// Index nodes, heads of pages that were written to and page tables of regions take frames, as
-    /// those of a kernel do; else they lie beside the memory.
-    pub overhead: bool,
     /// Nodes and zones of the memory; `None`: one of each. It has `frames` in all.
     pub machine: Option<Machine>,
     /// The law of looking for a frame among several zones.
@@ -158,7 +155,6 @@ impl Options {
             shares: Some(ShareRule::TIDEGATE),
             apart: None,
             boost: BoostRule::TIDEGATE,
-            overhead: false,
             machine: None,
             place: PlaceLaw::TIDEGATE,
             marks: None,
@@ -216,6 +212,10 @@ impl Options {
         if (law.loops == Loops::Zones || law.generations) && !has_kernel {
             let what = "a law of reclaim over zones or generations, without `Cache::with_kernel`,";
             check(what, 1, (0, 0))?;
+        }
+        if self.boost.boosts() && !has_kernel {
+            let what = "boost.factor, without `Cache::with_kernel`,";
+            check(what, self.boost.factor, (0, 0))?;
         }
         for (what, threshold) in [
             ("dirty.dirty, in per cent,", self.dirty.dirty),
@@ -342,7 +342,7 @@ pub struct DeviceOptions {
     /// next of them.
     pub one_file: bool,
     /// Blocks of its file system in a page: heads of a page that was written to, where these take
-    /// frames (`Options::overhead`).
+    /// frames (`Kernel::overhead`).
     pub blocks_a_page: u8,
     /// Among whose pageblocks its pages lie, where memory is kept apart: those of a raw device are
     /// not movable up to 3.x.

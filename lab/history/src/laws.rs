@@ -4,6 +4,7 @@
 //! A law of writers or of reclaim stands with its tunables. Those that depend on the machine (CPUs,
 //! memory, limits) are of no machine until somebody sets them.
 
+use crate::files::InodeRule;
 use policy::dirty::{self, InitialBandwidth, Law};
 use policy::place::PlaceLaw;
 use policy::place::mobility::FallbackRule;
@@ -11,7 +12,6 @@ use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{self, ReclaimLaw};
 use policy::shares::ShareRule;
 use policy::shrink::ShrinkRule;
-use policy::shrink::files::InodeRule;
 use policy::writeback::FlushTunables;
 
 use crate::compact::Compaction;

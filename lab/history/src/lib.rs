@@ -8,8 +8,10 @@
 #![deny(missing_docs)]
 #![deny(clippy::float_arithmetic, clippy::wildcard_enum_match_arm)]
 
+pub mod boost;
 pub mod compact;
 pub mod dirty;
+pub mod files;
 pub mod generations;
 pub mod laws;
 pub mod reclaim;

@@ -6,14 +6,18 @@
 //! | `compact` | gets runs of frames for faults: huge pages | a fault of a region |
 //! | `zoned` | reclaims over zones, as before 4.8 | reclaim under a law of zones |
 //! | `generations` | puts pages in generations | lists and passes of a law that has them |
+//! | `boosted` | balances a zone whose marks are raised | the background reclaimer under a law of boosts |
+//! | `overhead` | keeps index nodes, heads, page tables in frames | writes, faults, evictions of a machine with it |
 //! | `slab` | holds objects on pages of the cache's memory | who keeps objects: `workload`, `campaign` |
 //!
 //! A room asks the cache through `mm::inside` and keeps the rules of `mm`; decisions are
 //! `history`'s and `policy`'s. `Kernel` is the door by which a cache enters them.
 #![forbid(unsafe_code)]
 
+mod boosted;
 mod compact;
 mod generations;
+mod overhead;
 mod slab;
 #[cfg(test)]
 mod testing;
@@ -32,7 +36,18 @@ use policy::units::Pages;
 
 use compact::Compactor;
 use generations::Generational;
+use overhead::Overhead;
 pub use slab::{Object, SlabSpec, Slabs};
+
+/// The parts of a kernel that a machine has beside those that its law of reclaim brings.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Parts {
+    /// The way to huge pages, and their size.
+    pub runs: Option<(Compaction, Runs)>,
+    /// Index nodes, heads of pages that were written to and page tables of regions take frames;
+    /// else they lie beside the memory.
+    pub overhead: bool,
+}
 
 /// The rooms of one machine.
 pub struct Kernel {
@@ -40,25 +55,24 @@ pub struct Kernel {
     compactor: Option<Arc<Compactor>>,
     /// The order of its pages, if they are in generations.
     generations: Option<Arc<Generational>>,
+    /// The overhead of its pages, if it takes frames.
+    overhead: Option<Arc<Overhead>>,
 }
 
-/// A cache whose faults ask for huge pages, if `runs` says of which size and by which law.
+/// A cache with these parts of a kernel.
 ///
 /// # Errors
 /// As `Cache::new`.
-pub fn build(
-    env: Arc<dyn env::Env>,
-    options: Options,
-    runs: Option<(Compaction, Runs)>,
-) -> Result<Arc<Cache>, Error> {
+pub fn build(env: Arc<dyn env::Env>, options: Options, parts: Parts) -> Result<Arc<Cache>, Error> {
     let (frames, law) = (options.frames, options.reclaim);
     let has_generations = law.law.generations && options.page_rule.is_none();
     Cache::with_kernel(env, options, &|nodes, zones| {
         let of = |(law, runs)| Arc::new(Compactor::new(law, runs, nodes, zones));
         Arc::new(Kernel {
-            compactor: runs.map(of),
+            compactor: parts.runs.map(of),
             generations: has_generations
                 .then(|| Arc::new(Generational::new(frames, zones, law.stands_for))),
+            overhead: parts.overhead.then(|| Arc::new(Overhead::new(frames))),
         })
     })
 }
@@ -90,9 +104,23 @@ impl mm::Kernel for Kernel {
         compactor.is_some_and(|compactor| compactor.compact(task, cache, node))
     }
 
-    fn worked_off(&self, cache: &Cache, zone: ZoneId) {
-        if let Some(compactor) = &self.compactor {
-            compactor.worked_off(cache, zone);
+    fn balance_boosted(&self, task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
+        let inside = cache.inside();
+        let noted = inside.memory.boost_of(zone);
+        boosted::balance(task, inside, (zone, noted), || {
+            if let Some(compactor) = self.compactor.as_ref().filter(|_| !noted.is_zero()) {
+                compactor.worked_off(cache, zone);
+            }
+        });
+    }
+
+    fn overhead(&self) -> Option<Arc<dyn mm::Overhead>> {
+        self.overhead.clone().map(|overhead| overhead as _)
+    }
+
+    fn settle_overhead(&self, task: &mut Task<'_>, cache: &Cache, takes: bool) {
+        if let Some(overhead) = &self.overhead {
+            overhead.settle(task, cache.inside(), takes);
         }
     }
 

@@ -7,8 +7,8 @@
 
 use std::sync::Arc;
 
-use crate::Kernel;
 use crate::compact::Compactor;
+use crate::{Kernel, Parts};
 use env::{Device, DeviceId, DeviceInfo, IoRequest, ObjectId, Task};
 use policy::units::Bytes;
 use world::{Lab, LabEnv, Options as LabOptions, Sector};
@@ -28,10 +28,27 @@ pub(crate) fn with_compactor<T: Send + 'static>(
     let kernel: Arc<dyn mm::Kernel> = Arc::new(Kernel {
         compactor: Some(compactor),
         generations: None,
+        overhead: None,
     });
     let build =
         move |env: Arc<LabEnv>| Cache::with_kernel(env, options, &|_, _| Arc::clone(&kernel));
     with_built(frames, build, body)
+}
+
+/// The same where the overhead of pages takes frames.
+pub(crate) fn with_overhead<T: Send + 'static>(
+    options: Options,
+    body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
+) -> T {
+    let parts = Parts {
+        runs: None,
+        overhead: true,
+    };
+    with_built(
+        options.frames,
+        move |env| crate::build(env, options, parts),
+        body,
+    )
 }
 
 /// Runs `body` with a cache of these options, and shuts it down.
@@ -39,7 +56,11 @@ pub(crate) fn with_cache<T: Send + 'static>(
     options: Options,
     body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
 ) -> T {
-    with_built(options.frames, |env| crate::build(env, options, None), body)
+    with_built(
+        options.frames,
+        |env| crate::build(env, options, Parts::default()),
+        body,
+    )
 }
 
 fn with_built<T: Send + 'static>(

@@ -105,7 +105,7 @@ pub(crate) fn replay(
     let (env, trace) = (Arc::clone(lab.env()), Arc::clone(trace));
     let window = options.readahead_max;
     lab.run(move |task| {
-        let cache = kernel::build(env, options, None)?;
+        let cache = kernel::build(env, options, kernel::Parts::default())?;
         let index = cache.add_device(task, device, info, DeviceOptions::default())?;
         let places = places(&trace, window);
         let pages = places.last().map_or(0, |last| u64::from(*last) + 1);

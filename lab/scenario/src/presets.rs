@@ -9,6 +9,7 @@
 //! histograms: experiments A1 (all delays are multiples of 4 ms).
 
 use history::compact::{Compaction, Patches};
+use history::files::InodeRule;
 use history::laws::{Laws, SlabLaw};
 use policy::dirty::{self, InitialBandwidth};
 use policy::place::PlaceLaw;
@@ -16,7 +17,6 @@ use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{self, Reason};
 use policy::shrink::ShrinkRule;
-use policy::shrink::files::InodeRule;
 use policy::writeback::FlushTunables;
 
 /// One row of the table.

@@ -37,11 +37,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use env::{Lock, LockClass, Task, Work};
+use history::files::{InodeRule, Objects, PRESSURE, WithPages};
 use kernel::{Object, SlabSpec, Slabs};
 use mm::{Ask, Cache, Dropped, File, NodeId, PageWatch, Shrink};
 use policy::place::mobility::Mobility;
 use policy::shrink::Answer;
-use policy::shrink::files::{InodeRule, Objects, PRESSURE, WithPages};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::Failure;

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use policy::shrink::files::Objects;
+use history::files::Objects;
 
 /// Of each node, or of all together: entries, inodes and the file system's own, as last seen.
 pub(crate) struct Unused(Box<[[AtomicU64; 3]]>);

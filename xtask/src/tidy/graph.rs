@@ -15,7 +15,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("history", &["policy"]),
     ("world", &["device", "env", "frames", "policy"]),
     ("kernel", &["env", "frames", "history", "mm", "policy"]),
-    ("workload", &["env", "frames", "kernel", "mm", "policy"]),
+    (
+        "workload",
+        &["env", "frames", "history", "kernel", "mm", "policy"],
+    ),
     (
         "tidegate",
         &["device", "env", "figures", "frames", "mm", "os", "policy"],

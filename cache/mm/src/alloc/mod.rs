@@ -39,7 +39,6 @@ use crate::vmstat::Item;
 mod by_use;
 mod direct;
 mod emergency;
-mod overhead;
 mod queue;
 mod rounds;
 mod search;
@@ -115,6 +114,11 @@ impl Wanted {
             quiet: true,
             ..self
         }
+    }
+
+    /// Blocks of another order instead.
+    pub fn in_blocks(self, order: u8) -> Self {
+        Self { order, ..self }
     }
 
     /// Frames in all.

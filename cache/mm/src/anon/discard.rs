@@ -82,7 +82,7 @@ fn discard_for(
         }
     }
     if let Some(overhead) = &cache.memory.overhead {
-        anon.tables_go(task, overhead, pages);
+        anon.tables_go(task, &**overhead, pages);
         cache.shrink_overhead(task);
     }
     Ok(())
@@ -129,7 +129,7 @@ fn empty(cache: &Cache, context: &impl Context, anon: &Anon) -> Option<u32> {
     }
     if left.is_none() {
         if let Some(overhead) = &cache.memory.overhead {
-            anon.tables_go(context, overhead, 0..end);
+            anon.tables_go(context, &**overhead, 0..end);
         }
         cache.registry.regions.forget(anon);
     }

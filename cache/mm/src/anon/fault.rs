@@ -296,7 +296,7 @@ impl<'a> Walk<'a> {
         let cache = self.cache;
         add(&cache.writeback.totals.anon, frames.len() as u64);
         if let Some(overhead) = &cache.memory.overhead {
-            self.anon.tables_come(task, overhead, pages.clone());
+            self.anon.tables_come(task, &**overhead, pages.clone());
         }
         // All at once: a step of a frame's word waits for the stores before it, and these are slow.
         cache.content().zero_all(&self.busies);

@@ -18,6 +18,7 @@ use policy::units::Pages;
 use super::Cache;
 use crate::Error;
 use crate::lists::{NodeId, Order, ZoneId};
+use crate::memory::overhead::Overhead;
 use crate::options::Runs;
 use crate::vmstat::Item;
 
@@ -44,8 +45,15 @@ pub trait Kernel: Send + Sync {
     /// That task: sleeps until it is asked, and makes runs. False: it is to end.
     fn compact(&self, task: &mut Task<'_>, cache: &Cache, node: NodeId) -> bool;
 
-    /// The background reclaimer has worked off the boost of a zone.
-    fn worked_off(&self, cache: &Cache, zone: ZoneId);
+    /// One balance of a zone by the background reclaimer under a law that boosts.
+    fn balance_boosted(&self, task: &mut Task<'_>, cache: &Cache, zone: ZoneId);
+
+    /// The overhead of pages, if it takes frames. Asked once.
+    fn overhead(&self) -> Option<Arc<dyn Overhead>>;
+
+    /// Takes as many frames for the overhead as pages want, or gives back those that they do not;
+    /// takes none unless `takes`. It neither reclaims nor waits.
+    fn settle_overhead(&self, task: &mut Task<'_>, cache: &Cache, takes: bool);
 
     /// The background reclaimer of a node balances its zones, each for itself, until it may rest;
     /// false: it is to end. For laws that reclaim over zones, as the next two.
@@ -168,6 +176,22 @@ impl Cache {
     /// The runs that faults ask for.
     pub(crate) fn runs_of_faults(&self) -> Option<Runs> {
         self.runs.filter(|runs| runs.faults)
+    }
+
+    /// Takes frames for the overhead of pages that have come, or gives some back.
+    #[inline]
+    pub(crate) fn settle_overhead(&self, task: &mut Task<'_>) {
+        if let Some(kernel) = self.kernel().filter(|_| self.memory.overhead.is_some()) {
+            kernel.settle_overhead(task, self, true);
+        }
+    }
+
+    /// The same after pages were evicted.
+    #[inline]
+    pub(crate) fn shrink_overhead(&self, task: &mut Task<'_>) {
+        if let Some(kernel) = self.kernel().filter(|_| self.memory.overhead.is_some()) {
+            kernel.settle_overhead(task, self, false);
+        }
     }
 
     /// Takes a run for a fault; see `Kernel::take_run`.

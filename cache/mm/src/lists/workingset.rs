@@ -147,7 +147,7 @@ impl Zones {
     }
 
     /// A cycle of reclaim has ended: refaults from now on say that the active lists are to be aged.
-    pub(crate) fn snapshot_refaults(&self, context: &impl Context) {
+    pub fn snapshot_refaults(&self, context: &impl Context) {
         for zone in self.iter() {
             zone.balance(context).end_cycle();
         }

@@ -283,7 +283,7 @@ impl Balance {
     }
 
     /// The same, to be told what has happened.
-    pub(crate) fn failures_mut(&mut self) -> &mut Failures {
+    pub fn failures_mut(&mut self) -> &mut Failures {
         &mut self.failures
     }
 

@@ -193,7 +193,7 @@ impl Memory {
     }
 
     /// Pages by which the marks of a zone stand higher.
-    pub(crate) fn boost_of(&self, zone: ZoneId) -> Pages {
+    pub fn boost_of(&self, zone: ZoneId) -> Pages {
         Pages(get(&self.raised[zone.index()]))
     }
 
@@ -211,7 +211,7 @@ impl Memory {
     }
 
     /// A balance of a zone has ended at whose beginning its boost was `noted`.
-    pub(crate) fn retire_boost(&self, context: &impl Context, zone: ZoneId, noted: Pages) {
+    pub fn retire_boost(&self, context: &impl Context, zone: ZoneId, noted: Pages) {
         let mut free = self.lists.lock(context);
         free.boosts[zone.index()].retire(noted);
         self.publish_boost(&free, zone);

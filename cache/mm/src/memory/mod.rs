@@ -87,7 +87,7 @@ pub struct Memory {
     /// Number of these: mostly none.
     exempts: AtomicUsize,
     /// The overhead of pages, if it takes frames.
-    pub(crate) overhead: Option<Overhead>,
+    pub(crate) overhead: Option<Arc<dyn Overhead>>,
 }
 
 /// The amount of memory, and the law by which it is given out.
@@ -101,8 +101,8 @@ pub(crate) struct Shape {
     pub(crate) cpu_lists: Option<u32>,
     pub(crate) apart: Option<Apart>,
     pub(crate) boost: BoostRule,
-    /// The overhead of pages takes frames.
-    pub(crate) overhead: bool,
+    /// The overhead of pages, if it takes frames.
+    pub(crate) overhead: Option<Arc<dyn Overhead>>,
 }
 
 impl Memory {
@@ -154,7 +154,7 @@ impl Memory {
             shrinking: Lock::new(LockClass::Registry, false),
             exempt: Lock::new(LockClass::Leaf, Vec::new()),
             exempts: AtomicUsize::new(0),
-            overhead: overhead.then(|| Overhead::new(frames)),
+            overhead,
         }
     }
 

@@ -26,7 +26,7 @@ pub struct CachedPages {
     /// The state of each frame.
     pub table: FrameTable,
     /// Nodes of the indexes of all files.
-    pub(crate) pool: NodePool,
+    pub pool: NodePool,
     /// Pins that callers hold.
     pub(crate) pins: Ledger,
     /// Index nodes that are left to pages: below, evicted pages leave no shadows.

@@ -15,7 +15,7 @@ use policy::reclaim::direct::may_begin;
 use policy::reclaim::throttle::{Throttle, Who};
 use policy::units::{Nanos, Pages};
 
-use super::{Control, age_anon, boosted, shrink_zone};
+use super::{Control, age_anon, shrink_zone};
 use crate::cache::Cache;
 use crate::cache::kernel::OF_ZONES;
 use crate::lists::{NodeId, ZoneId};
@@ -74,8 +74,9 @@ fn work(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> bool {
             background.begin();
             cache.drop_remains(task);
             cache.memory.ask_again(task);
-            let ended = if memory.boost_rule().boosts() {
-                boosted::balance(task, cache, zone);
+            let boosts = memory.boost_rule().boosts();
+            let ended = if let Some(kernel) = cache.kernel().filter(|_| boosts) {
+                kernel.balance_boosted(task, cache, zone);
                 Ended::Balanced
             } else {
                 balance(task, cache, zone)

@@ -164,7 +164,7 @@ fn follow(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, after: After, who: W
 
 impl Cache {
     /// The queue of tasks that leave the reserve alone.
-    pub(super) fn reserve_wait(&self, zone: ZoneId) -> &WaitQueue {
+    pub(crate) fn reserve_wait(&self, zone: ZoneId) -> &WaitQueue {
         match self.options.reclaim.reserve_wakes() {
             ReserveWakes::Anyone => self.memory.waiters(),
             ReserveWakes::Background => self.zones.node_of(zone).reserve_wait(),

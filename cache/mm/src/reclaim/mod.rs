@@ -18,7 +18,6 @@
 //! | `shares` | asks pages and objects, each for what it holds above its share |
 //! | `mapped` | pages of files that are used without a call |
 //! | `background`, `direct` | when to make passes, and when to stop; over zones, before 4.8: a `Kernel` |
-//! | `boosted` | a balance of the background where marks are raised for a while |
 //! | `throttle` | sleeps for a reason, and wakes |
 //! | `lists::workingset` | knows evicted pages again |
 //!
@@ -28,7 +27,6 @@
 
 mod active;
 pub(crate) mod background;
-mod boosted;
 pub(crate) mod direct;
 pub(crate) mod index_nodes;
 mod mapped;

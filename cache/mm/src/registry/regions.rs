@@ -15,7 +15,7 @@ use frames::{Owner, Region};
 use policy::reclaim::swap::walk::SwapWalk;
 use policy::units::Pages;
 
-use crate::memory::overhead::{Overhead, Tables};
+use crate::memory::overhead::Overhead;
 
 /// The bit that tells a region's number from a file's.
 pub const ANON: u32 = 1 << 31;
@@ -40,7 +40,7 @@ pub struct Anon {
     /// Held by the task that gives frames to pages that have none: one at a time.
     filling: Lock<()>,
     /// Its page tables, where they take frames.
-    tables: Lock<Tables>,
+    tables: Lock<Vec<u64>>,
 }
 
 impl Anon {
@@ -79,16 +79,20 @@ impl Anon {
     pub(crate) fn tables_come(
         &self,
         context: &impl Context,
-        overhead: &Overhead,
+        overhead: &dyn Overhead,
         pages: Range<u32>,
     ) {
-        overhead.tables(self.tables.lock(context).come(pages), 0);
+        overhead.tables_come(&mut self.tables.lock(context), pages);
     }
 
     /// Pages were given back: the tables go that were for them alone.
-    pub(crate) fn tables_go(&self, context: &impl Context, overhead: &Overhead, pages: Range<u32>) {
-        let fewer = self.tables.lock(context).go(pages, self.pages.len());
-        overhead.tables(0, fewer);
+    pub(crate) fn tables_go(
+        &self,
+        context: &impl Context,
+        overhead: &dyn Overhead,
+        pages: Range<u32>,
+    ) {
+        overhead.tables_go(&mut self.tables.lock(context), pages, self.pages.len());
     }
 
     /// Held by the task that gives frames to pages that have none.
@@ -157,7 +161,7 @@ impl Regions {
             killed: AtomicBool::new(false),
             walk: Lock::new(LockClass::Leaf, walk),
             filling: Lock::new(LockClass::Leaf, ()),
-            tables: Lock::new(LockClass::Leaf, Tables::default()),
+            tables: Lock::new(LockClass::Leaf, Vec::new()),
         });
         regions[place] = Some(Arc::clone(&anon));
         Some(anon)

@@ -270,7 +270,7 @@ impl World {
         self.lab
             .run(move |task| {
                 let cache = if has_kernel {
-                    kernel::build(env, options, None).unwrap()
+                    kernel::build(env, options, kernel::Parts::default()).unwrap()
                 } else {
                     Cache::new(env, options).unwrap()
                 };

@@ -126,7 +126,7 @@ impl Pressure {
         info: env::DeviceInfo,
         end: Instant,
     ) -> (Vmstat, TaskId, Nanos, u64) {
-        let cache = kernel::build(env.clone(), options, None).unwrap();
+        let cache = kernel::build(env.clone(), options, kernel::Parts::default()).unwrap();
         let device = cache
             .add_device(task, id, info, DeviceOptions::default())
             .unwrap();

@@ -8,33 +8,23 @@
 //! ```text
 //!   event -> Boost::on_event: + 1 pageblock, at most 150 % of HIGH     every mark of the zone stands higher by it
 //!         -> Boost::on_allocated: wake the background reclaimer
-//!   BoostedBalance::begin(sum of boosts)
-//!        above HIGH + boost    -> boosted passes, priorities 12 to 10: no write, no swap, and in 5.0 no shrinker
-//!                                 until as much is freed as was boosted, or a pass frees nothing
-//!        not above it          -> ordinary passes, from 12 on; the marks stay boosted until the end
-//!   Done -> Boost::retire(what it was at the beginning)
+//!   a balance of the background (`history::boost`)
+//!         -> Boost::retire(what it was at the beginning)
 //! ```
 //!
 //! Invariants
 //!   1. A boost is never above its cap, and falls at the end of a balance only: not with time, and
 //!      not by what was freed.
 //!   2. A boost that was added during a balance outlives it.
-//!   3. A boosted pass never writes, never swaps, and is never below priority 10.
-//!   4. A balance ends: it turns from boosted to ordinary once, and each pass that keeps its
-//!      priority frees a page.
 //!
 //! Source: mechanisms 1.4, 3.4; kernel-facts 15, 16; paper p3; Linux 5.0, 5.3 and 6.12
 //! mm/page_alloc.c, boost_watermark(), rmqueue(); mm/vmscan.c, balance_pgdat(), wakeup_kswapd().
 //! Deviations: a pageblock has the size its owner says, so that a scaled memory keeps the
 //! proportion; order 0; no laptop mode.
 
-use super::background::{LAST, Sparing};
-use super::scan::{Priority, ScanRule};
 use crate::units::Pages;
 use crate::watermark::{AllocRight, Watermarks};
 
-/// Boosted passes go no further than this (`DEF_PRIORITY - 2`).
-const BOOSTED_LAST: Priority = Priority(10);
 /// `vm.watermark_boost_factor`: the cap, in 1/10000 of HIGH.
 const FACTOR: u64 = 15_000;
 
@@ -274,133 +264,3 @@ pub struct Waking {
 pub fn wants_wake(node: Waking) -> bool {
     !node.hopeless && (!node.balanced || node.boosted)
 }
-
-/// The permissions of one pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowed {
-    /// Write dirty pages.
-    pub writes: bool,
-    /// Take anonymous pages.
-    pub swaps: bool,
-    /// Run the shrinkers.
-    pub shrinks: bool,
-}
-
-/// The next step of a `BoostedBalance`'s owner.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BoostStep {
-    /// A pass over the node; then `BoostedBalance::shrunk`.
-    Shrink {
-        /// Share of each list and cache to look at.
-        priority: Priority,
-        /// Its rights.
-        allowed: Allowed,
-        /// It frees for the boost, and not because the node is short.
-        boosted: bool,
-        /// `background::Sparing`.
-        spares_anon: bool,
-    },
-    /// Over. Each zone retires the boost it had at the beginning.
-    Done(BalanceEnd),
-}
-
-/// The outcome of a balance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BalanceEnd {
-    /// Pages freed, those of slabs included.
-    pub freed: Pages,
-    /// The balance counts as failed.
-    pub failed: bool,
-    /// Compaction of a pageblock is due.
-    pub compacts: bool,
-}
-
-/// A balance of a node some of whose zones may be boosted.
-#[derive(Clone, Debug)]
-pub struct BoostedBalance {
-    rule: BoostRule,
-    /// Still to be freed for the boost.
-    left: Pages,
-    boosted: bool,
-    priority: Option<Priority>,
-    freed: Pages,
-    sparing: Sparing,
-}
-
-impl BoostedBalance {
-    /// A balance; `boosts`: the sum over the node's zones, each of which is noted by the caller.
-    #[must_use]
-    pub fn begin(rule: BoostRule, boosts: Pages, scan: ScanRule) -> Self {
-        Self {
-            rule,
-            left: boosts,
-            boosted: !boosts.is_zero(),
-            priority: Some(Priority::GENTLEST),
-            freed: Pages::ZERO,
-            sparing: Sparing::new(scan),
-        }
-    }
-
-    /// The next step. `balanced`: some zone is above HIGH and the boost that it has now.
-    #[must_use]
-    pub fn step(&mut self, balanced: bool) -> BoostStep {
-        let Some(mut priority) = self.priority else {
-            return BoostStep::Done(self.end(false));
-        };
-        if !balanced && self.is_for_boost() {
-            self.left = Pages::ZERO;
-            priority = Priority::GENTLEST;
-            self.priority = Some(priority);
-        }
-        if balanced && !self.is_for_boost() {
-            return BoostStep::Done(self.end(true));
-        }
-        let boosted = self.is_for_boost();
-        BoostStep::Shrink {
-            priority,
-            allowed: Allowed {
-                writes: !boosted,
-                swaps: !boosted,
-                shrinks: !boosted || self.rule.shrinks,
-            },
-            boosted,
-            spares_anon: self.sparing.allowed(),
-        }
-    }
-
-    /// The pass has ended. `freed`: with the pages of slabs. `enough`: it scanned as many as the
-    /// zones' marks say (HIGH and boost of each, at least a cluster).
-    pub fn shrunk(&mut self, freed: Pages, enough: bool, spared_anon: bool) {
-        self.sparing.passed(freed, spared_anon);
-        let stays = self.is_for_boost() && self.priority == Some(BOOSTED_LAST);
-        self.freed += freed;
-        self.left = self.left.saturating_sub(freed);
-        if self.is_for_boost() && freed.is_zero() {
-            self.priority = None;
-        } else if freed.is_zero() || !(enough || stays) {
-            self.priority = self
-                .priority
-                .filter(|priority| *priority > LAST)
-                .and_then(Priority::raised);
-            if self.priority.is_none() && self.freed.is_zero() && self.sparing.begins_again() {
-                self.priority = Some(Priority::GENTLEST);
-            }
-        }
-    }
-
-    fn is_for_boost(&self) -> bool {
-        !self.left.is_zero()
-    }
-
-    fn end(&self, balanced: bool) -> BalanceEnd {
-        BalanceEnd {
-            freed: self.freed,
-            // A boosted one, too (until 6.18).
-            failed: !balanced && self.freed.is_zero(),
-            compacts: self.boosted,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

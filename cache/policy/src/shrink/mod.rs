@@ -22,7 +22,6 @@
 //! |---|---|
 //! | `rule` | how eras differ, one row each |
 //! | `scan` | what one pass asks of one cache |
-//! | `files` | how the cache of a file system shares out what it is asked |
 //!
 //! Invariants
 //!   1. One pass scans no more than twice what is freeable.
@@ -33,11 +32,9 @@
 //! their own rest.
 //!
 //! Source: mechanisms 7, vectors SH1; kernel-facts 17; Linux 2.6.36 and 3.2 mm/vmscan.c,
-//! shrink_slab(); Linux 4.20, 5.0 and 5.17 mm/vmscan.c, 6.12 mm/shrinker.c, do_shrink_slab();
-//! fs/super.c, super_cache_scan().
+//! shrink_slab(); Linux 4.20, 5.0 and 5.17 mm/vmscan.c, 6.12 mm/shrinker.c, do_shrink_slab().
 //! Deviations: no memory cgroups; a cache that looked at nothing is taken to have stopped.
 
-pub mod files;
 mod rule;
 mod scan;
 

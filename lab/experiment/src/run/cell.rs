@@ -5,13 +5,13 @@
 //! blocks not. Watermarks are those of the full size, scaled, and MIN at least 128 pages: the
 //! kernel's grow as the root of the memory, and clusters of 32 pages must stay small against them.
 
+use history::files::InodeRule;
 use history::laws::Laws;
 use policy::dirty::Threshold;
 use policy::place::{PlaceLaw, machine};
 use policy::reclaim::boost::BoostRule;
 use policy::rule::RuleMaker;
 use policy::shrink::ShrinkRule;
-use policy::shrink::files::InodeRule;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
 use policy::writeback::{Flight, FlushTunables};

@@ -175,8 +175,11 @@ pub(super) fn run(
 ) -> Result<Ended, RunError> {
     let failed = |what| move |cause| RunError::Cache { what, cause };
     let cell = &setup.cell;
-    let runs = cell.runs.map(|runs| (cell.laws.compaction, runs));
-    let built = kernel::build(env, options(setup), runs);
+    let parts = kernel::Parts {
+        runs: cell.runs.map(|runs| (cell.laws.compaction, runs)),
+        overhead: cell.overhead,
+    };
+    let built = kernel::build(env, options(setup), parts);
     let cache = built.map_err(failed("building the cache"))?;
     let mut devices = Vec::with_capacity(setup.devices.len());
     for ((id, info), spec) in setup.devices.iter().zip(&setup.cell.devices) {
@@ -332,7 +335,6 @@ fn options(setup: &Setup) -> mm::Options {
     let pages = Pages(u64::from(setup.frames));
     options.machine = cell.machine.as_ref().map(|all| all.with_pages(pages));
     options.readahead_max = cell.readahead.unwrap_or(options.readahead_max);
-    options.overhead = cell.overhead;
     if let Some(pages) = cell.laws.reclaim.law.swap_queue {
         let requests = u32::try_from(pages.0 / CLUSTER.0);
         options.swap_requests = requests.expect("a queue is short");

@@ -8,9 +8,9 @@
 //!
 //! Source: experiments A4; kernel-facts 14.
 
+use history::files::{InodeRule, PRESSURE};
 use kernel::SlabSpec;
 use policy::place::mobility::Mobility;
-use policy::shrink::files::{InodeRule, PRESSURE};
 use policy::units::{Bytes, Pages};
 use workload::{Keep, ObjectCache, Role, SmallOptions};
 

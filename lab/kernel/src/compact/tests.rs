@@ -122,10 +122,11 @@ fn runs_that_no_memory_can_have_are_refused() {
         let options = Options::new(frames, 1);
         let kernel = |_, _| {
             let compactor = Some(compactor(Compaction::Never, order));
-            let generations = None;
+            let (generations, overhead) = (None, None);
             Arc::new(crate::Kernel {
                 compactor,
                 generations,
+                overhead,
             }) as _
         };
         let Err(Error::BadOption { what: told, .. }) =

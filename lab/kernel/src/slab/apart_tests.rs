@@ -203,7 +203,7 @@ fn a_boost_that_nobody_works_off_is_refused_by_name() {
     });
     let env = Arc::clone(lab.env());
     let error = lab
-        .run(move |_| crate::build(env, options, None).err())
+        .run(move |_| crate::build(env, options, crate::Parts::default()).err())
         .unwrap();
     let what = "boost.factor, where reclaim goes over zones,";
     assert_eq!(

@@ -45,9 +45,9 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use env::{Cause, Lock, LockClass, Signal, Task, WaitQueue};
+use history::files::{InodeRule, WithPages};
 use kernel::{Object, SlabSpec, Slabs};
 use mm::{Cache, File, ObjectShare};
-use policy::shrink::files::{InodeRule, WithPages};
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
 use crate::Failure;

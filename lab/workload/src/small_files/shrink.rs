@@ -15,9 +15,9 @@
 use std::sync::{Arc, Weak};
 
 use env::{Task, Work};
+use history::files::WithPages;
 use mm::{Ask, Dropped, NodeId, Shrink};
 use policy::shrink::Answer;
-use policy::shrink::files::WithPages;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use super::SmallFiles;

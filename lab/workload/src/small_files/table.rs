@@ -30,8 +30,8 @@
 use std::collections::VecDeque;
 
 use frames::{FrameId, Lists};
+use history::files::{Objects, WithPages};
 use mm::NodeId;
-use policy::shrink::files::{Objects, WithPages};
 
 use super::{CACHES_MAX, INODES_A_CLUSTER};
 

@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
+use history::files::{Objects, WithPages};
 use mm::NodeId;
-use policy::shrink::files::{Objects, WithPages};
 
 use super::table::{FileId, Found, Looked, Own, Table, Taken};
 use super::{CACHES_MAX, INODES_A_CLUSTER};

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use env::{Device, ObjectId, Task, Work as Kind};
+use history::files::InodeRule;
 use mm::{Cache, DeviceOptions, Item, Stats};
 use os::{FileDevice, OpenOptions, ThreadEnv};
-use policy::shrink::files::InodeRule;
 use policy::units::{Bytes, Nanos, Pages};
 use workload::{
     Barrier, Failure, Folder, FsMark, Inodes, Job, LargeDd, Numbered, Objects, Report, Stop, Work,

@@ -74,7 +74,7 @@ fn run(
     }
     let (reports, vmstat) = lab
         .run(move |task| {
-            let cache = kernel::build(env, options, None).unwrap();
+            let cache = kernel::build(env, options, kernel::Parts::default()).unwrap();
             let device = cache
                 .add_device(task, id, info, DeviceOptions::default())
                 .unwrap();

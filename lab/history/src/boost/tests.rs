@@ -1,5 +1,8 @@
+use policy::reclaim::boost::{Boost, BoostZone, Event, Waking, wants_wake};
+use policy::watermark::{AllocRight, Watermarks};
+
 use super::*;
-use crate::linux::LINUX_5_15;
+use crate::reclaim::LINUX_5_15;
 
 const ZONE: BoostZone = BoostZone {
     pages: Pages(4_194_304),

@@ -1,35 +1,34 @@
-//! A balance of the background reclaimer where zones are boosted (`policy::reclaim::boost`): as
+//! A balance of the background reclaimer where zones are boosted (`history::boost`): as
 //! long as the node is balanced it frees for the boost, within its limits; else it does as ever,
 //! with the marks raised.
 //!
 //! Source: mechanisms 3.4; kernel-facts 16; Linux 5.0 mm/vmscan.c, balance_pgdat(),
 //! kswapd_shrink_node().
 
-use core::sync::atomic::Ordering;
-
 use env::{Event, Signal, Task};
+use history::boost::{BoostStep, BoostedBalance};
+use mm::Item;
+use mm::inside::{Control, Inside, ZoneId};
 use policy::reclaim::background::is_balanced;
-use policy::reclaim::boost::{BoostStep, BoostedBalance};
 use policy::reclaim::direct::may_begin;
 use policy::reclaim::scan::CLUSTER;
 use policy::reclaim::throttle::Who;
 use policy::units::Pages;
 
-use super::{Control, age_anon, shrink_zone};
-use crate::cache::Cache;
-use crate::lists::ZoneId;
-use crate::vmstat::Item;
-
-/// One balance of a zone.
-pub(super) fn balance(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
-    let memory = &cache.memory;
-    let noted = memory.boost_of(zone);
+/// One balance of a zone whose boost was `noted`; `worked_off` is called when that is retired.
+pub(crate) fn balance(
+    task: &mut Task<'_>,
+    cache: Inside<'_>,
+    (zone, noted): (ZoneId, Pages),
+    worked_off: impl FnOnce(),
+) {
+    let memory = cache.memory;
     let scan = cache.options.reclaim.law.scan;
     let mut balance = BoostedBalance::begin(cache.options.boost, noted, scan);
     let mut scanned = Pages::ZERO;
     cache.counters.add(Item::Pageoutrun, 1);
     let end = loop {
-        let stops = cache.registry.stopping.load(Ordering::Acquire);
+        let stops = cache.is_stopping();
         let balanced = is_balanced(memory.spare_of(zone), memory.marks_of(zone).high);
         match balance.step(balanced) {
             BoostStep::Done(end) => break Some(end),
@@ -40,7 +39,7 @@ pub(super) fn balance(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
                 boosted,
                 spares_anon,
             } => {
-                age_anon(task, cache, zone);
+                cache.age_anon(task, zone);
                 let target = memory.marks_of(zone).high.at_least(CLUSTER);
                 let control = Control {
                     zone,
@@ -55,7 +54,7 @@ pub(super) fn balance(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
                     spares_anon,
                     run: None,
                 };
-                let got = shrink_zone(task, cache, &control);
+                let got = cache.shrink_zone(task, &control);
                 scanned += got.scanned;
                 if boosted {
                     cache.counters.add(Item::PgstealBoosted, got.reclaimed.0);
@@ -64,15 +63,13 @@ pub(super) fn balance(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) {
                 let free = Pages(u64::from(memory.free_of(zone)));
                 let min = memory.marks_of(zone).min;
                 if may_begin(free, min, cache.is_hopeless(task, zone)) {
-                    cache.reserve_wait(zone).wake_all(Signal::Balanced);
+                    cache.wake_reserve(zone);
                 }
             }
         }
     };
     memory.retire_boost(task, zone, noted);
-    if let Some(kernel) = cache.kernel().filter(|_| !noted.is_zero()) {
-        kernel.worked_off(cache, zone);
-    }
+    worked_off();
     if end.is_some_and(|end| end.failed) {
         let mut balance = cache.zones[zone].balance(task);
         balance.failures_mut().balanced(Pages::ZERO, false);
