@@ -18,9 +18,9 @@
 use std::collections::BTreeMap;
 
 use env::Work;
+use history::shrink::ShrinkRule;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
-use policy::shrink::ShrinkRule;
 use policy::writeback::FlushTunables;
 
 use crate::op::Op;

@@ -7,10 +7,10 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use env::{Cause, Task, Wakeup};
-use kernel::{Object, SlabSpec, Slabs};
-use mm::{Ask, Cache, Error, NodeId, Shrink};
+use history::shrink::Answer;
+use kernel::{Ask, Object, Shrink, SlabSpec, Slabs};
+use mm::{Cache, Error, NodeId};
 use policy::place::mobility::Mobility;
-use policy::shrink::Answer;
 use policy::units::{Bytes, Nanos, Pages};
 
 use crate::failure::fail;
@@ -105,10 +105,9 @@ impl Objects {
             list: Mutex::default(),
         });
         let shrinker: Arc<dyn Shrink> = Arc::clone(&kept) as _;
-        cache
-            .register(task, Arc::clone(&shrinker))
+        kernel::register(cache, task, Arc::clone(&shrinker))
             .unwrap_or_else(|error| fail("unexpected-error", refused(error)));
-        let twice = cache.register(task, shrinker);
+        let twice = kernel::register(cache, task, shrinker);
         judge!(
             matches!(twice, Err(Error::RegisteredTwice { name: "kept" })),
             "unexpected-error",

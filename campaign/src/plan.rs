@@ -18,12 +18,12 @@ use std::collections::BTreeMap;
 
 use device::{BytesPerSec, FaultPlan, Odds, SlowOptions};
 use env::Work;
+use history::shrink::ShrinkRule;
 use mm::{Apart, DeviceOptions, ErrorPolicy, Options, Populate};
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold};
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{Loops, ReclaimLaw, Tunables};
-use policy::shrink::ShrinkRule;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::writeback::{Flight, FlushTunables, Slice, SwapRoom};
 use serde::{Deserialize, Serialize};
@@ -573,7 +573,7 @@ impl Plan {
         };
         if let Some(objects) = &self.objects {
             let rules = objects.rules().expect("a plan is checked before it is run");
-            (options.shrink, options.apart, options.boost) = rules;
+            (_, options.apart, options.boost) = rules;
             // A boost is worked off by reclaim over nodes.
             if options.reclaim.law.loops == Loops::Zones {
                 options.boost = BoostRule::LINUX_4_20;
@@ -582,6 +582,16 @@ impl Plan {
         options.devices_max = 4;
         options.files_max = 16;
         options
+    }
+
+    /// The parts of a kernel that its cache has.
+    pub(crate) fn parts(&self) -> kernel::Parts {
+        let mut parts = kernel::Parts::default();
+        if let Some(objects) = &self.objects {
+            let rules = objects.rules().expect("a plan is checked before it is run");
+            parts.shrink = rules.0;
+        }
+        parts
     }
 
     /// The cost of work under the plan's laws.

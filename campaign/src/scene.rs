@@ -660,7 +660,7 @@ pub(crate) fn world(
     parts: Vec<Part>,
     (prefilled, say): (bool, bool),
 ) -> Arc<World> {
-    let cache = kernel::build(env.clone(), plan.options(), kernel::Parts::default())
+    let cache = kernel::build(env.clone(), plan.options(), plan.parts())
         .unwrap_or_else(|error| fail("unexpected-error", format!("building the cache: {error}")));
     let mut places = Vec::new();
     for (number, (part, device)) in parts.into_iter().zip(&plan.devices).enumerate() {

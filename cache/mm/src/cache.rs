@@ -20,7 +20,7 @@ use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::registry::regions::Anon;
 use crate::registry::writeback::Writeback;
-use crate::shrinkers::Shrinkers;
+use crate::shrinkers::{PageWatch, Shrinkers, SlabPages};
 use crate::vmstat::{Counters, Item};
 pub(crate) use crate::vmstat::{add, get, sub};
 use crate::{Error, swapfile};
@@ -47,7 +47,7 @@ pub struct Cache {
     /// Devices, and what is dirty.
     pub(crate) writeback: Writeback,
     pub(crate) swap: swapfile::State,
-    /// Caches of objects, and the pages of slabs.
+    /// The pages of slabs.
     pub(crate) shrinkers: Shrinkers,
     pub(crate) counters: Counters,
     /// Parts of a kernel that no live cache has.
@@ -150,6 +150,16 @@ impl Cache {
         self.pages.table.update(frame, Flags::NONE, Flags::MAPPED);
         self.zones.note_unmapped(frame);
         true
+    }
+
+    /// Pages of slabs now.
+    pub fn slab_pages(&self) -> SlabPages {
+        self.shrinkers.pages()
+    }
+
+    /// From now on `watch` is told which pages of files reclaim frees. The first one stays.
+    pub fn watch_pages(&self, watch: Arc<dyn PageWatch>) {
+        self.shrinkers.watch.get_or_init(|| watch);
     }
 
     /// The mobility whose pageblocks hold the pages of a file that are to be written to, or read.
@@ -280,12 +290,8 @@ impl Cache {
         let counted = (&self.pages, &self.counters);
         let at = (|| self.env.now(), may_swap, self.has_room());
         let distance = self.zones.refaulted(context, counted, frame, shadow, at);
-        if let Some(shares) = self
-            .shrinkers
-            .shares()
-            .filter(|_| !self.shrinkers.is_empty())
-        {
-            shares.page_missed(context, distance);
+        if let Some(kernel) = self.kernel().filter(|kernel| kernel.has_objects()) {
+            kernel.page_missed(&context, distance, self.shrinkers.read());
         }
     }
 

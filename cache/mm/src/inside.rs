@@ -15,7 +15,7 @@ use policy::reclaim::direct::Got;
 use policy::reclaim::page::Tally;
 use policy::reclaim::scan::Kind;
 use policy::reclaim::throttle::Who;
-use policy::units::{Nanos, Pages};
+use policy::units::{Bytes, Nanos, Pages};
 
 pub use crate::alloc::Wanted;
 pub use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
@@ -36,8 +36,10 @@ pub use crate::vmstat::Counters;
 
 pub use crate::cache::kernel::{Control, RunPass};
 
-use crate::cache::kernel::{ForRun, Kernel};
-use crate::reclaim::{age_anon, background, direct, shrink, shrink_zone, throttle};
+pub use crate::cache::kernel::Place;
+use crate::cache::kernel::{ForRun, Kernel, Turned};
+use crate::reclaim::{age_anon, background, direct, shrink, shrink_zone, take_turns, throttle};
+use crate::vmstat::get;
 use crate::writeback::flush;
 use crate::{Cache, Error, NodeId, Options, Runs, relocate};
 
@@ -55,7 +57,7 @@ pub struct Inside<'a> {
     pub zones: &'a Zones,
     /// Anonymous memory.
     pub regions: &'a Regions,
-    /// Caches of objects, and the pages of slabs.
+    /// The pages of slabs.
     pub shrinkers: &'a Shrinkers,
     /// The counters of `vmstat`.
     pub counters: &'a Counters,
@@ -212,6 +214,16 @@ impl<'a> Inside<'a> {
         shrink_zone(task, self.cache, control)
     }
 
+    /// The turns of a pass over a zone.
+    pub fn take_turns(
+        &self,
+        task: &mut Task<'_>,
+        control: &Control<'_>,
+        tally: &mut Tally,
+    ) -> Turned {
+        take_turns(task, self.cache, control, tally)
+    }
+
     /// Judges pages of a kind that were taken off their lists, and does with each as judged;
     /// answers how many were freed.
     pub fn shrink(
@@ -255,6 +267,24 @@ impl<'a> Inside<'a> {
     /// Asks the flusher of each device for `pages`.
     pub fn want_of_each(&self, context: &impl Context, pages: Pages) {
         self.cache.want_of_each(context, pages);
+    }
+
+    /// The memory that pages and objects share: all but the part that reclaim keeps free.
+    pub fn shared_memory(&self) -> Bytes {
+        let frames = Pages(u64::from(self.memory.limit_frames()));
+        frames.saturating_sub(self.memory.marks().high).bytes()
+    }
+
+    /// The needs of the law of writers now: bytes that all devices write in a second, and those
+    /// that may be dirty of the third.
+    pub fn writers(&self, task: &Task<'_>) -> (Bytes, Bytes, Bytes) {
+        let dirtyable = self.cache.dirtyable();
+        let devices = self.cache.writeback.devices.lock(task).clone();
+        let domain = self.cache.writeback.domain.lock(task);
+        let at_work = devices.iter().filter(|device| get(&device.written) > 0);
+        let written = at_work.map(|device| domain.bandwidth(device.index).0).sum();
+        let dirty = domain.limits(dirtyable).dirty;
+        (Pages(written).bytes(), dirty.bytes(), dirtyable.now.bytes())
     }
 
     /// Reclaims a cluster for the task; answers how many pages were freed.

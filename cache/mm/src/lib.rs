@@ -57,7 +57,7 @@ mod writeback;
 
 pub use anon::{Spill, Touched};
 pub use cache::Cache;
-pub use cache::kernel::{Done, Ended, ForRun, Kernel};
+pub use cache::kernel::{Asked, Done, Ended, ForRun, Kernel, Turned};
 pub use error::Error;
 pub use file::advise::Advice;
 pub use file::drop::Dropped;
@@ -75,7 +75,7 @@ pub use memory::offline::Limit;
 pub use memory::overhead::Overhead;
 pub use options::{Apart, DeviceOptions, ErrorPolicy, Options, Populate, Runs};
 pub use registry::page_map::Access;
-pub use shrinkers::{Ask, ObjectShare, PageWatch, ShareView, Shrink, SlabPages};
+pub use shrinkers::{PageWatch, SlabPages};
 pub use stats::{DeviceStats, Health, NodeStats, ReadsFailing, Refaults, Stats};
 pub use swapfile::SwapStats;
 pub use vmstat::{Item, Vmstat};

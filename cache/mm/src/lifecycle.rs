@@ -11,7 +11,7 @@ use policy::place::ZONES_MAX;
 use policy::reclaim::page::Immediate;
 use policy::units::{Bytes, Pages};
 
-use crate::cache::kernel::Kernel;
+use crate::cache::kernel::{Kernel, Make, Place};
 use crate::cache::{Cache, FILE_MAX, FRAMES_MIN};
 use crate::lists::{Layout, NodeId, Zones};
 use crate::memory::{Memory, Shape};
@@ -60,14 +60,14 @@ impl Cache {
         Self::build(env, options, None)
     }
 
-    /// The same with rooms of a kernel, which `make` makes for that many nodes and zones.
+    /// The same with rooms of a kernel, which `make` makes for its place.
     ///
     /// # Errors
     /// As `new`.
     pub fn with_kernel(
         env: Arc<dyn Env>,
         options: Options,
-        make: &dyn Fn(usize, usize) -> Arc<dyn Kernel>,
+        make: Make<'_>,
     ) -> Result<Arc<Self>, Error> {
         Self::build(env, options, Some(make))
     }
@@ -75,7 +75,7 @@ impl Cache {
     fn build(
         env: Arc<dyn Env>,
         options: Options,
-        make: Option<&dyn Fn(usize, usize) -> Arc<dyn Kernel>>,
+        make: Option<Make<'_>>,
     ) -> Result<Arc<Self>, Error> {
         let frames = options.frames;
         if frames < FRAMES_MIN {
@@ -104,7 +104,13 @@ impl Cache {
         })?;
         let layout = Arc::new(layout);
         let sizes = (layout.nodes().len(), layout.zones().count());
-        let kernel = make.map(|make| make(sizes.0, sizes.1));
+        let place = Place {
+            nodes: sizes.0,
+            zones: sizes.1,
+            memory: Pages(u64::from(frames)).saturating_sub(marks.high).bytes(),
+            now: env.now(),
+        };
+        let kernel = make.map(|make| make(&place));
         let runs = kernel.as_ref().and_then(|kernel| kernel.runs());
         if let Some(runs) = runs {
             options.check_runs(runs)?;
@@ -121,7 +127,6 @@ impl Cache {
             boost: options.boost,
             overhead: kernel.as_ref().and_then(|kernel| kernel.overhead()),
         };
-        let shared = Pages(u64::from(frames)).saturating_sub(marks.high).bytes();
         let cache = Arc::new(Self {
             pages: CachedPages::new(frames, nodes),
             memory: Memory::new(Arc::clone(&env), shape),
@@ -135,7 +140,7 @@ impl Cache {
             registry: Registry::new(),
             writeback: Writeback::new(&options),
             swap: swapfile::State::new(frames),
-            shrinkers: Shrinkers::new(sizes, options.shares, shared, env.now()),
+            shrinkers: Shrinkers::new(sizes.1),
             counters: Counters::new(),
             kernel,
             runs,

@@ -8,8 +8,6 @@ use policy::reclaim::boost::BoostRule;
 use policy::reclaim::page::Immediate;
 use policy::reclaim::{Loops, ReclaimLaw, Tunables as ReclaimTunables};
 use policy::rule::RuleMaker;
-use policy::shares::ShareRule;
-use policy::shrink::ShrinkRule;
 use policy::units::{Nanos, Pages};
 use policy::watermark::Watermarks;
 use policy::writeback::FlushTunables;
@@ -102,10 +100,6 @@ pub struct Options {
     /// Which page of a file goes; `None`: by inactive and active pages and how far they had fallen
     /// that come back, as the law of reclaim has it.
     pub page_rule: Option<RuleMaker>,
-    /// The rule by which caches of objects are asked for their share.
-    pub shrink: ShrinkRule,
-    /// The rule by which pages and caches of objects share the memory; `None`: by pressure alone.
-    pub shares: Option<ShareRule>,
     /// The free lists of pages, objects and unmovable memory, if each has its own; `None`: they
     /// share one.
     pub apart: Option<Apart>,
@@ -151,8 +145,6 @@ impl Options {
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
             page_rule: None,
-            shrink: ShrinkRule::LINUX_6_12,
-            shares: Some(ShareRule::TIDEGATE),
             apart: None,
             boost: BoostRule::TIDEGATE,
             machine: None,

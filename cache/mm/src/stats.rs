@@ -14,7 +14,6 @@ mod nodes;
 pub use self::nodes::NodeStats;
 pub use crate::registry::health::{DeviceStats, Health, ReadsFailing};
 use crate::shrinkers::SlabPages;
-use crate::shrinkers::shares::MemoryShares;
 use crate::vmstat::{Item, Vmstat};
 
 /// A reading of a cache's counters. Levels are pages now; totals since the cache was built.
@@ -87,11 +86,10 @@ impl Cache {
     pub fn refaults(&self) -> Refaults {
         let evicted = [Item::PgstealFile, Item::PgstealAnon];
         let evicted = evicted.map(|item| self.counters.get(item));
-        let shares = self.shrinkers.shares();
         Refaults {
             by_distance: self.zones.fallen(),
             evicted: Pages(evicted.iter().sum()),
-            read: shares.map_or(Nanos::ZERO, MemoryShares::read),
+            read: self.shrinkers.read(),
         }
     }
 

@@ -20,7 +20,6 @@ pub mod readahead;
 pub mod reclaim;
 pub mod rule;
 pub mod shares;
-pub mod shrink;
 pub mod ticks;
 pub mod units;
 pub mod watermark;

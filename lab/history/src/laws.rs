@@ -5,13 +5,13 @@
 //! memory, limits) are of no machine until somebody sets them.
 
 use crate::files::InodeRule;
+use crate::shrink::ShrinkRule;
 use policy::dirty::{self, InitialBandwidth, Law};
 use policy::place::PlaceLaw;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{self, ReclaimLaw};
 use policy::shares::ShareRule;
-use policy::shrink::ShrinkRule;
 use policy::writeback::FlushTunables;
 
 use crate::compact::Compaction;

@@ -15,4 +15,5 @@ pub mod files;
 pub mod generations;
 pub mod laws;
 pub mod reclaim;
+pub mod shrink;
 pub mod zoned;

@@ -7,6 +7,7 @@
 //! | `zoned` | reclaims over zones, as before 4.8 | reclaim under a law of zones |
 //! | `generations` | puts pages in generations | lists and passes of a law that has them |
 //! | `boosted` | balances a zone whose marks are raised | the background reclaimer under a law of boosts |
+//! | `objects` | asks caches of objects, by pressure or by their shares | passes over a zone |
 //! | `overhead` | keeps index nodes, heads, page tables in frames | writes, faults, evictions of a machine with it |
 //! | `slab` | holds objects on pages of the cache's memory | who keeps objects: `workload`, `campaign` |
 //!
@@ -17,36 +18,61 @@
 mod boosted;
 mod compact;
 mod generations;
+mod objects;
 mod overhead;
 mod slab;
 #[cfg(test)]
 mod testing;
 mod zoned;
 
+use core::any::Any;
 use std::sync::Arc;
 
 use env::{Context, Task};
 use frames::FrameId;
 use history::compact::Compaction;
-use mm::inside::{Control, Order, ZoneId};
-use mm::{Cache, Ended, Error, ForRun, NodeId, Options, Runs};
+use history::shrink::ShrinkRule;
+use mm::inside::{Control, Order, Place, ZoneId};
+use mm::{Asked, Cache, Ended, Error, ForRun, NodeId, Options, Runs, Turned};
 use policy::reclaim::page::Tally;
+use policy::reclaim::scan::Priority;
 use policy::reclaim::throttle::Who;
-use policy::units::Pages;
+use policy::shares::ShareRule;
+use policy::units::{Nanos, Pages};
 
 use compact::Compactor;
 use generations::Generational;
+use objects::Objects;
+pub use objects::{
+    Ask, ObjectShare, ShareView, Shrink, note_inode_steal, object_missed, objects_evicted,
+    register, shares,
+};
 use overhead::Overhead;
 pub use slab::{Object, SlabSpec, Slabs};
 
 /// The parts of a kernel that a machine has beside those that its law of reclaim brings.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Parts {
     /// The way to huge pages, and their size.
     pub runs: Option<(Compaction, Runs)>,
     /// Index nodes, heads of pages that were written to and page tables of regions take frames;
     /// else they lie beside the memory.
     pub overhead: bool,
+    /// The rule by which caches of objects are asked for their share.
+    pub shrink: ShrinkRule,
+    /// The rule by which pages and caches of objects share the memory; `None`: by pressure alone.
+    pub shares: Option<ShareRule>,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self {
+            runs: None,
+            overhead: false,
+            shrink: ShrinkRule::LINUX_6_12,
+            shares: Some(ShareRule::TIDEGATE),
+        }
+    }
 }
 
 /// The rooms of one machine.
@@ -57,6 +83,8 @@ pub struct Kernel {
     generations: Option<Arc<Generational>>,
     /// The overhead of its pages, if it takes frames.
     overhead: Option<Arc<Overhead>>,
+    /// Caches of objects.
+    objects: Objects,
 }
 
 /// A cache with these parts of a kernel.
@@ -66,15 +94,28 @@ pub struct Kernel {
 pub fn build(env: Arc<dyn env::Env>, options: Options, parts: Parts) -> Result<Arc<Cache>, Error> {
     let (frames, law) = (options.frames, options.reclaim);
     let has_generations = law.law.generations && options.page_rule.is_none();
-    Cache::with_kernel(env, options, &|nodes, zones| {
-        let of = |(law, runs)| Arc::new(Compactor::new(law, runs, nodes, zones));
+    Cache::with_kernel(env, options, &|place| {
+        let of = |(law, runs)| Arc::new(Compactor::new(law, runs, place.nodes, place.zones));
         Arc::new(Kernel {
             compactor: parts.runs.map(of),
             generations: has_generations
-                .then(|| Arc::new(Generational::new(frames, zones, law.stands_for))),
+                .then(|| Arc::new(Generational::new(frames, place.zones, law.stands_for))),
             overhead: parts.overhead.then(|| Arc::new(Overhead::new(frames))),
+            ..Kernel::plain(place, (parts.shrink, parts.shares))
         })
     })
+}
+
+impl Kernel {
+    /// Of a machine with nothing but caches of objects.
+    fn plain(place: &Place, rules: (ShrinkRule, Option<ShareRule>)) -> Self {
+        Self {
+            compactor: None,
+            generations: None,
+            overhead: None,
+            objects: Objects::new(place.nodes, rules, place.memory, place.now),
+        }
+    }
 }
 
 impl mm::Kernel for Kernel {
@@ -120,7 +161,7 @@ impl mm::Kernel for Kernel {
 
     fn settle_overhead(&self, task: &mut Task<'_>, cache: &Cache, takes: bool) {
         if let Some(overhead) = &self.overhead {
-            overhead.settle(task, cache.inside(), takes);
+            overhead.settle(task, (cache.inside(), &self.objects), takes);
         }
     }
 
@@ -156,6 +197,45 @@ impl mm::Kernel for Kernel {
     ) -> Pages {
         let pass = |order: &Arc<Generational>| order.pass(task, cache.inside(), control, tally);
         self.generations.as_ref().map_or(Pages::ZERO, pass)
+    }
+
+    fn has_objects(&self) -> bool {
+        !self.objects.is_empty()
+    }
+
+    fn pass_shared(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Cache,
+        control: &Control<'_>,
+        tally: &mut Tally,
+    ) -> Option<Turned> {
+        objects::pass::pass(task, (cache.inside(), &self.objects), control, tally)
+    }
+
+    fn ask_objects(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Cache,
+        control: &Control<'_>,
+        seen: (Pages, Pages),
+        shared: bool,
+    ) -> Asked {
+        objects::ask::ask(task, (cache.inside(), &self.objects), control, seen, shared)
+    }
+
+    fn ask_everywhere(&self, task: &mut Task<'_>, cache: &Cache, priority: Priority) {
+        objects::ask::ask_everywhere(task, (cache.inside(), &self.objects), priority);
+    }
+
+    fn page_missed(&self, context: &dyn Context, distance: Pages, cost: Nanos) {
+        if let Some(shares) = self.objects.shares() {
+            shares.page_missed(context, distance, cost);
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
     }
 
     fn stop(&self) {

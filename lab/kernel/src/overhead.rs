@@ -36,6 +36,8 @@ use policy::place::by_use::Purpose;
 use policy::place::mobility::Mobility;
 use policy::units::Pages;
 
+use crate::objects::Objects;
+
 /// Kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -173,7 +175,12 @@ impl Overhead {
 
     /// Makes as many objects as pages want, if it `takes`, or frees those that they do not. It
     /// neither reclaims nor waits; it may boost a zone, and wake its reclaimer.
-    pub(crate) fn settle(&self, task: &mut Task<'_>, cache: Inside<'_>, takes: bool) {
+    pub(crate) fn settle(
+        &self,
+        task: &mut Task<'_>,
+        (cache, objects): (Inside<'_>, &Objects),
+        takes: bool,
+    ) {
         for kind in Kind::ALL {
             loop {
                 let swapped = cache.swap_groups();
@@ -184,9 +191,8 @@ impl Overhead {
                     Step::Free(busies) => {
                         let zone = cache.zones.layout().of(busies[0].frame());
                         let pages = Pages(busies.len() as u64);
-                        cache
-                            .shrinkers
-                            .note_gone(task, kind.mobility(), zone, pages);
+                        cache.shrinkers.note_gone(kind.mobility(), zone, pages);
+                        objects.note_freed(task, pages);
                         let frames = busies.into_iter().map(|busy| cache.disown(busy));
                         let frames: Vec<_> = frames.collect();
                         cache.memory.put(task, &frames);

@@ -13,10 +13,22 @@ use env::{Device, DeviceId, DeviceInfo, IoRequest, ObjectId, Task};
 use policy::units::Bytes;
 use world::{Lab, LabEnv, Options as LabOptions, Sector};
 
+use mm::inside::Place;
 use mm::{Cache, DeviceOptions, Error, File, Options, Reader};
 
 /// Number of a `Null`.
 pub(crate) const NULL: DeviceId = DeviceId(0);
+
+impl Kernel {
+    /// With that way to huge pages.
+    pub(crate) fn with_compactor(place: &Place, compactor: Arc<Compactor>) -> Self {
+        let parts = Parts::default();
+        Self {
+            compactor: Some(compactor),
+            ..Self::plain(place, (parts.shrink, parts.shares))
+        }
+    }
+}
 
 /// Runs `body` with a cache of these options and this way to huge pages, and shuts it down.
 pub(crate) fn with_compactor<T: Send + 'static>(
@@ -25,13 +37,11 @@ pub(crate) fn with_compactor<T: Send + 'static>(
     body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
 ) -> T {
     let frames = options.frames;
-    let kernel: Arc<dyn mm::Kernel> = Arc::new(Kernel {
-        compactor: Some(compactor),
-        generations: None,
-        overhead: None,
-    });
-    let build =
-        move |env: Arc<LabEnv>| Cache::with_kernel(env, options, &|_, _| Arc::clone(&kernel));
+    let build = move |env: Arc<LabEnv>| {
+        Cache::with_kernel(env, options, &|place| {
+            Arc::new(Kernel::with_compactor(place, Arc::clone(&compactor)))
+        })
+    };
     with_built(frames, build, body)
 }
 
@@ -41,8 +51,8 @@ pub(crate) fn with_overhead<T: Send + 'static>(
     body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) -> T + Send + 'static,
 ) -> T {
     let parts = Parts {
-        runs: None,
         overhead: true,
+        ..Parts::default()
     };
     with_built(
         options.frames,

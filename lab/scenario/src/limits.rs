@@ -1,9 +1,9 @@
 //! Allowed values of several keys of a scenario.
 
 use history::files::InodeRule;
+use history::shrink::ShrinkRule;
 use policy::place::PlaceLaw;
 use policy::reclaim::boost::BoostRule;
-use policy::shrink::ShrinkRule;
 
 use crate::catalogue;
 use crate::keys::{Allowed, names, range};

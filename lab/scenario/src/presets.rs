@@ -11,12 +11,12 @@
 use history::compact::{Compaction, Patches};
 use history::files::InodeRule;
 use history::laws::{Laws, SlabLaw};
+use history::shrink::ShrinkRule;
 use policy::dirty::{self, InitialBandwidth};
 use policy::place::PlaceLaw;
 use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{self, Reason};
-use policy::shrink::ShrinkRule;
 use policy::writeback::FlushTunables;
 
 /// One row of the table.

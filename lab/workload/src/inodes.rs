@@ -38,10 +38,10 @@ use std::sync::{Arc, Weak};
 
 use env::{Lock, LockClass, Task, Work};
 use history::files::{InodeRule, Objects, PRESSURE, WithPages};
-use kernel::{Object, SlabSpec, Slabs};
-use mm::{Ask, Cache, Dropped, File, NodeId, PageWatch, Shrink};
+use history::shrink::Answer;
+use kernel::{Ask, Object, Shrink, SlabSpec, Slabs};
+use mm::{Cache, Dropped, File, NodeId, PageWatch};
 use policy::place::mobility::Mobility;
-use policy::shrink::Answer;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::Failure;
@@ -110,7 +110,11 @@ impl Inodes {
             &[Which::Both]
         };
         for which in which {
-            cache.register(task, Arc::new(Pruner(Arc::downgrade(&inodes), *which)))?;
+            kernel::register(
+                cache,
+                task,
+                Arc::new(Pruner(Arc::downgrade(&inodes), *which)),
+            )?;
         }
         cache.watch_pages(Arc::new(Watch(Arc::downgrade(&inodes))));
         Ok(inodes)
@@ -264,7 +268,7 @@ impl Inodes {
         let stolen = gone.len() as u64;
         task.did(Work::Free, stolen);
         if stolen > 0 {
-            self.cache.note_inode_steal(task, Pages(stolen));
+            kernel::note_inode_steal(&self.cache, task, Pages(stolen));
         }
         self.pages_gone(task, &gone);
     }

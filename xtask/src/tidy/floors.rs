@@ -71,7 +71,7 @@ const HOUSES: &[House] = &[
         methods: true,
         floors: &[
             &["lib"],
-            &["place", "shares", "shrink"],
+            &["place", "shares"],
             &["reclaim", "dirty", "writeback", "readahead", "rule"],
             &["watermark", "ticks"],
             &["units"],

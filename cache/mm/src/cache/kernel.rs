@@ -5,6 +5,7 @@
 //!
 //! Source: ours (ADR 31).
 
+use core::any::Any;
 use std::sync::Arc;
 
 use env::{Context, Task};
@@ -13,7 +14,7 @@ use policy::reclaim::Loops;
 use policy::reclaim::page::Tally;
 use policy::reclaim::scan::Priority;
 use policy::reclaim::throttle::Who;
-use policy::units::Pages;
+use policy::units::{Bytes, Instant, Nanos, Pages};
 
 use super::Cache;
 use crate::Error;
@@ -85,6 +86,39 @@ pub trait Kernel: Send + Sync {
         tally: &mut Tally,
     ) -> Pages;
 
+    /// True if it has caches of objects that passes may ask.
+    fn has_objects(&self) -> bool;
+
+    /// A pass where pages and caches of objects share the memory; `None`: they do not. The caller
+    /// holds nothing, as in the next two.
+    fn pass_shared(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Cache,
+        control: &Control<'_>,
+        tally: &mut Tally,
+    ) -> Option<Turned>;
+
+    /// Asks caches of objects on the node of a zone for their part of a pass that has looked at
+    /// `seen.0` of `seen.1` listed pages: all, or if `shared` those that do not say what they hold.
+    fn ask_objects(
+        &self,
+        task: &mut Task<'_>,
+        cache: &Cache,
+        control: &Control<'_>,
+        seen: (Pages, Pages),
+        shared: bool,
+    ) -> Asked;
+
+    /// Asks all of them on all nodes, for frames that have to go wherever they are.
+    fn ask_everywhere(&self, task: &mut Task<'_>, cache: &Cache, priority: Priority);
+
+    /// A page comes back that was evicted `distance` evictions ago; its read takes `cost`.
+    fn page_missed(&self, context: &dyn Context, distance: Pages, cost: Nanos);
+
+    /// The kernel as what it is, for its own crate.
+    fn as_any(&self) -> &dyn Any;
+
     /// The cache stops: tasks of the background end.
     fn stop(&self);
 }
@@ -154,6 +188,42 @@ pub struct RunPass<'a> {
     pub freed: Pages,
 }
 
+/// The outcome of the turns of a pass.
+#[derive(Clone, Copy, Default)]
+pub struct Turned {
+    /// Pages that were freed.
+    pub reclaimed: Pages,
+    /// An active list was spared.
+    pub skipped_deactivate: bool,
+    /// Inactive pages of files sufficed (`Sparing`).
+    pub spared_anon: bool,
+}
+
+/// Pages and objects that caches of objects gave.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// Pages that came free by it.
+    pub pages: Pages,
+    /// Objects, by their own count.
+    pub objects: u64,
+}
+
+/// The place of a kernel: the cache that it is made for.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Its nodes.
+    pub nodes: usize,
+    /// Its zones.
+    pub zones: usize,
+    /// Its memory above the marks.
+    pub memory: Bytes,
+    /// The present.
+    pub now: Instant,
+}
+
+/// Makes a kernel for its place.
+pub(crate) type Make<'a> = &'a dyn Fn(&Place) -> Arc<dyn Kernel>;
+
 /// The account of reclaim for a run when a pass over a zone ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
@@ -171,6 +241,22 @@ impl Cache {
     /// The kernel whose rooms it has.
     pub(crate) fn kernel(&self) -> Option<&dyn Kernel> {
         self.kernel.as_deref()
+    }
+
+    /// True if passes may ask caches of objects.
+    pub(crate) fn has_objects(&self) -> bool {
+        self.kernel().is_some_and(Kernel::has_objects)
+    }
+
+    /// See `Kernel::ask_objects`; of all.
+    pub(crate) fn ask_objects(
+        &self,
+        task: &mut Task<'_>,
+        control: &Control<'_>,
+        seen: (Pages, Pages),
+    ) -> Asked {
+        let ask = |kernel: &dyn Kernel| kernel.ask_objects(task, self, control, seen, false);
+        self.kernel().map_or_else(Asked::default, ask)
     }
 
     /// The runs that faults ask for.

@@ -33,7 +33,6 @@ use crate::cache::{Cache, FRAMES_MIN};
 use crate::lists::isolate::{Batch, CLUSTER_FRAMES, Page};
 use crate::memory::chunks::ChunkState;
 use crate::memory::offline::Limit;
-use crate::reclaim::objects;
 use crate::reclaim::shrink::clear_out;
 use crate::relocate::{look, move_found};
 
@@ -158,7 +157,9 @@ fn clear(task: &mut Task<'_>, cache: &Weak<Cache>) {
             if fruitless {
                 again = Nanos(again.0 * 2).at_most(AGAIN_MOST);
                 if has_slabs(task, &cache) {
-                    objects::ask_everywhere(task, &cache, urgency);
+                    if let Some(kernel) = cache.kernel() {
+                        kernel.ask_everywhere(task, &cache, urgency);
+                    }
                     urgency = urgency.raised().unwrap_or(urgency);
                 }
                 // Pages that are stuck may be so for ever.
@@ -228,7 +229,7 @@ pub(super) fn contents(table: &FrameTable, state: &ChunkState) -> (u32, u32) {
 /// them.
 fn has_slabs(task: &Task<'_>, cache: &Cache) -> bool {
     let slabs = cache.shrinkers.pages();
-    if slabs.reclaimable.is_zero() || cache.shrinkers.is_empty() {
+    if slabs.reclaimable.is_zero() || !cache.has_objects() {
         return false;
     }
     let is_slab = |frame| {

@@ -277,7 +277,7 @@ impl Zones {
     }
 
     /// Of all zones together.
-    pub(crate) fn all_sizes_and_aside(&self, context: &impl Context) -> (Sizes, Pages) {
+    pub fn all_sizes_and_aside(&self, context: &impl Context) -> (Sizes, Pages) {
         let (sizes, aside) = self.lengths(context);
         (self.as_scanned(sizes), aside)
     }
@@ -330,7 +330,7 @@ impl Zones {
     }
 
     /// Pages on all lists of a zone.
-    pub(crate) fn listed(&self, context: &impl Context, zone: ZoneId) -> Pages {
+    pub fn listed(&self, context: &impl Context, zone: ZoneId) -> Pages {
         let (sizes, aside) = self.sizes_and_aside(context, zone);
         sizes.total() + aside
     }

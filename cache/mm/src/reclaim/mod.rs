@@ -14,8 +14,6 @@
 //! | `lists` (beside) | the lists, marks and counters of a zone; what ends a write |
 //! | `lists::isolate` | takes pages off a list and puts them back |
 //! | `shrink`, `active` | a turn on an inactive, on an active list |
-//! | `objects` | asks caches of objects |
-//! | `shares` | asks pages and objects, each for what it holds above its share |
 //! | `mapped` | pages of files that are used without a call |
 //! | `background`, `direct` | when to make passes, and when to stop; over zones, before 4.8: a `Kernel` |
 //! | `throttle` | sleeps for a reason, and wakes |
@@ -30,8 +28,6 @@ pub(crate) mod background;
 pub(crate) mod direct;
 pub(crate) mod index_nodes;
 mod mapped;
-pub(crate) mod objects;
-mod shares;
 pub(crate) mod shrink;
 #[cfg(test)]
 mod tests;
@@ -47,12 +43,11 @@ use policy::reclaim::direct::Got;
 use policy::reclaim::page::{Pass, PassStall, Tally, after_pass};
 use policy::reclaim::scan::{CountInput, Lru, Priority, Turn, Turns, plan};
 use policy::reclaim::throttle::Finding;
-use policy::shrink::Pressure;
 use policy::units::Pages;
 
 use crate::cache::Cache;
 pub(crate) use crate::cache::kernel::Control;
-use crate::cache::kernel::Done;
+use crate::cache::kernel::{Done, Turned};
 use crate::lists::ZoneId;
 use crate::lists::isolate::Batch;
 use crate::vmstat::Item;
@@ -62,17 +57,10 @@ pub(crate) fn shrink_zone(task: &mut Task<'_>, cache: &Cache, control: &Control)
     let zone = &cache.zones[control.zone];
     zone.enter_work();
     let mut tally = Tally::default();
-    let shrinks = control.may_shrink && !cache.shrinkers.is_empty();
-    let listed = if shrinks {
-        cache.zones.listed(task, control.zone)
-    } else {
-        Pages::ZERO
-    };
-    let by_shares = if shrinks {
-        shares::pass(task, cache, control, &mut tally)
-    } else {
-        None
-    };
+    let has_objects = control.may_shrink && cache.has_objects();
+    let kernel = cache.kernel().filter(|_| has_objects);
+    let listed = kernel.map_or(Pages::ZERO, |_| cache.zones.listed(task, control.zone));
+    let by_shares = kernel.and_then(|kernel| kernel.pass_shared(task, cache, control, &mut tally));
     let shared = by_shares.is_some();
     let turned = by_shares.unwrap_or_else(|| take_turns(task, cache, control, &mut tally));
     let mut reclaimed = turned.reclaimed;
@@ -96,13 +84,9 @@ pub(crate) fn shrink_zone(task: &mut Task<'_>, cache: &Cache, control: &Control)
             age_anon(task, cache, control.zone);
         }
     }
-    if shrinks {
-        let pressure = Pressure {
-            priority: control.priority,
-            scanned: tally.scanned,
-            listed,
-        };
-        reclaimed += objects::ask(task, cache, control, pressure, shared).pages;
+    if let Some(kernel) = kernel {
+        let seen = (tally.scanned, listed);
+        reclaimed += kernel.ask_objects(task, cache, control, seen, shared).pages;
     }
     let (sizes, aside) = cache.zones.sizes_and_aside(task, control.zone);
     let rule = cache.options.reclaim.judge_rule();
@@ -146,18 +130,13 @@ pub(crate) fn shrink_zone(task: &mut Task<'_>, cache: &Cache, control: &Control)
     }
 }
 
-/// The outcome of the turns of a pass.
-#[derive(Clone, Copy, Default)]
-struct Turned {
-    reclaimed: Pages,
-    /// An active list was spared.
-    skipped_deactivate: bool,
-    /// Inactive pages of files sufficed (`Sparing`).
-    spared_anon: bool,
-}
-
 /// The turns of a pass: how much of which list, and cluster by cluster until the target is reached.
-fn take_turns(task: &mut Task<'_>, cache: &Cache, control: &Control, tally: &mut Tally) -> Turned {
+pub(crate) fn take_turns(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    control: &Control,
+    tally: &mut Tally,
+) -> Turned {
     if let Some(kernel) = cache.kernel().filter(|_| cache.zones.order().is_some()) {
         let reclaimed = kernel.pass_in_order(task, cache, control, tally);
         return Turned {

@@ -18,11 +18,10 @@ use policy::place::trim::{Asker, Outcome, Seen, Start, Trim, has_page_cache, has
 use policy::reclaim::page::Tally;
 use policy::reclaim::scan::{CLUSTER, Lru, Priority, Turn};
 use policy::reclaim::throttle::Who;
-use policy::shrink::Pressure;
 use policy::units::Pages;
 
 use super::shrink::shrink_inactive;
-use super::{Control, objects, take_turns};
+use super::{Control, take_turns};
 use crate::cache::Cache;
 use crate::lists::NodeId;
 use crate::vmstat::Item;
@@ -63,7 +62,7 @@ pub(crate) fn trim(task: &mut Task<'_>, cache: &Cache, home: NodeId, zone: ZoneI
             target: pass.target,
             force_deactivate: false,
             may_swap: true,
-            may_shrink: !law.objects_last && !cache.shrinkers.is_empty(),
+            may_shrink: !law.objects_last && cache.has_objects(),
             spares_anon: true,
             run: None,
         };
@@ -72,18 +71,14 @@ pub(crate) fn trim(task: &mut Task<'_>, cache: &Cache, home: NodeId, zone: ZoneI
         cache.zones[zone].enter_work();
         let mut freed = take_turns(task, cache, &control, &mut tally).reclaimed;
         if control.may_shrink {
-            let pressure = Pressure {
-                priority: pass.priority,
-                scanned: tally.scanned,
-                listed,
-            };
-            freed += objects::ask(task, cache, &control, pressure, false).pages;
+            let seen = (tally.scanned, listed);
+            freed += cache.ask_objects(task, &control, seen).pages;
         }
         cache.zones[zone].leave_work();
         scanned += tally.scanned;
         trim.passed(freed);
     }
-    if law.objects_last && !cache.shrinkers.is_empty() {
+    if law.objects_last && cache.has_objects() {
         trim.slabs_fell(shake(task, cache, zone, scanned, wanted));
     }
     let outcome = trim.outcome();
@@ -109,12 +104,8 @@ fn shake(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, scanned: Pages, wante
     let control = gently(zone, wanted);
     let before = cache.shrinkers.reclaimable_of(zone);
     loop {
-        let pressure = Pressure {
-            priority: control.priority,
-            scanned,
-            listed: cache.zones.listed(task, zone),
-        };
-        let asked = objects::ask(task, cache, &control, pressure, false);
+        let listed = cache.zones.listed(task, zone);
+        let asked = cache.ask_objects(task, &control, (scanned, listed));
         let now = cache.shrinkers.reclaimable_of(zone);
         let stops = cache.registry.stopping.load(Ordering::Relaxed);
         if asked.objects == 0 || stops || now + wanted <= before {

@@ -214,9 +214,9 @@ impl Mapping {
         for busy in request.busy.drain(..) {
             cache.pages.table.release(busy, set, Flags::NONE);
         }
-        if let Some(shares) = cache.shrinkers.shares() {
-            shares.note_read(now.since(request.submitted), pages.into());
-        }
+        cache
+            .shrinkers
+            .note_read(now.since(request.submitted), pages.into());
         cache.wake_busy(&request.frames, Signal::PageRead);
         let reading = &cache.writeback.totals.reading;
         self.device.reads_inflight.ended(reading, now, pages);

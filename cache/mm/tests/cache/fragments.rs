@@ -14,15 +14,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use env::{Cause, Device as _, ObjectId, Task, Work};
-use kernel::{Object, SlabSpec, Slabs};
-use mm::{Apart, Ask, Cache, DeviceOptions, Dropped, File, Item, NodeId, Options, Shrink, Vmstat};
+use history::shrink::{Answer, ShrinkRule};
+use kernel::{Ask, Object, Shrink, SlabSpec, Slabs};
+use mm::{Apart, Cache, DeviceOptions, Dropped, File, Item, NodeId, Options, Vmstat};
 use policy::dirty::Threshold;
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
 use policy::place::mobility::{FallbackRule, Mobility};
 use policy::reclaim::Tunables;
 use policy::reclaim::boost::BoostRule;
-use policy::shrink::{Answer, ShrinkRule};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
 use world::fs::costs::P3;
 use world::{Lab, Options as LabOptions, Sector};
@@ -136,7 +136,7 @@ impl Shrink for Inodes {
                 }
                 dropped => {
                     if dropped == Dropped::Dropped {
-                        self.cache.note_inode_steal(task, Pages(1));
+                        kernel::note_inode_steal(&self.cache, task, Pages(1));
                     }
                     list.lock().unwrap().push_back(inode);
                 }
@@ -172,7 +172,6 @@ fn options(scale: u32, boost: BoostRule, apart: bool) -> Options {
     options.machine = Some(Machine::even(Pages(u64::from(frames)), NODES, CPUS / 4).unwrap());
     options.apart = apart.then(|| Apart::of(FallbackRule::LINUX_5_0, scale));
     options.boost = boost;
-    options.shrink = ShrinkRule::LINUX_5_0;
     options
 }
 
@@ -192,12 +191,16 @@ fn run(options: Options, seconds: u64) -> Run {
     let id = lab.add_device(disk as Arc<dyn env::Device>);
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
-        let cache = Cache::new(env.clone(), options).unwrap();
+        let parts = kernel::Parts {
+            shrink: ShrinkRule::LINUX_5_0,
+            ..kernel::Parts::default()
+        };
+        let cache = kernel::build(env.clone(), options, parts).unwrap();
         let device = cache
             .add_device(task, id, info, DeviceOptions::default())
             .unwrap();
         let inodes = Inodes::new(&cache, scale);
-        cache.register(task, Arc::clone(&inodes) as _).unwrap();
+        kernel::register(&cache, task, Arc::clone(&inodes) as _).unwrap();
         let end = Instant::ZERO + Nanos::secs(seconds);
         let mut jobs = Vec::new();
         for number in 0..CPUS {

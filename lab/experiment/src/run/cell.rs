@@ -7,11 +7,11 @@
 
 use history::files::InodeRule;
 use history::laws::Laws;
+use history::shrink::ShrinkRule;
 use policy::dirty::Threshold;
 use policy::place::{PlaceLaw, machine};
 use policy::reclaim::boost::BoostRule;
 use policy::rule::RuleMaker;
-use policy::shrink::ShrinkRule;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
 use policy::writeback::{Flight, FlushTunables};

@@ -178,6 +178,8 @@ pub(super) fn run(
     let parts = kernel::Parts {
         runs: cell.runs.map(|runs| (cell.laws.compaction, runs)),
         overhead: cell.overhead,
+        shrink: cell.laws.slabs.shrink,
+        shares: cell.laws.slabs.shares,
     };
     let built = kernel::build(env, options(setup), parts);
     let cache = built.map_err(failed("building the cache"))?;
@@ -319,8 +321,6 @@ fn options(setup: &Setup) -> mm::Options {
     options.page_rule.clone_from(&cell.page_rule);
     options.marks = cell.marks;
     options.place = cell.laws.place;
-    options.shrink = cell.laws.slabs.shrink;
-    options.shares = cell.laws.slabs.shares;
     if cell.laws.slabs.keeps_apart {
         // Slabs of small files keep their size, and pageblocks with them.
         let keeps = cell.small.is_some();

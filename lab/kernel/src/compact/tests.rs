@@ -3,7 +3,7 @@ use std::sync::Arc;
 use env::{Cause, Device as _, ObjectId, Task};
 use history::compact::reclaim::could_begin;
 use history::compact::{Background, Blocks, Compaction, Scans};
-use mm::inside::ZoneId;
+use mm::inside::{Place, ZoneId};
 use mm::{Apart, Cache, DeviceOptions, Error, Item, Options, Reader, Runs, Spill};
 use policy::dirty::Threshold;
 use policy::place::mobility::{FallbackRule, Migrates};
@@ -120,14 +120,9 @@ fn runs_that_no_memory_can_have_are_refused() {
             ..world::Options::default()
         });
         let options = Options::new(frames, 1);
-        let kernel = |_, _| {
-            let compactor = Some(compactor(Compaction::Never, order));
-            let (generations, overhead) = (None, None);
-            Arc::new(crate::Kernel {
-                compactor,
-                generations,
-                overhead,
-            }) as _
+        let kernel = |place: &Place| {
+            let compactor = compactor(Compaction::Never, order);
+            Arc::new(crate::Kernel::with_compactor(place, compactor)) as _
         };
         let Err(Error::BadOption { what: told, .. }) =
             Cache::with_kernel(lab.env().clone(), options, &kernel)

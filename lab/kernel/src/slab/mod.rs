@@ -37,6 +37,7 @@ use policy::place::by_use::Purpose;
 use policy::place::mobility::Mobility;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
+use crate::objects;
 use places::Places;
 
 #[cfg(test)]
@@ -173,10 +174,9 @@ impl Slabs {
             let pages = Pages(busy.len() as u64);
             let zone = self.cache.inside().zones.layout().of(busy[0].frame());
             self.held.fetch_sub(pages.0, Ordering::Relaxed);
-            self.cache
-                .inside()
-                .shrinkers
-                .note_gone(task, self.spec.mobility, zone, pages);
+            let shrinkers = self.cache.inside().shrinkers;
+            shrinkers.note_gone(self.spec.mobility, zone, pages);
+            objects::of(&self.cache).note_freed(task, pages);
             self.free(task, busy);
         }
     }

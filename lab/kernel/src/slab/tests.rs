@@ -3,16 +3,17 @@ use std::sync::Mutex;
 
 use env::{DeviceId, ObjectId};
 use frames::sync::{AtomicU64, Ordering};
+use history::shrink::Answer;
 use policy::dirty::Threshold;
 use policy::reclaim::ReclaimLaw;
-use policy::shrink::Answer;
 use policy::units::Nanos;
 use world::Sector;
 
 use super::*;
 use crate::testing::{INFO, Null, with_cache};
+use crate::{Ask, ObjectShare, Shrink};
 use mm::inside::{Pick, ZoneId};
-use mm::{Ask, DeviceOptions, Dropped, Item, ObjectShare, Options, Shrink, SlabPages};
+use mm::{DeviceOptions, Dropped, Item, Options, SlabPages};
 
 const FRAMES: u32 = 1024;
 const INODES: SlabSpec = SlabSpec {
@@ -195,9 +196,7 @@ fn registered(task: &Task<'_>, cache: &Arc<Cache>, shares: bool) -> (Arc<Cached>
         objects: Mutex::default(),
         stops: AtomicU64::new(0),
     });
-    let share = cache
-        .register(task, Arc::clone(&cached) as Arc<dyn Shrink>)
-        .unwrap();
+    let share = crate::register(cache, task, Arc::clone(&cached) as Arc<dyn Shrink>).unwrap();
     (cached, share)
 }
 
@@ -212,7 +211,7 @@ fn objects_without_end_take_the_memory_of_the_oldest() {
         options.reclaim.law = law;
         with_cache(options, move |task, cache| {
             let cached = cached(task, cache);
-            let twice = cache.register(task, Arc::clone(&cached) as Arc<dyn Shrink>);
+            let twice = crate::register(cache, task, Arc::clone(&cached) as Arc<dyn Shrink>);
             let name = "objects";
             assert_eq!(twice, Err(Error::RegisteredTwice { name }));
             // Five times what fits.
@@ -251,7 +250,7 @@ fn objects_with_a_share_of_the_memory_may_have_all_that_nobody_else_holds() {
         assert_eq!(vmstat.broken_sum(), None);
         let (free, slab) = (cache.stats().free, cache.slab_pages().all());
         assert_eq!(free + slab, Pages(u64::from(FRAMES)));
-        let (views, _) = cache.shares(task);
+        let (views, _) = crate::shares(cache, task);
         let held: Vec<_> = views.iter().map(|view| (view.name, view.held)).collect();
         assert_eq!(held[0], ("pages", Bytes::ZERO));
         assert_eq!(held[1].0, "objects");
@@ -268,27 +267,30 @@ fn objects_with_a_share_of_the_memory_may_have_all_that_nobody_else_holds() {
 #[test]
 fn what_objects_miss_moves_targets_and_where_pages_are_alone_nobody_shares() {
     with_cache(options(), |task, cache| {
-        assert_eq!(cache.shares(task), (Vec::new(), 0));
+        assert_eq!(crate::shares(cache, task), (Vec::new(), 0));
         let (cached, share) = registered(task, cache, true);
-        let target = |task: &Task<'_>| cache.shares(task).0[1].target;
+        let target = |task: &Task<'_>| crate::shares(cache, task).0[1].target;
         let before = target(task);
-        let (_, moved) = cache.shares(task);
+        let (_, moved) = crate::shares(cache, task);
         assert_eq!(moved, 0);
         for _ in 0..20 {
             stream(task, &cached, 1);
             for _ in 0..64 {
-                let age = cache.objects_evicted(task, share, INODES.object);
-                cache.object_missed(task, share, age, Nanos::micros(100));
+                let age = crate::objects_evicted(cache, task, share, INODES.object);
+                crate::object_missed(cache, task, share, age, Nanos::micros(100));
             }
             task.sleep(env::Cause::Idle, Nanos::millis(50));
         }
-        let (views, moved) = cache.shares(task);
+        let (views, moved) = crate::shares(cache, task);
         assert!(moved > 0, "{views:?}");
         assert!(views[1].target > before, "{views:?}");
         // One without a share has nothing to say.
         let none = ObjectShare::default();
-        assert_eq!(cache.objects_evicted(task, none, Bytes(9)), Bytes::ZERO);
-        cache.object_missed(task, none, Bytes::ZERO, Nanos(1));
+        assert_eq!(
+            crate::objects_evicted(cache, task, none, Bytes(9)),
+            Bytes::ZERO
+        );
+        crate::object_missed(cache, task, none, Bytes::ZERO, Nanos(1));
     });
 }
 

@@ -3,14 +3,15 @@
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
+use crate::{Ask, Shrink};
 use env::{Device, ObjectId};
+use history::shrink::{Answer, ShrinkRule};
 use mm::inside::ZoneId;
-use mm::{Ask, DeviceOptions, File, Item, Options, Reader, Shrink};
+use mm::{DeviceOptions, File, Item, Options, Reader};
 use policy::dirty::Threshold;
 use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
 use policy::reclaim::Tunables;
-use policy::shrink::{Answer, ShrinkRule};
 use world::{Lab, Options as LabOptions, Sector};
 
 use super::*;
@@ -39,10 +40,11 @@ fn with_law<T: Send + 'static>(
         options.dirty.background = Threshold::Percent(90);
         options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
         options.place = place;
+        let mut parts = crate::Parts::default();
         if place.objects_last {
-            options.shrink = ShrinkRule::LINUX_2_6_36;
+            parts.shrink = ShrinkRule::LINUX_2_6_36;
         }
-        let cache = Cache::new(env, options).unwrap();
+        let cache = crate::build(env, options, parts).unwrap();
         let info = Null.info();
         let device = cache
             .add_device(task, id, info, DeviceOptions::default())
@@ -121,7 +123,7 @@ fn few_objects_are_asked_for_in_the_passes_of_a_trim_and_not_behind_them() {
                 objects: Mutex::default(),
             });
             let shrinker = Arc::clone(&kept) as Arc<dyn Shrink>;
-            cache.register(task, shrinker).unwrap();
+            crate::register(cache, task, shrinker).unwrap();
             for _ in 0..FRAMES / 4 {
                 let object = kept.slabs.take(task).unwrap();
                 kept.objects.lock().unwrap().push_back(object);
@@ -154,7 +156,7 @@ fn a_trim_asks_objects_where_they_have_more_than_a_twentieth_of_the_zone() {
                 objects: Mutex::default(),
             });
             let shrinker = Arc::clone(&kept) as Arc<dyn Shrink>;
-            cache.register(task, shrinker).unwrap();
+            crate::register(cache, task, shrinker).unwrap();
             for _ in 0..FRAMES / 4 * 3 {
                 let object = kept.slabs.take(task).unwrap();
                 kept.objects.lock().unwrap().push_back(object);

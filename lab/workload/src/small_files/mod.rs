@@ -46,8 +46,8 @@ use std::sync::{Arc, OnceLock};
 
 use env::{Cause, Lock, LockClass, Signal, Task, WaitQueue};
 use history::files::{InodeRule, WithPages};
-use kernel::{Object, SlabSpec, Slabs};
-use mm::{Cache, File, ObjectShare};
+use kernel::{Object, ObjectShare, SlabSpec, Slabs};
+use mm::{Cache, File};
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 
 use crate::Failure;
@@ -206,7 +206,7 @@ impl SmallFiles {
             keeper_id: AtomicU64::new(u64::MAX),
             share: OnceLock::new(),
         });
-        let share = cache.register(task, Arc::new(shrink::Pruner::of(&small)))?;
+        let share = kernel::register(cache, task, Arc::new(shrink::Pruner::of(&small)))?;
         small.share.get_or_init(|| share);
         Ok(small)
     }
@@ -338,7 +338,7 @@ impl SmallFiles {
     fn note_gone(&self, task: &Task<'_>, id: FileId) {
         let share = self.share();
         if share.is_some() {
-            let age = self.cache.objects_evicted(task, share, self.bytes_a_file());
+            let age = kernel::objects_evicted(&self.cache, task, share, self.bytes_a_file());
             let age = u32::try_from(age.0 / AGE_UNIT).unwrap_or(u32::MAX);
             self.table.lock(task).set_gone(id, age);
         }
@@ -349,7 +349,7 @@ impl SmallFiles {
         let gone = self.table.lock(task).gone(id);
         if let Some(age) = gone {
             let age = Bytes(u64::from(age) * AGE_UNIT);
-            self.cache.object_missed(task, self.share(), age, cost);
+            kernel::object_missed(&self.cache, task, self.share(), age, cost);
         }
     }
 

@@ -16,8 +16,9 @@ use std::sync::{Arc, Weak};
 
 use env::{Task, Work};
 use history::files::WithPages;
-use mm::{Ask, Dropped, NodeId, Shrink};
-use policy::shrink::Answer;
+use history::shrink::Answer;
+use kernel::{Ask, Shrink};
+use mm::{Dropped, NodeId};
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use super::SmallFiles;
@@ -134,7 +135,7 @@ impl SmallFiles {
             }
         }
         if stolen > 0 {
-            self.cache.note_inode_steal(task, Pages(stolen));
+            kernel::note_inode_steal(&self.cache, task, Pages(stolen));
         }
         had || stolen > 0
     }

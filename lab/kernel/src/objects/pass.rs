@@ -12,24 +12,25 @@
 //! Source: ours (ADR 21).
 
 use env::Task;
+use mm::Turned;
+use mm::inside::{Control, Inside};
 use policy::reclaim::page::Tally;
 use policy::reclaim::scan::Priority;
-use policy::units::{Bytes, Pages};
+use policy::units::Pages;
 
-use super::{Control, Turned, objects, take_turns};
-use crate::cache::{Cache, get};
-use crate::shrinkers::shares::Writers;
+use super::shares::Writers;
+use super::{Objects, ask};
 
 /// The part of a pass that goes to those that share the memory; `None`: nobody shares it with the
 /// pages. Answers what came of it. The caller holds nothing.
-pub(super) fn pass(
+pub(crate) fn pass(
     task: &mut Task<'_>,
-    cache: &Cache,
+    (cache, own): (Inside<'_>, &Objects),
     control: &Control,
     tally: &mut Tally,
 ) -> Option<Turned> {
-    let shares = cache.shrinkers.shares()?;
-    let members = cache.shrinkers.members(task);
+    let shares = own.shares()?;
+    let members = own.members(task);
     if members.is_empty() {
         return None;
     }
@@ -40,7 +41,7 @@ pub(super) fn pass(
     let mut freed = Pages::ZERO;
     for (id, wanted) in &asks.objects {
         if let Some(one) = members.iter().find(|one| one.id == *id) {
-            freed += objects::give(task, cache, control, &one.registered, *wanted);
+            freed += ask::give(task, (cache, own), control, &one.registered, *wanted);
         }
     }
     let of_objects: Pages = asks.objects.iter().map(|(_, pages)| *pages).sum();
@@ -53,12 +54,12 @@ pub(super) fn pass(
     let listed = cache.zones.sizes(task, control.zone).total();
     let mut turned = Turned::default();
     if !target.is_zero() {
-        let own = Control {
+        let less = Control {
             target,
             priority: reaching(listed, target).min(control.priority),
             ..*control
         };
-        turned = take_turns(task, cache, &own, tally);
+        turned = cache.take_turns(task, &less, tally);
         freed += turned.reclaimed;
     }
     if !is_patient {
@@ -67,10 +68,10 @@ pub(super) fn pass(
             if undone.is_zero() {
                 break;
             }
-            freed += objects::give(task, cache, control, &one.registered, undone);
+            freed += ask::give(task, (cache, own), control, &one.registered, undone);
         }
     }
-    note_evicted(task, cache, turned.reclaimed);
+    note_evicted(task, (cache, own), turned.reclaimed);
     turned.reclaimed = freed;
     Some(turned)
 }
@@ -84,33 +85,16 @@ fn reaching(listed: Pages, wanted: Pages) -> Priority {
 }
 
 /// Tells the shares what has gone of the pages.
-fn note_evicted(task: &Task<'_>, cache: &Cache, pages: Pages) {
-    let Some(shares) = cache.shrinkers.shares() else {
+fn note_evicted(task: &Task<'_>, (cache, own): (Inside<'_>, &Objects), pages: Pages) {
+    let Some(shares) = own.shares() else {
         return;
     };
     shares.evicted_pages(task, task.now(), pages, cache.shared_memory(), || {
-        writers(task, cache)
+        let (written, dirty, files) = cache.writers(task);
+        Writers {
+            written,
+            dirty,
+            files,
+        }
     });
-}
-
-/// The needs of the law of writers now.
-fn writers(task: &Task<'_>, cache: &Cache) -> Writers {
-    let dirtyable = cache.dirtyable();
-    let devices = cache.writeback.devices.lock(task).clone();
-    let domain = cache.writeback.domain.lock(task);
-    let at_work = devices.iter().filter(|device| get(&device.written) > 0);
-    let written = at_work.map(|device| domain.bandwidth(device.index).0).sum();
-    Writers {
-        written: Pages(written).bytes(),
-        dirty: domain.limits(dirtyable).dirty.bytes(),
-        files: dirtyable.now.bytes(),
-    }
-}
-
-impl Cache {
-    /// The memory that pages and objects share: all but the part that reclaim keeps free.
-    pub(crate) fn shared_memory(&self) -> Bytes {
-        let frames = Pages(u64::from(self.memory.limit_frames()));
-        frames.saturating_sub(self.memory.marks().high).bytes()
-    }
 }

@@ -11,8 +11,8 @@
 //! available.
 
 use super::rule::{Left, Owed, ShrinkRule, Weight};
-use crate::reclaim::scan::{CLUSTER, Priority};
-use crate::units::Pages;
+use policy::reclaim::scan::{CLUSTER, Priority};
+use policy::units::Pages;
 
 /// Objects asked for at a time, unless a cache says otherwise (`SHRINK_BATCH`).
 pub const BATCH: u64 = 128;

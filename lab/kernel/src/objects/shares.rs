@@ -2,7 +2,7 @@
 //! share gives, and shares follow what is missed (`policy::shares`).
 //!
 //! ```text
-//!   a pass wants T ----> each gives T x over / sum of over                     (`reclaim::shares` asks them)
+//!   a pass wants T ----> each gives T x over / sum of over                     (`pass` asks them)
 //!   a page or an object comes back that was evicted ----> its regret           (`page_missed`, `objects_missed`)
 //!   a sixteenth of the memory was evicted ----> at most a sixteenth changes hands
 //! ```
@@ -19,17 +19,14 @@
 //! last few: what is read at once shares its time.
 
 use env::{Context, Lock, LockClass};
-use frames::sync::{AtomicU64, Ordering};
 use policy::shares::{MemberId, ShareRule, Shares, Terms, Transfer};
 use policy::units::{Bytes, Instant, Nanos, Pages};
 
-use crate::Error;
+use mm::Error;
 
 /// Most caches of objects that share the memory: each has a 64th of it as its floor, and pages up
 /// to a quarter.
 const SHARING_MAX: u32 = 48;
-/// The time of a page's read moves by this part of what is new.
-const READ_MEAN: u64 = 8;
 
 /// The place of a registered cache of objects among those that share the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -62,8 +59,6 @@ pub struct ShareView {
 pub(crate) struct MemoryShares {
     rule: ShareRule,
     state: Lock<State>,
-    /// Nanoseconds that a page's read takes; zero: none was read.
-    read: AtomicU64,
 }
 
 struct State {
@@ -112,7 +107,6 @@ impl MemoryShares {
                     moved: 0,
                 },
             ),
-            read: AtomicU64::new(0),
         }
     }
 
@@ -206,28 +200,10 @@ impl MemoryShares {
         transfer
     }
 
-    /// A page comes back that was evicted `distance` evictions ago.
-    pub(crate) fn page_missed(&self, context: &impl Context, distance: Pages) {
-        let cost = Nanos(self.read.load(Ordering::Relaxed));
-        let state = &mut *self.state.lock(context);
+    /// A page comes back that was evicted `distance` evictions ago; its read takes `cost`.
+    pub(crate) fn page_missed(&self, context: &dyn Context, distance: Pages, cost: Nanos) {
+        let state = &mut *self.state.lock(&context);
         state.shares.missed(state.pages, distance.bytes(), cost);
-    }
-
-    /// The cost of a page's read.
-    pub(crate) fn read(&self) -> Nanos {
-        Nanos(self.read.load(Ordering::Relaxed))
-    }
-
-    /// A read of `pages` pages took `took`.
-    pub(crate) fn note_read(&self, took: Nanos, pages: u64) {
-        let each = took.0 / pages.max(1);
-        let before = self.read.load(Ordering::Relaxed);
-        let mean = if before == 0 {
-            each
-        } else {
-            before - before / READ_MEAN + each / READ_MEAN
-        };
-        self.read.store(mean, Ordering::Relaxed);
     }
 
     /// Objects of a member are evicted; answers its age before.

@@ -1,7 +1,7 @@
-//! Caches of objects that can be made again, and the pages that objects take.
+//! Caches of objects that can be made again.
 //!
 //! A cache of objects (inodes, directory entries, rows) registers a `Shrink`. Passes of reclaim ask
-//! each of them, after the lists and at the same priority (`policy::shrink`). Its objects mostly
+//! each of them, after the lists and at the same priority (`history::shrink`). Its objects mostly
 //! lie on slab pages (`slab`), which it gives back when their last object is freed; what a pass has
 //! freed by asking is therefore counted where slab pages are given back, for the task that asks.
 //!
@@ -14,22 +14,21 @@
 //! Source: mechanisms 7; Linux 5.0 mm/vmscan.c, shrink_slab(), register_shrinker(); mm/slub.c,
 //! __free_slab() (`reclaimed_slab`).
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use env::{Context, Lock, LockClass, Task, TaskId};
-use frames::sync::{AtomicU32, AtomicU64, Ordering};
-use policy::place::mobility::Mobility;
+use frames::sync::{AtomicU32, Ordering};
+use history::shrink::{Answer, Deferred, ShrinkRule};
+use mm::{Cache, Error, Item, NodeId};
 use policy::shares::{MemberId, ShareRule};
-use policy::shrink::{Answer, Deferred};
-use policy::units::{Bytes, Instant, Pages};
+use policy::units::{Bytes, Instant, Nanos, Pages};
 
-use crate::Error;
-use crate::lists::{NodeId, ZoneId};
-use crate::vmstat::{add, get, sub};
 use shares::MemoryShares;
 pub use shares::{ObjectShare, ShareView};
 
-pub(crate) mod shares;
+pub(crate) mod ask;
+pub(crate) mod pass;
+mod shares;
 
 /// Most caches of objects that can be registered.
 const SHRINKERS_MAX: u32 = 64;
@@ -39,9 +38,9 @@ pub trait Shrink: Send + Sync {
     /// The name in reports; no two that are registered share one.
     fn name(&self) -> &'static str;
 
-    /// The cost of making an object again: 2 for one read of a disk (`policy::shrink::Cache`).
+    /// The cost of making an object again: 2 for one read of a disk (`history::shrink::Cache`).
     fn seeks(&self) -> u32 {
-        policy::shrink::Cache::default().seeks
+        history::shrink::Cache::default().seeks
     }
 
     /// Objects on a node that could be freed now. Cheap, and may be a little old.
@@ -77,31 +76,6 @@ pub struct Ask {
     pub background: bool,
 }
 
-/// Is told which pages of files reclaim, a truncation or `Cache::drop_caches` has freed, for
-/// objects that go with them.
-pub trait PageWatch: Send + Sync {
-    /// These have gone: the number of the file (`File::number`), and of the page. Called with no
-    /// lock held; it may give objects back, and takes none.
-    fn pages_gone(&self, task: &mut Task<'_>, pages: &[(u32, u32)]);
-}
-
-/// Pages of slabs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SlabPages {
-    /// Their objects can be made again.
-    pub reclaimable: Pages,
-    /// They stay until their owner gives them back.
-    pub unreclaimable: Pages,
-}
-
-impl SlabPages {
-    /// Both.
-    #[must_use]
-    pub fn all(self) -> Pages {
-        self.reclaimable + self.unreclaimable
-    }
-}
-
 /// A registered shrinker.
 pub(crate) struct Registered {
     pub(crate) shrinker: Arc<dyn Shrink>,
@@ -125,18 +99,14 @@ pub(crate) struct Sharing {
     pub(crate) held: Pages,
 }
 
-/// See the module.
-pub struct Shrinkers {
+/// The caches of objects of a machine.
+pub(crate) struct Objects {
     nodes: usize,
+    rule: ShrinkRule,
     shares: Option<MemoryShares>,
     list: Lock<Vec<Arc<Registered>>>,
     /// Number of shrinkers: mostly none.
     count: AtomicU32,
-    /// By zone.
-    reclaimable: Box<[AtomicU64]>,
-    unreclaimable: AtomicU64,
-    /// Mostly none.
-    pub(crate) watch: OnceLock<Arc<dyn PageWatch>>,
     /// Tasks that ask shrinkers now, and the pages that each has given back meanwhile.
     asking: Lock<Vec<Asking>>,
     /// Number of these.
@@ -149,23 +119,20 @@ struct Asking {
     freed: Pages,
 }
 
-impl Shrinkers {
-    /// For a machine of `nodes` nodes and `zones` zones, whose memory is shared by a rule or by
-    /// pressure alone.
+impl Objects {
+    /// For a machine of `nodes` nodes, whose memory is shared by a rule or by pressure alone.
     pub(crate) fn new(
-        (nodes, zones): (usize, usize),
-        rule: Option<ShareRule>,
+        nodes: usize,
+        (rule, shares): (ShrinkRule, Option<ShareRule>),
         memory: Bytes,
         now: Instant,
     ) -> Self {
         Self {
             nodes,
-            shares: rule.map(|rule| MemoryShares::new(rule, memory, now)),
+            rule,
+            shares: shares.map(|shares| MemoryShares::new(shares, memory, now)),
             list: Lock::new(LockClass::Registry, Vec::new()),
             count: AtomicU32::new(0),
-            reclaimable: (0..zones).map(|_| AtomicU64::new(0)).collect(),
-            unreclaimable: AtomicU64::new(0),
-            watch: OnceLock::new(),
             asking: Lock::new(LockClass::Leaf, Vec::new()),
             askers: AtomicU32::new(0),
         }
@@ -240,37 +207,6 @@ impl Shrinkers {
         self.count.load(Ordering::Relaxed) == 0
     }
 
-    /// Pages of slabs now.
-    pub(crate) fn pages(&self) -> SlabPages {
-        SlabPages {
-            reclaimable: Pages(self.reclaimable.iter().map(get).sum()),
-            unreclaimable: Pages(get(&self.unreclaimable)),
-        }
-    }
-
-    /// Of a zone: pages of slabs whose objects can be made again.
-    pub(crate) fn reclaimable_of(&self, zone: ZoneId) -> Pages {
-        Pages(get(&self.reclaimable[zone.index()]))
-    }
-
-    fn of(&self, mobility: Mobility, zone: ZoneId) -> &AtomicU64 {
-        match mobility {
-            Mobility::Reclaimable => &self.reclaimable[zone.index()],
-            Mobility::Unmovable | Mobility::Movable => &self.unreclaimable,
-        }
-    }
-
-    /// A slab got its pages, in a zone.
-    pub fn note_slab(&self, mobility: Mobility, zone: ZoneId, pages: Pages) {
-        add(self.of(mobility, zone), pages.0);
-    }
-
-    /// The task gave the pages of a slab back.
-    pub fn note_gone(&self, task: &Task<'_>, mobility: Mobility, zone: ZoneId, pages: Pages) {
-        sub(self.of(mobility, zone), pages.0);
-        self.note_freed(task, pages);
-    }
-
     /// The task gave pages back. If it asks shrinkers, they are freed by its pass; answers whether
     /// it does so in the background.
     pub(crate) fn note_freed(&self, task: &Task<'_>, pages: Pages) -> Option<bool> {
@@ -309,4 +245,86 @@ impl Shrinkers {
         self.askers.fetch_sub(1, Ordering::Relaxed);
         asking.remove(at).freed
     }
+}
+
+/// The caches of objects of a cache that has a kernel.
+///
+/// # Panics
+/// If it was not made by `build`.
+pub(crate) fn of(cache: &Cache) -> &Objects {
+    let kernel = cache.inside().kernel();
+    let own = kernel.and_then(|kernel| kernel.as_any().downcast_ref::<crate::Kernel>());
+    &own.expect("a cache with objects was made by `kernel::build`")
+        .objects
+}
+
+/// From now on passes of reclaim ask this cache of objects, too; if it says what it holds, for
+/// what is above its share.
+///
+/// # Errors
+/// `RegisteredTwice`: one of that name is registered; `TooMany`.
+///
+/// # Panics
+/// If `cache` was not made by `build`, as the functions below.
+pub fn register(
+    cache: &Cache,
+    task: &Task<'_>,
+    shrinker: Arc<dyn Shrink>,
+) -> Result<ObjectShare, Error> {
+    of(cache).register(task, shrinker)
+}
+
+/// Objects of `bytes` in all leave a cache of them, to make room. Answers what each is to
+/// remember, to be told to `object_missed` if it is made again.
+pub fn objects_evicted(
+    cache: &Cache,
+    context: &impl Context,
+    share: ObjectShare,
+    bytes: Bytes,
+) -> Bytes {
+    let both = of(cache).shares().zip(share.0);
+    both.map_or(Bytes::ZERO, |(shares, id)| {
+        shares.evicted_objects(context, id, bytes)
+    })
+}
+
+/// An object is made again that was evicted at `age`; that took `cost`.
+pub fn object_missed(
+    cache: &Cache,
+    context: &impl Context,
+    share: ObjectShare,
+    age: Bytes,
+    cost: Nanos,
+) {
+    if let Some((shares, id)) = of(cache).shares().zip(share.0) {
+        shares.object_missed(context, id, age, cost);
+    }
+}
+
+/// The shares of pages and caches of objects in the memory, and the number of transfers. Empty
+/// where pages are alone.
+pub fn shares(cache: &Cache, context: &impl Context) -> (Vec<ShareView>, u64) {
+    let objects = of(cache);
+    let Some(shares) = objects.shares() else {
+        return (Vec::new(), 0);
+    };
+    let members = objects.members(context);
+    let names = members
+        .iter()
+        .map(|one| (one.id, one.registered.shrinker.name()));
+    let names: Vec<_> = names.collect();
+    if names.is_empty() {
+        return (Vec::new(), 0);
+    }
+    shares.views(context, &names)
+}
+
+/// A shrinker, asked for objects, has dropped pages of files that these held (kernel: an inode
+/// with its pages). They count as freed by the pass that asks.
+pub fn note_inode_steal(cache: &Cache, task: &Task<'_>, pages: Pages) {
+    let item = match of(cache).note_freed(task, pages) {
+        Some(true) => Item::KswapdInodesteal,
+        Some(false) | None => Item::Pginodesteal,
+    };
+    cache.inside().counters.add(item, pages.0);
 }
