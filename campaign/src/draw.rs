@@ -19,8 +19,6 @@ use std::collections::BTreeMap;
 
 use env::Work;
 use history::shrink::ShrinkRule;
-use policy::place::mobility::FallbackRule;
-use policy::reclaim::boost::BoostRule;
 use policy::writeback::FlushTunables;
 
 use crate::op::Op;
@@ -104,8 +102,8 @@ impl Plan {
 /// Caches of objects, under any rules.
 fn objects(rng: &mut Rng) -> ObjectsPlan {
     let shrinks = ShrinkRule::ALL.map(|rule| rule.name);
-    let fallbacks = FallbackRule::ALL.map(|rule| rule.name);
-    let boosts = BoostRule::ALL.map(|rule| rule.name);
+    let fallbacks = history::fallback::ALL.map(|rule| rule.name);
+    let boosts = history::boost::ALL.map(|rule| rule.name);
     ObjectsPlan {
         shrink: rng.pick(&shrinks).into(),
         fallback: (!rng.one_in(3)).then(|| rng.pick(&fallbacks).into()),

@@ -21,7 +21,6 @@ use env::Work;
 use history::shrink::ShrinkRule;
 use mm::{Apart, DeviceOptions, ErrorPolicy, Options, Populate};
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold};
-use policy::place::mobility::FallbackRule;
 use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{Loops, ReclaimLaw, Tunables};
 use policy::units::{Bytes, Nanos, Pages};
@@ -576,7 +575,7 @@ impl Plan {
             (_, options.apart, options.boost) = rules;
             // A boost is worked off by reclaim over nodes.
             if options.reclaim.law.loops == Loops::Zones {
-                options.boost = BoostRule::LINUX_4_20;
+                options.boost = history::boost::LINUX_4_20;
             }
         }
         options.devices_max = 4;
@@ -619,7 +618,7 @@ impl ObjectsPlan {
             rule.ok_or_else(|| format!("there is no {what} `{name}`: see policy's tables"))
         }
         let fallback = self.fallback.as_deref().map(|name| {
-            let rule = FallbackRule::by_name(name);
+            let rule = history::fallback::by_name(name);
             // Pageblocks of eight frames: the memories of plans are small.
             found("way to fall back", name, rule).map(|rule| Apart::of(rule, 64))
         });
@@ -630,7 +629,11 @@ impl ObjectsPlan {
                 ShrinkRule::by_name(&self.shrink),
             )?,
             fallback.transpose()?,
-            found("way to boost", &self.boost, BoostRule::by_name(&self.boost))?,
+            found(
+                "way to boost",
+                &self.boost,
+                history::boost::by_name(&self.boost),
+            )?,
         ))
     }
 }

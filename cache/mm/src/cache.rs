@@ -20,7 +20,7 @@ use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::registry::regions::Anon;
 use crate::registry::writeback::Writeback;
-use crate::shrinkers::{PageWatch, Shrinkers, SlabPages};
+use crate::slabs::{PageWatch, SlabCounts, SlabPages};
 use crate::vmstat::{Counters, Item};
 pub(crate) use crate::vmstat::{add, get, sub};
 use crate::{Error, swapfile};
@@ -48,7 +48,7 @@ pub struct Cache {
     pub(crate) writeback: Writeback,
     pub(crate) swap: swapfile::State,
     /// The pages of slabs.
-    pub(crate) shrinkers: Shrinkers,
+    pub(crate) slabs: SlabCounts,
     pub(crate) counters: Counters,
     /// Parts of a kernel that no live cache has.
     pub(crate) kernel: Option<Arc<dyn Kernel>>,
@@ -62,9 +62,8 @@ impl Cache {
     /// is the files' in any case; not in that of 3.0.
     pub(crate) fn dirtyable(&self) -> Dirtyable {
         let frames = Pages(u64::from(self.memory.limit_frames()));
-        let movable = frames.saturating_sub(
-            self.memory.marks().high + self.pinned() + self.shrinkers.pages().all(),
-        );
+        let movable = frames
+            .saturating_sub(self.memory.marks().high + self.pinned() + self.slabs.pages().all());
         let least = self.options.reclaim.files_least(frames).at_most(movable);
         let anon = if self.options.reclaim.law.anon_is_dirtyable && self.can_swap() {
             0
@@ -154,12 +153,12 @@ impl Cache {
 
     /// Pages of slabs now.
     pub fn slab_pages(&self) -> SlabPages {
-        self.shrinkers.pages()
+        self.slabs.pages()
     }
 
     /// From now on `watch` is told which pages of files reclaim frees. The first one stays.
     pub fn watch_pages(&self, watch: Arc<dyn PageWatch>) {
-        self.shrinkers.watch.get_or_init(|| watch);
+        self.slabs.watch.get_or_init(|| watch);
     }
 
     /// The mobility whose pageblocks hold the pages of a file that are to be written to, or read.
@@ -291,7 +290,7 @@ impl Cache {
         let at = (|| self.env.now(), may_swap, self.has_room());
         let distance = self.zones.refaulted(context, counted, frame, shadow, at);
         if let Some(kernel) = self.kernel().filter(|kernel| kernel.has_objects()) {
-            kernel.page_missed(&context, distance, self.shrinkers.read());
+            kernel.page_missed(&context, distance, self.slabs.read());
         }
     }
 

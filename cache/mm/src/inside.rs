@@ -31,7 +31,7 @@ pub use crate::memory::runs::Standing;
 pub use crate::pages::CachedPages;
 pub use crate::registry::mapping::Mapping;
 pub use crate::registry::regions::{ANON, Anon, Cursor, Regions};
-pub use crate::shrinkers::Shrinkers;
+pub use crate::slabs::SlabCounts;
 pub use crate::vmstat::Counters;
 
 pub use crate::cache::kernel::{Control, RunPass};
@@ -58,7 +58,7 @@ pub struct Inside<'a> {
     /// Anonymous memory.
     pub regions: &'a Regions,
     /// The pages of slabs.
-    pub shrinkers: &'a Shrinkers,
+    pub slabs: &'a SlabCounts,
     /// The counters of `vmstat`.
     pub counters: &'a Counters,
 }
@@ -73,7 +73,7 @@ impl Cache {
             memory: &self.memory,
             zones: &self.zones,
             regions: &self.registry.regions,
-            shrinkers: &self.shrinkers,
+            slabs: &self.slabs,
             counters: &self.counters,
         }
     }

@@ -21,7 +21,7 @@ use crate::registry::Registry;
 use crate::registry::device::DeviceState;
 use crate::registry::mapping::Mapping;
 use crate::registry::writeback::Writeback;
-use crate::shrinkers::Shrinkers;
+use crate::slabs::SlabCounts;
 use crate::vmstat::Counters;
 use crate::writeback::balance::tell_the_rest;
 use crate::writeback::flush;
@@ -140,7 +140,7 @@ impl Cache {
             registry: Registry::new(),
             writeback: Writeback::new(&options),
             swap: swapfile::State::new(frames),
-            shrinkers: Shrinkers::new(sizes.1),
+            slabs: SlabCounts::new(sizes.1),
             counters: Counters::new(),
             kernel,
             runs,

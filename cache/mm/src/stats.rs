@@ -13,7 +13,7 @@ mod nodes;
 
 pub use self::nodes::NodeStats;
 pub use crate::registry::health::{DeviceStats, Health, ReadsFailing};
-use crate::shrinkers::SlabPages;
+use crate::slabs::SlabPages;
 use crate::vmstat::{Item, Vmstat};
 
 /// A reading of a cache's counters. Levels are pages now; totals since the cache was built.
@@ -89,7 +89,7 @@ impl Cache {
         Refaults {
             by_distance: self.zones.fallen(),
             evicted: Pages(evicted.iter().sum()),
-            read: self.shrinkers.read(),
+            read: self.slabs.read(),
         }
     }
 
@@ -109,7 +109,7 @@ impl Cache {
             free,
             cached: Pages(totals.cached.get()),
             anon: pages(&totals.anon),
-            slab: self.shrinkers.pages(),
+            slab: self.slabs.pages(),
             pinned: self.pinned(),
             dirty: pages(&totals.dirty),
             writeback: pages(&totals.writeback),
@@ -176,7 +176,7 @@ impl Cache {
         read.set(Item::NrWriteback, writeback);
         read.set(Item::NrPinned, self.pinned().0);
         read.set(Item::NrWithheld, self.memory.offline(&context).0);
-        let slab = self.shrinkers.pages();
+        let slab = self.slabs.pages();
         read.set(Item::NrSlabReclaimable, slab.reclaimable.0);
         read.set(Item::NrSlabUnreclaimable, slab.unreclaimable.0);
         let huge = [Item::ThpFaultAlloc, Item::ThpSplit, Item::ThpFreed];

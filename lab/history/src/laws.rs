@@ -95,8 +95,8 @@ impl SlabLaw {
         shrink: ShrinkRule::LINUX_6_12,
         shares: None,
         keeps_apart: false,
-        fallback: FallbackRule::LINUX_6_12,
-        boost: BoostRule::LINUX_6_12,
+        fallback: crate::fallback::LINUX_6_12,
+        boost: crate::boost::LINUX_6_12,
     };
     /// Tidegate's own: mixed pageblocks are counted and not answered.
     pub const TIDEGATE: Self = Self {

@@ -11,9 +11,11 @@
 pub mod boost;
 pub mod compact;
 pub mod dirty;
+pub mod fallback;
 pub mod files;
 pub mod generations;
 pub mod laws;
+pub mod place;
 pub mod reclaim;
 pub mod shrink;
 pub mod zoned;

@@ -191,7 +191,7 @@ impl Overhead {
                     Step::Free(busies) => {
                         let zone = cache.zones.layout().of(busies[0].frame());
                         let pages = Pages(busies.len() as u64);
-                        cache.shrinkers.note_gone(kind.mobility(), zone, pages);
+                        cache.slabs.note_gone(kind.mobility(), zone, pages);
                         objects.note_freed(task, pages);
                         let frames = busies.into_iter().map(|busy| cache.disown(busy));
                         let frames: Vec<_> = frames.collect();
@@ -218,7 +218,7 @@ impl Overhead {
         }
         let zone = cache.zones.layout().of(frames[0]);
         let pages = Pages(frames.len() as u64);
-        cache.shrinkers.note_slab(kind.mobility(), zone, pages);
+        cache.slabs.note_slab(kind.mobility(), zone, pages);
         let claim = |frame: &_| cache.pages.table.claim(*frame);
         self.add(task, kind, frames.iter().map(claim).collect());
         true

@@ -2,8 +2,6 @@
 
 use history::files::InodeRule;
 use history::shrink::ShrinkRule;
-use policy::place::PlaceLaw;
-use policy::reclaim::boost::BoostRule;
 
 use crate::catalogue;
 use crate::keys::{Allowed, names, range};
@@ -54,12 +52,16 @@ pub(crate) const REASON: Allowed = names("reason to throttle", || all(&REASONS, 
 pub(crate) const RECLAIM: Allowed = names("way to throttle reclaim", || {
     all(history::reclaim::ALL, |law| law.name)
 });
-pub(crate) const PLACE: Allowed = names("law of placement", || all(&PlaceLaw::ALL, |law| law.name));
+pub(crate) const PLACE: Allowed = names("law of placement", || {
+    all(&history::place::ALL, |law| law.name)
+});
 pub(crate) const PAGE_RULE: Allowed = names("page rule", || all(policy::rule::ALL, |rule| rule.0));
 pub(crate) const INODES: Allowed = names("way to let inodes go", || {
     all(&InodeRule::ALL, |rule| rule.name)
 });
-pub(crate) const BOOST: Allowed = names("way to boost", || all(&BoostRule::ALL, |rule| rule.name));
+pub(crate) const BOOST: Allowed = names("way to boost", || {
+    all(&history::boost::ALL, |rule| rule.name)
+});
 pub(crate) const SHRINK: Allowed = names("way to ask caches of objects", || {
     all(&ShrinkRule::ALL, |rule| rule.name)
 });

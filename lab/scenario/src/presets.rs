@@ -14,8 +14,6 @@ use history::laws::{Laws, SlabLaw};
 use history::shrink::ShrinkRule;
 use policy::dirty::{self, InitialBandwidth};
 use policy::place::PlaceLaw;
-use policy::place::mobility::FallbackRule;
-use policy::reclaim::boost::BoostRule;
 use policy::reclaim::{self, Reason};
 use policy::writeback::FlushTunables;
 
@@ -35,12 +33,12 @@ const SLABS_EARLY: SlabLaw = SlabLaw {
     shrink: ShrinkRule::LINUX_2_6_36,
     shares: None,
     keeps_apart: false,
-    fallback: FallbackRule::LINUX_4_20,
-    boost: BoostRule::LINUX_4_20,
+    fallback: history::fallback::LINUX_4_20,
+    boost: history::boost::LINUX_4_20,
 };
 /// 3.1 and 3.2: what cannot be moved has pageblocks of its own where there are huge pages.
 const SLABS_3_1: SlabLaw = SlabLaw {
-    fallback: FallbackRule::LINUX_3_2,
+    fallback: history::fallback::LINUX_3_2,
     ..SLABS_EARLY
 };
 /// 5.15 and 5.16, whose experiments have no slabs.
@@ -57,8 +55,8 @@ const SLABS_5_0: SlabLaw = SlabLaw {
     shrink: ShrinkRule::LINUX_5_0,
     shares: None,
     keeps_apart: true,
-    fallback: FallbackRule::LINUX_5_0,
-    boost: BoostRule::LINUX_5_0,
+    fallback: history::fallback::LINUX_5_0,
+    boost: history::boost::LINUX_5_0,
 };
 
 const LINUX_2_6_36: Laws = Laws {
@@ -66,7 +64,7 @@ const LINUX_2_6_36: Laws = Laws {
     flush: FlushTunables::linux_2_6_36(),
     initial: InitialBandwidth::Assumed,
     reclaim: reclaim::Tunables::of(history::reclaim::LINUX_5_15, 250),
-    place: PlaceLaw::LINUX_6_12,
+    place: history::place::LINUX_6_12,
     inodes: InodeRule::LINUX_5_0,
     slabs: SLABS_EARLY,
     compaction: Compaction::Never,
@@ -74,7 +72,7 @@ const LINUX_2_6_36: Laws = Laws {
 
 /// The law of writers was that of 2.6.36 until 3.1.
 const LINUX_3_0: Laws = Laws {
-    place: PlaceLaw::LINUX_3_0,
+    place: history::place::LINUX_3_0,
     inodes: InodeRule::LINUX_3_0,
     ..LINUX_2_6_36.reclaims(history::reclaim::LINUX_3_0)
 };
@@ -102,7 +100,7 @@ const LINUX_3_2: Laws = Laws {
 const P4_PLACE: PlaceLaw = PlaceLaw {
     cpu_lists: false,
     cache: None,
-    ..PlaceLaw::LINUX_3_0_OFF
+    ..history::place::LINUX_3_0_OFF
 };
 
 /// The columns of paper p3 have the dirty throttling of 6.12, and reclaim that waits for congestion
@@ -124,7 +122,7 @@ const LINUX_6_12: Laws = Laws {
     flush: FlushTunables::linux_6_12(),
     initial: InitialBandwidth::Assumed,
     reclaim: reclaim::Tunables::of(history::reclaim::LINUX_6_12, 250),
-    place: PlaceLaw::LINUX_6_12,
+    place: history::place::LINUX_6_12,
     inodes: InodeRule::LINUX_6_12,
     slabs: SlabLaw::LINUX_6_12,
     compaction: Compaction::LINUX_6_12,
@@ -145,7 +143,7 @@ pub const PRESETS: [Preset; 22] = [
         "linux-3.0-off",
         "writers write back themselves; lists by zone; a full node's tasks go to the next node",
         Laws {
-            place: PlaceLaw::LINUX_3_0_OFF,
+            place: history::place::LINUX_3_0_OFF,
             ..LINUX_3_0
         },
     ),
@@ -158,7 +156,7 @@ pub const PRESETS: [Preset; 22] = [
         "linux-3.0+zlcfirst",
         "with paper p2's first patch: not where that failed within the last second",
         Laws {
-            place: PlaceLaw::LINUX_3_0_FIRST,
+            place: history::place::LINUX_3_0_FIRST,
             ..LINUX_3_0
         },
     ),
@@ -166,7 +164,7 @@ pub const PRESETS: [Preset; 22] = [
         "linux-3.0+zlc",
         "with both patches of paper p2: forgotten as soon as direct reclaim has freed pages",
         Laws {
-            place: PlaceLaw::LINUX_3_0_BOTH,
+            place: history::place::LINUX_3_0_BOTH,
             ..LINUX_3_0
         },
     ),
@@ -220,7 +218,7 @@ pub const PRESETS: [Preset; 22] = [
         "5.0 with paper p3's patch: boosted reclaim asks caches of objects, too",
         Laws {
             slabs: SlabLaw {
-                boost: BoostRule::LINUX_5_0_P3,
+                boost: history::boost::LINUX_5_0_P3,
                 ..SLABS_5_0
             },
             ..LINUX_5_0
@@ -231,8 +229,8 @@ pub const PRESETS: [Preset; 22] = [
         "the same as it was merged",
         Laws {
             slabs: SlabLaw {
-                fallback: FallbackRule::LINUX_5_3,
-                boost: BoostRule::LINUX_5_3,
+                fallback: history::fallback::LINUX_5_3,
+                boost: history::boost::LINUX_5_3,
                 ..SLABS_5_0
             },
             ..LINUX_5_0
@@ -262,7 +260,7 @@ pub const PRESETS: [Preset; 22] = [
         "linux-6.12-mode1",
         "6.12 with node_reclaim_mode = 1: a task reclaims in its own full node first",
         Laws {
-            place: PlaceLaw::LINUX_6_12_RECLAIM,
+            place: history::place::LINUX_6_12_RECLAIM,
             ..LINUX_6_12
         },
     ),

@@ -58,7 +58,7 @@ const HOUSES: &[House] = &[
             &["stats"],
             &["cache"],
             &["swapfile"],
-            &["shrinkers"],
+            &["slabs"],
             &["registry", "memory", "lists", "pages"],
             &["options"],
             &["vmstat", "error"],

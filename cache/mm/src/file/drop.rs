@@ -68,7 +68,7 @@ impl Cache {
     /// does; waits for nothing. Answers how many there were.
     pub fn drop_caches(&self, task: &mut Task<'_>) -> Pages {
         let unless = Flags::DIRTY | Flags::WRITEBACK | Flags::BUSY;
-        let watch = self.shrinkers.watch.get();
+        let watch = self.slabs.watch.get();
         let (mut dropped, mut gone) = (0, Vec::new());
         for first in (0..self.options.frames).step_by(TURN as usize) {
             let mut here = 0;

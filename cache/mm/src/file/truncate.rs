@@ -107,7 +107,7 @@ pub(crate) fn drop_range(
         let found = mapping.next_frame(task, &cache.pages.pool, (from, last));
         let Some((page, frame)) = found else { break };
         drop_page(task, cache, mapping, page, frame, which)?;
-        if let Some(watch) = cache.shrinkers.watch.get()
+        if let Some(watch) = cache.slabs.watch.get()
             && which == Which::All
         {
             watch.pages_gone(task, &[(mapping.id, page)]);

@@ -228,7 +228,7 @@ pub(super) fn contents(table: &FrameTable, state: &ChunkState) -> (u32, u32) {
 /// True if slabs have frames of the chunks that are to be cleared, and anybody can be asked for
 /// them.
 fn has_slabs(task: &Task<'_>, cache: &Cache) -> bool {
-    let slabs = cache.shrinkers.pages();
+    let slabs = cache.slabs.pages();
     if slabs.reclaimable.is_zero() || !cache.has_objects() {
         return false;
     }

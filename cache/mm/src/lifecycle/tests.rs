@@ -157,3 +157,30 @@ fn a_device_that_finds_no_thread_leaves_its_place() {
     })
     .unwrap();
 }
+
+#[test]
+fn a_law_with_rooms_of_a_kernel_is_refused_without_one() {
+    let plain = Options::new(1_024, 1);
+    let law = |law| {
+        let mut options = plain.clone();
+        options.reclaim.law = law;
+        options
+    };
+    let boosts = Options {
+        boost: history::boost::LINUX_5_0,
+        ..plain.clone()
+    };
+    for options in [
+        law(history::reclaim::LINUX_3_0),
+        law(history::reclaim::LINUX_6_12_MGLRU),
+        boosts,
+    ] {
+        let without = options.check(false);
+        assert!(
+            matches!(without, Err(Error::BadOption { .. })),
+            "{without:?}"
+        );
+        assert_eq!(options.check(true), Ok(()));
+    }
+    assert_eq!(plain.check(false), Ok(()));
+}

@@ -505,7 +505,7 @@ fn free_all(
             }
         }
         Kind::File => {
-            if cache.shrinkers.watch.get().is_some() {
+            if cache.slabs.watch.get().is_some() {
                 let page = |(busy, _): &(Busy, bool)| {
                     let owner = cache.pages.table.owner(busy.frame());
                     (owner.file, owner.index)
@@ -520,7 +520,7 @@ fn free_all(
     cache.zones[zone].note_gone(kind, count as u64);
     cache.wake_busy(freed, Signal::PageUnlocked);
     cache.memory.put(task, freed);
-    if let Some(watch) = cache.shrinkers.watch.get() {
+    if let Some(watch) = cache.slabs.watch.get() {
         watch.pages_gone(task, &watched);
     }
     cache.shrink_overhead(task);

@@ -102,11 +102,11 @@ fn shake(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, scanned: Pages, wante
         return Pages::ZERO;
     }
     let control = gently(zone, wanted);
-    let before = cache.shrinkers.reclaimable_of(zone);
+    let before = cache.slabs.reclaimable_of(zone);
     loop {
         let listed = cache.zones.listed(task, zone);
         let asked = cache.ask_objects(task, &control, (scanned, listed));
-        let now = cache.shrinkers.reclaimable_of(zone);
+        let now = cache.slabs.reclaimable_of(zone);
         let stops = cache.registry.stopping.load(Ordering::Relaxed);
         if asked.objects == 0 || stops || now + wanted <= before {
             return before.saturating_sub(now);
@@ -167,7 +167,7 @@ fn seen(task: &Task<'_>, cache: &Cache, zone: ZoneId) -> Seen {
         file: sizes.of(Lru::InactiveFile) + sizes.of(Lru::ActiveFile),
         mapped: cache.zones[zone].mapped(),
         dirty: cache.zones[zone].dirty(),
-        slab: cache.shrinkers.reclaimable_of(zone),
+        slab: cache.slabs.reclaimable_of(zone),
         hopeless: cache.is_hopeless(task, zone),
     }
 }

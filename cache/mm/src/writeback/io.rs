@@ -215,7 +215,7 @@ impl Mapping {
             cache.pages.table.release(busy, set, Flags::NONE);
         }
         cache
-            .shrinkers
+            .slabs
             .note_read(now.since(request.submitted), pages.into());
         cache.wake_busy(&request.frames, Signal::PageRead);
         let reading = &cache.writeback.totals.reading;

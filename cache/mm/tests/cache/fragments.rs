@@ -18,9 +18,8 @@ use history::shrink::{Answer, ShrinkRule};
 use kernel::{Ask, Object, Shrink, SlabSpec, Slabs};
 use mm::{Apart, Cache, DeviceOptions, Dropped, File, Item, NodeId, Options, Vmstat};
 use policy::dirty::Threshold;
-use policy::place::PlaceLaw;
 use policy::place::machine::Machine;
-use policy::place::mobility::{FallbackRule, Mobility};
+use policy::place::mobility::Mobility;
 use policy::reclaim::Tunables;
 use policy::reclaim::boost::BoostRule;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
@@ -168,9 +167,9 @@ fn options(scale: u32, boost: BoostRule, apart: bool) -> Options {
         stands_for: scale,
         ..Tunables::of(history::reclaim::LINUX_5_15, 250)
     };
-    options.place = PlaceLaw::LINUX_6_12;
+    options.place = history::place::LINUX_6_12;
     options.machine = Some(Machine::even(Pages(u64::from(frames)), NODES, CPUS / 4).unwrap());
-    options.apart = apart.then(|| Apart::of(FallbackRule::LINUX_5_0, scale));
+    options.apart = apart.then(|| Apart::of(history::fallback::LINUX_5_0, scale));
     options.boost = boost;
     options
 }
@@ -267,7 +266,7 @@ fn slab_pages(stat: &Vmstat) -> u64 {
 
 #[test]
 fn small_files_mix_pageblocks_once_memory_is_full_and_boosts_free_pages_of_files() {
-    let run = run(options(16, BoostRule::LINUX_5_0, true), 50);
+    let run = run(options(16, history::boost::LINUX_5_0, true), 50);
     let last = run.seen.last().unwrap();
     let of = |item| last.get(item);
     assert!(of(Item::ExtfragEvents) > 100, "{}", of(Item::ExtfragEvents));
@@ -284,7 +283,7 @@ fn small_files_mix_pageblocks_once_memory_is_full_and_boosts_free_pages_of_files
 
 #[test]
 fn without_lists_of_their_own_there_is_no_event_and_no_boost() {
-    let run = run(options(64, BoostRule::LINUX_5_0, false), 50);
+    let run = run(options(64, history::boost::LINUX_5_0, false), 50);
     let last = run.seen.last().unwrap();
     for item in [
         Item::ExtfragEvents,
@@ -305,7 +304,7 @@ fn fragments_at_full_size() {
         value.map_or(or, |value| value.parse().unwrap())
     };
     let (scale, seconds) = (of("SCALE", 1), u64::from(of("SECONDS", 70)));
-    for boost in [BoostRule::LINUX_5_0, BoostRule::LINUX_5_0_P3] {
+    for boost in [history::boost::LINUX_5_0, history::boost::LINUX_5_0_P3] {
         if std::env::var("BOOST").is_ok_and(|name| name != boost.name) {
             continue;
         }

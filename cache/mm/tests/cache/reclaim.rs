@@ -13,7 +13,6 @@ use std::sync::Arc;
 use crate::common::{Disk, data};
 use env::{Cause, Device, Event, ObjectId, Task, TaskId, Wakeup};
 use mm::{DeviceOptions, Error, Item, Options, Vmstat};
-use policy::place::PlaceLaw;
 use policy::place::distance::Distances;
 use policy::place::machine::{Machine, Node};
 use policy::reclaim::{Reason, Reasons, ReclaimLaw, Tunables};
@@ -101,7 +100,7 @@ impl Pressure {
         options.dirty.hz = HZ;
         options.reclaim = self.reclaim;
         if self.reclaim.law != ReclaimLaw::TIDEGATE {
-            options.place = PlaceLaw::LINUX_6_12;
+            options.place = history::place::LINUX_6_12;
         }
         options.machine = Some(self.machine.clone());
         let end = Instant::ZERO + Nanos::secs(self.seconds);

@@ -147,54 +147,6 @@ pub struct FallbackRule {
     pub by_what_is_free: bool,
 }
 
-impl FallbackRule {
-    /// Linux 3.0 to 3.3.
-    pub const LINUX_3_2: Self = Self {
-        name: "linux-3.2",
-        by_what_is_free: true,
-        ..Self::LINUX_4_20
-    };
-    /// Linux 4.20.
-    pub const LINUX_4_20: Self = Self {
-        name: "linux-4.20",
-        claims_or_leaves: false,
-        keeps_apart: false,
-        by_what_is_free: false,
-    };
-    /// Linux 5.0, with paper p3's patch or without.
-    pub const LINUX_5_0: Self = Self {
-        name: "linux-5.0",
-        ..Self::LINUX_4_20
-    };
-    /// Linux 5.3.
-    pub const LINUX_5_3: Self = Self {
-        name: "linux-5.3",
-        keeps_apart: true,
-        ..Self::LINUX_5_0
-    };
-    /// Linux 6.12.117.
-    pub const LINUX_6_12: Self = Self {
-        name: "linux-6.12",
-        claims_or_leaves: true,
-        ..Self::LINUX_5_3
-    };
-
-    /// All of them, in the order of history. A new one joins here.
-    pub const ALL: [Self; 5] = [
-        Self::LINUX_3_2,
-        Self::LINUX_4_20,
-        Self::LINUX_5_0,
-        Self::LINUX_5_3,
-        Self::LINUX_6_12,
-    ];
-
-    /// The rule of that name.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|rule| rule.name == name)
-    }
-}
-
 /// A request that its own lists cannot serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
@@ -385,6 +337,3 @@ impl Fallback {
 /// The largest order.
 const LARGEST: u8 = 10;
 const _: () = assert!(LARGEST as usize + 1 == ORDERS);
-
-#[cfg(test)]
-mod tests;

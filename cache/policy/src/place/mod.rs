@@ -110,91 +110,18 @@ pub struct PlaceLaw {
 }
 
 impl PlaceLaw {
-    /// Linux 3.0 where `zone_reclaim_mode` was switched off.
-    pub const LINUX_3_0_OFF: Self = Self {
-        name: "linux-3.0-off",
-        trims: None,
-        ..Self::LINUX_3_0
-    };
-    /// Linux 3.0-rc6, the paper's baseline.
-    pub const LINUX_3_0: Self = Self {
-        name: "linux-3.0",
-        way: Way::List,
-        trims: Some(Mode::RECLAIM),
-        cache: Some(CacheRule {
-            asks_first: false,
-            keeps_trim_failures: true,
-            cleared_by_reclaim: false,
-        }),
-        trims_within: None,
-        objects_last: true,
-        one_zone_a_node: false,
-        cpu_lists: true,
-        shares_dirty: false,
-    };
-    /// The paper's first patch: a zone is not trimmed again while the cache says that this failed.
-    pub const LINUX_3_0_FIRST: Self = Self {
-        name: "linux-3.0+zlcfirst",
-        cache: Some(CacheRule {
-            asks_first: true,
-            keeps_trim_failures: false,
-            cleared_by_reclaim: false,
-        }),
-        ..Self::LINUX_3_0
-    };
-    /// Both patches: direct reclaim that freed pages clears the cache.
-    pub const LINUX_3_0_BOTH: Self = Self {
-        name: "linux-3.0+zlc",
-        cache: Some(CacheRule {
-            asks_first: true,
-            keeps_trim_failures: false,
-            cleared_by_reclaim: true,
-        }),
-        ..Self::LINUX_3_0
-    };
-    /// Linux 6.12 as it is unless somebody sets `node_reclaim_mode`.
-    pub const LINUX_6_12: Self = Self {
-        name: "linux-6.12",
-        way: Way::List,
-        trims: None,
-        cache: None,
-        trims_within: Some(30),
-        objects_last: false,
-        one_zone_a_node: true,
-        cpu_lists: false,
-        shares_dirty: true,
-    };
-    /// Linux 6.12 with `node_reclaim_mode = 1`.
-    pub const LINUX_6_12_RECLAIM: Self = Self {
-        name: "linux-6.12-mode1",
-        trims: Some(Mode::RECLAIM),
-        ..Self::LINUX_6_12
-    };
-
     /// Tidegate's own.
     pub const TIDEGATE: Self = Self {
         name: "tidegate",
         way: Way::ByUse,
         // A cluster of clean pages, where that pays.
         trims: Some(Mode::RECLAIM),
+        cache: None,
+        trims_within: Some(30),
+        objects_last: false,
+        one_zone_a_node: true,
+        cpu_lists: false,
         // Its streams look at what is dirty where they go elsewhere.
         shares_dirty: false,
-        ..Self::LINUX_6_12
     };
-    /// The law of that name.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|law| law.name == name)
-    }
-
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::LINUX_3_0_OFF,
-        Self::LINUX_3_0,
-        Self::LINUX_3_0_FIRST,
-        Self::LINUX_3_0_BOTH,
-        Self::LINUX_6_12,
-        Self::LINUX_6_12_RECLAIM,
-        Self::TIDEGATE,
-    ];
 }

@@ -299,6 +299,3 @@ impl Search {
 const fn asks_each_time(law: PlaceLaw) -> bool {
     law.cache.is_some() || law.trims.is_some()
 }
-
-#[cfg(test)]
-mod tests;

@@ -25,9 +25,6 @@
 use crate::units::Pages;
 use crate::watermark::{AllocRight, Watermarks};
 
-/// `vm.watermark_boost_factor`: the cap, in 1/10000 of HIGH.
-const FACTOR: u64 = 15_000;
-
 /// An allocation's effect on a pageblock of another mobility, of which it takes less than the
 /// whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,9 +71,9 @@ pub struct BoostRule {
 }
 
 impl BoostRule {
-    /// Linux 4.20: there is none.
-    pub const LINUX_4_20: Self = Self {
-        name: "linux-4.20",
+    /// Tidegate's own: events are counted and not answered.
+    pub const TIDEGATE: Self = Self {
+        name: "tidegate",
         by: BoostedBy::Nothing,
         factor: 0,
         blocks_least: 0,
@@ -86,59 +83,6 @@ impl BoostRule {
         shrinks: true,
         trims_shrink: true,
     };
-    /// Linux 5.0, the paper's baseline.
-    pub const LINUX_5_0: Self = Self {
-        name: "linux-5.0",
-        by: BoostedBy::Events,
-        factor: FACTOR,
-        marks_unboosted: true,
-        shrinks: false,
-        trims_shrink: false,
-        ..Self::LINUX_4_20
-    };
-    /// The paper's patch: shrinkers run in every pass.
-    pub const LINUX_5_0_P3: Self = Self {
-        name: "linux-5.0+p3",
-        shrinks: true,
-        trims_shrink: true,
-        ..Self::LINUX_5_0
-    };
-    /// Linux 5.3, which has the patch as it was merged (commit 28360f398778).
-    pub const LINUX_5_3: Self = Self {
-        name: "linux-5.3",
-        ..Self::LINUX_5_0_P3
-    };
-    /// Linux 6.12.117.
-    pub const LINUX_6_12: Self = Self {
-        name: "linux-6.12",
-        by: BoostedBy::Claims,
-        blocks_least: 4,
-        marks_unboosted: false,
-        finder_may_wake: true,
-        spares_urgent: true,
-        ..Self::LINUX_5_3
-    };
-    /// Tidegate's own: events are counted and not answered.
-    pub const TIDEGATE: Self = Self {
-        name: "tidegate",
-        ..Self::LINUX_4_20
-    };
-
-    /// All of them, in the order of history.
-    pub const ALL: [Self; 6] = [
-        Self::LINUX_4_20,
-        Self::LINUX_5_0,
-        Self::LINUX_5_0_P3,
-        Self::LINUX_5_3,
-        Self::LINUX_6_12,
-        Self::TIDEGATE,
-    ];
-
-    /// The rule of that name.
-    #[must_use]
-    pub fn by_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|rule| rule.name == name)
-    }
 
     /// True if a zone is ever boosted.
     #[must_use]

@@ -9,8 +9,7 @@ use history::files::InodeRule;
 use history::laws::Laws;
 use history::shrink::ShrinkRule;
 use policy::dirty::Threshold;
-use policy::place::{PlaceLaw, machine};
-use policy::reclaim::boost::BoostRule;
+use policy::place::machine;
 use policy::rule::RuleMaker;
 use policy::units::{Bytes, Nanos, Pages};
 use policy::watermark::Watermarks;
@@ -458,7 +457,7 @@ fn laws_of(entry: &ColumnEntry, mut laws: Laws) -> Laws {
         laws = laws.at_hz(*hz.get_ref());
     }
     if let Some(name) = &entry.place {
-        laws.place = named(name, PlaceLaw::by_name);
+        laws.place = named(name, history::place::by_name);
     }
     if let Some(cpu_lists) = &entry.cpu_lists {
         laws.place.cpu_lists = *cpu_lists.get_ref();
@@ -470,7 +469,7 @@ fn laws_of(entry: &ColumnEntry, mut laws: Laws) -> Laws {
         laws.slabs.keeps_apart = *keeps_apart.get_ref();
     }
     if let Some(name) = &entry.boost {
-        laws.slabs.boost = named(name, BoostRule::by_name);
+        laws.slabs.boost = named(name, history::boost::by_name);
     }
     if let Some(factor) = &entry.boost_factor {
         laws.slabs.boost.factor = u64::from(*factor.get_ref());

@@ -1,4 +1,5 @@
-//! A balance of a node some of whose zones are boosted (`policy::reclaim::boost`).
+//! Laws of boosts (`policy::reclaim::boost`), and a balance of a node some of whose zones are
+//! boosted.
 //!
 //! ```text
 //!   begin(sum of boosts)
@@ -17,12 +18,75 @@
 //! balance_pgdat().
 
 use policy::reclaim::background::{LAST, Sparing};
-use policy::reclaim::boost::BoostRule;
+use policy::reclaim::boost::{BoostRule, BoostedBy};
 use policy::reclaim::scan::{Priority, ScanRule};
 use policy::units::Pages;
 
+/// `vm.watermark_boost_factor`: the cap, in 1/10000 of HIGH.
+const FACTOR: u64 = 15_000;
 /// Boosted passes go no further than this (`DEF_PRIORITY - 2`).
 const BOOSTED_LAST: Priority = Priority(10);
+
+/// Linux 4.20: there is none.
+pub const LINUX_4_20: BoostRule = BoostRule {
+    name: "linux-4.20",
+    by: BoostedBy::Nothing,
+    factor: 0,
+    blocks_least: 0,
+    marks_unboosted: false,
+    finder_may_wake: false,
+    spares_urgent: false,
+    shrinks: true,
+    trims_shrink: true,
+};
+/// Linux 5.0, the paper's baseline.
+pub const LINUX_5_0: BoostRule = BoostRule {
+    name: "linux-5.0",
+    by: BoostedBy::Events,
+    factor: FACTOR,
+    marks_unboosted: true,
+    shrinks: false,
+    trims_shrink: false,
+    ..LINUX_4_20
+};
+/// The paper's patch: shrinkers run in every pass.
+pub const LINUX_5_0_P3: BoostRule = BoostRule {
+    name: "linux-5.0+p3",
+    shrinks: true,
+    trims_shrink: true,
+    ..LINUX_5_0
+};
+/// Linux 5.3, which has the patch as it was merged (commit 28360f398778).
+pub const LINUX_5_3: BoostRule = BoostRule {
+    name: "linux-5.3",
+    ..LINUX_5_0_P3
+};
+/// Linux 6.12.117.
+pub const LINUX_6_12: BoostRule = BoostRule {
+    name: "linux-6.12",
+    by: BoostedBy::Claims,
+    blocks_least: 4,
+    marks_unboosted: false,
+    finder_may_wake: true,
+    spares_urgent: true,
+    ..LINUX_5_3
+};
+
+/// All of them, in the order of history, and ours. A new one joins here.
+pub const ALL: [BoostRule; 6] = [
+    LINUX_4_20,
+    LINUX_5_0,
+    LINUX_5_0_P3,
+    LINUX_5_3,
+    LINUX_6_12,
+    BoostRule::TIDEGATE,
+];
+
+/// The rule of that name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<BoostRule> {
+    ALL.into_iter().find(|rule| rule.name == name)
+}
 
 /// The permissions of one pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

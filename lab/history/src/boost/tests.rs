@@ -29,13 +29,13 @@ fn rise(rule: &BoostRule, zone: BoostZone) -> Vec<u64> {
 
 #[test]
 fn vector_w2() {
-    let series = rise(&BoostRule::LINUX_5_0, ZONE);
+    let series = rise(&LINUX_5_0, ZONE);
     assert_eq!(series.len() - 1, 37, "events");
     assert_eq!(series[1], 512);
     assert_eq!(series[36], 18_432);
     assert_eq!(series[37], 18_726);
-    assert_eq!(rise(&BoostRule::LINUX_6_12, ZONE), series);
-    let of_node = rise(&BoostRule::LINUX_5_0, NODE);
+    assert_eq!(rise(&LINUX_6_12, ZONE), series);
+    let of_node = rise(&LINUX_5_0, NODE);
     assert_eq!(of_node[9..], [4_608, 4_681]);
 }
 
@@ -44,7 +44,7 @@ fn a_cap_is_a_pageblock_at_least_but_there_is_none_without_a_mark() {
     let with = |high, factor| {
         let rule = BoostRule {
             factor,
-            ..BoostRule::LINUX_5_3
+            ..LINUX_5_3
         };
         let zone = BoostZone {
             high: Pages(high),
@@ -70,9 +70,9 @@ fn later_laws_leave_zones_below_four_pageblocks_alone() {
         };
         rise(rule, zone).len() > 1
     };
-    assert!(of(&BoostRule::LINUX_5_3, 2_047));
-    assert!(!of(&BoostRule::LINUX_6_12, 2_047));
-    assert!(of(&BoostRule::LINUX_6_12, 2_048));
+    assert!(of(&LINUX_5_3, 2_047));
+    assert!(!of(&LINUX_6_12, 2_047));
+    assert!(of(&LINUX_6_12, 2_048));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn which_events_boost() {
         [Event::Claims, Event::Takes]
             .map(|event| Boost::default().on_event(rule, ZONE, event, true))
     };
-    let table = BoostRule::ALL.map(|rule| (rule.name, boosts(&rule)));
+    let table = ALL.map(|rule| (rule.name, boosts(&rule)));
     assert_eq!(
         table,
         [
@@ -97,7 +97,7 @@ fn which_events_boost() {
 
 #[test]
 fn a_silent_request_boosts_and_wakes_nobody() {
-    for rule in [BoostRule::LINUX_5_0, BoostRule::LINUX_6_12] {
+    for rule in [LINUX_5_0, LINUX_6_12] {
         let mut boost = Boost::default();
         assert!(boost.on_event(&rule, ZONE, Event::Claims, false));
         assert!(!boost.on_allocated(&rule, true), "{}", rule.name);
@@ -108,11 +108,7 @@ fn a_silent_request_boosts_and_wakes_nobody() {
 #[test]
 fn a_mark_wakes_once_and_in_later_laws_not_through_a_silent_request() {
     // rule, does a request wake that may not wake
-    for (rule, silent) in [
-        (BoostRule::LINUX_5_0, true),
-        (BoostRule::LINUX_5_3, true),
-        (BoostRule::LINUX_6_12, false),
-    ] {
+    for (rule, silent) in [(LINUX_5_0, true), (LINUX_5_3, true), (LINUX_6_12, false)] {
         let mut boost = Boost::default();
         boost.on_event(&rule, ZONE, Event::Claims, true);
         assert_eq!(boost.on_allocated(&rule, false), silent, "{}", rule.name);
@@ -129,16 +125,16 @@ fn early_laws_mark_a_zone_that_they_did_not_boost() {
         assert!(!boost.on_event(&rule, ZONE, Event::Claims, true));
         boost.on_allocated(&rule, true)
     };
-    assert!(wakes(BoostRule::LINUX_5_3));
-    assert!(!wakes(BoostRule::LINUX_6_12));
-    assert!(!wakes(BoostRule::LINUX_4_20));
+    assert!(wakes(LINUX_5_3));
+    assert!(!wakes(LINUX_6_12));
+    assert!(!wakes(LINUX_4_20));
 }
 
 #[test]
 fn all_marks_rise_and_later_laws_spare_the_urgent() {
     let marks = Watermarks::of_zone(ZONE.pages);
     let mut boost = Boost::default();
-    boost.on_event(&BoostRule::LINUX_5_3, ZONE, Event::Takes, true);
+    boost.on_event(&LINUX_5_3, ZONE, Event::Takes, true);
     let raised = boost.raised(marks);
     assert_eq!(
         [raised.min, raised.low, raised.high],
@@ -150,15 +146,15 @@ fn all_marks_rise_and_later_laws_spare_the_urgent() {
         (AllocRight::High, 4_096),
         (AllocRight::Atomic, 4_096),
     ] {
-        assert_eq!(min(&BoostRule::LINUX_5_3, right), 4_608);
-        assert_eq!(min(&BoostRule::LINUX_6_12, right), later);
+        assert_eq!(min(&LINUX_5_3, right), 4_608);
+        assert_eq!(min(&LINUX_6_12, right), later);
     }
 }
 
 #[test]
 fn a_boost_goes_by_what_it_was_and_not_by_what_was_freed() {
     let mut boost = Boost::default();
-    let rule = &BoostRule::LINUX_5_0;
+    let rule = &LINUX_5_0;
     for _ in 0..3 {
         boost.on_event(rule, ZONE, Event::Takes, true);
     }
@@ -230,7 +226,7 @@ fn run(
 #[test]
 fn a_balanced_node_is_freed_of_as_much_as_was_boosted() {
     let of = |rule| run(rule, 1_000, |_| (true, 200, false));
-    let (passes, end) = of(BoostRule::LINUX_5_0);
+    let (passes, end) = of(LINUX_5_0);
     assert_eq!(passes, ["12", "11", "10", "10", "10"], "no shrinker");
     assert_eq!(
         end,
@@ -240,35 +236,29 @@ fn a_balanced_node_is_freed_of_as_much_as_was_boosted() {
             compacts: true
         }
     );
-    for rule in [
-        BoostRule::LINUX_5_0_P3,
-        BoostRule::LINUX_5_3,
-        BoostRule::LINUX_6_12,
-    ] {
+    for rule in [LINUX_5_0_P3, LINUX_5_3, LINUX_6_12] {
         assert_eq!(of(rule).0, ["12c", "11c", "10c", "10c", "10c"]);
     }
-    let (passes, _) = run(BoostRule::LINUX_5_0, 1_000, |_| (true, 500, true));
+    let (passes, _) = run(LINUX_5_0, 1_000, |_| (true, 500, true));
     assert_eq!(passes, ["12", "12"], "enough was scanned");
 }
 
 #[test]
 fn a_node_below_its_boosted_mark_is_reclaimed_ordinarily() {
     // From the beginning; and after two boosted passes, from priority 12 once more.
-    let (passes, end) = run(BoostRule::LINUX_5_0, 1_000, |at| (at >= 3, 100, true));
+    let (passes, end) = run(LINUX_5_0, 1_000, |at| (at >= 3, 100, true));
     assert_eq!(passes, ["12wsc"; 3]);
     assert!(end.compacts, "the boost ends with it all the same");
-    let (passes, _) = run(BoostRule::LINUX_5_0, 1_000, |at| {
-        (at < 2 || at == 4, 100, false)
-    });
+    let (passes, _) = run(LINUX_5_0, 1_000, |at| (at < 2 || at == 4, 100, false));
     assert_eq!(passes, ["12", "11", "12wsc", "11wsc"]);
 }
 
 #[test]
 fn a_boosted_pass_without_a_page_ends_the_balance() {
-    let (passes, end) = run(BoostRule::LINUX_5_0, 1_000, |_| (true, 0, false));
+    let (passes, end) = run(LINUX_5_0, 1_000, |_| (true, 0, false));
     assert_eq!(passes, ["12"]);
     assert!(end.failed, "and counts towards the sixteen");
-    let (_, end) = run(BoostRule::LINUX_5_0, 1_000, |at| {
+    let (_, end) = run(LINUX_5_0, 1_000, |at| {
         (true, if at == 0 { 1 } else { 0 }, false)
     });
     assert!(!end.failed, "one page is none too few");
@@ -276,7 +266,7 @@ fn a_boosted_pass_without_a_page_ends_the_balance() {
 
 #[test]
 fn without_a_boost_it_is_an_ordinary_balance() {
-    for rule in BoostRule::ALL {
+    for rule in ALL {
         let (passes, end) = run(rule, 0, |_| (false, 0, false));
         let down: Vec<String> = (1..=12).rev().map(|at| format!("{at}wsc")).collect();
         assert_eq!(passes, down);
@@ -289,14 +279,14 @@ fn without_a_boost_it_is_an_ordinary_balance() {
 #[test]
 fn the_patch_as_published_and_as_merged_differ_in_name_alone() {
     let renamed = BoostRule {
-        name: BoostRule::LINUX_5_0_P3.name,
-        ..BoostRule::LINUX_5_3
+        name: LINUX_5_0_P3.name,
+        ..LINUX_5_3
     };
-    assert_eq!(renamed, BoostRule::LINUX_5_0_P3);
-    for rule in BoostRule::ALL {
-        assert_eq!(BoostRule::by_name(rule.name), Some(rule));
+    assert_eq!(renamed, LINUX_5_0_P3);
+    for rule in ALL {
+        assert_eq!(by_name(rule.name), Some(rule));
     }
-    assert_eq!(BoostRule::by_name("linux-5.1"), None);
+    assert_eq!(by_name("linux-5.1"), None);
 }
 
 /// Free pages of a node, and pages freed in boosted and in ordinary passes, after 1000 events each
@@ -304,7 +294,7 @@ fn the_patch_as_published_and_as_merged_differ_in_name_alone() {
 /// the paper's run.
 fn after_events(yielded: u64) -> (u64, u64, u64) {
     const START: u64 = 50_000;
-    let rule = BoostRule::LINUX_5_0;
+    let rule = LINUX_5_0;
     let mut boost = Boost::default();
     let (mut free, mut by_boost, mut ordinary) = (START, 0, 0);
     for _ in 0..1_000 {

@@ -6,7 +6,7 @@ use history::compact::{Background, Blocks, Compaction, Scans};
 use mm::inside::{Place, ZoneId};
 use mm::{Apart, Cache, DeviceOptions, Error, Item, Options, Reader, Runs, Spill};
 use policy::dirty::Threshold;
-use policy::place::mobility::{FallbackRule, Migrates};
+use policy::place::mobility::Migrates;
 use policy::reclaim::Tunables;
 use policy::units::{Bytes, Nanos, PAGE_SIZE, Pages};
 use world::Sector;
@@ -316,7 +316,7 @@ fn among_dirty(name: &'static str, migrates: Migrates) -> [u64; 4] {
     options.dirty.dirty = Threshold::Percent(95);
     options.dirty.background = Threshold::Percent(90);
     options.apart = Some(Apart {
-        rule: FallbackRule::LINUX_3_2,
+        rule: history::fallback::LINUX_3_2,
         pageblock_order: 6,
     });
     let mut law = Compaction::by_name(name).unwrap();
@@ -384,7 +384,7 @@ fn among_read(change: impl Fn(&mut Blocks)) -> [u64; 4] {
     change(&mut law);
     let mut options = Options::new(2_048, 1);
     options.apart = Some(Apart {
-        rule: FallbackRule::LINUX_6_12,
+        rule: history::fallback::LINUX_6_12,
         pageblock_order: 4,
     });
     with_compactor(

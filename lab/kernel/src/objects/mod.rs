@@ -105,7 +105,7 @@ pub(crate) struct Objects {
     rule: ShrinkRule,
     shares: Option<MemoryShares>,
     list: Lock<Vec<Arc<Registered>>>,
-    /// Number of shrinkers: mostly none.
+    /// Number of slabs: mostly none.
     count: AtomicU32,
     /// Tasks that ask shrinkers now, and the pages that each has given back meanwhile.
     asking: Lock<Vec<Asking>>,

@@ -64,7 +64,7 @@ fn take_all_but(task: &Task<'_>, cache: &Cache, goes: impl Fn(FrameId) -> bool) 
 #[test]
 fn a_whole_pageblock_changes_sides_without_an_event() {
     with_cache(
-        options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0),
+        options(history::fallback::LINUX_5_0, history::boost::LINUX_5_0),
         |task, cache| {
             let log = Slabs::new(cache, LOG).unwrap();
             let inodes = Slabs::new(cache, INODES).unwrap();
@@ -88,7 +88,7 @@ fn a_whole_pageblock_changes_sides_without_an_event() {
 #[test]
 fn pieces_of_pages_pageblocks_are_an_event_each_and_raise_the_marks_up_to_the_cap() {
     with_cache(
-        options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0),
+        options(history::fallback::LINUX_5_0, history::boost::LINUX_5_0),
         |task, cache| {
             let before = cache.inside().memory.marks_of(ZONE);
             // Every pageblock has a hole of 64 frames: no whole one is free.
@@ -120,7 +120,7 @@ fn pieces_of_pages_pageblocks_are_an_event_each_and_raise_the_marks_up_to_the_ca
 #[test]
 fn the_first_try_of_a_large_slab_boosts_and_wakes_nobody() {
     with_cache(
-        options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0),
+        options(history::fallback::LINUX_5_0, history::boost::LINUX_5_0),
         |task, cache| {
             let kept = take_all_but(task, cache, |frame| frame.0 % BLOCK < 256);
             let inodes = Slabs::new(cache, INODES).unwrap();
@@ -152,8 +152,8 @@ fn the_first_try_of_a_large_slab_boosts_and_wakes_nobody() {
 #[test]
 fn where_events_are_not_answered_they_are_counted() {
     for (rule, boost) in [
-        (FallbackRule::LINUX_4_20, BoostRule::LINUX_4_20),
-        (FallbackRule::LINUX_6_12, BoostRule::TIDEGATE),
+        (history::fallback::LINUX_4_20, history::boost::LINUX_4_20),
+        (history::fallback::LINUX_6_12, BoostRule::TIDEGATE),
     ] {
         with_cache(options(rule, boost), move |task, cache| {
             let kept = take_all_but(task, cache, |frame| frame.0 % BLOCK < 64);
@@ -171,7 +171,7 @@ fn where_events_are_not_answered_they_are_counted() {
 
 #[test]
 fn more_zones_than_there_are_lists_for_are_refused_by_name() {
-    let mut options = options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0);
+    let mut options = options(history::fallback::LINUX_5_0, history::boost::LINUX_5_0);
     let memory = Pages(u64::from(FRAMES));
     options.machine = Some(policy::place::machine::Machine::even(memory, 6, 1).unwrap());
     let mut lab = world::Lab::new(world::Options {
@@ -180,7 +180,7 @@ fn more_zones_than_there_are_lists_for_are_refused_by_name() {
     });
     let env = Arc::clone(lab.env());
     let error = lab
-        .run(move |_| Cache::new(env, options).err())
+        .run(move |_| crate::build(env, options, crate::Parts::default()).err())
         .unwrap()
         .unwrap();
     assert_eq!(
@@ -195,7 +195,7 @@ fn more_zones_than_there_are_lists_for_are_refused_by_name() {
 
 #[test]
 fn a_boost_that_nobody_works_off_is_refused_by_name() {
-    let mut options = options(FallbackRule::LINUX_5_0, BoostRule::LINUX_5_0);
+    let mut options = options(history::fallback::LINUX_5_0, history::boost::LINUX_5_0);
     options.reclaim.law = history::reclaim::LINUX_3_0;
     let mut lab = world::Lab::new(world::Options {
         frames: FRAMES,

@@ -145,10 +145,7 @@ impl Slabs {
         match added {
             Ok(object) => {
                 let mobility = self.spec.mobility;
-                self.cache
-                    .inside()
-                    .shrinkers
-                    .note_slab(mobility, zone, pages);
+                self.cache.inside().slabs.note_slab(mobility, zone, pages);
                 self.held.fetch_add(pages.0, Ordering::Relaxed);
                 Ok(object)
             }
@@ -174,8 +171,8 @@ impl Slabs {
             let pages = Pages(busy.len() as u64);
             let zone = self.cache.inside().zones.layout().of(busy[0].frame());
             self.held.fetch_sub(pages.0, Ordering::Relaxed);
-            let shrinkers = self.cache.inside().shrinkers;
-            shrinkers.note_gone(self.spec.mobility, zone, pages);
+            let slabs = self.cache.inside().slabs;
+            slabs.note_gone(self.spec.mobility, zone, pages);
             objects::of(&self.cache).note_freed(task, pages);
             self.free(task, busy);
         }

@@ -138,8 +138,8 @@ fn few_objects_are_asked_for_in_the_passes_of_a_trim_and_not_behind_them() {
             scanned
         })
     };
-    assert_eq!(scanned(PlaceLaw::LINUX_3_0), 0);
-    assert!(scanned(PlaceLaw::LINUX_6_12_RECLAIM) > 0);
+    assert_eq!(scanned(history::place::LINUX_3_0), 0);
+    assert!(scanned(history::place::LINUX_6_12_RECLAIM) > 0);
 }
 
 /// Objects fill the near node; more of them come from it where it is trimmed, and from the other
@@ -147,8 +147,8 @@ fn few_objects_are_asked_for_in_the_passes_of_a_trim_and_not_behind_them() {
 #[test]
 fn a_trim_asks_objects_where_they_have_more_than_a_twentieth_of_the_zone() {
     for (place, stays) in [
-        (PlaceLaw::LINUX_3_0, true),
-        (PlaceLaw::LINUX_3_0_OFF, false),
+        (history::place::LINUX_3_0, true),
+        (history::place::LINUX_3_0_OFF, false),
     ] {
         with_law(place, move |task, cache, _| {
             let kept = Arc::new(Kept {

@@ -82,7 +82,7 @@ fn after_reading(place: PlaceLaw) -> ([u32; 2], impl Fn(Item) -> u64) {
 
 #[test]
 fn without_trims_a_reader_goes_to_the_other_node_and_wakes_nobody() {
-    for place in [PlaceLaw::LINUX_3_0_OFF, PlaceLaw::LINUX_6_12] {
+    for place in [history::place::LINUX_3_0_OFF, history::place::LINUX_6_12] {
         let (free, count) = after_reading(place);
         assert!(free[1] < FRAMES / 4, "{free:?}");
         assert_eq!(count(Item::ZoneReclaimSuccess), 0);
@@ -94,7 +94,10 @@ fn without_trims_a_reader_goes_to_the_other_node_and_wakes_nobody() {
 
 #[test]
 fn with_trims_it_stays_at_home_and_the_other_node_stays_empty() {
-    for place in [PlaceLaw::LINUX_3_0, PlaceLaw::LINUX_6_12_RECLAIM] {
+    for place in [
+        history::place::LINUX_3_0,
+        history::place::LINUX_6_12_RECLAIM,
+    ] {
         let (free, count) = after_reading(place);
         // A few pages spill where the mark fails after a trim that gave enough: on a CPU's list
         // they count as taken.
@@ -112,7 +115,7 @@ fn with_trims_it_stays_at_home_and_the_other_node_stays_empty() {
 
 #[test]
 fn every_frame_that_was_given_out_is_counted_once() {
-    for place in PlaceLaw::ALL {
+    for place in history::place::ALL {
         let (_, count) = after_reading(place);
         let all = count(Item::NumaHit) + count(Item::NumaMiss);
         assert_eq!(all, count(Item::Pgalloc), "{}", place.name);
@@ -137,7 +140,7 @@ fn memory_after_a_stream(place: PlaceLaw) -> (u64, u64) {
 #[test]
 fn memory_in_use_stays_local_though_a_stream_was_there_first() {
     let wanted = u64::from(FRAMES / 4);
-    let (other, _) = memory_after_a_stream(PlaceLaw::LINUX_6_12);
+    let (other, _) = memory_after_a_stream(history::place::LINUX_6_12);
     assert!(other > wanted * 9 / 10, "without trims it is far: {other}");
     let (other, scanned) = memory_after_a_stream(PlaceLaw::TIDEGATE);
     assert!(other < wanted / 20, "{other} of {wanted}");
@@ -150,7 +153,7 @@ fn memory_in_use_stays_local_though_a_stream_was_there_first() {
 /// A trim in its plain mode leaves dirty pages alone: the node counts as full.
 #[test]
 fn a_node_full_of_dirty_pages_is_not_trimmed() {
-    let scanned = with_law(PlaceLaw::LINUX_3_0, |task, cache, file| {
+    let scanned = with_law(history::place::LINUX_3_0, |task, cache, file| {
         let mut writer = cache.writer();
         let chunk = vec![Sector(1); 256];
         for at in 0..FRAMES / 2 / 32 {
@@ -187,10 +190,13 @@ fn a_writer_leaves_its_node_where_that_has_its_share_of_the_dirty_limit() {
         })
     };
     let all = u64::from(FRAMES / 4);
-    for place in [PlaceLaw::LINUX_3_0_OFF, PlaceLaw::TIDEGATE] {
+    for place in [history::place::LINUX_3_0_OFF, PlaceLaw::TIDEGATE] {
         assert_eq!(dirty(place), [all, 0], "{}", place.name);
     }
-    for place in [PlaceLaw::LINUX_6_12, PlaceLaw::LINUX_6_12_RECLAIM] {
+    for place in [
+        history::place::LINUX_6_12,
+        history::place::LINUX_6_12_RECLAIM,
+    ] {
         let [here, there] = dirty(place);
         assert_eq!(here + there, all, "{}", place.name);
         let share = u64::from(FRAMES / 2) * 2 / 5;

@@ -1,16 +1,15 @@
-use super::Mobility::{Movable, Reclaimable, Unmovable};
+use policy::place::mobility::Mobility::{Movable, Reclaimable, Unmovable};
+use policy::place::mobility::*;
+use policy::reclaim::boost::Event;
+use policy::units::Pages;
+
 use super::*;
 
 const PAGEBLOCK: u8 = 9;
 
 /// Rules that tag a pageblock by what is free of it or like the request: all but that of 3.x, which
 /// has a test of its own.
-const BY_WHAT_IS_ALIKE: [FallbackRule; 4] = [
-    FallbackRule::LINUX_4_20,
-    FallbackRule::LINUX_5_0,
-    FallbackRule::LINUX_5_3,
-    FallbackRule::LINUX_6_12,
-];
+const BY_WHAT_IS_ALIKE: [FallbackRule; 4] = [LINUX_4_20, LINUX_5_0, LINUX_5_3, LINUX_6_12];
 
 /// Lists that have a block: mobility and order.
 fn free(blocks: &[(Mobility, u8)]) -> FreeOrders {
@@ -61,8 +60,7 @@ fn each_mobility_has_its_order_of_fallbacks_without_itself() {
     }
     // One list of order 9 each: the first fallback is taken.
     let all = [(Unmovable, 9), (Movable, 9), (Reclaimable, 9)];
-    let taken =
-        Mobility::ALL.map(|mobility| first(FallbackRule::LINUX_5_0, request(mobility, 0), &all));
+    let taken = Mobility::ALL.map(|mobility| first(LINUX_5_0, request(mobility, 0), &all));
     assert_eq!(
         taken,
         [Reclaimable, Reclaimable, Unmovable].map(|from| FallbackStep::Retag(block(from, 9)))
@@ -72,7 +70,7 @@ fn each_mobility_has_its_order_of_fallbacks_without_itself() {
 #[test]
 fn a_larger_block_goes_before_a_nearer_mobility() {
     let lists = [(Unmovable, 3), (Movable, 7)];
-    for rule in FallbackRule::ALL {
+    for rule in ALL {
         assert_eq!(
             first(rule, request(Reclaimable, 0), &lists),
             FallbackStep::Claim(block(Movable, 7)),
@@ -122,7 +120,7 @@ fn a_movable_request_claims_from_half_a_pageblock_order_on() {
 #[test]
 fn the_smallest_block_still_holds_the_request() {
     let lists = [(Reclaimable, 0), (Unmovable, 2), (Reclaimable, 3)];
-    let smallest = |order| first(FallbackRule::LINUX_5_0, request(Movable, order), &lists);
+    let smallest = |order| first(LINUX_5_0, request(Movable, order), &lists);
     assert_eq!(smallest(0), FallbackStep::Move(block(Reclaimable, 0)));
     assert_eq!(smallest(1), FallbackStep::Move(block(Unmovable, 2)));
     assert_eq!(smallest(3), FallbackStep::Move(block(Reclaimable, 3)));
@@ -133,7 +131,7 @@ fn the_smallest_block_still_holds_the_request() {
 fn a_claim_that_fails_in_6_12_goes_on_to_smaller_blocks_and_takes_in_the_end() {
     let lists = [(Movable, 7), (Unmovable, 5), (Movable, 2), (Movable, 0)];
     assert_eq!(
-        steps(FallbackRule::LINUX_6_12, request(Reclaimable, 0), &lists),
+        steps(LINUX_6_12, request(Reclaimable, 0), &lists),
         [
             FallbackStep::Claim(block(Movable, 7)),
             FallbackStep::Claim(block(Unmovable, 5)),
@@ -146,7 +144,7 @@ fn a_claim_that_fails_in_6_12_goes_on_to_smaller_blocks_and_takes_in_the_end() {
     // with none.
     let lists = [(Reclaimable, 7), (Unmovable, 4), (Unmovable, 3)];
     assert_eq!(
-        steps(FallbackRule::LINUX_6_12, request(Movable, 0), &lists),
+        steps(LINUX_6_12, request(Movable, 0), &lists),
         [
             FallbackStep::Claim(block(Reclaimable, 7)),
             FallbackStep::Claim(block(Unmovable, 4)),
@@ -163,7 +161,7 @@ fn who_keeps_pageblocks_apart_takes_whole_ones_or_none() {
     };
     let small = [(Reclaimable, 8)];
     let whole = [(Reclaimable, 8), (Unmovable, 9)];
-    for rule in FallbackRule::ALL {
+    for rule in ALL {
         let split = FallbackStep::Claim(block(Reclaimable, 8));
         let expected = if rule.keeps_apart {
             FallbackStep::None
@@ -176,10 +174,7 @@ fn who_keeps_pageblocks_apart_takes_whole_ones_or_none() {
     }
     // Larger than a pageblock.
     let huge = Request { order: 10, ..apart };
-    assert_eq!(
-        first(FallbackRule::LINUX_5_3, huge, &whole),
-        FallbackStep::None
-    );
+    assert_eq!(first(LINUX_5_3, huge, &whole), FallbackStep::None);
 }
 
 #[test]
@@ -248,8 +243,7 @@ fn half_the_order_of_a_scaled_pageblock_decides() {
     // 9 / 2 = 4, 7 / 2 = 3, 1 / 2 = 0.
     for (pageblock, least) in [(9, 4), (8, 4), (7, 3), (1, 0)] {
         for order in 0..pageblock {
-            let mut fallback =
-                Fallback::begin(FallbackRule::LINUX_5_0, request(Movable, 0), pageblock);
+            let mut fallback = Fallback::begin(LINUX_5_0, request(Movable, 0), pageblock);
             let step = fallback.step(free(&[(Unmovable, order)]));
             let claims = matches!(step, FallbackStep::Claim(_));
             assert_eq!(claims, order >= least, "{pageblock} {order}");
@@ -269,7 +263,7 @@ fn any_lists_end_a_fallback_and_give_no_block_that_is_own_or_too_small() {
             .filter_map(|(at, block)| (lists >> at & 1 == 1).then_some(block))
             .collect();
         for want in Mobility::ALL {
-            for rule in FallbackRule::ALL {
+            for rule in ALL {
                 let steps = steps(rule, request(want, 1), &blocks);
                 let foreign = blocks
                     .iter()
@@ -296,15 +290,15 @@ fn any_lists_end_a_fallback_and_give_no_block_that_is_own_or_too_small() {
 
 #[test]
 fn rules_are_found_by_name() {
-    for rule in FallbackRule::ALL {
-        assert_eq!(FallbackRule::by_name(rule.name), Some(rule));
+    for rule in ALL {
+        assert_eq!(by_name(rule.name), Some(rule));
     }
-    assert_eq!(FallbackRule::by_name("linux-2.4"), None);
+    assert_eq!(by_name("linux-2.4"), None);
 }
 
 #[test]
 fn three_two_looks_at_what_is_free_alone() {
-    let rule = FallbackRule::LINUX_3_2;
+    let rule = LINUX_3_2;
     let blocks = [(Movable, 3), (Movable, 1)];
     // Below half a pageblock's order it is taken from, the largest first, and nothing goes along.
     let take = FallbackStep::Take(block(Movable, 3));

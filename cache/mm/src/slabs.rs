@@ -41,7 +41,7 @@ impl SlabPages {
 }
 
 /// See the module.
-pub struct Shrinkers {
+pub struct SlabCounts {
     /// By zone.
     reclaimable: Box<[AtomicU64]>,
     unreclaimable: AtomicU64,
@@ -51,7 +51,7 @@ pub struct Shrinkers {
     pub(crate) watch: OnceLock<Arc<dyn PageWatch>>,
 }
 
-impl Shrinkers {
+impl SlabCounts {
     /// For a machine of `zones` zones.
     pub(crate) fn new(zones: usize) -> Self {
         Self {

@@ -1,7 +1,12 @@
 //! Searches as series: what each law does with the same memory.
 
+use policy::place::cache::ZonelistCache;
+use policy::place::search::*;
+use policy::place::trim::Outcome;
+use policy::place::*;
+use policy::units::*;
+
 use super::*;
-use crate::place::cache::ZonelistCache;
 
 const SECOND: u64 = 1_000_000_000;
 const START: Instant = Instant(100 * SECOND);
@@ -115,7 +120,7 @@ impl Machine {
 
 #[test]
 fn while_another_zone_is_above_low_no_reclaimer_is_woken() {
-    for law in PlaceLaw::ALL {
+    for law in ALL {
         let mut machine = Machine::new(law, &[0, 50], &[None, None]);
         assert_eq!(machine.alloc(1), 1, "{}", law.name);
         assert!(!machine.said().contains("wake"), "{}", law.name);
@@ -124,7 +129,7 @@ fn while_another_zone_is_above_low_no_reclaimer_is_woken() {
 
 #[test]
 fn where_all_fail_at_low_the_reclaimers_are_woken_once_and_the_reserve_stays() {
-    for law in PlaceLaw::ALL {
+    for law in ALL {
         let mut machine = Machine::new(law, &[0, 0], &[None, None]);
         assert_eq!(machine.alloc(1), 1, "{}", law.name);
         assert_eq!(machine.said().matches("wake").count(), 1, "{}", law.name);
@@ -135,14 +140,14 @@ fn where_all_fail_at_low_the_reclaimers_are_woken_once_and_the_reserve_stays() {
 
 #[test]
 fn without_trims_the_next_zone_is_taken_from_and_many_frames_come_at_once() {
-    let mut machine = Machine::new(PlaceLaw::LINUX_6_12, &[3, 50], &[Some(9), None]);
+    let mut machine = Machine::new(LINUX_6_12, &[3, 50], &[Some(9), None]);
     assert_eq!(machine.alloc(10), 10);
     assert_eq!(machine.said(), "0+3 0- 1+7");
 }
 
 #[test]
 fn linux_3_0_trims_the_first_zone_again_for_every_page() {
-    let mut machine = Machine::new(PlaceLaw::LINUX_3_0, &[0, 50], &[Some(0), None]);
+    let mut machine = Machine::new(LINUX_3_0, &[0, 50], &[Some(0), None]);
     assert_eq!(machine.alloc(3), 3);
     assert_eq!(
         machine.said(),
@@ -152,7 +157,7 @@ fn linux_3_0_trims_the_first_zone_again_for_every_page() {
 
 #[test]
 fn patch_1_trims_it_once_a_second() {
-    let mut machine = Machine::new(PlaceLaw::LINUX_3_0_FIRST, &[0, 50], &[Some(0), None]);
+    let mut machine = Machine::new(LINUX_3_0_FIRST, &[0, 50], &[Some(0), None]);
     assert_eq!(machine.alloc(3), 3);
     assert_eq!(machine.said(), "0- trim0 0- 1+1 0- 1+1 0- 1+1");
     machine.now = Instant(START.0 + SECOND + 1);
@@ -162,7 +167,7 @@ fn patch_1_trims_it_once_a_second() {
 
 #[test]
 fn a_first_zone_that_has_memory_again_is_used_at_once() {
-    let mut machine = Machine::new(PlaceLaw::LINUX_3_0_FIRST, &[0, 50], &[Some(0), None]);
+    let mut machine = Machine::new(LINUX_3_0_FIRST, &[0, 50], &[Some(0), None]);
     machine.alloc(1);
     machine.said();
     machine.above_low[0] = 1;
@@ -172,11 +177,7 @@ fn a_first_zone_that_has_memory_again_is_used_at_once() {
 
 #[test]
 fn a_later_zone_stays_hidden_although_it_has_memory_again() {
-    let mut machine = Machine::new(
-        PlaceLaw::LINUX_3_0_FIRST,
-        &[0, 0, 50],
-        &[Some(0), Some(0), None],
-    );
+    let mut machine = Machine::new(LINUX_3_0_FIRST, &[0, 0, 50], &[Some(0), Some(0), None]);
     machine.alloc(1);
     assert_eq!(machine.said(), "0- trim0 0- 1- trim1 1- 2+1");
     machine.above_low[1] = 10;
@@ -189,8 +190,8 @@ fn a_later_zone_stays_hidden_although_it_has_memory_again() {
 fn patch_2_shows_it_again_once_direct_reclaim_has_freed_pages() {
     let zones = [0, 0, 50];
     for (law, told, stale) in [
-        (PlaceLaw::LINUX_3_0_FIRST, "0- 2+1", 2),
-        (PlaceLaw::LINUX_3_0_BOTH, "0- trim0 0- 1+1", 0),
+        (LINUX_3_0_FIRST, "0- 2+1", 2),
+        (LINUX_3_0_BOTH, "0- trim0 0- 1+1", 0),
     ] {
         let mut machine = Machine::new(law, &zones, &[Some(0), Some(0), None]);
         machine.alloc(1);
@@ -208,7 +209,7 @@ fn patch_2_shows_it_again_once_direct_reclaim_has_freed_pages() {
 
 #[test]
 fn a_trim_that_frees_enough_is_used_where_it_was_made() {
-    for law in [PlaceLaw::LINUX_3_0, PlaceLaw::LINUX_3_0_BOTH] {
+    for law in [LINUX_3_0, LINUX_3_0_BOTH] {
         let mut machine = Machine::new(law, &[0, 50], &[Some(32), None]);
         machine.alloc(2);
         assert_eq!(machine.said(), "0- trim0 0+2", "{}", law.name);
@@ -217,21 +218,17 @@ fn a_trim_that_frees_enough_is_used_where_it_was_made() {
 
 #[test]
 fn what_is_not_worth_a_scan_is_remembered_before_patch_1_only() {
-    let mut before = Machine::new(PlaceLaw::LINUX_3_0, &[0, 0, 50], &[Some(0), None, None]);
+    let mut before = Machine::new(LINUX_3_0, &[0, 0, 50], &[Some(0), None, None]);
     before.alloc(2);
     assert_eq!(before.said(), "0- trim0 0- 1- trim1 2+1 0- trim0 0- 2+1");
-    let mut after = Machine::new(
-        PlaceLaw::LINUX_3_0_FIRST,
-        &[0, 0, 50],
-        &[Some(0), None, None],
-    );
+    let mut after = Machine::new(LINUX_3_0_FIRST, &[0, 0, 50], &[Some(0), None, None]);
     after.alloc(2);
     assert_eq!(after.said(), "0- trim0 0- 1- trim1 2+1 0- 1- trim1 2+1");
 }
 
 #[test]
 fn where_all_are_hidden_the_list_is_walked_again_without_the_cache() {
-    let mut machine = Machine::new(PlaceLaw::LINUX_3_0_BOTH, &[0, 0], &[Some(0), Some(0)]);
+    let mut machine = Machine::new(LINUX_3_0_BOTH, &[0, 0], &[Some(0), Some(0)]);
     machine.between = vec![0, 0];
     assert_eq!(machine.alloc(1), 0);
     // At LOW: a walk that marks both, one without the cache; the same at MIN, where the cache hides
@@ -244,7 +241,7 @@ fn where_all_are_hidden_the_list_is_walked_again_without_the_cache() {
 
 #[test]
 fn a_machine_of_one_zone_asks_no_cache() {
-    let mut machine = Machine::new(PlaceLaw::LINUX_3_0_BOTH, &[0], &[Some(32)]);
+    let mut machine = Machine::new(LINUX_3_0_BOTH, &[0], &[Some(32)]);
     for _ in 0..2 {
         machine.above_low = vec![0];
         machine.alloc(1);
@@ -254,7 +251,7 @@ fn a_machine_of_one_zone_asks_no_cache() {
 
 #[test]
 fn a_page_to_be_dirtied_passes_over_a_node_that_has_its_share() {
-    for law in [PlaceLaw::LINUX_6_12, PlaceLaw::LINUX_6_12_RECLAIM] {
+    for law in [LINUX_6_12, LINUX_6_12_RECLAIM] {
         let mut machine = Machine::new(law, &[50, 50], &[Some(9), None]);
         machine.lacks = Some(vec![3, 50]);
         assert_eq!(machine.alloc(5), 5);
@@ -270,7 +267,7 @@ fn a_page_to_be_dirtied_passes_over_a_node_that_has_its_share() {
 
 #[test]
 fn where_all_have_their_share_it_is_taken_from_the_first_all_the_same() {
-    let mut machine = Machine::new(PlaceLaw::LINUX_6_12, &[50, 50], &[None, None]);
+    let mut machine = Machine::new(LINUX_6_12, &[50, 50], &[None, None]);
     machine.lacks = Some(vec![0, 0]);
     assert_eq!(machine.alloc(1), 1);
     assert_eq!(machine.said(), "0% 1% wake 0!+1");
@@ -278,7 +275,7 @@ fn where_all_have_their_share_it_is_taken_from_the_first_all_the_same() {
 
 #[test]
 fn before_3_3_no_node_has_a_share() {
-    for law in [PlaceLaw::LINUX_3_0, PlaceLaw::TIDEGATE] {
+    for law in [LINUX_3_0, PlaceLaw::TIDEGATE] {
         let mut machine = Machine::new(law, &[50, 50], &[None, None]);
         machine.lacks = Some(vec![0, 0]);
         assert_eq!(machine.alloc(1), 1);
@@ -288,6 +285,6 @@ fn before_3_3_no_node_has_a_share() {
 
 #[test]
 fn nothing_wanted_is_done() {
-    let mut search = Search::begin(PlaceLaw::LINUX_3_0, 2, 0, false);
+    let mut search = Search::begin(LINUX_3_0, 2, 0, false);
     assert_eq!(search.step(&ZonelistCache::default()), Step::Done);
 }
