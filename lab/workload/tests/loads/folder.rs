@@ -84,7 +84,8 @@ fn in_lab(
     let env = Arc::clone(lab.env());
     let stop = stop.clone();
     let ended = lab.run(move |task| {
-        let cache = Cache::new(env, mm::Options::new(frames, 4)).unwrap();
+        let options = mm::Options::new(frames, 4);
+        let cache = kernel::build(env, options, kernel::Parts::default()).unwrap();
         let device = cache.add_device(task, id, info, DeviceOptions::default());
         let objects = Arc::new(Numbered::from(ObjectId(7)));
         let folder = Arc::new(Folder::new(&cache, device.unwrap(), objects));
