@@ -1,8 +1,11 @@
 """Files under one limit, as a user of Python's own files expects them."""
 
+import copy
 import gc
 import io
 import os
+import pathlib
+import pickle
 import subprocess
 import sys
 import textwrap
@@ -267,3 +270,114 @@ def test_the_limit_holds_and_regions_spill(tmp_path):
         region.discard(0, 48 << 20)
         assert region.pread(8, 0) == bytes(8)
         assert stats.vmstat["pswpout"] > 0 and len(stats.waits) > 0
+
+
+def test_what_there_is_one_of_is_not_copied_and_a_copy_ends_nothing(cache, tmp_path):
+    file = cache.open(tmp_path / "one", "w+")
+    file.write(b"x" * PAGE)
+    scenario = tidegate.Scenario.load("dd")
+    things = [cache, file, file.pin(0), cache.region("1MiB"), scenario, cache.stats(), file.stats()]
+    copied = set()
+    for thing in things:
+        for make in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+            try:
+                made = make(thing)
+            except TypeError:
+                continue
+            copied.add(type(thing).__name__)
+            del made
+            gc.collect()
+        file.pwrite(b"y", 0)
+        assert file.pread(2, 0) == b"yx", f"{thing!r} was copied, and the copy dropped"
+        assert not cache.closed
+    file.close()
+    assert not copied & {"Cache", "File", "Pin", "Region"}, "there is one of them"
+
+
+#: Calls that wait for a disk that is slow, or that hangs for longer than any test: what is done
+#: before, and the call.
+WAITING = {
+    "file.sync": ("file.write(bytes(1_000_000))", "file.sync()"),
+    "cache.sync": ("file.write(bytes(1_000_000))", "cache.sync()"),
+    "file.close": ("file.write(bytes(1_000_000))", "file.close()"),
+    "cache.close": ("file.write(bytes(1_000_000))", "cache.close()"),
+    "one write": ("", "file.write(bytes(40_000_000))"),
+    "writes": ("", "[file.write(bytes(100)) for _ in range(4_000_000)]"),
+    "pwrite": ("", "file.pwrite(bytearray(40_000_000), 0)"),
+    "pread": ("", "old.pread(400_000, 0)"),
+    "preadinto": ("", "old.preadinto(bytearray(400_000), 0)"),
+    "pin": ("", "old.pin(3)"),
+    "readall": ("", "old.readall()"),
+}
+
+
+#: A page is there at once on a disk that is slow: of the one that hangs alone.
+DISKS = [
+    (call, layers)
+    for call in WAITING
+    for layers in ("slow:rate=16KB", "slow:latency=100s")
+    if call != "pin" or layers == "slow:latency=100s"
+]
+
+
+@pytest.mark.parametrize(("call", "layers"), DISKS)
+def test_ctrl_c_is_heard_by_every_call_that_waits(tmp_path, call, layers):
+    before, wait = WAITING[call]
+    (tmp_path / "old").write_bytes(bytes(400_000))
+    program = f"""
+    import os, signal, threading, time, tidegate
+    cache = tidegate.Cache("16MiB", layers={layers!r})
+    file, old = cache.open({str(tmp_path / "new")!r}, "w+"), cache.open({str(tmp_path / "old")!r})
+    {before}
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    began = time.monotonic()
+    try:
+        {wait}
+        print("ended")
+    except KeyboardInterrupt:
+        print("heard" if time.monotonic() - began < 5 else "late")
+        try:
+            cache.close()
+        except KeyboardInterrupt:
+            pass
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        said = process.stdout.readline().strip()
+        # A second one ends the close.
+        process.send_signal(2)
+        process.wait(20)
+    finally:
+        process.kill()
+        process.stdout.close()
+    assert said == "heard", call
+
+
+@pytest.mark.parametrize("kind", [str, os.fsencode, pathlib.Path])
+def test_paths_are_what_open_takes(cache, tmp_path, kind):
+    path = tmp_path / "p\xfc"
+    with cache.open(kind(path), "w+") as file:
+        file.write(b"here")
+    assert path.read_bytes() == b"here"
+    with pytest.raises(ValueError, match="null byte"):
+        cache.open(kind("a\0b"))
+    for wrong in (5, None, 1.5):
+        with pytest.raises(TypeError):
+            cache.open(wrong)
+
+
+def test_positions_are_whole_numbers_and_a_file_has_an_end(cache, tmp_path):
+    with cache.open(tmp_path / "seek", "w+") as file:
+        file.write(b"abc")
+        for wrong in (1.5, None, "1"):
+            with pytest.raises(TypeError):
+                file.seek(wrong)
+        with pytest.raises(TypeError):
+            file.truncate(1.5)
+        assert file.seek(numpy.int64(1)) == 1
+        for beyond in (2**44, 2**62):
+            with pytest.raises(OSError) as error:
+                file.pwrite(b"x", beyond)
+            assert error.value.errno == 27, "EFBIG"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import operator
 import os
 import warnings
 import weakref
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer, Self
 
 os.register_at_fork(after_in_child=_core.forked)
+
+#: A path as Python's own calls take it.
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 @dataclass(frozen=True)
@@ -73,7 +77,14 @@ class FileStats:
     misses_total: int
 
 
-class Cache:
+class _Single:
+    """One of its kind: a copy that ends would end the original."""
+
+    def __reduce_ex__(self, protocol: object, /) -> str | tuple[object, ...]:
+        raise TypeError(f"cannot copy or pickle {self!r}: open it again where it is wanted")
+
+
+class Cache(_Single):
     """Files under one memory limit that holds, with writers that are paced instead of stalled.
 
     Parameters
@@ -102,7 +113,9 @@ class Cache:
     Notes
     -----
     Close it, best in a ``with`` block: a cache that is forgotten says so (``ResourceWarning``) and is
-    synced when it is collected. A child of a fork has no part of it: every call there raises
+    synced when it is collected. Calls on the main thread hear signals while they wait: after a
+    ``KeyboardInterrupt`` a sync or a close goes on by itself as long as the program lives, and a write
+    ends after its next piece. A child of a fork has no part of it: every call there raises
     ``RuntimeError``.
 
     Examples
@@ -118,7 +131,7 @@ class Cache:
         *,
         dirty_limit: int | str | None = None,
         background_limit: int | str | None = None,
-        swap_file: tuple[str | os.PathLike[str], int | str] | None = None,
+        swap_file: tuple[Path, int | str] | None = None,
         readahead: int | str | None = None,
         layers: str | None = None,
     ) -> None:
@@ -131,7 +144,7 @@ class Cache:
 
     def open(
         self,
-        path: str | os.PathLike[str],
+        path: Path,
         mode: str = "r",
         *,
         preallocate: int | str | None = None,
@@ -141,7 +154,7 @@ class Cache:
 
         Parameters
         ----------
-        path : str or os.PathLike
+        path : str, bytes or os.PathLike
             Which.
         mode : str
             ``r`` reads, ``r+`` writes too; ``w+`` (and ``w``) begins with an empty file, ``x+``
@@ -212,17 +225,25 @@ class Cache:
         ------
         OSError
             Data that could not be made durable. The cache is ended all the same.
+        KeyboardInterrupt
+            Ctrl-C: it is ended all the same, and data is written as long as the program lives.
         """
         if self._closed:
             return
         problem: Exception | None = None
-        for file in list(self._files):
-            try:
-                file.close()
-            except OSError as error:
-                problem = problem or error
-        self._closed = True
-        self._core.close()
+        try:
+            for file in list(self._files):
+                try:
+                    file.close()
+                except OSError as error:
+                    problem = problem or error
+            self._closed = True
+            self._core.close()
+        finally:
+            if not self._closed:
+                # Interrupted: the rest goes on by itself.
+                self._closed = True
+                self._core.leave()
         if problem is not None:
             raise problem
 
@@ -247,17 +268,17 @@ class Cache:
         return f"<tidegate.Cache: memory={self._memory!r}{closed}>"
 
 
-class File(io.RawIOBase):
+class File(_Single, io.RawIOBase):
     """A file in a cache, unbuffered and binary; made by ``Cache.open``.
 
     The calls with an offset leave the position alone, and may be used from any thread.
     """
 
-    name: str
+    name: str | bytes
     mode: str
 
     def __init__(
-        self, cache: Cache, handle: _core.File, path: str | os.PathLike[str], mode: str
+        self, cache: Cache, handle: _core.File, path: Path, mode: str
     ) -> None:
         super().__init__()
         self._cache = cache  # lives as long as its files
@@ -328,6 +349,7 @@ class File(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         self._check()
+        offset = operator.index(offset)
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at}
         if whence == io.SEEK_END:
             base[io.SEEK_END] = self._file.size()
@@ -343,7 +365,7 @@ class File(io.RawIOBase):
         self._check()
         if not self.writable():
             raise io.UnsupportedOperation("truncate")
-        size = self._at if size is None else size
+        size = self._at if size is None else operator.index(size)
         self._file.set_len(size)
         return size
 

@@ -15,13 +15,13 @@ from ._core import Table
 def _list(one_or_more: object) -> list[str]:
     if one_or_more is None:
         return []
-    if isinstance(one_or_more, (str, os.PathLike)) or not hasattr(one_or_more, "__iter__"):
+    if isinstance(one_or_more, (str, bytes, os.PathLike)) or not hasattr(one_or_more, "__iter__"):
         return [_text(one_or_more)]
     return [_text(one) for one in one_or_more]
 
 
 def _text(one: object) -> str:
-    return os.fspath(one) if isinstance(one, os.PathLike) else str(one)
+    return os.fsdecode(one) if isinstance(one, (bytes, os.PathLike)) else str(one)
 
 
 def _settings(settings: Mapping[str, object] | None) -> list[str]:
@@ -118,7 +118,7 @@ def replay(
     Parameters
     ----------
     traces : path or list of paths
-        Files of accesses; unpacked by xz if their names end in .xz.
+        Files of accesses, plain or packed by gzip or xz.
     rules : list of str
         ``lru``, ``clock``, ``2q``, ``arc``, ``lirs``, ``s3-fifo``, ``w-tinylfu``, ``reuse``,
         ``linux-6.12-mglru``, ``belady`` (which knows the future: no rule does better), and names of

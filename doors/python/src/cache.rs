@@ -3,7 +3,6 @@
 //! Calls give the interpreter's lock away while they work: a read may wait for the device, a write
 //! may be paced.
 
-use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use figures::size;
@@ -14,6 +13,8 @@ use tidegate::{OpenOptions, Pages, Threshold};
 
 use crate::bytes::Borrowed;
 use crate::errors;
+use crate::heard::{heard, hears};
+use crate::paths::FsPath;
 use crate::pin::Pin;
 use crate::process::Own;
 use crate::table::{self, Table};
@@ -43,10 +44,119 @@ fn threshold(value: &Bound<'_, PyAny>) -> PyResult<Threshold> {
     )))
 }
 
+/// Bytes that a call moves between two looks for signals.
+const PIECE: usize = 256 << 10;
+
+/// The answer of a call that may wait, as Python has it.
+fn answer<T: Send + 'static>(
+    py: Python<'_>,
+    call: impl FnOnce() -> Result<T, tidegate::Error> + Send + 'static,
+) -> PyResult<T> {
+    heard(py, |_| call())?.map_err(errors::cache)
+}
+
+/// Fills `bytes` from `offset`: what is in memory by this thread, the rest heard. Answers how many
+/// there were.
+fn read(
+    py: Python<'_>,
+    file: &Arc<tidegate::File>,
+    bytes: &mut [u8],
+    offset: u64,
+) -> PyResult<usize> {
+    if !hears(py) {
+        return py
+            .detach(|| file.read_at(bytes, offset))
+            .map_err(errors::cache);
+    }
+    let mut at = 0;
+    loop {
+        let (rest, from) = (&mut bytes[at..], offset.saturating_add(at as u64));
+        let read = py.detach(|| file.try_read_at(rest, from));
+        let read = read.map_err(errors::cache)?;
+        at += read.bytes;
+        if at == bytes.len() || !read.would_block {
+            return Ok(at);
+        }
+        let (own, from) = (Arc::clone(file), offset.saturating_add(at as u64));
+        let len = PIECE.min(bytes.len() - at);
+        let piece = answer(py, move || {
+            let mut piece = vec![0; len];
+            let read = own.read_at(&mut piece, from)?;
+            piece.truncate(read);
+            Ok(piece)
+        })?;
+        bytes[at..][..piece.len()].copy_from_slice(&piece);
+        at += piece.len();
+        if at == bytes.len() || piece.len() < len {
+            return Ok(at);
+        }
+    }
+}
+
+/// Writes all of `data` at `offset`: what needs no wait by this thread, the rest heard.
+fn write(
+    py: Python<'_>,
+    file: &Arc<tidegate::File>,
+    data: Borrowed,
+    offset: u64,
+) -> PyResult<usize> {
+    let len = data.as_slice().len();
+    if !hears(py) {
+        let data = data.as_slice();
+        return py
+            .detach(|| file.write_at(data, offset))
+            .map_err(errors::cache);
+    }
+    let mut at = 0;
+    loop {
+        let (rest, from) = (&data.as_slice()[at..], offset.saturating_add(at as u64));
+        let written = py.detach(|| file.try_write_at(rest, from));
+        let written = written.map_err(|error| errors::cache(error.after(at as u64)))?;
+        at += written.bytes;
+        if at == len && !written.would_block {
+            return Ok(len);
+        }
+        if written.would_block {
+            break;
+        }
+        py.check_signals()?;
+    }
+    let own = Arc::clone(file);
+    let written = heard(py, move |stop| {
+        while at < len && !stop.is_raised() {
+            let piece = &data.as_slice()[at..len.min(at + PIECE)];
+            let from = offset.saturating_add(at as u64);
+            own.write_at(piece, from)
+                .map_err(|error| error.after(at as u64))?;
+            at += piece.len();
+        }
+        Ok(at)
+    });
+    written?.map_err(errors::cache)
+}
+
+/// Does `call` on pieces of `len` bytes, and looks for signals between them.
+fn in_pieces(
+    py: Python<'_>,
+    len: usize,
+    mut call: impl FnMut(std::ops::Range<usize>) -> Result<(), tidegate::Error> + Send,
+) -> PyResult<()> {
+    let mut at = 0;
+    loop {
+        let end = len.min(at + PIECE);
+        py.detach(|| call(at..end)).map_err(errors::cache)?;
+        if end == len {
+            return Ok(());
+        }
+        at = end;
+        py.check_signals()?;
+    }
+}
+
 /// The cache, as `tidegate.Cache` uses it.
 #[pyclass(frozen, module = "tidegate._core", name = "Cache")]
 pub(crate) struct Cache {
-    inner: Own<tidegate::Cache>,
+    inner: Own<Arc<tidegate::Cache>>,
 }
 
 #[pymethods]
@@ -58,7 +168,7 @@ impl Cache {
         memory: &Bound<'_, PyAny>,
         dirty_limit: Option<&Bound<'_, PyAny>>,
         background_limit: Option<&Bound<'_, PyAny>>,
-        swap_file: Option<(PathBuf, Bound<'_, PyAny>)>,
+        swap_file: Option<(FsPath, Bound<'_, PyAny>)>,
         readahead: Option<&Bound<'_, PyAny>>,
         layers: Option<&str>,
     ) -> PyResult<Self> {
@@ -69,7 +179,7 @@ impl Cache {
         if let Some(limit) = background_limit {
             builder = builder.background_limit(threshold(limit)?);
         }
-        if let Some((path, bytes)) = swap_file {
+        if let Some((FsPath(path), bytes)) = swap_file {
             builder = builder.swap_file(path, bytes_of(&bytes)?);
         }
         if let Some(bytes) = readahead {
@@ -78,8 +188,8 @@ impl Cache {
         if let Some(layers) = layers {
             builder = builder.layers(layers).map_err(errors::cache)?;
         }
-        let built = py.detach(|| builder.build()).map_err(errors::cache)?;
-        let inner = Own::new(built);
+        let built = answer(py, move || builder.build())?;
+        let inner = Own::new(Arc::new(built));
         Ok(Self { inner })
     }
 
@@ -87,7 +197,7 @@ impl Cache {
     fn open(
         &self,
         py: Python<'_>,
-        path: PathBuf,
+        path: FsPath,
         options: (bool, bool, bool),
         preallocate: Option<&Bound<'_, PyAny>>,
         direct: bool,
@@ -101,41 +211,51 @@ impl Cache {
         if let Some(bytes) = preallocate {
             options = options.preallocate(bytes_of(bytes)?);
         }
-        let cache = self.inner.get()?;
-        let file = py
-            .detach(|| cache.open(&path, options))
-            .map_err(errors::cache)?;
+        let cache = Arc::clone(self.inner.get()?);
+        let file = answer(py, move || cache.open(&path.0, options))?;
         Ok(File {
             inner: Own::new(RwLock::new(Some(Arc::new(file)))),
         })
     }
 
     fn spill(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<Region> {
-        let (cache, bytes) = (self.inner.get()?, bytes_of(bytes)?);
-        let region = py.detach(|| cache.spill(bytes)).map_err(errors::cache)?;
+        let (cache, bytes) = (Arc::clone(self.inner.get()?), bytes_of(bytes)?);
+        let region = answer(py, move || cache.spill(bytes))?;
         Ok(Region {
             inner: Own::new(region),
         })
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        let cache = self.inner.get()?;
-        py.detach(|| cache.sync()).map_err(errors::cache)
+        let cache = Arc::clone(self.inner.get()?);
+        answer(py, move || cache.sync())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let cache = self.inner.get()?;
-        py.detach(|| cache.close()).map_err(errors::cache)
+        let cache = Arc::clone(self.inner.get()?);
+        let closed = heard(py, move |_| cache.close());
+        if closed.is_err() {
+            self.inner.leave();
+        }
+        closed?.map_err(errors::cache)
+    }
+
+    /// Closes it without anybody who waits for that.
+    fn leave(&self, py: Python<'_>) -> PyResult<()> {
+        let cache = Arc::clone(self.inner.get()?);
+        self.inner.leave();
+        py.detach(|| crate::heard::hand_over(Box::new(move || drop(cache.close()))));
+        Ok(())
     }
 
     fn set_limit(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (cache, bytes) = (self.inner.get()?, bytes_of(bytes)?);
-        py.detach(|| cache.set_limit(bytes)).map_err(errors::cache)
+        let (cache, bytes) = (Arc::clone(self.inner.get()?), bytes_of(bytes)?);
+        answer(py, move || cache.set_limit(bytes))
     }
 
     fn trim(&self, py: Python<'_>) -> PyResult<u64> {
-        let cache = self.inner.get()?;
-        Ok(py.detach(|| cache.trim()))
+        let cache = Arc::clone(self.inner.get()?);
+        heard(py, move |_| cache.trim())
     }
 
     /// The fields of `tidegate.CacheStats`.
@@ -239,15 +359,14 @@ impl File {
     fn pread<'py>(&self, py: Python<'py>, n: usize, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
         let file = self.file()?;
         let left = usize::try_from(file.len().saturating_sub(offset)).unwrap_or(usize::MAX);
-        let mut read = 0;
+        let mut done = 0;
         let whole = PyBytes::new_with(py, n.min(left), |bytes| {
-            let done = py.detach(|| file.read_at(bytes, offset));
-            read = done.map_err(errors::cache)?;
+            done = read(py, &file, bytes, offset)?;
             Ok(())
         })?;
         // The file was cut meanwhile.
-        if read < whole.as_bytes().len() {
-            return Ok(PyBytes::new(py, &whole.as_bytes()[..read]));
+        if done < whole.as_bytes().len() {
+            return Ok(PyBytes::new(py, &whole.as_bytes()[..done]));
         }
         Ok(whole)
     }
@@ -257,19 +376,14 @@ impl File {
     fn preadinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
         let file = self.file()?;
         let mut buffer = Borrowed::of(buffer, true)?;
-        let bytes = buffer.as_mut_slice();
-        py.detach(|| file.read_at(bytes, offset))
-            .map_err(errors::cache)
+        read(py, &file, buffer.as_mut_slice(), offset)
     }
 
     /// Writes all of `data` at `offset`: into memory, and paced while the device is behind.
     #[pyo3(signature = (data, offset, /))]
     fn pwrite(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
         let file = self.file()?;
-        let data = Borrowed::of(data, false)?;
-        let bytes = data.as_slice();
-        py.detach(|| file.write_at(bytes, offset))
-            .map_err(errors::cache)
+        write(py, &file, Borrowed::of(data, false)?, offset)
     }
 
     /// Pins a page (4 KiB each, from 0) for reading without a copy.
@@ -278,19 +392,19 @@ impl File {
         let file = self.file()?;
         match Pin::of_cached(&file, page) {
             Some(pin) => Ok(pin),
-            None => py.detach(|| Pin::new(&file, page)),
+            None => heard(py, move |_| Pin::new(&file, page))?,
         }
     }
 
     /// Makes all that was written durable.
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
         let file = self.file()?;
-        py.detach(|| file.sync()).map_err(errors::cache)
+        answer(py, move || file.sync())
     }
 
     fn set_len(&self, py: Python<'_>, len: u64) -> PyResult<()> {
         let file = self.file()?;
-        py.detach(|| file.set_len(len)).map_err(errors::cache)
+        answer(py, move || file.set_len(len))
     }
 
     /// Its length in bytes.
@@ -326,11 +440,10 @@ impl File {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         let Some(file) = file else { return Ok(()) };
-        py.detach(|| match Arc::try_unwrap(file) {
+        answer(py, move || match Arc::try_unwrap(file) {
             Ok(file) => file.close().map_err(|error| error.error),
             Err(shared) => shared.sync(),
         })
-        .map_err(errors::cache)
     }
 }
 
@@ -347,8 +460,10 @@ impl Region {
     fn pread<'py>(&self, py: Python<'py>, n: usize, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
         let region = self.inner.get()?;
         PyBytes::new_with(py, n, |bytes| {
-            py.detach(|| region.read_at(bytes, offset).map(drop))
-                .map_err(errors::cache)
+            in_pieces(py, n, |part| {
+                let at = offset.saturating_add(part.start as u64);
+                region.read_at(&mut bytes[part], at)
+            })
         })
     }
 
@@ -358,8 +473,10 @@ impl Region {
         let region = self.inner.get()?;
         let mut buffer = Borrowed::of(buffer, true)?;
         let bytes = buffer.as_mut_slice();
-        py.detach(|| region.read_at(bytes, offset).map(drop))
-            .map_err(errors::cache)
+        in_pieces(py, bytes.len(), |part| {
+            let at = offset.saturating_add(part.start as u64);
+            region.read_at(&mut bytes[part], at)
+        })
     }
 
     /// Writes all of `data` at `offset`.
@@ -368,8 +485,10 @@ impl Region {
         let region = self.inner.get()?;
         let data = Borrowed::of(data, false)?;
         let bytes = data.as_slice();
-        py.detach(|| region.write_at(bytes, offset).map(drop))
-            .map_err(errors::cache)
+        in_pieces(py, bytes.len(), |part| {
+            let at = offset.saturating_add(part.start as u64);
+            region.write_at(&bytes[part], at)
+        })
     }
 
     /// Gives whole pages back, memory and swap space; they read as zeroes again.

@@ -9,6 +9,7 @@ use recordings::lab::LabError;
 use replay::Size;
 use replay::trace::Format;
 
+use crate::paths::FsPath;
 use crate::run::answer;
 use crate::table::{self, Table};
 use crate::{VERSION, errors};
@@ -27,7 +28,7 @@ fn size(py: Python<'_>, is_bytes: bool, text: &str) -> PyResult<Size> {
 #[pyfunction]
 pub(crate) fn replay_traces(
     py: Python<'_>,
-    traces: Vec<PathBuf>,
+    traces: Vec<FsPath>,
     rules: Vec<String>,
     pages: Vec<String>,
     memory: Vec<String>,
@@ -37,7 +38,7 @@ pub(crate) fn replay_traces(
     let pages = pages.iter().map(|text| size(py, false, text));
     let memory = memory.iter().map(|text| size(py, true, text));
     let asked = replay::Asked {
-        traces,
+        traces: traces.into_iter().map(|FsPath(path)| path).collect(),
         rules,
         sizes: pages.chain(memory).collect::<PyResult<_>>()?,
         readahead,
@@ -83,18 +84,18 @@ pub(crate) fn replay_traces(
 #[pyfunction]
 pub(crate) fn compare_recording(
     py: Python<'_>,
-    recording: PathBuf,
+    recording: FsPath,
     set: Vec<String>,
     given: Vec<String>,
     policies: Vec<String>,
-    against: Option<PathBuf>,
+    against: Option<FsPath>,
     seed: u64,
 ) -> PyResult<(Table, Option<Table>, String)> {
     let asked = recordings::Asked {
-        recordings: vec![recording],
+        recordings: vec![recording.0],
         set,
         given,
-        against,
+        against: against.map(|FsPath(path)| path),
         column: policies,
         seed,
         out: None,
@@ -118,13 +119,13 @@ pub(crate) fn reproduce_claims(
     papers: Vec<String>,
     repetitions: Option<u32>,
     scale: Option<f64>,
-    out: Option<PathBuf>,
+    out: Option<FsPath>,
 ) -> PyResult<(Table, PathBuf)> {
     let asked = reproduce::Asked {
         papers,
         replicas: repetitions,
         scale,
-        out,
+        out: out.map(|FsPath(path)| path),
         version: VERSION,
         ..reproduce::Asked::default()
     };

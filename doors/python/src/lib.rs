@@ -4,7 +4,7 @@
 //!   scenario, run, lists  -> experiment, report     (experiments, as tables)
 //!   commands              -> compare, replay, reproduce (the program's other commands)
 //!   cache, pin            -> tidegate               (files under one limit)
-//!   table: Arrow          process: forks            errors: exceptions
+//!   table: Arrow          process: forks            errors: exceptions      heard: signals
 //! ```
 //!
 //! `unsafe` stands in `bytes` and `pin` only: memory of Python's objects, and ours in their hands.
@@ -14,7 +14,9 @@ mod bytes;
 mod cache;
 mod commands;
 mod errors;
+mod heard;
 mod lists;
+mod paths;
 mod pin;
 mod process;
 mod run;

@@ -18,12 +18,13 @@ use pyo3::types::PyDict;
 use report::Report;
 use report::output::{self, About, Folder, Shown};
 
+use crate::paths::FsPath;
 use crate::scenario::Scenario;
 use crate::table::{self, Table};
 use crate::{VERSION, errors};
 
 /// Interval at which a call that waits looks for signals.
-const LOOK_EVERY: Duration = Duration::from_millis(40);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(40);
 
 /// Time that runs under way may take to end once they are to stop; after that they are left to end
 /// by themselves, and are not in the results.
@@ -40,7 +41,7 @@ fn beside(
 ) -> PyResult<Option<PyErr>> {
     let (sender, receiver) = mpsc::channel::<()>();
     let thread = std::thread::Builder::new().name("tidegate runs".into());
-    thread.spawn(move || {
+    os::spawn(thread, move || {
         // Dropped at the end of the work, however it ends.
         let _sender = sender;
         work();
@@ -270,10 +271,10 @@ impl Run {
     /// ----------
     /// folder : str or os.PathLike
     ///     A new folder, or one with results, which are replaced.
-    fn save(&self, py: Python<'_>, folder: PathBuf) -> PyResult<PathBuf> {
+    fn save(&self, py: Python<'_>, folder: FsPath) -> PyResult<PathBuf> {
         py.detach(|| {
             let name = self.scenario.inner.name.get_ref();
-            let folder = Folder::make(Some(&folder), name, self.about.master_seed)?;
+            let folder = Folder::make(Some(&folder.0), name, self.about.master_seed)?;
             let report = self.report();
             let tables = output::tables(&self.about, self.outcomes(), &report.comparisons());
             output::write(

@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyType};
 
 use crate::errors;
+use crate::paths::FsPath;
 
 /// Keys of lists, in the plural.
 const PLURALS: [(&str, &str); 6] = [
@@ -152,11 +153,8 @@ impl Scenario {
     /// OSError
     ///     The file cannot be read.
     #[classmethod]
-    fn load(
-        _class: &Bound<'_, PyType>,
-        py: Python<'_>,
-        name: std::path::PathBuf,
-    ) -> PyResult<Self> {
+    fn load(_class: &Bound<'_, PyType>, py: Python<'_>, name: FsPath) -> PyResult<Self> {
+        let name = name.0;
         if let Some(source) = name.to_str().and_then(experiments::by_name) {
             return Self::of(py, source, &[]);
         }

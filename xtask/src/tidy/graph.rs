@@ -93,6 +93,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "recordings",
             "experiment",
             "figures",
+            "os",
             "replay",
             "report",
             "reproduce",
