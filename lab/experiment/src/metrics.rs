@@ -161,6 +161,12 @@ metrics! {
     "paused_s", "s", Lower, pacing::paused, "time of all writers in pauses, stalls apart";
 }
 
+/// Those in which our column is held against those of today's Linux.
+pub fn judged() -> impl Iterator<Item = &'static Metric> {
+    let names = include_str!("../../../experiments/judged.txt").lines();
+    names.filter_map(by_name)
+}
+
 /// The metric of that name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Metric> {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::calibrated::Calibrated;
 use super::grade::{self, Figures, Grade};
-use super::wanted::{OURS, Wanted, sides};
+use super::wanted::{OURS, TODAY, Wanted, sides};
 use experiment::expect;
 use experiment::metrics::{self, Metric};
 use experiment::outcome::Outcome;
@@ -16,6 +16,8 @@ use experiment::pool;
 use experiment::scenario::{CompareKind, ExpectEntry, Scenario};
 use experiment::stats::Better;
 
+/// Ours is behind today's Linux by more than this part.
+const BEHIND: f64 = 0.03;
 /// Two values of a trade-off are alike within this part.
 const ALIKE: f64 = 0.02;
 
@@ -211,6 +213,15 @@ pub(super) struct TradeOff {
     pub(super) outcome: Side,
 }
 
+/// A metric in which our own column is behind that of today's Linux.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Behind {
+    pub(super) metric: String,
+    pub(super) unit: String,
+    pub(super) ours: f64,
+    pub(super) today: f64,
+}
+
 /// On which side of the two it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -254,6 +265,9 @@ pub(super) struct Part {
     pub(super) after: Option<String>,
     pub(super) claims: Vec<Claim>,
     pub(super) trade_offs: Vec<TradeOff>,
+    /// Metrics in which it is behind; none if that column was not run.
+    #[serde(default)]
+    pub(super) behind: Option<Vec<Behind>>,
     /// Title and SVG of the picture.
     pub(super) figure: Option<(String, String)>,
 }
@@ -463,6 +477,34 @@ impl Ran<'_> {
                 })
             })
             .collect()
+    }
+
+    /// Metrics in which our own column is behind that of today's Linux. None: one of them was not
+    /// run.
+    pub(super) fn behind(&self) -> Option<Vec<Behind>> {
+        let both = [OURS, TODAY];
+        let mut has_any = false;
+        let mut all = Vec::new();
+        for metric in metrics::judged() {
+            let values = both.map(|column| self.value(metric, column, &both));
+            let [Some(ours), Some(today)] = values else {
+                continue;
+            };
+            has_any = true;
+            let is_behind = match metric.better {
+                Better::Lower => ours > today * (1.0 + BEHIND),
+                Better::Higher => ours < today * (1.0 - BEHIND),
+            };
+            if is_behind {
+                all.push(Behind {
+                    metric: metric.name.to_owned(),
+                    unit: metric.unit.to_owned(),
+                    ours,
+                    today,
+                });
+            }
+        }
+        has_any.then_some(all)
     }
 
     /// The metric of all rows together where they are summed; else the mean of the rows that have

@@ -323,6 +323,7 @@ fn finish(
         after: sides.map(|(_, after)| after.to_owned()),
         claims: ran.claims(),
         trade_offs: ran.trade_offs(),
+        behind: ran.behind(),
         figure: output::one_figure(scenario, outcomes, figure),
     };
     let folder = folder.join(planned.name());

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::board::{Causes, Claim, Part, Side, TradeOff, Verdict, figure};
 use super::grade::Grade;
 use super::scoreboard::{Board, PaperBoard, Sum};
+use super::text::said_behind;
 use report::output::web::{Cell, Page, details, escape, marks, table};
 
 const TITLE: &str = "Five papers, held against their claims";
@@ -197,7 +198,7 @@ fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
 fn trade_offs(board: &Board) -> String {
     let mut html = String::from(
         "<section id=\"own\">\n<h2>Tidegate's own policy</h2>\n<p>Beside both sides of each paper: before its change and after it. \
-         Two per cent are no difference.</p>\n",
+         Two per cent are no difference. Below each table: where it is more than 3 % behind linux-6.12.</p>\n",
     );
     for part in board.parts().filter(|part| !part.trade_offs.is_empty()) {
         let heads = [
@@ -210,6 +211,9 @@ fn trade_offs(board: &Board) -> String {
         let _ = writeln!(html, "<h3>{}</h3>", escape(&part.title));
         let rows = part.trade_offs.iter().map(trade_off);
         html.push_str(&table(&heads.map(str::to_owned), &[0, 4], rows));
+        if let Some(behind) = said_behind(part) {
+            let _ = writeln!(html, "<p>{}</p>", escape(&behind));
+        }
     }
     html.push_str("</section>\n");
     html

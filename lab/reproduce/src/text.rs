@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::board::{Causes, Claim, Part, Side, TradeOff, Verdict, figure};
 use super::scoreboard::{Board, PaperBoard};
+use super::wanted::TODAY;
 use report::terminal::wrap;
 
 /// Width of the text in the file.
@@ -175,7 +176,7 @@ fn render_trade_offs(text: &mut String, board: &Board, width: usize) {
     put(
         text,
         "",
-        "Tidegate's own policy beside both sides of each paper: (before, after) the paper's change",
+        "Tidegate's own policy beside both sides of each paper, (before, after) the paper's change, and where it is more than 3 % behind linux-6.12",
         width,
     );
     for part in parts {
@@ -195,23 +196,46 @@ fn render_trade_offs(text: &mut String, board: &Board, width: usize) {
         ] {
             let own = part.trade_offs.iter().filter(|one| one.outcome == side);
             let list: Vec<String> = own.map(trade_off).collect();
-            let line = if list.is_empty() {
+            let mut line = if list.is_empty() {
                 "nothing on both sides".to_owned()
             } else {
                 list.join("; ")
             };
+            if side == Side::BetterThanBoth
+                && let Some(behind) = said_behind(part)
+            {
+                let _ = write!(line, "; {behind}");
+            }
             put_hanging(text, &format!("    {word:<7}"), &line, width);
         }
     }
     text.push('\n');
 }
 
-fn trade_off(one: &TradeOff) -> String {
-    let unit = if one.unit.is_empty() {
+/// Where it is behind today's Linux, if that is known.
+pub(super) fn said_behind(part: &Part) -> Option<String> {
+    let behind = part.behind.as_ref()?;
+    if behind.is_empty() {
+        return Some(format!("behind {TODAY} in nothing"));
+    }
+    let list = behind.iter().map(|one| {
+        let (ours, today) = (figure(one.ours), figure(one.today));
+        format!("{} {ours}{} ({today})", one.metric, with_space(&one.unit))
+    });
+    let list: Vec<String> = list.collect();
+    Some(format!("behind {TODAY} in {}", list.join(", ")))
+}
+
+fn with_space(unit: &str) -> String {
+    if unit.is_empty() {
         String::new()
     } else {
-        format!(" {}", one.unit)
-    };
+        format!(" {unit}")
+    }
+}
+
+fn trade_off(one: &TradeOff) -> String {
+    let unit = with_space(&one.unit);
     format!(
         "{} {}{unit} ({}, {})",
         one.metric,

@@ -10,6 +10,9 @@ use toml::Spanned;
 /// The name of our own column.
 pub(super) const OURS: &str = "tidegate";
 
+/// The column of today's Linux, which a cache is chosen against.
+pub(super) const TODAY: &str = "linux-6.12";
+
 /// The columns before and after the paper's change: those that `[reproduce]` names; else the first
 /// that a claim names, and the column that most claims hold against it.
 pub(super) fn sides(scenario: &Scenario) -> Option<(&str, &str)> {
@@ -46,7 +49,8 @@ pub(super) fn sides(scenario: &Scenario) -> Option<(&str, &str)> {
 }
 
 /// The pairs of a row and a column that are run: what a published claim compares, and our own
-/// column wherever both sides of the paper are. `[reproduce]` may leave out whole rows and columns.
+/// column, with that of today's Linux, wherever both sides of the paper are. `[reproduce]` may
+/// leave out whole rows and columns.
 #[derive(Debug, Default)]
 pub(super) struct Wanted(BTreeSet<(String, String)>);
 
@@ -92,8 +96,9 @@ impl Wanted {
                 of_case.iter().for_each(|case| add(case, policy));
             }
         }
-        let ours = scenario.columns.iter().map(|policy| policy.name.get_ref());
-        if ours.into_iter().all(|name| name != OURS) {
+        let is_there =
+            |name: &str| (scenario.columns.iter()).any(|column| column.name.get_ref() == name);
+        if !is_there(OURS) || !is_one_of(&section.columns, OURS) {
             return wanted;
         }
         let Some((before, after)) = sides(scenario) else {
@@ -101,11 +106,11 @@ impl Wanted {
         };
         for row in &rows {
             let case = row.name.get_ref();
-            if wanted.has(case, before)
-                && wanted.has(case, after)
-                && is_one_of(&section.columns, OURS)
-            {
-                wanted.0.insert((case.clone(), OURS.to_owned()));
+            if wanted.has(case, before) && wanted.has(case, after) {
+                let beside = [OURS, TODAY].into_iter().filter(|name| is_there(name));
+                wanted
+                    .0
+                    .extend(beside.map(|name| (case.clone(), name.to_owned())));
             }
         }
         wanted
