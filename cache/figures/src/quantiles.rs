@@ -2,7 +2,7 @@
 //! that is not exceeded by the given thousandths of the values.
 //!
 //! Three others are called as the tool or the structure they come from: the floor percentiles of
-//! mmtests (`experiment::stats::Stat::Max`), the histogram of `workload::Latency`, and the upper
+//! mmtests (`experiment::stats::Stat::Max`), the histogram of `workload::Latencies`, and the upper
 //! median by which `compare` reads settings out of a trace.
 
 /// The smallest of the ascending values that is not exceeded by `thousandths` of them.

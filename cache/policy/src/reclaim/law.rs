@@ -1,7 +1,8 @@
-//! The parts of a law of reclaim: one row of `Rules`, written down in one file of `laws`.
+//! The parts of a law of reclaim: one row of `Rules`, written down in one file of
+//! `history::reclaim`.
 //!
 //! A procedure asks the row (`tunables.law.admission`, `tunables.law.page`), never for the name of
-//! the law. So a new law is a file with its row and a line in `laws::ALL`.
+//! the law. So a new law is a file with its row and a line in the `ALL` there.
 
 use core::fmt;
 use core::ops::Deref;
