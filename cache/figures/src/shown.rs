@@ -32,15 +32,17 @@ impl<T: Display> Display for Shown<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if f.width().is_some() || f.precision().is_some() {
             // As long as what is printed.
-            return f.pad(&format!("{self}"));
+            let mut text = String::new();
+            write!(Escaping(&mut text), "{}", self.0)?;
+            return f.pad(&text);
         }
         write!(Escaping(f), "{}", self.0)
     }
 }
 
-struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
+struct Escaping<W>(W);
 
-impl fmt::Write for Escaping<'_, '_> {
+impl<W: fmt::Write> fmt::Write for Escaping<W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         for character in text.chars() {
             if is_unsafe(character) {

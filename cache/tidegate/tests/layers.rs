@@ -230,7 +230,9 @@ fn what_needs_no_wait_is_taken_in_and_a_disk_that_hangs_holds_nobody() {
     let builder = builder.layers("slow:latency=1000s").unwrap();
     let cache = builder.build().unwrap();
     let file = cache.open(&scratch.0, OpenOptions::new()).unwrap();
-    let data: Vec<u8> = (0..64 * MIB).map(|at| (at / 4096) as u8).collect();
+    let data: Vec<u8> = (0..64 * MIB)
+        .map(|at| u8::try_from(at / 4096 % 256).unwrap())
+        .collect();
     let mut at = 0;
     loop {
         let taken = file.try_write_at(&data[at..], at as u64).unwrap();

@@ -114,7 +114,8 @@ fn what_a_reload_takes_a_check_takes() {
     for (what, before, done, after) in CHANGES {
         let folder = Folder::new("change");
         sparse(&folder, "file", 16 * MIB);
-        let written = Written::new(&folder, MEMORY, "off");
+        // A store of objects takes 20 MiB of it.
+        let written = Written::new(&folder, "96MiB", "off");
         let here = |text: &str| text.replace('@', &folder.path("").display().to_string());
         written.write(&[&here(before)]);
         let mut process = written.serve(&folder);
