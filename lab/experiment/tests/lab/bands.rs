@@ -1,7 +1,8 @@
 //! The bands of experiments A7 measure their mechanisms: each enforced row holds as shipped, fails
 //! when its columns are swapped, and fails when its mechanism is knocked out.
 //!
-//! Row 13 is a band around no change and so is the same swapped.
+//! Row 13 is a band around no change and so is the same swapped. Row 17 is missed since the cost of
+//! writers that meet, which was chosen by it, is gone.
 
 use experiment::expect::Verdict;
 use experiment::outcome::Outcome;
@@ -65,12 +66,6 @@ fn cp() -> Trial {
     Trial::load("cp-pauses", &[BEFORE, MEASURED], &sets).unwrap()
 }
 
-fn dd_many() -> Trial {
-    let sets = ["run.scale=0.0625", "run.replicas=1"];
-    let trial = Trial::load("dd-many", &[BEFORE, P1], &sets).unwrap();
-    trial.rows(&["100"])
-}
-
 #[test]
 fn row_13_holds_and_fails_when_the_columns_have_different_devices() {
     let trial = dd(&[]);
@@ -123,17 +118,4 @@ fn row_15_fails_with_the_law_of_p1_and_row_16_with_the_law_of_2_6_36() {
     let outcomes = trial.run(exchanged).unwrap();
     fails(&trial, &outcomes, "A7-15");
     fails(&trial, &outcomes, "A7-16");
-}
-
-#[test]
-fn row_17_holds_and_fails_swapped_and_without_writers_that_write_themselves() {
-    let trial = dd_many();
-    let outcomes = trial.run(shipped).unwrap();
-    holds(&trial, &outcomes, "A7-17");
-    fails(&trial, &swapped(&outcomes, P1), "A7-17");
-
-    let no_walkers = only(BEFORE, |cell| {
-        with_law(cell, history::dirty::SOFT_REGION);
-    });
-    fails(&trial, &trial.run(no_walkers).unwrap(), "A7-17");
 }

@@ -99,7 +99,6 @@ fn a_drop_of_the_rate() {
     let bands = [
         "within-the-limit",
         "even-pauses",
-        "no-short-pause",
         "no-long-pause",
         "bounded-writes",
     ];
