@@ -63,7 +63,7 @@ def test_mistakes_have_a_place_and_a_way_out():
     assert f"mine.toml:{line}:" in str(caught.value) and "cpus" in mistake["help"]
     with pytest.raises(tidegate.UsageError, match="did you mean `stutterp`"):
         tidegate.run("stuterp")
-    with pytest.raises(tidegate.UsageError, match="unknown policy `linux-9`"):
+    with pytest.raises(tidegate.UsageError, match="unknown column `linux-9`"):
         tidegate.run("dd", policies="linux-9")
     with pytest.raises(tidegate.ScenarioError, match="machine.nothing"):
         scenario.with_("machine.nothing", 1)
