@@ -294,8 +294,8 @@ def test_what_there_is_one_of_is_not_copied_and_a_copy_ends_nothing(cache, tmp_p
     assert not copied & {"Cache", "File", "Pin", "Region"}, "there is one of them"
 
 
-#: Calls that wait for a disk that is slow, or that hangs for longer than any test: what is done
-#: before, and the call.
+#: Calls that wait for a disk that is slow, or that hangs for longer than any test: the lines before,
+#: and the call.
 WAITING = {
     "file.sync": ("file.write(bytes(1_000_000))", "file.sync()"),
     "cache.sync": ("file.write(bytes(1_000_000))", "cache.sync()"),

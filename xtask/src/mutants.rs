@@ -36,7 +36,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     while let Some(word) = arguments.next_word() {
         command.arg(word);
     }
-    // It fails where one survives: what counts is how many.
+    // It fails where one survives: their number counts.
     steps::status(&mut command, MUTANTS_MAX)?;
     judged(package, &out.join("mutants.out"))
 }

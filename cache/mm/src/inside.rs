@@ -1,4 +1,4 @@
-//! The inside of a cache, for the rooms of a kernel (`Kernel`): what they may ask of it.
+//! The inside of a cache: the calls that the rooms of a kernel (`Kernel`) may make.
 //!
 //! A program that uses a cache has no need of any of this, and it changes without a word.
 //!

@@ -1,5 +1,5 @@
-//! The pages that slabs take, and the cost of reading a page again: what a cache knows of caches of
-//! objects beside it. Those are parts of a kernel (`Kernel::pass_shared`).
+//! The pages that slabs take, and the cost of reading a page again: a cache knows no more of the
+//! caches of objects beside it. Those are parts of a kernel (`Kernel::pass_shared`).
 
 use std::sync::OnceLock;
 
@@ -97,7 +97,7 @@ impl SlabCounts {
         Nanos(self.read.load(Ordering::Relaxed))
     }
 
-    /// A read of `pages` pages took `took`: what is read at once shares its time.
+    /// A read of `pages` pages took `took`: pages of one read share its time.
     pub(crate) fn note_read(&self, took: Nanos, pages: u64) {
         let each = took.0 / pages.max(1);
         let before = self.read.load(Ordering::Relaxed);

@@ -30,7 +30,7 @@ impl Queue {
         self.wanted.load(SeqCst)
     }
 
-    /// Waits until `bytes` were taken for the caller, or for `at_most`: whether they were. Beyond
+    /// Waits until `bytes` were taken for the caller, or for `at_most`; true: they were. Beyond
     /// what a clock can name it waits for as long as it takes.
     pub(crate) fn wait(&self, bytes: u64, at_most: Duration, stand: impl FnOnce()) -> bool {
         let waiter = Arc::new(Waiter {

@@ -55,8 +55,8 @@ fn answer<T: Send + 'static>(
     heard(py, |_| call())?.map_err(errors::cache)
 }
 
-/// Fills `bytes` from `offset`: what is in memory by this thread, the rest heard. Answers how many
-/// there were.
+/// Fills `bytes` from `offset`: pages in memory by this thread, the rest heard. Answers the number
+/// of bytes that there were.
 fn read(
     py: Python<'_>,
     file: &Arc<tidegate::File>,
@@ -93,7 +93,7 @@ fn read(
     }
 }
 
-/// Writes all of `data` at `offset`: what needs no wait by this thread, the rest heard.
+/// Writes all of `data` at `offset`: by this thread while nothing waits, the rest heard.
 fn write(
     py: Python<'_>,
     file: &Arc<tidegate::File>,

@@ -1,4 +1,4 @@
-//! Which clients may open a volume: by the certificate that they show.
+//! The rights of clients to a volume, by the certificate that they show.
 //!
 //! An entry is the common name of a certificate's subject, or the fingerprint of the certificate;
 //! `:ro` behind it: for reading only. A volume without a list is everybody's who is let in.

@@ -104,7 +104,7 @@ pub struct ExportOptions {
     pub name: String,
     /// The description for clients. Can change later: `Export::set_about`.
     pub about: About,
-    /// Where its bytes are kept, for people.
+    /// The place of its bytes, for people.
     pub place: String,
     /// No client may write.
     pub read_only: bool,

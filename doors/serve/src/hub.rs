@@ -165,7 +165,7 @@ pub(crate) struct Session {
     is_wide: bool,
     /// Requests over `OWN_REQUESTS` that it has the right to.
     more: usize,
-    /// Where its client is, in words.
+    /// The address of its client, in words.
     pub(crate) address: String,
     of_address: Option<IpAddr>,
     /// The certificate that its client has shown, and as it came, with those behind it.

@@ -159,7 +159,7 @@ impl Acceptor {
         })
     }
 
-    /// When the first certificate of each file ends, by the key that names the file; in seconds
+    /// The first end of a certificate of each file, by the key that names the file, in seconds
     /// since 1970.
     pub(crate) fn ends(&self) -> &[(&'static str, u64)] {
         &self.ends

@@ -445,8 +445,8 @@ fn known(secured: &Secured) -> Vec<Known> {
 }
 
 /// Every list of no, one and two clients, each by name or fingerprint, for writing or reading, on
-/// two volumes: what each client sees, opens and changes is what the lists say. A name stands for
-/// each certificate that has it.
+/// two volumes: each client sees, opens and changes as the lists say. A name stands for each
+/// certificate that has it.
 #[test]
 fn a_volume_is_for_the_clients_of_its_list_and_others_do_not_see_it() {
     let secured = Secured::start(true, true);

@@ -1,5 +1,5 @@
-//! Pages in generations (`history::generations`): how often each was used, what is taken
-//! off the oldest, where what comes and what stays goes.
+//! Pages in generations (`history::generations`): the uses of each, those taken off the oldest, the
+//! places of new pages and of pages that stay.
 //!
 //! A kind has four lists, one for each place that a generation can have. A hit adds to its page's
 //! uses and takes no lock. The numbers of a zone's generations are behind a lock that is taken

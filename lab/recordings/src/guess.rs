@@ -1,6 +1,6 @@
-//! The best constant guess of a figure: what somebody would say who knows sizes, limits, rates and
-//! times, but no law. Beside it a lab of zeroes, and a copy of the recording whose setting is
-//! nearest: what a band says that these hold is little.
+//! The best constant guess of a figure: the answer of somebody who knows sizes, limits, rates and
+//! times, but no law. Beside it stand a lab of zeroes, and a copy of the recording whose setting is
+//! nearest. A band that these hold says little.
 //!
 //! The constant is the one with the least mean error over the recordings at hand, so it is fitted
 //! to them: the lab, which is not, has to be twice as good.

@@ -354,7 +354,7 @@ fn passes(task: &TaskEntry, calls: &[Call]) -> Vec<(f64, f64)> {
     all
 }
 
-/// A round is three lines: how long it took; user and system time; huge pages got and not got.
+/// A round is three lines: its time; user and system time; huge pages got and not got.
 fn rounds(name: &str, calls: &[Call]) -> Vec<Iteration> {
     let round = |lines: &[Call]| Iteration {
         alloc: name.to_owned(),

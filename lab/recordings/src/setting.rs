@@ -260,8 +260,8 @@ impl Setting {
         }
     }
 
-    /// Another size of the memory: what programs and files can have grows or shrinks by the
-    /// difference, in each node alike.
+    /// Sets the size of the memory. The part that programs and files can have grows or shrinks by
+    /// the difference, in each node alike.
     pub(super) fn set_memory(&mut self, mib: f64) -> Result<(), String> {
         let (before, usable) = (self.memory_mib(), self.usable_mib());
         let more = mib - before;
@@ -371,12 +371,12 @@ impl Setting {
     }
 }
 
-/// When a task starts, seconds.
+/// The start of a task, in seconds.
 pub(super) fn start_s(task: &TaskEntry) -> f64 {
     value(&task.start_s).unwrap_or(0.0)
 }
 
-/// When a device gets which rate.
+/// The rates of a device, with the time of each.
 pub(super) fn changes(device: &DeviceEntry) -> Vec<(f64, f64)> {
     let changes = device.change.iter();
     let changes = changes.map(|change| (*change.at_s.get_ref(), *change.rate_mib.get_ref()));

@@ -15,7 +15,7 @@ use experiment::run::{Order, RunError, Watcher};
 /// Standard output could not be written.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Text as it can be printed: what others have put into it draws nothing. Lines, tabs and colours
+/// Text as it can be printed: control characters of others draw nothing. Lines, tabs and colours
 /// are ours.
 fn plain(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());

@@ -1,5 +1,5 @@
-//! The scoreboard as one picture: how far our figure of each claim is from the paper's, and its
-//! grade.
+//! The scoreboard as one picture: the distance of our figure of each claim from the paper's, and
+//! its grade.
 //!
 //! ```text
 //!                    1/10    B |  A  | B      x 10

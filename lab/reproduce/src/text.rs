@@ -212,7 +212,7 @@ fn render_trade_offs(text: &mut String, board: &Board, width: usize) {
     text.push('\n');
 }
 
-/// Where it is behind today's Linux, if that is known.
+/// The metrics in which it is behind today's Linux, if that is known.
 pub(super) fn said_behind(part: &Part) -> Option<String> {
     let behind = part.behind.as_ref()?;
     if behind.is_empty() {

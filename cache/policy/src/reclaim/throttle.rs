@@ -11,7 +11,7 @@
 //!                                                     end() -> how long it was, in whole ticks
 //! ```
 //!
-//! The laws are files of `history::reclaim`; what they answer is in `law`.
+//! The laws are files of `history::reclaim`; their answers are types of `law`.
 //!
 //! Vocabulary: *delay*, what a trace line prints: how many ticks began during the sleep, in the
 //! laws since p0 at most the timeout; *mark*, the count of pages written when the first of those

@@ -182,7 +182,7 @@ pub(crate) fn descriptors(config: &VolumeConfig) -> u64 {
     DESCRIPTORS + of_store
 }
 
-/// Where a volume's bytes are kept, for people: of a file with the device below it.
+/// The place of a volume's bytes, for people: of a file with the device below it.
 pub(crate) fn whereabouts(config: &BackendConfig) -> String {
     match config {
         BackendConfig::File { path, .. }

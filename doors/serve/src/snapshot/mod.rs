@@ -224,7 +224,7 @@ pub struct Volume {
     /// Its numbers.
     #[serde(flatten)]
     pub numbers: VolumeNumbers,
-    /// Why it is slow: who waits, for which backing, at what rate, and what that was before.
+    /// The cause of its state `slow`: the waiting requests, the backing, its rate now and before.
     pub slow: Option<String>,
     /// The level against the volume's share of the limits.
     pub level: Level,

@@ -37,7 +37,7 @@ pub struct Reading {
     pub cpu: Duration,
     /// Connections.
     pub door: Connections,
-    /// When certificates end, in seconds since 1970: the first one of each file, by its key.
+    /// The first end of a certificate of each file, by its key, in seconds since 1970.
     pub certificates: Vec<(&'static str, u64)>,
     /// The volumes.
     pub volumes: Vec<VolumeReading>,

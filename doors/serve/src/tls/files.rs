@@ -105,8 +105,8 @@ pub(super) fn authorities(path: &Path) -> Result<(RootCertStore, Vec<TlsWarning>
     Ok((roots, warnings, ends))
 }
 
-/// When the first of them ends, in seconds since 1970; the last moment that there is where none can
-/// be read.
+/// The first end of a certificate, in seconds since 1970; the last moment that there is where none
+/// can be read.
 pub(super) fn first_end(chain: &[CertificateDer<'_>]) -> u64 {
     let ends = chain.iter().filter_map(der::lifetime).map(|(_, end)| end);
     ends.min().unwrap_or(u64::MAX)

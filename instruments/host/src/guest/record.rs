@@ -516,7 +516,7 @@ pub(super) fn plain(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// `scenario.toml`: what the lab runs beside the recording, and on which kernel it was.
+/// `scenario.toml`: the run of the lab beside the recording, and the kernel of that.
 fn described(scenario: &Scenario, hz: u32, kernel: &str) -> String {
     let Scenario {
         dirty, bg, seconds, ..

@@ -22,8 +22,8 @@ const REFUSED: [&str; 4] = [
     "nothing was reloaded",
 ];
 
-/// A change of a file: what it is called, what is served before it, what is done to backings, and
-/// what the file says then. `@` stands for the folder.
+/// A change of a file: its name, the volumes before it, an act on the backings, and the volumes
+/// after it. `@` stands for the folder.
 type Change = (&'static str, &'static str, fn(&Folder), &'static str);
 
 fn longer(folder: &Folder) {

@@ -276,8 +276,8 @@ impl WriterRules for SoftRegion {
     }
 }
 
-/// A writer: its part of recent dirtying, and what it owes for. Where pages are on its CPU's
-/// counter, it owes for none and has no allowance.
+/// A writer: its part of recent dirtying, and its debt. A law that counts pages by CPU leaves it
+/// without debt and allowance.
 #[derive(Clone, Debug, Default)]
 struct Account {
     share: Share,

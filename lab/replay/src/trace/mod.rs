@@ -16,7 +16,7 @@
 //! Invariants
 //!   1. Pages are numbered from 0 without gaps, in the order of their addresses.
 //!   2. A file that is not what it is taken for is refused by its line, or its byte.
-//!   3. No two pages have one address: what lies beyond what an address has room for is refused.
+//!   3. No two pages have one address: a place beyond the last address is refused.
 
 mod blkparse;
 mod msr;

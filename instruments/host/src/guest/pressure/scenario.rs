@@ -1,5 +1,5 @@
-//! `scenario.toml` of a recording: what the lab runs beside it. The memory that programs and files
-//! can have, marks and disks are worked out here, once, from what the guest said of itself.
+//! `scenario.toml` of a recording: the run of the lab beside it. The memory that programs and files
+//! can have, marks and disks are worked out here, once, from the guest's own words.
 //!
 //! Invariant: `tidegate run` takes the text, and nothing of the outcome is in it.
 
@@ -16,8 +16,7 @@ const KIB_PER_PAGE: f64 = 4.0;
 /// `vm.watermark_scale_factor` where nobody set another.
 const SCALE_FACTOR: f64 = 10.0;
 
-/// Objects that a file of ext4 has in memory, by their names in `slabinfo`: what each is to its
-/// file.
+/// Objects that a file of ext4 has in memory, by their names in `slabinfo`, with the part of each.
 ///
 /// An entry and an inode each. Beside them a buffer head, which here goes with the inode and in the
 /// kernel with the page.

@@ -23,7 +23,7 @@ const CROWD_MAX: u32 = 60;
 /// Of memory: what each writer writes to, and what all hogs touch together.
 const WRITER_PER_CENT: u32 = 24;
 const HOGS_PER_CENT: u32 = 96;
-/// When hogs begin.
+/// The start of hogs.
 const HOGS_FROM_S: u32 = 5;
 /// A writer's block, a reader's, a reader's region, and what is mapped each time.
 const WRITE_KIB: u32 = 1024;
