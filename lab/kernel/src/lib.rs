@@ -25,7 +25,6 @@ mod slab;
 mod testing;
 mod zoned;
 
-use core::any::Any;
 use std::sync::Arc;
 
 use env::{Context, Task};
@@ -232,10 +231,6 @@ impl mm::Kernel for Kernel {
         if let Some(shares) = self.objects.shares() {
             shares.page_missed(context, distance, cost);
         }
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
     }
 
     fn stop(&self) {

@@ -24,7 +24,7 @@ use crate::options::Runs;
 use crate::vmstat::Item;
 
 /// The requests of a cache to the rooms of a kernel.
-pub trait Kernel: Send + Sync {
+pub trait Kernel: Any + Send + Sync {
     /// The runs of frames that faults ask for. Asked once.
     fn runs(&self) -> Option<Runs>;
 
@@ -115,9 +115,6 @@ pub trait Kernel: Send + Sync {
 
     /// A page comes back that was evicted `distance` evictions ago; its read takes `cost`.
     fn page_missed(&self, context: &dyn Context, distance: Pages, cost: Nanos);
-
-    /// The kernel as what it is, for its own crate.
-    fn as_any(&self) -> &dyn Any;
 
     /// The cache stops: tasks of the background end.
     fn stop(&self);

@@ -14,6 +14,7 @@
 //! Source: mechanisms 7; Linux 5.0 mm/vmscan.c, shrink_slab(), register_shrinker(); mm/slub.c,
 //! __free_slab() (`reclaimed_slab`).
 
+use core::any::Any;
 use std::sync::Arc;
 
 use env::{Context, Lock, LockClass, Task, TaskId};
@@ -253,7 +254,7 @@ impl Objects {
 /// If it was not made by `build`.
 pub(crate) fn of(cache: &Cache) -> &Objects {
     let kernel = cache.inside().kernel();
-    let own = kernel.and_then(|kernel| kernel.as_any().downcast_ref::<crate::Kernel>());
+    let own = kernel.and_then(|kernel| (kernel as &dyn Any).downcast_ref::<crate::Kernel>());
     &own.expect("a cache with objects was made by `kernel::build`")
         .objects
 }
