@@ -34,14 +34,13 @@ pub use crate::registry::regions::{ANON, Anon, Cursor, Regions};
 pub use crate::slabs::SlabCounts;
 pub use crate::vmstat::Counters;
 
-pub use crate::cache::kernel::{Control, RunPass};
+pub use crate::cache::kernel::{Control, Place, RunPass};
 
-pub use crate::cache::kernel::Place;
 use crate::cache::kernel::{ForRun, Kernel, Turned};
 use crate::reclaim::{age_anon, background, direct, shrink, shrink_zone, take_turns, throttle};
 use crate::vmstat::get;
 use crate::writeback::flush;
-use crate::{Cache, Error, NodeId, Options, Runs, relocate};
+use crate::{Cache, Error, NodeId, Options, relocate};
 
 /// The parts of a cache.
 #[derive(Clone, Copy)]
@@ -83,11 +82,6 @@ impl<'a> Inside<'a> {
     /// True as soon as the cache stops.
     pub fn is_stopping(&self) -> bool {
         self.cache.registry.stopping.load(Ordering::Acquire)
-    }
-
-    /// The runs that faults ask for, if they may.
-    pub fn runs(&self) -> Option<Runs> {
-        self.cache.runs
     }
 
     /// Pages at the size that is stood for.

@@ -104,7 +104,7 @@ impl Layout {
     }
 
     /// True if there is but one zone.
-    pub fn is_one(&self) -> bool {
+    pub(crate) fn is_one(&self) -> bool {
         self.zones.len() == 1
     }
 

@@ -29,7 +29,7 @@ const ASK_AGAIN: Nanos = Nanos::secs(10);
 
 /// A chunk of memory.
 pub(crate) struct ChunkState {
-    pub frames: Range<u32>,
+    pub(crate) frames: Range<u32>,
     /// It is beyond the limit.
     pub(crate) is_out: bool,
     pub(crate) has_memory: bool,

@@ -168,7 +168,7 @@ impl Compactor {
         }
     }
 
-    /// See `mm::Kernel::worked_off`.
+    /// The boost of a zone was worked off: the task of its node is asked for runs.
     pub(crate) fn worked_off(&self, cache: &Cache, zone: ZoneId) {
         if self.has_background() {
             let node = cache.inside().zones.layout().node_of(zone);
