@@ -253,9 +253,7 @@ impl<'a> Inside<'a> {
 
     /// The background reclaimer begins a balance: pages that nobody waits for go first.
     pub fn begin_balance(&self, task: &mut Task<'_>, node: NodeId) {
-        self.zones.node(node).background().begin();
-        self.cache.drop_remains(task);
-        self.memory.ask_again(task);
+        background::begin(task, self.cache, node);
     }
 
     /// Asks the flusher of each device for `pages`.

@@ -63,6 +63,13 @@ pub(crate) fn sleep(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, nap: Optio
     wakeup != Wakeup::Cancelled && !cache.registry.stopping.load(Ordering::Acquire)
 }
 
+/// Begins a balance: pages that nobody waits for go first.
+pub(crate) fn begin(task: &Task<'_>, cache: &Cache, node: NodeId) {
+    cache.zones.node(node).background().begin();
+    cache.drop_remains(task);
+    cache.memory.ask_again(task);
+}
+
 /// Balances until it may rest; false on shutdown.
 fn work(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> bool {
     let memory = &cache.memory;
@@ -71,9 +78,7 @@ fn work(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> bool {
     let mut napped = false;
     loop {
         if !napped {
-            background.begin();
-            cache.drop_remains(task);
-            cache.memory.ask_again(task);
+            begin(task, cache, cache.zones.layout().node_of(zone));
             let boosts = memory.boost_rule().boosts();
             let ended = if let Some(kernel) = cache.kernel().filter(|_| boosts) {
                 kernel.balance_boosted(task, cache, zone);
