@@ -264,7 +264,7 @@ impl Cache {
     /// Takes frames for the overhead of pages that have come, or gives some back.
     #[inline]
     pub(crate) fn settle_overhead(&self, task: &mut Task<'_>) {
-        if let Some(kernel) = self.kernel().filter(|_| self.memory.overhead.is_some()) {
+        if let Some(kernel) = self.kernel() {
             kernel.settle_overhead(task, self, true);
         }
     }
@@ -272,7 +272,7 @@ impl Cache {
     /// The same after pages were evicted.
     #[inline]
     pub(crate) fn shrink_overhead(&self, task: &mut Task<'_>) {
-        if let Some(kernel) = self.kernel().filter(|_| self.memory.overhead.is_some()) {
+        if let Some(kernel) = self.kernel() {
             kernel.settle_overhead(task, self, false);
         }
     }

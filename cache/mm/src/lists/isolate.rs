@@ -8,7 +8,6 @@
 
 use env::Context;
 use frames::{Busy, Flags, FrameId, Generation};
-use policy::reclaim::page::Immediate;
 use policy::reclaim::scan::{CLUSTER, Kind, Lru};
 
 use crate::lists::{ACTIVE_ANON, ASIDE, INACTIVE_ANON, ZoneId, Zones, inactive_of, list_of};
@@ -132,7 +131,7 @@ impl Zones {
                 continue;
             }
             let waits = flags.any(Flags::DIRTY | Flags::WRITEBACK);
-            let by_count = self.immediate != Immediate::Scanned;
+            let by_count = self.sets_aside();
             if aside && by_count && waits_for_write(flags) {
                 self[self.layout.of(page.frame)].count_immediate(1);
                 lru.push_head(ASIDE, page.frame);

@@ -324,6 +324,11 @@ impl Zones {
         }
     }
 
+    /// True if pages that wait for their write are put where no pass scans (`Immediate`).
+    pub(crate) fn sets_aside(&self) -> bool {
+        self.immediate != Immediate::Scanned
+    }
+
     /// True if every page that comes in goes to an inactive list.
     pub(crate) fn has_plain_lists(&self) -> bool {
         self.ruled.is_none() && self.order.is_none()
@@ -438,7 +443,7 @@ impl Zones {
                 rescued: 0,
             };
         }
-        if self.immediate != Immediate::Scanned {
+        if self.sets_aside() {
             return self.rotate_immediate(context, pages, rotate);
         }
         {

@@ -57,8 +57,8 @@ pub(crate) fn shrink_zone(task: &mut Task<'_>, cache: &Cache, control: &Control)
     let zone = &cache.zones[control.zone];
     zone.enter_work();
     let mut tally = Tally::default();
-    let has_objects = control.may_shrink && cache.has_objects();
-    let kernel = cache.kernel().filter(|_| has_objects);
+    let kernel = cache.kernel();
+    let kernel = kernel.filter(|kernel| control.may_shrink && kernel.has_objects());
     let listed = kernel.map_or(Pages::ZERO, |_| cache.zones.listed(task, control.zone));
     let by_shares = kernel.and_then(|kernel| kernel.pass_shared(task, cache, control, &mut tally));
     let shared = by_shares.is_some();

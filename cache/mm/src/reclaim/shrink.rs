@@ -17,7 +17,7 @@
 use env::{Signal, Task, Work};
 use frames::{Busy, Flags, FrameId, Shadow};
 use policy::reclaim::SwapSender;
-use policy::reclaim::page::{Immediate, Judgement, PageVerdict, Scanner, Seen, Tally, judge};
+use policy::reclaim::page::{Judgement, PageVerdict, Scanner, Seen, Tally, judge};
 use policy::reclaim::scan::{Kind, Shrunk, Turn};
 use policy::units::Pages;
 
@@ -579,10 +579,7 @@ fn write_page(task: &mut Task<'_>, cache: &Cache, page: Page) -> bool {
 /// Puts back what stays, where its flags say; where the law defers them, pages that wait for their
 /// write where no pass scans. Answers how many came back.
 fn put_back(task: &Task<'_>, cache: &Cache, zone: ZoneId, kind: Kind, sorted: &Sorted) -> u64 {
-    let defers = cache.options.reclaim.judge_rule().defers(kind)
-        || cache
-            .runs
-            .is_some_and(|runs| runs.immediate != Immediate::Scanned);
+    let defers = cache.options.reclaim.judge_rule().defers(kind) || cache.zones.sets_aside();
     let back = cache
         .zones
         .put_back(task, &cache.pages, sorted.kept.pages(), defers);
