@@ -3,7 +3,7 @@
 //!
 //! Source: blktrace, blkparse(1), "default output".
 
-use super::{Fault, Sink, quoted};
+use super::{Fault, Sink, bytes_of, quoted};
 
 /// The words of a line with an action.
 fn event(line: &str) -> Option<Vec<&str>> {
@@ -50,7 +50,8 @@ pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
         if rwbs.contains('D') || sectors == 0 {
             continue;
         }
-        sink.sectors(event[0], sector, sectors, rwbs.contains('W'))?;
+        let (offset, len) = (bytes_of(sector), bytes_of(sectors));
+        sink.bytes(event[0], offset, len, rwbs.contains('W'))?;
     }
     Ok(())
 }

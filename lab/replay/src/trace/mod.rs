@@ -289,12 +289,11 @@ impl Sink {
         }
         Ok(())
     }
+}
 
-    /// The same of sectors.
-    fn sectors(&mut self, place: &str, from: u64, sectors: u64, write: bool) -> Result<(), Fault> {
-        let bytes = |sectors: u64| sectors.saturating_mul(1 << SECTOR_SHIFT);
-        self.bytes(place, bytes(from), bytes(sectors), write)
-    }
+/// Bytes of sectors; of more than there can be, the most.
+fn bytes_of(sectors: u64) -> u64 {
+    sectors.saturating_mul(1 << SECTOR_SHIFT)
 }
 
 /// A trace in memory.

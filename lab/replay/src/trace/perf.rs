@@ -11,16 +11,14 @@
 //!
 //! Source: Linux 6.12 include/trace/events/filemap.h and block.h.
 
-use super::{Fault, Sink, quoted};
+use super::{Fault, Sink, bytes_of, quoted};
 
-/// One event: its sort, the place, from where on and how much, in bytes or sectors, whether it
-/// writes.
+/// One event: its sort, the place, bytes from and how many, whether it writes.
 struct Event {
     sort: u8,
     place: String,
-    from: u64,
-    count: u64,
-    in_sectors: bool,
+    offset: u64,
+    bytes: u64,
     write: bool,
     line: usize,
 }
@@ -54,9 +52,8 @@ fn file_event(sort: u8, rest: &str) -> Option<Event> {
     Some(Event {
         sort,
         place,
-        from: offset,
-        count: bytes,
-        in_sectors: false,
+        offset,
+        bytes,
         write: false,
         line: 0,
     })
@@ -71,9 +68,8 @@ fn block_event(sort: u8, rest: &str) -> Option<Event> {
     Some(Event {
         sort,
         place: device.to_owned(),
-        from: sector,
-        count: sectors,
-        in_sectors: true,
+        offset: bytes_of(sector),
+        bytes: bytes_of(sectors),
         write: rwbs.contains('W'),
         line: 0,
     })
@@ -119,15 +115,11 @@ pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
         return Ok(());
     };
     for event in events.iter().filter(|event| event.sort == counts) {
-        if event.count == 0 {
+        if event.bytes == 0 {
             continue;
         }
         sink.line = event.line;
-        if event.in_sectors {
-            sink.sectors(&event.place, event.from, event.count, event.write)?;
-        } else {
-            sink.bytes(&event.place, event.from, event.count, event.write)?;
-        }
+        sink.bytes(&event.place, event.offset, event.bytes, event.write)?;
     }
     Ok(())
 }
