@@ -7,15 +7,13 @@
 
 use std::sync::Arc;
 
-use env::{Device, DeviceId, DeviceInfo, IoRequest, ObjectId, Task};
+use env::{DeviceId, ObjectId, Task};
 use policy::reclaim::{Loops, ReclaimLaw, Rules};
 use policy::units::Bytes;
+pub(crate) use testkit::null::{INFO, NULL, Null};
 use world::{Lab, LabEnv, Options as LabOptions, Sector};
 
 use crate::{Cache, DeviceOptions, File, Options, Reader};
-
-/// Number of a `Null`.
-pub(crate) const NULL: DeviceId = DeviceId(0);
 
 /// Runs `body` with a cache of these options, and shuts it down.
 pub(crate) fn with_cache<T: Send + 'static>(
@@ -62,28 +60,6 @@ pub(crate) fn read_whole(
             .unwrap();
     }
     file
-}
-
-/// The description of a device without wishes.
-pub(crate) const INFO: DeviceInfo = DeviceInfo {
-    alignment: 512,
-    stable_writes: false,
-    grow_ahead: None,
-    prepares_writes: false,
-    queue: None,
-};
-
-/// Completes everything at once.
-pub(crate) struct Null;
-
-impl Device for Null {
-    fn submit(&self, request: Box<IoRequest>) {
-        request.complete(&env::Interrupt::new(), Ok(()));
-    }
-
-    fn info(&self) -> DeviceInfo {
-        INFO
-    }
 }
 
 /// A law over nodes that is otherwise one over zones, which takes a kernel.

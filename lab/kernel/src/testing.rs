@@ -9,15 +9,13 @@ use std::sync::Arc;
 
 use crate::compact::Compactor;
 use crate::{Kernel, Parts};
-use env::{Device, DeviceId, DeviceInfo, IoRequest, ObjectId, Task};
+use env::{DeviceId, ObjectId, Task};
 use policy::units::Bytes;
+pub(crate) use testkit::null::{INFO, NULL, Null};
 use world::{Lab, LabEnv, Options as LabOptions, Sector};
 
 use mm::inside::Place;
 use mm::{Cache, DeviceOptions, Error, File, Options, Reader};
-
-/// Number of a `Null`.
-pub(crate) const NULL: DeviceId = DeviceId(0);
 
 impl Kernel {
     /// With that way to huge pages.
@@ -110,26 +108,4 @@ pub(crate) fn read_whole(
             .unwrap();
     }
     file
-}
-
-/// The description of a device without wishes.
-pub(crate) const INFO: DeviceInfo = DeviceInfo {
-    alignment: 512,
-    stable_writes: false,
-    grow_ahead: None,
-    prepares_writes: false,
-    queue: None,
-};
-
-/// Completes everything at once.
-pub(crate) struct Null;
-
-impl Device for Null {
-    fn submit(&self, request: Box<IoRequest>) {
-        request.complete(&env::Interrupt::new(), Ok(()));
-    }
-
-    fn info(&self) -> DeviceInfo {
-        INFO
-    }
 }

@@ -9,6 +9,7 @@ use env::{
 };
 use frames::FrameId;
 use policy::units::{Instant, Nanos};
+use testkit::null::INFO;
 use world::{CostTable, EventKind, Lab, LabError, Options, Record, TaskReport};
 
 type LabTask<'e> = Task<'e>;
@@ -48,13 +49,7 @@ impl Device for Disk {
     }
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            alignment: 512,
-            stable_writes: false,
-            grow_ahead: None,
-            prepares_writes: false,
-            queue: None,
-        }
+        INFO
     }
 }
 
@@ -69,13 +64,7 @@ impl Device for Hung {
     }
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            alignment: 512,
-            stable_writes: false,
-            grow_ahead: None,
-            prepares_writes: false,
-            queue: None,
-        }
+        INFO
     }
 }
 

@@ -93,13 +93,7 @@ impl Device for TestDevice {
     }
 
     fn info(&self) -> DeviceInfo {
-        DeviceInfo {
-            alignment: 512,
-            stable_writes: false,
-            grow_ahead: None,
-            prepares_writes: false,
-            queue: None,
-        }
+        crate::null::INFO
     }
 }
 

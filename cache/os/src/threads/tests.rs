@@ -253,13 +253,7 @@ impl Device for Loser {
         drop(request);
     }
     fn info(&self) -> env::DeviceInfo {
-        env::DeviceInfo {
-            alignment: 512,
-            stable_writes: false,
-            grow_ahead: None,
-            prepares_writes: false,
-            queue: None,
-        }
+        testkit::null::INFO
     }
 }
 
