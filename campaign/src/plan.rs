@@ -615,7 +615,7 @@ impl ObjectsPlan {
     /// The value that is wrong, and what is allowed.
     pub(crate) fn rules(&self) -> Result<(ShrinkRule, Option<Apart>, BoostRule), String> {
         fn found<T>(what: &str, name: &str, rule: Option<T>) -> Result<T, String> {
-            rule.ok_or_else(|| format!("there is no {what} `{name}`: see policy's tables"))
+            rule.ok_or_else(|| format!("there is no {what} `{name}`: see history's tables"))
         }
         let fallback = self.fallback.as_deref().map(|name| {
             let rule = history::fallback::by_name(name);
