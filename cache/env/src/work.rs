@@ -24,9 +24,6 @@ pub enum Work {
     Balance,
     /// A file looked at by writeback (list handling, its lock), whether or not it wrote anything.
     VisitFile,
-    /// Another task that was writing back the same device during such a visit (unit: one such
-    /// task): they meet at its locks.
-    Contend,
     /// A page prepared for writeback: found, tagged, mapped to the device.
     WritePage,
     /// One request handed to a device.
@@ -88,7 +85,7 @@ pub enum Work {
 
 impl Work {
     /// Number of kinds.
-    pub const COUNT: usize = 37;
+    pub const COUNT: usize = 36;
     /// All kinds, in order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
@@ -101,7 +98,6 @@ impl Work {
         Self::Dirty,
         Self::Balance,
         Self::VisitFile,
-        Self::Contend,
         Self::WritePage,
         Self::Submit,
         Self::EndPage,
@@ -144,7 +140,6 @@ impl Work {
             Self::Dirty => "dirty",
             Self::Balance => "balance",
             Self::VisitFile => "visit_file",
-            Self::Contend => "contend",
             Self::WritePage => "write_page",
             Self::Submit => "submit",
             Self::EndPage => "end_page",

@@ -68,8 +68,6 @@ pub(crate) struct DeviceState {
     pub(crate) files: Lock<DirtyFiles>,
     /// Syncs that are writing files of it.
     pub(crate) syncs: AtomicU32,
-    /// Tasks that are writing its files back now.
-    pub(crate) walkers: AtomicU32,
     pub(crate) flusher: Flusher,
     /// The error that writers get when writes fail (`ErrorPolicy`); may change.
     on_error: AtomicU8,
@@ -208,7 +206,6 @@ impl DeviceState {
             reach: AtomicU32::new(0),
             files: Lock::new(LockClass::DirtyFiles, files),
             syncs: AtomicU32::new(0),
-            walkers: AtomicU32::new(0),
             flusher: Flusher {
                 wait: WaitQueue::new(),
                 kicked: AtomicBool::new(false),

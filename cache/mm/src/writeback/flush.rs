@@ -228,9 +228,7 @@ fn write_files(
             }
             continue;
         }
-        let others = device.walkers.fetch_add(1, Ordering::Relaxed);
         task.did(Work::VisitFile, 1);
-        task.did(Work::Contend, u64::from(others));
         let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
         let left = Pages(max.0 - wrote.0);
         let slice = match dirty_limit.filter(|_| rest.is_zero()) {
@@ -240,9 +238,7 @@ fn write_files(
         let slice = slice
             .at_most(Pages(mapping.slice_most.load(Ordering::Relaxed)))
             .at_most(left);
-        let outcome = write_slice(task, cache, &mapping, slice);
-        device.walkers.fetch_sub(1, Ordering::Relaxed);
-        let outcome = outcome?;
+        let outcome = write_slice(task, cache, &mapping, slice)?;
         wrote += outcome.wrote;
         if device.options.one_file {
             rest = slice.saturating_sub(outcome.wrote);

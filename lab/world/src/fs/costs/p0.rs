@@ -66,7 +66,7 @@ const RETURNED: u64 = 26;
 /// without it.
 pub const CONTENTION: Nanos = Nanos::micros(16);
 
-/// The table of p0's machine. Nobody writes back in the foreground there: no `Work::Contend`.
+/// The table of p0's machine.
 pub const P0: CostTable = super::with_nodes(table());
 
 const fn table() -> CostTable {
