@@ -15,7 +15,7 @@ use crate::cache::kernel::{Kernel, Make, Place};
 use crate::cache::{Cache, FILE_MAX, FRAMES_MIN};
 use crate::lists::{Layout, NodeId, Zones};
 use crate::memory::{Memory, Shape};
-use crate::options::{DeviceOptions, Options, Populate, Runs};
+use crate::options::{DeviceOptions, Options, Populate};
 use crate::pages::CachedPages;
 use crate::registry::Registry;
 use crate::registry::device::DeviceState;
@@ -103,10 +103,9 @@ impl Cache {
             }
         })?;
         let layout = Arc::new(layout);
-        let sizes = (layout.nodes().len(), layout.zones().count());
         let place = Place {
-            nodes: sizes.0,
-            zones: sizes.1,
+            nodes: layout.nodes().len(),
+            zones: layout.zones().count(),
             memory: Pages(u64::from(frames)).saturating_sub(marks.high).bytes(),
             now: env.now(),
         };
@@ -115,7 +114,6 @@ impl Cache {
         if let Some(runs) = runs {
             options.check_runs(runs)?;
         }
-        let immediate = |runs: Runs| runs.immediate;
         let shape = Shape {
             frames,
             chunk,
@@ -134,13 +132,13 @@ impl Cache {
                 frames,
                 Arc::clone(&layout),
                 (&options.reclaim, options.page_rule.as_ref()),
-                runs.map_or(Immediate::Scanned, immediate),
+                runs.map_or(Immediate::Scanned, |runs| runs.immediate),
                 kernel.as_ref().and_then(|kernel| kernel.order()),
             ),
             registry: Registry::new(),
             writeback: Writeback::new(&options),
             swap: swapfile::State::new(frames),
-            slabs: SlabCounts::new(sizes.1),
+            slabs: SlabCounts::new(place.zones),
             counters: Counters::new(),
             kernel,
             runs,

@@ -1,13 +1,12 @@
 //! The pages that slabs take, and the cost of reading a page again: a cache knows no more of the
 //! caches of objects beside it. Those are parts of a kernel (`Kernel::pass_shared`).
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use env::Task;
 use frames::sync::{AtomicU64, Ordering};
 use policy::place::mobility::Mobility;
 use policy::units::{Nanos, Pages};
-use std::sync::Arc;
 
 use crate::lists::ZoneId;
 use crate::vmstat::{add, get, sub};

@@ -260,7 +260,6 @@ fn a_writer_without_memory_goes_on_as_soon_as_pages_are_clean() {
         disk,
         options,
         device: DeviceOptions::default(),
-        has_kernel: false,
     };
     world.run(0, |task, cache, file| {
         let writing: Vec<_> = (0..WRITERS)

@@ -218,8 +218,6 @@ pub struct World {
     pub disk: Arc<Disk>,
     pub options: Options,
     pub device: DeviceOptions,
-    /// The law takes rooms of a kernel.
-    pub has_kernel: bool,
 }
 
 pub fn world(frames: u32, rate: u64) -> World {
@@ -238,7 +236,6 @@ pub fn world(frames: u32, rate: u64) -> World {
         disk,
         options,
         device: DeviceOptions::default(),
-        has_kernel: false,
     }
 }
 
@@ -262,14 +259,13 @@ impl World {
     ) -> T {
         let env = Arc::clone(self.lab.env());
         let (options, device) = (self.options.clone(), self.device);
-        let has_kernel = self.has_kernel;
         let info = self.disk.info();
         let id = self
             .lab
             .add_device(Arc::clone(&self.disk) as Arc<dyn Device>);
         self.lab
             .run(move |task| {
-                let cache = if has_kernel {
+                let cache = if options.reclaim.law.generations {
                     kernel::build(env, options, kernel::Parts::default()).unwrap()
                 } else {
                     Cache::new(env, options).unwrap()

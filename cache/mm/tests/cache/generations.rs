@@ -26,7 +26,6 @@ fn over<T: Send + 'static>(
 ) -> T {
     let mut world = world(FRAMES, RATE);
     world.disk.keep(false);
-    world.has_kernel = true;
     world.options.reclaim = Tunables::of(history::reclaim::LINUX_6_12_MGLRU, 250);
     world.run(u64::from(pages) * PAGE_SIZE, move |task, cache, file| {
         if swap > 0 {
