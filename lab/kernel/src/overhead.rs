@@ -37,6 +37,7 @@ use policy::place::mobility::Mobility;
 use policy::units::Pages;
 
 use crate::objects::Objects;
+use crate::slab;
 
 /// Kinds of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +92,7 @@ struct Held {
 }
 
 struct Block {
-    frames: Vec<Busy>,
+    frames: Box<[Busy]>,
     /// Objects that it has, and has had.
     left: u64,
     used: u64,
@@ -103,7 +104,7 @@ enum Step {
     /// A block is to be taken, and given to `add`.
     Take,
     /// The frames of a block come free.
-    Free(Vec<Busy>),
+    Free(Box<[Busy]>),
 }
 
 impl Overhead {
@@ -163,7 +164,7 @@ impl Overhead {
     }
 
     /// A block was taken, for an object that is its first.
-    fn add(&self, context: &impl Context, kind: Kind, frames: Vec<Busy>) {
+    fn add(&self, context: &impl Context, kind: Kind, frames: Box<[Busy]>) {
         let mut held = self.held[kind as usize].lock(context);
         held.blocks.push_back(Block {
             frames,
@@ -188,14 +189,8 @@ impl Overhead {
                 match self.step(task, kind, self.wanted(kind, nodes)) {
                     Step::Take if takes && self.take_block(task, cache, kind) => {}
                     Step::Take | Step::Done => break,
-                    Step::Free(busies) => {
-                        let zone = cache.zones.layout().of(busies[0].frame());
-                        let pages = Pages(busies.len() as u64);
-                        cache.slabs.note_gone(kind.mobility(), zone, pages);
-                        objects.note_freed(task, pages);
-                        let frames = busies.into_iter().map(|busy| cache.disown(busy));
-                        let frames: Vec<_> = frames.collect();
-                        cache.memory.put(task, &frames);
+                    Step::Free(block) => {
+                        slab::goes(task, (cache, objects), kind.mobility(), block);
                     }
                 }
             }

@@ -31,13 +31,13 @@ use std::sync::Arc;
 use env::{Lock, LockClass, Task, Work};
 use frames::sync::{AtomicU64, Ordering};
 use frames::{Busy, FrameId};
-use mm::inside::Wanted;
+use mm::inside::{Inside, Wanted};
 use mm::{Cache, Error, NodeId};
 use policy::place::by_use::Purpose;
 use policy::place::mobility::Mobility;
 use policy::units::{Bytes, PAGE_SIZE, Pages};
 
-use crate::objects;
+use crate::objects::{self, Objects};
 use places::Places;
 
 #[cfg(test)]
@@ -86,6 +86,25 @@ fn objects_in(spec: SlabSpec, order: u8) -> u32 {
     u32::try_from(objects).expect("a slab has few objects")
 }
 
+/// The pages of a slab come free: by the task's pass, if it asks shrinkers.
+pub(crate) fn goes(
+    task: &Task<'_>,
+    (cache, objects): (Inside<'_>, &Objects),
+    mobility: Mobility,
+    busy: Box<[Busy]>,
+) {
+    let pages = Pages(busy.len() as u64);
+    let zone = cache.zones.layout().of(busy[0].frame());
+    cache.slabs.note_gone(mobility, zone, pages);
+    objects.note_freed(task, pages);
+    free(task, cache, busy);
+}
+
+fn free(task: &Task<'_>, cache: Inside<'_>, busy: Box<[Busy]>) {
+    let frames: Vec<_> = busy.into_iter().map(|busy| cache.disown(busy)).collect();
+    cache.memory.put(task, &frames);
+}
+
 impl Slabs {
     /// Slabs for a cache of objects, none of them yet.
     ///
@@ -127,15 +146,16 @@ impl Slabs {
     /// not.
     pub fn take(&self, task: &mut Task<'_>) -> Result<Object, Error> {
         task.did(Work::SlabTake, 1);
-        let home = self.cache.inside().home_node(task);
+        let cache = self.cache.inside();
+        let home = cache.home_node(task);
         if let Some(object) = self.places.lock(task).take(home) {
             return Ok(object);
         }
         let (frames, order) = self.fresh_frames(task)?;
-        let layout = self.cache.inside().zones.layout();
+        let layout = cache.zones.layout();
         let zone = layout.of(frames[0]);
         let node = layout.node_of(zone);
-        let table = &self.cache.inside().pages.table;
+        let table = &cache.pages.table;
         let busy: Box<[Busy]> = frames.iter().map(|frame| table.claim(*frame)).collect();
         let pages = Pages(busy.len() as u64);
         let added = self
@@ -144,13 +164,12 @@ impl Slabs {
             .add(home, node, busy, objects_in(self.spec, order));
         match added {
             Ok(object) => {
-                let mobility = self.spec.mobility;
-                self.cache.inside().slabs.note_slab(mobility, zone, pages);
+                cache.slabs.note_slab(self.spec.mobility, zone, pages);
                 self.held.fetch_add(pages.0, Ordering::Relaxed);
                 Ok(object)
             }
             Err(busy) => {
-                self.free(task, busy);
+                free(task, cache, busy);
                 let limit = u32::MAX;
                 Err(Error::TooMany {
                     what: "objects",
@@ -168,13 +187,9 @@ impl Slabs {
         task.did(Work::SlabGive, 1);
         let gone = self.places.lock(task).give(object);
         if let Some(busy) = gone {
-            let pages = Pages(busy.len() as u64);
-            let zone = self.cache.inside().zones.layout().of(busy[0].frame());
-            self.held.fetch_sub(pages.0, Ordering::Relaxed);
-            let slabs = self.cache.inside().slabs;
-            slabs.note_gone(self.spec.mobility, zone, pages);
-            objects::of(&self.cache).note_freed(task, pages);
-            self.free(task, busy);
+            self.held.fetch_sub(busy.len() as u64, Ordering::Relaxed);
+            let from = (self.cache.inside(), objects::of(&self.cache));
+            goes(task, from, self.spec.mobility, busy);
         }
     }
 
@@ -183,26 +198,18 @@ impl Slabs {
         let SlabSpec {
             order, mobility, ..
         } = self.spec;
+        let cache = self.cache.inside();
         let mut frames = Vec::with_capacity(1 << order);
         let wanted = Wanted::new(1, Purpose::Used).of(mobility);
         if order > 0 {
             // Should the system refuse memory, it will do so for a single frame, too.
-            let inside = self.cache.inside();
-            let tried = inside.try_alloc(task, wanted.quietly(order), &mut frames);
+            let tried = cache.try_alloc(task, wanted.quietly(order), &mut frames);
             if tried.is_ok_and(|taken| taken > 0) {
                 return Ok((frames, order));
             }
         }
-        self.cache.inside().alloc(task, wanted, &mut frames)?;
+        cache.alloc(task, wanted, &mut frames)?;
         Ok((frames, 0))
-    }
-
-    fn free(&self, task: &Task<'_>, busy: Box<[Busy]>) {
-        let frames: Vec<_> = busy
-            .into_iter()
-            .map(|busy| self.cache.inside().disown(busy))
-            .collect();
-        self.cache.inside().memory.put(task, &frames);
     }
 
     /// The node of an object's memory.
