@@ -27,7 +27,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use crate::export::Export;
-use crate::hub::{Hub, Stage};
+use crate::hub::Hub;
 use crate::listen::Listener;
 use crate::log::{info, warn};
 
@@ -176,7 +176,7 @@ where
         held = Held::new(hub, name) => held?,
         // The program that asked went, or the server ends.
         _ = read.read_u8() => return Ok("nobody waits for it"),
-        () = ends(hub) => return Ok("the server ends"),
+        () = hub.drains() => return Ok("the server ends"),
     };
     let volume = name.escape_debug().to_string();
     info!(
@@ -191,7 +191,7 @@ where
     let over = tokio::select! {
         _ = read.read_u8() => "it was released",
         () = tokio::time::sleep(most) => "its time is over",
-        () = ends(hub) => "the server ends",
+        () = hub.drains() => "the server ends",
     };
     let seconds = began.elapsed().as_secs_f64();
     match over {
@@ -199,19 +199,6 @@ where
         _ => info!(volume, seconds, "released: {over}"),
     }
     Ok(over)
-}
-
-/// Waits until the server does not serve any more.
-async fn ends(hub: &Hub) {
-    loop {
-        let changed = hub.changed();
-        tokio::pin!(changed);
-        changed.as_mut().enable();
-        if hub.stage() != Stage::Serving {
-            return;
-        }
-        changed.await;
-    }
 }
 
 /// Why a volume could not be held, or not for as long as it had to be.

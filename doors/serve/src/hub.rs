@@ -19,7 +19,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::sync::futures::Notified;
 
 use crate::access::{Right, Shown};
 use crate::connection::{EndedBy, Mailbox, Peer};
@@ -315,9 +314,17 @@ impl Hub {
         self.changed.notify_waiters();
     }
 
-    /// The stage has changed since this was enabled.
-    pub(crate) fn changed(&self) -> Notified<'_> {
-        self.changed.notified()
+    /// Waits until the server does not serve any more.
+    pub(crate) async fn drains(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.stage() != Stage::Serving {
+                return;
+            }
+            changed.await;
+        }
     }
 
     /// Finishes what is under way, for at most `bound`, then cuts off what is left. Answers how

@@ -17,7 +17,6 @@ use std::os::unix::net::{
     SocketAddr, UnixListener as BlockingUnixListener, UnixStream as BlockingUnixStream,
 };
 use std::path::{Path, PathBuf};
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -30,7 +29,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 use crate::config::ListenConfig;
 use crate::connection;
-use crate::hub::{Hub, Stage};
+use crate::hub::Hub;
 use crate::log::warn;
 use crate::refusal::words;
 
@@ -319,34 +318,18 @@ impl Listener {
     /// Takes clients until the server drains.
     pub async fn serve(mut self, hub: Arc<Hub>) {
         let mut said: Option<Instant> = None;
-        loop {
-            let mut changed = pin!(hub.changed());
-            changed.as_mut().enable();
-            if hub.stage() != Stage::Serving {
-                return;
-            }
-            let next = poll_fn(|cx| {
-                if changed.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(None);
-                }
-                self.socket.poll_accept(cx).map(Some)
-            });
-            let Ok(next) = tokio::time::timeout(LOOK, next).await else {
-                self.come_back();
-                continue;
-            };
+        while let Some(next) = self.next(&hub).await {
             match next {
-                None => {}
-                Some(Ok(Stream::Unix(stream))) => {
+                Ok(Stream::Unix(stream)) => {
                     tokio::spawn(connection::serve(stream, Arc::clone(&hub)));
                 }
-                Some(Ok(Stream::Tcp(stream))) => {
+                Ok(Stream::Tcp(stream)) => {
                     set_up(&stream);
                     tokio::spawn(connection::serve(stream, Arc::clone(&hub)));
                 }
                 // The client went before it was let in.
-                Some(Err(error)) if is_of_client(&error) => {}
-                Some(Err(error)) => {
+                Err(error) if is_of_client(&error) => {}
+                Err(error) => {
                     let refused = self.turn_away(&error, &hub).await;
                     if said.is_none_or(|said| said.elapsed() >= SAID) {
                         said = Some(Instant::now());
@@ -361,22 +344,25 @@ impl Listener {
     /// The next program of this machine that connects; none: the server drains.
     pub(crate) async fn next_local(&mut self, hub: &Hub) -> Option<UnixStream> {
         loop {
-            let mut changed = pin!(hub.changed());
-            changed.as_mut().enable();
-            if hub.stage() != Stage::Serving {
-                return None;
+            match self.next(hub).await? {
+                Ok(Stream::Unix(stream)) => return Some(stream),
+                Ok(Stream::Tcp(_)) => {}
+                Err(_) => tokio::time::sleep(SHORTAGE).await,
             }
-            let next = poll_fn(|cx| {
-                if changed.as_mut().poll(cx).is_ready() {
-                    return Poll::Ready(None);
-                }
-                self.socket.poll_accept(cx).map(Some)
-            });
-            match tokio::time::timeout(LOOK, next).await {
-                Ok(Some(Ok(Stream::Unix(stream)))) => return Some(stream),
-                Ok(Some(Err(_))) => tokio::time::sleep(SHORTAGE).await,
-                Ok(_) => {}
-                Err(_) => self.come_back(),
+        }
+    }
+
+    /// The next stream, or the system's error; none: the server drains.
+    async fn next(&mut self, hub: &Hub) -> Option<io::Result<Stream>> {
+        loop {
+            let next = poll_fn(|cx| self.socket.poll_accept(cx));
+            tokio::select! {
+                biased;
+                () = hub.drains() => return None,
+                next = tokio::time::timeout(LOOK, next) => match next {
+                    Ok(next) => return Some(next),
+                    Err(_) => self.come_back(),
+                },
             }
         }
     }
