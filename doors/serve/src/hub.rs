@@ -350,6 +350,19 @@ impl Hub {
         }
     }
 
+    /// Waits until no client was connected for so long.
+    pub(crate) async fn idles(&self, most: Duration) {
+        loop {
+            self.emptied().await;
+            // A client that comes and goes meanwhile begins the time anew.
+            let left = tokio::time::timeout(most, self.left.notified()).await;
+            let is_empty = self.counters.connections.load(Ordering::Acquire) == 0;
+            if left.is_err() && is_empty {
+                return;
+            }
+        }
+    }
+
     /// A place for a new connection.
     ///
     /// # Errors

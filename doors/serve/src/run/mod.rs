@@ -25,7 +25,7 @@ mod start;
 mod stop;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -47,8 +47,6 @@ pub use message::uri;
 const INTERRUPT_DEBOUNCE: Duration = Duration::from_millis(500);
 /// Interval at which refusals that may pass by themselves are tried again.
 const AGAIN_EVERY: Duration = Duration::from_secs(5);
-/// Interval at which it is looked whether clients are there.
-const IDLE_EVERY: Duration = Duration::from_millis(50);
 /// Threads that run connections: they copy between sockets and memory, and never wait.
 const WORKERS_MAX: usize = 4;
 
@@ -227,11 +225,12 @@ impl Server {
             tokio::spawn(live(Arc::clone(&self.notify), period));
         }
         let hub = Arc::clone(&self.hub);
-        let idle = idle(&hub, self.config.end_idle);
+        let end_idle = self.config.end_idle;
+        let idle = hub.idles(end_idle.unwrap_or_default());
         tokio::pin!(idle);
         loop {
             tokio::select! {
-                () = &mut idle => {
+                () = &mut idle, if end_idle.is_some() => {
                     info!("no client was connected for as long as `end_idle` says");
                     break;
                 }
@@ -280,23 +279,6 @@ fn patience(ended: &Result<(), ServeError>) -> Duration {
     match ended {
         Err(ServeError::Interrupted(_)) => record::HURRIED,
         _ => record::PATIENCE,
-    }
-}
-
-/// Waits until no client was connected for so long; for ever without a time.
-async fn idle(hub: &Hub, most: Option<Duration>) {
-    let Some(most) = most else {
-        return core::future::pending().await;
-    };
-    let came = || hub.counters.accepted_total.load(Ordering::Acquire);
-    let mut seen = came();
-    let mut since = tokio::time::Instant::now();
-    while since.elapsed() < most {
-        tokio::time::sleep(IDLE_EVERY.min(most)).await;
-        let is_there = hub.counters.connections.load(Ordering::Acquire) > 0;
-        if is_there || core::mem::replace(&mut seen, came()) != seen {
-            since = tokio::time::Instant::now();
-        }
     }
 }
 
