@@ -1,11 +1,11 @@
 //! Certificates and keys from PEM files.
 
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustls::RootCertStore;
-use rustls::pki_types::pem::{Error as PemError, PemObject as _};
+use rustls::pki_types::pem::{Error as PemError, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::server::ParsedCertificate;
 
@@ -45,16 +45,18 @@ fn not_pem(path: &Path, cause: &PemError) -> TlsError {
 
 /// All certificates of a file; there is at least one.
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    items(path, |path| TlsError::NoCertificate { path })
+}
+
+/// All items of a kind in a file; there is at least one.
+fn items<T: PemObject>(path: &Path, none: fn(PathBuf) -> TlsError) -> Result<Vec<T>, TlsError> {
     let bytes = read(path)?;
-    let certificates = CertificateDer::pem_slice_iter(&bytes)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|cause| not_pem(path, &cause))?;
-    if certificates.is_empty() {
-        return Err(TlsError::NoCertificate {
-            path: path.to_owned(),
-        });
+    let items = T::pem_slice_iter(&bytes).collect::<Result<Vec<T>, _>>();
+    let items = items.map_err(|cause| not_pem(path, &cause))?;
+    match items.is_empty() {
+        true => Err(none(path.to_owned())),
+        false => Ok(items),
     }
-    Ok(certificates)
 }
 
 /// The first private key of a file.
@@ -114,16 +116,7 @@ pub(super) fn first_end(chain: &[CertificateDer<'_>]) -> u64 {
 
 /// Lists of certificates that their authorities have revoked; there is at least one.
 pub(super) fn revoked(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, TlsError> {
-    let bytes = read(path)?;
-    let lists = CertificateRevocationListDer::pem_slice_iter(&bytes)
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|cause| not_pem(path, &cause))?;
-    match lists.is_empty() {
-        true => Err(TlsError::NoRevocations {
-            path: path.to_owned(),
-        }),
-        false => Ok(lists),
-    }
+    items(path, |path| TlsError::NoRevocations { path })
 }
 
 /// Sees that each certificate is one, and whether it can serve now.
