@@ -11,6 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::governor::LATEST;
+
 #[derive(Default)]
 pub(crate) struct Queue {
     line: Mutex<VecDeque<Arc<Waiter>>>,
@@ -30,15 +32,14 @@ impl Queue {
         self.wanted.load(SeqCst)
     }
 
-    /// Waits until `bytes` were taken for the caller, or for `at_most`; true: they were. Beyond
-    /// what a clock can name it waits for as long as it takes.
+    /// Waits until `bytes` were taken for the caller, or for `at_most`; true if they were.
     pub(crate) fn wait(&self, bytes: u64, at_most: Duration, stand: impl FnOnce()) -> bool {
         let waiter = Arc::new(Waiter {
             bytes,
             granted: Mutex::new(false),
             changed: Condvar::new(),
         });
-        let until = Instant::now().checked_add(at_most);
+        let until = Instant::now() + at_most.min(LATEST);
         {
             let mut line = self.line.lock().unwrap_or_else(PoisonError::into_inner);
             line.push_back(waiter.clone());
@@ -51,11 +52,6 @@ impl Queue {
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         while !*granted {
-            let Some(until) = until else {
-                let waited = waiter.changed.wait(granted);
-                granted = waited.unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 break;
