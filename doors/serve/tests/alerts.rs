@@ -3,18 +3,15 @@
 
 #![cfg(all(feature = "web", feature = "tls"))]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nbd::client::{Client, Wishes};
 use rcgen::date_time_ymd;
 use serve::access::Access;
-use serve::config::TlsConfig;
-use serve::hub::{Limits, Security};
+use serve::hub::Limits;
 use serve::metrics;
 use serve::snapshot::{Reading, Source as _, Watched};
-use serve::tls::Acceptor;
 use tidegate::{ErrorPolicy, Wait};
 
 use crate::certificates::{SERVER, authority, identity_with};
@@ -164,21 +161,7 @@ fn troubles(alert: &str) -> Vec<Trouble> {
                 params.not_after =
                     date_time_ymd(1970, 1, 1) + now + Duration::from_secs(5 * 86_400);
             });
-            let file = |name: &str, text: &str| {
-                let path = server.folder.0.join(name);
-                std::fs::write(&path, text).unwrap();
-                path
-            };
-            let acceptor = Acceptor::open(&TlsConfig {
-                certificate: file("server.pem", &own.certificate),
-                key: file("server-key.pem", &own.key),
-                clients: None,
-                revoked: None,
-                required: true,
-            });
-            server
-                .hub
-                .set_security(Security::Required(acceptor.unwrap()));
+            server.secure([&own.certificate, &own.key], [None, None], true);
         })],
         // Nothing that a device does leads to these: they tell of faults of ours.
         "TidegateMemoryOverLimit" => vec![ours(|reading, _| {
@@ -289,34 +272,34 @@ fn every_alert_fires_where_it_should_and_not_before() {
     });
 }
 
-/// The words that stand beside it: which device, at what rate, and for how long.
+/// The cause stands beside the state: the device and its rate.
 #[test]
-fn a_slow_disk_is_named_in_its_state_in_health_and_in_the_line_of_a_slow_request() {
+fn a_slow_disk_is_a_state_of_its_own_with_its_cause() {
     let server = Server::start(Setup {
         layers: "slow:rate=500KB",
         ..Setup::default()
     });
     let watched = Watched::new(&server.hub, server.cache.clone());
-    let is_over = Arc::new(AtomicBool::new(false));
+    let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| writes(&server, &|| !is_over.load(Ordering::Relaxed), false));
         let began = Instant::now();
-        let slow = loop {
-            assert!(began.elapsed() < LONG, "{:?}", watched.read().volumes[0]);
-            let reading = watched.read();
-            if let Some(slow) = &reading.volumes[0].slow {
-                break (slow.clone(), reading);
+        let seen = loop {
+            let seen = watched.read().volumes.remove(0);
+            if seen.slow.is_some() {
+                break seen;
             }
+            assert!(began.elapsed() < LONG, "{seen:?}");
             std::thread::sleep(APART);
         };
         is_over.store(true, Ordering::Relaxed);
         server.layers.release();
-        let (why, reading) = slow;
+        let why = seen.slow.unwrap();
         assert!(
             why.starts_with("writes wait for its backing, which takes "),
             "{why}"
         );
-        assert_eq!(reading.volumes[0].state, serve::snapshot::State::Slow);
-        assert!(reading.volumes[0].state_for.unwrap() >= Duration::from_secs(10));
+        assert_eq!(seen.state, serve::snapshot::State::Slow);
+        assert!(seen.state_for.unwrap() >= Duration::from_secs(10));
     });
 }

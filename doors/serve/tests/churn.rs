@@ -25,9 +25,7 @@ use nbd::client::{Ask, Client, Handshake, Wishes, give_up_after};
 use nbd::wire::{Command, CommandFlags, Request};
 use rustls::ClientConnection;
 use rustls::pki_types::ServerName;
-use serve::config::TlsConfig;
-use serve::hub::{Limits, Security};
-use serve::tls::Acceptor;
+use serve::hub::Limits;
 
 /// Connections at once that the server takes; more come.
 const PLACES: usize = 48;
@@ -189,21 +187,7 @@ fn clients_that_vanish_leave_nothing() {
     let patient = server.hub.limits();
     let ours = authority("ours");
     let own = identity(&ours, SERVER, NOW);
-    let file = |name: &str, text: &str| {
-        let path = server.folder.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    };
-    let acceptor = Acceptor::open(&TlsConfig {
-        certificate: file("server.pem", &own.certificate),
-        key: file("server-key.pem", &own.key),
-        clients: None,
-        revoked: None,
-        required: false,
-    });
-    server
-        .hub
-        .set_security(Security::Offered(acceptor.unwrap()));
+    server.secure([&own.certificate, &own.key], [None, None], false);
     let name = ServerName::try_from("localhost").unwrap();
     let mut session = ClientConnection::new(trusting(&ours, None), name).unwrap();
     let mut hello = Vec::new();

@@ -26,10 +26,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, StreamOwned, SupportedCipherSuite};
 use serve::access::{Access, Right};
-use serve::config::{ListenConfig, TlsConfig};
+use serve::config::ListenConfig;
 use serve::export::{About, ExportOptions};
-use serve::hub::Security;
-use serve::tls::Acceptor;
 
 const NAME: &str = "vault";
 const DESCRIPTION: &str = "what is in here is nobody's business";
@@ -74,24 +72,10 @@ impl Secured {
     /// It reads its certificates, and a list of those that are revoked.
     fn secure(&self, with_clients: bool, required: bool, revoked: Option<&str>) {
         let own = identity(&self.ours, SERVER, NOW);
-        let acceptor = Acceptor::open(&TlsConfig {
-            certificate: self.file("server.pem", &own.certificate),
-            key: self.file("server-key.pem", &own.key),
-            clients: with_clients.then(|| self.file("clients.pem", &self.ours.pem())),
-            revoked: revoked.map(|list| self.file("revoked.pem", list)),
-            required,
-        });
-        let acceptor = acceptor.unwrap();
-        self.server.hub.set_security(match required {
-            true => Security::Required(acceptor),
-            false => Security::Offered(acceptor),
-        });
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.server.folder.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
+        let clients = with_clients.then(|| self.ours.pem());
+        let of_clients = [clients.as_deref(), revoked];
+        self.server
+            .secure([&own.certificate, &own.key], of_clients, required);
     }
 
     fn stream(&self) -> UnixStream {
@@ -332,10 +316,11 @@ fn on_tcp(secured: &Secured, own: Option<&Identity>, folder: &str) -> (u16, Path
     let port = listener.name().rsplit(':').next().unwrap().parse().unwrap();
     runtime.spawn(listener.serve(Arc::clone(&secured.server.hub)));
     std::fs::create_dir_all(secured.server.folder.0.join(folder)).unwrap();
-    let ca = secured.file(&format!("{folder}/ca-cert.pem"), &secured.ours.pem());
+    let file = |name: &str, text: &str| secured.server.folder.file(name, text);
+    let ca = file(&format!("{folder}/ca-cert.pem"), &secured.ours.pem());
     if let Some(own) = own {
-        secured.file(&format!("{folder}/client-cert.pem"), &own.certificate);
-        secured.file(&format!("{folder}/client-key.pem"), &own.key);
+        file(&format!("{folder}/client-cert.pem"), &own.certificate);
+        file(&format!("{folder}/client-key.pem"), &own.key);
     }
     (port, ca.parent().unwrap().to_owned())
 }
@@ -445,8 +430,8 @@ fn known(secured: &Secured) -> Vec<Known> {
 }
 
 /// Every list of no, one and two clients, each by name or fingerprint, for writing or reading, on
-/// two volumes: each client sees, opens and changes as the lists say. A name stands for each
-/// certificate that has it.
+/// two volumes: each client sees, opens and changes as much as the lists say. A name stands for
+/// each certificate that has it.
 #[test]
 fn a_volume_is_for_the_clients_of_its_list_and_others_do_not_see_it() {
     let secured = Secured::start(true, true);

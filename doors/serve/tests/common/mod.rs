@@ -48,6 +48,12 @@ impl Folder {
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
+
+    pub(crate) fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
 }
 
 impl Drop for Folder {
@@ -144,6 +150,29 @@ impl Server {
         let (export, layers) = open(&self.folder.0, &self.cache, setup);
         assert!(self.hub.offer(Arc::clone(&export)));
         (export, layers)
+    }
+
+    /// From now on it encrypts, with this certificate and its key; clients need a certificate of
+    /// these authorities, but for those in this list, if they are given. All of it is PEM.
+    #[cfg(feature = "tls")]
+    pub(crate) fn secure(
+        &self,
+        [certificate, key]: [&str; 2],
+        [clients, revoked]: [Option<&str>; 2],
+        required: bool,
+    ) {
+        let acceptor = serve::tls::Acceptor::open(&serve::config::TlsConfig {
+            certificate: self.folder.file("server.pem", certificate),
+            key: self.folder.file("server-key.pem", key),
+            clients: clients.map(|text| self.folder.file("clients.pem", text)),
+            revoked: revoked.map(|text| self.folder.file("revoked.pem", text)),
+            required,
+        });
+        let acceptor = acceptor.unwrap();
+        self.hub.set_security(match required {
+            true => Security::Required(acceptor),
+            false => Security::Offered(acceptor),
+        });
     }
 
     pub(crate) fn client(&self) -> Client<UnixStream> {
