@@ -35,6 +35,9 @@ use crate::log::{info, warn};
 pub const DEFAULT_SOCKET: &str = "/run/tidegate/control.sock";
 /// Longest line of a program that asks, in bytes: a name, and a few words.
 const LINE_MAX: u64 = 8 << 10;
+/// Ends of a hold, in the words of its last line: its command has ended, its time is over.
+const RELEASED: &str = "it was released";
+const LATE: &str = "its time is over";
 /// Time that requests under way may take to end before a volume is held.
 const REST_MAX: Duration = Duration::from_secs(30);
 /// Interval at which this is looked at.
@@ -189,13 +192,13 @@ where
     }
     let began = Instant::now();
     let over = tokio::select! {
-        _ = read.read_u8() => "it was released",
-        () = tokio::time::sleep(most) => "its time is over",
+        _ = read.read_u8() => RELEASED,
+        () = tokio::time::sleep(most) => LATE,
         () = hub.drains() => "the server ends",
     };
     let seconds = began.elapsed().as_secs_f64();
     match over {
-        "its time is over" => warn!(volume, seconds, "released: {over}"),
+        LATE => warn!(volume, seconds, "released: {over}"),
         _ => info!(volume, seconds, "released: {over}"),
     }
     Ok(over)
@@ -282,7 +285,7 @@ pub fn run(
         cause,
     })?;
     match last.strip_prefix("over ") {
-        Some("it was released") => Ok(Some(status)),
+        Some(RELEASED) => Ok(Some(status)),
         why => Err(HoldError::Over(why.unwrap_or(&last).to_owned())),
     }
 }
