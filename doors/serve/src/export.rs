@@ -17,8 +17,7 @@ pub use crate::counters::{Counters, Histogram, Kind, Latencies};
 use crate::durable::Durable;
 use crate::hold::Gate;
 use crate::log::warn;
-pub use crate::pace::Slow;
-use crate::pace::{Pace, Sample};
+use crate::pace::{Pace, Sample, Slow};
 use crate::pool::Pool;
 
 /// The map of a backing's data and holes.

@@ -61,11 +61,11 @@ impl Sample {
 
 /// A backing that is slow.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Slow {
+pub(crate) struct Slow {
     /// For how long clients have waited for it.
-    pub since: Duration,
+    pub(crate) since: Duration,
     /// The cause, in words: requests, their backing, its rate.
-    pub why: String,
+    pub(crate) why: String,
 }
 
 /// The looks at a backing.
