@@ -205,21 +205,20 @@ fn shares_of_all(draft: &Draft, mistakes: &mut Vec<Mistake>) {
 
 /// Lists of clients are of certificates: clients have to be asked for one.
 fn clients_are_asked(draft: &Draft, mistakes: &mut Vec<Mistake>) {
+    if draft.tls.contains_key("clients") {
+        return;
+    }
     let of_volumes = draft.volumes.iter().map(|volume| &volume.keys);
     let mut lists = of_volumes
         .chain([&draft.server])
         .filter_map(|keys| keys.get("clients"));
-    if !draft.tls.contains_key("clients")
-        && let Some(word) = lists.next()
-    {
+    if let Some(word) = lists.next() {
         let title = "`clients` names clients by their certificates, and nobody is asked for one";
         let help =
             "add clients = \"AUTHORITIES.pem\" below [tls], or --tls-clients AUTHORITIES.pem";
         mistakes.push(word.wrong(title, "these cannot be told from others", help));
     }
-    if !draft.tls.contains_key("clients")
-        && let Some(word) = draft.tls.get("revoked")
-    {
+    if let Some(word) = draft.tls.get("revoked") {
         let title = "`revoked` is given, and `clients` is not";
         let help = "name the authorities of clients with `clients`, or leave this away";
         mistakes.push(word.wrong(title, "there are no authorities that revoke", help));
