@@ -434,11 +434,11 @@ fn names_are_found_in_expressions() {
 /// Every metric and label of an expression is told; answers how many names it has.
 fn assert_told(families: &BTreeMap<String, Family>, expression: &str) -> usize {
     // As they are asked for: a sample's name is its family's and a suffix.
-    let samples: BTreeSet<String> = families
+    let samples: BTreeMap<String, &Family> = families
         .iter()
         .flat_map(|(name, family)| {
             let keys = family.samples.keys();
-            keys.map(move |(suffix, _)| format!("{name}{suffix}"))
+            keys.map(move |(suffix, _)| (format!("{name}{suffix}"), family))
         })
         .collect();
     let asked = named(expression);
@@ -447,7 +447,7 @@ fn assert_told(families: &BTreeMap<String, Family>, expression: &str) -> usize {
         // Prometheus' own.
         let is_own = name == "up";
         assert!(
-            is_own || samples.contains(&name),
+            is_own || samples.contains_key(&name),
             "{name} is no metric: {expression}"
         );
         for (key, values) in matchers {
@@ -466,14 +466,7 @@ fn assert_told(families: &BTreeMap<String, Family>, expression: &str) -> usize {
             if values == ["$volume"] {
                 continue;
             }
-            let mut all = families.iter();
-            let (_, family) = all
-                .find(|(family, of)| {
-                    let mut samples = of.samples.keys();
-                    samples.any(|(suffix, _)| name == format!("{family}{suffix}"))
-                })
-                .unwrap_or_else(|| panic!("{name} is no metric"));
-            let told: BTreeSet<&str> = family
+            let told: BTreeSet<&str> = samples[&name]
                 .samples
                 .keys()
                 .flat_map(|(_, labels)| labels)
