@@ -363,7 +363,7 @@ impl Export {
             (_, Some(why)) => why,
             (_, None) => match kind {
                 Kind::Write | Kind::Zero => format!("writes go at the pace of {place}, {rate}/s"),
-                Kind::Flush => format!("what was dirty had to be written to {place}, at {rate}/s"),
+                Kind::Flush => format!("dirty data had to be written to {place}, at {rate}/s"),
                 _ => format!("it waited for {place}"),
             },
         }

@@ -1,8 +1,8 @@
 //! The content of a certificate, as far as the server needs it: its subject's name, its time, its
 //! key.
 //!
-//! Of certificates whose signatures were checked by rustls, or that the operator has named: what
-//! cannot be read here is `None`, and nothing is let in by it.
+//! Of certificates whose signatures were checked by rustls, or that the operator has named: a part
+//! that cannot be read here is `None`, and nothing is let in by it.
 //!
 //! Source: RFC 5280, 4.1; ITU-T X.690 (DER); RFC 3279, RFC 5480 (kinds of keys).
 
