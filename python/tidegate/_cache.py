@@ -16,12 +16,10 @@ from . import _core
 from ._core import Pin, Region, Table
 
 if TYPE_CHECKING:
+    from _typeshed import StrOrBytesPath
     from typing_extensions import Buffer, Self
 
 os.register_at_fork(after_in_child=_core.forked)
-
-#: A path as Python's own calls take it.
-Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,7 @@ class Cache(_Single):
         *,
         dirty_limit: int | str | None = None,
         background_limit: int | str | None = None,
-        swap_file: tuple[Path, int | str] | None = None,
+        swap_file: tuple[StrOrBytesPath, int | str] | None = None,
         readahead: int | str | None = None,
         layers: str | None = None,
     ) -> None:
@@ -144,7 +142,7 @@ class Cache(_Single):
 
     def open(
         self,
-        path: Path,
+        path: StrOrBytesPath,
         mode: str = "r",
         *,
         preallocate: int | str | None = None,
@@ -278,7 +276,7 @@ class File(_Single, io.RawIOBase):
     mode: str
 
     def __init__(
-        self, cache: Cache, handle: _core.File, path: Path, mode: str
+        self, cache: Cache, handle: _core.File, path: StrOrBytesPath, mode: str
     ) -> None:
         super().__init__()
         self._cache = cache  # lives as long as its files

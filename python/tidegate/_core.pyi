@@ -1,10 +1,10 @@
 """The compiled part."""
 
-import os
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, final
 
+from _typeshed import StrOrBytesPath
 from typing_extensions import Buffer, CapsuleType, Self
 
 @final
@@ -28,7 +28,7 @@ class Scenario:
     """One experiment: immutable, and checked when it is made."""
 
     @classmethod
-    def load(cls, name: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Scenario: ...
+    def load(cls, name: StrOrBytesPath) -> Scenario: ...
     @classmethod
     def from_toml(cls, text: str, origin: str = "<text>") -> Scenario: ...
     def with_(self, key: str | dict[str, Any], value: Any = None) -> Scenario: ...
@@ -74,7 +74,7 @@ class Run:
     def scenario(self) -> Scenario: ...
     @property
     def policies(self) -> list[str]: ...
-    def save(self, folder: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> Any: ...
+    def save(self, folder: StrOrBytesPath) -> Any: ...
     def _repr_html_(self) -> str: ...
 
 @final
@@ -110,13 +110,13 @@ class Cache:
         memory: int | str,
         dirty_limit: int | str | None = None,
         background_limit: int | str | None = None,
-        swap_file: tuple[str | bytes | os.PathLike[str] | os.PathLike[bytes], int | str] | None = None,
+        swap_file: tuple[StrOrBytesPath, int | str] | None = None,
         readahead: int | str | None = None,
         layers: str | None = None,
     ) -> None: ...
     def open(
         self,
-        path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+        path: StrOrBytesPath,
         options: tuple[bool, bool, bool],
         preallocate: int | str | None,
         direct: bool,
@@ -181,16 +181,16 @@ def replay_traces(
     format: str | None,
 ) -> Table: ...
 def compare_recording(
-    recording: str | bytes | os.PathLike[str] | os.PathLike[bytes],
+    recording: StrOrBytesPath,
     set: list[str],
     given: list[str],
     policies: list[str],
-    against: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None,
+    against: StrOrBytesPath | None,
     seed: int,
 ) -> tuple[Table, Table | None, str]: ...
 def reproduce_claims(
     papers: list[str],
     repetitions: int | None,
     scale: float | None,
-    out: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None,
+    out: StrOrBytesPath | None,
 ) -> tuple[Table, Any]: ...

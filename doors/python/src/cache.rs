@@ -113,11 +113,11 @@ fn write(
         let written = py.detach(|| file.try_write_at(rest, from));
         let written = written.map_err(|error| errors::cache(error.after(at as u64)))?;
         at += written.bytes;
-        if at == len && !written.would_block {
-            return Ok(len);
-        }
         if written.would_block {
             break;
+        }
+        if at == len {
+            return Ok(len);
         }
         py.check_signals()?;
     }
@@ -135,16 +135,17 @@ fn write(
     written?.map_err(errors::cache)
 }
 
-/// Does `call` on pieces of `len` bytes, and looks for signals between them.
+/// Does `call` on pieces of `len` bytes, each with its place from `offset` on, and looks for
+/// signals between them.
 fn in_pieces(
     py: Python<'_>,
-    len: usize,
-    mut call: impl FnMut(std::ops::Range<usize>) -> Result<(), tidegate::Error> + Send,
+    (offset, len): (u64, usize),
+    mut call: impl FnMut(std::ops::Range<usize>, u64) -> Result<(), tidegate::Error> + Send,
 ) -> PyResult<()> {
     let mut at = 0;
     loop {
-        let end = len.min(at + PIECE);
-        py.detach(|| call(at..end)).map_err(errors::cache)?;
+        let (end, from) = (len.min(at + PIECE), offset.saturating_add(at as u64));
+        py.detach(|| call(at..end, from)).map_err(errors::cache)?;
         if end == len {
             return Ok(());
         }
@@ -157,6 +158,12 @@ fn in_pieces(
 #[pyclass(frozen, module = "tidegate._core", name = "Cache")]
 pub(crate) struct Cache {
     inner: Own<Arc<tidegate::Cache>>,
+}
+
+impl Cache {
+    fn cache(&self) -> PyResult<Arc<tidegate::Cache>> {
+        Ok(Arc::clone(self.inner.get()?))
+    }
 }
 
 #[pymethods]
@@ -211,7 +218,7 @@ impl Cache {
         if let Some(bytes) = preallocate {
             options = options.preallocate(bytes_of(bytes)?);
         }
-        let cache = Arc::clone(self.inner.get()?);
+        let cache = self.cache()?;
         let file = answer(py, move || cache.open(&path.0, options))?;
         Ok(File {
             inner: Own::new(RwLock::new(Some(Arc::new(file)))),
@@ -219,7 +226,7 @@ impl Cache {
     }
 
     fn spill(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<Region> {
-        let (cache, bytes) = (Arc::clone(self.inner.get()?), bytes_of(bytes)?);
+        let (cache, bytes) = (self.cache()?, bytes_of(bytes)?);
         let region = answer(py, move || cache.spill(bytes))?;
         Ok(Region {
             inner: Own::new(region),
@@ -227,12 +234,12 @@ impl Cache {
     }
 
     fn sync(&self, py: Python<'_>) -> PyResult<()> {
-        let cache = Arc::clone(self.inner.get()?);
+        let cache = self.cache()?;
         answer(py, move || cache.sync())
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
-        let cache = Arc::clone(self.inner.get()?);
+        let cache = self.cache()?;
         let closed = heard(py, move |_| cache.close());
         if closed.is_err() {
             self.inner.leave();
@@ -242,19 +249,19 @@ impl Cache {
 
     /// Closes it without anybody who waits for that.
     fn leave(&self, py: Python<'_>) -> PyResult<()> {
-        let cache = Arc::clone(self.inner.get()?);
+        let cache = self.cache()?;
         self.inner.leave();
         py.detach(|| crate::heard::hand_over(Box::new(move || drop(cache.close()))));
         Ok(())
     }
 
     fn set_limit(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (cache, bytes) = (Arc::clone(self.inner.get()?), bytes_of(bytes)?);
+        let (cache, bytes) = (self.cache()?, bytes_of(bytes)?);
         answer(py, move || cache.set_limit(bytes))
     }
 
     fn trim(&self, py: Python<'_>) -> PyResult<u64> {
-        let cache = Arc::clone(self.inner.get()?);
+        let cache = self.cache()?;
         heard(py, move |_| cache.trim())
     }
 
@@ -460,9 +467,8 @@ impl Region {
     fn pread<'py>(&self, py: Python<'py>, n: usize, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
         let region = self.inner.get()?;
         PyBytes::new_with(py, n, |bytes| {
-            in_pieces(py, n, |part| {
-                let at = offset.saturating_add(part.start as u64);
-                region.read_at(&mut bytes[part], at)
+            in_pieces(py, (offset, n), |part, from| {
+                region.read_at(&mut bytes[part], from)
             })
         })
     }
@@ -473,9 +479,8 @@ impl Region {
         let region = self.inner.get()?;
         let mut buffer = Borrowed::of(buffer, true)?;
         let bytes = buffer.as_mut_slice();
-        in_pieces(py, bytes.len(), |part| {
-            let at = offset.saturating_add(part.start as u64);
-            region.read_at(&mut bytes[part], at)
+        in_pieces(py, (offset, bytes.len()), |part, from| {
+            region.read_at(&mut bytes[part], from)
         })
     }
 
@@ -485,9 +490,8 @@ impl Region {
         let region = self.inner.get()?;
         let data = Borrowed::of(data, false)?;
         let bytes = data.as_slice();
-        in_pieces(py, bytes.len(), |part| {
-            let at = offset.saturating_add(part.start as u64);
-            region.write_at(&bytes[part], at)
+        in_pieces(py, (offset, bytes.len()), |part, from| {
+            region.write_at(&bytes[part], from)
         })
     }
 

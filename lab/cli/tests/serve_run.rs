@@ -115,6 +115,15 @@ impl Drop for Process {
     }
 }
 
+/// A server at the folder's socket, with these words more, that is ready.
+fn serve(folder: &Folder, more: &[&str]) -> Process {
+    let at = listen(folder);
+    let arguments = ["--memory", MEMORY, "--listen", &at, "--no-web"];
+    let mut process = Process::start(folder, &[&arguments[..], more].concat());
+    process.wait_ready();
+    process
+}
+
 /// A start that has to fail: its status and what it said.
 fn refused(folder: &Folder, arguments: &[&str]) -> (i32, String) {
     let mut process = Process::start(folder, arguments);
@@ -298,13 +307,10 @@ fn replayed(record: &Path) -> [Option<u64>; 2] {
 fn a_record_of_requests_is_replayed_and_goes_on_with_the_next_server() {
     let folder = Folder::new("record");
     let volume = sparse(&folder, "data", 8 * MIB);
-    let (at, record) = (listen(&folder), folder.path("requests.csv"));
+    let record = folder.path("requests.csv");
     let record_to = record.display().to_string();
-    let to = ["--record", &record_to];
-    let arguments = ["--memory", MEMORY, "--listen", &at, "--no-web", &volume];
     for round in 1..=2 {
-        let mut process = Process::start(&folder, &[&arguments[..], &to].concat());
-        process.wait_ready();
+        let process = serve(&folder, &[&volume, "--record", &record_to]);
         let mut client = Client::connect(&folder.path("socket"), "data");
         let mut page = vec![1; 4096];
         for at in 0..32 {
@@ -324,8 +330,9 @@ fn a_record_of_requests_is_replayed_and_goes_on_with_the_next_server() {
     }
     // No record: it stays as it is.
     let image = folder.path("data").display().to_string();
-    let wrong = ["--record", &image];
-    let (status, said) = refused(&folder, &[&arguments[..], &wrong].concat());
+    let at = listen(&folder);
+    let wrong = ["--listen", &at, "--no-web", &volume, "--record", &image];
+    let (status, said) = refused(&folder, &wrong);
     assert_eq!(status, 2, "{said}");
     assert!(said.contains("name another file"), "{said}");
 }
@@ -334,10 +341,7 @@ fn a_record_of_requests_is_replayed_and_goes_on_with_the_next_server() {
 fn a_kill_leaves_a_socket_that_the_next_server_takes_over_and_all_that_was_flushed() {
     let folder = Folder::new("takeover");
     let volume = sparse(&folder, "data", 8 * MIB);
-    let at = listen(&folder);
-    let arguments = ["--memory", MEMORY, "--listen", &at, "--no-web", &volume];
-    let mut process = Process::start(&folder, &arguments);
-    process.wait_ready();
+    let process = serve(&folder, &[&volume]);
     let socket = folder.path("socket");
     let data = random(MIB, 5);
     let mut client = Client::connect(&socket, "data");
@@ -345,8 +349,7 @@ fn a_kill_leaves_a_socket_that_the_next_server_takes_over_and_all_that_was_flush
     client.flush().unwrap();
     drop(process);
     assert!(socket.exists());
-    let mut next = Process::start(&folder, &arguments);
-    next.wait_ready();
+    let next = serve(&folder, &[&volume]);
     let mut back = vec![0; data.len()];
     Client::connect(&socket, "data").read(0, &mut back).unwrap();
     assert!(back == data);
@@ -359,11 +362,7 @@ fn a_second_server_is_refused_with_the_holder_of_what_it_wants() {
     let volume = sparse(&folder, "data", 8 * MIB);
     let (at, file) = (listen(&folder), folder.path("data"));
     let file = file.display();
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--listen", &at, "--no-web", &volume],
-    );
-    process.wait_ready();
+    let process = serve(&folder, &[&volume]);
     let other = Folder::new("two-b");
     let elsewhere = listen(&other);
     for (ro, end) in [
@@ -405,14 +404,8 @@ fn a_second_server_is_refused_with_the_holder_of_what_it_wants() {
     process.stop();
     // Two that only read share.
     let shared = format!("{volume},ro");
-    let arguments = ["--memory", MEMORY, "--listen", &at, "--no-web", &shared];
-    let mut one = Process::start(&folder, &arguments);
-    one.wait_ready();
-    let arguments = [
-        "--memory", MEMORY, "--listen", &elsewhere, "--no-web", &shared,
-    ];
-    let mut two = Process::start(&other, &arguments);
-    two.wait_ready();
+    let one = serve(&folder, &[&shared]);
+    let two = serve(&other, &[&shared]);
     let mut client = Client::connect(&other.path("socket"), "data");
     client.read(0, &mut [0; 512]).unwrap();
     client.write(0, &[0; 512], false).unwrap_err();

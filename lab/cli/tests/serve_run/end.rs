@@ -10,18 +10,8 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::{MEMORY, Process, holds, listen, random, write_all};
+use super::{MEMORY, Process, holds, listen, random, serve, write_all};
 use crate::serving::{Client, Folder, MIB, sparse};
-
-/// A server of these volumes that is ready.
-fn serve(folder: &Folder, volumes: &[&str]) -> Process {
-    let at = listen(folder);
-    let mut arguments = vec!["--memory", MEMORY, "--listen", &at, "--no-web"];
-    arguments.extend(volumes);
-    let mut process = Process::start(folder, &arguments);
-    process.wait_ready();
-    process
-}
 
 #[test]
 fn a_second_signal_ends_at_once_and_says_what_is_lost() {
@@ -209,21 +199,7 @@ fn a_volume_that_retries_in_vain_is_given_up_by_a_second_signal_alone() {
     let folder = Folder::new("in-vain");
     let bad = sparse(&folder, "bad", 8 * MIB) + ",on_error=retry,device=faulty:eio_writes=1";
     let good = sparse(&folder, "good", 8 * MIB);
-    let at = listen(&folder);
-    let mut process = Process::start(
-        &folder,
-        &[
-            "--memory",
-            MEMORY,
-            "--listen",
-            &at,
-            "--no-web",
-            "--unpaced",
-            &bad,
-            &good,
-        ],
-    );
-    process.wait_ready();
+    let mut process = serve(&folder, &["--unpaced", &bad, &good]);
     let data = random(4 * MIB, 8);
     let socket = folder.path("socket");
     write_all(&mut Client::connect(&socket, "good"), &data);
@@ -408,11 +384,7 @@ fn a_start_that_is_refused_leaves_of_objects_what_was_there() {
     };
     // A volume that is served once, and a folder that somebody made for one.
     let old = volume("old", "4MiB");
-    let mut process = Process::start(
-        &folder,
-        &["--listen", &at, "--no-web", "--memory", MEMORY, &old],
-    );
-    process.wait_ready();
+    let mut process = serve(&folder, &[&old]);
     Client::connect(&folder.path("socket"), "old")
         .write(0, &[1; 4096], true)
         .unwrap();

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::{MEMORY, Process, Written, holds, listen, new_volume, random, write_all};
+use super::{
+    MEMORY, Process, Written, holds, listen, new_volume, random, refused, serve, write_all,
+};
 use crate::serving::{Client, Folder, MIB, sparse, tell};
 
 /// Lines of a reload that did not do what the file says.
@@ -147,21 +149,9 @@ fn what_a_reload_takes_a_check_takes() {
 fn a_volume_that_is_held_is_of_one_moment_and_goes_on() {
     let folder = Folder::new("hold");
     let volume = sparse(&folder, "data", 8 * MIB);
-    let (at, control) = (listen(&folder), folder.path("control"));
-    let control = control.display().to_string();
+    let control = folder.path("control").display().to_string();
     let asks = format!("unix:{control}");
-    let words = [
-        "--memory",
-        MEMORY,
-        "--no-web",
-        "--listen",
-        &at,
-        "--control",
-        &asks,
-        &volume,
-    ];
-    let mut process = Process::start(&folder, &words);
-    process.wait_ready();
+    let mut process = serve(&folder, &["--control", &asks, &volume]);
     let hold = |words: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
         command.args(["hold", "--control", &control]).args(words);
@@ -272,13 +262,8 @@ fn a_volume_that_is_held_is_of_one_moment_and_goes_on() {
 fn a_log_that_is_cut_goes_on_at_its_new_end() {
     let folder = Folder::new("rotate");
     let volume = sparse(&folder, "data", MIB);
-    let at = listen(&folder);
     // Its standard error is a file that was not opened to be appended to.
-    let mut process = Process::start(
-        &folder,
-        &["--memory", MEMORY, "--no-web", "--listen", &at, &volume],
-    );
-    process.wait_ready();
+    let mut process = serve(&folder, &[&volume]);
     for _ in 0..2 {
         process.signal(Signal::HUP);
         process.wait_said("were read again");
@@ -311,8 +296,6 @@ fn the_start_after_a_kill_says_so_and_the_one_after_an_end_does_not() {
         tell("SKIPPED: the folder for tests has no attributes of files");
         return;
     }
-    let at = listen(&folder);
-    let words = ["--memory", MEMORY, "--no-web", "--listen", &at, &volume];
     let killed = "was killed, and this machine went on";
     for (ends_well, was_killed) in [
         (true, false),
@@ -321,8 +304,7 @@ fn the_start_after_a_kill_says_so_and_the_one_after_an_end_does_not() {
         (true, true),
         (true, false),
     ] {
-        let mut process = Process::start(&folder, &words);
-        process.wait_ready();
+        let process = serve(&folder, &[&volume]);
         let said = process.said();
         assert_eq!(said.contains(killed), was_killed, "{said}");
         assert!(
@@ -335,10 +317,10 @@ fn the_start_after_a_kill_says_so_and_the_one_after_an_end_does_not() {
     }
     // A start that is refused leaves no mark.
     let other = format!("other={}", folder.path("missing").display());
-    let (status, _) = super::refused(&folder, &[&words[..], &[&other]].concat());
+    let at = listen(&folder);
+    let (status, _) = refused(&folder, &["--no-web", "--listen", &at, &volume, &other]);
     assert_eq!(status, 2);
-    let mut process = Process::start(&folder, &words);
-    process.wait_ready();
+    let process = serve(&folder, &[&volume]);
     assert!(!process.stop().contains("was killed"));
 }
 
