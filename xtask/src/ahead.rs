@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::csv::{self, Table};
-use crate::test::experiment_names;
+use crate::lab::run_once;
+use crate::test::experiments_named;
 use crate::workspace::{Workspace, build_program, root};
-use crate::{Arguments, Result, steps};
+use crate::{Arguments, Result};
 
 /// Ours, and what it is held against.
 const COLUMNS: [&str; 3] = ["tidegate", "linux-6.12", "linux-6.12-mglru"];
@@ -64,10 +64,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             _ => names.push(word),
         }
     }
-    let known = experiment_names()?;
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
-        return Err(format!("ahead: there is no experiments/{name}.toml"));
-    }
+    let known = experiments_named("ahead", &names)?;
     if names.is_empty() {
         names.clone_from(&known);
     }
@@ -75,9 +72,11 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let listed = read(JUDGED)?;
     let metrics = judged(&listed);
     let program = build_program()?;
+    let target = Workspace::load()?.target;
     let mut differ = Vec::new();
     for name in &names {
-        let lines = measure(&program, name, &metrics)?;
+        let out = target.join("xtask/ahead").join(name);
+        let lines = measure(&program, name, &metrics, &out)?;
         let before = stored
             .insert(name.clone(), lines.clone())
             .unwrap_or_default();
@@ -224,26 +223,16 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Runs an experiment with each seed; its lines.
-fn measure(program: &Path, name: &str, metrics: &[&str]) -> Result<Vec<String>> {
-    let target = Workspace::load()?.target;
+/// Runs an experiment with each seed, in a folder of its own; its lines.
+fn measure(program: &Path, name: &str, metrics: &[&str], out: &Path) -> Result<Vec<String>> {
+    let scale = SCALES.iter().find(|(own, _)| *own == name);
+    let scale = scale.map(|(_, scale)| *scale);
+    let columns = COLUMNS.join(",");
     let mut cells: BTreeMap<(String, usize), Cell> = BTreeMap::new();
     for (seed_at, seed) in SEEDS.into_iter().enumerate() {
-        let out = target.join("xtask/ahead").join(name).join(seed);
-        if out.exists() {
-            fs::remove_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
-        }
-        let mut command = Command::new(program);
-        command
-            .args(["run", name, "--replicas", "1", "--seed", seed, "--column"])
-            .args([&COLUMNS.join(","), "--out"])
-            .arg(&out)
-            .current_dir(root())
-            .stdout(Stdio::null());
-        if let Some((_, scale)) = SCALES.iter().find(|(own, _)| *own == name) {
-            command.args(["--scale", scale]);
-        }
-        steps::run(&mut command, RUN_MAX)?;
+        let out = out.join(seed);
+        let options = ["--seed", seed, "--column", &columns];
+        run_once(program, name, scale, &options, &out, RUN_MAX)?;
         let table = Table::read(&csv::only(&out, "samples.csv")?)?;
         for sample in
             table.select(&["run_id", "phase", "task_kind", "metric", "better", "value"])?
@@ -321,6 +310,7 @@ fn without_cause(lines: &Lines, causes: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test::experiment_names;
 
     fn cell(lower: bool, values: [[f64; 3]; 2]) -> Cell {
         Cell {

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::csv::{self, Table};
-use crate::test::{experiment_names, experiments_out, reproduced};
+use crate::test::{experiment_names, experiments_named, experiments_out, reproduced};
 use crate::workspace::{Workspace, build_program, root};
 use crate::{Arguments, Result, steps};
 
@@ -66,10 +66,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             "lab: {STORED} has the traces at scale {SCALE}; another one goes with --twice only"
         ));
     }
-    let known = experiment_names()?;
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
-        return Err(format!("lab: there is no experiments/{name}.toml"));
-    }
+    experiments_named("lab", &names)?;
     match what {
         What::Check => judge(&build_program()?, &names, &scale, false),
         What::Twice => judge(&build_program()?, &names, &scale, true),
@@ -323,20 +320,32 @@ fn hashes(
     which: &str,
 ) -> Result<Hashes> {
     let out = workspace.target.join("xtask/twice").join(name).join(which);
+    run_once(program, name, scale, &[], &out, RUN_MAX)?;
+    read_hashes(&out)
+}
+
+/// Runs one repetition of an experiment; its results are all that the folder then has.
+pub(crate) fn run_once(
+    program: &Path,
+    name: &str,
+    scale: Option<&str>,
+    options: &[&str],
+    out: &Path,
+    limit: Duration,
+) -> Result<()> {
     if out.exists() {
-        fs::remove_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+        fs::remove_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
     }
     let mut command = Command::new(program);
     command
-        .args(["run", name, "--replicas", "1", "--out"])
-        .arg(&out)
-        .current_dir(root());
-    if let Some(scale) = scale {
-        command.args(["--scale", scale]);
-    }
-    command.stdout(Stdio::null());
-    steps::run(&mut command, RUN_MAX)?;
-    read_hashes(&out)
+        .args(["run", name, "--replicas", "1"])
+        .args(scale.iter().flat_map(|scale| ["--scale", scale]))
+        .args(options)
+        .arg("--out")
+        .arg(out)
+        .current_dir(root())
+        .stdout(Stdio::null());
+    steps::run(&mut command, limit)
 }
 
 /// The first repetition of what `reproduce` or `experiments` has run whole with this very program;

@@ -528,10 +528,7 @@ pub(crate) fn bands_hold(mut arguments: Arguments) -> Result<()> {
         }
         names.push(word);
     }
-    let known = experiment_names()?;
-    if let Some(name) = names.iter().find(|name| !known.contains(name)) {
-        return Err(format!("bands: there is no experiments/{name}.toml"));
-    }
+    experiments_named("bands", &names)?;
     experiments(&names, Replicas::Own)
 }
 
@@ -659,6 +656,15 @@ pub(crate) fn experiment_names() -> Result<Vec<String>> {
         Err(format!("no experiments in {}", folder.display()))
     } else {
         Ok(names)
+    }
+}
+
+/// The same, among which are those that a command was told.
+pub(crate) fn experiments_named(command: &str, names: &[String]) -> Result<Vec<String>> {
+    let known = experiment_names()?;
+    match names.iter().find(|name| !known.contains(name)) {
+        Some(name) => Err(format!("{command}: there is no experiments/{name}.toml")),
+        None => Ok(known),
     }
 }
 
