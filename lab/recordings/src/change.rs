@@ -18,9 +18,9 @@ const VALUES_MOST: usize = 32;
 /// Tasks of a kind, at most.
 const CROWD_MOST: u32 = 4096;
 /// The lab's smallest write; all are multiples of it.
-const SECTOR: f64 = 512.0;
+pub(super) const SECTOR: f64 = 512.0;
 /// A shorter rest between two calls is none that a scenario has.
-const REST_LEAST_MS: f64 = 0.001;
+pub(super) const REST_LEAST_MS: f64 = 0.001;
 
 /// A value of a setting that can be changed. A key that ends in `bytes` takes a size, a key that
 /// ends in `fs` a word, all others a number.

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use experiment::catalogue::CPUS_MAX;
 
-use super::super::change::{self, Change};
+use super::super::change::{self, Change, REST_LEAST_MS, SECTOR};
 use super::super::fault::Fault;
 use super::super::kind::THROTTLING;
 use super::super::lab::COLUMNS;
@@ -27,10 +27,6 @@ const LIGHT_BYTES: f64 = 4096.0;
 const HEAVY_BYTES: f64 = MIB;
 /// Files are given room for this much; no writer comes near it.
 const FILE_MIB: f64 = 1_048_576.0;
-/// The lab's smallest write; all are multiples of it.
-const SECTOR: f64 = 512.0;
-/// A shorter rest between two calls is none that a scenario has.
-const REST_LEAST_MS: f64 = 0.001;
 /// Levels are held against the lab's at this distance, seconds.
 const SAMPLE_S: f64 = 0.1;
 
