@@ -117,10 +117,7 @@ impl Figure {
 
     /// Its name and its unit.
     pub(super) fn with_unit(&self) -> String {
-        match self.unit {
-            "" => self.name.to_owned(),
-            unit => format!("{} ({unit})", self.name),
-        }
+        with_unit(self.name, self.unit)
     }
 
     /// The kernel's counters that it is made of.
@@ -176,6 +173,15 @@ impl Figure {
             Of::Metric(name) => (metrics::by_name(name)?.of)(outcome),
             Of::Own(of) => of(setting, outcome),
         }
+    }
+}
+
+/// A name with a unit behind it, if there is one.
+pub(super) fn with_unit(name: &str, unit: &str) -> String {
+    if unit.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{name} ({unit})")
     }
 }
 

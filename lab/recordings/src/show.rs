@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use super::figures::{Band, of_kind, of_writers};
+use super::figures::{Band, of_kind, of_writers, with_unit};
 use super::setting::Setting;
 use experiment::outcome::Outcome;
 use report::output::web::{self, Cell};
@@ -84,16 +84,8 @@ fn writer_rows(setting: &Setting, columns: &[(&[Option<f64>], &Outcome)]) -> Vec
 
 /// A table whose first column is what the others are compared with.
 pub(super) fn table(heads: &[&str], rows: &[Row]) -> String {
-    let labels: Vec<String> = rows
-        .iter()
-        .map(|row| {
-            if row.unit.is_empty() {
-                row.name.clone()
-            } else {
-                format!("{} ({})", row.name, row.unit)
-            }
-        })
-        .collect();
+    let labels = rows.iter().map(|row| with_unit(&row.name, row.unit));
+    let labels: Vec<String> = labels.collect();
     let widest = labels.iter().map(|label| label.chars().count() + 1).max();
     let name = NAME.max(widest.unwrap_or(0));
     let mut text = format!("{:name$}", "");
