@@ -68,7 +68,7 @@ fn keys(setting: &Setting) -> Keys {
     let mut put = |key: String, value: String| {
         let values: &mut Vec<String> = all.entry(key).or_default();
         // Disks that are alike say it once.
-        if values.last() != Some(&value) || values.is_empty() {
+        if values.last() != Some(&value) {
             values.push(value);
         }
     };

@@ -203,7 +203,7 @@ impl Setting {
     ) -> Result<(), String> {
         let mut changed = self.clone();
         change(&mut changed)?;
-        changed.settle();
+        settle_limits(&mut changed.document);
         let text = changed.document.to_string();
         changed.scenario = load(&self.origin, &text).map_err(|error| in_words(&error))?;
         changed.check()?;
@@ -245,11 +245,6 @@ impl Setting {
             return Err(format!("there is no {what} {number}; allowed: {numbers}"));
         };
         Ok(all.get_mut(at).expect("it was found"))
-    }
-
-    /// Settles limits of dirty memory that contradict each other, as the kernel does.
-    pub(super) fn settle(&mut self) {
-        settle_limits(&mut self.document);
     }
 
     /// The level at the begin, where writers were held at it under the limits `before`: these would
