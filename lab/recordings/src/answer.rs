@@ -136,7 +136,7 @@ pub(super) struct Against<'a> {
     pub(super) name: &'a str,
     /// In what else it differs.
     pub(super) differs: Vec<String>,
-    pub(super) values: Vec<Option<f64>>,
+    pub(super) values: &'a [Option<f64>],
 }
 
 /// The tables of a change: the first column with its answer, the others with what it does to them.

@@ -579,10 +579,11 @@ fn sections(
 /// The tables of the one change of a recording.
 fn answered(side: &Side, columns: &[&str], asked: &Questions, swept: &Sweep<'_>) -> String {
     let changed = &side.changed[0];
-    let against = asked.against.as_ref().map(|other| answer::Against {
+    let against = asked.against.as_ref().zip(swept.against.as_deref());
+    let against = against.map(|(other, values)| answer::Against {
         name: other.setting.name(),
         differs: differences(&changed.setting, &other.setting),
-        values: measure(&other.setting, &other.outcome),
+        values,
     });
     answer::render(&Answered {
         differs: differences(side.setting(), &changed.setting),
