@@ -23,8 +23,7 @@ pub mod zones;
 use std::sync::LazyLock;
 
 use crate::outcome::{Job, Outcome, Pause};
-use crate::stats::Better;
-use crate::stats::count;
+use crate::stats::{Better, count, mean};
 
 /// A metric's name, unit and direction.
 #[derive(Clone, Copy, Debug)]
@@ -315,23 +314,17 @@ fn fairness(outcome: &Outcome, from: f64) -> Option<f64> {
 
 fn level(outcome: &Outcome) -> Option<f64> {
     let from = steady(outcome).next()?.at_s;
-    let shares: Vec<f64> = outcome
-        .levels
-        .iter()
-        .filter(|level| level.at_s >= from && level.limit > 0.0 && level.dirty > 0.0)
-        .map(|level| (level.dirty + level.writeback) / level.limit)
-        .collect();
-    mean(&shares)
+    let levels = outcome.levels.iter();
+    let levels =
+        levels.filter(|level| level.at_s >= from && level.limit > 0.0 && level.dirty > 0.0);
+    mean(levels.map(|level| (level.dirty + level.writeback) / level.limit))
 }
 
 fn level_end(outcome: &Outcome) -> Option<f64> {
     let time = last_third(outcome)?;
     let levels = outcome.levels.iter();
     let levels = levels.filter(|level| time.contains(&level.at_s) && level.limit > 0.0);
-    let shares: Vec<f64> = levels
-        .map(|level| (level.dirty + level.writeback) / level.limit)
-        .collect();
-    mean(&shares)
+    mean(levels.map(|level| (level.dirty + level.writeback) / level.limit))
 }
 
 /// The heavy writer that began last, when another had begun before it.
@@ -369,10 +362,6 @@ fn newcomer_share(outcome: &Outcome) -> Option<f64> {
     };
     let all: f64 = heavy(outcome).map(bytes).sum();
     (all > 0.0).then(|| bytes(newcomer) / all)
-}
-
-fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / count(values.len()))
 }
 
 fn largest(values: impl Iterator<Item = f64>) -> Option<f64> {

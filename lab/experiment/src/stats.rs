@@ -242,6 +242,13 @@ fn amean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / count(values.len())
 }
 
+/// The arithmetic mean; `None` of nothing.
+pub fn mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+    let all = values.into_iter();
+    let (sum, count) = all.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
+    (count > 0.0).then(|| sum / count)
+}
+
 /// Harmonic mean; zero when a value is.
 fn hmean(values: &[f64]) -> f64 {
     if values.iter().any(|value| *value <= 0.0) {

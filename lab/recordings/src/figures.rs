@@ -30,7 +30,7 @@ use super::setting::Setting;
 use experiment::expect::Verdict;
 use experiment::metrics;
 use experiment::outcome::{Job, Outcome, VmSeries};
-use experiment::stats::{count, whole};
+use experiment::stats::{count, mean, whole};
 pub use throttling::{Lengths, lengths};
 
 /// The lab's name for the task that reclaims in the background.
@@ -367,11 +367,7 @@ fn mean_level(
     for name in names {
         let level = series.of(name)?.into_iter();
         let level = level.filter(|(at, _)| steady.contains(at));
-        let level: Vec<f64> = level.map(|(_, pages)| pages).collect();
-        if level.is_empty() {
-            return None;
-        }
-        sum += level.iter().sum::<f64>() / count(level.len());
+        sum += mean(level.map(|(_, pages)| pages))?;
     }
     Some(sum / PAGES_PER_MIB)
 }

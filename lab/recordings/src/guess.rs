@@ -9,6 +9,7 @@ use super::differ::differences;
 use super::figures::Figure;
 use super::scale::Scale;
 use super::setting::Setting;
+use experiment::stats::mean;
 
 /// A figure of a recording, and the lab's.
 #[derive(Clone, Copy, Debug)]
@@ -166,10 +167,4 @@ fn nearest<'a, 'b>(point: &Point<'_>, all: &'b [&'b Point<'a>]) -> Option<&'b Po
         .filter(|other| !core::ptr::eq(other.setting, point.setting));
     let differ = |other: &&&Point<'_>| differences(point.setting, other.setting).len();
     others.min_by_key(differ).copied()
-}
-
-/// The mean; `None` of nothing.
-pub(super) fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    (count > 0.0).then(|| sum / count)
 }

@@ -14,7 +14,7 @@ use experiment::metrics::{self, Metric};
 use experiment::outcome::Outcome;
 use experiment::pool;
 use experiment::scenario::{CompareKind, ExpectEntry, Scenario};
-use experiment::stats::Better;
+use experiment::stats::{Better, mean};
 
 /// Ours is behind today's Linux by more than this part.
 const BEHIND: f64 = 0.03;
@@ -526,9 +526,7 @@ impl Ran<'_> {
                 values.extend(of(column));
             }
         }
-        #[expect(clippy::cast_precision_loss, reason = "a count of rows")]
-        let count = values.len() as f64;
-        (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
+        mean(values)
     }
 }
 

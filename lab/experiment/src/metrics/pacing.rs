@@ -61,7 +61,7 @@ pub(super) fn cv(outcome: &Outcome) -> Option<f64> {
         if lengths.len() < PAUSES_LEAST {
             return None;
         }
-        let mean = mean(&lengths)?;
+        let mean = mean(lengths.iter().copied())?;
         let squares: f64 = lengths.iter().map(|value| (value - mean).powi(2)).sum();
         Some((squares / (count(lengths.len()) - 1.0)).sqrt() / mean)
     };
@@ -201,10 +201,8 @@ pub(super) fn level(outcome: &Outcome) -> Option<f64> {
         .levels
         .iter()
         .filter(|level| time.contains(&level.at_s));
-    let levels: Vec<f64> = inside
-        .map(|level| (level.dirty + level.writeback) * 4096.0 / MIB)
-        .collect();
-    mean(&levels).map(|mib| mib / outcome.scale)
+    let levels = inside.map(|level| (level.dirty + level.writeback) * 4096.0 / MIB);
+    mean(levels).map(|mib| mib / outcome.scale)
 }
 
 pub(super) fn level_peak(outcome: &Outcome) -> Option<f64> {

@@ -88,8 +88,7 @@ pub fn took(outcome: &Outcome) -> Option<Vec<f64>> {
 
 fn of_each(outcome: &Outcome, what: impl Fn(&Iteration) -> f64) -> Option<f64> {
     has(outcome)?;
-    let all: Vec<f64> = iterations(outcome).map(what).collect();
-    mean(&all)
+    crate::stats::mean(iterations(outcome).map(what))
 }
 
 /// CPU time of the task that touched the memory, of each iteration.
@@ -163,7 +162,7 @@ fn stick(outcome: &Outcome) -> Option<f64> {
 
 /// Their mean; `None` of none.
 pub fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / super::count(values.len()))
+    crate::stats::mean(values.iter().copied())
 }
 
 /// As of all there are, not of a sample.

@@ -4,7 +4,7 @@ use super::super::setting::{Setting, start_s};
 use super::{Band, Figure, MIB, Of, PAGES_PER_MIB, steady_from};
 use crate::scale::Scale;
 use experiment::outcome::{Level, Outcome};
-use experiment::stats::{count, whole};
+use experiment::stats::{mean, whole};
 
 /// Writers whose pauses are shown.
 const WRITERS_MOST: usize = 4;
@@ -105,9 +105,7 @@ fn level(setting: &Setting, outcome: &Outcome, of: fn(&Level) -> f64) -> Option<
     let steady = steady_from(setting)..=setting.seconds();
     let levels = outcome.levels.iter();
     let levels = levels.filter(|level| steady.contains(&level.at_s));
-    let levels: Vec<f64> = levels.map(of).collect();
-    let sum: f64 = levels.iter().sum();
-    (!levels.is_empty()).then(|| sum / count(levels.len()) / PAGES_PER_MIB)
+    mean(levels.map(of)).map(|level| level / PAGES_PER_MIB)
 }
 
 fn pauses(outcome: &Outcome) -> Option<Lengths> {
