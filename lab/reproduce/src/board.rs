@@ -143,13 +143,6 @@ impl Seeds {
 }
 
 impl Claim {
-    /// Counted as reproduced: within a factor of two of the published figure, and not where its
-    /// mechanism is missing.
-    #[must_use]
-    pub fn is_reproduced(&self) -> bool {
-        matches!(self.grade, Some(Grade::A | Grade::B))
-    }
-
     /// Its grade, or its verdict where it has none.
     #[must_use]
     pub fn word(&self) -> &'static str {
@@ -647,7 +640,7 @@ fn band(min: Option<f64>, max: Option<f64>, unit: &str) -> String {
     with_unit(text, unit)
 }
 
-fn with_unit(text: String, unit: &str) -> String {
+pub(super) fn with_unit(text: String, unit: &str) -> String {
     if unit.is_empty() {
         text
     } else {

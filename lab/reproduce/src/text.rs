@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::board::{Causes, Claim, Part, Side, TradeOff, Verdict, figure};
+use super::board::{Causes, Claim, Part, Side, TradeOff, Verdict, figure, with_unit};
 use super::scoreboard::{Board, PaperBoard};
 use super::wanted::TODAY;
 use report::terminal::wrap;
@@ -219,27 +219,18 @@ pub(super) fn said_behind(part: &Part) -> Option<String> {
         return Some(format!("behind {TODAY} in nothing"));
     }
     let list = behind.iter().map(|one| {
-        let (ours, today) = (figure(one.ours), figure(one.today));
-        format!("{} {ours}{} ({today})", one.metric, with_space(&one.unit))
+        let ours = with_unit(figure(one.ours), &one.unit);
+        format!("{} {ours} ({})", one.metric, figure(one.today))
     });
     let list: Vec<String> = list.collect();
     Some(format!("behind {TODAY} in {}", list.join(", ")))
 }
 
-fn with_space(unit: &str) -> String {
-    if unit.is_empty() {
-        String::new()
-    } else {
-        format!(" {unit}")
-    }
-}
-
 fn trade_off(one: &TradeOff) -> String {
-    let unit = with_space(&one.unit);
     format!(
-        "{} {}{unit} ({}, {})",
+        "{} {} ({}, {})",
         one.metric,
-        figure(one.ours),
+        with_unit(figure(one.ours), &one.unit),
         figure(one.before),
         figure(one.after)
     )
