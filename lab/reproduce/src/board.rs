@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::calibrated::Calibrated;
+use super::calibrated;
 use super::grade::{self, Figures, Grade};
 use super::wanted::{OURS, TODAY, Wanted, sides};
 use experiment::expect;
@@ -289,7 +289,6 @@ pub(super) struct Ran<'a> {
     pub(super) replicas: u32,
     /// Repetitions that the experiment asks for.
     pub(super) replicas_asked: u32,
-    pub(super) calibrated: &'a Calibrated,
 }
 
 impl Ran<'_> {
@@ -382,8 +381,8 @@ impl Ran<'_> {
             ours: &values,
             deviation: expect.deviation.as_ref().map(|by| *by.get_ref()),
         };
-        let id = expect.id.get_ref();
-        let calibrated = self.calibrated.of(self.scenario.name.get_ref(), id);
+        let name = self.scenario.name.get_ref();
+        let calibrated = calibrated::of(name, expect.id.get_ref());
         let knock_out = self.knock_out(expect, unit);
         // A band of our own has nothing published that it could be near to.
         let grade = (verdict == Verdict::Holds && !own).then(|| {
@@ -751,7 +750,6 @@ mod tests {
             wanted: &wanted,
             replicas: 3,
             replicas_asked: 3,
-            calibrated: &Calibrated::read(),
         };
         let claims = ran.claims();
         let real = claims.iter().find(|claim| claim.id == "A7-13-p1").unwrap();

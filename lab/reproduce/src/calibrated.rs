@@ -4,12 +4,14 @@
 //! In the source each of them is marked `CALIBRATED on CLAIM, CLAIM`. A test holds the marks
 //! against the list.
 
+use std::sync::LazyLock;
+
 use serde::Deserialize;
 
 /// The list.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Calibrated {
+struct Calibrated {
     #[serde(rename = "constant")]
     constants: Vec<Constant>,
 }
@@ -26,19 +28,14 @@ struct Constant {
     rows: Vec<String>,
 }
 
-impl Calibrated {
-    /// # Panics
-    /// Never: a test reads the file.
-    pub(super) fn read() -> Self {
-        toml::from_str(include_str!("calibrated.toml")).expect("a test reads it")
-    }
+static LIST: LazyLock<Calibrated> =
+    LazyLock::new(|| toml::from_str(include_str!("calibrated.toml")).expect("a test reads it"));
 
-    /// The constant that was chosen by that claim's figure.
-    pub(super) fn of(&self, experiment: &str, claim: &str) -> Option<&str> {
-        let is_of = |row: &String| row.split_once(' ') == Some((experiment, claim));
-        let found = self.constants.iter().find(|one| one.rows.iter().any(is_of));
-        found.map(|one| one.name.as_str())
-    }
+/// The constant that was chosen by that claim's figure.
+pub(super) fn of(experiment: &str, claim: &str) -> Option<&'static str> {
+    let is_of = |row: &String| row.split_once(' ') == Some((experiment, claim));
+    let found = LIST.constants.iter().find(|one| one.rows.iter().any(is_of));
+    found.map(|one| one.name.as_str())
 }
 
 #[cfg(test)]
@@ -102,12 +99,12 @@ mod tests {
                 marked.push((name.clone(), claims(after)));
             }
         }
-        let listed = Calibrated::read().constants.into_iter().map(|one| {
+        let listed = LIST.constants.iter().map(|one| {
             let ids = one
                 .rows
                 .iter()
                 .map(|row| row.split_once(' ').unwrap().1.to_owned());
-            (one.file, ids.collect::<BTreeSet<String>>())
+            (one.file.clone(), ids.collect::<BTreeSet<String>>())
         });
         let mut listed: Vec<_> = listed.collect();
         listed.sort();
@@ -117,11 +114,7 @@ mod tests {
 
     #[test]
     fn every_row_of_the_list_is_a_band_of_its_experiment() {
-        for row in Calibrated::read()
-            .constants
-            .iter()
-            .flat_map(|one| &one.rows)
-        {
+        for row in LIST.constants.iter().flat_map(|one| &one.rows) {
             let (name, id) = row.split_once(' ').unwrap();
             assert!(EXPERIMENTS.iter().any(|(known, _)| *known == name), "{row}");
             let source = experiments::by_name(name).unwrap();

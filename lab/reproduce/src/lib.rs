@@ -48,7 +48,6 @@ use experiment::Stop;
 pub use asked::{Asked, Format};
 pub use board::{Claim, KnockOut, Seeds, Verdict};
 use board::{Part, Ran};
-use calibrated::Calibrated;
 use experiment::expect;
 use experiment::outcome::Outcome;
 use experiment::pool;
@@ -301,7 +300,6 @@ fn finish(
         wanted: &planned.wanted,
         replicas: planned.replicas,
         replicas_asked: planned.replicas_asked,
-        calibrated: &Calibrated::read(),
     };
     let sides = wanted::sides(scenario);
     let figure = scenario.reproduce.figure.as_ref();
@@ -427,7 +425,6 @@ fn claims_not_run(planned: &Planned) -> Vec<Claim> {
         wanted: &Wanted::default(),
         replicas: 1,
         replicas_asked: planned.replicas_asked,
-        calibrated: &Calibrated::read(),
     };
     let mut claims: Vec<Claim> = ran.claims();
     claims.retain(|claim| !claim.own);
