@@ -318,9 +318,7 @@ impl Ran<'_> {
     fn seeds(&self, expect: &ExpectEntry, seeds: &[Vec<Outcome>]) -> Seeds {
         let holds = |outcomes: &&Vec<Outcome>| {
             let of_one = Ran { outcomes, ..*self };
-            let verdicts = of_one.verdicts(expect);
-            let mut judged = verdicts.iter().filter(|one| !one.skipped).peekable();
-            judged.peek().is_some() && judged.all(expect::Verdict::holds)
+            all_hold(&of_one.verdicts(expect))
         };
         Seeds {
             hold: seeds.iter().filter(holds).fold(0, |count, _| count + 1),
@@ -347,17 +345,15 @@ impl Ran<'_> {
 
     fn claim(&self, expect: &ExpectEntry) -> Option<Claim> {
         let verdicts = self.verdicts(expect);
-        let judged: Vec<_> = verdicts.iter().filter(|one| !one.skipped).collect();
         let own = !expect.is_published();
-        if own && judged.is_empty() {
+        let is_judged = judged(&verdicts).next().is_some();
+        if own && !is_judged {
             return None;
         }
-        let values: Vec<f64> = judged.iter().filter_map(|one| one.value).collect();
         let least = expect.replicas_least.as_ref().map_or(1, |n| *n.get_ref());
-        let holds = !judged.is_empty() && judged.iter().all(|one| one.holds());
         let missed = expect.missed.as_ref().map(|why| why.get_ref().clone());
-        let no_value = judged.iter().any(|one| one.value.is_none());
-        let (verdict, why) = if judged.is_empty() {
+        let no_value = judged(&verdicts).any(|one| one.value.is_none());
+        let (verdict, why) = if !is_judged {
             let why = "the rows or columns that it is about were left out; `--whole` runs them";
             (Verdict::NotRun, Some(why.to_owned()))
         } else if self.replicas < least {
@@ -366,7 +362,7 @@ impl Ran<'_> {
                 self.scenario.name.get_ref()
             );
             (Verdict::NotJudged, Some(why))
-        } else if holds {
+        } else if all_hold(&verdicts) {
             (Verdict::Holds, None)
         } else if no_value {
             let why = "there is no value: a run failed, or the metric does not apply";
@@ -375,6 +371,7 @@ impl Ran<'_> {
             (Verdict::Missed, missed.clone())
         };
         let unit = unit(expect);
+        let values = values(&verdicts);
         let (said, published) = published(self.scenario, expect);
         let figures = Figures {
             published: &published,
@@ -430,12 +427,10 @@ impl Ran<'_> {
     fn knock_out(&self, expect: &ExpectEntry, unit: &str) -> Option<KnockOut> {
         let out = expect.knocked_out()?;
         let verdicts = self.verdicts(&out);
-        let judged: Vec<_> = verdicts.iter().filter(|one| !one.skipped).collect();
-        let values: Vec<f64> = judged.iter().filter_map(|one| one.value).collect();
         Some(KnockOut {
             what: expect::named(&out),
-            value: range(&values, unit),
-            holds: !judged.is_empty() && judged.iter().all(|one| one.holds()),
+            value: range(&values(&verdicts), unit),
+            holds: all_hold(&verdicts),
         })
     }
 
@@ -520,6 +515,20 @@ impl Ran<'_> {
         }
         mean(values)
     }
+}
+
+/// The verdicts on what was run.
+fn judged(verdicts: &[expect::Verdict]) -> impl Iterator<Item = &expect::Verdict> {
+    verdicts.iter().filter(|one| !one.skipped)
+}
+
+/// There is one of these, and all hold.
+fn all_hold(verdicts: &[expect::Verdict]) -> bool {
+    judged(verdicts).next().is_some() && judged(verdicts).all(expect::Verdict::holds)
+}
+
+fn values(verdicts: &[expect::Verdict]) -> Vec<f64> {
+    judged(verdicts).filter_map(|one| one.value).collect()
 }
 
 fn side(better: Better, sides: [f64; 2], ours: f64) -> Side {
