@@ -107,9 +107,16 @@ pub struct KnockOut {
 pub(super) struct Causes<'a>(BTreeMap<&'a str, &'a str>);
 
 impl<'a> Causes<'a> {
+    /// The lines below a claim: its seeds, the reason of a grade D, its cause.
+    pub(super) fn below(&mut self, claim: &'a Claim) -> impl Iterator<Item = Cow<'a, str>> {
+        let seeds = claim.seeds.map(|seeds| seeds.said().into());
+        let hollow = claim.hollow().map(Into::into);
+        seeds.into_iter().chain(hollow).chain(self.of(claim))
+    }
+
     /// Words about a claim's cause. They name the claim that has it in full, which may
     /// stand anywhere: a reader can sort the rows of a page.
-    pub(super) fn of(&mut self, claim: &'a Claim) -> Option<Cow<'a, str>> {
+    fn of(&mut self, claim: &'a Claim) -> Option<Cow<'a, str>> {
         let why = claim.why.as_deref()?;
         let first = *self.0.entry(why).or_insert(&claim.id);
         Some(if first == claim.id {

@@ -171,9 +171,7 @@ fn claims<'a>(claims: impl Iterator<Item = &'a Claim>) -> String {
             claim.word()
         );
         let mut words = escape(&claim.claim);
-        let seeds = claim.seeds.map(|seeds| seeds.said().into());
-        let hollow = claim.hollow().map(Into::into);
-        for more in seeds.into_iter().chain(hollow).chain(causes.of(claim)) {
+        for more in causes.below(claim) {
             let _ = write!(words, "<br><span class=\"faint\">{}</span>", escape(&more));
         }
         let all = &claim.marks;

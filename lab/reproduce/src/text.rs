@@ -116,9 +116,7 @@ fn render_claim<'a>(text: &mut String, claim: &'a Claim, causes: &mut Causes<'a>
         let room = width - VERDICT - COLUMNS.iter().map(|(_, room)| room).sum::<usize>();
         columns(text, word, &wrap(&claim.claim, room - 1), &cells, width);
     }
-    let seeds = claim.seeds.map(|seeds| seeds.said().into());
-    let hollow = claim.hollow().map(Into::into);
-    for line in seeds.into_iter().chain(hollow).chain(causes.of(claim)) {
+    for line in causes.below(claim) {
         let indent = if width < COLUMNS_LEAST {
             "  "
         } else {
