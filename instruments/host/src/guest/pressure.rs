@@ -18,9 +18,6 @@ use super::{Guest, Result};
 pub(super) use scenarios::{Scenario, all};
 pub(super) use tables::Measures;
 
-/// From one sample of the counters to the next.
-const SAMPLE_MS: u32 = 100;
-
 impl Scenario {
     /// The recording, and what a test asks of it.
     ///

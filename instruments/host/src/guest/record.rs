@@ -502,11 +502,26 @@ fn samples(text: &str, zero: u64) -> Result<String> {
     Ok(table)
 }
 
+/// From one sample of the counters to the next.
+pub(super) const SAMPLE_MS: u32 = 100;
+
 /// The first words of the scenario of every recording.
 const RECORDED: &str = "# A guest that `cargo instruments guest` recorded";
 
+/// The begin of the scenario of a recording, up to its machine.
+pub(super) fn head(name: &str, title: &str, seconds: u32) -> String {
+    format!(
+        "{RECORDED}: what `tidegate compare` runs beside it.\n\
+         schema = \"tidegate-exp/1\"\nname = \"{}\"\ntitle = \"{title}\"\n\n\
+         [run]\nreplicas = 1\nseed = 1\nmax_s = {}\nsample_ms = {SAMPLE_MS}\n\n\
+         [machine]\ncpus = 1\n",
+        plain(name),
+        seconds * 10 + 600,
+    )
+}
+
 /// A name as a scenario has it.
-pub(super) fn plain(name: &str) -> String {
+fn plain(name: &str) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     let plain = |c: char| match c {
         '=' => '_',
@@ -521,15 +536,12 @@ fn described(scenario: &Scenario, hz: u32, kernel: &str) -> String {
     let Scenario {
         dirty, bg, seconds, ..
     } = scenario;
-    let mut text = format!(
-        "{RECORDED}: what `tidegate compare` runs beside it.\n\
-         schema = \"tidegate-exp/1\"\nname = \"{}\"\ntitle = \"Linux {kernel}, HZ {hz}, 1 CPU, {}\"\n\n\
-         [run]\nreplicas = 1\nseed = 1\nmax_s = {}\nsample_ms = 100\n\n\
-         [machine]\ncpus = 1\nmemory_mib = {}\ndirty_mib = {dirty}\nbackground_mib = {bg}\n",
-        plain(&scenario.name),
-        scenario.words(),
-        seconds * 10 + 600,
-        scenario.memory_mib(),
+    let title = format!("Linux {kernel}, HZ {hz}, 1 CPU, {}", scenario.words());
+    let mut text = head(&scenario.name, &title, *seconds);
+    let memory = scenario.memory_mib();
+    let _ = writeln!(
+        text,
+        "memory_mib = {memory}\ndirty_mib = {dirty}\nbackground_mib = {bg}"
     );
     for (device, rate) in scenario.devices.iter().enumerate() {
         let fs = match scenario.fs {

@@ -16,6 +16,7 @@ use super::scenarios::{Fs, Scenario};
 use crate::Result;
 use crate::guest::image::{self, Archive, Programs};
 use crate::guest::kernel::Kernel;
+use crate::guest::record::SAMPLE_MS;
 
 /// The needs of vfat beside the drivers of every guest.
 const VFAT: [&str; 5] = [
@@ -153,7 +154,7 @@ fn disk(scenario: &Scenario, number: usize, text: &mut String) {
 
 /// The plan of `guest-load`.
 fn plan(scenario: &Scenario) -> String {
-    let (seconds, sample_ms) = (scenario.seconds, super::SAMPLE_MS);
+    let (seconds, sample_ms) = (scenario.seconds, SAMPLE_MS);
     let mut text = format!(
         "seconds {seconds}\nsample_ms {sample_ms}\nout /dev/vport0p1\ntracing /sys/kernel/tracing\n"
     );

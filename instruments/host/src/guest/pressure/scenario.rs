@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::scenarios::{Disk, Fs, Scenario, Worker};
 use crate::Result;
+use crate::guest::record::head;
 
 const PAGES_PER_MIB: f64 = 256.0;
 const KIB_PER_PAGE: f64 = 4.0;
@@ -95,16 +96,12 @@ impl Told<'_> {
         let memory = f64::from(scenario.memory_mib() - scenario.kept_mib());
         let seconds = scenario.seconds;
         let kernel = self.facts["kernel"].as_str().unwrap_or_default();
-        let mut text = format!(
-            "# A guest that `cargo instruments guest` recorded: what `tidegate compare` runs beside it.\n\
-             schema = \"tidegate-exp/1\"\nname = \"{}\"\ntitle = \"Linux {kernel}, 1 CPU, {usable:.0} MiB of {memory} free{}\"\n\n\
-             [run]\nreplicas = 1\nseed = 1\nmax_s = {}\nsample_ms = {}\n\n\
-             [machine]\ncpus = 1\nmemory_mib = {memory}\nreserved_percent = {}\nmin_free_kib = {}\nswappiness = {}\n\
-             preempt_hz = {hz}\n",
-            super::super::record::plain(&scenario.name),
-            crew(scenario),
-            seconds * 10 + 600,
-            super::SAMPLE_MS,
+        let crew = crew(scenario);
+        let title = format!("Linux {kernel}, 1 CPU, {usable:.0} MiB of {memory} free{crew}");
+        let mut text = head(&scenario.name, &title, seconds);
+        let _ = writeln!(
+            text,
+            "memory_mib = {memory}\nreserved_percent = {}\nmin_free_kib = {}\nswappiness = {}\npreempt_hz = {hz}",
             100.0 * (1.0 - usable / memory),
             self.fact("vm.min_free_kbytes")? - small.min_pages * KIB_PER_PAGE,
             self.fact("vm.swappiness")?,
@@ -140,7 +137,7 @@ impl Told<'_> {
             ("dirty", "dirty", 20.0),
             ("background", "dirty_background", 10.0),
         ] {
-            // Of ratio and bytes, the one that is not zero is in force.
+            // Ratio or bytes: the other of the two is zero.
             let is = |unit: &str| {
                 let value = self.fact(&format!("vm.{key}_{unit}"));
                 value.ok().filter(|value| *value > 0.0)
