@@ -8,7 +8,7 @@ use std::path::Path;
 
 use experiment::keys::value;
 use experiment::scenario::{
-    DeviceEntry, LoadError, Mistakes, Scenario, Source, TaskEntry, settle_limits,
+    DeviceEntry, LoadError, Mistakes, Scenario, Source, TaskEntry, drop_twin, settle_limits,
 };
 use serde_json::Value as Json;
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value};
@@ -222,11 +222,7 @@ impl Setting {
             None => self.document[list].as_table_mut().ok_or("no such table")?,
             Some((list, _)) => self.entry(list, number)?,
         };
-        for (own, other) in [("_mib", "_percent"), ("_percent", "_mib")] {
-            if let Some(name) = key.strip_suffix(own) {
-                table.remove(&format!("{name}{other}"));
-            }
-        }
+        drop_twin(table, key);
         table.insert(key, Item::Value(number_of(put)));
         Ok(())
     }

@@ -32,7 +32,7 @@ pub use crate::units::MEMORY_MOST_MIB;
 pub use journal::{JournalData, JournalEntry, JournalTable};
 pub use metrics::{METRICS, SAMPLED};
 pub use nodes::{NodeEntry, ZonelistKind};
-pub use overrides::{Override, OverrideError, settle_limits};
+pub use overrides::{Override, OverrideError, drop_twin, settle_limits};
 pub use reproduce::ReproduceSection;
 pub use runs::{DefragKind, FileSystems};
 pub use small::{ObjectCacheEntry, RoleKind};

@@ -13,9 +13,9 @@ use crate::keys::OLD_NAMES;
 use crate::mistake::{Mistake, Mistakes, Source, choices};
 
 /// Limits of dirty memory, each in two units.
-const LIMITS: [[&str; 2]; 2] = [
-    ["dirty_mib", "dirty_percent"],
-    ["background_mib", "background_percent"],
+const LIMITS: [(&str, &str); 2] = [
+    ("dirty_mib", "dirty_percent"),
+    ("background_mib", "background_percent"),
 ];
 
 /// One override from the command line.
@@ -176,13 +176,7 @@ fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String>
     };
     let key = named(table, key);
     if rest.is_empty() {
-        // A limit in one unit replaces the same in the other.
-        let twin = LIMITS.iter().find_map(|[one, other]| match key {
-            _ if key == *one => Some(*other),
-            _ if key == *other => Some(*one),
-            _ => None,
-        });
-        twin.and_then(|twin| table.remove(twin));
+        drop_twin(table, key);
         if let Some(Item::Value(old)) = table.get_mut(key) {
             let decor = old.decor().clone();
             *old = set.value();
@@ -220,15 +214,23 @@ fn put(table: &mut Table, path: &[String], set: &Override) -> Result<(), String>
     }
 }
 
+/// Takes out what a key replaces: a limit in one unit is the same in the other.
+pub fn drop_twin(table: &mut Table, key: &str) {
+    other_of(&LIMITS, key).and_then(|twin| table.remove(twin));
+}
+
+/// The other name of the pair that a key is in.
+fn other_of(pairs: &[(&'static str, &'static str)], key: &str) -> Option<&'static str> {
+    pairs.iter().find_map(|&(one, other)| match key {
+        _ if key == one => Some(other),
+        _ if key == other => Some(one),
+        _ => None,
+    })
+}
+
 /// The name that a key has in this table: it and the path may each have the old or the new one.
 fn named<'a>(table: &Table, key: &'a str) -> &'a str {
-    let mut pairs = OLD_NAMES.iter();
-    let other = pairs.find_map(|&(old, new)| match key {
-        _ if key == old => Some(new),
-        _ if key == new => Some(old),
-        _ => None,
-    });
-    match other {
+    match other_of(&OLD_NAMES, key) {
         Some(other) if !table.contains_key(key) && table.contains_key(other) => other,
         _ => key,
     }
