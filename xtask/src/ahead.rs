@@ -6,9 +6,9 @@
 //!   experiments/judged.txt   the metrics
 //! ```
 //!
-//! The command runs the experiments and compares with the first file; `--bless` writes it. Whatever
-//! falls behind has to get a cause in the second, and whatever is behind no more has to lose it: a
-//! change that loses says so in its commit, and so does one that wins.
+//! The command runs the experiments and compares with the first file; `--bless` writes it. A
+//! value that falls behind has to get a cause in the second, and one that is behind no more has to
+//! lose it: a change that loses says so in its commit, and so does one that wins.
 //!
 //! Runs are those of one repetition, at the scenario's own scale but for `SCALES`. They are the
 //! same on every machine, as in `lab`.

@@ -49,7 +49,7 @@ usage: cargo xtask COMMAND
   campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]
                                    the fault campaign (default 10000 seeds); campaign --help
   campaign --kills N               kills the server N times in the middle of writes
-  mutants CRATE [--shard K/N]      which changes of a crate its tests do not see, by cargo-mutants
+  mutants CRATE [--shard K/N]      changes of a crate that its tests do not see, by cargo-mutants
   c [--out DIR] [--debug]          the C library, its headers and its pkg-config file, laid out in a folder (docs/embed/c.md)
   dist [--out DIR] [--built DIR] [--twice]
                                    the static program and the Debian packages, and a trial of them; --crates: only what crates.io gets

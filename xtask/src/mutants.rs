@@ -1,4 +1,4 @@
-//! `cargo xtask mutants CRATE`: which changes of a crate its tests do not see.
+//! `cargo xtask mutants CRATE`: changes of a crate that its tests do not see.
 //!
 //! `cargo-mutants` changes one function at a time (an operator, an arm, an answer) and runs the
 //! crate's tests. A survivor is killed by a test that says what is right, or is equal to what it

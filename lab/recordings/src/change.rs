@@ -184,8 +184,7 @@ fn seconds(change: &Change, setting: &mut Setting) -> Result<(), String> {
     setting.put("run.max_s", 0, change.value * 10.0 + 600.0)
 }
 
-/// The kernel's law counts in the kernel's ticks, and so does what shares the CPUs, where that is
-/// said.
+/// The kernel's law counts in the kernel's ticks, and so does the scheduler, where that is said.
 fn hz(change: &Change, setting: &mut Setting) -> Result<(), String> {
     if setting.scenario.machine.preempt_hz.is_some() {
         setting.put("machine.preempt_hz", 0, change.value)?;

@@ -1,5 +1,5 @@
-//! In what two settings differ: the keys of their scenarios that have other values. Keys that say
-//! one thing together are one part; keys that follow from others are none.
+//! The differences of two settings: the keys of their scenarios that have other values. Keys that
+//! say one thing together are one part; keys that follow from others are none.
 
 use std::collections::BTreeMap;
 
@@ -111,8 +111,8 @@ fn shown(item: &Item) -> String {
     }
 }
 
-/// In what tasks differ: all together, where they only write; else how many there are of each kind,
-/// what they do, what hogs touch.
+/// The differences of tasks: all together, where they only write; else their number of each kind,
+/// their work, the memory that hogs touch.
 fn tasks(one: &Setting, other: &Setting) -> Vec<String> {
     let (before, after) = (works(one), works(other));
     let mut all = Vec::new();
