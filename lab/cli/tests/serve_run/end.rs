@@ -384,7 +384,7 @@ fn a_start_that_is_refused_leaves_of_objects_what_was_there() {
     };
     // A volume that is served once, and a folder that somebody made for one.
     let old = volume("old", "4MiB");
-    let mut process = serve(&folder, &[&old]);
+    let process = serve(&folder, &[&old]);
     Client::connect(&folder.path("socket"), "old")
         .write(0, &[1; 4096], true)
         .unwrap();
