@@ -39,7 +39,9 @@ impl Marker {
             true => "the server that had it was killed, and this machine went on",
             false => "the server that had it was killed, or its machine went down",
         };
-        Some(format!("{who}: writes that were answered and not flushed are lost"))
+        Some(format!(
+            "{who}: writes that were answered and not flushed are lost"
+        ))
     }
 
     /// Takes it off.

@@ -70,7 +70,8 @@ pub(crate) fn compared(
     change: impl Fn(&mut experiment::run::Cell),
 ) -> Vec<Compared> {
     let folders = folders(kind);
-    let load = |path: &PathBuf| Recording::load(path).expect("a recording that is checked in loads");
+    let load =
+        |path: &PathBuf| Recording::load(path).expect("a recording that is checked in loads");
     let recordings = folders.iter().map(load);
     let recordings: Vec<Recording> = recordings
         .filter(|recording| wanted(&recording.setting))
