@@ -176,7 +176,13 @@ fn player(name: &str) -> Result<Player, ReplayError> {
     };
     let (preset, rule) = name.split_once('+').unzip();
     let preset = preset.unwrap_or(name);
-    let preset = presets::by_name(preset).ok_or_else(|| unknown(preset, choices(preset, names())));
+    let preset = presets::by_name(preset).ok_or_else(|| match RuleMaker::by_name(preset) {
+        Some(_) => unknown(
+            preset,
+            format!("a preset takes it, as in `tidegate+{preset}`"),
+        ),
+        None => unknown(preset, choices(preset, names())),
+    });
     let of_presets = policy::rule::ALL.iter().map(|(name, _)| *name);
     let rule = rule.map(|rule| {
         let found = RuleMaker::by_name(rule);
@@ -430,6 +436,13 @@ mod tests {
             error.contains("`arc`") && error.contains("reuse"),
             "{error}"
         );
+        // A page rule that replay has no own program for goes with a preset.
+        for (rule, _) in policy::rule::ALL {
+            match player(rule) {
+                Ok(_) => {}
+                Err(error) => assert!(error.to_string().contains(&format!("`tidegate+{rule}`"))),
+            }
+        }
         let mut all: Vec<&str> = names().collect();
         all.sort_unstable();
         all.dedup();
