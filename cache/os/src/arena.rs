@@ -47,9 +47,9 @@ use frames::{Buffer, Busy, Content, Data, DataMut, FrameId, Pin, PopulateError};
 use policy::units::Bytes;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
-use crate::transfer::{NO_MEMORY, grow};
+use crate::OsError;
+use crate::sys::{self, NO_MEMORY, grow};
 use crate::way::{self, Way};
-use crate::{OsError, sys};
 
 /// Bytes of a frame.
 pub(crate) const FRAME: usize = 4096;
@@ -185,10 +185,11 @@ impl Arena {
     pub(crate) fn prefer(&mut self, parts: Vec<(Range<u32>, u32)>) -> Result<(), i32> {
         for (frames, node) in &parts {
             let bytes = |frame: u32| frame as usize * FRAME;
-            let asked = sys::prefer_node(self, bytes(frames.start)..bytes(frames.end), *node);
+            let bytes = bytes(frames.start)..bytes(frames.end);
+            let asked = sys::prefer_node(self.reserved(&bytes), bytes.len(), *node);
             if let Err(errno) = asked {
                 // Not a part of it.
-                sys::prefer_no_node(self, 0..self.frames as usize * FRAME);
+                sys::prefer_no_node(self.base.as_ptr(), self.frames as usize * FRAME);
                 return Err(errno);
             }
         }
@@ -222,10 +223,17 @@ impl Arena {
             .iter()
             .find(|(frames, _)| frames.contains(&first));
         if let Some((_, wanted)) = part {
-            let node = sys::node_at(self, first as usize * FRAME);
+            let node = self.node_at(first);
             let elsewhere = node.is_some_and(|node| node != *wanted);
             self.misplaced[chunk.index as usize].store(elsewhere, Ordering::Relaxed);
         }
+    }
+
+    /// The system's node that a frame's memory is on; it is resident. `None`: the system does not
+    /// say.
+    fn node_at(&self, frame: u32) -> Option<u32> {
+        let at = frame as usize * FRAME;
+        sys::node_at(self.reserved(&(at..at + 1)))
     }
 
     /// Address of bytes of the arena, resident or not.
@@ -978,7 +986,7 @@ mod tests {
                 arena.populate(FrameId(0)).unwrap();
                 arena.populate(FrameId(48)).unwrap();
                 // Memory of node 0, unless it has none left.
-                assert_eq!(sys::node_at(&arena, 0), Some(0));
+                assert_eq!(arena.node_at(0), Some(0));
                 assert_eq!((arena.misplaced(0..32), arena.misplaced(32..64)), (0, 0));
             }
             // A kernel without nodes, a container that refuses.
@@ -999,7 +1007,7 @@ mod tests {
         for chunk in 0..4 {
             arena.populate(FrameId(chunk * 16)).unwrap();
         }
-        let known = sys::node_at(&arena, 0).is_some();
+        let known = arena.node_at(0).is_some();
         assert_eq!(arena.misplaced(32..60), if known { 28 } else { 0 });
         arena.release(FrameId(48));
         assert_eq!(arena.misplaced(32..60), if known { 16 } else { 0 });

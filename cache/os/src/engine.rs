@@ -57,3 +57,22 @@ impl Ledger {
         self.pending.load(Ordering::Acquire)
     }
 }
+
+/// The part of the arena that is registered with the device's ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registration {
+    /// There is no ring.
+    None,
+    /// All that was populated so far, give or take one under way.
+    Registered {
+        /// Chunks registered now.
+        chunks: u32,
+    },
+    /// The system refused some; I/O there goes unregistered, a little slower.
+    Refused {
+        /// Chunks registered now.
+        chunks: u32,
+        /// Why: ENOMEM is `ulimit -l`.
+        errno: i32,
+    },
+}

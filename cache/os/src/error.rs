@@ -6,8 +6,6 @@ use std::path::PathBuf;
 use figures::shown;
 use policy::units::Bytes;
 
-use crate::lock::Holder;
-
 /// The reason for which the live environment, a device or a file could not be opened. Each names
 /// the thing, the value and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -213,6 +211,53 @@ impl fmt::Display for OsError {
 }
 
 impl std::error::Error for OsError {}
+
+/// The holder of a lock, as far as the system says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Holder {
+    /// This process: another cache, or a volume.
+    Ourselves,
+    /// Another process.
+    Process {
+        /// Its number.
+        pid: u32,
+        /// The name of its program.
+        name: Option<String>,
+    },
+    /// A program that locks bytes of the file, as QEMU does.
+    Program,
+    /// A block device: somebody has opened it with O_EXCL.
+    Exclusive,
+    /// A loop device over the file that is mounted, or below what is.
+    Above(PathBuf),
+    /// The system does not say.
+    Unknown,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ourselves => f.write_str("another cache or volume of this process"),
+            Self::Process { pid, name } => {
+                write!(f, "process {pid}")?;
+                name.iter().try_for_each(|name| write!(f, " ({})", shown(name)))
+            }
+            Self::Program => {
+                f.write_str("another program that has locked it (QEMU does that; see lsof)")
+            }
+            Self::Exclusive => f.write_str(
+                "a mounted file system, or a program that has it for itself (see lsblk, /proc/swaps)",
+            ),
+            Self::Above(device) => write!(
+                f,
+                "a file system that is mounted on {} (see findmnt, lsblk)",
+                shown(device.display())
+            ),
+            Self::Unknown => f.write_str("another process"),
+        }
+    }
+}
 
 /// The error number of a standard error; the one that its kind stands for if it has none.
 pub(crate) fn errno_of(error: &std::io::Error) -> i32 {

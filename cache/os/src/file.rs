@@ -25,9 +25,10 @@ use policy::units::{Bytes, PAGE_SIZE};
 use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 
 use crate::OsError;
-use crate::engine::Engine;
+use crate::engine::{Engine, Registration};
 use crate::error::errno_of;
-use crate::threads::{FIRST_MEMORY, Mover, ThreadEnv};
+use crate::spawn::FIRST_MEMORY;
+use crate::threads::{Mover, ThreadEnv};
 use crate::transfer::{Job, OpenFile};
 use crate::{place, sys};
 
@@ -67,25 +68,6 @@ pub struct FileDevice {
     alignment: AtomicU32,
     /// Bytes of a write must not change until it has ended.
     stable_writes: AtomicBool,
-}
-
-/// The part of the arena that is registered with the device's ring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Registration {
-    /// There is no ring.
-    None,
-    /// All that was populated so far, give or take one under way.
-    Registered {
-        /// Chunks registered now.
-        chunks: u32,
-    },
-    /// The system refused some; I/O there goes unregistered, a little slower.
-    Refused {
-        /// Chunks registered now.
-        chunks: u32,
-        /// Why: ENOMEM is `ulimit -l`.
-        errno: i32,
-    },
 }
 
 impl FileDevice {

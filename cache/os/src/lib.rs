@@ -40,6 +40,7 @@ mod pool;
 mod queue;
 #[expect(unsafe_code, reason = "io_uring takes raw memory and descriptors")]
 mod ring;
+mod spawn;
 #[expect(unsafe_code, reason = "calls of the C library")]
 mod sys;
 mod threads;
@@ -49,15 +50,17 @@ mod way;
 
 pub use arena::Arena;
 pub use budget::{Available, Budget, BudgetError};
-pub use error::OsError;
-pub use file::{FileDevice, OpenOptions, Registration};
+pub use engine::Registration;
+pub use error::{Holder, OsError};
+pub use file::{FileDevice, OpenOptions};
 pub use group::{GroupLimit, Groups};
-pub use lock::{Holder, Lock, LockedFile, lock};
+pub use lock::{Lock, LockedFile, lock};
 pub use numa::{Binding, SystemNode, Topology, TopologyError};
 pub use own_path::{Identity, OwnPath, OwnPaths, identity, leads_to};
 pub use place::is_write_protected;
+pub use spawn::{STACK, spawn, start_thread};
 pub use sys::receive_into;
-pub use threads::{Backend, Options, STACK, Sink, ThreadEnv, spawn, start_thread};
+pub use threads::{Backend, Options, Sink, ThreadEnv};
 
 use policy::units::Nanos;
 

@@ -17,19 +17,17 @@
 //! A process that was killed has its locks until its last request has ended, some milliseconds
 //! later, or more where its disk is slow. A lock whose holder is going is waited for: `GOING_MAX`.
 
-use core::fmt;
 use core::ops::{Deref, Range};
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use figures::shown;
 use rustix::fs::{major, minor};
 
 use crate::backing::{self, Backing};
-use crate::error::errno_of;
-use crate::{OsError, identity, sys};
+use crate::error::{Holder, OsError, errno_of};
+use crate::{identity, sys};
 
 /// Wait for a process that is going: 8 to 19 ms were seen on a quiet machine, 150 on a busy one. A
 /// process of another namespace cannot be told from it.
@@ -113,7 +111,7 @@ pub fn lock(
         };
         unlock(file);
         match &refused {
-            OsError::InUse { holder, .. } if began.elapsed() < holder.goes_within() => {
+            OsError::InUse { holder, .. } if began.elapsed() < goes_within(holder) => {
                 std::thread::sleep(GOING_TICK);
             }
             _ => return Err(refused),
@@ -134,7 +132,7 @@ fn try_lock(
     whole(path, file, read_only)?;
     // Most have none: a list of all locks of the system is not read for that.
     if !read_only && sys::are_bytes_locked(file, 0..ALIASES) == Ok(true) {
-        let holder = Holder::of(file, Kind::Bytes);
+        let holder = holder_of(file, Kind::Bytes);
         return Err(in_use(path, holder.unwrap_or(Holder::Program)));
     }
     let data = file.metadata().map_err(|error| failed(&error))?;
@@ -237,7 +235,7 @@ fn alias(path: &Path, file: &File, bytes: Range<u64>, shared: bool) -> Result<()
     };
     match sys::lock_bytes(file, at(bytes.start)..at(bytes.end), shared) {
         Err(libc::EAGAIN | libc::EACCES) => {
-            let holder = Holder::of(file, Kind::Whole);
+            let holder = holder_of(file, Kind::Whole);
             Err(in_use(path, holder.unwrap_or(Holder::Unknown)))
         }
         // No locks of bytes there: the lock of the whole file is all there is.
@@ -254,7 +252,7 @@ fn whole(path: &Path, file: &File, shared: bool) -> Result<(), OsError> {
     };
     locked.map_err(|error| match error {
         TryLockError::WouldBlock => {
-            let holder = Holder::of(file, Kind::Whole);
+            let holder = holder_of(file, Kind::Whole);
             in_use(path, holder.unwrap_or(Holder::Unknown))
         }
         TryLockError::Error(error) => OsError::NoLock {
@@ -341,87 +339,38 @@ enum Kind {
     Bytes,
 }
 
-/// The holder of a lock, as far as the system says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Holder {
-    /// This process: another cache, or a volume.
-    Ourselves,
-    /// Another process.
-    Process {
-        /// Its number.
-        pid: u32,
-        /// The name of its program.
-        name: Option<String>,
-    },
-    /// A program that locks bytes of the file, as QEMU does.
-    Program,
-    /// A block device: somebody has opened it with O_EXCL.
-    Exclusive,
-    /// A loop device over the file that is mounted, or below what is.
-    Above(PathBuf),
-    /// The system does not say.
-    Unknown,
+/// The time after which it may have gone by itself; the system names no process that has ended.
+fn goes_within(holder: &Holder) -> Duration {
+    let is_going = match holder {
+        Holder::Exclusive => return DEVICE_MAX,
+        Holder::Unknown => true,
+        Holder::Process { pid, .. } => {
+            // The state is the first field behind the name, which is in brackets.
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+            stat.map_or(true, |stat| {
+                let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
+                behind.starts_with(['Z', 'X'])
+            })
+        }
+        Holder::Ourselves | Holder::Program | Holder::Above(_) => false,
+    };
+    if is_going { GOING_MAX } else { Duration::ZERO }
 }
 
-impl Holder {
-    /// The time after which it may have gone by itself; the system names no process that has ended.
-    fn goes_within(&self) -> Duration {
-        let is_going = match self {
-            Self::Exclusive => return DEVICE_MAX,
-            Self::Unknown => true,
-            Self::Process { pid, .. } => {
-                // The state is the first field behind the name, which is in brackets.
-                let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-                stat.map_or(true, |stat| {
-                    let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
-                    behind.starts_with(['Z', 'X'])
-                })
-            }
-            Self::Ourselves | Self::Program | Self::Above(_) => false,
-        };
-        if is_going { GOING_MAX } else { Duration::ZERO }
+/// The holder of a lock of this kind; `None`: there is none.
+fn holder_of(file: &File, kind: Kind) -> Option<Holder> {
+    let metadata = file.metadata().ok()?;
+    let place = (major(metadata.dev()), minor(metadata.dev()), metadata.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let Some(pid) = find(&locks, place, kind)? else {
+        return Some(Holder::Program);
+    };
+    if pid == std::process::id() {
+        return Some(Holder::Ourselves);
     }
-
-    /// The holder of a lock of this kind; `None`: there is none.
-    fn of(file: &File, kind: Kind) -> Option<Self> {
-        let metadata = file.metadata().ok()?;
-        let place = (major(metadata.dev()), minor(metadata.dev()), metadata.ino());
-        let locks = std::fs::read_to_string("/proc/locks").ok()?;
-        let Some(pid) = find(&locks, place, kind)? else {
-            return Some(Self::Program);
-        };
-        if pid == std::process::id() {
-            return Some(Self::Ourselves);
-        }
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
-        let name = name.map(|name| name.trim_end().to_owned());
-        Some(Self::Process { pid, name })
-    }
-}
-
-impl fmt::Display for Holder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Ourselves => f.write_str("another cache or volume of this process"),
-            Self::Process { pid, name } => {
-                write!(f, "process {pid}")?;
-                name.iter().try_for_each(|name| write!(f, " ({})", shown(name)))
-            }
-            Self::Program => {
-                f.write_str("another program that has locked it (QEMU does that; see lsof)")
-            }
-            Self::Exclusive => f.write_str(
-                "a mounted file system, or a program that has it for itself (see lsblk, /proc/swaps)",
-            ),
-            Self::Above(device) => write!(
-                f,
-                "a file system that is mounted on {} (see findmnt, lsblk)",
-                shown(device.display())
-            ),
-            Self::Unknown => f.write_str("another process"),
-        }
-    }
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let name = name.map(|name| name.trim_end().to_owned());
+    Some(Holder::Process { pid, name })
 }
 
 /// The process that holds a lock of this kind on the file at `place`: its device's two numbers and

@@ -16,13 +16,14 @@ use env::{IoError, IoOp};
 use policy::units::{Bytes, PAGE_SIZE};
 use rustix::fs::FallocateFlags;
 
+use crate::OsError;
 use crate::arena::Arena;
 use crate::engine::{Engine, Ledger};
 use crate::error::errno_of;
 use crate::queue::ClassQueue;
-use crate::threads::{STACK, start_thread};
-use crate::transfer::{IoVec, Job, MAX_VECTORS, NO_MEMORY, OpenFile, Step};
-use crate::{OsError, sys};
+use crate::spawn::{STACK, start_thread};
+use crate::sys::{self, IoVec, NO_MEMORY};
+use crate::transfer::{Job, MAX_VECTORS, OpenFile, Step};
 
 /// Bytes of zeroes written at once where a hole cannot be punched.
 const ZEROES: usize = 64 << 10;
@@ -213,8 +214,16 @@ fn call(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32>
         Err(error) => Err(error.raw_os_error()),
     };
     match job.request.op {
-        IoOp::Read => sys::read(arena, job, vectors),
-        IoOp::Write => sys::write(arena, job, vectors),
+        // Memory of the request's frames, which are its own, or stay resident, until it is
+        // complete.
+        IoOp::Read | IoOp::Write => {
+            let used = job.plan(arena, vectors).vectors;
+            let moves = match job.request.op {
+                IoOp::Read => sys::read,
+                _ => sys::write,
+            };
+            moves(job.file.fd(), &vectors[..used], job.position())
+        }
         IoOp::Flush => nothing(rustix::fs::fdatasync(&job.file.file)),
         IoOp::SetLen { len } => nothing(rustix::fs::ftruncate(&job.file.file, len.0)),
         IoOp::Allocate { len } => nothing(rustix::fs::fallocate(

@@ -56,14 +56,15 @@ use io_uring::{EnterFlags, IoUring, Probe, opcode, squeue};
 use policy::units::PAGE_SIZE;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, poll};
 
+use crate::OsError;
 use crate::arena::{Arena, Chunk, ChunkWatcher};
-use crate::engine::{Engine, Ledger};
+use crate::engine::{Engine, Ledger, Registration};
 use crate::error::errno_of;
 use crate::pool::{Pool, finish_here};
 use crate::queue::ClassQueue;
-use crate::threads::{STACK, start_thread};
-use crate::transfer::{IoVec, Job, MAX_VECTORS, NO_MEMORY, Step};
-use crate::{OsError, Registration};
+use crate::spawn::{STACK, start_thread};
+use crate::sys::{IoVec, NO_MEMORY};
+use crate::transfer::{Job, MAX_VECTORS, Step};
 
 /// Requests in the kernel at once. Enough for any disk; more would only take the choice of order
 /// out of our hands.

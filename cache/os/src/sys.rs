@@ -9,8 +9,22 @@ use std::os::fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 
 use policy::units::Nanos;
 
-use crate::arena::Arena;
-use crate::transfer::{IoVec, Job};
+/// An element of a vector for the system: raw memory.
+pub(crate) type IoVec = libc::iovec;
+
+/// An empty element.
+pub(crate) const NO_MEMORY: IoVec = IoVec {
+    iov_base: ptr::null_mut(),
+    iov_len: 0,
+};
+
+/// Adds `bytes` of memory from `start` on to the last element if they follow it; false: they do
+/// not.
+pub(crate) fn grow(vectors: &mut [IoVec], start: *mut u8, bytes: usize) -> bool {
+    let last = vectors.last_mut();
+    let before = last.filter(|last| last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == start);
+    before.map(|last| last.iov_len += bytes).is_some()
+}
 
 /// Linux 5.6, include/uapi/linux/prctl.h; the next number asks for it.
 const PR_SET_IO_FLUSHER: libc::c_int = 57;
@@ -49,10 +63,10 @@ const MPOL_F_ADDR: libc::c_int = 1 << 1;
 /// Words of a mask of nodes: 1024 of them, the most that the system can be built for.
 const NODE_WORDS: usize = 1024 / libc::c_ulong::BITS as usize;
 
-/// Memory of the arena's bytes `range` is asked from that node of the system from now on, as long
-/// as it has any (mbind(2), MPOL_PREFERRED). Answers the error number where the system refuses:
+/// Memory of `bytes` from `start` on is asked from that node of the system from now on, as long as
+/// it has any (mbind(2), MPOL_PREFERRED). Answers the error number where the system refuses:
 /// EPERM in many containers, ENOSYS without nodes.
-pub(crate) fn prefer_node(arena: &Arena, range: Range<usize>, node: u32) -> Result<(), i32> {
+pub(crate) fn prefer_node(start: *mut u8, bytes: usize, node: u32) -> Result<(), i32> {
     let bits = libc::c_ulong::BITS as usize;
     let node = node as usize;
     if node >= NODE_WORDS * bits {
@@ -62,14 +76,13 @@ pub(crate) fn prefer_node(arena: &Arena, range: Range<usize>, node: u32) -> Resu
     mask[node / bits] |= 1 << (node % bits);
     // The system takes one bit off it (mm/mempolicy.c, get_nodes()).
     let most = NODE_WORDS * bits + 1;
-    let start = arena.reserved(&range);
-    // SAFETY: `reserved` checked the range, which is our own mapping: where its memory is to come
-    // from changes nothing of its content. `mask` has `most - 1` bits and lives over the call.
+    // SAFETY: where memory is to come from changes nothing of its content, whoever has it; the call
+    // touches none. `mask` has `most - 1` bits and lives over the call.
     let refused = unsafe {
         libc::syscall(
             libc::SYS_mbind,
             start,
-            range.len(),
+            bytes,
             libc::MPOL_PREFERRED,
             mask.as_ptr(),
             most,
@@ -83,15 +96,14 @@ pub(crate) fn prefer_node(arena: &Arena, range: Range<usize>, node: u32) -> Resu
     }
 }
 
-/// Memory of the arena comes from wherever the system likes again.
-pub(crate) fn prefer_no_node(arena: &Arena, range: Range<usize>) {
-    let start = arena.reserved(&range);
+/// Memory there comes from wherever the system likes again.
+pub(crate) fn prefer_no_node(start: *mut u8, bytes: usize) {
     // SAFETY: as in `prefer_node`; this policy takes no mask. A refusal leaves what is preferred.
     let _ = unsafe {
         libc::syscall(
             libc::SYS_mbind,
             start,
-            range.len(),
+            bytes,
             libc::MPOL_DEFAULT,
             ptr::null::<libc::c_ulong>(),
             0,
@@ -100,12 +112,10 @@ pub(crate) fn prefer_no_node(arena: &Arena, range: Range<usize>) {
     };
 }
 
-/// The system's node that the memory at this byte of the arena is on; it is resident. `None`: the
-/// system does not say.
-pub(crate) fn node_at(arena: &Arena, at: usize) -> Option<u32> {
+/// The system's node that the memory at `start` is on. `None`: the system does not say.
+pub(crate) fn node_at(start: *mut u8) -> Option<u32> {
     let mut node: libc::c_int = -1;
-    let start = arena.reserved(&(at..at + 1));
-    // SAFETY: `reserved` checked the place; the call looks its node up and writes one `int`
+    // SAFETY: the call looks the node of the place up, whatever is there, and writes one `int`
     // (MPOL_F_NODE | MPOL_F_ADDR).
     let refused = unsafe {
         libc::syscall(
@@ -325,25 +335,22 @@ pub(crate) fn discard(device: &File, offset: u64, len: u64) -> Result<(), i32> {
     done.map_err(rustix::io::Errno::raw_os_error)
 }
 
-/// `preadv2` of what is left of a read request. Answers the bytes read, or the error number.
-pub(crate) fn read(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32> {
-    let used = job.plan(arena, vectors).vectors;
-    let (count, offset) = (count_of(used), offset_of(job.position())?);
-    let (fd, vectors) = (job.file.fd(), vectors.as_ptr());
-    // SAFETY: the first `used` elements describe memory of the request's frames, which are its
-    // own until it is complete; `job` is borrowed over the call, so that comes later.
-    let moved = unsafe { libc::preadv2(fd, vectors, count, offset, 0) };
+/// `preadv2` into memory of which the caller has all rights over the call. Answers the bytes read,
+/// or the error number.
+pub(crate) fn read(fd: RawFd, vectors: &[IoVec], offset: u64) -> Result<u64, i32> {
+    let (count, offset) = (count_of(vectors), offset_of(offset)?);
+    // SAFETY: the array is as long as `count` says and lives over the call; the caller vouches for
+    // the memory that its elements describe.
+    let moved = unsafe { libc::preadv2(fd, vectors.as_ptr(), count, offset, 0) };
     u64::try_from(moved).map_err(|_| last_errno())
 }
 
-/// `pwritev2` of what is left of a write request. Answers the bytes written, or the error number.
-pub(crate) fn write(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32> {
-    let used = job.plan(arena, vectors).vectors;
-    let (count, offset) = (count_of(used), offset_of(job.position())?);
-    let (fd, vectors) = (job.file.fd(), vectors.as_ptr());
-    // SAFETY: the first `used` elements describe memory of the request's frames, which stay
-    // resident until it is complete. A writer may change them meanwhile; only the system reads.
-    let moved = unsafe { libc::pwritev2(fd, vectors, count, offset, 0) };
+/// `pwritev2` of memory that stays resident over the call; others may change it meanwhile, only the
+/// system reads it. Answers the bytes written, or the error number.
+pub(crate) fn write(fd: RawFd, vectors: &[IoVec], offset: u64) -> Result<u64, i32> {
+    let (count, offset) = (count_of(vectors), offset_of(offset)?);
+    // SAFETY: as in `read`.
+    let moved = unsafe { libc::pwritev2(fd, vectors.as_ptr(), count, offset, 0) };
     u64::try_from(moved).map_err(|_| last_errno())
 }
 
@@ -395,8 +402,8 @@ pub(crate) fn hung_up(sockets: &[(RawFd, bool)]) -> Vec<bool> {
     asked.iter().map(|it| it.revents & gone != 0).collect()
 }
 
-fn count_of(used: usize) -> libc::c_int {
-    libc::c_int::try_from(used).expect("a request's vectors are bounded by MAX_VECTORS")
+fn count_of(vectors: &[IoVec]) -> libc::c_int {
+    libc::c_int::try_from(vectors.len()).expect("a request's vectors are bounded by MAX_VECTORS")
 }
 
 fn offset_of(offset: u64) -> Result<libc::off_t, i32> {

@@ -39,9 +39,7 @@ use rustix::fs::{AtFlags, FileType, StatxFlags};
 
 use crate::arena::Arena;
 use crate::lock::Lock;
-
-/// An element of a vector for the system: raw memory.
-pub(crate) type IoVec = libc::iovec;
+use crate::sys::{IoVec, grow};
 
 /// Elements of one call's vector: 1 MiB of single frames.
 pub(crate) const MAX_VECTORS: usize = 256;
@@ -49,20 +47,6 @@ pub(crate) const MAX_VECTORS: usize = 256;
 pub(crate) const RETRIES_MAX: u32 = 64;
 /// Direct I/O that ends off this boundary has met the end of the file.
 const SECTOR: u64 = 512;
-
-/// An empty element.
-pub(crate) const NO_MEMORY: IoVec = IoVec {
-    iov_base: core::ptr::null_mut(),
-    iov_len: 0,
-};
-
-/// Adds `bytes` of memory from `start` on to the last element if they follow it; false: they do
-/// not.
-pub(crate) fn grow(vectors: &mut [IoVec], start: *mut u8, bytes: usize) -> bool {
-    let last = vectors.last_mut();
-    let before = last.filter(|last| last.iov_base.cast::<u8>().wrapping_add(last.iov_len) == start);
-    before.map(|last| last.iov_len += bytes).is_some()
-}
 
 /// A file that is open for requests.
 #[derive(Debug)]
@@ -486,6 +470,7 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sys::NO_MEMORY;
     use frames::{Content, FrameId};
 
     fn job(op: IoOp, frames: &[u32], direct: bool, fixed_size: Option<Bytes>) -> Job {

@@ -1,3 +1,5 @@
+use std::sync::mpsc;
+
 use super::*;
 use env::{Cause, IoDone, Signal, WaitQueue, Wakeup};
 use frames::FrameId;
