@@ -1,9 +1,7 @@
 //! Totals that many threads change: each on a cache line of its own.
 
+use crate::ledger::PLACES;
 use crate::sync::{AtomicU64, Ordering};
-
-/// Threads that have a place of their own in a spread total; others share these.
-pub const PLACES: usize = 16;
 
 /// A total, kept apart from its neighbours by two cache lines (adjacent lines are fetched in
 /// pairs).

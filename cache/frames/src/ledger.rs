@@ -36,8 +36,10 @@
 //! on one; a seat's allowance is taken back by the task that needs it, so that nothing is refused
 //! early.
 
-use crate::counters::PLACES;
 use crate::sync::{AtomicBool, AtomicI64, Ordering};
+
+/// Threads that have a place of their own in a spread total; others share these.
+pub const PLACES: usize = 16;
 
 /// Threads that have a seat to themselves; the last seat is everybody else's.
 const SEATS: u8 = 64;
@@ -84,18 +86,18 @@ impl SeatId {
         Self(number)
     }
 
-    /// Its number, for what else a thread has to itself.
-    #[inline]
-    #[must_use]
-    pub fn number(self) -> u8 {
-        self.0
-    }
-
     /// Its place in a total that is spread.
     #[inline]
     #[must_use]
     pub fn place(self) -> usize {
         usize::from(self.0) % PLACES
+    }
+
+    /// Its number, for what else a thread has to itself.
+    #[inline]
+    #[must_use]
+    pub fn number(self) -> u8 {
+        self.0
     }
 
     #[inline]

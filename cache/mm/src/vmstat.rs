@@ -6,7 +6,7 @@
 //! Source: mechanisms 10.1; Linux v6.12 mm/vmstat.c, `vmstat_text`.
 
 use frames::SeatId;
-use frames::counters::PLACES;
+use frames::ledger::PLACES;
 use frames::sync::{AtomicU64, Ordering};
 
 macro_rules! items {
