@@ -6,14 +6,11 @@ use std::ops::RangeInclusive;
 
 use os::{Budget, BudgetError};
 
-use crate::{Error, PAGE_SIZE};
+use crate::{Error, METADATA_PER_SLOT, PAGE_SIZE};
 
 /// Metadata of a frame: table, lists, free lists, its slot, and its share of index nodes (measured
 /// by the test of `frames`; `Stats::metadata_bytes` says what it is).
 const METADATA_PER_FRAME: u64 = 76;
-/// Metadata of a slot of the swap file: whose page it holds, what reclaim noted of it, whether it
-/// is in use (checked by `tests/spill.rs`).
-pub(crate) const METADATA_PER_SLOT: u64 = 13;
 /// Request slots (256 of 1.3 KiB), rings and their buffers, stacks of the few threads, allocator.
 const FIXED: u64 = 3 << 20;
 /// Frames below which a cache is no use.

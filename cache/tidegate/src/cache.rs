@@ -11,13 +11,12 @@ use env::{Device, Interrupt, Task};
 use frames::sync::{AtomicBool, Ordering};
 use mm::DeviceOptions;
 use os::{FileDevice, ThreadEnv};
-use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Pages};
 
 use crate::error::{BUSY, NO_DESCRIPTORS};
 use crate::group::Follower;
 use crate::nodes::Placement;
-use crate::opened::{Entries, Entry, FileKey, Opened};
+use crate::opened::{Disk, Entries, Entry, FileKey, Opened};
 use crate::stats::{NodeStats, PageUse, Swap, Waits};
 use crate::{Builder, Error, File, PAGE_SIZE, Spill, Stats, Writer};
 
@@ -136,13 +135,6 @@ impl Division {
             let _ = self.divide(wanted, &mut memory);
         }
     }
-}
-
-#[derive(Clone)]
-pub(crate) struct Disk {
-    pub(crate) files: Arc<FileDevice>,
-    index: DeviceIndex,
-    layers: Option<Arc<Stack>>,
 }
 
 /// The options of opening a file.

@@ -8,7 +8,7 @@ use figures::shown;
 use policy::place::NODES_MAX;
 use policy::units::Bytes;
 
-use crate::{PAGE_SIZE, budget};
+use crate::{METADATA_PER_SLOT, PAGE_SIZE};
 
 /// An error of this library. `From<Error> for std::io::Error` is there for callers that want that.
 #[derive(Debug, thiserror::Error)]
@@ -72,7 +72,7 @@ pub enum Error {
     #[error(
         "a swap file of {} is too large for a memory limit of {}: what is kept of its slots, {} at {} bytes for each \
          4 KiB, counts against the limit; at most {:#} go with this limit; make the swap file smaller, or raise the limit",
-        Bytes(*bytes).shown(), Bytes(*limit).shown(), Bytes(*table).shown(), budget::METADATA_PER_SLOT,
+        Bytes(*bytes).shown(), Bytes(*limit).shown(), Bytes(*table).shown(), METADATA_PER_SLOT,
         Bytes(*most).shown()
     )]
     SwapFileTooLarge {

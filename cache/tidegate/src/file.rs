@@ -12,8 +12,8 @@ use mm::{Advice, Pinned, PinnedRun, Reader};
 use os::Arena;
 use policy::units::{Bytes, Pages};
 
-use crate::cache::Disk;
 use crate::error::errno_of;
+use crate::opened::Disk;
 use crate::opened::{Entry, FileKey};
 use crate::waits::{Call, Named, Sums};
 use crate::writer::with_own;

@@ -42,6 +42,7 @@
 mod budget;
 mod builder;
 mod cache;
+mod causes;
 mod error;
 mod file;
 mod group;
@@ -85,3 +86,7 @@ mod page {}
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;
+
+/// Metadata of a slot of the swap file: whose page it holds, what reclaim noted of it, whether it
+/// is in use (checked by `tests/spill.rs`).
+const METADATA_PER_SLOT: u64 = 13;

@@ -17,9 +17,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use device::Stack;
 use env::ObjectId;
-
-use crate::cache::Disk;
+use os::FileDevice;
+use policy::dirty::DeviceIndex;
 
 /// The system's name of a file: file system and inode, or the number of a block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,6 +42,14 @@ impl FileKey {
             device => Self(u64::MAX, device),
         }
     }
+}
+
+/// A disk of a cache: the files of a file system, or a block device.
+#[derive(Clone)]
+pub(crate) struct Disk {
+    pub(crate) files: Arc<FileDevice>,
+    pub(crate) index: DeviceIndex,
+    pub(crate) layers: Option<Arc<Stack>>,
 }
 
 /// The open files of a cache.

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use env::Cause;
 
-use crate::stats::{CAUSES, name_of};
+use crate::causes::{CAUSES, name_of};
 
 /// Waits of one call that are kept one after the other; later ones join those of their cause, for
 /// which there is always room.
