@@ -47,12 +47,10 @@ use policy::units::{Bytes, Pages};
 
 use crate::content::Sector;
 use crate::media::{Media, PageStamps, SECTOR_SIZE, SECTORS_PER_PAGE};
+use crate::stamps::{
+    self, Garbled, Stamp, VERSION_MAX, read_bytes, stamp, stamp_bytes, version_in,
+};
 
-mod stamps;
-pub use stamps::{Garbled, Stamp, read_bytes, stamp, stamp_bytes, version_in};
-
-/// Highest version an object may reach: a stamp has 31 bits for it.
-pub const VERSION_MAX: u32 = (1 << 31) - 1;
 /// Marks an entry of `latest` and `acked` as a write of zeroes.
 const ZEROED: u32 = 1 << 31;
 /// Records of overlapping writes kept before the dead ones among them are looked for.

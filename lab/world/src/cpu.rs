@@ -38,7 +38,7 @@ use policy::units::{Instant, Nanos};
 
 use crate::clock::Clock;
 use crate::coroutine::Resume;
-use crate::cpu_deadlines::CpuDeadlines;
+use crate::cpu_deadlines::{CPUS_MAX, CpuDeadlines};
 use crate::event_queue::{EventQueue, Moment};
 use crate::hash::TraceHash;
 use crate::record::{Blocked, TaskReport, Wakes};
@@ -49,9 +49,6 @@ use crate::run_queue::{Joins, Leaves, RunQueue};
 /// The lead that a computation may have on one on another CPU. Long against a switch (tens of
 /// nanoseconds of our own time), short against any device or pause that is studied.
 const QUANTUM: u64 = Nanos::micros(2).0;
-
-/// CPUs a lab can have: the bits of the set of idle ones.
-pub const CPUS_MAX: u32 = u128::BITS;
 
 /// The CPU that interrupts run on.
 const INTERRUPT_CPU: usize = 0;

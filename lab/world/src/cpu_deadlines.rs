@@ -1,11 +1,12 @@
 //! When the computation on each CPU ends, and which ends first.
 
-use crate::cpu::CPUS_MAX;
 use crate::event_queue::Moment;
 
-/// Bits of a CPU's number (`CPUS_MAX`).
+/// Bits of a CPU's number.
 const CPU_BITS: u32 = 7;
-const _: () = assert!(CPUS_MAX == 1 << CPU_BITS);
+/// CPUs a lab can have: the bits of the set of idle ones.
+pub const CPUS_MAX: u32 = 1 << CPU_BITS;
+const _: () = assert!(CPUS_MAX == u128::BITS);
 
 /// One end by CPU. Looked at once or more a step, so they are kept together, and the least is
 /// remembered until it changes.

@@ -59,12 +59,13 @@ pub mod media;
 pub mod model;
 pub mod record;
 mod run_queue;
+pub mod stamps;
 mod throttles;
 
 pub use crate::env::LabEnv;
 pub use content::{SECTOR_SIZE, SECTORS_PER_FRAME, Sector, Stamps};
 pub use cost::CostTable;
-pub use cpu::CPUS_MAX;
+pub use cpu_deadlines::CPUS_MAX;
 pub use record::{
     Blocked, EventKind, LabError, Record, Recorded, TaskReport, Wakes, Watch, Watcher,
 };

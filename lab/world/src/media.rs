@@ -34,8 +34,8 @@ use std::sync::{Arc, Mutex};
 use ::env::ObjectId;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
-use crate::check::stamp;
 use crate::content::{self, Sector};
+use crate::stamps::stamp;
 
 /// Bytes of a sector: the unit that never tears.
 pub const SECTOR_SIZE: u64 = content::SECTOR_SIZE as u64;

@@ -10,10 +10,11 @@ use frames::{Content, FrameId};
 use policy::units::{Instant, PAGE_SHIFT};
 
 use super::*;
-use crate::check::{Checker, stamp, version_in};
+use crate::check::Checker;
 use crate::content::Sector;
 use crate::fs;
 use crate::media::{Media, PageStamps, ZEROES};
+use crate::stamps::{stamp, version_in};
 
 const FRAMES: u32 = 4096;
 const FILE: ObjectId = ObjectId(0);

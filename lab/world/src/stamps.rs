@@ -5,13 +5,14 @@ use core::fmt;
 
 use env::ObjectId;
 
-use super::VERSION_MAX;
 use crate::content::{self, Sector};
 
+/// Highest version an object may reach: a stamp has 31 bits for it.
+pub const VERSION_MAX: u32 = (1 << 31) - 1;
 /// First bytes of a live stamp.
 const MAGIC: [u8; 8] = *b"tidegate";
 /// Bytes of a sector.
-pub(super) const LEN: usize = content::SECTOR_SIZE;
+pub(crate) const LEN: usize = content::SECTOR_SIZE;
 /// Bytes of a live stamp before its filling: magic, object, version, sector.
 const HEADER: usize = 24;
 
