@@ -13,8 +13,8 @@ use policy::units::{Nanos, Pages};
 
 use crate::dd::Run;
 use crate::hog::{count_of, touch_whole};
-use crate::thpavail::{Iteration, changes, huge_pages};
-use crate::{Failure, Report};
+use crate::thpavail::{changes, huge_pages};
+use crate::{Failure, Iteration, Report};
 
 /// It looks at the free memory so often.
 const LOOK: Nanos = Nanos::millis(100);

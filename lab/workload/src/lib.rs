@@ -62,12 +62,12 @@ pub use pinner::{Pinner, pinner};
 pub use plan::{Job, Plan, Work, run};
 pub use random::{RandRead, RandWrite, rand_read, rand_write};
 pub use read::{Pattern, Reader, reader};
-pub use report::{Failure, LongCall, Part, PerSecond, Report, Sample};
+pub use report::{Failure, Iteration, LongCall, Part, PerSecond, Report, Sample};
 pub use small_files::{
     CACHES_MAX, Keep, MakeSmall, ObjectCache, Revisit, Role, SmallFiles, SmallOptions, Visit, keep,
     make_small, revisit,
 };
-pub use thpavail::{FileEnds, Iteration, Thpavail, thpavail};
+pub use thpavail::{FileEnds, Thpavail, thpavail};
 pub use ycsb::{Mix, Ycsb, ycsb};
 
 use std::sync::Arc;

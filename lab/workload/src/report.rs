@@ -6,7 +6,7 @@ use env::{TaskId, Wakeup};
 use mm::Touched;
 use policy::units::{Bytes, Instant, Nanos, Pages, SECOND};
 
-use crate::{Iteration, Latencies};
+use crate::Latencies;
 
 /// Bytes moved in each second since the run began. At most `SECONDS_MAX` seconds are told apart;
 /// later bytes count for the last one.
@@ -32,6 +32,40 @@ impl PerSecond {
     #[must_use]
     pub fn bytes(&self) -> &[u64] {
         &self.0
+    }
+}
+
+/// One iteration of `thpavail`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Iteration {
+    /// Name of the task that touched the memory.
+    pub alloc: String,
+    /// When the copies began, since the beginning of the run.
+    pub began: Nanos,
+    /// When `alloc` began.
+    pub alloc_began: Nanos,
+    /// Its length.
+    pub took: Nanos,
+    /// Free frames when it began.
+    pub free: Pages,
+    /// Dirty pages when it began, those under writeback included.
+    pub dirty: Pages,
+    /// Huge pages that could have been made of what was free when it began.
+    pub runs_free: u64,
+    /// Huge pages that its memory had at the end.
+    pub huge: u64,
+    /// Bytes that the reader had read by then.
+    pub read: Bytes,
+    /// Every counter that changed while it ran: (name, by how much).
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+impl Iteration {
+    /// By how much a counter changed while `alloc` ran.
+    #[must_use]
+    pub fn counter(&self, name: &str) -> u64 {
+        let found = self.counters.iter().find(|(known, _)| *known == name);
+        found.map_or(0, |(_, by)| *by)
     }
 }
 

@@ -27,7 +27,7 @@ use policy::units::{Bytes, Instant, Nanos, Pages};
 use crate::dd::{Dd, Run, SyncAfter, dd};
 use crate::hog::{count_of, touch_whole};
 use crate::read::{Pattern, Reader, reader};
-use crate::{Failure, Report, Stop};
+use crate::{Failure, Iteration, Report, Stop};
 
 /// The conductor looks at the free memory so often, and at what is dirty.
 const LOOK: Nanos = Nanos::secs(1);
@@ -70,40 +70,6 @@ pub struct Thpavail {
     pub settled: Pages,
     /// The fate of that file.
     pub file_ends: FileEnds,
-}
-
-/// One iteration.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Iteration {
-    /// Name of the task that touched the memory.
-    pub alloc: String,
-    /// When the copies began, since the beginning of the run.
-    pub began: Nanos,
-    /// When `alloc` began.
-    pub alloc_began: Nanos,
-    /// Its length.
-    pub took: Nanos,
-    /// Free frames when it began.
-    pub free: Pages,
-    /// Dirty pages when it began, those under writeback included.
-    pub dirty: Pages,
-    /// Huge pages that could have been made of what was free when it began.
-    pub runs_free: u64,
-    /// Huge pages that its memory had at the end.
-    pub huge: u64,
-    /// Bytes that the reader had read by then.
-    pub read: Bytes,
-    /// Every counter that changed while it ran: (name, by how much).
-    pub counters: Vec<(&'static str, u64)>,
-}
-
-impl Iteration {
-    /// By how much a counter changed while `alloc` ran.
-    #[must_use]
-    pub fn counter(&self, name: &str) -> u64 {
-        let found = self.counters.iter().find(|(known, _)| *known == name);
-        found.map_or(0, |(_, by)| *by)
-    }
 }
 
 /// Runs the test: reads `source`, writes `target`.
