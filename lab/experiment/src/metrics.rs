@@ -18,6 +18,7 @@ pub mod runs;
 pub mod small;
 #[cfg(test)]
 mod tests;
+pub mod throttles;
 pub mod zones;
 
 use std::sync::LazyLock;

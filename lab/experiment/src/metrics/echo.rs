@@ -10,7 +10,7 @@
 
 use policy::reclaim::Reason;
 
-use super::reclaim::{Who, is_timeout, is_zero, of_reason, real};
+use super::throttles::{Who, is_timeout, is_zero, of_reason, real};
 use crate::outcome::Outcome;
 
 /// Ticks of a peak after its first.

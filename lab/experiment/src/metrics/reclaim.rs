@@ -13,6 +13,7 @@
 use env::Cause;
 use policy::reclaim::Reason;
 
+use super::throttles::{Who, is_timeout, is_zero, of_reason, real};
 use super::{count, echo, metrics};
 use crate::outcome::{Job, Outcome, TaskCpu, ThrottleCount};
 use crate::stats::{Better, Samples, Stat};
@@ -199,51 +200,6 @@ fn direct_percent(outcome: &Outcome) -> Option<f64> {
     Some(if all > 0.0 { 100.0 * direct / all } else { 0.0 })
 }
 
-/// The tasks whose throttlings count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Who {
-    /// Those of tasks that need memory.
-    Direct,
-    /// Those of the background reclaimer.
-    Background,
-    /// All.
-    Any,
-}
-
-impl Who {
-    /// True if this one is theirs.
-    #[must_use]
-    pub fn is(self, throttle: &ThrottleCount) -> bool {
-        match self {
-            Self::Direct => !throttle.background,
-            Self::Background => throttle.background,
-            Self::Any => true,
-        }
-    }
-}
-
-/// It did not sleep a tick.
-#[must_use]
-pub fn is_zero(throttle: &ThrottleCount) -> bool {
-    throttle.delayed_ms <= 0.0
-}
-
-/// It slept as long as it may, or longer.
-#[must_use]
-pub fn is_timeout(throttle: &ThrottleCount) -> bool {
-    throttle.timeout_ms > 0.0 && throttle.delayed_ms >= throttle.timeout_ms
-}
-
-/// The throttlings of one reason.
-pub fn of_reason(
-    outcome: &Outcome,
-    who: Who,
-    reason: Reason,
-) -> impl Iterator<Item = &ThrottleCount> {
-    let all = outcome.throttles.iter();
-    all.filter(move |throttle| throttle.reason == reason && who.is(throttle))
-}
-
 fn share(
     outcome: &Outcome,
     who: Who,
@@ -285,16 +241,6 @@ fn resident_peak(outcome: &Outcome) -> Option<f64> {
     let levels = outcome.levels.iter().map(|level| level.resident);
     let peak = super::largest(levels).filter(|peak| *peak > 0.0)?;
     (outcome.memory_limit > 0.0).then(|| peak / outcome.memory_limit)
-}
-
-/// A count as a number.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts of throttlings are below 2^53"
-)]
-#[must_use]
-pub fn real(count: u64) -> f64 {
-    count as f64
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
 //! From what a session and its world recorded to an `Outcome`.
 
 use device::MeterReading;
-use policy::units::{Instant, Nanos};
+use policy::units::Instant;
 use workload::{LongCall, Report};
 
 use super::cell::Cell;
 use super::digest::Digest;
 use super::jobs::JobSpec;
+use super::real::{millis, number, seconds};
 use super::session::Ended;
 use crate::outcome::{Counter, DeviceOutcome, Job, Outcome};
 use scenario::task::{Files, Memory};
@@ -244,20 +245,4 @@ fn counters(ended: &Ended) -> Vec<Counter> {
     let own = own.into_iter().chain(devices);
     let own = own.chain([("refused", number(refused))]);
     own.chain(vmstat).collect()
-}
-
-pub(super) fn seconds(time: Nanos) -> f64 {
-    number(time.0) / 1e9
-}
-
-pub(super) fn millis(time: Nanos) -> f64 {
-    number(time.0) / 1e6
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "counts, bytes and times are below 2^53"
-)]
-pub(super) fn number(value: u64) -> f64 {
-    value as f64
 }

@@ -16,96 +16,24 @@ use policy::watermark::Watermarks;
 use policy::writeback::{Flight, FlushTunables};
 use world::fs::journal;
 
-use super::jobs::{self, JobSpec};
+use super::disk::{DeviceSpec, WHOLE_RATIO};
+use super::jobs::{self, JobSpec, device, request_least};
 use super::runs;
 use super::small::SmallSpec;
 use scenario::machine::{marks, of_machine, pages_of, zone_count};
 use scenario::presets::{self, PRESETS, Preset};
 use scenario::task::Files;
 use scenario::units::{PAGES_PER_MIB, mib, millis, seconds, whole, whole_pages};
-use scenario::{
-    ColumnEntry, DeviceEntry, JournalData, JournalTable, Machine, RowEntry, Scenario, choices,
-};
+use scenario::{ColumnEntry, DeviceEntry, JournalData, JournalTable, RowEntry, Scenario, choices};
 
-/// A share of the dirty limit without a bound, in 1/10000.
-const WHOLE_RATIO: u32 = 10_000;
 /// Size of a journal that a scenario does not give (mke2fs, on devices of 1 to 2 GiB).
 const JOURNAL_MIB: f64 = 16.0;
-/// Requests do not shrink below 128 KiB (experiments A6).
-const REQUEST_LEAST: Pages = Pages(32);
 /// A smaller read-ahead window is none (`mm::Options::readahead_max`).
 const WINDOW_LEAST: Pages = Pages(2);
 /// KiB of a page.
 const KIB_PER_PAGE: f64 = 4.0;
 /// Requests in flight, however small the machine: the device is not to run dry.
 const FLIGHT_LEAST: u64 = 4;
-
-/// A device of a cell.
-#[derive(Clone, Debug, PartialEq)]
-pub struct DeviceSpec {
-    /// Its name in the scenario.
-    pub id: String,
-    /// Model.
-    pub model: String,
-    /// File system.
-    pub fs: Option<String>,
-    /// Its file system's journal.
-    pub journal: Option<journal::Options>,
-    /// Wrappers.
-    pub wrap: Option<String>,
-    /// Rates times this.
-    pub rate_factor: f64,
-    /// Its rate in bytes a second, before scaling; none: its model's.
-    pub rate: Option<u64>,
-    /// Changes of that rate, each so long after the run began.
-    pub changes: Vec<(Nanos, u64)>,
-    /// Files that are there before the run lie somewhere on it.
-    pub placed_files: bool,
-    /// Blocks of its file system in a page.
-    pub blocks_a_page: u8,
-    /// Parameters that differ from the model's, before scaling.
-    pub params: Vec<(String, u64)>,
-    /// Its own limits hold even when the global ones are far.
-    pub strict: bool,
-    /// Upper bound of its share of the dirty limit, in 1/10000.
-    pub max_ratio: u32,
-}
-
-impl DeviceSpec {
-    /// A bare device of a model.
-    #[must_use]
-    pub fn plain(id: &str, model: &str) -> Self {
-        Self {
-            id: id.to_owned(),
-            model: model.to_owned(),
-            fs: None,
-            journal: None,
-            wrap: None,
-            rate_factor: 1.0,
-            rate: None,
-            changes: Vec::new(),
-            placed_files: false,
-            blocks_a_page: 1,
-            params: Vec::new(),
-            strict: false,
-            max_ratio: WHOLE_RATIO,
-        }
-    }
-
-    /// The rate from the run's beginning on and its changes: (when, bytes a second), on a machine
-    /// smaller by `shrink`. Nothing where the rate is the model's own.
-    #[must_use]
-    pub fn rates(&self, shrink: u64) -> Vec<(Nanos, u64)> {
-        let scaled = |rate: u64| times(rate, self.rate_factor) / shrink;
-        let Some(rate) = self.rate else {
-            return Vec::new();
-        };
-        let changes = self.changes.iter().map(|(at, rate)| (*at, scaled(*rate)));
-        core::iter::once((Nanos::ZERO, scaled(rate)))
-            .chain(changes)
-            .collect()
-    }
-}
 
 /// One cell.
 #[derive(Clone, Debug)]
@@ -387,18 +315,6 @@ impl Cell {
     }
 }
 
-/// The least size that a request shrinks to: 128 KiB (experiments A6), so that a device's time for
-/// a request stays small against that for its pages. Where both are scaled with the pages, a
-/// request of fewer pages takes as long as one of all of them at full size, and there is no such
-/// bound.
-pub(super) const fn request_least(machine: &Machine) -> Pages {
-    if machine.scale_costs {
-        Pages(1)
-    } else {
-        REQUEST_LEAST
-    }
-}
-
 /// The flusher of a machine smaller by `shrink`: requests shrink down to `least`, and where they
 /// have reached that, their number shrinks instead, so that what is in flight stays the same part
 /// of the dirty limit. Slices stay: CPU time is brought back to full size by pages, and so must
@@ -522,13 +438,6 @@ fn swap(scenario: &Scenario, scale: f64) -> Option<SwapSpec> {
     })
 }
 
-/// Index of a device of a checked scenario.
-pub(super) fn device(scenario: &Scenario, id: &str) -> usize {
-    let mut devices = scenario.devices.iter();
-    let at = devices.position(|device| device.id.get_ref() == id);
-    at.expect("a loaded scenario names its own devices")
-}
-
 /// A journal on a machine of this size; a file's times are those of the tick.
 fn journal(table: &JournalTable, hz: u32, scale: f64) -> journal::Options {
     let mut options = journal::Options::default();
@@ -616,13 +525,4 @@ fn devices(scenario: &Scenario, row: &RowEntry, column: &Column) -> Vec<DeviceSp
         }
     };
     scenario.devices.iter().enumerate().map(spec).collect()
-}
-
-/// A rate times a factor, to the nearest byte.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "rates are below 2^41 and the factor is 0.01 to 100 by scenario::check"
-)]
-pub(super) fn times(rate: u64, factor: f64) -> u64 {
-    whole(rate as f64 * factor)
 }

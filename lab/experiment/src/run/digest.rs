@@ -14,7 +14,7 @@ use env::{Event, TaskId};
 use policy::dirty::{BalanceTrace, Law, PauseReason, Prints};
 use policy::units::{Nanos, Pages};
 
-use super::assemble::{millis, number, seconds};
+use super::real::{millis, number, seconds};
 use crate::outcome::{Level, Pause};
 
 /// Tenths of a second that are told apart: a day of them.

@@ -1,11 +1,10 @@
 //! The jobs of a cell: a scenario's tasks, each with its sizes in a row and its numbers at the
 //! run's scale.
 
-use policy::units::Nanos;
+use policy::units::{Nanos, Pages};
 use toml::Spanned;
 use workload::Keep;
 
-use super::cell::{device, request_least};
 use super::{runs, small};
 use crate::loads;
 use crate::task::{Facts, Sizes};
@@ -14,10 +13,12 @@ use scenario::kinds::Task;
 use scenario::machine::pages_of;
 use scenario::task::{Files, Traits, Writes};
 use scenario::units::{seconds, whole};
-use scenario::{RowEntry, Scenario, TaskEntry};
+use scenario::{Machine, RowEntry, Scenario, TaskEntry};
 
 /// A small file of which nothing is said is a page.
 const SMALL_FILE_KIB: f64 = 4.0;
+/// Requests do not shrink below 128 KiB (experiments A6).
+const REQUEST_LEAST: Pages = Pages(32);
 /// Name of the job that keeps small files, and of its kind.
 const KEEPER: &str = "keeper";
 
@@ -194,4 +195,23 @@ impl JobSpec {
     pub(crate) fn finds_files(&self) -> bool {
         self.traits.files == Files::Found
     }
+}
+
+/// The least size that a request shrinks to: 128 KiB (experiments A6), so that a device's time for
+/// a request stays small against that for its pages. Where both are scaled with the pages, a
+/// request of fewer pages takes as long as one of all of them at full size, and there is no such
+/// bound.
+pub(super) const fn request_least(machine: &Machine) -> Pages {
+    if machine.scale_costs {
+        Pages(1)
+    } else {
+        REQUEST_LEAST
+    }
+}
+
+/// Index of a device of a checked scenario.
+pub(super) fn device(scenario: &Scenario, id: &str) -> usize {
+    let mut devices = scenario.devices.iter();
+    let at = devices.position(|device| device.id.get_ref() == id);
+    at.expect("a loaded scenario names its own devices")
 }

@@ -8,7 +8,9 @@ use policy::units::Bytes;
 use world::fs::journal::{self, Journal, Storage};
 use world::{Lab, Stamps};
 
-use super::cell::{Cell, DeviceSpec};
+use super::cell::Cell;
+use super::disk::DeviceSpec;
+use super::real::number;
 use super::session::RunError;
 
 /// The object that is the log: behind the files, of which each job has its own and one to read
@@ -87,11 +89,8 @@ impl Journals {
             return Vec::new();
         }
         let stats: Vec<_> = self.made.iter().map(|(made, _)| made.stats()).collect();
-        let sum =
-            |of: fn(&journal::Stats) -> u64| super::assemble::number(stats.iter().map(of).sum());
-        let most = |of: fn(&journal::Stats) -> u64| {
-            super::assemble::number(stats.iter().map(of).max().unwrap_or(0))
-        };
+        let sum = |of: fn(&journal::Stats) -> u64| number(stats.iter().map(of).sum());
+        let most = |of: fn(&journal::Stats) -> u64| number(stats.iter().map(of).max().unwrap_or(0));
         vec![
             ("journal_commits", sum(|stats| stats.commits)),
             (

@@ -8,10 +8,11 @@ use policy::units::{Bytes, Instant, Nanos, Pages};
 use workload::{Numbered, Objects, Stop};
 use world::{EventKind, Lab, LabError, Options, Record, TaskReport};
 
-use super::assemble::{self, number, seconds};
+use super::assemble;
 use super::cell::Cell;
 use super::digest::Digest;
 use super::journal::{self, Journals, log_of};
+use super::real::{number, seconds};
 use super::rig;
 use super::session::{self, Ended, JobFiles, Placed, RunError, Setup};
 use crate::outcome::{Outcome, TaskCpu};

@@ -7,7 +7,7 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use env::{DeviceId, DeviceInfo, ObjectId};
@@ -16,9 +16,10 @@ use os::{Budget, BudgetError, FileDevice, OpenOptions, ThreadEnv};
 use policy::units::{Bytes, Nanos, PAGE_SHIFT, Pages};
 use workload::{Objects, Stop};
 
-use super::assemble::{self, number, seconds};
+use super::assemble;
 use super::cell::Cell;
-use super::made::MadeFiles;
+use super::made::{LiveFiles, MadeFiles};
+use super::real::{number, seconds};
 use super::session::{self, JobFiles, Placed, RunError, Setup};
 use super::tape::Tape;
 use super::wrap::{Release, dress};
@@ -55,38 +56,6 @@ pub struct Live {
     pub memory: Option<Bytes>,
     /// The files that are there now.
     pub files: LiveFiles,
-}
-
-/// The files of the run that is under way, to be removed also when the program is interrupted.
-#[derive(Clone, Debug, Default)]
-pub struct LiveFiles(Arc<Mutex<Vec<PathBuf>>>);
-
-impl LiveFiles {
-    pub(super) fn add(&self, path: PathBuf) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(path);
-    }
-
-    /// One is gone already.
-    pub(super) fn forget(&self, path: &Path) {
-        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        files.retain(|own| own != path);
-    }
-
-    /// Removes all of them.
-    pub fn remove_all(&self) {
-        for path in self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .drain(..)
-        {
-            // Nothing is left to be done about a file that will not go.
-            let _ = std::fs::remove_file(path);
-        }
-    }
 }
 
 /// Removes the files when the run ends, by a panic too.

@@ -2,17 +2,47 @@
 //! as they are open.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use env::ObjectId;
 use os::{FileDevice, OpenOptions};
 use workload::Objects;
 
-use super::live::LiveFiles;
-
 /// Files so far in this process: two devices in one folder give no name twice.
 static MADE: AtomicU64 = AtomicU64::new(0);
+
+/// The files of the run that is under way, to be removed also when the program is interrupted.
+#[derive(Clone, Debug, Default)]
+pub struct LiveFiles(Arc<Mutex<Vec<PathBuf>>>);
+
+impl LiveFiles {
+    pub(super) fn add(&self, path: PathBuf) {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(path);
+    }
+
+    /// One is gone already.
+    fn forget(&self, path: &Path) {
+        let mut files = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|own| own != path);
+    }
+
+    /// Removes all of them.
+    pub fn remove_all(&self) {
+        for path in self
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .drain(..)
+        {
+            // Nothing is left to be done about a file that will not go.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
 
 /// Makes files of one device.
 pub(super) struct MadeFiles {

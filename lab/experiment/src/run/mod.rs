@@ -7,11 +7,13 @@
 mod assemble;
 mod cell;
 mod digest;
+mod disk;
 mod jobs;
 mod journal;
 mod lab;
 mod live;
 mod made;
+mod real;
 mod rig;
 mod runs;
 #[cfg(test)]
@@ -22,9 +24,11 @@ mod small;
 mod tape;
 mod wrap;
 
-pub use cell::{Cell, Column, DeviceSpec, SwapSpec};
+pub use cell::{Cell, Column, SwapSpec};
+pub use disk::DeviceSpec;
 pub use jobs::JobSpec;
-pub use live::{Live, LiveFiles};
+pub use live::Live;
+pub use made::LiveFiles;
 pub use session::RunError;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -11,7 +11,8 @@ use world::model::params::Unit;
 use world::model::{self, Params, Simulated, Surroundings};
 use world::{CostTable, Lab, fs};
 
-use super::cell::{Cell, DeviceSpec, times};
+use super::cell::Cell;
+use super::disk::{DeviceSpec, times};
 use super::journal::log_of;
 use super::session::{Change, RunError};
 use super::wrap::{Built, dress};

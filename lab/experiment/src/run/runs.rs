@@ -10,8 +10,8 @@ use history::compact::Compaction;
 use policy::place::mobility::Mobility;
 use workload::Report;
 
-use super::assemble::{number, seconds};
-use super::cell::DeviceSpec;
+use super::disk::DeviceSpec;
+use super::real::{number, seconds};
 use crate::outcome::Iteration;
 use scenario::presets::with_patches;
 use scenario::{ColumnEntry, DefragKind, Machine, RowEntry};

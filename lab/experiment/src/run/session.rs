@@ -15,9 +15,9 @@ use policy::reclaim::scan::CLUSTER;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use workload::{Barrier, Folder, Inodes, Job, Objects, Plan, Report, SmallFiles, Stop, Work, keep};
 
-use super::assemble::{number, seconds};
 use super::cell::Cell;
 use super::jobs::{Does, JobSpec};
+use super::real::{number, seconds};
 use crate::loads;
 use crate::outcome::{DeviceLevel, Level, VmSeries};
 use crate::task::Given;

@@ -20,8 +20,8 @@ use os::ThreadEnv;
 use policy::dirty::Law;
 use policy::units::Nanos;
 
-use super::assemble::seconds;
 use super::digest::Digest;
+use super::real::seconds;
 use crate::outcome::{Job, TaskCpu};
 use crate::watch::Shared;
 

@@ -9,7 +9,7 @@ use device::{BytesPerSec, Layer, Meter, RateStep, SlowOptions, Stack};
 use env::{Device, Host, Interrupt};
 use workload::Stop;
 
-use super::cell::DeviceSpec;
+use super::disk::DeviceSpec;
 use super::session::{Change, RunError};
 use scenario::catalogue;
 

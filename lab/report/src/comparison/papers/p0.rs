@@ -13,7 +13,7 @@ use policy::reclaim::Reason;
 
 use super::{ROWS, Report, line};
 use crate::table::{Monitor, Operation, Published, Table, head, heads};
-use experiment::metrics::reclaim;
+use experiment::metrics::{reclaim, throttles};
 use experiment::outcome::ThrottleCount;
 use experiment::pool::ALL;
 use experiment::presets;
@@ -191,20 +191,20 @@ impl Delays {
             parts.sum::<f64>() / repetitions
         };
         Some(Self {
-            n: sum(|delay| reclaim::real(delay.count)),
-            zero: sum(|delay| part(reclaim::is_zero(delay), delay)),
-            timeout: sum(|delay| part(reclaim::is_timeout(delay), delay)),
+            n: sum(|delay| throttles::real(delay.count)),
+            zero: sum(|delay| part(throttles::is_zero(delay), delay)),
+            timeout: sum(|delay| part(throttles::is_timeout(delay), delay)),
             timeout_ms: Some((shortest, longest)),
-            total_ms: sum(|delay| delay.delayed_ms * reclaim::real(delay.count)),
+            total_ms: sum(|delay| delay.delayed_ms * throttles::real(delay.count)),
         })
     }
 
     fn published(entry: &DelaysEntry) -> Self {
-        let n = reclaim::real(entry.n);
+        let n = throttles::real(entry.n);
         Self {
             n,
-            zero: reclaim::real(entry.zero),
-            timeout: reclaim::real(entry.timeout),
+            zero: throttles::real(entry.zero),
+            timeout: throttles::real(entry.timeout),
             timeout_ms: None,
             total_ms: n * entry.mean_ms,
         }
@@ -238,7 +238,11 @@ impl Delays {
 }
 
 fn part(is: bool, delay: &ThrottleCount) -> f64 {
-    if is { reclaim::real(delay.count) } else { 0.0 }
+    if is {
+        throttles::real(delay.count)
+    } else {
+        0.0
+    }
 }
 
 #[cfg(test)]
