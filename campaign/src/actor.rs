@@ -10,13 +10,12 @@ use world::Sector;
 use world::content::of_pin;
 
 use crate::failure::fail;
+use crate::going::{Going, Over, pause};
 use crate::judge;
 use crate::memory;
 use crate::nonblocking;
-use crate::op::Op;
-use crate::plan::{SECTOR, SECTORS};
-use crate::run::{Going, Over};
-use crate::scene::{DeviceState, Slot, World, pause};
+use crate::op::{Op, SECTOR, SECTORS};
+use crate::scene::{DeviceState, Slot, World};
 
 /// Holds within holds.
 const DEPTH_MAX: u32 = 2;
@@ -64,10 +63,6 @@ impl Actor {
         }
     }
 
-    pub(crate) fn world(&self) -> Arc<World> {
-        Arc::clone(&self.world)
-    }
-
     /// Takes all steps.
     pub(crate) fn work(mut self, task: &mut Task<'_>, ops: &[Op]) -> Going {
         let end = ops.len();
@@ -112,7 +107,7 @@ impl Actor {
         }
         if let Some(region) = op.region() {
             self.timed(task, (at, op), world.swap_place, 0, |actor, task| {
-                actor.in_memory(task, region, op)
+                memory::step(task, &actor.world, region, op)
             })?;
             return Ok(at + 1);
         }

@@ -21,10 +21,10 @@ use env::Work;
 use history::shrink::ShrinkRule;
 use policy::writeback::FlushTunables;
 
-use crate::op::Op;
+use crate::op::{Op, SECTORS};
 use crate::plan::{
     CachePlan, Contradiction, DevicePlan, FilePlan, FlushPlan, Limit, Machine, ObjectsPlan,
-    OnError, Phase, Plan, RegionPlan, SECTORS, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan,
+    OnError, Phase, Plan, RegionPlan, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan,
     reclaim_name, work_name,
 };
 use crate::rng::Rng;

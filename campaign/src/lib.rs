@@ -23,6 +23,7 @@
 mod actor;
 mod draw;
 mod failure;
+mod going;
 mod memory;
 mod nonblocking;
 mod objects;
@@ -41,7 +42,7 @@ pub use plan::{
     CachePlan, Contradiction, DevicePlan, FailedAs, FilePlan, FlushPlan, Limit, Machine, OnError,
     Phase, Plan, RegionPlan, SlowPlan, SwapPlan, TaskPlan, VERSION, VolatilePlan,
 };
-pub use run::{Outcome, Setup, run};
-pub use scene::Plant;
+pub use run::{Outcome, run};
+pub use scene::{Plant, Setup};
 pub use shrink::{Shrunk, shrink};
 pub use tally::Tally;

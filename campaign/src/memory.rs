@@ -15,12 +15,10 @@ use policy::units::{Bytes, Nanos, Pages};
 use world::Sector;
 use world::check::Write;
 
-use crate::actor::Actor;
 use crate::failure::fail;
+use crate::going::{Going, Over};
 use crate::judge;
-use crate::op::Op;
-use crate::plan::{SECTOR, SECTORS};
-use crate::run::{Going, Over};
+use crate::op::{Op, SECTOR, SECTORS};
 use crate::scene::{Memory, Region, World};
 
 /// A region is read in pieces of this many pages at the end.
@@ -33,22 +31,19 @@ const REST: Nanos = Nanos::millis(500);
 /// Refusals after which the rest of a region is left alone: each may take minutes under 5.16-rc1.
 const REFUSALS_MAX: u32 = 8;
 
-impl Actor {
-    /// Takes a step in anonymous memory.
-    pub(crate) fn in_memory(&mut self, task: &mut Task<'_>, number: usize, op: Op) -> Going {
-        let world = self.world();
-        let Some(memory) = world.regions.get(number) else {
-            return Ok(());
-        };
-        let region = &memory.region();
-        match op {
-            Op::Touch { page, pages, .. } => touch(task, &world, region, page, pages),
-            Op::Put { at, len, .. } => put(task, &world, region, at, len),
-            Op::Get { at, len, .. } => get(task, &world, region, at, len),
-            Op::Discard { page, pages, .. } => discard(task, &world, region, page, pages),
-            Op::Renew { .. } => renew(task, &world, memory),
-            _ => Ok(()),
-        }
+/// Takes a step in anonymous memory.
+pub(crate) fn step(task: &mut Task<'_>, world: &World, number: usize, op: Op) -> Going {
+    let Some(memory) = world.regions.get(number) else {
+        return Ok(());
+    };
+    let region = &memory.region();
+    match op {
+        Op::Touch { page, pages, .. } => touch(task, world, region, page, pages),
+        Op::Put { at, len, .. } => put(task, world, region, at, len),
+        Op::Get { at, len, .. } => get(task, world, region, at, len),
+        Op::Discard { page, pages, .. } => discard(task, world, region, page, pages),
+        Op::Renew { .. } => renew(task, world, memory),
+        _ => Ok(()),
     }
 }
 

@@ -7,7 +7,7 @@ use policy::units::Bytes;
 use world::Sector;
 
 use crate::failure::fail;
-use crate::plan::{SECTOR, SECTORS};
+use crate::op::{SECTOR, SECTORS};
 use crate::scene::World;
 
 /// Pages that are taken in between two looks at the pace.

@@ -14,8 +14,8 @@ use policy::place::mobility::Mobility;
 use policy::units::{Bytes, Nanos, Pages};
 
 use crate::failure::fail;
+use crate::going::pause;
 use crate::judge;
-use crate::scene::{World, pause};
 
 /// Objects that may be made again take up to this part of the frames, and those that stay up to
 /// that.
@@ -125,23 +125,23 @@ impl Objects {
         self.held.lock().expect("nobody panics with it")
     }
 
-    /// Takes and gives back until the run has ended.
-    pub(crate) fn work(&self, task: &mut Task<'_>, world: &World) {
-        while !world.fair.load(Ordering::Relaxed) {
-            if !self.step(task, world) {
+    /// Takes and gives back until the run has ended (`fair`).
+    pub(crate) fn work(&self, task: &mut Task<'_>, cache: &Cache, fair: &AtomicBool) {
+        while !fair.load(Ordering::Relaxed) {
+            if !self.step(task, cache, fair) {
                 break;
             }
         }
         self.ended.store(true, Ordering::Relaxed);
     }
 
-    fn step(&self, task: &mut Task<'_>, world: &World) -> bool {
-        let frames = world.cache.stats().frames.0;
+    fn step(&self, task: &mut Task<'_>, cache: &Cache, fair: &AtomicBool) -> bool {
+        let frames = cache.stats().frames.0;
         let pages = |slabs: &Slabs, task: &Task<'_>| slabs.pages(task).0;
         for _ in 0..BATCH {
             // Each may wait for memory for a minute and be refused, and the end waits for this one
             // only.
-            if world.fair.load(Ordering::Relaxed) {
+            if fair.load(Ordering::Relaxed) {
                 break;
             }
             let stays = task.random().is_multiple_of(4);
@@ -179,7 +179,7 @@ impl Objects {
     }
 
     /// Gives all back, once the task has ended; false: the lab has given up.
-    pub(crate) fn finish(&self, task: &mut Task<'_>, world: &World) -> bool {
+    pub(crate) fn finish(&self, task: &mut Task<'_>, cache: &Cache) -> bool {
         let mut looks = 0;
         while !self.ended.load(Ordering::Relaxed) {
             looks += 1;
@@ -192,7 +192,7 @@ impl Objects {
                 return false;
             }
         }
-        let before = world.cache.slab_pages().all();
+        let before = cache.slab_pages().all();
         let own = self.kept.slabs.pages(task) + self.staying.pages(task);
         judge!(
             before == own,
@@ -205,7 +205,7 @@ impl Objects {
         while let Some(object) = { self.held().pop() } {
             self.staying.give(task, object);
         }
-        let left = world.cache.slab_pages().all();
+        let left = cache.slab_pages().all();
         judge!(
             left == Pages::ZERO,
             "accounting",

@@ -25,7 +25,10 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::SECTORS;
+/// Sectors of a page.
+pub(crate) const SECTORS: u64 = 8;
+/// Bytes of a sector.
+pub(crate) const SECTOR: u64 = 512;
 
 /// One step of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

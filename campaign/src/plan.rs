@@ -35,10 +35,6 @@ use crate::op::Op;
 pub const VERSION: u32 = 1;
 /// Frames of the smallest limit.
 const LIMIT_LEAST: u64 = 256;
-/// Sectors of a page.
-pub(crate) const SECTORS: u64 = 8;
-/// Bytes of a sector.
-pub(crate) const SECTOR: u64 = 512;
 
 /// The name that a file gives a law of reclaim: words joined as all names of plans are.
 pub(crate) fn reclaim_name(law: ReclaimLaw) -> String {

@@ -38,11 +38,12 @@ use world::{Lab, LabEnv, Recorded};
 
 use crate::actor::{Actor, read_all};
 use crate::failure::{Failure, catch, fail};
+use crate::going::pause;
 use crate::judge;
 use crate::memory;
 use crate::op::Op;
 use crate::plan::Plan;
-use crate::scene::{self, DeviceState, Plant, World, open, pause};
+use crate::scene::{self, DeviceState, Setup, World, open};
 use crate::tally::Tally;
 use crate::verdicts;
 
@@ -57,20 +58,6 @@ const PHASE_MAX: Nanos = Nanos::secs(20);
 const SYNCS_MAX: u32 = 4;
 /// A file that nobody opens.
 const PROBE: ObjectId = ObjectId(15);
-
-/// The run has ended.
-pub(crate) struct Over;
-
-pub(crate) type Going = Result<(), Over>;
-
-/// A test's additions to a run.
-#[derive(Clone, Default)]
-pub struct Setup {
-    /// Wraps the model of each device, within all other layers: a planted bug.
-    pub plant: Option<Plant>,
-    /// Tasks print what they do.
-    pub say: bool,
-}
 
 /// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -261,7 +248,7 @@ fn first_life(
         let world = Arc::clone(world);
         env::spawn(&**env, "objects", move |task| {
             if let Some(objects) = &world.objects {
-                objects.work(task, &world);
+                objects.work(task, &world.cache, &world.fair);
             }
         });
     }
@@ -376,7 +363,7 @@ fn is_failed(task: &mut Task<'_>, world: &World, place: &DeviceState) -> bool {
 /// With everything healed: all syncs go through and everything adds up.
 fn finish(task: &mut Task<'_>, world: &Arc<World>) {
     if let Some(objects) = &world.objects
-        && !objects.finish(task, world)
+        && !objects.finish(task, &world.cache)
     {
         return;
     }

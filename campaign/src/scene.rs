@@ -20,10 +20,9 @@ use world::{EventKind, Lab, LabEnv, Options as LabOptions, Record, Stamps};
 use crate::failure::fail;
 use crate::judge;
 use crate::objects::Objects;
-use crate::op::Op;
-use crate::plan::{Contradiction, Phase, Plan, SECTOR, SECTORS};
+use crate::op::{Op, SECTOR, SECTORS};
+use crate::plan::{Contradiction, Phase, Plan};
 use crate::rng::Rng;
-use crate::run::{Going, Over, Setup};
 
 /// Virtual time that a run may take, apart from what reclaim may sleep for all of its pages.
 const LONGEST: Instant = Instant(40_000_000_000_000);
@@ -821,13 +820,15 @@ pub(crate) fn check_refusals(task: &mut Task<'_>, env: &Arc<LabEnv>, plan: &Plan
     }
 }
 
-pub(crate) fn pause(task: &mut Task<'_>, time: Nanos) -> Going {
-    match task.sleep(Cause::Think, time) {
-        Wakeup::Cancelled | Wakeup::Refused => Err(Over),
-        Wakeup::Ready(_) | Wakeup::TimedOut => Ok(()),
-    }
-}
-
 /// The plants of tests are made with a host of their own.
 pub type Plant =
     Arc<dyn Fn(usize, Arc<dyn Device>, Arc<dyn Host>) -> Arc<dyn Device> + Send + Sync>;
+
+/// A test's additions to a run.
+#[derive(Clone, Default)]
+pub struct Setup {
+    /// Wraps the model of each device, within all other layers: a planted bug.
+    pub plant: Option<Plant>,
+    /// Tasks print what they do.
+    pub say: bool,
+}

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::op::Op;
 use crate::plan::{DevicePlan, FailedAs, FlushPlan, Limit, Phase, Plan, SwapPlan};
-use crate::run::{Setup, run};
+use crate::run::run;
+use crate::scene::Setup;
 
 /// The result of shrinking.
 #[derive(Clone, Debug)]
