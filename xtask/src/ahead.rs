@@ -20,8 +20,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::csv::{self, Table};
+use crate::experiments;
 use crate::lab::run_once;
-use crate::test::experiments_named;
 use crate::workspace::{Workspace, build_program, root};
 use crate::{Arguments, Result};
 
@@ -64,7 +64,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             _ => names.push(word),
         }
     }
-    let known = experiments_named("ahead", &names)?;
+    let known = experiments::named("ahead", &names)?;
     if names.is_empty() {
         names.clone_from(&known);
     }
@@ -310,7 +310,6 @@ fn without_cause(lines: &Lines, causes: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::test::experiment_names;
 
     fn cell(lower: bool, values: [[f64; 3]; 2]) -> Cell {
         Cell {
@@ -366,7 +365,7 @@ mod tests {
 
     #[test]
     fn the_table_has_every_experiment_and_each_loss_its_cause() {
-        let known = experiment_names().unwrap();
+        let known = experiments::names().unwrap();
         let stored = parse(&read(TABLE).unwrap(), &known).unwrap();
         let missing: Vec<_> = known
             .iter()

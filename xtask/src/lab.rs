@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use crate::csv::{self, Table};
-use crate::test::{experiment_names, experiments_named, experiments_out, reproduced};
+use crate::experiments;
 use crate::workspace::{Workspace, build_program, root};
 use crate::{Arguments, Result, steps};
 
@@ -66,7 +66,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             "lab: {STORED} has the traces at scale {SCALE}; another one goes with --twice only"
         ));
     }
-    experiments_named("lab", &names)?;
+    experiments::named("lab", &names)?;
     match what {
         What::Check => judge(&build_program()?, &names, &scale, false),
         What::Twice => judge(&build_program()?, &names, &scale, true),
@@ -87,7 +87,7 @@ pub(crate) fn hashes_hold(program: &Path, which: Which) -> Result<()> {
                 "    SKIPPED: {}: up to minutes each in the tests' build; cargo xtask test --all has them",
                 LONG.join(", ")
             );
-            let mut names = experiment_names()?;
+            let mut names = experiments::names()?;
             names
                 .retain(|name| !LONG.contains(&name.as_str()) && !BY_NAME.contains(&name.as_str()));
             names
@@ -154,7 +154,7 @@ pub(crate) const BY_NAME: [&str; 2] = ["stutterp-oom", "thpavail"];
 /// Runs the experiments, without names all of them, and compares.
 fn judge(program: &Path, names: &[String], scale: &str, twice: bool) -> Result<()> {
     let workspace = Workspace::load()?;
-    let known = experiment_names()?;
+    let known = experiments::names()?;
     let stored = Stored::read()?;
     let mut differ = Vec::new();
     if names.is_empty() {
@@ -233,7 +233,7 @@ fn chosen(names: &[String], known: &[String]) -> Vec<String> {
 fn bless(names: &[String]) -> Result<()> {
     let workspace = Workspace::load()?;
     let program = build_program()?;
-    let known = experiment_names()?;
+    let known = experiments::names()?;
     let mut stored = Stored::read()?;
     let before = stored.experiments.clone();
     stored.experiments.retain(|name, _| known.contains(name));
@@ -353,8 +353,8 @@ pub(crate) fn run_once(
 /// The first repetition of what `reproduce` or `experiments` has run whole with this very program;
 /// nothing if neither has, or it cannot be read.
 fn of_the_check(workspace: &Workspace, program: &Path, name: &str) -> Option<Hashes> {
-    let out = reproduced(workspace, program, name)
-        .unwrap_or_else(|| experiments_out(workspace).join(name));
+    let out = experiments::reproduced(workspace, program, name)
+        .unwrap_or_else(|| experiments::out(workspace).join(name));
     let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
     let table = csv::find(&out, "runs.csv").pop();
     let ran = table.as_deref().and_then(changed);
@@ -488,7 +488,7 @@ mod tests {
     fn the_list_has_every_experiment_and_no_other() {
         let stored = Stored::parse(&fs::read_to_string(Stored::path()).unwrap()).unwrap();
         let listed: Vec<String> = stored.experiments.keys().cloned().collect();
-        let known = experiment_names().unwrap();
+        let known = experiments::names().unwrap();
         assert_eq!(listed, known);
         assert!(
             BY_NAME

@@ -9,6 +9,7 @@ mod ahead;
 mod c;
 mod campaign;
 mod dist;
+mod experiments;
 mod instruments;
 mod lab;
 mod mutants;

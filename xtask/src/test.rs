@@ -6,13 +6,11 @@
 //! as a user builds it. A tool that a machine lacks (Miri, moto, Python) is skipped with a line
 //! that says so; nothing of our own is: a test that is not there is a failure.
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use serde_json::Value;
-
+use crate::experiments::{self, Bands};
 use crate::lab::Which;
 use crate::part::{self, Part};
 use crate::programs::{self, Asked, Program};
@@ -479,7 +477,7 @@ fn miri_test(what: &[&str]) -> Result<()> {
 /// Every published claim, one repetition each, as a new user sees them.
 fn reproduce() -> Result<()> {
     let program = build_program()?;
-    let out = reproduce_out(&Workspace::load()?);
+    let out = experiments::of_reproduce(&Workspace::load()?);
     // Results that an earlier program left would be taken for this one's where it is the same; here
     // it is to be run.
     if out.exists() {
@@ -491,22 +489,6 @@ fn reproduce() -> Result<()> {
         .arg(&out)
         .current_dir(root());
     steps::run(&mut command, EXPERIMENT_MAX)
-}
-
-fn reproduce_out(workspace: &Workspace) -> PathBuf {
-    workspace.target.join("xtask/reproduce")
-}
-
-/// Where `reproduce` has run an experiment with this very program just as it stands, and judged all
-/// of its bands, its folder.
-pub(crate) fn reproduced(workspace: &Workspace, program: &Path, name: &str) -> Option<PathBuf> {
-    let changed = |path: &Path| path.metadata().and_then(|found| found.modified()).ok();
-    let out = reproduce_out(workspace).join(name);
-    let scenario = out.join("scenario.toml");
-    let ran = std::fs::read_to_string(&scenario).ok()?;
-    let own = std::fs::read_to_string(root().join(format!("experiments/{name}.toml"))).ok()?;
-    let all = Bands::read(&out)?.stand("not_run").next().is_none();
-    (ran == own && all && changed(&scenario) > changed(program)).then_some(out)
 }
 
 /// The repetitions of each of an experiment's runs.
@@ -528,7 +510,7 @@ pub(crate) fn bands_hold(mut arguments: Arguments) -> Result<()> {
         }
         names.push(word);
     }
-    experiments_named("bands", &names)?;
+    experiments::named("bands", &names)?;
     experiments(&names, Replicas::Own)
 }
 
@@ -537,16 +519,16 @@ pub(crate) fn bands_hold(mut arguments: Arguments) -> Result<()> {
 fn experiments(names: &[String], replicas: Replicas) -> Result<()> {
     let workspace = Workspace::load()?;
     let program = build_program()?;
-    let out = experiments_out(&workspace);
+    let out = experiments::out(&workspace);
     let mut failed = Vec::new();
     let chosen = if names.is_empty() {
-        experiment_names()?
+        experiments::names()?
     } else {
         names.to_vec()
     };
     for name in chosen {
         let whole = match replicas {
-            Replicas::One => reproduced(&workspace, &program, &name),
+            Replicas::One => experiments::reproduced(&workspace, &program, &name),
             Replicas::Own => None,
         };
         let out = if let Some(whole) = whole {
@@ -587,102 +569,5 @@ fn experiments(names: &[String], replicas: Replicas) -> Result<()> {
         Ok(())
     } else {
         Err(failed.join("; "))
-    }
-}
-
-/// Where their results are, each in a folder of its name.
-pub(crate) fn experiments_out(workspace: &Workspace) -> PathBuf {
-    workspace.target.join("xtask/experiments")
-}
-
-/// The outcome of an experiment's bands, from `bands.json` of its folder.
-struct Bands(Vec<Value>);
-
-impl Bands {
-    /// Nothing if the experiment has not been run there, or not to its end.
-    fn read(out: &Path) -> Option<Self> {
-        let text = std::fs::read_to_string(out.join("bands.json")).ok()?;
-        serde_json::from_str(&text).ok().map(Self)
-    }
-
-    fn stand<'a>(&'a self, standing: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.0
-            .iter()
-            .filter(move |band| band["standing"] == standing)
-    }
-
-    fn print(&self) {
-        for band in &self.0 {
-            let word = |key: &str| band[key].as_str().unwrap_or_default();
-            println!(
-                "    {:<8} {} [{}] {}, expected {} to {}",
-                word("standing"),
-                word("id"),
-                word("case"),
-                band["value"],
-                band["min"],
-                band["max"]
-            );
-        }
-    }
-
-    /// Bands that another experiment holds and that hold here, too, in all their rows.
-    fn needless(&self) -> BTreeSet<&str> {
-        let ids = |standing| self.stand(standing).flat_map(|band| band["id"].as_str());
-        let elsewhere = self
-            .stand("holds")
-            .filter(|band| !band["held_in"].is_null());
-        let held: BTreeSet<&str> = elsewhere.flat_map(|band| band["id"].as_str()).collect();
-        held.difference(&ids("misses").collect()).copied().collect()
-    }
-}
-
-/// Names of the experiments: those of the files in `experiments/`.
-pub(crate) fn experiment_names() -> Result<Vec<String>> {
-    let folder = root().join("experiments");
-    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let stem = |path: &Path| Some(path.file_stem()?.to_str()?.to_owned());
-    let mut names: Vec<String> = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| {
-            path.extension()
-                .is_some_and(|extension| extension == "toml")
-        })
-        .filter_map(|path| stem(&path))
-        .collect();
-    names.sort();
-    if names.is_empty() {
-        Err(format!("no experiments in {}", folder.display()))
-    } else {
-        Ok(names)
-    }
-}
-
-/// The same, among which are those that a command was told.
-pub(crate) fn experiments_named(command: &str, names: &[String]) -> Result<Vec<String>> {
-    let known = experiment_names()?;
-    match names.iter().find(|name| !known.contains(name)) {
-        Some(name) => Err(format!("{command}: there is no experiments/{name}.toml")),
-        None => Ok(known),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_band_that_holds_in_every_row_needs_no_other_experiment() {
-        let band = |id: &str, standing: &str, held_in: Option<&str>| serde_json::json!({ "id": id, "standing": standing, "held_in": held_in });
-        let bands = Bands(vec![
-            band("a", "holds", Some("other")),
-            band("b", "holds", Some("other")),
-            band("b", "misses", Some("other")),
-            band("c", "holds", None),
-            band("d", "not_run", Some("other")),
-        ]);
-        assert_eq!(bands.needless(), BTreeSet::from(["a"]));
-        assert_eq!(bands.stand("not_run").count(), 1);
     }
 }
