@@ -22,6 +22,7 @@ pub(crate) mod nodes;
 mod pressure;
 mod record;
 mod scenarios;
+mod throttling;
 
 use std::fs;
 use std::path::{Path, PathBuf};

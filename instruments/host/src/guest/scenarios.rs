@@ -9,11 +9,7 @@ use std::fmt::Write as _;
 
 use serde::Deserialize;
 
-use super::image::{self, Programs};
-use super::kernel::Kernel;
-use super::machine::Memory;
-use super::record::{self, Recording, Stream};
-use super::{Guest, Result};
+use super::Result;
 
 /// The guests that have a name.
 const GUESTS: &str = include_str!("../../guests/throttling.toml");
@@ -279,45 +275,6 @@ impl Scenario {
         };
         let _ = write!(text, ", {} s, {fs}", self.seconds);
         text
-    }
-}
-
-impl Guest for Scenario {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn seconds(&self) -> u32 {
-        self.seconds
-    }
-
-    fn set(&mut self, setting: &str) -> Result<()> {
-        self.set(setting)
-    }
-
-    fn judge(&self) -> Result<()> {
-        self.judge()
-    }
-
-    fn memory(&self) -> Memory {
-        let mib = self.memory_mib();
-        if self.change.is_empty() {
-            Memory::Plain { mib }
-        } else {
-            Memory::with_doors(mib)
-        }
-    }
-
-    fn command_line(&self) -> &'static str {
-        ""
-    }
-
-    fn image(&self, kernel: &Kernel, programs: &Programs) -> Result<Vec<u8>> {
-        image::make(self, kernel, programs)
-    }
-
-    fn recording(&self, hz: u32, stream: &Stream) -> Result<Recording> {
-        record::make(self, hz, stream).map(|(recording, _)| recording)
     }
 }
 
