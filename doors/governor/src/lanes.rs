@@ -13,17 +13,11 @@
 //! taken by the thread that sleeps and by the thread that wakes it.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
-
-use crate::Error;
-use crate::governor::Inner;
 
 /// After this a call is late.
 pub(crate) const LATE: Duration = Duration::from_millis(100);
-/// The interval at which the second lane looks whether the first goes on.
-const GOES_ON: Duration = Duration::from_millis(10);
-
 /// Something happened.
 pub(crate) struct Bell {
     rung: AtomicBool,
@@ -66,17 +60,17 @@ impl Bell {
         self.rung.store(false, SeqCst);
     }
 
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopped.store(true, SeqCst);
         self.wake_all();
     }
 
-    fn has_stopped(&self) -> bool {
+    pub(crate) fn has_stopped(&self) -> bool {
         self.stopped.load(SeqCst)
     }
 
     /// Sleeps until it is rung or stopped, or for `at_most`.
-    fn wait(&self, at_most: Option<Duration>) {
+    pub(crate) fn wait(&self, at_most: Option<Duration>) {
         let asleep = self.asleep.lock().unwrap_or_else(PoisonError::into_inner);
         let quiet = |(): &mut ()| !self.rung.load(SeqCst) && !self.has_stopped();
         match at_most {
@@ -90,8 +84,8 @@ impl Bell {
 pub(crate) struct Lanes {
     slots: Mutex<[Option<Slot>; 2]>,
     /// For the second thread.
-    watch: Bell,
-    watching: AtomicBool,
+    pub(crate) watch: Bell,
+    pub(crate) watching: AtomicBool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -133,7 +127,7 @@ impl Lanes {
     }
 
     /// When the oldest call began that has not ended.
-    fn oldest_call(&self) -> Option<Duration> {
+    pub(crate) fn oldest_call(&self) -> Option<Duration> {
         self.slots().iter().flatten().filter_map(|s| s.call).min()
     }
 }
@@ -156,72 +150,6 @@ impl Lane<'_> {
 impl Drop for Lane<'_> {
     fn drop(&mut self) {
         self.lanes.slots()[self.at] = None;
-    }
-}
-
-/// The two threads. Told to end when this is dropped; nobody waits for a call that is stuck.
-pub(crate) struct Threads {
-    inner: Arc<Inner>,
-}
-
-impl Threads {
-    pub(crate) fn start(inner: &Arc<Inner>) -> Result<Self, Error> {
-        // Made first: it stops the first lane if there is no thread for the second.
-        let threads = Self {
-            inner: inner.clone(),
-        };
-        for (name, lane) in [
-            ("governor", first as fn(&Inner)),
-            ("governor-2", second as fn(&Inner)),
-        ] {
-            let inner = inner.clone();
-            let builder = std::thread::Builder::new().name(name.to_owned());
-            os::spawn(builder, move || lane(&inner)).map_err(|error| Error::NoThread {
-                why: error.to_string(),
-            })?;
-        }
-        Ok(threads)
-    }
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        self.inner.bell.stop();
-        self.inner.lanes.watch.stop();
-    }
-}
-
-fn first(inner: &Inner) {
-    while !inner.bell.has_stopped() {
-        let next = inner.turn(inner.now());
-        inner.bell.wait(next.wait(inner.now()));
-    }
-}
-
-fn second(inner: &Inner) {
-    let lanes = &inner.lanes;
-    while !lanes.watch.has_stopped() {
-        lanes.watch.wait(None);
-        lanes.watching.store(true, SeqCst);
-        lanes.watch.clear();
-        while let Some(began) = lanes.oldest_call().filter(|_| !lanes.watch.has_stopped()) {
-            let now = inner.now();
-            if now < began + LATE {
-                std::thread::sleep(began + LATE - now);
-                continue;
-            }
-            let next = inner.turn(now);
-            let pause = next.wait(inner.now()).unwrap_or(GOES_ON);
-            // The first does not listen now.
-            inner.bell.wait(Some(pause.min(GOES_ON)));
-        }
-        lanes.watching.store(false, SeqCst);
-        if lanes.oldest_call().is_some() {
-            // It began before it could see that nobody watches.
-            lanes.watch.ring();
-        }
-        // A bell that was heard here is for both.
-        inner.bell.ring();
     }
 }
 

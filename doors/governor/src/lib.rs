@@ -66,6 +66,7 @@
 #![deny(missing_docs)]
 
 pub mod adapters;
+mod due;
 mod error;
 mod ghost;
 mod governor;
@@ -74,18 +75,21 @@ mod member;
 mod queue;
 mod report;
 mod resident;
+mod seat;
 mod share;
 mod shrinker;
+mod state;
+mod threads;
 mod trim;
 mod turn;
 
+pub use crate::due::Next;
 pub use crate::error::Error;
 pub use crate::governor::{Builder, Governor, Regret};
 pub use crate::member::{Member, Permit};
 pub use crate::report::{MemberReport, Move, Report, Standing, Waits, WhyMoved};
 pub use crate::share::Share;
 pub use crate::shrinker::{Ask, Freeable, Resized, Scanned, Shrinker, by};
-pub use crate::turn::Next;
 
 /// The code of the page for users is compiled and run.
 #[cfg(all(doctest, feature = "quick-cache"))]

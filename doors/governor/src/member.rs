@@ -4,160 +4,130 @@
 //! `reserve` is the only call here that may sleep.
 
 use std::hash::{BuildHasher as _, Hash};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration;
 
-use policy::shares::{COST_MAX, MemberId, OCTAVES, Regrets, octave};
-use policy::units::{Bytes, Nanos};
+use policy::shares::{COST_MAX, MemberId, Refused, Terms, octave};
+use policy::units::Bytes;
 
 use crate::ghost::Ghost;
-use crate::governor::{Governor, Inner, Rate};
-use crate::report::Standing;
+use crate::governor::Governor;
+use crate::seat::{Entry, MemberState};
+use crate::state::{Core, Inner};
 use crate::turn::in_scan;
-use crate::{Error, Shrinker};
+use crate::{Error, Share, Shrinker};
 
-/// The state of a member; shared by its handle, its permits and the governor.
-pub(crate) struct MemberState {
-    pub(crate) name: String,
-    pub(crate) id: MemberId,
-    pub(crate) miss_cost: AtomicU64,
-    pub(crate) held: AtomicU64,
-    /// Bytes of its permits, which are in `held` too.
-    pub(crate) permitted: AtomicU64,
-    /// Bytes by which `held` ever fell, and rose where nothing was reserved.
-    pub(crate) fell: AtomicU64,
-    pub(crate) rose: AtomicU64,
-    /// Bytes ever evicted.
-    age: AtomicU64,
-    entries: AtomicU64,
-    /// Bytes of the largest entry evicted in this epoch.
-    largest: AtomicU64,
-    /// Since the last turn.
-    evicted: AtomicU64,
-    regrets: [AtomicU64; OCTAVES],
-    seen: AtomicU64,
-    used: AtomicBool,
-    ghost: OnceLock<Ghost>,
-    /// Time that growth still owes (see `pace`), ns.
-    pub(crate) owed: AtomicU64,
-    /// A lane is in one of its calls.
-    pub(crate) busy: AtomicBool,
-    pub(crate) conduct: Mutex<Conduct>,
+impl Share {
+    /// Each use of this one's entries is a use of the other's, and not the reverse (the pages of a
+    /// file and its inode, a block and its index). As long as neither misses anything, this one
+    /// gives first.
+    #[must_use]
+    pub fn carried_by(mut self, carrier: &Member) -> Self {
+        self.carried_by = Some(carrier.id());
+        self
+    }
 }
 
-/// The conduct of a member.
-#[derive(Debug, Default)]
-pub(crate) struct Conduct {
-    pub(crate) standing: Standing,
-    /// Not called before, in time of the governor.
-    pub(crate) rests_until: Duration,
-    /// The same while it is the only member above its target: nobody else can be asked meanwhile.
-    pub(crate) rests_alone_until: Duration,
-    pub(crate) rest: Duration,
-    /// Claims since `fell` was looked at, and what it was then.
-    pub(crate) claimed: u64,
-    pub(crate) fell_then: u64,
-    /// Time of the scans that they were made in.
-    pub(crate) scanned: Duration,
-    /// The value of `rose` when the last scan ended, and the time of that.
-    pub(crate) rose_then: u64,
-    pub(crate) ended: Duration,
-    /// The rate at which it is filled, as seen between scans.
-    pub(crate) filled: Rate,
-    pub(crate) strikes: u32,
-    /// Claims in a row that cannot be judged, as it was filled meanwhile.
-    pub(crate) unproven: u32,
-    /// Scans in a row that freed nothing.
-    pub(crate) empty: u32,
-    pub(crate) scans: u64,
-    pub(crate) freed: u64,
-    pub(crate) late: u64,
-    /// The bound it was last told, if it bounds itself.
-    pub(crate) bound: Option<u64>,
-    /// It said once that it does not.
-    pub(crate) is_unbounded: bool,
-    /// It was asked once.
-    pub(crate) is_known: bool,
-    /// It answers what it holds when it is asked, and does not report it.
-    pub(crate) is_looked_at: bool,
-    /// Bytes that it could give, when it was last looked at.
-    pub(crate) freeable: Option<u64>,
-    /// Largest entry that it can keep within its bound, if it said so.
-    pub(crate) keeps: Option<u64>,
-    /// In the last epoch it evicted a larger one.
-    pub(crate) is_too_small: bool,
-    /// Bytes evicted since the shares were told that it has no room.
-    pub(crate) evicted: u64,
-}
-
-impl MemberState {
-    pub(crate) fn new(name: String, id: MemberId, miss_cost: Nanos) -> Self {
-        Self {
-            name,
-            id,
-            miss_cost: AtomicU64::new(miss_cost.0),
-            held: AtomicU64::new(0),
-            permitted: AtomicU64::new(0),
-            fell: AtomicU64::new(0),
-            rose: AtomicU64::new(0),
-            age: AtomicU64::new(0),
-            entries: AtomicU64::new(0),
-            largest: AtomicU64::new(0),
-            evicted: AtomicU64::new(0),
-            regrets: Default::default(),
-            seen: AtomicU64::new(0),
-            used: AtomicBool::new(false),
-            ghost: OnceLock::new(),
-            owed: AtomicU64::new(0),
-            busy: AtomicBool::new(false),
-            conduct: Mutex::default(),
+impl Governor {
+    /// Takes a member in. It gets its part by weight, at least its floor; the others give for it in
+    /// proportion to what they have above theirs.
+    ///
+    /// # Errors
+    /// An empty name or a name that is taken; a weight outside 1/16 to 16; a ceiling below the
+    /// floor; a floor that does not fit; too many members.
+    pub fn register(
+        &self,
+        name: impl Into<String>,
+        share: Share,
+        shrinker: Arc<dyn Shrinker>,
+    ) -> Result<Member, Error> {
+        let name = name.into();
+        let terms = share.terms(&name)?;
+        if name.is_empty() {
+            return Err(Error::NoName);
         }
-    }
-
-    pub(crate) fn held(&self) -> u64 {
-        self.held.load(Relaxed)
-    }
-
-    /// Takes what was evicted and regretted since the last turn.
-    pub(crate) fn drain(&self) -> (u64, Regrets, bool) {
-        let mut regrets = Regrets::default();
-        for (sum, new) in regrets.cost.iter_mut().zip(&self.regrets) {
-            *sum = Nanos(new.swap(0, Relaxed));
+        let mut core = self.inner.core();
+        if core.seats().any(|seat| seat.name == name) {
+            return Err(Error::Registered { member: name });
         }
-        regrets.seen = self.seen.swap(0, Relaxed);
-        (
-            self.evicted.swap(0, Relaxed),
-            regrets,
-            self.used.swap(false, Relaxed),
-        )
-    }
-
-    /// True if it evicted an entry in this epoch that is too large for a bound which keeps `most`.
-    pub(crate) fn evicted_larger(&self, most: Option<u64>) -> bool {
-        most.is_some_and(|most| self.largest.load(Relaxed) > most)
-    }
-
-    /// An epoch has ended: the ghost table is to fit the entries.
-    pub(crate) fn adapt(&self) {
-        let mut conduct = self.conduct.lock().unwrap_or_else(PoisonError::into_inner);
-        conduct.is_too_small = self.evicted_larger(conduct.keeps);
-        drop(conduct);
-        self.largest.store(0, Relaxed);
-        if let Some(ghost) = self.ghost.get() {
-            ghost.adapt(self.age.load(Relaxed), self.entries.load(Relaxed));
+        let id = core.with_room_for(&self.inner, terms.floor.0, |shares| shares.join(terms));
+        let id = id.map_err(|refused| self.refusal(&core, &name, terms, None, refused))?;
+        let seat = Arc::new(MemberState::new(name, id, share.cost()));
+        let place = Entry {
+            seat: seat.clone(),
+            shrinker,
+        };
+        if core.places.len() <= id.at() {
+            core.places.resize_with(id.at() + 1, || None);
         }
+        core.places[id.at()] = Some(place);
+        drop(core);
+        self.inner.bell.ring();
+        Ok(Member {
+            seat,
+            governor: self.clone(),
+        })
     }
 
-    /// The worth of one regret: an entry of more than half a delta counts as several, for an epoch
-    /// has room for few of them.
-    fn evidence(&self, delta: u64) -> u64 {
-        let mean = self.age.load(Relaxed) / self.entries.load(Relaxed).max(1);
-        mean.saturating_mul(2).div_ceil(delta).max(1)
+    /// Other terms for a member.
+    ///
+    /// # Errors
+    /// As for [`register`](Self::register); then the old ones stay.
+    pub fn set_share(&self, member: &Member, share: Share) -> Result<(), Error> {
+        let terms = share.terms(member.name())?;
+        let mut core = self.inner.core();
+        let id = member.id();
+        let own = core.shares.view(id).map_or(0, |view| view.terms.floor.0);
+        let more = terms.floor.0.saturating_sub(own);
+        let set = core.with_room_for(&self.inner, more, |shares| shares.set_terms(id, terms));
+        set.map_err(|refused| {
+            self.refusal(&core, member.name(), terms, Some(member.id()), refused)
+        })?;
+        member.seat.miss_cost.store(share.cost().0, Relaxed);
+        drop(core);
+        self.inner.bell.ring();
+        Ok(())
     }
 
-    pub(crate) fn ghost_size(&self) -> u64 {
-        self.ghost.get().map_or(0, Ghost::size)
+    fn refusal(
+        &self,
+        core: &Core,
+        member: &str,
+        terms: Terms,
+        without: Option<MemberId>,
+        refused: Refused,
+    ) -> Error {
+        let member = member.to_owned();
+        let limit = self.limit();
+        let floor = terms.floor.0;
+        match refused {
+            Refused::Ceiling => Error::CeilingBelowFloor {
+                member,
+                ceiling: terms.ceiling.0,
+                floor,
+            },
+            Refused::Floors { .. } if floor > limit => Error::FloorAboveLimit {
+                member,
+                floor,
+                limit,
+            },
+            Refused::Floors { .. } => {
+                let own = without.and_then(|id| core.shares.view(id));
+                let own = own.map_or(0, |view| view.terms.floor.0);
+                Error::FloorsAboveLimit {
+                    member,
+                    floor,
+                    others: core.shares.floors().0 - own,
+                    limit,
+                }
+            }
+            // The rest: a full table (an unknown member has no handle), and what a later version
+            // may add.
+            _ => Error::TooManyMembers {
+                members: core.seats().count(),
+            },
+        }
     }
 }
 
@@ -402,10 +372,4 @@ impl std::fmt::Debug for Permit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Permit({}, {} bytes)", self.seat.name, self.bytes)
     }
-}
-
-/// The part of a member that the table keeps beside the seat.
-pub(crate) struct Entry {
-    pub(crate) seat: Arc<MemberState>,
-    pub(crate) shrinker: Arc<dyn Shrinker>,
 }

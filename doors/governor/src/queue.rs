@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::governor::LATEST;
+use crate::due::LATEST;
 
 #[derive(Default)]
 pub(crate) struct Queue {

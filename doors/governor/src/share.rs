@@ -6,7 +6,6 @@ use policy::shares::{MemberId, Terms, Weight};
 use policy::units::{Bytes, Nanos};
 
 use crate::Error;
-use crate::member::Member;
 
 /// Cost of a miss that nobody measured: a read of a fast disk.
 const MISS_COST: Duration = Duration::from_micros(100);
@@ -18,7 +17,7 @@ pub struct Share {
     ceiling: u64,
     weight: f64,
     miss_cost: Duration,
-    carried_by: Option<MemberId>,
+    pub(crate) carried_by: Option<MemberId>,
 }
 
 impl Default for Share {
@@ -71,20 +70,11 @@ impl Share {
         self
     }
 
-    /// The cost of a miss where [`Member::missed`] is not told. Default: 100 us. The proportions
-    /// between members count.
+    /// The cost of a miss where [`Member::missed`](crate::Member::missed) is not told. Default: 100
+    /// us. The proportions between members count.
     #[must_use]
     pub fn miss_cost(mut self, cost: Duration) -> Self {
         self.miss_cost = cost;
-        self
-    }
-
-    /// Each use of this one's entries is a use of the other's, and not the reverse (the pages of a
-    /// file and its inode, a block and its index). As long as neither misses anything, this one
-    /// gives first.
-    #[must_use]
-    pub fn carried_by(mut self, carrier: &Member) -> Self {
-        self.carried_by = Some(carrier.id());
         self
     }
 

@@ -23,17 +23,15 @@ use std::time::{Duration, Instant};
 
 use policy::units::Bytes;
 
-use crate::governor::{Core, Inner, LATEST};
+use crate::due::{LATEST, Next};
 use crate::lanes::{LATE, Lane};
-use crate::member::{Conduct, MemberState};
 use crate::report::Standing;
+use crate::seat::{Conduct, MemberState, REST_MAX, REST_MIN};
+use crate::state::{Core, Inner};
 use crate::{Ask, Freeable, Resized, Scanned, Shrinker};
 
 /// Rounds of asks in a turn.
 const ROUNDS: usize = 4;
-/// Rests begin and end with these.
-const REST_MIN: Duration = LATE;
-const REST_MAX: Duration = Duration::from_secs(5);
 /// Claims in a row that nothing came of, and scans in a row that gave nothing.
 const STRIKES: u32 = 3;
 /// A claim is backed if what is held falls by at least this part of it: others may grow meanwhile.
@@ -71,30 +69,6 @@ thread_local! {
 /// True if this thread is in a call of the governor's.
 pub(crate) fn in_scan() -> bool {
     IN_SCAN.get()
-}
-
-/// When a turn is due again, if nothing happens before.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Next {
-    at: Option<Duration>,
-}
-
-impl Next {
-    /// The time, by the governor's clock; none where only an event makes one due.
-    #[must_use]
-    pub fn at(self) -> Option<Duration> {
-        self.at
-    }
-
-    /// Time until then; none where only an event makes a turn due.
-    #[must_use]
-    pub fn wait(self, now: Duration) -> Option<Duration> {
-        Some(self.at?.saturating_sub(now))
-    }
-
-    fn no_later_than(&mut self, at: Duration) {
-        self.at = Some(self.at.map_or(at, |before| before.min(at)));
-    }
 }
 
 /// A member that can be called, and the calls for it.
@@ -611,44 +585,6 @@ fn may_grow(core: &mut Core, limit: u64, resident: u64, now: Duration) -> u64 {
     core.tried = next.clamp(limit / TRIED_LEAST, limit / most);
     core.tried_at = resident;
     left.max(core.tried)
-}
-
-impl Conduct {
-    /// Not called until its rest has ended, which doubles each time. A member that is late and the
-    /// only one above its target goes on at once: it gives, and nobody else has to.
-    fn rests(&mut self, standing: Standing, now: Duration) {
-        self.standing = standing;
-        self.rest = (self.rest * 2).clamp(REST_MIN, REST_MAX);
-        self.rests_until = now + self.rest;
-        self.rests_alone_until = match standing {
-            Standing::Rests => now,
-            _ => now + REST_MIN,
-        };
-    }
-
-    /// It evicted so much more; whether that makes a delta since this was last so.
-    fn has_no_room(&mut self, evicted: u64, delta: u64) -> bool {
-        self.evicted = self.evicted.saturating_add(evicted);
-        let has_none = self.evicted >= delta;
-        if has_none {
-            self.evicted = 0;
-        }
-        has_none
-    }
-
-    /// `alone`: it is the only member above its target.
-    fn rests_until(&self, alone: bool) -> Duration {
-        if alone {
-            self.rests_alone_until
-        } else {
-            self.rests_until
-        }
-    }
-
-    fn is_good(&mut self) {
-        self.standing = Standing::Good;
-        self.rest = Duration::ZERO;
-    }
 }
 
 fn conduct_of(seat: &MemberState) -> std::sync::MutexGuard<'_, Conduct> {
