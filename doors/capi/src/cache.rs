@@ -1,15 +1,12 @@
-//! A cache: built, limited, synced, ended.
+//! A cache: built, limited, synced.
 
 use std::ffi::c_char;
 
 use tidegate::{Bytes, Cache, ErrorPolicy, RuleMaker, Threshold, rule};
 
-use crate::border::slots::{Handle, Kind, Table, Taken};
-use crate::border::{In, Out, Result};
-use crate::failure::{Failure, TG_BUSY, TG_OK};
-use crate::file::{Opened, WriterOf, count};
-use crate::queue::Queue;
-use crate::region::Region;
+use crate::border::slots::{Handle, Kind, Table};
+use crate::border::{In, Out, Result, count};
+use crate::failure::{Failure, TG_OK};
 
 /// A cache of C's.
 pub(crate) struct CacheOf(pub(crate) Cache);
@@ -159,56 +156,6 @@ pub(crate) fn with<R>(cache: Handle<CacheOf>, what: impl FnOnce(&Cache) -> Resul
     CACHES.with(cache, |cache| what(&cache.0))
 }
 
-/// Takes away all of a kind that lives in a cache.
-fn take_lodgers<T: Lodger>(cache: Handle<CacheOf>) -> Vec<Taken<T>> {
-    let lodgers = T::table().find(|lodger| lodger.cache() == cache);
-    // One that cannot be taken was closed meanwhile.
-    lodgers
-        .into_iter()
-        .filter_map(|lodger| T::table().take(lodger).ok())
-        .collect()
-}
-
-fn put_back_all<T: Kind>(taken: Vec<Taken<T>>) {
-    for one in taken {
-        one.put_back();
-    }
-}
-
-fn close(handle: Handle<CacheOf>) -> Result<i32> {
-    let cache = CACHES.take(handle)?;
-    if !Queue::table()
-        .find(|queue| queue.cache() == handle)
-        .is_empty()
-    {
-        cache.put_back();
-        return Err(Failure::new(
-            TG_BUSY,
-            "the cache has a queue; free the queue first",
-        ));
-    }
-    let files = take_lodgers::<Opened>(handle);
-    let pinned = cache.value().0.stats().pinned;
-    if pinned > 0 {
-        put_back_all(files);
-        cache.put_back();
-        let words = format!("{pinned} bytes of the cache are pinned; unpin them first");
-        return Err(Failure::new(TG_BUSY, words));
-    }
-    let (regions, writers) = (
-        take_lodgers::<Region>(handle),
-        take_lodgers::<WriterOf>(handle),
-    );
-    for mut file in files {
-        // One that fails stays in the cache, which tries again and answers for it.
-        file.take_out().end();
-    }
-    let ended = cache.value().0.close();
-    drop((regions, writers, cache));
-    ended?;
-    Ok(TG_OK)
-}
-
 border! {
     fn tg_cache_new(options: In<CacheOptions>, cache: Out<Handle<CacheOf>>) -> i32 {
         let cache = cache.there("cache")?;
@@ -219,10 +166,6 @@ border! {
 
     fn tg_cache_sync(cache: Handle<CacheOf>) -> i32 {
         with(cache, |cache| Ok(cache.sync()?)).map(|()| TG_OK)
-    }
-
-    fn tg_cache_close(cache: Handle<CacheOf>) -> i32 {
-        close(cache)
     }
 
     fn tg_cache_set_limit(cache: Handle<CacheOf>, bytes: u64) -> i32 {

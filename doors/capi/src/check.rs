@@ -6,14 +6,15 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::Command;
 
-use crate::{border, cache, failure, file, governors, queue, region, stats};
+use crate::{border, cache, close, failure, file, governors, queue, region, stats, told};
 
 const HEADER: &str = include_str!("../../../include/tidegate.h");
 
 fn declared() -> Vec<(&'static str, String)> {
     [
-        failure::declared(),
+        told::declared(),
         cache::declared(),
+        close::declared(),
         file::declared(),
         region::declared(),
         queue::declared(),

@@ -1,12 +1,10 @@
 //! The answer of a call that fails: a code, the system's number, and a text of this thread.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::CString;
 use std::ops::Deref;
 
 use tidegate::{CacheError, SystemError};
-
-use crate::border::{Answer, In};
 
 codes! {
     TG_OK = 0,
@@ -136,11 +134,11 @@ impl From<governor::Error> for Failure {
 }
 
 /// The last failure of a thread.
-struct Last {
-    errno: i32,
-    taken: u64,
+pub(crate) struct Last {
+    pub(crate) errno: i32,
+    pub(crate) taken: u64,
     /// None before the first failure.
-    words: Option<CString>,
+    pub(crate) words: Option<CString>,
 }
 
 thread_local! {
@@ -161,35 +159,7 @@ pub(crate) fn keep(failure: Failure) -> i32 {
     failure.code
 }
 
-fn last<T>(of: impl FnOnce(&Last) -> T) -> Option<T> {
+/// Something of this thread's last failure.
+pub(crate) fn last<T>(of: impl FnOnce(&Last) -> T) -> Option<T> {
     LAST.try_with(|kept| of(&kept.borrow())).ok()
-}
-
-border! {
-    /// The words of this thread's last failure.
-    fn tg_error() -> In<c_char> {
-        Ok(last(|last| In::of_text(last.words.as_deref().unwrap_or(c""))).unwrap_or(In::of_text(c"")))
-    }
-
-    /// The system's number of it, or 0.
-    fn tg_errno() -> i32 {
-        Ok(last(|last| last.errno).unwrap_or(0))
-    }
-
-    /// Of a write that failed: bytes that were taken in before.
-    fn tg_taken() -> u64 {
-        Ok(last(|last| last.taken).unwrap_or(0))
-    }
-
-    /// A code in a word.
-    fn tg_code_name(code: i32) -> In<c_char> {
-        let (_, name) = CODES.iter().find(|(value, _)| *value == code).unwrap_or(&(0, c"unknown"));
-        Ok(In::of_text(name))
-    }
-}
-
-impl Answer for In<c_char> {
-    fn failed(_code: i32) -> Self {
-        Self::default()
-    }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use tidegate::{Advice, File, OpenOptions, PAGE_SIZE, Writer};
 
 use crate::border::slots::{Handle, Kind, Table, Taken};
-use crate::border::{In, Out, Part, Pin, Result};
+use crate::border::{In, Out, Part, Pin, Result, count};
 use crate::cache::{self, CacheOf, Lodger, only};
 use crate::failure::{Failure, TG_AGAIN, TG_BUSY, TG_OK};
 
@@ -81,11 +81,6 @@ pub(crate) fn with<R>(
     what: impl FnOnce(&Arc<File>) -> Result<R>,
 ) -> Result<R> {
     FILES.with(file, |opened| what(&opened.file))
-}
-
-/// Bytes, as C has them.
-pub(crate) fn count(bytes: impl TryInto<i64>) -> i64 {
-    bytes.try_into().unwrap_or(i64::MAX)
 }
 
 fn open(

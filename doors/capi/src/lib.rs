@@ -22,9 +22,11 @@ mod border;
 mod cache;
 #[cfg(test)]
 mod check;
+mod close;
 mod failure;
 mod file;
 mod governors;
 mod queue;
 mod region;
 mod stats;
+mod told;

@@ -24,7 +24,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use tidegate::File;
 
 use crate::border::slots::{Handle, Kind, Table};
-use crate::border::{In, Kept, Out, Result, caught};
+use crate::border::{self, In, Kept, Out, Result, caught};
 use crate::cache::{self, CacheOf, Lodger};
 use crate::failure::{Failure, TG_AGAIN, TG_OK, TG_SYSTEM, keep};
 use crate::file::{self, Opened};
@@ -125,10 +125,12 @@ impl Job {
     fn run(&mut self) -> Result<i64> {
         let (moved, offset) = (self.moved, self.offset + self.moved as u64);
         match self.operation {
-            TG_READ => Ok(file::count(
+            TG_READ => Ok(border::count(
                 moved + self.file.read_at(&mut self.data.bytes()[moved..], offset)?,
             )),
-            TG_WRITE => Ok(file::count(self.file.write_at(self.data.bytes(), offset)?)),
+            TG_WRITE => Ok(border::count(
+                self.file.write_at(self.data.bytes(), offset)?,
+            )),
             _ => {
                 self.file.sync()?;
                 Ok(0)
@@ -200,7 +202,7 @@ impl Shared {
                 Ok(progress) if progress.would_block => job.moved = progress.bytes,
                 tried => {
                     let result = tried
-                        .map(|progress| file::count(progress.bytes))
+                        .map(|progress| border::count(progress.bytes))
                         .map_err(Failure::from);
                     drop(job);
                     self.done(request.tag, result);
@@ -320,6 +322,6 @@ border! {
             }
         }).collect();
         place.put_many(&reaped, max);
-        Ok(file::count(reaped.len()))
+        Ok(border::count(reaped.len()))
     }
 }

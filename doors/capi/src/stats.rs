@@ -4,7 +4,7 @@ use std::ffi::c_char;
 use std::time::Duration;
 
 use crate::border::slots::Handle;
-use crate::border::{In, Out, Result};
+use crate::border::{self, In, Out, Result};
 use crate::cache::{self, CacheOf};
 use crate::failure::{Failure, TG_OK};
 use crate::file::{self, Opened};
@@ -144,7 +144,7 @@ border! {
             let read: Vec<Wait> = read.iter().map(wait_of).collect();
             waits.there("waits")?.put_many(&read, max);
         }
-        Ok(file::count(read.len()))
+        Ok(border::count(read.len()))
     }
 
     fn tg_cache_counter(cache: Handle<CacheOf>, name: In<c_char>, value: Out<u64>) -> i32 {

@@ -28,6 +28,11 @@ use crate::failure::{Failure, TG_CLOSED, TG_FORKED, TG_OK, TG_PANIC, keep};
 mod macros;
 pub(crate) mod slots;
 
+/// Bytes, as C has them.
+pub(crate) fn count(bytes: impl TryInto<i64>) -> i64 {
+    bytes.try_into().unwrap_or(i64::MAX)
+}
+
 /// A result: what C gets when it is well.
 pub(crate) type Result<T> = std::result::Result<T, Failure>;
 
@@ -58,6 +63,12 @@ impl Answer for u64 {
 impl Answer for usize {
     fn failed(_code: i32) -> Self {
         0
+    }
+}
+
+impl Answer for In<c_char> {
+    fn failed(_code: i32) -> Self {
+        Self::default()
     }
 }
 
