@@ -11,7 +11,9 @@
 //! Objects are as long as the manifest says, the last one as long as the volume goes: put in order,
 //! they are the volume.
 
+use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
@@ -59,7 +61,7 @@ impl Manifest {
             format: FORMAT,
             size,
             object_size,
-            id: crate::lease::chance(),
+            id: chance(),
         })
     }
 
@@ -146,6 +148,13 @@ impl Geometry {
             Some((object, part))
         })
     }
+}
+
+/// A word by chance: 32 hexadecimal digits.
+pub(crate) fn chance() -> String {
+    let half =
+        |salt: u32| RandomState::new().hash_one((salt, std::process::id(), SystemTime::now()));
+    format!("{:016x}{:016x}", half(1), half(2))
 }
 
 /// Checks that objects may be that large.

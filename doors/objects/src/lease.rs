@@ -23,7 +23,6 @@
 //! Clocks: whether a stranger's lease has run out is judged by this machine's clock against the
 //! time that the stranger wrote; they must agree to within `ttl`, which is added as a margin.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::Mutex;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -32,20 +31,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::client::{Client, Trouble, When};
 use crate::error::Error;
-use crate::layout::LEASE;
+use crate::layout::{LEASE, chance};
 use crate::request::lock;
 
 /// Times that taking it is tried while others change it.
 const TRIES: u32 = 4;
 /// Renewals in the time it lasts.
 pub(crate) const RENEWALS: u32 = 3;
-
-/// A word by chance: 32 hexadecimal digits.
-pub(crate) fn chance() -> String {
-    let half =
-        |salt: u32| RandomState::new().hash_one((salt, std::process::id(), SystemTime::now()));
-    format!("{:016x}{:016x}", half(1), half(2))
-}
 
 fn now_ms() -> u64 {
     let since = SystemTime::now()

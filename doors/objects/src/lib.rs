@@ -39,6 +39,7 @@ mod open;
 mod place;
 #[cfg(feature = "s3")]
 mod profile;
+mod pump;
 mod queue;
 mod request;
 mod shared;

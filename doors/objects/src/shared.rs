@@ -1,35 +1,25 @@
 //! The state shared by the device's caller and its runtime: the queue, the known objects, and the
 //! right to write.
 //!
-//! Jobs run as tasks of the device's own runtime: at most `parallel` of writes, each with one
-//! object's content in memory, and as many of reads, which copy what arrives straight into the
-//! frames.
-//!
 //! Lock order: `queue`, then `known`. Neither is held while a request ends or a call is under way.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
 
 use env::IoError;
 use os::Arena;
 use tokio::runtime::Handle;
 use tokio::time::MissedTickBehavior;
 
-use crate::client::{Client, Trouble, count};
+use crate::client::{Client, Trouble};
 use crate::error::TIMED_OUT;
-use crate::job;
 use crate::known::Known;
 use crate::layout::{Geometry, name_of};
 use crate::lease::{Lease, Renewed};
 use crate::local::DirectoryLock;
 use crate::queue::{Part, Queue};
 use crate::request::{Ledger, Whole, lock};
-
-/// Time that a write waits for its neighbours of the same object, if its submitter said that there
-/// are more.
-const HOLD: Duration = Duration::from_millis(5);
 
 pub(crate) type WholePart = Part<Arc<Whole>>;
 
@@ -46,10 +36,10 @@ pub(crate) enum Fence {
 /// Jobs under way, and what waits.
 pub(crate) struct Jobs {
     pub(crate) queue: Queue<Arc<Whole>>,
-    writing: usize,
-    reading: usize,
+    pub(crate) writing: usize,
+    pub(crate) reading: usize,
     /// Writes that may be under way now.
-    writes_max: usize,
+    pub(crate) writes_max: usize,
     /// Puts that were answered since that was changed.
     answered: usize,
 }
@@ -67,7 +57,7 @@ impl Jobs {
 
     /// Puts that share a slow line may all be too late, for ever: half as many then, and one more
     /// when each of them has been answered.
-    fn on_written(&mut self, result: Result<(), IoError>, parallel: usize) {
+    pub(crate) fn on_written(&mut self, result: Result<(), IoError>, parallel: usize) {
         self.answered += 1;
         if result == Err(TIMED_OUT) {
             // At once the first time, then when as many were answered as may be under way.
@@ -164,48 +154,12 @@ impl Shared {
         })
     }
 
-    /// Starts what may start.
-    pub(crate) fn pump(self: &Arc<Self>) {
-        loop {
-            let job = {
-                let mut jobs = lock(&self.jobs);
-                if jobs.reading < self.parallel
-                    && let Some((object, parts)) = jobs.queue.next_read()
-                {
-                    jobs.reading += 1;
-                    Job::new(self, object, parts, false)
-                } else if jobs.writing < jobs.writes_max
-                    && let Some((object, parts)) = jobs.queue.next_write()
-                {
-                    jobs.writing += 1;
-                    count(&self.client.counters.merged, parts.len() as u64 - 1);
-                    Job::new(self, object, parts, true)
-                } else {
-                    return;
-                }
-            };
-            // If the runtime is gone the task is dropped here, and the job with it: it ends as
-            // cancelled.
-            self.handle.spawn(job.run());
-        }
-    }
-
     /// Lets go of a directory's lock: no put will begin. A put that hangs in the file system has a
     /// hold of its own.
     pub(crate) fn unlock(&self) {
         if let Fence::Lock(held) = &self.fence {
             drop(lock(held).take());
         }
-    }
-
-    /// Lets a held object go in a moment.
-    pub(crate) fn let_go_soon(self: &Arc<Self>, object: u64) {
-        let shared = Arc::clone(self);
-        self.handle.spawn(async move {
-            tokio::time::sleep(HOLD).await;
-            lock(&shared.jobs).queue.let_go(object);
-            shared.pump();
-        });
     }
 
     /// Ends everything that has not begun as cancelled.
@@ -236,55 +190,6 @@ impl Shared {
                 ));
                 return;
             }
-        }
-    }
-}
-
-/// Parts of one object on their way to the store. Ends them when it is dropped, whatever happened.
-struct Job {
-    shared: Arc<Shared>,
-    object: u64,
-    parts: Vec<WholePart>,
-    is_write: bool,
-    result: Result<(), IoError>,
-}
-
-impl Job {
-    fn new(shared: &Arc<Shared>, object: u64, parts: Vec<WholePart>, is_write: bool) -> Self {
-        Self {
-            shared: Arc::clone(shared),
-            object,
-            parts,
-            is_write,
-            result: Err(IoError::Cancelled),
-        }
-    }
-
-    async fn run(mut self) {
-        self.result = if self.is_write {
-            job::write(&self.shared, self.object, &self.parts).await
-        } else {
-            job::read(&self.shared, self.object, &self.parts).await
-        };
-    }
-}
-
-impl Drop for Job {
-    fn drop(&mut self) {
-        let mut jobs = lock(&self.shared.jobs);
-        if self.is_write {
-            jobs.writing -= 1;
-            jobs.queue.end_write(self.object);
-            jobs.on_written(self.result, self.shared.parallel);
-        } else {
-            jobs.reading -= 1;
-        }
-        drop(jobs);
-        for part in self.parts.drain(..) {
-            part.whole.end_part(self.result);
-        }
-        if !self.shared.stopping.load(Ordering::Acquire) {
-            self.shared.pump();
         }
     }
 }
