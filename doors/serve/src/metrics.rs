@@ -26,7 +26,7 @@ use tidegate::{NodeStats, PAGE_SIZE, Stats, Wait};
 
 use crate::counters::{BUCKETS, Kind};
 use crate::hub::Stage;
-use crate::snapshot::numbers::{COMMAND, CONNECTIONS, MEMORY, Number, VOLUME};
+use crate::snapshot::numbers::{COMMAND, CONNECTIONS, MEMORY, Metric, Number, Of, VOLUME};
 use crate::snapshot::{Memory, Reading, State, VolumeReading};
 
 /// The type of what `text` answers, for the header.
@@ -67,17 +67,6 @@ impl Collector for Once {
         write(&mut encoder, &reading)
     }
 }
-
-/// A unit.
-#[derive(Clone, Copy)]
-pub(crate) enum Of {
-    Nothing,
-    Bytes,
-    Seconds,
-}
-
-/// Type, name without its unit and without `_total`, unit, help.
-pub(crate) type Metric = (MetricType, &'static str, Of, &'static str);
 
 /// Metrics of the same things, one a line, and the samples of one such thing.
 type Rows<T> = &'static [(Metric, fn(&T, &mut Samples<'_>) -> fmt::Result)];

@@ -1,27 +1,20 @@
 //! A draft into a `Config`: every word understood, every rule between them looked at.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::Path;
 
 use tidegate::{ErrorPolicy, Threshold};
 
-use super::asked::{Asked, Draft, VolumeDraft};
 use super::default::{self, Surroundings};
-use super::mistake::{ConfigError, Mistake, Word};
+use super::draft::{Draft, VolumeDraft};
+use super::mistake::{ConfigError, Mistake};
 use super::options::{ServerOptions, TlsOptions, VolumeOptions};
 use super::values::{RECORD_AS_IN, RECORD_USUAL, name_problem, share};
 use super::{
-    BackendConfig, BlockConfig, Config, LimitsConfig, ListenConfig, RecordConfig, ShareConfig,
-    TlsConfig, VolumeConfig, WebConfig,
+    Asked, BackendConfig, BlockConfig, Config, LimitsConfig, ListenConfig, RecordConfig,
+    ShareConfig, TlsConfig, VolumeConfig, WebConfig,
 };
 use crate::access::Access;
-
-/// Bytes of the most pages that the cache knows of a volume.
-pub(crate) const SIZE_MAX: u64 = (u32::MAX as u64) << 12;
-/// Most requests of a connection under way: what its table has places for.
-pub(crate) const REQUESTS_MOST: u32 = 1 << 14;
-pub(super) type Words = BTreeMap<&'static str, Word>;
 
 /// The value that is wrong, and what is allowed.
 type Wrong = (String, String);
@@ -223,21 +216,6 @@ fn clients_are_asked(draft: &Draft, mistakes: &mut Vec<Mistake>) {
         let help = "name the authorities of clients with `clients`, or leave this away";
         mistakes.push(word.wrong(title, "there are no authorities that revoke", help));
     }
-}
-
-/// Reads the word of an option, and keeps what is wrong with it.
-pub(super) fn read<T>(
-    words: &Words,
-    mistakes: &mut Vec<Mistake>,
-    key: &str,
-    read: impl FnOnce(&str) -> Result<T, String>,
-) -> Option<T> {
-    let word = words.get(key)?;
-    let refuse = |help| {
-        let title = format!("`{}` is no value for `{key}`", word.text);
-        mistakes.push(word.wrong(title, "this cannot be used", help));
-    };
-    read(word.text.trim()).map_err(refuse).ok()
 }
 
 /// Connections where none are named: what they hold at most is no more than an eighth of the

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::asked::{Draft, VolumeDraft};
+use super::draft::{Draft, VolumeDraft};
 use super::mistake::{Mistake, SourcePos, Word, choices};
 use super::options::{SERVER_KEYS, TLS_KEYS, VOLUME_KEYS, known};
 use super::values::LISTED;

@@ -18,6 +18,7 @@
 mod asked;
 mod check;
 mod default;
+mod draft;
 mod file;
 mod mistake;
 mod options;
@@ -25,6 +26,7 @@ mod source;
 mod units;
 mod values;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,12 +38,25 @@ use tidegate::{ErrorPolicy, Nodes, Threshold};
 use crate::access::Access;
 use crate::log::{Format, Level};
 
-pub use asked::Asked;
-pub(crate) use check::{REQUESTS_MOST, SIZE_MAX, connections_for};
+pub(crate) use check::connections_for;
 pub use mistake::{ConfigError, Mistake, Mistakes};
 pub use options::{Argument, arguments};
 pub(crate) use units::show_exactly;
 pub use units::show_size;
+pub(crate) use values::{REQUESTS_MOST, SIZE_MAX};
+
+/// The words of the command line. A word that is not given is `None` or empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// The TOML file.
+    pub file: Option<PathBuf>,
+    /// `NAME=BACKEND[,KEY=VALUE..]`.
+    pub volumes: Vec<String>,
+    /// `unix:PATH` and `tcp:ADDRESS:PORT`.
+    pub listen: Vec<String>,
+    /// Values by their keys: those of the file, and those of its table `[tls]` as `tls.KEY`.
+    pub values: BTreeMap<String, String>,
+}
 
 /// All that the server is asked for.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@
 //! line that set it, each with what stands behind it (`=VALUE`: nothing does, and it sets that) and
 //! its help.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -17,16 +18,18 @@ use figures::size_above_zero;
 use tidegate::{ErrorPolicy, Nodes, Threshold};
 
 use super::WebConfig;
-use super::check::{REQUESTS_MOST, Words, read};
 use super::default::Surroundings;
-use super::mistake::Mistake;
+use super::mistake::{Mistake, Word};
 use super::values::{
-    as_it_is, block, clients, control, description, layers, level, log_format, memory_limit, nodes,
-    number, on_error, page_rule, parallel, patience, record_limit, record_path, request_size,
-    share, socket_mode, threshold, truth, volume_size, web_address,
+    REQUESTS_MOST, as_it_is, block, clients, control, description, layers, level, log_format,
+    memory_limit, nodes, number, on_error, page_rule, parallel, patience, record_limit,
+    record_path, request_size, share, socket_mode, threshold, truth, volume_size, web_address,
 };
 use crate::access::Access;
 use crate::log::{Format, Level};
+
+/// The words of some options, by their keys.
+type Words = BTreeMap<&'static str, Word>;
 
 /// An argument of the command line that sets an option.
 #[derive(Clone, Copy, Debug)]
@@ -136,4 +139,19 @@ options! {
 pub(super) fn known(keys: &[&'static str], key: &str) -> Option<&'static str> {
     let key = if key == "policy" { "on_error" } else { key };
     keys.iter().find(|known| **known == key).copied()
+}
+
+/// Reads the word of an option, and keeps what is wrong with it.
+fn read<T>(
+    words: &Words,
+    mistakes: &mut Vec<Mistake>,
+    key: &str,
+    read: impl FnOnce(&str) -> Result<T, String>,
+) -> Option<T> {
+    let word = words.get(key)?;
+    let refuse = |help| {
+        let title = format!("`{}` is no value for `{key}`", word.text);
+        mistakes.push(word.wrong(title, "this cannot be used", help));
+    };
+    read(word.text.trim()).map_err(refuse).ok()
 }

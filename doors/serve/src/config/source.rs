@@ -6,7 +6,7 @@
 use core::ops::Range;
 use std::collections::BTreeMap;
 
-use super::asked::{Draft, VolumeDraft};
+use super::draft::{Draft, VolumeDraft};
 use super::mistake::{Mistake, SourcePos, Word, choices};
 use super::options::{VOLUME_KEYS, known};
 

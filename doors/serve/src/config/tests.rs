@@ -812,7 +812,7 @@ fn no_words_make_it_panic() {
         let _ = asked(&[&text])
             .config_in(&surroundings())
             .map_err(|error| error.to_string());
-        let mut draft = asked::Draft::default();
+        let mut draft = draft::Draft::default();
         file::read(&mut draft, "x".into(), text);
         let checked = check::check(draft, &Asked::default(), &surroundings());
         let _ = checked.map_err(|error| error.to_string());

@@ -10,12 +10,15 @@ use policy::units::Bytes;
 use tidegate::{ErrorPolicy, Nodes, Threshold, rule};
 
 use super::WebConfig;
-use super::check::SIZE_MAX;
 use super::mistake::choices;
 use super::units::show_size;
 use crate::access::Access;
 use crate::log::{Format, Level};
 
+/// Bytes of the most pages that the cache knows of a volume.
+pub(crate) const SIZE_MAX: u64 = (u32::MAX as u64) << 12;
+/// Most requests of a connection under way: what its table has places for.
+pub(crate) const REQUESTS_MOST: u32 = 1 << 14;
 /// Smallest request that a client may be held to: what every client is allowed to send.
 const REQUEST_LEAST: u32 = 64 << 10;
 const REQUEST_MOST: u32 = 64 << 20;

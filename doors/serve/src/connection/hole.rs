@@ -21,7 +21,6 @@ use tidegate::{Error, Mode, PAGE_SIZE, Volume};
 
 use super::Mailbox;
 use super::job::{Promise, RequestId};
-use super::work::ZEROES;
 use crate::clients::Seen;
 use crate::durable::Asker;
 use crate::export::Export;
@@ -29,6 +28,9 @@ use crate::pool::Sort;
 
 /// Bytes of a step, from a multiple of it to the next: what the cache does in one go.
 const STEP: u64 = 16 << 20;
+
+/// The zeroes that are written.
+pub(super) static ZEROES: [u8; 128 << 10] = [0; 128 << 10];
 
 /// A hole on its way.
 pub(super) struct Hole {

@@ -12,10 +12,12 @@ use tidegate::{Cursor, Error, Volume};
 
 use super::Mailbox;
 use super::job::{Done, Promise, RequestId};
-use super::work::READY;
 use crate::export::Export;
 use crate::hub::{Hub, Stage};
 use crate::pool::Sort;
+
+/// Bytes that are made ready at once.
+pub(super) const READY: u64 = 1 << 20;
 
 /// A range on its way into memory.
 pub(super) struct Prefetch {

@@ -29,14 +29,9 @@ use super::job::RequestId;
 use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
 use super::table::into_page;
-use super::work::kind_of;
+use super::work::{PATIENCE, RESCUE, kind_of};
 use crate::buffers::BUFFER;
 
-/// Times in a row that a request waits for room or data and finds them gone again; from then on
-/// what it waits for is carried out where waiting is allowed.
-pub(super) const PATIENCE: u8 = 6;
-/// Bytes that are carried out there at once.
-pub(super) const RESCUE: usize = 32 << 10;
 /// Bytes that are read and thrown away at once when nothing more is wanted.
 const WASTE: usize = 256;
 

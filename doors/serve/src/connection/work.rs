@@ -12,13 +12,12 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::EndedBy;
 use super::errors::{LOST, NOT_FAST, SHUTDOWN, Told, told};
-use super::hole::Hole;
+use super::hole::{Hole, ZEROES};
 use super::input::{Next, Owed};
 use super::job::{Done, Extent, Promise, RequestId};
 use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
-use super::prefetch::{Prefetch, Purpose};
-use super::receive::{PATIENCE, RESCUE};
+use super::prefetch::{Prefetch, Purpose, READY};
 use super::table::{Request, into_page};
 use crate::counters::Kind;
 use crate::durable::Asker;
@@ -26,12 +25,13 @@ use crate::export::Export;
 use crate::pool::Sort;
 use crate::record::{Recorded, Recorder};
 
-/// The zeroes that are written.
-pub(super) static ZEROES: [u8; 128 << 10] = [0; 128 << 10];
 /// The most extents in one answer.
 const EXTENTS_MAX: usize = 256;
-/// Bytes that are made ready at once.
-pub(super) const READY: u64 = 1 << 20;
+/// Times in a row that a request waits for room or data and finds them gone again; from then on
+/// what it waits for is carried out where waiting is allowed.
+pub(super) const PATIENCE: u8 = 6;
+/// Bytes that are carried out there at once.
+pub(super) const RESCUE: usize = 32 << 10;
 
 impl<S> Connection<S>
 where

@@ -19,11 +19,29 @@ use crate::counters::{Counters, KindCounters};
 use crate::export::Export;
 use crate::hub::Hub;
 
+/// The unit of a metric.
+#[cfg(feature = "web")]
+#[derive(Clone, Copy)]
+pub(crate) enum Of {
+    Nothing,
+    Bytes,
+    Seconds,
+}
+
+/// Type, name without its unit and without `_total`, unit, help.
+#[cfg(feature = "web")]
+pub(crate) type Metric = (
+    prometheus_client::metrics::MetricType,
+    &'static str,
+    Of,
+    &'static str,
+);
+
 /// A number that is a metric of its own.
 #[cfg(feature = "web")]
 pub(crate) struct Number<T> {
     /// The metric.
-    pub(crate) metric: crate::metrics::Metric,
+    pub(crate) metric: Metric,
     /// Its value.
     pub(crate) of: fn(&T) -> u64,
 }
@@ -47,7 +65,7 @@ macro_rules! numbers {
 
         #[cfg(feature = "web")]
         pub(crate) const $list: &[Number<$name>] = &[$($(Number {
-            metric: (prometheus_client::metrics::MetricType::$kind, $metric, crate::metrics::Of::$unit, $help),
+            metric: (prometheus_client::metrics::MetricType::$kind, $metric, Of::$unit, $help),
             of: |numbers| numbers.$field,
         },)?)*];
     };

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 use tidegate::{Cache, CallWait, Stats, VolumeState};
 
-use super::sampler::micros;
 use super::{CommandNumbers, Connections, State, VolumeNumbers};
 pub use crate::clients::ClientReading;
 use crate::counters::{Kind, Latencies};
@@ -209,6 +208,10 @@ fn cpu() -> Duration {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_nanos(nanos)
+}
+
+pub(super) fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

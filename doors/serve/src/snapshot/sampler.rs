@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use tidegate::CallWait;
 
-use super::reading::{ClientReading, CommandReading, Reading, VolumeReading};
+use super::reading::{ClientReading, CommandReading, Reading, VolumeReading, micros};
 use super::{
     CauseWait, Client, Command, FORMAT, Health, Level, Memory, Percentiles, Pressure, Snapshot,
     State, Volume, Waited,
@@ -45,10 +45,6 @@ impl Per {
         let grown = u128::from(now.saturating_sub(before)) * 1_000_000;
         u64::try_from((grown + micros / 2) / micros).unwrap_or(u64::MAX)
     }
-}
-
-pub(super) fn micros(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
 fn snapshot(now: &Reading, before: Option<&Reading>, per: Per) -> Snapshot {

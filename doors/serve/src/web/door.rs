@@ -163,7 +163,8 @@ impl Listener for Door {
             if undated::has_date((self.clock)()) {
                 return (connection, address);
             }
-            tokio::spawn(undated::answer(connection, self.router.clone()));
+            let seat = Seat(Arc::clone(&connection.state));
+            tokio::spawn(undated::answer(connection, seat, self.router.clone()));
         }
     }
 
@@ -188,11 +189,6 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// For the handlers of its requests.
-    pub(super) fn seat(&self) -> Seat {
-        Seat(Arc::clone(&self.state))
-    }
-
     /// Its client did something.
     fn note(&self) {
         let now = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);

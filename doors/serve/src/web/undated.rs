@@ -13,9 +13,7 @@ use axum::http::{Method, Request};
 use futures_util::StreamExt as _;
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-
-use super::door::Connection;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
 /// The end of the year 9999, in seconds since 1970.
 const LAST: u64 = 253_402_300_800;
@@ -27,7 +25,11 @@ pub(super) fn has_date(at: SystemTime) -> bool {
 }
 
 /// Answers one request. Its size and its time are the connection's to bound.
-pub(super) async fn answer(mut connection: Connection, router: Router) -> io::Result<()> {
+pub(super) async fn answer(
+    mut connection: impl AsyncRead + AsyncWrite + Unpin,
+    seat: impl Clone + Send + Sync + 'static,
+    router: Router,
+) -> io::Result<()> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         if connection.read_buf(&mut head).await? == 0 {
@@ -43,7 +45,7 @@ pub(super) async fn answer(mut connection: Connection, router: Router) -> io::Re
         request.uri(path.unwrap_or_default()),
         |request, (name, value)| request.header(name, value.trim()),
     );
-    let info = ConnectInfo(connection.seat());
+    let info = ConnectInfo(seat);
     let request = request.extension(info).body(Body::empty());
     let request = request.map_err(io::Error::other)?;
     let has_body = request.method() != Method::HEAD;
