@@ -13,7 +13,7 @@
 //! | what is cited of the reference pages is in them | `citations` |
 //! | nothing is cited that a reader cannot look up | `banned` |
 //! | comments are narrow; their sentences, and those of pages, have nouns as subjects | `comments` |
-//! | modules of `mm` and `policy` import downwards, and not in circles | `floors` |
+//! | modules of `mm` and `policy` import downwards; no files do in new circles | `floors` |
 //! | commands compile one set of units | `units` |
 //! | subjects of commits are short, and name a crate | `commits` |
 //! | threads of the library take no signals of the program | `threads` |

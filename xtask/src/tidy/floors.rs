@@ -10,6 +10,9 @@
 //! `self`. A name that the house's root (`lib.rs`, `mod.rs`) re-exports belongs to the room that it
 //! comes from. Tests do not count.
 //!
+//! Files of a crate import each other in no circle but those of `CIRCLES`, each of which has its
+//! reason; a module may import its parts, and these what is its own.
+//!
 //! A room may also reach another without an import, by a method that the other one adds to a type
 //! of a third (`impl Cache` in a file of `swap`). Such calls are counted and printed, and checked
 //! where a house says so. The text does not tell types: a method whose name is not unique in its
@@ -41,6 +44,40 @@ struct Known {
     to: &'static str,
     why: &'static str,
 }
+
+/// Circles of files that stand: the sources of the crate, a file of the circle, and the reason.
+const CIRCLES: &[(&str, &str, &str)] = &[
+    (
+        "cache/frames/src",
+        "zeroed",
+        "the types whose zero bytes are a value stand where `unsafe` may, and their tables use it",
+    ),
+    (
+        "cache/mm/src",
+        "file::read",
+        "a read and a write fill pages for each other",
+    ),
+    (
+        "cache/mm/src",
+        "file::sync",
+        "a sync cuts what a truncate owes, which waits as a sync does",
+    ),
+    (
+        "cache/mm/src",
+        "memory::apart",
+        "free memory by groups, and the way to a group",
+    ),
+    (
+        "cache/mm/src",
+        "registry::mapping",
+        "a device, its files and their gates hold each other",
+    ),
+    (
+        "cache/tidegate/src",
+        "cache",
+        "a cache opens files and volumes, which keep it",
+    ),
+];
 
 /// The houses that have floors. The root of a house is the room `lib` or `mod`.
 const HOUSES: &[House] = &[
@@ -222,6 +259,34 @@ pub(super) fn judge(sources: &[Source], findings: &mut Findings) {
             findings,
         );
     }
+    for folder in crates(sources) {
+        let circles = files(sources, folder).circles();
+        judge_circles(folder, &circles, CIRCLES, findings);
+    }
+}
+
+/// The circles of a crate are those that are listed.
+fn judge_circles(
+    folder: &str,
+    circles: &[Vec<String>],
+    listed: &[(&str, &str, &str)],
+    findings: &mut Findings,
+) {
+    let listed = listed.iter().filter(|(home, ..)| *home == folder);
+    let listed: Vec<&str> = listed.map(|(_, file, _)| *file).collect();
+    let has = |circle: &[String], file: &str| circle.iter().any(|name| name == file);
+    for circle in circles {
+        if !listed.iter().any(|file| has(circle, file)) {
+            let what = format!("files import each other in a circle: {}", circle.join(", "));
+            findings.wrong(folder, what);
+        }
+    }
+    for file in listed {
+        if !circles.iter().any(|circle| has(circle, file)) {
+            let what = format!("{file} is in no circle any more: take it out of CIRCLES");
+            findings.wrong(folder, what);
+        }
+    }
 }
 
 fn judge_house(house: &House, imports: &Imports, findings: &mut Findings) {
@@ -280,14 +345,19 @@ fn judge_house(house: &House, imports: &Imports, findings: &mut Findings) {
     }
 }
 
-/// Prints the circles of every crate, longest first, and what is wrong in the houses that have
-/// floors.
-pub(super) fn print(sources: &[Source]) {
+/// The folders of the crates' sources.
+fn crates(sources: &[Source]) -> BTreeSet<&str> {
     let homes = sources.iter().filter_map(|source| {
         let path = source.path.strip_suffix(".rs")?;
         path.strip_suffix("/lib").or(path.strip_suffix("/main"))
     });
-    let mut folders: BTreeSet<&str> = homes.filter(|home| home.ends_with("/src")).collect();
+    homes.filter(|home| home.ends_with("/src")).collect()
+}
+
+/// Prints the circles of every crate, longest first, and what is wrong in the houses that have
+/// floors.
+pub(super) fn print(sources: &[Source]) {
+    let mut folders = crates(sources);
     folders.extend(HOUSES.iter().map(|house| house.folder));
     for folder in folders {
         print_house(sources, folder);
@@ -660,17 +730,24 @@ fn ends_in_type(text: &str) -> bool {
     path[end.map_or(0, |end| end + 1)..].starts_with(char::is_uppercase)
 }
 
-/// The imports between the files of a house.
+/// The imports between the files of a house, but for those of a module by what lies below it: a
+/// module shares its own items with its parts.
 fn files(sources: &[Source], folder: &str) -> Imports {
     let (home, inner) = split(folder);
-    collect(sources, &home, |module| {
+    let mut imports = collect(sources, &home, |module| {
         let below = module.strip_prefix(&*inner)?;
         Some(if below.is_empty() {
             root_of(&inner).to_owned()
         } else {
             below.join("::")
         })
-    })
+    });
+    let is_root = |file: &str| file == root_of(&inner);
+    imports.all.retain(|import| {
+        let inside = import.from.strip_prefix(import.to.as_str());
+        !is_root(&import.to) && inside.is_none_or(|rest| !rest.starts_with("::"))
+    });
+    imports
 }
 
 /// The `src` of a house, and the module in it that the house is.
@@ -988,6 +1065,32 @@ mod tests {
             found,
             ["crates/a/src: import each other in a circle: beside, low"]
         );
+    }
+
+    #[test]
+    fn a_circle_of_files_is_wrong_until_it_is_listed() {
+        let both = tree(&[
+            (
+                "lib.rs",
+                "mod low;\nmod top;\npub use low::Low;\npub use top::Top;\n",
+            ),
+            ("low.rs", "use crate::Top;\nmod part;\n"),
+            ("low/part.rs", "use super::Low;\n"),
+            ("top.rs", "use crate::Low;\n"),
+        ]);
+        let found = |listed: &[(&str, &str, &str)], sources: &[Source]| {
+            let mut findings = Findings::default();
+            let circles = files(sources, "crates/a/src").circles();
+            judge_circles("crates/a/src", &circles, listed, &mut findings);
+            findings.wrong
+        };
+        assert_eq!(
+            found(&[], &both),
+            ["crates/a/src: files import each other in a circle: low, top"]
+        );
+        let listed = [("crates/a/src", "top", "a test"), ("crates/b/src", "x", "")];
+        assert_eq!(found(&listed, &both), Vec::<String>::new());
+        assert_eq!(found(&listed, &both[..3]).len(), 1);
     }
 
     #[test]
