@@ -16,46 +16,7 @@
 //! Source: the specification, "Values", "Request message", "Simple reply message", "Structured
 //! reply chunk message".
 
-mod option;
-mod reply;
-
 use core::fmt;
-
-pub use option::{
-    BlockSizes, Greeting, Info, OPTION_HEAD, OPTION_REPLY_HEAD, OptionHead, OptionKind,
-    OptionReplyHead, ReplyKind, greeting, option_reply,
-};
-pub use reply::{
-    CHUNK_HEAD, ChunkHead, ChunkKind, ERROR_MESSAGE_MAX, ErrorChunk, SIMPLE_REPLY, SimpleReply,
-    block_status, descriptor, done, error, error_at, failure, offset_data, offset_hole,
-    simple_reply,
-};
-
-/// Begins every handshake: "NBDMAGIC".
-pub const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// Follows it in a newstyle handshake, and begins every option: "IHAVEOPT".
-pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// Begins every reply to an option.
-pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
-/// Begins every request.
-pub const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Begins every simple reply.
-pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
-/// Begins every chunk of a structured reply.
-pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
-
-/// Bytes of a request, without a write's payload.
-pub const REQUEST: usize = 28;
-/// The longest string of the protocol, bytes: names, descriptions, queries, messages.
-pub const STRING_MAX: usize = 4096;
-/// Zeroes behind the answer to the option EXPORT_NAME, unless the client asked for none.
-pub const EXPORT_NAME_ZEROES: usize = 124;
-/// A request for at most this many bytes is no attack, whatever maximum is advertised ("Block size
-/// constraints").
-pub const PAYLOAD_USUAL: u32 = 1 << 25;
-/// A read for at most this many bytes may not be refused for being asked for in one piece
-/// (`CommandFlags::DF`).
-pub const UNFRAGMENTED_MIN: u32 = 1 << 16;
 
 macro_rules! flags {
     ($(#[$doc:meta])* $name:ident: $int:ty { $($(#[$flag_doc:meta])* $flag:ident = $bit:expr;)* }) => {
@@ -131,6 +92,71 @@ macro_rules! flags {
     };
 }
 
+/// An enum of the numbers that have a name, and the others.
+macro_rules! numbered {
+    ($(#[$doc:meta])* $name:ident: $int:ty { $($(#[$kind_doc:meta])* $kind:ident = $number:expr;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name {
+            $($(#[$kind_doc])* $kind,)*
+            /// A number that has no name here.
+            Other($int),
+        }
+
+        impl $name {
+            /// From its number.
+            #[must_use]
+            pub const fn from_number(number: $int) -> Self {
+                match number {
+                    $(n if n == $number => Self::$kind,)*
+                    other => Self::Other(other),
+                }
+            }
+
+            /// Its number.
+            #[must_use]
+            pub const fn number(self) -> $int {
+                match self {
+                    $(Self::$kind => $number,)*
+                    Self::Other(other) => other,
+                }
+            }
+        }
+    };
+}
+
+mod option;
+mod reply;
+
+pub use option::{
+    BlockSizes, Greeting, Info, OPTION_HEAD, OPTION_REPLY_HEAD, OptionHead, OptionKind,
+    OptionReplyHead, ReplyKind, greeting, option_reply,
+};
+pub use reply::{
+    CHUNK_HEAD, ChunkHead, ChunkKind, ERROR_MESSAGE_MAX, ErrorChunk, SIMPLE_REPLY, SimpleReply,
+    block_status, descriptor, done, error, error_at, failure, offset_data, offset_hole,
+    simple_reply,
+};
+
+/// Begins every handshake: "NBDMAGIC".
+pub const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
+/// Follows it in a newstyle handshake, and begins every option: "IHAVEOPT".
+pub const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
+/// Begins every reply to an option.
+pub const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+/// Begins every request.
+pub const REQUEST_MAGIC: u32 = 0x2560_9513;
+/// Begins every simple reply.
+pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
+/// Begins every chunk of a structured reply.
+pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
+
+/// Bytes of a request, without a write's payload.
+pub const REQUEST: usize = 28;
+/// The longest string of the protocol, bytes: names, descriptions, queries, messages.
+pub const STRING_MAX: usize = 4096;
+/// Zeroes behind the answer to the option EXPORT_NAME, unless the client asked for none.
+pub const EXPORT_NAME_ZEROES: usize = 124;
 flags! {
     /// The server's abilities in a handshake ("Handshake flags").
     HandshakeFlags: u16 {
@@ -209,77 +235,26 @@ flags! {
     }
 }
 
-/// The command of a request ("Request types").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Command {
-    /// Data of a range.
-    Read,
-    /// New data for a range; the payload follows the request.
-    Write,
-    /// The end of the connection; has no reply.
-    Disconnect,
-    /// All writes that were answered are to be durable.
-    Flush,
-    /// The data of a range is no longer needed.
-    Trim,
-    /// A range will be wanted.
-    Cache,
-    /// A range is to read as zeroes.
-    WriteZeroes,
-    /// Which parts of a range are holes.
-    BlockStatus,
-    /// A number that the specification does not give, or gives to an extension that is not spoken
-    /// here.
-    Other(u16),
-}
-
-impl Command {
-    /// From its number.
-    #[must_use]
-    pub const fn from_number(number: u16) -> Self {
-        match number {
-            0 => Self::Read,
-            1 => Self::Write,
-            2 => Self::Disconnect,
-            3 => Self::Flush,
-            4 => Self::Trim,
-            5 => Self::Cache,
-            6 => Self::WriteZeroes,
-            7 => Self::BlockStatus,
-            other => Self::Other(other),
-        }
-    }
-
-    /// Its number.
-    #[must_use]
-    pub const fn number(self) -> u16 {
-        match self {
-            Self::Read => 0,
-            Self::Write => 1,
-            Self::Disconnect => 2,
-            Self::Flush => 3,
-            Self::Trim => 4,
-            Self::Cache => 5,
-            Self::WriteZeroes => 6,
-            Self::BlockStatus => 7,
-            Self::Other(other) => other,
-        }
-    }
-
-    /// Its name, for counters and messages.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Disconnect => "disconnect",
-            Self::Flush => "flush",
-            Self::Trim => "trim",
-            Self::Cache => "cache",
-            Self::WriteZeroes => "write_zeroes",
-            Self::BlockStatus => "block_status",
-            Self::Other(_) => "unknown",
-        }
+numbered! {
+    /// The command of a request ("Request types"); those of extensions that are not spoken here
+    /// have no name.
+    Command: u16 {
+        /// Data of a range.
+        Read = 0;
+        /// New data for a range; the payload follows the request.
+        Write = 1;
+        /// The end of the connection; has no reply.
+        Disconnect = 2;
+        /// All writes that were answered are to be durable.
+        Flush = 3;
+        /// The data of a range is no longer needed.
+        Trim = 4;
+        /// A range will be wanted.
+        Cache = 5;
+        /// A range is to read as zeroes.
+        WriteZeroes = 6;
+        /// Which parts of a range are holes.
+        BlockStatus = 7;
     }
 }
 
@@ -287,53 +262,47 @@ impl Command {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Errno {
     /// EPERM: the export is read-only.
-    NotPermitted,
+    NotPermitted = 1,
     /// EIO: the device failed.
-    Io,
+    Io = 5,
     /// ENOMEM: there is no memory for it now.
-    NoMemory,
+    NoMemory = 12,
     /// EINVAL: the request is wrong.
-    Invalid,
+    Invalid = 22,
     /// ENOSPC: beyond the end, or the device is full.
-    NoSpace,
+    NoSpace = 28,
     /// EOVERFLOW: too much for one piece.
-    Overflow,
+    Overflow = 75,
     /// ENOTSUP: a fast zero would not be fast.
-    NotSupported,
+    NotSupported = 95,
     /// ESHUTDOWN: the server is about to end.
-    Shutdown,
+    Shutdown = 108,
 }
 
 impl Errno {
+    const ALL: [Self; 8] = [
+        Self::NotPermitted,
+        Self::Io,
+        Self::NoMemory,
+        Self::Invalid,
+        Self::NoSpace,
+        Self::Overflow,
+        Self::NotSupported,
+        Self::Shutdown,
+    ];
+
     /// Its number.
     #[must_use]
     pub const fn number(self) -> u32 {
-        match self {
-            Self::NotPermitted => 1,
-            Self::Io => 5,
-            Self::NoMemory => 12,
-            Self::Invalid => 22,
-            Self::NoSpace => 28,
-            Self::Overflow => 75,
-            Self::NotSupported => 95,
-            Self::Shutdown => 108,
-        }
+        self as u32
     }
 
     /// From a number that is not zero; a number that has no name counts as EINVAL, as the
     /// specification asks of clients.
     #[must_use]
-    pub const fn from_number(number: u32) -> Self {
-        match number {
-            1 => Self::NotPermitted,
-            5 => Self::Io,
-            12 => Self::NoMemory,
-            28 => Self::NoSpace,
-            75 => Self::Overflow,
-            95 => Self::NotSupported,
-            108 => Self::Shutdown,
-            _ => Self::Invalid,
-        }
+    pub fn from_number(number: u32) -> Self {
+        let known = Self::ALL.into_iter().find(|known| known.number() == number);
+        known.unwrap_or(Self::Invalid)
     }
 }
 

@@ -23,38 +23,6 @@ pub fn greeting(flags: HandshakeFlags) -> Greeting {
     bytes
 }
 
-macro_rules! numbered {
-    ($(#[$doc:meta])* $name:ident: $int:ty { $($(#[$kind_doc:meta])* $kind:ident = $number:expr;)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $($(#[$kind_doc])* $kind,)*
-            /// A number that has no name here.
-            Other($int),
-        }
-
-        impl $name {
-            /// From its number.
-            #[must_use]
-            pub const fn from_number(number: $int) -> Self {
-                match number {
-                    $(n if n == $number => Self::$kind,)*
-                    other => Self::Other(other),
-                }
-            }
-
-            /// Its number.
-            #[must_use]
-            pub const fn number(self) -> $int {
-                match self {
-                    $(Self::$kind => $number,)*
-                    Self::Other(other) => other,
-                }
-            }
-        }
-    };
-}
-
 numbered! {
     /// A client's request in a handshake ("Option types").
     OptionKind: u32 {

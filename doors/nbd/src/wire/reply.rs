@@ -16,54 +16,25 @@ const DONE: u16 = 1;
 /// Head, error, length of the message, offset.
 const ERROR_MAX: usize = CHUNK_HEAD + 4 + 2 + ERROR_MESSAGE_MAX + 8;
 
-/// The kind of a chunk ("Structured reply types").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ChunkKind {
-    /// Nothing but the end.
-    None,
-    /// Data of a part of a read.
-    OffsetData,
-    /// A part of a read that is all zeroes.
-    OffsetHole,
-    /// Extents.
-    BlockStatus,
-    /// The request failed.
-    Error,
-    /// The request failed at an offset.
-    ErrorOffset,
-    /// A number that the specification does not give.
-    Other(u16),
+numbered! {
+    /// The kind of a chunk ("Structured reply types").
+    ChunkKind: u16 {
+        /// Nothing but the end.
+        None = 0;
+        /// Data of a part of a read.
+        OffsetData = 1;
+        /// A part of a read that is all zeroes.
+        OffsetHole = 2;
+        /// Extents.
+        BlockStatus = 5;
+        /// The request failed.
+        Error = 0x8001;
+        /// The request failed at an offset.
+        ErrorOffset = 0x8002;
+    }
 }
 
 impl ChunkKind {
-    /// From its number.
-    #[must_use]
-    pub const fn from_number(number: u16) -> Self {
-        match number {
-            0 => Self::None,
-            1 => Self::OffsetData,
-            2 => Self::OffsetHole,
-            5 => Self::BlockStatus,
-            0x8001 => Self::Error,
-            0x8002 => Self::ErrorOffset,
-            other => Self::Other(other),
-        }
-    }
-
-    /// Its number.
-    #[must_use]
-    pub const fn number(self) -> u16 {
-        match self {
-            Self::None => 0,
-            Self::OffsetData => 1,
-            Self::OffsetHole => 2,
-            Self::BlockStatus => 5,
-            Self::Error => 0x8001,
-            Self::ErrorOffset => 0x8002,
-            Self::Other(other) => other,
-        }
-    }
-
     /// True if it tells of a failure; those of later specifications do too.
     #[must_use]
     pub const fn is_error(self) -> bool {
