@@ -11,14 +11,7 @@ use crate::failure::{Failure, TG_OK};
 /// A cache of C's.
 pub(crate) struct CacheOf(pub(crate) Cache);
 
-static CACHES: Table<CacheOf> = Table::new();
-
-impl Kind for CacheOf {
-    const NUMBER: u32 = 1;
-    fn table() -> &'static Table<Self> {
-        &CACHES
-    }
-}
+kind! { CacheOf, CACHES, 1 }
 
 /// An object that lives in a cache, and ends with it.
 pub(crate) trait Lodger: Kind {

@@ -31,34 +31,8 @@ pub(crate) struct WriterOf {
     cache: Handle<CacheOf>,
 }
 
-static FILES: Table<Opened> = Table::new();
-static WRITERS: Table<WriterOf> = Table::new();
-
-impl Kind for Opened {
-    const NUMBER: u32 = 2;
-    fn table() -> &'static Table<Self> {
-        &FILES
-    }
-}
-
-impl Kind for WriterOf {
-    const NUMBER: u32 = 3;
-    fn table() -> &'static Table<Self> {
-        &WRITERS
-    }
-}
-
-impl Lodger for Opened {
-    fn cache(&self) -> Handle<CacheOf> {
-        self.cache
-    }
-}
-
-impl Lodger for WriterOf {
-    fn cache(&self) -> Handle<CacheOf> {
-        self.cache
-    }
-}
+kind! { Opened, FILES, 2, lodger }
+kind! { WriterOf, WRITERS, 3, lodger }
 
 flags! {
     TG_CREATE = 1,

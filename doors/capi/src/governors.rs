@@ -25,22 +25,8 @@ pub(crate) enum MemberOf {
     Pages(Governed),
 }
 
-static GOVERNORS: Table<GovernorOf> = Table::new();
-static MEMBERS: Table<MemberOf> = Table::new();
-
-impl Kind for GovernorOf {
-    const NUMBER: u32 = 6;
-    fn table() -> &'static Table<Self> {
-        &GOVERNORS
-    }
-}
-
-impl Kind for MemberOf {
-    const NUMBER: u32 = 7;
-    fn table() -> &'static Table<Self> {
-        &MEMBERS
-    }
-}
+kind! { GovernorOf, GOVERNORS, 6 }
+kind! { MemberOf, MEMBERS, 7 }
 
 sized_struct! {
     /// A cache of C's.

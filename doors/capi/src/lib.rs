@@ -11,7 +11,7 @@
 //!   2. A handle is a number. One that was closed, is of another kind, of the process before a fork
 //!      or was never given out is answered with a code; one that is being closed is closed when the
 //!      calls that are under way with it have returned.
-//!   3. The header and this crate agree on every function, struct and code: `check` has the C
+//!   3. The header and this crate agree on every function, struct and code: `tests` has the C
 //!      compiler compare them.
 //!
 //! `unsafe` stands in `border` (memory of the caller's) and its part `slots` (handles).
@@ -20,8 +20,6 @@
 #[macro_use]
 mod border;
 mod cache;
-#[cfg(test)]
-mod check;
 mod close;
 mod failure;
 mod file;
@@ -29,4 +27,6 @@ mod governors;
 mod queue;
 mod region;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod told;

@@ -64,20 +64,7 @@ pub(crate) struct Queue {
     cache: Handle<CacheOf>,
 }
 
-static QUEUES: Table<Queue> = Table::new();
-
-impl Kind for Queue {
-    const NUMBER: u32 = 5;
-    fn table() -> &'static Table<Self> {
-        &QUEUES
-    }
-}
-
-impl Lodger for Queue {
-    fn cache(&self) -> Handle<CacheOf> {
-        self.cache
-    }
-}
+kind! { Queue, QUEUES, 5, lodger }
 
 struct Shared {
     event: OwnedFd,

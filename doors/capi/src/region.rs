@@ -15,20 +15,7 @@ pub(crate) struct Region {
     cache: Handle<CacheOf>,
 }
 
-static REGIONS: Table<Region> = Table::new();
-
-impl Kind for Region {
-    const NUMBER: u32 = 4;
-    fn table() -> &'static Table<Self> {
-        &REGIONS
-    }
-}
-
-impl Lodger for Region {
-    fn cache(&self) -> Handle<CacheOf> {
-        self.cache
-    }
-}
+kind! { Region, REGIONS, 4, lodger }
 
 fn with<R>(region: Handle<Region>, what: impl FnOnce(&Spill) -> Result<R>) -> Result<R> {
     REGIONS.with(region, |region| what(&region.spill))

@@ -1,5 +1,5 @@
 //! A function, a struct and a list of codes of the header, in Rust: the thing itself, and in a test
-//! the text with which the C compiler checks the header (`check`).
+//! the text with which the C compiler checks the header (`tests`).
 
 /// Functions of the header. Each body answers a `Result`.
 macro_rules! border {
@@ -77,6 +77,29 @@ macro_rules! sized_struct {
 
             fn set_size(&mut self, size: u32) {
                 self.size = size;
+            }
+        }
+    };
+}
+
+/// A kind of handle: its table and its number; and if it lives in a cache, that.
+macro_rules! kind {
+    ($name:ty, $table:ident, $number:literal) => {
+        static $table: Table<$name> = Table::new();
+
+        impl Kind for $name {
+            const NUMBER: u32 = $number;
+            fn table() -> &'static Table<Self> {
+                &$table
+            }
+        }
+    };
+    ($name:ty, $table:ident, $number:literal, lodger) => {
+        kind! { $name, $table, $number }
+
+        impl Lodger for $name {
+            fn cache(&self) -> Handle<CacheOf> {
+                self.cache
             }
         }
     };
