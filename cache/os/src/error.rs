@@ -8,10 +8,11 @@ use policy::units::Bytes;
 
 /// The reason for which the live environment, a device or a file could not be opened. Each names
 /// the thing, the value and what to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OsError {
     /// An option is outside its range.
+    #[error("option `{name}` is {value}; allowed: {allowed}")]
     Option {
         /// Which one.
         name: &'static str,
@@ -21,6 +22,7 @@ pub enum OsError {
         allowed: &'static str,
     },
     /// The address space for the arena was refused.
+    #[error("cannot reserve {} of address space: {}; lower the memory limit or raise `ulimit -v`", Bytes(*bytes).shown(), words(*errno))]
     Arena {
         /// The size asked for.
         bytes: u64,
@@ -28,6 +30,8 @@ pub enum OsError {
         errno: i32,
     },
     /// io_uring was asked for and is not available.
+    #[error("io_uring is not available ({step}: {}); use `Backend::Pool`, or allow io_uring (sysctl kernel.io_uring_disabled=0, \
+         the container's seccomp profile)", words(*errno))]
     Uring {
         /// Which step failed.
         step: &'static str,
@@ -35,6 +39,7 @@ pub enum OsError {
         errno: i32,
     },
     /// A thread could not be started.
+    #[error("cannot start thread `{name}`: {}; raise {}", words(*errno), bound_of_threads())]
     Thread {
         /// Its name.
         name: String,
@@ -42,6 +47,7 @@ pub enum OsError {
         errno: i32,
     },
     /// Something else of the system failed.
+    #[error("{what}: {}", words(*errno))]
     System {
         /// The call.
         what: &'static str,
@@ -49,6 +55,7 @@ pub enum OsError {
         errno: i32,
     },
     /// A file could not be opened.
+    #[error("cannot open {}: {}", shown(path.display()), words(*errno))]
     Open {
         /// Which.
         path: PathBuf,
@@ -56,6 +63,7 @@ pub enum OsError {
         errno: i32,
     },
     /// Another cache or program has the file.
+    #[error("{}: in use by {holder}; end that first, or open the file without a lock if nobody writes to it meanwhile", shown(path.display()))]
     InUse {
         /// Which.
         path: PathBuf,
@@ -63,6 +71,8 @@ pub enum OsError {
         holder: Holder,
     },
     /// A file could not be locked: its file system has no locks.
+    #[error("{}: cannot be locked: {}; use a file system with locks (NFS has them with lockd, or when mounted with \
+         `local_lock=all`), or open the file without one if no other program does", shown(path.display()), words(*errno))]
     NoLock {
         /// Which.
         path: PathBuf,
@@ -70,6 +80,7 @@ pub enum OsError {
         errno: i32,
     },
     /// The file's file system has no direct I/O and the caller asked for nothing less.
+    #[error("{}: {}", shown(path.display()), no_direct(*alignment))]
     NoDirectIo {
         /// Which file.
         path: PathBuf,
@@ -77,11 +88,13 @@ pub enum OsError {
         alignment: Option<u32>,
     },
     /// Neither a regular file nor a block device.
+    #[error("{}: neither a regular file nor a block device; name one of these", shown(path.display()))]
     NotAFile {
         /// Which.
         path: PathBuf,
     },
     /// Space could not be allocated ahead.
+    #[error("cannot allocate {:#} for {}: {}; free some space or ask for less", Bytes(*bytes).shown(), shown(path.display()), words(*errno))]
     Preallocate {
         /// For which file.
         path: PathBuf,
@@ -91,6 +104,7 @@ pub enum OsError {
         errno: i32,
     },
     /// A block device is smaller than what was to be preallocated.
+    #[error("{} has {:#}, {:#} were asked for; ask for no more than it has", shown(path.display()), Bytes(*bytes).shown(), Bytes(*wanted).shown())]
     TooSmall {
         /// Which device.
         path: PathBuf,
@@ -106,6 +120,21 @@ fn words(errno: i32) -> std::io::Error {
     std::io::Error::from_raw_os_error(errno)
 }
 
+/// The reason for which a file has no direct I/O, and the way out.
+fn no_direct(alignment: Option<u32>) -> String {
+    let (why, out) = match alignment {
+        None => (
+            "its file system has no direct I/O (O_DIRECT)".into(),
+            "put the file on another one (ext4, xfs, btrfs)",
+        ),
+        Some(alignment) => (
+            format!("direct I/O needs an alignment of {alignment} bytes there, pages have 4096"),
+            "put the file on another file system",
+        ),
+    };
+    format!("{why}; {out}, or open it with `direct: false`")
+}
+
 /// The limit that a thread was most likely refused by: a bound on the address space, where there is
 /// one, as its stack comes first.
 fn bound_of_threads() -> &'static str {
@@ -114,103 +143,6 @@ fn bound_of_threads() -> &'static str {
         None => "`ulimit -u` or the container's pids limit",
     }
 }
-
-impl fmt::Display for OsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Option {
-                name,
-                value,
-                allowed,
-            } => {
-                write!(f, "option `{name}` is {value}; allowed: {allowed}")
-            }
-            Self::Arena { bytes, errno } => write!(
-                f,
-                "cannot reserve {} of address space: {}; lower the memory limit or raise `ulimit -v`",
-                Bytes(*bytes).shown(),
-                words(*errno)
-            ),
-            Self::Uring { step, errno } => write!(
-                f,
-                "io_uring is not available ({step}: {}); use `Backend::Pool`, or allow io_uring \
-                 (sysctl kernel.io_uring_disabled=0, the container's seccomp profile)",
-                words(*errno)
-            ),
-            Self::Thread { name, errno } => write!(
-                f,
-                "cannot start thread `{name}`: {}; raise {}",
-                words(*errno),
-                bound_of_threads()
-            ),
-            Self::System { what, errno } => write!(f, "{what}: {}", words(*errno)),
-            Self::Open { path, errno } => {
-                write!(
-                    f,
-                    "cannot open {}: {}",
-                    shown(path.display()),
-                    words(*errno)
-                )
-            }
-            Self::InUse { path, holder } => write!(
-                f,
-                "{}: in use by {holder}; end that first, or open the file without a lock if nobody writes to it \
-                 meanwhile",
-                shown(path.display())
-            ),
-            Self::NoLock { path, errno } => write!(
-                f,
-                "{}: cannot be locked: {}; use a file system with locks (NFS has them with lockd, or when mounted with \
-                 `local_lock=all`), or open the file without one if no other program does",
-                shown(path.display()),
-                words(*errno)
-            ),
-            Self::NoDirectIo {
-                path,
-                alignment: None,
-            } => write!(
-                f,
-                "{}: its file system has no direct I/O (O_DIRECT); put the file on another one \
-                 (ext4, xfs, btrfs), or open it with `direct: false`",
-                shown(path.display())
-            ),
-            Self::NoDirectIo {
-                path,
-                alignment: Some(alignment),
-            } => write!(
-                f,
-                "{}: direct I/O needs an alignment of {alignment} bytes there, pages have 4096; \
-                 put the file on another file system, or open it with `direct: false`",
-                shown(path.display())
-            ),
-            Self::NotAFile { path } => write!(
-                f,
-                "{}: neither a regular file nor a block device; name one of these",
-                shown(path.display())
-            ),
-            Self::Preallocate { path, bytes, errno } => write!(
-                f,
-                "cannot allocate {:#} for {}: {}; free some space or ask for less",
-                Bytes(*bytes).shown(),
-                shown(path.display()),
-                words(*errno)
-            ),
-            Self::TooSmall {
-                path,
-                bytes,
-                wanted,
-            } => write!(
-                f,
-                "{} has {:#}, {:#} were asked for; ask for no more than it has",
-                shown(path.display()),
-                Bytes(*bytes).shown(),
-                Bytes(*wanted).shown()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for OsError {}
 
 /// The holder of a lock, as far as the system says.
 #[derive(Clone, Debug, PartialEq, Eq)]

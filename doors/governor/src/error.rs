@@ -6,12 +6,14 @@ use std::time::Duration;
 use figures::shown;
 
 /// Why something was refused. Each names the thing, the value and the way out.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A limit of nothing.
+    #[error("a limit of 0 bytes: nothing could be held; give one above")]
     NoLimit,
     /// A floor alone is above the limit.
+    #[error("{}: a floor of {} is above the limit of {}; lower the floor or raise the limit", shown(member), Size(*floor), Size(*limit))]
     FloorAboveLimit {
         /// The member.
         member: String,
@@ -21,6 +23,7 @@ pub enum Error {
         limit: u64,
     },
     /// The floors of all members do not fit.
+    #[error("{}: a floor of {} with {} of the others is above the limit of {}; lower a floor or raise the limit", shown(member), Size(*floor), Size(*others), Size(*limit))]
     FloorsAboveLimit {
         /// The member that was to join, or to have another floor.
         member: String,
@@ -32,6 +35,7 @@ pub enum Error {
         limit: u64,
     },
     /// A ceiling below the floor.
+    #[error("{}: a ceiling of {} is below its floor of {}; swap or drop one of them", shown(member), Size(*ceiling), Size(*floor))]
     CeilingBelowFloor {
         /// The member.
         member: String,
@@ -41,6 +45,10 @@ pub enum Error {
         floor: u64,
     },
     /// A weight outside 1/16 to 16, or no number.
+    #[error(
+        "{}: a weight of {weight}; weights are 0.0625 to 16, 1 unless set (to keep a member small, use a ceiling)",
+        shown(member)
+    )]
     Weight {
         /// The member.
         member: String,
@@ -48,18 +56,25 @@ pub enum Error {
         weight: f64,
     },
     /// A member has this name already.
+    #[error(
+        "{}: there is a member of that name; drop it first, or give this one another",
+        shown(member)
+    )]
     Registered {
         /// The name.
         member: String,
     },
     /// A name of nothing, which no message could show.
+    #[error("a member needs a name: messages and reports show it")]
     NoName,
     /// There are as many members as can be.
+    #[error("there are {members} members already; register a group of caches as one")]
     TooManyMembers {
         /// Their number.
         members: usize,
     },
     /// The limit was to be lowered below what the floors come to.
+    #[error("a limit of {} is below the floors, {} together; lower one first ({} has the highest)", Size(*limit), Size(*floors), shown(highest))]
     LimitBelowFloors {
         /// The limit that was refused, in bytes.
         limit: u64,
@@ -69,6 +84,7 @@ pub enum Error {
         highest: String,
     },
     /// No memory came in time.
+    #[error("{}: no {} in {waited:?}: {} holds {} and has {} of its own; try again, or see Governor::report", shown(member), Size(*bytes), shown(by), Size(*held), Size(*target))]
     Full {
         /// The member that asked.
         member: String,
@@ -85,6 +101,7 @@ pub enum Error {
         target: u64,
     },
     /// More than the whole limit.
+    #[error("{}: {} at once is more than the limit of {}; ask for less at a time", shown(member), Size(*bytes), Size(*limit))]
     LargerThanLimit {
         /// The member that asked.
         member: String,
@@ -94,11 +111,19 @@ pub enum Error {
         limit: u64,
     },
     /// Memory was asked for inside a scan, which is there to give some back.
+    #[error(
+        "{}: memory was asked for inside a scan; a scan gives back, reserve before or after it",
+        shown(member)
+    )]
     InScan {
         /// The member that asked.
         member: String,
     },
     /// The governor's thread could not be started.
+    #[error(
+        "the governor's thread could not be started: {}; drive it yourself (Builder::driven_by_caller)",
+        shown(why)
+    )]
     NoThread {
         /// The system's reason.
         why: String,
@@ -113,112 +138,3 @@ impl fmt::Display for Size {
         write!(f, "{:#}", policy::units::Bytes(self.0).shown())
     }
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", shown(Words(self)))
-    }
-}
-
-/// The words of a refusal, with the names as they were given.
-struct Words<'a>(&'a Error);
-
-impl fmt::Display for Words<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Error::NoLimit => write!(
-                f,
-                "a limit of 0 bytes: nothing could be held; give one above"
-            ),
-            Error::FloorAboveLimit {
-                member,
-                floor,
-                limit,
-            } => write!(
-                f,
-                "{member}: a floor of {} is above the limit of {}; lower the floor or raise the limit",
-                Size(*floor),
-                Size(*limit)
-            ),
-            Error::FloorsAboveLimit {
-                member,
-                floor,
-                others,
-                limit,
-            } => write!(
-                f,
-                "{member}: a floor of {} with {} of the others is above the limit of {}; lower a floor or raise the limit",
-                Size(*floor),
-                Size(*others),
-                Size(*limit)
-            ),
-            Error::CeilingBelowFloor {
-                member,
-                ceiling,
-                floor,
-            } => write!(
-                f,
-                "{member}: a ceiling of {} is below its floor of {}; swap or drop one of them",
-                Size(*ceiling),
-                Size(*floor)
-            ),
-            Error::Weight { member, weight } => write!(
-                f,
-                "{member}: a weight of {weight}; weights are 0.0625 to 16, 1 unless set (to keep a member small, use a ceiling)"
-            ),
-            Error::Registered { member } => write!(
-                f,
-                "{member}: there is a member of that name; drop it first, or give this one another"
-            ),
-            Error::NoName => write!(f, "a member needs a name: messages and reports show it"),
-            Error::TooManyMembers { members } => write!(
-                f,
-                "there are {members} members already; register a group of caches as one"
-            ),
-            Error::LimitBelowFloors {
-                limit,
-                floors,
-                highest,
-            } => write!(
-                f,
-                "a limit of {} is below the floors, {} together; lower one first ({highest} has the highest)",
-                Size(*limit),
-                Size(*floors)
-            ),
-            Error::Full {
-                member,
-                bytes,
-                waited,
-                by,
-                held,
-                target,
-            } => write!(
-                f,
-                "{member}: no {} in {waited:?}: {by} holds {} and has {} of its own; try again, or see Governor::report",
-                Size(*bytes),
-                Size(*held),
-                Size(*target)
-            ),
-            Error::LargerThanLimit {
-                member,
-                bytes,
-                limit,
-            } => write!(
-                f,
-                "{member}: {} at once is more than the limit of {}; ask for less at a time",
-                Size(*bytes),
-                Size(*limit)
-            ),
-            Error::InScan { member } => write!(
-                f,
-                "{member}: memory was asked for inside a scan; a scan gives back, reserve before or after it"
-            ),
-            Error::NoThread { why } => write!(
-                f,
-                "the governor's thread could not be started: {why}; drive it yourself (Builder::driven_by_caller)"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
