@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use tidegate::{CallWait, Volume};
 
-use crate::durable::Tell;
+use crate::job::Tell;
 
 /// The connections of an export.
 #[derive(Default)]

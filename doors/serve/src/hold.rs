@@ -18,7 +18,6 @@ use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt, AsyncWriteExt};
@@ -43,36 +42,6 @@ const REST_MAX: Duration = Duration::from_secs(30);
 /// Interval at which this is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// Keeps clients from changing a volume for a while.
-#[derive(Debug, Default)]
-pub(crate) struct Gate {
-    /// Requests under way that change it.
-    changing: AtomicU64,
-    is_shut: AtomicBool,
-}
-
-impl Gate {
-    /// A request that changes the volume begins, or `is_refused`; false: not now.
-    pub(crate) fn enter(&self, is_refused: bool) -> bool {
-        // Counted first: a hold that begins sees it, or is seen here.
-        self.changing.fetch_add(1, Ordering::SeqCst);
-        let may = is_refused || !self.is_shut();
-        if !may {
-            self.leave(1);
-        }
-        may
-    }
-
-    /// Requests that change it have ended.
-    pub(crate) fn leave(&self, count: u64) {
-        self.changing.fetch_sub(count, Ordering::SeqCst);
-    }
-
-    pub(crate) fn is_shut(&self) -> bool {
-        self.is_shut.load(Ordering::SeqCst)
-    }
-}
-
 /// A volume that is held, until this is dropped.
 struct Held {
     hub: Arc<Hub>,
@@ -93,14 +62,14 @@ impl Held {
                 all.join(", ")
             ));
         };
-        if export.gate.is_shut.swap(true, Ordering::SeqCst) {
+        if !export.gate.shut() {
             return Err(format!("volume `{name}` is held already"));
         }
         let hub = Arc::clone(hub);
         let held = Self { hub, export };
         let until = Instant::now() + REST_MAX;
         loop {
-            let left = held.export.gate.changing.load(Ordering::SeqCst);
+            let left = held.export.gate.changing();
             if left == 0 {
                 break;
             }
@@ -127,7 +96,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.export.gate.is_shut.store(false, Ordering::SeqCst);
+        self.export.gate.open();
         self.hub.wake_all();
     }
 }

@@ -21,14 +21,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::access::{Right, Shown};
-use crate::connection::{EndedBy, Mailbox, Peer};
+use crate::connection::ended::EndedBy;
+use crate::connection::peer::Peer;
 use crate::export::Export;
+use crate::mailbox::Mailbox;
 use crate::record::Recorder;
 
 /// Connections whose sockets may be made wide: what the system holds for their clients, no limit of
 /// ours does.
 const WIDE_MAX: usize = 16;
-/// Requests that each connection may have under way, whatever others have; `connection::BYTES` has
+/// Requests that each connection may have under way, whatever others have; `CONNECTION_BYTES` has
 /// room for them.
 pub(crate) const OWN_REQUESTS: usize = 32;
 
@@ -105,14 +107,11 @@ pub enum Security {
     /// Not at all.
     Plain,
     /// If the client asks for it.
-    #[cfg(feature = "tls")]
     Offered(crate::tls::Acceptor),
     /// Nothing is said without it.
-    #[cfg(feature = "tls")]
     Required(crate::tls::Acceptor),
 }
 
-#[cfg(feature = "tls")]
 impl Security {
     /// The acceptor of encrypted connections; none: they are plain.
     pub(crate) fn acceptor(&self) -> Option<&crate::tls::Acceptor> {
@@ -169,7 +168,6 @@ pub(crate) struct Session {
     of_address: Option<IpAddr>,
     /// The certificate that its client has shown, and as it came, with those behind it.
     pub(crate) shown: Option<Shown>,
-    #[cfg(feature = "tls")]
     pub(crate) chain: Vec<rustls::pki_types::CertificateDer<'static>>,
     /// As of when it was last seen that the client may go on.
     rights: u64,
@@ -412,7 +410,6 @@ impl Hub {
             address: peer.address(),
             of_address,
             shown: None,
-            #[cfg(feature = "tls")]
             chain: Vec::new(),
             rights: self.rights.load(Ordering::Acquire),
             mailbox,
@@ -447,7 +444,6 @@ impl Session {
             return true;
         }
         self.rights = now;
-        #[cfg(feature = "tls")]
         if self.shown.is_some() && !self.hub.security().still_takes(&self.chain) {
             return false;
         }

@@ -12,27 +12,29 @@ pub mod counters;
 pub mod demo;
 mod durable;
 pub mod export;
+mod gate;
 pub mod hold;
 pub mod hub;
-mod limits;
+mod job;
+pub mod limits;
 pub mod listen;
 pub mod log;
+mod mailbox;
 mod may;
-#[cfg(feature = "web")]
 pub mod metrics;
+pub mod opened;
 mod pace;
 pub mod pool;
 mod record;
 mod refusal;
+mod rounds;
 pub mod run;
 pub mod snapshot;
 mod systemd;
-#[cfg(feature = "tls")]
 pub mod tls;
-#[cfg(feature = "web")]
 pub mod top;
-#[cfg(feature = "web")]
 pub mod web;
 
-pub use export::{Export, Extents, Opened};
+pub use export::Export;
 pub use hub::{Hub, Limits, Stage};
+pub use opened::{Extents, Opened};

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use os::OsError;
 
-use crate::connection::Mailbox;
+use crate::mailbox::Mailbox;
 
 /// Jobs that sync at once.
 const SYNCS: usize = 2;

@@ -1,8 +1,6 @@
 //! Each alert of `docs/serve/tidegate-alerts.yml` fires where it should, on devices that are slow
 //! and faulty as the lab has them, and not before.
 
-#![cfg(all(feature = "web", feature = "tls"))]
-
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

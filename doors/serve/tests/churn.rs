@@ -7,7 +7,6 @@
     clippy::cast_possible_truncation,
     reason = "a test's helpers are its tests; its numbers are small"
 )]
-#![cfg(feature = "tls")]
 
 #[path = "common/certificates.rs"]
 #[allow(dead_code, reason = "each test uses a part of it")]

@@ -99,9 +99,13 @@ fn a_connection_takes_no_more_than_is_said() {
         idle / 980,
         used / 980
     );
-    assert!(idle / 980 < serve::connection::BYTES, "{} idle", idle / 980);
     assert!(
-        used / 980 <= serve::connection::BYTES,
+        idle / 980 < serve::limits::CONNECTION_BYTES,
+        "{} idle",
+        idle / 980
+    );
+    assert!(
+        used / 980 <= serve::limits::CONNECTION_BYTES,
         "{} used",
         used / 980
     );

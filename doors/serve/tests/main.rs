@@ -4,7 +4,6 @@
 
 mod alerts;
 #[path = "common/certificates.rs"]
-#[cfg(feature = "tls")]
 mod certificates;
 mod common;
 mod connection;

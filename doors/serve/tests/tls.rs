@@ -1,8 +1,6 @@
 //! Encrypted connections to a real server: which clients are let in, that others cannot read along,
 //! and the clients that people use.
 
-#![cfg(feature = "tls")]
-
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

@@ -1,8 +1,6 @@
 //! The figures that a real server shows of itself while clients use it: counted right, and told
 //! when a volume is in trouble.
 
-#![cfg(feature = "web")]
-
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex};

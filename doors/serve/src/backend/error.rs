@@ -176,45 +176,17 @@ pub enum BackendError {
     },
     /// The layers around its device.
     #[error("{0}")]
-    Layers(StackError),
+    Layers(#[from] StackError),
     /// The cache.
     #[error("{0}")]
-    Cache(tidegate::Error),
+    Cache(#[from] tidegate::Error),
     /// The object store.
-    #[cfg(feature = "objects")]
     #[error("{0}")]
-    Objects(objects::Error),
-    /// Object stores were left out of this program.
-    #[error(
-        "{url}: this program was built without object stores; build it with the feature `objects`"
-    )]
-    NoObjects {
-        /// The URL asked for.
-        url: String,
-    },
+    Objects(#[from] objects::Error),
 }
 
 fn on(mount: &Option<String>) -> String {
     mount
         .as_ref()
         .map_or(String::new(), |mount| format!(", on the mount {mount}"))
-}
-
-impl From<tidegate::Error> for BackendError {
-    fn from(error: tidegate::Error) -> Self {
-        Self::Cache(error)
-    }
-}
-
-impl From<StackError> for BackendError {
-    fn from(error: StackError) -> Self {
-        Self::Layers(error)
-    }
-}
-
-#[cfg(feature = "objects")]
-impl From<objects::Error> for BackendError {
-    fn from(error: objects::Error) -> Self {
-        Self::Objects(error)
-    }
 }

@@ -19,9 +19,9 @@ use rustix::io::Errno;
 
 use super::{BackendError, Closer, Marker, Raw, space};
 use crate::config::{BackendConfig, SIZE_MAX, VolumeConfig};
-use crate::export::{Extents, Grow, Loss, Lost};
 use crate::log::{info, warn};
 use crate::may;
+use crate::opened::{Extents, Grow, Loss, Lost};
 
 /// Sizes are multiples of it.
 const SECTOR: u64 = 512;

@@ -9,7 +9,7 @@ use tidegate::{Cache, InMemory};
 
 use super::{Backend, BackendError, Closer, Layers, volume_options};
 use crate::config::VolumeConfig;
-use crate::export::{Extents, Opened};
+use crate::opened::{Extents, Opened};
 use crate::pool::{Pool, THREADS};
 
 pub(super) fn open(

@@ -14,11 +14,10 @@
 //!   3. Files and folders that were made for a start or a reload that is refused are removed again.
 //!   4. Each has a device and an engine of its own, so that one which hangs holds up nobody else.
 
-mod error;
+pub(crate) mod error;
 mod file;
 mod marker;
 mod memory;
-#[cfg(feature = "objects")]
 mod objects;
 mod space;
 
@@ -32,8 +31,8 @@ use policy::dirty::DeviceTunables;
 use tidegate::{Backing, Cache, InMemory, VolumeOptions};
 
 use crate::config::{BackendConfig, VolumeConfig};
-use crate::export::{Extents, Grow, Lost, Opened, Space};
 use crate::may;
+use crate::opened::{Extents, Grow, Lost, Opened, Space};
 use crate::pool::{Pool, THREADS};
 
 pub use error::BackendError;
@@ -175,11 +174,7 @@ pub(crate) const DESCRIPTORS: u64 = 6;
 
 /// Descriptors that a volume's backend takes at most.
 pub(crate) fn descriptors(config: &VolumeConfig) -> u64 {
-    #[cfg(feature = "objects")]
-    let of_store = objects::descriptors(config);
-    #[cfg(not(feature = "objects"))]
-    let of_store = 0;
-    DESCRIPTORS + of_store
+    DESCRIPTORS + objects::descriptors(config)
 }
 
 /// The place of a volume's bytes, for people: of a file with the device below it.
@@ -207,22 +202,12 @@ pub(crate) fn memory(config: &VolumeConfig) -> u64 {
     if let BackendConfig::Memory { size } = config.backend {
         return InMemory::bytes(size);
     }
-    #[cfg(feature = "objects")]
-    let bytes = objects::memory(config);
-    #[cfg(not(feature = "objects"))]
-    let bytes = {
-        let _ = config;
-        0
-    };
-    bytes
+    objects::memory(config)
 }
 
 fn open_raw(config: &VolumeConfig, env: &Arc<ThreadEnv>) -> Result<Raw, BackendError> {
     match &config.backend {
-        #[cfg(feature = "objects")]
         BackendConfig::Objects { .. } => objects::open(config, env),
-        #[cfg(not(feature = "objects"))]
-        BackendConfig::Objects { url, .. } => Err(BackendError::NoObjects { url: url.clone() }),
         BackendConfig::File { .. } | BackendConfig::New { .. } | BackendConfig::Embedded { .. } => {
             file::open(config, env)
         }

@@ -9,8 +9,8 @@ use os::ThreadEnv;
 
 use super::{BackendError, Closer, Raw};
 use crate::config::{BackendConfig, VolumeConfig};
-use crate::export::{Extents, Loss};
 use crate::log::warn;
+use crate::opened::{Extents, Loss};
 
 /// In the environment, of credentials that end.
 const TEMPORARY: &str = "AWS_SESSION_TOKEN";

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::export::{Room, Space};
+use crate::opened::{Room, Space};
 use os::LockedFile;
 
 /// Asked again after this, by a caller that wants to know.

@@ -412,7 +412,6 @@ fn layers_are_around_the_device_and_can_be_let_go() {
     backend.layers.release();
 }
 
-#[cfg(feature = "objects")]
 #[test]
 fn objects_of_a_folder() {
     let (folder, cache) = (Folder::new("objects"), cache());

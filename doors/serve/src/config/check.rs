@@ -512,15 +512,6 @@ fn backend(
         return needs_size(mistakes).map(|size| BackendConfig::Memory { size });
     }
     if objects {
-        if !cfg!(feature = "objects") {
-            let title = "this tidegate was built without object stores";
-            mistakes.push(word.wrong(
-                title,
-                "needs the feature `objects`",
-                "use a file or a block device",
-            ));
-            return None;
-        }
         if text.starts_with("mem:") {
             needs_size(mistakes)?;
         }

@@ -188,10 +188,6 @@ fn where_nothing_is_known_of_the_user() {
 }
 
 #[test]
-#[cfg_attr(
-    not(feature = "objects"),
-    ignore = "names volumes in object stores: needs the feature `objects`"
-)]
 fn volumes_of_the_command_line() {
     let config = config(&asked(&[
         "data=/srv/data.img",
@@ -242,10 +238,6 @@ fn volumes_of_the_command_line() {
 }
 
 #[test]
-#[cfg_attr(
-    not(feature = "objects"),
-    ignore = "names volumes in object stores: needs the feature `objects`"
-)]
 fn a_file_with_everything() {
     let file = TestFile::new(
         "everything.toml",
@@ -409,10 +401,6 @@ fn a_mistake_on_the_command_line_is_shown_in_its_word() {
 }
 
 #[test]
-#[cfg_attr(
-    not(feature = "objects"),
-    ignore = "names volumes in object stores: needs the feature `objects`"
-)]
 fn every_mistake_has_a_way_out() {
     // A line of a file, a part of the title, a part of the help.
     for (text, title, help) in [
@@ -820,10 +808,6 @@ fn no_words_make_it_panic() {
 }
 
 #[test]
-#[cfg_attr(
-    not(feature = "objects"),
-    ignore = "names volumes in object stores: needs the feature `objects`"
-)]
 fn the_example_and_the_keys_of_the_documentation() {
     let text = include_str!("../../../../docs/serve/serve-reference.md");
     let example = text

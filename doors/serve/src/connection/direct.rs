@@ -17,13 +17,13 @@ use rustix::io::ioctl_fionread;
 use tidegate::PAGE_SIZE;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::EndedBy;
+use super::ended::EndedBy;
 use super::errors::told;
 use super::input::{Next, Owed};
-use super::job::RequestId;
 use super::machine::{Connection, WriterSlot};
 use super::peer::Peer;
 use super::table::into_page;
+use crate::job::RequestId;
 
 /// Payload of as much is received straight into pages; with less, several requests come with one
 /// call.

@@ -7,7 +7,7 @@ use nbd::haggle::{Agreed, Encryption, ExportInfo, Exports, Haggle, Missing, Rule
 use nbd::wire::{BlockSizes, ExportFlags};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-use super::EndedBy;
+use super::ended::EndedBy;
 use crate::access::Right;
 use crate::export::{About, Export};
 use crate::hub::{Hub, Session, Stage};
@@ -34,18 +34,12 @@ pub(super) fn begin(hub: &Hub) -> Haggle {
     })
 }
 
-#[cfg(feature = "tls")]
 fn encryption(hub: &Hub) -> Encryption {
     match &*hub.security() {
         crate::hub::Security::Plain => Encryption::None,
         crate::hub::Security::Offered(_) => Encryption::Offered,
         crate::hub::Security::Required(_) => Encryption::Required,
     }
-}
-
-#[cfg(not(feature = "tls"))]
-fn encryption(_: &Hub) -> Encryption {
-    Encryption::None
 }
 
 /// Haggles until both sides agree, or the connection is to be encrypted. The greeting was sent.

@@ -19,11 +19,11 @@ use std::sync::Arc;
 use nbd::transmit::Range;
 use tidegate::{Error, Mode, PAGE_SIZE, Volume};
 
-use super::Mailbox;
-use super::job::{Promise, RequestId};
 use crate::clients::Seen;
 use crate::durable::Asker;
 use crate::export::Export;
+use crate::job::RequestId;
+use crate::mailbox::{Mailbox, Promise};
 use crate::pool::Sort;
 
 /// Bytes of a step, from a multiple of it to the next: what the cache does in one go.

@@ -3,7 +3,7 @@
 
 use crate::buffers::{Lease, Spilled};
 
-use super::job::RequestId;
+use crate::job::RequestId;
 
 /// Bytes that a connection keeps for itself: the head of a request, or a page of payload that is
 /// not complete.

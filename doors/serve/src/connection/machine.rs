@@ -13,18 +13,18 @@ use tidegate::{Cursor, Volume, Writer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Sleep;
 
-use super::EndedBy;
+use super::ended::EndedBy;
 use super::errors::{LOST, Told, told};
 use super::input::{Input, Next};
-use super::job::{Done, RequestId};
+use super::output::Output;
 use super::paced::PacedReplies;
 use super::peer::{Peer, is_gone};
-use super::send::Output;
 use super::table::Table;
 use crate::clients::Seen;
 use crate::counters::Tally;
 use crate::export::Export;
 use crate::hub::{OWN_REQUESTS, Session, Stage};
+use crate::job::{Done, RequestId};
 
 /// Rounds of receiving and sending before others get their turn.
 const ROUNDS: usize = 16;

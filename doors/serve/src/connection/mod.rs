@@ -25,24 +25,24 @@
 //!      nothing else: no buffer, no thread, no page, no memory of the cache.
 //!   3. A request that waits for the cache holds a place in the pool's queue, and at most one
 //!      receive buffer.
-//!   4. Memory: [`BYTES`], with room for 32 requests under way; those over that come out of what
-//!      all connections share (`Limits::in_flight_more`). Nothing but a place in the table is taken
-//!      for a request that the cache can serve at once.
+//!   4. Memory: `limits::CONNECTION_BYTES`, with room for 32 requests under way; those over that
+//!      come out of what all connections share (`Limits::in_flight_more`). Nothing but a place in
+//!      the table is taken for a request that the cache can serve at once.
 //!   5. However it ends, everything goes back: even a buffer that a thread of the pool still has,
 //!      when that thread is done with it.
 //!   6. Once it has ended, its requests change the volume no further than the step under way
 //!      (`Volume::end`).
 
 mod direct;
+pub(crate) mod ended;
 mod errors;
 mod handshake;
 mod hole;
 mod input;
-mod job;
 mod machine;
-mod mailbox;
+mod output;
 mod paced;
-mod peer;
+pub(crate) mod peer;
 mod prefetch;
 mod receive;
 mod send;
@@ -50,94 +50,22 @@ mod send_batch;
 mod table;
 mod work;
 
-use core::fmt;
 use std::future::poll_fn;
-use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
-use nbd::haggle::{Agreed, Haggle, HaggleError};
-use nbd::wire::{Errno, NoRequest};
+use nbd::haggle::{Agreed, Haggle};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 
+pub use self::ended::EndedBy;
 use self::handshake::Shaken;
 use self::machine::Connection;
-pub(crate) use self::mailbox::Mailbox;
 pub use self::peer::Peer;
 use crate::hub::{Hub, Session, Stage};
 use crate::log::{debug, info};
-
-/// Memory of one connection with 32 requests under way, bytes: what a server keeps off its memory
-/// limit for each that it allows. Measured by `tests/connection_many.rs`.
-pub const BYTES: u64 = 24 << 10;
-
-/// Why a connection ended.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum EndedBy {
-    /// The client said that it goes, or closed with nothing under way.
-    Client,
-    /// The server ends, or does not offer the export any more.
-    Server,
-    /// There is no place for it.
-    Full,
-    /// Its address has as many connections as one may have.
-    FullOfOne,
-    /// Its certificate is not taken any more, or the volume is not for it any more.
-    Revoked,
-    /// The client closed in the middle of something.
-    Vanished,
-    /// The handshake took longer than is allowed.
-    Slow(Duration),
-    /// The stream failed.
-    Stream(io::Error),
-    /// TLS could not be agreed on.
-    Tls(io::Error),
-    /// The client does not keep to the protocol in its handshake.
-    Haggle(HaggleError),
-    /// The client does not keep to the protocol in its requests.
-    Request(NoRequest),
-    /// A refused write brought more payload than anybody sends in good faith.
-    Payload,
-    /// The client sent more requests than it may have under way and does not take its replies.
-    Overrun,
-    /// A read failed after the client was promised its data: there is no way to say that but to
-    /// close.
-    Late(Errno),
-}
-
-impl fmt::Display for EndedBy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Client => f.write_str("the client is done"),
-            Self::Server => f.write_str("the server is done"),
-            Self::Full => f.write_str("there are too many connections"),
-            Self::FullOfOne => f.write_str("its address has as many connections as one may have"),
-            Self::Revoked => {
-                f.write_str("its certificate, or its right to the volume, was taken away")
-            }
-            Self::Vanished => f.write_str("the client closed in the middle of something"),
-            Self::Slow(allowed) => {
-                let seconds = allowed.as_secs_f64();
-                write!(f, "the handshake took longer than {seconds} s")
-            }
-            Self::Stream(error) => write!(f, "the stream failed: {error}"),
-            Self::Tls(error) => write!(f, "TLS failed: {error}"),
-            Self::Haggle(error) => error.fmt(f),
-            Self::Request(error) => error.fmt(f),
-            Self::Payload => f.write_str("a refused write brought too much payload"),
-            Self::Overrun => f.write_str(
-                "more requests than may be under way, from a client that does not take its replies",
-            ),
-            Self::Late(errno) => {
-                write!(f, "a read failed after its reply had begun: {errno}")
-            }
-        }
-    }
-}
 
 /// Serves one client until it or the server is done.
 pub async fn serve<S>(stream: S, hub: Arc<Hub>) -> EndedBy
@@ -192,12 +120,6 @@ where
     handshake::shake(stream, handshake::begin(session.hub()), session).await
 }
 
-#[cfg(not(feature = "tls"))]
-async fn encrypt<S>(_: S, _: Session, _: Haggle, _: Opened) -> Result<(), EndedBy> {
-    unreachable!("encryption is not offered");
-}
-
-#[cfg(feature = "tls")]
 async fn encrypt<S>(
     stream: S,
     mut session: Session,

@@ -10,9 +10,9 @@
 
 use std::time::Instant;
 
-use super::job::RequestId;
 use crate::clients::Seen;
 use crate::counters::Counters;
+use crate::job::RequestId;
 
 /// Above this many bytes taken in and not paid for, the connection is not read.
 pub(super) const HELD_MAX: u64 = 256 << 10;

@@ -80,7 +80,6 @@ impl Peer for TcpStream {
     }
 }
 
-#[cfg(feature = "tls")]
 impl<S: Peer> Peer for crate::tls::Encrypted<S> {
     fn address(&self) -> String {
         self.below().address()

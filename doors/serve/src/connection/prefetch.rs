@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering;
 
 use tidegate::{Cursor, Error, Volume};
 
-use super::Mailbox;
-use super::job::{Done, Promise, RequestId};
 use crate::export::Export;
 use crate::hub::{Hub, Stage};
+use crate::job::{Done, RequestId};
+use crate::mailbox::{Mailbox, Promise};
 use crate::pool::Sort;
 
 /// Bytes that are made ready at once.

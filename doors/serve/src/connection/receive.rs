@@ -22,15 +22,15 @@ use nbd::wire::{REQUEST, Request};
 use tidegate::{Mode, PAGE_SIZE};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::EndedBy;
+use super::ended::EndedBy;
 use super::errors::{Told, told};
 use super::input::{Buffer, CARRY, Handling, Next, Owed};
-use super::job::RequestId;
 use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
 use super::table::into_page;
 use super::work::{PATIENCE, RESCUE, kind_of};
 use crate::buffers::BUFFER;
+use crate::job::RequestId;
 
 /// Bytes that are read and thrown away at once when nothing more is wanted.
 const WASTE: usize = 256;

@@ -12,28 +12,32 @@
 //! else can be; if it is gone from memory and cannot be read any more, the connection has to end.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use nbd::wire;
+use rustix::net::{AddressFamily, sockopt};
 use tidegate::{Mode, Volume};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::EndedBy;
+use super::ended::EndedBy;
 use super::errors::{Told, told};
-use super::job::RequestId;
 use super::machine::Connection;
+use super::output::Piece;
 use super::peer::Peer;
-use super::send_batch::{BATCH_MAX, LARGE, SendBatch};
+use super::send_batch::{BATCH_MAX, LARGE};
 use crate::counters::Kind;
+use crate::job::RequestId;
 use crate::log::warn;
 
 /// A client's slow requests are logged so often at most.
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
+/// Bytes that the system may hold for a client of a wide socket; it doubles the size it is asked
+/// for, and allows no more than `net.core.wmem_max`.
+const WIDE: usize = 1 << 20;
 /// As much is tried first when the socket was full.
 const SIP: usize = 16 << 10;
 /// Data are not split into less, unless it is all there is.
@@ -42,41 +46,6 @@ const LEAST: usize = 4 << 10;
 thread_local! {
     /// The buffer where replies are composed: nothing stays in it between two runs of a connection.
     static SCRATCH_OF_THREAD: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// The sending side of a connection.
-#[derive(Debug, Default)]
-pub(super) struct Output {
-    /// Requests whose replies can be composed; the first may be under way.
-    queue: VecDeque<RequestId>,
-    /// The part of a head that the socket did not take, and from where on.
-    rest: Vec<u8>,
-    rest_at: usize,
-    /// The first reply cannot go on, and nothing else may be sent before it does.
-    is_blocked: bool,
-    /// The socket took less than it was given.
-    is_full: bool,
-    /// A wider socket was asked for.
-    asked_for_more: bool,
-    batch: SendBatch,
-    /// Requests may have data of their own.
-    has_fetched: bool,
-    /// The stream has something left that it took and did not send.
-    is_flushing: bool,
-    /// The composed pieces; empty between runs.
-    pieces: Vec<Piece>,
-}
-
-/// A part of a reply as it was composed.
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    id: RequestId,
-    /// Bytes of its head.
-    head: usize,
-    /// Bytes of data behind it.
-    data: usize,
-    /// Data that its head promises.
-    promise: u32,
 }
 
 /// The result of composing a part of a reply.
@@ -90,37 +59,21 @@ enum Composed {
     NoRoom,
 }
 
-impl Output {
-    /// A request's reply can be composed.
-    pub(super) fn answer(&mut self, id: RequestId) {
-        self.queue.push_back(id);
-    }
-
-    /// True if the client does not take its replies.
-    pub(super) fn is_full(&self) -> bool {
-        self.is_full
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.queue.is_empty() && self.rest.is_empty()
-    }
-
-    /// Nothing is to be sent: frees room that was made for many.
-    pub(super) fn shrink(&mut self) {
-        self.queue = VecDeque::new();
-        self.pieces = Vec::new();
-    }
-
-    /// True if everything has left for the client.
-    pub(super) fn is_sent(&self) -> bool {
-        self.is_empty() && !self.is_flushing
-    }
-}
-
 impl<S> Connection<S>
 where
     S: AsyncRead + AsyncWrite + Peer + Unpin,
 {
+    /// The socket did not take all of much: it is made wide, if it can be and few are.
+    pub(super) fn widen(&mut self) {
+        let Some(socket) = self.stream.socket() else {
+            return;
+        };
+        if sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX) && self.session.widen() {
+            // Refused, it is as wide as it was.
+            let _ = sockopt::set_socket_send_buffer_size(socket, WIDE / 2);
+        }
+    }
+
     /// Sends what can be sent. True: the socket took something.
     pub(super) fn send(&mut self, cx: &mut Context<'_>) -> Result<bool, EndedBy> {
         if self.output.is_empty() || self.output.is_blocked && self.output.rest.is_empty() {

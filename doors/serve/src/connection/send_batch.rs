@@ -13,12 +13,6 @@
 //! The client then overtakes it and sleeps, and to wake it costs more than the second copy, of what
 //! is near. Measured: docs/work/bench.md, `throughput`.
 
-use rustix::net::{AddressFamily, sockopt};
-use tokio::io::{AsyncRead, AsyncWrite};
-
-use super::machine::Connection;
-use super::peer::Peer;
-
 /// Most bytes that are composed together: half of a CPU's own cache, so that they are still there
 /// when the system copies them.
 pub(super) const BATCH_MAX: usize = 512 << 10;
@@ -28,10 +22,6 @@ const BATCH_LEAST: usize = 64 << 10;
 const TAKES_FIRST: usize = 256 << 10;
 /// A client that reads as much at once, and fills its socket, gets a larger one.
 pub(super) const LARGE: usize = 32 << 10;
-/// Bytes that the system may hold for a client of a wide socket; it doubles the size it is asked
-/// for, and allows no more than `net.core.wmem_max`.
-const WIDE: usize = 1 << 20;
-
 /// The capacity of a socket.
 #[derive(Debug)]
 pub(super) struct SendBatch {
@@ -62,22 +52,6 @@ impl SendBatch {
         self.taken = self.taken.saturating_add(count);
         if is_full && self.taken > 0 {
             self.takes = core::mem::take(&mut self.taken);
-        }
-    }
-}
-
-impl<S> Connection<S>
-where
-    S: AsyncRead + AsyncWrite + Peer + Unpin,
-{
-    /// The socket did not take all of much: it is made wide, if it can be and few are.
-    pub(super) fn widen(&mut self) {
-        let Some(socket) = self.stream.socket() else {
-            return;
-        };
-        if sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX) && self.session.widen() {
-            // Refused, it is as wide as it was.
-            let _ = sockopt::set_socket_send_buffer_size(socket, WIDE / 2);
         }
     }
 }

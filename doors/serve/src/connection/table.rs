@@ -9,8 +9,8 @@ use std::time::Instant;
 use tidegate::PAGE_SIZE;
 
 use super::errors::Told;
-use super::job::RequestId;
 use crate::counters::Kind;
+use crate::job::RequestId;
 
 /// A request under way.
 #[derive(Debug)]

@@ -10,11 +10,10 @@ use nbd::wire::{Command, Request as Asked, State, descriptor};
 use tidegate::{Cursor, Error, Mode, PAGE_SIZE, Volume, Writer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::EndedBy;
+use super::ended::EndedBy;
 use super::errors::{LOST, NOT_FAST, SHUTDOWN, Told, told};
 use super::hole::{Hole, ZEROES};
 use super::input::{Next, Owed};
-use super::job::{Done, Extent, Promise, RequestId};
 use super::machine::{Connection, Offload, WriterSlot};
 use super::peer::Peer;
 use super::prefetch::{Prefetch, Purpose, READY};
@@ -22,6 +21,8 @@ use super::table::{Request, into_page};
 use crate::counters::Kind;
 use crate::durable::Asker;
 use crate::export::Export;
+use crate::job::{Done, Extent, RequestId};
+use crate::mailbox::Promise;
 use crate::pool::Sort;
 use crate::record::{Recorded, Recorder};
 

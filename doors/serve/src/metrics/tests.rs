@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use super::*;
-use crate::snapshot::example::{assert_stored, reading};
+use crate::snapshot::tests::{assert_stored, reading};
 
 /// Samples of a family by their name and labels.
 #[derive(Debug, Default)]

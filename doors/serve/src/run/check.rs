@@ -9,7 +9,6 @@ use crate::config::{Config, show_size};
 #[must_use]
 pub fn check(config: &Config) -> (String, bool) {
     let mut wrong = Vec::new();
-    #[cfg(feature = "tls")]
     if let Some(tls) = &config.tls {
         match crate::tls::Acceptor::open(tls) {
             Ok(acceptor) => {
@@ -60,7 +59,7 @@ pub fn check(config: &Config) -> (String, bool) {
     (told, is_right)
 }
 
-#[cfg(all(test, feature = "objects"))]
+#[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::Asked;

@@ -71,16 +71,9 @@ pub enum ServeError {
     #[error("there is nowhere to listen; name a place, as in --listen unix:/run/tidegate/nbd.sock")]
     Nowhere,
     /// Certificates.
-    #[cfg(feature = "tls")]
     #[error("{0}")]
     Tls(crate::tls::TlsError),
-    /// Encryption was left out of this program.
-    #[error(
-        "TLS is asked for, and this program was built without it; build it with the feature `tls`"
-    )]
-    NoTls,
     /// The metrics and the live page.
-    #[cfg(feature = "web")]
     #[error("{0}")]
     Web(crate::web::WebError),
     /// Requests cannot be recorded.

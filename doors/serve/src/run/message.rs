@@ -138,7 +138,6 @@ pub(super) fn in_memory(backend: &BackendConfig) -> bool {
 /// The argument that `top` needs to find the page.
 fn unless_default(web: SocketAddr) -> String {
     let address = reachable(web).to_string();
-    #[cfg(feature = "web")]
     if address == crate::top::DEFAULT_ADDRESS {
         return String::new();
     }
@@ -225,7 +224,6 @@ pub(super) fn print(text: &str) {
 mod tests {
     use super::*;
 
-    #[cfg(feature = "web")]
     #[test]
     fn top_is_told_where_the_page_is_if_it_would_not_find_it() {
         let told = |address: &str| unless_default(address.parse().unwrap());

@@ -118,7 +118,6 @@ struct Server {
     /// Connections that memory was put aside for.
     connections_max: u32,
     listeners: Vec<JoinHandle<()>>,
-    #[cfg(feature = "web")]
     _web: Option<crate::web::Handle>,
 }
 

@@ -30,10 +30,10 @@ impl Signs {
         let mut life = Life::default();
         notify.starting(&status(0, all, 0), MORE);
         Self(tokio::spawn(async move {
-            let first = answers();
+            let first = objects::answers();
             loop {
                 tokio::time::sleep(EVERY).await;
-                let (opened, heard) = (opened.load(Ordering::Relaxed), answers() - first);
+                let (opened, heard) = (opened.load(Ordering::Relaxed), objects::answers() - first);
                 let (goes_on, is_told) = life.look(opened, heard);
                 if goes_on {
                     notify.starting(&status(opened, all, heard), MORE);
@@ -76,16 +76,6 @@ fn status(opened: usize, all: usize, heard: u64) -> String {
         status += &format!(", {heard} objects listed");
     }
     status
-}
-
-#[cfg(feature = "objects")]
-fn answers() -> u64 {
-    objects::answers()
-}
-
-#[cfg(not(feature = "objects"))]
-fn answers() -> u64 {
-    0
 }
 
 #[cfg(test)]

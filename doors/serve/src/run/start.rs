@@ -100,15 +100,11 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
     // Events of volumes are logged; ends with the runtime.
     tokio::spawn(snapshot::watch(Arc::clone(&watched)));
     tokio::spawn(watch_system(cache.clone()));
-    #[cfg(feature = "web")]
     let web = match &config.web {
         Some(web) => Some(crate::web::start(web, watched).map_err(ServeError::Web)?),
         None => None,
     };
-    #[cfg(feature = "web")]
     let web_address = web.as_ref().map(crate::web::Handle::address);
-    #[cfg(not(feature = "web"))]
-    let web_address = None;
     let mut volumes = Vec::new();
     for (config_of, backend) in opened {
         volumes.push(offer(&config, config_of, backend, &cache, &hub));
@@ -160,7 +156,6 @@ pub(super) async fn start(config: Config, passed: Vec<Passed>) -> Result<Server,
         notify,
         connections_max,
         listeners,
-        #[cfg(feature = "web")]
         _web: web,
     })
 }
@@ -341,10 +336,7 @@ fn too_small(config: &Config, limits: &Limits, least: u64) -> ServeError {
 
 /// Most memory that the server takes beside the cache.
 fn beside(config: &Config, bounds: &Limits) -> u64 {
-    #[cfg(feature = "web")]
     let web = config.web.map_or(0, |_| crate::web::MEMORY);
-    #[cfg(not(feature = "web"))]
-    let web = 0;
     let record = config.record.as_ref().map_or(0, |_| record::MEMORY);
     BESIDE + of_clients(config, bounds) + put_aside(config) + web + record
 }
@@ -392,7 +384,6 @@ fn hub(config: &Config, limits: Limits) -> Result<Hub, ServeError> {
 }
 
 /// Reads the certificates, if there are to be any.
-#[cfg(feature = "tls")]
 pub(super) fn security(config: &Config) -> Result<Security, ServeError> {
     let Some(tls) = &config.tls else {
         return Ok(Security::Plain);
@@ -405,15 +396,6 @@ pub(super) fn security(config: &Config) -> Result<Security, ServeError> {
         true => Security::Required(acceptor),
         false => Security::Offered(acceptor),
     })
-}
-
-/// There are none.
-#[cfg(not(feature = "tls"))]
-pub(super) fn security(config: &Config) -> Result<Security, ServeError> {
-    match &config.tls {
-        None => Ok(Security::Plain),
-        Some(_) => Err(ServeError::NoTls),
-    }
 }
 
 /// Warns of options that are allowed and hardly meant.

@@ -15,10 +15,10 @@ use super::start::OTHERS;
 use super::{NotDurable, ServeError, Served, Server, Signals};
 use crate::aside;
 use crate::config::show_size;
-use crate::durable::TRY_AGAIN;
 use crate::export::Export;
 use crate::hub::Stage;
 use crate::log::{error, info, warn};
+use crate::rounds::TRY_AGAIN;
 
 /// Time that requests under way may take before their connections are cut off. Data that they wrote
 /// are synced all the same.

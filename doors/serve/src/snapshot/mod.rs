@@ -12,21 +12,16 @@
 //! Percentiles come from histograms whose buckets double: the figure is a bound, at most twice the
 //! true value.
 
-#[cfg(test)]
-#[cfg_attr(
-    not(feature = "web"),
-    expect(dead_code, reason = "the page's tests use all of it")
-)]
-pub(crate) mod example;
 pub(crate) mod numbers;
 mod reading;
 mod sampler;
+#[cfg(test)]
+pub(crate) mod tests;
 mod watch;
 
 pub use numbers::{CommandNumbers, Connections, Memory, VolumeNumbers};
 pub use reading::{ClientReading, CommandReading, Reading, Source, VolumeReading, Watched};
 pub use sampler::Sampler;
-#[cfg(feature = "web")]
 pub(crate) use sampler::health;
 pub use watch::watch;
 

@@ -20,7 +20,6 @@ use crate::export::Export;
 use crate::hub::Hub;
 
 /// The unit of a metric.
-#[cfg(feature = "web")]
 #[derive(Clone, Copy)]
 pub(crate) enum Of {
     Nothing,
@@ -29,7 +28,6 @@ pub(crate) enum Of {
 }
 
 /// Type, name without its unit and without `_total`, unit, help.
-#[cfg(feature = "web")]
 pub(crate) type Metric = (
     prometheus_client::metrics::MetricType,
     &'static str,
@@ -38,7 +36,6 @@ pub(crate) type Metric = (
 );
 
 /// A number that is a metric of its own.
-#[cfg(feature = "web")]
 pub(crate) struct Number<T> {
     /// The metric.
     pub(crate) metric: Metric,
@@ -63,7 +60,6 @@ macro_rules! numbers {
             }
         }
 
-        #[cfg(feature = "web")]
         pub(crate) const $list: &[Number<$name>] = &[$($(Number {
             metric: (prometheus_client::metrics::MetricType::$kind, $metric, Of::$unit, $help),
             of: |numbers| numbers.$field,

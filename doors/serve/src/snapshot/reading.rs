@@ -8,8 +8,9 @@ use tidegate::{Cache, CallWait, Stats, VolumeState};
 use super::{CommandNumbers, Connections, State, VolumeNumbers};
 pub use crate::clients::ClientReading;
 use crate::counters::{Kind, Latencies};
-use crate::export::{Export, Room};
+use crate::export::Export;
 use crate::hub::{Hub, Stage};
+use crate::opened::Room;
 
 /// Reads the server; also what tests put in its place.
 pub trait Source: Send + Sync + 'static {
@@ -128,7 +129,6 @@ impl Source for Watched {
         if let Some(hub) = self.hub.upgrade() {
             reading.stage = hub.stage();
             reading.door = Connections::read(&hub);
-            #[cfg(feature = "tls")]
             if let Some(acceptor) = hub.security().acceptor() {
                 reading.certificates = acceptor.ends().to_vec();
             }

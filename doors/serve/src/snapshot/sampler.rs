@@ -135,7 +135,6 @@ pub(crate) fn health(now: &Reading) -> Health {
             door.limit, door.asked
         ));
     }
-    #[cfg(feature = "tls")]
     for (key, ends) in &now.certificates {
         let at = now.at.duration_since(UNIX_EPOCH).unwrap_or_default();
         if let Some(matter) = crate::tls::lifetime((0, *ends), at.as_secs()) {

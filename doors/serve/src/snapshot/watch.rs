@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
     use crate::log::{Format, Level, Log};
-    use crate::snapshot::example::reading;
+    use crate::snapshot::tests::reading;
 
     #[test]
     fn failures_that_go_on_are_said_ever_more_rarely_and_none_is_left_out() {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use super::*;
 use crate::config::WebConfig;
-use crate::snapshot::example::{Example, assert_stored, reading};
+use crate::snapshot::tests::{Example, assert_stored, reading};
 use crate::snapshot::{Sampler, Snapshot, State};
 
 fn example(state: State) -> Box<Snapshot> {

@@ -126,7 +126,7 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::snapshot::example::reading;
+    use crate::snapshot::tests::reading;
     use crate::snapshot::{Sampler, State};
 
     #[test]

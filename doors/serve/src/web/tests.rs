@@ -9,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use super::answers::refusal;
 use super::*;
 use crate::log::{Format, Level, Log};
-use crate::snapshot::example::Example;
+use crate::snapshot::tests::Example;
 use crate::snapshot::{Snapshot, State};
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

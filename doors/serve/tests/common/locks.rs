@@ -32,7 +32,6 @@ fn is_locked(error: &BackendError) -> bool {
     match error {
         BackendError::InUse { .. } | BackendError::Twice { .. } => true,
         // The lock of a directory; a lease says how long it lasts.
-        #[cfg(feature = "objects")]
         BackendError::Objects(objects::Error::InUse { remaining, .. }) => remaining.is_none(),
         _ => false,
     }

@@ -154,7 +154,6 @@ impl Server {
 
     /// From now on it encrypts, with this certificate and its key; clients need a certificate of
     /// these authorities, but for those in this list, if they are given. All of it is PEM.
-    #[cfg(feature = "tls")]
     pub(crate) fn secure(
         &self,
         [certificate, key]: [&str; 2],

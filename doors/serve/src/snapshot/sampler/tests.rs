@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::snapshot::example::{assert_stored, latencies, reading};
+use crate::snapshot::tests::{assert_stored, latencies, reading};
 
 const MIB: u64 = 1 << 20;
 

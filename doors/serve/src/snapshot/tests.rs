@@ -10,8 +10,8 @@ use super::{
     VolumeNumbers, VolumeReading,
 };
 use crate::counters::{Histogram, Kind, Latencies};
-use crate::export::Room;
 use crate::hub::Stage;
+use crate::opened::Room;
 
 const MIB: u64 = 1 << 20;
 

@@ -1,14 +1,9 @@
-//! The jobs of a connection for its volume's pool, and their results.
-//!
-//! Invariant: for every job that is submitted exactly one `Done` is posted, also when the job is
-//! dropped or panics.
-
-use std::sync::Arc;
+//! The results of a connection's jobs for its volume's pool.
 
 use tidegate::{Cursor, Error, Writer};
 
-use super::mailbox::Mailbox;
-use crate::durable::Tell;
+/// Takes the answer to one request.
+pub(crate) type Tell = Box<dyn FnOnce(Result<(), Error>) + Send>;
 
 /// A request's place in the table of its connection.
 pub(crate) type RequestId = u16;
@@ -46,41 +41,4 @@ pub(crate) enum Done {
 pub(crate) struct Extent {
     pub(crate) len: u64,
     pub(crate) is_hole: bool,
-}
-
-/// Posts what comes of a job, once.
-pub(crate) struct Promise {
-    mailbox: Arc<Mailbox>,
-    id: Option<RequestId>,
-    kept: bool,
-}
-
-impl Promise {
-    pub(crate) fn new(mailbox: &Arc<Mailbox>, id: Option<RequestId>) -> Self {
-        Self {
-            mailbox: Arc::clone(mailbox),
-            id,
-            kept: false,
-        }
-    }
-
-    pub(crate) fn keep(mut self, done: Done) {
-        self.kept = true;
-        self.mailbox.post(done);
-    }
-}
-
-impl Promise {
-    /// Says that a whole request was carried out, or failed.
-    pub(crate) fn of_whole(self, id: RequestId) -> Tell {
-        Box::new(move |result| self.keep(Done::Whole { id, result }))
-    }
-}
-
-impl Drop for Promise {
-    fn drop(&mut self) {
-        if !self.kept {
-            self.mailbox.post(Done::Lost { id: self.id });
-        }
-    }
 }

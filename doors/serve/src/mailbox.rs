@@ -2,11 +2,14 @@
 //!
 //! A job holds the mailbox, not the connection: it may end after the connection did. Its result is
 //! then dropped here, with all that it holds.
+//!
+//! Invariant: for every job that is submitted exactly one `Done` is posted, also when the job is
+//! dropped or panics (`Promise`).
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::job::Done;
+use crate::job::{Done, RequestId, Tell};
 
 #[derive(Default)]
 struct Inside {
@@ -82,5 +85,40 @@ impl Mailbox {
         let done = core::mem::take(&mut inside.done);
         drop(inside);
         drop(done);
+    }
+}
+
+/// Posts what comes of a job, once.
+pub(crate) struct Promise {
+    mailbox: Arc<Mailbox>,
+    id: Option<RequestId>,
+    kept: bool,
+}
+
+impl Promise {
+    pub(crate) fn new(mailbox: &Arc<Mailbox>, id: Option<RequestId>) -> Self {
+        Self {
+            mailbox: Arc::clone(mailbox),
+            id,
+            kept: false,
+        }
+    }
+
+    pub(crate) fn keep(mut self, done: Done) {
+        self.kept = true;
+        self.mailbox.post(done);
+    }
+
+    /// Says that a whole request was carried out, or failed.
+    pub(crate) fn of_whole(self, id: RequestId) -> Tell {
+        Box::new(move |result| self.keep(Done::Whole { id, result }))
+    }
+}
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if !self.kept {
+            self.mailbox.post(Done::Lost { id: self.id });
+        }
     }
 }
