@@ -18,6 +18,7 @@ mod programs;
 mod python;
 mod server;
 mod sources;
+mod suites;
 mod test;
 mod tidy;
 mod trial;

@@ -16,7 +16,7 @@ use crate::part::{self, Part};
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
 use crate::workspace::{ALL_FEATURES, BUILD_MAX, TESTS, Workspace, build_program, cargo, root};
-use crate::{Arguments, Result, c, campaign, dist, instruments, lab, python, tidy};
+use crate::{Arguments, Result, c, campaign, dist, instruments, lab, python, suites, tidy};
 
 /// Longest time for a step that only runs.
 const RUN_MAX: Duration = Duration::from_secs(10 * 60);
@@ -124,7 +124,7 @@ const fn all(name: &'static str, run: fn(&Run) -> End) -> Step {
     }
 }
 
-const STEPS: [Step; 17] = [
+const STEPS: [Step; 18] = [
     always("format", |_| {
         cargo_step(&["fmt", "--all", "--check", "--", "-l"])
     }),
@@ -136,6 +136,7 @@ const STEPS: [Step; 17] = [
     all("instruments", |_| instruments::judge()),
     all("c", |_| c::judge()),
     all("dist", |run| with_program(run, dist::judge)),
+    all("suites", |run| with_program(run, suites::judge)),
     all("python", |run| with_program(run, python::judge)),
     all("shared-writes", |_| {
         let counted = ["--features", "count", "--test", "shared_writes"];
