@@ -73,6 +73,8 @@ impl Group {
 #[derive(Clone, Debug)]
 pub struct Pageblocks {
     order: u8,
+    /// Free blocks are merged up to this order: two pageblocks where they are told apart.
+    largest: u8,
     mobilities: u8,
     zones: u8,
     /// By pageblock, the number of the group to which its frames are given back.
@@ -107,8 +109,10 @@ impl Pageblocks {
             zones = zones.max(zone + 1);
             zone * mobilities
         });
+        let largest = if mobilities == 1 { u8::MAX } else { order + 1 };
         Self {
             order,
+            largest: largest.min(FreeLists::ORDER_MAX),
             mobilities,
             home: home.collect(),
             zones: zones.max(1),
@@ -574,7 +578,7 @@ impl FreeLists {
     fn put_run(&mut self, mut at: u32, end: u32) {
         while at < end {
             let group = self.blocks.home(at);
-            let mut order = order_fitting(at, end);
+            let mut order = order_fitting(at, end).min(self.blocks.largest);
             while order > self.blocks.order && !self.is_of_one_group(at, order) {
                 order -= 1;
             }
@@ -604,7 +608,7 @@ impl FreeLists {
             "frame {first} is in a free block (11 loads saved)"
         );
         let (mut start, mut order) = (first, order);
-        while order < Self::ORDER_MAX {
+        while order < self.blocks.largest {
             let buddy = start ^ (1 << order);
             let Some(&found) = self.marks.get(buddy as usize) else {
                 break;

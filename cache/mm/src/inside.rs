@@ -34,7 +34,7 @@ pub use crate::registry::regions::{ANON, Anon, Cursor, Regions};
 pub use crate::slabs::SlabCounts;
 pub use crate::vmstat::Counters;
 
-pub use crate::cache::kernel::{Control, Place, RunPass};
+pub use crate::cache::kernel::{Control, DeviceLine, Place, RunPass};
 
 use crate::cache::kernel::{ForRun, Kernel, Turned};
 use crate::reclaim::{age_anon, background, direct, shrink, shrink_zone, take_turns, throttle};

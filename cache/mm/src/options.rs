@@ -121,6 +121,8 @@ pub struct Options {
     /// Threads that pin in the very moment in which it is reached may have a call's worth each
     /// beyond it.
     pub pins_max: u32,
+    /// Write requests that all devices together may have, at least.
+    pub write_requests: u32,
     /// Requests of up to 32 pages that may be on their way to the swap file at once. A task that
     /// has more to send waits for one of them to end (`Cause::RequestSlot`).
     pub swap_requests: u32,
@@ -155,6 +157,8 @@ impl Options {
             devices_max: 16,
             files_max: 4096,
             pins_max: frames / 4,
+            // A queue of 128 and a few syncs beside it.
+            write_requests: 160,
             // Requests that a queue of Linux' block layer takes (`nr_requests`).
             swap_requests: 256,
         }

@@ -15,6 +15,7 @@ use policy::shares::ShareRule;
 use policy::writeback::FlushTunables;
 
 use crate::compact::Compaction;
+use crate::queue::QueueRule;
 
 /// The laws of a cache, but for the rule by which it evicts pages of files
 /// (`rule::RuleMaker`), which anybody may write.
@@ -36,6 +37,8 @@ pub struct Laws {
     pub slabs: SlabLaw,
     /// The way to a huge page where none is free.
     pub compaction: Compaction,
+    /// The line in front of a device's queue; `None`: the flusher's bound alone holds.
+    pub queue: Option<QueueRule>,
 }
 
 impl Laws {
@@ -49,6 +52,7 @@ impl Laws {
         inodes: InodeRule::TIDEGATE,
         slabs: SlabLaw::TIDEGATE,
         compaction: Compaction::TIDEGATE,
+        queue: None,
     };
 
     /// With another law of writers.

@@ -16,6 +16,7 @@ pub mod files;
 pub mod generations;
 pub mod laws;
 pub mod place;
+pub mod queue;
 pub mod reclaim;
 pub mod shrink;
 pub mod zoned;

@@ -9,6 +9,7 @@
 //! | `boosted` | balances a zone whose marks are raised | the background reclaimer under a law of boosts |
 //! | `objects` | asks caches of objects, by pressure or by their shares | passes over a zone |
 //! | `overhead` | keeps index nodes, heads, page tables in frames | writes, faults, evictions of a machine with it |
+//! | `queue` | keeps the line in front of a device's queue | a request is about to be sent |
 //! | `slab` | holds objects on pages of the cache's memory | who keeps objects: `workload`, `campaign` |
 //!
 //! A room asks the cache through `mm::inside` and keeps the rules of `mm`; decisions are
@@ -20,6 +21,8 @@ mod compact;
 mod generations;
 mod objects;
 mod overhead;
+mod past;
+mod queue;
 mod slab;
 #[cfg(test)]
 mod testing;
@@ -30,8 +33,9 @@ use std::sync::Arc;
 use env::{Context, Task};
 use frames::FrameId;
 use history::compact::Compaction;
+use history::queue::QueueRule;
 use history::shrink::ShrinkRule;
-use mm::inside::{Control, Order, Place, ZoneId};
+use mm::inside::{Control, DeviceLine, Order, Place, ZoneId};
 use mm::{Asked, Cache, Ended, Error, ForRun, NodeId, Options, Runs, Turned};
 use policy::reclaim::page::Tally;
 use policy::reclaim::scan::Priority;
@@ -47,6 +51,8 @@ pub use objects::{
     register, shares,
 };
 use overhead::Overhead;
+pub use past::use_before;
+use queue::Queues;
 pub use slab::{Object, SlabSpec, Slabs};
 
 /// The parts of a kernel that a machine has beside those that its law of reclaim brings.
@@ -61,6 +67,8 @@ pub struct Parts {
     pub shrink: ShrinkRule,
     /// The rule by which pages and caches of objects share the memory; `None`: by pressure alone.
     pub shares: Option<ShareRule>,
+    /// The line in front of a device's queue.
+    pub queue: Option<QueueRule>,
 }
 
 impl Default for Parts {
@@ -70,6 +78,7 @@ impl Default for Parts {
             overhead: false,
             shrink: ShrinkRule::LINUX_6_12,
             shares: Some(ShareRule::TIDEGATE),
+            queue: None,
         }
     }
 }
@@ -82,6 +91,8 @@ pub struct Kernel {
     generations: Option<Arc<Generational>>,
     /// The overhead of its pages, if it takes frames.
     overhead: Option<Arc<Overhead>>,
+    /// The lines in front of the queues of its devices, if it keeps any.
+    queues: Option<Queues>,
     /// Caches of objects.
     objects: Objects,
 }
@@ -100,6 +111,7 @@ pub fn build(env: Arc<dyn env::Env>, options: Options, parts: Parts) -> Result<A
             generations: has_generations
                 .then(|| Arc::new(Generational::new(frames, place.zones, law.stands_for))),
             overhead: parts.overhead.then(|| Arc::new(Overhead::new(frames))),
+            queues: parts.queue.map(Queues::new),
             ..Kernel::plain(place, (parts.shrink, parts.shares))
         })
     })
@@ -112,6 +124,7 @@ impl Kernel {
             compactor: None,
             generations: None,
             overhead: None,
+            queues: None,
             objects: Objects::new(place.nodes, rules, place.memory, place.now),
         }
     }
@@ -231,6 +244,14 @@ impl mm::Kernel for Kernel {
         if let Some(shares) = self.objects.shares() {
             shares.page_missed(context, distance, cost);
         }
+    }
+
+    fn stand_in_line(
+        &self,
+        task: &mut Task<'_>,
+        queue: &DeviceLine<'_>,
+    ) -> Option<Result<(), Error>> {
+        self.queues.as_ref()?.stand(task, queue)
     }
 
     fn stop(&self) {

@@ -78,7 +78,12 @@ impl Wanted {
             }
         };
         let held_here = |expect: &&ExpectEntry| expect.held_in.is_none();
-        let claims: Vec<&ExpectEntry> = scenario.claims().filter(held_here).collect();
+        let is_left = |expect: &&ExpectEntry| {
+            let id = expect.id.get_ref();
+            !whole && section.leaves.iter().any(|left| left.get_ref() == id)
+        };
+        let claims = scenario.claims().filter(held_here);
+        let claims: Vec<&ExpectEntry> = claims.filter(|expect| !is_left(expect)).collect();
         let knocked_out = claims.iter().filter_map(|expect| expect.knocked_out());
         let knocked_out: Vec<ExpectEntry> = knocked_out.collect();
         for expect in claims.into_iter().chain(&knocked_out) {

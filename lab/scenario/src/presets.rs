@@ -68,6 +68,7 @@ const LINUX_2_6_36: Laws = Laws {
     inodes: InodeRule::LINUX_5_0,
     slabs: SLABS_EARLY,
     compaction: Compaction::Never,
+    queue: None,
 };
 
 /// The law of writers was that of 2.6.36 until 3.1.
@@ -82,6 +83,7 @@ const LINUX_3_1: Laws = Laws {
     place: P4_PLACE,
     slabs: SLABS_3_1,
     compaction: Compaction::LINUX_3_1,
+    queue: Some(history::queue::LINUX_3_2),
     ..LINUX_2_6_36.reclaims(history::reclaim::LINUX_3_1)
 };
 
@@ -126,6 +128,7 @@ const LINUX_6_12: Laws = Laws {
     inodes: InodeRule::LINUX_6_12,
     slabs: SlabLaw::LINUX_6_12,
     compaction: Compaction::LINUX_6_12,
+    queue: None,
 };
 
 const fn preset(name: &'static str, about: &'static str, laws: Laws) -> Preset {

@@ -8,13 +8,15 @@
 use core::any::Any;
 use std::sync::Arc;
 
-use env::{Context, Task};
+use env::{Context, Task, WaitQueue};
 use frames::FrameId;
+use policy::dirty::DeviceIndex;
 use policy::reclaim::Loops;
 use policy::reclaim::page::Tally;
 use policy::reclaim::scan::Priority;
 use policy::reclaim::throttle::Who;
 use policy::units::{Bytes, Instant, Nanos, Pages};
+use policy::writeback::DeviceQueue;
 
 use super::Cache;
 use crate::Error;
@@ -116,8 +118,31 @@ pub trait Kernel: Any + Send + Sync {
     /// A page comes back that was evicted `distance` evictions ago; its read takes `cost`.
     fn page_missed(&self, context: &dyn Context, distance: Pages, cost: Nanos);
 
+    /// A task is about to send a request to a device: it stands in the line for a place in the
+    /// device's queue. `None`: no line is kept there, and the flusher's own bound holds.
+    fn stand_in_line(
+        &self,
+        task: &mut Task<'_>,
+        queue: &DeviceLine<'_>,
+    ) -> Option<Result<(), Error>>;
+
     /// The cache stops: tasks of the background end.
     fn stop(&self);
+}
+
+/// The queue of a device, and the line in front of it (`Kernel::stand_in_line`).
+#[derive(Clone, Copy)]
+pub struct DeviceLine<'a> {
+    /// The device.
+    pub device: DeviceIndex,
+    /// The queue, as the device tells of it; `None`: it does not.
+    pub queue: Option<DeviceQueue>,
+    /// Requests of writeback in it.
+    pub requests: &'a dyn Fn() -> u32,
+    /// All here look again when one of them has ended.
+    pub wait: &'a WaitQueue,
+    /// The task waits, however full the queue is; else it goes away where many are before it.
+    pub waits: bool,
 }
 
 /// A law that reclaims over zones has a kernel: `Cache::build` refuses it without one.

@@ -153,7 +153,7 @@ pub(crate) fn shrink(
         cache.submit_swap_out(task, &mut sorted.swap_out, sender);
     }
     for page in sorted.page_out.pages() {
-        written += u64::from(write_page(task, cache, *page));
+        written += u64::from(write_page(task, cache, *page, control.who.background));
     }
     let unmapped = match kind {
         Kind::Anon => unmapped,
@@ -206,7 +206,7 @@ fn look_again(
     }
     let mut written = unmapped;
     for page in core::mem::take(&mut sorted.page_out).pages() {
-        written += u64::from(write_page(task, cache, *page));
+        written += u64::from(write_page(task, cache, *page, false));
     }
     let first = core::mem::take(&mut sorted.kept);
     let mut second = Tally::default();
@@ -564,8 +564,9 @@ fn evict_files(
     unmapped
 }
 
-/// A reclaimer writes a page of a file itself (table row 12). False: it could not be now.
-fn write_page(task: &mut Task<'_>, cache: &Cache, page: Page) -> bool {
+/// A reclaimer writes a page of a file itself (table row 12). False: it could not be now. `waits`:
+/// `try_write_page`.
+fn write_page(task: &mut Task<'_>, cache: &Cache, page: Page, waits: bool) -> bool {
     let owner = cache.pages.table.owner(page.frame);
     if cache.pages.table.look(page.frame).1 != page.generation {
         return false;
@@ -573,7 +574,7 @@ fn write_page(task: &mut Task<'_>, cache: &Cache, page: Page) -> bool {
     let Some(mapping) = cache.mapping(task, owner.file) else {
         return false;
     };
-    flush::try_write_page(task, cache, &mapping, owner.index)
+    flush::try_write_page(task, cache, &mapping, owner.index, waits)
 }
 
 /// Puts back what stays, where its flags say; where the law defers them, pages that wait for their

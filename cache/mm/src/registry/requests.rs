@@ -17,8 +17,6 @@ use crate::registry::REQUEST_PAGES;
 const SLOTS_PER_DEVICE: usize = 16;
 const DEVICES_DEEP: usize = 16;
 const SLOTS_PER_FURTHER_DEVICE: usize = 4;
-/// Write slots of a cache, at least: a queue of 128 requests and a few syncs beside it.
-const SLOTS_MIN: usize = 160;
 /// Of the slots, this share is kept for devices that hold less than an equal part of it.
 const KEPT: usize = 2;
 
@@ -99,12 +97,13 @@ impl Slots {
 }
 
 impl Requests {
-    /// Slots of a cache with room for `devices` devices; they are added one by one.
-    pub(crate) fn new(devices: u16) -> Self {
+    /// Slots of a cache with room for `devices` devices, `least` or more; the devices are added one
+    /// by one.
+    pub(crate) fn new(devices: u16, least: u32) -> Self {
         let devices = usize::from(devices);
         let deep = devices.min(DEVICES_DEEP);
         let count = deep * SLOTS_PER_DEVICE + (devices - deep) * SLOTS_PER_FURTHER_DEVICE;
-        Self::with_room(count.max(SLOTS_MIN), REQUEST_PAGES, None)
+        Self::with_room(count.max(least as usize), REQUEST_PAGES, None)
     }
 
     /// `count` slots for `pages` pages each, for one device.

@@ -25,7 +25,7 @@ impl Writeback {
         Self {
             devices: Lock::new(LockClass::Registry, Vec::new()),
             domain: Lock::new(LockClass::Dirty, domain),
-            requests: Requests::new(options.devices_max),
+            requests: Requests::new(options.devices_max, options.write_requests),
             totals: Totals::default(),
         }
     }

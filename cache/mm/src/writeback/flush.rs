@@ -29,9 +29,10 @@ use frames::Tag;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
 
 use crate::Error;
+use crate::cache::kernel::DeviceLine;
 use crate::cache::{Cache, add, get};
 use crate::registry::device::DeviceState;
-use crate::registry::inflight::write::wait_for_room;
+use crate::registry::inflight::write::{request_pages, wait_for_room};
 use crate::registry::mapping::Mapping;
 use crate::writeback::io;
 use crate::writeback::io::set_device_len;
@@ -439,14 +440,7 @@ pub(crate) fn write_pages(
     let mut from = select.from;
     while outcome.wrote < select.max {
         let left = Pages(select.max.0 - outcome.wrote.0);
-        let room = wait_for_room(
-            task,
-            &cache.options.flush,
-            &mapping.device,
-            select.class,
-            turn,
-        )?;
-        let room = room.at_most(left);
+        let room = room(task, cache, &mapping.device, (select.class, turn))?.at_most(left);
         let mut request = cache.writeback.requests.take(task, mapping.device.index)?;
         let gathered = gather(task, cache, mapping, &select, from, room, &mut request);
         outcome.skipped += gathered.skipped;
@@ -538,7 +532,7 @@ fn send_in_parts(
     let mut sent = 0;
     while sent < run.frames.len() {
         let offset = run.offset + Bytes((sent as u64) << PAGE_SHIFT);
-        let room = wait_for_room(task, &cache.options.flush, device, class, turn);
+        let room = room(task, cache, device, (class, turn));
         let part = room.and_then(|room| {
             let request = cache.writeback.requests.take(task, device.index)?;
             Ok((room, request))
@@ -564,15 +558,51 @@ fn send_in_parts(
     Ok(())
 }
 
-/// The background reclaimer writes one page itself, if there is room for a request at once. False:
-/// there is not, or the page is not available.
+/// Waits until one more request may go out; answers how many pages it may have. `turn`:
+/// `wait_for_room`.
+fn room(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    device: &DeviceState,
+    (class, turn): (IoClass, &mut Pages),
+) -> Result<Pages, Error> {
+    let flush = &cache.options.flush;
+    match stand_in_line(task, cache, device, true) {
+        Some(stood) => stood.map(|()| request_pages(flush, device)),
+        None => wait_for_room(task, flush, device, class, turn),
+    }
+}
+
+/// Stands in the line of a kernel that keeps one for the device; `None`: there is none.
+fn stand_in_line(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    device: &DeviceState,
+    waits: bool,
+) -> Option<Result<(), Error>> {
+    let line = DeviceLine {
+        device: device.index,
+        queue: device.info.queue,
+        requests: &|| device.writes_inflight.requests(),
+        wait: &device.writes_inflight.wait,
+        waits,
+    };
+    cache.kernel()?.stand_in_line(task, &line)
+}
+
+/// A reclaimer writes one page itself, if there is room for a request at once. False: there is
+/// not, or the page is not available. `waits`: in the line of a kernel that keeps one.
 pub(crate) fn try_write_page(
     task: &mut Task<'_>,
     cache: &Cache,
     mapping: &Arc<Mapping>,
     page: u32,
+    waits: bool,
 ) -> bool {
     if mapping.device.retry_at(task) > task.now() {
+        return false;
+    }
+    if stand_in_line(task, cache, &mapping.device, waits).is_some_and(|stood| stood.is_err()) {
         return false;
     }
     let requests = &cache.writeback.requests;
@@ -589,6 +619,9 @@ pub(crate) fn write_page_in_turn(
     page: u32,
 ) -> bool {
     if mapping.device.retry_at(task) > task.now() {
+        return false;
+    }
+    if stand_in_line(task, cache, &mapping.device, true).is_some_and(|stood| stood.is_err()) {
         return false;
     }
     let request = cache.writeback.requests.take(task, mapping.device.index);

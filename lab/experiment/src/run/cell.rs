@@ -54,6 +54,8 @@ pub struct Cell {
     pub overhead: bool,
     /// Memory for pages.
     pub memory: Pages,
+    /// It was in use before the run.
+    pub used_before: bool,
     /// Its laws, with the limits of its machine and at its scale.
     pub laws: Laws,
     /// Which page of a file goes, if not by the law's lists.
@@ -263,6 +265,7 @@ impl Cell {
             preempt_hz: machine.preempt_hz.as_ref().map(|hz| *hz.get_ref()),
             overhead: machine.overhead,
             memory,
+            used_before: machine.used_before,
             laws,
             runs: runs::of(machine, row, shrink),
             page_rule: column.page_rule.clone(),

@@ -180,6 +180,7 @@ pub(super) fn run(
         overhead: cell.overhead,
         shrink: cell.laws.slabs.shrink,
         shares: cell.laws.slabs.shares,
+        queue: cell.laws.queue,
     };
     let built = kernel::build(env, options(setup), parts);
     let cache = built.map_err(failed("building the cache"))?;
@@ -254,6 +255,9 @@ pub(super) fn run(
     if let (Some(swap), Some(object)) = (setup.cell.swap, setup.swap) {
         let added = cache.add_swap(task, devices[swap.device], object, swap.pages);
         added.map_err(failed("adding the swap file"))?;
+    }
+    if cell.used_before {
+        kernel::use_before(task, &cache).map_err(failed("using memory before the run"))?;
     }
     let origin = task.now();
     setup.changes.iter().for_each(|change| change(origin));
@@ -344,6 +348,12 @@ fn options(setup: &Setup) -> mm::Options {
         let pages = u64::from(options.swap_requests) * CLUSTER.0 / cell.shrink;
         let requests = pages / cell.laws.reclaim.cluster().0;
         options.swap_requests = u32::try_from(requests).map_or(u32::MAX, |least| least.max(4));
+    }
+    if cell.laws.queue.is_some() {
+        // A batch may go beyond the queue by half of it, and no device waits for another's.
+        let queues = setup.devices.iter().filter_map(|(_, info)| info.queue);
+        let most = queues.map(|queue| queue.requests).max().unwrap_or(0);
+        options.write_requests = options.write_requests.max(4 * most);
     }
     options.devices_max = u16::try_from(setup.devices.len())
         .expect("devices are few")

@@ -173,6 +173,9 @@ pub struct Moves {
     pub refuses_dirty_at_first: bool,
     /// It gives up where too many pages are off the lists; else it waits.
     pub gives_up_if_crowded: bool,
+    /// A try that moves nothing gives the frame that it was for back to the free lists, and the
+    /// next one takes another (until 3.16).
+    pub spends_targets: bool,
 }
 
 /// Which dirty pages a pass takes.
@@ -322,6 +325,7 @@ impl Moves {
         insists_from: u8::MAX,
         refuses_dirty_at_first: false,
         gives_up_if_crowded: true,
+        spends_targets: true,
     };
     /// 3.2's sync.
     pub const SYNC: Self = Self {
@@ -335,6 +339,7 @@ impl Moves {
         insists_from: 3,
         refuses_dirty_at_first: false,
         gives_up_if_crowded: false,
+        spends_targets: true,
     };
     /// 3.3's sync-light.
     pub const SYNC_LIGHT: Self = Self {
@@ -385,11 +390,13 @@ impl Background {
             takes_dirty: TakesDirty::All,
             buffers: OnDirty::Move,
             unmovable: OnDirty::Move,
+            spends_targets: false,
             ..Moves::FIRST
         },
         own: Moves {
             takes_writeback: false,
             unmovable: OnDirty::Move,
+            spends_targets: false,
             ..Moves::SYNC_LIGHT
         },
         for_all: false,

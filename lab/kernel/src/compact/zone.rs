@@ -357,12 +357,19 @@ impl ZonePass<'_> {
                         Ok(()) => Outcome::Moved(to),
                         Err(to) => {
                             self.targets.push(to);
+                            self.spend();
                             Outcome::Again
                         }
                     };
                 }
-                Verdict::Again => return Outcome::Again,
-                Verdict::Refuse => return Outcome::Refused,
+                Verdict::Again => {
+                    self.spend();
+                    return Outcome::Again;
+                }
+                Verdict::Refuse => {
+                    self.spend();
+                    return Outcome::Refused;
+                }
                 Verdict::Write => {
                     let owner = cache.pages.table.owner(page.frame);
                     let mapping = self.mapping(task, owner.file).cloned();
@@ -370,6 +377,7 @@ impl ZonePass<'_> {
                         cache.write_page_in_turn(task, &mapping, owner.index)
                     });
                     cache.counters.add(Item::CompactWritten, u64::from(sent));
+                    self.spend();
                     return Outcome::Again;
                 }
                 Verdict::Wait => {
@@ -380,6 +388,16 @@ impl ZonePass<'_> {
                     }
                 }
             }
+        }
+    }
+
+    /// The frame that a try has not used goes back, if the law has it so (Linux 3.2 mm/migrate.c,
+    /// unmap_and_move()).
+    fn spend(&mut self) {
+        if self.moves.spends_targets
+            && let Some(to) = self.targets.pop()
+        {
+            self.cache.memory.put(&Interrupt::new(), &[to]);
         }
     }
 

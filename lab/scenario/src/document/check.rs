@@ -11,8 +11,8 @@ use toml::Spanned;
 
 use super::parse::parse;
 use super::{
-    ALL, ColumnEntry, CompareKind, DeviceEntry, ExpectEntry, RowEntry, SAMPLED, SCHEMA, Scenario,
-    TaskEntry, is_plain,
+    ALL, ColumnEntry, CompareKind, CountersEntry, DeviceEntry, ExpectEntry, RowEntry, SAMPLED,
+    SCHEMA, Scenario, TaskEntry, is_plain,
 };
 use crate::catalogue;
 use crate::experiments;
@@ -42,6 +42,9 @@ pub(super) fn check(scenario: &Scenario, values: Vec<Mistake>) -> Vec<Mistake> {
     for entry in &scenario.published {
         checker.row(scenario, &entry.row);
         checker.column(scenario, &entry.column);
+    }
+    for entry in &scenario.counters {
+        checker.counters(scenario, entry);
     }
     for delays in &scenario.delays {
         checker.column(scenario, &delays.column);
@@ -586,6 +589,10 @@ impl Checker {
         for column in &section.sides {
             self.column(scenario, column);
         }
+        let ids = scenario.expects.iter().map(|one| one.id.get_ref().as_str());
+        for left in &section.leaves {
+            self.known("claim", left, ids.clone());
+        }
         if let (Some(side), false) = (section.sides.last(), [0, 2].contains(&section.sides.len())) {
             let help = "write the column before the paper's change and the one after it";
             let mistake = Mistake::new("`sides` takes two columns", side.span(), "not two");
@@ -598,6 +605,19 @@ impl Checker {
         let names = rows.iter().map(|row| row.name.get_ref().as_str());
         let names: Vec<&str> = names.chain((rows.len() > 1).then_some(ALL)).collect();
         self.known("row", row, names.iter().copied());
+    }
+
+    /// The rows and columns of a table of counters; a miss has its cause.
+    fn counters(&mut self, scenario: &Scenario, entry: &CountersEntry) {
+        self.row(scenario, &entry.row);
+        for column in [&entry.column, &entry.before] {
+            self.column(scenario, column);
+        }
+        if let (Some(metric), None) = (entry.missed.first(), &entry.why) {
+            let mistake = Mistake::new("a miss without its cause", metric.span(), "`missed`");
+            self.list
+                .push(mistake.help("say in `why` what was measured"));
+        }
     }
 
     /// A column that a band or a published value is of. A column that is misspelt itself is

@@ -13,6 +13,7 @@
 //! Source: experiments D1, adapted: names are kept where the thing is the same.
 
 mod check;
+mod counters;
 mod journal;
 pub mod machine;
 mod metrics;
@@ -88,6 +89,7 @@ tables! {
     "row" "[[row]]" RowEntry,
     "column" "[[column]]" ColumnEntry,
     "published" "[[published]]" PublishedEntry,
+    "counters" "[[counters]]" CountersEntry,
     "delays" "[[delays]]" DelaysEntry,
     "expect" "[[expect]]" ExpectEntry,
     "reproduce" "[reproduce]" ReproduceSection,
@@ -113,6 +115,7 @@ keys! {
         columns as "column": Vec<ColumnEntry>, "Columns; the first is the baseline.";
         metrics: Vec<Spanned<String>> = Vec::new(), "Printed metrics, in order; without any, all that apply.", METRIC;
         published: Vec<PublishedEntry> = Vec::new(), "Published values.";
+        counters: Vec<CountersEntry> = Vec::new(), "Tables whose published values are claims.";
         delays: Vec<DelaysEntry> = Vec::new(), "Published delays of throttled reclaimers.";
         expects as "expect": Vec<ExpectEntry> = Vec::new(), "The bands of its outcome.";
         reproduce: ReproduceSection, "The part of it that `reproduce` runs.";
@@ -147,6 +150,7 @@ keys! {
         scale_clusters: bool = false, "Scaled down, reclaim takes as many fewer pages at a time, so that tasks are throttled as often as at full size. Slow: as many clusters as at full size.";
         scale_requests: May<bool>, "Scaled down, requests to devices have as many fewer pages, down to one, and take as long: there are as many of them as at full size, and a disk seeks as often. Only with `scale_costs`.";
         thp: May<bool>, "Huge pages are available (`transparent_hugepage/enabled` is `always`): runs of 2 MiB, or what stands for them at a scale. Without it there are none, and no row can have them.";
+        used_before: bool = false, "Its memory was in use before the run: free blocks are in an order that the seed draws, so that repetitions begin in as many states. Without it they are in the order of their addresses.";
         oom_kills: bool = false, "Out of memory, the program with the most memory is killed, as Linux does; without it, the task that asks is refused, and its job has failed.";
         readahead_kib: May<f64>, "The largest read-ahead window (`read_ahead_kb` of a bdi), before scaling. Without it, ours: several requests deep, up to 8 MiB.", READAHEAD;
         preempt_hz: May<u32>, "Tasks share CPUs as under Linux 6.12 with this many ticks a second (`world::run_queue`); without it, a task loses its CPU to a waiting task as soon as it has had 3 ms.", TICKS;
@@ -318,6 +322,18 @@ keys! {
         row: Spanned<String>, "The row.";
         column: Spanned<String>, "The column.";
         value: f64, "The number.";
+}
+
+keys! {
+    /// A table of published values whose rows are claims about a change: each value comes out with
+    /// it, within a factor of two, and not before it.
+    CountersEntry:
+        row: Spanned<String>, "The row of the scenario that the table is of.";
+        column: Spanned<String>, "The column with the change.";
+        before: Spanned<String>, "The column without it.";
+        but: Vec<Spanned<String>> = Vec::new(), "Metrics that make no claim: another claim is about the same quantity.", METRIC;
+        missed: Vec<Spanned<String>> = Vec::new(), "Metrics that are known not to come out.", METRIC;
+        why: May<String>, "Why they do not, as measured.";
 }
 
 words! {

@@ -28,7 +28,10 @@ fn read(text: &str) -> Result<(Scenario, Vec<Mistake>), Vec<Mistake>> {
     let mut reader = Reader::new(text);
     let root = Open::new(root.into_inner(), span, Scenario::KEYS);
     match Scenario::of(root, &mut reader) {
-        Some(scenario) if reader.found.form.is_empty() => Ok((scenario, reader.found.values)),
+        Some(mut scenario) if reader.found.form.is_empty() => {
+            scenario.expects.extend(super::counters::claims(&scenario));
+            Ok((scenario, reader.found.values))
+        }
         _ => Err(reader.found.form),
     }
 }

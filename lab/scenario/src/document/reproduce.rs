@@ -17,6 +17,7 @@ keys! {
         replicas: May<u32>, "Repetitions, each with a seed of its own; without it, one.", range(1.0, 100.0, "");
         rows: Vec<Spanned<String>> = Vec::new(), "These rows alone.";
         columns: Vec<Spanned<String>> = Vec::new(), "These columns alone.";
+        leaves: Vec<Spanned<String>> = Vec::new(), "Claims whose runs take too long, by id: `--whole` makes them.";
         set: Vec<String> = Vec::new(), "Other values of the scenario, as of `--set`: a shorter run.";
         seconds: May<f64>, "CPU time that one repetition took when it was measured last, on one core: for the estimate of what is left.", range(0.0, 1e5, " s");
         figure: May<String>, "The plot that shows the claim, by the name of its file.";

@@ -130,6 +130,13 @@ impl WriteInflight {
     }
 }
 
+/// Pages that a request to the device may have.
+pub(crate) fn request_pages(flush: &FlushTunables, device: &DeviceState) -> Pages {
+    let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
+    let pages = flush.request_pages(bandwidth, device.info.queue);
+    pages.at_most(Pages(REQUEST_PAGES as u64))
+}
+
 /// Waits until one more request may go out; answers how many pages it may have. `turn`: those that
 /// were sent since it was let through; none: it comes anew.
 pub(crate) fn wait_for_room(
@@ -142,9 +149,7 @@ pub(crate) fn wait_for_room(
     let inflight = &device.writes_inflight;
     let bandwidth = PagesPerSec(device.bandwidth.load(Ordering::Relaxed));
     let queue = device.info.queue;
-    let next = flush
-        .request_pages(bandwidth, queue)
-        .at_most(Pages(REQUEST_PAGES as u64));
+    let next = request_pages(flush, device);
     let has_room = |now, resumes| {
         let now = InFlight {
             bandwidth,
