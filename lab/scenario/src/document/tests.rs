@@ -63,7 +63,7 @@ error: unknown key `cpu`
 5 | cpu = 2
   | ^^^ not a key of this table
   |
-  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, watermark_scale_factor, reserved_percent, costs, scale_costs, scale_clusters, scale_requests, thp, oom_kills, readahead_kib, preempt_hz, node, distance, zonelist, nodes, object_cache, overhead, vfs_cache_pressure
+  = help: did you mean `cpus`? Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, watermark_scale_factor, reserved_percent, costs, scale_costs, scale_clusters, scale_requests, thp, used_before, oom_kills, readahead_kib, preempt_hz, node, distance, zonelist, nodes, object_cache, overhead, vfs_cache_pressure
 "
     );
 }
@@ -79,7 +79,7 @@ error: unknown key `memory_gb`
 6 | memory_gb = 1
   | ^^^^^^^^^ not a key of this table
   |
-  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, watermark_scale_factor, reserved_percent, costs, scale_costs, scale_clusters, scale_requests, thp, oom_kills, readahead_kib, preempt_hz, node, distance, zonelist, nodes, object_cache, overhead, vfs_cache_pressure
+  = help: the unit here is mebibytes: write `memory_mib`. Allowed: cpus, memory_mib, dirty_percent, background_percent, dirty_mib, background_mib, swap, swappiness, min_free_kib, watermark_scale_factor, reserved_percent, costs, scale_costs, scale_clusters, scale_requests, thp, used_before, oom_kills, readahead_kib, preempt_hz, node, distance, zonelist, nodes, object_cache, overhead, vfs_cache_pressure
 "
     );
 }
