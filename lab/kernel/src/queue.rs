@@ -170,8 +170,7 @@ mod tests {
             for one in tasks {
                 one.join(task).unwrap();
             }
-            let sent = device.sent.lock(task).clone();
-            sent
+            device.sent.lock(task).clone()
         });
         assert_eq!(sent, [1, 1, 2, 2]);
     }
