@@ -190,8 +190,29 @@ impl Acceptor {
         let accept = self
             .inner
             .accept_with(stream, |session| session.set_buffer_limit(Some(UNSENT_MAX)));
-        Ok(Encrypted(accept.await?))
+        accept.await.map(Encrypted).map_err(in_words)
     }
+}
+
+/// The error with words in place of a name that is only in the source of rustls:
+/// `Other(OtherError(MaximumPathDepthExceeded))` is `maximum path depth exceeded`.
+fn in_words(error: io::Error) -> io::Error {
+    let text = error.to_string();
+    let (before, last) = text.rsplit_once(": ").unwrap_or(("", &text));
+    let name = last.rsplit('(').next().unwrap_or(last);
+    let name = name.trim_end_matches(')');
+    if !name.starts_with(char::is_uppercase) || !name.chars().all(char::is_alphanumeric) {
+        return error;
+    }
+    let mut words = String::new();
+    for letter in name.chars() {
+        if letter.is_uppercase() && !words.is_empty() {
+            words.push(' ');
+        }
+        words.extend(letter.to_lowercase());
+    }
+    let between = if before.is_empty() { "" } else { ": " };
+    io::Error::new(error.kind(), format!("{before}{between}{words}"))
 }
 
 /// An encrypted stream.

@@ -468,6 +468,16 @@ fn mistakes_end_with_status_2_and_a_way_out() {
             "`dirty` is 10 GiB, and the cache has",
         ),
         (
+            vec![
+                "--memory",
+                "64MiB",
+                "--dirty",
+                "18446744073709551615B",
+                &new,
+            ],
+            "`dirty` is 1",
+        ),
+        (
             vec!["--memory", "64MiB", "--dirty", "60MiB", &new],
             "or a share of the cache, as in --dirty 20%; or raise --memory",
         ),

@@ -286,11 +286,12 @@ async fn watch_system(cache: Cache) {
 pub(super) fn dirty_fits(config: &Config, limit: u64, cache: u64) -> Result<(), ServeError> {
     for (key, threshold) in [("dirty", config.dirty), ("background", config.background)] {
         if let Threshold::Pages(pages) = threshold
-            && pages.bytes().0 > cache
+            && pages.0 > cache >> 12
         {
             return Err(ServeError::Dirty {
                 key,
-                wanted: pages.bytes().0,
+                // The largest size is one page more than there are bytes for.
+                wanted: pages.0.saturating_mul(1 << 12),
                 cache,
                 limit,
             });

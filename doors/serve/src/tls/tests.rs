@@ -145,12 +145,12 @@ fn clients_without_a_right_certificate_are_not_let_in() {
         (
             "foreign",
             Some(identity(&stranger, CLIENT, NOW)),
-            "UnknownIssuer",
+            "unknown issuer",
         ),
         (
             "of an impostor",
             Some(identity(&impostor, CLIENT, NOW)),
-            "BadSignature",
+            "bad signature",
         ),
         (
             "of a server",
@@ -164,6 +164,54 @@ fn clients_without_a_right_certificate_are_not_let_in() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{what}: {error}");
         assert!(error.to_string().contains(expected), "{what}: {error}");
         assert!(heard.is_err(), "{what}: the client heard something");
+    }
+}
+
+#[test]
+fn no_fault_of_a_certificate_is_named_as_in_a_source() {
+    use rustls::{CertificateError as Fault, OtherError};
+    #[derive(Debug)]
+    struct MaximumPathDepthExceeded;
+    impl fmt::Display for MaximumPathDepthExceeded {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "{self:?}")
+        }
+    }
+    impl std::error::Error for MaximumPathDepthExceeded {}
+    let other = Fault::Other(OtherError(Arc::new(MaximumPathDepthExceeded)));
+    for (fault, words) in [
+        (other, "maximum path depth exceeded"),
+        (Fault::BadEncoding, "bad encoding"),
+        (Fault::Expired, "expired"),
+        (Fault::NotValidYet, "not valid yet"),
+        (Fault::Revoked, "revoked"),
+        (
+            Fault::UnhandledCriticalExtension,
+            "unhandled critical extension",
+        ),
+        (Fault::UnknownIssuer, "unknown issuer"),
+        (Fault::UnknownRevocationStatus, "unknown revocation status"),
+        (Fault::ExpiredRevocationList, "expired revocation list"),
+        (Fault::BadSignature, "bad signature"),
+        (Fault::InvalidPurpose, "invalid purpose"),
+        (
+            Fault::ApplicationVerificationFailure,
+            "application verification failure",
+        ),
+    ] {
+        let error = io::Error::new(
+            io::ErrorKind::InvalidData,
+            rustls::Error::InvalidCertificate(fault),
+        );
+        let said = in_words(error).to_string();
+        assert_eq!(said, format!("invalid peer certificate: {words}"));
+    }
+    for kept in [
+        "peer sent no certificates",
+        "received fatal alert: the name (of it) is X",
+        "Connection reset by peer (os error 104)",
+    ] {
+        assert_eq!(in_words(io::Error::other(kept)).to_string(), kept);
     }
 }
 
