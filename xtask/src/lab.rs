@@ -33,6 +33,8 @@ const STORED: &str = "experiments/hashes.txt";
 
 const STORED_HEAD: &str = "\
 # Trace hashes of the experiments: experiment, row/column, hash of the first repetition.
+# Each at `--scale 1/32`, where `tidegate run NAME --scale 1/32` compares; a default run of those below compares as it is.
+# At their own scale: file-search get-scan small-limit stutterp stutterp-oom stutterp-readers thpavail ycsb
 # Written by `cargo xtask lab --bless [EXPERIMENT]...`. A commit that changes a line says why.
 ";
 
@@ -471,6 +473,7 @@ mod tests {
         );
         assert!(stored.of("none").is_empty());
         assert_eq!(stored.text(), text);
+        assert!(STORED_HEAD.contains(&format!("own scale: {}\n", UNSCALED.join(" "))));
     }
 
     #[test]

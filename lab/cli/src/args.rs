@@ -190,6 +190,8 @@ pub enum Command {
         /// Of keys: those of one table (machine, device, row, column, task, expect, ..)
         table: Option<String>,
     },
+    /// Print how to cite this program
+    Cite,
     /// Serve volumes over NBD, cached in bounded memory, with writers that are paced
     #[cfg(feature = "serve")]
     #[command(after_help = server::SERVE_EXAMPLES)]
@@ -346,6 +348,15 @@ pub struct RunArguments {
         default_missing_value = ""
     )]
     pub trace: Option<String>,
+}
+
+impl RunArguments {
+    /// A built-in experiment as it stands, but for its scale and the choice of its cells.
+    pub(crate) fn is_as_stored(&self) -> bool {
+        let name = self.experiment.to_str();
+        let is_plain = self.set.is_empty() && self.seed.is_none() && self.live.is_none();
+        is_plain && name.is_some_and(|name| experiment::experiments::by_name(name).is_some())
+    }
 }
 
 /// Arguments of `diff`.

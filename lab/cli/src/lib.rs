@@ -14,6 +14,7 @@
 
 pub mod args;
 mod chosen;
+mod hashes;
 mod list;
 pub mod program;
 mod replay;

@@ -30,7 +30,7 @@ use crate::args::{Arguments, Command, RunArguments, VERSION};
 use crate::server;
 #[cfg(not(feature = "serve"))]
 use crate::without_server::is_missing;
-use crate::{chosen, list};
+use crate::{chosen, hashes, list};
 
 /// The program cannot begin or end its work: always with what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -67,6 +67,10 @@ pub fn main(arguments: Arguments) -> ExitCode {
             reproduce::main(&arguments.asked(), &interrupted()).map_err(Trouble::from)
         }
         Command::Run(arguments) => run(&arguments),
+        Command::Cite => {
+            terminal::print(&cite());
+            Ok(OK)
+        }
         Command::Compare(arguments) => {
             recordings::main(&arguments.asked(), &interrupted()).map_err(Trouble::from)
         }
@@ -181,7 +185,10 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         return Ok(code);
     }
     let scale = orders.first().map_or(1.0, |order| order.cell.scale);
-    let footer = footer(outcomes.len(), scale, began);
+    let mut footer = footer(outcomes.len(), scale, began);
+    if arguments.is_as_stored() {
+        footer.extend(hashes::compared(name, scale, &outcomes));
+    }
     let about = About::of(&scenario, &source, matches!(world, World::Live(_)), VERSION);
     let summed = cells.iter().filter(|cell| !cell.apart);
     let mut summed: Vec<String> = summed.map(|cell| cell.case.clone()).collect();
@@ -213,6 +220,28 @@ fn run(arguments: &RunArguments) -> Result<u8, Trouble> {
         code = code.max(check(&verdicts));
     }
     Ok(code)
+}
+
+const CITATION: &str = include_str!("../../../CITATION.cff");
+
+/// The citation of this very program: that of CITATION.cff, and its commit.
+fn cite() -> String {
+    let value = |key: &str| {
+        let mut values = CITATION
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix(key));
+        values.next().unwrap_or_default().trim_matches('"')
+    };
+    let (title, author) = (value("title: "), value("- name: "));
+    let year = value("date-released: ")
+        .split('-')
+        .next()
+        .unwrap_or_default();
+    format!(
+        "{author}: {title}. Version {VERSION}, {year}.\n\n@software{{tidegate,\n  author = {{{{{author}}}}},\n  \
+         title = {{{title}}},\n  version = {{{VERSION}}},\n  year = {{{year}}}\n}}\n\n\
+         Cite the papers that an experiment repeats, too: `tidegate list papers` names them.\n"
+    )
 }
 
 /// The time and memory of our own that the runs took; `ended` of them came to their end.
