@@ -180,6 +180,8 @@ pub enum Command {
     /// How large must my cache be? Replay a trace of accesses under page rules and sizes
     #[command(after_help = crate::replay::EXAMPLES)]
     Replay(crate::replay::ReplayArguments),
+    /// Print how to cite this program
+    Cite,
     /// List experiments, presets, models, papers, metrics and kinds of task
     #[command(
         after_help = "Examples:\n  tidegate list\n  tidegate list papers\n  tidegate list metrics\n  tidegate list kinds\n  tidegate list keys machine"
@@ -190,8 +192,6 @@ pub enum Command {
         /// Of keys: those of one table (machine, device, row, column, task, expect, ..)
         table: Option<String>,
     },
-    /// Print how to cite this program
-    Cite,
     /// Serve volumes over NBD, cached in bounded memory, with writers that are paced
     #[cfg(feature = "serve")]
     #[command(after_help = server::SERVE_EXAMPLES)]

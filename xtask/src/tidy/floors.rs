@@ -243,7 +243,7 @@ const HOUSES: &[House] = &[
         floors: &[
             &["lib"],
             &["program"],
-            &["chosen", "list"],
+            &["chosen", "hashes", "list"],
             &["args"],
             &["replay", "server", "without_server"],
         ],
