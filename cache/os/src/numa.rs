@@ -15,7 +15,6 @@
 //! Documentation/ABI/stable/sysfs-devices-node, set_mempolicy(2), mbind(2), proc_pid_status(5) of
 //! Linux 6.12.
 
-use core::fmt;
 use core::ops::Range;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,10 +52,11 @@ pub struct Topology {
 }
 
 /// Why what the system says of its nodes cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
     /// A file could not be read: there is no /sys here, or the system knows no nodes.
+    #[error("cannot read {}: {}", path.display(), std::io::Error::from_raw_os_error(*errno))]
     Unread {
         /// Which.
         path: PathBuf,
@@ -64,6 +64,7 @@ pub enum TopologyError {
         errno: i32,
     },
     /// A file says something that is not understood.
+    #[error("{} says {text:?}, which is not understood", path.display())]
     Unknown {
         /// Which.
         path: PathBuf,
@@ -71,26 +72,6 @@ pub enum TopologyError {
         text: String,
     },
 }
-
-impl fmt::Display for TopologyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unread { path, errno } => {
-                let words = std::io::Error::from_raw_os_error(*errno);
-                write!(f, "cannot read {}: {words}", path.display())
-            }
-            Self::Unknown { path, text } => {
-                write!(
-                    f,
-                    "{} says {text:?}, which is not understood",
-                    path.display()
-                )
-            }
-        }
-    }
-}
-
-impl core::error::Error for TopologyError {}
 
 impl Topology {
     /// The nodes of this machine.

@@ -50,8 +50,7 @@ const PLACES_MAX: usize = 1024;
 const OURS: [&str; 6] = ["serve", "tidegate", "objects", "nbd", "os", "device"];
 
 /// The format of a line.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// `key=value`.
     #[default]
@@ -61,19 +60,7 @@ pub enum Format {
 }
 
 /// The least grave events that are written.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    serde::Deserialize,
-    serde::Serialize,
-)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Events that need somebody: data are not safe, or the server cannot go on.
     Error,
@@ -87,23 +74,21 @@ pub enum Level {
 }
 
 impl Level {
+    /// All, by name.
+    pub(crate) const ALL: [(&'static str, Self); 4] = [
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+    ];
+
     fn of(level: &tracing::Level) -> Option<Self> {
-        match *level {
-            tracing::Level::ERROR => Some(Self::Error),
-            tracing::Level::WARN => Some(Self::Warn),
-            tracing::Level::INFO => Some(Self::Info),
-            tracing::Level::DEBUG => Some(Self::Debug),
-            _ => None,
-        }
+        let named = |(name, _): &&(&str, Self)| level.as_str().eq_ignore_ascii_case(name);
+        Self::ALL.iter().find(named).map(|(_, level)| *level)
     }
 
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-        }
+        Self::ALL[self as usize].0
     }
 }
 

@@ -112,15 +112,7 @@ pub(super) fn web_address(text: &str) -> Result<Option<WebConfig>, String> {
 }
 
 pub(super) fn level(text: &str) -> Result<Level, String> {
-    one_of(
-        text,
-        &[
-            ("error", Level::Error),
-            ("warn", Level::Warn),
-            ("info", Level::Info),
-            ("debug", Level::Debug),
-        ],
-    )
+    one_of(text, &Level::ALL)
 }
 
 pub(super) fn log_format(text: &str) -> Result<Format, String> {
