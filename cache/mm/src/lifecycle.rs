@@ -15,7 +15,7 @@ use crate::cache::kernel::{Kernel, Make, Place};
 use crate::cache::{Cache, FILE_MAX, FRAMES_MIN};
 use crate::lists::{Layout, NodeId, Zones};
 use crate::memory::{Memory, Shape};
-use crate::options::{DeviceOptions, Options, Populate};
+use crate::options::{DeviceOptions, ListsOfCpus, Options, Populate};
 use crate::pages::CachedPages;
 use crate::registry::Registry;
 use crate::registry::device::DeviceState;
@@ -120,7 +120,10 @@ impl Cache {
             layout: Arc::clone(&layout),
             marks,
             tunables: options.reclaim,
-            cpu_lists: options.place.cpu_lists.then_some(options.dirty.cpus),
+            cpu_lists: options.place.cpu_lists.map(|law| ListsOfCpus {
+                law,
+                cpus: options.dirty.cpus,
+            }),
             apart: options.apart,
             boost: options.boost,
             overhead: kernel.as_ref().and_then(|kernel| kernel.overhead()),

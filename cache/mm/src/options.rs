@@ -2,6 +2,7 @@
 
 use policy::dirty::{DeviceTunables, InitialBandwidth, Law, Threshold, Tunables};
 use policy::place::PlaceLaw;
+use policy::place::cpu_list::CpuListLaw;
 use policy::place::machine::Machine;
 use policy::place::mobility::{FallbackRule, Migrates, Mobility};
 use policy::reclaim::boost::BoostRule;
@@ -51,6 +52,14 @@ impl Apart {
             pageblock_order: PAGEBLOCK_ORDER.saturating_sub(smaller),
         }
     }
+}
+
+/// Free frames that CPUs keep for themselves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListsOfCpus {
+    pub(crate) law: CpuListLaw,
+    /// CPUs of the machine.
+    pub(crate) cpus: u32,
 }
 
 /// Faults on regions may ask a kernel for frames that stand together (`Kernel::runs`).
@@ -340,8 +349,8 @@ pub struct DeviceOptions {
     /// Blocks of its file system in a page: heads of a page that was written to, where these take
     /// frames (`Kernel::overhead`).
     pub blocks_a_page: u8,
-    /// Among whose pageblocks its pages lie, where memory is kept apart: those of a raw device are
-    /// not movable up to 3.x.
+    /// Among whose pageblocks its pages lie, where memory is kept apart: those of a device that is
+    /// read and written as it is are not movable in Linux.
     pub mobility: Mobility,
 }
 

@@ -22,7 +22,7 @@
 
 use env::{Context, Lock, LockClass, Task, Work};
 use frames::sync::{AtomicU8, Ordering};
-use frames::{Flags, FrameId};
+use frames::{Flags, FrameId, RegionEntry};
 use history::generations::{BATCH, Coming, Generations, Lens, MOST, Step, USES_MOST};
 use mm::inside::{
     Batch, CLUSTER_FRAMES, CachedPages, Control, Inside, Lru, Order, Page, ZoneId, Zones,
@@ -118,8 +118,7 @@ impl Generational {
     }
 
     /// Takes up to `count` pages off the oldest generation of a kind, of whose tiers `last` is the
-    /// last that is not protected. Those that are protected, or cannot go as they are, have been
-    /// moved one generation up.
+    /// last that is not protected. Those that are protected have been moved one generation up.
     fn take(
         &self,
         (lru, generations): (&mut Lru<'_>, &mut Generations),
@@ -136,19 +135,10 @@ impl Generational {
             let Some(frame) = lru.pop_tail(zone, from) else {
                 break;
             };
-            let (flags, generation) = pages.table.look(frame);
-            let is_dirty = flags.has(Flags::DIRTY) && kind == Kind::File;
-            let is_written = flags.has(Flags::WRITEBACK);
+            let (_, generation) = pages.table.look(frame);
             if generations.protects(kind, last, self.uses(frame)) {
                 self.set(frame, 0);
                 lru.push_tail(above, frame);
-                moved += 1;
-            } else if is_dirty || is_written || flags.has(Flags::BUSY) {
-                self.set(frame, 0);
-                if is_dirty || is_written {
-                    pages.table.update(frame, Flags::RECLAIM, Flags::NONE);
-                }
-                lru.push_head(above, frame);
                 moved += 1;
             } else {
                 batch.push(Page { frame, generation });
@@ -191,20 +181,52 @@ impl Generational {
     /// none yet. A generation begins where that is what it has to do.
     fn plan(
         &self,
-        zones: &Zones,
-        task: &Task<'_>,
+        cache: Inside<'_>,
+        task: &mut Task<'_>,
         zone: ZoneId,
         (may_swap, priority): (bool, Priority),
     ) -> Pages {
-        let mut lru = zones.lru(task);
-        let mut generations = self.zones[zone.index()].lock(task);
-        match generations.step(&lens(&lru, zone), may_swap, priority) {
-            Step::Scan(pages) => pages,
-            Step::Age => {
-                self.age((&mut lru, &mut generations), zone, may_swap);
-                Pages::ZERO
+        let mut walks = may_swap && cache.options.reclaim.law.walks_tables;
+        loop {
+            let mut lru = cache.zones.lru(task);
+            let mut generations = self.zones[zone.index()].lock(task);
+            match generations.step(&lens(&lru, zone), may_swap, priority) {
+                Step::Scan(pages) => return pages,
+                Step::Age if !walks => {
+                    self.age((&mut lru, &mut generations), zone, may_swap);
+                    return Pages::ZERO;
+                }
+                Step::Age => {}
+            }
+            drop((generations, lru));
+            self.walk(cache, task, zone);
+            walks = false;
+        }
+    }
+
+    /// Walks the page tables of all regions: pages that were used since the last look are the
+    /// youngest.
+    fn walk(&self, cache: Inside<'_>, task: &mut Task<'_>, zone: ZoneId) {
+        let mut used = Vec::new();
+        for anon in cache.regions.all(task) {
+            let young =
+                |page: &u32| anon.pages.is_mapped(*page) && anon.pages.test_and_clear_young(*page);
+            let frame = |page| match anon.pages.get(page) {
+                RegionEntry::Frame(frame) => Some(frame),
+                RegionEntry::Empty | RegionEntry::Swapped(_) => None,
+            };
+            used.extend((0..anon.pages.len()).filter(young).filter_map(frame));
+        }
+        let layout = cache.zones.layout();
+        used.retain(|frame| layout.of(*frame) == zone);
+        let mut lru = cache.zones.lru(task);
+        for frame in &used {
+            if lru.remove(*frame) {
+                self.put((&*task, &mut lru), cache.pages, *frame, (Coming::Used, 0));
             }
         }
+        drop(lru);
+        task.did(Work::Deactivate, used.len() as u64);
     }
 
     /// Takes up to `count` pages off an oldest generation. Generations that are empty then are
@@ -271,7 +293,7 @@ impl Generational {
             let may_swap = control.may_swap && cache.can_swap() && cache.swap_free() >= batch;
             let swappiness = if may_swap { reclaim.swappiness } else { 0 };
             let how = (swappiness > 0, control.priority);
-            let wanted = self.plan(cache.zones, task, zone, how);
+            let wanted = self.plan(cache, task, zone, how);
             if wanted.is_zero() {
                 break;
             }

@@ -78,6 +78,9 @@ static KEYS: &[Key] = &[
         column.insert("keeps_apart", toml_edit::value(true));
         column.insert("boost_factor", toml_edit::Item::Value(number_of(value)));
     }))),
+    key("vm.percpu_pagelist_high_fraction", "a CPU's lists keep this part of a zone; 0: as much as LOW and more", P, Own(|change, setting| change.column(setting, |column, value| {
+        column.insert("cpu_lists_part", toml_edit::Item::Value(number_of(value)));
+    }))),
     key("vm.zone_reclaim_mode", "0 or 1", P, Own(zone_reclaim)),
     key("swap_rate", "MiB/s of the disk that is swapped to", P, Own(swap_rate)),
     key("writers", "a count of writers like the first", T, Own(|change, setting| crowd(change, setting, "dd", 1))),

@@ -22,7 +22,9 @@ fn part_of(key: &str, has_marks: bool) -> Option<&str> {
         }
         "device.strict" | "device.max_percent" => Some("strict limit"),
         "device.rate_mib" | "device.change" | "device.fs" | "seconds" => Some(key),
-        "column.place" | "column.boost_factor" | "column.defrag" => Some(key),
+        "column.place" | "column.boost_factor" | "column.cpu_lists_part" | "column.defrag" => {
+            Some(key)
+        }
         // Memory to spare is no part of dirty throttling.
         "machine.memory_mib" | "machine.min_free_kib" if has_marks => Some(key),
         "machine.swappiness" | "machine.watermark_scale_factor" | "machine.thp" => Some(key),

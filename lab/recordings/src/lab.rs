@@ -10,6 +10,9 @@ use toml_edit::{Item, Table};
 
 use super::setting::{COLUMN_LIST, HELD, Setting, is_heavy, number_of, start_s, tables, text};
 
+/// The begin of the names of a kernel's columns.
+const LINUX: &str = "linux-";
+
 /// Columns of the lab without `--column`.
 pub const COLUMNS: [&str; 2] = ["linux-6.12", "tidegate"];
 
@@ -69,7 +72,7 @@ pub fn plan(setting: &Setting, columns: &[&str], seed: u64) -> Result<Planned, L
         }
         list.push(match own.iter().find(|own| text(own, "name") == *name) {
             Some(own) => fresh(own),
-            None => preset(name, setting.hz()),
+            None => preset(name, setting.hz(), &own),
         });
     }
     // Behind all else, in the order in which they are asked for.
@@ -106,12 +109,25 @@ fn fresh(own: &Table) -> Table {
     table
 }
 
-/// A column that is a preset: the kernel's law counts in the kernel's ticks.
-fn preset(name: &str, hz: Option<u32>) -> Table {
+/// Keys of the guest's column that its sysctls say of any Linux.
+const OF_SYSCTLS: [&str; 3] = ["keeps_apart", "boost_factor", "cpu_lists_part"];
+
+/// A column that is a preset: the kernel's law counts in the kernel's ticks, and heeds its sysctls.
+fn preset(name: &str, hz: Option<u32>, own: &[Table]) -> Table {
     let mut table = Table::new();
     table.insert("name", toml_edit::value(name));
-    if let Some(hz) = hz.filter(|_| name.starts_with("linux-")) {
+    if !name.starts_with(LINUX) {
+        return table;
+    }
+    if let Some(hz) = hz {
         table.insert("hz", toml_edit::value(i64::from(hz)));
+    }
+    if let Some(guest) = own.iter().find(|own| text(own, "name").starts_with(LINUX)) {
+        for key in OF_SYSCTLS {
+            if let Some(value) = guest.get(key) {
+                table.insert(key, value.clone());
+            }
+        }
     }
     table
 }

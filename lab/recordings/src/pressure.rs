@@ -170,10 +170,12 @@ pub(super) fn read(
     }
     let tasks = setting.scenario.tasks.iter();
     let jobs = tasks.map(|task| job(setting, task, &summary, &samples, &of));
-    let level = |row: &[f64], at: usize| {
+    let kept_free = setting.kept_free(None);
+    let level = |row: &[f64], at: usize| match LEVELS[at - 1] {
         // Slabs that were there before are none of the memory that the lab has.
-        let kept = LEVELS[at - 1].starts_with("nr_slab");
-        row[at] - if kept { first[at] } else { 0.0 }
+        name if name.starts_with("nr_slab") => row[at] - first[at],
+        "nr_free_pages" => row[at] - kept_free,
+        _ => row[at],
     };
     let sample = |row: &Vec<f64>| {
         let levels = (1..from).map(|at| level(row, at));
@@ -195,7 +197,10 @@ pub(super) fn read(
             rows: since_zero(&vmstat).map(sample).collect(),
         },
         nodes: nodes
-            .map(|number| node(&need(&format!("node{number}.csv"))?))
+            .map(|number| {
+                let kept_free = setting.kept_free(Some(number));
+                node(&need(&format!("node{number}.csv"))?, kept_free)
+            })
             .collect::<Result<_, _>>()?,
         ..Outcome::default()
     })
@@ -206,10 +211,10 @@ fn since_zero(table: &Rows) -> impl Iterator<Item = &Vec<f64>> {
 }
 
 /// Levels of a node, as the lab has them.
-fn node(path: &Path) -> Result<VmSeries, Fault> {
+fn node(path: &Path, kept_free: f64) -> Result<VmSeries, Fault> {
     let table = rows::read(path, &NODE, None)?;
     let level = |row: &Vec<f64>| {
-        let all = vec![row[1], row[2] + row[3], row[4] + row[5], row[6]];
+        let all = vec![row[1] - kept_free, row[2] + row[3], row[4] + row[5], row[6]];
         (row[0], all)
     };
     Ok(VmSeries {

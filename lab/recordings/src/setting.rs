@@ -312,6 +312,37 @@ impl Setting {
         all.zip(own).map_or(0.0, |(all, own)| all - own)
     }
 
+    /// Pages of zones below the largest of a node, or of all nodes, that no program gets: their
+    /// MIN, and a part kept from requests that could have other memory. They are free, and no part
+    /// of the memory that the lab has.
+    ///
+    /// # Source
+    /// Linux 6.12 mm/page_alloc.c, setup_per_zone_lowmem_reserve(), __zone_watermark_ok().
+    pub(super) fn kept_free(&self, node: Option<usize>) -> f64 {
+        let zones = self.facts.0.get("zones_pages").and_then(Json::as_object);
+        let zones = zones.into_iter().flatten();
+        let pages = |zone: &Json, name: &str| zone[name].as_f64().unwrap_or(0.0);
+        let ratio = self.facts.number("vm.lowmem_reserve_ratio").unwrap_or(0.0);
+        let of = |name: &str| name.split('.').next().map(str::to_owned);
+        let kept = |(name, zone): (&String, &Json)| {
+            let managed = pages(zone, "managed");
+            let own = zones.clone().filter(|(other, _)| of(other) == of(name));
+            let largest = own
+                .map(|(_, zone)| pages(zone, "managed"))
+                .fold(0.0, f64::max);
+            let reserve = if ratio > 0.0 {
+                (largest / ratio).floor()
+            } else {
+                0.0
+            };
+            let kept = (reserve + pages(zone, "min")).min(managed);
+            if managed < largest { kept } else { 0.0 }
+        };
+        let node = node.map(|node| format!("node{node}"));
+        let here = |(name, _): &(&String, &Json)| node.is_none() || of(name) == node;
+        zones.clone().filter(here).map(kept).sum()
+    }
+
     /// The file system of a disk, and the blocks that it has in a page: made with nothing said of
     /// them, a sector each under vfat; of ext4 1 KiB below 512 MiB (mke2fs.conf, `small`), and a
     /// page above. Those of a disk are pages (Linux 6.12 block/bdev.c, set_init_blocksize()).

@@ -64,7 +64,7 @@ const LINUX_2_6_36: Laws = Laws {
     flush: FlushTunables::linux_2_6_36(),
     initial: InitialBandwidth::Assumed,
     reclaim: reclaim::Tunables::of(history::reclaim::LINUX_5_15, 250),
-    place: history::place::LINUX_6_12,
+    place: WITHOUT_CPU_LISTS,
     inodes: InodeRule::LINUX_5_0,
     slabs: SLABS_EARLY,
     compaction: Compaction::Never,
@@ -100,9 +100,15 @@ const LINUX_3_2: Laws = Laws {
 /// One node. Lists of CPUs do not shrink with a machine: at a sixteenth they would hold a good part
 /// of it.
 const P4_PLACE: PlaceLaw = PlaceLaw {
-    cpu_lists: false,
+    cpu_lists: None,
     cache: None,
     ..history::place::LINUX_3_0_OFF
+};
+
+/// The lists of CPUs are held against nothing before 6.12.
+const WITHOUT_CPU_LISTS: PlaceLaw = PlaceLaw {
+    cpu_lists: None,
+    ..history::place::LINUX_6_12
 };
 
 /// The columns of paper p3 have the dirty throttling of 6.12, and reclaim that waits for congestion
@@ -136,7 +142,7 @@ const fn preset(name: &'static str, about: &'static str, laws: Laws) -> Preset {
 }
 
 /// All presets, in the order of history.
-pub const PRESETS: [Preset; 22] = [
+pub const PRESETS: [Preset; 23] = [
     preset(
         "linux-2.6.36",
         "a throttled writer writes pages back itself, then naps",
@@ -271,6 +277,11 @@ pub const PRESETS: [Preset; 22] = [
         "linux-6.12-mglru",
         "6.12 with the multi-generational LRU (lru_gen/enabled at 1: no walks over page tables)",
         LINUX_6_12.reclaims(history::reclaim::LINUX_6_12_MGLRU),
+    ),
+    preset(
+        "linux-6.12-mglru-walks",
+        "the same with lru_gen/enabled at y: page tables are walked for pages that were used",
+        LINUX_6_12.reclaims(history::reclaim::LINUX_6_12_MGLRU_WALKS),
     ),
     preset(
         "tidegate",

@@ -27,10 +27,15 @@ pub(super) fn alloc(
     out: &mut Vec<FrameId>,
 ) -> Result<u32, Error> {
     let mut rounds = Rounds::default();
+    let mut has_freed = false;
     loop {
         let taken = cache.alloc_at_hand(task, wanted, out)?;
         if taken > 0 {
             return Ok(taken);
+        }
+        // Frames that it has freed may be on lists of CPUs, and count as taken there.
+        if core::mem::take(&mut has_freed) && cache.memory.finder_empties_lists(task) {
+            continue;
         }
         let verdict = rounds.reclaim(task, cache, wanted.frames(), who)?;
         // The frames it has freed may have stayed on lists of CPUs.
@@ -38,6 +43,7 @@ pub(super) fn alloc(
             continue;
         }
         wanted.is_retry = true;
+        has_freed = verdict.is_none();
         match verdict {
             None => search::reclaimed(task, cache),
             Some(RetryVerdict::Retry) => {}

@@ -9,6 +9,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{Cause, TaskId};
+use policy::place::PlaceLaw;
 use policy::place::by_use::Purpose;
 use policy::place::machine::Machine;
 use policy::reclaim::{ReclaimLaw, Tunables as ReclaimTunables};
@@ -29,7 +30,11 @@ fn with_nodes(body: impl FnOnce(&mut Task<'_>, &Arc<Cache>) + Send + 'static) {
     let mut options = Options::new(FRAMES, 2);
     options.reclaim = ReclaimTunables::of(history::reclaim::LINUX_5_16_RC1, 250);
     options.machine = Some(Machine::even(Pages(FRAMES.into()), 2, 2).unwrap());
-    options.place = history::place::LINUX_6_12;
+    // Each frame counts as free or taken at once.
+    options.place = PlaceLaw {
+        cpu_lists: None,
+        ..history::place::LINUX_6_12
+    };
     testing::with_cache(options, body);
 }
 

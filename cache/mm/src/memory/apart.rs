@@ -6,8 +6,9 @@
 //! lock.
 //!
 //! Source: mechanisms 1.4, 1.8; Linux 5.0 mm/page_alloc.c, __rmqueue_fallback(),
-//! steal_suitable_fallback(), move_freepages_block(), boost_watermark(). Deviation: frames that a
-//! CPU has freed of late are on the free lists at once.
+//! steal_suitable_fallback(), move_freepages_block(), boost_watermark(); Linux 6.12 __rmqueue(),
+//! rmqueue_bulk(). Deviation: frames that a CPU has freed of late are on the free lists at once,
+//! unless CPUs have lists (`cpu_lists`).
 
 use core::sync::atomic::Ordering;
 
@@ -53,7 +54,7 @@ pub(super) const fn number(mobility: Mobility) -> u8 {
     }
 }
 
-fn mobility(number: u8) -> Mobility {
+pub(super) fn mobility(number: u8) -> Mobility {
     let known = Mobility::ALL
         .into_iter()
         .find(|known| self::number(*known) == number);
@@ -69,8 +70,33 @@ pub(super) fn group(zone: ZoneId, mobility: Mobility) -> Group {
 }
 
 impl Free {
+    /// Takes up to `want` frames for the list of a CPU, in blocks as picked: its own, then those of
+    /// other mobilities, unless memory of the system comes first.
+    pub(super) fn fill(
+        &mut self,
+        apart: Option<Apart>,
+        (pick, want): (Pick, u32),
+        out: &mut Vec<FrameId>,
+        is_movable: impl Fn(FrameId) -> bool,
+        mixed: &mut Vec<Mixed>,
+    ) {
+        let mut left = want - self.take(pick, want, out);
+        let Some(apart) = apart.filter(|_| self.absent.is_none()) else {
+            return;
+        };
+        let mut claims = true;
+        while left > 0 {
+            match self.take_of_others(apart, pick, out, &is_movable, mixed, &mut claims) {
+                0 => break,
+                got => left -= got,
+            }
+            left -= self.take(pick, left, out);
+        }
+    }
+
     /// Serves one block from the lists of other mobilities, as those of its own have none; appends
-    /// its frames. Answers how many, and appends the event that it was to `mixed`.
+    /// its frames. Answers how many, and appends the event that it was to `mixed`. `claims`: no
+    /// claim has failed since the lock was taken; after one none is tried again.
     pub(super) fn take_of_others(
         &mut self,
         apart: Apart,
@@ -78,6 +104,7 @@ impl Free {
         out: &mut Vec<FrameId>,
         is_movable: impl Fn(FrameId) -> bool,
         mixed: &mut Vec<Mixed>,
+        claims: &mut bool,
     ) -> u32 {
         let request = Request {
             mobility: pick.mobility,
@@ -86,6 +113,9 @@ impl Free {
         };
         let own = group(pick.zone, pick.mobility);
         let mut fallback = Fallback::begin(apart.rule, request, apart.pageblock_order);
+        if !*claims {
+            fallback = fallback.without_claims();
+        }
         loop {
             let step = fallback.step(self.orders(pick.zone));
             let mut note = |block: Block, pages: u32, tagged| {
@@ -136,6 +166,7 @@ impl Free {
                     note(block, 1 << block.order, false);
                 }
                 FallbackStep::Take(block) => {
+                    *claims = false;
                     note(block, 1 << pick.order, false);
                     let from = group(pick.zone, block.from);
                     let first = self.lists.try_take_of(from, block.order, pick.order);

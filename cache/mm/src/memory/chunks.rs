@@ -270,18 +270,27 @@ impl Memory {
             if room >> order == 0 {
                 break;
             }
+            let before = taken.mixed.len();
+            self.look_at_kept(&mut free, zone);
+            let kept = free.take_kept(
+                task.on_cpu().unwrap_or(0),
+                (pick, room),
+                out,
+                |free, want, list| {
+                    free.fill(
+                        self.apart,
+                        (pick, want),
+                        list,
+                        &is_movable,
+                        &mut taken.mixed,
+                    );
+                },
+            );
             // `left`: they count as taken from now on.
-            let (mut got, mut left) = match &self.cpu_lists {
-                Some(lists) if pick.is_of_cpu_lists() => {
-                    lists.take(task, zone, room, out, |batch, list| {
-                        free.take(pick, batch, list)
-                    })
-                }
-                Some(_) | None => {
-                    let got = free.take(pick, room, out);
-                    (got, got)
-                }
-            };
+            let (mut got, mut left) = kept.unwrap_or_else(|| {
+                let got = free.take(pick, room, out);
+                (got, got)
+            });
             // The system takes milliseconds to give a chunk its memory.
             if got == 0
                 && task.may_block()
@@ -298,9 +307,11 @@ impl Memory {
             if got == 0
                 && let Some(apart) = self.apart
             {
-                let before = taken.mixed.len();
-                got = free.take_of_others(apart, pick, out, &is_movable, &mut taken.mixed);
+                let mixed = &mut taken.mixed;
+                got = free.take_of_others(apart, pick, out, &is_movable, mixed, &mut true);
                 left = got;
+            }
+            if taken.mixed.len() > before {
                 self.boost_for(&mut free, pick, &mut taken.mixed[before..]);
             }
             if got == 0 {

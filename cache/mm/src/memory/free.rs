@@ -44,6 +44,8 @@ pub(super) struct Free {
     is_apart: bool,
     /// By zone.
     pub(super) boosts: Box<[Boost]>,
+    /// Those that CPUs keep for themselves, which count as taken.
+    pub(super) cpu_lists: Option<CpuLists>,
 }
 
 /// Chunks without memory, a bit each, by their first frames.
@@ -87,6 +89,10 @@ impl Absent {
         had
     }
 
+    pub(super) fn is_none(&self) -> bool {
+        self.bits.iter().all(|bits| *bits == 0)
+    }
+
     /// The first frame that fits.
     fn find(&self, fits: impl Fn(FrameId) -> bool) -> Option<FrameId> {
         let words = (0u32..).zip(&self.bits);
@@ -122,16 +128,16 @@ impl Pick {
             wakes: true,
         }
     }
-
-    /// True if CPUs keep such frames for themselves: those of pages.
-    pub(super) fn is_of_cpu_lists(self) -> bool {
-        self.order == 0 && self.mobility == Mobility::Movable
-    }
 }
 
 impl Free {
     /// All of them without memory.
-    pub(super) fn new(frames: u32, chunk: u32, layout: &Layout, apart: Option<Apart>) -> Self {
+    pub(super) fn new(
+        (frames, chunk): (u32, u32),
+        layout: &Layout,
+        apart: Option<Apart>,
+        cpu_lists: Option<CpuLists>,
+    ) -> Self {
         let (order, mobilities) = match apart {
             None => (pageblock_order(chunk), 1),
             Some(apart) => (apart.pageblock_order, MOBILITIES),
@@ -143,6 +149,57 @@ impl Free {
             offline: OfflineFrames::new(frames, chunk),
             is_apart: apart.is_some(),
             boosts: layout.zones().map(|_| Boost::default()).collect(),
+            cpu_lists,
+        }
+    }
+
+    /// Takes up to `want` frames of the list of a CPU, which is filled first if it is empty: as
+    /// `fill` has it, which is told the number of frames. Answers how many, and how many of the
+    /// free lists were taken for it; `None`: CPUs keep no such frames.
+    pub(super) fn take_kept(
+        &mut self,
+        cpu: usize,
+        (pick, want): (Pick, u32),
+        out: &mut Vec<FrameId>,
+        fill: impl FnOnce(&mut Self, u32, &mut Vec<FrameId>),
+    ) -> Option<(u32, u32)> {
+        let mut lists = self
+            .cpu_lists
+            .take_if(|lists| lists.keeps(pick.mobility, pick.order))?;
+        let mut brought = Vec::new();
+        if let Some(blocks) = lists.refill(cpu, pick) {
+            fill(self, blocks << pick.order, &mut brought);
+            lists.came(cpu, pick, &brought);
+        }
+        let taken = lists.take(cpu, pick, want, out);
+        self.cpu_lists = Some(lists);
+        let brought = u32::try_from(brought.len()).expect("no more than all frames");
+        Some((taken, brought))
+    }
+
+    /// Blocks of 2^`order` frames of one zone come to the list of a CPU; those that are too many
+    /// are appended to `back`.
+    fn keep(
+        &mut self,
+        at: (usize, ZoneId),
+        frames: &[FrameId],
+        order: u8,
+        back: &mut Vec<FrameId>,
+    ) {
+        let Some(lists) = &mut self.cpu_lists else {
+            return;
+        };
+        for block in frames.chunks(1 << order) {
+            let mobility = if self.is_apart {
+                apart::mobility(self.lists.home(block[0]).mobility)
+            } else {
+                Mobility::Movable
+            };
+            if lists.keeps(mobility, order) {
+                lists.put(at, (mobility, order), block[0], back);
+            } else {
+                back.extend_from_slice(block);
+            }
         }
     }
 
@@ -239,12 +296,17 @@ impl Memory {
 
     pub(crate) fn bytes(&self, context: &impl Context) -> u64 {
         let free = self.lists.lock(context);
-        let cpu_lists = self.cpu_lists.as_ref().map_or(0, CpuLists::bytes);
+        let cpu_lists = free.cpu_lists.as_ref().map_or(0, CpuLists::bytes);
         free.lists.bytes() + self.slow_path.bytes() + cpu_lists
     }
 
     /// Gives frames back and wakes the task that waits for memory.
     pub fn put(&self, context: &impl Context, frames: &[FrameId]) {
+        self.put_blocks(context, frames, 0);
+    }
+
+    /// The same of blocks of 2^`order` frames.
+    pub fn put_blocks(&self, context: &impl Context, frames: &[FrameId], order: u8) {
         if frames.is_empty() {
             return;
         }
@@ -253,31 +315,67 @@ impl Memory {
                 overhead.gone(*frame);
             }
         }
-        if let Some(lists) = &self.cpu_lists {
-            let mut back = Vec::new();
-            for (zone, frames) in self.layout.parts(frames) {
-                lists.put(context, zone, frames, &mut back);
+        let mut free = self.lists.lock(context);
+        match context.on_cpu().filter(|_| free.cpu_lists.is_some()) {
+            Some(cpu) => {
+                let mut back = Vec::new();
+                self.fade(&mut free, &mut back);
+                for (zone, frames) in self.layout.parts(frames) {
+                    free.keep((cpu, zone), frames, order, &mut back);
+                }
+                self.give(&mut free, &back);
+                let is_above =
+                    |zone| Pages(u64::from(self.free_of(zone))) > self.marks_of(zone).high;
+                if let Some(lists) = free.cpu_lists.as_mut().filter(|_| !back.is_empty()) {
+                    let zones = self.layout.zones();
+                    zones.for_each(|zone| lists.look_above(zone, || is_above(zone)));
+                }
             }
-            self.give(context, &back);
-        } else {
-            self.give(context, frames);
+            None => self.give(&mut free, frames),
         }
+        drop(free);
         add(&self.given_back, frames.len() as u64);
         self.hand_out(context);
         self.wait.wake_all(Signal::Freed);
     }
 
-    /// Frames go to the free lists.
-    fn give(&self, context: &impl Context, frames: &[FrameId]) {
-        if frames.is_empty() {
-            return;
-        }
-        // Counted under the lock: nobody may count off what is not counted yet.
-        let mut free = self.lists.lock(context);
+    /// Frames go to the free lists. Counted under the lock: nobody may count off what is not
+    /// counted yet.
+    fn give(&self, free: &mut Free, frames: &[FrameId]) {
         for (zone, frames) in self.layout.parts(frames) {
             let given = free.give(frames);
             self.now_free(zone, given);
             add(&self.given_back_of[zone.index()], u64::from(given));
+        }
+    }
+
+    /// Frames that CPUs have kept for too long are appended to `back`, to be given.
+    fn fade(&self, free: &mut Free, back: &mut Vec<FrameId>) {
+        if let Some(lists) = &mut free.cpu_lists {
+            lists.fade(self.env.now(), back);
+        }
+    }
+
+    /// A task is about to take frames of a zone: CPUs give back what they have kept for too long,
+    /// and hear whether the zone has fallen to HIGH.
+    pub(super) fn look_at_kept(&self, free: &mut Free, zone: ZoneId) {
+        if free.cpu_lists.is_none() {
+            return;
+        }
+        let mut back = Vec::new();
+        self.fade(free, &mut back);
+        self.give(free, &back);
+        if let Some(lists) = &mut free.cpu_lists
+            && Pages(u64::from(self.free_of(zone))) <= self.marks_of(zone).high
+        {
+            lists.below_high(zone);
+        }
+    }
+
+    /// The background reclaimer begins or ends a balance of a zone.
+    pub(crate) fn balances(&self, context: &impl Context, zone: ZoneId, begins: bool) {
+        if let Some(lists) = &mut self.lists.lock(context).cpu_lists {
+            lists.balances(zone, begins);
         }
     }
 
@@ -289,12 +387,23 @@ impl Memory {
     /// Moves the frames that CPUs keep for themselves to the free lists; returns true if there were
     /// any.
     pub fn drain_cpu_lists(&self, context: &impl Context) -> bool {
-        let Some(lists) = &self.cpu_lists else {
+        let mut free = self.lists.lock(context);
+        let Some(lists) = &mut free.cpu_lists else {
             return false;
         };
-        let frames = lists.drain(context);
-        self.give(context, &frames);
+        let frames = lists.drain();
+        self.give(&mut free, &frames);
         !frames.is_empty()
+    }
+
+    /// A task that has freed frames finds none: the same, where the law has it so.
+    pub(crate) fn finder_empties_lists(&self, context: &impl Context) -> bool {
+        let lists = |free: &Free| {
+            free.cpu_lists
+                .as_ref()
+                .is_some_and(CpuLists::emptied_by_finder)
+        };
+        lists(&self.lists.lock(context)) && self.drain_cpu_lists(context)
     }
 
     /// Frames given back, ever.

@@ -21,7 +21,7 @@ use policy::watermark::Watermarks;
 
 use crate::Error;
 use crate::lists::{Layout, ZoneId};
-use crate::options::Apart;
+use crate::options::{Apart, ListsOfCpus};
 use cpu_lists::CpuLists;
 use free::Free;
 use overhead::Overhead;
@@ -48,7 +48,6 @@ pub struct Memory {
     /// Free frames of each zone, unpopulated ones included; copies for looks without the lock.
     free: Box<[AtomicU32]>,
     layout: Arc<Layout>,
-    cpu_lists: Option<CpuLists>,
     /// Chunks on their way to or from the system: on no list, but soon available. Changes under the
     /// lock.
     moving: AtomicU32,
@@ -97,8 +96,8 @@ pub(crate) struct Shape {
     pub(crate) layout: Arc<Layout>,
     pub(crate) marks: Watermarks,
     pub(crate) tunables: Tunables,
-    /// CPUs, if each has free frames of its own.
-    pub(crate) cpu_lists: Option<u32>,
+    /// CPUs have free frames of their own.
+    pub(crate) cpu_lists: Option<ListsOfCpus>,
     pub(crate) apart: Option<Apart>,
     pub(crate) boost: BoostRule,
     /// The overhead of pages, if it takes frames.
@@ -126,10 +125,14 @@ impl Memory {
             let pages = u32::try_from(zone.pages.0).expect("no more than all frames");
             AtomicU32::new(pages)
         });
+        let zone_marks = marks::of_zones(layout.all(), marks);
+        let cpu_lists = cpu_lists
+            .map(|of| CpuLists::new(&layout, &zone_marks, of, (tunables.stands_for, env.now())));
+        let lists = Free::new((frames, chunk), &layout, apart, cpu_lists);
         Self {
             content: env.content(),
             env,
-            lists: Lock::new(LockClass::Free, Free::new(frames, chunk, &layout, apart)),
+            lists: Lock::new(LockClass::Free, lists),
             limit: AtomicU32::new(frames),
             asked: AtomicU32::new(frames),
             ask_again: AtomicU64::new(0),
@@ -141,11 +144,10 @@ impl Memory {
             frames,
             chunk,
             marks,
-            zone_marks: marks::of_zones(layout.all(), marks).into(),
+            zone_marks: zone_marks.into(),
             raised: layout.zones().map(|_| AtomicU64::new(0)).collect(),
             apart,
             boost,
-            cpu_lists: cpu_lists.map(|cpus| CpuLists::new(&layout, cpus, tunables.stands_for)),
             layout,
             next_look: AtomicU32::new(0),
             wait: WaitQueue::new(),

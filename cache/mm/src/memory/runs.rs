@@ -146,7 +146,8 @@ impl Memory {
             if got == 0
                 && let Some(apart) = self.apart
             {
-                got = free.take_of_others(apart, pick, out, &is_movable, &mut taken.mixed);
+                let mixed = &mut taken.mixed;
+                got = free.take_of_others(apart, pick, out, &is_movable, mixed, &mut true);
                 self.boost_for(&mut free, pick, &mut taken.mixed);
             }
             self.now_taken(zone, got);

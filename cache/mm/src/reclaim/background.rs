@@ -80,12 +80,14 @@ fn work(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> bool {
         if !napped {
             begin(task, cache, cache.zones.layout().node_of(zone));
             let boosts = memory.boost_rule().boosts();
+            memory.balances(task, zone, true);
             let ended = if let Some(kernel) = cache.kernel().filter(|_| boosts) {
                 kernel.balance_boosted(task, cache, zone);
                 Ended::Balanced
             } else {
                 balance(task, cache, zone)
             };
+            memory.balances(task, zone, false);
             if ended == Ended::InVain && !cache.registry.stopping.load(Ordering::Acquire) {
                 if !rest_in_vain(task, cache, zone) {
                     return false;

@@ -130,7 +130,7 @@ impl Regions {
     }
 
     /// All of them.
-    pub(crate) fn all(&self, context: &impl Context) -> Vec<Arc<Anon>> {
+    pub fn all(&self, context: &impl Context) -> Vec<Arc<Anon>> {
         self.table.lock(context).iter().flatten().cloned().collect()
     }
 

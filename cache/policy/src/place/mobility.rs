@@ -263,6 +263,15 @@ impl Fallback {
         }
     }
 
+    /// The same where claims are known to fail: no block has come or gone since the last one.
+    ///
+    /// # Source
+    /// Linux 6.12 mm/page_alloc.c, __rmqueue() (`RMQUEUE_STEAL`).
+    #[must_use]
+    pub fn without_claims(self) -> Self {
+        Self { next: None, ..self }
+    }
+
     /// The next step. `free`: the lists as they are now.
     #[must_use]
     pub fn step(&mut self, free: FreeOrders) -> FallbackStep {

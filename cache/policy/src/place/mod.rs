@@ -54,6 +54,7 @@ pub mod share;
 pub mod trim;
 
 use self::cache::CacheRule;
+use self::cpu_list::CpuListLaw;
 use self::trim::Mode;
 
 /// Most nodes of a machine.
@@ -102,8 +103,8 @@ pub struct PlaceLaw {
     /// LRU lists and marks are of a node (since 4.8), so that the memory of one is one zone.
     pub one_zone_a_node: bool,
     /// Frames that are given back stay on a list of the CPU for a while, where no mark counts them.
-    /// Later kernels have such lists too; there they are left out.
-    pub cpu_lists: bool,
+    /// `None`: they do not, or that is left out.
+    pub cpu_lists: Option<CpuListLaw>,
     /// A page that is to be dirtied passes over a node that has its share of the dirty limit, as
     /// long as another is above LOW (since 3.3).
     pub shares_dirty: bool,
@@ -120,7 +121,7 @@ impl PlaceLaw {
         trims_within: Some(30),
         objects_last: false,
         one_zone_a_node: true,
-        cpu_lists: false,
+        cpu_lists: None,
         // Its streams look at what is dirty where they go elsewhere.
         shares_dirty: false,
     };

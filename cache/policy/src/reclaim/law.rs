@@ -23,6 +23,9 @@ pub struct Rules {
     pub name: &'static str,
     /// Pages are in generations (`generations`), and not on inactive and active lists.
     pub generations: bool,
+    /// Of generations: before one begins, page tables are walked for pages that were used, which
+    /// are the youngest then.
+    pub walks_tables: bool,
     /// The verdicts on isolated pages.
     pub page: JudgeRule,
     /// The measure of the cost of reclaiming pages of a kind.

@@ -48,6 +48,7 @@ const RULES: Rules = Rules {
     heeds_within_fs: false,
     // Passes go over the lists, and count, as in Linux 5.15.
     generations: false,
+    walks_tables: false,
     scan: ScanRule {
         feeds: Feeds::ByLists,
         looks_each_turn: false,

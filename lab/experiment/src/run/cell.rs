@@ -9,6 +9,7 @@ use history::files::InodeRule;
 use history::laws::Laws;
 use history::shrink::ShrinkRule;
 use policy::dirty::Threshold;
+use policy::place::cpu_list::Bound;
 use policy::place::machine;
 use policy::rule::RuleMaker;
 use policy::units::{Bytes, Nanos, Pages};
@@ -379,7 +380,14 @@ fn laws_of(entry: &ColumnEntry, mut laws: Laws) -> Laws {
         laws.place = named(name, history::place::by_name);
     }
     if let Some(cpu_lists) = &entry.cpu_lists {
-        laws.place.cpu_lists = *cpu_lists.get_ref();
+        let own = laws.place.cpu_lists.or(Some(history::place::CPU_LISTS_3_0));
+        laws.place.cpu_lists = own.filter(|_| *cpu_lists.get_ref());
+    }
+    if let Some(part) = &entry.cpu_lists_part
+        && let Some(law) = &mut laws.place.cpu_lists
+        && let part @ 1.. = u64::from(*part.get_ref())
+    {
+        law.bound = Bound::Part(part);
     }
     if let Some(name) = &entry.inodes {
         laws.inodes = named(name, InodeRule::by_name);

@@ -27,6 +27,7 @@ pub const LINUX_5_15: ReclaimLaw = ReclaimLaw::new(&RULES);
 pub(super) const RULES: Rules = Rules {
     name: "congestion_wait",
     generations: false,
+    walks_tables: false,
     page: PAGE,
     cost: CostRule::WritesOnly,
     scan: SCAN,

@@ -11,7 +11,7 @@ use policy::reclaim::{ReclaimLaw, Rules};
 /// Linux 6.12 with `lru_gen/enabled` at 1: generations, aged by rmap alone.
 pub const LINUX_6_12_MGLRU: ReclaimLaw = ReclaimLaw::new(&RULES);
 
-const RULES: Rules = Rules {
+pub(super) const RULES: Rules = Rules {
     name: "linux-6.12-mglru",
     generations: true,
     page: JudgeRule {

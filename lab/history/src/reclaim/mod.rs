@@ -24,6 +24,7 @@ mod linux_5_16;
 mod linux_5_16_rc1;
 mod linux_6_12;
 mod linux_6_12_mglru;
+mod linux_6_12_mglru_walks;
 
 pub use linux_3_0::LINUX_3_0;
 pub use linux_3_1::LINUX_3_1;
@@ -34,6 +35,7 @@ pub use linux_5_16::LINUX_5_16;
 pub use linux_5_16_rc1::LINUX_5_16_RC1;
 pub use linux_6_12::LINUX_6_12;
 pub use linux_6_12_mglru::LINUX_6_12_MGLRU;
+pub use linux_6_12_mglru_walks::LINUX_6_12_MGLRU_WALKS;
 
 use policy::reclaim::ReclaimLaw;
 
@@ -48,6 +50,7 @@ pub const ALL: &[ReclaimLaw] = &[
     LINUX_5_16,
     LINUX_6_12,
     LINUX_6_12_MGLRU,
+    LINUX_6_12_MGLRU_WALKS,
     ReclaimLaw::TIDEGATE,
 ];
 

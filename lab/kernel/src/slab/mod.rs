@@ -102,7 +102,9 @@ pub(crate) fn goes(
 
 fn free(task: &Task<'_>, cache: Inside<'_>, busy: Box<[Busy]>) {
     let frames: Vec<_> = busy.into_iter().map(|busy| cache.disown(busy)).collect();
-    cache.memory.put(task, &frames);
+    let order = frames.len().trailing_zeros();
+    let order = u8::try_from(order).expect("a slab is a small block");
+    cache.memory.put_blocks(task, &frames, order);
 }
 
 impl Slabs {

@@ -305,6 +305,7 @@ keys! {
         shrink: May<String>, "The rule by which caches of objects are asked for their share, instead of the preset's.", SHRINK;
         writes_files: May<bool>, "Reclaim may write single pages of files, where the file system lets it: versions of one differ.";
         cpu_lists: May<bool>, "CPUs keep free frames for themselves, instead of the preset's way: an ablation.";
+        cpu_lists_part: May<u32>, "`vm.percpu_pagelist_high_fraction`: the CPUs of a node keep this part of each zone, where they keep frames; 0: as the preset has it.";
         reclaim_off: Vec<Spanned<String>> = Vec::new(), "Reasons that never throttle: an ablation.", REASON;
         wakes: May<bool>, "Events end a reclaimer's sleep; without, timeouts alone do: an ablation.";
         writeback_timeout_ms: May<f64>, "Timeout of WRITEBACK, and of what was before it, instead of 100 ms: an ablation.", range(1.0, 60_000.0, " ms");

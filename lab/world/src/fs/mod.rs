@@ -42,7 +42,8 @@ pub struct Model {
     /// The treatment by kernels of 3.x of a dirty page of its files that was to be moved
     /// (kernel-facts A4).
     pub migrates: Migrates,
-    /// Its pages are allocated as unmovable: the cache of a block device itself (kernel-facts A6).
+    /// Its pages are allocated as unmovable: the cache of a block device itself (kernel-facts A6;
+    /// Linux 6.12 block/bdev.c, bdev_alloc(), `GFP_USER`).
     pub unmovable: bool,
 }
 
@@ -187,7 +188,7 @@ pub fn by_name(name: &str) -> Result<Model, UnknownFs> {
             writes_pages: false,
             asks_within: false,
             migrates: Migrates::Buffers,
-            unmovable: false,
+            unmovable: true,
         },
         "p0" => Model {
             name: "p0",
@@ -273,7 +274,7 @@ mod tests {
             of(|fs| fs.migrates == Migrates::WritesPage),
             ["vfat", "raw"]
         );
-        assert_eq!(of(|fs| fs.unmovable), ["raw"]);
+        assert_eq!(of(|fs| fs.unmovable), ["bare", "raw"]);
     }
 
     #[test]

@@ -124,6 +124,10 @@ impl Told<'_> {
             // Pages lie apart from objects, and from what is kept of them.
             let _ = writeln!(text, "keeps_apart = true\nboost_factor = {boost}");
         }
+        let part = self.fact("vm.percpu_pagelist_high_fraction");
+        if let Ok(part @ 1.0..) = part {
+            let _ = writeln!(text, "cpu_lists_part = {part}");
+        }
         if scenario.thp == "always" {
             let _ = writeln!(text, "defrag = \"{}\"", scenario.thp_defrag);
         }
