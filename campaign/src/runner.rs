@@ -346,8 +346,9 @@ fn end_if_stuck(shared: &Shared) {
     let now = cpu_time();
     for cell in &shared.running {
         let running = *cell.lock().unwrap_or_else(PoisonError::into_inner);
+        // A seed may have begun since `now` was read.
         if let Some((seed, began)) = running
-            && is_stuck(now - began, shared.running.len())
+            && is_stuck(now.saturating_sub(began), shared.running.len())
         {
             eprintln!(
                 "campaign: seed {seed} does not end: something runs and never waits; its plan: \
