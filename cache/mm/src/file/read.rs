@@ -403,6 +403,10 @@ impl<'a> Call<'a> {
                 ahead,
             } = window;
             let run = Run { start, count };
+            if mark.is_some() {
+                let more = ahead.map_or(Pages::ZERO, |ahead| ahead.count);
+                cache.memory.took_window(task, count + more);
+            }
             start_read(task, cache, mapping, run, mark, class)?;
             if let Some(ahead) = ahead {
                 start_read(task, cache, mapping, ahead, mark, IoClass::ReadAhead)?;

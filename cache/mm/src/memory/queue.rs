@@ -23,6 +23,7 @@
 use env::{Cause, Context, Event, Lock, LockClass, Signal, Task, TaskId, WaitQueue, Wakeup};
 use frames::sync::{AtomicU32, AtomicU64, Ordering};
 use policy::reclaim::growth::Growth;
+use policy::reclaim::lead::Lead;
 use policy::reclaim::token::{Entry, Token};
 use policy::reclaim::turn::{Kept, Request, Stock, Ticket, Turns, rank};
 use policy::reclaim::{Reason, Tunables};
@@ -55,6 +56,10 @@ pub(crate) struct MemoryQueue {
     /// Pages kept back, and until when, ns: copies for looks without the lock.
     kept_pages: AtomicU32,
     kept_until: AtomicU64,
+    lead: Lock<Lead>,
+    /// Its pages, and until when, ns: copies for looks without the lock.
+    lead_pages: AtomicU32,
+    lead_until: AtomicU64,
     /// When one of those that wait was last refused for having been passed over, ns.
     refused: AtomicU64,
     /// Nobody is woken from a pause for the token: its deadline is when it may pass on.
@@ -82,6 +87,9 @@ impl MemoryQueue {
             kept: Lock::new(LockClass::Leaf, Kept::new(Pages(u64::from(frames)))),
             kept_pages: AtomicU32::new(0),
             kept_until: AtomicU64::new(0),
+            lead: Lock::new(LockClass::Leaf, Lead::new(Pages(u64::from(frames)))),
+            lead_pages: AtomicU32::new(0),
+            lead_until: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             paused: WaitQueue::new(),
             wakes: tunables.wakes,
@@ -137,6 +145,30 @@ impl MemoryQueue {
     /// There is so much memory from now on.
     pub(crate) fn resize(&self, context: &impl Context, frames: u32) {
         self.keep(context, |kept| kept.resize(Pages(u64::from(frames))));
+        self.leads(context, |lead| lead.resize(Pages(u64::from(frames))));
+    }
+
+    /// Pages by which the background reclaimer begins earlier than its marks say.
+    pub(crate) fn lead(&self, now: Instant) -> Pages {
+        let pages = self.lead_pages.load(Ordering::Relaxed);
+        if pages > 0 && now.0 < self.lead_until.load(Ordering::Relaxed) {
+            Pages(u64::from(pages))
+        } else {
+            Pages::ZERO
+        }
+    }
+
+    /// A reader has taken a window of so many pages.
+    pub(crate) fn took_window(&self, context: &impl Context, now: Instant, pages: Pages) {
+        self.leads(context, |lead| lead.took(now, pages));
+    }
+
+    fn leads(&self, context: &impl Context, change: impl FnOnce(&mut Lead)) {
+        let mut lead = self.lead.lock(context);
+        change(&mut lead);
+        let (pages, until) = lead.until();
+        self.lead_pages.store(saturated(pages), Ordering::Relaxed);
+        self.lead_until.store(until.0, Ordering::Relaxed);
     }
 
     fn keep(&self, context: &impl Context, change: impl FnOnce(&mut Kept)) {

@@ -106,18 +106,27 @@ impl Memory {
     /// could make up for another's.
     pub fn spare_of(&self, zone: ZoneId) -> Pages {
         let free = Pages(u64::from(self.free_of(zone)));
-        if self.slow_path.queue().is_none() {
+        let Some(queue) = self.slow_path.queue() else {
             return free;
-        }
-        let spare = self.spare();
+        };
+        let lead = queue.lead(self.env.now());
+        let spare = self.spare().saturating_sub(lead);
         if self.layout.is_one() {
             return spare;
         }
         let missing = self.marks.high.saturating_sub(spare);
+        let free = free.saturating_sub(lead);
         if missing.is_zero() {
             return free;
         }
         free.at_most(self.marks_of(zone).high.saturating_sub(missing))
+    }
+
+    /// A reader has taken a window of so many pages.
+    pub(crate) fn took_window(&self, task: &Task<'_>, pages: Pages) {
+        if let Some(queue) = self.slow_path.queue() {
+            queue.took_window(task, task.now(), pages);
+        }
     }
 
     /// The zones whose reserve is one for a task of the zone `home`: that alone where each task

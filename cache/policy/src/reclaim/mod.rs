@@ -13,6 +13,7 @@ pub mod boost;
 pub mod direct;
 pub mod growth;
 pub mod law;
+pub mod lead;
 pub mod page;
 pub mod prospects;
 mod reason;

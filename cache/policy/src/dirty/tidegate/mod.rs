@@ -5,7 +5,7 @@
 //!   fair  = (R - what passes without being held) / held `roster`
 //!   debt += pages / fair                                 of the writer, paid off by the clock
 //!   debt >= 5 ms: it pauses until the debt is paid, at most 200 ms at a time; less is carried
-//!   after 30 ms in one balance: it goes on, and carries the rest into the next ones, if there is room
+//!   after 60 ms in one balance: it goes on, and carries the rest into the next ones, if there is room
 //! ```
 //!
 //! ```text
@@ -32,9 +32,9 @@
 //!   - A device that makes no progress stops writers that would have to pause; what a light writer
 //!     adds while a device pauses briefly does not matter.
 //!
-//! The interval of a writer's calls follows from its rate: about every `AIM` of debt, and so that
-//! all of a device's writers together never dirty more than a part of the room left without being
-//! seen.
+//! The interval of a writer's calls follows from its rate: about every `AIM` of debt (or a few
+//! pages, of many writers), and so that all of a device's writers together never dirty more than a
+//! part of the room left without being seen.
 //!
 //! Invariants
 //!   1. A pause is 5..=200 ms, or it has the name `NoProgress`.
@@ -92,15 +92,19 @@ const PAUSE_MAX: Nanos = Nanos::millis(200);
 /// A balance ends after this, though not all is paid, as long as the level leaves room. A device
 /// that pauses briefly makes debts of two or three times what was aimed at, and no writer of a
 /// single page has to wait for all of that at once.
-const BALANCE_MAX: Nanos = Nanos::millis(30);
+const BALANCE_MAX: Nanos = FEW_MAX;
 /// Most time that is carried from one pause to the next.
 const CARRY_MAX: Nanos = PAUSE_MAX;
 /// Pages that a balance has to be worth, at least, for a debt to be carried: or it would only grow.
 const CARRY_PAGES: u64 = 2;
 /// A writer of a device that makes no progress looks again after this.
 const STALL_PAUSE: Nanos = Nanos::millis(50);
-/// Debt at which a writer comes here.
+/// Debt at which a writer comes here; where that is less than `FEW` pages, as many writers share a
+/// device, at so many, or at `FEW_MAX` if that is sooner. A pause and the switches around it cost
+/// the same whatever it is for: of a hundred writers each would pause for a page or two.
 const AIM: Nanos = Nanos::millis(20);
+const FEW: u64 = 8;
+const FEW_MAX: Nanos = Nanos::millis(60);
 /// Its page count is kept while it is no more than this many pages beside that.
 const AIM_SLACK: u64 = 1;
 /// Time a writer may be ahead when it begins to dirty, as long as the level is below the target: a
@@ -184,7 +188,8 @@ impl Writer {
 
     /// Pages until the next balance of a writer that dirties `fair` pages a second.
     fn keep_to(&mut self, fair: Fair) {
-        let aim = fair.pages_in(AIM).0.clamp(1, BUDGET_MAX);
+        let few = fair.pages_in(FEW_MAX).0.min(FEW);
+        let aim = fair.pages_in(AIM).0.max(few).clamp(1, BUDGET_MAX);
         if self.budget.0.abs_diff(aim) > AIM_SLACK {
             self.budget = Pages(aim);
         }

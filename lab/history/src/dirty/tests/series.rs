@@ -186,7 +186,7 @@ fn longest_pause(plant: &Plant) -> Nanos {
         .expect("somebody paused")
 }
 
-fn assert_within(value: u64, target: u64, per_cent: u64, what: &str) {
+pub(super) fn assert_within(value: u64, target: u64, per_cent: u64, what: &str) {
     let off = value.abs_diff(target);
     assert!(
         off * 100 <= target * per_cent,
@@ -582,7 +582,7 @@ fn tidegate_nobody_is_held_for_long_at_a_time_while_there_is_room() {
     }
     for writer in &recorder.plant.writers {
         let longest = writer.calls.iter().max().expect("it paused");
-        assert!(*longest <= Nanos::millis(30), "{longest:?}");
+        assert!(*longest <= Nanos::millis(60), "{longest:?}");
     }
     assert_pauses_in_bounds(&recorder.plant);
 }
