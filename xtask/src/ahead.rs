@@ -10,6 +10,9 @@
 //! value that falls behind has to get a cause in the second, and one that is behind no more has to
 //! lose it: a change that loses says so in its commit, and so does one that wins.
 //!
+//! `--column tidegate` runs that column alone, a third of the time, and keeps what is stored of the
+//! others: a change of our own law leaves theirs alone, as `cargo xtask lab` shows.
+//!
 //! Runs are those of one repetition, at the scenario's own scale but for `SCALES`. They are the
 //! same on every machine, as in `lab`.
 
@@ -48,18 +51,21 @@ const JUDGED: &str = "experiments/judged.txt";
 const TABLE_HEAD: &str = "\
 # Our own column beside those of Linux as it is today: experiment, row, metric (< less is better, > more is), then with seeds 1 and 2
 # the values of tidegate, linux-6.12 and linux-6.12-mglru; `behind`: ours is more than 3 % behind the best other, by the mean of both.
-# Written by `cargo xtask ahead --bless [EXPERIMENT]...`. A commit that changes a line says why.
+# Written by `cargo xtask ahead --bless [--column COLUMN] [EXPERIMENT]...`. A commit that changes a line says why.
 ";
 
 /// Runs the experiments and compares them with the table, or writes it.
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut names = Vec::new();
+    let mut columns = Vec::new();
     let mut blesses = false;
     while let Some(word) = arguments.next_word() {
         match word.as_str() {
             "--bless" => blesses = true,
+            "--column" => columns.push(column_at(&arguments.value_of("--column")?)?),
             option if option.starts_with('-') => {
-                return Err(format!("ahead: unexpected '{option}'; it takes --bless"));
+                let takes = "it takes --bless and --column";
+                return Err(format!("ahead: unexpected '{option}'; {takes}"));
             }
             _ => names.push(word),
         }
@@ -68,36 +74,32 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     if names.is_empty() {
         names.clone_from(&known);
     }
-    let mut stored = parse(&read(TABLE)?, &known)?;
     let listed = read(JUDGED)?;
     let metrics = judged(&listed);
+    let mut stored = parse(&read(TABLE)?, &known, &metrics)?;
     let program = build_program()?;
     let target = Workspace::load()?.target;
     let mut differ = Vec::new();
     for name in &names {
+        let before = stored.remove(name).unwrap_or_default();
         let out = target.join("xtask/ahead").join(name);
-        let lines = measure(&program, name, &metrics, &out)?;
-        let before = stored
-            .insert(name.clone(), lines.clone())
-            .unwrap_or_default();
-        let changed: Vec<String> = lines
-            .iter()
-            .filter(|line| !before.contains(line))
-            .cloned()
-            .collect();
-        let gone = before.iter().filter(|line| !lines.contains(line)).count();
-        let behind = lines.iter().filter(|line| is_behind(line)).count();
+        let after = measure(&program, name, &metrics, &columns, &before, &out)?;
+        let lines = lines(name, &after, &metrics);
+        let before = self::lines(name, &before, &metrics);
+        let (changed, gone) = (missing(&lines, &before), missing(&before, &lines));
         println!(
-            "    {name}: {} lines, {behind} behind, {} not as stored",
+            "    {name}: {} lines, {} behind, {} not as stored",
             lines.len(),
-            changed.len().max(gone)
+            after.values().filter(|cell| cell.is_behind()).count(),
+            changed.len().max(gone.len())
         );
-        if changed.is_empty() && gone > 0 {
-            differ.push(format!("{name}: {gone} lines are no more"));
+        if changed.is_empty() && !gone.is_empty() {
+            differ.push(format!("{name}: {} lines are no more", gone.len()));
         }
         differ.extend(changed);
+        stored.insert(name.clone(), after);
         if blesses {
-            let text = text(&stored);
+            let text = text(&stored, &metrics);
             fs::write(root().join(TABLE), text).map_err(|error| format!("{TABLE}: {error}"))?;
         }
     }
@@ -108,7 +110,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             names.join(" ")
         ));
     }
-    let wrong = without_cause(&stored, &read(CAUSES)?);
+    let wrong = without_cause(&stored, &metrics, &read(CAUSES)?);
     if wrong.is_empty() {
         Ok(())
     } else {
@@ -124,43 +126,75 @@ fn judged(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with('#')).collect()
 }
 
-/// Lines of each experiment.
-type Lines = BTreeMap<String, Vec<String>>;
+fn column_at(name: &str) -> Result<usize> {
+    let at = COLUMNS.iter().position(|known| *known == name);
+    at.ok_or_else(|| format!("ahead: no column '{name}' among {}", COLUMNS.join(", ")))
+}
 
-/// The lines of the table; those of experiments that are no more are left out.
-fn parse(text: &str, known: &[String]) -> Result<Lines> {
-    let mut lines = Lines::new();
+/// Lines of the first that the second has not.
+fn missing(of: &[String], from: &[String]) -> Vec<String> {
+    let missing = of.iter().filter(|line| !from.contains(line));
+    missing.cloned().collect()
+}
+
+/// Cells of an experiment, by row and number of the metric.
+type Cells = BTreeMap<(String, usize), Cell>;
+
+/// Cells of each experiment.
+type Stored = BTreeMap<String, Cells>;
+
+/// The cells of the table; those of experiments that are no more are left out.
+fn parse(text: &str, known: &[String], metrics: &[&str]) -> Result<Stored> {
+    let mut stored = Stored::new();
     for (at, line) in text.lines().enumerate() {
         if line.starts_with('#') {
             continue;
         }
-        let words = line.split(' ').count();
-        let Some((name, _)) = line.split_once(' ').filter(|_| words == 10 || words == 11) else {
-            return Err(format!("{TABLE}:{}: not ten words", at + 1));
+        let words: Vec<&str> = line.split(' ').collect();
+        let wrong = |what| format!("{TABLE}:{}: {what}", at + 1);
+        let (&[name, row, metric, direction], values) = words
+            .split_first_chunk()
+            .filter(|_| words.len() == 10 || words.len() == 11)
+            .ok_or_else(|| wrong("not ten words"))?;
+        let metric = metrics.iter().position(|judged| *judged == metric);
+        let metric = metric.ok_or_else(|| wrong("the metric is not in experiments/judged.txt"))?;
+        let mut cell = Cell {
+            lower: direction == "<",
+            ..Cell::default()
         };
+        for (place, value) in cell.values.iter_mut().flatten().zip(values) {
+            *place = value.parse().ok();
+        }
         if known.iter().any(|known| known == name) {
-            lines
-                .entry(name.to_owned())
-                .or_default()
-                .push(line.to_owned());
+            let cells = stored.entry(name.to_owned()).or_default();
+            cells.insert((row.to_owned(), metric), cell);
         }
     }
-    Ok(lines)
+    Ok(stored)
 }
 
-fn text(lines: &Lines) -> String {
+fn lines(name: &str, cells: &Cells, metrics: &[&str]) -> Vec<String> {
+    let line = |((row, metric), cell): (&(String, usize), &Cell)| {
+        cell.line(&place(name, row, metrics[*metric]))
+    };
+    cells.iter().map(line).collect()
+}
+
+fn place(name: &str, row: &str, metric: &str) -> String {
+    format!("{name} {row} {metric}")
+}
+
+fn text(stored: &Stored, metrics: &[&str]) -> String {
     let mut text = TABLE_HEAD.to_owned();
-    for line in lines.values().flatten() {
-        let _ = writeln!(text, "{line}");
+    for (name, cells) in stored {
+        for line in lines(name, cells, metrics) {
+            let _ = writeln!(text, "{line}");
+        }
     }
     text
 }
 
-fn is_behind(line: &str) -> bool {
-    line.ends_with(" behind")
-}
-
-/// Values of a row in a metric: by seed and column.
+/// Values of a row in a metric, with four digits: by seed and column.
 #[derive(Clone, Copy, Default)]
 struct Cell {
     lower: bool,
@@ -176,30 +210,23 @@ impl Cell {
         Some(values.iter().sum::<f64>() / f64::from(count))
     }
 
-    /// Ours has a value, another column has one, and they are not all the same.
-    fn says_something(&self) -> bool {
-        let ours = self.mean(0);
+    /// The best of the others, if one has a value.
+    fn best_other(&self) -> Option<f64> {
         let others = (1..COLUMNS.len()).filter_map(|column| self.mean(column));
-        ours.is_some_and(|ours| {
-            others
-                .into_iter()
-                .any(|other| figure(other) != figure(ours))
-        })
+        others.reduce(if self.lower { f64::min } else { f64::max })
     }
 
     fn is_behind(&self) -> bool {
-        let others = (1..COLUMNS.len()).filter_map(|column| self.mean(column));
-        let best = others.reduce(if self.lower { f64::min } else { f64::max });
-        match (self.mean(0), best) {
+        match (self.mean(0), self.best_other()) {
             (Some(ours), Some(best)) if self.lower => ours > best * (1.0 + BEHIND),
             (Some(ours), Some(best)) => ours < best * (1.0 - BEHIND),
             _ => false,
         }
     }
 
-    fn line(&self, name: &str, row: &str, metric: &str) -> String {
+    fn line(&self, place: &str) -> String {
         let direction = if self.lower { '<' } else { '>' };
-        let mut line = format!("{name} {row} {metric} {direction}");
+        let mut line = format!("{place} {direction}");
         for value in self.values.iter().flatten() {
             let _ = write!(line, " {}", value.map_or("-".to_owned(), figure));
         }
@@ -223,12 +250,33 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Runs an experiment with each seed, in a folder of its own; its lines.
-fn measure(program: &Path, name: &str, metrics: &[&str], out: &Path) -> Result<Vec<String>> {
+/// Runs an experiment with each seed, in a folder of its own; its cells. Where columns are chosen,
+/// the others have the values of `stored`.
+fn measure(
+    program: &Path,
+    name: &str,
+    metrics: &[&str],
+    chosen: &[usize],
+    stored: &Cells,
+    out: &Path,
+) -> Result<Cells> {
     let scale = SCALES.iter().find(|(own, _)| *own == name);
     let scale = scale.map(|(_, scale)| *scale);
-    let columns = COLUMNS.join(",");
-    let mut cells: BTreeMap<(String, usize), Cell> = BTreeMap::new();
+    let runs = |column: &usize| chosen.is_empty() || chosen.contains(column);
+    let ran: Vec<&str> = (0..COLUMNS.len())
+        .filter(runs)
+        .map(|column| COLUMNS[column])
+        .collect();
+    let columns = ran.join(",");
+    let mut cells = Cells::new();
+    if !chosen.is_empty() {
+        cells.clone_from(stored);
+        for seed in cells.values_mut().flat_map(|cell| &mut cell.values) {
+            for column in chosen {
+                seed[*column] = None;
+            }
+        }
+    }
     for (seed_at, seed) in SEEDS.into_iter().enumerate() {
         let out = out.join(seed);
         let options = ["--seed", seed, "--column", &columns];
@@ -246,33 +294,37 @@ fn measure(program: &Path, name: &str, metrics: &[&str], out: &Path) -> Result<V
             let [row, column, _] = run.split('/').collect::<Vec<_>>()[..] else {
                 return Err(format!("{name}: {run} is no row, column and repetition"));
             };
+            if !chosen.is_empty() && !stored.keys().any(|(known, _)| known == row) {
+                return Err(format!(
+                    "{name}: {TABLE} has no row {row}: run all columns, without --column"
+                ));
+            }
             let Some(column_at) = COLUMNS.iter().position(|known| *known == column) else {
                 continue;
             };
             let cell = cells.entry((row.to_owned(), metric_at)).or_default();
             cell.lower = better == "lower";
-            cell.values[seed_at][column_at] = value.parse().ok();
+            let value = value.parse().ok().map(figure);
+            cell.values[seed_at][column_at] = value.and_then(|value| value.parse().ok());
         }
     }
+    // A value that nothing stands beside says nothing.
+    cells.retain(|_, cell| cell.mean(0).is_some() && cell.best_other().is_some());
     if cells.is_empty() {
         return Err(format!("{name}: no values of {}", metrics.join(", ")));
     }
-    let said = cells.iter().filter(|(_, cell)| cell.says_something());
-    Ok(said
-        .map(|((row, metric), cell)| cell.line(name, row, metrics[*metric]))
-        .collect())
+    Ok(cells)
 }
 
 /// Problems with causes: lines that are behind and have none, and causes of none.
 ///
 /// A cause is `EXPERIMENT ROW METRIC: words`; a row may be `*`.
-fn without_cause(lines: &Lines, causes: &str) -> Vec<String> {
-    let behind: Vec<[&str; 3]> = lines
-        .values()
-        .flatten()
-        .filter(|line| is_behind(line))
-        .filter_map(|line| line.split(' ').take(3).collect::<Vec<_>>().try_into().ok())
-        .collect();
+fn without_cause(stored: &Stored, metrics: &[&str], causes: &str) -> Vec<String> {
+    let mut behind = Vec::new();
+    for (name, cells) in stored {
+        let lost = cells.iter().filter(|(_, cell)| cell.is_behind());
+        behind.extend(lost.map(|((row, metric), _)| [name, row.as_str(), metrics[*metric]]));
+    }
     let mut problems = Vec::new();
     let mut named = Vec::new();
     for (at, line) in causes
@@ -344,18 +396,17 @@ mod tests {
 
     #[test]
     fn what_is_behind_has_a_cause_and_no_cause_is_of_nothing() {
-        let line = cell(true, [[2.0, 1.0, 1.0]; 2]).line("dd", "1", "system");
-        assert_eq!(line, "dd 1 system < 2 1 1 2 1 1 behind");
-        let lines = Lines::from([("dd".to_owned(), vec![line])]);
-        assert_eq!(without_cause(&lines, "").len(), 1);
-        assert_eq!(without_cause(&lines, "dd 1 system: it costs more"), [""; 0]);
-        assert_eq!(without_cause(&lines, "dd * system: it costs more"), [""; 0]);
+        let line = "dd 1 system < 2 1 1 2 1 1 behind\n";
+        let metrics = ["jain", "system"];
+        let stored = parse(line, &["dd".to_owned()], &metrics).unwrap();
+        assert_eq!(text(&stored, &metrics), format!("{TABLE_HEAD}{line}"));
+        let wrong = |causes| without_cause(&stored, &metrics, causes);
+        assert_eq!(wrong("").len(), 1);
+        assert_eq!(wrong("dd 1 system: it costs more"), [""; 0]);
+        assert_eq!(wrong("dd * system: it costs more"), [""; 0]);
+        assert_eq!(wrong("# dd * system: no\ndd 1 jain: no").len(), 2);
         assert_eq!(
-            without_cause(&lines, "# dd * system: no\ndd 1 jain: no").len(),
-            2
-        );
-        assert_eq!(
-            without_cause(&lines, "dd * *:"),
+            wrong("dd * *:"),
             [
                 "experiments/behind.txt:1: no `EXPERIMENT ROW METRIC: cause`",
                 "experiments/behind.txt: no cause for dd 1 system",
@@ -366,13 +417,16 @@ mod tests {
     #[test]
     fn the_table_has_every_experiment_and_each_loss_its_cause() {
         let known = experiments::names().unwrap();
-        let stored = parse(&read(TABLE).unwrap(), &known).unwrap();
+        let listed = read(JUDGED).unwrap();
+        let metrics = judged(&listed);
+        let stored = parse(&read(TABLE).unwrap(), &known, &metrics).unwrap();
         let missing: Vec<_> = known
             .iter()
             .filter(|name| !stored.contains_key(*name))
             .collect();
         assert!(missing.is_empty(), "cargo xtask ahead --bless {missing:?}");
-        assert_eq!(text(&stored), read(TABLE).unwrap());
-        assert_eq!(without_cause(&stored, &read(CAUSES).unwrap()), [""; 0]);
+        assert_eq!(text(&stored, &metrics), read(TABLE).unwrap());
+        let causes = read(CAUSES).unwrap();
+        assert_eq!(without_cause(&stored, &metrics, &causes), [""; 0]);
     }
 }

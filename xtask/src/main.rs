@@ -46,7 +46,8 @@ usage: cargo xtask COMMAND
                                    the same, each experiment in two processes
   lab --bless [NAME]...            writes the hashes of these experiments, or of all, into that file
   ahead [--bless] [NAME]...        runs our own column beside those of Linux 6.12, two seeds: experiments/ahead.txt has where it is behind,
-                                   behind.txt why (all of them: an hour)
+                                   behind.txt why (all of them: an hour); --column tidegate: runs ours alone and keeps the others'
+                                   values, after a change of our own law (20 minutes)
   bands [NAME]...                  checks each experiment's bands over all its repetitions (five where bands are statistical)
   campaign [--seeds N] [--from S] [--for 8h] [--jobs J] [--out DIR] [--replay FILE]
                                    the fault campaign (default 10000 seeds); campaign --help
