@@ -158,7 +158,7 @@ impl MemoryQueue {
         }
     }
 
-    /// A reader has taken a window of so many pages.
+    /// A reader has taken a window of `pages`.
     pub(crate) fn took_window(&self, context: &impl Context, now: Instant, pages: Pages) {
         self.leads(context, |lead| lead.took(now, pages));
     }

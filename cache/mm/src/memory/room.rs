@@ -122,7 +122,7 @@ impl Memory {
         free.at_most(self.marks_of(zone).high.saturating_sub(missing))
     }
 
-    /// A reader has taken a window of so many pages.
+    /// A reader has taken a window of `pages`.
     pub(crate) fn took_window(&self, task: &Task<'_>, pages: Pages) {
         if let Some(queue) = self.slow_path.queue() {
             queue.took_window(task, task.now(), pages);

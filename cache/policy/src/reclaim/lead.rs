@@ -2,8 +2,8 @@
 //! say, as long as a reader is quick.
 //!
 //! A window of read-ahead may be larger than all that lies between LOW and MIN. Then its reader
-//! frees the rest itself, at the lock that the reclaimer holds. A reader that takes one window after
-//! the other without a pause between them finds the next one free instead:
+//! frees the rest itself, at the lock that the reclaimer holds. A reader that takes window after
+//! window without a pause between them finds the next one free instead:
 //!
 //! ```text
 //!   window      window      window            window
@@ -32,7 +32,7 @@ pub struct Lead {
 }
 
 impl Lead {
-    /// Of a memory of so many pages.
+    /// Of a memory of `memory` pages.
     #[must_use]
     pub const fn new(memory: Pages) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl Lead {
         (self.pages, self.until)
     }
 
-    /// A reader has taken a window of so many pages.
+    /// A reader has taken a window of `window` pages.
     pub fn took(&mut self, now: Instant, window: Pages) {
         self.pages = if now < self.until {
             self.pages.at_least(window).at_most(self.most)

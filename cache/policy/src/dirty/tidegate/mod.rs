@@ -100,7 +100,7 @@ const CARRY_PAGES: u64 = 2;
 /// A writer of a device that makes no progress looks again after this.
 const STALL_PAUSE: Nanos = Nanos::millis(50);
 /// Debt at which a writer comes here; where that is less than `FEW` pages, as many writers share a
-/// device, at so many, or at `FEW_MAX` if that is sooner. A pause and the switches around it cost
+/// device, at `FEW`, or at `FEW_MAX` if that is sooner. A pause and the switches around it cost
 /// the same whatever it is for: of a hundred writers each would pause for a page or two.
 const AIM: Nanos = Nanos::millis(20);
 const FEW: u64 = 8;
