@@ -11,6 +11,7 @@ pub const INFO: DeviceInfo = DeviceInfo {
     stable_writes: false,
     grow_ahead: None,
     prepares_writes: false,
+    durable_writes: false,
     queue: None,
 };
 

@@ -198,6 +198,7 @@ impl Device for DiskDevice {
             stable_writes: false,
             grow_ahead: None,
             prepares_writes: false,
+            durable_writes: false,
             queue: None,
         }
     }

@@ -220,6 +220,7 @@ impl Device for Nowhere {
             stable_writes: false,
             grow_ahead: None,
             prepares_writes: false,
+            durable_writes: false,
             queue: None,
         }
     }

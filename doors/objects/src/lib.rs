@@ -449,6 +449,7 @@ impl Device for Objects {
             stable_writes: false,
             grow_ahead: None,
             prepares_writes: false,
+            durable_writes: false,
             queue: None,
         }
     }

@@ -3,6 +3,7 @@
 mod ahead;
 mod attack;
 mod attack_reclaim;
+mod commits;
 mod common;
 mod contract;
 mod devices;
@@ -10,6 +11,7 @@ mod faults;
 mod fragments;
 mod generations;
 mod limit;
+mod logged;
 mod map;
 mod nonblocking;
 mod paths;
