@@ -15,8 +15,10 @@ use std::time::{Duration, Instant};
 
 use tidegate::{Cache, OpenOptions};
 
-const RECORD: u64 = 512;
-const SPACE: u64 = 16 << 20;
+const BYTES: usize = 512;
+const RECORD: u64 = BYTES as u64;
+const ROOM: usize = 16 << 20;
+const SPACE: u64 = ROOM as u64;
 const ROUNDS: usize = 5;
 
 #[derive(Clone)]
@@ -35,15 +37,14 @@ trait Log: Send + Sync {
 
 impl Log for tidegate::File {
     fn commit(&self, at: u64) {
-        self.write_at(&[1; RECORD as usize], at).expect("a write");
+        self.write_at(&[1; BYTES], at).expect("a write");
         self.sync_range(at, RECORD).expect("a sync");
     }
 }
 
 impl Log for RawFile {
     fn commit(&self, at: u64) {
-        self.write_all_at(&[1; RECORD as usize], at)
-            .expect("a write");
+        self.write_all_at(&[1; BYTES], at).expect("a write");
         self.sync_data().expect("a sync");
     }
 }
@@ -89,7 +90,7 @@ fn file_of(plan: &Plan, thread: usize) -> PathBuf {
 
 /// Bytes that are there when commits begin.
 fn begin(plan: &Plan) -> Vec<u8> {
-    vec![0; if plan.grow { 0 } else { SPACE as usize }]
+    vec![0; if plan.grow { 0 } else { ROOM }]
 }
 
 fn cached(plan: &Plan) -> Round {

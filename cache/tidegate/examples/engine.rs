@@ -16,6 +16,11 @@
 //! all of its transactions are in the log. A real engine has besides: images of pages that a
 //! loss of power has torn, checkpoints while it runs, and more than one transaction at a time.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    reason = "sizes of files here fit any machine that the library is for"
+)]
+
 use std::error::Error;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::ops::ControlFlow;
@@ -301,11 +306,10 @@ fn kill_once(folder: &Path, mode: &str, acknowledged: &mut [i64], round: u64) ->
         }
     };
     std::thread::sleep(Duration::from_millis(round % 5 * 7));
-    while wanted > 0 {
+    let mut goes_on = wanted > 0;
+    while goes_on {
         let line = lines.next().ok_or("the child ended by itself")??;
-        if hear(&line).is_break() {
-            break;
-        }
+        goes_on = hear(&line).is_continue();
     }
     child.kill()?;
     for line in lines {

@@ -14,8 +14,8 @@ const EIO: IoError = IoError::Failed { errno: 5 };
 fn put(task: &mut env::Task<'_>, cache: &Arc<Cache>, file: &File, page: u32) {
     let mut writer = cache.writer();
     let at = Bytes(u64::from(page) << 12);
-    file.write(task, &mut writer, at, &data(page, 1, 1))
-        .unwrap();
+    let written = file.write(task, &mut writer, at, &data(page, 1, 1));
+    assert_eq!(written, Ok(Bytes(4096)));
 }
 
 fn sync_page(task: &mut env::Task<'_>, file: &File, page: u32) -> Result<(), Error> {

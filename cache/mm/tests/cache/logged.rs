@@ -74,7 +74,7 @@ impl Log {
 
 /// A page of which each sector says by which write it was made.
 fn page_of(lsn: u64) -> Vec<Sector> {
-    vec![Sector(u32::try_from(lsn).unwrap()); 8]
+    vec![Sector(u32::try_from(lsn).expect("few writes")); 8]
 }
 
 fn put(task: &mut Task<'_>, cache: &Arc<Cache>, file: &File, page: u32, lsn: u64) {
@@ -111,7 +111,8 @@ fn no_page_overtakes_its_log_whoever_writes_it() {
                             // A few hot pages of its own, and many others of its own.
                             let hot = task.random() % 3 == 0;
                             let among = if hot { 2 } else { u64::from(FILE) / 4 };
-                            let page = (task.random() % among * 4 + nth) as u32;
+                            let page = task.random() % among * 4 + nth;
+                            let page = u32::try_from(page).unwrap();
                             let lsn = log.next();
                             put(task, &cache, &file, page, lsn);
                             made.push((page, lsn));
