@@ -11,7 +11,6 @@ pub const INFO: DeviceInfo = DeviceInfo {
     stable_writes: false,
     grow_ahead: None,
     prepares_writes: false,
-    durable_writes: false,
     queue: None,
 };
 

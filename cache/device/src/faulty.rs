@@ -376,14 +376,6 @@ impl State {
             self.counts.failed += 1;
             return Fate::Fail(EIO);
         }
-        if request.op == IoOp::Write && request.durable {
-            // It is a flush as well.
-            self.flushes += 1;
-            if plan.flush_fail_at == Some(self.flushes) || self.chance.happens(plan.flush_fails) {
-                self.counts.failed += 1;
-                return Fate::Fail(EIO);
-            }
-        }
         if request.op == IoOp::Write && self.chance.happens(plan.torn_writes) {
             self.counts.torn += 1;
             let kept = self.chance.below(request.pages().0);

@@ -198,7 +198,6 @@ impl Device for DiskDevice {
             stable_writes: false,
             grow_ahead: None,
             prepares_writes: false,
-            durable_writes: false,
             queue: None,
         }
     }

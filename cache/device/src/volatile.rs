@@ -14,10 +14,9 @@
 //!
 //! Writes, flushes and the other operations go through one queue in order of arrival. A flush waits
 //! at its head until no page of its object is Dirty or Cleaning, then goes down; later writes may
-//! pass it then. An operation that changes length or space (or a write that is to be durable, or
-//! is larger than the cache) does the same and holds the queue until it has ended, so that it keeps
-//! its place among the writes. Reads never queue; pages of the cache go over what the inner device
-//! read.
+//! pass it then. An operation that changes length or space (or a write larger than the cache) does
+//! the same and holds the queue until it has ended, so that it keeps its place among the writes.
+//! Reads never queue; pages of the cache go over what the inner device read.
 //!
 //! Invariants
 //!   1. A write that ended Ok before a flush of its object that ended Ok came in is on the inner
@@ -332,7 +331,7 @@ impl State {
             let request = self.queue.pop_front().expect("looked at above");
             return Some(Action::EndLater(request, Err(error)));
         }
-        if op == IoOp::Write && fits && !head.durable {
+        if op == IoOp::Write && fits {
             return self.accept_write(copy);
         }
         if let Some(action) = self.destage(Some(object)) {

@@ -151,9 +151,6 @@ pub struct IoRequest {
     /// Its submitter may block, and has nothing to do until it has ended: it may be done in the
     /// calling thread.
     pub in_place: bool,
-    /// A write that is durable when it ends: for devices that say `DeviceInfo::durable_writes`. One
-    /// that fails may have failed as a flush.
-    pub durable: bool,
     /// A hint: the next request goes on where this one ends, with at most this many pages to come.
     pub more: Pages,
     /// Its submitter has been told that it was moved; to be cleared before it is used again.
@@ -187,7 +184,6 @@ impl IoRequest {
             begun: Instant::ZERO,
             submitted: Instant::ZERO,
             in_place: false,
-            durable: false,
             more: Pages::ZERO,
             moved: false,
             cookie: [0; 2],
@@ -267,9 +263,6 @@ pub struct DeviceInfo {
     pub grow_ahead: Option<Bytes>,
     /// May hold writers up: wants an `IoOp::Prepare` before each call that writes.
     pub prepares_writes: bool,
-    /// Knows writes that are durable when they end (`IoRequest::durable`), where they leave the
-    /// length of their object as it is.
-    pub durable_writes: bool,
     /// The device's own queue, where it is known: Linux's flusher fits its requests to it.
     pub queue: Option<DeviceQueue>,
 }

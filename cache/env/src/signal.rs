@@ -56,8 +56,6 @@ pub enum Signal {
     GateOpened,
     /// The file system's journal got on.
     JournalMoved,
-    /// A log that pages wait for is durable further, or has ended.
-    LogDurable,
     /// A task has ended.
     TaskEnded,
     /// The cache shuts down, or a device of it is given up.
@@ -68,7 +66,7 @@ pub enum Signal {
 
 impl Signal {
     /// Number of signals.
-    pub const COUNT: usize = 27;
+    pub const COUNT: usize = 26;
 
     /// All, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
@@ -95,7 +93,6 @@ impl Signal {
         Self::SyncEnded,
         Self::GateOpened,
         Self::JournalMoved,
-        Self::LogDurable,
         Self::TaskEnded,
         Self::Shutdown,
         Self::Other,
@@ -128,7 +125,6 @@ impl Signal {
             Self::SyncEnded => "sync ended",
             Self::GateOpened => "gate opened",
             Self::JournalMoved => "journal moved",
-            Self::LogDurable => "log durable",
             Self::TaskEnded => "task ended",
             Self::Shutdown => "shutdown",
             Self::Other => "other",

@@ -229,20 +229,6 @@ impl<'e> Task<'e> {
         wakeup
     }
 
-    /// A request that the task did itself (`IoRequest::in_place`) has kept it since `began`: that
-    /// is told as a wait.
-    pub fn kept(&self, cause: Cause, began: Instant) {
-        let waited = self.now().since(began);
-        if !waited.is_zero() {
-            let wakeup = Wakeup::Ready(Signal::Answered);
-            self.emit(&Event::Waited {
-                cause,
-                waited,
-                wakeup,
-            });
-        }
-    }
-
     fn waited(&mut self, cause: Cause, began: Instant, wakeup: Wakeup) {
         let waited = self.now().since(began);
         self.emit(&Event::Waited {

@@ -109,7 +109,6 @@ impl FileDevice {
         }
         // Through the system's cache they are copied first.
         let stable = direct && place::wants_stable_writes(&open.file);
-        open.dsync = place::syncs_writes(&open.file);
         self.stable_writes.fetch_or(stable, Ordering::Relaxed);
         if options.fixed {
             open.fixed_size = Some(length);
@@ -196,7 +195,6 @@ impl FileDevice {
         let mut locked = OpenFile::new(file, open.direct, Bytes::ZERO);
         locked.fixed_size = open.fixed_size;
         locked.discards = open.discards;
-        locked.dsync = open.dsync;
         locked.lock = OnceLock::from(lock);
         self.replace(object, locked).map_err(failed)
     }
@@ -211,7 +209,6 @@ impl FileDevice {
         let mut grown = OpenFile::new(open.file.try_clone()?, open.direct, Bytes::ZERO);
         grown.fixed_size = Some(size);
         grown.discards = open.discards;
-        grown.dsync = open.dsync;
         grown.lock = open.lock.clone();
         self.replace(object, grown)
     }
@@ -302,7 +299,9 @@ impl Device for FileDevice {
     }
 
     fn submit_in_place(&self, request: Box<IoRequest>) {
-        if let Some(job) = self.job_of(request) {
+        if request.op != IoOp::Read {
+            self.submit(request);
+        } else if let Some(job) = self.job_of(request) {
             self.engine().run_here(job);
         }
     }
@@ -314,7 +313,6 @@ impl Device for FileDevice {
             stable_writes: self.stable_writes.load(Ordering::Relaxed),
             grow_ahead: Some(GROW_AHEAD),
             prepares_writes: false,
-            durable_writes: true,
             queue: None,
         }
     }

@@ -34,16 +34,6 @@ const CHECKSUMMED: [(FsWord, &str); 8] = [
     (0x794c_7630, "overlayfs"),
 ];
 
-/// File systems of this machine, known to make a write durable that asks for it (`RWF_DSYNC`): on
-/// others, which leave writes to a server, a flush is asked for.
-const SYNCED: [(FsWord, &str); 5] = [
-    (0xef53, "ext2, ext3, ext4"),
-    (0x5846_5342, "xfs"),
-    (0x9123_683e, "btrfs"),
-    (0xf2f5_2010, "f2fs"),
-    (0x0102_1994, "tmpfs"),
-];
-
 /// The place of a file or block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Place {
@@ -85,22 +75,13 @@ impl Place {
     }
 }
 
-fn place_of(file: &File) -> Option<Place> {
-    let data = file.metadata().ok()?;
-    Place::new(&data, || fstatfs(file).map(|told| told.f_type))
-}
-
 /// True if the bytes of a direct write to an open file must not change until it has ended.
 pub(crate) fn wants_stable_writes(file: &File) -> bool {
-    place_of(file).is_some_and(|place| place.wants_stable_writes(Path::new(DEVICES)))
-}
-
-/// True if a write to an open file that asks to be durable is.
-pub(crate) fn syncs_writes(file: &File) -> bool {
-    place_of(file).is_some_and(|place| {
-        let is_known = |system| SYNCED.iter().any(|(known, _)| *known == system);
-        place.system.is_none_or(is_known)
-    })
+    let place = file
+        .metadata()
+        .ok()
+        .and_then(|data| Place::new(&data, || fstatfs(file).map(|told| told.f_type)));
+    place.is_some_and(|place| place.wants_stable_writes(Path::new(DEVICES)))
 }
 
 /// The same of what stands at a path, or may be made there.

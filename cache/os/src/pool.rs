@@ -189,12 +189,6 @@ pub(crate) fn execute(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Re
     loop {
         let answer = call(arena, job, vectors);
         match job.on_result(arena, answer) {
-            Step::Done(Ok(())) if job.needs_flush() => {
-                let flushed = rustix::fs::fdatasync(&job.file.file);
-                return flushed.map_err(|error| IoError::Failed {
-                    errno: error.raw_os_error(),
-                });
-            }
             Step::Done(result) => return result,
             Step::Again => {}
         }
@@ -224,11 +218,11 @@ fn call(arena: &Arena, job: &mut Job, vectors: &mut [IoVec]) -> Result<u64, i32>
         // complete.
         IoOp::Read | IoOp::Write => {
             let used = job.plan(arena, vectors).vectors;
-            let (fd, vectors, at) = (job.file.fd(), &vectors[..used], job.position());
-            match job.request.op {
-                IoOp::Read => sys::read(fd, vectors, at),
-                _ => sys::write(fd, vectors, at, job.flags()),
-            }
+            let moves = match job.request.op {
+                IoOp::Read => sys::read,
+                _ => sys::write,
+            };
+            moves(job.file.fd(), &vectors[..used], job.position())
         }
         IoOp::Flush => nothing(rustix::fs::fdatasync(&job.file.file)),
         IoOp::SetLen { len } => nothing(rustix::fs::ftruncate(&job.file.file, len.0)),

@@ -19,8 +19,8 @@
 //! one registered chunk are a vectored fixed request where the kernel has it (6.15); all else is
 //! plain `Readv`/`Writev`. A refused registration (memory lock limit) means plain requests.
 //!
-//! A task that waits anyway for one request, to read, to write or to flush, goes past all that
-//! (`run_here`): it does it by a call of its own, and the ledger counts it.
+//! A reader that waits anyway goes past all that (`run_here`): it reads by a call of its own, and
+//! the ledger counts it.
 //!
 //! Invariants
 //!   1. Only the owner touches the ring.
@@ -617,10 +617,7 @@ impl Owner {
             self.shared.ledger.finish(job, result);
             return;
         }
-        let is_of_ring = match job.request.op {
-            IoOp::SetLen { .. } => self.abilities.ftruncate,
-            _ => !job.needs_flush(),
-        };
+        let is_of_ring = !matches!(job.request.op, IoOp::SetLen { .. }) || self.abilities.ftruncate;
         if self.gave_up || !is_of_ring {
             self.hand_on(job);
             return;
@@ -740,7 +737,7 @@ impl Owner {
         };
         let vectors = &mut self.vectors[index * MAX_VECTORS..][..MAX_VECTORS];
         let plan = job.plan(&self.arena, vectors);
-        let (offset, flags) = (job.position(), job.flags());
+        let offset = job.position();
         let registered = |chunk: &u32| {
             self.table
                 .get(*chunk as usize)
@@ -754,7 +751,6 @@ impl Owner {
             return if write {
                 opcode::Writev::new(fd, vectors, count)
                     .offset(offset)
-                    .rw_flags(flags)
                     .build()
             } else {
                 opcode::Readv::new(fd, vectors, count)
@@ -763,13 +759,7 @@ impl Owner {
             };
         };
         self.table[chunk as usize].users += 1;
-        fixed_entry(
-            fd,
-            &vectors[..plan.vectors],
-            chunk,
-            offset,
-            write.then_some(flags),
-        )
+        fixed_entry(fd, &vectors[..plan.vectors], chunk, offset, write)
     }
 
     fn arm_poll(&mut self) {
@@ -905,23 +895,15 @@ fn vector_count(vectors: usize) -> u32 {
     u32::try_from(vectors).expect("at most MAX_VECTORS")
 }
 
-/// A request on a registered chunk: one run, or several where the kernel can. `write`: the flags of
-/// a write; none: it reads.
-fn fixed_entry(
-    fd: Fd,
-    vectors: &[IoVec],
-    chunk: u32,
-    offset: u64,
-    write: Option<i32>,
-) -> squeue::Entry {
+/// A request on a registered chunk: one run, or several where the kernel can.
+fn fixed_entry(fd: Fd, vectors: &[IoVec], chunk: u32, offset: u64, write: bool) -> squeue::Entry {
     let buffer = u16::try_from(chunk).expect("registered chunks are below TABLE_MAX");
     if let [run] = vectors {
         let (start, len) = (run.iov_base.cast::<u8>(), u32::try_from(run.iov_len));
         let len = len.expect("a run lies in one chunk, at most 64 MiB");
-        return if let Some(flags) = write {
+        return if write {
             opcode::WriteFixed::new(fd, start, len, buffer)
                 .offset(offset)
-                .rw_flags(flags)
                 .build()
         } else {
             opcode::ReadFixed::new(fd, start, len, buffer)
@@ -930,10 +912,9 @@ fn fixed_entry(
         };
     }
     let (start, count) = (vectors.as_ptr(), vector_count(vectors.len()));
-    if let Some(flags) = write {
+    if write {
         opcode::WritevFixed::new(fd, start, count, buffer)
             .offset(offset)
-            .rw_flags(flags)
             .build()
     } else {
         opcode::ReadvFixed::new(fd, start, count, buffer)

@@ -347,10 +347,10 @@ pub(crate) fn read(fd: RawFd, vectors: &[IoVec], offset: u64) -> Result<u64, i32
 
 /// `pwritev2` of memory that stays resident over the call; others may change it meanwhile, only the
 /// system reads it. Answers the bytes written, or the error number.
-pub(crate) fn write(fd: RawFd, vectors: &[IoVec], offset: u64, flags: i32) -> Result<u64, i32> {
+pub(crate) fn write(fd: RawFd, vectors: &[IoVec], offset: u64) -> Result<u64, i32> {
     let (count, offset) = (count_of(vectors), offset_of(offset)?);
     // SAFETY: as in `read`.
-    let moved = unsafe { libc::pwritev2(fd, vectors.as_ptr(), count, offset, flags) };
+    let moved = unsafe { libc::pwritev2(fd, vectors.as_ptr(), count, offset, 0) };
     u64::try_from(moved).map_err(|_| last_errno())
 }
 

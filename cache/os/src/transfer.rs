@@ -60,8 +60,6 @@ pub(crate) struct OpenFile {
     pub(crate) fixed_size: Option<Bytes>,
     /// Discarded ranges may read as anything: the block device can discard but not zero.
     pub(crate) discards: bool,
-    /// Its file system makes a write that asks for it durable; else a flush after it does.
-    pub(crate) dsync: bool,
     /// Its lock, if it has one.
     pub(crate) lock: OnceLock<Arc<Lock>>,
     /// Another file's length.
@@ -103,7 +101,6 @@ impl OpenFile {
             direct,
             fixed_size: None,
             discards: false,
-            dsync: false,
             lock: OnceLock::new(),
             length: Mutex::new(Length {
                 known: length.0,
@@ -176,13 +173,6 @@ pub(crate) struct Job {
     is_writing: bool,
 }
 
-/// The end of an open file; a block device has none of this kind.
-#[derive(Clone, Copy)]
-enum End {
-    None,
-    At(u64),
-}
-
 /// The next step after an answer of the system.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -220,21 +210,6 @@ impl Job {
         self.request.offset.0 + self.done
     }
 
-    /// True if a write is to be followed by a flush.
-    pub(crate) fn needs_flush(&self) -> bool {
-        self.request.op == IoOp::Write && self.request.durable && !self.file.dsync
-    }
-
-    /// Flags of the call that moves it.
-    pub(crate) fn flags(&self) -> i32 {
-        let is_durable = self.request.op == IoOp::Write && self.request.durable;
-        if is_durable && self.file.dsync {
-            libc::RWF_DSYNC
-        } else {
-            0
-        }
-    }
-
     /// Bytes that the request moves: its frames, cut at the end of an object of a fixed size.
     fn total(&self) -> u64 {
         self.frames().min(self.up_to_end().unwrap_or(u64::MAX))
@@ -251,21 +226,9 @@ impl Job {
         Some(size.0.saturating_sub(self.request.offset.0))
     }
 
-    /// The end of the file as the system knows it, if it is one; `None`: the system cannot say.
-    fn end(&self, how: AtFlags) -> Option<End> {
-        let what = StatxFlags::TYPE | StatxFlags::SIZE;
-        let stat = rustix::fs::statx(&self.file.file, c"", AtFlags::EMPTY_PATH | how, what).ok()?;
-        let is_file = FileType::from_raw_mode(stat.stx_mode.into()).is_file();
-        Some(if is_file {
-            End::At(stat.stx_size)
-        } else {
-            End::None
-        })
-    }
-
-    /// True if the file, which ends at `seen`, was cut since it was opened, below the range that is
-    /// to be changed: that would make it longer again, with zeroes in place of its rest.
-    fn is_cut(&self, seen: Option<End>) -> bool {
+    /// True if the file was cut since it was opened, below the range that is to be changed: that
+    /// would make it longer again, with zeroes in place of its rest.
+    fn is_cut(&self) -> bool {
         let file = &self.file.file;
         let len = match self.request.op {
             IoOp::Discard { len } | IoOp::SetLen { len } => len.0,
@@ -275,11 +238,12 @@ impl Job {
         let wanted = self.request.offset.0.saturating_add(len);
         // As the system knows it: asking the server of the file system might wait for it. It is
         // asked before anything is lost, for it may be long ago, and where the system cannot say.
-        let is_whole = match seen {
-            Some(End::At(end)) => end >= had.known.min(wanted),
-            Some(End::None) => true,
-            None => false,
-        };
+        let how = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let what = StatxFlags::TYPE | StatxFlags::SIZE;
+        let is_whole = rustix::fs::statx(file, c"", how, what).is_ok_and(|stat| {
+            !FileType::from_raw_mode(stat.stx_mode.into()).is_file()
+                || stat.stx_size >= had.known.min(wanted)
+        });
         !is_whole
             && rustix::fs::fstat(file).is_ok_and(|stat| {
                 FileType::from_raw_mode(stat.st_mode).is_file()
@@ -288,25 +252,31 @@ impl Job {
             })
     }
 
-    /// True if others have made the file, which ends at `seen`, longer than any request of ours has
-    /// made it: bytes that they added would be overwritten, or cut off. If not, the request may
-    /// make it as long as it says from now on. Looked at only of a file that nobody else is to
-    /// write: that is locked.
-    fn has_grown(&mut self, seen: Option<End>) -> bool {
+    /// True if others have made the file longer than any request of ours has made it: bytes that
+    /// they added would be overwritten, or cut off. If not, the request may make it as long as it
+    /// says from now on. Looked at only of a file that nobody else is to write: that is locked.
+    fn has_grown(&mut self) -> bool {
         let is_write = self.request.op == IoOp::Write;
         let end = match self.request.op {
             IoOp::SetLen { len } => len.0,
             _ => self.request.offset.0.saturating_add(self.frames()),
         };
         let mut length = self.file.length();
-        let most = length.most;
-        let is_beyond = |end| matches!(end, Some(End::At(end)) if end > most);
-        // First from memory, then from the server of its file system.
-        if self.file.lock.get().is_some()
-            && is_beyond(seen)
-            && is_beyond(self.end(AtFlags::empty()))
-        {
-            return true;
+        if self.file.lock.get().is_some() {
+            // First from memory, then from the server of its file system.
+            let grown = [AtFlags::STATX_DONT_SYNC, AtFlags::empty()]
+                .iter()
+                .all(|how| {
+                    let how = AtFlags::EMPTY_PATH | *how;
+                    let what = StatxFlags::TYPE | StatxFlags::SIZE;
+                    rustix::fs::statx(&self.file.file, c"", how, what).is_ok_and(|stat| {
+                        FileType::from_raw_mode(stat.stx_mode.into()).is_file()
+                            && stat.stx_size > length.most
+                    })
+                });
+            if grown {
+                return true;
+            }
         }
         length.most = length.most.max(end);
         if is_write && !self.is_writing {
@@ -326,18 +296,12 @@ impl Job {
     /// The answer that can be given before anything is done.
     pub(crate) fn early(&mut self) -> Option<Result<(), IoError>> {
         let (op, size) = (self.request.op, self.file.fixed_size);
-        let seen = match op {
-            IoOp::Write | IoOp::Discard { .. } | IoOp::SetLen { .. } => {
-                self.end(AtFlags::STATX_DONT_SYNC)
-            }
-            _ => None,
-        };
         match op {
             IoOp::Read | IoOp::Write if self.request.frames.is_empty() => Some(Ok(())),
             IoOp::Write if self.total() == 0 => Some(Err(IoError::NoSpace)),
-            IoOp::Write | IoOp::Discard { .. } if self.is_cut(seen) => Some(Err(IoError::Lost)),
-            IoOp::SetLen { .. } if size.is_none() && self.is_cut(seen) => Some(Err(IoError::Lost)),
-            IoOp::Write | IoOp::SetLen { .. } if size.is_none() && self.has_grown(seen) => {
+            IoOp::Write | IoOp::Discard { .. } if self.is_cut() => Some(Err(IoError::Lost)),
+            IoOp::SetLen { .. } if size.is_none() && self.is_cut() => Some(Err(IoError::Lost)),
+            IoOp::Write | IoOp::SetLen { .. } if size.is_none() && self.has_grown() => {
                 Some(Err(IoError::Changed))
             }
             // A block device has the length it has.

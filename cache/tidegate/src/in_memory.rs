@@ -220,7 +220,6 @@ impl Device for Nowhere {
             stable_writes: false,
             grow_ahead: None,
             prepares_writes: false,
-            durable_writes: false,
             queue: None,
         }
     }

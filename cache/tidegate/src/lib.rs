@@ -39,7 +39,6 @@
 //!   2. A cache that is dropped has tried to sync; `close` is how to hear that it did not work.
 #![forbid(unsafe_code)]
 
-mod ahead;
 mod budget;
 mod builder;
 mod cache;
@@ -58,7 +57,6 @@ mod volume;
 mod waits;
 mod writer;
 
-pub use ahead::WriteAhead;
 pub use builder::Builder;
 pub use cache::{Cache, OpenOptions, WeakCache};
 pub use error::Error;

@@ -449,7 +449,6 @@ impl Device for Objects {
             stable_writes: false,
             grow_ahead: None,
             prepares_writes: false,
-            durable_writes: false,
             queue: None,
         }
     }

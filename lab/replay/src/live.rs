@@ -64,7 +64,6 @@ impl Device for Instantly {
             stable_writes: false,
             grow_ahead: None,
             prepares_writes: false,
-            durable_writes: false,
             queue: None,
         }
     }

@@ -28,14 +28,13 @@ use crate::file::sync::shut_settled;
 use crate::file::write::{Pacing, Progress};
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
-use crate::registry::sync_line::{Part, SeenErrors};
-use crate::{Error, Offered, Pinned, Reader, Synced, WriteAhead, Writer};
+use crate::{Error, Offered, Pinned, Reader, Synced, Writer};
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
 pub struct File {
     pub(crate) cache: Arc<Cache>,
     pub(crate) mapping: Arc<Mapping>,
-    /// Errors that this handle has reported (`registry::sync_line::SeenErrors`).
+    /// Errors that this handle has reported (`sync::SeenErrors`).
     seen_writes: AtomicU64,
     seen_flushes: AtomicU64,
     /// The client that has it, for tasks that act for it (`Task::act_for`).
@@ -163,46 +162,13 @@ impl File {
     ) -> Result<Bytes, (Bytes, Error)> {
         let data = data.into();
         let len = data.len() as u64;
-        take_in(
-            task,
-            write::Call::new(task, self, writer, offset, len),
-            data,
-        )
-    }
-
-    /// From now on its pages may wait for `log`: `write_logged`.
-    ///
-    /// # Errors
-    /// `BadOption`: it follows another one.
-    pub fn follow(&self, task: &Task<'_>, log: &Arc<WriteAhead>) -> Result<(), Error> {
-        if self.mapping.follow(task, log) {
-            return Ok(());
-        }
-        Err(Error::BadOption {
-            what: "logs that a file follows, with this one,",
-            value: 2,
-            allowed: (0, 1),
-        })
-    }
-
-    /// As `write_counted`; the pages are not written to the device before the log that the file
-    /// follows is durable up to `lsn`. Waits for the log while as many pages wait for it as the
-    /// background threshold has.
-    ///
-    /// # Errors
-    /// As `write`; `BadOption` (it follows no log, or `lsn` is zero), `LogEnded`.
-    pub fn write_logged<'a>(
-        &self,
-        task: &mut Task<'_>,
-        writer: &mut Writer,
-        offset: Bytes,
-        data: impl Into<Data<'a>>,
-        lsn: u64,
-    ) -> Result<Bytes, (Bytes, Error)> {
-        let data = data.into();
-        let len = data.len() as u64;
         let call = write::Call::new(task, self, writer, offset, len);
-        take_in(task, call.and_then(|call| call.logged(lsn)), data)
+        let call = call.map_err(|error| (Bytes::ZERO, error))?;
+        let progress = call.write(task, data, Pacing::Here)?;
+        if progress.would_block {
+            return Err((progress.bytes, Error::WouldWait));
+        }
+        Ok(progress.bytes)
     }
 
     /// Its pages, and the accesses to it. Counts its cached pages one by one.
@@ -481,7 +447,7 @@ impl File {
     /// # Errors
     /// As `sync`.
     pub fn answer(&self, task: &Task<'_>, synced: &Synced) -> Result<(), Error> {
-        let mut seen = SeenErrors {
+        let mut seen = sync::SeenErrors {
             writes: self.seen_writes.load(Ordering::Acquire),
             flushes: self.seen_flushes.load(Ordering::Acquire),
         };
@@ -535,22 +501,8 @@ impl File {
     }
 }
 
-/// All of `data`, or an error with how many bytes were taken in before it.
-fn take_in(
-    task: &mut Task<'_>,
-    call: Result<write::Call<'_>, Error>,
-    data: Data<'_>,
-) -> Result<Bytes, (Bytes, Error)> {
-    let call = call.map_err(|error| (Bytes::ZERO, error))?;
-    let progress = call.write(task, data, Pacing::Here)?;
-    if progress.would_block {
-        return Err((progress.bytes, Error::WouldWait));
-    }
-    Ok(progress.bytes)
-}
-
 /// The pages of a range of bytes; none: there are none.
-fn part_of(from: Bytes, len: Bytes) -> Option<Part> {
+fn part_of(from: Bytes, len: Bytes) -> Option<sync::Part> {
     let end = from.0.saturating_add(len.0).min(FILE_MAX);
     let page = |offset: u64| u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX");
     (from.0 < end).then(|| (page(from.0), page(end - 1)))

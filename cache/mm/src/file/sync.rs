@@ -10,8 +10,7 @@
 //! to each holder. A failed flush fails the device until it is reopened: what it had taken since
 //! the last good flush can no longer be known.
 //!
-//! One sync may be carried out for many holders: all that asked before it began; small ones of a
-//! file that come at the same time are (`registry::sync_line`). Each caller gets
+//! One sync may be carried out for many holders: all that asked before it began. Each caller gets
 //! the result that its own sync would have had, and takes it from the same one (`Synced`), since
 //! each is told of a healed error once.
 //!
@@ -26,16 +25,23 @@ use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::cache::{Cache, get};
 use crate::file::truncate::{cut, drop_behind_end, zero_behind_end};
-use crate::registry::REQUEST_PAGES;
 use crate::registry::device::DeviceState;
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
-use crate::registry::sync_line::{Part, SeenErrors, Synced, sync_together};
 use crate::writeback::flush::{Selection, write_pages};
 use crate::{Error, writeback::io};
 
 /// Pages tagged at a time, so that the index lock is short.
 const TAG_BATCH: u32 = 4096;
+
+/// Errors of a file that its holder has already reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenErrors {
+    /// Failed writes of the file (`Mapping::error_seq`).
+    pub(crate) writes: u64,
+    /// Failed flushes of its device (`DeviceState::flush_failures`).
+    pub(crate) flushes: u64,
+}
 
 /// Syncs every file of the cache; the first error is the answer.
 pub(crate) fn sync_all(task: &mut Task<'_>, cache: &Arc<Cache>) -> Result<(), Error> {
@@ -61,6 +67,17 @@ pub(crate) fn sync_all(task: &mut Task<'_>, cache: &Arc<Cache>) -> Result<(), Er
     answer
 }
 
+/// Pages of a file, the first and the last.
+pub(crate) type Part = (u32, u32);
+
+/// The result of a sync, before a holder has taken its answer from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Synced {
+    done: Result<(), Error>,
+    /// Failed writes of the file, and failed flushes of its device, when it began.
+    before: SeenErrors,
+}
+
 /// Syncs parts of a file, for all callers that asked for them before.
 pub(crate) fn sync_parts(
     task: &mut Task<'_>,
@@ -74,24 +91,7 @@ pub(crate) fn sync_parts(
     if parts.iter().any(is_whole) {
         note_sync(task, cache, &mapping.device, get(&mapping.dirty));
     }
-    let is_small = get(&mapping.dirty) <= REQUEST_PAGES as u64;
-    if !is_small || !task.may_block() {
-        return carry_out(task, cache, mapping, parts);
-    }
-    let together = sync_together(task, mapping, parts, |task, parts| {
-        carry_out(task, cache, mapping, parts)
-    });
-    together.unwrap_or_else(|error| Synced {
-        done: Err(error),
-        before: seen_by_now(mapping),
-    })
-}
-
-fn seen_by_now(mapping: &Mapping) -> SeenErrors {
-    SeenErrors {
-        writes: mapping.error_seq(),
-        flushes: mapping.device.flush_failures(),
-    }
+    carry_out(task, cache, mapping, parts)
 }
 
 fn carry_out(
@@ -100,7 +100,10 @@ fn carry_out(
     mapping: &Arc<Mapping>,
     parts: &[Part],
 ) -> Synced {
-    let before = seen_by_now(mapping);
+    let before = SeenErrors {
+        writes: mapping.error_seq(),
+        flushes: mapping.device.flush_failures(),
+    };
     Synced {
         done: make_durable(task, cache, mapping, parts),
         before,
@@ -183,12 +186,9 @@ impl<'a> LeftAlone<'a> {
 impl Drop for LeftAlone<'_> {
     fn drop(&mut self) {
         let (mapping, syncs) = (self.mapping, u32::from(self.is_sync));
-        let flusher = &mapping.device.flusher;
         mapping.syncing.fetch_sub(1, Ordering::AcqRel);
-        mapping.device.syncs.fetch_sub(syncs, Ordering::SeqCst);
-        if flusher.awaits_syncs.load(Ordering::SeqCst) {
-            flusher.wait.wake_all(Signal::SyncEnded);
-        }
+        mapping.device.syncs.fetch_sub(syncs, Ordering::AcqRel);
+        mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
     }
 }
 
@@ -257,8 +257,8 @@ fn send_tagged(
         if outcome.skipped.is_zero() {
             return Ok(());
         }
-        // Somebody is filling them, an older version is being written, or they wait for a log.
-        wait_for_skipped(task, cache, mapping, (from, to), turn)?;
+        // Somebody is filling them, or an older version is being written.
+        wait_for_skipped(task, cache, mapping, from, to)?;
     }
     Ok(())
 }
@@ -275,20 +275,16 @@ fn tag_dirty(task: &Task<'_>, cache: &Cache, mapping: &Mapping, from: u32, to: u
 /// Waits for the first page that could not be taken.
 fn wait_for_skipped(
     task: &mut Task<'_>,
-    cache: &Arc<Cache>,
-    mapping: &Arc<Mapping>,
-    part: Part,
-    turn: &mut Pages,
+    cache: &Cache,
+    mapping: &Mapping,
+    from: u32,
+    to: u32,
 ) -> Result<(), Error> {
-    let Some((page, frame)) = mapping.next_tagged(task, &cache.pages.pool, part, Tag::ToWrite)
+    let Some((page, frame)) =
+        mapping.next_tagged(task, &cache.pages.pool, (from, to), Tag::ToWrite)
     else {
         return Ok(());
     };
-    if let Some((log, _)) = mapping.held_by(task, page) {
-        return log.release(task, (mapping.serial, page), |task| {
-            send_tagged(task, cache, mapping, page, page, turn)
-        });
-    }
     if cache.pages.table.flags(frame).has(Flags::WRITEBACK) {
         wait_frame(task, cache, mapping, page, frame)
     } else {

@@ -10,7 +10,6 @@ use frames::sync::{AtomicBool, AtomicU32, AtomicU64};
 use mapping::Mapping;
 use regions::Regions;
 
-pub(crate) mod ahead;
 pub(crate) mod completions;
 pub(crate) mod device;
 pub(crate) mod gate;
@@ -21,7 +20,6 @@ pub(crate) mod page_map;
 mod reads;
 pub(crate) mod regions;
 pub(crate) mod requests;
-pub(crate) mod sync_line;
 pub(crate) mod writeback;
 
 /// Pages of the largest request: 1 MiB.

@@ -211,8 +211,6 @@ impl Requests {
     ) {
         request.frames.clear();
         request.moved = false;
-        request.in_place = false;
-        request.durable = false;
         let shared = {
             let mut slots = self.slots.lock(context);
             slots.push(device, request);

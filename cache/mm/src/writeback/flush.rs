@@ -25,7 +25,7 @@ use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use env::{Cause, Context, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
-use frames::{Flags, FrameId, Tag};
+use frames::Tag;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
 
 use crate::Error;
@@ -39,8 +39,6 @@ use crate::writeback::io::set_device_len;
 
 /// A flusher that found only busy pages looks again after this.
 const BUSY_RETRY: Nanos = Nanos::millis(2);
-/// A flusher that found only pages that wait for a log looks for others after this.
-const HELD_RETRY: Nanos = Nanos::millis(20);
 /// A flusher that found only files that are being synced looks for others after this, or when a
 /// sync ends.
 const SYNC_RETRY: Nanos = Nanos::millis(100);
@@ -62,7 +60,7 @@ pub(crate) struct Selection {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Outcome {
     pub(crate) wrote: Pages,
-    /// Pages with the tag that somebody was busy with, or that wait for a log.
+    /// Pages with the tag that somebody was busy with.
     pub(crate) skipped: Pages,
     /// The first page not looked at; `None`: the range was finished.
     pub(crate) next: Option<u32>,
@@ -105,8 +103,6 @@ fn flush_until_the_end(task: &mut Task<'_>, cache: &Weak<Cache>, device: &Arc<De
             return;
         }
         flusher.running.store(true, Ordering::Relaxed);
-        let released = flusher.released.load(Ordering::Acquire);
-        flusher.held.store(false, Ordering::Relaxed);
         let result = rounds(task, &cache, device, interval, &mut looked);
         flusher.running.store(false, Ordering::Relaxed);
         flusher.kicked.store(false, Ordering::Release);
@@ -114,7 +110,7 @@ fn flush_until_the_end(task: &mut Task<'_>, cache: &Weak<Cache>, device: &Arc<De
         // A kick that came while it ran was cleared with it.
         if has_work(task, &cache, device) {
             flusher.kicked.store(true, Ordering::Release);
-            if wrote.is_zero() && back_off(task, device, released) == Wakeup::Cancelled {
+            if wrote.is_zero() && back_off(task, device) == Wakeup::Cancelled {
                 return;
             }
         }
@@ -145,25 +141,15 @@ fn has_work(task: &Task<'_>, cache: &Cache, device: &DeviceState) -> bool {
                 .over_background(device.index, &counts))
 }
 
-/// After rounds that wrote nothing: waits out a failed device's back-off, pages that wait for a log
-/// (`released`: how often logs had let some go before), or busy pages.
-fn back_off(task: &mut Task<'_>, device: &DeviceState, released: u64) -> Wakeup {
+/// After rounds that wrote nothing: waits out a failed device's back-off, or busy pages.
+fn back_off(task: &mut Task<'_>, device: &DeviceState) -> Wakeup {
     let retry_at = device.retry_at(task);
     if retry_at > task.now() {
         task.sleep_until(Cause::RetryBackoff, retry_at)
     } else if device.syncs.load(Ordering::Acquire) > 0 {
-        let (flusher, deadline) = (&device.flusher, task.now() + SYNC_RETRY);
-        flusher.awaits_syncs.store(true, Ordering::SeqCst);
-        let wakeup = task.wait_while(&flusher.wait, Cause::Idle, Some(deadline), |_| {
-            device.syncs.load(Ordering::SeqCst) > 0
-        });
-        flusher.awaits_syncs.store(false, Ordering::Relaxed);
-        wakeup
-    } else if device.flusher.held.load(Ordering::Relaxed) {
-        // It sees no other work meanwhile.
-        let (flusher, deadline) = (&device.flusher, task.now() + HELD_RETRY);
-        task.wait_while(&flusher.wait, Cause::LogDurable, Some(deadline), |_| {
-            flusher.released.load(Ordering::Acquire) == released
+        let deadline = task.now() + SYNC_RETRY;
+        task.wait_while(&device.flusher.wait, Cause::Idle, Some(deadline), |_| {
+            device.syncs.load(Ordering::Acquire) > 0
         })
     } else {
         task.sleep(Cause::PageRetry, BUSY_RETRY)
@@ -472,33 +458,14 @@ pub(crate) fn write_pages(
         if !request.more.is_zero() {
             request.more = select.max.saturating_sub(outcome.wrote);
         }
-        let goes_on = (1..=select.to).contains(&next);
-        let is_last = select.class == IoClass::Sync
-            && task.may_block()
-            && !(goes_on && tagged(task, cache, mapping, &select, next).is_some());
-        if is_last {
-            send_in_place(task, cache, mapping, request);
-        } else {
-            send(task, mapping, request, select.class);
-        }
-        if !goes_on || is_last {
+        send(task, mapping, request, select.class);
+        if next > select.to || next == 0 {
             return Ok(outcome);
         }
         from = next;
     }
     outcome.next = Some(from);
     Ok(outcome)
-}
-
-/// The first selected page from `from` on.
-fn tagged(
-    task: &Task<'_>,
-    cache: &Cache,
-    mapping: &Mapping,
-    select: &Selection,
-    from: u32,
-) -> Option<(u32, FrameId)> {
-    mapping.next_tagged(task, &cache.pages.pool, (from, select.to), select.tag)
 }
 
 /// The same where the pages of a run go under writeback together: then they are sent, in requests.
@@ -521,7 +488,10 @@ fn write_runs(
     };
     while let Some(from) = outcome.next.filter(|_| outcome.wrote < select.max) {
         outcome.next = None;
-        let Some((first, _)) = tagged(task, cache, mapping, &select, from) else {
+        let tagged = |task: &Task<'_>, from, to| {
+            mapping.next_tagged(task, &cache.pages.pool, (from, to), select.tag)
+        };
+        let Some((first, _)) = tagged(task, from, select.to) else {
             break;
         };
         let most = at_once.at_most(Pages(select.max.0 - outcome.wrote.0));
@@ -536,10 +506,7 @@ fn write_runs(
         outcome.wrote += run.pages();
         let next = gathered.next.or(part.to.checked_add(1));
         outcome.next = next.filter(|next| (1..=select.to).contains(next));
-        let goes_on = outcome.next.filter(|next| {
-            let first = tagged(task, cache, mapping, &select, *next);
-            first.is_some_and(|(page, _)| page == *next)
-        });
+        let goes_on = outcome.next.and_then(|next| tagged(task, next, next));
         run.more = Pages::ZERO;
         if goes_on.is_some() {
             run.more = select.max.saturating_sub(outcome.wrote);
@@ -689,7 +656,6 @@ fn write_page(
 }
 
 struct Gathered {
-    /// Pages that somebody was busy with, or that wait for a log.
     skipped: Pages,
     /// The page after the request; `None`: no page was found.
     next: Option<u32>,
@@ -707,8 +673,6 @@ fn gather(
 ) -> Gathered {
     let mut skipped = Pages::ZERO;
     let mut next = None;
-    let log = mapping.ahead().filter(|log| log.held() > 0);
-    let mut wanted = 0;
     request.begun = task.now();
     request.more = Pages::ZERO;
     {
@@ -721,10 +685,7 @@ fn gather(
             {
                 break;
             }
-            // Under the index lock: what is shown while this is judged is seen by the next one.
-            let lsn = log.and_then(|log| log.held_by(task, (mapping.serial, page)));
-            wanted = wanted.max(lsn.unwrap_or(0));
-            if lsn.is_none() && cache.pages.table.try_begin_writeback(frame) {
+            if cache.pages.table.try_begin_writeback(frame) {
                 if next.is_none() {
                     request.offset = Bytes(u64::from(page) << PAGE_SHIFT);
                 }
@@ -752,10 +713,6 @@ fn gather(
             }
         }
     }
-    if let Some(log) = log.filter(|_| wanted > 0) {
-        mapping.device.flusher.held.store(true, Ordering::Relaxed);
-        log.ask(wanted);
-    }
     let pages = request.frames.len() as u64;
     if pages > 0 {
         add(&cache.writeback.totals.writeback, pages);
@@ -767,30 +724,6 @@ fn gather(
         cache.zones.note_sent(&request.frames);
     }
     Gathered { skipped, next }
-}
-
-/// The last request of a sync, which its task waits for: it does it itself. If it is all that is
-/// not flushed of its file, it is a flush as well.
-fn send_in_place(
-    task: &mut Task<'_>,
-    cache: &Cache,
-    mapping: &Arc<Mapping>,
-    mut request: Box<IoRequest>,
-) {
-    let pages = request.pages();
-    let is_all = u64::from(mapping.writeback.load(Ordering::Acquire)) == pages.0
-        && mapping.unflushed().is_none();
-    let end = request.offset + pages.bytes();
-    let keeps_length = mapping.has_settled() && end.0 <= mapping.device_len();
-    request.durable = mapping.device.info.durable_writes && is_all && keeps_length;
-    request.in_place = true;
-    let (began, frame) = (task.now(), request.frames[0]);
-    let owner = cache.pages.table.owner(frame);
-    send(task, mapping, request, IoClass::Sync);
-    let table = &cache.pages.table;
-    if !(table.flags(frame).has(Flags::WRITEBACK) && table.owner(frame) == owner) {
-        task.kept(Cause::WritebackIo, began);
-    }
 }
 
 fn send(task: &mut Task<'_>, mapping: &Arc<Mapping>, mut request: Box<IoRequest>, class: IoClass) {

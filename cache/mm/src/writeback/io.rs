@@ -15,9 +15,8 @@ use policy::dirty::Completion;
 use policy::units::{Bytes, Instant, PAGE_SHIFT, Pages};
 
 use crate::Error;
-use crate::cache::{Cache, add, get, sub};
+use crate::cache::{Cache, add, sub};
 pub(crate) use crate::registry::REQUEST_PAGES;
-use crate::registry::device::DeviceState;
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
 pub(crate) use crate::registry::requests::submit;
@@ -50,13 +49,9 @@ impl Mapping {
         // All of this before the tags say so: the task that sees the writeback ended may look for
         // an error, take the page for flushed, or count it off at once.
         match result {
-            Ok(()) if request.durable => {}
             // Completed is not durable: the next sync has to flush.
             Ok(()) => self.note_completed(),
             Err(error) => {
-                if request.durable && is_any(error) && cache.has_unflushed(context, device, pages) {
-                    device.on_flush_failed(context, error);
-                }
                 self.count_dirty(cache, pages);
                 // It was to make the object so long, and has not.
                 self.forget_device_len();
@@ -256,24 +251,6 @@ impl Rotate {
     }
 }
 
-/// True if a durable write that failed so may have failed as a flush.
-fn is_any(error: IoError) -> bool {
-    matches!(error, IoError::Failed { .. })
-}
-
-impl Cache {
-    /// True if a failed flush may have lost more of the device than the `pages` of the write that
-    /// it came with.
-    fn has_unflushed(&self, context: &Interrupt, device: &DeviceState, pages: u64) -> bool {
-        let is_of_it = |file: &Arc<Mapping>| file.device.index == device.index;
-        let files = self.registry.files.lock(context);
-        get(&device.writeback) > pages
-            || files
-                .iter()
-                .any(|file| is_of_it(file) && file.unflushed().is_some())
-    }
-}
-
 /// Page number of the first frame of a request.
 pub(crate) fn first_page(request: &IoRequest) -> u32 {
     u32::try_from(request.offset.0 >> PAGE_SHIFT).expect("page numbers are 32 bits")
@@ -338,14 +315,8 @@ pub(crate) fn call(
     request.op = op;
     request.class = IoClass::Sync;
     request.offset = offset;
-    // Others take long where a file system has much to do.
-    request.in_place = matches!(op, IoOp::Flush | IoOp::SetLen { .. });
     request.on_done(Arc::clone(&answer) as Arc<dyn IoDone>);
-    let began = task.now();
     submit(task, request);
-    if answer.result.lock(task).is_some() {
-        task.kept(cause, began);
-    }
     task.wait_while(&answer.done, cause, None, |task| {
         answer.result.lock(task).is_none()
     });

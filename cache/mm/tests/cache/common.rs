@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use env::{Device, DeviceInfo, Host, IoError, IoOp, IoRequest, ObjectId, Task};
-use mm::{Cache, DeviceOptions, File, Options, WriteAhead};
+use mm::{Cache, DeviceOptions, File, Options};
 use policy::dirty::{Law, Threshold};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
 use world::{CostTable, Lab, LabEnv, Options as LabOptions, Sector};
@@ -59,34 +59,6 @@ pub struct State {
     pub refuses_space: Option<IoError>,
     /// Contents are thrown away (for benchmarks).
     pub forget: bool,
-    /// It knows durable writes; the number that it had.
-    pub knows_durable: bool,
-    pub durable: u64,
-    /// No page of object 1 is written with a number, in its sectors, that this log has not.
-    pub ahead: Option<Arc<WriteAhead>>,
-}
-
-impl State {
-    fn look_ahead(&self, env: &LabEnv, request: &IoRequest) {
-        let log = self.ahead.as_ref();
-        let Some(log) = log.filter(|_| request.op == IoOp::Write && request.object.0 == 1) else {
-            return;
-        };
-        for (page, frame) in (request.offset.0 >> PAGE_SHIFT..).zip(&request.frames) {
-            let newest = env
-                .stamps()
-                .load(*frame)
-                .iter()
-                .map(|sector| sector.0)
-                .max();
-            let newest = u64::from(newest.unwrap_or(0));
-            let durable = log.durable_lsn();
-            assert!(
-                newest <= durable,
-                "page {page} with {newest}, the log is at {durable}"
-            );
-        }
-    }
 }
 
 impl Disk {
@@ -112,7 +84,6 @@ impl Disk {
     fn finish(env: &LabEnv, state: &Mutex<State>, request: &IoRequest) -> Result<(), IoError> {
         let mut state = state.lock().unwrap();
         let first = request.offset.0 >> PAGE_SHIFT;
-        state.look_ahead(env, request);
         match request.op {
             IoOp::Read => {
                 let nth = state.reads;
@@ -131,7 +102,6 @@ impl Disk {
             IoOp::Write => {
                 let nth = state.writes;
                 state.writes += 1;
-                state.durable += u64::from(request.durable);
                 if state.fail_writes.contains(&nth) {
                     return Err(IoError::Failed { errno: 5 });
                 }
@@ -209,7 +179,6 @@ impl Device for Disk {
         let writes = matches!(request.op, IoOp::Write);
         let when = {
             let mut state = self.state.lock().unwrap();
-            state.look_ahead(&self.env, &request);
             state.writing += u32::from(writes);
             state.writing_most = state.writing_most.max(state.writing);
             if writes {
@@ -234,14 +203,12 @@ impl Device for Disk {
     }
 
     fn info(&self) -> DeviceInfo {
-        let state = self.state();
         DeviceInfo {
             alignment: 512,
             stable_writes: false,
             grow_ahead: None,
             prepares_writes: false,
-            durable_writes: state.knows_durable,
-            queue: state.queue,
+            queue: self.state().queue,
         }
     }
 }

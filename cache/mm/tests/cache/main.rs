@@ -3,7 +3,6 @@
 mod ahead;
 mod attack;
 mod attack_reclaim;
-mod commits;
 mod common;
 mod contract;
 mod devices;
@@ -11,7 +10,6 @@ mod faults;
 mod fragments;
 mod generations;
 mod limit;
-mod logged;
 mod map;
 mod nonblocking;
 mod paths;

@@ -445,7 +445,6 @@ impl Device for Simulated {
             stable_writes: self.core.stable_writes,
             grow_ahead: None,
             prepares_writes: false,
-            durable_writes: false,
             queue: self.core.queue,
         }
     }
@@ -700,11 +699,6 @@ impl Core {
             IoOp::Write => {
                 state.stats.pages_written += request.pages().0;
                 state.gate.under_way -= request.pages().0;
-                if request.durable {
-                    let mut media = self.media();
-                    let mark = media.mark(request.object);
-                    media.flush(request.object, mark);
-                }
             }
             IoOp::Flush => self.media().flush(request.object, active.mark),
             IoOp::SetLen { len } => self.media().set_len(request.object, len),
