@@ -73,8 +73,9 @@ const SUITES: [Suite; 4] = [
             ("/usr/bin/certtool", "gnutls-bin"),
             ("/usr/bin/socat", "socat"),
         ],
-        // Its programs are those that are installed; its tests are linked with the library that is.
-        prepare: "./configure -q --disable-python --disable-ocaml --disable-golang && \
+        // Its programs are those that are installed; its tests are linked with the library that
+        // is, and configured by the real nbdkit, not by the stand-in.
+        prepare: "PATH=${PATH#*:} ./configure -q --disable-python --disable-ocaml --disable-golang && \
                   sed -i 's#$(top_builddir)/lib/libnbd.la#-lnbd#' tests/Makefile interop/Makefile && \
                   make -k -j2 -C tests check TESTS= && make -k -j2 -C interop check TESTS=",
         run: "cd ${CASE%/*} && LIBNBD_DEBUG=1 srcdir=. ../run ./${CASE#*/}",
