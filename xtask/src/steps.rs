@@ -245,6 +245,19 @@ impl Job {
         Some(ended)
     }
 
+    /// Waits for its end; answers its exit status.
+    ///
+    /// # Errors
+    /// It took too long, or there was an interrupt.
+    pub fn wait(mut self) -> Result<ExitStatus> {
+        loop {
+            match self.look() {
+                Some(ended) => return ended,
+                None => std::thread::sleep(POLL),
+            }
+        }
+    }
+
     /// Its children go with it: a test that hangs is a grandchild of ours.
     fn end(&mut self) {
         let group = format!("-{}", self.child.id());
@@ -282,13 +295,8 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<()> {
 /// It could not be started, or it took too long.
 pub fn status(command: &mut Command, limit: Duration) -> Result<ExitStatus> {
     eprintln!("    {}", typed(command));
-    let mut job = Job::begin(command, limit)?;
-    loop {
-        match job.look() {
-            Some(ended) => return ended.map_err(|how| format!("{how}: {}", typed(command))),
-            None => std::thread::sleep(POLL),
-        }
-    }
+    let ended = Job::begin(command, limit)?.wait();
+    ended.map_err(|how| format!("{how}: {}", typed(command)))
 }
 
 /// Runs a command and answers what it wrote to its standard output.

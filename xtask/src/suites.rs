@@ -365,15 +365,8 @@ impl Bench {
             .env("SUITE_LOG", &log)
             .stderr(file.try_clone().map_err(|error| error.to_string())?)
             .stdout(file);
-        let mut job = steps::Job::begin(&mut command, CASE_MAX)?;
-        let status = loop {
-            match job.look() {
-                Some(ended) => {
-                    break ended.map_err(|why| format!("{why}; {}", printed.display()))?;
-                }
-                None => std::thread::sleep(steps::POLL),
-            }
-        };
+        let ended = steps::Job::begin(&mut command, CASE_MAX)?.wait();
+        let status = ended.map_err(|why| format!("{why}; {}", printed.display()))?;
         let said = fs::read(&printed).unwrap_or_default();
         let end = judged(status.code(), &read(&log)?, &String::from_utf8_lossy(&said));
         if end.is_ok() {
