@@ -23,6 +23,14 @@ struct Line {
     batches: BTreeMap<TaskId, Batch>,
 }
 
+impl Line {
+    /// A task sends the first request of a batch.
+    fn begin(&mut self, task: TaskId, mut batch: Batch) {
+        batch.sent();
+        self.batches.insert(task, batch);
+    }
+}
+
 impl Queues {
     pub(crate) fn new(rule: QueueRule) -> Self {
         Self {
@@ -54,9 +62,7 @@ impl Queues {
         let now = task.now();
         self.at(task, line, |line| {
             line.waiting.retain(|other| *other != own);
-            let mut batch = self.rule.begin(now);
-            batch.sent();
-            line.batches.insert(own, batch);
+            line.begin(own, self.rule.begin(now));
         });
         queue.wait.wake_all(Signal::SlotFreed);
         Some(match woken {
@@ -79,11 +85,7 @@ impl Queues {
             match (self.rule.entry(most, requests, batch.is_some()), batch) {
                 (Entry::Waits, _) => return false,
                 (_, Some(batch)) => batch.sent(),
-                (Entry::Begins, None) => {
-                    let mut batch = self.rule.begin(now);
-                    batch.sent();
-                    line.batches.insert(own, batch);
-                }
+                (Entry::Begins, None) => line.begin(own, self.rule.begin(now)),
                 (Entry::Enters, None) => {}
             }
             true
