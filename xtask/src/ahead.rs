@@ -250,8 +250,8 @@ fn figure(value: f64) -> String {
     }
 }
 
-/// Runs an experiment with each seed, in a folder of its own; its cells. Where columns are chosen,
-/// the others have the values of `stored`.
+/// Runs an experiment with each seed, in a folder of its own; its cells. Columns that were not
+/// chosen have the values of `stored`.
 fn measure(
     program: &Path,
     name: &str,

@@ -11,7 +11,7 @@ use crate::region::Region;
 /// Takes away all of a kind that lives in a cache.
 fn take_lodgers<T: Lodger>(cache: Handle<CacheOf>) -> Vec<Taken<T>> {
     let lodgers = T::table().find(|lodger| lodger.cache() == cache);
-    // One that cannot be taken was closed meanwhile.
+    // A lodger that cannot be taken was closed meanwhile.
     lodgers
         .into_iter()
         .filter_map(|lodger| T::table().take(lodger).ok())
@@ -49,7 +49,7 @@ fn close(handle: Handle<CacheOf>) -> Result<i32> {
         take_lodgers::<WriterOf>(handle),
     );
     for mut file in files {
-        // One that fails stays in the cache, which tries again and answers for it.
+        // A file that fails stays in the cache, which tries again and answers for it.
         file.take_out().end();
     }
     let ended = cache.value().0.close();

@@ -52,7 +52,7 @@ pub type Grow = Box<dyn Fn(Option<u64>) -> Result<u64, BackendError> + Send + Sy
 pub struct Opened {
     /// The volume in the cache.
     pub volume: Volume,
-    /// Where its backing has holes, if it can say.
+    /// The holes of its backing, if it can say.
     pub extents: Option<Arc<dyn Extents>>,
     /// The backing gives space back, and such a range reads as zeros.
     pub can_punch: bool,

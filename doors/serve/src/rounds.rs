@@ -13,9 +13,9 @@
 //! Invariants
 //!   1. A flush is answered by a sync that began after it; so the sync covers all writes that were
 //!      answered before.
-//!   2. An error is told to each connection as if it had synced alone: what has healed, once.
-//!   3. A part that cannot be written fails those that want it, and nobody else. Where it is tried
-//!      again, others wait for `TRY_AGAIN` beside it; where it hangs, until the backing gives up.
+//!   2. An error is told to each connection as if it had synced alone; one that has healed, once.
+//!   3. A part that cannot be written fails those that want it, and nobody else. Others wait beside
+//!      it for `TRY_AGAIN` while it is tried again, and until the backing gives up if it hangs.
 //!   4. Once it is answered, nothing changes any more for a client that was gone when it was asked
 //!      for (`clients.rs`).
 //!   5. A flush is answered, also if the pool drops the round or it panics.

@@ -118,7 +118,7 @@ impl Generational {
     }
 
     /// Takes up to `count` pages off the oldest generation of a kind, of whose tiers `last` is the
-    /// last that is not protected. Those that are protected have been moved one generation up.
+    /// last that is not protected. Pages of protected tiers have been moved one generation up.
     fn take(
         &self,
         (lru, generations): (&mut Lru<'_>, &mut Generations),

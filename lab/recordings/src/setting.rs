@@ -251,8 +251,8 @@ impl Setting {
         }
     }
 
-    /// Sets the size of the memory. The part that programs and files can have grows or shrinks by
-    /// the difference, in each node alike.
+    /// Sets the size of the memory. The memory of programs and files grows or shrinks by the
+    /// difference, in each node alike.
     pub(super) fn set_memory(&mut self, mib: f64) -> Result<(), String> {
         let (before, usable) = (self.memory_mib(), self.usable_mib());
         let more = mib - before;

@@ -44,7 +44,7 @@ pub(super) struct Free {
     is_apart: bool,
     /// By zone.
     pub(super) boosts: Box<[Boost]>,
-    /// Those that CPUs keep for themselves, which count as taken.
+    /// Frames that CPUs keep for themselves, which count as taken.
     pub(super) cpu_lists: Option<CpuLists>,
 }
 

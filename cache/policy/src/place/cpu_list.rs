@@ -115,7 +115,7 @@ pub struct ListPressure {
 }
 
 impl CpuListRule {
-    /// That of a zone.
+    /// The rule of a zone.
     #[must_use]
     pub fn of_zone(law: CpuListLaw, zone: ListZone) -> Self {
         let stands_for = u64::from(zone.stands_for.max(1));

@@ -29,7 +29,7 @@ use crate::record::{Recorded, Recorder};
 /// The most extents in one answer.
 const EXTENTS_MAX: usize = 256;
 /// Times in a row that a request waits for room or data and finds them gone again; from then on
-/// what it waits for is carried out where waiting is allowed.
+/// the waiting is left to a thread that may wait.
 pub(super) const PATIENCE: u8 = 6;
 /// Bytes that are carried out there at once.
 pub(super) const RESCUE: usize = 32 << 10;

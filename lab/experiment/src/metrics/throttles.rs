@@ -8,9 +8,9 @@ use crate::outcome::{Outcome, ThrottleCount};
 /// The tasks whose throttlings count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Those of tasks that need memory.
+    /// Sleeps of tasks that need memory.
     Direct,
-    /// Those of the background reclaimer.
+    /// Sleeps of the background reclaimer.
     Background,
     /// All.
     Any,

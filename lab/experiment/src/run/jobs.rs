@@ -198,9 +198,8 @@ impl JobSpec {
 }
 
 /// The least size that a request shrinks to: 128 KiB (experiments A6), so that a device's time for
-/// a request stays small against that for its pages. Where both are scaled with the pages, a
-/// request of fewer pages takes as long as one of all of them at full size, and there is no such
-/// bound.
+/// a request stays small against that for its pages. There is no such bound if both are scaled with
+/// the pages: a request of fewer pages then takes as long as one of all of them at full size.
 pub(super) const fn request_least(machine: &Machine) -> Pages {
     if machine.scale_costs {
         Pages(1)
