@@ -13,7 +13,7 @@ use frames::{Busy, FrameId};
 use policy::reclaim::Reason;
 use policy::reclaim::direct::Got;
 use policy::reclaim::page::Tally;
-use policy::reclaim::scan::Kind;
+use policy::reclaim::scan::{Kind, Priority};
 use policy::reclaim::throttle::Who;
 use policy::units::{Bytes, Nanos, Pages};
 
@@ -201,6 +201,16 @@ impl<'a> Inside<'a> {
     /// Sleeps for a reason of reclaim; false: the cache stops.
     pub fn pause(&self, task: &mut Task<'_>, zone: ZoneId, reason: Reason, who: Who) -> bool {
         throttle::pause(task, self.cache, zone, reason, who)
+    }
+
+    /// The priority of a pass of a balance that is due at this one, and wants that many pages.
+    pub fn goes_at(&self, task: &Task<'_>, zone: ZoneId, due: (Priority, Pages)) -> Priority {
+        background::goes_at(task, self.cache, zone, due)
+    }
+
+    /// Asks the flushers for as much as reclaim asks for.
+    pub fn wake_flushers(&self, context: &impl Context) {
+        self.cache.wake_flushers(context);
     }
 
     /// Makes one pass over a zone.

@@ -59,7 +59,7 @@ usage: cargo instruments guest SCENARIO... [--out DIR] [--set KEY=VALUE]... [--t
   --out DIR          puts each recording into DIR/NAME (default: target/guest/recordings)
   --set KEY=VALUE    turns a setting. Of dirty throttling: dirty, bg, rate, seconds, writers,
                      max_ratio, fs. Of memory pressure (r1-* to r4-*): memory, rate, swap_rate,
-                     writers, readers, hogs, seconds, waits, and sysctls (vm.swappiness=100)
+                     writers, readers, hogs, seconds, waits, lru_gen, and sysctls
   --smoke            a short guest of each kind, if all that it needs is there: part of `cargo xtask test --all`
   --twice            runs each twice and fails when the recordings differ
   --kernel PACKAGE   another kernel package than the newest 6.12 (or 6.1) for clouds

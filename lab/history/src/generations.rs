@@ -10,7 +10,7 @@
 //!       |  a page that a call brings in:    waits for its write
 //!       |  oldest of three, second of four
 //!       v
-//!     goes, unless its tier is protected, it is dirty or being written: then one up
+//!     goes, unless its tier is protected: then one up; dirty or being written: the youngest
 //! ```
 //!
 //! Pages of each kind are in two to four generations; both kinds have the same youngest one. A call
@@ -39,12 +39,11 @@
 //! mm/workingset.c (`lru_gen_eviction`, `lru_gen_refault`), mm/vmscan.c (`read_ctrl_pos`,
 //! `reset_ctrl_pos`, `positive_ctrl_err`, `get_tier_idx`, `get_type_to_scan`, `sort_folio`,
 //! `isolate_folios`, `inc_min_seq`, `inc_max_seq`, `try_to_inc_min_seq`, `should_run_aging`,
-//! `get_nr_to_scan`), Documentation/mm/multigen_lru.rst.
+//! `get_nr_to_scan`, `set_initial_priority`), Documentation/mm/multigen_lru.rst.
 //!
-//! Deviations: ageing as with `lru_gen/enabled` at 1, so no walk over page tables and no Bloom
-//! filters; a young page has none of its neighbours looked at (`lru_gen_look_around`); no
-//! `min_ttl_ms`, which is 0 unless somebody sets it; no cgroups; the first pass of the background
-//! begins at the gentlest priority (`set_initial_priority`).
+//! Deviations: walks over page tables, which are the caller's, have no Bloom filters; a young page
+//! has none of its neighbours looked at (`lru_gen_look_around`); no `min_ttl_ms`, which is 0 unless
+//! somebody sets it; no cgroups.
 
 use policy::reclaim::scan::{Kind, Priority, scan_count};
 use policy::units::Pages;
@@ -64,6 +63,8 @@ pub const BATCH: u32 = 64;
 const GAIN: u64 = 2;
 /// The largest swappiness.
 const SWAPPINESS_MAX: u8 = 200;
+/// A balance begins at this priority at the latest (half of `DEF_PRIORITY`).
+const BEGINS_AT: u8 = 6;
 /// Bits of a shadow: of uses after the first, and of the oldest generation at that time.
 const AGAIN_BITS: u32 = 3;
 const SEQ_MASK: u32 = (1 << 24) - 1;
@@ -143,6 +144,25 @@ pub enum Step {
 /// Pages by kind and by the place of their generation (`Generations::place`).
 pub type Lens = [[Pages; MOST as usize]; 2];
 
+/// Pages that stand for `BATCH` where the memory stands for one `stands_for` times as large.
+#[must_use]
+pub fn batch(stands_for: u32) -> u64 {
+    u64::from((BATCH / stands_for.max(1)).max(1))
+}
+
+/// The priority of the first pass of a reclaimer that wants `target` pages, where `old` are in
+/// older generations than the two youngest. Fewer than a `batch` are no reason to begin late.
+#[must_use]
+pub fn begins_at(old: Pages, target: Pages, batch: u64) -> Priority {
+    if target.0 < batch {
+        return Priority::GENTLEST;
+    }
+    let bits = |pages: u64| u64::BITS - pages.leading_zeros();
+    let shift = bits(old.0).saturating_sub(1 + bits(target.0 - 1));
+    let shift = u8::try_from(shift).unwrap_or(u8::MAX);
+    Priority(shift.clamp(BEGINS_AT, Priority::GENTLEST.0))
+}
+
 /// The generations of a zone: their numbers, and what became of their pages.
 #[derive(Clone, Debug)]
 pub struct Generations {
@@ -166,7 +186,7 @@ impl Generations {
             min: [0; 2],
             max: MOST - 1,
             fates: Default::default(),
-            batch: u64::from((BATCH / stands_for).max(1)),
+            batch: batch(stands_for),
             stands_for,
         }
     }
@@ -487,6 +507,23 @@ mod tests {
             Step::Scan(Pages(2)),
             "four"
         );
+    }
+
+    #[test]
+    fn a_balance_begins_where_the_old_pages_are_as_many_as_it_wants() {
+        for (old, target, begins) in [
+            (0, 1000, 6),
+            (30_000, 1000, 6),
+            (1 << 20, 64, 12),
+            (1 << 20, 1024, 10),
+            ((1 << 20) - 1, 1024, 9),
+            (1 << 20, 1025, 9),
+            (u64::MAX, 64, 12),
+            (1 << 10, 63, 12),
+        ] {
+            let found = begins_at(Pages(old), Pages(target), batch(1));
+            assert_eq!(found, Priority(begins), "{old} {target}");
+        }
     }
 
     #[test]

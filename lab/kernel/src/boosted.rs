@@ -34,13 +34,17 @@ pub(crate) fn balance(
             BoostStep::Done(end) => break Some(end),
             BoostStep::Shrink { .. } if stops => break None,
             BoostStep::Shrink {
-                priority,
+                mut priority,
                 allowed,
                 boosted,
                 spares_anon,
             } => {
                 cache.age_anon(task, zone);
                 let target = memory.marks_of(zone).high.at_least(CLUSTER);
+                if !boosted {
+                    priority = cache.goes_at(task, zone, (priority, target));
+                    balance.goes_at(priority);
+                }
                 let control = Control {
                     zone,
                     who: Who::BACKGROUND,

@@ -11,19 +11,20 @@
 //! ```text
 //!   too few are old: a generation begins, over       (not at the gentlest priority)
 //!   else, until as many were looked at as the priority says:
-//!     a cluster of the oldest -> judged as any other: freed, sent to the swap file, or the youngest again
+//!     64 of the oldest -> judged as any other: freed, sent to the swap file, or the youngest again
+//!   nothing but dirty pages of files was met: the flushers are woken
 //! ```
 //!
-//! Source: Linux 6.12 mm/vmscan.c, scan_folios(), sort_folio(), evict_folios(), inc_max_seq();
-//! include/linux/mm_inline.h, lru_gen_add_folio(). Deviations: a cluster is taken at a time, where
-//! the kernel isolates 64 pages; a page that could not go is not looked at a second time at once,
-//! unless its write has ended meanwhile; a file's page that a page table brings in begins as if a
-//! call had, unless it was filled without a read.
+//! Source: Linux 6.12.117 mm/vmscan.c, scan_folios(), sort_folio(), evict_folios(), inc_max_seq(),
+//! try_to_shrink_lruvec(); include/linux/mm_inline.h, lru_gen_add_folio(). Deviations: a page that
+//! could not go is not looked at a second time at once, unless its write has ended meanwhile; a
+//! file's page that a page table brings in begins as if a call had, unless it was filled without a
+//! read.
 
 use env::{Context, Lock, LockClass, Task, Work};
 use frames::sync::{AtomicU8, Ordering};
 use frames::{Flags, FrameId, RegionEntry};
-use history::generations::{BATCH, Coming, Generations, Lens, MOST, Step, USES_MOST};
+use history::generations::{self, Coming, Generations, Lens, MOST, Step, USES_MOST};
 use mm::inside::{
     Batch, CLUSTER_FRAMES, CachedPages, Control, Inside, Lru, Order, Page, ZoneId, Zones,
 };
@@ -39,17 +40,34 @@ pub(crate) struct Generational {
     /// By frame: uses by calls in its generation.
     uses: Box<[AtomicU8]>,
     zones: Box<[Lock<Generations>]>,
+    /// Pages that are taken at a time.
+    batch: u64,
     looked_most: u64,
 }
 
 /// Pages that were taken off an oldest generation.
-pub(crate) struct Taken {
-    pub(crate) kind: Kind,
-    pub(crate) batch: Batch,
+struct Taken {
+    kind: Kind,
+    /// In clusters.
+    pages: Vec<Page>,
     /// Number of pages looked at for them; none: there will be no more for now.
-    pub(crate) looked: Pages,
+    looked: Pages,
     /// Of these, one generation up.
-    pub(crate) moved: u64,
+    moved: u64,
+}
+
+impl Taken {
+    fn count(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    fn clusters(&self) -> impl Iterator<Item = Batch> {
+        self.pages.chunks(CLUSTER_FRAMES).map(|pages| {
+            let mut batch = Batch::default();
+            pages.iter().for_each(|page| batch.push(*page));
+            batch
+        })
+    }
 }
 
 fn list(kind: Kind, seq: u32) -> u8 {
@@ -73,10 +91,6 @@ fn lens(lru: &Lru<'_>, zone: ZoneId) -> Lens {
     Kind::ALL.map(|kind| core::array::from_fn(|place| len(kind, place)))
 }
 
-fn len(batch: &Batch) -> u64 {
-    batch.pages().len() as u64
-}
-
 impl Generational {
     /// Of `frames` frames in `zones` zones; the memory stands for one `stands_for` times as large.
     pub(crate) fn new(frames: u32, zones: usize, stands_for: u32) -> Self {
@@ -84,6 +98,7 @@ impl Generational {
         Self {
             uses: (0..frames).map(|_| AtomicU8::new(0)).collect(),
             zones: (0..zones).map(zone).collect(),
+            batch: generations::batch(stands_for),
             looked_most: u64::from(LOOKED_MOST / stands_for.max(1)).max(CLUSTER_FRAMES as u64),
         }
     }
@@ -117,21 +132,26 @@ impl Generational {
         }
     }
 
-    /// Takes up to `count` pages off the oldest generation of a kind, of whose tiers `last` is the
-    /// last that is not protected. Pages of protected tiers have been moved one generation up.
+    /// Takes a batch off the oldest generation of a kind, of whose tiers `last` is the last that is
+    /// not protected. Pages of protected tiers have been moved one generation up.
     fn take(
         &self,
         (lru, generations): (&mut Lru<'_>, &mut Generations),
         pages: &CachedPages,
         zone: ZoneId,
         (kind, last): (Kind, usize),
-        count: u64,
     ) -> Taken {
-        let (mut batch, mut moved) = (Batch::default(), 0);
+        let mut taken = Taken {
+            kind,
+            pages: Vec::new(),
+            looked: Pages::ZERO,
+            moved: 0,
+        };
         let oldest = generations.oldest(kind);
         let [from, above] = [oldest, oldest + 1].map(|seq| list(kind, seq));
         let can_go = generations.can_go(kind);
-        while can_go && len(&batch) < count && len(&batch) + moved < self.looked_most {
+        while can_go && taken.count() < self.batch && taken.count() + taken.moved < self.looked_most
+        {
             let Some(frame) = lru.pop_tail(zone, from) else {
                 break;
             };
@@ -139,19 +159,16 @@ impl Generational {
             if generations.protects(kind, last, self.uses(frame)) {
                 self.set(frame, 0);
                 lru.push_tail(above, frame);
-                moved += 1;
+                taken.moved += 1;
             } else {
-                batch.push(Page { frame, generation });
+                taken.pages.push(Page { frame, generation });
             }
         }
-        let looked = len(&batch) + moved;
-        let none = len(&batch) == 0 && looked < self.looked_most;
-        Taken {
-            kind,
-            looked: Pages(if none { 0 } else { looked }),
-            moved,
-            batch,
+        let looked = taken.count() + taken.moved;
+        if taken.count() > 0 || looked >= self.looked_most {
+            taken.looked = Pages(looked);
         }
+        taken
     }
 
     /// A new generation begins. Where there are as many as there can be, the pages of the oldest
@@ -229,22 +246,21 @@ impl Generational {
         task.did(Work::Deactivate, used.len() as u64);
     }
 
-    /// Takes up to `count` pages off an oldest generation. Generations that are empty then are
-    /// given up. `swappiness`: 0 where no anonymous page can be evicted.
+    /// Takes a batch off an oldest generation. Generations that are empty then are given up.
+    /// `swappiness`: 0 where no anonymous page can be evicted.
     fn take_oldest(
         &self,
         zones: &Zones,
         task: &Task<'_>,
         pages: &CachedPages,
         (zone, swappiness): (ZoneId, u8),
-        count: Pages,
     ) -> Taken {
         let may_swap = swappiness > 0;
         let mut lru = zones.lru(task);
         let mut generations = self.zones[zone.index()].lock(task);
         let (kind, last) = generations.kind(swappiness);
         let mut take = |generations: &mut Generations, from| {
-            self.take((&mut lru, generations), pages, zone, from, count.0)
+            self.take((&mut lru, generations), pages, zone, from)
         };
         let mut taken = take(&mut generations, (kind, last));
         if taken.looked.is_zero() && may_swap {
@@ -260,7 +276,7 @@ impl Generational {
         if !generations.can_go(first) {
             taken.looked = Pages::ZERO;
         }
-        zones[zone].note_isolated(taken.kind, len(&taken.batch));
+        zones[zone].note_isolated(taken.kind, taken.count());
         taken
     }
 
@@ -282,7 +298,7 @@ impl Generational {
         }
         let zone = control.zone;
         let reclaim = &cache.options.reclaim;
-        let batch = Pages(u64::from((BATCH / reclaim.stands_for.max(1)).max(1)));
+        let batch = Pages(self.batch);
         let enough = |reclaimed: Pages| {
             let full = cache.memory.marks_of(zone).high + batch;
             reclaimed >= control.target
@@ -298,15 +314,19 @@ impl Generational {
                 break;
             }
             let from = (zone, swappiness);
-            let cluster = reclaim.cluster();
-            let taken = self.take_oldest(cache.zones, task, cache.pages, from, cluster);
+            let taken = self.take_oldest(cache.zones, task, cache.pages, from);
             task.did(Work::Deactivate, taken.moved);
-            reclaimed += cache.shrink(task, (taken.kind, &taken.batch), control, tally);
+            for cluster in taken.clusters() {
+                reclaimed += cache.shrink(task, (taken.kind, &cluster), control, tally);
+            }
             looked += taken.looked;
             let stops = taken.looked.is_zero() || looked >= wanted || enough(reclaimed);
             if stops || cache.is_stopping() {
                 break;
             }
+        }
+        if !tally.unqueued_dirty.is_zero() && tally.unqueued_dirty == tally.file_taken {
+            cache.wake_flushers(task);
         }
         reclaimed
     }
@@ -322,6 +342,10 @@ impl Order for Generational {
 
     fn bytes(&self) -> u64 {
         size_of_val(&*self.uses) as u64
+    }
+
+    fn begins_at(&self, inactive: Pages, target: Pages) -> Priority {
+        generations::begins_at(inactive, target, self.batch)
     }
 
     fn sizes(&self, context: &dyn Context, lru: &Lru<'_>, zone: ZoneId) -> Sizes {

@@ -3,7 +3,8 @@
 
 use env::Context;
 use frames::FrameId;
-use policy::reclaim::scan::{Kind, Sizes};
+use policy::reclaim::scan::{Kind, Priority, Sizes};
+use policy::units::Pages;
 
 use super::{Lru, ZoneId, Zones};
 use crate::pages::CachedPages;
@@ -18,6 +19,10 @@ pub trait Order: Send + Sync {
 
     /// The lists of a zone as inactive and active ones.
     fn sizes(&self, context: &dyn Context, lru: &Lru<'_>, zone: ZoneId) -> Sizes;
+
+    /// The priority of the first pass of a balance that wants `target` pages, where `inactive` are
+    /// on lists that count as inactive ones.
+    fn begins_at(&self, inactive: Pages, target: Pages) -> Priority;
 
     /// Pages that are in memory from now on.
     fn come(

@@ -12,6 +12,7 @@ use policy::reclaim::background::{
 };
 use policy::reclaim::boost::{self, Waking};
 use policy::reclaim::direct::may_begin;
+use policy::reclaim::scan::{Lru, Priority};
 use policy::reclaim::throttle::{Throttle, Who};
 use policy::units::{Nanos, Pages};
 
@@ -141,6 +142,25 @@ enum Ended {
     InVain,
 }
 
+/// The priority of a pass that is due at this one: a law with an order of its own may begin late.
+pub(crate) fn goes_at(
+    task: &Task<'_>,
+    cache: &Cache,
+    zone: ZoneId,
+    (priority, target): (Priority, Pages),
+) -> Priority {
+    let order = cache.zones.order();
+    let Some(order) = order.filter(|_| priority == Priority::GENTLEST) else {
+        return priority;
+    };
+    let sizes = cache.zones.sizes(task, zone);
+    let mut inactive = sizes.of(Lru::InactiveFile);
+    if cache.can_swap() {
+        inactive += sizes.of(Lru::InactiveAnon);
+    }
+    order.begins_at(inactive, target)
+}
+
 /// One balance of a zone.
 fn balance(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> Ended {
     let memory = &cache.memory;
@@ -162,6 +182,8 @@ fn balance(task: &mut Task<'_>, cache: &Cache, zone: ZoneId) -> Ended {
                 spares_anon,
             } => {
                 age_anon(task, cache, zone);
+                let priority = goes_at(task, cache, zone, (priority, target));
+                balance.goes_at(priority);
                 let control = Control {
                     zone,
                     who: Who::BACKGROUND,

@@ -236,6 +236,11 @@ impl Balance {
         }
     }
 
+    /// The pass that is due is made at that priority.
+    pub fn goes_at(&mut self, priority: Priority) {
+        self.priority = Some(priority);
+    }
+
     /// The pass has ended; `spared_anon`: inactive pages of files sufficed for it.
     pub fn shrunk(&mut self, reclaimed: Pages, scanned: Pages, spared_anon: bool) {
         self.reclaimed += reclaimed;

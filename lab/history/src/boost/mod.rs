@@ -181,6 +181,11 @@ impl BoostedBalance {
         }
     }
 
+    /// The pass that is due is made at that priority.
+    pub fn goes_at(&mut self, priority: Priority) {
+        self.priority = Some(priority);
+    }
+
     /// The pass has ended. `freed`: with the pages of slabs. `enough`: it scanned as many as the
     /// zones' marks say (HIGH and boost of each, at least a cluster).
     pub fn shrunk(&mut self, freed: Pages, enough: bool, spared_anon: bool) {

@@ -67,7 +67,8 @@ fn has(scenario: &Scenario, fs: Fs) -> bool {
 /// The shell script that the kernel starts.
 fn init(scenario: &Scenario, modules: &[&str]) -> String {
     let mut text = image::begin(modules);
-    text.push_str("echo n > /sys/kernel/mm/lru_gen/enabled\n");
+    let generations = &scenario.lru_gen;
+    let _ = writeln!(text, "echo {generations} > /sys/kernel/mm/lru_gen/enabled");
     let (thp, defrag) = (&scenario.thp, &scenario.thp_defrag);
     let folder = "/sys/kernel/mm/transparent_hugepage";
     let _ = writeln!(text, "echo {thp} > {folder}/enabled");

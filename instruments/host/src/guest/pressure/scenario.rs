@@ -113,7 +113,12 @@ impl Told<'_> {
         for worker in scenario.workers() {
             task(&mut text, &worker, seconds);
         }
-        let _ = write!(text, "\n[[column]]\nname = \"linux-6.12\"\nhz = {hz}\n");
+        let column = match scenario.lru_gen.as_str() {
+            "n" => "linux-6.12",
+            "1" => "linux-6.12-mglru",
+            _ => "linux-6.12-mglru-walks",
+        };
+        let _ = write!(text, "\n[[column]]\nname = \"{column}\"\nhz = {hz}\n");
         if self
             .fact("vm.zone_reclaim_mode")
             .is_ok_and(|mode| mode > 0.0)

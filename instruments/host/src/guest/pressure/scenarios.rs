@@ -12,6 +12,8 @@ use crate::Result;
 const GUESTS: &str = include_str!("../../../guests/pressure.toml");
 /// Memory that a guest needs for itself: the kernel, what boots it, what is kept of the run.
 const OWN_MIB: u32 = 128;
+/// The multi-generational LRU off, on, and without walks over page tables.
+const LRU_GEN: [&str; 3] = ["n", "y", "1"];
 /// Size of a disk that keeps nothing.
 const ENDLESS_MIB: u32 = 250 * 1024;
 /// Size of the swap disk.
@@ -212,6 +214,8 @@ pub(crate) struct Scenario {
     /// Transparent huge pages: when a fault tries for one, and how hard.
     pub(super) thp: String,
     pub(super) thp_defrag: String,
+    /// The multi-generational LRU: off (`n`), on (`y`), or the bits of its parts.
+    pub(super) lru_gen: String,
     pub(super) disks: Vec<Disk>,
     /// The disk that is swapped to.
     pub(super) swap: Option<usize>,
@@ -234,6 +238,7 @@ impl Default for Scenario {
             waits_mib: 0,
             thp: "never".to_owned(),
             thp_defrag: "madvise".to_owned(),
+            lru_gen: "n".to_owned(),
             disks: Vec::new(),
             swap: None,
             sysctl: BTreeMap::new(),
@@ -378,7 +383,7 @@ impl Scenario {
     /// # Errors
     /// The setting is not known, this scenario does not have it, or its value is none.
     pub(super) fn set(&mut self, setting: &str) -> Result<()> {
-        let known = "memory, rate, swap_rate, writers, readers, hogs, seconds, waits, and sysctls (vm.swappiness=100)";
+        let known = "memory, rate, swap_rate, writers, readers, hogs, seconds, waits, lru_gen, and sysctls (vm.swappiness=100)";
         let (key, value) = super::super::parts(setting)?;
         let number = |least: u32| super::super::number_from(least, setting);
         match key {
@@ -388,6 +393,11 @@ impl Scenario {
                 self.waits_mib = number(1)?;
                 self.trace_kib += self.waits_mib * 1024;
                 self.events.push("waits".to_owned());
+            }
+            "lru_gen" if LRU_GEN.contains(&value) => self.lru_gen = value.to_owned(),
+            "lru_gen" => {
+                let known = LRU_GEN.join(", ");
+                return Err(format!("--set {setting}: '{value}' is none of {known}"));
             }
             "rate" => self.disks[0].rate = Some(number(1)?),
             "swap_rate" => match self.swap {
