@@ -57,7 +57,11 @@ impl Drop for Folder {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let log = std::fs::read_to_string(self.0.join("log"));
-            eprintln!("{}: the server's log:\n{}", self.0.display(), log.unwrap_or_default());
+            eprintln!(
+                "{}: the server's log:\n{}",
+                self.0.display(),
+                log.unwrap_or_default()
+            );
         }
         let _ = std::fs::remove_dir_all(&self.0);
     }
