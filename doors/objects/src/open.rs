@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use object_store::ObjectStore;
@@ -39,6 +39,8 @@ use crate::{Config, Objects};
 const THREAD: &str = "tg-objects";
 /// Time that a thread of the runtime waits for work.
 const FOR_GOOD: Duration = Duration::from_secs(u32::MAX as u64);
+/// Time that threads have to begin; those that the system refuses never do.
+const BEGIN_BOUND: Duration = Duration::from_secs(2);
 /// Time that the runtime waits for calls into the file system that hang, when it ends.
 const END_BOUND: Duration = Duration::from_millis(500);
 /// Time that giving the lease back may take; otherwise it expires by itself.
@@ -80,6 +82,31 @@ pub fn open_on(
     Ok(objects)
 }
 
+/// Starts all threads for calls into the file system and for look-ups of names: the system may have
+/// none to give later, or no memory for what a thread maps as it begins, which ends the process.
+/// Where it has fewer now, calls wait for one another.
+async fn start_all(threads: usize) {
+    let gate = Arc::new(Mutex::new(()));
+    let (begun, all) = mpsc::channel();
+    // A thread that has begun waits, so that the next call has one of its own.
+    let shut = gate.lock();
+    let begin = |_| {
+        let (gate, begun) = (Arc::clone(&gate), begun.clone());
+        tokio::task::spawn_blocking(move || {
+            let _ = begun.send(());
+            drop(gate.lock());
+        })
+    };
+    let calls: Vec<_> = (0..threads).map(begin).collect();
+    let until = Instant::now() + BEGIN_BOUND;
+    let left = || until.saturating_duration_since(Instant::now());
+    let _ = (0..threads).try_for_each(|_| all.recv_timeout(left()));
+    drop(shut);
+    for call in calls {
+        let _ = call.await;
+    }
+}
+
 /// Starts the device's thread, and opens the volume there. Answers too what was made in a directory
 /// for it, which goes again unless it is kept.
 pub(crate) fn open_at(
@@ -103,9 +130,10 @@ pub(crate) fn open_at(
         }
     };
     let place = place()?;
+    let threads = 2 * parallel;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .max_blocking_threads(2 * parallel)
+        .max_blocking_threads(threads)
         .thread_keep_alive(FOR_GOOD)
         .thread_name("tg-objects-file")
         .build()
@@ -115,9 +143,7 @@ pub(crate) fn open_at(
     let config = config.clone();
     let body = move || {
         runtime.block_on(async {
-            // Calls into the file system, and look-ups of names, have a thread that is there: the
-            // system may have none to give later.
-            let _ = tokio::task::spawn_blocking(|| ()).await;
+            start_all(threads).await;
             let (shared, made) = match prepare(place, &config, arena, parallel).await {
                 Ok(prepared) => prepared,
                 Err(error) => {
@@ -495,4 +521,28 @@ async fn same_versions(
         place: client.place.clone(),
         what: UNLIKE,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_threads_for_calls_are_there_at_once() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(6)
+            .thread_keep_alive(FOR_GOOD)
+            .thread_name("tg-start-all")
+            .build()
+            .unwrap();
+        runtime.block_on(start_all(6));
+        let all = std::fs::read_dir("/proc/self/task").unwrap();
+        let name = |task: std::io::Result<std::fs::DirEntry>| {
+            std::fs::read_to_string(task.unwrap().path().join("comm")).unwrap_or_default()
+        };
+        let named = all
+            .map(name)
+            .filter(|name| name.trim_end() == "tg-start-all");
+        assert_eq!(named.count(), 6);
+    }
 }
