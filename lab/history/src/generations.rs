@@ -58,7 +58,7 @@ pub const USES_MOST: u8 = 5;
 const KNOWN: u8 = 3;
 /// Pages that came back, below which a tier is not protected; and the weight of tier 0's misses
 /// where it has few.
-pub const BATCH: u32 = 64;
+const BATCH: u32 = 64;
 /// A tier is protected if its part that came back exceeds this many times that of tier 0.
 const GAIN: u64 = 2;
 /// The largest swappiness.

@@ -32,7 +32,7 @@ use policy::reclaim::page::Tally;
 use policy::reclaim::scan::{Kind, Priority, Sizes};
 use policy::units::Pages;
 
-/// Pages that are looked at for a cluster at most (`MAX_LRU_BATCH`).
+/// Pages that are looked at for a batch at most (`MAX_LRU_BATCH`).
 const LOOKED_MOST: u32 = 4096;
 
 /// See the module.
@@ -48,7 +48,6 @@ pub(crate) struct Generational {
 /// Pages that were taken off an oldest generation.
 struct Taken {
     kind: Kind,
-    /// In clusters.
     pages: Vec<Page>,
     /// Number of pages looked at for them; none: there will be no more for now.
     looked: Pages,
