@@ -298,6 +298,7 @@ fn finish(
         columns: &planned.columns,
         summed: &planned.summed,
         wanted: &planned.wanted,
+        smaller: planned.smaller,
         replicas: planned.replicas,
         replicas_asked: planned.replicas_asked,
     };
@@ -423,6 +424,7 @@ fn claims_not_run(planned: &Planned) -> Vec<Claim> {
         columns: &[],
         summed: &[],
         wanted: &Wanted::default(),
+        smaller: planned.smaller,
         replicas: 1,
         replicas_asked: planned.replicas_asked,
     };

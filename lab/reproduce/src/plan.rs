@@ -23,6 +23,8 @@ pub(super) struct Planned {
     pub(super) left_out: Vec<String>,
     /// Values that are not the experiment's own.
     pub(super) set: Vec<String>,
+    /// It is run smaller than at the experiment's own scale.
+    pub(super) smaller: bool,
     /// Repetitions here, and those that the experiment asks for.
     pub(super) replicas: u32,
     pub(super) replicas_asked: u32,
@@ -124,6 +126,7 @@ impl Planned {
             replicas,
             replicas_asked: *own.run.replicas.get_ref(),
             set: short.map_or_else(Vec::new, |section| section.set.clone()),
+            smaller: scenario.run.scale.get_ref() < own.run.scale.get_ref(),
             scenario,
             source,
             columns,
