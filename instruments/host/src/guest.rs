@@ -62,7 +62,8 @@ usage: cargo instruments guest SCENARIO... [--out DIR] [--set KEY=VALUE]... [--t
                      writers, readers, hogs, seconds, waits, lru_gen, and sysctls
   --smoke            a short guest of each kind, if all that it needs is there: part of `cargo xtask test --all`
   --twice            runs each twice and fails when the recordings differ
-  --kernel PACKAGE   another kernel package than the newest 6.12 (or 6.1) for clouds
+  --kernel PACKAGE   another kernel of Debian than the newest 6.12 (or 6.1) for clouds:
+                     linux-image-cloud-amd64. Recordings go into DIR/NAME+kernel=PACKAGE
   --limit SECONDS    ends a guest that takes longer than this (default 1200)
 ";
 
@@ -111,6 +112,14 @@ impl Options {
             }
         }
         Ok(options)
+    }
+
+    /// The folder of a recording: one of another kernel does not stand in for the usual one.
+    fn folder(&self, name: &str) -> String {
+        match &self.kernel {
+            Some(package) => format!("{name}+kernel={package}"),
+            None => name.to_owned(),
+        }
     }
 
     /// The scenarios, with the settings turned, all of them possible.
@@ -247,7 +256,7 @@ fn record_all(options: &Options) -> Result<()> {
         .unwrap_or_else(|| base.join("recordings"));
     let out = root().join(out);
     for guest in &guests {
-        record::replaceable(&out.join(guest.name()))?;
+        record::replaceable(&out.join(options.folder(guest.name())))?;
     }
     let workshop = Workshop::open(&base, options.kernel.as_deref(), options.limit)?;
     for guest in &guests {
@@ -260,7 +269,7 @@ fn record_all(options: &Options) -> Result<()> {
             }
             println!("{name}: two runs, the same recording");
         }
-        let folder = out.join(name);
+        let folder = out.join(options.folder(name));
         recording.save(&folder)?;
         let summary = &recording.summary;
         println!("{name}: {summary}\n    {}", folder.display());

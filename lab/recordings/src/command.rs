@@ -350,6 +350,8 @@ fn compared(ready: Ready, runs: Vec<Vec<Outcome>>) -> Comparison {
     let mut sides = Vec::new();
     for (mut recording, (plan, runs)) in recordings.into_iter().zip(made.by_ref()) {
         recording.notes.extend(plan.notes.iter().cloned());
+        let another = recording.setting.another_kernel(&columns);
+        recording.notes.extend(another);
         outcomes.push(recording.outcome.clone());
         sides.push(Side {
             recorded: measure(&recording.setting, &recording.outcome),

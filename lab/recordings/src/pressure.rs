@@ -43,6 +43,8 @@ const COUNTERS: [&str; 10] = [
     "pgsteal_kswapd",
     "nr_dirtied",
 ];
+/// A counter of a figure that 6.12 has and 6.1 does not.
+const YOUNG: &str = "zone_reclaim_success";
 /// The kernel counts the begin of a direct reclaim by the zone that was wanted, the lab all in one.
 const STALLS: [&str; 4] = [
     "allocstall_dma",
@@ -140,12 +142,16 @@ pub(super) fn read(
     notes: &mut Vec<String>,
 ) -> Result<Outcome, Fault> {
     let need = |name: &str| rows::need(folder, name, setting.kind.folder);
-    let counters = counters();
+    let vmstat_path = need("vmstat.csv")?;
+    let mut counters = counters();
+    if !rows::has(&vmstat_path, YOUNG)? {
+        counters.retain(|name| *name != YOUNG);
+        notes.push(format!("this kernel does not count `{YOUNG}`"));
+    }
     let names = LEVELS.iter().chain(&counters).chain(&STALLS);
     let wanted: Vec<Wanted> = core::iter::once(column("t", "seconds"))
         .chain(names.map(|name| column(name, PAGES)))
         .collect();
-    let vmstat_path = need("vmstat.csv")?;
     let vmstat = rows::read(&vmstat_path, &wanted, None)?;
     let (Some(first), Some(last)) = (vmstat.rows.first(), vmstat.rows.last()) else {
         return Err(Fault::of(&vmstat_path, "has no samples", "record again"));

@@ -95,6 +95,13 @@ pub(super) fn text(path: &Path) -> Result<String, Fault> {
     })
 }
 
+/// Checks whether a table has a column of that name.
+pub(super) fn has(path: &Path, name: &str) -> Result<bool, Fault> {
+    let text = text(path)?;
+    let header = text.lines().next().unwrap_or_default();
+    Ok(header.split(',').any(|known| known.trim() == name))
+}
+
 /// Reads the wanted columns; the first is the time. `per_writer`: the column whose value tells the
 /// sequences apart in which time does not go backwards.
 pub(super) fn read(

@@ -54,6 +54,10 @@ impl Facts {
         Self(facts.unwrap_or_default())
     }
 
+    fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name)?.as_str()
+    }
+
     /// A number, or the one that a text begins with.
     fn number(&self, name: &str) -> Option<f64> {
         match self.0.get(name)? {
@@ -127,6 +131,26 @@ impl Setting {
     #[must_use]
     pub fn summary(&self) -> &str {
         &self.scenario.title
+    }
+
+    /// A note of the kernel that was recorded, where `columns` are of others: each that is of a
+    /// kernel's line bears its name. None where the recording does not tell its kernel.
+    #[must_use]
+    pub fn another_kernel(&self, columns: &[&str]) -> Option<String> {
+        let kernel = self.facts.text("kernel")?;
+        let line = |version: &str| {
+            let mut parts = version.split(['.', '-', '+']);
+            Some((parts.next()?.to_owned(), parts.next()?.to_owned()))
+        };
+        let mut others = columns.iter().filter(|column| {
+            let of = column.strip_prefix("linux-").and_then(line);
+            of.is_some_and(|of| Some(of) != line(kernel))
+        });
+        let first = others.next()?;
+        let others = others.fold(first.to_string(), |all, one| format!("{all}, {one}"));
+        Some(format!(
+            "Linux {kernel} was recorded; {others} stands for another kernel, and what differs may be the kernels' own"
+        ))
     }
 
     /// The time of the recording.

@@ -31,13 +31,15 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel that was fetched before, or the newest that the package archive has.
+    /// The kernel of a package, or of the one that it only names; without one, what was fetched
+    /// before, or the newest that the package archive has.
     ///
     /// # Errors
     /// It cannot be fetched; the message says what to do.
     pub(super) fn fetch(cache: &Path, package: Option<&str>) -> Result<Self> {
         let package = match (package, cached(cache)) {
-            (Some(package), _) => package.to_owned(),
+            (Some(package), _) if cache.join(package).join("boot").exists() => package.to_owned(),
+            (Some(package), _) => named_by(package).unwrap_or_else(|| package.to_owned()),
             (None, Some(package)) => package,
             (None, None) => newest()?,
         };
@@ -152,12 +154,17 @@ fn cached(cache: &Path) -> Option<String> {
 
 /// The package that the newest kernel is in.
 fn newest() -> Result<String> {
-    if let Some(package) = named_by(&NEWEST) {
+    let known = || {
+        let lines = ["linux-image-6.12.", "linux-image-6.1."];
+        let mut named = NEWEST.into_iter().filter_map(named_by);
+        named.find(|package| lines.iter().any(|line| package.starts_with(line)))
+    };
+    if let Some(package) = known() {
         return Ok(package);
     }
     // An image of a container often has no lists at all.
     install("apt-get", &["update", "-q"])?;
-    named_by(&NEWEST).ok_or_else(|| {
+    known().ok_or_else(|| {
         format!(
             "the package archive has no kernel: none of {} leads to one; add Debian's archive, or name a package with --kernel",
             NEWEST.join(", ")
@@ -165,18 +172,18 @@ fn newest() -> Result<String> {
     })
 }
 
-fn named_by(metas: &[&str]) -> Option<String> {
-    metas.iter().find_map(|meta| {
-        let text = steps::output(Command::new("apt-cache").args(["depends", meta])).ok()?;
-        let package = text
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("Depends: "))?;
-        let known = ["linux-image-6.12.", "linux-image-6.1."];
-        known
-            .iter()
-            .any(|line| package.starts_with(line))
-            .then(|| package.to_owned())
-    })
+/// The package of a kernel that another one only names; a kernel's own names none.
+fn named_by(package: &str) -> Option<String> {
+    let text = steps::output(Command::new("apt-cache").args(["depends", package])).ok()?;
+    named_in(&text).map(str::to_owned)
+}
+
+/// The kernel among the lines of `apt-cache depends`.
+fn named_in(text: &str) -> Option<&str> {
+    let mut needs = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("Depends: "));
+    needs.find(|package| package.starts_with("linux-image-"))
 }
 
 fn unpack(cache: &Path, package: &str, folder: &Path) -> Result<()> {
@@ -239,4 +246,17 @@ fn install(program: &str, words: &[&str]) -> Result<()> {
             words.join(" ")
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_that_only_names_a_kernel_leads_to_it() {
+        let names = "linux-image-cloud-amd64\n  Depends: linux-image-6.1.0-56-cloud-amd64\n";
+        assert_eq!(named_in(names), Some("linux-image-6.1.0-56-cloud-amd64"));
+        let own = "linux-image-6.1.0-56-cloud-amd64\n  Depends: kmod\n |Depends: initramfs-tools\n  Suggests: linux-doc-6.1\n";
+        assert_eq!(named_in(own), None);
+    }
 }

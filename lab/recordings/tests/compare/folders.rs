@@ -526,6 +526,27 @@ fn keys_of_a_change_are_checked_like_those_of_run() {
 }
 
 #[test]
+fn a_recording_of_another_kernel_says_so_beside_a_column_of_a_kernel() {
+    for (kernel, column, said) in [
+        ("6.12.117+deb12-cloud-amd64", "linux-6.12", false),
+        ("6.12.117+deb12-cloud-amd64", "linux-6.1", true),
+        ("6.1.0-56-cloud-amd64", "linux-6.12", true),
+        ("6.1.0-56-cloud-amd64", "linux-6.12-mglru", true),
+        ("6.1.0-56-cloud-amd64", "linux-6.1", false),
+        ("6.1.0-56-cloud-amd64", "tidegate", false),
+    ] {
+        let path = copy("guest");
+        let facts = format!("{{ \"kernel\": \"{kernel}\" }}\n");
+        std::fs::write(path.join("facts.json"), facts).unwrap();
+        let setting = Recording::load(&path).unwrap().setting;
+        let note = setting.another_kernel(&[column]).unwrap_or_default();
+        std::fs::remove_dir_all(path).unwrap();
+        let both = format!("Linux {kernel} was recorded; {column} stands for another");
+        assert_eq!(note.starts_with(&both), said, "{kernel}, {column}: {note}");
+    }
+}
+
+#[test]
 fn a_part_of_the_memory_wants_a_recording_that_tells_it() {
     let mut guest = Recording::load(&recorded("one-dd")).unwrap().setting;
     // facts.json: 1400616 kB are available.

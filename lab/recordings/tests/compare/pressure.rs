@@ -9,6 +9,8 @@ use recordings::differ::differences;
 use recordings::kind::PRESSURE;
 use recordings::{Recording, Setting, figures, lab, measure};
 
+use super::fixture::unpacked;
+
 static COPIES: AtomicU32 = AtomicU32::new(0);
 
 fn recording(name: &str) -> PathBuf {
@@ -28,6 +30,11 @@ fn changed(file: &str, change: impl Fn(&str) -> String) -> PathBuf {
         fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
     }
     let path = copy.join(file);
+    let packed = copy.join(format!("{file}.gz"));
+    if packed.exists() {
+        fs::write(&path, unpacked(&packed)).unwrap();
+        fs::remove_file(packed).unwrap();
+    }
     let text = fs::read_to_string(&path).unwrap();
     let new = change(&text);
     assert_ne!(text, new, "the change found nothing to change");
@@ -69,6 +76,19 @@ fn what_the_lab_does_not_have_is_refused_by_name() {
     assert!(said.contains("did you mean `swappiness`"), "{said}");
     let said = of("summary.json", "kthread_cpu_s", "cpu_s");
     assert!(said.contains("is not a recording's summary"), "{said}");
+}
+
+#[test]
+fn a_kernel_without_a_young_counter_is_read_and_the_counter_is_named() {
+    let of = |counter: &'static str| {
+        changed("vmstat.csv", move |text| text.replacen(counter, "gone", 1))
+    };
+    let young = of("zone_reclaim_success");
+    let notes = Recording::load(&young).unwrap().notes;
+    fs::remove_dir_all(young).unwrap();
+    assert_eq!(notes, ["this kernel does not count `zone_reclaim_success`"]);
+    let said = said_of(&of("pswpin"));
+    assert!(said.contains("has no column `pswpin`"), "{said}");
 }
 
 #[test]
