@@ -67,6 +67,8 @@ pub enum Cause {
     /// A page that cannot be waited for is looked at again in a moment: a page that a reader has
     /// pinned for the time of a copy, or pages that a flusher found busy. Its end is its time.
     PageRetry,
+    /// A log that pages wait for is not durable far enough: to write them, or to change more.
+    LogDurable,
 }
 
 impl Cause {
@@ -83,6 +85,7 @@ impl Cause {
                 | Self::RequestSlot
                 | Self::Journal
                 | Self::SwapIo
+                | Self::LogDurable
         )
     }
 

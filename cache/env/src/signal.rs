@@ -62,11 +62,13 @@ pub enum Signal {
     Shutdown,
     /// An event of a program's own that it waits for and wakes.
     Other,
+    /// A log that pages wait for is durable further, or has ended.
+    LogDurable,
 }
 
 impl Signal {
     /// Number of signals.
-    pub const COUNT: usize = 26;
+    pub const COUNT: usize = 27;
 
     /// All, in the order of their numbers.
     pub const ALL: [Self; Self::COUNT] = [
@@ -96,6 +98,7 @@ impl Signal {
         Self::TaskEnded,
         Self::Shutdown,
         Self::Other,
+        Self::LogDurable,
     ];
 
     /// Its name in tables, traces and metrics.
@@ -128,6 +131,7 @@ impl Signal {
             Self::TaskEnded => "task ended",
             Self::Shutdown => "shutdown",
             Self::Other => "other",
+            Self::LogDurable => "log durable",
         }
     }
 }
@@ -141,5 +145,5 @@ const _: () = {
         );
         at += 1;
     }
-    assert!(Signal::Other as usize + 1 == Signal::COUNT);
+    assert!(Signal::LogDurable as usize + 1 == Signal::COUNT);
 };

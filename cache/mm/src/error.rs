@@ -147,6 +147,13 @@ pub enum Error {
     /// The region has given way: memory ran out, and it was the largest (`Tunables::oom_kills`).
     /// Its pages are gone.
     Killed,
+    /// Pages wait for a log that has ended (`WriteAhead::end`): they cannot be written.
+    LogEnded {
+        /// The number that the log would have to be durable up to.
+        lsn: u64,
+        /// The number that it was.
+        durable: u64,
+    },
     /// The environment shuts down.
     Cancelled,
     /// It would have to be waited for, and the task may not (`Task::nonblocking`).
@@ -371,6 +378,11 @@ impl fmt::Display for Error {
             Self::Killed => f.write_str(
                 "memory ran out, and this region, the largest, gave way: raise the limit or the swap \
                  file's size",
+            ),
+            Self::LogEnded { lsn, durable } => write!(
+                f,
+                "pages wait for a log to be durable up to {lsn}, and it has ended at {durable}; \
+                 discard the file, and recover it from the log"
             ),
             Self::Cancelled => f.write_str("cancelled: shutting down"),
             Self::WouldWait => {

@@ -74,6 +74,7 @@ pub use lists::NodeId;
 pub use memory::offline::Limit;
 pub use memory::overhead::Overhead;
 pub use options::{Apart, DeviceOptions, ErrorPolicy, Options, Populate, Runs};
+pub use registry::ahead::WriteAhead;
 pub use registry::page_map::Access;
 pub use slabs::{PageWatch, SlabPages};
 pub use stats::{DeviceStats, Health, NodeStats, ReadsFailing, Refaults, Stats};

@@ -4,7 +4,7 @@ use env::Cause;
 
 /// Causes of waits, with their names and whether a timeout is how they normally end (a pause, a
 /// sleep).
-pub(crate) const CAUSES: [(Cause, &str, bool); 18] = [
+pub(crate) const CAUSES: [(Cause, &str, bool); 19] = [
     (Cause::DirtyPause, "dirty pause", true),
     (Cause::DeviceStalled, "device stalled", true),
     (Cause::PageBusy, "page busy", false),
@@ -23,6 +23,7 @@ pub(crate) const CAUSES: [(Cause, &str, bool); 18] = [
     (Cause::RequestSlot, "request slot", false),
     (Cause::RetryBackoff, "retry back-off", true),
     (Cause::PageRetry, "page looked at again", true),
+    (Cause::LogDurable, "log durable", false),
 ];
 
 /// The name of a cause; of those that no caller has, there is none.

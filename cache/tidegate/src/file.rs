@@ -17,7 +17,7 @@ use crate::opened::Disk;
 use crate::opened::{Entry, FileKey};
 use crate::waits::{Call, Named, Sums};
 use crate::writer::with_own;
-use crate::{Cache, CallWaits, Error, Progress, Writer};
+use crate::{Cache, CallWaits, Error, Progress, WriteAhead, Writer};
 
 /// An open file. Shared by reference between threads. Dropping it leaves what it holds to be
 /// written in the background; `close` says whether that worked.
@@ -206,6 +206,35 @@ impl File {
     ) -> Result<usize, Error> {
         let (writer, sums) = writer.counted(&self.cache.inner.mm);
         self.write_as((writer, Some(sums)), data, offset)
+    }
+
+    /// From now on its pages may wait for `log` ([`File::write_logged`]), whichever handle of it
+    /// writes.
+    ///
+    /// # Errors
+    /// `File` with `BadOption`: it follows another log. `Closed`.
+    pub fn follow(&self, log: &WriteAhead) -> Result<(), Error> {
+        let task = self.cache.enter()?;
+        self.answered(self.inner.follow(&task, &log.0))
+    }
+
+    /// As `write_at`; what is written goes to the device after the log that the file follows is
+    /// durable up to `lsn`, the program's own number. Of pages that were written to several times
+    /// before they go, the highest counts.
+    ///
+    /// # Errors
+    /// As `write_at`. `File` with `BadOption` (it follows no log, or `lsn` is zero), `LogEnded`.
+    pub fn write_logged(&self, data: &[u8], offset: u64, lsn: u64) -> Result<usize, Error> {
+        let _call = self.call("write", (offset, data.len() as u64), None);
+        with_own(&self.cache.inner.mm, |writer| {
+            let mut task = self.enter_to_change()?;
+            let offset = Bytes(offset);
+            let written = self
+                .inner
+                .write_logged(&mut task, writer, offset, data, lsn);
+            written.map_err(|(taken, error)| self.failed(error, taken))?;
+            Ok(data.len())
+        })
     }
 
     fn write_as(

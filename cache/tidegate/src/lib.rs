@@ -39,6 +39,7 @@
 //!   2. A cache that is dropped has tried to sync; `close` is how to hear that it did not work.
 #![forbid(unsafe_code)]
 
+mod ahead;
 mod budget;
 mod builder;
 mod cache;
@@ -57,6 +58,7 @@ mod volume;
 mod waits;
 mod writer;
 
+pub use ahead::WriteAhead;
 pub use builder::Builder;
 pub use cache::{Cache, OpenOptions, WeakCache};
 pub use error::Error;

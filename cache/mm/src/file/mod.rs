@@ -28,7 +28,7 @@ use crate::file::sync::shut_settled;
 use crate::file::write::{Pacing, Progress};
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
-use crate::{Error, Offered, Pinned, Reader, Synced, Writer};
+use crate::{Error, Offered, Pinned, Reader, Synced, WriteAhead, Writer};
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
 pub struct File {
@@ -162,13 +162,46 @@ impl File {
     ) -> Result<Bytes, (Bytes, Error)> {
         let data = data.into();
         let len = data.len() as u64;
-        let call = write::Call::new(task, self, writer, offset, len);
-        let call = call.map_err(|error| (Bytes::ZERO, error))?;
-        let progress = call.write(task, data, Pacing::Here)?;
-        if progress.would_block {
-            return Err((progress.bytes, Error::WouldWait));
+        take_in(
+            task,
+            write::Call::new(task, self, writer, offset, len),
+            data,
+        )
+    }
+
+    /// From now on its pages may wait for `log`: `write_logged`.
+    ///
+    /// # Errors
+    /// `BadOption`: it follows another one.
+    pub fn follow(&self, task: &Task<'_>, log: &Arc<WriteAhead>) -> Result<(), Error> {
+        if self.mapping.follow(task, log) {
+            return Ok(());
         }
-        Ok(progress.bytes)
+        Err(Error::BadOption {
+            what: "logs that a file follows, with this one,",
+            value: 2,
+            allowed: (0, 1),
+        })
+    }
+
+    /// As `write_counted`; the pages are not written to the device before the log that the file
+    /// follows is durable up to `lsn`. Waits for the log while as many pages wait for it as the
+    /// background threshold has.
+    ///
+    /// # Errors
+    /// As `write`; `BadOption` (it follows no log, or `lsn` is zero), `LogEnded`.
+    pub fn write_logged<'a>(
+        &self,
+        task: &mut Task<'_>,
+        writer: &mut Writer,
+        offset: Bytes,
+        data: impl Into<Data<'a>>,
+        lsn: u64,
+    ) -> Result<Bytes, (Bytes, Error)> {
+        let data = data.into();
+        let len = data.len() as u64;
+        let call = write::Call::new(task, self, writer, offset, len);
+        take_in(task, call.and_then(|call| call.logged(lsn)), data)
     }
 
     /// Its pages, and the accesses to it. Counts its cached pages one by one.
@@ -499,6 +532,20 @@ impl File {
         }
         Ok(())
     }
+}
+
+/// All of `data`, or an error with how many bytes were taken in before it.
+fn take_in(
+    task: &mut Task<'_>,
+    call: Result<write::Call<'_>, Error>,
+    data: Data<'_>,
+) -> Result<Bytes, (Bytes, Error)> {
+    let call = call.map_err(|error| (Bytes::ZERO, error))?;
+    let progress = call.write(task, data, Pacing::Here)?;
+    if progress.would_block {
+        return Err((progress.bytes, Error::WouldWait));
+    }
+    Ok(progress.bytes)
 }
 
 /// The pages of a range of bytes; none: there are none.

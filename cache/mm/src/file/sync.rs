@@ -257,8 +257,8 @@ fn send_tagged(
         if outcome.skipped.is_zero() {
             return Ok(());
         }
-        // Somebody is filling them, or an older version is being written.
-        wait_for_skipped(task, cache, mapping, from, to)?;
+        // Somebody is filling them, an older version is being written, or they wait for a log.
+        wait_for_skipped(task, cache, mapping, (from, to), turn)?;
     }
     Ok(())
 }
@@ -275,16 +275,20 @@ fn tag_dirty(task: &Task<'_>, cache: &Cache, mapping: &Mapping, from: u32, to: u
 /// Waits for the first page that could not be taken.
 fn wait_for_skipped(
     task: &mut Task<'_>,
-    cache: &Cache,
-    mapping: &Mapping,
-    from: u32,
-    to: u32,
+    cache: &Arc<Cache>,
+    mapping: &Arc<Mapping>,
+    part: Part,
+    turn: &mut Pages,
 ) -> Result<(), Error> {
-    let Some((page, frame)) =
-        mapping.next_tagged(task, &cache.pages.pool, (from, to), Tag::ToWrite)
+    let Some((page, frame)) = mapping.next_tagged(task, &cache.pages.pool, part, Tag::ToWrite)
     else {
         return Ok(());
     };
+    if let Some((log, _)) = mapping.held_by(task, page) {
+        return log.release(task, (mapping.serial, page), |task| {
+            send_tagged(task, cache, mapping, page, page, turn)
+        });
+    }
     if cache.pages.table.flags(frame).has(Flags::WRITEBACK) {
         wait_frame(task, cache, mapping, page, frame)
     } else {

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use env::{Cause, Signal, Task};
+use env::{Cause, Interrupt, Signal, Task};
 use frames::{Busy, Flags, FrameId, Refusal, Slot};
 use policy::place::by_use::Purpose;
 use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
@@ -194,7 +194,7 @@ pub(crate) fn remove_busy(
         cache.pages.table.disown(busy);
         before.has(Flags::DIRTY)
     };
-    gone(cache, mapping, frame, was_dirty);
+    gone(cache, mapping, (page, frame), was_dirty);
     cache.wake_busy(&[frame], Signal::PageUnlocked);
     cache.memory.put(task, &[frame]);
     cache.gave_back(task, 1);
@@ -225,13 +225,16 @@ fn unlink_pinned(
         index.remove(page, None);
         flags.has(Flags::DIRTY)
     };
-    gone(cache, mapping, frame, was_dirty);
+    gone(cache, mapping, (page, frame), was_dirty);
     true
 }
 
-fn gone(cache: &Cache, mapping: &Mapping, frame: FrameId, was_dirty: bool) {
+fn gone(cache: &Cache, mapping: &Mapping, (page, frame): (u32, FrameId), was_dirty: bool) {
     cache.writeback.totals.cached.sub(1);
     if was_dirty {
+        if let Some(log) = mapping.ahead() {
+            log.forget(&Interrupt::new(), (mapping.serial, page));
+        }
         mapping.uncount_dirty(cache, 1);
         cache.zones.note_clean([frame]);
         add(&cache.writeback.totals.discarded, 1);

@@ -40,6 +40,7 @@ use crate::file::replace::replace_pinned;
 use crate::file::space::reserve_space;
 use crate::file::sync::{settle_cut, wait_frame};
 use crate::reclaim::index_nodes::free_index_nodes;
+use crate::registry::ahead::WriteAhead;
 use crate::registry::gate::GateGuard;
 use crate::registry::mapping::Mapping;
 use crate::registry::page_map::{Access, PageMap};
@@ -133,6 +134,8 @@ pub(crate) struct Call<'a> {
     mapping: &'a Arc<Mapping>,
     writer: &'a mut Writer,
     bytes: Range<u64>,
+    /// The pages must not be written before their log is durable up to this; zero: nothing.
+    lsn: u64,
 }
 
 impl<'a> Call<'a> {
@@ -153,7 +156,33 @@ impl<'a> Call<'a> {
             mapping: &file.mapping,
             writer,
             bytes: offset.0..end,
+            lsn: 0,
         })
+    }
+
+    /// The same for bytes whose log must be durable up to `lsn` before they are written.
+    pub(crate) fn logged(mut self, lsn: u64) -> Result<Self, Error> {
+        if lsn == 0 || self.mapping.ahead().is_none() {
+            return Err(Error::BadOption {
+                what: "the number of a logged write to a file that follows no log, or none,",
+                value: lsn,
+                allowed: (1, u64::MAX),
+            });
+        }
+        self.lsn = lsn;
+        Ok(self)
+    }
+
+    /// Waits until as many pages may be held by the log of the file as a batch has.
+    fn wait_for_log(&self, task: &mut Task<'_>) -> Result<(), Error> {
+        let log = self.mapping.ahead().filter(|_| self.lsn > 0);
+        let Some(log) = log else { return Ok(()) };
+        let dirtyable = self.cache.counts(&self.mapping.device).dirtyable;
+        let limits = {
+            let domain = self.cache.writeback.domain.lock(task);
+            domain.limits(dirtyable)
+        };
+        log.wait_for_room(task, limits.background.0.max(1))
     }
 
     /// Takes `data` in: all of it, or as much as can be without a wait where the task may not
@@ -192,6 +221,7 @@ impl<'a> Call<'a> {
             io::prepare(task, mapping, Bytes(start), Bytes(end - start))?;
         }
         while *at < end {
+            self.wait_for_log(task)?;
             let pages = self.budget(task, *at);
             let stop = end.min(((*at >> PAGE_SHIFT) + pages) << PAGE_SHIFT);
             reserve_space(task, cache, mapping, *at, stop)?;
@@ -382,16 +412,21 @@ struct Batch<'a> {
     cache: &'a Arc<Cache>,
     mapping: &'a GateGuard<'a>,
     writer: &'a mut Writer,
+    /// The log of the file and the number of the write, if that has one.
+    logged: Option<(&'a WriteAhead, u64)>,
     took: Took,
 }
 
 impl<'a> Batch<'a> {
     /// An empty one, for what comes from byte `at` of the file on.
     fn new(call: &'a mut Call<'_>, inside: &'a GateGuard<'a>, at: u64) -> Self {
+        let lsn = call.lsn;
+        let logged = inside.ahead().filter(|_| lsn > 0);
         Self {
             cache: call.cache,
             mapping: inside,
             writer: call.writer,
+            logged: logged.map(|log| (&**log, lsn)),
             took: Took {
                 until: at,
                 copied: 0,
@@ -442,6 +477,13 @@ impl<'a> Batch<'a> {
                 }
                 self.copy_in(busy, part, data, true, false);
                 return Ok(());
+            }
+            if let Some((log, lsn)) = self.logged {
+                let place = (self.mapping.serial, part.page);
+                if log.is_fenced(task, place) {
+                    self.show(task);
+                    log.wait_for_fence(task, place, lsn)?;
+                }
             }
             let Slot::Frame(frame) = self.mapping.index.get(&cache.pages.pool, part.page) else {
                 if part.needs_rest(self.mapping) {
@@ -565,7 +607,11 @@ impl<'a> Batch<'a> {
         let cache = self.cache;
         let frame = busy.frame();
         let flags = cache.pages.table.flags(frame);
-        if must_stay(self.mapping, flags) {
+        // A device that reads it could get what its log has not yet.
+        let is_ahead = self
+            .logged
+            .is_some_and(|(log, lsn)| log.durable_lsn() < lsn);
+        if must_stay(self.mapping, flags) || is_ahead && flags.has(Flags::WRITEBACK) {
             cache.release(busy, Flags::NONE, Flags::NONE);
             self.show(task);
             wait_frame(task, cache, self.mapping, part.page, frame)?;
@@ -646,6 +692,10 @@ impl<'a> Batch<'a> {
         // Before the pages can be written and reclaimed: a reader that then finds one missing must
         // know that it is part of the file.
         mapping.extend_to(self.took.until);
+        if let Some((log, lsn)) = self.logged {
+            let pages = self.writer.batch.iter().map(|filled| filled.page);
+            log.hold(task, pages.map(|page| (mapping.serial, page)), lsn);
+        }
         let again = self.used_again();
         self.took.dirtied += show_filled(task, cache, mapping, &mut self.writer.batch, None);
         for frame in again {
@@ -700,7 +750,9 @@ pub(super) fn show_filled(
     batch: &mut Vec<Filled>,
     map: Option<&PageMap>,
 ) -> u64 {
-    if map.is_none() && batch.iter().all(|filled| filled.was_dirty && !filled.fresh) {
+    // Pages that are judged by their log's number are shown under the index lock.
+    let shows_again = map.is_none() && mapping.ahead().is_none();
+    if shows_again && batch.iter().all(|filled| filled.was_dirty && !filled.fresh) {
         show_again(cache, batch);
         return 0;
     }

@@ -90,6 +90,9 @@ pub(crate) struct Flusher {
     pub(crate) kicked: AtomicBool,
     /// Pages to write whatever the thresholds say: somebody needs memory.
     pub(crate) wanted: AtomicU64,
+    /// It met pages that wait for a log, and how often logs have let pages go.
+    pub(crate) held: AtomicBool,
+    pub(crate) released: AtomicU64,
     /// It is at work.
     pub(crate) running: AtomicBool,
 }
@@ -210,6 +213,8 @@ impl DeviceState {
                 wait: WaitQueue::new(),
                 kicked: AtomicBool::new(false),
                 wanted: AtomicU64::new(0),
+                held: AtomicBool::new(false),
+                released: AtomicU64::new(0),
                 running: AtomicBool::new(false),
             },
             on_error: AtomicU8::new(options.on_error as u8),

@@ -11,7 +11,7 @@
 //! | a cut that is owed | owed, and paid | behind the shut gate |
 //! | closed | | behind the shut gate, before its pages are taken out |
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use env::{
     Cause, Context, Interrupt, IoDone, IoError, IoRequest, Lock, LockClass, LockGuard, ObjectId,
@@ -24,6 +24,7 @@ use policy::units::{Bytes, PAGE_SIZE, Pages};
 
 use crate::Error;
 use crate::registry::Registry;
+use crate::registry::ahead::WriteAhead;
 use crate::registry::completions::Completions;
 use crate::registry::device::DeviceState;
 use crate::registry::gate::{Gate, GateGuard, ShutGate};
@@ -67,6 +68,8 @@ pub struct Mapping {
     /// waits until they have left, for its object may be another's then.
     visits: AtomicU32,
     left: WaitQueue,
+    /// The log that its pages wait for, once it follows one.
+    ahead: OnceLock<Arc<WriteAhead>>,
     /// A flush of it is under way, and tasks that wait for its end.
     pub(crate) flushing: AtomicBool,
     pub(crate) flush_wait: WaitQueue,
@@ -135,6 +138,7 @@ impl Mapping {
             syncing: AtomicU32::new(0),
             visits: AtomicU32::new(0),
             left: WaitQueue::new(),
+            ahead: OnceLock::new(),
             flushing: AtomicBool::new(false),
             flush_wait: WaitQueue::new(),
             cursor: AtomicU32::new(0),
@@ -156,6 +160,29 @@ impl Mapping {
             read: Reads::default(),
             missed: AtomicU64::new(0),
         }
+    }
+
+    /// The log that its pages wait for.
+    pub(crate) fn ahead(&self) -> Option<&Arc<WriteAhead>> {
+        self.ahead.get()
+    }
+
+    /// Its pages wait for `log` from now on; false: they wait for another one.
+    pub(crate) fn follow(&self, context: &impl Context, log: &Arc<WriteAhead>) -> bool {
+        let own = self.ahead.get_or_init(|| Arc::clone(log));
+        log.follow(context, &self.device);
+        Arc::ptr_eq(own, log)
+    }
+
+    /// The log that a page waits for, and its number.
+    pub(crate) fn held_by(
+        &self,
+        context: &impl Context,
+        page: u32,
+    ) -> Option<(&Arc<WriteAhead>, u64)> {
+        let log = self.ahead()?;
+        let lsn = log.held_by(context, (self.serial, page))?;
+        Some((log, lsn))
     }
 
     /// A call has read `pages` pages, of which `missed` were not in memory.

@@ -10,6 +10,7 @@ use frames::sync::{AtomicBool, AtomicU32, AtomicU64};
 use mapping::Mapping;
 use regions::Regions;
 
+pub(crate) mod ahead;
 pub(crate) mod completions;
 pub(crate) mod device;
 pub(crate) mod gate;

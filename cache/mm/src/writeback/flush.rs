@@ -39,6 +39,8 @@ use crate::writeback::io::set_device_len;
 
 /// A flusher that found only busy pages looks again after this.
 const BUSY_RETRY: Nanos = Nanos::millis(2);
+/// A flusher that found only pages that wait for a log looks for others after this.
+const HELD_RETRY: Nanos = Nanos::millis(20);
 /// A flusher that found only files that are being synced looks for others after this, or when a
 /// sync ends.
 const SYNC_RETRY: Nanos = Nanos::millis(100);
@@ -60,7 +62,7 @@ pub(crate) struct Selection {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Outcome {
     pub(crate) wrote: Pages,
-    /// Pages with the tag that somebody was busy with.
+    /// Pages with the tag that somebody was busy with, or that wait for a log.
     pub(crate) skipped: Pages,
     /// The first page not looked at; `None`: the range was finished.
     pub(crate) next: Option<u32>,
@@ -103,6 +105,8 @@ fn flush_until_the_end(task: &mut Task<'_>, cache: &Weak<Cache>, device: &Arc<De
             return;
         }
         flusher.running.store(true, Ordering::Relaxed);
+        let released = flusher.released.load(Ordering::Acquire);
+        flusher.held.store(false, Ordering::Relaxed);
         let result = rounds(task, &cache, device, interval, &mut looked);
         flusher.running.store(false, Ordering::Relaxed);
         flusher.kicked.store(false, Ordering::Release);
@@ -110,7 +114,7 @@ fn flush_until_the_end(task: &mut Task<'_>, cache: &Weak<Cache>, device: &Arc<De
         // A kick that came while it ran was cleared with it.
         if has_work(task, &cache, device) {
             flusher.kicked.store(true, Ordering::Release);
-            if wrote.is_zero() && back_off(task, device) == Wakeup::Cancelled {
+            if wrote.is_zero() && back_off(task, device, released) == Wakeup::Cancelled {
                 return;
             }
         }
@@ -141,8 +145,9 @@ fn has_work(task: &Task<'_>, cache: &Cache, device: &DeviceState) -> bool {
                 .over_background(device.index, &counts))
 }
 
-/// After rounds that wrote nothing: waits out a failed device's back-off, or busy pages.
-fn back_off(task: &mut Task<'_>, device: &DeviceState) -> Wakeup {
+/// After rounds that wrote nothing: waits out a failed device's back-off, pages that wait for a log
+/// (`released`: how often logs had let some go before), or busy pages.
+fn back_off(task: &mut Task<'_>, device: &DeviceState, released: u64) -> Wakeup {
     let retry_at = device.retry_at(task);
     if retry_at > task.now() {
         task.sleep_until(Cause::RetryBackoff, retry_at)
@@ -150,6 +155,12 @@ fn back_off(task: &mut Task<'_>, device: &DeviceState) -> Wakeup {
         let deadline = task.now() + SYNC_RETRY;
         task.wait_while(&device.flusher.wait, Cause::Idle, Some(deadline), |_| {
             device.syncs.load(Ordering::Acquire) > 0
+        })
+    } else if device.flusher.held.load(Ordering::Relaxed) {
+        // It sees no other work meanwhile.
+        let (flusher, deadline) = (&device.flusher, task.now() + HELD_RETRY);
+        task.wait_while(&flusher.wait, Cause::LogDurable, Some(deadline), |_| {
+            flusher.released.load(Ordering::Acquire) == released
         })
     } else {
         task.sleep(Cause::PageRetry, BUSY_RETRY)
@@ -656,6 +667,7 @@ fn write_page(
 }
 
 struct Gathered {
+    /// Pages that somebody was busy with, or that wait for a log.
     skipped: Pages,
     /// The page after the request; `None`: no page was found.
     next: Option<u32>,
@@ -673,6 +685,8 @@ fn gather(
 ) -> Gathered {
     let mut skipped = Pages::ZERO;
     let mut next = None;
+    let log = mapping.ahead().filter(|log| log.held() > 0);
+    let mut wanted = 0;
     request.begun = task.now();
     request.more = Pages::ZERO;
     {
@@ -685,7 +699,10 @@ fn gather(
             {
                 break;
             }
-            if cache.pages.table.try_begin_writeback(frame) {
+            // Under the index lock: what is shown while this is judged is seen by the next one.
+            let lsn = log.and_then(|log| log.held_by(task, (mapping.serial, page)));
+            wanted = wanted.max(lsn.unwrap_or(0));
+            if lsn.is_none() && cache.pages.table.try_begin_writeback(frame) {
                 if next.is_none() {
                     request.offset = Bytes(u64::from(page) << PAGE_SHIFT);
                 }
@@ -712,6 +729,10 @@ fn gather(
                 break;
             }
         }
+    }
+    if let Some(log) = log.filter(|_| wanted > 0) {
+        mapping.device.flusher.held.store(true, Ordering::Relaxed);
+        log.ask(wanted);
     }
     let pages = request.frames.len() as u64;
     if pages > 0 {

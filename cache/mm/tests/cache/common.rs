@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use env::{Device, DeviceInfo, Host, IoError, IoOp, IoRequest, ObjectId, Task};
-use mm::{Cache, DeviceOptions, File, Options};
+use mm::{Cache, DeviceOptions, File, Options, WriteAhead};
 use policy::dirty::{Law, Threshold};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
 use world::{CostTable, Lab, LabEnv, Options as LabOptions, Sector};
@@ -59,6 +59,31 @@ pub struct State {
     pub refuses_space: Option<IoError>,
     /// Contents are thrown away (for benchmarks).
     pub forget: bool,
+    /// No page of object 1 is written with a number, in its sectors, that this log has not.
+    pub ahead: Option<Arc<WriteAhead>>,
+}
+
+impl State {
+    fn look_ahead(&self, env: &LabEnv, request: &IoRequest) {
+        let log = self.ahead.as_ref();
+        let Some(log) = log.filter(|_| request.op == IoOp::Write && request.object.0 == 1) else {
+            return;
+        };
+        for (page, frame) in (request.offset.0 >> PAGE_SHIFT..).zip(&request.frames) {
+            let newest = env
+                .stamps()
+                .load(*frame)
+                .iter()
+                .map(|sector| sector.0)
+                .max();
+            let newest = u64::from(newest.unwrap_or(0));
+            let durable = log.durable_lsn();
+            assert!(
+                newest <= durable,
+                "page {page} with {newest}, the log is at {durable}"
+            );
+        }
+    }
 }
 
 impl Disk {
@@ -84,6 +109,7 @@ impl Disk {
     fn finish(env: &LabEnv, state: &Mutex<State>, request: &IoRequest) -> Result<(), IoError> {
         let mut state = state.lock().unwrap();
         let first = request.offset.0 >> PAGE_SHIFT;
+        state.look_ahead(env, request);
         match request.op {
             IoOp::Read => {
                 let nth = state.reads;
@@ -179,6 +205,7 @@ impl Device for Disk {
         let writes = matches!(request.op, IoOp::Write);
         let when = {
             let mut state = self.state.lock().unwrap();
+            state.look_ahead(&self.env, &request);
             state.writing += u32::from(writes);
             state.writing_most = state.writing_most.max(state.writing);
             if writes {

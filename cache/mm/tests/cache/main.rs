@@ -10,6 +10,7 @@ mod faults;
 mod fragments;
 mod generations;
 mod limit;
+mod logged;
 mod map;
 mod nonblocking;
 mod paths;

@@ -163,7 +163,7 @@ fn stack(layers: &[Vec<(f64, f64)>], colours: &[&'static str]) -> Vec<Mark> {
 
 /// Every cause that is drawn, in the order of the stack, with a colour that it has in every row and
 /// that no other has.
-const STACKED: [(Cause, &str); 19] = [
+const STACKED: [(Cause, &str); 20] = [
     (Cause::DirtyPause, "#0072b2"),
     (Cause::DeviceStalled, "#56b4e9"),
     (Cause::WritebackFlight, "#009e73"),
@@ -183,6 +183,7 @@ const STACKED: [(Cause, &str); 19] = [
     (Cause::RetryBackoff, "#b8e186"),
     (Cause::PageBusy, "#00441b"),
     (Cause::PageRetry, "#cab2d6"),
+    (Cause::LogDurable, "#ff7f9e"),
 ];
 /// The colour of what is not a cause: none is drawn with it.
 const UNKNOWN: &str = "#d9d9d9";
@@ -612,7 +613,8 @@ mod tests {
             Cause::RequestSlot => Cause::RetryBackoff,
             Cause::RetryBackoff => Cause::Journal,
             Cause::Journal => Cause::PageRetry,
-            Cause::PageRetry => return None,
+            Cause::PageRetry => Cause::LogDurable,
+            Cause::LogDurable => return None,
         })
     }
 
