@@ -174,10 +174,11 @@ impl FileDevice {
 
     /// Locks an object that was opened at `path`, before its first request: for as long as it is
     /// open nobody else who locks opens it for writing, nor at all if it is not `read_only`.
+    /// Answers its true length then: whoever had the lock before may have changed it.
     ///
     /// # Errors
     /// `InUse`, `NoLock`, `Open`. It stays open, without a lock.
-    pub fn lock(&self, object: ObjectId, path: &Path, read_only: bool) -> Result<(), OsError> {
+    pub fn lock(&self, object: ObjectId, path: &Path, read_only: bool) -> Result<Bytes, OsError> {
         let failed = |error: std::io::Error| OsError::Open {
             path: path.into(),
             errno: errno_of(&error),
@@ -190,13 +191,20 @@ impl FileDevice {
         let Some(file) = file else {
             // It is locked once, before its first request.
             let _ = open.lock.set(lock);
-            return Ok(());
+            if let Some(size) = open.fixed_size {
+                return Ok(size);
+            }
+            let length = Bytes(open.file.metadata().map_err(failed)?.len());
+            open.has(length);
+            return Ok(length);
         };
         let mut locked = OpenFile::new(file, open.direct, Bytes::ZERO);
         locked.fixed_size = open.fixed_size;
         locked.discards = open.discards;
         locked.lock = OnceLock::from(lock);
-        self.replace(object, locked).map_err(failed)
+        let size = open.fixed_size.unwrap_or_default();
+        self.replace(object, locked).map_err(failed)?;
+        Ok(size)
     }
 
     /// An object of a fixed size has grown: from now on it is `size`. Requests under way end as if
@@ -401,7 +409,7 @@ fn measure(path: &Path, open: &mut OpenFile) -> Result<Bytes, OsError> {
         return Err(OsError::NotAFile { path: path.into() });
     }
     if data.is_file() {
-        open.is_at_least(Bytes(data.len()));
+        open.has(Bytes(data.len()));
         return Ok(Bytes(data.len()));
     }
     let size = Bytes((&open.file).seek(SeekFrom::End(0)).map_err(failed)?);

@@ -15,7 +15,8 @@
 //! for the system has no call that ends it.
 //!
 //! A process that was killed has its locks until its last request has ended, some milliseconds
-//! later, or more where its disk is slow. A lock whose holder is going is waited for: `GOING_MAX`.
+//! later, or more where its disk is slow. A lock whose holder is going is waited for: `GOING_MAX`;
+//! so nobody has to wait for the process itself before the next one is started.
 
 use core::ops::{Deref, Range};
 use std::fs::{File, TryLockError};
@@ -341,20 +342,48 @@ enum Kind {
 
 /// The time after which it may have gone by itself; the system names no process that has ended.
 fn goes_within(holder: &Holder) -> Duration {
-    let is_going = match holder {
-        Holder::Exclusive => return DEVICE_MAX,
-        Holder::Unknown => true,
-        Holder::Process { pid, .. } => {
-            // The state is the first field behind the name, which is in brackets.
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
-            stat.map_or(true, |stat| {
-                let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
-                behind.starts_with(['Z', 'X'])
-            })
-        }
-        Holder::Ourselves | Holder::Program | Holder::Above(_) => false,
+    match holder {
+        Holder::Exclusive => DEVICE_MAX,
+        Holder::Unknown => GOING_MAX,
+        Holder::Process { pid, .. } if is_going(*pid) => GOING_MAX,
+        // It may be killed and not know of it yet: a second look says so.
+        Holder::Process { .. } => GOING_TICK,
+        Holder::Ourselves | Holder::Program | Holder::Above(_) => Duration::ZERO,
+    }
+}
+
+/// True if a process has ended, is about to, or was killed.
+fn is_going(pid: u32) -> bool {
+    let says = |what: &str| std::fs::read_to_string(format!("/proc/{pid}/{what}"));
+    let (Ok(stat), Ok(status)) = (says("stat"), says("status")) else {
+        return true;
     };
-    if is_going { GOING_MAX } else { Duration::ZERO }
+    goes(&stat, &status)
+}
+
+/// The same by what the system tells: proc(5), `stat` and `status`.
+fn goes(stat: &str, status: &str) -> bool {
+    /// Linux 6.12, include/linux/sched.h.
+    const PF_EXITING: u32 = 4;
+    const KILLED: u64 = 1 << (libc::SIGKILL - 1);
+    // The state is the first field behind the name, which is in brackets; its flags the seventh.
+    let behind = stat.rsplit_once(") ").map_or("", |(_, behind)| behind);
+    let flags = behind
+        .split(' ')
+        .nth(6)
+        .and_then(|flags| flags.parse().ok());
+    let pending = |line: &str| {
+        let line = line
+            .strip_prefix("SigPnd:")
+            .or(line.strip_prefix("ShdPnd:"));
+        line.and_then(|signals| u64::from_str_radix(signals.trim(), 16).ok())
+    };
+    behind.starts_with(['Z', 'X'])
+        || flags.is_some_and(|flags: u32| flags & PF_EXITING != 0)
+        || status
+            .lines()
+            .filter_map(pending)
+            .any(|signals| signals & KILLED != 0)
 }
 
 /// The holder of a lock of this kind; `None`: there is none.
@@ -421,6 +450,31 @@ mod tests {
             ours.end(&other);
             drop(copy);
         }
+    }
+
+    #[test]
+    fn a_process_that_is_going_is_told_by_each_sign() {
+        let stat = |state: &str, flags: u32| format!("7 (a) b) {state} 1 7 7 0 -1 {flags} 9 4 4");
+        let status = |own: u64, all: u64| {
+            format!(
+                "Name:\ta) b\nSigQ:\t4/5\nSigPnd:\t{own:016x}\nShdPnd:\t{all:016x}\nSigBlk:\t{:016x}\n",
+                0x100
+            )
+        };
+        for (state, flags, own, all, is_going) in [
+            ("S", 0x40_0000, 0, 0, false),
+            ("R", 0x40_0000, 0x4000, 0x4001, false),
+            ("Z", 0x40_0000, 0, 0, true),
+            ("X", 0x40_0000, 0, 0, true),
+            ("D", 0x40_0004, 0, 0, true),
+            ("R", 0x40_0000, 0x100, 0, true),
+            ("R", 0x40_0000, 0, 0x100, true),
+        ] {
+            let told = goes(&stat(state, flags), &status(own, all));
+            assert_eq!(told, is_going, "{state} {flags:x} {own:x} {all:x}");
+        }
+        let alive = std::process::id();
+        assert!(!is_going(alive));
     }
 
     #[test]

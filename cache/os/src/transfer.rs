@@ -114,11 +114,10 @@ impl OpenFile {
         self.length.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It is known to be so long.
-    pub(crate) fn is_at_least(&self, length: Bytes) {
+    /// It is so long.
+    pub(crate) fn has(&self, length: Bytes) {
         let mut now = self.length();
-        now.known = now.known.max(length.0);
-        now.most = now.most.max(length.0);
+        (now.known, now.most) = (length.0, length.0);
     }
 
     /// Its length, as known now.
@@ -632,7 +631,7 @@ mod tests {
         };
         let mut read = begun(IoOp::Read);
         drop(begun(IoOp::SetLen { len: Bytes(0) }));
-        file.is_at_least(Bytes(8192));
+        file.has(Bytes(8192));
         assert_eq!(read.on_result(&arena, Ok(0)), Step::Done(Ok(())));
         let lost = Step::Done(Err(IoError::Lost));
         // A length that grows cuts nothing off.
@@ -654,7 +653,7 @@ mod tests {
         let mut cut = IoRequest::with_room(0);
         cut.op = IoOp::SetLen { len: Bytes(0) };
         Job::new(cut, Arc::clone(&file)).length_was_set(Bytes(0), true);
-        file.is_at_least(Bytes(8192));
+        file.has(Bytes(8192));
         assert!(!file.was_cut(had, 4096, 0));
     }
 

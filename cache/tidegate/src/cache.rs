@@ -378,10 +378,10 @@ impl Cache {
             Ok(key) => {
                 // Not before: it may be one of ours.
                 let locked = match options.unlocked {
-                    true => Ok(()),
+                    true => Ok(len),
                     false => disk.files.lock(object, path, options.inner.read_only),
                 };
-                let opened = locked.map_err(Error::from).and_then(|()| {
+                let opened = locked.map_err(Error::from).and_then(|len| {
                     let opened = self
                         .inner
                         .mm

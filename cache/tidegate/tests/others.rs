@@ -234,7 +234,7 @@ fn a_file_is_opened_at_once_after_its_cache_was_killed() {
     let folder = Folder::new("killed");
     let path = folder.0.join("data");
     let cache = Cache::builder().memory(16 << 20).build().unwrap();
-    for _ in 0..20 {
+    for round in 0..20 {
         let mut child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "writes_for_ever", "--ignored", "--nocapture"])
             .env("DATA", &path)
@@ -245,10 +245,14 @@ fn a_file_is_opened_at_once_after_its_cache_was_killed() {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         child.kill().unwrap();
-        child.wait().unwrap();
+        // The next one need not be started by whoever waits for this one.
+        if round % 2 == 0 {
+            child.wait().unwrap();
+        }
         let file = cache.open(&path, OpenOptions::new()).unwrap();
         file.set_len(0).unwrap();
         file.close().unwrap();
+        child.wait().unwrap();
     }
 }
 
@@ -264,6 +268,68 @@ fn writes_for_ever() {
     for at in 0.. {
         file.write_at(&vec![1; 1 << 20], (at % 64) << 20).unwrap();
     }
+}
+
+/// Descriptors of this process that a program which it starts would have, too.
+fn passed_on() -> std::collections::BTreeSet<String> {
+    let numbers = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let names = numbers.filter_map(|entry| {
+        let name = entry.file_name().into_string().unwrap();
+        let info = fs::read_to_string(format!("/proc/self/fdinfo/{name}")).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        let flags = u32::from_str_radix(flags.trim(), 8).unwrap();
+        // O_CLOEXEC
+        (flags & 0o2_000_000 == 0).then(|| format!("{name} {:?}", fs::read_link(entry.path())))
+    });
+    names.collect()
+}
+
+/// Whatever is open in a cache: none of it is a descriptor of the next program.
+#[test]
+fn no_program_is_started_with_a_descriptor_of_ours() {
+    let before = passed_on();
+    let folder = Folder::new("passed");
+    let mut kinds = 0;
+    for io_uring in [true, false] {
+        for layers in [false, true] {
+            let cache = Cache::builder()
+                .memory(24 << 20)
+                .io_uring(io_uring)
+                .swap_file(folder.0.join("swap"), 8 << 20);
+            let cache = match layers {
+                true => cache.layers("slow:latency=1us+faulty:seed=1").unwrap(),
+                false => cache,
+            };
+            let cache = cache.build().unwrap();
+            let region = cache.spill(4 << 20).unwrap();
+            region.write_at(b"region", 0).unwrap();
+            let mut files = Vec::new();
+            for options in 0..16_u32 {
+                let is = |bit: u32| options & 1 << bit != 0;
+                let path = folder.0.join(options.to_string());
+                fs::write(&path, [5; 9000]).unwrap();
+                let open = OpenOptions::new()
+                    .create(is(0))
+                    .truncate(is(1))
+                    .lock(is(2))
+                    .read_only(is(3));
+                let Ok(file) = cache.open(&path, open) else {
+                    assert!(is(3) && (is(0) || is(1)), "a reader makes and cuts nothing");
+                    continue;
+                };
+                file.read_at(&mut [0; 5000], 0).unwrap();
+                if !is(3) {
+                    file.write_at(&[6; 5000], 100).unwrap();
+                    file.sync().unwrap();
+                }
+                files.push(file);
+                kinds += 1;
+            }
+            let ours = passed_on();
+            assert!(ours.is_subset(&before), "{ours:?}, and before {before:?}");
+        }
+    }
+    assert_eq!(kinds, 4 * 10);
 }
 
 /// A program that is started meanwhile has copies of all descriptors from its fork to its
