@@ -50,6 +50,8 @@ pub(crate) struct Actor {
     served: bool,
     writer: Writer,
     readers: Vec<Reader>,
+    /// Of its pins, whatever file they are of.
+    pins: Reader,
 }
 
 impl Actor {
@@ -57,6 +59,7 @@ impl Actor {
         Self {
             writer: world.cache.writer(),
             readers: vec![Reader::default(); world.slots.len()],
+            pins: Reader::default(),
             number,
             served,
             world: Arc::clone(world),
@@ -437,7 +440,7 @@ impl Actor {
         let at_once = file.try_pin_run(first, count);
         let pinned = match at_once {
             Some(run) => Ok(run),
-            None => file.pin_run(task, first, count),
+            None => file.pin_run(task, &mut self.pins, (first, count)),
         };
         match pinned {
             Ok(run) => {
@@ -496,7 +499,7 @@ impl Actor {
         };
         let pinned = match at_once {
             Some(pinned) => Ok(pinned),
-            None => file.pin(task, number),
+            None => file.pin(task, &mut self.pins, number),
         };
         match pinned {
             Ok(pinned) => {

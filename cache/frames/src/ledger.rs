@@ -36,7 +36,7 @@
 //! on one; a seat's allowance is taken back by the task that needs it, so that nothing is refused
 //! early.
 
-use crate::sync::{AtomicBool, AtomicI64, Ordering};
+use crate::sync::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 
 /// Threads that have a place of their own in a spread total; others share these.
 pub const PLACES: usize = 16;
@@ -71,6 +71,36 @@ struct Seat {
 #[derive(Default)]
 #[repr(align(128))]
 struct Alone<T>(T);
+
+/// A count that only grows and that few read: each thread steps it in its seat, with a load and a
+/// store.
+pub struct Tally(Box<[Alone<AtomicU64>; SEATS as usize]>);
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self(Box::new(core::array::from_fn(|_| Alone::default())))
+    }
+}
+
+impl Tally {
+    /// Adds `amount`.
+    #[inline]
+    pub fn add(&self, seat: SeatId, amount: u64) {
+        let count = &self.0[usize::from(seat.0 % SEATS)].0;
+        if seat.is_shared() {
+            count.fetch_add(amount, Ordering::Relaxed);
+        } else {
+            count.store(count.load(Ordering::Relaxed) + amount, Ordering::Relaxed);
+        }
+    }
+
+    /// The count: exact while no other thread adds.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        let seats = self.0.iter().map(|seat| seat.0.load(Ordering::Relaxed));
+        seats.sum()
+    }
+}
 
 impl SeatId {
     /// For threads without one.
@@ -420,6 +450,17 @@ mod tests {
         seats.sort_unstable();
         seats.dedup();
         assert_eq!(seats.len(), alone, "no two threads had one seat");
+    }
+
+    #[test]
+    fn a_count_misses_no_step_of_more_threads_than_there_are_seats() {
+        let tally = Tally::default();
+        thread::scope(|scope| {
+            for _ in 0..SEATS + 9 {
+                scope.spawn(|| (0..1000).for_each(|_| tally.add(SeatId::mine(), 3)));
+            }
+        });
+        assert_eq!(tally.total(), (u64::from(SEATS) + 9) * 3000);
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub use content::{Buffer, Content, Data, DataMut, PopulateError, SECTOR_SIZE, Se
 pub use counters::{Counter, Spread};
 pub use free::{FreeLists, Group, Pageblocks};
 pub use index::{IndexWriter, NoNodes, NodePool, PageIndex, Shadow, Slot, Tag, WriteToken};
-pub use ledger::{Ledger, SeatId};
+pub use ledger::{Ledger, SeatId, Tally};
 pub use list::Lists;
 pub use mapped::Mapped;
 pub use region::{Region, RegionEntry};

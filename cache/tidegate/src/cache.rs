@@ -14,6 +14,7 @@ use os::{FileDevice, ThreadEnv};
 use policy::units::{Bytes, Pages};
 
 use crate::error::{BUSY, NO_DESCRIPTORS};
+use crate::future::Lanes;
 use crate::group::Follower;
 use crate::nodes::Placement;
 use crate::opened::{Disk, Entries, Entry, FileKey, Opened};
@@ -54,6 +55,7 @@ pub(crate) struct Inner {
     /// share of the dirty limit and its own flusher.
     disks: Mutex<BTreeMap<u64, Disk>>,
     pub(crate) opened: Opened,
+    pub(crate) lanes: Lanes,
     /// Held by `close`, and how it ended: a second `close` hears that, not that the cache is being
     /// closed.
     closing: Mutex<Option<Result<(), mm::Error>>>,
@@ -273,6 +275,7 @@ impl Cache {
                 layers,
                 disks,
                 opened: Opened::default(),
+                lanes: Lanes::default(),
                 closing: Mutex::new(None),
                 closed: AtomicBool::new(false),
             }),

@@ -1,23 +1,23 @@
-//! A file in the cache, and pinned pages of it, one by one or in one piece.
+//! A file in the cache. Pinned pages of it: `pin.rs`; calls that are futures: `future.rs`.
 
 use std::fmt;
-use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, TryLockError};
 
 use env::{ObjectId, Task};
 use frames::SeatId;
 use frames::sync::{AtomicU8, Mutex, Ordering};
-use mm::{Advice, Pinned, PinnedRun, Reader};
+use mm::{Advice, Reader};
 use os::Arena;
 use policy::units::{Bytes, Pages};
 
 use crate::error::errno_of;
+use crate::future::Lanes;
 use crate::opened::Disk;
 use crate::opened::{Entry, FileKey};
 use crate::waits::{Call, Named, Sums};
 use crate::writer::with_own;
-use crate::{Cache, CallWaits, Error, Progress, WriteAhead, Writer};
+use crate::{Cache, CallWaits, Error, Pin, PinRun, Progress, WriteAhead, Writer};
 
 /// An open file. Shared by reference between threads. Dropping it leaves what it holds to be
 /// written in the background; `close` says whether that worked.
@@ -119,8 +119,8 @@ impl File {
         &self.path
     }
 
-    /// The pages that the file has in the cache, and the hits and misses of its reads, all handles
-    /// together. Counts its cached pages one by one: some 10 ms for a GiB.
+    /// The pages that the file has in the cache, and the hits and misses of its reads and pins,
+    /// all handles together. Counts its cached pages one by one: some 10 ms for a GiB.
     ///
     /// # Errors
     /// `Closed`.
@@ -368,6 +368,11 @@ impl File {
         self.answered(self.inner.advise(&mut task, &mut reader, range, advice))
     }
 
+    /// The threads for calls that are futures.
+    pub(crate) fn lanes(&self) -> &Lanes {
+        &self.cache.inner.lanes
+    }
+
     /// The memory that pages are in.
     #[inline(always)]
     fn arena(&self) -> &Arena {
@@ -393,28 +398,28 @@ impl File {
     #[inline(always)]
     pub fn try_pin(&self, page: u32) -> Option<Pin<'_>> {
         self.cache.is_open().ok()?;
-        let pinned = self.inner.try_pin(page)?;
-        Some(Pin {
-            pinned,
-            arena: self.arena(),
-        })
+        Some(Pin::new(self.inner.try_pin(page)?, &self.cache))
     }
 
-    /// Pins page `page`, reading it in if it is not in the cache.
+    /// Pins page `page`, reading it in if it is not in the cache. The pages that come next are read
+    /// ahead, as by `read_at`, where pages are pinned in order.
     ///
     /// # Errors
     /// `File`: beyond the end, too many pins, the device failed. `Closed`.
     pub fn pin(&self, page: u32) -> Result<Pin<'_>, Error> {
-        let _call = self.call(
-            "pin",
-            (u64::from(page) << 12, crate::PAGE_SIZE as u64),
-            None,
-        );
-        let mut task = self.cache.enter()?;
-        Ok(Pin {
-            pinned: self.answered(self.inner.pin(&mut task, page))?,
-            arena: self.arena(),
-        })
+        let place = (u64::from(page) << 12, crate::PAGE_SIZE as u64);
+        let _call = self.call("pin", place, None);
+        self.cache.is_open()?;
+        // Advice has to be heard by each pin.
+        let hit = match self.last.load(Ordering::Relaxed) {
+            ALL => None,
+            _ => self.inner.try_pin_unmarked(page),
+        };
+        let pinned = match hit {
+            Some(hit) => hit,
+            None => self.with_reader(|task, reader| self.inner.pin(task, reader, page))?,
+        };
+        Ok(Pin::new(pinned, &self.cache))
     }
 
     /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece, if all are in the cache
@@ -423,16 +428,16 @@ impl File {
     #[must_use]
     pub fn try_pin_run(&self, first: u32, pages: u32) -> Option<PinRun<'_>> {
         self.cache.is_open().ok()?;
-        let pinned = self.inner.try_pin_run(first, pages)?;
-        Some(PinRun {
-            pinned,
-            arena: self.arena(),
-        })
+        Some(PinRun::new(
+            self.inner.try_pin_run(first, pages)?,
+            &self.cache,
+        ))
     }
 
     /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece: reads in what is not in
     /// the cache, and moves together what is not side by side, without a write to any device. A
-    /// page that is pinned already or on its way to a device is copied.
+    /// page that is pinned already or on its way to a device is copied. The pages that come next
+    /// are read ahead, as by `read_at`, where runs are pinned in order.
     ///
     /// ```
     /// # use tidegate::{Cache, OpenOptions};
@@ -459,12 +464,9 @@ impl File {
     pub fn pin_run(&self, first: u32, pages: u32) -> Result<PinRun<'_>, Error> {
         let place = (u64::from(first) << 12, u64::from(pages) << 12);
         let _call = self.call("pin_run", place, None);
-        let mut task = self.cache.enter()?;
-        let pinned = self.answered(self.inner.pin_run(&mut task, first, pages))?;
-        Ok(PinRun {
-            pinned,
-            arena: self.arena(),
-        })
+        let run = (first, pages);
+        let pinned = self.with_reader(|task, reader| self.inner.pin_run(task, reader, run))?;
+        Ok(PinRun::new(pinned, &self.cache))
     }
 
     /// Sets the length. A shorter file loses what lies beyond; a longer one reads as zeroes there.
@@ -597,10 +599,10 @@ pub struct FileStats {
     pub dirty: u64,
     /// On its way there.
     pub writeback: u64,
-    /// Pages that [`File::read_at`] asked for and found in memory. Pins are not counted: that costs
-    /// more than a pin does.
+    /// Pages that calls to read or to pin asked for and found in memory.
     pub hits_total: u64,
-    /// Pages that it did not find.
+    /// Pages that they did not find. A `try_pin` that finds none counts nothing: the `pin` after it
+    /// does.
     pub misses_total: u64,
 }
 
@@ -619,38 +621,5 @@ impl fmt::Debug for CloseError {
         f.debug_struct("CloseError")
             .field("error", &self.error)
             .finish_non_exhaustive()
-    }
-}
-
-/// A page held in the cache: its bytes stay as they are while this lives. A write to the page
-/// meanwhile goes to other memory. Counted against the limit; drop it soon.
-pub struct Pin<'a> {
-    pinned: Pinned<'a>,
-    arena: &'a Arena,
-}
-
-impl Deref for Pin<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.arena.bytes(self.pinned.pin())
-    }
-}
-
-/// Pages held in the cache in one piece, up to 2 MiB: their bytes stay as they are while this
-/// lives, each page as it was when it was pinned. A write to one of them meanwhile goes to other
-/// memory. Each page counts as a pin; drop it soon.
-pub struct PinRun<'a> {
-    pinned: PinnedRun<'a>,
-    arena: &'a Arena,
-}
-
-impl Deref for PinRun<'_> {
-    type Target = [u8];
-
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        self.arena.bytes_of_run(self.pinned.pins())
     }
 }

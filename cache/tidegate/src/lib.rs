@@ -31,7 +31,8 @@
 //! `Builder::on_slow`).
 //!
 //! All types may be used from any thread. Calls block: reads for the device, writes while the
-//! writer is paced. There is no runtime to enter and no context to pass.
+//! writer is paced. There is no runtime to enter and no context to pass. Futures, for a
+//! program that has a runtime, are [`File::read_async`] and its like.
 //!
 //! Invariants
 //!   1. Nothing here decides or waits: that is `policy` and `mm`. This crate sizes the arena,
@@ -46,10 +47,12 @@ mod cache;
 mod causes;
 mod error;
 mod file;
+mod future;
 mod group;
 mod in_memory;
 mod nodes;
 mod opened;
+mod pin;
 mod pressure;
 mod spill;
 mod stats;
@@ -62,11 +65,13 @@ pub use ahead::WriteAhead;
 pub use builder::Builder;
 pub use cache::{Cache, OpenOptions, WeakCache};
 pub use error::Error;
-pub use file::{CloseError, File, FileStats, Pin, PinRun};
+pub use file::{CloseError, File, FileStats};
+pub use future::Answer;
 pub use in_memory::InMemory;
 pub use mm::{Advice, Error as CacheError, ErrorPolicy};
 pub use nodes::{Nodes, OneNode};
 pub use os::OsError as SystemError;
+pub use pin::{OwnedPin, Pin, PinRun};
 pub use policy::dirty::{DeviceTunables, Law, Threshold};
 pub use policy::reclaim::ReclaimLaw;
 /// The parts of which a page rule of one's own is made.

@@ -4,8 +4,10 @@
 
 mod attack;
 mod engine;
+mod futures;
 mod layers;
 mod live;
 mod nodes;
+mod pins;
 mod served;
 mod spill;

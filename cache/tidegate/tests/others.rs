@@ -284,7 +284,7 @@ fn passed_on() -> std::collections::BTreeSet<String> {
     names.collect()
 }
 
-/// Whatever is open in a cache: none of it is a descriptor of the next program.
+/// Nothing that is open in a cache is a descriptor of the next program.
 #[test]
 fn no_program_is_started_with_a_descriptor_of_ours() {
     let before = passed_on();

@@ -243,7 +243,10 @@ impl Player<'_> {
             if self.file.try_pin(place).is_some() {
                 return Ok(true);
             }
-            return self.file.pin(task, place).map(|_| false);
+            return self
+                .file
+                .pin(task, &mut Reader::random(), place)
+                .map(|_| false);
         }
         let (offset, len) = (Bytes(u64::from(place) * PAGE_SIZE), Bytes(PAGE_SIZE));
         let hit = self.file.is_cached(offset, len);

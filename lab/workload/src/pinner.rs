@@ -53,7 +53,7 @@ pub(crate) fn hold(
             break;
         }
         let page = u32::try_from(page).expect("a file's pages are numbered by 32 bits");
-        match file.pin(task, page) {
+        match file.pin(task, &mut mm::Reader::random(), page) {
             Ok(pinned) => held.push(pinned),
             Err(mm::Error::OutOfMemory { .. } | mm::Error::TooMany { .. }) => {
                 report.refused += 1;

@@ -50,6 +50,11 @@ pub(super) struct Said {
 }
 
 impl Said {
+    pub(super) const RANDOM: Self = Self {
+        pattern: Advice::Random,
+        no_reuse: false,
+    };
+
     /// The largest window.
     pub(super) fn window(self, cache: &Cache) -> Pages {
         let max = cache.options.readahead_max;

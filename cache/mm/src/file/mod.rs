@@ -21,7 +21,7 @@ use std::sync::Arc;
 use env::{Client, Task};
 use frames::sync::{AtomicU64, Ordering};
 use frames::{Data, DataMut, Flags, Pin};
-use policy::units::{Bytes, PAGE_SHIFT, Pages};
+use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE, Pages};
 
 use crate::cache::{Cache, FILE_MAX};
 use crate::file::sync::shut_settled;
@@ -50,7 +50,7 @@ pub struct FileStats {
     pub dirty: Pages,
     /// On their way there.
     pub writeback: Pages,
-    /// Ever asked for by calls that read; pages that were pinned are not counted.
+    /// Ever asked for by calls that read or pin.
     pub read: Pages,
     /// Of those, not in memory when they were asked for.
     pub missed: Pages,
@@ -391,22 +391,40 @@ impl File {
     // with: each copy waits for the stores, and a hit takes half as long again.
     #[inline(always)]
     pub fn try_pin(&self, page: u32) -> Option<Pinned<'_>> {
+        self.try_pin_unless(page, Flags::NONE)
+    }
+
+    /// The same of a page that its reader need not be asked about: it goes on to what was read
+    /// ahead.
+    #[inline]
+    pub fn try_pin_unmarked(&self, page: u32) -> Option<Pinned<'_>> {
+        self.try_pin_unless(page, Flags::MARK)
+    }
+
+    #[inline(always)]
+    fn try_pin_unless(&self, page: u32, unless: Flags) -> Option<Pinned<'_>> {
         // While a file is cut, pages behind its end are in the cache still.
         if u64::from(page) >= self.mapping.pages() || !self.cache.count_pin() {
             return None;
         }
-        let Some(pin) = self.cache.try_pin(&self.mapping, page) else {
+        let Some(pin) = self.cache.try_pin(&self.mapping, page, unless) else {
             self.cache.uncount_pin();
             return None;
         };
+        self.mapping.note_read(1, Pages::ZERO);
         Pinned::new(&self.cache, pin).ok()
     }
 
-    /// Pins a page, reading it in if it is not in the cache.
+    /// Pins a page, reading it in if it is not in the cache, and ahead of `reader` as `read` does.
     ///
     /// # Errors
     /// `TooMany` pins, `OutOfRange` (beyond the end), `ReadFailed`, `OutOfMemory`, `Cancelled`.
-    pub fn pin(&self, task: &mut Task<'_>, page: u32) -> Result<Pinned<'_>, Error> {
+    pub fn pin(
+        &self,
+        task: &mut Task<'_>,
+        reader: &mut Reader,
+        page: u32,
+    ) -> Result<Pinned<'_>, Error> {
         if u64::from(page) >= self.mapping.pages() {
             return Err(Error::no_page(page, self.mapping.size()));
         }
@@ -417,7 +435,7 @@ impl File {
                 limit,
             });
         }
-        match read::pin_page(task, &self.cache, &self.mapping, page) {
+        match self.bring_and_pin(task, reader, page) {
             Ok(pin) => {
                 let flags = self.cache.pages.table.flags(pin.frame());
                 Pinned::new(&self.cache, (pin, flags))
@@ -427,6 +445,22 @@ impl File {
                 Err(error)
             }
         }
+    }
+
+    fn bring_and_pin(
+        &self,
+        task: &mut Task<'_>,
+        reader: &mut Reader,
+        page: u32,
+    ) -> Result<Pin, Error> {
+        let offset = Bytes(u64::from(page) << PAGE_SHIFT);
+        let missed = read::Call::new(self, reader, offset, Bytes(PAGE_SIZE)).send(task)?;
+        let pin = match reader.said.no_reuse {
+            true => read::pin_untouched(task, &self.cache, &self.mapping, page),
+            false => read::pin_page(task, &self.cache, &self.mapping, page),
+        }?;
+        self.mapping.note_read(1, missed);
+        Ok(pin)
     }
 
     /// Sets the length; a shorter file loses what lies beyond, dirty or not.

@@ -1,5 +1,8 @@
 //! Zero-copy reads: a page held by its reader.
 
+use core::ops::Deref;
+use std::sync::Arc;
+
 use frames::{Content, Flags, PINS_MAX, Pin, SeatId};
 use policy::units::Pages;
 
@@ -13,13 +16,14 @@ pub(super) const PAGE_PINS_MAX: u32 = PINS_MAX / 2;
 
 /// A page that stays as it is while this lives: a write to it meanwhile goes to another frame.
 /// Dropping it needs no task. Counted and capped (`Options::pins_max`, and less under a lowered
-/// limit).
-///
-/// It borrows the file that it is of: a hit costs no reference count.
-pub struct Pinned<'a> {
-    cache: &'a Cache,
+/// limit). `C` is the way in which it has the cache.
+pub struct PinnedBy<C: Deref<Target = Cache>> {
+    cache: C,
     pin: Option<Pin>,
 }
+
+/// It borrows the file that it is of: a hit costs no reference count.
+pub type Pinned<'a> = PinnedBy<&'a Cache>;
 
 impl<'a> Pinned<'a> {
     /// Takes over a pin that was counted by `Cache::count_pin`, of a page whose flags with it are
@@ -43,6 +47,24 @@ impl<'a> Pinned<'a> {
         Ok(pinned)
     }
 
+    /// The same pin, which outlives its file.
+    ///
+    /// # Panics
+    /// If it is of another cache.
+    #[must_use]
+    pub fn keep(mut self, cache: &Arc<Cache>) -> PinnedBy<Arc<Cache>> {
+        assert!(
+            core::ptr::eq(self.cache, &raw const **cache),
+            "its own cache"
+        );
+        PinnedBy {
+            cache: Arc::clone(cache),
+            pin: self.pin.take(),
+        }
+    }
+}
+
+impl<C: Deref<Target = Cache>> PinnedBy<C> {
     /// The pin, for the contents.
     #[inline]
     pub fn pin(&self) -> &Pin {
@@ -51,12 +73,12 @@ impl<'a> Pinned<'a> {
 
     /// The contents that the pin belongs to.
     #[inline]
-    pub fn content(&self) -> &'a dyn Content {
+    pub fn content(&self) -> &dyn Content {
         self.cache.content()
     }
 }
 
-impl Drop for Pinned<'_> {
+impl<C: Deref<Target = Cache>> Drop for PinnedBy<C> {
     #[inline]
     fn drop(&mut self) {
         if let Some(pin) = self.pin.take() {

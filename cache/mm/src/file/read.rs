@@ -70,6 +70,15 @@ struct Stuck {
 }
 
 impl Reader {
+    /// One that nothing is read ahead of.
+    #[must_use]
+    pub fn random() -> Self {
+        Self {
+            said: Said::RANDOM,
+            ..Self::default()
+        }
+    }
+
     /// If an access from page `first` on is the rest of the last one: where that began.
     fn resumes(&mut self, first: u64) -> Option<u64> {
         let Stuck { access, before } = self.stuck.take()?;
@@ -341,6 +350,12 @@ impl<'a> Call<'a> {
             Err(Error::OutOfRange { .. }) => Ok(brought),
             result => result.map(|()| brought),
         }
+    }
+
+    /// Sends for what is missing of all of it, and for what comes next; answers how many of its
+    /// pages were missing.
+    pub(super) fn send(&mut self, task: &mut Task<'_>) -> Result<Pages, Error> {
+        self.read_ahead(task, self.bytes.clone())
     }
 
     /// Starts whatever reads the policy wants for an access to a part of the call; answers how many
@@ -810,11 +825,20 @@ pub(crate) fn forget(task: &Task<'_>, cache: &Cache, mapping: &Mapping, page: u3
 }
 
 impl Cache {
-    /// Looks a page up and pins it: no lock, no task, no `Env` call. The flags are those with the
-    /// pin.
+    /// Looks a page up and pins it, unless it has one of these flags: no lock, no task, no `Env`
+    /// call. The flags are those with the pin.
     #[inline]
-    pub(crate) fn try_pin(&self, mapping: &Mapping, page: u32) -> Option<(Pin, Flags)> {
+    pub(crate) fn try_pin(
+        &self,
+        mapping: &Mapping,
+        page: u32,
+        unless: Flags,
+    ) -> Option<(Pin, Flags)> {
         let (pin, flags) = self.try_pin_untouched(mapping, page)?;
+        if flags.any(unless) {
+            self.unpin(pin);
+            return None;
+        }
         self.touch_seen(pin.frame(), flags);
         Some((pin, flags))
     }

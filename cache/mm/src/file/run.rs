@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   try_pin_run: they stand together already: looked up, pinned
-//!   pin_run: what is missing is read in     a run of free frames is taken, or a block of memory is emptied for it
+//!   pin_run: what is missing is read in, and what comes next where its reader goes on
+//!                                           a run of free frames is taken, or a block of memory is emptied for it
 //!            page by page: it moves there, and is pinned there; one that cannot move now is copied there
 //! ```
 //!
@@ -15,17 +16,18 @@
 //! A run is refused where no block can be emptied: pins and requests under way are in each that was
 //! looked at.
 
-use core::ops::Range;
+use core::ops::{Deref, Range};
 use core::sync::atomic::Ordering;
+use std::sync::Arc;
 
 use env::{Cause, IoClass, Task, Wakeup, Work};
 use frames::{Content, Flags, FrameId, Pin, Refusal, Slot};
 use policy::place::by_use::Purpose;
 use policy::readahead::Run;
-use policy::units::{Nanos, Pages};
+use policy::units::{Bytes, Nanos, PAGE_SHIFT, Pages};
 
 use super::pin::PAGE_PINS_MAX;
-use super::read::{pin_page, start_read};
+use super::read::{Call, Reader, pin_page, start_read};
 use crate::Error;
 use crate::alloc::Wanted;
 use crate::cache::Cache;
@@ -46,25 +48,46 @@ const AGAIN: Nanos = Nanos::millis(1);
 const WAITS: u32 = 20;
 
 /// Pages of a file in frames side by side, which stay as they are while this lives. Dropping it
-/// needs no task. Each page counts as a pin.
-pub struct PinnedRun<'a> {
-    cache: &'a Cache,
+/// needs no task. Each page counts as a pin. `C` is the way in which it has the cache.
+pub struct PinnedRunBy<C: Deref<Target = Cache>> {
+    cache: C,
     pins: Vec<Pin>,
 }
 
-impl<'a> PinnedRun<'a> {
+/// It borrows the file that it is of.
+pub type PinnedRun<'a> = PinnedRunBy<&'a Cache>;
+
+impl PinnedRun<'_> {
+    /// The same pins, which outlive their file.
+    ///
+    /// # Panics
+    /// If they are of another cache.
+    #[must_use]
+    pub fn keep(mut self, cache: &Arc<Cache>) -> PinnedRunBy<Arc<Cache>> {
+        assert!(
+            core::ptr::eq(self.cache, &raw const **cache),
+            "its own cache"
+        );
+        PinnedRunBy {
+            cache: Arc::clone(cache),
+            pins: core::mem::take(&mut self.pins),
+        }
+    }
+}
+
+impl<C: Deref<Target = Cache>> PinnedRunBy<C> {
     /// The pins, for the contents: their frames ascend by one.
     pub fn pins(&self) -> &[Pin] {
         &self.pins
     }
 
     /// The contents that the pins belong to.
-    pub fn content(&self) -> &'a dyn Content {
+    pub fn content(&self) -> &dyn Content {
         self.cache.content()
     }
 }
 
-impl Drop for PinnedRun<'_> {
+impl<C: Deref<Target = Cache>> Drop for PinnedRunBy<C> {
     fn drop(&mut self) {
         let pages = u32::try_from(self.pins.len()).expect("at most RUN_MAX");
         self.cache.unpin_all(&mut self.pins);
@@ -101,11 +124,12 @@ impl File {
         self.check_run(first, pages).ok()?;
         let counted = self.count_run(pages).ok()?;
         let pins = self.standing(first, pages)?;
+        self.mapping.note_read(pages.into(), Pages::ZERO);
         Some(counted.had(pins))
     }
 
     /// Pins `pages` pages from `first` on, 1 to 512, in frames side by side: reads in what is
-    /// missing, and moves together what is not.
+    /// missing, ahead of `reader` as `read` does, and moves together what is not.
     ///
     /// # Errors
     /// `BadOption` (no pages, or more than 512), `OutOfRange` (beyond the end), `TooMany` pins,
@@ -114,11 +138,15 @@ impl File {
     pub fn pin_run(
         &self,
         task: &mut Task<'_>,
-        first: u32,
-        pages: u32,
+        reader: &mut Reader,
+        (first, pages): (u32, u32),
     ) -> Result<PinnedRun<'_>, Error> {
         self.check_run(first, pages)?;
         let counted = self.count_run(pages)?;
+        let place = |pages: u32| Bytes(u64::from(pages) << PAGE_SHIFT);
+        let mut call = Call::new(self, reader, place(first), place(pages));
+        let missed = call.send(task)?;
+        self.mapping.note_read(pages.into(), missed);
         for _ in 0..ROUNDS {
             if let Some(pins) = self.standing(first, pages) {
                 return Ok(counted.had(pins));

@@ -185,7 +185,8 @@ impl Mapping {
         Some((log, lsn))
     }
 
-    /// A call has read `pages` pages, of which `missed` were not in memory.
+    /// A call has read or pinned `pages` pages, of which `missed` were not in memory.
+    #[inline]
     pub(crate) fn note_read(&self, pages: u64, missed: Pages) {
         self.read.add(pages);
         if !missed.is_zero() {

@@ -16,7 +16,7 @@ use super::*;
 use crate::alloc::Wanted;
 use crate::lists::ZoneId;
 use crate::testing::{NULL, Null, with_cache};
-use crate::{Access, DeviceOptions, File, Options};
+use crate::{Access, DeviceOptions, File, Options, Reader};
 
 const FRAMES: u32 = 1024;
 
@@ -95,7 +95,7 @@ fn a_dirty_page_moves_with_its_place_on_the_list() {
         cache.put_unused(task, &[to]);
         file.sync(task).unwrap();
         let mut back = vec![Sector(0); 8];
-        let mut reader = crate::Reader::default();
+        let mut reader = Reader::default();
         file.read(task, &mut reader, Bytes(3 * PAGE_SIZE), &mut back)
             .unwrap();
         assert_eq!(back, vec![Sector(4); 8]);
@@ -109,7 +109,7 @@ fn what_is_pinned_or_busy_or_off_the_lists_stays() {
         let (frame, to) = (frame_of(task, cache, 5), free_frame(task, cache));
         let page = page_in(cache, frame);
         {
-            let _pin = file.pin(task, 5).unwrap();
+            let _pin = file.pin(task, &mut Reader::default(), 5).unwrap();
             assert_eq!(move_page(task, cache, page, to), Err(to));
         }
         {

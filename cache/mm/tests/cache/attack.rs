@@ -482,7 +482,7 @@ fn a_truncation_without_memory_is_made_up_for() {
                 .collect();
             let pins: Vec<_> = files
                 .iter()
-                .map(|file| file.pin(task, 0).unwrap())
+                .map(|file| file.pin(task, &mut Reader::default(), 0).unwrap())
                 .collect();
             let region = cache.spill(task, Pages(3000)).unwrap();
             region.touch(task, 0, 3000).unwrap_err();
@@ -547,7 +547,7 @@ fn a_cut_that_is_tried_again_without_memory_is_still_owed() {
         let region = cache.spill(task, Pages(3000)).unwrap();
         region.touch(task, 0, 3000).unwrap_err();
         region.discard(task, 0, 3000).unwrap();
-        let pin = file.pin(task, 0).unwrap();
+        let pin = file.pin(task, &mut Reader::default(), 0).unwrap();
         region.touch(task, 0, 3000).unwrap_err();
         let mut write =
             |task: &mut Task<'_>| file.write(task, &mut writer, Bytes(5 * 4096), &data(5, 1, 1));
@@ -578,7 +578,7 @@ fn a_page_with_all_the_pins_there_are_is_read_written_and_cut() {
         file.sync(task).unwrap();
         let mut pins = Vec::new();
         let refused = loop {
-            match file.pin(task, 0) {
+            match file.pin(task, &mut Reader::default(), 0) {
                 Ok(pin) => pins.push(pin),
                 Err(error) => break error,
             }
@@ -592,7 +592,7 @@ fn a_page_with_all_the_pins_there_are_is_read_written_and_cut() {
         assert_eq!(back, data(0, 2, 1));
         file.write(task, &mut writer, Bytes(0), &data(0, 1, 2))
             .unwrap();
-        let pin = file.pin(task, 0).unwrap();
+        let pin = file.pin(task, &mut Reader::default(), 0).unwrap();
         file.truncate(task, Bytes(512)).unwrap();
         assert_eq!(cache.stats().pinned.0, pins.len() as u64 + 1);
         drop((pin, pins));
@@ -725,7 +725,7 @@ fn pages_behind_the_end_are_not_pinned_while_a_file_is_cut() {
         assert_eq!(file.len(), Bytes(0));
         assert_eq!(cache.stats().cached, Pages(4), "their write is waited for");
         assert!(file.try_pin(2).is_none());
-        assert!(file.pin(task, 2).is_err());
+        assert!(file.pin(task, &mut Reader::default(), 2).is_err());
         for task_of in under_way {
             task_of.join(task).unwrap();
         }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use env::{Device, DeviceInfo, Host, IoError, IoOp, IoRequest, ObjectId, Task};
-use mm::{Cache, DeviceOptions, File, Options, WriteAhead};
+use mm::{Cache, DeviceOptions, File, Options, Reader, WriteAhead};
 use policy::dirty::{Law, Threshold};
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages};
 use world::{CostTable, Lab, LabEnv, Options as LabOptions, Sector};
@@ -313,7 +313,7 @@ impl World {
 pub fn uses(task: &mut Task<'_>, file: &File, page: u32) -> bool {
     let hit = file.try_pin(page).is_some();
     if !hit {
-        drop(file.pin(task, page).unwrap());
+        drop(file.pin(task, &mut Reader::default(), page).unwrap());
     }
     hit
 }

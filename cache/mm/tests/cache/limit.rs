@@ -313,7 +313,7 @@ fn what_is_pinned_is_waited_for_and_what_cannot_be_is_refused() {
         let pinned = |page: &u32| page % 5 < 3;
         let pins: Vec<_> = (0..3000)
             .filter(pinned)
-            .map(|page| file.pin(task, page).unwrap())
+            .map(|page| file.pin(task, &mut Reader::default(), page).unwrap())
             .collect();
         assert_eq!(
             cache.set_limit(task, Pages(1800)),
@@ -349,7 +349,7 @@ fn a_lowered_limit_has_its_part_of_pins_and_says_what_it_is() {
         let mut pins = Vec::new();
         let refused = loop {
             let page = u32::try_from(pins.len()).unwrap();
-            match file.pin(task, page) {
+            match file.pin(task, &mut Reader::default(), page) {
                 Ok(pin) => pins.push(pin),
                 Err(refused) => break refused,
             }
@@ -363,7 +363,7 @@ fn a_lowered_limit_has_its_part_of_pins_and_says_what_it_is() {
         let refused = region.touch(task, 0, 1024).unwrap_err();
         assert_eq!(refused, Error::OutOfMemory { frames: limit });
         cache.set_limit(task, Pages(u64::from(FRAMES))).unwrap();
-        pins.push(file.pin(task, 256).unwrap());
+        pins.push(file.pin(task, &mut Reader::default(), 256).unwrap());
     });
 }
 

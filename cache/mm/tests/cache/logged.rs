@@ -123,7 +123,9 @@ fn no_page_overtakes_its_log_whoever_writes_it() {
                                     file.sync_range(task, at, Bytes(4096)).unwrap();
                                 }
                                 2..20 => log.ahead.durable(lsn.saturating_sub(task.random() % 99)),
-                                20..40 => drop(file.pin(task, page).unwrap()),
+                                20..40 => {
+                                    drop(file.pin(task, &mut Reader::random(), page).unwrap())
+                                }
                                 _ => {}
                             }
                             assert!(log.ahead.held() <= BACKGROUND + 4);

@@ -251,7 +251,7 @@ fn a_pin_keeps_what_it_sees_when_its_page_is_stored_to() {
         let mut writer = cache.writer();
         map.touch(task, &mut writer, (0, 4), Access::Store).unwrap();
         file.sync(task).unwrap();
-        let pinned = file.pin(task, 2).unwrap();
+        let pinned = file.pin(task, &mut Reader::default(), 2).unwrap();
         // Mapped for a load beside the pin, it is not copied.
         let loaded = map.touch(task, &mut writer, (2, 1), Access::Load).unwrap();
         assert_eq!(loaded.faults, Pages(0));

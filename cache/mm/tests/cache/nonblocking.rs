@@ -459,7 +459,7 @@ fn a_wait_that_is_refused_loses_nothing() {
         server.write(task, &mut writer, at(100), &page);
         server.write(task, &mut writer, at(120), &page[..4]);
         // A pinned page under writeback.
-        let pin = file.pin(task, 100).unwrap();
+        let pin = file.pin(task, &mut Reader::default(), 100).unwrap();
         let other = Arc::clone(file);
         let syncing = env::spawn(task.env(), "sync", move |task: &mut Task<'_>| {
             other.sync(task)
@@ -682,7 +682,7 @@ fn who_waits_for_all_that_it_sends_for_would_do_it_itself() {
     let asked = move || core::mem::take(&mut disk.state().asked);
     world.run(4096 * PAGE, move |task, _, file| {
         let mut buffer = vec![Sector(0); 8];
-        file.pin(task, 1000).unwrap();
+        file.pin(task, &mut Reader::default(), 1000).unwrap();
         file.read(
             task,
             &mut Reader::default(),
@@ -729,7 +729,7 @@ fn what_is_shown_is_what_is_read_and_is_sent_for_alike() {
             // They are driven out.
             file.truncate(task, Bytes(4096 * PAGE)).unwrap();
             for page in 1000..3000 {
-                file.pin(task, page).unwrap();
+                file.pin(task, &mut Reader::default(), page).unwrap();
             }
             file.truncate(task, Bytes(299 * PAGE + 1024)).unwrap();
             disk.state().asked.clear();

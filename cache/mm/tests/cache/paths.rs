@@ -61,7 +61,7 @@ fn dropping_the_caches_leaves_what_is_dirty_pinned_or_anonymous() {
             .unwrap();
         let region = cache.spill(task, Pages(64)).unwrap();
         region.touch(task, 0, 64).unwrap();
-        let pinned = file.pin(task, 100).unwrap();
+        let pinned = file.pin(task, &mut Reader::default(), 100).unwrap();
         let (cached, free) = (cache.stats().cached, cache.stats().free);
         assert_eq!(cached, Pages(512));
         assert_eq!(cache.drop_caches(task), Pages(512 - 16 - 1));
@@ -162,7 +162,7 @@ fn a_pin_is_a_snapshot() {
         let mut writer = cache.writer();
         file.write(task, &mut writer, Bytes(0), &data(0, 4, 1))
             .unwrap();
-        let pinned = file.pin(task, 2).unwrap();
+        let pinned = file.pin(task, &mut Reader::default(), 2).unwrap();
         file.write(task, &mut writer, Bytes(0), &data(0, 4, 2))
             .unwrap();
         let seen = of_pin(pinned.content(), pinned.pin());
@@ -338,7 +338,7 @@ fn what_was_just_read_is_not_taken_from_its_reader_for_ever() {
         let reader = env::spawn(task.env(), "reader", move |task| {
             let mut pins = Vec::new();
             for page in 0..most {
-                pins.push(of_file.pin(task, page).unwrap());
+                pins.push(of_file.pin(task, &mut Reader::default(), page).unwrap());
                 count.store(page + 1, Ordering::Relaxed);
             }
         });

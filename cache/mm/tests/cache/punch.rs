@@ -240,7 +240,10 @@ fn a_pinned_page_keeps_what_its_holder_sees() {
         write(task, cache, file, 0, 8, 1);
         file.sync(task).unwrap();
         write(task, cache, file, 3, 1, 2);
-        let (clean, dirty) = (file.pin(task, 1).unwrap(), file.pin(task, 3).unwrap());
+        let (clean, dirty) = (
+            file.pin(task, &mut Reader::default(), 1).unwrap(),
+            file.pin(task, &mut Reader::default(), 3).unwrap(),
+        );
         file.punch(task, Bytes(0), pages(8)).unwrap();
         let seen = |pin: &mm::Pinned<'_>| {
             let mut back = zeroes(1);

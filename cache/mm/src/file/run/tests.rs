@@ -64,7 +64,9 @@ fn pages_that_are_all_over_the_memory_stand_side_by_side_and_do_so_from_then_on(
     with_file(|task, cache, file, _| {
         assert!(file.try_pin_run(100, 300).is_none());
         let (dirty, free) = (cache.stats().dirty, cache.stats().free);
-        let run = file.pin_run(task, 100, 300).unwrap();
+        let run = file
+            .pin_run(task, &mut Reader::default(), (100, 300))
+            .unwrap();
         assert_eq!(words(&run), (101..401).collect::<Vec<_>>());
         assert_eq!(cache.stats().pinned, Pages(300));
         assert_eq!((cache.stats().dirty, cache.stats().free), (dirty, free));
@@ -80,46 +82,51 @@ fn pages_that_are_all_over_the_memory_stand_side_by_side_and_do_so_from_then_on(
 #[test]
 fn a_run_stays_as_it_is_beside_writers_and_a_cut() {
     with_file(|task, _, file, writer| {
-        let run = file.pin_run(task, 0, 512).unwrap();
+        let run = file
+            .pin_run(task, &mut Reader::default(), (0, 512))
+            .unwrap();
         for page in 0..512 {
             write(task, file, writer, page, 5000 + page);
         }
         assert_eq!(words(&run), (1..513).collect::<Vec<_>>());
-        let later = file.pin_run(task, 0, 64).unwrap();
+        let later = file.pin_run(task, &mut Reader::default(), (0, 64)).unwrap();
         assert_eq!(words(&later), (5000..5064).collect::<Vec<_>>());
         file.truncate(task, Bytes(10 * PAGE_SIZE)).unwrap();
         assert_eq!(words(&run), (1..513).collect::<Vec<_>>());
         assert_eq!(words(&later), (5000..5064).collect::<Vec<_>>());
         assert!(matches!(
-            file.pin_run(task, 0, 11),
+            file.pin_run(task, &mut Reader::default(), (0, 11)),
             Err(Error::OutOfRange { .. })
         ));
-        assert_eq!(words(&file.pin_run(task, 0, 10).unwrap()).len(), 10);
+        assert_eq!(
+            words(&file.pin_run(task, &mut Reader::default(), (0, 10)).unwrap()).len(),
+            10
+        );
     });
 }
 
 #[test]
 fn a_page_that_cannot_move_is_copied_for_the_run_alone() {
     with_file(|task, cache, file, _| {
-        let pinned = file.pin(task, 7).unwrap();
+        let pinned = file.pin(task, &mut Reader::default(), 7).unwrap();
         let mapping = cache.mapping(task, 0).unwrap();
         let Slot::Frame(out) = mapping.index.get(&cache.pages.pool, 9) else {
             panic!("in memory");
         };
         assert!(cache.pages.table.try_begin_writeback(out));
         let free = cache.stats().free;
-        let run = file.pin_run(task, 0, 16).unwrap();
+        let run = file.pin_run(task, &mut Reader::default(), (0, 16)).unwrap();
         assert_eq!(words(&run), (1..17).collect::<Vec<_>>());
         assert_eq!(cache.stats().free, free - Pages(2), "two copies");
         assert!(file.try_pin_run(0, 16).is_none());
         // A second one has copies of its own, of the fourteen that are pinned too.
-        let other = file.pin_run(task, 0, 16).unwrap();
+        let other = file.pin_run(task, &mut Reader::default(), (0, 16)).unwrap();
         assert_eq!(words(&other), (1..17).collect::<Vec<_>>());
         drop((run, other));
         assert_eq!(cache.stats().free, free);
         cache.pages.table.end_writeback(out, true);
         drop(pinned);
-        drop(file.pin_run(task, 0, 16).unwrap());
+        drop(file.pin_run(task, &mut Reader::default(), (0, 16)).unwrap());
         assert!(file.try_pin_run(0, 16).is_some());
     });
 }
@@ -139,7 +146,9 @@ fn a_block_is_emptied_where_no_run_is_free() {
         let (put, kept): (Vec<_>, Vec<_>) = taken.iter().partition(|frame| frame.0 % 2 == 0);
         cache.put_unused(task, &put);
         // Taken frames hold no page, and do not move; 1024 of the file's do.
-        let run = file.pin_run(task, 3, 200).unwrap();
+        let run = file
+            .pin_run(task, &mut Reader::default(), (3, 200))
+            .unwrap();
         assert_eq!(words(&run), (4..204).collect::<Vec<_>>());
         drop(run);
         cache.put_unused(task, &kept);
@@ -150,7 +159,7 @@ fn a_block_is_emptied_where_no_run_is_free() {
 fn no_pages_too_many_and_those_beyond_the_end_are_refused() {
     with_file(|task, cache, file, _| {
         for pages in [0, RUN_MAX + 1, u32::MAX] {
-            let refused = file.pin_run(task, 0, pages).err();
+            let refused = file.pin_run(task, &mut Reader::default(), (0, pages)).err();
             assert_eq!(
                 refused,
                 Some(Error::BadOption {
@@ -162,7 +171,9 @@ fn no_pages_too_many_and_those_beyond_the_end_are_refused() {
             assert!(file.try_pin_run(0, pages).is_none());
         }
         for (first, pages) in [(PAGES, 1), (PAGES - 1, 2), (u32::MAX, 512)] {
-            let refused = file.pin_run(task, first, pages).err();
+            let refused = file
+                .pin_run(task, &mut Reader::default(), (first, pages))
+                .err();
             assert!(
                 matches!(refused, Some(Error::OutOfRange { .. })),
                 "{refused:?}"
@@ -173,13 +184,16 @@ fn no_pages_too_many_and_those_beyond_the_end_are_refused() {
         let most = cache.pins_most();
         assert_eq!(most, FRAMES / 4);
         let held: Vec<_> = [0, 512]
-            .map(|at| file.pin_run(task, at, 512).unwrap())
+            .map(|at| {
+                file.pin_run(task, &mut Reader::default(), (at, 512))
+                    .unwrap()
+            })
             .into();
-        let refused = file.pin_run(task, 0, 1).err();
+        let refused = file.pin_run(task, &mut Reader::default(), (0, 1)).err();
         let what = "pinned pages";
         assert_eq!(refused, Some(Error::TooMany { what, limit: most }));
         drop(held);
-        assert!(file.pin_run(task, 0, 1).is_ok());
+        assert!(file.pin_run(task, &mut Reader::default(), (0, 1)).is_ok());
     });
 }
 
@@ -198,30 +212,34 @@ fn what_is_pinned_or_taken_everywhere_leaves_no_run() {
         let mut pins: Vec<crate::Pinned<'_>> = Vec::new();
         let mut blocks = std::collections::BTreeSet::new();
         for page in 0..PAGES {
-            let pin = file.pin(task, page).unwrap();
+            let pin = file.pin(task, &mut Reader::default(), page).unwrap();
             if blocks.insert(pin.pin().frame().0 / 512) {
                 pins.push(pin);
             }
         }
-        let refused = file.pin_run(task, 0, 512).err();
+        let refused = file.pin_run(task, &mut Reader::default(), (0, 512)).err();
         let pages = Pages(512);
         assert_eq!(refused, Some(Error::NoRun { pages }));
         drop(pins);
         cache.put_unused(task, &taken);
-        assert!(file.pin_run(task, 0, 512).is_ok());
+        assert!(file.pin_run(task, &mut Reader::default(), (0, 512)).is_ok());
     });
 }
 
 #[test]
 fn a_limit_that_is_lowered_and_a_run_do_not_break_each_other() {
     with_file(|task, cache, file, _| {
-        let run = file.pin_run(task, 0, 256).unwrap();
+        let run = file
+            .pin_run(task, &mut Reader::default(), (0, 256))
+            .unwrap();
         cache.set_limit(task, Pages(4 * 512)).unwrap();
         task.sleep(Cause::Idle, Nanos::secs(3));
         assert_eq!(words(&run), (1..257).collect::<Vec<_>>());
         assert_eq!(cache.limit().over, Pages::ZERO);
         drop(run);
-        let run = file.pin_run(task, 512, 300).unwrap();
+        let run = file
+            .pin_run(task, &mut Reader::default(), (512, 300))
+            .unwrap();
         assert_eq!(words(&run), (513..813).collect::<Vec<_>>());
         cache.set_limit(task, Pages(FRAMES.into())).unwrap();
         assert_eq!(words(&run), (513..813).collect::<Vec<_>>());

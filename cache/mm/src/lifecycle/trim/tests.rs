@@ -11,7 +11,7 @@ use world::Sector;
 
 use super::*;
 use crate::testing::{NULL, Null, with_cache};
-use crate::{DeviceOptions, File, Options};
+use crate::{DeviceOptions, File, Options, Reader};
 
 const FRAMES: u32 = 16 * 512;
 const PAGES: u32 = 6000;
@@ -38,7 +38,7 @@ fn with_scattered(
         }
         gone.discard(task).unwrap();
         body(task, cache, &kept);
-        let mut reader = crate::Reader::default();
+        let mut reader = Reader::default();
         for page in (0..PAGES).step_by(3) {
             let mut back = [Sector(0); 8];
             let offset = Bytes(u64::from(page / 3) * PAGE_SIZE);
@@ -91,7 +91,7 @@ fn a_chunk_with_a_pinned_page_stays_and_the_others_go() {
     with_scattered(|task, cache, file| {
         let pins: Vec<_> = (0..PAGES / 3)
             .step_by(200)
-            .map(|page| file.pin(task, page).unwrap())
+            .map(|page| file.pin(task, &mut Reader::default(), page).unwrap())
             .collect();
         let stuck: std::collections::BTreeSet<u32> = pins
             .iter()
