@@ -98,11 +98,12 @@ impl WriteAhead {
     /// The log is durable up to `lsn`, that included. One that is lower than before changes
     /// nothing.
     pub fn durable(&self, lsn: u64) {
-        let before = self.durable.fetch_max(lsn, Ordering::AcqRel);
         let context = Interrupt::new();
         let mut devices = Vec::new();
-        {
+        let before = {
             let mut held = self.held.lock(&context);
+            // Under the lock: what is held there is above it.
+            let before = self.durable.fetch_max(lsn, Ordering::AcqRel);
             let first = (lsn.saturating_add(1), (0, 0));
             let later = held.by_lsn.split_off(&first);
             let released = core::mem::replace(&mut held.by_lsn, later);
@@ -114,7 +115,8 @@ impl WriteAhead {
             }
             self.count
                 .store(held.by_page.len() as u64, Ordering::Release);
-        }
+            before
+        };
         if before < lsn {
             self.wait.wake_all(Signal::LogDurable);
         }
@@ -205,12 +207,15 @@ impl WriteAhead {
 
     /// Waits until fewer than `most` pages are held.
     pub(crate) fn wait_for_room(&self, task: &mut Task<'_>, most: u64) -> Result<(), Error> {
-        if self.held() < most {
-            return Ok(());
+        while self.held() >= most {
+            // Others that were let in before may have held more since: those have to be asked for.
+            let newest = self.newest(task);
+            self.ask(newest);
+            self.wait(task, newest, |log, _| {
+                log.held() >= most && log.durable_lsn() < newest
+            })?;
         }
-        let newest = self.newest(task);
-        self.ask(newest);
-        self.wait(task, newest, |log, _| log.held() >= most)
+        Ok(())
     }
 
     /// Waits until no sync waits for the page: it is about to be written.
@@ -265,7 +270,8 @@ impl WriteAhead {
             blocked(self, task) && !self.ended.load(Ordering::Acquire)
         });
         Error::after(wakeup)?;
-        if blocked(self, task) {
+        // Without an end others may have come before it again: the caller looks.
+        if self.ended.load(Ordering::Acquire) && blocked(self, task) {
             let durable = self.durable_lsn();
             return Err(Error::LogEnded { lsn, durable });
         }

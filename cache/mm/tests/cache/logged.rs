@@ -206,6 +206,35 @@ fn a_log_that_stands_still_stops_those_alone_that_want_it() {
     });
 }
 
+/// Where one page may be held and many tasks come for it at once, each goes on in the end: more may
+/// be held than was asked for, and others take the room of one that was woken.
+#[test]
+fn writers_that_take_one_anothers_room_go_on() {
+    let log = Log::new();
+    let mut world = world(FRAMES, 64 * MIB).limits(2, 1);
+    world.disk.state().ahead = Some(Arc::clone(&log.ahead));
+    world.run(u64::from(FILE) << 12, move |task, cache, file| {
+        file.follow(task, &log.ahead).unwrap();
+        let server = log.serve(task, Nanos::micros(300));
+        let writers: Vec<_> = (0..8)
+            .map(|nth| {
+                let (cache, file, log) = (Arc::clone(cache), Arc::clone(file), Arc::clone(&log));
+                env::spawn(task.env(), "writer", move |task| {
+                    for at in 0..100 {
+                        put(task, &cache, &file, at * 8 + nth, log.next());
+                    }
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join(task).unwrap();
+        }
+        file.sync(task).unwrap();
+        log.end();
+        server.join(task);
+    });
+}
+
 #[test]
 fn a_hot_page_is_synced_although_it_is_written_all_the_time() {
     let log = Log::new();
