@@ -265,7 +265,12 @@ impl Actor {
             "writes {}: {first}+{len}, version {version}",
             slot.object.0
         );
-        let result = if self.served {
+        let log = place.layers.flushes.log.as_ref().filter(|_| !self.served);
+        let result = if let Some(log) = log {
+            let lsn = log.number(slot.object, first, &data);
+            let written = file.write_logged(task, &mut self.writer, offset, &data, lsn);
+            written.map_err(|(_, error)| error)
+        } else if self.served {
             nonblocking::write(task, &self.world, file, &mut self.writer, offset, &data)
         } else {
             file.write(task, &mut self.writer, offset, &data)
@@ -792,7 +797,10 @@ impl Actor {
         );
         place.layers.flushes.opened(slot.object);
         match self.world.cache.open(task, place.index, slot.object, len) {
-            Ok(file) => *slot.file_cell() = Some(file),
+            Ok(file) => {
+                place.layers.flushes.lead(task, &file);
+                *slot.file_cell() = Some(file);
+            }
             Err(Error::FlushFailed { .. }) => {
                 *slot.file_cell() = None;
                 place.flush_failed.store(true, Ordering::Relaxed);

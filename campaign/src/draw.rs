@@ -79,6 +79,9 @@ impl Plan {
         for device in &mut devices {
             device.grow_ahead_kib = rng.one_in(2).then(|| rng.pick(&[4, 64, 1024]));
         }
+        for device in &mut devices {
+            device.log_lag_us = rng.one_in(3).then(|| rng.pick(&[10, 500, 5000]));
+        }
         Self {
             version: VERSION,
             seed,
@@ -284,6 +287,7 @@ fn device(rng: &mut Rng) -> DevicePlan {
         max_ratio,
         assumed_fast: rng.one_in(3),
         grow_ahead_kib: None,
+        log_lag_us: None,
         phases: phases(rng, slow.as_ref()),
         slow,
         volatile,

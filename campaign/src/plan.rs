@@ -227,6 +227,9 @@ pub struct DevicePlan {
     /// much space on (`DeviceInfo::grow_ahead`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grow_ahead_kib: Option<u64>,
+    /// Its files follow a log, which is durable so long after it is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_lag_us: Option<u64>,
     /// `device::Slow` around it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow: Option<SlowPlan>,

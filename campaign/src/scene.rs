@@ -2,20 +2,20 @@
 //! gauges that say which call takes how long.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use device::{BytesPerSec, FaultPlan, Faulty, FrameCopy, Odds, Slow, Volatile, VolatileOptions};
 use env::{Cause, Device, DeviceId, DeviceInfo, Host, IoOp, IoRequest, ObjectId, Task, Wakeup};
 use frames::{Content as _, FrameId};
-use mm::{Cache, Error, File, Populate, Spill};
+use mm::{Cache, Error, File, Populate, Spill, WriteAhead};
 use policy::dirty::DeviceIndex;
 use policy::units::{Bytes, Instant, Nanos, Pages};
 use world::check::Checker;
 use world::fs::Layout;
 use world::media::{Media, SharedMedia, VolatileCache};
 use world::model::{self, Surroundings};
-use world::{EventKind, Lab, LabEnv, Options as LabOptions, Record, Stamps};
+use world::{EventKind, Lab, LabEnv, Options as LabOptions, Record, Sector, Stamps};
 
 use crate::failure::fail;
 use crate::judge;
@@ -113,7 +113,73 @@ pub(crate) struct DeviceState {
 pub(crate) struct Flushes {
     inner: Arc<dyn Device>,
     grow_ahead: Option<Bytes>,
+    /// The log that its files follow.
+    pub(crate) log: Option<Arc<Log>>,
     flushed: Mutex<BTreeSet<u32>>,
+}
+
+type Numbers = BTreeMap<(ObjectId, u64, Sector), u64>;
+
+/// A log that pages wait for: no sector of a write with a number comes to the device before it.
+pub(crate) struct Log {
+    pub(crate) ahead: Arc<WriteAhead>,
+    stamps: Arc<Stamps>,
+    last: AtomicU64,
+    /// By object, the place in it, and what was written there: stamps of two places may be equal.
+    numbers: Mutex<Numbers>,
+}
+
+impl Log {
+    fn new(host: Arc<dyn Host>, stamps: Arc<Stamps>, lag: Nanos) -> Arc<Self> {
+        let ahead = Arc::new_cyclic(|ahead: &Weak<WriteAhead>| {
+            let ahead = Weak::clone(ahead);
+            WriteAhead::new(move |lsn| {
+                let ahead = Weak::clone(&ahead);
+                let durable = move |_: &env::Interrupt| {
+                    if let Some(ahead) = ahead.upgrade() {
+                        ahead.durable(lsn);
+                    }
+                };
+                host.after(lag, Box::new(durable));
+            })
+        });
+        Arc::new(Self {
+            ahead,
+            stamps,
+            last: AtomicU64::new(0),
+            numbers: Mutex::default(),
+        })
+    }
+
+    fn cell(&self) -> MutexGuard<'_, Numbers> {
+        self.numbers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of a write of these, from sector `first` of an object on.
+    pub(crate) fn number(&self, object: ObjectId, first: u64, data: &[Sector]) -> u64 {
+        let lsn = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let places = (first..).zip(data);
+        let numbers = places.map(|(at, sector)| ((object, at, *sector), lsn));
+        self.cell().extend(numbers);
+        lsn
+    }
+
+    fn look_at(&self, request: &IoRequest) {
+        let (numbers, durable) = (self.cell(), self.ahead.durable_lsn());
+        let mut places = request.offset.0 / SECTOR..;
+        for frame in &request.frames {
+            let page = self.stamps.load(*frame);
+            let sectors = places.by_ref().zip(page.iter());
+            let newest = sectors
+                .filter_map(|(at, sector)| numbers.get(&(request.object, at, *sector)))
+                .max();
+            judge!(
+                newest.is_none_or(|lsn| *lsn <= durable),
+                "ahead-of-its-log",
+                "{request:?} has {newest:?}, the log is at {durable}"
+            );
+        }
+    }
 }
 
 impl Flushes {
@@ -126,6 +192,14 @@ impl Flushes {
         self.cell().remove(&object.0);
     }
 
+    /// A file that was opened follows the log, if there is one.
+    pub(crate) fn lead(&self, task: &Task<'_>, file: &File) {
+        if let Some(log) = &self.log {
+            file.follow(task, &log.ahead)
+                .unwrap_or_else(|error| fail("unexpected-error", format!("a log: {error}")));
+        }
+    }
+
     /// True if a flush of it has reached the device since.
     pub(crate) fn has(&self, object: ObjectId) -> bool {
         self.cell().contains(&object.0)
@@ -134,6 +208,9 @@ impl Flushes {
 
 impl Device for Flushes {
     fn submit(&self, request: Box<IoRequest>) {
+        if let Some(log) = self.log.as_ref().filter(|_| request.op == IoOp::Write) {
+            log.look_at(&request);
+        }
         if request.op == IoOp::Flush {
             self.cell().insert(request.object.0);
         }
@@ -615,6 +692,9 @@ pub(crate) fn parts(
         let flushes = Arc::new(Flushes {
             inner: outermost,
             grow_ahead: device.grow_ahead_kib.map(|kib| Bytes(kib << 10)),
+            log: device
+                .log_lag_us
+                .map(|lag| Log::new(lab.host(), lab.stamps(), Nanos::micros(lag))),
             flushed: Mutex::default(),
         });
         parts.push(Part {
@@ -778,6 +858,7 @@ pub(crate) fn open(
     place.layers.flushes.opened(object);
     cache
         .open(task, place.index, object, len)
+        .inspect(|file| place.layers.flushes.lead(task, file))
         .unwrap_or_else(|error| fail("unexpected-error", format!("open: {error}")))
 }
 

@@ -258,6 +258,9 @@ fn fewer_files(plan: &Plan) -> Vec<Plan> {
         if plan.files.len() > 1 {
             let other = usize::from(gone == 0);
             let moved = with(plan, |plan| {
+                // Room for the steps of both.
+                let pages = plan.files[gone].pages_max;
+                plan.files[other].pages_max = plan.files[other].pages_max.max(pages);
                 let lists = plan.tasks.iter_mut().map(|task| &mut task.ops);
                 for ops in lists.chain(plan.after_power_loss.iter_mut()) {
                     for file in ops.iter_mut().filter_map(Op::file_mut) {
@@ -330,6 +333,7 @@ fn simpler_devices(plan: &Plan) -> Vec<Plan> {
             |device| (device.min_ratio, device.max_ratio) = (0, 10_000),
             |device| device.assumed_fast = false,
             |device| device.grow_ahead_kib = None,
+            |device| device.log_lag_us = None,
         ],
     )
 }
