@@ -1,5 +1,7 @@
 //! The content of frames: bytes live, a version per 512-byte sector in the lab.
 
+use core::ops::Range;
+
 use crate::{Busy, FrameId, Pin};
 
 /// Bytes one stamp stands for.
@@ -244,4 +246,37 @@ pub trait Content: Send + Sync + 'static {
     fn copy_frame(&self, to: &Busy, from: &Pin);
     /// Copies a whole frame that nobody can read meanwhile into another one.
     fn move_frame(&self, to: &Busy, from: &Busy);
+
+    // The rest is for files that a program has mapped, where the content has maps of its own.
+    // Elsewhere there are none, and nothing is done.
+
+    /// Where the frame is at home, if that is a page of a map that has not ended: the map's number,
+    /// and the page.
+    fn home(&self, _frame: FrameId) -> Option<(u32, u32)> {
+        None
+    }
+    /// The memory of busy frames is the pages of a map from `first` on from now on; their bytes go
+    /// there, unless they are `fresh` and have none. A frame whose memory it is already stays.
+    ///
+    /// # Errors
+    /// The system has no memory. Some may be there, others not.
+    fn settle(
+        &self,
+        _map: u32,
+        _first: u32,
+        _frames: &[&Busy],
+        _fresh: bool,
+    ) -> Result<(), PopulateError> {
+        Ok(())
+    }
+    /// Frames that are held by the caller and about to be free have memory of their own again; the
+    /// pages of maps that they were are gone.
+    fn vacate(&self, _frames: &[FrameId]) {}
+    /// The program may use the pages of a map, whose frames are at home there: load from them, or
+    /// store to them, too.
+    fn enter(&self, _map: u32, _pages: Range<u32>, _storable: bool) {}
+    /// The next store of the program to each of the pages is a fault.
+    fn protect(&self, _map: u32, _pages: Range<u32>) {}
+    /// The next access of the program to each of the pages is one.
+    fn leave(&self, _map: u32, _pages: &[u32]) {}
 }

@@ -976,3 +976,235 @@ fn a_ledger_keeps_its_books_where_two_share_a_seat_and_one_gives_for_another() {
         assert!(!world.0.try_take(mine, 1, || 2));
     });
 }
+
+/// A page of a map: what the program's page table says of it, and its bytes. The lock is the
+/// system's: a call on a page table and an access of the program are one after the other.
+#[derive(Default)]
+struct Mapped {
+    /// The frame that is at home there.
+    home: Option<FrameId>,
+    loads: bool,
+    stores: bool,
+    bytes: u32,
+}
+
+/// Bytes that are not the page's yet.
+const JUNK: u32 = 99;
+
+/// The order rules of a map (docs/adr/0033), each of which can be broken.
+struct MapWorld {
+    table: FrameTable,
+    page: Mutex<Mapped>,
+    slot: Mutex<Option<FrameId>>,
+    file: AtomicU32,
+    broken: Option<u32>,
+}
+
+impl MapWorld {
+    /// Frame 0 holds `A` and is at home in the map; the program may load from it.
+    fn new(broken: Option<u32>) -> Arc<Self> {
+        let world = Self {
+            table: FrameTable::new(2),
+            page: Mutex::new(Mapped {
+                home: Some(FRAME),
+                loads: true,
+                stores: false,
+                bytes: 1,
+            }),
+            slot: Mutex::new(Some(FRAME)),
+            file: AtomicU32::new(1),
+            broken,
+        };
+        let busy = world.table.claim(FRAME);
+        world.table.adopt(&busy, A);
+        world.table.release(busy, Flags::UPTODATE, Flags::NONE);
+        Arc::new(world)
+    }
+
+    /// The program stores; its fault, if it is one, is answered once.
+    fn store(&self, value: u32) {
+        let stored = || {
+            let mut page = self.page.lock().unwrap();
+            if page.stores {
+                page.bytes = value;
+            }
+            page.stores
+        };
+        if stored() {
+            return;
+        }
+        let Ok(busy) = self.table.try_busy(FRAME, A) else {
+            return;
+        };
+        let enter = || self.page.lock().unwrap().stores = true;
+        if self.broken != Some(1) {
+            enter();
+        }
+        self.table
+            .release(busy, Flags::UPTODATE | Flags::DIRTY, Flags::NONE);
+        if self.broken == Some(1) {
+            enter();
+        }
+        stored();
+    }
+
+    fn write(&self) {
+        if !self.table.flags(FRAME).has(Flags::DIRTY) || !self.table.try_begin_writeback(FRAME) {
+            return;
+        }
+        let protect = || self.page.lock().unwrap().stores = false;
+        if self.broken != Some(2) {
+            protect();
+        }
+        let sent = self.page.lock().unwrap().bytes;
+        self.file.store(sent, Relaxed);
+        if self.broken == Some(2) {
+            protect();
+        }
+        self.table.end_writeback(FRAME, false);
+    }
+
+    fn evict(&self) {
+        let Ok(busy) = self.table.try_busy_clean(FRAME) else {
+            return;
+        };
+        let vacate = || *self.page.lock().unwrap() = Mapped::default();
+        if self.broken != Some(3) {
+            vacate();
+        }
+        *self.slot.lock().unwrap() = None;
+        self.table.disown(busy);
+        if self.broken == Some(3) {
+            vacate();
+        }
+    }
+
+    /// The page is read again into frame 1, if it is gone.
+    fn read(&self) {
+        let other = FrameId(1);
+        let busy = {
+            let mut slot = self.slot.lock().unwrap();
+            if slot.is_some() {
+                return;
+            }
+            let busy = self.table.claim(other);
+            self.table.adopt(&busy, A);
+            *slot = Some(other);
+            busy
+        };
+        {
+            let mut page = self.page.lock().unwrap();
+            assert_eq!(page.home, None, "two frames in one place");
+            (page.home, page.bytes) = (Some(other), JUNK);
+        }
+        self.page.lock().unwrap().bytes = self.file.load(Relaxed);
+        self.table.release(busy, Flags::UPTODATE, Flags::NONE);
+    }
+
+    /// A fault of a load: the program may load from the page, and does.
+    fn load(&self) {
+        let Some(frame) = *self.slot.lock().unwrap() else {
+            return;
+        };
+        let Ok(pin) = self.table.try_pin(frame, A) else {
+            return;
+        };
+        let enter = || {
+            let mut page = self.page.lock().unwrap();
+            // The system maps what is there.
+            page.loads = page.home.is_some();
+        };
+        if self.broken != Some(4) {
+            enter();
+        }
+        let _ = self.table.unpin(pin);
+        if self.broken == Some(4) {
+            enter();
+        }
+        let page = self.page.lock().unwrap();
+        assert!(
+            !page.loads || page.bytes != JUNK,
+            "a page that is not read yet"
+        );
+    }
+
+    /// After all: a page that is not dirty is in the file as the program sees it.
+    fn check(&self) {
+        let page = self.page.lock().unwrap();
+        if let Some(frame) = *self.slot.lock().unwrap() {
+            assert_eq!(page.home, Some(frame), "the page is not where its frame is");
+            let is_dirty = self.table.flags(frame).has(Flags::DIRTY);
+            let file = self.file.load(Relaxed);
+            assert!(is_dirty || file == page.bytes, "a store is lost");
+            assert!(is_dirty || !page.stores, "a clean page can be stored to");
+        }
+    }
+}
+
+fn both(broken: Option<u32>, others: [fn(&MapWorld); 2]) {
+    model(Some(3), move || {
+        let world = MapWorld::new(broken);
+        let others = others.map(|other| {
+            let world = world.clone();
+            thread::spawn(move || other(&world))
+        });
+        for other in others {
+            other.join().unwrap();
+        }
+        world.check();
+    });
+}
+
+fn stores(world: &MapWorld) {
+    world.store(2);
+    world.store(3);
+}
+
+fn writes(world: &MapWorld) {
+    world.write();
+    world.write();
+}
+
+#[test]
+fn rule_1_and_2_no_store_is_lost_beside_a_write() {
+    both(None, [stores, writes]);
+}
+
+#[test]
+#[should_panic = "a store is lost"]
+fn rule_1_broken_a_page_becomes_storable_after_its_busy_bit() {
+    both(Some(1), [stores, writes]);
+}
+
+#[test]
+#[should_panic = "a store is lost"]
+fn rule_2_broken_a_page_is_protected_after_it_is_sent() {
+    both(Some(2), [stores, writes]);
+}
+
+#[test]
+fn rule_3_and_4_a_page_that_is_evicted_and_read_again_has_one_place() {
+    let reads = |world: &MapWorld| {
+        world.evict();
+        world.read();
+    };
+    both(None, [reads, MapWorld::load]);
+    both(None, [MapWorld::evict, MapWorld::read]);
+    both(None, [stores, reads]);
+}
+
+#[test]
+#[should_panic = "two frames in one place"]
+fn rule_3_broken_a_page_leaves_its_place_after_the_index() {
+    both(Some(3), [MapWorld::evict, MapWorld::read]);
+}
+
+#[test]
+#[should_panic = "a page that is not read yet"]
+fn rule_4_broken_a_page_is_mapped_after_its_pin() {
+    let reads = |world: &MapWorld| {
+        world.evict();
+        world.read();
+    };
+    both(Some(4), [reads, MapWorld::load]);
+}

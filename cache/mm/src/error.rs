@@ -77,6 +77,9 @@ pub enum Error {
         /// The number that fits.
         limit: u32,
     },
+    /// A program has mapped the file and uses its pages by itself: nobody else may map it, or keep
+    /// its pages.
+    Mapped,
     /// A cache of objects of that name is registered already.
     RegisteredTwice {
         /// Its name.
@@ -325,6 +328,9 @@ impl fmt::Display for Error {
                     "more than {limit} {what}: close some, or build the cache for more"
                 )
             }
+            Self::Mapped => f.write_str(
+                "the file is mapped: it has one map, and its pages are not pinned meanwhile; read it, or drop the map",
+            ),
             Self::RegisteredTwice { name } => write!(
                 f,
                 "a cache of objects is registered as `{name}` already; give this one another name"

@@ -61,7 +61,7 @@ pub use cache::kernel::{Asked, Done, Ended, ForRun, Kernel, Turned};
 pub use error::Error;
 pub use file::advise::Advice;
 pub use file::drop::Dropped;
-pub use file::map::FileMap;
+pub use file::map::{FileMap, Stream};
 pub use file::pin::{Pinned, PinnedBy};
 pub use file::read::Reader;
 pub use file::run::{PinnedRun, PinnedRunBy, RUN_MAX};

@@ -79,7 +79,8 @@ fn try_move(task: &mut Task<'_>, cache: &Cache, page: Page, to: FrameId) -> Resu
         move_file(task, cache, &old, to)
     };
     if !moved {
-        // Nobody has seen it.
+        // Nobody has seen it. Its content goes back.
+        cache.content().move_frame(&old, &new);
         let to = table.discard(new);
         cache.release(old, Flags::NONE, Flags::NONE);
         return Err(to);

@@ -25,7 +25,9 @@
 //!      a request that carries the frame; they are read through `&Pin` or by such a device.
 //!   2. Only frames of a resident chunk are touched: every access asserts it.
 //!   3. A chunk's memory is dropped only after every watcher has answered.
-//!   4. The mapping lives as long as any of its users: readers borrow the arena, engines hold an
+//!   4. A frame that is at home in a map has no memory here: `address` alone says where it is, and
+//!      its bytes are copied as those that others may change meanwhile.
+//!   5. The mapping lives as long as any of its users: readers borrow the arena, engines hold an
 //!      `Arc`, and an engine that could not get its requests back leaks that `Arc`.
 //!
 //! Safety rests on one promise that types do not carry: the `Pin`s and `Busy`s come from the one
@@ -37,10 +39,10 @@
 use core::ffi::c_void;
 use core::ops::Range;
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicBool, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use env::IoRequest;
 use frames::{Buffer, Busy, Content, Data, DataMut, FrameId, Pin, PopulateError};
@@ -49,7 +51,10 @@ use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 
 use crate::OsError;
 use crate::sys::{self, NO_MEMORY, grow};
+use crate::view::View;
 use crate::way::{self, Way};
+
+mod homes;
 
 /// Bytes of a frame.
 pub(crate) const FRAME: usize = 4096;
@@ -95,6 +100,21 @@ pub struct Arena {
     /// By chunk, if there are such: its memory came from another node than it prefers.
     misplaced: Box<[AtomicBool]>,
     watchers: Mutex<Vec<Arc<dyn ChunkWatcher>>>,
+    /// By frame, where files can be mapped: `OWN`, `ABSENT`, or its address in the alias of a view.
+    homes: Box<[AtomicUsize]>,
+    /// Those in use, and those that are closed and still have frames.
+    views: RwLock<Vec<Lent>>,
+}
+
+/// The frame's memory is here; or it may be, as it was given back and is taken again where it is
+/// touched.
+const OWN: usize = 0;
+const ABSENT: usize = 1;
+
+/// A view, and how many frames are at home there.
+struct Lent {
+    view: Arc<View>,
+    frames: AtomicUsize,
 }
 
 // SAFETY: the arena is plain memory behind an address that never changes. Shared access to bytes
@@ -164,6 +184,8 @@ impl Arena {
             chunk_shift: chunk_frames.trailing_zeros(),
             mapping: (start, whole),
             resident: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
+            homes: Box::default(),
+            views: RwLock::default(),
             parts: Vec::new(),
             misplaced: Box::default(),
             watchers: Mutex::new(Vec::new()),
@@ -352,6 +374,9 @@ impl Arena {
             "frame {} is not populated",
             frame.0
         );
+        if let Some(place) = self.away(frame) {
+            return place;
+        }
         // SAFETY: below `frames`, so within the mapping.
         unsafe { self.base.as_ptr().add(frame.0 as usize * FRAME) }
     }
@@ -528,6 +553,9 @@ impl Content for Arena {
         }
         Self::make_resident(chunk)?;
         self.note_place(chunk);
+        let frames = u32::try_from(chunk.len / FRAME).expect("a chunk's frames");
+        let first = chunk.index << self.chunk_shift;
+        self.have_come(first..first + frames);
         self.resident[chunk.index as usize].store(true, Ordering::Relaxed);
         for watcher in watchers.iter() {
             watcher.populated(chunk);
@@ -550,7 +578,8 @@ impl Content for Arena {
     }
 
     fn zero_all(&self, frames: &[Busy]) {
-        let neighbours = |a: &Busy, b: &Busy| a.frame().0.abs_diff(b.frame().0) == 1;
+        let together = self.homes.is_empty();
+        let neighbours = |a: &Busy, b: &Busy| together && a.frame().0.abs_diff(b.frame().0) == 1;
         // No frame is in two hands, so a run of neighbours goes one way.
         for run in frames.chunk_by(neighbours) {
             let (a, b) = (run[0].frame().0, run[run.len() - 1].frame().0);
@@ -598,6 +627,9 @@ impl Content for Arena {
     }
 
     fn copy_out(&self, frame: &Pin, offset: usize, data: &mut DataMut<'_>, to: usize, len: usize) {
+        if self.is_shared(frame.frame()) {
+            return self.copy_bytes(frame.frame(), offset, &mut data.bytes()[to..to + len]);
+        }
         let (source, data) = (
             &self.bytes(frame)[offset..offset + len],
             &mut data.bytes()[to..to + len],
@@ -616,10 +648,18 @@ impl Content for Arena {
     }
 
     fn copy_frame(&self, to: &Busy, from: &Pin) {
+        if self.is_shared(from.frame()) {
+            let mut bytes = [0; FRAME];
+            self.copy_bytes(from.frame(), 0, &mut bytes);
+            return self.copy_in(to, 0, (&bytes).into(), 0, FRAME);
+        }
         self.copy_in(to, 0, self.bytes(from).into(), 0, FRAME);
     }
 
     fn move_frame(&self, to: &Busy, from: &Busy) {
+        if self.hand_over(to, from) {
+            return;
+        }
         let (target, source) = (
             self.span(to.frame(), 0, FRAME),
             self.span(from.frame(), 0, FRAME),
@@ -628,6 +668,42 @@ impl Content for Arena {
         // SAFETY: `span` checked both ranges; `Busy` is the exclusive right to a frame, and these
         // are two frames.
         unsafe { ptr::copy_nonoverlapping(source, target, FRAME) };
+    }
+
+    fn home(&self, frame: FrameId) -> Option<(u32, u32)> {
+        self.home_of(frame)
+    }
+
+    fn settle(
+        &self,
+        map: u32,
+        first: u32,
+        frames: &[&Busy],
+        fresh: bool,
+    ) -> Result<(), PopulateError> {
+        self.settle_at(map, first, frames, fresh)
+    }
+
+    fn vacate(&self, frames: &[FrameId]) {
+        if !self.homes.is_empty() {
+            self.vacate_all(frames);
+        }
+    }
+
+    fn enter(&self, map: u32, pages: Range<u32>, storable: bool) {
+        self.with_open(map, |view| view.carry_on(pages, storable));
+    }
+
+    fn protect(&self, map: u32, pages: Range<u32>) {
+        self.with_open(map, |view| view.protect(pages));
+    }
+
+    fn leave(&self, map: u32, pages: &[u32]) {
+        self.with_open(map, |view| {
+            for run in pages.chunk_by(|a, b| *b == *a + 1) {
+                view.forget(run[0]..run[run.len() - 1] + 1);
+            }
+        });
     }
 }
 
@@ -698,7 +774,7 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         let (start, len) = self.mapping;
-        // SAFETY: our own mapping, whole; invariant 4: nobody is left who could touch it.
+        // SAFETY: our own mapping, whole; invariant 5: nobody is left who could touch it.
         let _ = unsafe { rustix::mm::munmap(start.as_ptr(), len) };
     }
 }

@@ -46,6 +46,14 @@ pub enum OsError {
         /// The system's error number.
         errno: i32,
     },
+    /// userfaultfd, which a map lives by, is refused.
+    #[error("the system lets this process answer no page faults (userfaultfd: {}); run it as root, or give it /dev/userfaultfd \
+         (0600 root; a container: `--device /dev/userfaultfd`), or set the sysctl vm.unprivileged_userfaultfd=1; \
+         or map with `user_mode`, where system calls on the map's memory fail", words(*errno))]
+    NoFaults {
+        /// The system's error number.
+        errno: i32,
+    },
     /// Something else of the system failed.
     #[error("{what}: {}", words(*errno))]
     System {

@@ -6,7 +6,8 @@
 //!
 //! Invariants, mostly absences
 //!   1. Nothing here decides policy, and nothing knows the lab.
-//!   2. `unsafe` is in `arena` (memory), `ring` (io_uring) and `sys` (calls of the C library) only.
+//!   2. `unsafe` is in `arena` and `view` (memory), `ring` (io_uring) and `sys` (calls of the C
+//!      library) only.
 //!   3. The path of a request allocates nothing (queues have room from the start).
 //!
 //! ```
@@ -46,6 +47,8 @@ mod sys;
 mod threads;
 mod timer;
 mod transfer;
+#[expect(unsafe_code, reason = "memory that a program uses without a call")]
+mod view;
 mod way;
 
 pub use arena::Arena;
@@ -61,6 +64,7 @@ pub use place::is_write_protected;
 pub use spawn::{STACK, spawn, start_thread};
 pub use sys::receive_into;
 pub use threads::{Backend, Options, Sink, ThreadEnv};
+pub use view::{Fault, Rights, View};
 
 use policy::units::Nanos;
 

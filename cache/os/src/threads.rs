@@ -105,6 +105,8 @@ pub struct Options {
     pub register: bool,
     /// From which nodes the memory is asked; none: from wherever the system likes.
     pub binding: Option<Binding>,
+    /// Files may be mapped: the memory consists of small pages, and no ring registers it.
+    pub maps: bool,
     /// Core dumps of the process hold the memory of frames.
     pub dumped: bool,
     /// The receiver of events; none: nobody.
@@ -126,6 +128,7 @@ impl Options {
             workers: 8,
             register: true,
             binding: None,
+            maps: false,
             dumped: false,
             sink: None,
         }
@@ -191,6 +194,9 @@ impl ThreadEnv {
         if options.dumped {
             arena.be_dumped();
         }
+        if options.maps {
+            arena.be_mapped();
+        }
         let cpus = sys::configured_cpus();
         let (cpu_numbers, unbound) = match options.binding {
             None => (None, None),
@@ -226,7 +232,7 @@ impl ThreadEnv {
             may_fall_back: options.backend == Backend::Auto,
             fallback,
             workers: options.workers,
-            register: options.register,
+            register: options.register && !options.maps,
             sink: options.sink,
             devices: (0..DEVICES_MAX).map(|_| RwLock::default()).collect(),
             engines: Mutex::new(Vec::new()),

@@ -43,6 +43,7 @@ pub struct Builder {
     nodes: Nodes,
     follow_group: bool,
     dumped: bool,
+    maps: bool,
     layers: Vec<Layer>,
     slow: Option<OnSlow>,
 }
@@ -70,6 +71,7 @@ impl Default for Builder {
             nodes: Nodes::One,
             follow_group: true,
             dumped: false,
+            maps: false,
             layers: Vec::new(),
             slow: None,
         }
@@ -247,6 +249,15 @@ impl Builder {
         self
     }
 
+    /// Files can be mapped ([`File::map`](crate::File::map); no if not set). The memory then
+    /// consists of pages of 4 KiB, and is not registered with io_uring: pages go over to a map one
+    /// by one.
+    #[must_use]
+    pub fn maps(mut self, maps: bool) -> Self {
+        self.maps = maps;
+        self
+    }
+
     /// Takes less than the limit while the control group of the process would not allow it (yes if
     /// not set): a limit of the group that is lowered, others in it that take memory, pressure. A
     /// thread looks at that four times a second, where there is a group that has a limit or may get
@@ -370,6 +381,7 @@ impl Builder {
         options.register = devices <= DEVICES;
         options.sink = Some(waits.sink());
         options.dumped = self.dumped;
+        options.maps = self.maps;
         let cpus = u32::try_from(os::cpus()).expect("a machine has fewer CPUs");
         let mut placement = Placement::new(self.nodes, frames, options.chunk_frames, cpus)?;
         options.binding = placement.binding.clone();

@@ -16,6 +16,7 @@ use policy::units::{Bytes, Pages};
 use crate::error::{BUSY, NO_DESCRIPTORS};
 use crate::future::Lanes;
 use crate::group::Follower;
+use crate::map::Views;
 use crate::nodes::Placement;
 use crate::opened::{Disk, Entries, Entry, FileKey, Opened};
 use crate::stats::{NodeStats, PageUse, Swap, Waits};
@@ -56,6 +57,8 @@ pub(crate) struct Inner {
     disks: Mutex<BTreeMap<u64, Disk>>,
     pub(crate) opened: Opened,
     pub(crate) lanes: Lanes,
+    /// Memory of the program that faults.
+    pub(crate) views: Views,
     /// Held by `close`, and how it ended: a second `close` hears that, not that the cache is being
     /// closed.
     closing: Mutex<Option<Result<(), mm::Error>>>,
@@ -276,6 +279,7 @@ impl Cache {
                 disks,
                 opened: Opened::default(),
                 lanes: Lanes::default(),
+                views: Views::default(),
                 closing: Mutex::new(None),
                 closed: AtomicBool::new(false),
             }),

@@ -17,7 +17,7 @@ use crate::opened::Disk;
 use crate::opened::{Entry, FileKey};
 use crate::waits::{Call, Named, Sums};
 use crate::writer::with_own;
-use crate::{Cache, CallWaits, Error, Pin, PinRun, Progress, WriteAhead, Writer};
+use crate::{Cache, CallWaits, Error, Map, MapOptions, Pin, PinRun, Progress, WriteAhead, Writer};
 
 /// An open file. Shared by reference between threads. Dropping it leaves what it holds to be
 /// written in the background; `close` says whether that worked.
@@ -42,6 +42,9 @@ pub struct File {
     /// The waits of calls on this handle.
     waits: Sums,
 }
+
+/// Bytes of memory that faults which are copied at a time.
+const COPIED: usize = 256 << 10;
 
 /// No thread's number.
 const ALL: u8 = u8::MAX;
@@ -97,7 +100,7 @@ impl File {
     }
 
     /// An error of a call on this file. Before it, `taken` bytes of a write were taken in.
-    fn failed(&self, error: mm::Error, taken: Bytes) -> Error {
+    pub(crate) fn failed(&self, error: mm::Error, taken: Bytes) -> Error {
         match Error::from(error) {
             Error::Cache(error) => Error::File {
                 path: self.path.clone(),
@@ -111,6 +114,63 @@ impl File {
     /// The answer of a call on this file that is no write.
     fn answered<T>(&self, answer: Result<T, mm::Error>) -> Result<T, Error> {
         answer.map_err(|error| self.failed(error, Bytes::ZERO))
+    }
+
+    pub(crate) fn cache(&self) -> &Cache {
+        &self.cache
+    }
+
+    pub(crate) fn inner(&self) -> &mm::File {
+        &self.inner
+    }
+
+    /// Maps bytes of the file as memory of the program, from a multiple of 4096 on and as far as
+    /// the file goes. In a cache that was built with [`Builder::maps`](crate::Builder::maps).
+    ///
+    /// ```no_run
+    /// # use tidegate::{Cache, MapOptions, OpenOptions};
+    /// let cache = Cache::builder().memory(64 << 20).maps(true).build()?;
+    /// let file = cache.open("vectors", OpenOptions::new())?;
+    /// let map = file.map(0..file.len(), MapOptions::new().write(true))?;
+    /// map.write_from(b"stored", 4096)?; // as by a pointer: a fault, then plain memory
+    /// map.sync(0..map.len() as u64)?; // on the device: what is not synced is lost with the process
+    /// # Ok::<(), tidegate::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `System` with `NoFaults`: the process may not answer page faults, and what would let it;
+    /// with `Option` in a cache without maps. `File` with `OutOfRange` beyond the end, `Mapped`: it
+    /// has a map. `PartOfPage`, `ReadOnly`, `Closed`.
+    pub fn map(&self, bytes: std::ops::Range<u64>, options: MapOptions) -> Result<Map, Error> {
+        self.cache.is_open()?;
+        if self.read_only && options.is_for_stores() {
+            return Err(Error::ReadOnly);
+        }
+        if bytes.end > self.len() {
+            return Err(self.failed(
+                mm::Error::OutOfRange {
+                    what: "file",
+                    end: Bytes(bytes.end),
+                    len: Bytes(self.len()),
+                },
+                Bytes::ZERO,
+            ));
+        }
+        let entry = self.cache.inner.opened.again(self.key);
+        let entry = entry.ok_or(Error::Closed)?;
+        let inner = entry.inner.clone_handle();
+        let known = (self.key, &entry);
+        let own = Self::new(self.cache.clone(), &self.path, known, inner, self.read_only);
+        Map::new(own, bytes, options)
+    }
+
+    /// A page of a file that is mapped may change under its pin: it is given back.
+    #[inline]
+    fn unless_mapped<T>(&self, pinned: T) -> Result<T, Error> {
+        if self.inner.is_mapped() {
+            return Err(self.failed(mm::Error::Mapped, Bytes::ZERO));
+        }
+        Ok(pinned)
     }
 
     /// The path that it was opened by.
@@ -186,6 +246,14 @@ impl File {
                 });
             }
             let data = &data[..data.len().min(MOST)];
+            let copy;
+            let data = match self.cache.inner.views.have(data) {
+                true => {
+                    copy = data.to_vec();
+                    &copy
+                }
+                false => data,
+            };
             let written = task
                 .nonblocking(|task| self.inner.write_unpaced(task, writer, Bytes(offset), data));
             Ok(written
@@ -243,11 +311,30 @@ impl File {
         data: &[u8],
         offset: u64,
     ) -> Result<usize, Error> {
+        if self.cache.inner.views.have(data) {
+            return self.write_copied((writer, sums), data, offset);
+        }
         let _call = self.call("write", (offset, data.len() as u64), sums);
         let mut task = self.enter_to_change()?;
         let offset = Bytes(offset);
         let written = self.inner.write_counted(&mut task, writer, offset, data);
         written.map_err(|(taken, error)| self.failed(error, taken))?;
+        Ok(data.len())
+    }
+
+    /// The same of data in memory that faults: no page is held while they are copied.
+    #[cold]
+    fn write_copied(
+        &self,
+        (writer, sums): (&mut mm::Writer, Option<&Sums>),
+        data: &[u8],
+        offset: u64,
+    ) -> Result<usize, Error> {
+        for (part, at) in data.chunks(COPIED).zip((0..).step_by(COPIED)) {
+            let copy = part.to_vec();
+            let written = self.write_as((&mut *writer, sums), &copy, offset + at);
+            written.map_err(|error| error.after(at))?;
+        }
         Ok(data.len())
     }
 
@@ -266,6 +353,19 @@ impl File {
     /// # Errors
     /// `File`: the device failed to read, or no memory. `Closed`.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<usize, Error> {
+        if self.cache.inner.views.have(data) {
+            let mut done = 0;
+            for part in data.chunks_mut(COPIED) {
+                let mut copy = vec![0; part.len()];
+                let read = self.read_at(&mut copy, offset + done as u64)?;
+                part[..read].copy_from_slice(&copy[..read]);
+                done += read;
+                if read < copy.len() {
+                    break;
+                }
+            }
+            return Ok(done);
+        }
         let _call = self.call("read", (offset, data.len() as u64), None);
         let offset = Bytes(offset);
         let (last, mine) = (self.last.load(Ordering::Relaxed), SeatId::mine().number());
@@ -288,6 +388,12 @@ impl File {
     /// # Errors
     /// As `read_at`.
     pub fn try_read_at(&self, data: &mut [u8], offset: u64) -> Result<Progress, Error> {
+        if self.cache.inner.views.have(data) {
+            let mut copy = vec![0; data.len()];
+            let progress = self.try_read_at(&mut copy, offset)?;
+            data[..progress.bytes].copy_from_slice(&copy[..progress.bytes]);
+            return Ok(progress);
+        }
         let read = self.with_reader(|task, reader| {
             task.nonblocking(|task| self.inner.read(task, reader, Bytes(offset), data))
         })?;
@@ -326,6 +432,9 @@ impl File {
         len: u64,
         mut show: impl FnMut(&[u8]),
     ) -> Result<u64, Error> {
+        if self.inner.is_mapped() {
+            return self.show_copies((offset, len), show);
+        }
         let _call = self.call("show", (offset, len), None);
         let place = (Bytes(offset), Bytes(len));
         let shown = self.with_reader(|task, reader| {
@@ -333,6 +442,28 @@ impl File {
             self.inner.show(task, reader, place, &mut page)
         })?;
         Ok(shown.bytes.0)
+    }
+
+    /// The same of a file that is mapped: its pages may change, and `show` may store to them.
+    fn show_copies(
+        &self,
+        (mut offset, len): (u64, u64),
+        mut show: impl FnMut(&[u8]),
+    ) -> Result<u64, Error> {
+        let (page, begin) = (crate::PAGE_SIZE as u64, offset);
+        let end = offset.saturating_add(len);
+        let mut copy = [0; crate::PAGE_SIZE];
+        while offset < end {
+            let most = (page - offset % page).min(end - offset);
+            let most = usize::try_from(most).expect("at most a page");
+            let read = self.read_at(&mut copy[..most], offset)?;
+            if read == 0 {
+                break;
+            }
+            show(&copy[..read]);
+            offset += read as u64;
+        }
+        Ok(offset - begin)
     }
 
     /// Says what is to come, as `posix_fadvise` does: how this handle will read
@@ -398,7 +529,8 @@ impl File {
     #[inline(always)]
     pub fn try_pin(&self, page: u32) -> Option<Pin<'_>> {
         self.cache.is_open().ok()?;
-        Some(Pin::new(self.inner.try_pin(page)?, &self.cache))
+        let pinned = self.inner.try_pin(page)?;
+        Some(Pin::new(self.unless_mapped(pinned).ok()?, &self.cache))
     }
 
     /// Pins page `page`, reading it in if it is not in the cache. The pages that come next are read
@@ -419,7 +551,7 @@ impl File {
             Some(hit) => hit,
             None => self.with_reader(|task, reader| self.inner.pin(task, reader, page))?,
         };
-        Ok(Pin::new(pinned, &self.cache))
+        Ok(Pin::new(self.unless_mapped(pinned)?, &self.cache))
     }
 
     /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece, if all are in the cache
@@ -428,10 +560,8 @@ impl File {
     #[must_use]
     pub fn try_pin_run(&self, first: u32, pages: u32) -> Option<PinRun<'_>> {
         self.cache.is_open().ok()?;
-        Some(PinRun::new(
-            self.inner.try_pin_run(first, pages)?,
-            &self.cache,
-        ))
+        let pinned = self.inner.try_pin_run(first, pages)?;
+        Some(PinRun::new(self.unless_mapped(pinned).ok()?, &self.cache))
     }
 
     /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece: reads in what is not in
@@ -466,7 +596,7 @@ impl File {
         let _call = self.call("pin_run", place, None);
         let run = (first, pages);
         let pinned = self.with_reader(|task, reader| self.inner.pin_run(task, reader, run))?;
-        Ok(PinRun::new(pinned, &self.cache))
+        Ok(PinRun::new(self.unless_mapped(pinned)?, &self.cache))
     }
 
     /// Sets the length. A shorter file loses what lies beyond; a longer one reads as zeroes there.

@@ -50,6 +50,7 @@ mod file;
 mod future;
 mod group;
 mod in_memory;
+mod map;
 mod nodes;
 mod opened;
 mod pin;
@@ -68,9 +69,10 @@ pub use error::Error;
 pub use file::{CloseError, File, FileStats};
 pub use future::Answer;
 pub use in_memory::InMemory;
+pub use map::{Map, MapOptions, MapStats};
 pub use mm::{Advice, Error as CacheError, ErrorPolicy};
 pub use nodes::{Nodes, OneNode};
-pub use os::OsError as SystemError;
+pub use os::{OsError as SystemError, Rights, View};
 pub use pin::{OwnedPin, Pin, PinRun};
 pub use policy::dirty::{DeviceTunables, Law, Threshold};
 pub use policy::reclaim::ReclaimLaw;
@@ -86,10 +88,11 @@ pub use volume::{Backing, Cursor, Mode, Progress, Synced, Volume, VolumeOptions}
 pub use waits::{CallWait, CallWaits, SlowCall};
 pub use writer::Writer;
 
-/// The code of the page for users is compiled and run.
+/// The code of pages for users is compiled and run.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embed/give-memory-back.md")]
-mod page {}
+#[doc = include_str!("../../../docs/embed/map.md")]
+mod pages {}
 
 /// Bytes in a page.
 pub const PAGE_SIZE: usize = 4096;

@@ -101,6 +101,14 @@ impl Opened {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Another handle of a file that has some: with what the system knows it by.
+    pub(crate) fn again(&self, key: FileKey) -> Option<Entry> {
+        let mut entries = self.lock(None);
+        let entry = entries.get_mut(&key)?;
+        entry.handles += 1;
+        Some(entry.clone())
+    }
+
     /// A handle was dropped.
     pub(crate) fn let_go(&self, key: FileKey) {
         if let Some(entry) = self.lock(None).get_mut(&key) {

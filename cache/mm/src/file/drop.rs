@@ -121,6 +121,7 @@ impl Cache {
             self.release(busy, Flags::NONE, Flags::NONE);
             return Dropped::Kept;
         }
+        self.content().vacate(&[frame]);
         {
             let mut token = mapping.token.lock(task);
             let mut index = mapping.index.writer(&self.pages.pool, &mut token);

@@ -356,6 +356,12 @@ impl File {
         read::Call::new(self, reader, offset, len).prepare(task)
     }
 
+    /// True while a program has mapped it (`map_live`): its pages may change under their pins.
+    #[inline]
+    pub fn is_mapped(&self) -> bool {
+        self.mapping.is_live()
+    }
+
     /// Sees that `len` bytes at `offset` can be read, waiting for each page that has to be; it may
     /// be gone again when it is asked for. That is no access to the pages.
     ///

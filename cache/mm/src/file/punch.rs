@@ -48,7 +48,7 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 use crate::alloc::Wanted;
 use crate::cache::{Cache, FILE_MAX};
 use crate::file::File;
-use crate::file::replace::replace_pinned;
+use crate::file::replace::{awaits_pins, replace_pinned};
 use crate::file::sync::{LeftAlone, shut_settled, wait_frame};
 use crate::file::truncate::{Which, drop_range, remove_busy, show_fresh};
 use crate::registry::gate::ShutGate;
@@ -305,6 +305,9 @@ fn unpin_by_copy(
     page: u32,
     frame: FrameId,
 ) -> Result<(), Error> {
+    if awaits_pins(task, cache, frame)? {
+        return Ok(());
+    }
     let mut fresh = Vec::with_capacity(1);
     cache.alloc(task, Wanted::new(1, Purpose::Used), &mut fresh)?;
     let Some(new) = fresh.pop() else {

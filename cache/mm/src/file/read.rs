@@ -103,10 +103,20 @@ pub(crate) struct Call<'a> {
 impl<'a> Call<'a> {
     /// A call for `len` bytes at `offset`.
     pub(crate) fn new(file: &'a File, reader: &'a mut Reader, offset: Bytes, len: Bytes) -> Self {
-        let end = offset.0.saturating_add(len.0).min(file.mapping.size());
+        Self::of((&file.cache, &file.mapping), reader, offset, len)
+    }
+
+    /// The same of a file without a handle.
+    pub(super) fn of(
+        (cache, mapping): (&'a Arc<Cache>, &'a Arc<Mapping>),
+        reader: &'a mut Reader,
+        offset: Bytes,
+        len: Bytes,
+    ) -> Self {
+        let end = offset.0.saturating_add(len.0).min(mapping.size());
         Self {
-            cache: &file.cache,
-            mapping: &file.mapping,
+            cache,
+            mapping,
             reader,
             bytes: offset.0..end,
             far: 0,
@@ -646,6 +656,7 @@ pub(super) fn start_read(
             free_index_nodes(task, cache)?;
             continue;
         };
+        settle_read(task, cache, mapping, at, &request.busy);
         page += request.pages().0;
         request.class = class;
         request.on_done(Arc::clone(mapping) as Arc<dyn IoDone>);
@@ -722,6 +733,20 @@ fn insert_run(
     request.op = IoOp::Read;
     request.offset = Bytes(u64::from(first) << PAGE_SHIFT);
     Some(request)
+}
+
+/// Pages that are about to be read are to lie where the program has mapped the file, if it has: so
+/// they need not be copied there. Where the system has no memory for that, the fault that wants
+/// them hears it.
+fn settle_read(task: &Task<'_>, cache: &Cache, mapping: &Mapping, first: u32, frames: &[Busy]) {
+    let Some(map) = mapping.page_map(task) else {
+        return;
+    };
+    let inside = usize::try_from(map.pages().saturating_sub(first)).unwrap_or(usize::MAX);
+    let frames: Vec<_> = frames.iter().take(inside).collect();
+    if let Some(live) = map.live().filter(|_| !frames.is_empty()) {
+        let _ = cache.content().settle(live, first, &frames, true);
+    }
 }
 
 /// Pins a page for reading, reading it in if it is missing.
@@ -810,6 +835,7 @@ pub(crate) fn fill_one(
 /// Takes a clean page out of the cache and frees its frame; the caller holds its busy bit.
 pub(crate) fn forget(task: &Task<'_>, cache: &Cache, mapping: &Mapping, page: u32, busy: Busy) {
     let frame = busy.frame();
+    cache.content().vacate(&[frame]);
     {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
@@ -845,7 +871,7 @@ impl Cache {
 
     /// The same, which is no access to it.
     #[inline]
-    fn try_pin_untouched(&self, mapping: &Mapping, page: u32) -> Option<(Pin, Flags)> {
+    pub(super) fn try_pin_untouched(&self, mapping: &Mapping, page: u32) -> Option<(Pin, Flags)> {
         let Slot::Frame(frame) = mapping.index.get(&self.pages.pool, page) else {
             return None;
         };
@@ -910,6 +936,7 @@ impl Cache {
     #[cold]
     fn free_orphan(&self, frame: FrameId) {
         if self.pages.table.take_orphan(frame) {
+            self.content().vacate(&[frame]);
             self.memory.put(&env::Interrupt::new(), &[frame]);
         }
     }

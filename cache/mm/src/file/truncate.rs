@@ -17,7 +17,7 @@ use policy::units::{Bytes, PAGE_SHIFT, PAGE_SIZE};
 use crate::Error;
 use crate::alloc::Wanted;
 use crate::cache::{Cache, FILE_MAX, add};
-use crate::file::replace::replace_pinned;
+use crate::file::replace::{awaits_pins, replace_pinned};
 use crate::file::sync::{shut_settled, wait_frame};
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
@@ -159,7 +159,9 @@ fn drop_page(
                     wait_frame(task, cache, mapping, page, frame)?;
                     continue;
                 }
-                if unlink_pinned(task, cache, mapping, page, frame) {
+                if !awaits_pins(task, cache, frame)?
+                    && unlink_pinned(task, cache, mapping, page, frame)
+                {
                     return Ok(());
                 }
             }
@@ -182,6 +184,7 @@ pub(crate) fn remove_busy(
     busy: Busy,
 ) {
     let frame = busy.frame();
+    cache.content().vacate(&[frame]);
     let was_dirty = {
         let mut token = mapping.token.lock(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
@@ -300,6 +303,9 @@ fn zero_tail_with(
             }
             // A pin is a snapshot: its holder keeps the old tail, the file gets a frame of its own.
             Err(Refusal::Pinned) => {
+                if awaits_pins(task, cache, frame)? {
+                    continue;
+                }
                 if fresh.is_empty() {
                     cache.alloc(task, Wanted::new(1, Purpose::Used), fresh)?;
                     continue;

@@ -36,7 +36,7 @@ use crate::alloc::Wanted;
 use crate::cache::{Cache, FILE_MAX};
 use crate::file::File;
 use crate::file::read::{self, page_of};
-use crate::file::replace::replace_pinned;
+use crate::file::replace::{awaits_pins, replace_pinned};
 use crate::file::space::reserve_space;
 use crate::file::sync::{settle_cut, wait_frame};
 use crate::reclaim::index_nodes::free_index_nodes;
@@ -640,6 +640,10 @@ impl<'a> Batch<'a> {
             self.show(task);
             wait_frame(task, cache, mapping, part.page, old)?;
             return Ok(false);
+        }
+        if cache.content().home(old).is_some() {
+            self.show(task);
+            return awaits_pins(task, cache, old).map(|_| false);
         }
         if self.writer.reserve.is_empty() && !self.refill(task, 1)? {
             return Ok(false);

@@ -53,6 +53,7 @@ pub(super) fn shrink_active(task: &mut Task<'_>, cache: &Cache, zone: ZoneId, tu
         let done = cache.pages.table.update_of(frame, generation, set, cleared);
         deactivated += u64::from(done.is_some());
     }
+    maps.leave(cache);
     cache
         .zones
         .put_back(task, &cache.pages, batch.pages(), false);

@@ -9,18 +9,23 @@ use env::{Context, Task};
 use frames::{Owner, Slot};
 
 use crate::cache::Cache;
-use crate::lists::isolate::Page;
+use crate::lists::isolate::{CLUSTER_FRAMES, Page};
 use crate::registry::mapping::Mapping;
 use crate::registry::page_map::PageMap;
 
 /// Looks files up and remembers the last one: neighbours on a list are mostly of one file.
 pub(super) struct Maps {
     last: Option<(Arc<Mapping>, Arc<PageMap>)>,
+    /// Pages of its live map that were used: the next use is to be seen again.
+    used: Vec<u32>,
 }
 
 impl Maps {
     pub(super) fn new() -> Self {
-        Self { last: None }
+        Self {
+            last: None,
+            used: Vec::new(),
+        }
     }
 
     /// True if a page was used since the last look. The owner may be an old one: the frame may be
@@ -33,6 +38,7 @@ impl Maps {
     ) -> bool {
         let is_it = |(mapping, _): &(Arc<Mapping>, _)| mapping.id == owner.file;
         if !self.last.as_ref().is_some_and(is_it) {
+            self.leave(cache);
             let mapping = cache.mapping(context, owner.file);
             self.last = mapping.and_then(|mapping| {
                 let map = mapping.page_map(context)?;
@@ -40,8 +46,30 @@ impl Maps {
             });
         }
         let map = self.last.as_ref().map(|(_, map)| map);
-        map.filter(|map| owner.index < map.pages())
-            .is_some_and(|map| map.test_and_clear_young(owner.index))
+        let Some(map) = map.filter(|map| owner.index < map.pages()) else {
+            return false;
+        };
+        let was_used = map.test_and_clear_young(owner.index);
+        if was_used && map.live().is_some() {
+            if self.used.is_empty() {
+                self.used.reserve_exact(CLUSTER_FRAMES);
+            }
+            self.used.push(owner.index);
+        }
+        was_used
+    }
+
+    /// The pages of a live map that were found used leave the program's page table, and nothing
+    /// else: its page table is not to be read, so that the next use has to be a fault.
+    pub(super) fn leave(&mut self, cache: &Cache) {
+        if let Some((_, map)) = &self.last
+            && let Some(live) = map.live()
+            && !self.used.is_empty()
+        {
+            self.used.sort_unstable();
+            cache.content().leave(live, &self.used);
+        }
+        self.used.clear();
     }
 }
 

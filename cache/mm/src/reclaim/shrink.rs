@@ -337,6 +337,7 @@ fn judge_all(
         }
         tally.note(&seen, &judged);
     }
+    maps.leave(cache);
 }
 
 /// True if a page that cannot be taken now goes back where it was and may stay so for long: it is
@@ -487,6 +488,7 @@ fn free_all(
         let going = going.zip(&mut shadows);
         cache.zones.evict(task, &cache.pages, kind, going);
     }
+    let mut freed_soon = [FrameId(0); CLUSTER_FRAMES];
     let mut freed = [FrameId(0); CLUSTER_FRAMES];
     let mut watched = Vec::new();
     let mut count = 0;
@@ -512,6 +514,11 @@ fn free_all(
                 };
                 watched.extend(going.iter().flatten().map(page));
             }
+            for (at, (busy, _)) in going.iter().flatten().enumerate() {
+                freed_soon[at] = busy.frame();
+            }
+            // In one go, under no lock, before anybody can have the pages read again.
+            cache.content().vacate(&freed_soon[..going.len()]);
             sorted.unmapped += evict_files(task, cache, going, &shadows, &mut note);
             cache.writeback.totals.cached.sub(count as u64);
         }

@@ -47,6 +47,8 @@ pub struct Mapping {
     pub(crate) token: Lock<WriteToken>,
     /// Which of its pages are mapped, if it is.
     map: Lock<Option<Arc<PageMap>>>,
+    /// A program uses its pages by a map of its own.
+    live: AtomicBool,
     /// True length in bytes: what readers see.
     size: AtomicU64,
     /// Length that the device's object has been given by writes (a multiple of the page), or by
@@ -127,6 +129,7 @@ impl Mapping {
             index,
             token: Lock::new(LockClass::Index, token),
             map: Lock::new(LockClass::Leaf, None),
+            live: AtomicBool::new(false),
             size: AtomicU64::new(len.0),
             device_len: AtomicU64::new(len.0),
             allocated: AtomicU64::new(len.0),
@@ -234,6 +237,17 @@ impl Mapping {
     /// Which of its pages are mapped; `None`: it is not mapped.
     pub(crate) fn page_map(&self, context: &impl Context) -> Option<Arc<PageMap>> {
         self.map.lock(context).clone()
+    }
+
+    /// True if a program uses its pages by a map of its own: then nobody else may keep one pinned.
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.load(Ordering::Acquire)
+    }
+
+    /// Under the lock of the slot.
+    pub(crate) fn note_live(&self, live: bool) {
+        self.live.store(live, Ordering::Release);
     }
 
     /// The same, locked: for a task that maps the file or ends that.

@@ -10,12 +10,17 @@
 //!      the same hold (`Cache::unmap`).
 //!   2. A storable page is dirty: what starts its write takes that right away in the same hold, and
 //!      the next store faults and makes it dirty again.
+//!   3. Of a live map the bits are what the cache has allowed. The page table of the program may
+//!      have less: then an access faults again, and the cache, asked for a page by name, never
+//!      answers by the bits alone.
 //!
 //! Source: mechanisms 2.6; Linux v3.0 mm/memory.c, __do_fault(); mm/rmap.c, page_mkclean(),
 //! page_referenced().
 
-use frames::Mapped;
+use core::ops::Range;
+
 use frames::sync::{AtomicU32, Ordering};
+use frames::{Content, Mapped};
 
 /// The access of a task to a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +34,8 @@ pub enum Access {
 /// See the module.
 pub(crate) struct PageMap {
     pages: u32,
+    /// The number of the content's map, if a program uses the pages itself.
+    live: Option<u32>,
     mapped: Mapped,
     storable: Mapped,
     /// Handles.
@@ -36,10 +43,11 @@ pub(crate) struct PageMap {
 }
 
 impl PageMap {
-    /// For the first `pages` pages of a file, with one handle.
-    pub(crate) fn new(pages: u32) -> Self {
+    /// For the first `pages` pages of a file, with one handle; `live`: see there.
+    pub(crate) fn new(pages: u32, live: Option<u32>) -> Self {
         Self {
             pages,
+            live,
             mapped: Mapped::new(pages),
             storable: Mapped::new(pages),
             handles: AtomicU32::new(1),
@@ -48,6 +56,10 @@ impl PageMap {
 
     pub(crate) fn pages(&self) -> u32 {
         self.pages
+    }
+
+    pub(crate) fn live(&self) -> Option<u32> {
+        self.live
     }
 
     /// Another handle.
@@ -97,6 +109,14 @@ impl PageMap {
         }
     }
 
+    /// The same of a live map's program, once the bits say so.
+    pub(crate) fn protect_live(&self, content: &dyn Content, pages: Range<u32>) {
+        let pages = pages.start..pages.end.min(self.pages);
+        if let Some(live) = self.live.filter(|_| !pages.is_empty()) {
+            content.protect(live, pages);
+        }
+    }
+
     /// Every access to the page is.
     pub(crate) fn unmap(&self, page: u32) {
         // A later map of the file may be shorter.
@@ -126,14 +146,14 @@ mod tests {
     /// Of a map that was longer.
     #[test]
     fn a_page_beyond_the_map_is_not_in_it() {
-        let map = PageMap::new(8);
+        let map = PageMap::new(8, None);
         map.unmap(100);
         assert!(!map.test_and_clear_young(100));
     }
 
     #[test]
     fn a_store_needs_more_than_a_load_and_gives_both() {
-        let map = PageMap::new(8);
+        let map = PageMap::new(8, None);
         map.map(3, Access::Load);
         assert_eq!(map.touch(3, 4, Access::Load), 4);
         assert_eq!(map.touch(3, 4, Access::Store), 3);
@@ -150,7 +170,7 @@ mod tests {
 
     #[test]
     fn the_last_handle_is_told() {
-        let map = PageMap::new(1);
+        let map = PageMap::new(1, None);
         map.join();
         assert!(!map.leave() && !map.is_left());
         assert!(map.leave() && map.is_left());

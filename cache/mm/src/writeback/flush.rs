@@ -689,9 +689,10 @@ fn gather(
     let mut wanted = 0;
     request.begun = task.now();
     request.more = Pages::ZERO;
+    let map;
     {
         let mut token = mapping.token.lock(task);
-        let map = mapping.page_map(task);
+        map = mapping.page_map(task);
         let mut index = mapping.index.writer(&cache.pages.pool, &mut token);
         while let Some((page, frame)) = index.next_tagged(from, select.to, select.tag) {
             if let Some(expected) = next
@@ -743,6 +744,11 @@ fn gather(
         mapping.uncount_dirty(cache, pages);
         cache.zones.note_clean(request.frames.iter().copied());
         cache.zones.note_sent(&request.frames);
+        if let Some(map) = map {
+            // After the bits, before the write: a store until here is in what is written.
+            let first = u32::try_from(request.offset.0 >> PAGE_SHIFT).expect("pages are 32 bits");
+            map.protect_live(cache.content(), first..first.saturating_add(count));
+        }
     }
     Gathered { skipped, next }
 }

@@ -12,9 +12,10 @@ use super::FileMap;
 use crate::alloc::Wanted;
 use crate::cache::Cache;
 use crate::file::read;
-use crate::file::replace::replace_pinned;
+use crate::file::replace::{awaits_pins, replace_pinned};
 use crate::file::space::reserve_space;
 use crate::file::sync::{settle_cut, wait_frame};
+use crate::file::truncate::show_fresh;
 use crate::file::write::{Filled, budget, must_stay, show_filled};
 use crate::reclaim::index_nodes::free_index_nodes;
 use crate::registry::mapping::Mapping;
@@ -27,16 +28,16 @@ use crate::{Error, Touched, Writer, writeback::io};
 const RUN: u32 = 2048;
 
 /// One call's way through the pages of a map.
-struct Walk<'a> {
-    cache: &'a Arc<Cache>,
-    mapping: &'a Arc<Mapping>,
-    map: &'a PageMap,
-    access: Access,
+pub(super) struct Walk<'a> {
+    pub(super) cache: &'a Arc<Cache>,
+    pub(super) mapping: &'a Arc<Mapping>,
+    pub(super) map: &'a PageMap,
+    pub(super) access: Access,
     /// Frames for fresh pages; those taken next lie last.
     frames: Vec<FrameId>,
     /// Pages that are being made ready, busy.
-    ready: Vec<Filled>,
-    touched: Touched,
+    pub(super) ready: Vec<Filled>,
+    pub(super) touched: Touched,
     inserted: u64,
     dirtied: u64,
     /// Pages made ready that lie on another node.
@@ -51,6 +52,18 @@ pub(super) fn touch(
     (first, end): (u32, u32),
     access: Access,
 ) -> Result<Touched, Error> {
+    with_walk(task, map, access, |walk, task| {
+        walk.touch(task, writer, first, end)
+    })
+}
+
+/// A walk, and what is left of it.
+pub(super) fn with_walk(
+    task: &mut Task<'_>,
+    map: &FileMap,
+    access: Access,
+    walk_on: impl FnOnce(&mut Walk<'_>, &mut Task<'_>) -> Result<(), Error>,
+) -> Result<Touched, Error> {
     let mut walk = Walk {
         cache: &map.cache,
         mapping: &map.mapping,
@@ -63,7 +76,7 @@ pub(super) fn touch(
         dirtied: 0,
         far: 0,
     };
-    let result = walk.touch(task, writer, first, end);
+    let result = walk_on(&mut walk, task);
     let Walk {
         cache,
         frames,
@@ -108,7 +121,7 @@ impl Walk<'_> {
 
     /// Faults on pages from `first` on, up to `until` or to the writer's next balance; at least
     /// one.
-    fn faults(
+    pub(super) fn faults(
         &mut self,
         task: &mut Task<'_>,
         writer: &mut Writer,
@@ -172,8 +185,9 @@ impl Walk<'_> {
 
     fn each(&mut self, task: &mut Task<'_>, first: u32, until: u32) -> Result<(), Error> {
         let mut at = first;
-        // As far as one after the other is a fault.
-        while at < until && !self.map.has(at, self.access) {
+        // As far as one after the other is a fault. Of a live map the first is, whatever its bits.
+        let is_live = self.map.live().is_some();
+        while at < until && (is_live && at == first || !self.map.has(at, self.access)) {
             let before = self.touched.pages;
             self.page(task, at, until)?;
             let met = self.touched.pages.saturating_sub(before).0;
@@ -191,8 +205,11 @@ impl Walk<'_> {
         }
         match mapping.index.get(&cache.pages.pool, page) {
             Slot::Frame(frame) => match self.access {
-                Access::Load => self.load(task, page),
-                Access::Store => self.store(task, page, frame),
+                Access::Load => match self.map.live() {
+                    Some(live) => self.load_live(task, live, page, until),
+                    None => self.load(task, page),
+                },
+                Access::Store => self.store(task, page, frame, until),
             },
             _ if is_hole(mapping, page) => self.fresh(task, page, until),
             _ => self.read(task, page),
@@ -250,16 +267,22 @@ impl Walk<'_> {
         }
         cache.writeback.totals.cached.add(count);
         self.inserted += count;
+        if let Some(live) = self.map.live() {
+            let frames: Vec<_> = self.ready.iter().map(|filled| &filled.busy).collect();
+            let at = self.ready[0].page;
+            let settled = cache.content().settle(live, at, &frames, true);
+            // A refusal is heard where the pages are shown.
+            let _ = settled;
+        }
         for filled in &self.ready {
             cache.content().zero(&filled.busy, 0, WHOLE);
-            if self.access == Access::Store {
+            if self.access == Access::Store && self.map.live().is_none() {
                 cache
                     .content()
                     .mark(&filled.busy, u64::from(filled.page) + 1);
             }
         }
-        self.show(task);
-        Ok(())
+        self.show(task)
     }
 
     /// Frames for fresh pages from `first` on: at once, or waiting for them.
@@ -321,14 +344,20 @@ impl Walk<'_> {
     }
 
     /// Makes a page that is in memory dirty and storable.
-    fn store(&mut self, task: &mut Task<'_>, page: u32, frame: FrameId) -> Result<(), Error> {
+    fn store(
+        &mut self,
+        task: &mut Task<'_>,
+        page: u32,
+        frame: FrameId,
+        until: u32,
+    ) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
         let table = &cache.pages.table;
         let owner = mapping.owner(page);
         match table.try_busy(frame, owner) {
             Ok(busy) => {
                 let flags = table.flags(frame);
-                if must_stay(mapping, flags) {
+                if must_stay(mapping, flags) || self.is_read_elsewhere(page, frame, flags) {
                     cache.release(busy, Flags::NONE, Flags::NONE);
                     return wait_frame(task, cache, mapping, page, frame);
                 }
@@ -343,10 +372,12 @@ impl Walk<'_> {
                     fresh: false,
                     was_dirty: flags.has(Flags::DIRTY),
                 });
-                self.show(task);
-                Ok(())
+                if self.map.live().is_some() {
+                    self.take_more(page + 1..until);
+                }
+                self.show(task)
             }
-            Err(Refusal::Pinned) => self.store_beside_pins(task, page, frame),
+            Err(Refusal::Pinned) => self.beside_pins(task, page, frame),
             Err(Refusal::Busy) => cache.wait_busy(task, Cause::PageBusy, frame, owner),
             // Reclaimed or replaced meanwhile.
             Err(_) => {
@@ -357,8 +388,8 @@ impl Walk<'_> {
     }
 
     /// A pin is a snapshot: its holder keeps what it sees, and the file gets a frame that may be
-    /// stored to.
-    fn store_beside_pins(
+    /// stored to, or that can be at home in a map.
+    pub(super) fn beside_pins(
         &mut self,
         task: &mut Task<'_>,
         page: u32,
@@ -368,10 +399,17 @@ impl Walk<'_> {
         if cache.pages.table.flags(old).has(Flags::WRITEBACK) {
             return wait_frame(task, cache, mapping, page, old);
         }
+        if awaits_pins(task, cache, old)? {
+            return Ok(());
+        }
         let Some(fresh) = self.frames.pop() else {
             return self.refill(task, page, 1);
         };
         match replace_pinned(task, cache, mapping, page, old, fresh) {
+            Ok((busy, was_dirty)) if self.access == Access::Load => {
+                show_fresh(task, cache, busy, was_dirty);
+                Ok(())
+            }
             Ok((busy, was_dirty)) => {
                 self.ready.push(Filled {
                     page,
@@ -379,17 +417,23 @@ impl Walk<'_> {
                     fresh: true,
                     was_dirty,
                 });
-                self.show(task);
+                self.show(task)
             }
-            Err(fresh) => self.frames.push(fresh),
+            Err(fresh) => {
+                self.frames.push(fresh);
+                Ok(())
+            }
         }
-        Ok(())
     }
 
     /// Pages are ready: they are visible, and mapped.
-    fn show(&mut self, task: &Task<'_>) {
+    fn show(&mut self, task: &Task<'_>) -> Result<(), Error> {
         let (cache, mapping) = (self.cache, self.mapping);
-        self.met(self.ready.len() as u64);
+        let admitted = self.admit();
+        let map = admitted.is_ok().then_some(self.map);
+        if map.is_some() {
+            self.met(self.ready.len() as u64);
+        }
         let mut far = cache.far(task);
         if far.counts() {
             let frames = self.ready.iter().map(|filled| filled.busy.frame());
@@ -400,11 +444,17 @@ impl Walk<'_> {
         }
         match self.access {
             Access::Store => {
-                let dirtied = show_filled(task, cache, mapping, &mut self.ready, Some(self.map));
+                let dirtied = show_filled(task, cache, mapping, &mut self.ready, map);
                 self.dirtied += dirtied;
             }
-            Access::Load => self.show_clean(task),
+            Access::Load if map.is_some() => self.show_clean(task),
+            Access::Load => {
+                for filled in self.ready.drain(..) {
+                    show_fresh(task, cache, filled.busy, false);
+                }
+            }
         }
+        admitted
     }
 
     /// Fresh pages of a hole that was read.
@@ -429,7 +479,7 @@ impl Walk<'_> {
     }
 
     /// Accesses met their faults.
-    fn met(&mut self, pages: u64) {
+    pub(super) fn met(&mut self, pages: u64) {
         self.touched.pages += Pages(pages);
         self.touched.faults += Pages(pages);
     }
@@ -440,6 +490,6 @@ const WHOLE: usize = 1 << PAGE_SHIFT;
 
 /// True if a page that is not in memory is zeroes: the device was never given anything so far
 /// behind.
-fn is_hole(mapping: &Mapping, page: u32) -> bool {
+pub(super) fn is_hole(mapping: &Mapping, page: u32) -> bool {
     u64::from(page) << PAGE_SHIFT >= mapping.device_len()
 }

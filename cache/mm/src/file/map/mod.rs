@@ -25,8 +25,11 @@
 //! missing.
 
 mod fault;
+mod live;
 #[cfg(test)]
 mod tests;
+
+pub use live::Stream;
 
 use std::sync::Arc;
 
@@ -61,6 +64,29 @@ impl File {
     /// `BadOption`: no pages, more than were mapped before, or more than there is room for beside
     /// regions.
     pub fn map(&self, context: &impl Context, pages: Pages) -> Result<FileMap, Error> {
+        self.map_as(context, pages, None)
+    }
+
+    /// The same for a program that uses the pages itself: those of the content's map `live`. Such a
+    /// map is the only one of its file.
+    ///
+    /// # Errors
+    /// As `map`; `Mapped`.
+    pub fn map_live(
+        &self,
+        context: &impl Context,
+        pages: Pages,
+        live: u32,
+    ) -> Result<FileMap, Error> {
+        self.map_as(context, pages, Some(live))
+    }
+
+    fn map_as(
+        &self,
+        context: &impl Context,
+        pages: Pages,
+        live: Option<u32>,
+    ) -> Result<FileMap, Error> {
         let refused = |what, most: u64| Error::BadOption {
             what,
             value: pages.0,
@@ -78,6 +104,9 @@ impl File {
             pages: count,
         };
         let join = |map: &Arc<PageMap>| {
+            if live.is_some() || map.live().is_some() {
+                return Err(Error::Mapped);
+            }
             if count > map.pages() {
                 let most = u64::from(map.pages());
                 return Err(refused("pages of a file that is mapped already", most));
@@ -105,8 +134,9 @@ impl File {
             regions.uncount(taken(count));
             return join(map);
         }
-        let map = Arc::new(PageMap::new(count));
+        let map = Arc::new(PageMap::new(count, live));
         *slot = Some(Arc::clone(&map));
+        self.mapping.note_live(live.is_some());
         Ok(handle(map))
     }
 }
@@ -127,6 +157,38 @@ impl FileMap {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pages == 0
+    }
+
+    /// Answers an access of the program to `page` of a live map: the page is in memory, at home in
+    /// the map, and may be used; a store has made it dirty, and is paced. Where the thread's
+    /// accesses run in order, more pages that are in memory come with it. Pages used so are the
+    /// answer's.
+    ///
+    /// # Errors
+    /// As `touch`.
+    pub fn fault(
+        &self,
+        task: &mut Task<'_>,
+        (writer, stream): (&mut Writer, &mut Stream),
+        page: u32,
+        access: Access,
+    ) -> Result<Touched, Error> {
+        if page >= self.pages {
+            return Err(Error::no_page(page, self.mapping.size()));
+        }
+        live::fault(task, self, (writer, stream), page, access)
+    }
+
+    /// The whole pages of a range are no longer the program's, until it uses them again: they may
+    /// be dropped.
+    pub fn let_go(&self, context: &impl Context, (offset, len): (Bytes, Bytes)) {
+        let end = (offset.0 + len.0) >> PAGE_SHIFT;
+        let first = u32::try_from(offset.0.div_ceil(1 << PAGE_SHIFT)).unwrap_or(u32::MAX);
+        let mut next = self.map.next_mapped(first);
+        while let Some(page) = next.filter(|page| u64::from(*page) < end) {
+            self.unmap(context, page);
+            next = self.map.next_mapped(page + 1);
+        }
     }
 
     /// Uses `count` pages from `first` on, one after the other. A store is one of what is there
@@ -173,6 +235,7 @@ impl Drop for FileMap {
         let is_it = slot.as_ref().is_some_and(|map| Arc::ptr_eq(map, &self.map));
         if is_it && self.map.is_left() {
             *slot = None;
+            self.mapping.note_live(false);
             let regions = &self.cache.registry.regions;
             regions.uncount(taken(self.map.pages()));
         }
@@ -181,7 +244,7 @@ impl Drop for FileMap {
 
 impl FileMap {
     /// A page leaves the page table; if it was used, its file's page was.
-    fn unmap(&self, context: &Interrupt, page: u32) {
+    fn unmap(&self, context: &impl Context, page: u32) {
         let (cache, mapping) = (&self.cache, &self.mapping);
         let was_used = self.map.test_and_clear_young(page);
         let frame = {
