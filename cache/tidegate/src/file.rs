@@ -164,15 +164,6 @@ impl File {
         Map::new(own, bytes, options)
     }
 
-    /// A page of a file that is mapped may change under its pin: it is given back.
-    #[inline]
-    fn unless_mapped<T>(&self, pinned: T) -> Result<T, Error> {
-        if self.inner.is_mapped() {
-            return Err(self.failed(mm::Error::Mapped, Bytes::ZERO));
-        }
-        Ok(pinned)
-    }
-
     /// The path that it was opened by.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -530,7 +521,7 @@ impl File {
     pub fn try_pin(&self, page: u32) -> Option<Pin<'_>> {
         self.cache.is_open().ok()?;
         let pinned = self.inner.try_pin(page)?;
-        Some(Pin::new(self.unless_mapped(pinned).ok()?, &self.cache))
+        Some(Pin::new(pinned, &self.cache))
     }
 
     /// Pins page `page`, reading it in if it is not in the cache. The pages that come next are read
@@ -551,7 +542,7 @@ impl File {
             Some(hit) => hit,
             None => self.with_reader(|task, reader| self.inner.pin(task, reader, page))?,
         };
-        Ok(Pin::new(self.unless_mapped(pinned)?, &self.cache))
+        Ok(Pin::new(pinned, &self.cache))
     }
 
     /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece, if all are in the cache
@@ -561,7 +552,7 @@ impl File {
     pub fn try_pin_run(&self, first: u32, pages: u32) -> Option<PinRun<'_>> {
         self.cache.is_open().ok()?;
         let pinned = self.inner.try_pin_run(first, pages)?;
-        Some(PinRun::new(self.unless_mapped(pinned).ok()?, &self.cache))
+        Some(PinRun::new(pinned, &self.cache))
     }
 
     /// Pins `pages` pages from `first` on, 1 to 512 (2 MiB), in one piece: reads in what is not in
@@ -596,7 +587,7 @@ impl File {
         let _call = self.call("pin_run", place, None);
         let run = (first, pages);
         let pinned = self.with_reader(|task, reader| self.inner.pin_run(task, reader, run))?;
-        Ok(PinRun::new(self.unless_mapped(pinned)?, &self.cache))
+        Ok(PinRun::new(pinned, &self.cache))
     }
 
     /// Sets the length. A shorter file loses what lies beyond; a longer one reads as zeroes there.

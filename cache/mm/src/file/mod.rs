@@ -391,8 +391,8 @@ impl File {
         read::is_cached(&self.cache, &self.mapping, offset, len, Flags::NONE)
     }
 
-    /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, or
-    /// too many pins; `pin` settles it.
+    /// Pins a page that is in the cache: a lookup and a CAS. `None`: not there, being filled, too
+    /// many pins, or mapped; `pin` settles it.
     // Out of line, its answer goes through memory, and is copied by other sizes than it was written
     // with: each copy waits for the stores, and a hit takes half as long again.
     #[inline(always)]
@@ -418,13 +418,14 @@ impl File {
             return None;
         };
         self.mapping.note_read(1, Pages::ZERO);
-        Pinned::new(&self.cache, pin).ok()
+        Pinned::new(&self.cache, &self.mapping, pin).ok()
     }
 
     /// Pins a page, reading it in if it is not in the cache, and ahead of `reader` as `read` does.
     ///
     /// # Errors
-    /// `TooMany` pins, `OutOfRange` (beyond the end), `ReadFailed`, `OutOfMemory`, `Cancelled`.
+    /// `TooMany` pins, `OutOfRange` (beyond the end), `Mapped`, `ReadFailed`, `OutOfMemory`,
+    /// `Cancelled`.
     pub fn pin(
         &self,
         task: &mut Task<'_>,
@@ -444,7 +445,7 @@ impl File {
         match self.bring_and_pin(task, reader, page) {
             Ok(pin) => {
                 let flags = self.cache.pages.table.flags(pin.frame());
-                Pinned::new(&self.cache, (pin, flags))
+                Pinned::new(&self.cache, &self.mapping, (pin, flags))
             }
             Err(error) => {
                 self.cache.uncount_pin();

@@ -8,6 +8,7 @@ use policy::units::Pages;
 
 use crate::Error;
 use crate::cache::Cache;
+use crate::registry::mapping::Mapping;
 
 /// Pins that callers may have on one page. The other half is for tasks that copy out of it and
 /// tasks that put a frame in its place: they hold one pin for a moment, and a task that gets none
@@ -30,9 +31,13 @@ impl<'a> Pinned<'a> {
     /// these.
     ///
     /// # Errors
-    /// `TooMany` on this page.
+    /// `TooMany` on this page; `Mapped`.
     #[inline]
-    pub(crate) fn new(cache: &'a Cache, (pin, flags): (Pin, Flags)) -> Result<Self, Error> {
+    pub(crate) fn new(
+        cache: &'a Cache,
+        mapping: &Mapping,
+        (pin, flags): (Pin, Flags),
+    ) -> Result<Self, Error> {
         // Dropped, it is given back.
         let pinned = Self {
             cache,
@@ -43,6 +48,10 @@ impl<'a> Pinned<'a> {
                 what: "pins of one page",
                 limit: PAGE_PINS_MAX,
             });
+        }
+        // Its pages change under their pins.
+        if mapping.is_live() {
+            return Err(Error::Mapped);
         }
         Ok(pinned)
     }

@@ -33,6 +33,7 @@ use crate::alloc::Wanted;
 use crate::cache::Cache;
 use crate::file::File;
 use crate::lists::isolate::{CLUSTER_FRAMES, Page};
+use crate::registry::mapping::Mapping;
 use crate::relocate::{look, move_found, move_page};
 
 /// Most pages of a run: 2 MiB.
@@ -102,12 +103,17 @@ struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    fn had(mut self, pins: Vec<Pin>) -> PinnedRun<'a> {
+    fn had(mut self, mapping: &Mapping, pins: Vec<Pin>) -> Result<PinnedRun<'a>, Error> {
         self.pages = 0;
-        PinnedRun {
+        // Dropped, they are given back.
+        let pinned = PinnedRun {
             cache: self.cache,
             pins,
+        };
+        if mapping.is_live() {
+            return Err(Error::Mapped);
         }
+        Ok(pinned)
     }
 }
 
@@ -125,7 +131,7 @@ impl File {
         let counted = self.count_run(pages).ok()?;
         let pins = self.standing(first, pages)?;
         self.mapping.note_read(pages.into(), Pages::ZERO);
-        Some(counted.had(pins))
+        counted.had(&self.mapping, pins).ok()
     }
 
     /// Pins `pages` pages from `first` on, 1 to 512, in frames side by side: reads in what is
@@ -134,7 +140,7 @@ impl File {
     /// # Errors
     /// `BadOption` (no pages, or more than 512), `OutOfRange` (beyond the end), `TooMany` pins,
     /// `NoRun` (no block of memory can be emptied, or the file is cut and written all the time),
-    /// `ReadFailed`, `OutOfMemory`, `Cancelled`.
+    /// `Mapped`, `ReadFailed`, `OutOfMemory`, `Cancelled`.
     pub fn pin_run(
         &self,
         task: &mut Task<'_>,
@@ -149,7 +155,7 @@ impl File {
         self.mapping.note_read(pages.into(), missed);
         for _ in 0..ROUNDS {
             if let Some(pins) = self.standing(first, pages) {
-                return Ok(counted.had(pins));
+                return counted.had(&self.mapping, pins);
             }
             let run = Run {
                 start: first.into(),
@@ -159,7 +165,7 @@ impl File {
             if let Some(to) = self.cache.side_by_side(task, pages)?
                 && let Some(pins) = self.gather(task, first, to)?
             {
-                return Ok(counted.had(pins));
+                return counted.had(&self.mapping, pins);
             }
         }
         Err(Error::NoRun {
