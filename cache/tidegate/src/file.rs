@@ -215,7 +215,7 @@ impl File {
     /// taken in before that, which is part of the file. `ReadOnly`, `Closed`.
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<usize, Error> {
         with_own(&self.cache.inner.mm, |writer| {
-            self.write_as((writer, None), data, offset)
+            self.write_as((writer, None), data, offset, None)
         })
     }
 
@@ -264,7 +264,7 @@ impl File {
         offset: u64,
     ) -> Result<usize, Error> {
         let (writer, sums) = writer.counted(&self.cache.inner.mm);
-        self.write_as((writer, Some(sums)), data, offset)
+        self.write_as((writer, Some(sums)), data, offset, None)
     }
 
     /// From now on its pages may wait for `log` ([`File::write_logged`]), whichever handle of it
@@ -284,15 +284,8 @@ impl File {
     /// # Errors
     /// As `write_at`. `File` with `BadOption` (it follows no log, or `lsn` is zero), `LogEnded`.
     pub fn write_logged(&self, data: &[u8], offset: u64, lsn: u64) -> Result<usize, Error> {
-        let _call = self.call("write", (offset, data.len() as u64), None);
         with_own(&self.cache.inner.mm, |writer| {
-            let mut task = self.enter_to_change()?;
-            let offset = Bytes(offset);
-            let written = self
-                .inner
-                .write_logged(&mut task, writer, offset, data, lsn);
-            written.map_err(|(taken, error)| self.failed(error, taken))?;
-            Ok(data.len())
+            self.write_as((writer, None), data, offset, Some(lsn))
         })
     }
 
@@ -301,14 +294,21 @@ impl File {
         (writer, sums): (&mut mm::Writer, Option<&Sums>),
         data: &[u8],
         offset: u64,
+        lsn: Option<u64>,
     ) -> Result<usize, Error> {
         if self.cache.inner.views.have(data) {
-            return self.write_copied((writer, sums), data, offset);
+            return self.write_copied((writer, sums), data, offset, lsn);
         }
         let _call = self.call("write", (offset, data.len() as u64), sums);
         let mut task = self.enter_to_change()?;
         let offset = Bytes(offset);
-        let written = self.inner.write_counted(&mut task, writer, offset, data);
+        let written = match lsn {
+            None => self.inner.write_counted(&mut task, writer, offset, data),
+            Some(lsn) => {
+                let file = &self.inner;
+                file.write_logged(&mut task, writer, offset, data, lsn)
+            }
+        };
         written.map_err(|(taken, error)| self.failed(error, taken))?;
         Ok(data.len())
     }
@@ -320,10 +320,11 @@ impl File {
         (writer, sums): (&mut mm::Writer, Option<&Sums>),
         data: &[u8],
         offset: u64,
+        lsn: Option<u64>,
     ) -> Result<usize, Error> {
         for (part, at) in data.chunks(COPIED).zip((0..).step_by(COPIED)) {
             let copy = part.to_vec();
-            let written = self.write_as((&mut *writer, sums), &copy, offset + at);
+            let written = self.write_as((&mut *writer, sums), &copy, offset + at, lsn);
             written.map_err(|error| error.after(at))?;
         }
         Ok(data.len())

@@ -739,7 +739,9 @@ fn insert_run(
 /// they need not be copied there. Where the system has no memory for that, the fault that wants
 /// them hears it.
 fn settle_read(task: &Task<'_>, cache: &Cache, mapping: &Mapping, first: u32, frames: &[Busy]) {
-    let Some(map) = mapping.page_map(task) else {
+    // Most files have none, and their reads are not to take a lock for it.
+    let map = mapping.is_live().then(|| mapping.page_map(task));
+    let Some(map) = map.flatten() else {
         return;
     };
     let inside = usize::try_from(map.pages().saturating_sub(first)).unwrap_or(usize::MAX);

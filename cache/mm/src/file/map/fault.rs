@@ -270,9 +270,8 @@ impl Walk<'_> {
         if let Some(live) = self.map.live() {
             let frames: Vec<_> = self.ready.iter().map(|filled| &filled.busy).collect();
             let at = self.ready[0].page;
-            let settled = cache.content().settle(live, at, &frames, true);
             // A refusal is heard where the pages are shown.
-            let _ = settled;
+            let _ = cache.content().settle(live, at, &frames, true);
         }
         for filled in &self.ready {
             cache.content().zero(&filled.busy, 0, WHOLE);
