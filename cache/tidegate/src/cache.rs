@@ -10,7 +10,7 @@ use device::{FaultPlan, Layer, Stack};
 use env::{Device, Interrupt, Task};
 use frames::sync::{AtomicBool, Ordering};
 use mm::DeviceOptions;
-use os::{FileDevice, ThreadEnv};
+use os::{Arena, FileDevice, ThreadEnv};
 use policy::units::{Bytes, Pages};
 
 use crate::error::{BUSY, NO_DESCRIPTORS};
@@ -621,6 +621,12 @@ impl Cache {
     /// A task for what has to end, or be told, after `close` too.
     pub(crate) fn task(&self) -> Task<'_> {
         self.inner.env.enter()
+    }
+
+    /// The memory that pages are in.
+    #[inline(always)]
+    pub(crate) fn arena(&self) -> &Arena {
+        self.inner.env.arena()
     }
 
     /// `Closed` once it was closed.

@@ -8,7 +8,6 @@ use env::{ObjectId, Task};
 use frames::SeatId;
 use frames::sync::{AtomicU8, Mutex, Ordering};
 use mm::{Advice, Reader};
-use os::Arena;
 use policy::units::{Bytes, Pages};
 
 use crate::error::errno_of;
@@ -430,7 +429,7 @@ impl File {
         let _call = self.call("show", (offset, len), None);
         let place = (Bytes(offset), Bytes(len));
         let shown = self.with_reader(|task, reader| {
-            let mut page = |pin: &_, within| show(&self.arena().bytes(pin)[within]);
+            let mut page = |pin: &_, within| show(&self.cache.arena().bytes(pin)[within]);
             self.inner.show(task, reader, place, &mut page)
         })?;
         Ok(shown.bytes.0)
@@ -494,12 +493,6 @@ impl File {
     /// The threads for calls that are futures.
     pub(crate) fn lanes(&self) -> &Lanes {
         &self.cache.inner.lanes
-    }
-
-    /// The memory that pages are in.
-    #[inline(always)]
-    fn arena(&self) -> &Arena {
-        self.cache.inner.env.arena()
     }
 
     /// A call that reads, with this handle's reader, or another if that one is busy.

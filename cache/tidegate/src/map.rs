@@ -193,7 +193,7 @@ impl Map {
         }
         let cache = file.cache().clone();
         let pages = u32::try_from(bytes.end.div_ceil(page)).unwrap_or(u32::MAX);
-        let arena = cache.inner.env.arena();
+        let arena = cache.arena();
         let view = arena
             .open_view(pages, options.write, options.user_mode)
             .map_err(Error::System)?;
@@ -438,7 +438,7 @@ impl Drop for Map {
             .inner
             .views
             .change(|views| views.retain(|other| !Arc::ptr_eq(other, &view)));
-        cache.inner.env.arena().close_view(&view);
+        cache.arena().close_view(&view);
     }
 }
 

@@ -6,7 +6,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use mm::{Pinned, PinnedBy, PinnedRun, PinnedRunBy};
-use os::Arena;
 
 use crate::Cache;
 
@@ -14,18 +13,13 @@ use crate::Cache;
 /// meanwhile goes to other memory. Counted against the limit; drop it soon.
 pub struct Pin<'a> {
     pinned: Pinned<'a>,
-    arena: &'a Arena,
     cache: &'a Cache,
 }
 
 impl<'a> Pin<'a> {
     #[inline(always)]
     pub(crate) fn new(pinned: Pinned<'a>, cache: &'a Cache) -> Self {
-        Self {
-            pinned,
-            arena: cache.inner.env.arena(),
-            cache,
-        }
+        Self { pinned, cache }
     }
 
     /// The same pin, to be kept beside the file, in a struct or another thread.
@@ -41,7 +35,7 @@ impl Deref for Pin<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.arena.bytes(self.pinned.pin())
+        self.cache.arena().bytes(self.pinned.pin())
     }
 }
 
@@ -50,17 +44,12 @@ impl Deref for Pin<'_> {
 /// memory. Each page counts as a pin; drop it soon.
 pub struct PinRun<'a> {
     pinned: PinnedRun<'a>,
-    arena: &'a Arena,
     cache: &'a Cache,
 }
 
 impl<'a> PinRun<'a> {
     pub(crate) fn new(pinned: PinnedRun<'a>, cache: &'a Cache) -> Self {
-        Self {
-            pinned,
-            arena: cache.inner.env.arena(),
-            cache,
-        }
+        Self { pinned, cache }
     }
 
     /// The same pins, to be kept beside the file, in a struct or another thread.
@@ -76,7 +65,7 @@ impl Deref for PinRun<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        self.arena.bytes_of_run(self.pinned.pins())
+        self.cache.arena().bytes_of_run(self.pinned.pins())
     }
 }
 
@@ -125,7 +114,7 @@ impl Deref for OwnedPin {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        let arena = self.cache.inner.env.arena();
+        let arena = self.cache.arena();
         match &self.held {
             Held::Page(page) => arena.bytes(page.pin()),
             Held::Run(run) => arena.bytes_of_run(run.pins()),
