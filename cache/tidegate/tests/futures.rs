@@ -11,30 +11,17 @@ use std::time::{Duration, Instant};
 
 use tidegate::{Cache, Error, File, OpenOptions};
 
+use crate::dir::Dir;
+
 const PAGE: usize = 4096;
 
-struct Dir(PathBuf);
-
 impl Dir {
-    fn new(name: &str) -> Self {
-        let name = format!("tidegate-futures-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
     /// A file of this many pages, each filled with its number.
     fn filled(&self, pages: usize) -> PathBuf {
         let path = self.0.join("filled");
         let bytes: Vec<u8> = (0..pages * PAGE).map(|at| of_page(at / PAGE)).collect();
         std::fs::write(&path, bytes).unwrap();
         path
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

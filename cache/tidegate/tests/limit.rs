@@ -5,31 +5,17 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
-use std::path::PathBuf;
+mod dir;
+
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate::{Cache, OpenOptions};
 
+use crate::dir::Dir;
+
 const PAGE: u64 = 4096;
 const REST: Duration = Duration::from_millis(3);
-
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("tidegate-limit-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// One test for all: they share a process, and so its resident memory.
 #[test]

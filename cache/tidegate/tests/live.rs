@@ -2,27 +2,11 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "patterns of bytes")]
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate::{Cache, Error, OpenOptions, Threshold};
 
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("tidegate-live-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use crate::dir::Dir;
 
 fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len)

@@ -3,15 +3,19 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod dir;
+
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::{Cache, Error, Map, MapOptions, OpenOptions, RuleMaker, SystemError};
+
+use crate::dir::Dir;
 
 const PAGE: u64 = 4096;
 const SIGBUS: i32 = 7;
@@ -19,23 +23,6 @@ const SIGBUS: i32 = 7;
 const CHILD: &str = "TIDEGATE_MAPS_CHILD";
 /// And of the file that it uses.
 const FILE: &str = "TIDEGATE_MAPS_FILE";
-
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let name = format!("tidegate-maps-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// A generator of numbers: xorshift.
 struct Numbers(u64);

@@ -6,26 +6,13 @@ use std::process::Command;
 
 use tidegate::{Cache, Error, File, OpenOptions, SystemError, Threshold};
 
-struct Dir(PathBuf);
+use crate::dir::Dir;
 
 impl Dir {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("tidegate-mistakes-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
     fn open(&self, cache: &Cache) -> File {
         cache
             .open(self.0.join("data"), OpenOptions::new().create(true))
             .unwrap()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,29 +1,13 @@
 //! A cache on several nodes. On a machine of one they are parts of its memory (`Nodes::Divide`), so
 //! that all of it runs.
 
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tidegate::{Cache, Error, Nodes, OneNode, OpenOptions, Stats};
 
+use crate::dir::Dir;
+
 const PAGE: u64 = 4096;
-
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("tidegate-nodes-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn page(number: u64, version: u8) -> Vec<u8> {
     let mut bytes = vec![version; tidegate::PAGE_SIZE];

@@ -1,35 +1,26 @@
 //! Pins that are kept, counted, and read ahead of.
 
-use std::path::PathBuf;
-
 use tidegate::{Advice, Cache, File, FileStats, OpenOptions, OwnedPin};
+
+use crate::dir::Dir;
 
 const PAGE: usize = 4096;
 const PAGES: u32 = 4000;
 
-struct Dir(PathBuf);
+/// A folder with a file of `PAGES` pages, each filled with its number.
+fn filled(name: &str) -> Dir {
+    let dir = Dir::new(name);
+    let bytes: Vec<u8> = (0..PAGES).flat_map(|page| [of(page); PAGE]).collect();
+    std::fs::write(dir.0.join("data"), bytes).unwrap();
+    dir
+}
 
 impl Dir {
-    fn new(name: &str) -> Self {
-        let name = format!("tidegate-pins-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        let bytes: Vec<u8> = (0..PAGES).flat_map(|page| [of(page); PAGE]).collect();
-        std::fs::write(path.join("data"), bytes).unwrap();
-        Self(path)
-    }
-
     /// In a cache that has none of it.
     fn open(&self) -> (Cache, File) {
         let cache = Cache::builder().memory(32 << 20).build().unwrap();
         let file = cache.open(self.0.join("data"), OpenOptions::new()).unwrap();
         (cache, file)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -54,7 +45,7 @@ enum End {
 
 #[test]
 fn an_owned_pin_outlives_whatever_becomes_of_its_file() {
-    let dir = Dir::new("owned");
+    let dir = filled("owned");
     for end in [
         End::CacheDropped,
         End::CacheClosed,
@@ -114,7 +105,7 @@ fn an_owned_pin_outlives_whatever_becomes_of_its_file() {
 
 /// Hits and misses of some calls on a file that is not in memory.
 fn counted(name: &str, calls: impl FnOnce(&File)) -> FileStats {
-    let dir = Dir::new(name);
+    let dir = filled(name);
     let (cache, file) = dir.open();
     calls(&file);
     let stats = file.stats().unwrap();

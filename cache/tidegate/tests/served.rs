@@ -1,7 +1,7 @@
 //! Volumes as a server uses them, on real threads and files: calls that do not wait, and threads
 //! that wait for them.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -10,26 +10,11 @@ use device::{Layer, Stack};
 use os::FileDevice;
 use tidegate::{Backing, Cache, Cursor, Error, Mode, Volume, VolumeOptions, Writer};
 
+use crate::dir::Dir;
+
 const PAGE: usize = 4096;
 
 /// A directory of its own, removed at the end.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let dir =
-            std::env::temp_dir().join(format!("tidegate-served-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&dir).unwrap();
-        Self(dir)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A volume on a file of `size` bytes, with layers around it as `spec` has them.
 fn attach(cache: &Cache, path: &Path, size: u64, spec: &str) -> (Volume, Stack) {
     std::fs::File::create(path).unwrap().set_len(size).unwrap();

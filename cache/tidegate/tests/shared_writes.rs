@@ -7,14 +7,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a failure here is a failed test")]
 
+mod dir;
+
 use std::fmt::Write as _;
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::sync::Barrier;
 use std::thread;
 
 use frames::counted::{Writes, measure};
 use tidegate::{Cache, File, OpenOptions};
+
+use crate::dir::Dir;
 
 const THREADS: u32 = 2;
 /// Operations of each thread.
@@ -132,14 +135,6 @@ fn miss(file: &File, first: u32, n: u32) {
 }
 
 /// A folder that goes with the test.
-struct Dir(PathBuf);
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The first page of a thread's own.
 fn first_of(case: &Case, number: u32) -> u32 {
     if case.whose == Whose::OwnPages {
@@ -205,9 +200,7 @@ fn run(case: &Case, dir: &Dir) -> Writes {
 
 #[test]
 fn an_operation_makes_few_shared_writes() {
-    let process = std::process::id();
-    let dir = Dir(std::env::temp_dir().join(format!("tidegate-shared-writes-{process}")));
-    std::fs::create_dir_all(&dir.0).unwrap();
+    let dir = Dir::new("shared-writes");
     let mut table = String::from("shared writes an operation\n");
     let mut over = Vec::new();
     for case in CASES {

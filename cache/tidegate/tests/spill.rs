@@ -1,30 +1,14 @@
 //! Anonymous memory on real memory and a real swap file: bytes come back, the limit holds, nothing
 //! is left behind.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tidegate::{Cache, CacheError, Error, OpenOptions, ReclaimLaw};
 
+use crate::dir::Dir;
+
 const PAGE: u64 = 4096;
 const PAGE_BYTES: usize = 4096;
-
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let path =
-            std::env::temp_dir().join(format!("tidegate-spill-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// Bytes of a page that differ from those of any other page and version.
 fn page(number: u64, version: u64) -> Vec<u8> {

@@ -10,6 +10,8 @@
     reason = "support code of tests: a failure here is a failed test; the numbers are small"
 )]
 
+mod dir;
+
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -18,6 +20,8 @@ use std::time::{Duration, Instant};
 use env::ObjectId;
 use policy::units::{Bytes, Pages};
 use tidegate::{Cache, Error, File, OpenOptions};
+
+use crate::dir::Dir;
 use world::check::Checker;
 
 const SECTOR: u64 = 512;
@@ -29,24 +33,9 @@ const FILES: u32 = 3;
 const THREADS: u64 = 6;
 const MEMORY: u64 = 16 << 20;
 
-struct Dir(PathBuf);
-
 impl Dir {
-    fn new(name: &str) -> Self {
-        let process = std::process::id();
-        let path = std::env::temp_dir().join(format!("tidegate-stamps-{process}-{name}"));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
     fn file(&self, object: u32) -> PathBuf {
         self.0.join(format!("data-{object}"))
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

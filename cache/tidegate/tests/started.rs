@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod aliases;
+mod dir;
 mod group;
 mod locked;
 mod mistakes;

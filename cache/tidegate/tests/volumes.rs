@@ -5,35 +5,21 @@
     reason = "support code of tests: a failure here is a failed test"
 )]
 
+mod dir;
+
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
 use env::Device as _;
 use os::FileDevice;
 use tidegate::{Backing, Cache, Cursor, Error, Mode, Volume, VolumeOptions, Writer};
 
+use crate::dir::Dir;
+
 const PAGE: u64 = 4096;
 const VOLUMES: u64 = 64;
 const SIZE: u64 = 8 << 20;
-
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(name: &str) -> Self {
-        let name = format!("tidegate-volumes-{}-{name}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn attach(cache: &Cache, dir: &Dir, number: u64) -> Volume {
     let path = dir.0.join(number.to_string());
