@@ -3,8 +3,8 @@
 //! `cargo run --release -p tidegate --example engine -- kill FOLDER 1000`: a child moves money
 //! between accounts by four threads and is killed (SIGKILL), a thousand times. After each kill
 //! the engine recovers in this process: every transfer that was acknowledged is there, whole, and
-//! the sum of all accounts is what it was. `careless` beside it has the pages written whenever the
-//! cache likes: then recovery finds pages that are ahead of the log.
+//! the sum of all accounts is what it was. `careless` beside it has pages written before their log
+//! is: then recovery finds them ahead of it.
 //!
 //! ```text
 //!   transfer --> record to the log (its end is the LSN) --> pages, held by the LSN --> commit: the log is synced,
@@ -143,7 +143,10 @@ impl Engine {
         bytes[..8].copy_from_slice(&lsn.to_le_bytes());
         // Whole: a flusher never finds a page with its LSN and without the change.
         if self.careless {
-            self.pages.write_at(&bytes, page * PAGE_SIZE as u64)?;
+            let place = page * PAGE_SIZE as u64;
+            self.pages.write_at(&bytes, place)?;
+            // As a cache may that knows of no log.
+            self.pages.sync_range(place, PAGE_SIZE as u64)?;
         } else {
             self.pages
                 .write_logged(&bytes, page * PAGE_SIZE as u64, lsn)?;

@@ -1,26 +1,18 @@
 //! The engine of the example is killed a few times: nothing that was committed is lost, and without
 //! the order that the cache keeps for it that is noticed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
+
+use crate::dir::Dir;
 
 #[path = "../examples/engine.rs"]
 #[allow(dead_code, reason = "an example has a `main`, and words for it")]
 mod example;
 
-/// A folder of its own, removed at the end.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// The transfers that were acknowledged by a child that was killed so often; else what was found.
 fn killed(times: u64, mode: &str) -> Result<i64, String> {
-    let name = format!("tidegate-engine-{mode}-{}", std::process::id());
-    let folder = Folder(std::env::temp_dir().join(name));
+    let folder = Dir::new(mode);
     let mut program = Command::new(std::env::current_exe().unwrap());
     program
         .args(["--exact", "engine::works", "--ignored", "--nocapture"])
