@@ -16,7 +16,8 @@
  *
  * UNCHECKED. Pointers: the caller promises that they point to as many bytes as it said, and that no other thread uses
  * these bytes during the call (of a request: until it is reaped). A tg_pin: that it was filled by tg_pin_pages or is {0},
- * and that no copy of it was given back; bytes of a pin after tg_unpin. The effects of a tg_shrinker's functions.
+ * and that no copy of it was given back; bytes of a pin after tg_unpin, memory of a map after tg_map_free. The effects of a
+ * tg_shrinker's functions.
  */
 #ifndef TIDEGATE_H
 #define TIDEGATE_H
@@ -42,7 +43,7 @@ enum {
 	TG_PANIC = -7,       /* a bug of the library: it was caught */
 	TG_CLOSED = -8,      /* the handle, or the cache that it belongs to, is closed; a pin was given back */
 	TG_KIND = -9,        /* the handle is of another kind, or none */
-	TG_BUSY = -10,       /* in use: a file by another program or cache, a cache by pins or a queue, a file by requests */
+	TG_BUSY = -10,       /* in use: a file by another program or cache, by a map, by requests; a cache by pins, maps or a queue */
 	TG_IO = -11,         /* the device failed */
 	TG_NO_MEMORY = -12,  /* no page can be freed */
 	TG_READ_ONLY = -13,  /* the file was opened with TG_RDONLY */
@@ -64,6 +65,7 @@ int tg_size(const char *text, uint64_t *bytes);
 typedef struct tg_cache { uint64_t id; } tg_cache;
 typedef struct tg_file { uint64_t id; } tg_file;
 typedef struct tg_writer { uint64_t id; } tg_writer;
+typedef struct tg_map { uint64_t id; } tg_map;
 typedef struct tg_region { uint64_t id; } tg_region;
 typedef struct tg_queue { uint64_t id; } tg_queue;
 typedef struct tg_governor { uint64_t id; } tg_governor;
@@ -76,7 +78,8 @@ enum {                          /* tg_cache_options.flags */
 	TG_PREFAULT = 2,        /* all memory is taken now */
 	TG_NO_IO_URING = 4,
 	TG_IGNORE_GROUP = 8,    /* do not take less while the control group runs short */
-	TG_CORE_DUMP = 16       /* core dumps include cached pages */
+	TG_CORE_DUMP = 16,      /* core dumps include cached pages */
+	TG_MAPS = 32            /* files can be mapped: memory in pages of 4 KiB, which is not registered with io_uring */
 };
 
 enum {                          /* tg_cache_options.on_error: what writers get while writes to the device fail */
@@ -111,7 +114,7 @@ int tg_cache_new(const tg_cache_options *options, tg_cache *cache);
 /* Makes everything written so far durable, in all files; the first file's error. */
 int tg_cache_sync(tg_cache cache);
 /* Syncs everything and ends the cache, with its files, writers and regions: their handles are closed. TG_BUSY, and nothing
- * has changed, while pages are pinned or a queue is there. Any other error: bytes that could not be written are lost; to
+ * has changed, while pages are pinned, or a queue or a map is there. Any other error: bytes that could not be written are lost; to
  * try again instead, call tg_cache_sync first. */
 int tg_cache_close(tg_cache cache);
 /* Up to the limit that it was built with; a lower one is reached in the background. */
@@ -190,6 +193,49 @@ int tg_pin_pages(tg_file file, uint32_t page, uint32_t pages, tg_pin *pin);
 int tg_try_pin_pages(tg_file file, uint32_t page, uint32_t pages, tg_pin *pin);
 /* Gives them back; `data` is null then. The file may be closed by then. */
 int tg_unpin(tg_pin *pin);
+
+/* ---- Maps: a file's bytes as memory, within the limit and paced (docs/embed/map.md) ------------------------------ */
+
+enum {                          /* of tg_map_new */
+	TG_MAP_WRITE = 1,       /* for stores, too */
+	TG_MAP_USER_MODE = 2    /* take less than full rights where the process has no more: loads and stores work; a system call
+	                         * that is given memory of the map which is not there answers EFAULT */
+};
+
+/* Bytes of a file from a multiple of 4096 on (`len` of 0: to its end), in a cache with TG_MAPS; one map of a file at a time
+ * (TG_BUSY). TG_SYSTEM: the process may not answer page faults, and tg_error() names what would let it.
+ *
+ * Calls on the file see what is stored at once; it is on the device when tg_map_sync or tg_sync has answered, and what was
+ * not synced when the process ends is lost. An access that cannot be answered (the device fails or is full, the file was
+ * cut) ends in SIGBUS. A child of a fork does not have the memory. Pages of a file that is mapped are not pinned (TG_BUSY). */
+int tg_map_new(tg_file file, uint64_t offset, uint64_t len, uint32_t flags, tg_map *map);
+/* The memory is no more; what was stored is part of the file. The file may be closed before. */
+int tg_map_free(tg_map map);
+/* The first byte, or null. Whatever is loaded and stored, the cache's limit holds. */
+void *tg_map_data(tg_map map);
+int64_t tg_map_len(tg_map map);
+/* What was stored in the range before the call is on the device, and the device flushed. Here and below a `len` of 0 means: to
+ * the end of the map. */
+int tg_map_sync(tg_map map, uint64_t offset, uint64_t len);
+/* Brings the range into memory, as far as there is room. */
+int tg_map_populate(tg_map map, uint64_t offset, uint64_t len);
+/* As tg_advise, on the map's accesses. */
+int tg_map_advise(tg_map map, uint32_t advice, uint64_t offset, uint64_t len);
+
+/* `size` is sizeof(tg_map_stats), set by the caller. */
+typedef struct tg_map_stats {
+	uint32_t size;
+	uint32_t user_mode;    /* 1: less than full rights, see TG_MAP_USER_MODE */
+	uint64_t faults_total; /* accesses that had to be answered; of these: */
+	uint64_t reads_total;  /* ... whose page was read from the device */
+	uint64_t stores_total;
+	uint64_t waited_total; /* ... for the device, for memory, for the end of a pause */
+	uint64_t pages_total;  /* that they were answered with */
+	uint64_t failed_total; /* that ended in SIGBUS */
+	uint64_t resident;     /* bytes of the map in memory */
+} tg_map_stats;
+
+int tg_map_stats_of(tg_map map, tg_map_stats *stats);
 
 /* ---- Regions: memory of the program under the same limit, which spills to the swap file ------------------------- */
 

@@ -117,6 +117,25 @@ public:
 	std::span<const std::byte> bytes() const noexcept { return {static_cast<const std::byte *>(pinned.data), pinned.len}; }
 };
 
+// A file's bytes as memory; bytes() ends with it.
+class map : public detail::owner<tg_map, tg_map_free> {
+public:
+	using owner::owner;
+
+	std::span<std::byte> bytes() const noexcept {
+		void *data = tg_map_data(handle);
+		return {static_cast<std::byte *>(data), data ? static_cast<std::size_t>(tg_map_len(handle)) : 0};
+	}
+	result<nothing> sync(std::uint64_t offset = 0, std::uint64_t len = 0) const { return detail::of(tg_map_sync(handle, offset, len)); }
+	result<tg_map_stats> stats() const {
+		tg_map_stats read{};
+		read.size = sizeof read;
+		if (const int code = tg_map_stats_of(handle, &read); code < 0)
+			return failure::last(code);
+		return read;
+	}
+};
+
 // A client that is paced by itself.
 using writer = detail::owner<tg_writer, tg_writer_free>;
 
@@ -138,6 +157,12 @@ public:
 		if (const int code = tg_pin_pages(handle, page, pages, &pinned); code < 0)
 			return failure::last(code);
 		return pin(pinned);
+	}
+	result<tidegate::map> map(std::uint32_t flags = 0, std::uint64_t offset = 0, std::uint64_t len = 0) const {
+		tg_map made{};
+		if (const int code = tg_map_new(handle, offset, len, flags, &made); code < 0)
+			return failure::last(code);
+		return tidegate::map(made);
 	}
 	result<nothing> sync() const { return detail::of(tg_sync(handle)); }
 	result<nothing> set_len(std::uint64_t len) const { return detail::of(tg_set_len(handle, len)); }

@@ -168,6 +168,7 @@ fn try_judge() -> Result<()> {
         ("tests/mistakes.c", &checked[..], "mistakes-shared"),
         ("tests/signals.c", &checked, "signals-shared"),
         ("examples/store.c", &checked, "store-shared"),
+        ("examples/counts.c", &checked, "counts-shared"),
         ("examples/own_cache.c", &["-O1"], "own_cache-shared"),
     ] {
         bench.run(&bench.compiled("cc", source, words, &shared, name)?)?;

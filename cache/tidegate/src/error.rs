@@ -179,6 +179,7 @@ impl Error {
                 os::OsError::Arena { errno, .. }
                 | os::OsError::Uring { errno, .. }
                 | os::OsError::Thread { errno, .. }
+                | os::OsError::NoFaults { errno }
                 | os::OsError::System { errno, .. }
                 | os::OsError::Open { errno, .. }
                 | os::OsError::NoLock { errno, .. }

@@ -45,6 +45,24 @@ int main(int argc, char **argv)
 	need(table.read(row, 17 * 4096), "read from the region");
 	assert(std::memcmp(row.data(), "row 17", 6) == 0);
 
+	// A map, where the process may answer page faults.
+	auto mapping = need(tidegate::cache::build({.memory = 16 << 20, .flags = TG_MAPS}), "build for a map");
+	auto words = need(mapping.open(path + ".map", TG_CREATE | TG_TRUNCATE), "open for a map");
+	need(words.set_len(64 << 20), "set_len");
+	if (auto map = words.map(TG_MAP_WRITE)) {
+		auto bytes = map->bytes();
+		for (std::size_t at = 0; at < bytes.size(); at += 4096)
+			bytes[at] = std::byte(at >> 12);
+		assert(need(words.read(word, 5 << 12), "read beside a map") == 5 && word[0] == std::byte(5));
+		need(map->sync(), "sync of a map");
+		assert(need(map->stats(), "stats of a map").resident <= 16 << 20);
+		need(map->close(), "end of a map");
+	} else {
+		std::printf("SKIPPED: a map: %s\n", map.error().text.c_str());
+	}
+	need(words.discard(), "discard");
+	std::remove((path + ".map").c_str());
+
 	assert(need(cache.stats(), "stats").cached <= 32 << 20);
 	for (const tg_wait &wait : need(cache.waits(), "waits"))
 		std::printf("%s: %llu waits\n", wait.cause, static_cast<unsigned long long>(wait.count));

@@ -24,6 +24,7 @@ flags! {
     TG_NO_IO_URING = 4,
     TG_IGNORE_GROUP = 8,
     TG_CORE_DUMP = 16,
+    TG_MAPS = 32,
     TG_RETRY = 1,
     TG_REPORT = 2,
     TG_STOP = 3,
@@ -79,8 +80,8 @@ fn threshold(what: &str, percent: u32, bytes: u64) -> Result<Option<Threshold>> 
 }
 
 fn build(options: &CacheOptions) -> Result<Cache> {
-    let known = TG_WHOLE_PROCESS | TG_PREFAULT | TG_NO_IO_URING | TG_IGNORE_GROUP | TG_CORE_DUMP;
-    only(options.flags, known, "flags")?;
+    let known = TG_WHOLE_PROCESS | TG_PREFAULT | TG_NO_IO_URING | TG_IGNORE_GROUP;
+    only(options.flags, known | TG_CORE_DUMP | TG_MAPS, "flags")?;
     let has = |flag| options.flags & flag != 0;
     let mut builder = Cache::builder()
         .whole_process(has(TG_WHOLE_PROCESS))
@@ -88,6 +89,7 @@ fn build(options: &CacheOptions) -> Result<Cache> {
         .io_uring(!has(TG_NO_IO_URING))
         .follow_group(!has(TG_IGNORE_GROUP))
         .core_dump(has(TG_CORE_DUMP))
+        .maps(has(TG_MAPS))
         .beside(options.beside);
     if options.memory > 0 {
         builder = builder.memory(options.memory);

@@ -5,6 +5,7 @@ use crate::border::slots::{Handle, Kind, Taken};
 use crate::cache::{CacheOf, Lodger};
 use crate::failure::{Failure, TG_BUSY, TG_OK};
 use crate::file::{Opened, WriterOf};
+use crate::map::MapOf;
 use crate::queue::Queue;
 use crate::region::Region;
 
@@ -38,10 +39,15 @@ fn close(handle: Handle<CacheOf>) -> Result<i32> {
     }
     let files = take_lodgers::<Opened>(handle);
     let pinned = cache.value().0.stats().pinned;
-    if pinned > 0 {
+    let maps = MapOf::table().find(|map| map.cache() == handle).len();
+    if pinned > 0 || maps > 0 {
         put_back_all(files);
         cache.put_back();
-        let words = format!("{pinned} bytes of the cache are pinned; unpin them first");
+        let words = match maps {
+            0 => format!("{pinned} bytes of the cache are pinned; unpin them first"),
+            1 => "a file of the cache is mapped; free the map first".into(),
+            _ => format!("{maps} files of the cache are mapped; free the maps first"),
+        };
         return Err(Failure::new(TG_BUSY, words));
     }
     let (regions, writers) = (

@@ -48,6 +48,21 @@ flags! {
     TG_NO_REUSE = 5,
 }
 
+/// An advice by its number.
+pub(crate) fn advice_of(advice: u32) -> Result<Advice> {
+    match advice {
+        TG_NORMAL => Ok(Advice::Normal),
+        TG_SEQUENTIAL => Ok(Advice::Sequential),
+        TG_RANDOM => Ok(Advice::Random),
+        TG_WILL_NEED => Ok(Advice::WillNeed),
+        TG_DONT_NEED => Ok(Advice::DontNeed),
+        TG_NO_REUSE => Ok(Advice::NoReuse),
+        other => Err(Failure::invalid(format!(
+            "advice is {other}; TG_NORMAL to TG_NO_REUSE are possible"
+        ))),
+    }
+}
+
 /// Does something with a file.
 #[inline]
 pub(crate) fn with<R>(
@@ -292,18 +307,7 @@ border! {
     }
 
     fn tg_advise(file: Handle<Opened>, advice: u32, offset: u64, len: u64) -> i32 {
-        let advice = match advice {
-            TG_NORMAL => Advice::Normal,
-            TG_SEQUENTIAL => Advice::Sequential,
-            TG_RANDOM => Advice::Random,
-            TG_WILL_NEED => Advice::WillNeed,
-            TG_DONT_NEED => Advice::DontNeed,
-            TG_NO_REUSE => Advice::NoReuse,
-            other => {
-                let words = format!("advice is {other}; TG_NORMAL to TG_NO_REUSE are possible");
-                return Err(Failure::invalid(words));
-            }
-        };
+        let advice = advice_of(advice)?;
         with(file, |file| Ok(file.advise(advice, offset, len)?)).map(|()| TG_OK)
     }
 

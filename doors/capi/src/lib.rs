@@ -24,6 +24,7 @@ mod close;
 mod failure;
 mod file;
 mod governors;
+mod map;
 mod queue;
 mod region;
 mod stats;

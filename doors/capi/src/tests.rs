@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::Command;
 
-use crate::{border, cache, close, failure, file, governors, queue, region, stats, told};
+use crate::{border, cache, close, failure, file, governors, map, queue, region, stats, told};
 
 const HEADER: &str = include_str!("../../../include/tidegate.h");
 
@@ -17,6 +17,7 @@ fn declared() -> Vec<(&'static str, String)> {
         close::declared(),
         file::declared(),
         region::declared(),
+        map::declared(),
         queue::declared(),
         stats::declared(),
         governors::declared(),
@@ -39,6 +40,7 @@ fn judge() -> String {
         stats::Stats::layout(),
         stats::FileStats::layout(),
         stats::Wait::layout(),
+        map::MapStats::layout(),
         governors::TgShrinker::layout(),
         governors::TgShare::layout(),
     ] {
@@ -48,7 +50,7 @@ fn judge() -> String {
         let name = name.to_str().unwrap();
         let _ = writeln!(text, "_Static_assert({name} == {value}, \"{name}\");");
     }
-    for (name, value) in [cache::FLAGS, file::FLAGS, queue::FLAGS].concat() {
+    for (name, value) in [cache::FLAGS, file::FLAGS, map::FLAGS, queue::FLAGS].concat() {
         let _ = writeln!(text, "_Static_assert({name} == {value}, \"{name}\");");
     }
     text

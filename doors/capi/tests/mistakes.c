@@ -335,6 +335,122 @@ static void region(void)
 	OK(tg_cache_close(cache));
 }
 
+/* A child that has no right to answer page faults is told the ways out; one of them works. */
+static void map_without_rights(void)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		tg_cache_options options = { .size = sizeof options, .memory = 16 << 20, .flags = TG_MAPS };
+		tg_cache cache;
+		OK(tg_cache_new(&options, &cache));
+		tg_file file = make_file(cache, "nobody");
+		OK(tg_set_len(file, 1 << 20));
+		if (setuid(65534) != 0)
+			_exit(0);
+		tg_map map = { 0 };
+		if (access("/dev/userfaultfd", R_OK | W_OK) == 0 || tg_map_new(file, 0, 0, TG_MAP_WRITE, &map) == TG_OK)
+			_exit(0); /* everybody has it here */
+		IS(tg_map_new(file, 0, 0, TG_MAP_WRITE, &map), TG_SYSTEM, "vm.unprivileged_userfaultfd=1");
+		assert(map.id == 0 && (tg_errno() == EPERM || tg_errno() == EACCES) && strstr(tg_error(), "--device /dev/userfaultfd"));
+		if (tg_map_new(file, 0, 0, TG_MAP_WRITE | TG_MAP_USER_MODE, &map) == TG_OK) {
+			tg_map_stats stats = { .size = sizeof stats };
+			((volatile char *)tg_map_data(map))[5000] = 'u';
+			OK(tg_map_stats_of(map, &stats));
+			assert(stats.user_mode == 1 && stats.stores_total > 0);
+			OK(tg_map_free(map));
+		}
+		OK(tg_file_discard(file));
+		OK(tg_cache_close(cache));
+		_exit(0);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	assert(status == 0);
+}
+
+static void maps(void)
+{
+	enum { LEN = 32 << 20, LIMIT = 16 << 20 };
+	char byte = 0;
+	tg_map map, other = { 0 };
+	tg_cache without = make();
+	tg_file file = make_file(without, "maps");
+	OK(tg_set_len(file, LEN));
+	IS(tg_map_new(file, 0, 0, 0, &map), TG_INVALID, "option `maps` is 0");
+	OK(tg_cache_close(without));
+
+	tg_cache_options options = { .size = sizeof options, .memory = LIMIT, .flags = TG_MAPS };
+	tg_cache cache;
+	OK(tg_cache_new(&options, &cache));
+	OK(tg_open(cache, path("maps"), TG_RDONLY, 0, &file));
+	IS(tg_map_new(file, 0, 0, TG_MAP_WRITE, &map), TG_READ_ONLY, "reading only");
+	OK(tg_file_close(file));
+	OK(tg_open(cache, path("maps"), 0, 0, &file));
+	IS(tg_map_new(file, 0, 0, 0, NULL), TG_NULL, "map is null");
+	IS(tg_map_new(file, 0, 0, 4, &map), TG_INVALID, "flags has 0x4");
+	IS(tg_map_new(file, 100, 0, 0, &map), TG_INVALID, "4096");
+	IS(tg_map_new(file, 0, LEN + 1, 0, &map), TG_INVALID, "");
+	IS(tg_map_new(file, 0, UINT64_MAX, 0, &map), TG_INVALID, "");
+	IS(tg_map_new(file, LEN, 0, 0, &map), TG_INVALID, "");
+	IS(tg_map_sync(other, 0, 0), TG_NULL, "handle of the map is null");
+	int code = tg_map_new(file, 4096, 0, TG_MAP_WRITE, &map);
+	if (code == TG_SYSTEM) {
+		printf("SKIPPED: maps: %s\n", tg_error());
+		OK(tg_cache_close(cache));
+		return;
+	}
+	OK(code);
+	volatile char *bytes = tg_map_data(map);
+	assert(bytes && tg_map_len(map) == LEN - 4096);
+	IS(tg_map_new(file, 0, 0, 0, &other), TG_BUSY, "the file is mapped");
+	tg_pin pin = { 0 };
+	IS(tg_pin_pages(file, 1, 1, &pin), TG_BUSY, "the file is mapped");
+	IS(tg_map_sync((tg_map){ file.id }, 0, 0), TG_KIND, "a handle of a file stands where one of a map is wanted");
+	IS(tg_map_sync(map, 0, LEN), TG_INVALID, "");
+	IS(tg_map_populate(map, LEN, 1), TG_INVALID, "");
+	IS(tg_map_advise(map, 77, 0, 0), TG_INVALID, "advice is 77");
+
+	/* All of it is stored to, and the limit holds; calls see it at once. */
+	for (size_t at = 0; at < LEN - 4096; at += 4096)
+		bytes[at] = (char)(at >> 12);
+	tg_map_stats stats = { .size = sizeof stats };
+	OK(tg_map_stats_of(map, &stats));
+	assert(stats.resident > 0 && stats.resident <= LIMIT && stats.stores_total > 0 && !stats.failed_total && !stats.user_mode);
+	stats.size = 7;
+	IS(tg_map_stats_of(map, &stats), TG_INVALID, "stats.size is 7");
+	OK(tg_pread(file, &byte, 1, 4096 + (77 << 12)));
+	assert(byte == 77);
+	OK(tg_pwrite(file, (const void *)(bytes + 4096), 1, 4096)); /* from the map to itself */
+	assert(bytes[0] == 1);
+	OK(tg_map_sync(map, 0, 0));
+	OK(tg_map_advise(map, TG_DONT_NEED, 0, 0));
+	OK(tg_map_advise(map, TG_RANDOM, 0, 0));
+	OK(tg_map_populate(map, 0, 1 << 20));
+
+	IS(tg_cache_close(cache), TG_BUSY, "a file of the cache is mapped");
+	OK(tg_file_close(file));
+	bytes[5 << 12] = 'x';
+	pid_t child = fork();
+	if (child == 0) {
+		IS(tg_map_sync(map, 0, 0), TG_FORKED, "before the fork");
+		assert(tg_map_data(map) == NULL);
+		_exit(0);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	assert(status == 0 && bytes[5 << 12] == 'x');
+	OK(tg_map_free(map));
+	IS(tg_map_free(map), TG_CLOSED, "the map is closed");
+	assert(tg_map_data(map) == NULL);
+	IS(tg_map_len(map), TG_CLOSED, "the map is closed");
+	OK(tg_cache_close(cache));
+
+	FILE *read = fopen(path("maps"), "rb");
+	assert(read && fseek(read, 4096 + (5 << 12), SEEK_SET) == 0 && fgetc(read) == 'x');
+	fclose(read);
+	map_without_rights();
+}
+
 int main(int argc, char **argv)
 {
 	snprintf(folder, sizeof folder, "%s", argc > 1 ? argv[1] : ".");
@@ -347,6 +463,7 @@ int main(int argc, char **argv)
 	threads();
 	queue();
 	region();
+	maps();
 	forks();
 	puts("all mistakes were told");
 	return 0;

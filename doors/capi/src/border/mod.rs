@@ -72,6 +72,12 @@ impl Answer for In<c_char> {
     }
 }
 
+impl Answer for Out<c_void> {
+    fn failed(_code: i32) -> Self {
+        Self::default()
+    }
+}
+
 /// Runs a function of the header: a failure is kept for `tg_error`.
 #[inline]
 pub(crate) fn guarded<T: Answer>(what: impl FnOnce() -> Result<T>) -> T {
@@ -286,6 +292,11 @@ impl Out<c_char> {
 }
 
 impl Out<c_void> {
+    /// Memory that the caller is given, and that is not touched here.
+    pub(crate) fn of_memory(memory: *mut u8) -> Self {
+        Self(memory.cast())
+    }
+
     /// `len` bytes that are to be filled.
     #[inline]
     pub(crate) fn bytes<'a>(self, len: usize, name: &str) -> Result<&'a mut [u8]> {

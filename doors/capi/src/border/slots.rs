@@ -248,8 +248,8 @@ pub(crate) trait Kind: Send + Sync + Sized + 'static {
 }
 
 /// In words, by number; with `tg_` before it, the type in C.
-const KINDS: [&str; 8] = [
-    "", "cache", "file", "writer", "region", "queue", "governor", "member",
+const KINDS: [&str; 9] = [
+    "", "cache", "file", "writer", "region", "queue", "governor", "member", "map",
 ];
 
 impl<T: Kind> CType for Handle<T> {
