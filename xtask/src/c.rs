@@ -4,9 +4,10 @@
 //! ```text
 //!   doors/capi ──cargo──> libtidegate.a ──cc, tidegate.map──> libtidegate.so.0.1.0
 //!                                  '──────────────────────────────────'──> OUT/{include,lib,lib/pkgconfig}
+//!   doors/preload ──cargo──> libtidegate_preload.a ──cc, preload.map──> OUT/lib/libtidegate-preload.so
 //! ```
 //!
-//! The shared library is linked here, as rustc has no way to give it versions of symbols. A tool
+//! The shared libraries are linked here, as rustc has no way to give it versions of symbols. A tool
 //! that is not there is skipped by name.
 
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ use crate::{Arguments, Result};
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Below 1.0 a minor version may change the interface.
 const SONAME: &str = "libtidegate.so.0.1";
+const PRELOAD: &str = "libtidegate-preload.so";
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
 const HEADERS: [&str; 2] = ["tidegate.h", "tidegate.hpp"];
 
@@ -34,7 +36,7 @@ pub(crate) struct Layout<'a> {
     pub(crate) libdir: &'a str,
     /// The prefix in the pkg-config file; `out` if none.
     pub(crate) prefix: Option<&'a str>,
-    /// The static library.
+    /// The static library of C; that of the preload is beside it.
     pub(crate) built: &'a Path,
 }
 
@@ -63,8 +65,8 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
 
 /// Builds the static library; answers where it is.
 fn build(profile: &str) -> Result<PathBuf> {
-    let mut build = cargo(&["build", "-p", "tidegate-capi", "--profile", profile]);
-    steps::run(&mut build, BUILD_MAX)?;
+    let mut build = cargo(&["build", "-p", "tidegate-capi", "-p", "tidegate-preload"]);
+    steps::run(build.args(["--profile", profile]), BUILD_MAX)?;
     let folder = if profile == "dev" { "debug" } else { profile };
     Ok(Workspace::load()?.target.join(folder).join("libtidegate.a"))
 }
@@ -76,28 +78,18 @@ pub(crate) fn build_tested() -> Result<PathBuf> {
     Ok(Workspace::load()?.tested("libtidegate.a"))
 }
 
-/// Links the shared library, and lays everything out.
-pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<()> {
-    let lib = layout.out.join(layout.libdir);
-    let include = layout.out.join("include");
-    for folder in [&include, &lib.join("pkgconfig")] {
-        make(folder)?;
-    }
-    for header in HEADERS {
-        copy(&root().join("include").join(header), &include.join(header))?;
-    }
-    copy(layout.built, &lib.join("libtidegate.a"))?;
-    let whole = format!("libtidegate.so.{VERSION}");
+/// Links a shared library of a static one.
+fn link(built: &Path, exports: &str, words: &[&str], out: &Path) -> Result<()> {
     let mut link = Command::new("cc");
     link.args(["-shared", "-o"])
-        .arg(lib.join(&whole))
-        .arg(format!("-Wl,-soname,{SONAME}"))
+        .arg(out)
+        .args(words)
         .arg(format!(
             "-Wl,--version-script={}",
-            root().join("doors/capi/tidegate.map").display()
+            root().join(exports).display()
         ))
         .arg("-Wl,--whole-archive")
-        .arg(layout.built)
+        .arg(built)
         .args([
             "-Wl,--no-whole-archive",
             "-Wl,--gc-sections",
@@ -111,7 +103,30 @@ pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<()> {
             "-Wl,--strip-debug",
         ])
         .args(["-pthread", "-ldl", "-lm"]);
-    steps::run(&mut link, BUILD_MAX)?;
+    steps::run(&mut link, BUILD_MAX)
+}
+
+/// Links the shared libraries, and lays everything out.
+pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<()> {
+    let lib = layout.out.join(layout.libdir);
+    let include = layout.out.join("include");
+    for folder in [&include, &lib.join("pkgconfig")] {
+        make(folder)?;
+    }
+    for header in HEADERS {
+        copy(&root().join("include").join(header), &include.join(header))?;
+    }
+    copy(layout.built, &lib.join("libtidegate.a"))?;
+    let whole = format!("libtidegate.so.{VERSION}");
+    let soname = format!("-Wl,-soname,{SONAME}");
+    let exports = "doors/capi/tidegate.map";
+    link(layout.built, exports, &[&soname], &lib.join(&whole))?;
+    link(
+        &layout.built.with_file_name("libtidegate_preload.a"),
+        "doors/preload/preload.map",
+        &[],
+        &lib.join(PRELOAD),
+    )?;
     for name in [SONAME, "libtidegate.so"] {
         let place = lib.join(name);
         let _ = fs::remove_file(&place);
@@ -190,6 +205,7 @@ fn try_judge() -> Result<()> {
     } else {
         println!("    SKIPPED: C++: there is no compiler (c++)");
     }
+    bench.preload()?;
     bench.nbdkit()
 }
 
@@ -389,6 +405,39 @@ impl Bench {
             return Err("a parameter that is not there is not refused".into());
         }
         Ok(())
+    }
+
+    /// Programs that know nothing of the library, with their maps in its hands.
+    fn preload(&self) -> Result<()> {
+        let library = self.out.join("lib").join(PRELOAD);
+        let source = "../preload/tests/calls.c";
+        let program = self.compiled("cc", source, &["-O1", "-g"], &[], "preload")?;
+        let folder = self.work.join("preload-files");
+        make(&folder)?;
+        for (words, strict) in [(&[][..], false), (&["nobody"], false), (&["nobody"], true)] {
+            let mut run = Command::new(&program);
+            run.arg(&folder).args(words);
+            run.env("LD_PRELOAD", &library);
+            run.env("TIDEGATE_MEMORY", "16MiB");
+            if strict {
+                run.env("TIDEGATE_STRICT", "1");
+            }
+            steps::run(&mut run, RUN_MAX)?;
+        }
+        let environment = self.work.with_file_name("python");
+        let python = environment.join("bin/python");
+        let mut venv = Command::new("python3");
+        venv.args(["-m", "venv"]).arg(&environment);
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "numpy", "lmdb"]);
+        let made = steps::run(&mut venv, BUILD_MAX).and_then(|()| steps::run(&mut pip, BUILD_MAX));
+        if let Err(problem) = made {
+            println!("    SKIPPED: numpy and LMDB under the preload: {problem}");
+            return Ok(());
+        }
+        let mut programs = Command::new(python);
+        programs.arg(root().join("doors/preload/tests/programs.py"));
+        steps::run(programs.arg(&library).arg(&folder), RUN_MAX)
     }
 
     /// RocksDB on the cache, where its headers are.

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `tidegate` | static: with musl where rustup has the target, else with glibc, and it says so |
 //! | `tidegate_VERSION_ARCH.deb` | program, unit, manual pages, completions, an example configuration, the user `tidegate` |
-//! | `libtidegate-dev_VERSION_ARCH.deb` | the C library, its headers and pkg-config file, the nbdkit plugin's source |
+//! | `libtidegate-dev_VERSION_ARCH.deb` | the C library, its headers and pkg-config file, the preload library, the nbdkit plugin's source |
 //! | `SHA256SUMS` | of all that |
 //!
-//! `--built DIR` takes what is there: `tidegate`, `libtidegate.a`, `manual`.
+//! `--built DIR` takes what is there: `tidegate`, `libtidegate.a`, `libtidegate_preload.a`, `manual`.
 //!
 //! Reproducible: paths of this machine are taken out of what is compiled, times in packages are
 //! those of the commit. `--twice` builds again from nothing, and compares.
@@ -157,7 +157,7 @@ fn target() -> &'static str {
 fn build(folder: &Path) -> Result<Built> {
     let target = target();
     compile(folder, target, "tidegate-cli", &["--features", "serve"])?;
-    compile(folder, GLIBC, "tidegate-capi", &[])?;
+    compile(folder, GLIBC, "tidegate-capi", &["-p", "tidegate-preload"])?;
     let at = |target: &str| Built::of(&folder.join(target).join("dist"));
     Ok(Built {
         library: at(GLIBC).library,

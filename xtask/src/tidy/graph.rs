@@ -70,6 +70,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("nbd", &[]),
     ("governor", &["figures", "os", "policy", "tidegate"]),
     ("capi", &["figures", "governor", "os", "tidegate"]),
+    ("preload", &["figures", "tidegate"]),
     // `os` for `Arena`: a write's bytes are read while a writer may change them, and `os` is where
     // `unsafe` is.
     ("objects", &["env", "frames", "os", "policy"]),

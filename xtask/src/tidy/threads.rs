@@ -5,13 +5,14 @@ use super::Findings;
 use crate::workspace::Source;
 
 /// Crates whose threads run in programs of others.
-const CRATES: [&str; 7] = [
+const CRATES: [&str; 8] = [
     "cache/os/src/",
     "cache/tidegate/src/",
     "cache/mm/src/",
     "cache/device/src/",
     "doors/governor/src/",
     "doors/capi/src/",
+    "doors/preload/src/",
     "doors/objects/src/",
 ];
 

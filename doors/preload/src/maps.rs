@@ -1,0 +1,549 @@
+//! The files that are mapped, and the parts of their maps that the program has.
+//!
+//! Concurrency: `CHANGES` is held while a file becomes ours or ends being it, which takes I/O;
+//! `FILES` for moments, and by nobody who waits. A call on a file holds the file (`Arc`): one that
+//! is under way when the last map ends finishes first.
+
+use std::fs::File as Opened;
+use std::ops::Range;
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, RawFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+
+use rustix::fs::{OFlags, fcntl_getfl, fstat};
+use tidegate::{Advice, Cache, Error, File, Map, MapOptions, OpenOptions};
+
+use crate::said::say;
+use crate::system;
+
+/// Maps below this are the kernel's.
+pub(crate) const LEAST: usize = 16 << 20;
+const PAGE: usize = tidegate::PAGE_SIZE;
+
+/// Held while a file becomes ours or ends being it.
+static CHANGES: Mutex<Changes> = Mutex::new(Changes::New);
+static FILES: RwLock<Vec<Arc<Ours>>> = RwLock::new(Vec::new());
+/// A bit for each file of ours, by its number: a call on a file whose bit is not set is not for us.
+static BITS: AtomicU64 = AtomicU64::new(0);
+/// This is a child of a process that had a cache.
+static INERT: AtomicBool = AtomicBool::new(false);
+
+/// The cache of the process.
+enum Changes {
+    New,
+    Built(Cache),
+    /// It cannot be built, which was said.
+    Refused,
+}
+
+/// A file that is mapped. Dropped, it is synced and closed.
+pub(crate) struct Ours {
+    /// Device and number.
+    key: (u64, u64),
+    name: PathBuf,
+    start: usize,
+    writable: bool,
+    /// The program's maps, as addresses.
+    parts: Mutex<Vec<Range<usize>>>,
+    /// Something of the kernel's was put into its memory, which therefore stays.
+    is_covered: AtomicBool,
+    /// Of our own, whatever the program closes.
+    kept: Opened,
+    map: Option<Map>,
+    file: Option<File>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The number of an error.
+pub(crate) fn errno(error: &Error) -> i32 {
+    error.errno().unwrap_or(libc::EIO)
+}
+
+impl Ours {
+    fn map(&self) -> &Map {
+        self.map.as_ref().expect("taken by drop only")
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        self.file.as_ref().expect("taken by drop only")
+    }
+
+    pub(crate) fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Its memory, as addresses.
+    fn span(&self) -> Range<usize> {
+        self.start..self.start + self.map().len().next_multiple_of(PAGE)
+    }
+
+    /// The part of the map that addresses are.
+    fn part(&self, bytes: &Range<usize>) -> Range<u64> {
+        let len = self.map().len();
+        let place = |address: usize| address.saturating_sub(self.start).min(len) as u64;
+        place(bytes.start)..place(bytes.end)
+    }
+
+    pub(crate) fn sync(&self, bytes: &Range<usize>) -> Result<(), Error> {
+        self.map().sync(self.part(bytes))
+    }
+
+    pub(crate) fn advise(&self, advice: Advice, bytes: &Range<usize>) -> Result<(), Error> {
+        self.map().advise(advice, self.part(bytes))
+    }
+
+    pub(crate) fn populate(&self, bytes: &Range<usize>) -> Result<(), Error> {
+        self.map().populate(self.part(bytes))
+    }
+
+    /// Pages of the file were changed past the cache: they are read anew. Of a file that is mapped
+    /// for loads, where none is dirty.
+    pub(crate) fn forget(&self, offset: u64, len: u64) {
+        let page = PAGE as u64;
+        let whole = self.map().len() as u64;
+        let end = (offset + len).next_multiple_of(page).min(whole);
+        let from = (offset / page * page).min(end);
+        let _ = self.map().advise(Advice::DontNeed, from..end);
+    }
+}
+
+impl Drop for Ours {
+    fn drop(&mut self) {
+        let map = self.map.take();
+        if self.is_covered.load(Ordering::Relaxed) {
+            std::mem::forget(map);
+        } else {
+            drop(map);
+        }
+        let Some(file) = self.file.take() else { return };
+        if let Err(failed) = file.close() {
+            let (name, error) = (self.name.display(), failed.error);
+            say(&format!(
+                "{name}: what was stored is not all on the device: {error}"
+            ));
+        }
+    }
+}
+
+/// Sets the bits anew.
+fn note(files: &[Arc<Ours>]) {
+    let bits = files.iter().fold(0, |bits, file| bits | bit(file.key.1));
+    BITS.store(bits, Ordering::Release);
+}
+
+fn bit(number: u64) -> u64 {
+    1 << (number % 64)
+}
+
+/// The file of ours whose memory an address is in.
+pub(crate) fn at(address: usize) -> Option<Arc<Ours>> {
+    if BITS.load(Ordering::Acquire) == 0 {
+        return None;
+    }
+    let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+    let is_it = |file: &&Arc<Ours>| file.span().contains(&address);
+    files.iter().find(is_it).cloned()
+}
+
+/// The file of ours that a descriptor is of.
+pub(crate) fn of(fd: RawFd) -> Option<Arc<Ours>> {
+    let bits = BITS.load(Ordering::Acquire);
+    if bits == 0 || fd < 0 {
+        return None;
+    }
+    let stat = fstat(system::borrow(fd)).ok()?;
+    if bits & bit(stat.st_ino) == 0 {
+        return None;
+    }
+    let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+    let is_it = |file: &&Arc<Ours>| file.key == (stat.st_dev, stat.st_ino);
+    files.iter().find(is_it).cloned()
+}
+
+/// The cache, which is built where there is none yet.
+fn cache(changes: &mut Changes) -> Option<Cache> {
+    if matches!(changes, Changes::New) {
+        *changes = match build() {
+            Ok(cache) => Changes::Built(cache),
+            Err(why) => {
+                say(&format!("{why}; maps are the kernel's"));
+                Changes::Refused
+            }
+        };
+    }
+    match changes {
+        Changes::Built(cache) => Some(cache.clone()),
+        _ => None,
+    }
+}
+
+fn build() -> Result<Cache, String> {
+    let Some(memory) = std::env::var_os("TIDEGATE_MEMORY") else {
+        return Err("TIDEGATE_MEMORY is not set; set it to a limit such as 64MiB".into());
+    };
+    let memory = memory.to_string_lossy();
+    let memory = figures::size(&memory).map_err(|error| format!("TIDEGATE_MEMORY: {error}"))?;
+    let built = Cache::builder().memory(memory).maps(true).build();
+    built.map_err(|error| format!("TIDEGATE_MEMORY: {error}"))
+}
+
+/// The answer to a map that is asked for.
+pub(crate) enum Answer {
+    At(usize),
+    Kernel,
+    Refused(i32),
+}
+
+/// A map that is asked for.
+pub(crate) struct Asked {
+    pub(crate) fd: RawFd,
+    pub(crate) len: usize,
+    pub(crate) stores: bool,
+    pub(crate) is_fixed: bool,
+    pub(crate) offset: u64,
+}
+
+/// Maps a part of a regular file.
+pub(crate) fn map(asked: &Asked) -> Answer {
+    if INERT.load(Ordering::Relaxed) || (asked.len < LEAST && of(asked.fd).is_none()) {
+        return Answer::Kernel;
+    }
+    let fd = system::borrow(asked.fd);
+    let (Ok(stat), Ok(flags)) = (fstat(fd), fcntl_getfl(fd)) else {
+        return Answer::Kernel;
+    };
+    if stat.st_mode & libc::S_IFMT != libc::S_IFREG || flags.contains(OFlags::WRONLY) {
+        return Answer::Kernel;
+    }
+    let for_writing = flags.contains(OFlags::RDWR);
+    if asked.stores && !for_writing {
+        // The system says that it is not possible.
+        return Answer::Kernel;
+    }
+    let mut changes = lock(&CHANGES);
+    let name = std::fs::read_link(path_of(asked.fd)).unwrap_or_else(|_| path_of(asked.fd));
+    let mapped = of(asked.fd);
+    match try_map(&mut changes, fd, asked, &name, for_writing) {
+        Ok(address) => Answer::At(address),
+        // Nothing to say more than once.
+        Err(_) if matches!(*changes, Changes::Refused) => refusal(),
+        Err(why) if mapped.is_some() && asked.stores => {
+            say(&format!(
+                "{}: {why}; the second map is refused",
+                name.display()
+            ));
+            Answer::Refused(libc::ENODEV)
+        }
+        Err(why) => {
+            say(&format!(
+                "{}: {why}; the map is the kernel's",
+                name.display()
+            ));
+            refusal()
+        }
+    }
+}
+
+/// The kernel's map instead, unless nothing but ours will do.
+fn refusal() -> Answer {
+    match std::env::var_os("TIDEGATE_STRICT") {
+        None => Answer::Kernel,
+        Some(_) => Answer::Refused(libc::EPERM),
+    }
+}
+
+fn path_of(fd: RawFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{fd}"))
+}
+
+fn try_map(
+    changes: &mut Changes,
+    fd: BorrowedFd<'_>,
+    asked: &Asked,
+    name: &Path,
+    for_writing: bool,
+) -> Result<usize, String> {
+    if asked.is_fixed {
+        return Err("the program asks for an address (MAP_FIXED)".into());
+    }
+    let offset = usize::try_from(asked.offset).map_err(|_| "too far behind".to_owned())?;
+    let end = offset.saturating_add(asked.len);
+    let ours = match of(fd.as_raw_fd()) {
+        Some(ours) => ours,
+        None => open(changes, fd, name, for_writing)?,
+    };
+    let span = ours.span();
+    let part = span.start + offset..(span.start.saturating_add(end)).next_multiple_of(PAGE);
+    if part.end > span.end {
+        let words = "the map would be longer than the file";
+        unmap_if_unused(ours);
+        return Err(words.into());
+    }
+    if asked.stores && !ours.writable {
+        return Err("it is mapped for loads already, by a descriptor that is for reading".into());
+    }
+    let address = part.start;
+    lock(&ours.parts).push(part);
+    Ok(address)
+}
+
+/// Makes a file ours.
+fn open(
+    changes: &mut Changes,
+    fd: BorrowedFd<'_>,
+    name: &Path,
+    for_writing: bool,
+) -> Result<Arc<Ours>, String> {
+    let cache = cache(changes).ok_or("there is no cache")?;
+    let path = path_of(fd.as_raw_fd());
+    let words = |error: Error| {
+        let words = error.to_string();
+        // The words name the descriptor: the program knows the file by its name.
+        words
+            .trim_start_matches(&format!("{}: ", path.display()))
+            .to_owned()
+    };
+    let kept = Opened::options().read(true).write(for_writing).open(&path);
+    let kept = kept.map_err(|error| error.to_string())?;
+    let data = kept.metadata().map_err(|error| error.to_string())?;
+    let key = (data.dev(), data.ino());
+    if is_shared_by_the_kernel(key) {
+        return Err("a small part of it is mapped already, by the kernel".into());
+    }
+    let options = OpenOptions::new().read_only(!for_writing);
+    let file = cache.open(&path, options).map_err(words)?;
+    let map = file.map(0..file.len(), MapOptions::new().write(for_writing));
+    let map = match map {
+        Ok(map) => map,
+        Err(error) => {
+            let why = words(error);
+            let _ = file.close();
+            return Err(why);
+        }
+    };
+    let ours = Arc::new(Ours {
+        key,
+        name: name.to_owned(),
+        start: map.as_ptr().addr(),
+        writable: for_writing,
+        parts: Mutex::default(),
+        is_covered: AtomicBool::new(false),
+        kept,
+        map: Some(map),
+        file: Some(file),
+    });
+    let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    files.push(Arc::clone(&ours));
+    note(&files);
+    Ok(ours)
+}
+
+/// True if the process has a shared map of the file.
+fn is_shared_by_the_kernel((device, number): (u64, u64)) -> bool {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let device = format!("{major:02x}:{minor:02x}");
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        let (access, of) = (words.nth(1), words.nth(1));
+        access.is_some_and(|access| access.ends_with('s'))
+            && of == Some(&device)
+            && words.next() == Some(&number.to_string())
+    })
+}
+
+/// Takes `cut` from the program's maps: from the one that is it, or that it lies in, or else from
+/// all that it meets.
+fn take(parts: &mut Vec<Range<usize>>, cut: &Range<usize>) {
+    let is_within = |part: &Range<usize>| part.start <= cut.start && cut.end <= part.end;
+    let one = parts
+        .iter()
+        .position(|part| part == cut)
+        .or_else(|| parts.iter().position(is_within));
+    let met: Vec<Range<usize>> = match one {
+        Some(at) => vec![parts.swap_remove(at)],
+        None => {
+            let meets = |part: &mut Range<usize>| part.start < cut.end && cut.start < part.end;
+            parts.extract_if(.., meets).collect()
+        }
+    };
+    for part in met {
+        for rest in [
+            part.start..cut.start.min(part.end),
+            cut.end.max(part.start)..part.end,
+        ] {
+            if !rest.is_empty() {
+                parts.push(rest);
+            }
+        }
+    }
+}
+
+/// Ends being a file of ours if the program has no map of it. `CHANGES` is held.
+fn unmap_if_unused(ours: Arc<Ours>) {
+    if !lock(&ours.parts).is_empty() {
+        return;
+    }
+    {
+        let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+        files.retain(|other| !Arc::ptr_eq(other, &ours));
+        note(&files);
+    }
+    // Syncs and closes; or whoever has a call on it under way does.
+    drop(ours);
+}
+
+/// Ends the program's maps in `bytes`; answers what of it is none of ours.
+pub(crate) fn unmap(bytes: &Range<usize>) -> Vec<Range<usize>> {
+    let mut rest = vec![bytes.clone()];
+    if BITS.load(Ordering::Acquire) == 0 {
+        return rest;
+    }
+    let met: Vec<Arc<Ours>> = {
+        let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+        let meets = |file: &&Arc<Ours>| {
+            let span = file.span();
+            span.start < bytes.end && bytes.start < span.end
+        };
+        files.iter().filter(meets).cloned().collect()
+    };
+    if met.is_empty() {
+        return rest;
+    }
+    let _changes = lock(&CHANGES);
+    for ours in met {
+        let span = ours.span();
+        take(&mut rest, &span);
+        let cut = bytes.start.max(span.start)..bytes.end.min(span.end);
+        take(&mut lock(&ours.parts), &cut);
+        unmap_if_unused(ours);
+    }
+    rest
+}
+
+/// Something of the kernel's is put there.
+pub(crate) fn cover(bytes: &Range<usize>) {
+    if BITS.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+    for file in files.iter() {
+        let span = file.span();
+        if span.start < bytes.end && bytes.start < span.end {
+            file.is_covered.store(true, Ordering::Relaxed);
+            let name = file.name.display();
+            say(&format!(
+                "{name}: the program maps something else over its map, whose memory stays until it ends"
+            ));
+        }
+    }
+}
+
+/// Changes the length of the program's map at `old`; answers its address, as mremap(2).
+pub(crate) fn resize(
+    ours: Arc<Ours>,
+    old: &Range<usize>,
+    len: usize,
+    may_move: bool,
+) -> Result<usize, i32> {
+    let len = len.next_multiple_of(PAGE);
+    let end = old.start + len;
+    if end <= ours.span().end {
+        let _changes = lock(&CHANGES);
+        let mut parts = lock(&ours.parts);
+        take(&mut parts, old);
+        parts.push(old.start..end);
+        return Ok(old.start);
+    }
+    let name = ours.name.clone();
+    let is_only = *lock(&ours.parts) == [old.clone()];
+    if !may_move || !is_only {
+        say(&format!(
+            "{}: a map cannot grow in place, or while there is another one (mremap)",
+            name.display()
+        ));
+        return Err(libc::ENOMEM);
+    }
+    let kept = ours
+        .kept
+        .try_clone()
+        .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+    let (writable, offset) = (ours.writable, (old.start - ours.start) as u64);
+    drop(ours);
+    unmap(old);
+    let asked = Asked {
+        fd: kept.as_raw_fd(),
+        len,
+        stores: writable,
+        is_fixed: false,
+        offset,
+    };
+    match map(&asked) {
+        Answer::At(address) => Ok(address),
+        Answer::Refused(errno) => Err(errno),
+        Answer::Kernel => system::map_by_the_kernel(kept.as_fd(), 0, len, writable, offset),
+    }
+}
+
+/// Makes everything that was stored durable.
+pub(crate) fn sync_all() {
+    if BITS.load(Ordering::Acquire) == 0 {
+        return;
+    }
+    let files: Vec<Arc<Ours>> = {
+        let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+        files.clone()
+    };
+    for file in files {
+        if let Err(error) = file.file().sync() {
+            let name = file.name.display();
+            say(&format!(
+                "{name}: what was stored is not all on the device: {error}"
+            ));
+        }
+    }
+}
+
+/// The locks of a fork, until it is over.
+pub(crate) struct Forking(
+    MutexGuard<'static, Changes>,
+    RwLockWriteGuard<'static, Vec<Arc<Ours>>>,
+);
+
+/// Before a fork: what was stored is in the file, for the child to find.
+pub(crate) fn before_fork() -> Forking {
+    sync_all();
+    let changes = lock(&CHANGES);
+    let files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    if files.iter().any(|file| file.writable) {
+        say(
+            "a child of a fork has the kernel's maps: what it stores, its parent may not see, and the reverse",
+        );
+    }
+    Forking(changes, files)
+}
+
+/// In the child of a fork: the kernel's maps at the same places.
+pub(crate) fn in_child(forking: Forking) {
+    if !matches!(*forking.0, Changes::Built(_)) {
+        return;
+    }
+    if BITS.swap(0, Ordering::AcqRel) != 0 {
+        for file in forking.1.iter() {
+            for part in lock(&file.parts).iter() {
+                let offset = (part.start - file.start) as u64;
+                let len = part.end - part.start;
+                let fd = file.kept.as_fd();
+                let _ = system::map_by_the_kernel(fd, part.start, len, file.writable, offset);
+            }
+        }
+    }
+    INERT.store(true, Ordering::Relaxed);
+    // Their owners are the parent's.
+    std::mem::forget(forking);
+}

@@ -1,0 +1,249 @@
+/* A program that knows nothing of Tidegate, under libtidegate-preload.so with 16 MiB: each call on a map of a file does what it
+ * does with the kernel's, and the limit holds. With a second word it goes on as nobody, whose maps are the kernel's if nobody
+ * may answer page faults. */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MIB = 1 << 20, LEN = 48 * MIB, PAGE = 4096, LIMIT = 16 * MIB };
+
+static const char path[] = "preload";
+static int ours;
+
+/* True if this process may answer page faults, those of system calls, too. */
+static int has_rights(void)
+{
+	return open("/dev/userfaultfd", O_RDWR | O_CLOEXEC) >= 0 || syscall(SYS_userfaultfd, O_CLOEXEC) >= 0;
+}
+
+/* True if the memory is a map of the library's. */
+static int is_ours(const void *at)
+{
+	char line[8192];
+	unsigned long from, to;
+	int found = 0;
+	FILE *maps = fopen("/proc/self/maps", "r");
+	while (fgets(line, sizeof line, maps))
+		if (sscanf(line, "%lx-%lx", &from, &to) == 2 && from <= (unsigned long)at && (unsigned long)at < to)
+			found = strstr(line, "memfd:tidegate-map") != NULL;
+	fclose(maps);
+	return found;
+}
+
+/* Bytes of the process that are in memory, each once. */
+static size_t resident(void)
+{
+	char line[256];
+	size_t kib = 0;
+	FILE *file = fopen("/proc/self/smaps_rollup", "r");
+	while (fgets(line, sizeof line, file))
+		if (sscanf(line, "Pss: %zu", &kib) == 1)
+			break;
+	fclose(file);
+	return kib << 10;
+}
+
+static int make(void)
+{
+	int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0666);
+	assert(fd >= 0 && ftruncate(fd, LEN) == 0);
+	return fd;
+}
+
+static unsigned char *map(int fd, size_t len, int access, off_t offset)
+{
+	unsigned char *at = mmap(NULL, len, access, MAP_SHARED, fd, offset);
+	assert(at != MAP_FAILED && is_ours(at) == ours);
+	return at;
+}
+
+static unsigned char of(size_t page)
+{
+	return (unsigned char)(page * 7 + page / 256);
+}
+
+/* The file as the kernel has it, once nothing is mapped. */
+static void file_is(size_t first, size_t end)
+{
+	unsigned char byte;
+	int fd = open(path, O_RDONLY);
+	for (size_t page = first; page < end; page++)
+		assert(pread(fd, &byte, 1, (off_t)page * PAGE) == 1 && byte == of(page));
+	close(fd);
+}
+
+static void stores(void)
+{
+	size_t before = resident(), most = 0;
+	int fd = make();
+	unsigned char *at = map(fd, LEN, PROT_READ | PROT_WRITE, 0), byte = 0, two[2];
+	close(fd);
+	for (size_t page = 0; page < LEN / PAGE; page++) {
+		at[page * PAGE] = of(page);
+		if (page % 1024 == 0 && resident() > most)
+			most = resident();
+	}
+	/* 2 MiB: page tables, threads, the library's own. */
+	assert(!ours || most < before + LIMIT + 2 * MIB);
+
+	/* Calls see what was stored, and the map what calls write. */
+	fd = open(path, O_RDWR);
+	at[77 * PAGE + 2] = 22; /* just now: it is in memory alone */
+	assert(pread(fd, &byte, 1, 77 * PAGE) == 1 && byte == of(77));
+	assert(pread(fd, &byte, 1, 77 * PAGE + 2) == 1 && byte == 22);
+	byte = 0xaa;
+	assert(pwrite(fd, &byte, 1, 77 * PAGE + 1) == 1 && at[77 * PAGE + 1] == 0xaa);
+	assert(lseek(fd, 78 * PAGE, SEEK_SET) == 78 * PAGE && read(fd, &byte, 1) == 1 && byte == of(78));
+	assert(write(fd, "x", 1) == 1 && at[78 * PAGE + 1] == 'x' && lseek(fd, 0, SEEK_CUR) == 78 * PAGE + 2);
+	struct iovec parts[2] = { { two, 1 }, { two + 1, 1 } };
+	assert(preadv(fd, parts, 2, 78 * PAGE) == 2 && two[0] == of(78) && two[1] == 'x');
+	assert(pread(fd, at + 100 * PAGE, PAGE, 99 * PAGE) == PAGE && at[100 * PAGE] == of(99)); /* into the map itself */
+	at[100 * PAGE] = of(100);
+	assert(flock(fd, LOCK_EX | LOCK_NB) == 0 && flock(fd, LOCK_UN) == 0);
+
+	/* A second map of a part is the same bytes, and ends by itself. */
+	unsigned char *other = map(fd, 16 * MIB, PROT_READ, 8 * MIB);
+	at[8 * MIB + 5] = 55;
+	assert(other[5] == 55 && munmap(other, 16 * MIB) == 0 && at[8 * MIB + 5] == 55);
+
+	assert(madvise(at, LEN, MADV_SEQUENTIAL) == 0 && madvise(at, LEN, MADV_HUGEPAGE) <= 0);
+	assert(msync(at, LEN, MS_SYNC) == 0 && fsync(fd) == 0 && msync(at, PAGE, MS_ASYNC) == 0);
+	assert(madvise(at, LEN, MADV_DONTNEED) == 0 && at[78 * PAGE] == of(78));
+	assert(mprotect(at, LEN, PROT_READ | PROT_WRITE) == 0);
+
+	/* The middle goes, the ends stay; then all of it at once. */
+	assert(munmap(at + 16 * MIB, 16 * MIB) == 0);
+	at[0] = of(0);
+	at[40 * MIB] = of(40 * MIB / PAGE);
+	assert(munmap(at, LEN) == 0);
+	assert(!is_ours(at));
+	close(fd);
+	file_is(0, LEN / PAGE);
+}
+
+static void grows(void)
+{
+	int fd = make();
+	unsigned char *at = map(fd, LEN, PROT_READ | PROT_WRITE, 0);
+	for (size_t page = 0; page < LEN / PAGE; page++)
+		at[page * PAGE] = of(page);
+	at = mremap(at, LEN, LEN / 2, 0);
+	assert(at != MAP_FAILED && at[PAGE] == of(1));
+	assert(ftruncate(fd, 2 * LEN) == 0);
+	at = mremap(at, LEN / 2, 2 * LEN, MREMAP_MAYMOVE);
+	assert(at != MAP_FAILED && is_ours(at) == ours && at[PAGE] == of(1) && at[LEN] == 0);
+	for (size_t page = LEN / PAGE; page < 2 * LEN / PAGE; page++)
+		at[page * PAGE] = of(page);
+	assert(munmap(at, 2 * LEN) == 0);
+	close(fd);
+	file_is(0, 2 * LEN / PAGE);
+}
+
+/* A descriptor for loads, beside another that writes past the map. */
+static void loads(void)
+{
+	int writer = open(path, O_RDWR), fd = open(path, O_RDONLY);
+	unsigned char *at = map(fd, LEN, PROT_READ, 0);
+	assert(at[3 * PAGE] == of(3));
+	assert(pwrite(writer, "new", 3, 3 * PAGE) == 3 && memcmp(at + 3 * PAGE, "new", 3) == 0);
+	assert(mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+	assert(munmap(at, LEN) == 0);
+	close(fd);
+	close(writer);
+}
+
+static void forks(void)
+{
+	int fd = make(), status;
+	unsigned char *at = map(fd, LEN, PROT_READ | PROT_WRITE, 0);
+	for (size_t page = 0; page < LEN / PAGE; page++)
+		at[page * PAGE] = of(page);
+	pid_t child = fork();
+	if (child == 0) {
+		for (size_t page = 0; page < LEN / PAGE; page++)
+			if (at[page * PAGE] != of(page))
+				_exit(1);
+		exit(is_ours(at));
+	}
+	assert(waitpid(child, &status, 0) == child && status == 0);
+	assert(at[5 * PAGE] == of(5) && munmap(at, LEN) == 0);
+	close(fd);
+}
+
+/* Small maps, private ones and anonymous ones are the kernel's. */
+static void others(void)
+{
+	int fd = make();
+	void *small = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	void *private = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	void *anonymous = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	assert(!is_ours(small) && !is_ours(private) && !is_ours(anonymous));
+	/* Two maps of different makers would not see each other. */
+	void *large = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert(large != MAP_FAILED && !is_ours(large));
+	munmap(small, MIB), munmap(private, LEN), munmap(anonymous, LEN), munmap(large, LEN);
+	void *longer = mmap(NULL, 2 * LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert(longer != MAP_FAILED && !is_ours(longer));
+	munmap(longer, 2 * LEN);
+	void *fixed = mmap(NULL, LEN, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert(mmap(fixed, LEN, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0) == fixed && !is_ours(fixed));
+	munmap(fixed, LEN);
+	close(fd);
+}
+
+/* What is in the file after an end of the process: `exit`, where all is there; and a kill, where what was synced is. */
+static void ends(int by_kill)
+{
+	int status, fd = make();
+	close(fd);
+	pid_t child = fork();
+	if (child == 0) {
+		fd = open(path, O_RDWR);
+		unsigned char *at = map(fd, LEN, PROT_READ | PROT_WRITE, 0);
+		for (size_t page = 0; page < LEN / PAGE; page++)
+			at[page * PAGE] = of(page);
+		if (!by_kill)
+			exit(0);
+		msync(at, LEN / 2, MS_SYNC);
+		kill(getpid(), SIGKILL);
+	}
+	assert(waitpid(child, &status, 0) == child && (by_kill ? WIFSIGNALED(status) : status == 0));
+	file_is(0, LEN / PAGE / (by_kill ? 2 : 1));
+}
+
+int main(int argc, char **argv)
+{
+	assert(argc > 1 && chdir(argv[1]) == 0);
+	unlink(path);
+	if (argc > 2 && geteuid() == 0)
+		assert(chmod(".", 0777) == 0 && setuid(65534) == 0);
+	ours = has_rights();
+	if (!ours)
+		puts("the maps are the kernel's here: no rights to answer page faults");
+	if (!ours && getenv("TIDEGATE_STRICT")) {
+		assert(mmap(NULL, LEN, PROT_READ, MAP_SHARED, make(), 0) == MAP_FAILED && errno == EPERM);
+		return unlink(path) != 0;
+	}
+	/* Before the process has a cache of its own. */
+	ends(0);
+	ends(1);
+	stores();
+	grows();
+	loads();
+	others();
+	forks();
+	return unlink(path) != 0;
+}
