@@ -10,9 +10,10 @@
 //! | `slow` | pauses, longest write, light writer, read miss, on a device of 16 MB/s | 200, 200, 5, 50 ms; lab = live |
 //! | `pacing` | writers on a slow device | Linux, Linux with a strict device limit |
 //! | `stutterp` | latency of memory under pressure | the kernel's memory under the same limit |
+//! | `maps` | a map of a file larger than its memory: faults, scans, stalls | the kernel's map in a cgroup, umap |
 //! | `serve` | the server under fio, and on a slow device | nbdkit, `qemu-nbd`, Linux |
 //!
-//! The last three are run only when they are named: they take minutes, and `pacing` and `stutterp`
+//! The last four are run only when they are named: they take minutes, and `pacing` and `stutterp`
 //! need root and set dirty limits (and swap) of the whole machine while they run.
 //!
 //! Figures are printed, never judged here: a timed test fails on a busy machine. Nothing is kept.
@@ -20,6 +21,7 @@
 mod chain;
 mod column;
 mod fio;
+mod maps;
 mod pacing;
 mod plan;
 mod serve;
@@ -77,8 +79,9 @@ const STEPS: [&str; 8] = [
 /// Only when they are named.
 const PACING: &str = "pacing";
 const STUTTERP: &str = "stutterp";
-/// With options of its own: first and alone.
+/// With options of their own: first and alone.
 const SERVE: &str = "serve";
+const MAPS: &str = "maps";
 
 pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
     let mut pairs = PAIRS;
@@ -94,14 +97,15 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
             "guard" => return undo::guard(),
             // The program that `stutterp` starts.
             "stutterp-worker" => return stutterp::worker::run(arguments),
-            // Has options of its own.
+            // Have options of their own.
             SERVE if wanted.is_empty() => return serve::run(arguments),
+            MAPS if wanted.is_empty() => return maps::run(arguments),
             "--pairs" => pairs = arguments.number_of("--pairs")?,
             "--dir" => folder = Some(arguments.value_of("--dir")?.into()),
             word if STEPS.contains(&word) => wanted.push(word.to_owned()),
             _ => {
                 return Err(format!(
-                    "bench: '{word}' is not one of {} or {SERVE} (that first and alone)",
+                    "bench: '{word}' is not one of {}, {SERVE} or {MAPS} (these first and alone)",
                     STEPS.join(", ")
                 ));
             }

@@ -30,6 +30,8 @@ usage: cargo instruments COMMAND
   bench serve [--step S]... [--column C]... [--pairs N] [--seconds S] [--background MIB] [--dir DIR]
               [--programs DIR]
                                    the server: fio beside nbdkit, the pacing bar, limits (root for the bar)
+  bench maps [--quick] [--only PART]... [--dir DIR]
+                                   a map of ours beside the kernel's in a cgroup (root for it, and for the slow device) and umap
   picture                          redraws the plots that README.md and docs/ show
 ";
 

@@ -199,7 +199,7 @@ pub(crate) fn set_dirty_limits(undo: &Undo, dirty: u64, background: u64) -> Resu
 }
 
 /// The first number of ours that is not taken.
-fn free_loop() -> u32 {
+pub(super) fn free_loop() -> u32 {
     let is_free = |number: &u32| !Path::new(&format!("/sys/block/loop{number}")).exists();
     (LOOP_FIRST..).find(is_free).unwrap_or(LOOP_FIRST)
 }
@@ -219,7 +219,7 @@ fn appears(what: &str, is_there: &dyn Fn() -> bool, has_ended: &dyn Fn() -> bool
 }
 
 /// Runs a command that says nothing when it succeeds.
-fn run<'a>(program: &str, words: impl IntoIterator<Item = &'a OsStr>) -> Result<()> {
+pub(super) fn run<'a>(program: &str, words: impl IntoIterator<Item = &'a OsStr>) -> Result<()> {
     let mut command = Command::new(program);
     let output = command
         .args(words)

@@ -509,7 +509,7 @@ impl TableOfFigures {
 }
 
 /// Three digits that count; nothing for what was not measured.
-fn shown(value: f64) -> String {
+pub(super) fn shown(value: f64) -> String {
     // A zero has no sign.
     let value = value + 0.0;
     match value.abs() {
