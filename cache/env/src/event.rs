@@ -69,6 +69,11 @@ pub enum Cause {
     PageRetry,
     /// A log that pages wait for is not durable far enough: to write them, or to change more.
     LogDurable,
+    /// A thread of the program loads from a map: its fault is answered after a wait, of whatever
+    /// cause, which counts there too.
+    MapFault,
+    /// It stores to a map, likewise.
+    MapStore,
 }
 
 impl Cause {

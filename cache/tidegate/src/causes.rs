@@ -4,7 +4,7 @@ use env::Cause;
 
 /// Causes of waits, with their names and whether a timeout is how they normally end (a pause, a
 /// sleep).
-pub(crate) const CAUSES: [(Cause, &str, bool); 19] = [
+pub(crate) const CAUSES: [(Cause, &str, bool); 21] = [
     (Cause::DirtyPause, "dirty pause", true),
     (Cause::DeviceStalled, "device stalled", true),
     (Cause::PageBusy, "page busy", false),
@@ -24,6 +24,8 @@ pub(crate) const CAUSES: [(Cause, &str, bool); 19] = [
     (Cause::RetryBackoff, "retry back-off", true),
     (Cause::PageRetry, "page looked at again", true),
     (Cause::LogDurable, "log durable", false),
+    (Cause::MapFault, "map fault", false),
+    (Cause::MapStore, "map store", false),
 ];
 
 /// The name of a cause; of those that no caller has, there is none.

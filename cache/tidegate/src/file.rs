@@ -12,6 +12,7 @@ use policy::units::{Bytes, Pages};
 
 use crate::error::errno_of;
 use crate::future::Lanes;
+use crate::map::{fill_by_copies, take_by_copies};
 use crate::opened::Disk;
 use crate::opened::{Entry, FileKey};
 use crate::waits::{Call, Named, Sums};
@@ -41,9 +42,6 @@ pub struct File {
     /// The waits of calls on this handle.
     waits: Sums,
 }
-
-/// Bytes of memory that faults which are copied at a time.
-const COPIED: usize = 256 << 10;
 
 /// No thread's number.
 const ALL: u8 = u8::MAX;
@@ -235,15 +233,12 @@ impl File {
                     would_block: true,
                 });
             }
-            let data = &data[..data.len().min(MOST)];
+            let mut data = &data[..data.len().min(MOST)];
             let copy;
-            let data = match self.cache.inner.views.have(data) {
-                true => {
-                    copy = data.to_vec();
-                    &copy
-                }
-                false => data,
-            };
+            if self.cache.inner.views.have(data) {
+                copy = data.to_vec();
+                data = &copy;
+            }
             let written = task
                 .nonblocking(|task| self.inner.write_unpaced(task, writer, Bytes(offset), data));
             Ok(written
@@ -296,7 +291,12 @@ impl File {
         lsn: Option<u64>,
     ) -> Result<usize, Error> {
         if self.cache.inner.views.have(data) {
-            return self.write_copied((writer, sums), data, offset, lsn);
+            let written = take_by_copies(data, |part, at| {
+                let place = offset.saturating_add(at);
+                let written = self.write_as((&mut *writer, sums), part, place, lsn);
+                written.map(Progress::all)
+            });
+            return written.map(|written| written.bytes);
         }
         let _call = self.call("write", (offset, data.len() as u64), sums);
         let mut task = self.enter_to_change()?;
@@ -309,23 +309,6 @@ impl File {
             }
         };
         written.map_err(|(taken, error)| self.failed(error, taken))?;
-        Ok(data.len())
-    }
-
-    /// The same of data in memory that faults: no page is held while they are copied.
-    #[cold]
-    fn write_copied(
-        &self,
-        (writer, sums): (&mut mm::Writer, Option<&Sums>),
-        data: &[u8],
-        offset: u64,
-        lsn: Option<u64>,
-    ) -> Result<usize, Error> {
-        for (part, at) in data.chunks(COPIED).zip((0..).step_by(COPIED)) {
-            let copy = part.to_vec();
-            let written = self.write_as((&mut *writer, sums), &copy, offset + at, lsn);
-            written.map_err(|error| error.after(at))?;
-        }
         Ok(data.len())
     }
 
@@ -345,17 +328,11 @@ impl File {
     /// `File`: the device failed to read, or no memory. `Closed`.
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<usize, Error> {
         if self.cache.inner.views.have(data) {
-            let mut done = 0;
-            for part in data.chunks_mut(COPIED) {
-                let mut copy = vec![0; part.len()];
-                let read = self.read_at(&mut copy, offset + done as u64)?;
-                part[..read].copy_from_slice(&copy[..read]);
-                done += read;
-                if read < copy.len() {
-                    break;
-                }
-            }
-            return Ok(done);
+            let read = fill_by_copies(data, |part, at| {
+                let read = self.read_at(part, offset.saturating_add(at));
+                read.map(Progress::all)
+            });
+            return read.map(|read| read.bytes);
         }
         let _call = self.call("read", (offset, data.len() as u64), None);
         let offset = Bytes(offset);
@@ -380,10 +357,9 @@ impl File {
     /// As `read_at`.
     pub fn try_read_at(&self, data: &mut [u8], offset: u64) -> Result<Progress, Error> {
         if self.cache.inner.views.have(data) {
-            let mut copy = vec![0; data.len()];
-            let progress = self.try_read_at(&mut copy, offset)?;
-            data[..progress.bytes].copy_from_slice(&copy[..progress.bytes]);
-            return Ok(progress);
+            return fill_by_copies(data, |part, at| {
+                self.try_read_at(part, offset.saturating_add(at))
+            });
         }
         let read = self.with_reader(|task, reader| {
             task.nonblocking(|task| self.inner.read(task, reader, Bytes(offset), data))

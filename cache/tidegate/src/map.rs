@@ -22,14 +22,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
-use env::Task;
+use env::{Cause, Event, Signal, Task, Wakeup};
 use mm::{Access, Advice, Reader, Stream};
 use os::{Fault, Rights, View};
-use policy::units::{Bytes, Pages};
+use policy::units::{Bytes, Nanos, Pages};
 
-use crate::{Error, File, PAGE_SIZE, Writer};
+use crate::{Error, File, PAGE_SIZE, Progress, Writer};
 
 /// Threads of a map at most: as many faults can wait at once.
 const THREADS: usize = 64;
@@ -37,9 +36,9 @@ const STACK: usize = 256 << 10;
 /// Threads of the program whose accesses are remembered; above that, those that have ended are
 /// forgotten.
 const SOURCES: usize = 256;
-/// A fault that finds no memory tries again after this time, so often.
-const MEMORY_PAUSE: Duration = Duration::from_millis(10);
-const MEMORY_TRIES: u32 = 1000;
+/// A fault that finds no memory tries again after this time, and so long.
+const MEMORY_PAUSE: Nanos = Nanos::millis(10);
+const MEMORY_PATIENCE: Nanos = Nanos::millis(10_000);
 
 /// The options of a map.
 #[derive(Clone, Copy, Debug, Default)]
@@ -175,6 +174,54 @@ impl Views {
         change(&mut views);
         self.count.store(views.len(), Ordering::Release);
     }
+}
+
+/// Bytes of memory in a view that are copied at a time.
+const COPIED: usize = 256 << 10;
+
+/// Has `read` fill memory that lies in a view, part after part from the first byte on, by copies:
+/// no page is held while they come to it.
+#[cold]
+pub(crate) fn fill_by_copies(
+    data: &mut [u8],
+    mut read: impl FnMut(&mut [u8], u64) -> Result<Progress, Error>,
+) -> Result<Progress, Error> {
+    let mut done = Progress::all(0);
+    for part in data.chunks_mut(COPIED) {
+        let mut copy = vec![0; part.len()];
+        let Progress { bytes, would_block } = read(&mut copy, done.bytes as u64)?;
+        part[..bytes].copy_from_slice(&copy[..bytes]);
+        done = Progress {
+            bytes: done.bytes + bytes,
+            would_block,
+        };
+        if bytes < part.len() {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// Has `write` take memory that lies in a view in the same way.
+#[cold]
+pub(crate) fn take_by_copies(
+    data: &[u8],
+    mut write: impl FnMut(&[u8], u64) -> Result<Progress, Error>,
+) -> Result<Progress, Error> {
+    let mut done = Progress::all(0);
+    for part in data.chunks(COPIED) {
+        let at = done.bytes as u64;
+        let copy = part.to_vec();
+        let written = write(&copy, at).map_err(|error| error.after(at))?;
+        done = Progress {
+            bytes: done.bytes + written.bytes,
+            would_block: written.would_block,
+        };
+        if written.bytes < part.len() {
+            break;
+        }
+    }
+    Ok(done)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -524,14 +571,13 @@ impl Shared {
             return self.view.poison(fault.page);
         }
         let mut task = self.file.cache().task();
-        let mut tries = 0;
+        let began = task.now();
         let answered = loop {
             match self.have(&mut task, fault, &mut source) {
                 Err(mm::Error::OutOfMemory { .. } | mm::Error::NoMemory { .. })
-                    if tries < MEMORY_TRIES =>
+                    if task.now() < began + MEMORY_PATIENCE =>
                 {
-                    tries += 1;
-                    std::thread::sleep(MEMORY_PAUSE);
+                    let _ = task.sleep(Cause::Memory, MEMORY_PAUSE);
                 }
                 answered => break answered,
             }
@@ -540,6 +586,14 @@ impl Shared {
             Ok(pages) => self.view.wake(pages),
             Err(_) => self.view.poison(fault.page),
         }
+        task.emit(&Event::Waited {
+            cause: match fault.stores {
+                false => Cause::MapFault,
+                true => Cause::MapStore,
+            },
+            waited: task.now().since(began),
+            wakeup: Wakeup::Ready(Signal::Seen),
+        });
         self.keep_source(fault.thread, source);
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use policy::units::Bytes;
 
-use crate::{Cache, Error, PAGE_SIZE};
+use crate::map::{fill_by_copies, take_by_copies};
+use crate::{Cache, Error, PAGE_SIZE, Progress};
 
 /// A region of bytes that share the cache's memory limit: pages that are not used for a while go to
 /// the swap file ([`crate::Builder::swap_file`]) and comes back on access. It reads as zeroes until
@@ -87,6 +88,14 @@ impl Spill {
     pub fn write_at(&self, data: &[u8], offset: u64) -> Result<(), Error> {
         let mut task = self.cache.enter()?;
         self.check(offset, data.len() as u64)?;
+        if self.cache.inner.views.have(data) {
+            drop(task);
+            let written = take_by_copies(data, |part, at| {
+                let written = self.write_at(part, offset + at);
+                written.map(|()| Progress::all(part.len()))
+            });
+            return written.map(drop);
+        }
         Ok(self.inner.write(&mut task, Bytes(offset), data)?)
     }
 
@@ -99,6 +108,14 @@ impl Spill {
     pub fn read_at(&self, data: &mut [u8], offset: u64) -> Result<(), Error> {
         let mut task = self.cache.enter()?;
         self.check(offset, data.len() as u64)?;
+        if self.cache.inner.views.have(data) {
+            drop(task);
+            let read = fill_by_copies(data, |part, at| {
+                let read = self.read_at(part, offset + at);
+                read.map(|()| Progress::all(part.len()))
+            });
+            return read.map(drop);
+        }
         Ok(self.inner.read(&mut task, Bytes(offset), data)?)
     }
 

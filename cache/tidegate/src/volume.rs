@@ -30,6 +30,7 @@ use os::ThreadEnv;
 use policy::dirty::{DeviceIndex, DeviceTunables};
 use policy::units::Bytes;
 
+use crate::map::{fill_by_copies, take_by_copies};
 use crate::waits::{Call, Sums};
 use crate::{Cache, CallWaits, Error, InMemory, Writer};
 
@@ -185,7 +186,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    fn all(bytes: usize) -> Self {
+    pub(crate) fn all(bytes: usize) -> Self {
         Self {
             bytes,
             would_block: false,
@@ -370,6 +371,9 @@ impl Volume {
     ) -> Result<Progress, Error> {
         let len = data.len();
         self.check(offset, len as u64)?;
+        if self.cache.inner.views.have(data) {
+            return fill_by_copies(data, |part, at| self.read(cursor, part, offset + at, mode));
+        }
         if let Some(memory) = &self.memory {
             memory.read(data, offset);
             // It may have been cleared meanwhile.
@@ -437,6 +441,9 @@ impl Volume {
         mode: Mode,
     ) -> Result<Progress, Error> {
         self.check(offset, data.len() as u64)?;
+        if self.cache.inner.views.have(data) {
+            return take_by_copies(data, |part, at| self.write(writer, part, offset + at, mode));
+        }
         if let Some(memory) = &self.memory {
             self.change(memory, || memory.write(data, offset))?;
             return Ok(Progress::all(data.len()));

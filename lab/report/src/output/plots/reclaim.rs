@@ -163,7 +163,7 @@ fn stack(layers: &[Vec<(f64, f64)>], colours: &[&'static str]) -> Vec<Mark> {
 
 /// Every cause that is drawn, in the order of the stack, with a colour that it has in every row and
 /// that no other has.
-const STACKED: [(Cause, &str); 20] = [
+const STACKED: [(Cause, &str); 22] = [
     (Cause::DirtyPause, "#0072b2"),
     (Cause::DeviceStalled, "#56b4e9"),
     (Cause::WritebackFlight, "#009e73"),
@@ -184,6 +184,8 @@ const STACKED: [(Cause, &str); 20] = [
     (Cause::PageBusy, "#00441b"),
     (Cause::PageRetry, "#cab2d6"),
     (Cause::LogDurable, "#ff7f9e"),
+    (Cause::MapFault, "#01665e"),
+    (Cause::MapStore, "#5ab4ac"),
 ];
 /// The colour of what is not a cause: none is drawn with it.
 const UNKNOWN: &str = "#d9d9d9";
@@ -614,7 +616,9 @@ mod tests {
             Cause::RetryBackoff => Cause::Journal,
             Cause::Journal => Cause::PageRetry,
             Cause::PageRetry => Cause::LogDurable,
-            Cause::LogDurable => return None,
+            Cause::LogDurable => Cause::MapFault,
+            Cause::MapFault => Cause::MapStore,
+            Cause::MapStore => return None,
         })
     }
 
