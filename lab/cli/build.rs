@@ -21,8 +21,8 @@ const SOURCES: [&str; 9] = [
     "../../lab/workload/src",
     "../../lab/world/src",
 ];
-/// The folders of what is built with this: the program, and the Python package.
-const HERE: [&str; 2] = ["lab/cli/", "doors/python/"];
+/// The folders of what is built with this: the program, and the Python packages.
+const HERE: [&str; 3] = ["lab/cli/", "doors/python/", "doors/python-lab/"];
 /// Where the experiments are, from here.
 const EXPERIMENTS: &str = "../../experiments";
 

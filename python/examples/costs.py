@@ -18,7 +18,7 @@ import tempfile
 import time
 
 import tidegate
-import tidegate._sweep
+import tidegate_lab._sweep
 
 PAGES = 1024
 ROUNDS = 41
@@ -90,12 +90,12 @@ def sweep(cells):
     import distributed
 
     # The sweep's own work, one cell at a time.
-    many = [[cell] for cell in tidegate._sweep.cells_of(CELL, {}, ["tidegate"], range(cells))]
+    many = [[cell] for cell in tidegate_lab._sweep.cells_of(CELL, {}, ["tidegate"], range(cells))]
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
-        list(pool.map(tidegate._sweep.run_cells, many[:4]))  # both have the package now
+        list(pool.map(tidegate_lab._sweep.run_cells, many[:4]))  # both have the package now
         began = time.perf_counter()
-        lengths = [seconds for _, seconds in pool.map(tidegate._sweep.run_cells, many)]
+        lengths = [seconds for _, seconds in pool.map(tidegate_lab._sweep.run_cells, many)]
         alone = time.perf_counter() - began
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with tempfile.TemporaryDirectory() as out, distributed.LocalCluster(**options) as cluster:

@@ -1,11 +1,13 @@
 """Files under one limit, as a user of Python's own files expects them."""
 
 import copy
+import errno
 import gc
 import io
 import os
 import pathlib
 import pickle
+import pydoc
 import subprocess
 import sys
 import textwrap
@@ -275,8 +277,7 @@ def test_the_limit_holds_and_regions_spill(tmp_path):
 def test_what_there_is_one_of_is_not_copied_and_a_copy_ends_nothing(cache, tmp_path):
     file = cache.open(tmp_path / "one", "w+")
     file.write(b"x" * PAGE)
-    scenario = tidegate.Scenario.load("dd")
-    things = [cache, file, file.pin(0), cache.region("1MiB"), scenario, cache.stats(), file.stats()]
+    things = [cache, file, file.pin(0), cache.region("1MiB"), cache.stats(), file.stats()]
     copied = set()
     for thing in things:
         for make in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
@@ -297,6 +298,7 @@ def test_what_there_is_one_of_is_not_copied_and_a_copy_ends_nothing(cache, tmp_p
 #: Calls that wait for a disk that is slow, or that hangs for longer than any test: the lines before,
 #: and the call.
 WAITING = {
+    "sync_range": ("file.write(bytes(1_000_000))", "file.sync_range(0, 1_000_000)"),
     "file.sync": ("file.write(bytes(1_000_000))", "file.sync()"),
     "cache.sync": ("file.write(bytes(1_000_000))", "cache.sync()"),
     "file.close": ("file.write(bytes(1_000_000))", "file.close()"),
@@ -307,6 +309,8 @@ WAITING = {
     "pread": ("", "old.pread(400_000, 0)"),
     "preadinto": ("", "old.preadinto(bytearray(400_000), 0)"),
     "pin": ("", "old.pin(3)"),
+    "pin_run": ("", "old.pin_run(0, 90)"),
+    "show_at": ("", "old.show_at(0, 400_000, bytes)"),
     "readall": ("", "old.readall()"),
 }
 
@@ -362,6 +366,192 @@ def test_paths_are_what_open_takes(cache, tmp_path, kind):
     for wrong in (5, None, 1.5):
         with pytest.raises(TypeError):
             cache.open(wrong)
+
+
+def test_numbers_out_of_range_are_named(cache, tmp_path):
+    with cache.open(tmp_path / "numbers", "w+") as file:
+        file.write(b"x" * 3 * PAGE)
+        for call in (
+            lambda wrong: file.pread(wrong, 0),
+            lambda wrong: file.pread(1, wrong),
+            lambda wrong: file.preadinto(bytearray(1), wrong),
+            lambda wrong: file.pwrite(b"x", wrong),
+            file.pin,
+            lambda wrong: file.pin_run(0, wrong),
+            file.truncate,
+            lambda wrong: file.advise("will-need", wrong),
+            lambda wrong: file.sync_range(0, wrong),
+            cache.region,
+            cache.set_limit,
+        ):
+            for wrong in (-1, 2**64):
+                with pytest.raises(ValueError, match=str(wrong)):
+                    call(wrong)
+            with pytest.raises(TypeError):
+                call(1.5)
+
+
+def test_arrays_are_taken_whole_or_refused_in_words(cache, tmp_path):
+    square = numpy.arange(64.0).reshape(8, 8)
+    with cache.open(tmp_path / "arrays", "w+") as file:
+        for refused in (square[:, ::2], square.T, numpy.frombuffer(bytes(64), numpy.uint8)[::2]):
+            with pytest.raises(BufferError, match="numpy.ascontiguousarray"):
+                file.pwrite(refused, 0)
+        with pytest.raises(BufferError, match="numpy.ascontiguousarray"):
+            file.preadinto(square.T, 0)
+        # What is of any shape, also none.
+        pieces = (square, square[2:4], square[0, 0:1].reshape(()), numpy.empty((0, 3), numpy.float32))
+        for piece in pieces:
+            assert file.pwrite(piece, 8) == piece.nbytes
+            into = numpy.ones_like(piece)
+            assert file.preadinto(into, 8) == piece.nbytes
+            assert (into == piece).all()
+        for wrong in ("text", 5, None):
+            with pytest.raises(TypeError):
+                file.pwrite(wrong, 0)
+
+
+def test_what_is_no_file_is_refused_with_the_systems_number(cache, tmp_path):
+    for mode in ("r", "r+", "w+"):
+        with pytest.raises(IsADirectoryError) as caught:
+            cache.open(tmp_path, mode)
+        assert caught.value.filename == str(tmp_path)
+        with pytest.raises(OSError, match="neither a regular file") as caught:
+            cache.open("/dev/null", mode)
+        assert caught.value.errno == errno.EINVAL
+
+
+def test_a_cache_that_was_never_made_ends_without_a_word():
+    for wrong in ({"no_such": 1}, {"memory": "1KiB"}, {"page_rule": "none"}):
+        with pytest.raises((TypeError, ValueError)):
+            tidegate.Cache(**wrong)
+        gc.collect()  # an error of `__del__` fails the test
+
+
+def test_help_has_every_call():
+    for name in ("pread", "preadinto", "pwrite", "pin", "pin_run", "show_at", "advise", "sync_range"):
+        call = getattr(tidegate.File, name)
+        assert call.__doc__ and f" {name}(self" in pydoc.plain(pydoc.render_doc(tidegate.File))
+
+
+def test_a_page_rule_is_chosen_by_its_name(tmp_path):
+    """Of a loop over more than there is room for, the usual rule has nothing left when it begins anew."""
+    hits = {}
+    for rule in (None, "mru"):
+        with tidegate.Cache("16MiB", page_rule=rule, readahead=0) as cache:
+            with cache.open(tmp_path / "loop", "w+") as file:
+                file.truncate(5000 * PAGE)
+                for _ in range(3):
+                    before = file.stats().hits_total
+                    for page in range(5000):
+                        file.pin(page).close()
+                    hits[rule] = file.stats().hits_total - before
+    assert hits[None] < 500 and hits["mru"] > 2000, hits
+    with pytest.raises(ValueError, match="no page rule 'lru'; there are .*reuse"):
+        tidegate.Cache("16MiB", page_rule="lru")
+
+
+def test_a_run_of_pages_is_one_array(cache, tmp_path):
+    rows = numpy.arange(3 * PAGE // 4, dtype=numpy.float32)
+    with cache.open(tmp_path / "rows", "w+") as file:
+        file.write(rows)
+        file.write(b"tail")
+        with file.pin_run(0, 4) as pin:
+            view = numpy.frombuffer(pin, numpy.float32, len(rows))
+            file.pwrite(bytes(PAGE), PAGE)
+            assert (view == rows).all() and not view.flags.writeable
+            assert len(pin) == 3 * PAGE + 4 and bytes(pin)[-4:] == b"tail"
+            assert cache.stats().pinned == 4 * PAGE
+            with pytest.raises(BufferError):
+                pin.close()
+            del view
+        assert cache.stats().pinned == 0
+        for wrong in (0, 513):
+            with pytest.raises(ValueError, match=str(wrong)):
+                file.pin_run(0, wrong)
+        with pytest.raises(OSError):
+            file.pin_run(0, 5)
+
+
+def test_what_is_shown_is_what_is_read(cache, tmp_path):
+    data = os.urandom(5 * PAGE + 100)
+    with cache.open(tmp_path / "shown", "w+") as file:
+        file.write(data)
+        for offset, n in ((0, len(data)), (100, PAGE), (PAGE, PAGE), (5 * PAGE, 9999), (10**9, 5), (7, 0)):
+            parts = []
+            assert file.show_at(offset, n, parts.append) == len(data[offset : offset + n])
+            assert b"".join(parts) == data[offset : offset + n]
+        # One that is kept stays as it was.
+        file.pwrite(bytes(PAGE), 0)
+        kept = []
+        file.show_at(0, 10, kept.append)
+        file.pwrite(b"later", 0)
+        assert bytes(kept[0]) == bytes(10)
+
+
+def test_advice_is_heard(cache, tmp_path):
+    with cache.open(tmp_path / "advice", "w+") as file:
+        file.write(bytes(256 * PAGE))
+        file.sync_range(0, 256 * PAGE)
+        assert file.stats().dirty == 0
+        file.advise("dont-need", 0, 128 * PAGE)
+        assert file.stats().cached == 128 * PAGE
+        file.advise("dont-need")
+        assert file.stats().cached == 0
+        file.advise("random")
+        for page in range(64):
+            file.pin(page).close()
+        assert file.stats().misses_total == 64
+        file.advise("sequential")
+        for page in range(64, 128):
+            file.pin(page).close()
+        assert file.stats().misses_total < 80
+        with pytest.raises(ValueError, match="no advice 'some'; there are normal, sequential"):
+            file.advise("some")
+
+
+def test_pins_in_order_are_read_ahead(tmp_path):
+    with tidegate.Cache("32MiB", layers="slow:latency=1ms") as cache, cache.open(tmp_path / "ahead", "w+") as file:
+        file.write(bytes(1024 * PAGE))
+        file.sync()
+        file.advise("dont-need")
+        for page in range(1024):
+            file.pin(page).close()
+        assert file.stats().misses_total < 100
+
+
+def test_waits_have_their_cause(tmp_path):
+    with tidegate.Cache("16MiB", layers="slow:latency=5ms", readahead=0) as cache:
+        with cache.open(tmp_path / "waits", "w+") as file:
+            file.write(bytes(8 * PAGE))
+            file.sync()
+            file.advise("dont-need")
+            for page in range(8):
+                file.pread(1, page * PAGE)
+            number, seconds = file.stats().waits["read"]
+            assert number == 8 and 0.04 <= seconds < 8
+            table = pandas.DataFrame(cache.stats().waits).set_index("cause")
+            assert table.loc["read", "waits"] == 8 and table.loc["read", "max_ms"] >= 5
+
+
+def test_the_laboratory_is_named_where_it_is_missing():
+    program = """
+    import sys
+    sys.modules["tidegate_lab"] = None
+    import tidegate
+    for use in (lambda: tidegate.run, lambda: exec("from tidegate import Scenario")):
+        try:
+            use()
+        except ModuleNotFoundError as error:
+            assert "pip install './python[lab]'" in str(error), error
+        else:
+            raise SystemExit("it is there")
+    assert not hasattr(tidegate, "nothing") and "run" not in dir(tidegate)
+    help(tidegate)
+    """
+    subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], check=True, timeout=60, stdout=subprocess.DEVNULL
+    )
 
 
 def test_positions_are_whole_numbers_and_a_file_has_an_end(cache, tmp_path):

@@ -7,19 +7,36 @@ import operator
 import os
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from . import _core
-from ._core import Pin, Region, Table
+from ._core import Pin, Region
 
 if TYPE_CHECKING:
     from _typeshed import StrOrBytesPath
     from typing_extensions import Buffer, Self
 
+    Advice = Literal["normal", "sequential", "random", "no-reuse", "will-need", "dont-need"]
+
 os.register_at_fork(after_in_child=_core.forked)
+
+PAGE = 4096
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Waits of one cause: their number, how many a timeout ended, and their lengths."""
+
+    cause: str
+    waits: int
+    timed_out: int
+    total_s: float
+    p50_ms: float
+    p99_ms: float
+    max_ms: float
 
 
 @dataclass(frozen=True)
@@ -58,21 +75,23 @@ class CacheStats:
     stalled_full_s: float
     #: Why not all I/O goes through io_uring.
     no_io_uring: str | None
-    #: Waits by cause: number, lengths.
-    waits: Table
+    #: Of all calls, by cause: ``pandas.DataFrame(stats.waits)`` is a table.
+    waits: list[Wait]
     #: Counters under their names in Linux' /proc/vmstat, in pages.
     vmstat: Mapping[str, int]
 
 
 @dataclass(frozen=True)
 class FileStats:
-    """Bytes that a file has in its cache, by state, and pages that its reads hit or missed."""
+    """Bytes that a file has in its cache, by state; pages that its reads and pins hit or missed; and
+    the waits of its calls: by cause, their number and seconds."""
 
     cached: int
     dirty: int
     writeback: int
     hits_total: int
     misses_total: int
+    waits: Mapping[str, tuple[int, float]]
 
 
 class _Single:
@@ -98,6 +117,9 @@ class Cache(_Single):
         A new file to which regions (``Cache.region``) spill. Its name is removed at once.
     readahead : int or str, optional
         Largest read-ahead window; less than two pages turn it off.
+    page_rule : str, optional
+        The rule that picks the page to evict when memory is full: ``reuse``, ``lirs``, ``s3-fifo``,
+        ``mru``. If not given, active and inactive pages and refault distances decide, as in Linux.
     layers : str, optional
         A bad disk for tests: ``"slow:rate=16MB,latency=2ms+faulty:eio_writes=0.01"``.
 
@@ -123,6 +145,9 @@ class Cache(_Single):
     ...     file.pread(5, 0)
     """
 
+    # Of one that could not be made.
+    _closed = True
+
     def __init__(
         self,
         memory: int | str = "256MiB",
@@ -131,10 +156,12 @@ class Cache(_Single):
         background_limit: int | str | None = None,
         swap_file: tuple[StrOrBytesPath, int | str] | None = None,
         readahead: int | str | None = None,
+        page_rule: str | None = None,
         layers: str | None = None,
     ) -> None:
-        self._closed = True
-        self._core = _core.Cache(memory, dirty_limit, background_limit, swap_file, readahead, layers)
+        self._core = _core.Cache(
+            memory, dirty_limit, background_limit, swap_file, readahead, page_rule, layers
+        )
         self._closed = False
         self._pid = os.getpid()
         self._memory = memory
@@ -209,7 +236,8 @@ class Cache(_Single):
 
     def stats(self) -> CacheStats:
         """Read levels, totals, and who waited for what."""
-        return CacheStats(**self._core.stats())
+        fields = self._core.stats()
+        return CacheStats(**fields | {"waits": [Wait(**wait) for wait in fields["waits"]]})
 
     @property
     def closed(self) -> bool:
@@ -286,26 +314,67 @@ class File(_Single, io.RawIOBase):
         self.name = os.fspath(path)
         self.mode = mode
         # Called by the million: the compiled functions themselves.
-        self.pread = handle.pread  # type: ignore[method-assign]
-        self.preadinto = handle.preadinto  # type: ignore[method-assign]
-        self.pin = handle.pin  # type: ignore[method-assign]
-        if mode != "rb":
-            self.pwrite = handle.pwrite  # type: ignore[method-assign]
+        for call in ("pread", "preadinto", "pwrite", "pin", "pin_run"):
+            setattr(self, call, getattr(handle, call))
 
-    if TYPE_CHECKING:
+    def pread(self, n: int, offset: int, /) -> bytes:
+        """Read at most ``n`` bytes at ``offset``; fewer at the end of the file."""
+        return self._file.pread(n, offset)
 
-        def pread(self, n: int, offset: int, /) -> bytes:
-            """Read at most ``n`` bytes at ``offset``; fewer at the end of the file."""
-
-        def preadinto(self, buffer: Buffer, offset: int, /) -> int:
-            """Fill ``buffer`` from ``offset``; answers how many bytes there were."""
-
-        def pin(self, page: int, /) -> Pin:
-            """Pin a page (4 KiB each, from 0): a read-only buffer without a copy."""
+    def preadinto(self, buffer: Buffer, offset: int, /) -> int:
+        """Fill ``buffer`` from ``offset``; answers how many bytes there were."""
+        return self._file.preadinto(buffer, offset)
 
     def pwrite(self, data: Buffer, offset: int, /) -> int:
         """Write all of ``data`` at ``offset``: into memory, paced while the device is behind."""
-        raise io.UnsupportedOperation("not writable")
+        return self._file.pwrite(data, offset)
+
+    def pin(self, page: int, /) -> Pin:
+        """Pin a page (4 KiB each, from 0): a read-only buffer without a copy. Pages that are pinned in
+        order are read ahead."""
+        return self._file.pin(page)
+
+    def pin_run(self, first: int, pages: int, /) -> Pin:
+        """Pin ``pages`` pages from ``first`` on, 1 to 512 (2 MiB), in one piece: a read-only buffer
+        without a copy, ``numpy.frombuffer(file.pin_run(0, 256), numpy.float32)``. What does not stand
+        side by side in memory is moved together.
+
+        Raises
+        ------
+        ValueError
+            No pages, or more than 512.
+        OSError
+            Beyond the end; too many pins (all together are a quarter of the memory at most); the disk.
+        """
+        return self._file.pin_run(first, pages)
+
+    def show_at(self, offset: int, n: int, show: Callable[[memoryview], object], /) -> int:
+        """Call ``show`` with a read-only view of each page's part of ``n`` bytes at ``offset``, in order,
+        without a copy; answers how many bytes there were. A view that is kept keeps its page pinned."""
+        at, end = offset, min(offset + n, self._file.size())
+        while at < end:
+            page, start = divmod(at, PAGE)
+            part = memoryview(self.pin(page))[start : start + end - at]
+            if not part:
+                break  # it was cut meanwhile
+            at += len(part)
+            show(part)
+        return at - offset
+
+    def advise(self, advice: Advice, offset: int = 0, n: int = 0, /) -> None:
+        """Say what is to come, as ``os.posix_fadvise`` does. Nobody is held to it.
+
+        Parameters
+        ----------
+        advice : str
+            How this file will be read: ``sequential`` (twice as far ahead), ``random`` (nothing
+            ahead), ``no-reuse`` (its pages go first), ``normal``. What becomes of a range:
+            ``will-need`` begins to read it, ``dont-need`` drops its pages that are clean.
+        offset, n : int
+            The range in bytes; of 0 bytes, to the end of the file.
+        """
+        self._check()
+        self._file.advise(advice, offset, n)
 
     def readable(self) -> bool:
         self._check()
@@ -372,8 +441,13 @@ class File(_Single, io.RawIOBase):
         self._check()
         self._file.sync()
 
+    def sync_range(self, offset: int, n: int, /) -> None:
+        """Make ``n`` bytes at ``offset`` durable, as ``sync`` does."""
+        self._check()
+        self._file.sync_range(offset, n)
+
     def stats(self) -> FileStats:
-        """Bytes that the file has in the cache, and hits and misses of its reads."""
+        """Bytes that the file has in the cache, hits and misses, and what its calls waited for."""
         self._check()
         return FileStats(**self._file.stats())
 

@@ -53,8 +53,9 @@ const OWN: [&str; 7] = [
     "tidegate tests",
 ];
 /// Folders that only steps of `--all` look at, with the step.
-const ONLY_ALL: [(&str, &str); 5] = [
+const ONLY_ALL: [(&str, &str); 6] = [
     ("doors/python/", "python"),
+    ("doors/python-lab/", "python"),
     ("python/", "python"),
     ("instruments/", "instruments"),
     ("packaging/", "dist"),

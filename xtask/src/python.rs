@@ -1,8 +1,8 @@
-//! The step `python` of `cargo xtask test --all`: the Python package, in a virtual environment of
-//! its own.
+//! The step `python` of `cargo xtask test --all`: the Python packages, in a virtual environment of
+//! their own.
 //!
 //! `doors/python` has a lock file and a target folder of its own, so no other step builds any of
-//! it. The extension is built as the tests are, unoptimised; the environment stays, so that a
+//! it. The extensions are built as the tests are, unoptimised; the environment stays, so that a
 //! second run downloads nothing.
 
 use std::path::Path;
@@ -35,7 +35,8 @@ const NEEDED: [&str; 13] = [
     "ipykernel",
 ];
 
-/// Lints, builds and tests the package, beside the program.
+/// Lints, builds and tests the packages, beside the program: the cache before the laboratory is
+/// there, too.
 pub(crate) fn judge(tidegate: &Path) -> End {
     if !steps::is_there("python3", &["-c", IS_OLD]) {
         return End::Skipped("there is no Python from 3.11 on (python3)".into());
@@ -60,10 +61,11 @@ fn try_judge(tidegate: &Path) -> Result<End> {
         )));
     }
     let lints: [&[&str]; 2] = [
-        &["fmt", "--check", "--manifest-path", MANIFEST],
+        &["fmt", "--all", "--check", "--manifest-path", MANIFEST],
         &[
             "clippy",
             "--quiet",
+            "--workspace",
             "--manifest-path",
             MANIFEST,
             "--",
@@ -74,22 +76,20 @@ fn try_judge(tidegate: &Path) -> Result<End> {
     for lint in lints {
         steps::run(cargo(lint).env("PYO3_PYTHON", program("python")), BUILD_MAX)?;
     }
-    for (name, words) in [
-        ("maturin", &["develop", "--quiet"][..]),
-        ("mypy", &["--strict", "-p", "tidegate"]),
-        ("pytest", &["-q", "tests"]),
+    for (folder, name, words) in [
+        ("", "maturin", &["develop", "--quiet"][..]),
+        ("", "pytest", &["-q", "tests"]),
+        ("lab", "maturin", &["develop", "--quiet"]),
+        ("", "mypy", &["-p", "tidegate", "-p", "tidegate_lab"]),
+        ("", "pytest", &["-q", "lab/tests"]),
     ] {
-        let mut command = within(&environment, &program(name));
-        steps::run(command.args(words).env("TIDEGATE", tidegate), BUILD_MAX)?;
+        let mut command = Command::new(program(name));
+        let folder = root().join("python").join(folder);
+        command
+            .current_dir(folder)
+            .env("VIRTUAL_ENV", &environment)
+            .env("TIDEGATE", tidegate);
+        steps::run(command.args(words), BUILD_MAX)?;
     }
     Ok(End::Passed)
-}
-
-/// A program of the environment, in the package's folder.
-fn within(environment: &Path, program: &Path) -> Command {
-    let mut command = Command::new(program);
-    command
-        .current_dir(root().join("python"))
-        .env("VIRTUAL_ENV", environment);
-    command
 }

@@ -4,35 +4,34 @@
 //! Python's own files do.
 #![expect(unsafe_code, reason = "a buffer is a pointer and a length")]
 
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 
 /// Bytes that are somebody else's, as long as this lives.
 pub(crate) struct Borrowed {
-    buffer: PyBuffer<u8>,
+    buffer: PyUntypedBuffer,
 }
 
 impl Borrowed {
     /// The buffer of an object; `for_writing`: to be filled.
     pub(crate) fn of(object: &Bound<'_, PyAny>, for_writing: bool) -> PyResult<Self> {
-        let Ok(buffer) = PyBuffer::<u8>::get(object) else {
-            return Self::of_other(object, for_writing);
-        };
+        let buffer = PyUntypedBuffer::get(object).or_else(|error| {
+            if !error.is_instance_of::<PyBufferError>(object.py()) {
+                return Err(error);
+            }
+            // A number as an array of no dimension, which has no shape.
+            let view = object.py().import("builtins")?.getattr("memoryview")?;
+            PyUntypedBuffer::get(&view.call1((object,))?.call_method1("cast", ("B",))?)
+        })?;
         if !buffer.is_c_contiguous() {
-            return Err(PyBufferError::new_err("the buffer is not contiguous"));
+            return Err(PyBufferError::new_err(format!(
+                "the buffer of {} items in {} dimensions is not contiguous (C order); pass a copy that is, as of \
+                 numpy.ascontiguousarray",
+                buffer.item_count(),
+                buffer.dimensions()
+            )));
         }
-        if for_writing && buffer.readonly() {
-            return Err(PyTypeError::new_err("a read-only buffer cannot be filled"));
-        }
-        Ok(Self { buffer })
-    }
-
-    /// Of an object whose items are no bytes (an array of numbers): the bytes of it.
-    fn of_other(object: &Bound<'_, PyAny>, for_writing: bool) -> PyResult<Self> {
-        let view = object.py().import("builtins")?.getattr("memoryview")?;
-        let bytes = view.call1((object,))?.call_method1("cast", ("B",))?;
-        let buffer = PyBuffer::<u8>::get(&bytes)?;
         if for_writing && buffer.readonly() {
             return Err(PyTypeError::new_err("a read-only buffer cannot be filled"));
         }

@@ -5,44 +5,18 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use figures::size;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use tidegate::{OpenOptions, Pages, Threshold};
+use tidegate::{Advice, OpenOptions, RuleMaker, rule};
 
 use crate::bytes::Borrowed;
 use crate::errors;
 use crate::heard::{heard, hears};
+use crate::numbers::{Limit, Size, number};
 use crate::paths::FsPath;
 use crate::pin::Pin;
 use crate::process::Own;
-use crate::table::{self, Table};
-
-/// Bytes: a number, or a text with its unit.
-fn bytes_of(value: &Bound<'_, PyAny>) -> PyResult<u64> {
-    if let Ok(bytes) = value.extract::<u64>() {
-        return Ok(bytes);
-    }
-    let text: String = value.extract().map_err(|_| {
-        PyTypeError::new_err("a size is a number of bytes, or a str with its unit, as \"64MiB\"")
-    })?;
-    size(&text).map_err(|error| PyValueError::new_err(error.to_string()))
-}
-
-/// A share of the memory (`"20%"`), or bytes.
-fn threshold(value: &Bound<'_, PyAny>) -> PyResult<Threshold> {
-    let text: Option<String> = value.extract().ok();
-    if let Some(percent) = text.as_deref().and_then(|text| text.strip_suffix('%')) {
-        return percent.trim().parse().map(Threshold::Percent).map_err(|_| {
-            PyValueError::new_err(format!("{percent}% is no whole number of per cent"))
-        });
-    }
-    let bytes = bytes_of(value)?;
-    Ok(Threshold::Pages(Pages(
-        bytes.div_ceil(tidegate::PAGE_SIZE as u64),
-    )))
-}
 
 /// Bytes that a call moves between two looks for signals.
 const PIECE: usize = 256 << 10;
@@ -169,28 +143,37 @@ impl Cache {
 #[pymethods]
 impl Cache {
     #[new]
-    #[pyo3(signature = (memory, dirty_limit = None, background_limit = None, swap_file = None, readahead = None, layers = None))]
+    #[expect(clippy::too_many_arguments, reason = "one for each option")]
     fn new(
         py: Python<'_>,
-        memory: &Bound<'_, PyAny>,
-        dirty_limit: Option<&Bound<'_, PyAny>>,
-        background_limit: Option<&Bound<'_, PyAny>>,
-        swap_file: Option<(FsPath, Bound<'_, PyAny>)>,
-        readahead: Option<&Bound<'_, PyAny>>,
+        memory: Size,
+        dirty_limit: Option<Limit>,
+        background_limit: Option<Limit>,
+        swap_file: Option<(FsPath, Size)>,
+        readahead: Option<Size>,
+        page_rule: Option<&str>,
         layers: Option<&str>,
     ) -> PyResult<Self> {
-        let mut builder = tidegate::Cache::builder().memory(bytes_of(memory)?);
+        let mut builder = tidegate::Cache::builder().memory(memory.0);
         if let Some(limit) = dirty_limit {
-            builder = builder.dirty_limit(threshold(limit)?);
+            builder = builder.dirty_limit(limit.0);
         }
         if let Some(limit) = background_limit {
-            builder = builder.background_limit(threshold(limit)?);
+            builder = builder.background_limit(limit.0);
         }
-        if let Some((FsPath(path), bytes)) = swap_file {
-            builder = builder.swap_file(path, bytes_of(&bytes)?);
+        if let Some((path, bytes)) = swap_file {
+            builder = builder.swap_file(path.0, bytes.0);
         }
         if let Some(bytes) = readahead {
-            builder = builder.readahead(bytes_of(bytes)?);
+            builder = builder.readahead(bytes.0);
+        }
+        if let Some(name) = page_rule {
+            let unknown = || {
+                let names: Vec<&str> = rule::ALL.iter().map(|(name, _)| *name).collect();
+                let names = names.join(", ");
+                PyValueError::new_err(format!("there is no page rule '{name}'; there are {names}"))
+            };
+            builder = builder.page_rule(RuleMaker::by_name(name).ok_or_else(unknown)?);
         }
         if let Some(layers) = layers {
             builder = builder.layers(layers).map_err(errors::cache)?;
@@ -206,7 +189,7 @@ impl Cache {
         py: Python<'_>,
         path: FsPath,
         options: (bool, bool, bool),
-        preallocate: Option<&Bound<'_, PyAny>>,
+        preallocate: Option<Size>,
         direct: bool,
     ) -> PyResult<File> {
         let (create, truncate, read_only) = options;
@@ -216,7 +199,7 @@ impl Cache {
             .read_only(read_only)
             .direct(direct);
         if let Some(bytes) = preallocate {
-            options = options.preallocate(bytes_of(bytes)?);
+            options = options.preallocate(bytes.0);
         }
         let cache = self.cache()?;
         let file = answer(py, move || cache.open(&path.0, options))?;
@@ -225,9 +208,9 @@ impl Cache {
         })
     }
 
-    fn spill(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<Region> {
-        let (cache, bytes) = (self.cache()?, bytes_of(bytes)?);
-        let region = answer(py, move || cache.spill(bytes))?;
+    fn spill(&self, py: Python<'_>, bytes: Size) -> PyResult<Region> {
+        let cache = self.cache()?;
+        let region = answer(py, move || cache.spill(bytes.0))?;
         Ok(Region {
             inner: Own::new(region),
         })
@@ -255,9 +238,9 @@ impl Cache {
         Ok(())
     }
 
-    fn set_limit(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<()> {
-        let (cache, bytes) = (self.cache()?, bytes_of(bytes)?);
-        answer(py, move || cache.set_limit(bytes))
+    fn set_limit(&self, py: Python<'_>, bytes: Size) -> PyResult<()> {
+        let cache = self.cache()?;
+        answer(py, move || cache.set_limit(bytes.0))
     }
 
     fn trim(&self, py: Python<'_>) -> PyResult<u64> {
@@ -296,7 +279,8 @@ impl Cache {
         dict.set_item("stalled_full_s", stats.pressure.full.as_secs_f64())?;
         dict.set_item("ceiling", stats.ceiling)?;
         dict.set_item("no_io_uring", &stats.no_io_uring)?;
-        dict.set_item("waits", waits(&stats.waits))?;
+        let waits: PyResult<Vec<_>> = stats.waits.iter().map(|wait| as_dict(py, wait)).collect();
+        dict.set_item("waits", waits?)?;
         let vmstat = PyDict::new(py);
         for (name, value) in &stats.vmstat {
             vmstat.set_item(name, value)?;
@@ -306,23 +290,37 @@ impl Cache {
     }
 }
 
-/// Waits with their names.
-fn waits(waits: &[tidegate::Wait]) -> Table {
-    let all = || waits.iter();
-    let seconds = |time: std::time::Duration| Some(time.as_secs_f64());
-    let ms = |time: std::time::Duration| Some(time.as_secs_f64() * 1e3);
-    Table::new(
-        "waits",
-        vec![
-            table::words("cause", all().map(|wait| wait.cause)),
-            table::whole("waits", all().map(|wait| wait.count)),
-            table::whole("timed_out", all().map(|wait| wait.timed_out)),
-            table::numbers("total_s", all().map(|wait| seconds(wait.total))),
-            table::numbers("p50_ms", all().map(|wait| ms(wait.quantile(500)))),
-            table::numbers("p99_ms", all().map(|wait| ms(wait.quantile(990)))),
-            table::numbers("max_ms", all().map(|wait| ms(wait.max))),
-        ],
-    )
+/// The fields of `tidegate.Wait`.
+fn as_dict<'py>(py: Python<'py>, wait: &tidegate::Wait) -> PyResult<Bound<'py, PyDict>> {
+    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    let dict = PyDict::new(py);
+    dict.set_item("cause", wait.cause)?;
+    dict.set_item("waits", wait.count)?;
+    dict.set_item("timed_out", wait.timed_out)?;
+    dict.set_item("total_s", wait.total.as_secs_f64())?;
+    dict.set_item("p50_ms", ms(wait.quantile(500)))?;
+    dict.set_item("p99_ms", ms(wait.quantile(990)))?;
+    dict.set_item("max_ms", ms(wait.max))?;
+    Ok(dict)
+}
+
+/// Advice, and its name.
+const ADVICE: [(&str, Advice); 6] = [
+    ("normal", Advice::Normal),
+    ("sequential", Advice::Sequential),
+    ("random", Advice::Random),
+    ("no-reuse", Advice::NoReuse),
+    ("will-need", Advice::WillNeed),
+    ("dont-need", Advice::DontNeed),
+];
+
+/// The advice of this name.
+fn advice(name: &str) -> PyResult<Advice> {
+    let known = ADVICE.iter().find(|(known, _)| *known == name);
+    known.map(|(_, advice)| *advice).ok_or_else(|| {
+        let names = ADVICE.map(|(name, _)| name).join(", ");
+        PyValueError::new_err(format!("there is no advice '{name}'; there are {names}"))
+    })
 }
 
 /// An open file, as `tidegate.File` uses it.
@@ -363,7 +361,12 @@ impl File {
     /// bytes
     ///     Fewer than `n` at the end of the file.
     #[pyo3(signature = (n, offset, /))]
-    fn pread<'py>(&self, py: Python<'py>, n: usize, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
+    fn pread<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = number)] n: usize,
+        #[pyo3(from_py_with = number)] offset: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let file = self.file()?;
         let left = usize::try_from(file.len().saturating_sub(offset)).unwrap_or(usize::MAX);
         let mut done = 0;
@@ -380,7 +383,12 @@ impl File {
 
     /// Fills `buffer` from `offset`; answers how many bytes there were.
     #[pyo3(signature = (buffer, offset, /))]
-    fn preadinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+    fn preadinto(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] offset: u64,
+    ) -> PyResult<usize> {
         let file = self.file()?;
         let mut buffer = Borrowed::of(buffer, true)?;
         read(py, &file, buffer.as_mut_slice(), offset)
@@ -388,19 +396,68 @@ impl File {
 
     /// Writes all of `data` at `offset`: into memory, and paced while the device is behind.
     #[pyo3(signature = (data, offset, /))]
-    fn pwrite(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: u64) -> PyResult<usize> {
+    fn pwrite(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] offset: u64,
+    ) -> PyResult<usize> {
         let file = self.file()?;
         write(py, &file, Borrowed::of(data, false)?, offset)
     }
 
     /// Pins a page (4 KiB each, from 0) for reading without a copy.
     #[pyo3(signature = (page, /))]
-    fn pin(&self, py: Python<'_>, page: u32) -> PyResult<Pin> {
+    fn pin(&self, py: Python<'_>, #[pyo3(from_py_with = number)] page: u32) -> PyResult<Pin> {
         let file = self.file()?;
-        match Pin::of_cached(&file, page) {
-            Some(pin) => Ok(pin),
-            None => heard(py, move |_| Pin::new(&file, page))?,
+        if let Some(pin) = file.try_pin(page) {
+            return Ok(Pin::of(pin.into_owned(), &file, page));
         }
+        answer(py, move || {
+            let pin = file.pin(page)?.into_owned();
+            Ok(Pin::of(pin, &file, page))
+        })
+    }
+
+    /// Pins 1 to 512 pages from `first` on, in one piece, for reading without a copy.
+    #[pyo3(signature = (first, pages, /))]
+    fn pin_run(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] first: u32,
+        #[pyo3(from_py_with = number)] pages: u32,
+    ) -> PyResult<Pin> {
+        let file = self.file()?;
+        if let Some(run) = file.try_pin_run(first, pages) {
+            return Ok(Pin::of(run.into_owned(), &file, first));
+        }
+        answer(py, move || {
+            let run = file.pin_run(first, pages)?.into_owned();
+            Ok(Pin::of(run, &file, first))
+        })
+    }
+
+    /// Says what is to come.
+    fn advise(
+        &self,
+        py: Python<'_>,
+        name: &str,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] len: u64,
+    ) -> PyResult<()> {
+        let (file, advice) = (self.file()?, advice(name)?);
+        answer(py, move || file.advise(advice, offset, len))
+    }
+
+    /// Makes a range durable.
+    fn sync_range(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] len: u64,
+    ) -> PyResult<()> {
+        let file = self.file()?;
+        answer(py, move || file.sync_range(offset, len))
     }
 
     /// Makes all that was written durable.
@@ -409,7 +466,7 @@ impl File {
         answer(py, move || file.sync())
     }
 
-    fn set_len(&self, py: Python<'_>, len: u64) -> PyResult<()> {
+    fn set_len(&self, py: Python<'_>, #[pyo3(from_py_with = number)] len: u64) -> PyResult<()> {
         let file = self.file()?;
         answer(py, move || file.set_len(len))
     }
@@ -425,7 +482,7 @@ impl File {
         Ok(self.file()?.is_direct())
     }
 
-    /// Bytes of the cache that the file holds; and pages found in it and not.
+    /// The fields of `tidegate.FileStats`.
     fn stats<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let file = self.file()?;
         let stats = py.detach(|| file.stats()).map_err(errors::cache)?;
@@ -435,6 +492,11 @@ impl File {
         dict.set_item("writeback", stats.writeback)?;
         dict.set_item("hits_total", stats.hits_total)?;
         dict.set_item("misses_total", stats.misses_total)?;
+        let waits = PyDict::new(py);
+        for wait in file.waits().by_cause {
+            waits.set_item(wait.cause, (wait.count, wait.total.as_secs_f64()))?;
+        }
+        dict.set_item("waits", waits)?;
         Ok(dict)
     }
 
@@ -464,7 +526,12 @@ pub(crate) struct Region {
 impl Region {
     /// Reads `n` bytes at `offset`.
     #[pyo3(signature = (n, offset, /))]
-    fn pread<'py>(&self, py: Python<'py>, n: usize, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
+    fn pread<'py>(
+        &self,
+        py: Python<'py>,
+        #[pyo3(from_py_with = number)] n: usize,
+        #[pyo3(from_py_with = number)] offset: u64,
+    ) -> PyResult<Bound<'py, PyBytes>> {
         let region = self.inner.get()?;
         PyBytes::new_with(py, n, |bytes| {
             in_pieces(py, (offset, n), |part, from| {
@@ -475,7 +542,12 @@ impl Region {
 
     /// Fills `buffer` from `offset`.
     #[pyo3(signature = (buffer, offset, /))]
-    fn preadinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>, offset: u64) -> PyResult<()> {
+    fn preadinto(
+        &self,
+        py: Python<'_>,
+        buffer: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] offset: u64,
+    ) -> PyResult<()> {
         let region = self.inner.get()?;
         let mut buffer = Borrowed::of(buffer, true)?;
         let bytes = buffer.as_mut_slice();
@@ -486,7 +558,12 @@ impl Region {
 
     /// Writes all of `data` at `offset`.
     #[pyo3(signature = (data, offset, /))]
-    fn pwrite(&self, py: Python<'_>, data: &Bound<'_, PyAny>, offset: u64) -> PyResult<()> {
+    fn pwrite(
+        &self,
+        py: Python<'_>,
+        data: &Bound<'_, PyAny>,
+        #[pyo3(from_py_with = number)] offset: u64,
+    ) -> PyResult<()> {
         let region = self.inner.get()?;
         let data = Borrowed::of(data, false)?;
         let bytes = data.as_slice();
@@ -497,7 +574,12 @@ impl Region {
 
     /// Gives whole pages back, memory and swap space; they read as zeroes again.
     #[pyo3(signature = (offset, len, /))]
-    fn discard(&self, py: Python<'_>, offset: u64, len: u64) -> PyResult<()> {
+    fn discard(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] len: u64,
+    ) -> PyResult<()> {
         let region = self.inner.get()?;
         py.detach(|| region.discard(offset, len))
             .map_err(errors::cache)

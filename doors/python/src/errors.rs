@@ -1,81 +1,13 @@
-//! Errors of the crates below as Python's exceptions, in the words of the program.
-//!
-//! The classes of its own are Python code (`tidegate._errors`): some have two bases, which an
-//! extension cannot declare.
+//! Errors of the cache as Python's exceptions, in its words.
 
 use std::io;
 
-use experiment::scenario::{LoadError, Mistake, Mistakes, OverrideError};
 use pyo3::exceptions::{PyMemoryError, PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
-/// An exception of `tidegate._errors`.
-fn own(py: Python<'_>, class: &str, arguments: impl for<'py> pyo3::call::PyCallArgs<'py>) -> PyErr {
-    let made = || {
-        let class = py.import("tidegate._errors")?.getattr(class)?;
-        class.call1(arguments)
-    };
-    made().map_or_else(|error| error, PyErr::from_value)
-}
-
-/// A call that asks for what does not fit together.
-pub(crate) fn usage(py: Python<'_>, text: impl Into<String>) -> PyErr {
-    own(py, "UsageError", (text.into(),))
-}
-
-/// Runs that did not come to their end.
-pub(crate) fn run(py: Python<'_>, text: impl Into<String>) -> PyErr {
-    own(py, "RunError", (text.into(),))
-}
-
-/// Runs that were interrupted, with those that had ended.
-pub(crate) fn interrupted(py: Python<'_>, kept: Py<PyAny>) -> PyErr {
-    own(py, "Interrupted", (kept,))
-}
-
-/// A scenario with mistakes.
-pub(crate) fn load(py: Python<'_>, error: LoadError) -> PyErr {
-    match error {
-        LoadError::Mistakes(mistakes) => {
-            let list: PyResult<Vec<Py<PyDict>>> = mistakes
-                .list
-                .iter()
-                .map(|mistake| as_dict(py, &mistakes, mistake))
-                .collect();
-            match list {
-                Ok(list) => own(py, "ScenarioError", (mistakes.render(false), list)),
-                Err(error) => error,
-            }
-        }
-        LoadError::Override(error) => overriding(py, &error),
-    }
-}
-
-/// A setting that fits nowhere.
-pub(crate) fn overriding(py: Python<'_>, error: &OverrideError) -> PyErr {
-    let list: Vec<Py<PyDict>> = Vec::new();
-    own(py, "ScenarioError", (error.to_string(), list))
-}
-
-fn as_dict(py: Python<'_>, mistakes: &Mistakes, mistake: &Mistake) -> PyResult<Py<PyDict>> {
-    let text = &mistakes.source.text;
-    let before = text.get(..mistake.span.start).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before
-        .rsplit('\n')
-        .next()
-        .map_or(0, |line| line.chars().count())
-        + 1;
-    let dict = PyDict::new(py);
-    dict.set_item("file", &mistakes.source.origin)?;
-    dict.set_item("line", line)?;
-    dict.set_item("column", column)?;
-    dict.set_item("title", &mistake.title)?;
-    dict.set_item("label", &mistake.label)?;
-    dict.set_item("help", mistake.help.as_ref())?;
-    Ok(dict.unbind())
-}
+/// EISDIR, EINVAL.
+const IS_A_FOLDER: i32 = 21;
+const INVALID: i32 = 22;
 
 /// An error of the page cache: an `OSError` with the system's number where there is one, else what
 /// a file of Python would raise.
@@ -84,7 +16,14 @@ pub(crate) fn cache(error: tidegate::Error) -> PyErr {
     if matches!(error, tidegate::Error::Closed) {
         return PyValueError::new_err(words);
     }
-    if let Some(errno) = error.errno() {
+    let none = match &error {
+        // As `open` of a folder to write, and as a call that a special file does not know.
+        tidegate::Error::System(tidegate::SystemError::NotAFile { path }) => {
+            Some(if path.is_dir() { IS_A_FOLDER } else { INVALID })
+        }
+        _ => None,
+    };
+    if let Some(errno) = error.errno().or(none) {
         return PyOSError::new_err((errno, words));
     }
     let kind = io::Error::from(error).kind();

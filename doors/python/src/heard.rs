@@ -8,16 +8,29 @@
 //! The threads that do the calls are kept for the next ones. In a child of a fork there are none.
 
 use std::cell::OnceCell;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use experiment::Stop;
 use pyo3::prelude::*;
 
 use crate::process;
-use crate::run::LOOK_EVERY;
+
+/// Interval at which a call that waits looks for signals.
+const LOOK_EVERY: Duration = Duration::from_millis(40);
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// Tells a call that nobody waits for it any more.
+#[derive(Clone, Default)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    pub(crate) fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Threads without a call, and in which child of a fork.
 static IDLE: Mutex<(u32, Vec<Sender<Job>>)> = Mutex::new((0, Vec::new()));
@@ -64,7 +77,9 @@ pub(crate) fn heard<T: Send + 'static>(
         });
         match answer {
             Ok(answer) => return Ok(answer),
-            Err(RecvTimeoutError::Timeout) => py.check_signals().inspect_err(|_| stop.raise())?,
+            Err(RecvTimeoutError::Timeout) => py
+                .check_signals()
+                .inspect_err(|_| stop.0.store(true, Ordering::Relaxed))?,
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(pyo3::exceptions::PyRuntimeError::new_err(
                     "the call panicked; its words are on standard error",

@@ -1,78 +1,56 @@
-//! A pinned page as a read-only buffer of Python, without a copy.
+//! Pinned pages as a read-only buffer of Python, without a copy.
 //!
 //! Invariants
-//!   1. The bytes of a page stay where and as they are while it is pinned (`tidegate::Pin`).
-//!   2. A buffer that was exported holds a reference to the `Pin`: the page is pinned as long as
-//!      any `memoryview` or array over it lives.
-//!   3. `close` lets the page go only while no buffer is out; else it raises `BufferError`, as
+//!   1. The bytes of a page stay where and as they are while it is pinned (`tidegate::OwnedPin`).
+//!   2. A buffer that was exported holds a reference to the `Pin`: the pages are pinned as long
+//!      as any `memoryview` or array over it lives.
+//!   3. `close` lets the pages go only while no buffer is out; else it raises `BufferError`, as
 //!      `mmap.close` does. A closed pin exports nothing.
 #![expect(unsafe_code, reason = "the buffer protocol takes a pointer")]
 
 use std::ffi::c_int;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use self_cell::self_cell;
+use tidegate::{File, OwnedPin};
 
-use crate::errors;
 use crate::process::Own;
 
-type PinOf<'a> = tidegate::Pin<'a>;
-
-self_cell!(
-    /// A pin, and the file that it borrows.
-    struct Pinned {
-        owner: Arc<tidegate::File>,
-        #[not_covariant]
-        dependent: PinOf,
-    }
-);
-
-/// The page, and how many buffers of it are out.
+/// The pages, and how many buffers of them are out.
 struct State {
-    pinned: Option<Pinned>,
+    pinned: Option<OwnedPin>,
     exports: usize,
 }
 
-/// A page of a cached file as it was when it was pinned: a read-only buffer of 4096 bytes, or
-/// what there is of the last one, without a copy.
+/// Pages of a cached file as they were when they were pinned: a read-only buffer of them in one
+/// piece, or of what there is of the last one, without a copy.
 ///
 /// ``memoryview(pin)``, ``numpy.frombuffer(pin, ...)`` and the like read the cache's own memory.
-/// The page counts against the memory limit until the pin is closed: use it in a ``with`` block.
+/// The pages count against the memory limit until the pin is closed: use it in a ``with`` block.
 #[pyclass(frozen, module = "tidegate")]
 pub(crate) struct Pin {
     state: Own<Mutex<State>>,
-    /// Bytes of the page that belong to the file.
+    /// Bytes of the pages that belong to the file.
     len: usize,
 }
 
 impl Pin {
-    /// Of a page that is in the cache; `None`: it is not.
-    pub(crate) fn of_cached(file: &Arc<tidegate::File>, page: u32) -> Option<Self> {
-        let pinned = Pinned::try_new(Arc::clone(file), |file| file.try_pin(page).ok_or(()));
-        Some(Self::of(pinned.ok()?, file, page))
-    }
-
-    /// Of any page: it is read if need be.
-    pub(crate) fn new(file: &Arc<tidegate::File>, page: u32) -> PyResult<Self> {
-        let pinned = Pinned::try_new(Arc::clone(file), |file| file.pin(page));
-        Ok(Self::of(pinned.map_err(errors::cache)?, file, page))
-    }
-
-    fn of(pinned: Pinned, file: &tidegate::File, page: u32) -> Self {
+    /// Of pages from `first` on.
+    pub(crate) fn of(pinned: OwnedPin, file: &File, first: u32) -> Self {
         let left = file
             .len()
-            .saturating_sub(u64::from(page) * tidegate::PAGE_SIZE as u64);
+            .saturating_sub(u64::from(first) * tidegate::PAGE_SIZE as u64);
+        let len = pinned
+            .len()
+            .min(usize::try_from(left).unwrap_or(usize::MAX));
         Self {
             state: Own::new(Mutex::new(State {
                 pinned: Some(pinned),
                 exports: 0,
             })),
-            len: usize::try_from(left)
-                .unwrap_or(usize::MAX)
-                .min(tidegate::PAGE_SIZE),
+            len,
         }
     }
 
@@ -84,7 +62,7 @@ impl Pin {
 
 #[pymethods]
 impl Pin {
-    /// Releases the page.
+    /// Releases the pages.
     ///
     /// Raises
     /// ------
@@ -102,7 +80,7 @@ impl Pin {
         Ok(())
     }
 
-    /// True if the page was released.
+    /// True if the pages were released.
     #[getter]
     fn closed(&self) -> PyResult<bool> {
         Ok(self.state()?.pinned.is_none())
@@ -138,10 +116,10 @@ impl Pin {
         let Some(pinned) = &state.pinned else {
             return Err(PyValueError::new_err("the pin is closed"));
         };
-        let bytes = pinned.with_dependent(|_, page| page.as_ptr());
+        let bytes = pinned.as_ptr();
         let length = ffi::Py_ssize_t::try_from(pin.len).unwrap_or(0);
-        // SAFETY: `view` is the caller's. `bytes` are valid for `length` as long as the page is
-        // pinned (invariant 1), and it is as long as this buffer is out (2, 3): the view holds a
+        // SAFETY: `view` is the caller's. `bytes` are valid for `length` as long as the pages are
+        // pinned (invariant 1), and they are as long as this buffer is out (2, 3): the view holds a
         // reference to `slf`, and `exports` counts it. A flag that asks for writing is refused.
         let filled = unsafe {
             ffi::PyBuffer_FillInfo(

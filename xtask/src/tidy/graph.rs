@@ -87,8 +87,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "device", "env", "figures", "frames", "history", "kernel", "mm", "policy", "world",
         ],
     ),
+    ("python", &["figures", "os", "tidegate"]),
     (
-        "python",
+        "python-lab",
         &[
             "campaign",
             "recordings",
@@ -98,7 +99,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "replay",
             "report",
             "reproduce",
-            "tidegate",
         ],
     ),
     ("testkit", &["env", "frames", "policy"]),
@@ -113,9 +113,9 @@ const WINGS: [&str; 3] = ["cache", "doors", "lab"];
 
 /// Crates that use one of a wing behind theirs, each with what ends it.
 const BEHIND: [(&str, &str); 3] = [
-    // A package of the cache alone.
-    ("python", "lab"),
-    ("python", "campaign"),
+    // Where the package of the cache is, with which it shares a workspace (ADR 34).
+    ("python-lab", "lab"),
+    ("python-lab", "campaign"),
     // `resolver.feature-unification` of cargo, once it is stable.
     ("cli", "workspace-hack"),
 ];
@@ -270,7 +270,8 @@ mod tests {
         assert!(behind("os", "cache", "doors"));
         assert!(behind("report", "lab", "campaign"));
         assert!(!behind("campaign", "campaign", "lab"));
-        assert!(!behind("python", "doors", "lab"));
+        assert!(!behind("python-lab", "doors", "lab"));
+        assert!(behind("python", "doors", "lab"));
         assert!(behind("serve", "doors", "lab"));
     }
 }

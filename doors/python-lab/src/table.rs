@@ -24,7 +24,7 @@ const SHOWN: usize = 20;
 /// pandas, polars, duckdb and pyarrow take it as it is (``pyarrow.table(t)``,
 /// ``polars.DataFrame(t)``); ``t["column"]`` is a list, ``t.to_pandas()`` needs pandas alone.
 /// Numbers that are not there are ``None``, null in Arrow.
-#[pyclass(frozen, module = "tidegate")]
+#[pyclass(frozen, module = "tidegate_lab")]
 pub(crate) struct Table {
     name: String,
     columns: Vec<(String, Data)>,

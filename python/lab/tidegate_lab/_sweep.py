@@ -17,8 +17,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import _core
-from ._core import Scenario
+from . import _lab
+from ._lab import Scenario
 from ._errors import Error, UsageError
 from ._run import scenario_of
 
@@ -63,7 +63,7 @@ def cells_of(
         settings = dict(zip(grid, values, strict=True))
         set_ = scenario.with_(settings) if settings else scenario
         for policy, seed in itertools.product(names, seeds):
-            content = "\0".join((_core.version(), set_.toml, policy, str(seed)))
+            content = "\0".join((_lab.version(), set_.toml, policy, str(seed)))
             key = hashlib.sha256(content.encode()).hexdigest()[:32]
             yield Cell(key, set_.toml, scenario.origin, policy, seed, tuple(settings.items()))
 
@@ -80,7 +80,7 @@ def run_cells(cells: Sequence[Cell]) -> tuple[list[dict[str, Any]], float]:
         about |= {name: _plain(value) for name, value in cell.settings}
         try:
             scenario = Scenario.from_toml(cell.toml, cell.origin)
-            run = _core.run_scenario(scenario, [cell.policy], 1, None, cell.seed, None, False)
+            run = _lab.run_scenario(scenario, [cell.policy], 1, None, cell.seed, None, False)
         except Error as error:
             rows.append(about | {"case": "", "error": str(error)})
             continue
@@ -413,7 +413,7 @@ def sweep(
         A metric that does not exist, or two cells that are the same.
     """
     scenario = scenario_of(scenario)
-    known = _core.metrics()["name"]
+    known = _lab.metrics()["name"]
     wanted = list(metrics if metrics is not None else (scenario.metrics or known))
     for name in wanted:
         if name not in known:
@@ -463,7 +463,7 @@ def sweep(
 
 def _run_seeds(seeds: Sequence[int]) -> tuple[list[tuple[int, str, str | None, str | None]], float]:
     began = time.perf_counter()
-    return _core.campaign_seeds(list(seeds)), time.perf_counter() - began
+    return _lab.campaign_seeds(list(seeds)), time.perf_counter() - began
 
 
 @dataclass(frozen=True)

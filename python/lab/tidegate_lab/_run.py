@@ -7,8 +7,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 
-from . import _core
-from ._core import Run, Scenario
+from . import _lab
+from ._lab import Run, Scenario
 
 
 def _progress(name: str, wanted: bool) -> tuple[Callable[[int, int], None] | None, Callable[[], None]]:
@@ -87,7 +87,7 @@ def run(
     names = [policies] if isinstance(policies, str) else list(policies or [])
     tick, end = _progress(scenario.name, progress)
     try:
-        made = _core.run_scenario(scenario, names, repetitions, scale, seed, tick, True)
+        made = _lab.run_scenario(scenario, names, repetitions, scale, seed, tick, True)
     finally:
         end()
     for name, why in made.failed:

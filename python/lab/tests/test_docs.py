@@ -7,7 +7,7 @@ import nbclient
 import nbformat
 import pytest
 
-DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+DOCS = pathlib.Path(__file__).resolve().parents[3] / "docs"
 
 
 @pytest.mark.parametrize("page", ["python.md", "sweeps.md"])

@@ -10,7 +10,7 @@ import pytest
 
 import tidegate
 
-RECORDINGS = pathlib.Path(__file__).resolve().parents[2] / "recordings" / "held"
+RECORDINGS = pathlib.Path(__file__).resolve().parents[3] / "recordings" / "held"
 
 
 @pytest.mark.skipif("TIDEGATE" not in os.environ, reason="TIDEGATE names no program to compare with")

@@ -109,7 +109,7 @@ impl Watcher for Counted {
 /// The results of the runs of a scenario.
 ///
 /// A notebook shows its bands, figures and plots.
-#[pyclass(frozen, module = "tidegate")]
+#[pyclass(frozen, module = "tidegate_lab")]
 pub(crate) struct Run {
     scenario: Scenario,
     about: About,

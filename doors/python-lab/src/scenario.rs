@@ -27,7 +27,7 @@ const PLURALS: [(&str, &str); 6] = [
 /// Examples
 /// --------
 /// >>> small = tidegate.Scenario.load("dd").with_("machine.memory", "512MiB")
-#[pyclass(frozen, skip_from_py_object, module = "tidegate")]
+#[pyclass(frozen, skip_from_py_object, module = "tidegate_lab")]
 #[derive(Clone)]
 pub(crate) struct Scenario {
     pub(crate) inner: scenario::Scenario,

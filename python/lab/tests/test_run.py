@@ -15,8 +15,9 @@ import pyarrow
 import pytest
 
 import tidegate
+import tidegate_lab
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 #: The scale of experiments/hashes.txt.
 SCALE = 0.03125
 
@@ -26,6 +27,11 @@ def stored(experiment):
     lines = (ROOT / "experiments/hashes.txt").read_text().splitlines()
     words = [line.split() for line in lines if not line.startswith("#")]
     return {run: hash_ for name, run, hash_ in words if name == experiment}
+
+
+def test_its_names_are_those_of_the_package():
+    assert set(tidegate_lab.__all__) == tidegate._LAB == {*tidegate.__all__} & tidegate._LAB
+    assert tidegate.run is tidegate_lab.run
 
 
 @pytest.fixture(scope="module")
@@ -134,10 +140,10 @@ def test_ctrl_c_ends_runs_soon_and_keeps_those_that_had_ended():
             ticks = done
             if done >= 2:
                 print("go", flush=True)
-        from tidegate import _core
+        from tidegate_lab import _lab
         scenario = tidegate.Scenario.load("two-writers")
         try:
-            _core.run_scenario(scenario, [], 1000, 0.03125, None, tick, True)
+            _lab.run_scenario(scenario, [], 1000, 0.03125, None, tick, True)
         except KeyboardInterrupt as interrupted:
             kept = interrupted.run
             print(type(interrupted).__name__, len(kept.rows), kept.is_whole, flush=True)

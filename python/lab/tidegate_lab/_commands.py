@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from . import _core
-from ._core import Table
+from . import _lab
+from ._lab import Table
 
 
 def _list(one_or_more: object) -> list[str]:
@@ -99,7 +99,7 @@ def compare(
         Ctrl-C.
     """
     return Comparison(
-        *_core.compare_recording(
+        *_lab.compare_recording(
             recording, _settings(set), _settings(given), _list(policies), against, seed
         )
     )
@@ -148,7 +148,7 @@ def replay(
     KeyboardInterrupt
         Ctrl-C.
     """
-    return _core.replay_traces(
+    return _lab.replay_traces(
         _list(traces), _list(rules), _list(pages), _list(memory), readahead, format
     )
 
@@ -217,5 +217,5 @@ def reproduce(
     KeyboardInterrupt
         Ctrl-C; experiments that had ended are in ``out``.
     """
-    claims, folder = _core.reproduce_claims(_list(papers), repetitions, scale, out)
+    claims, folder = _lab.reproduce_claims(_list(papers), repetitions, scale, out)
     return Board(claims, Path(folder))
