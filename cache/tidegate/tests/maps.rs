@@ -338,7 +338,7 @@ fn memory_of_a_map_may_be_given_to_calls_on_its_own_page() {
     }
 }
 
-/// Whatever a call can be on, each with a page that is in memory.
+/// Memory that a call can be on, each with a page that is in memory.
 struct Stage {
     cache: Cache,
     file: Arc<File>,
@@ -359,7 +359,7 @@ impl Stage {
         }
     }
 
-    /// Waits for whoever holds the page: a store to a page that is at home in a map, or of a region,
+    /// Waits for the holder of the page: a store to one that is at home in a map, or of a region,
     /// waits for a reader.
     fn meet(&self, on: On, is_fill: bool) {
         match on {
@@ -625,7 +625,7 @@ fn a_file_that_is_cut_and_grows_under_faults_keeps_the_rest() {
             .collect::<Vec<_>>()
     });
     assert!(stores.iter().flatten().sum::<u64>() > 100);
-    // What was cut is a hole now.
+    // The part that was cut is a hole now.
     assert_eq!(word(&map, (kept + 9) * PAGE), 0);
     map.sync(0..map.len() as u64).unwrap();
     let bytes = std::fs::read(&path).unwrap();

@@ -105,7 +105,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("workspace-hack", &["figures"]),
     ("xtask", &[]),
     ("instruments", &["figures", "xtask"]),
-    ("workers", &["nbd", "os", "policy", "serve", "tidegate"]),
+    (
+        "workers",
+        &["figures", "nbd", "os", "policy", "serve", "tidegate"],
+    ),
 ];
 
 /// The wings of the house, as folders: one may use those before it.

@@ -292,7 +292,7 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
-    /// Whether the device can be made as slow as a part wants it.
+    /// True if the device can be made as slow as a part wants it.
     fn can_slow_down(&self, part: &Part) -> std::result::Result<(), String> {
         if !part.is_slow {
             return Ok(());
@@ -361,7 +361,7 @@ impl<'a> Bench<'a> {
                 .read_line(&mut line)
                 .map_err(|error| error.to_string())?;
         }
-        // What it takes down is nobody's figure.
+        // Its taking down is in no figure.
         if let Some(throttle) = throttle {
             throttle.set(&throttle.off)?;
         }

@@ -226,7 +226,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a map of Tidegate's has in memory, in bytes.
+    /// Bytes that a map of Tidegate has in memory.
     fn resident(&self) -> u64 {
         match &self.target {
             Target::Memory(memory) => memory.map().map_or(0, tidegate::Map::resident),
@@ -455,7 +455,7 @@ fn cpu_seconds() -> Result<f64, Problem> {
     Ok((stat[USER] + stat[SYSTEM]) as f64 / TICKS)
 }
 
-/// Thousand million bytes a second, of so many pages since then.
+/// Thousand million bytes a second, of this many pages since then.
 fn rate(pages: u64, began: Instant) -> f64 {
     (pages * PAGE) as f64 / 1e9 / began.elapsed().as_secs_f64()
 }

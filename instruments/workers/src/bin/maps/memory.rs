@@ -19,7 +19,7 @@ use super::{BYTES, PAGE, Problem};
 /// The word of a page that says which page it is, and the one that is stored to.
 const NUMBER: usize = 1;
 const STORED: usize = 3;
-/// Every so many words of a page are summed by a scan: one a cache line.
+/// A scan sums one word of this many: one a cache line.
 const LINE: usize = 8;
 const WORDS: usize = BYTES / size_of::<u64>();
 
@@ -30,7 +30,7 @@ pub(crate) struct Memory {
     keeper: Keeper,
 }
 
-/// Whoever keeps the memory, and takes it back.
+/// The keeper of the memory, which takes it back.
 enum Keeper {
     Kernel,
     /// It reads and writes by the file.
