@@ -4,7 +4,7 @@ use core::sync::atomic::Ordering;
 use std::sync::Arc;
 
 use env::{ObjectId, Task};
-use mm::{Error, File, Pinned, PinnedRun, Reader, Writer};
+use mm::{Error, File, Pinned, PinnedRun, Reader, Stream, Writer};
 use policy::units::{Bytes, Nanos};
 use world::Sector;
 use world::content::of_pin;
@@ -12,6 +12,7 @@ use world::content::of_pin;
 use crate::failure::fail;
 use crate::going::{Going, Over, pause};
 use crate::judge;
+use crate::maps;
 use crate::memory;
 use crate::nonblocking;
 use crate::op::{Op, SECTOR, SECTORS};
@@ -50,6 +51,8 @@ pub(crate) struct Actor {
     served: bool,
     writer: Writer,
     readers: Vec<Reader>,
+    /// Of its accesses through maps.
+    streams: Vec<Stream>,
     /// Of its pins, whatever file they are of.
     pins: Reader,
 }
@@ -59,6 +62,7 @@ impl Actor {
         Self {
             writer: world.cache.writer(),
             readers: vec![Reader::default(); world.slots.len()],
+            streams: world.slots.iter().map(|_| Stream::default()).collect(),
             pins: Reader::default(),
             number,
             served,
@@ -206,6 +210,18 @@ impl Actor {
                     let longer = sectors.saturating_add(by).min(bound.max(sectors));
                     actor.set_len(task, slot, place, &file, longer)
                 })
+            }
+            Op::Load { page, pages, .. } | Op::Store { page, pages, .. } => {
+                let (page, pages) = within(page, pages, slot.pages_max);
+                let stores = matches!(op, Op::Store { .. });
+                let len = pages * SECTORS;
+                self.timed(task, (at, op), Some(slot.place), len, |actor, task| {
+                    actor.use_map(task, slot, &file, number, page..page + pages, stores)
+                })
+            }
+            Op::Unmap { .. } => {
+                slot.unmap();
+                Ok(())
             }
             // Dealt with above.
             _ => Ok(()),
@@ -357,6 +373,91 @@ impl Actor {
         }
     }
 
+    /// Loads from pages of a file through its map, or stores to them: to what of them the file has.
+    fn use_map(
+        &mut self,
+        task: &mut Task<'_>,
+        slot: &Slot,
+        file: &File,
+        number: usize,
+        pages: core::ops::Range<u64>,
+        stores: bool,
+    ) -> Going {
+        let world = Arc::clone(&self.world);
+        let place = &world.places[slot.place];
+        let mapped = match maps::of(task, &world, slot, file) {
+            Ok(mapped) => mapped,
+            // The last map is still ending, or there is no room for its table.
+            Err(Error::Mapped | Error::BadOption { .. }) => return Ok(()),
+            Err(error) => return self.failed(place, "map", error),
+        };
+        for page in pages {
+            let first = page * SECTORS;
+            let len = (file.len().0 / SECTOR).saturating_sub(first).min(SECTORS);
+            if len == 0 {
+                break;
+            }
+            let (offset, bytes) = (Bytes(first * SECTOR), Bytes(len * SECTOR));
+            let number_of_page = u32::try_from(page).unwrap_or(u32::MAX);
+            let by = (&mut self.writer, &mut self.streams[number]);
+            let result = if stores {
+                let store = place.checker().on_store_begin(slot.object, offset, bytes);
+                let mut data = junk(len);
+                store.fill(&mut data);
+                let version = store.version();
+                let result = mapped.store(task, &world, by, number_of_page, &data);
+                say!(
+                    self,
+                    task,
+                    "stored to {}: {first}+{len}, version {version}: {result:?}",
+                    slot.object.0
+                );
+                match result {
+                    Ok(()) => place.checker().on_write_end(store),
+                    Err(_) => place.checker().on_write_failed(store),
+                }
+                result
+            } else {
+                let read = place.checker().on_read_begin(slot.object, offset, bytes);
+                let result = mapped.load(task, &world, by, number_of_page);
+                say!(
+                    self,
+                    task,
+                    "loaded {}: {first}+{len}: {result:?}",
+                    slot.object.0
+                );
+                match result {
+                    Ok(seen) => {
+                        // What lies behind the end now is nobody's.
+                        let there = (file.len().0 / SECTOR).saturating_sub(first).min(len);
+                        let seen = &seen[..usize::try_from(there).unwrap_or(0)];
+                        if let Err(violation) = place.checker().on_read_stamps(read, seen) {
+                            fail(
+                                "wrong-version",
+                                format!("{violation} (load of page {page})"),
+                            );
+                        }
+                        Ok(())
+                    }
+                    Err(error) => {
+                        place.checker().on_read_failed(read);
+                        Err(error)
+                    }
+                }
+            };
+            match result {
+                Ok(()) => {}
+                // Cut meanwhile.
+                Err(Error::OutOfRange { .. }) => break,
+                Err(error) => {
+                    let what = if stores { "store" } else { "load" };
+                    return self.failed(place, what, error);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Pins pages, goes on with other things, and finds the pages as they were.
     fn hold(
         &mut self,
@@ -470,10 +571,14 @@ impl Actor {
                 for read in reads {
                     place.checker().on_read_failed(read);
                 }
-                // Pages beyond the end, more pins than may be, or no block that can be emptied.
+                // Pages beyond the end, more pins than may be, no block that can be emptied, or a
+                // map.
                 if !matches!(
                     error,
-                    Error::OutOfRange { .. } | Error::TooMany { .. } | Error::NoRun { .. }
+                    Error::OutOfRange { .. }
+                        | Error::TooMany { .. }
+                        | Error::NoRun { .. }
+                        | Error::Mapped
                 ) {
                     self.failed(place, "pin_run", error)?;
                 }
@@ -516,8 +621,11 @@ impl Actor {
             }
             Err(error) => {
                 place.checker().on_read_failed(read);
-                // A page beyond the end, or more pins than may be.
-                if !matches!(error, Error::OutOfRange { .. } | Error::TooMany { .. }) {
+                // A page beyond the end, more pins than may be, or a map.
+                if !matches!(
+                    error,
+                    Error::OutOfRange { .. } | Error::TooMany { .. } | Error::Mapped
+                ) {
                     self.failed(place, "pin", error)?;
                 }
                 Ok(None)
@@ -778,6 +886,7 @@ impl Actor {
 
     fn close_alone(&mut self, task: &mut Task<'_>, slot: &Slot, place: &DeviceState) -> Going {
         let file = slot.open_file();
+        slot.unmap();
         let sync = place.checker().on_sync_begin(slot.object);
         say!(self, task, "closes {}", slot.object.0);
         let closed = file.close(task);

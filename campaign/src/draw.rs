@@ -13,7 +13,7 @@
 //! with the fault phases of the others, and 1 to 4 tasks more that touch, write, read and discard,
 //! and put another region in the place of one, with reclaim throttled by any of the variants. In
 //! every other plan, half of the tasks are served: they do not wait in reads and writes, others do
-//! for them.
+//! for them. In every fourth plan tasks load from and store to maps of files as well.
 
 use std::collections::BTreeMap;
 
@@ -82,6 +82,11 @@ impl Plan {
         for device in &mut devices {
             device.log_lag_us = rng.one_in(3).then(|| rng.pick(&[10, 500, 5000]));
         }
+        if rng.one_in(4) {
+            for task in &mut tasks {
+                map_files(rng, task, &files);
+            }
+        }
         Self {
             version: VERSION,
             seed,
@@ -99,6 +104,30 @@ impl Plan {
             objects,
             tasks,
         }
+    }
+}
+
+/// Loads and stores through maps of a file or two, among the other steps of a task.
+fn map_files(rng: &mut Rng, task: &mut TaskPlan, files: &[FilePlan]) {
+    let own = [rng.index(files.len()), rng.index(files.len())];
+    let mut next = 0;
+    for _ in 0..rng.below(80) {
+        let file = rng.pick(&own);
+        let bound = files[file].pages_max;
+        let page = if rng.one_in(2) {
+            next
+        } else {
+            rng.below(bound)
+        };
+        let page = page % bound;
+        let pages = rng.pick(&[1, 1, 2, 7, 40]).min(bound - page);
+        next = page + pages;
+        let op = match rng.below(20) {
+            0 => Op::Unmap { file },
+            1..=9 => Op::Load { file, page, pages },
+            _ => Op::Store { file, page, pages },
+        };
+        task.ops.insert(rng.index(task.ops.len() + 1), op);
     }
 }
 

@@ -24,6 +24,7 @@ mod actor;
 mod draw;
 mod failure;
 mod going;
+mod maps;
 mod memory;
 mod nonblocking;
 mod objects;

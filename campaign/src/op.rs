@@ -11,6 +11,9 @@
 //! | `leave F P+N after US` | a client punches that hole (from an odd page on: writes there), and is gone after US microseconds; the task then syncs, writes there and reads |
 //! | `sync F`, `sync-range F A+N`, `sync-all` | as they say |
 //! | `close F` | closes the file, when nobody is inside, and opens it again |
+//! | `load F P+N` | loads N pages of file F from page P through its map, which it gets if it has none, and has the checker judge them |
+//! | `store F P+N` | stores to them |
+//! | `unmap F` | ends the map |
 //! | `hold F P+N for K` | pins N pages from page P while it takes the next K steps; in one piece, if P is a multiple of four |
 //! | `trim` | gives free memory back |
 //! | `touch R P+N` | touches N pages of region R from page P |
@@ -69,6 +72,12 @@ pub enum Op {
         pages: u64,
         steps: usize,
     },
+    /// `load F P+N`
+    Load { file: usize, page: u64, pages: u64 },
+    /// `store F P+N`
+    Store { file: usize, page: u64, pages: u64 },
+    /// `unmap F`
+    Unmap { file: usize },
     /// `touch R P+N`
     Touch {
         region: usize,
@@ -112,6 +121,9 @@ impl Op {
             Self::SyncAll => "sync-all",
             Self::Close { .. } => "close",
             Self::Hold { .. } => "hold",
+            Self::Load { .. } => "load",
+            Self::Store { .. } => "store",
+            Self::Unmap { .. } => "unmap",
             Self::Touch { .. } => "touch",
             Self::Put { .. } => "put",
             Self::Get { .. } => "get",
@@ -135,11 +147,14 @@ impl Op {
             Self::Leave { pages, .. } => 3 * (*pages + 1),
             // In one piece, for which a block as large may have to be emptied first.
             Self::Hold { pages, .. } => 3 * *pages,
+            // One that goes before it was used faults again.
+            Self::Load { pages, .. } | Self::Store { pages, .. } => 3 * *pages,
             // Both ends of what is cut off or out.
             Self::Truncate { .. } | Self::Cut { .. } | Self::Grow { .. } | Self::Punch { .. } => 2,
             // A cut that was owed.
             Self::Sync { .. } | Self::SyncRange { .. } | Self::SyncAll => 1,
             Self::Close { .. }
+            | Self::Unmap { .. }
             | Self::Discard { .. }
             | Self::Renew { .. }
             | Self::Limit { .. }
@@ -167,6 +182,9 @@ impl Op {
             | Self::Sync { file }
             | Self::SyncRange { file, .. }
             | Self::Close { file }
+            | Self::Load { file, .. }
+            | Self::Store { file, .. }
+            | Self::Unmap { file }
             | Self::Hold { file, .. } => Some(file),
             Self::Touch { .. }
             | Self::Put { .. }
@@ -212,6 +230,8 @@ impl Op {
             Self::Cut { by, .. } | Self::Grow { by, .. } => vec![by],
             Self::Hold { page, pages, .. }
             | Self::Punch { page, pages, .. }
+            | Self::Load { page, pages, .. }
+            | Self::Store { page, pages, .. }
             | Self::Touch { page, pages, .. }
             | Self::Discard { page, pages, .. } => vec![pages, page],
             Self::Leave {
@@ -221,6 +241,7 @@ impl Op {
             Self::Sync { .. }
             | Self::SyncAll
             | Self::Close { .. }
+            | Self::Unmap { .. }
             | Self::Renew { .. }
             | Self::Trim => Vec::new(),
         }
@@ -247,7 +268,9 @@ impl fmt::Display for Op {
                 page,
                 pages,
             } => write!(f, " {region} {page}+{pages}"),
-            Self::Punch { file, page, pages } => write!(f, " {file} {page}+{pages}"),
+            Self::Punch { file, page, pages }
+            | Self::Load { file, page, pages }
+            | Self::Store { file, page, pages } => write!(f, " {file} {page}+{pages}"),
             Self::Leave {
                 file,
                 page,
@@ -256,7 +279,9 @@ impl fmt::Display for Op {
             } => write!(f, " {file} {page}+{pages} after {us}"),
             Self::Truncate { file, len } => write!(f, " {file} {len}"),
             Self::Cut { file, by } | Self::Grow { file, by } => write!(f, " {file} {by}"),
-            Self::Sync { file } | Self::Close { file } => write!(f, " {file}"),
+            Self::Sync { file } | Self::Close { file } | Self::Unmap { file } => {
+                write!(f, " {file}")
+            }
             Self::Renew { region } => write!(f, " {region}"),
             Self::Hold {
                 file,
@@ -341,11 +366,19 @@ impl FromStr for Op {
                     }
                 })
             }
-            ["punch", file, part] => {
-                let (page, pages) = range(part, "punch FILE PAGE+PAGES")?;
-                let file = place(file, "punch FILE PAGE+PAGES")?;
-                Ok(Self::Punch { file, page, pages })
+            [word @ ("punch" | "load" | "store"), file, part] => {
+                let shape = format!("{word} FILE PAGE+PAGES");
+                let (page, pages) = range(part, &shape)?;
+                let file = place(file, &shape)?;
+                Ok(match word {
+                    "punch" => Self::Punch { file, page, pages },
+                    "load" => Self::Load { file, page, pages },
+                    _ => Self::Store { file, page, pages },
+                })
             }
+            ["unmap", file] => Ok(Self::Unmap {
+                file: place(file, "unmap FILE")?,
+            }),
             ["leave", file, part, "after", us] => {
                 let shape = "leave FILE PAGE+PAGES after MICROSECONDS";
                 let (page, pages) = range(part, shape)?;
@@ -396,7 +429,7 @@ impl FromStr for Op {
             ["trim"] => Ok(Self::Trim),
             _ => Err(format!(
                 "`{text}` is no step; steps are write, read, truncate, cut, grow, punch, leave, sync, \
-                 sync-range, sync-all, close, hold, touch, put, get, discard, renew, limit, trim, think, with their numbers"
+                 sync-range, sync-all, close, hold, load, store, unmap, touch, put, get, discard, renew, limit, trim, think, with their numbers"
             )),
         }
     }
@@ -421,6 +454,9 @@ mod tests {
             "sync-all",
             "close 3",
             "hold 0 3+2 for 5",
+            "load 0 3+40",
+            "store 1 0+1",
+            "unmap 2",
             "touch 0 0+700",
             "put 1 12+8",
             "get 1 9+1",

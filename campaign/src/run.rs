@@ -301,6 +301,12 @@ fn look(task: &Task<'_>, plan: &Plan, world: &World, limit: Pages, frames: Pages
         "{held:?} of {frames:?}: {}",
         memory::reading(world)
     );
+    let (viewed, mapped) = (world.stamps.viewed(), vmstat.get(mm::Item::NrMapped));
+    judge!(
+        viewed <= mapped && mapped <= frames.0,
+        "memory",
+        "programs may use {viewed} pages, {mapped} are mapped, of {frames:?}"
+    );
     for (number, (gauge, own)) in world.gauges.iter().zip(&plan.tasks).enumerate() {
         if let Some((kind, what)) = gauge.overdue(task.now(), &own.ops, world) {
             let devices = world.cache.device_stats();
@@ -362,6 +368,7 @@ fn is_failed(task: &mut Task<'_>, world: &World, place: &DeviceState) -> bool {
 
 /// With everything healed: all syncs go through and everything adds up.
 fn finish(task: &mut Task<'_>, world: &Arc<World>) {
+    world.slots.iter().for_each(scene::Slot::unmap);
     if let Some(objects) = &world.objects
         && !objects.finish(task, &world.cache)
     {
@@ -428,6 +435,12 @@ fn add_up(world: &World) {
         stats.is_conserved(),
         "accounting",
         "pages do not add up: {stats:?}"
+    );
+    let mapped = world.cache.vmstat().get(mm::Item::NrMapped);
+    judge!(
+        mapped == 0,
+        "accounting",
+        "no file is mapped, and {mapped} pages are"
     );
     let busy = stats.dirty + stats.writeback + stats.pinned;
     judge!(

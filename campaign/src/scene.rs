@@ -19,6 +19,7 @@ use world::{EventKind, Lab, LabEnv, Options as LabOptions, Record, Sector, Stamp
 
 use crate::failure::fail;
 use crate::judge;
+use crate::maps::Mapped;
 use crate::objects::Objects;
 use crate::op::{Op, SECTOR, SECTORS};
 use crate::plan::{Contradiction, Phase, Plan};
@@ -317,6 +318,7 @@ pub(crate) struct Slot {
     pub(crate) object: ObjectId,
     pub(crate) pages_max: u64,
     pub(crate) file: Mutex<Option<Arc<File>>>,
+    map: Mutex<Option<Arc<Mapped>>>,
     /// Tasks inside a call on it, which a close waits for.
     users: AtomicU32,
     pub(crate) closing: AtomicBool,
@@ -332,6 +334,7 @@ impl Slot {
             object,
             pages_max,
             file: Mutex::new(None),
+            map: Mutex::new(None),
             users: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             reach: Mutex::new(Some(len)),
@@ -359,6 +362,16 @@ impl Slot {
 
     pub(crate) fn file_cell(&self) -> MutexGuard<'_, Option<Arc<File>>> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its map; the last task that is in it ends it.
+    pub(crate) fn map_cell(&self) -> MutexGuard<'_, Option<Arc<Mapped>>> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn unmap(&self) {
+        let mapped = self.map_cell().take();
+        drop(mapped);
     }
 
     /// # Panics
@@ -449,6 +462,7 @@ impl Gauge {
 
 pub(crate) struct World {
     pub(crate) cache: Arc<Cache>,
+    pub(crate) stamps: Arc<Stamps>,
     pub(crate) places: Vec<DeviceState>,
     pub(crate) slots: Vec<Slot>,
     pub(crate) regions: Vec<Memory>,
@@ -804,6 +818,7 @@ pub(crate) fn world(
         memory_suffices: plan.memory_suffices(),
         refusals: AtomicU64::new(0),
         cache,
+        stamps: env.stamps(),
         places,
         slots,
         gauges: plan.tasks.iter().map(|_| Gauge::default()).collect(),

@@ -158,7 +158,7 @@ fn fewer_tasks(plan: &Plan) -> Vec<Plan> {
         .collect()
 }
 
-/// Without a second life, a loss of power, contradictions.
+/// Without a second life, a loss of power, contradictions, maps.
 fn no_extras(plan: &Plan) -> Vec<Plan> {
     let mut plans = vec![
         with(plan, |plan| plan.after_power_loss = None),
@@ -167,6 +167,12 @@ fn no_extras(plan: &Plan) -> Vec<Plan> {
         }),
         with(plan, |plan| plan.crash_at_us = None),
         with(plan, |plan| plan.refused.clear()),
+        with(plan, |plan| {
+            let is_of_map =
+                |op: &Op| matches!(op, Op::Load { .. } | Op::Store { .. } | Op::Unmap { .. });
+            let lists = plan.tasks.iter_mut().map(|task| &mut task.ops);
+            lists.for_each(|ops| ops.retain(|op| !is_of_map(op)));
+        }),
     ];
     if let Some(ops) = &plan.after_power_loss {
         plans.extend(chunks(ops.len()).into_iter().map(|range| {

@@ -335,6 +335,16 @@ impl Checker {
         )
     }
 
+    /// A store through a map begins: a write that leaves the length as it is.
+    ///
+    /// # Panics
+    /// As `on_write_begin`.
+    pub fn on_store_begin(&mut self, object: ObjectId, offset: Bytes, len: Bytes) -> Write {
+        let (first, end) = sectors(offset, len);
+        assert!(first < end, "an empty store has no version");
+        self.begin(object, (first, end), false, LenChange::Keeps)
+    }
+
     /// The call that wrote has returned: every later read sees it.
     pub fn on_write_end(&mut self, write: Write) {
         self.end(&write, false);

@@ -12,16 +12,21 @@
 //!
 //! Source: ours; live tests write the same stamps, so that one checker serves both.
 
+use core::ops::Range;
+
 use frames::sync::{AtomicBool, AtomicU32, Ordering};
 
 use frames::{Buffer, Busy, Content, Data, DataMut, FrameId, Pin, PopulateError};
 pub use frames::{SECTOR_SIZE, Sector};
+
+use crate::views::Views;
 
 /// Stamps in a frame.
 pub const SECTORS_PER_FRAME: usize = 8;
 /// Frames made usable together: 2 MiB of pages.
 const CHUNK_FRAMES: u32 = 512;
 
+const ENXIO: i32 = 6;
 const ENOMEM: i32 = 12;
 
 /// The stamps of all frames.
@@ -31,6 +36,7 @@ pub struct Stamps {
     frames: Box<[[AtomicU32; SECTORS_PER_FRAME]]>,
     populated: Box<[AtomicBool]>,
     refuses: AtomicBool,
+    views: Views,
 }
 
 impl Stamps {
@@ -43,7 +49,44 @@ impl Stamps {
             frames: frames::zeroed::table(frames),
             populated: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
             refuses: AtomicBool::new(false),
+            views: Views::default(),
         }
+    }
+
+    /// A view for a map of a program (`mm::File::map_live`), until `close_view`.
+    pub fn open_view(&self) -> u32 {
+        self.views.open()
+    }
+
+    /// The program is done with a view.
+    pub fn close_view(&self, view: u32) {
+        self.views.close(view);
+    }
+
+    /// A program loads a page of its view. `None`: a fault.
+    #[must_use]
+    pub fn load_through(&self, view: u32, page: u32) -> Option<[Sector; SECTORS_PER_FRAME]> {
+        let frame = self.views.usable(view, page, false)?;
+        Some(self.load(frame))
+    }
+
+    /// A program stores to a page of its view, from the page's first sector on. False: a fault.
+    pub fn store_through(&self, view: u32, page: u32, sectors: &[Sector]) -> bool {
+        let frame = self.views.usable(view, page, true);
+        for (cell, sector) in frame
+            .iter()
+            .flat_map(|frame| self.frame(*frame))
+            .zip(sectors)
+        {
+            put(cell, *sector);
+        }
+        frame.is_some()
+    }
+
+    /// Pages that programs may use without a fault.
+    #[must_use]
+    pub fn viewed(&self) -> u64 {
+        self.views.used()
     }
 
     /// Sets whether chunks are refused memory from now on.
@@ -211,6 +254,49 @@ impl Content for Stamps {
 
     fn move_frame(&self, to: &Busy, from: &Busy) {
         self.store(to.frame(), self.load(from.frame()));
+        self.views.hand_over(to.frame(), from.frame());
+    }
+
+    fn home(&self, frame: FrameId) -> Option<(u32, u32)> {
+        self.views.home(frame)
+    }
+
+    fn settle(
+        &self,
+        map: u32,
+        first: u32,
+        frames: &[&Busy],
+        _fresh: bool,
+    ) -> Result<(), PopulateError> {
+        for (page, busy) in (first..).zip(frames) {
+            let place = (map, page);
+            if self.views.home(busy.frame()) == Some(place) {
+                continue;
+            }
+            if self.refuses.load(Ordering::Relaxed) {
+                return Err(PopulateError { errno: ENOMEM });
+            }
+            if !self.views.settle(place, busy.frame()) {
+                return Err(PopulateError { errno: ENXIO });
+            }
+        }
+        Ok(())
+    }
+
+    fn vacate(&self, frames: &[FrameId]) {
+        frames.iter().for_each(|frame| self.views.vacate(*frame));
+    }
+
+    fn enter(&self, map: u32, pages: Range<u32>, storable: bool) {
+        self.views.enter(map, pages, storable);
+    }
+
+    fn protect(&self, map: u32, pages: Range<u32>) {
+        self.views.refuse(map, pages, false);
+    }
+
+    fn leave(&self, map: u32, pages: &[u32]) {
+        self.views.refuse(map, pages.iter().copied(), true);
     }
 }
 

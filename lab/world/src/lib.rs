@@ -61,6 +61,7 @@ pub mod record;
 mod run_queue;
 pub mod stamps;
 mod throttles;
+mod views;
 
 pub use crate::env::LabEnv;
 pub use content::{SECTOR_SIZE, SECTORS_PER_FRAME, Sector, Stamps};

@@ -105,6 +105,15 @@ pub(super) fn fault(
         Ok(())
     });
     let mut touched = touched?;
+    if task.may_block() && !map.map.has(page, access) {
+        // Its pause has outlasted the page's write. Once more, and paid for by the next fault: else
+        // a store that has little room to be dirty in would never be made.
+        let _ = task.nonblocking(|task| {
+            with_walk(task, map, access, |walk, task| {
+                walk.faults(task, writer, page, page + 1)
+            })
+        });
+    }
     let pages = u32::try_from(touched.pages.0).expect("no more than were asked for");
     (stream.next, stream.pages) = (page + pages, pages);
     if is_major {

@@ -1,0 +1,106 @@
+//! Maps of files: loads and stores of tasks, and the answers to their faults.
+//!
+//! The lab's view is the page table of the program; what stands behind it is `mm`'s, as live. A
+//! fault is answered as `tidegate::Map` does it: at once if that needs no wait, else by a task that
+//! waits. An access that meets no fault is one step of the lab, as it is one of a CPU.
+
+use std::sync::Arc;
+
+use env::Task;
+use mm::{Access, Error, File, FileMap, Stream, Writer};
+use policy::units::Pages;
+use world::{SECTORS_PER_FRAME, Sector, Stamps};
+
+use crate::failure::fail;
+use crate::scene::{Slot, World};
+
+/// Faults of one access: its page may go, or become clean, while its task is paused for it.
+const FAULTS_MAX: u32 = 1000;
+
+/// A file that is mapped. What stands first ends first.
+pub(crate) struct Mapped {
+    map: FileMap,
+    view: View,
+}
+
+struct View {
+    stamps: Arc<Stamps>,
+    number: u32,
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.stamps.close_view(self.number);
+    }
+}
+
+/// The map of a file, which gets one if it has none.
+pub(crate) fn of(
+    task: &Task<'_>,
+    world: &World,
+    slot: &Slot,
+    file: &File,
+) -> Result<Arc<Mapped>, Error> {
+    if let Some(mapped) = &*slot.map_cell() {
+        return Ok(Arc::clone(mapped));
+    }
+    let stamps = Arc::clone(&world.stamps);
+    let number = stamps.open_view();
+    let view = View { stamps, number };
+    let map = file.map_live(task, Pages(slot.pages_max), number)?;
+    let mapped = Arc::new(Mapped { map, view });
+    *slot.map_cell() = Some(Arc::clone(&mapped));
+    Ok(mapped)
+}
+
+impl Mapped {
+    pub(crate) fn load(
+        &self,
+        task: &mut Task<'_>,
+        world: &World,
+        by: (&mut Writer, &mut Stream),
+        page: u32,
+    ) -> Result<[Sector; SECTORS_PER_FRAME], Error> {
+        let View { stamps, number } = &self.view;
+        let load = || stamps.load_through(*number, page);
+        self.access(task, world, by, (page, Access::Load), load)
+    }
+
+    pub(crate) fn store(
+        &self,
+        task: &mut Task<'_>,
+        world: &World,
+        by: (&mut Writer, &mut Stream),
+        page: u32,
+        data: &[Sector],
+    ) -> Result<(), Error> {
+        let View { stamps, number } = &self.view;
+        let store = || stamps.store_through(*number, page, data).then_some(());
+        self.access(task, world, by, (page, Access::Store), store)
+    }
+
+    fn access<T>(
+        &self,
+        task: &mut Task<'_>,
+        world: &World,
+        (writer, stream): (&mut Writer, &mut Stream),
+        (page, access): (u32, Access),
+        mut tried: impl FnMut() -> Option<T>,
+    ) -> Result<T, Error> {
+        for _ in 0..FAULTS_MAX {
+            if let Some(done) = tried() {
+                return Ok(done);
+            }
+            let at_once =
+                task.nonblocking(|task| self.map.fault(task, (writer, stream), page, access));
+            if at_once.is_ok() && matches!(world.cache.pace(task, writer), Ok(None)) {
+                continue;
+            }
+            self.map.fault(task, (writer, stream), page, access)?;
+        }
+        fail(
+            "no-progress",
+            format!("{access:?} of page {page}: {FAULTS_MAX} faults"),
+        )
+    }
+}
