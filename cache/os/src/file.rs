@@ -307,9 +307,7 @@ impl Device for FileDevice {
     }
 
     fn submit_in_place(&self, request: Box<IoRequest>) {
-        if request.op != IoOp::Read {
-            self.submit(request);
-        } else if let Some(job) = self.job_of(request) {
+        if let Some(job) = self.job_of(request) {
             self.engine().run_here(job);
         }
     }

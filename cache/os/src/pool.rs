@@ -112,8 +112,10 @@ impl Engine for Pool {
     fn run_here(&self, job: Job) {
         let shared = &self.shared;
         shared.ledger.began();
-        let stopping = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let stopping = stopping.stopping;
+        let state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopping = state.stopping;
+        // Or the workers would wait for it.
+        drop(state);
         finish_here(&shared.arena, &shared.ledger, job, stopping);
     }
 
@@ -200,9 +202,8 @@ pub(crate) fn finish_here(arena: &Arena, ledger: &Ledger, mut job: Job, stopping
     let result = if stopping {
         Err(IoError::Cancelled)
     } else {
-        // As many as it can need: most are of one page.
-        let mut vectors = vec![NO_MEMORY; job.request.frames.len().clamp(1, MAX_VECTORS)];
-        execute(arena, &mut job, &mut vectors)
+        // Most are of one page; what needs more takes several calls.
+        execute(arena, &mut job, &mut [NO_MEMORY; 64])
     };
     ledger.finish(job, result);
 }

@@ -19,8 +19,8 @@
 //! one registered chunk are a vectored fixed request where the kernel has it (6.15); all else is
 //! plain `Readv`/`Writev`. A refused registration (memory lock limit) means plain requests.
 //!
-//! A reader that waits anyway goes past all that (`run_here`): it reads by a call of its own, and
-//! the ledger counts it.
+//! A task that waits anyway goes past all that (`run_here`): it reads, writes or flushes by a call
+//! of its own, and the ledger counts it.
 //!
 //! Invariants
 //!   1. Only the owner touches the ring.

@@ -6,7 +6,7 @@
 //!                            +--submit--> Device --> ring or pool thread --io_done--> wake
 //! ```
 //!
-//! A read that its task waits for and that goes straight to a `FileDevice` is done by that task
+//! A request that its task waits for and that goes straight to a `FileDevice` is done by that task
 //! (`Env::submit` of a request that may be done in place): a hand-over to a ring's thread and back
 //! took longer than many disks do. No shutdown wakes it: where the device hangs, it returns when
 //! the device does.
@@ -16,7 +16,7 @@
 //!
 //! Shutdown, in order, each step bounded:
 //!   1. Every wait of every task, spawned or entered, ends with `Cancelled`, now and from now on; a
-//!      read that a task does itself goes on.
+//!      request that a task does itself goes on.
 //!   2. Spawned tasks are waited for (`TASKS_BOUND`); a task that does not end is left behind.
 //!   3. New requests end with `Cancelled` at once. The timer hurries and the engines work on, until
 //!      nothing is under way or `REQUESTS_BOUND` has passed: so requests in flight are completed.

@@ -188,7 +188,7 @@ impl Drop for LeftAlone<'_> {
         let (mapping, syncs) = (self.mapping, u32::from(self.is_sync));
         mapping.syncing.fetch_sub(1, Ordering::AcqRel);
         mapping.device.syncs.fetch_sub(syncs, Ordering::AcqRel);
-        mapping.device.flusher.wait.wake_all(Signal::SyncEnded);
+        mapping.device.flusher.synced.wake_all(Signal::SyncEnded);
     }
 }
 
@@ -219,8 +219,8 @@ fn write_parts(
         tag_dirty(task, cache, mapping, *from, *to);
     }
     let mut turn = Pages::ZERO;
-    for (from, to) in parts {
-        send_tagged(task, cache, mapping, *from, *to, &mut turn)?;
+    for (at, part) in parts.iter().enumerate() {
+        send_tagged(task, cache, mapping, *part, (at + 1 == parts.len(), &mut turn))?;
     }
     for (from, to) in parts {
         wait_for_writeback(task, cache, mapping, *from, *to)?;
@@ -232,14 +232,13 @@ fn write_parts(
     }
 }
 
-/// Sends what is tagged in a range.
+/// Sends what is tagged in a part; `is_last`: the task waits then.
 fn send_tagged(
     task: &mut Task<'_>,
     cache: &Arc<Cache>,
     mapping: &Arc<Mapping>,
-    from: u32,
-    to: u32,
-    turn: &mut Pages,
+    (from, to): Part,
+    (is_last, turn): (bool, &mut Pages),
 ) -> Result<(), Error> {
     let select = Selection {
         from,
@@ -247,6 +246,7 @@ fn send_tagged(
         tag: Tag::ToWrite,
         max: Pages::MAX,
         class: IoClass::Sync,
+        is_last,
     };
     // A sync with nothing to write does not wait for room in flight.
     while mapping
@@ -286,7 +286,7 @@ fn wait_for_skipped(
     };
     if let Some((log, _)) = mapping.held_by(task, page) {
         return log.release(task, (mapping.serial, page), |task| {
-            send_tagged(task, cache, mapping, page, page, turn)
+            send_tagged(task, cache, mapping, (page, page), (true, turn))
         });
     }
     if cache.pages.table.flags(frame).has(Flags::WRITEBACK) {

@@ -90,6 +90,8 @@ pub(crate) struct Flusher {
     pub(crate) kicked: AtomicBool,
     /// Pages to write whatever the thresholds say: somebody needs memory.
     pub(crate) wanted: AtomicU64,
+    /// It waits here while files are being synced: a sync that ends wakes it only there.
+    pub(crate) synced: WaitQueue,
     /// It met pages that wait for a log, and how often logs have let pages go.
     pub(crate) held: AtomicBool,
     pub(crate) released: AtomicU64,
@@ -213,6 +215,7 @@ impl DeviceState {
                 wait: WaitQueue::new(),
                 kicked: AtomicBool::new(false),
                 wanted: AtomicU64::new(0),
+                synced: WaitQueue::new(),
                 held: AtomicBool::new(false),
                 released: AtomicU64::new(0),
                 running: AtomicBool::new(false),

@@ -211,6 +211,7 @@ impl Requests {
     ) {
         request.frames.clear();
         request.moved = false;
+        request.in_place = false;
         let shared = {
             let mut slots = self.slots.lock(context);
             slots.push(device, request);

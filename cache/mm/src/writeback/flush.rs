@@ -56,6 +56,8 @@ pub(crate) struct Selection {
     /// At most that many.
     pub(crate) max: Pages,
     pub(crate) class: IoClass,
+    /// Once the last of them is sent, the task has nothing to do until it has ended.
+    pub(crate) is_last: bool,
 }
 
 /// The outcome of writing a range.
@@ -153,7 +155,7 @@ fn back_off(task: &mut Task<'_>, device: &DeviceState, released: u64) -> Wakeup 
         task.sleep_until(Cause::RetryBackoff, retry_at)
     } else if device.syncs.load(Ordering::Acquire) > 0 {
         let deadline = task.now() + SYNC_RETRY;
-        task.wait_while(&device.flusher.wait, Cause::Idle, Some(deadline), |_| {
+        task.wait_while(&device.flusher.synced, Cause::Idle, Some(deadline), |_| {
             device.syncs.load(Ordering::Acquire) > 0
         })
     } else if device.flusher.held.load(Ordering::Relaxed) {
@@ -392,6 +394,7 @@ fn write_slice(
         tag: Tag::Dirty,
         max: slice,
         class,
+        is_last: false,
     };
     // The line is for syncs.
     let mut turn = Pages::ZERO;
@@ -469,8 +472,15 @@ pub(crate) fn write_pages(
         if !request.more.is_zero() {
             request.more = select.max.saturating_sub(outcome.wrote);
         }
+        let is_end = next > select.to || next == 0;
+        request.in_place = select.is_last
+            && (is_end || {
+                let rest = (next, select.to);
+                let left = mapping.next_tagged(task, &cache.pages.pool, rest, select.tag);
+                left.is_none()
+            });
         send(task, mapping, request, select.class);
-        if next > select.to || next == 0 {
+        if is_end {
             return Ok(outcome);
         }
         from = next;
@@ -652,6 +662,7 @@ fn write_page(
         tag: Tag::Dirty,
         max: Pages(1),
         class: IoClass::Writeback,
+        is_last: false,
     };
     let gathered = gather(task, cache, mapping, &select, page, Pages(1), &mut request);
     if gathered.next.is_none() {

@@ -315,6 +315,7 @@ pub(crate) fn call(
     request.op = op;
     request.class = IoClass::Sync;
     request.offset = offset;
+    request.in_place = true;
     request.on_done(Arc::clone(&answer) as Arc<dyn IoDone>);
     submit(task, request);
     task.wait_while(&answer.done, cause, None, |task| {
