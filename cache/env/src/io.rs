@@ -142,6 +142,9 @@ pub struct IoRequest {
     pub offset: Bytes,
     /// The frames in order of the object, 4 KiB each.
     pub frames: Vec<FrameId>,
+    /// Bytes of the last frame that a write leaves out: the object is to end before them. Only
+    /// devices that were asked for it are sent any.
+    pub cut: Bytes,
     /// For a read: the exclusive rights to `frames`, travelling with the request.
     pub busy: Vec<Busy>,
     /// When its submitter began to put it together.
@@ -180,6 +183,7 @@ impl IoRequest {
             class: IoClass::Read,
             offset: Bytes::ZERO,
             frames: Vec::with_capacity(frames),
+            cut: Bytes::ZERO,
             busy: Vec::new(),
             begun: Instant::ZERO,
             submitted: Instant::ZERO,

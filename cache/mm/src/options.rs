@@ -102,6 +102,9 @@ pub struct Options {
     /// Writers tell the law of pages that they dirty some at a time, where that makes no difference
     /// to the balance due: for writers on many cores.
     pub tells_in_batches: bool,
+    /// A sync that ends wakes no flusher but one that waits for that: on threads a wake may take as
+    /// long as a write. In the lab it takes no time.
+    pub spares_flusher: bool,
     /// The tunables of the flusher.
     pub flush: FlushTunables,
     /// The tunables of reclaim and of its throttling.
@@ -153,6 +156,7 @@ impl Options {
                 background: Threshold::Percent(10),
             },
             tells_in_batches: false,
+            spares_flusher: false,
             flush: FlushTunables::tidegate(),
             reclaim: ReclaimTunables::of(ReclaimLaw::TIDEGATE, 1000),
             page_rule: None,

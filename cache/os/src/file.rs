@@ -235,6 +235,16 @@ impl FileDevice {
         self.object(object).is_some_and(|file| file.direct)
     }
 
+    /// A write to an object may end at any multiple of this, in bytes (`IoRequest::cut`).
+    #[must_use]
+    pub fn unit(&self, object: ObjectId) -> u64 {
+        let unit = |open: Arc<OpenFile>| match open.direct {
+            true => alignment_of(&open.file).map_or(PAGE_SIZE, u64::from),
+            false => 1,
+        };
+        self.object(object).map_or(PAGE_SIZE, unit)
+    }
+
     /// The size of an object that can become no larger, as a block device cannot.
     #[must_use]
     pub fn fixed_size(&self, object: ObjectId) -> Option<Bytes> {

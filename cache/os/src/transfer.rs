@@ -214,9 +214,9 @@ impl Job {
         self.frames().min(self.up_to_end().unwrap_or(u64::MAX))
     }
 
-    /// Bytes of all its frames.
+    /// Bytes of all its frames, but for those that it leaves out.
     fn frames(&self) -> u64 {
-        self.request.frames.len() as u64 * PAGE_SIZE
+        self.request.frames.len() as u64 * PAGE_SIZE - self.request.cut.0
     }
 
     /// Bytes from its offset to the end, if that is fixed.

@@ -17,9 +17,9 @@ const TURNS: usize = 5;
 const TURN: Duration = Duration::from_millis(300);
 const RECORD: usize = 512;
 /// Bytes of a log that is written again.
-const LOG: u64 = 1 << 20;
+const LOG: usize = 1 << 20;
 
-/// What both sides do to a log.
+/// A log of either side.
 trait Log: Send + Sync {
     fn commit(&self, record: &[u8], at: u64);
 }
@@ -67,7 +67,11 @@ fn main() {
             continue;
         }
         for threads in [1, 4, 16, 64] {
-            for files in if threads == 1 { vec![1] } else { vec![1, threads] } {
+            for files in if threads == 1 {
+                vec![1]
+            } else {
+                vec![1, threads]
+            } {
                 row(&dir, shape, threads, files);
             }
         }
@@ -107,8 +111,7 @@ fn kernels(dir: &Path, files: usize, grows: bool) -> Vec<Arc<dyn Log>> {
         let file = options.create(true).truncate(true).write(true).open(path);
         let file = file.expect("a fresh file");
         if !grows {
-            file.write_all_at(&vec![0; LOG as usize], 0)
-                .expect("a good disk");
+            file.write_all_at(&vec![0; LOG], 0).expect("a good disk");
         }
         file.sync_all().expect("a good disk");
         Arc::new(file) as Arc<dyn Log>
@@ -122,8 +125,7 @@ fn tidegates(cache: &Cache, dir: &Path, files: usize, grows: bool) -> Vec<Arc<dy
         let options = OpenOptions::new().create(true).truncate(true);
         let file = cache.open(path, options).expect("a fresh file");
         if !grows {
-            file.write_at(&vec![0; LOG as usize], 0)
-                .expect("a good disk");
+            file.write_at(&vec![0; LOG], 0).expect("a good disk");
         }
         file.sync().expect("a good disk");
         Arc::new(file) as Arc<dyn Log>
@@ -140,7 +142,7 @@ fn turn(threads: usize, grows: bool, logs: &[Arc<dyn Log>]) -> Took {
         let mut times = Vec::new();
         while began.elapsed() < TURN {
             let at = end.fetch_add(RECORD as u64, Ordering::Relaxed);
-            let at = if grows { at } else { at % LOG };
+            let at = if grows { at } else { at % LOG as u64 };
             let commit = Instant::now();
             log.commit(&[1; RECORD], at);
             times.push(commit.elapsed());

@@ -401,6 +401,7 @@ impl Builder {
         options.dirty.dirty = self.dirty;
         options.dirty.background = self.background;
         options.tells_in_batches = true;
+        options.spares_flusher = true;
         if let Some(bytes) = self.readahead {
             options.readahead_max = Pages(bytes >> 12);
         }

@@ -401,6 +401,11 @@ impl Cache {
                     // It is not for those that only read to make it durable.
                     file.assume_durable();
                 }
+                if let Ok(file) = &opened
+                    && disk.layers.is_none()
+                {
+                    file.writes_end_at(disk.files.unit(object));
+                }
                 opened.map(|file| (key, file))
             }
             Err(error) => Err(Error::System(os::OsError::Open {

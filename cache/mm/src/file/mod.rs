@@ -28,13 +28,14 @@ use crate::file::sync::shut_settled;
 use crate::file::write::{Pacing, Progress};
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
+use crate::registry::rounds::{Part, SeenErrors};
 use crate::{Error, Offered, Pinned, Reader, Synced, WriteAhead, Writer};
 
 /// A file of a cache, open. Shared by reference; errors of writeback are told to each handle once.
 pub struct File {
     pub(crate) cache: Arc<Cache>,
     pub(crate) mapping: Arc<Mapping>,
-    /// Errors that this handle has reported (`sync::SeenErrors`).
+    /// Errors that this handle has reported (`SeenErrors`).
     seen_writes: AtomicU64,
     seen_flushes: AtomicU64,
     /// The client that has it, for tasks that act for it (`Task::act_for`).
@@ -116,6 +117,12 @@ impl File {
     /// The device has space for the file up to `len` already: writes up to there need not ask.
     pub fn assume_allocated(&self, len: Bytes) {
         self.mapping.note_allocated(len.0);
+    }
+
+    /// The device can end a write at any multiple of `unit` bytes, at most a page: where the file
+    /// ends there, no length has to be set after the write of its last page.
+    pub fn writes_end_at(&self, unit: u64) {
+        self.mapping.note_unit(unit);
     }
 
     /// The file's content is durable, or nobody will be told that it is. Without this the first
@@ -521,7 +528,7 @@ impl File {
     /// # Errors
     /// As `sync`.
     pub fn answer(&self, task: &Task<'_>, synced: &Synced) -> Result<(), Error> {
-        let mut seen = sync::SeenErrors {
+        let mut seen = SeenErrors {
             writes: self.seen_writes.load(Ordering::Acquire),
             flushes: self.seen_flushes.load(Ordering::Acquire),
         };
@@ -590,7 +597,7 @@ fn take_in(
 }
 
 /// The pages of a range of bytes; none: there are none.
-fn part_of(from: Bytes, len: Bytes) -> Option<sync::Part> {
+fn part_of(from: Bytes, len: Bytes) -> Option<Part> {
     let end = from.0.saturating_add(len.0).min(FILE_MAX);
     let page = |offset: u64| u32::try_from(offset >> PAGE_SHIFT).expect("below FILE_MAX");
     (from.0 < end).then(|| (page(from.0), page(end - 1)))

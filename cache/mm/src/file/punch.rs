@@ -109,7 +109,7 @@ impl File {
                 break;
             }
             // The flusher leaves the file alone: what it would write is about to go.
-            let alone = LeftAlone::new(mapping, false);
+            let alone = LeftAlone::new(cache, mapping, false);
             let before = at;
             let step = end.min((at / STEP + 1).saturating_mul(STEP));
             let keeps_shut = waited >= OPEN_WAITS;

@@ -23,25 +23,18 @@ use env::{Cause, IoClass, IoOp, Signal, Task};
 use frames::{Flags, FrameId, Tag};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
-use crate::cache::{Cache, get};
+use crate::cache::{Cache, FILE_MAX, get};
 use crate::file::truncate::{cut, drop_behind_end, zero_behind_end};
+use crate::registry::REQUEST_PAGES;
 use crate::registry::device::DeviceState;
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
-use crate::writeback::flush::{Selection, write_pages};
+use crate::registry::rounds::{Part, SeenErrors, Synced};
+use crate::writeback::flush::{Selection, sync_wait, write_pages};
 use crate::{Error, writeback::io};
 
 /// Pages tagged at a time, so that the index lock is short.
 const TAG_BATCH: u32 = 4096;
-
-/// Errors of a file that its holder has already reported.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SeenErrors {
-    /// Failed writes of the file (`Mapping::error_seq`).
-    pub(crate) writes: u64,
-    /// Failed flushes of its device (`DeviceState::flush_failures`).
-    pub(crate) flushes: u64,
-}
 
 /// Syncs every file of the cache; the first error is the answer.
 pub(crate) fn sync_all(task: &mut Task<'_>, cache: &Arc<Cache>) -> Result<(), Error> {
@@ -67,17 +60,6 @@ pub(crate) fn sync_all(task: &mut Task<'_>, cache: &Arc<Cache>) -> Result<(), Er
     answer
 }
 
-/// Pages of a file, the first and the last.
-pub(crate) type Part = (u32, u32);
-
-/// The result of a sync, before a holder has taken its answer from it.
-#[derive(Clone, Copy, Debug)]
-pub struct Synced {
-    done: Result<(), Error>,
-    /// Failed writes of the file, and failed flushes of its device, when it began.
-    before: SeenErrors,
-}
-
 /// Syncs parts of a file, for all callers that asked for them before.
 pub(crate) fn sync_parts(
     task: &mut Task<'_>,
@@ -91,7 +73,22 @@ pub(crate) fn sync_parts(
     if parts.iter().any(is_whole) {
         note_sync(task, cache, &mapping.device, get(&mapping.dirty));
     }
-    carry_out(task, cache, mapping, parts)
+    let carry_out = |task: &mut Task<'_>, parts: &[Part]| carry_out(task, cache, mapping, parts);
+    if is_short(mapping, parts) {
+        mapping.rounds.join(task, parts, carry_out)
+    } else {
+        carry_out(task, parts)
+    }
+}
+
+/// True if others may wait for it: it writes at most what a request has. The writer of a log must
+/// not wait for pages that its log holds, which may be of the same file.
+fn is_short(mapping: &Mapping, parts: &[Part]) -> bool {
+    let most = REQUEST_PAGES as u64;
+    let unwritten = || get(&mapping.dirty) + u64::from(mapping.writeback.load(Ordering::Relaxed));
+    let pages = |(from, to): &Part| u64::from(to - from) + 1;
+    mapping.ahead().is_none()
+        && (parts.iter().map(pages).sum::<u64>() <= most || unwritten() <= most)
 }
 
 fn carry_out(
@@ -159,8 +156,9 @@ fn make_durable(
     parts: &[Part],
 ) -> Result<(), Error> {
     mapping.device.flush_failure(task)?;
+    let size = mapping.size();
     write_and_wait(task, cache, mapping, parts)?;
-    settle_length(task, cache, mapping)?;
+    settle_length(task, cache, mapping, size)?;
     flush_device(task, mapping)?;
     // Last: the task that hears of this sync sees nothing change any more for those that had ended
     // by now.
@@ -169,17 +167,22 @@ fn make_durable(
 
 /// The flusher leaves a file alone until this goes.
 pub(crate) struct LeftAlone<'a> {
+    cache: &'a Cache,
     mapping: &'a Mapping,
     is_sync: bool,
 }
 
 impl<'a> LeftAlone<'a> {
     /// For a sync, which the file's device counts, or for a task that discards.
-    pub(crate) fn new(mapping: &'a Mapping, is_sync: bool) -> Self {
+    pub(crate) fn new(cache: &'a Cache, mapping: &'a Mapping, is_sync: bool) -> Self {
         mapping.syncing.fetch_add(1, Ordering::AcqRel);
         let syncs = u32::from(is_sync);
         mapping.device.syncs.fetch_add(syncs, Ordering::AcqRel);
-        Self { mapping, is_sync }
+        Self {
+            cache,
+            mapping,
+            is_sync,
+        }
     }
 }
 
@@ -188,7 +191,7 @@ impl Drop for LeftAlone<'_> {
         let (mapping, syncs) = (self.mapping, u32::from(self.is_sync));
         mapping.syncing.fetch_sub(1, Ordering::AcqRel);
         mapping.device.syncs.fetch_sub(syncs, Ordering::AcqRel);
-        mapping.device.flusher.synced.wake_all(Signal::SyncEnded);
+        sync_wait(self.cache, &mapping.device).wake_all(Signal::SyncEnded);
     }
 }
 
@@ -199,7 +202,7 @@ pub(crate) fn write_and_wait(
     mapping: &Arc<Mapping>,
     parts: &[Part],
 ) -> Result<(), Error> {
-    let _alone = LeftAlone::new(mapping, true);
+    let _alone = LeftAlone::new(cache, mapping, true);
     write_parts(task, cache, mapping, parts)
 }
 
@@ -220,7 +223,13 @@ fn write_parts(
     }
     let mut turn = Pages::ZERO;
     for (at, part) in parts.iter().enumerate() {
-        send_tagged(task, cache, mapping, *part, (at + 1 == parts.len(), &mut turn))?;
+        send_tagged(
+            task,
+            cache,
+            mapping,
+            *part,
+            (at + 1 == parts.len(), &mut turn),
+        )?;
     }
     for (from, to) in parts {
         wait_for_writeback(task, cache, mapping, *from, *to)?;
@@ -334,22 +343,26 @@ pub(crate) fn wait_frame(
 }
 
 /// Gives the device's object the file's true length, where writes of whole pages or a growth left
-/// it with another.
+/// it with another. One that the file has had since it was `size` is true enough: who has made it
+/// longer meanwhile has not asked for this sync.
 fn settle_length(
     task: &mut Task<'_>,
     cache: &Arc<Cache>,
     mapping: &Arc<Mapping>,
+    size: u64,
 ) -> Result<(), Error> {
     // A truncation under way may have dropped what this sync was to write: until the device's
     // object is cut, an older version stands there.
-    if mapping.has_settled() && !mapping.is_shut() {
-        wait_for_length(task, cache, mapping)?;
-        if mapping.has_settled() && !mapping.is_shut() {
+    let is_settled = || mapping.has_grown_from(size) && !mapping.is_shut();
+    let until = mapping.device_len();
+    if is_settled() {
+        wait_for_length(task, cache, mapping, size, until)?;
+        if is_settled() {
             return Ok(());
         }
     }
     let file = mapping.shut_at_the_end(task)?;
-    wait_for_length(task, cache, &file)?;
+    wait_for_length(task, cache, &file, file.size(), FILE_MAX)?;
     if file.has_settled() {
         return Ok(());
     }
@@ -369,12 +382,17 @@ fn settle_length(
     Ok(())
 }
 
-/// Waits for the write that makes the object as long as it is to be: a flush before its end would
-/// not cover the length. If it fails, the length is unknown again.
-fn wait_for_length(task: &mut Task<'_>, cache: &Cache, mapping: &Mapping) -> Result<(), Error> {
-    let last = mapping.size().saturating_sub(1) >> PAGE_SHIFT;
-    let last = u32::try_from(last).expect("below FILE_MAX");
-    wait_for_writeback(task, cache, mapping, last, u32::MAX)
+/// Waits for the writes that make the object `size` to `until` long: a flush before their end would
+/// not cover the length. If one fails, the length is unknown again.
+fn wait_for_length(
+    task: &mut Task<'_>,
+    cache: &Cache,
+    mapping: &Mapping,
+    size: u64,
+    until: u64,
+) -> Result<(), Error> {
+    let last = |len: u64| u32::try_from(len.saturating_sub(1) >> PAGE_SHIFT).unwrap_or(u32::MAX);
+    wait_for_writeback(task, cache, mapping, last(size), last(until))
 }
 
 /// True if everything that was ever written to the file is on its device, and the device flushed.

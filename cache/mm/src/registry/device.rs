@@ -90,7 +90,7 @@ pub(crate) struct Flusher {
     pub(crate) kicked: AtomicBool,
     /// Pages to write whatever the thresholds say: somebody needs memory.
     pub(crate) wanted: AtomicU64,
-    /// It waits here while files are being synced: a sync that ends wakes it only there.
+    /// Where it waits for the end of syncs, if it is spared other wakes of theirs.
     pub(crate) synced: WaitQueue,
     /// It met pages that wait for a log, and how often logs have let pages go.
     pub(crate) held: AtomicBool,

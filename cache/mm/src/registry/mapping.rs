@@ -30,6 +30,7 @@ use crate::registry::device::DeviceState;
 use crate::registry::gate::{Gate, GateGuard, ShutGate};
 use crate::registry::page_map::PageMap;
 use crate::registry::reads::Reads;
+use crate::registry::rounds::Rounds;
 
 /// The length of the device's object has to be set before it is known again.
 const LEN_UNKNOWN: u64 = u64::MAX;
@@ -51,9 +52,11 @@ pub struct Mapping {
     live: AtomicBool,
     /// True length in bytes: what readers see.
     size: AtomicU64,
-    /// Length that the device's object has been given by writes (a multiple of the page), or by
+    /// Length that the device's object has been given by writes (a multiple of `unit`), or by
     /// `SetLen`; `LEN_UNKNOWN` after a failure, or where a write under way may have changed it.
     device_len: AtomicU64,
+    /// Writes may end at a multiple of this, bytes: a page, where nothing is known of the device.
+    unit: AtomicU64,
     /// Space asked for ahead on the device.
     allocated: AtomicU64,
     gate: Gate,
@@ -72,6 +75,8 @@ pub struct Mapping {
     left: WaitQueue,
     /// The log that its pages wait for, once it follows one.
     ahead: OnceLock<Arc<WriteAhead>>,
+    /// Syncs of it that are carried out together.
+    pub(crate) rounds: Rounds,
     /// A flush of it is under way, and tasks that wait for its end.
     pub(crate) flushing: AtomicBool,
     pub(crate) flush_wait: WaitQueue,
@@ -132,6 +137,7 @@ impl Mapping {
             live: AtomicBool::new(false),
             size: AtomicU64::new(len.0),
             device_len: AtomicU64::new(len.0),
+            unit: AtomicU64::new(PAGE_SIZE),
             allocated: AtomicU64::new(len.0),
             gate: Gate::default(),
             dirty: AtomicU64::new(0),
@@ -142,6 +148,7 @@ impl Mapping {
             visits: AtomicU32::new(0),
             left: WaitQueue::new(),
             ahead: OnceLock::new(),
+            rounds: Rounds::default(),
             flushing: AtomicBool::new(false),
             flush_wait: WaitQueue::new(),
             cursor: AtomicU32::new(0),
@@ -411,9 +418,29 @@ impl Mapping {
         self.device_len.load(Ordering::Acquire)
     }
 
-    /// A write that ends at `end` is sent to the device's object.
-    pub(crate) fn raise_device_len(&self, end: u64) {
+    /// Writes of it may end at multiples of `unit` bytes.
+    pub(crate) fn note_unit(&self, unit: u64) {
+        self.unit.store(unit, Ordering::Relaxed);
+    }
+
+    /// A write of whole pages that end at `end` is about to be sent to the device's object, which
+    /// is so long from then on. Answers how many bytes the write leaves out, so that the object
+    /// ends where the file does, or as near to it as the device can.
+    pub(crate) fn raise_device_len(&self, end: u64) -> Bytes {
+        // After its pages were taken: what stood in them then is in the size.
+        let exact = self
+            .size()
+            .next_multiple_of(self.unit.load(Ordering::Relaxed));
+        let cut = end.saturating_sub(exact);
+        let is_last = cut < PAGE_SIZE && !self.owes_cut();
+        let exact = if is_last { end.min(exact) } else { end };
+        // An object that is longer already has to be cut anyway.
+        let before = self.device_len.fetch_max(exact, Ordering::AcqRel);
+        if before <= exact {
+            return Bytes(end - exact);
+        }
         self.device_len.fetch_max(end, Ordering::AcqRel);
+        Bytes::ZERO
     }
 
     /// A change of the object's length failed, or another may have overtaken it.
@@ -424,6 +451,12 @@ impl Mapping {
     /// True if the device's object has the file's length, with nothing cut off that is still to go.
     pub(crate) fn has_settled(&self) -> bool {
         !self.owes_cut() && self.device_len() == self.size()
+    }
+
+    /// True if the device's object has a length that the file has had since it was `size`, or is
+    /// about to have, with nothing cut off that is still to go.
+    pub(crate) fn has_grown_from(&self, size: u64) -> bool {
+        !self.owes_cut() && (size..=self.size()).contains(&self.device_len())
     }
 
     /// A sync of the whole cache comes in. Under the lock of the table of files, where it still

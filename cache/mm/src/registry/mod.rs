@@ -21,6 +21,7 @@ pub(crate) mod page_map;
 mod reads;
 pub(crate) mod regions;
 pub(crate) mod requests;
+pub(crate) mod rounds;
 pub(crate) mod writeback;
 
 /// Pages of the largest request: 1 MiB.

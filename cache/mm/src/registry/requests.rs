@@ -7,7 +7,7 @@ use env::{
     Cause, Context, Event, Interrupt, IoRequest, Lock, LockClass, Signal, Task, WaitQueue, Wakeup,
 };
 use policy::dirty::DeviceIndex;
-use policy::units::Instant;
+use policy::units::{Bytes, Instant};
 
 use crate::Error;
 use crate::registry::REQUEST_PAGES;
@@ -212,6 +212,7 @@ impl Requests {
         request.frames.clear();
         request.moved = false;
         request.in_place = false;
+        request.cut = Bytes::ZERO;
         let shared = {
             let mut slots = self.slots.lock(context);
             slots.push(device, request);

@@ -24,7 +24,9 @@
 use core::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use env::{Cause, Context, IoClass, IoDone, IoOp, IoRequest, Signal, Task, Wakeup, Work};
+use env::{
+    Cause, Context, IoClass, IoDone, IoOp, IoRequest, Signal, Task, WaitQueue, Wakeup, Work,
+};
 use frames::Tag;
 use policy::units::{Bytes, Instant, Nanos, PAGE_SHIFT, Pages, PagesPerSec};
 
@@ -116,7 +118,7 @@ fn flush_until_the_end(task: &mut Task<'_>, cache: &Weak<Cache>, device: &Arc<De
         // A kick that came while it ran was cleared with it.
         if has_work(task, &cache, device) {
             flusher.kicked.store(true, Ordering::Release);
-            if wrote.is_zero() && back_off(task, device, released) == Wakeup::Cancelled {
+            if wrote.is_zero() && back_off(task, &cache, device, released) == Wakeup::Cancelled {
                 return;
             }
         }
@@ -149,13 +151,14 @@ fn has_work(task: &Task<'_>, cache: &Cache, device: &DeviceState) -> bool {
 
 /// After rounds that wrote nothing: waits out a failed device's back-off, pages that wait for a log
 /// (`released`: how often logs had let some go before), or busy pages.
-fn back_off(task: &mut Task<'_>, device: &DeviceState, released: u64) -> Wakeup {
+fn back_off(task: &mut Task<'_>, cache: &Cache, device: &DeviceState, released: u64) -> Wakeup {
     let retry_at = device.retry_at(task);
     if retry_at > task.now() {
         task.sleep_until(Cause::RetryBackoff, retry_at)
     } else if device.syncs.load(Ordering::Acquire) > 0 {
         let deadline = task.now() + SYNC_RETRY;
-        task.wait_while(&device.flusher.synced, Cause::Idle, Some(deadline), |_| {
+        let wait = sync_wait(cache, device);
+        task.wait_while(wait, Cause::Idle, Some(deadline), |_| {
             device.syncs.load(Ordering::Acquire) > 0
         })
     } else if device.flusher.held.load(Ordering::Relaxed) {
@@ -166,6 +169,15 @@ fn back_off(task: &mut Task<'_>, device: &DeviceState, released: u64) -> Wakeup 
         })
     } else {
         task.sleep(Cause::PageRetry, BUSY_RETRY)
+    }
+}
+
+/// The queue in which the flusher of a device waits for the end of syncs.
+pub(crate) fn sync_wait<'a>(cache: &Cache, device: &'a DeviceState) -> &'a WaitQueue {
+    let flusher = &device.flusher;
+    match cache.options.spares_flusher {
+        true => &flusher.synced,
+        false => &flusher.wait,
     }
 }
 
@@ -768,7 +780,7 @@ fn send(task: &mut Task<'_>, mapping: &Arc<Mapping>, mut request: Box<IoRequest>
     let device = &mapping.device;
     let pages = request.pages().0;
     let end = request.offset.0 + (pages << PAGE_SHIFT);
-    mapping.raise_device_len(end);
+    request.cut = mapping.raise_device_len(end);
     // A write of a file that is being synced is the sync's work, no matter which task does it.
     let for_sync = class == IoClass::Sync || mapping.syncing.load(Ordering::Acquire) > 0;
     if device.writes_inflight.enter(Pages(pages), for_sync) {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::common::{Disk, World, data, world};
-use env::{Cause, Device, Event, IoError, ObjectId, Task, Wakeup};
+use crate::common::{Disk, State, World, data, world};
+use env::{Cause, Device, Event, IoError, IoOp, ObjectId, Task, Wakeup};
 use mm::{Cache, DeviceOptions, Error, File, Options, Reader};
 use policy::dirty::{DeviceIndex, Law, Threshold};
 use policy::reclaim::ReclaimLaw;
@@ -121,6 +121,71 @@ fn syncs_that_wait_for_a_flush_share_the_next_one() {
         }
         let flushes = disk.state().flushes;
         assert!((1..=2).contains(&flushes), "{flushes} flushes");
+    });
+}
+
+/// A commit that comes while another one is made durable is not answered by its flush, which may
+/// have begun before the bytes were written; those that come meanwhile share a write and a flush.
+#[test]
+fn commits_share_a_round_that_begins_after_they_asked() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    world.run(4096 * 64, move |task, cache, file| {
+        let mut writer = cache.writer();
+        let page = data(0, 1, 1);
+        file.write(task, &mut writer, Bytes(0), &page).unwrap();
+        file.sync(task).unwrap();
+        let counts = |state: &State| (state.writes, state.flushes);
+        let before = counts(&disk.state());
+        // Each write and flush takes 10 ms or more.
+        let now = task.now();
+        disk.state().hangs = now..now + Nanos::millis(10);
+        let commits: Vec<_> = (0..20)
+            .map(|number| {
+                let (file, cache, disk) = (file.clone_handle(), Arc::clone(cache), disk.clone());
+                env::spawn(task.env(), "commit", move |task| {
+                    task.sleep(Cause::Think, Nanos::micros(number));
+                    let (mut writer, at) = (cache.writer(), Bytes(number * 4096));
+                    file.write(task, &mut writer, at, &data(0, 1, 2)).unwrap();
+                    file.sync_range(task, at, Bytes(512)).unwrap();
+                    // The second: the first had begun before all but one of them had written.
+                    disk.state().flushes
+                })
+            })
+            .collect();
+        let seen = commits.into_iter().map(|commit| commit.join(task).unwrap());
+        let flushes: Vec<_> = seen.map(|flushes| flushes - before.1).collect();
+        assert_eq!(flushes[0], 1);
+        assert_eq!(flushes[1..], [2; 19]);
+        assert_eq!(counts(&disk.state()), (before.0 + 2, before.1 + 2));
+    });
+}
+
+/// A task that syncs does itself what it has to wait for anyway; what is sent before that is the
+/// device's at once.
+#[test]
+fn a_sync_does_the_last_write_and_the_flush_itself() {
+    let mut world = world(1024, 64 * MIB);
+    let disk = Arc::clone(&world.disk);
+    let synced = move || core::mem::take(&mut disk.state().synced);
+    world.run(4096 * 64, move |task, cache, file| {
+        let mut writer = cache.writer();
+        for pages in [&[7][..], &[3, 9, 20]] {
+            for page in pages {
+                let at = Bytes(page * 4096);
+                file.write(task, &mut writer, at, &data(0, 1, 2)).unwrap();
+            }
+            file.sync(task).unwrap();
+            let sent = synced();
+            let (flush, writes) = sent.split_last().unwrap();
+            assert_eq!(*flush, (IoOp::Flush, 0, true));
+            let last = pages.len() - 1;
+            let here = writes.iter().enumerate().map(|(at, write)| {
+                assert_eq!((write.0, write.1), (IoOp::Write, 1));
+                write.2 == (at == last)
+            });
+            assert!(here.eq(pages.iter().map(|_| true)), "{writes:?}");
+        }
     });
 }
 

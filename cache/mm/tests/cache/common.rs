@@ -38,6 +38,8 @@ pub struct State {
     pub reads: u64,
     /// Reads as they came: first page, pages, and whether their reader would do them itself.
     pub asked: Vec<(u64, u64, bool)>,
+    /// Likewise requests that a sync waits for: what, and how many pages.
+    pub synced: Vec<(IoOp, u64, bool)>,
     /// Likewise discards, with this error number. With 95 (not supported) they do nothing, else
     /// half of it.
     pub fail_discards: std::ops::Range<u64>,
@@ -201,6 +203,10 @@ impl Device for Disk {
         if request.op == IoOp::Read {
             let (first, Pages(pages)) = (request.offset.0 >> PAGE_SHIFT, request.pages());
             self.state().asked.push((first, pages, request.in_place));
+        }
+        if request.class == env::IoClass::Sync {
+            let (op, Pages(pages)) = (request.op, request.pages());
+            self.state().synced.push((op, pages, request.in_place));
         }
         let writes = matches!(request.op, IoOp::Write);
         let when = {

@@ -328,6 +328,30 @@ fn errors_are_typed() {
     });
 }
 
+#[test]
+fn a_write_that_is_cut_ends_the_file_there() {
+    both("cut", |rig| {
+        let object = rig.open("file");
+        let unit = rig.device.unit(object);
+        assert!(unit.is_power_of_two() && unit <= 4096, "{unit}");
+        for frame in [1, 2] {
+            let arena = rig.env.arena();
+            arena.fill_for_test(FrameId(frame), &page(u64::from(frame)));
+        }
+        let mut request = IoRequest::with_room(2);
+        (request.device, request.object, request.op) = (rig.id, object, IoOp::Write);
+        request.frames.extend([FrameId(1), FrameId(2)]);
+        request.cut = Bytes(4096 - unit);
+        request.in_place = rig.in_place;
+        request.on_done(rig.inbox.clone());
+        rig.env.submit(request);
+        assert_eq!(rig.inbox.wait(1)[0].1, Ok(()));
+        let content = std::fs::read(rig.dir.join("file")).unwrap();
+        let unit = usize::try_from(unit).unwrap();
+        assert_eq!(content, [page(1), page(2)[..unit].to_vec()].concat());
+    });
+}
+
 /// The thread that ends a request.
 #[derive(Default)]
 struct EndedBy(Mutex<Vec<std::thread::ThreadId>>);

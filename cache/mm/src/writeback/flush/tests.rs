@@ -41,6 +41,7 @@ fn pages_that_are_not_sent_after_all_are_dirty_again() {
             tag: Tag::Dirty,
             max: Pages::MAX,
             class: IoClass::Writeback,
+            is_last: false,
         };
         let mut run = IoRequest::for_writes(400);
         gather(task, cache, &mapping, &select, 0, Pages(400), &mut run);
