@@ -428,7 +428,7 @@ impl Actor {
                 );
                 match result {
                     Ok(seen) => {
-                        // What lies behind the end now is nobody's.
+                        // Bytes behind the end now are nobody's.
                         let there = (file.len().0 / SECTOR).saturating_sub(first).min(len);
                         let seen = &seen[..usize::try_from(there).unwrap_or(0)];
                         if let Err(violation) = place.checker().on_read_stamps(read, seen) {

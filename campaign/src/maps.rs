@@ -17,7 +17,7 @@ use crate::scene::{Slot, World};
 /// Faults of one access: its page may go, or become clean, while its task is paused for it.
 const FAULTS_MAX: u32 = 1000;
 
-/// A file that is mapped. What stands first ends first.
+/// A file that is mapped. Its fields end in their order.
 pub(crate) struct Mapped {
     map: FileMap,
     view: View,
