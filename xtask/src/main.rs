@@ -59,6 +59,7 @@ usage: cargo xtask COMMAND
   pages [FOLDER] [NAME=VALUE]...   fills the figures of README.md and docs/ from what is stored; first stores the claims of a
                                    folder of `tidegate reproduce`, or a value of docs/figures.toml measured on this commit
   bench rules [--live] [FOLDER]... every trace in the folders under every page rule; ours against the best
+  bench sample [FOLDER]...         every trace in the folders whole and by samples of its pages: how far off, how far said
   sources                          kernel functions cited in the code, and the tests that name them
 ";
 
@@ -124,9 +125,9 @@ const RULES_MAX: Duration = Duration::from_secs(3600);
 /// The benches of the first workspace alone; the others are instruments.
 fn bench(mut arguments: Arguments) -> Result<()> {
     match arguments.next_word().as_deref() {
-        Some("rules") => {
-            let words = "run --release -q -p tidegate-replay --example rules --";
-            let words: Vec<&str> = words.split(' ').collect();
+        Some(example @ ("rules" | "sample")) => {
+            let words = "run --release -q -p tidegate-replay --example";
+            let words: Vec<&str> = words.split(' ').chain([example, "--"]).collect();
             let mut command = workspace::cargo(&words);
             while let Some(word) = arguments.next_word() {
                 command.arg(word);
@@ -134,7 +135,7 @@ fn bench(mut arguments: Arguments) -> Result<()> {
             steps::run(&mut command, RULES_MAX)
         }
         _ => Err(
-            "bench: `rules` is here; all others are instruments, in a workspace of their own: \
+            "bench: `rules` and `sample` are here; all others are instruments, in a workspace of their own: \
              cargo instruments bench ..."
                 .to_owned(),
         ),

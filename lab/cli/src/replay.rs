@@ -18,7 +18,8 @@ Examples:
   tidegate replay trace.txt --rule tidegate,linux-6.12 --device slow:latency=200us,rate=200MB
   tidegate replay *.u64.xz --pages 5%,15%,40% --json
   tidegate replay trace.txt --csv hits.csv --plot hits.svg
-  blkparse -i sda | tidegate replay /dev/stdin --format blkparse
+  blkparse -i sda | tidegate replay - --format blkparse
+  tidegate replay year.u64.zst --sample 0.001         one page in a thousand, with its error
 
 docs/study/replay.md says how to record a trace and how to read the results.
 
@@ -28,7 +29,7 @@ written; 130 if interrupted.";
 /// Arguments of `replay`.
 #[derive(Args, Debug)]
 pub struct ReplayArguments {
-    /// Files of accesses, plain or packed by gzip or xz
+    /// Files of accesses, plain or packed by gzip, xz or zstd; `-` is standard input
     #[arg(value_name = "TRACE", required = true)]
     traces: Vec<PathBuf>,
     /// Rules and presets to replay under
@@ -45,6 +46,14 @@ pub struct ReplayArguments {
     /// Sizes of memory in bytes, for example 64MiB
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = Size::of_bytes)]
     memory: Vec<Size>,
+    /// The part of a trace's pages that is replayed, for example 0.01: its sizes are scaled, its
+    /// error is shown [default: all, or what there is memory for]
+    #[arg(long, value_name = "RATE", value_parser = replay::rate)]
+    sample: Option<f64>,
+    /// Memory for traces and their replays, for example 2GiB: a trace that needs more is sampled
+    /// [default: half of what is left]
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    trace_memory: Option<u64>,
     /// Presets read ahead, which other rules never do
     #[arg(long)]
     readahead: bool,
@@ -66,6 +75,10 @@ pub struct ReplayArguments {
     plot: Option<PathBuf>,
 }
 
+fn bytes(text: &str) -> Result<u64, String> {
+    figures::size_above_zero(text).map_err(|error| error.to_string())
+}
+
 impl ReplayArguments {
     /// The words as the crate of `replay` takes them.
     pub(crate) fn asked(self) -> Asked {
@@ -73,6 +86,10 @@ impl ReplayArguments {
             traces: self.traces,
             format: self.format,
             rules: self.rule,
+            own: Vec::new(),
+            sample: self.sample,
+            draw: 0,
+            memory: self.trace_memory,
             sizes: [self.pages, self.memory].concat(),
             readahead: self.readahead,
             device: self.device,

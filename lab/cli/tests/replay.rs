@@ -1,7 +1,8 @@
 //! `tidegate replay`, as a user types it.
 
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
@@ -113,6 +114,14 @@ fn mistakes_name_file_line_and_ways_out() {
             vec![file.as_str(), "--format", "mrs"],
             "formats are u64".to_owned(),
         ),
+        (
+            vec![file.as_str(), "--sample", "0"],
+            "`0` is no part".to_owned(),
+        ),
+        (
+            vec![file.as_str(), "--sample", "1.5"],
+            "above 0, up to 1".to_owned(),
+        ),
         (vec![], "TRACE".to_owned()),
     ] {
         let done = replay(&words);
@@ -122,4 +131,48 @@ fn mistakes_name_file_line_and_ways_out() {
         assert!(done.stdout.is_empty(), "{words:?}");
     }
     std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_pipe_is_replayed_by_a_sample_and_says_so() {
+    let program = env!("CARGO_BIN_EXE_tidegate");
+    let words = "replay - --format u64 --rule lru,belady,tidegate --pages 10% --sample 0.25";
+    let mut child = Command::new(program)
+        .args(words.split(' '))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let packed = std::fs::read(trace("multi2.u64.xz")).unwrap();
+    child.stdin.take().unwrap().write_all(&packed).unwrap();
+    let done = child.wait_with_output().unwrap();
+    let text = String::from_utf8(done.stdout).unwrap();
+    assert!(
+        text.starts_with("-: 26,311 accesses (0 % writes) of about "),
+        "{text}"
+    );
+    for part in ["sampled: one page in 4.0, ", "+- of", "standard error"] {
+        assert!(text.contains(part), "{text}");
+    }
+}
+
+#[test]
+fn a_pipe_that_says_nothing_is_left_at_an_interrupt() {
+    let program = env!("CARGO_BIN_EXE_tidegate");
+    let mut child = Command::new(program)
+        .args(["replay", "-", "--format", "u64"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut pipe = child.stdin.take().unwrap();
+    // More than a pipe holds: it is read, so the program has begun.
+    pipe.write_all(&vec![7; 1 << 20]).unwrap();
+    let kill = ["-INT", &child.id().to_string()].map(str::to_owned);
+    assert!(Command::new("kill").args(kill).status().unwrap().success());
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    assert_eq!(done.status.code(), Some(130), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    drop(pipe);
 }

@@ -4,11 +4,12 @@
 //! Without a folder, the traces that are stored here. `--live` has the cache itself replay them
 //! too, by its lists and by our rule; sizes that are too small for it show `-`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use experiment::Stop;
-use replay::{Asked, Size, Table};
+use replay::{Asked, Size, Stop};
+
+mod folders;
 
 /// Sizes, in hundredths of a trace's pages.
 const SIZES: [u32; 3] = [5, 15, 40];
@@ -31,19 +32,13 @@ fn main() -> ExitCode {
     let mut arguments: Vec<String> = std::env::args().skip(1).collect();
     let live = arguments.iter().any(|word| word == "--live");
     arguments.retain(|word| word != "--live");
-    if arguments.is_empty() {
-        arguments.push(concat!(env!("CARGO_MANIFEST_DIR"), "/traces").to_owned());
-    }
-    let mut traces = Vec::new();
-    for folder in &arguments {
-        match files(Path::new(folder)) {
-            Ok(found) => traces.extend(found),
-            Err(error) => {
-                eprintln!("rules: {folder}: {error}");
-                return ExitCode::FAILURE;
-            }
+    let traces = match folders::traces(arguments) {
+        Ok(traces) => traces,
+        Err(error) => {
+            eprintln!("rules: {error}");
+            return ExitCode::FAILURE;
         }
-    }
+    };
     match compare(traces, live) {
         Ok(holds) if holds => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
@@ -52,28 +47,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Traces of a folder, by name: what is packed, or ends as a trace does.
-fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder)? {
-        let path = entry?.path();
-        let name = path.to_string_lossy();
-        let known = [".xz", ".u64", ".oracleGeneral", ".blkparse", ".perf"];
-        if known.iter().any(|end| name.ends_with(end)) {
-            found.push(path);
-        }
-    }
-    found.sort();
-    Ok(found)
-}
-
-/// The name of a trace: that of its file, up to the first point.
-fn name(table: &Table) -> String {
-    let name = Path::new(&table.file).file_name().unwrap_or_default();
-    let name = name.to_string_lossy();
-    name.split('.').next().unwrap_or(&name).to_owned()
 }
 
 /// Prints the table; answers whether ours holds what is wanted of it.
@@ -92,7 +65,9 @@ fn compare(traces: Vec<PathBuf>, live: bool) -> Result<bool, replay::ReplayError
         ..Asked::default()
     };
     let tables = replay::tables(&asked, false, &Stop::default())?;
-    let width = tables.iter().map(|table| name(table).chars().count());
+    let width = tables
+        .iter()
+        .map(|table| folders::name(&table.file).chars().count());
     let width = width.max().unwrap_or(0).max(NAME);
     let columns: String = rules.iter().map(|rule| format!("{rule:>15}")).collect();
     println!(
@@ -108,7 +83,7 @@ fn compare(traces: Vec<PathBuf>, live: bool) -> Result<bool, replay::ReplayError
             let ours = hits(OURS).unwrap_or_default();
             let best = published.into_iter().filter_map(hits).fold(0.0, f64::max);
             let bound = hits(BOUND).unwrap_or_default();
-            let name = name(table);
+            let name = folders::name(&table.file);
             print!("{name:<width$}{pages:>9}");
             for (rule, (sum, count)) in rules.iter().zip(&mut sums) {
                 match hits(rule) {

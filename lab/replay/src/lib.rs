@@ -3,7 +3,7 @@
 //! ```text
 //!   command: traces x rules x sizes, side by side
 //!      |
-//!   trace (a file, six formats) --> run: one after the other --> output: table, CSV, plot, JSON
+//!   trace (a file, six formats; a sample) --> run: one after the other --> output: table, CSV, plot, JSON
 //!                                    |-- rules: those of the literature, a page a step
 //!                                    '-- live: presets of ours, through `mm` in the lab
 //! ```
@@ -16,5 +16,6 @@ pub mod rules;
 pub mod run;
 pub mod trace;
 
-pub use command::{Asked, ReplayError, Size, main, tables};
+pub use command::{Asked, ReplayError, Size, main, rate, tables};
+pub use experiment::Stop;
 pub use output::{Row, Table};

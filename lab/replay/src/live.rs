@@ -39,7 +39,7 @@ pub enum LiveError {
     #[error("needs at least {least} pages")]
     Small {
         /// Frames that it needs.
-        least: u32,
+        least: u64,
     },
     /// The cache, or the lab, failed.
     #[error("failed: {0}")]
@@ -141,7 +141,7 @@ fn options(setting: &Setting) -> Result<Options, LiveError> {
         frames = pages.saturating_add(kept_free(frames));
     }
     if frames < FRAMES_LEAST {
-        let least = FRAMES_LEAST - kept_free(FRAMES_LEAST);
+        let least = u64::from(FRAMES_LEAST - kept_free(FRAMES_LEAST));
         return Err(LiveError::Small { least });
     }
     let mut options = Options::new(frames, 1);
@@ -271,6 +271,7 @@ impl Player<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::Reading;
 
     #[test]
     fn neighbours_stay_neighbours_and_gaps_are_not_bridged() {
@@ -378,7 +379,7 @@ mod tests {
         let text: String = (0..6000).map(|page| format!("{page} w\n")).collect();
         let path = std::env::temp_dir().join(format!("replay-{}.txt", std::process::id()));
         std::fs::write(&path, text).unwrap();
-        let trace = Trace::read(&path, None).unwrap();
+        let trace = Trace::read(&path, &Reading::default(), |_| true).unwrap();
         std::fs::remove_file(&path).unwrap();
         let counts = played("tidegate", trace, 2000, false);
         assert_eq!(counts.hits, 0);

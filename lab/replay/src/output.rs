@@ -13,9 +13,15 @@ use crate::trace::Trace;
 pub struct Table {
     /// The trace's file.
     pub file: String,
-    accesses: usize,
-    writes: usize,
-    pages: u32,
+    accesses: u64,
+    writes: u64,
+    /// Its pages: an estimate where a part was replayed.
+    pub pages: u64,
+    /// The part of the pages that was replayed; below 1, all else is what the whole is taken to
+    /// be.
+    pub rate: f64,
+    /// Accesses and pages of that part.
+    sampled: (u64, u64),
     /// A row for each size and rule.
     pub rows: Vec<Row>,
 }
@@ -28,15 +34,20 @@ pub struct Row {
     pub pages: u32,
     /// `None`: the rule cannot work in so little.
     pub counts: Option<Counts>,
+    /// The standard error of the hit ratio, where it is that of a sample which is large enough.
+    pub error: Option<f64>,
 }
 
 impl Table {
     pub(crate) fn new(file: String, trace: &Trace) -> Self {
+        let (accesses, writes) = trace.all();
         Self {
             file,
-            accesses: trace.len(),
-            writes: trace.accesses().filter(|(_, write)| *write).count(),
-            pages: trace.distinct(),
+            accesses,
+            writes,
+            pages: trace.pages(),
+            rate: trace.rate(),
+            sampled: (trace.len() as u64, trace.distinct().into()),
             rows: Vec::new(),
         }
     }
@@ -59,9 +70,16 @@ impl Table {
     /// The counts of a rule at a size; `None`: it cannot work in so little.
     #[must_use]
     pub fn counts(&self, rule: &str, pages: u32) -> Option<&Counts> {
+        self.row(rule, pages)?.counts.as_ref()
+    }
+
+    fn row(&self, rule: &str, pages: u32) -> Option<&Row> {
         let mut rows = self.rows.iter();
-        let row = rows.find(|row| row.rule == rule && row.pages == pages)?;
-        row.counts.as_ref()
+        rows.find(|row| row.rule == rule && row.pages == pages)
+    }
+
+    fn is_sampled(&self) -> bool {
+        self.rate < 1.0
     }
 }
 
@@ -100,7 +118,7 @@ fn seconds(nanos: Nanos) -> f64 {
 }
 
 /// A line for each size, a column for each rule.
-fn body(text: &mut String, table: &Table, head: &str, cell: &dyn Fn(&Counts) -> Option<String>) {
+fn body(text: &mut String, table: &Table, head: &str, cell: &dyn Fn(&Row) -> Option<String>) {
     let (rules, sizes) = table.heads();
     let _ = write!(text, "{head:>11} {:>9}", "memory");
     for rule in &rules {
@@ -112,7 +130,7 @@ fn body(text: &mut String, table: &Table, head: &str, cell: &dyn Fn(&Counts) -> 
         let _ = write!(text, "{count:>11} {size:>9}");
         for rule in &rules {
             let width = rule.len().max(9);
-            let cell = table.counts(rule, pages).and_then(cell);
+            let cell = table.row(rule, pages).and_then(cell);
             let _ = write!(text, " {:>width$}", cell.as_deref().unwrap_or("-"));
         }
         text.push('\n');
@@ -127,27 +145,45 @@ pub(crate) fn text(tables: &[Table]) -> String {
             text.push('\n');
         }
         let writes = table.writes * 100 / table.accesses.max(1);
+        let about = if table.is_sampled() { "about " } else { "" };
         let _ = writeln!(
             text,
-            "{}: {} accesses ({writes} % writes) of {} pages, {}\n",
+            "{}: {} accesses ({writes} % writes) of {about}{} pages, {}",
             table.file,
-            grouped(table.accesses as u64),
-            grouped(u64::from(table.pages)),
-            bytes(u64::from(table.pages)),
+            grouped(table.accesses),
+            grouped(table.pages),
+            bytes(table.pages),
         );
-        let hits = |counts: &Counts| Some(format!("{:.2}", 100.0 * counts.hit_ratio()));
-        body(&mut text, table, "pages", &hits);
-        let is_timed = |row: &Row| row.counts.is_some_and(|counts| counts.times.is_some());
-        if table.rows.iter().any(is_timed) {
+        if table.is_sampled() {
+            let (accesses, pages) = table.sampled;
+            let _ = writeln!(
+                text,
+                "sampled: one page in {:.1}, {} accesses of {} pages",
+                1.0 / table.rate,
+                grouped(accesses),
+                grouped(pages),
+            );
+        }
+        text.push('\n');
+        body(&mut text, table, "pages", &|row| {
+            let counts = row.counts?;
+            Some(format!("{:.2}", 100.0 * counts.hit_ratio()))
+        });
+        if table.is_sampled() {
             text.push('\n');
-            body(&mut text, table, "seconds of", &|counts| {
-                counts
-                    .times
-                    .map(|times| format!("{:.2}", seconds(times.all)))
+            body(&mut text, table, "+- of", &|row| {
+                Some(format!("{:.2}", 100.0 * row.error?))
+            });
+        }
+        let times = |row: &Row| row.counts?.times;
+        if table.rows.iter().any(|row| times(row).is_some()) {
+            text.push('\n');
+            body(&mut text, table, "seconds of", &|row| {
+                Some(format!("{:.2}", seconds(times(row)?.all)))
             });
             text.push('\n');
-            body(&mut text, table, "stalls of", &|counts| {
-                counts.times.map(|times| times.stalls.to_string())
+            body(&mut text, table, "stalls of", &|row| {
+                Some(times(row)?.stalls.to_string())
             });
         }
     }
@@ -155,6 +191,9 @@ pub(crate) fn text(tables: &[Table]) -> String {
         text.push_str("\nHits of all accesses, in per cent.");
         if text.contains("stalls of") {
             text.push_str(" A stall is an access that took 100 ms or more.");
+        }
+        if tables.iter().any(Table::is_sampled) {
+            text.push_str(" Behind +- stands the standard error of a sample, in points.");
         }
         text.push('\n');
     }
@@ -180,6 +219,8 @@ pub(crate) fn csv(tables: &[Table]) -> String {
         "seconds",
         "longest_ms",
         "stalls",
+        "rate",
+        "error",
     ];
     let mut rows = vec![heads.map(str::to_owned).to_vec()];
     for table in tables {
@@ -198,6 +239,11 @@ pub(crate) fn csv(tables: &[Table]) -> String {
                 Some(times) => times.map(|(_, value)| value.to_string()),
                 None => [const { String::new() }; 3],
             });
+            line.push(table.rate.to_string());
+            line.push(
+                row.error
+                    .map_or(String::new(), |error| format!("{error:.6}")),
+            );
             rows.push(line);
         }
     }
@@ -243,6 +289,9 @@ pub(crate) fn json(tables: &[Table]) -> String {
             for (name, value) in times(counts).into_iter().flatten() {
                 map.insert(name.to_owned(), value);
             }
+            if let Some(error) = row.error {
+                map.insert("error".to_owned(), json!(error));
+            }
         }
         value
     };
@@ -252,6 +301,9 @@ pub(crate) fn json(tables: &[Table]) -> String {
             "accesses": table.accesses,
             "writes": table.writes,
             "pages": table.pages,
+            "rate": table.rate,
+            "sampled_accesses": table.sampled.0,
+            "sampled_pages": table.sampled.1,
             "rows": table.rows.iter().map(row).collect::<Vec<Value>>(),
         })
     };
@@ -307,6 +359,7 @@ mod tests {
                 rule: rule.to_owned(),
                 pages: 2,
                 counts,
+                error: None,
             });
         }
         vec![table]
@@ -320,7 +373,7 @@ mod tests {
             text.contains("\n          2     8 KiB     25.00         -\n"),
             "{text}"
         );
-        assert!(csv(&tables).ends_with("a/b.txt,lru,2,0.250000,4,1,3,0,0,0,0,2,,,\n"));
+        assert!(csv(&tables).ends_with("a/b.txt,lru,2,0.250000,4,1,3,0,0,0,0,2,,,,1,\n"));
         let json: Value = serde_json::from_str(&json(&tables)).unwrap();
         assert_eq!(json[0]["rows"][0]["hit_ratio"], 0.25);
         assert_eq!(json[0]["rows"][0]["misses"], 3);

@@ -55,6 +55,24 @@ impl Counts {
         self.accesses - self.hits
     }
 
+    /// The counts of the whole trace, of which these are of the sample that is here. Its misses are
+    /// those of as many accesses as the rate says, as in SHARDS-adj: pages that are accessed the
+    /// most often hit, and one more or less of them in the sample moves accesses, not misses.
+    pub(crate) fn of_whole(self, trace: &Trace) -> Self {
+        let whole = |part| trace.whole(part);
+        let (accesses, _) = trace.all();
+        Self {
+            accesses,
+            hits: accesses.saturating_sub(whole(self.misses())),
+            refaults: whole(self.refaults),
+            evicted: whole(self.evicted),
+            written: whole(self.written),
+            read_ahead: whole(self.read_ahead),
+            cached: whole(self.cached),
+            times: self.times,
+        }
+    }
+
     /// Hits of all accesses.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use replay::rules;
 use replay::run;
-use replay::trace::Trace;
+use replay::trace::{Reading, Trace};
 
 /// Columns of `libcachesim.csv`, and how far a rule may be from it, in points. The sketch of
 /// W-TinyLFU hashes: on small traces its result moves by a point if pages get other names (multi2,
@@ -44,6 +44,10 @@ struct Row {
     trace: String,
     pages: u32,
     ratios: BTreeMap<String, f64>,
+}
+
+fn read(file: &Path) -> Trace {
+    Trace::read(file, &Reading::default(), |_| true).unwrap()
 }
 
 fn rows() -> Vec<Row> {
@@ -75,7 +79,7 @@ fn replayed(folder: &Path) -> Vec<(Row, BTreeMap<&'static str, f64>)> {
     for row in rows() {
         if trace.as_ref().is_none_or(|(name, _)| *name != row.trace) {
             let file = folder.join(format!("{}.u64.xz", row.trace));
-            let read = file.exists().then(|| Trace::read(&file, None).unwrap());
+            let read = file.exists().then(|| read(&file));
             trace = Some((row.trace.clone(), read));
         }
         let Some((_, Some(trace))) = &trace else {

@@ -65,6 +65,10 @@ impl Rule for Belady {
             None
         };
         self.due[page as usize] = Some(due);
+        if self.heap.len() > 2 * self.due.len() {
+            self.heap
+                .retain(|(due, page)| self.due[*page as usize] == Some(*due));
+        }
         self.heap.push((due, page));
         if hit {
             return Access::Hit;

@@ -68,8 +68,10 @@ pub const ALL: &[(&str, Build)] = &[
     ("2q", |trace, pages| {
         Box::new(two_q::TwoQ::new(trace.distinct(), pages))
     }),
-    ("lirs", |trace, pages| {
-        Box::new(lirs::Lirs::new(trace.distinct(), pages))
+    ("lirs", |trace, pages| match pages {
+        // There is no choice, and no room for a low and a high page.
+        1 => Box::new(lru::Lru::new(trace.distinct(), pages)),
+        _ => Box::new(lirs::Lirs::new(trace.distinct(), pages)),
     }),
     ("arc", |trace, pages| {
         Box::new(arc::Arc::new(trace.distinct(), pages))

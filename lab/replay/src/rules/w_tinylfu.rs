@@ -10,6 +10,7 @@
 
 use super::lists::Lists;
 use super::{Access, Rule, percent};
+use crate::trace::mixed;
 
 const WINDOW: u8 = 0;
 const PROBATION: u8 = 1;
@@ -39,11 +40,7 @@ impl Sketch {
 
     /// The places of a page's counters.
     fn places(&self, page: u32) -> impl Iterator<Item = usize> + use<> {
-        // SplitMix64's finalizer, Steele et al., OOPSLA 2014.
-        let mut hash = u64::from(page).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        hash ^= hash >> 31;
+        let hash = mixed(u64::from(page));
         #[expect(clippy::cast_possible_truncation, reason = "two halves of a hash")]
         let (first, step) = ((hash >> 32) as u32, hash as u32);
         let counters = self.0.len();

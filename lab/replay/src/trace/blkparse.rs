@@ -22,36 +22,32 @@ pub(super) fn is_line(line: &str) -> bool {
     event(line).is_some()
 }
 
-pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
-    for (line, words) in text.lines().enumerate() {
-        sink.line = line + 1;
-        let Some(event) = event(words) else {
-            continue;
-        };
-        if event[5] != "Q" {
-            continue;
-        }
-        let sectors = match event[6..] {
-            [rwbs, sector, "+", sectors, ..] => {
-                let range = sector.parse::<u64>().ok().zip(sectors.parse::<u64>().ok());
-                range.map(|(sector, sectors)| (rwbs, sector, sectors))
-            }
-            // A flush has no sectors.
-            _ => continue,
-        };
-        let Some((rwbs, sector, sectors)) = sectors else {
-            let wrong = format!(
-                "{} has no `sector + sectors` behind its action",
-                quoted(words)
-            );
-            return Err(Fault::line(sink.line, wrong));
-        };
-        // A discard is no access.
-        if rwbs.contains('D') || sectors == 0 {
-            continue;
-        }
-        let (offset, len) = (bytes_of(sector), bytes_of(sectors));
-        sink.bytes(event[0], offset, len, rwbs.contains('W'))?;
+pub(super) fn read(words: &str, sink: &mut Sink) -> Result<(), Fault> {
+    let Some(event) = event(words) else {
+        return Ok(());
+    };
+    if event[5] != "Q" {
+        return Ok(());
     }
-    Ok(())
+    let sectors = match event[6..] {
+        [rwbs, sector, "+", sectors, ..] => {
+            let range = sector.parse::<u64>().ok().zip(sectors.parse::<u64>().ok());
+            range.map(|(sector, sectors)| (rwbs, sector, sectors))
+        }
+        // A flush has no sectors.
+        _ => return Ok(()),
+    };
+    let Some((rwbs, sector, sectors)) = sectors else {
+        let wrong = format!(
+            "{} has no `sector + sectors` behind its action",
+            quoted(words)
+        );
+        return Err(Fault::line(sink.line, wrong));
+    };
+    // A discard is no access.
+    if rwbs.contains('D') || sectors == 0 {
+        return Ok(());
+    }
+    let (offset, len) = (bytes_of(sector), bytes_of(sectors));
+    sink.bytes(event[0], offset, len, rwbs.contains('W'))
 }

@@ -9,9 +9,9 @@
 //! | `blkparse` | pages of a request that was queued | `.blkparse`, lines that look so |
 //! | `perf` | pages of a `filemap` or `block` event | `.perf`, lines that look so |
 //!
-//! Any of them may be packed by gzip or xz, which its first bytes say. A name that says nothing,
-//! and a format that is given, leave it to the contents. Each format is a file here: to add one,
-//! write another and name it in `Format`.
+//! Any of them may be packed by gzip, xz or zstd, which its first bytes say, and come from a pipe.
+//! A name that says nothing, and a format that is given, leave it to the contents. A format is a
+//! function of a line or a record: to add one, write another and name it in `Format`.
 //!
 //! Invariants
 //!   1. Pages are numbered from 0 without gaps, in the order of their addresses.
@@ -24,14 +24,16 @@ mod numbers;
 mod oracle_general;
 mod packed;
 mod perf;
-mod u64s;
+mod sample;
+mod source;
 
-use std::collections::BTreeMap;
+use std::io::{Cursor, Read};
 use std::path::Path;
 
-use policy::units::Bytes;
-
 use packed::Packed;
+use sample::Sink;
+pub(crate) use sample::mixed;
+use source::Source;
 
 /// Bytes of a page, for formats that count in bytes or sectors.
 const PAGE_SHIFT: u32 = 12;
@@ -41,17 +43,24 @@ const SECTOR_SHIFT: u32 = 9;
 const PLACE_BITS: u32 = 40;
 /// Most devices or files, by the bits that are left for their numbers.
 const PLACES_MOST: u64 = 1 << (u64::BITS - PLACE_BITS);
-/// Most accesses, and pages: both are kept in 32 bits, with one for writes.
-const MOST: usize = 1 << 31;
 /// Most bytes of a request. Linux counts those of a bio in 32 bits, of a read or a write in 31.
 ///
 /// # Source
 /// Linux 6.12 include/linux/bvec.h, struct bvec_iter; include/linux/fs.h, MAX_RW_COUNT.
 const REQUEST_MOST: u64 = 1 << 32;
-/// Bytes for an access while a trace is read: its address, once more in order, its number, its way.
-const BYTES_EACH: u64 = 8 + 8 + 4 + 1;
-/// Accesses for which there is room at first; the memory for more is asked for.
-const ROOM: usize = 1 << 20;
+/// Bytes of a file's beginning by which its format is known.
+const HEAD: usize = 1 << 16;
+
+/// The first `most` bytes of a reader, or as many as it has, and a reader of all.
+fn peeked(
+    mut reader: impl Read + 'static,
+    most: usize,
+) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
+    let mut head = Vec::new();
+    reader.by_ref().take(most as u64).read_to_end(&mut head)?;
+    let all = Cursor::new(head.clone()).chain(reader);
+    Ok((head, Box::new(all)))
+}
 
 /// A format of traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,13 +114,12 @@ impl Format {
         })
     }
 
-    /// That of a file of this name with these contents.
+    /// That of a file of this name that begins with these bytes.
     fn of(name: &str, bytes: &[u8]) -> Self {
         if let Some(format) = Self::of_name(name) {
             return format;
         }
-        let head = &bytes[..bytes.len().min(1 << 16)];
-        let head = String::from_utf8_lossy(head);
+        let head = String::from_utf8_lossy(bytes);
         let some = |is: fn(&str) -> bool| head.lines().take(200).any(is);
         if some(|line| line.contains("filemap:") || line.contains("block:block_")) {
             Self::Perf
@@ -158,24 +166,13 @@ pub enum TraceError {
         /// The format's name.
         format: &'static str,
     },
-    /// More than is kept.
-    #[error("{file}: more than 2^31 accesses; cut it, for example with `head`")]
-    Long {
-        /// The file.
-        file: String,
-    },
-    /// More than there is memory for.
+    /// No page of it was kept.
     #[error(
-        "{file}: {accesses} accesses and more need {} of memory, of which there is not enough; cut it, for example with `head`",
-        Bytes(*needs).shown()
+        "{file}: no page of it is in the sample; a higher rate is given with --sample, more memory with --trace-memory"
     )]
-    Memory {
+    Thin {
         /// The file.
         file: String,
-        /// Accesses read so far.
-        accesses: usize,
-        /// Bytes that the next ones need.
-        needs: u64,
     },
     /// Packed by a program whose files are not read here.
     #[error("{file}: packed by {by}, which is not read here; unpack it: {command}")]
@@ -189,12 +186,11 @@ pub enum TraceError {
     },
 }
 
-/// The fault of a file, and its place.
+/// The fault of a file.
 enum Fault {
+    /// Its place, and what is wrong.
     At(String, String),
-    Long,
-    /// Bytes that are needed.
-    Memory(u64),
+    Read(std::io::Error),
 }
 
 impl Fault {
@@ -213,148 +209,115 @@ fn quoted(line: &str) -> String {
     }
 }
 
-/// Checks that there is memory for `bytes` more; else as a fault.
-fn has_memory(bytes: u64) -> Result<(), Fault> {
-    let (available, group) = (os::Available::now(), os::Groups::of_process().limit());
-    let left = available.bytes.saturating_add(available.more);
-    let left = left.min(group.map_or(u64::MAX, |group| group.bytes));
-    if bytes <= left {
-        Ok(())
-    } else {
-        Err(Fault::Memory(bytes))
-    }
-}
-
-/// Accesses as they are read: addresses of pages, wherever they lie.
-#[derive(Default)]
-struct Sink {
-    addresses: Vec<u64>,
-    writes: Vec<bool>,
-    /// The numbers of devices or files, by name.
-    places: BTreeMap<String, u64>,
-    /// The line that is read.
-    line: usize,
-}
-
-impl Sink {
-    fn access(&mut self, address: u64, write: bool) -> Result<(), Fault> {
-        if self.addresses.len() == self.addresses.capacity() {
-            self.make_room()?;
-        }
-        self.addresses.push(address);
-        self.writes.push(write);
-        Ok(())
-    }
-
-    /// Room for as many accesses again.
-    #[cold]
-    fn make_room(&mut self) -> Result<(), Fault> {
-        let have = self.addresses.len();
-        let more = have.max(ROOM).min(MOST - have);
-        if more == 0 {
-            return Err(Fault::Long);
-        }
-        let needs = (have + more) as u64 * BYTES_EACH;
-        if have > 0 {
-            has_memory(needs)?;
-        }
-        let refused = |_| Fault::Memory(needs);
-        self.addresses.try_reserve_exact(more).map_err(refused)?;
-        self.writes.try_reserve_exact(more).map_err(refused)
-    }
-
-    /// The pages of `len` bytes at `offset` of the place of that name.
-    fn bytes(&mut self, place: &str, offset: u64, len: u64, write: bool) -> Result<(), Fault> {
-        let wrong = |what: &str| Err(Fault::line(self.line, what));
-        if len > REQUEST_MOST {
-            let what = "no request has more than 4 GiB: are two columns exchanged?";
-            return wrong(&format!("a request of {len} bytes; {what}"));
-        }
-        let last = offset.saturating_add(len.max(1) - 1) >> PAGE_SHIFT;
-        if last >> PLACE_BITS != 0 {
-            return wrong(&format!(
-                "byte {offset} lies beyond 4 PiB, the most of a device or a file"
-            ));
-        }
-        let known = self.places.get(place).copied();
-        let number = known.unwrap_or(self.places.len() as u64);
-        if number == PLACES_MOST {
-            return wrong("more than 2^24 devices or files");
-        }
-        if known.is_none() {
-            self.places.insert(place.to_owned(), number);
-        }
-        for page in offset >> PAGE_SHIFT..=last {
-            self.access(number << PLACE_BITS | page, write)?;
-        }
-        Ok(())
-    }
-}
-
 /// Bytes of sectors; of more than there can be, the most.
 fn bytes_of(sectors: u64) -> u64 {
     sectors.saturating_mul(1 << SECTOR_SHIFT)
 }
 
-/// A trace in memory.
+/// The way in which a trace is read.
 #[derive(Clone, Debug)]
+pub struct Reading {
+    /// The format, if the file's name and contents are not to be asked.
+    pub format: Option<Format>,
+    /// The part of its pages that is kept at most, above 0 and up to 1.
+    pub rate: f64,
+    /// The draw of the sample: with another number it is of other pages.
+    pub draw: u64,
+    /// Bytes of memory for what is kept, and for a replay of it: where they do not suffice the rate
+    /// is halved.
+    pub memory: u64,
+}
+
+impl Default for Reading {
+    /// All of it.
+    fn default() -> Self {
+        Self {
+            format: None,
+            rate: 1.0,
+            draw: 0,
+            memory: u64::MAX,
+        }
+    }
+}
+
+/// A trace in memory, or a sample of its pages with all of their accesses.
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
     /// By access: its page's number, and in the lowest bit whether it was written.
     accesses: Vec<u32>,
     /// By page: its address.
     addresses: Vec<u64>,
+    /// Accesses of all pages, and those that write.
+    all: u64,
+    writes: u64,
+    /// The part of the pages that is here, and the draw by which they are.
+    rate: f64,
+    draw: u64,
 }
 
 impl Trace {
-    /// Reads a file. `format`: instead of what its name or its contents say.
+    /// Reads a file, `-` for standard input. `goes_on` is asked now and then with the bytes read so
+    /// far; no ends it.
     ///
     /// # Errors
-    /// It cannot be read, or is not of the format.
-    pub fn read(path: &Path, format: Option<Format>) -> Result<Self, TraceError> {
+    /// It cannot be read, was ended, or is not of the format; no page is in the sample.
+    pub fn read(
+        path: &Path,
+        reading: &Reading,
+        goes_on: impl FnMut(u64) -> bool + 'static,
+    ) -> Result<Self, TraceError> {
         let file = path.display().to_string();
         let at_file = |error| TraceError::Read {
             file: file.clone(),
             error,
         };
-        let mut bytes = std::fs::read(path).map_err(at_file)?;
-        let mut name = file.as_str();
-        let given = format.or_else(|| Format::of_name(name));
-        let is_binary = matches!(given, Some(Format::U64 | Format::OracleGeneral));
-        if let Some(packed) = Packed::of(name, &bytes, is_binary) {
-            name = packed.name_within(name);
-            bytes = packed.unpacked(&file, bytes)?;
-        }
-        let format = format.unwrap_or_else(|| Format::of(name, &bytes));
-        Self::of(&file, &bytes, format)
+        let source = Source::open(path, goes_on).map_err(at_file)?;
+        let (head, bytes) = peeked(source, packed::MAGIC_MOST).map_err(at_file)?;
+        let by_name = Format::of_name(&file);
+        let is_binary = matches!(by_name, Some(Format::U64 | Format::OracleGeneral));
+        let (name, bytes) = match Packed::of(&file, &head, is_binary) {
+            Some(packed) => (packed.name_within(&file), packed.unpacked(&file, bytes)?),
+            None => (file.as_str(), bytes),
+        };
+        let (head, bytes) = peeked(bytes, HEAD).map_err(at_file)?;
+        let format = reading.format.unwrap_or_else(|| Format::of(name, &head));
+        Self::of(&file, bytes, format, reading)
     }
 
-    fn of(file: &str, bytes: &[u8], format: Format) -> Result<Self, TraceError> {
-        let mut sink = Sink::default();
-        let text = || String::from_utf8_lossy(bytes);
+    fn of(
+        file: &str,
+        bytes: impl Read,
+        format: Format,
+        reading: &Reading,
+    ) -> Result<Self, TraceError> {
+        let mut sink = Sink::new(reading);
         let read = match format {
-            Format::U64 => u64s::read(bytes, &mut sink),
-            Format::OracleGeneral => oracle_general::read(bytes, &mut sink),
-            Format::Numbers => numbers::read(&text(), &mut sink),
-            Format::Msr => msr::read(&text(), &mut sink),
-            Format::Blkparse => blkparse::read(&text(), &mut sink),
-            Format::Perf => perf::read(&text(), &mut sink),
+            Format::U64 => source::records(bytes, &mut sink, "a number", |word| {
+                u64::from_le_bytes(*word)
+            }),
+            Format::OracleGeneral => {
+                source::records(bytes, &mut sink, "a record", oracle_general::object)
+            }
+            Format::Numbers => source::lines(bytes, &mut sink, numbers::read),
+            Format::Msr => source::lines(bytes, &mut sink, msr::read),
+            Format::Blkparse => source::lines(bytes, &mut sink, blkparse::read),
+            Format::Perf => source::lines(bytes, &mut sink, perf::read),
         };
         let file = || file.to_owned();
         let named = Format::ALL.iter().find(|(_, other)| *other == format);
         let format = named.map_or("", |(name, _)| *name);
-        let read = read.and_then(|()| Self::numbered(&sink.addresses, &sink.writes));
         match read {
-            Ok(_) if sink.addresses.is_empty() => Err(TraceError::Empty {
+            Ok(()) if sink.is_empty() => Err(TraceError::Empty {
                 file: file(),
                 format,
             }),
-            Ok(trace) => Ok(trace),
-            Err(Fault::Memory(needs)) => Err(TraceError::Memory {
+            Ok(()) => Some(sink.trace())
+                .filter(|trace| !trace.is_empty())
+                .ok_or_else(|| TraceError::Thin { file: file() }),
+            Err(Fault::Read(error)) => Err(TraceError::Read {
                 file: file(),
-                accesses: sink.addresses.len(),
-                needs,
+                error,
             }),
-            Err(Fault::Long) => Err(TraceError::Long { file: file() }),
             Err(Fault::At(at, wrong)) => Err(TraceError::Wrong {
                 file: file(),
                 at,
@@ -364,54 +327,70 @@ impl Trace {
         }
     }
 
-    /// Gives pages their numbers.
-    fn numbered(accessed: &[u64], writes: &[bool]) -> Result<Self, Fault> {
-        let (mut addresses, mut accesses) = (Vec::new(), Vec::new());
-        let needs = accessed.len() as u64 * BYTES_EACH;
-        let refused = |_| Fault::Memory(needs);
-        addresses
-            .try_reserve_exact(accessed.len())
-            .map_err(refused)?;
-        accesses
-            .try_reserve_exact(accessed.len())
-            .map_err(refused)?;
-        addresses.extend_from_slice(accessed);
-        addresses.sort_unstable();
-        addresses.dedup();
-        let number = |(address, write): (&u64, &bool)| {
-            let page = addresses.partition_point(|other| other < address);
-            u32::try_from(page << 1).expect("fewer than 2^31 pages") | u32::from(*write)
-        };
-        accesses.extend(accessed.iter().zip(writes).map(number));
-        Ok(Self {
-            accesses,
-            addresses,
-        })
-    }
-
     /// A trace of reads.
-    ///
-    /// # Panics
-    /// There is no memory for it.
     #[must_use]
     pub fn of_reads(pages: &[u64]) -> Self {
-        let trace = Self::numbered(pages, &vec![false; pages.len()]);
-        trace.ok().expect("memory for as much again")
+        let mut sink = Sink::new(&Reading::default());
+        for page in pages {
+            sink.access(*page, false);
+        }
+        sink.trace()
     }
 
-    /// Number of accesses.
+    /// The part of the trace's pages that is here; 1: all.
+    #[must_use]
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Accesses of all pages of the trace, and those of them that write.
+    #[must_use]
+    pub fn all(&self) -> (u64, u64) {
+        (self.all, self.writes)
+    }
+
+    /// Pages of the trace: an estimate where they are not all here.
+    #[must_use]
+    pub fn pages(&self) -> u64 {
+        self.whole(u64::from(self.distinct()))
+    }
+
+    /// The number among all pages that stands for `part` of those here.
+    pub(crate) fn whole(&self, part: u64) -> u64 {
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "far fewer than 2^53"
+        )]
+        let whole = (part as f64 / self.rate).round() as u64;
+        whole
+    }
+
+    /// The memory for the pages here that is to them as `pages` are to all.
+    pub(crate) fn scaled(&self, pages: u32) -> u32 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "no more than `pages`"
+        )]
+        let scaled = (f64::from(pages) * self.rate).round() as u32;
+        scaled
+    }
+
+    /// Number of accesses that are here.
     #[must_use]
     pub fn len(&self) -> usize {
         self.accesses.len()
     }
 
-    /// Never: a trace has an access.
+    /// Never, as it is read: a trace has an access.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.accesses.is_empty()
     }
 
-    /// Number of pages accessed.
+    /// Number of pages that are here.
     #[must_use]
     pub fn distinct(&self) -> u32 {
         u32::try_from(self.addresses.len()).expect("fewer than 2^31 pages")

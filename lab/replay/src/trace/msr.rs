@@ -6,31 +6,27 @@
 
 use super::{Fault, Sink, quoted};
 
-pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
-    for (line, words) in text.lines().enumerate() {
-        sink.line = line + 1;
-        if words.trim().is_empty() || line == 0 && words.starts_with("Timestamp") {
-            continue;
-        }
-        let fields: Vec<&str> = words.split(',').map(str::trim).collect();
-        let request = match fields[..] {
-            [_, host, disk, way, offset, size, ..] => {
-                let write = match way {
-                    "Read" | "read" => Some(false),
-                    "Write" | "write" => Some(true),
-                    _ => None,
-                };
-                let bytes = offset.parse().ok().zip(size.parse().ok());
-                write.zip(bytes).map(|how| (format!("{host} {disk}"), how))
-            }
-            _ => None,
-        };
-        let Some((disk, (write, (offset, size)))) = request else {
-            let words = quoted(words);
-            let wrong = format!("{words} is no time,host,disk,Read|Write,offset,size,...");
-            return Err(Fault::line(sink.line, wrong));
-        };
-        sink.bytes(&disk, offset, size, write)?;
+pub(super) fn read(words: &str, sink: &mut Sink) -> Result<(), Fault> {
+    if words.trim().is_empty() || sink.line == 1 && words.starts_with("Timestamp") {
+        return Ok(());
     }
-    Ok(())
+    let fields: Vec<&str> = words.split(',').map(str::trim).collect();
+    let request = match fields[..] {
+        [_, host, disk, way, offset, size, ..] => {
+            let write = match way {
+                "Read" | "read" => Some(false),
+                "Write" | "write" => Some(true),
+                _ => None,
+            };
+            let bytes = offset.parse().ok().zip(size.parse().ok());
+            write.zip(bytes).map(|how| (format!("{host} {disk}"), how))
+        }
+        _ => None,
+    };
+    let Some((disk, (write, (offset, size)))) = request else {
+        let words = quoted(words);
+        let wrong = format!("{words} is no time,host,disk,Read|Write,offset,size,...");
+        return Err(Fault::line(sink.line, wrong));
+    };
+    sink.bytes(&disk, offset, size, write)
 }

@@ -1,8 +1,11 @@
 //! Packed files, known by their first bytes.
 
-use std::io::{Cursor, Read};
+use std::io::{self, BufRead as _, BufReader, Read};
 
-use super::{Fault, TraceError, has_memory};
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+use super::{HEAD, TraceError};
 
 /// A program that packs files.
 pub(super) struct Packed {
@@ -16,6 +19,7 @@ pub(super) struct Packed {
 enum How {
     Gzip,
     Xz,
+    Zstd,
     /// Not read here: the command that unpacks such a file.
     By(&'static str),
 }
@@ -38,7 +42,7 @@ const ALL: [Packed; 7] = [
         name: "zstd",
         ending: ".zst",
         magic: &[0x28, 0xb5, 0x2f, 0xfd],
-        how: How::By("zstd -d FILE"),
+        how: How::Zstd,
     },
     Packed {
         name: "bzip2",
@@ -66,8 +70,10 @@ const ALL: [Packed; 7] = [
     },
 ];
 
-/// Bytes that are unpacked between two looks at the memory that is left.
-const PIECE: u64 = 64 << 20;
+/// Most bytes of a window of zstd, as its own program takes without a word (`--long=27`).
+const WINDOW_MOST: u64 = 1 << 27;
+/// Bytes of the longest magic.
+pub(super) const MAGIC_MOST: usize = 6;
 
 impl Packed {
     /// The program by which these bytes are packed. `is_binary`: without an ending that says so
@@ -82,38 +88,94 @@ impl Packed {
         name.strip_suffix(self.ending).unwrap_or(name)
     }
 
-    pub(super) fn unpacked(&self, file: &str, bytes: Vec<u8>) -> Result<Vec<u8>, TraceError> {
-        match self.how {
-            How::Gzip => all_of(file, flate2::read::MultiGzDecoder::new(&bytes[..])),
-            How::Xz => all_of(file, xz4rust::XzReader::new(Cursor::new(bytes))),
-            How::By(command) => Err(TraceError::Packed {
-                file: file.to_owned(),
-                by: self.name,
-                command,
-            }),
-        }
+    pub(super) fn unpacked(
+        &self,
+        file: &str,
+        bytes: impl Read + 'static,
+    ) -> Result<Box<dyn Read>, TraceError> {
+        Ok(match self.how {
+            How::Gzip => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
+            How::Xz => Box::new(xz4rust::XzReader::new(bytes)),
+            How::Zstd => Box::new(Zstd::new(bytes)),
+            How::By(command) => {
+                return Err(TraceError::Packed {
+                    file: file.to_owned(),
+                    by: self.name,
+                    command,
+                });
+            }
+        })
     }
 }
 
-/// All that is unpacked, as long as there is memory for it.
-fn all_of(file: &str, mut reader: impl Read) -> Result<Vec<u8>, TraceError> {
-    let mut unpacked = Vec::new();
-    loop {
-        let read = reader.by_ref().take(PIECE).read_to_end(&mut unpacked);
-        let read = read.map_err(|error| TraceError::Read {
-            file: file.to_owned(),
-            error,
-        })?;
-        if (read as u64) < PIECE {
-            return Ok(unpacked);
+/// A file of zstd: frames, one after the other, each with a sum of what it holds, maybe.
+struct Zstd<R> {
+    bytes: BufReader<R>,
+    decoder: FrameDecoder,
+    is_inside: bool,
+}
+
+impl<R: Read> Zstd<R> {
+    fn new(bytes: R) -> Self {
+        let mut decoder = FrameDecoder::new();
+        decoder.set_max_window_size(WINDOW_MOST);
+        Self {
+            bytes: BufReader::with_capacity(HEAD, bytes),
+            decoder,
+            is_inside: false,
         }
-        // The vector doubles.
-        if let Err(Fault::Memory(needs)) = has_memory(unpacked.len() as u64) {
-            return Err(TraceError::Memory {
-                file: file.to_owned(),
-                accesses: 0,
-                needs,
-            });
+    }
+
+    /// Into the next frame, or the end: false.
+    fn begin(&mut self) -> io::Result<bool> {
+        while !self.bytes.fill_buf()?.is_empty() {
+            match self.decoder.reset(&mut self.bytes) {
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let mut skipped = self.bytes.by_ref().take(length.into());
+                    io::copy(&mut skipped, &mut io::sink())?;
+                }
+                begun => return begun.map(|()| true).map_err(io::Error::other),
+            }
+        }
+        Ok(false)
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.is_inside = false;
+        let (told, found) = (
+            self.decoder.get_checksum_from_data(),
+            self.decoder.get_calculated_checksum(),
+        );
+        if told.is_some() && told != found {
+            return Err(io::Error::other("the sum of what it holds is another"));
+        }
+        Ok(())
+    }
+}
+
+impl<R: Read> Read for Zstd<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if !self.is_inside {
+                if !self.begin()? {
+                    return Ok(0);
+                }
+                self.is_inside = true;
+            }
+            let decoder = &mut self.decoder;
+            while decoder.can_collect() == 0 && !decoder.is_finished() {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                let decoded = decoder.decode_blocks(&mut self.bytes, one);
+                decoded.map_err(io::Error::other)?;
+            }
+            let read = decoder.read(into)?;
+            if read > 0 || into.is_empty() {
+                return Ok(read);
+            }
+            self.end()?;
         }
     }
 }

@@ -20,7 +20,6 @@ struct Event {
     offset: u64,
     bytes: u64,
     write: bool,
-    line: usize,
 }
 
 /// The value behind a key, be it `key=value` or `key value`.
@@ -55,7 +54,6 @@ fn file_event(sort: u8, rest: &str) -> Option<Event> {
         offset,
         bytes,
         write: false,
-        line: 0,
     })
 }
 
@@ -71,7 +69,6 @@ fn block_event(sort: u8, rest: &str) -> Option<Event> {
         offset: bytes_of(sector),
         bytes: bytes_of(sectors),
         write: rwbs.contains('W'),
-        line: 0,
     })
 }
 
@@ -96,30 +93,20 @@ fn event(line: &str) -> Option<Result<Event, ()>> {
     Some(event.ok_or(()))
 }
 
-pub(super) fn read(text: &str, sink: &mut Sink) -> Result<(), Fault> {
-    let mut events = Vec::new();
-    for (line, words) in text.lines().enumerate() {
-        match event(words) {
-            None => {}
-            Some(Ok(event)) => events.push(Event {
-                line: line + 1,
-                ..event
-            }),
-            Some(Err(())) => {
-                let wrong = format!("cannot read the fields of {}", quoted(words));
-                return Err(Fault::line(line + 1, wrong));
-            }
+pub(super) fn read(words: &str, sink: &mut Sink) -> Result<(), Fault> {
+    let event = match event(words) {
+        None => return Ok(()),
+        Some(Ok(event)) => event,
+        Some(Err(())) => {
+            let wrong = format!("cannot read the fields of {}", quoted(words));
+            return Err(Fault::line(sink.line, wrong));
         }
-    }
-    let Some(counts) = events.iter().map(|event| event.sort).min() else {
-        return Ok(());
     };
-    for event in events.iter().filter(|event| event.sort == counts) {
-        if event.bytes == 0 {
-            continue;
-        }
-        sink.line = event.line;
-        sink.bytes(&event.place, event.offset, event.bytes, event.write)?;
+    if event.sort < sink.sort {
+        sink.restart(event.sort);
     }
-    Ok(())
+    if event.sort > sink.sort || event.bytes == 0 {
+        return Ok(());
+    }
+    sink.bytes(&event.place, event.offset, event.bytes, event.write)
 }

@@ -1,8 +1,16 @@
 use super::*;
 
+fn of_bytes(bytes: &[u8], format: Format) -> Result<Trace, TraceError> {
+    Trace::of("t", bytes, format, &Reading::default())
+}
+
+fn of_file(path: &Path) -> Result<Trace, TraceError> {
+    Trace::read(path, &Reading::default(), |_| true)
+}
+
 /// A text of that format as read: addresses, and true for each that is written.
 fn read(text: &str, format: Format) -> Result<Vec<(u64, bool)>, String> {
-    let trace = Trace::of("t", text.as_bytes(), format).map_err(|error| error.to_string())?;
+    let trace = of_bytes(text.as_bytes(), format).map_err(|error| error.to_string())?;
     let address = |(page, write): (u32, bool)| (trace.addresses()[page as usize], write);
     Ok(trace.accesses().map(address).collect())
 }
@@ -43,21 +51,21 @@ fn binary_formats_are_whole_records() {
         .iter()
         .flat_map(|n| n.to_le_bytes())
         .collect();
-    let trace = Trace::of("t", &numbers, Format::U64).unwrap();
+    let trace = of_bytes(&numbers, Format::U64).unwrap();
     assert_eq!(trace.addresses(), [5, 1 << 40]);
     let mut record = vec![0; 24];
     record[4] = 9;
-    let trace = Trace::of("t", &record, Format::OracleGeneral).unwrap();
+    let trace = of_bytes(&record, Format::OracleGeneral).unwrap();
     assert_eq!(trace.addresses(), [9]);
     for (cut, format) in [
         (&numbers[..12], Format::U64),
         (&record[..23], Format::OracleGeneral),
     ] {
-        let error = Trace::of("t", cut, format).unwrap_err().to_string();
+        let error = of_bytes(cut, format).unwrap_err().to_string();
         assert!(error.contains(":byte "), "{error}");
     }
     assert!(matches!(
-        Trace::of("t", &[], Format::U64),
+        of_bytes(&[], Format::U64),
         Err(TraceError::Empty { .. })
     ));
 }
@@ -187,7 +195,7 @@ fn as_many_places_as_accesses_are_read_in_no_time() {
         let text: String = (0..PLACES)
             .map(|place| line(0, 8, &place.to_string()))
             .collect();
-        let trace = Trace::of("t", text.as_bytes(), format).unwrap();
+        let trace = of_bytes(text.as_bytes(), format).unwrap();
         assert_eq!(trace.distinct(), PLACES, "{format:?}");
     }
 }
@@ -208,30 +216,52 @@ fn a_packed_file_is_unpacked_or_its_program_is_named() {
     let pair = [gz(a), gz(b)].concat();
     for (name, bytes) in [("a.txt.gz", &pair), ("a", &pair), ("a.txt", &gz(&text))] {
         std::fs::write(dir.join(name), bytes).unwrap();
-        let trace = Trace::read(&dir.join(name), None).unwrap();
+        let trace = of_file(&dir.join(name)).unwrap();
         assert_eq!((trace.len(), trace.distinct()), (20_000, 20_000), "{name}");
     }
-    std::fs::write(dir.join("cut.gz"), &pair[..pair.len() / 3]).unwrap();
-    let error = Trace::read(&dir.join("cut.gz"), None).unwrap_err();
-    assert!(matches!(error, TraceError::Read { .. }), "{error}");
+    let zst = |text: &str| {
+        let level = ruzstd::encoding::CompressionLevel::Fastest;
+        ruzstd::encoding::compress_to_vec(text.as_bytes(), level)
+    };
+    // Frames, and between them one that is to be skipped.
+    let frames = [&zst(a)[..], b"\x50\x2a\x4d\x18\x03\0\0\0abc", &zst(b)].concat();
+    std::fs::write(dir.join("a.txt.zst"), &frames).unwrap();
+    assert_eq!(of_file(&dir.join("a.txt.zst")).unwrap().len(), 20_000);
+    let mut wrong = frames.clone();
+    *wrong.last_mut().unwrap() ^= 1;
+    for bytes in [&pair[..pair.len() / 3], &frames[..frames.len() / 3], &wrong] {
+        std::fs::write(dir.join("cut"), bytes).unwrap();
+        let error = of_file(&dir.join("cut")).unwrap_err();
+        assert!(matches!(error, TraceError::Read { .. }), "{error}");
+    }
     for (magic, name) in [
-        (&b"\x28\xb5\x2f\xfdxyz"[..], "zstd"),
-        (b"BZh91AY", "bzip2"),
+        (&b"BZh91AY"[..], "bzip2"),
         (b"\x04\x22\x4d\x18xyz", "lz4"),
         (b"PK\x03\x04xyz", "zip"),
         (b"7z\xbc\xaf\x27\x1cxyz", "7-Zip"),
     ] {
         let file = dir.join("trace.csv");
         std::fs::write(&file, magic).unwrap();
-        let error = Trace::read(&file, None).unwrap_err().to_string();
+        let error = of_file(&file).unwrap_err().to_string();
         assert!(error.contains(&format!("packed by {name}")), "{error}");
     }
     // Numbers may begin so.
     let number = u64::from_le_bytes(*b"\x1f\x8b\x08\0\0\0\0\0");
     std::fs::write(dir.join("a.u64"), number.to_le_bytes()).unwrap();
-    let trace = Trace::read(&dir.join("a.u64"), None).unwrap();
+    let trace = of_file(&dir.join("a.u64")).unwrap();
     assert_eq!(trace.addresses(), [number]);
     std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_line_has_an_end() {
+    let mut endless = "1\n".to_owned();
+    endless.push_str(&"2".repeat(1 << 17));
+    let error = read(&endless, Format::Numbers).unwrap_err();
+    assert!(
+        error.starts_with("t:2: a line of more than 64 KiB"),
+        "{error}"
+    );
 }
 
 #[test]
