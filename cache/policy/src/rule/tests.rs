@@ -1,4 +1,77 @@
+use std::collections::{BTreeMap, VecDeque};
+
 use super::*;
+
+/// The rule of docs/work/add-a-policy.md, as whoever adds it has it.
+mod second_time;
+
+/// Pages that go, in order, when these are accessed in a memory of `memory`: the rule's decisions,
+/// without the clusters, dirty pages and clocks that a cache has beside. Each access is a tick.
+pub(super) fn evicted(rule: &mut dyn PageRule, memory: usize, pages: &[u32]) -> Vec<u32> {
+    let [mut young, mut main] = [VecDeque::new(), VecDeque::new()];
+    let (mut words, mut ghosts, mut went) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
+    for (now, page) in (0..).zip(pages) {
+        let word = words.entry(*page).or_insert(0);
+        *word = used(*word, now);
+        if young.contains(page) || main.contains(page) {
+            continue;
+        }
+        let is_full = young.len() + main.len() == memory;
+        let coming = Coming {
+            ghost: ghosts.remove(page).map(|bits| Ghost::from_bits(bits, now)),
+            has_room: !is_full,
+            oldest: main.front().map(|oldest| Use::of(words[oldest], now)),
+        };
+        let to = rule.place(&coming);
+        while young.len() + main.len() == memory {
+            let len = |queue: &VecDeque<u32>| Pages(queue.len() as u64);
+            let (from, end) = rule.next(&Queues {
+                young: len(&young),
+                main: len(&main),
+                ahead: Pages::ZERO,
+            });
+            let queue = match from {
+                Queue::Young => &mut young,
+                Queue::Main => &mut main,
+            };
+            let looked = match end {
+                End::Old => queue.pop_front(),
+                End::New => queue.pop_back(),
+            };
+            let looked = looked.expect("a rule looks where a page is");
+            let mut found = Use::of(words[&looked], now);
+            match rule.look(from, &mut found) {
+                Some(Queue::Young) => young.push_back(looked),
+                Some(Queue::Main) => main.push_back(looked),
+                None => {
+                    went.push(looked);
+                    if rule.went(from) {
+                        ghosts.insert(looked, Ghost::of(found, from).bits(now));
+                    }
+                    words.remove(&looked);
+                    continue;
+                }
+            }
+            words.insert(looked, found.word(now));
+        }
+        match to {
+            Queue::Young => young.push_back(*page),
+            Queue::Main => main.push_back(*page),
+        }
+    }
+    went
+}
+
+#[test]
+fn the_rule_that_the_page_shows_is_the_one_that_is_tested() {
+    let page = include_str!("../../../../docs/work/add-a-policy.md");
+    let rule = include_str!("tests/second_time.rs");
+    let added: String = rule.lines().map(|line| format!("+{line}\n")).collect();
+    assert!(
+        page.contains(&added),
+        "docs/work/add-a-policy.md shows another second_time.rs"
+    );
+}
 
 #[test]
 fn a_name_finds_its_own_rule_alone() {
