@@ -786,7 +786,11 @@ pub(super) fn show_filled(
             index.set_tag(filled.page, Tag::Dirty);
             let mut set = Flags::UPTODATE | Flags::DIRTY;
             if let Some(map) = map {
-                map.map(filled.page, Access::Store);
+                if at > 0 && map.live().is_some() {
+                    map.map_beside(filled.page, Access::Store);
+                } else {
+                    map.map(filled.page, Access::Store);
+                }
                 set = set | Flags::MAPPED;
             }
             let before =

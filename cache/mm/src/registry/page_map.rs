@@ -94,6 +94,16 @@ impl PageMap {
         }
     }
 
+    /// A page is mapped beside one that is used; whether it will be used, nobody knows yet.
+    pub(crate) fn map_beside(&self, page: u32, access: Access) {
+        let was_young = self.test_and_clear_young(page);
+        self.map(page, access);
+        self.test_and_clear_young(page);
+        if was_young {
+            self.mapped.set_young(page);
+        }
+    }
+
     /// True if the access to a page needs no fault.
     pub(crate) fn has(&self, page: u32, access: Access) -> bool {
         match access {
@@ -166,6 +176,19 @@ mod tests {
         assert!(!map.test_and_clear_young(3));
         // A page of the file behind what is mapped is not asked after.
         map.protect(8);
+    }
+
+    #[test]
+    fn a_page_that_comes_beside_another_is_as_young_as_it_was() {
+        let map = PageMap::new(8, None);
+        for access in [Access::Load, Access::Store] {
+            map.map_beside(3, access);
+            assert!(map.has(3, access) && !map.test_and_clear_young(3));
+        }
+        map.map(4, Access::Load);
+        map.map_beside(4, Access::Store);
+        assert!(map.has(4, Access::Store) && map.test_and_clear_young(4));
+        assert!(!map.test_and_clear_young(4));
     }
 
     #[test]

@@ -192,7 +192,11 @@ impl Walk<'_> {
                 if !before.has(Flags::MAPPED) {
                     cache.zones.note_mapped(pin.frame());
                 }
-                self.map.map(page, Access::Load);
+                if page == first {
+                    self.map.map(page, Access::Load);
+                } else {
+                    self.map.map_beside(page, Access::Load);
+                }
                 stand = page + 1;
             }
         }

@@ -406,20 +406,20 @@ impl Run {
 
 /// The lengths of accesses, in nanoseconds.
 #[derive(Default)]
-struct Times(Vec<u32>);
+struct Times(Vec<u64>);
 
 impl Times {
     /// An access that began then has ended now, which is the answer.
     fn note(&mut self, began: Instant) -> Instant {
         let now = Instant::now();
         let took = (now - began).as_nanos();
-        self.0.push(u32::try_from(took).unwrap_or(u32::MAX));
+        self.0.push(u64::try_from(took).unwrap_or(u64::MAX));
         now
     }
 
     /// In seconds.
     fn longest(&self) -> f64 {
-        f64::from(self.0.iter().copied().max().unwrap_or(0)) / 1e9
+        self.0.iter().copied().max().unwrap_or(0) as f64 / 1e9
     }
 
     fn told(&mut self, prefix: &str) -> Figures<String, Value> {
@@ -430,7 +430,7 @@ impl Times {
         };
         for (name, thousandths) in [("p50_us", 500), ("p99_us", 990), ("p999_us", 999)] {
             let time = figures::quantile(&self.0, thousandths).unwrap_or(0);
-            tell(name, f64::from(time) / 1e3);
+            tell(name, time as f64 / 1e3);
         }
         tell("max_ms", self.longest() * 1e3);
         figures
