@@ -1,5 +1,5 @@
 //! The server: volumes in one bounded, paced cache, exported over NBD.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod access;
 mod aside;

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, Subcommand};
 use serve::config::{Asked, ConfigError};
 use serve::log::Format;
 use serve::run::ServeError;
@@ -71,9 +71,23 @@ pub(crate) const DEMO_EXAMPLES: &str = "\
 Examples:
   tidegate demo                      all parts, and the plot in this folder
   tidegate demo --seconds 30 --out /tmp/demo
+  tidegate demo map                  a mapped file on a slow disk, the kernel's map and ours (root)
 
 Exit status: 0 if all parts ran; 1 if one could not, or its plot cannot be written; 2 for a mistake
 in the command line; 130 if interrupted.";
+
+/// Examples below `tidegate demo map --help`.
+const DEMO_MAP_EXAMPLES: &str = "\
+Examples:
+  sudo tidegate demo map                 both sides, a minute
+  sudo tidegate demo map --seconds 60
+
+It needs root: the disk is a loop device over a temporary file of 256 MiB, held to 4 MB/s by a
+control group (blkio of version 1, io of version 2), and the kernel's map is in a memory group of
+its own. All of it is taken back at the end; Ctrl-C ends it within some seconds.
+
+Exit status: 0 if both sides ran; 1 if one could not; 2 for a mistake in the command line; 130 if
+interrupted.";
 
 /// Arguments of `serve`: those that the server's crate has, and the few that are the program's own.
 #[derive(Clone, Debug, Default)]
@@ -220,7 +234,11 @@ pub(crate) fn hold(arguments: &HoldArguments) -> u8 {
 
 /// Arguments of `demo`.
 #[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct DemoArguments {
+    /// Another one than that of the server.
+    #[command(subcommand)]
+    pub of: Option<DemoOf>,
     /// Folder for the plot, created if missing, instead of the current one
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
@@ -234,13 +252,32 @@ pub struct DemoArguments {
     pub seconds: u64,
 }
 
+/// The other demonstrations.
+#[derive(Subcommand, Clone, Debug)]
+pub enum DemoOf {
+    /// See in a minute what a limit and pacing do to a mapped file, beside the kernel's map
+    #[command(after_help = DEMO_MAP_EXAMPLES)]
+    Map {
+        #[arg(
+            long,
+            value_name = "N",
+            default_value_t = serve::demo::map::DEFAULT,
+            help = format!("Seconds of each side, {} to {}", serve::demo::map::SECONDS.start(), serve::demo::map::SECONDS.end())
+        )]
+        seconds: u64,
+    },
+}
+
 /// Shows what pacing does. Answers the exit status.
 pub(crate) fn demo(arguments: &DemoArguments) -> u8 {
-    let options = serve::demo::DemoOptions {
-        out: arguments.out.clone(),
-        seconds: arguments.seconds,
+    let ran = match arguments.of {
+        Some(DemoOf::Map { seconds }) => serve::demo::map::run(seconds),
+        None => serve::demo::run(&serve::demo::DemoOptions {
+            out: arguments.out.clone(),
+            seconds: arguments.seconds,
+        }),
     };
-    match serve::demo::run(&options) {
+    match ran {
         Ok(()) => 0,
         Err(error) => {
             terminal::complain(&format!("tidegate: {error}"));

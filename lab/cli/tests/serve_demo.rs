@@ -5,6 +5,8 @@
 mod serving;
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -144,4 +146,83 @@ fn parts_that_show_nothing_are_refused() {
     let help = demo(&folder, &["--help"]).output().unwrap();
     let help = String::from_utf8_lossy(&help.stdout).into_owned();
     assert!(help.contains("Seconds of each part, 12 to 600"), "{help}");
+}
+
+/// `demo map`, whose temporary files go to a folder of this test.
+fn demo_map(folder: &Folder, words: &[&str]) -> Command {
+    let temp = folder.path("temp");
+    fs::create_dir_all(&temp).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(["demo", "map"]).args(words);
+    command.env("TMPDIR", temp).stdin(Stdio::null());
+    command
+}
+
+/// Loop devices over files of this test.
+fn loops(folder: &Folder) -> usize {
+    let list = Command::new("losetup").arg("--list").output().unwrap();
+    let temp = folder.path("temp").display().to_string();
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    list.lines().filter(|line| line.contains(&temp)).count()
+}
+
+#[test]
+fn both_maps_are_run_and_nothing_is_left() {
+    let folder = Folder::new("demo-map");
+    let output = demo_map(&folder, &["--seconds", "3"]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(left_behind(&folder), 0);
+    if !output.status.success() {
+        let wants = ["run it as root", "answer no page faults"];
+        assert!(
+            wants.iter().any(|want| complaint.contains(want)),
+            "{complaint}"
+        );
+        println!("SKIPPED: {complaint}");
+        return;
+    }
+    assert_eq!(loops(&folder), 0);
+    let [most, of] = ["memory at most", "  of a limit of"].map(|line| figures(&said, line)[1]);
+    assert!(most > of / 2.0 && most <= of, "{said}");
+    assert!(figures(&said, "heavy stores a second")[1] > 100.0, "{said}");
+
+    let mut child = demo_map(&folder, &[])
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let began = Instant::now();
+    while loops(&folder) == 0 {
+        assert!(began.elapsed() < PATIENCE, "it does not begin");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    let process = child.id().to_string();
+    let sent = Command::new("kill").args(["-INT", &process]).status();
+    assert!(sent.unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!((loops(&folder), left_behind(&folder)), (0, 0));
+}
+
+#[test]
+fn a_map_without_rights_names_the_way_out() {
+    let folder = Folder::new("demo-map-rights");
+    let mut command = demo_map(&folder, &[]);
+    // As nobody, where this is root: else as it is.
+    if rustix::process::geteuid().is_root() {
+        fs::set_permissions(folder.path("temp"), fs::Permissions::from_mode(0o777)).unwrap();
+        command.uid(65534);
+    }
+    let output = command.args(["--seconds", "2"]).output();
+    let said = match output {
+        Ok(output) => {
+            assert_eq!(output.status.code(), Some(1));
+            String::from_utf8_lossy(&output.stderr).into_owned()
+        }
+        // The program lies where nobody may go.
+        Err(error) => return println!("SKIPPED: {error}"),
+    };
+    assert!(said.contains("root"), "{said}");
+    let output = demo_map(&folder, &["--seconds", "1"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
 }

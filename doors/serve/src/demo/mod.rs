@@ -16,6 +16,7 @@
 //! the cache is full. Afterwards what is in the files is compared with what was written.
 
 pub mod load;
+pub mod map;
 mod plot;
 mod side;
 mod table;
@@ -101,6 +102,16 @@ pub enum DemoError {
         /// The length asked for.
         seconds: u64,
     },
+    /// The same of `demo map`.
+    #[error("--seconds {seconds}: choose {least} to {most}")]
+    MapSeconds {
+        /// The length asked for.
+        seconds: u64,
+        /// The shortest.
+        least: u64,
+        /// The longest.
+        most: u64,
+    },
     /// A file, a folder or a socket.
     #[error("{what}: {}", crate::refusal::Refused(error))]
     Io {
@@ -141,7 +152,7 @@ impl DemoError {
     pub fn status(&self) -> u8 {
         match self {
             Self::Interrupted => 130,
-            Self::Seconds { .. } => 2,
+            Self::Seconds { .. } | Self::MapSeconds { .. } => 2,
             Self::Io { .. }
             | Self::Cache(_)
             | Self::Backend(_)
@@ -191,12 +202,7 @@ pub fn run(options: &DemoOptions) -> Result<(), DemoError> {
     let plot = out.join("tidegate-demo.svg");
     can_be_written(&plot).map_err(DemoError::io(plot.display().to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("demo")
-        .enable_all()
-        .build()
-        .map_err(DemoError::io("threads of the server"))?;
+    let runtime = runtime()?;
     listen_for_interrupt(&runtime, &stop);
     let folder = Folder::new()?;
     let lasting = Duration::from_secs(options.seconds);
@@ -215,6 +221,15 @@ pub fn run(options: &DemoOptions) -> Result<(), DemoError> {
     std::fs::write(&plot, plot::draw(&parts)).map_err(DemoError::io(plot.display().to_string()))?;
     say(&table::conclusion(&parts, &plot));
     Ok(())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, DemoError> {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("demo")
+        .enable_all()
+        .build()
+        .map_err(DemoError::io("threads of the server"))
 }
 
 /// Checks that a file can be put there: said before the work, not after it. Leaves things as they

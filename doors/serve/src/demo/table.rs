@@ -182,7 +182,7 @@ fn times(one: Duration, two: Duration) -> String {
 }
 
 /// A length with a unit that fits it.
-fn shown(length: Duration) -> String {
+pub(super) fn shown(length: Duration) -> String {
     let millis = length.as_secs_f64() * 1e3;
     match millis {
         millis if millis >= 10_000.0 => format!("{:.1} s", millis / 1e3),
