@@ -429,6 +429,21 @@ impl Arena {
         }
     }
 
+    /// Copies `bytes` into the frames of a read, from byte `from` of the request on: the other way
+    /// round.
+    ///
+    /// # Panics
+    /// Beyond the request's last frame; a request that does not read.
+    pub fn copy_to_request(&self, request: &IoRequest, from: usize, bytes: &[u8]) {
+        let mut done = 0;
+        while done < bytes.len() {
+            let (place, inside) = ((from + done) / FRAME, (from + done) % FRAME);
+            let len = (FRAME - inside).min(bytes.len() - done);
+            self.copy_in(&request.busy[place], inside, bytes.into(), done, len);
+            done += len;
+        }
+    }
+
     /// Tells `watcher` of all resident chunks, now and from now on.
     pub(crate) fn watch(&self, watcher: Arc<dyn ChunkWatcher>) {
         // The lock is held across, so that no chunk comes or goes unseen.

@@ -84,6 +84,12 @@ pub use pressure::Pressure;
 pub use spill::{Spill, Touched};
 pub use stats::{NodeStats, PageUse, Stats, Swap, Wait};
 pub use upkeep::{VolumeState, VolumeStats};
+/// The parts of which a device of one's own is made, for [`Cache::attach`]. docs/embed/volume.md
+/// has one whole.
+pub mod backing {
+    pub use env::{Device, DeviceInfo, Interrupt, IoError, IoOp, IoRequest, ObjectId};
+    pub use os::{Arena, ThreadEnv};
+}
 pub use volume::{Backing, Cursor, Mode, Progress, Synced, Volume, VolumeOptions};
 pub use waits::{CallWait, CallWaits, SlowCall};
 pub use writer::Writer;
@@ -92,6 +98,7 @@ pub use writer::Writer;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/embed/give-memory-back.md")]
 #[doc = include_str!("../../../docs/embed/map.md")]
+#[doc = include_str!("../../../docs/embed/volume.md")]
 mod pages {}
 
 /// Bytes in a page.

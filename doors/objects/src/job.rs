@@ -319,12 +319,9 @@ pub(crate) async fn read(shared: &Shared, object: u64, parts: &[WholePart]) -> R
             let to = part.range.end.min(at + piece.len() as u64);
             if from < to {
                 let bytes = &piece[within(from - at)..within(to - at)];
-                fill(
-                    shared,
-                    part,
-                    part.from + within(from - part.range.start),
-                    bytes,
-                );
+                let place = part.from + within(from - part.range.start);
+                part.whole
+                    .with(|request| shared.arena.copy_to_request(request, place, bytes));
             }
         }
     };
@@ -387,22 +384,6 @@ async fn unread(shared: &Shared, object: u64, before: &Seen, trouble: Trouble) -
         }
     }
     shared.missing_is_lost(object, trouble)
-}
-
-/// Copies bytes into the frames of a read, from byte `from` of the request on.
-fn fill(shared: &Shared, part: &WholePart, from: usize, bytes: &[u8]) {
-    let page = within(PAGE_SIZE);
-    part.whole.with(|request| {
-        let mut done = 0;
-        while done < bytes.len() {
-            let (place, inside) = ((from + done) / page, (from + done) % page);
-            let len = (page - inside).min(bytes.len() - done);
-            shared
-                .arena
-                .copy_in(&request.busy[place], inside, bytes.into(), done, len);
-            done += len;
-        }
-    });
 }
 
 /// Zeroes a part's share of the frames of a read.
