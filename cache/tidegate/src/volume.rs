@@ -205,7 +205,7 @@ impl From<mm::Progress> for Progress {
 
 impl Cache {
     /// Attaches a volume; `backing` makes what keeps it, with the environment that its requests
-    /// come from.
+    /// come from, of the parts in [`crate::backing`].
     ///
     /// # Errors
     /// Those of `backing`; `Cache` with `TooMany` devices or files. `Closed`.

@@ -157,6 +157,29 @@ fn a_pipe_is_replayed_by_a_sample_and_says_so() {
 }
 
 #[test]
+fn a_trace_that_its_memory_does_not_hold_is_sampled_and_one_that_fits_is_whole() {
+    let file = trace("cloudphysics.u64.xz");
+    let of = |memory: &str| {
+        let words = [&file, "--rule", "lru", "--pages", "20%", "--json"];
+        let done = replay(&[&words[..], &["--trace-memory", memory]].concat());
+        assert_eq!(done.status.code(), Some(0), "{done:?}");
+        let tables: Value = serde_json::from_slice(&done.stdout).unwrap();
+        tables[0].clone()
+    };
+    let [whole, part] = [of("64MiB"), of("2MiB")];
+    assert_eq!(
+        (&whole["rate"], &part["rate"]),
+        (&1.0.into(), &0.125.into())
+    );
+    assert_eq!(whole["accesses"], part["accesses"]);
+    assert_eq!(whole["sampled_pages"], 48_974);
+    assert!(whole["rows"][0].get("error").is_none());
+    let ratio = |table: &Value| table["rows"][0]["hit_ratio"].as_f64().unwrap();
+    let error = part["rows"][0]["error"].as_f64().unwrap();
+    assert!((ratio(&part) - ratio(&whole)).abs() < 4.0 * error, "{part}");
+}
+
+#[test]
 fn a_pipe_that_says_nothing_is_left_at_an_interrupt() {
     let program = env!("CARGO_BIN_EXE_tidegate");
     let mut child = Command::new(program)

@@ -13,8 +13,8 @@
 //! | `belady` | Belady 1966 | the bound: it knows the future |
 //!
 //! A rule that reads alone is measured here: one page a step, no read-ahead, no time. Pages are
-//! numbered densely in the order in which a trace first names them, so that a rule keeps arrays and
-//! no maps. To add one: a file, and a line in `ALL`.
+//! numbered densely in the order of their addresses, so that a rule keeps arrays and no maps. To
+//! add one: a file, and a line in `ALL`.
 //!
 //! Variants are those of libCacheSim 0.3, which the rules are held against; each file says where
 //! its paper leaves something open. `lirs` and `s3-fifo` are the papers' to the page; the cache's
