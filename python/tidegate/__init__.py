@@ -15,11 +15,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ._cache import Cache, CacheStats, File, FileStats, Wait
-from ._core import Pin, Region, version
+from ._core import Map, Pin, Region, version
 
 __version__ = version()
 
-__all__ = ["Cache", "CacheStats", "File", "FileStats", "Pin", "Region", "Wait", "version"]
+__all__ = ["Cache", "CacheStats", "File", "FileStats", "Map", "Pin", "Region", "Wait", "memmap", "version"]
 
 #: The names of the laboratory, for those who look for them here.
 _LAB = frozenset(
@@ -31,12 +31,18 @@ if TYPE_CHECKING:
     import tidegate_lab
     from tidegate_lab import *
 
+    from ._memmap import memmap
+
     __all__ += tidegate_lab.__all__
 elif find_spec("tidegate_lab"):
     __all__ += sorted(_LAB)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "memmap":  # needs numpy
+        from ._memmap import memmap
+
+        return memmap
     if name not in _LAB:
         raise AttributeError(f"module 'tidegate' has no attribute {name!r}")
     try:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from . import _core
-from ._core import Pin, Region
+from ._core import Map, Pin, Region
 
 if TYPE_CHECKING:
     from _typeshed import StrOrBytesPath
@@ -120,6 +120,8 @@ class Cache(_Single):
     page_rule : str, optional
         The rule that picks the page to evict when memory is full: ``reuse``, ``lirs``, ``s3-fifo``,
         ``mru``. If not given, active and inactive pages and refault distances decide, as in Linux.
+    maps : bool
+        Files can be mapped (``File.map``). The memory then consists of pages of 4 KiB.
     layers : str, optional
         A bad disk for tests: ``"slow:rate=16MB,latency=2ms+faulty:eio_writes=0.01"``.
 
@@ -157,15 +159,17 @@ class Cache(_Single):
         swap_file: tuple[StrOrBytesPath, int | str] | None = None,
         readahead: int | str | None = None,
         page_rule: str | None = None,
+        maps: bool = False,
         layers: str | None = None,
     ) -> None:
         self._core = _core.Cache(
-            memory, dirty_limit, background_limit, swap_file, readahead, page_rule, layers
+            memory, dirty_limit, background_limit, swap_file, readahead, page_rule, layers, maps
         )
         self._closed = False
         self._pid = os.getpid()
         self._memory = memory
         self._files: weakref.WeakSet[File] = weakref.WeakSet()
+        self._maps: weakref.WeakSet[Map] = weakref.WeakSet()
 
     def open(
         self,
@@ -245,10 +249,13 @@ class Cache(_Single):
         return self._closed
 
     def close(self) -> None:
-        """Sync and end the cache; files of it are closed with it. A pin stays readable.
+        """Sync and end the cache; its maps and files are closed with it. A pin stays readable.
 
         Raises
         ------
+        BufferError
+            A ``memoryview`` or an array over a map is still there: it would be no memory any more.
+            Nothing was closed.
         OSError
             Data that could not be made durable. The cache is ended all the same.
         KeyboardInterrupt
@@ -256,6 +263,8 @@ class Cache(_Single):
         """
         if self._closed:
             return
+        for map_ in list(self._maps):
+            map_.close()
         problem: Exception | None = None
         try:
             for file in list(self._files):
@@ -360,6 +369,37 @@ class File(_Single, io.RawIOBase):
             at += len(part)
             show(part)
         return at - offset
+
+    def map(
+        self, offset: int = 0, n: int | None = None, *, write: bool | None = None, user_mode: bool = False
+    ) -> Map:
+        """Map bytes of the file as memory, within the cache's limit whatever is touched: a buffer, as of
+        ``numpy.frombuffer(file.map(), numpy.float32)``. In a cache with ``maps=True``; one map of a file
+        at a time, and meanwhile its pages are not pinned.
+
+        Parameters
+        ----------
+        offset : int
+            A multiple of 4096.
+        n : int, optional
+            Bytes; if not given, to the end.
+        write : bool, optional
+            For stores, too; if not given, as the file was opened.
+        user_mode : bool
+            Take less than full rights, where the process has no more: then calls of the system that
+            are given memory of the map which is not there fail with EFAULT.
+
+        Raises
+        ------
+        OSError
+            The process may not answer page faults (the words have the ways out); the file has a map.
+        """
+        self._check()
+        n = max(self._file.size() - offset, 0) if n is None else n
+        write = self.writable() if write is None else write
+        made = self._file.map(offset, n, write, user_mode, self._cache)
+        self._cache._maps.add(made)
+        return made
 
     def advise(self, advice: Advice, offset: int = 0, n: int = 0, /) -> None:
         """Say what is to come, as ``os.posix_fadvise`` does. Nobody is held to it.

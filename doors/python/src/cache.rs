@@ -8,26 +8,18 @@ use std::sync::{Arc, PoisonError, RwLock};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use tidegate::{Advice, OpenOptions, RuleMaker, rule};
+use tidegate::{Advice, MapOptions, OpenOptions, RuleMaker, rule};
 
 use crate::bytes::Borrowed;
 use crate::errors;
-use crate::heard::{heard, hears};
-use crate::numbers::{Limit, Size, number};
+use crate::heard::{answer, heard, hears};
+use crate::lent::{Map, Pin};
+use crate::numbers::{Limit, Size, advice, number};
 use crate::paths::FsPath;
-use crate::pin::Pin;
 use crate::process::Own;
 
 /// Bytes that a call moves between two looks for signals.
 const PIECE: usize = 256 << 10;
-
-/// The answer of a call that may wait, as Python has it.
-fn answer<T: Send + 'static>(
-    py: Python<'_>,
-    call: impl FnOnce() -> Result<T, tidegate::Error> + Send + 'static,
-) -> PyResult<T> {
-    heard(py, |_| call())?.map_err(errors::cache)
-}
 
 /// Fills `bytes` from `offset`: pages in memory by this thread, the rest heard. Answers the number
 /// of bytes that there were.
@@ -153,8 +145,9 @@ impl Cache {
         readahead: Option<Size>,
         page_rule: Option<&str>,
         layers: Option<&str>,
+        maps: bool,
     ) -> PyResult<Self> {
-        let mut builder = tidegate::Cache::builder().memory(memory.0);
+        let mut builder = tidegate::Cache::builder().memory(memory.0).maps(maps);
         if let Some(limit) = dirty_limit {
             builder = builder.dirty_limit(limit.0);
         }
@@ -304,25 +297,6 @@ fn as_dict<'py>(py: Python<'py>, wait: &tidegate::Wait) -> PyResult<Bound<'py, P
     Ok(dict)
 }
 
-/// Advice, and its name.
-const ADVICE: [(&str, Advice); 6] = [
-    ("normal", Advice::Normal),
-    ("sequential", Advice::Sequential),
-    ("random", Advice::Random),
-    ("no-reuse", Advice::NoReuse),
-    ("will-need", Advice::WillNeed),
-    ("dont-need", Advice::DontNeed),
-];
-
-/// The advice of this name.
-fn advice(name: &str) -> PyResult<Advice> {
-    let known = ADVICE.iter().find(|(known, _)| *known == name);
-    known.map(|(_, advice)| *advice).ok_or_else(|| {
-        let names = ADVICE.map(|(name, _)| name).join(", ");
-        PyValueError::new_err(format!("there is no advice '{name}'; there are {names}"))
-    })
-}
-
 /// An open file, as `tidegate.File` uses it.
 #[pyclass(frozen, module = "tidegate._core", name = "File")]
 pub(crate) struct File {
@@ -437,15 +411,31 @@ impl File {
         })
     }
 
+    /// Maps `len` bytes at `offset`; `owner` lives as long as the map.
+    fn map(
+        &self,
+        py: Python<'_>,
+        #[pyo3(from_py_with = number)] offset: u64,
+        #[pyo3(from_py_with = number)] len: u64,
+        write: bool,
+        user_mode: bool,
+        owner: Py<PyAny>,
+    ) -> PyResult<Map> {
+        let (file, end) = (self.file()?, offset.saturating_add(len));
+        let options = MapOptions::new().write(write).user_mode(user_mode);
+        let map = answer(py, move || file.map(offset..end, options))?;
+        Ok(Map::of(map, write, owner))
+    }
+
     /// Says what is to come.
     fn advise(
         &self,
         py: Python<'_>,
-        name: &str,
+        #[pyo3(from_py_with = advice)] advice: Advice,
         #[pyo3(from_py_with = number)] offset: u64,
         #[pyo3(from_py_with = number)] len: u64,
     ) -> PyResult<()> {
-        let (file, advice) = (self.file()?, advice(name)?);
+        let file = self.file()?;
         answer(py, move || file.advise(advice, offset, len))
     }
 

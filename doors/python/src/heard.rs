@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 
-use crate::process;
+use crate::{errors, process};
 
 /// Interval at which a call that waits looks for signals.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
@@ -87,6 +87,14 @@ pub(crate) fn heard<T: Send + 'static>(
             }
         }
     }
+}
+
+/// The answer of a call that may wait, as Python has it.
+pub(crate) fn answer<T: Send + 'static>(
+    py: Python<'_>,
+    call: impl FnOnce() -> Result<T, tidegate::Error> + Send + 'static,
+) -> PyResult<T> {
+    heard(py, |_| call())?.map_err(errors::cache)
 }
 
 /// Has a kept thread do it, or a new one; where the system has none, does it here.

@@ -1,20 +1,20 @@
 //! The Python package `tidegate`: what is compiled of it. The other part is `python/tidegate`.
 //!
 //! ```text
-//!   cache, pin            -> tidegate               (files under one limit)
+//!   cache, lent           -> tidegate               (files under one limit)
 //!   process: forks        errors: exceptions        heard: signals
 //! ```
 //!
-//! `unsafe` stands in `bytes` and `pin` only: memory of Python's objects, and ours in their hands.
+//! `unsafe` stands in `bytes` and `lent` only: memory of Python's objects, and ours in their hands.
 #![deny(unsafe_code)]
 
 mod bytes;
 mod cache;
 mod errors;
 mod heard;
+mod lent;
 mod numbers;
 mod paths;
-mod pin;
 mod process;
 
 use pyo3::prelude::*;
@@ -30,7 +30,7 @@ mod module {
     #[pymodule_export]
     use super::cache::{Cache, File, Region};
     #[pymodule_export]
-    use super::pin::Pin;
+    use super::lent::{Map, Pin};
     #[pymodule_export]
     use super::process::forked;
     #[pymodule_export]

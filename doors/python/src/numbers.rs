@@ -1,11 +1,11 @@
-//! Sizes and places of callers: a wrong one is a `ValueError` that names it.
+//! Sizes, places and advice of callers: a wrong one is a `ValueError` that names it.
 
 use std::fmt::Display;
 
 use figures::size;
 use pyo3::exceptions::{PyOverflowError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use tidegate::{Pages, Threshold};
+use tidegate::{Advice, Pages, Threshold};
 
 /// The largest of a type.
 pub(crate) trait Most: Display {
@@ -80,4 +80,24 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Limit {
         let pages = bytes.div_ceil(tidegate::PAGE_SIZE as u64);
         Ok(Self(Threshold::Pages(Pages(pages))))
     }
+}
+
+/// Advice, and its name.
+const ADVICE: [(&str, Advice); 6] = [
+    ("normal", Advice::Normal),
+    ("sequential", Advice::Sequential),
+    ("random", Advice::Random),
+    ("no-reuse", Advice::NoReuse),
+    ("will-need", Advice::WillNeed),
+    ("dont-need", Advice::DontNeed),
+];
+
+/// The advice of this name.
+pub(crate) fn advice(name: &Bound<'_, PyAny>) -> PyResult<Advice> {
+    let name: &str = name.extract()?;
+    let known = ADVICE.iter().find(|(known, _)| *known == name);
+    known.map(|(_, advice)| *advice).ok_or_else(|| {
+        let names = ADVICE.map(|(name, _)| name).join(", ");
+        PyValueError::new_err(format!("there is no advice '{name}'; there are {names}"))
+    })
 }

@@ -31,7 +31,7 @@ const UNSAFE: [&str; 21] = [
     "cache/os/src/view.rs",
     "cache/tidegate/tests/memory.rs",
     "doors/python/src/bytes.rs",
-    "doors/python/src/pin.rs",
+    "doors/python/src/lent.rs",
     "instruments/guest/src/bin/guest-load/system.rs",
     "instruments/workers/src/bin/maps/memory.rs",
 ];
