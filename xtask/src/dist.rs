@@ -5,6 +5,7 @@
 //! | `tidegate` | static: with musl where rustup has the target, else with glibc, and it says so |
 //! | `tidegate_VERSION_ARCH.deb` | program, unit, manual pages, completions, an example configuration, the user `tidegate` |
 //! | `libtidegate-dev_VERSION_ARCH.deb` | the C library, its headers and pkg-config file, the preload library, the nbdkit plugin's source |
+//! | `tidegate-*.whl`, `tidegate_lab-*.whl` | the Python packages, for each CPython from 3.11 on |
 //! | `SHA256SUMS` | of all that |
 //!
 //! `--built DIR` takes what is there: `tidegate`, `libtidegate.a`, `libtidegate_preload.a`, `manual`.
@@ -25,7 +26,7 @@ use std::time::Duration;
 use crate::c::{self, Layout, VERSION, copy, make, read, write};
 use crate::steps::{self, End};
 use crate::workspace::{ALL_FEATURES, BUILD_MAX, Workspace, cargo, root};
-use crate::{Arguments, Result, trial};
+use crate::{Arguments, Result, python, trial};
 
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
 const MUSL: &str = "x86_64-unknown-linux-musl";
@@ -44,18 +45,19 @@ const PUBLISHED: [&str; 9] = [
     "tidegate-governor",
 ];
 
-/// `cargo xtask dist [--out DIR] [--built DIR] [--twice]`, `dist --crates`.
+/// `cargo xtask dist [--out DIR] [--built DIR] [--twice]`, `dist --crates`, `dist --wheels`.
 pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
     let target = Workspace::load()?.target;
     let usual = target.join("dist-out");
     let mut out = usual.clone();
-    let (mut twice, mut given) = (false, None);
+    let (mut twice, mut given, mut only_wheels) = (false, None, false);
     while let Some(word) = arguments.next_word() {
         match word.as_str() {
             "--out" => out = PathBuf::from(arguments.value_of("--out")?),
             "--twice" => twice = true,
             "--built" => given = Some(PathBuf::from(arguments.value_of("--built")?)),
             "--crates" => return crates(),
+            "--wheels" => only_wheels = true,
             // Of `trial`, in namespaces of its own.
             "--inside" => {
                 let mut path = || arguments.value_of("--inside").map(PathBuf::from);
@@ -74,6 +76,10 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
     }
     let _ = fs::remove_dir_all(&out);
     make(&out)?;
+    if only_wheels {
+        said("wheels", python::wheels(&out))?;
+        return sums(&out);
+    }
     let built = match given {
         Some(folder) => Built::of(&folder),
         None => build(&target)?,
@@ -88,12 +94,19 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
         compare(&out, &again)?;
         fs::remove_dir_all(&scratch).map_err(|error| error.to_string())?;
     }
+    let wheels = python::wheels(&out);
     sums(&out)?;
-    match trial(&out) {
+    said("wheels", wheels)?;
+    said("the trial of the package", trial(&out))
+}
+
+/// A part that was skipped is said, and is no error.
+fn said(what: &str, end: End) -> Result<()> {
+    match end {
         End::Passed => Ok(()),
         End::Failed(problem) => Err(problem),
         End::Skipped(why) => {
-            println!("    SKIPPED: the trial of the package: {why}");
+            println!("    SKIPPED: {what}: {why}");
             Ok(())
         }
     }

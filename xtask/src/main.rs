@@ -55,7 +55,7 @@ usage: cargo xtask COMMAND
   mutants CRATE [--shard K/N]      changes of a crate that its tests do not see, by cargo-mutants
   c [--out DIR] [--debug]          the C library, its headers and its pkg-config file, laid out in a folder (docs/embed/c.md)
   dist [--out DIR] [--built DIR] [--twice]
-                                   the static program and the Debian packages, and a trial of them; --crates: only what crates.io gets
+                                   the static program, the Debian packages and the wheels, and a trial of them; --crates, --wheels: only what crates.io gets, only these
   pages [FOLDER] [NAME=VALUE]...   fills the figures of README.md and docs/ from what is stored; first stores the claims of a
                                    folder of `tidegate reproduce`, or a value of docs/figures.toml measured on this commit
   bench rules [--live] [FOLDER]... every trace in the folders under every page rule; ours against the best

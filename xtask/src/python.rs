@@ -5,7 +5,7 @@
 //! it. The extensions are built as the tests are, unoptimised; the environment stays, so that a
 //! second run downloads nothing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
@@ -44,22 +44,75 @@ pub(crate) fn judge(tidegate: &Path) -> End {
     try_judge(tidegate).unwrap_or_else(End::Failed)
 }
 
-fn try_judge(tidegate: &Path) -> Result<End> {
+/// The environment, with packages in it; it stays.
+fn environment(packages: &[&str]) -> Result<PathBuf> {
     let environment = Workspace::load()?.target.join("xtask/python");
-    let program = |name: &str| environment.join("bin").join(name);
-    let pip = program("pip");
+    let pip = environment.join("bin/pip");
     if !pip.exists() {
         let mut make = Command::new("python3");
         make.args(["-m", "venv"]).arg(&environment);
         steps::run(&mut make, BUILD_MAX)?;
     }
     let mut install = Command::new(pip);
-    install.args(["install", "--quiet"]).args(NEEDED);
-    if let Err(problem) = steps::run(&mut install, BUILD_MAX) {
-        return Ok(End::Skipped(format!(
-            "its packages cannot be had: {problem}"
-        )));
+    install.args(["install", "--quiet"]).args(packages);
+    steps::run(&mut install, BUILD_MAX)
+        .map_err(|problem| format!("its packages cannot be had: {problem}"))?;
+    Ok(environment)
+}
+
+/// A program of the environment, in a folder of `python/`.
+fn within(environment: &Path, folder: &str, name: &str) -> Command {
+    let mut command = Command::new(environment.join("bin").join(name));
+    command
+        .current_dir(root().join("python").join(folder))
+        .env("VIRTUAL_ENV", environment);
+    command
+}
+
+/// A program for a fresh environment with both wheels.
+const TRIAL: &str = "import sys, tidegate
+with tidegate.Cache('16MiB') as cache, cache.open(sys.argv[1], 'w+') as file:
+    file.write(b'tried')
+    file.sync()
+    assert bytes(file.pin(0)) == b'tried'
+assert tidegate.run('dd', scale=1/64, repetitions=1, progress=False).is_whole";
+
+/// Builds the wheels of both packages into a folder, and tries them: installed from there alone.
+/// maturin names the oldest glibc that they run with.
+pub(crate) fn wheels(out: &Path) -> End {
+    if !steps::is_there("python3", &["-c", IS_OLD]) {
+        return End::Skipped("there is no Python from 3.11 on (python3)".into());
     }
+    let environment = match environment(&NEEDED[..1]) {
+        Ok(environment) => environment,
+        Err(problem) => return End::Skipped(problem),
+    };
+    try_wheels(&environment, out).into()
+}
+
+fn try_wheels(environment: &Path, out: &Path) -> Result<()> {
+    for folder in ["", "lab"] {
+        let mut build = within(environment, folder, "maturin");
+        build.args(["build", "--quiet", "--release", "--locked", "--out"]);
+        steps::run(build.arg(out), BUILD_MAX)?;
+    }
+    let fresh = out.join("fresh");
+    let mut make = Command::new("python3");
+    steps::run(make.args(["-m", "venv"]).arg(&fresh), BUILD_MAX)?;
+    let mut install = Command::new(fresh.join("bin/pip"));
+    install.args(["install", "--quiet", "--no-index", "--find-links"]);
+    steps::run(install.arg(out).arg("tidegate[lab]"), BUILD_MAX)?;
+    let mut tried = Command::new(fresh.join("bin/python"));
+    tried.args(["-c", TRIAL]).arg(fresh.join("data"));
+    steps::run(&mut tried, BUILD_MAX)?;
+    std::fs::remove_dir_all(&fresh).map_err(|error| error.to_string())
+}
+
+fn try_judge(tidegate: &Path) -> Result<End> {
+    let environment = match environment(&NEEDED) {
+        Ok(environment) => environment,
+        Err(problem) => return Ok(End::Skipped(problem)),
+    };
     let lints: [&[&str]; 2] = [
         &["fmt", "--all", "--check", "--manifest-path", MANIFEST],
         &[
@@ -74,7 +127,10 @@ fn try_judge(tidegate: &Path) -> Result<End> {
         ],
     ];
     for lint in lints {
-        steps::run(cargo(lint).env("PYO3_PYTHON", program("python")), BUILD_MAX)?;
+        steps::run(
+            cargo(lint).env("PYO3_PYTHON", environment.join("bin/python")),
+            BUILD_MAX,
+        )?;
     }
     for (folder, name, words) in [
         ("", "maturin", &["develop", "--quiet"][..]),
@@ -83,12 +139,8 @@ fn try_judge(tidegate: &Path) -> Result<End> {
         ("", "mypy", &["-p", "tidegate", "-p", "tidegate_lab"]),
         ("", "pytest", &["-q", "lab/tests"]),
     ] {
-        let mut command = Command::new(program(name));
-        let folder = root().join("python").join(folder);
-        command
-            .current_dir(folder)
-            .env("VIRTUAL_ENV", &environment)
-            .env("TIDEGATE", tidegate);
+        let mut command = within(&environment, folder, name);
+        command.env("TIDEGATE", tidegate);
         steps::run(command.args(words), BUILD_MAX)?;
     }
     Ok(End::Passed)
