@@ -603,3 +603,45 @@ pub(crate) unsafe fn copy_shared(mut from: *const u8, mut to: *mut u8, mut len: 
         unsafe { to.add(at).write_volatile(from.add(at).read_volatile()) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A view of two pages, or nothing where the system has none for this process.
+    fn view() -> Option<View> {
+        let view = View::new(0, 2, true, true);
+        view.inspect_err(|error| eprintln!("SKIPPED: a view: {error}"))
+            .ok()
+    }
+
+    #[test]
+    fn a_child_of_a_fork_has_no_view_and_its_parent_has() {
+        let Some(view) = view() else { return };
+        view.populate(0..1).expect("a page of memory");
+        // SAFETY: a page of the alias, which only this test uses.
+        unsafe { view.place(0).write_volatile(7) };
+        view.carry_on(0..1, true);
+        let load = |page: usize| {
+            // SAFETY: within the view; a child has no such memory, and ends.
+            unsafe { view.as_ptr().add(page * FRAME).read_volatile() }
+        };
+        for page in [0, 1] {
+            // SAFETY: the child does no more than load, and leave without a destructor.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                load(page);
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(0) };
+            }
+            let mut status = 0;
+            // SAFETY: waits for the child that was just made.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            let signal = libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status));
+            assert_eq!(signal, Some(libc::SIGSEGV), "page {page}: status {status}");
+        }
+        assert_eq!(load(0), 7);
+        view.remove(0..1);
+        assert_eq!(view.resident(), 0);
+    }
+}
