@@ -12,7 +12,6 @@ use world::content::of_pin;
 use crate::failure::fail;
 use crate::going::{Going, Over, pause};
 use crate::judge;
-use crate::maps;
 use crate::memory;
 use crate::nonblocking;
 use crate::op::{Op, SECTOR, SECTORS};
@@ -385,7 +384,7 @@ impl Actor {
     ) -> Going {
         let world = Arc::clone(&self.world);
         let place = &world.places[slot.place];
-        let mapped = match maps::of(task, &world, slot, file) {
+        let mapped = match slot.mapped(task, &world.stamps, file) {
             Ok(mapped) => mapped,
             // The last map is still ending, or there is no room for its table.
             Err(Error::Mapped | Error::BadOption { .. }) => return Ok(()),
@@ -405,7 +404,7 @@ impl Actor {
                 let mut data = junk(len);
                 store.fill(&mut data);
                 let version = store.version();
-                let result = mapped.store(task, &world, by, number_of_page, &data);
+                let result = mapped.store(task, &world.cache, by, number_of_page, &data);
                 say!(
                     self,
                     task,
@@ -419,7 +418,7 @@ impl Actor {
                 result
             } else {
                 let read = place.checker().on_read_begin(slot.object, offset, bytes);
-                let result = mapped.load(task, &world, by, number_of_page);
+                let result = mapped.load(task, &world.cache, by, number_of_page);
                 say!(
                     self,
                     task,

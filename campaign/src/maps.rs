@@ -7,12 +7,11 @@
 use std::sync::Arc;
 
 use env::Task;
-use mm::{Access, Error, File, FileMap, Stream, Writer};
+use mm::{Access, Cache, Error, File, FileMap, Stream, Writer};
 use policy::units::Pages;
 use world::{SECTORS_PER_FRAME, Sector, Stamps};
 
 use crate::failure::fail;
-use crate::scene::{Slot, World};
 
 /// Faults of one access: its page may go, or become clean, while its task is paused for it.
 const FAULTS_MAX: u32 = 1000;
@@ -34,55 +33,48 @@ impl Drop for View {
     }
 }
 
-/// The map of a file, which gets one if it has none.
-pub(crate) fn of(
-    task: &Task<'_>,
-    world: &World,
-    slot: &Slot,
-    file: &File,
-) -> Result<Arc<Mapped>, Error> {
-    if let Some(mapped) = &*slot.map_cell() {
-        return Ok(Arc::clone(mapped));
-    }
-    let stamps = Arc::clone(&world.stamps);
-    let number = stamps.open_view();
-    let view = View { stamps, number };
-    let map = file.map_live(task, Pages(slot.pages_max), number)?;
-    let mapped = Arc::new(Mapped { map, view });
-    *slot.map_cell() = Some(Arc::clone(&mapped));
-    Ok(mapped)
-}
-
 impl Mapped {
+    pub(crate) fn new(
+        task: &Task<'_>,
+        file: &File,
+        pages: Pages,
+        stamps: Arc<Stamps>,
+    ) -> Result<Self, Error> {
+        let number = stamps.open_view();
+        let view = View { stamps, number };
+        let map = file.map_live(task, pages, number)?;
+        Ok(Self { map, view })
+    }
+
     pub(crate) fn load(
         &self,
         task: &mut Task<'_>,
-        world: &World,
+        cache: &Arc<Cache>,
         by: (&mut Writer, &mut Stream),
         page: u32,
     ) -> Result<[Sector; SECTORS_PER_FRAME], Error> {
         let View { stamps, number } = &self.view;
         let load = || stamps.load_through(*number, page);
-        self.access(task, world, by, (page, Access::Load), load)
+        self.access(task, cache, by, (page, Access::Load), load)
     }
 
     pub(crate) fn store(
         &self,
         task: &mut Task<'_>,
-        world: &World,
+        cache: &Arc<Cache>,
         by: (&mut Writer, &mut Stream),
         page: u32,
         data: &[Sector],
     ) -> Result<(), Error> {
         let View { stamps, number } = &self.view;
         let store = || stamps.store_through(*number, page, data).then_some(());
-        self.access(task, world, by, (page, Access::Store), store)
+        self.access(task, cache, by, (page, Access::Store), store)
     }
 
     fn access<T>(
         &self,
         task: &mut Task<'_>,
-        world: &World,
+        cache: &Arc<Cache>,
         (writer, stream): (&mut Writer, &mut Stream),
         (page, access): (u32, Access),
         mut tried: impl FnMut() -> Option<T>,
@@ -93,7 +85,7 @@ impl Mapped {
             }
             let at_once =
                 task.nonblocking(|task| self.map.fault(task, (writer, stream), page, access));
-            if at_once.is_ok() && matches!(world.cache.pace(task, writer), Ok(None)) {
+            if at_once.is_ok() && matches!(cache.pace(task, writer), Ok(None)) {
                 continue;
             }
             self.map.fault(task, (writer, stream), page, access)?;

@@ -364,9 +364,24 @@ impl Slot {
         self.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Its map; the last task that is in it ends it.
-    pub(crate) fn map_cell(&self) -> MutexGuard<'_, Option<Arc<Mapped>>> {
+    fn map_cell(&self) -> MutexGuard<'_, Option<Arc<Mapped>>> {
         self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its map, which it gets if it has none; the last task that is in it ends it.
+    pub(crate) fn mapped(
+        &self,
+        task: &Task<'_>,
+        stamps: &Arc<Stamps>,
+        file: &File,
+    ) -> Result<Arc<Mapped>, Error> {
+        if let Some(mapped) = &*self.map_cell() {
+            return Ok(Arc::clone(mapped));
+        }
+        let mapped = Mapped::new(task, file, Pages(self.pages_max), Arc::clone(stamps))?;
+        let mapped = Arc::new(mapped);
+        *self.map_cell() = Some(Arc::clone(&mapped));
+        Ok(mapped)
     }
 
     pub(crate) fn unmap(&self) {

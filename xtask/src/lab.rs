@@ -34,7 +34,7 @@ const STORED: &str = "experiments/hashes.txt";
 const STORED_HEAD: &str = "\
 # Trace hashes of the experiments: experiment, row/column, hash of the first repetition.
 # Each at `--scale 1/32`, where `tidegate run NAME --scale 1/32` compares; a default run of those below compares as it is.
-# At their own scale: file-search get-scan small-limit stutterp stutterp-oom stutterp-readers thpavail ycsb
+# At their own scale: file-search get-scan map-beside small-limit stutterp stutterp-oom stutterp-readers thpavail write-ahead ycsb
 # Written by `cargo xtask lab --bless [EXPERIMENT]...`. A commit that changes a line says why.
 ";
 
@@ -127,14 +127,16 @@ pub(crate) enum Which {
 /// Experiments run at their own scale: with so little memory that there is nothing left of it at a
 /// smaller one; at 1/64 already; or so near the end of their memory that it is another run at
 /// another scale.
-const UNSCALED: [&str; 8] = [
+const UNSCALED: [&str; 10] = [
     "file-search",
     "get-scan",
+    "map-beside",
     "small-limit",
     "stutterp",
     "stutterp-oom",
     "stutterp-readers",
     "thpavail",
+    "write-ahead",
     "ycsb",
 ];
 

@@ -128,8 +128,10 @@ metrics! {
     "light_max_ms", "ms", Lower, |o| largest(light(o).map(|job| job.response_max_ms)), "longest of a light writer, from when it was due";
     "light_rate", "", Higher, |o| smallest(light(o).map(|job| job.rate_share)), "bytes of light writers / bytes on schedule";
     "read_max_ms", "ms", Lower, |o| largest(o.jobs.iter().filter(|job| job.is_reader).map(|job| job.call_max_ms)), "longest read call";
-    "ops_s", "1/s", Higher, ops, "calls of all clients of a store a second";
-    "op_p99_ms", "ms", Lower, |o| largest(clients(o).map(|job| job.call_p99_ms)), "p99 of the calls of a client of a store; the worst client";
+    "ops_s", "1/s", Higher, ops, "calls of all clients of a store, commits of all engines, a second";
+    "op_p99_ms", "ms", Lower, |o| largest(clients(o).map(|job| job.call_p99_ms)), "p99 of the calls of a client of a store, of an engine's commits; the worst one";
+    "log_wait_s", "s", Lower, log_wait, "time of all engines in waits for their logs";
+    "passed_over", "", Lower, passed_over, "pages that were to be written and passed over, as they waited for a log";
     "jain", "", Higher, |o| fairness(o, 0.0), "fairness among heavy writers while all write";
     "jain_end", "", Higher, |o| fairness(o, 0.75), "fairness among heavy writers in the last quarter of the time in which all write";
     "dirty_share", "", Lower, level, "dirty + writeback / limit, in steady state";
@@ -258,9 +260,27 @@ fn heavy(outcome: &Outcome) -> impl Iterator<Item = &Job> {
     outcome.jobs.iter().filter(|job| job.is_heavy)
 }
 
-/// Clients of a store.
+/// Clients of a store, and engines: a call of theirs is an answer to somebody.
 fn clients(outcome: &Outcome) -> impl Iterator<Item = &Job> {
-    outcome.jobs.iter().filter(|job| job.kind == "ycsb")
+    let are = |job: &&Job| matches!(job.kind, "ycsb" | "engine");
+    outcome.jobs.iter().filter(are)
+}
+
+fn engines(outcome: &Outcome) -> impl Iterator<Item = &Job> {
+    outcome.jobs.iter().filter(|job| job.kind == "engine")
+}
+
+fn passed_over(outcome: &Outcome) -> Option<f64> {
+    let passed: Vec<f64> = engines(outcome).map(|job| job.passed_over).collect();
+    (!passed.is_empty()).then(|| passed.iter().sum())
+}
+
+fn log_wait(outcome: &Outcome) -> Option<f64> {
+    engines(outcome).next()?;
+    let jobs = outcome.tasks.iter().filter(|task| task.is_job);
+    let waits = jobs.flat_map(|task| &task.waits);
+    let of_log = waits.filter(|(cause, _)| *cause == format!("{:?}", env::Cause::LogDurable));
+    Some(of_log.map(|(_, seconds)| seconds).sum())
 }
 
 fn ops(outcome: &Outcome) -> Option<f64> {

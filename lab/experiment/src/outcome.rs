@@ -87,6 +87,8 @@ pub struct Job {
     pub makes_small: bool,
     /// The files that it makes have inodes in memory.
     pub has_inodes: bool,
+    /// Pages that were passed over for its log when they were to be written.
+    pub passed_over: f64,
     /// Inodes that it looked for and had to read.
     pub misses: f64,
     /// Iterations of a `thpavail`, in order.

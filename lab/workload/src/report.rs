@@ -204,6 +204,8 @@ pub struct Report {
     pub major: Pages,
     /// Inodes that it looked for were not in memory and had to be read.
     pub misses: u64,
+    /// Pages that were passed over when they were to be written, for its log.
+    pub passed_over: u64,
     /// Requests for memory that the cache refused, and that the job went on without.
     pub refused: u64,
     /// All of its work was done.
@@ -236,6 +238,7 @@ impl Report {
             faults: Pages::ZERO,
             major: Pages::ZERO,
             misses: 0,
+            passed_over: 0,
             refused: 0,
             complete: false,
             failure: None,

@@ -48,11 +48,6 @@ struct Known {
 /// Circles of files that stand: the sources of the crate, a file of the circle, and the reason.
 const CIRCLES: &[(&str, &str, &str)] = &[
     (
-        "campaign/src",
-        "maps",
-        "a slot of a scene keeps its maps, which are opened on it",
-    ),
-    (
         "cache/frames/src",
         "zeroed",
         "the types whose zero bytes are a value stand where `unsafe` may, and their tables use it",

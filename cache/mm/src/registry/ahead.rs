@@ -48,6 +48,7 @@ pub struct WriteAhead {
     ended: AtomicBool,
     /// Pages held, so that nothing is locked where there are none.
     count: AtomicU64,
+    passed_over: AtomicU64,
     held: Lock<Held>,
     wait: WaitQueue,
     ask: Box<dyn Fn(u64) + Send + Sync>,
@@ -89,6 +90,7 @@ impl WriteAhead {
             asked: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             count: AtomicU64::new(0),
+            passed_over: AtomicU64::new(0),
             held: Lock::new(LockClass::Leaf, Held::default()),
             wait: WaitQueue::new(),
             ask: Box::new(ask),
@@ -134,6 +136,17 @@ impl WriteAhead {
     /// Pages that wait for it.
     pub fn held(&self) -> u64 {
         self.count.load(Ordering::Acquire)
+    }
+
+    /// Pages that flusher, reclaim or a sync came to and passed over, as they wait for it: each as
+    /// often as that happened.
+    pub fn passed_over(&self) -> u64 {
+        self.passed_over.load(Ordering::Relaxed)
+    }
+
+    /// A page that waits for it was come to.
+    pub(crate) fn pass_over(&self) {
+        self.passed_over.fetch_add(1, Ordering::Relaxed);
     }
 
     /// It becomes no more durable than it is: what waits for it ends with an error, and pages that

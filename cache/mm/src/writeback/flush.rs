@@ -725,7 +725,10 @@ fn gather(
             }
             // Under the index lock: what is shown while this is judged is seen by the next one.
             let lsn = log.and_then(|log| log.held_by(task, (mapping.serial, page)));
-            wanted = wanted.max(lsn.unwrap_or(0));
+            if let Some((log, lsn)) = log.zip(lsn) {
+                wanted = wanted.max(lsn);
+                log.pass_over();
+            }
             if lsn.is_none() && cache.pages.table.try_begin_writeback(frame) {
                 if next.is_none() {
                     request.offset = Bytes(u64::from(page) << PAGE_SHIFT);

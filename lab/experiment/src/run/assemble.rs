@@ -179,6 +179,7 @@ fn job(report: &Report, spec: &JobSpec, origin: Instant) -> Job {
             .collect(),
         passes: number(report.passes),
         misses: number(report.misses),
+        passed_over: number(report.passed_over),
         iterations: super::runs::iterations(report),
         touched: number(report.touched.0),
         touched_far: number(report.far.0),

@@ -39,7 +39,7 @@ pub struct JobSpec {
     pub(crate) does: Does,
     /// Index of the device its files are on, if it has any.
     pub device: Option<usize>,
-    /// Index of the device that it reads from, if it copies.
+    /// Index of its other device: what it copies from, or its log's.
     pub from: Option<usize>,
     /// Time from the beginning to its start.
     pub start_after: Nanos,
@@ -178,7 +178,7 @@ fn job(scenario: &Scenario, task: &TaskEntry, sizes: Sizes) -> JobSpec {
         traits,
         facts: loads::of(kind).facts(&sizes),
         device: task.device.as_ref().map(device),
-        from: task.text("from").map(device),
+        from: task.other_device().map(device),
         start_after: value(&task.start_s).map_or(Nanos::ZERO, seconds),
         files: traits.files.count(sizes.files),
         does: Does::Task(Box::new(kind.clone()), sizes),

@@ -9,7 +9,7 @@ use workload::{Barrier, Folder, Inodes, SmallFiles};
 pub(crate) struct Given {
     /// The files it writes or reads.
     pub(crate) files: Vec<Arc<File>>,
-    /// The file it reads: on the device of its key `from`.
+    /// Its file on another device, that of its key `from` or `log`: there is content in it.
     pub(crate) from: Option<Arc<File>>,
     /// Where it makes files: on its device, if it has one.
     pub(crate) folder: Option<Arc<Folder>>,
@@ -27,9 +27,11 @@ impl Given {
         self.files.pop().expect("a job has the files of its kind")
     }
 
-    /// The file it reads.
+    /// The file on its other device.
     pub(crate) fn source(&mut self) -> Arc<File> {
-        self.from.take().expect("a kind with `from` needs it")
+        self.from
+            .take()
+            .expect("a kind with another device needs it")
     }
 
     /// The folder where it makes files.

@@ -426,8 +426,8 @@ impl Checker {
         if let Some(device) = &task.device {
             self.known("device", device, ids.iter().copied());
         }
-        if let Some(from) = task.text("from") {
-            self.known("device", from, ids.iter().copied());
+        if let Some(other) = task.other_device() {
+            self.known("device", other, ids.iter().copied());
         }
         self.whole_sectors("block", task.key("block_kib"));
         self.whole_sectors("file", task.key("file_kib"));

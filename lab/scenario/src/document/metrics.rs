@@ -25,6 +25,8 @@ pub const METRICS: &[&str] = &[
     "read_max_ms",
     "ops_s",
     "op_p99_ms",
+    "log_wait_s",
+    "passed_over",
     "jain",
     "jain_end",
     "dirty_share",

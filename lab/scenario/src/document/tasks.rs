@@ -52,6 +52,12 @@ impl TaskEntry {
         let found = self.texts.iter().find(|(key, _)| *key == name);
         found.map(|(_, text)| text)
     }
+
+    /// The device of its other file: of what it copies, or of its log.
+    #[must_use]
+    pub fn other_device(&self) -> Option<&Spanned<String>> {
+        self.text("from").or_else(|| self.text("log"))
+    }
 }
 
 impl Value for TaskEntry {

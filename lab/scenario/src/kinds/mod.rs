@@ -8,11 +8,13 @@ pub mod alloc;
 pub mod bystander;
 pub mod cp;
 pub mod dd;
+pub mod engine;
 pub mod fs_mark;
 pub mod hog;
 pub mod large_dd;
 pub mod light_writer;
 pub mod make_small;
+pub mod mapped_access;
 pub mod mapped_writer;
 pub mod mapper;
 pub mod passes;
@@ -150,7 +152,7 @@ mod tests {
     fn least(kind: &Registered) -> String {
         let needed = kind.keys.iter().filter(|key| key.needed);
         let values = needed.map(|key| match key.name {
-            "from" => "from = \"disk\"\n".to_owned(),
+            "from" | "log" => format!("{} = \"disk\"\n", key.name),
             "file_kib" => "file_kib = 4\n".to_owned(),
             "memory_part" => "memory_part = 0.001\n".to_owned(),
             "mix" => "mix = \"A\"\n".to_owned(),
