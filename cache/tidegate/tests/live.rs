@@ -51,6 +51,94 @@ fn a_file_larger_than_the_cache_comes_back_whole() {
     }
 }
 
+/// A write may end where the file does, inside of a page; whatever becomes of the file's length
+/// between two syncs, its bytes on the disk are the file's, to the last.
+#[test]
+fn what_is_synced_is_on_the_disk_to_the_byte() {
+    for uring in [true, false] {
+        let dir = Dir::new("to-the-byte");
+        let path = dir.0.join("data");
+        let cache = Cache::builder().memory(16 << 20).io_uring(uring);
+        let cache = cache.build().unwrap();
+        let file = cache.open(&path, OpenOptions::new().create(true)).unwrap();
+        let mut model = Vec::new();
+        let mut chance = 7_u64;
+        let mut below = |most: u64| {
+            chance = chance
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (chance >> 33) % most
+        };
+        for step in 0..600_u64 {
+            // Half of all records end with a sector.
+            let unit = if below(2) == 0 { 512 } else { 1 };
+            let len = model.len() as u64;
+            let at = len.saturating_sub(below(3) * below(6000)) / unit * unit;
+            let more = (below(6000) + 1).next_multiple_of(unit);
+            match below(10) {
+                0 => {
+                    let len = below(20_000) / unit * unit;
+                    file.set_len(len).unwrap();
+                    model.resize(len as usize, 0);
+                }
+                _ => {
+                    let end = (at + more) as usize;
+                    model.resize(model.len().max(end), 0);
+                    let record = pattern(more as usize, step as u8);
+                    file.write_at(&record, at).unwrap();
+                    model[at as usize..end].copy_from_slice(&record);
+                }
+            }
+            match below(4) {
+                0 => file.sync().unwrap(),
+                1 => file.sync_range(at, more).unwrap(),
+                _ => continue,
+            }
+            let end = model.len().min((at + more) as usize);
+            let range = end.min(at as usize)..end;
+            let disk = std::fs::read(&path).unwrap();
+            assert_eq!(disk.len(), model.len(), "step {step}");
+            assert!(disk[range.clone()] == model[range], "step {step}");
+        }
+        file.sync().unwrap();
+        assert!(std::fs::read(&path).unwrap() == model);
+        file.close().unwrap();
+        cache.close().unwrap();
+    }
+}
+
+/// A commit that came back is on the disk, whatever other threads append and commit meanwhile.
+#[test]
+fn commits_of_many_threads_are_each_on_the_disk() {
+    use std::os::unix::fs::FileExt as _;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    for record in [512, 100] {
+        let dir = Dir::new("commits");
+        let path = dir.0.join("log");
+        let cache = Cache::builder().memory(16 << 20).build().unwrap();
+        let log = cache.open(&path, OpenOptions::new().create(true)).unwrap();
+        let (disk, end) = (std::fs::File::open(&path).unwrap(), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for own in 1..=8 {
+                let (log, disk, end) = (&log, &disk, &end);
+                scope.spawn(move || {
+                    let mut back = vec![0; record];
+                    for _ in 0..100 {
+                        let at = end.fetch_add(record as u64, Ordering::Relaxed);
+                        log.write_at(&vec![own; record], at).unwrap();
+                        log.sync_range(at, record as u64).unwrap();
+                        disk.read_exact_at(&mut back, at).unwrap();
+                        assert!(back.iter().all(|byte| *byte == own), "at {at}");
+                    }
+                });
+            }
+        });
+        log.sync().unwrap();
+        assert_eq!(disk.metadata().unwrap().len(), end.into_inner());
+    }
+}
+
 #[test]
 fn threads_share_a_file_and_small_odd_writes_meet_in_pages() {
     let dir = Dir::new("threads");

@@ -69,13 +69,14 @@ pub(crate) fn sync_parts(
 ) -> Synced {
     let last = mapping.size().saturating_sub(1) >> PAGE_SHIFT;
     let is_whole = |(from, to): &Part| *from == 0 && u64::from(*to) >= last;
+    let is_whole = parts.iter().any(is_whole);
     // A sync of a part says nothing of the rest.
-    if parts.iter().any(is_whole) {
+    if is_whole {
         note_sync(task, cache, &mapping.device, get(&mapping.dirty));
     }
     let carry_out = |task: &mut Task<'_>, parts: &[Part]| carry_out(task, cache, mapping, parts);
     if is_short(mapping, parts) {
-        mapping.rounds.join(task, parts, carry_out)
+        mapping.rounds(is_whole).join(task, parts, carry_out)
     } else {
         carry_out(task, parts)
     }

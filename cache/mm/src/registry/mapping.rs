@@ -75,8 +75,9 @@ pub struct Mapping {
     left: WaitQueue,
     /// The log that its pages wait for, once it follows one.
     ahead: OnceLock<Arc<WriteAhead>>,
-    /// Syncs of it that are carried out together.
-    pub(crate) rounds: Rounds,
+    /// Syncs of parts of it that are carried out together, and those of all of it: these may have
+    /// to wait for a page that no other one wants.
+    rounds: OnceLock<Box<[Rounds; 2]>>,
     /// A flush of it is under way, and tasks that wait for its end.
     pub(crate) flushing: AtomicBool,
     pub(crate) flush_wait: WaitQueue,
@@ -148,7 +149,7 @@ impl Mapping {
             visits: AtomicU32::new(0),
             left: WaitQueue::new(),
             ahead: OnceLock::new(),
-            rounds: Rounds::default(),
+            rounds: OnceLock::new(),
             flushing: AtomicBool::new(false),
             flush_wait: WaitQueue::new(),
             cursor: AtomicU32::new(0),
@@ -170,6 +171,12 @@ impl Mapping {
             read: Reads::default(),
             missed: AtomicU64::new(0),
         }
+    }
+
+    /// The rounds of syncs of all of it, or of its parts. Most files are synced by nobody but the
+    /// task that closes them.
+    pub(crate) fn rounds(&self, is_whole: bool) -> &Rounds {
+        &self.rounds.get_or_init(Box::default)[usize::from(is_whole)]
     }
 
     /// The log that its pages wait for.

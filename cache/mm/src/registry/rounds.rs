@@ -13,7 +13,7 @@
 //! Invariants
 //!   1. A round has the parts of tasks that asked before it began, and no others: so its flush
 //!      covers what they wrote.
-//!   2. A round is led by one task; of a file one is carried out at a time.
+//!   2. A round is led by one task, and one is carried out at a time.
 //!   3. A round that went well answers all its tasks. After one that failed each does its own
 //!      part: what failed may be another one's.
 
@@ -57,7 +57,7 @@ impl Synced {
 /// Results that are kept for tasks that have yet to run since they were woken.
 const KEPT: usize = 8;
 
-/// The rounds of a file.
+/// The rounds of a file, or of its parts.
 pub(crate) struct Rounds {
     state: Lock<State>,
     /// Tasks of rounds with an even number, and of those with an odd one.
