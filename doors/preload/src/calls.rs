@@ -13,10 +13,11 @@ use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Once, OnceLock};
+use std::sync::Once;
 
 use libc::{iovec, off_t, ssize_t};
-use rustix::fs::{OFlags, SeekFrom, fcntl_getfl, seek};
+use rustix::fs::{self, FallocateFlags, OFlags, SeekFrom, fcntl_getfl, seek};
+use rustix::io::Errno;
 use tidegate::Advice;
 
 use crate::maps::{self, Answer, Asked, Forking, errno};
@@ -47,36 +48,53 @@ fn told<T>(done: Result<T, i32>, failed: T) -> T {
     })
 }
 
-/// The function of this name behind this library.
-fn next(name: &CStr) -> *mut c_void {
+/// The function of this name behind this library; none: there is none.
+fn next(name: &CStr) -> usize {
     // SAFETY: a name that ends with a zero.
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    assert!(!found.is_null(), "the C library has {name:?}");
-    found
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }.expose_provenance()
 }
 
-/// Replaces functions: `ours` answers, or else the next library's function of the same name.
+/// Replaces functions: `ours` answers, or else the next library's function of the same name. Those
+/// are looked up as the library is loaded, for `dlsym` allocates: an allocator's `madvise` would
+/// wait for itself.
 macro_rules! replace {
-    ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $answer:ty { $ours:expr })*) => {$(
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($($arg: $kind),*) -> $answer {
-            type Function = unsafe extern "C" fn($($kind),*) -> $answer;
-            static NEXT: OnceLock<usize> = OnceLock::new();
-            let pass_on = || {
-                let name = concat!(stringify!($name), "\0").as_bytes();
-                let name = CStr::from_bytes_with_nul(name).unwrap_or_default();
-                let found = *NEXT.get_or_init(|| next(name).expose_provenance());
-                // SAFETY: the C library's function of this name has this type.
-                let function: Function = unsafe {
-                    std::mem::transmute(std::ptr::with_exposed_provenance::<c_void>(found))
+    ($(fn $name:ident($($arg:ident: $kind:ty),*) -> $answer:ty { $ours:expr })*) => {
+        $(
+            mod $name {
+                pub(super) static NEXT: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+                pub(super) fn next() -> usize {
+                    let name = concat!(stringify!($name), "\0").as_bytes();
+                    let name = std::ffi::CStr::from_bytes_with_nul(name).unwrap_or_default();
+                    *NEXT.get_or_init(|| super::next(name))
+                }
+            }
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $kind),*) -> $answer {
+                type Function = unsafe extern "C" fn($($kind),*) -> $answer;
+                let pass_on = || {
+                    let found = $name::next();
+                    assert!(found != 0, "the C library has {}", stringify!($name));
+                    // SAFETY: the C library's function of this name has this type.
+                    let function: Function = unsafe {
+                        std::mem::transmute(std::ptr::with_exposed_provenance::<c_void>(found))
+                    };
+                    // SAFETY: with what the program gave for it.
+                    unsafe { function($($arg),*) }
                 };
-                // SAFETY: with what the program gave for it.
-                unsafe { function($($arg),*) }
-            };
-            let ours: Call<'_, $answer> = &$ours;
-            ours(&pass_on)
-        }
-    )*};
+                let ours: Call<'_, $answer> = &$ours;
+                ours(&pass_on)
+            }
+        )*
+        /// As the library is loaded.
+        #[used]
+        #[unsafe(link_section = ".init_array")]
+        static AT_BEGIN: extern "C" fn() = {
+            extern "C" fn at_begin() {
+                $($name::next();)*
+            }
+            at_begin
+        };
+    };
 }
 
 /// Ours, which may call the next one.
@@ -97,7 +115,8 @@ fn map(
 ) -> *mut c_void {
     let is_shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE && flags & libc::MAP_ANONYMOUS == 0;
     let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
-    if is_shared && fd >= 0 && len > 0 && access & libc::PROT_EXEC == 0 {
+    let is_whole = offset % 4096 == 0;
+    if is_shared && fd >= 0 && len > 0 && is_whole && access & libc::PROT_EXEC == 0 {
         watch_forks();
         let done = ours(|| {
             let asked = Asked {
@@ -116,6 +135,13 @@ fn map(
         if let Some(done) = done {
             let address = told(done, usize::MAX);
             return std::ptr::with_exposed_provenance_mut(address);
+        }
+    }
+    if fd >= 0 && is_whole && flags & libc::MAP_ANONYMOUS == 0 {
+        let stores = access & libc::PROT_WRITE != 0;
+        let done = ours(|| Some(maps::beside(fd, is_shared, stores)));
+        if let Some(Err(errno)) = done {
+            return std::ptr::with_exposed_provenance_mut(told(Err(errno), usize::MAX));
         }
     }
     if is_fixed {
@@ -151,10 +177,8 @@ extern "C" fn mmap64(
 #[unsafe(no_mangle)]
 extern "C" fn munmap(start: *mut c_void, len: usize) -> c_int {
     let whole = start.addr()..start.addr().saturating_add(len).saturating_add(4095) & !4095;
-    let rest = ours(|| Some(Ok(maps::unmap(&whole))));
-    let rest = match rest {
-        Some(Ok(rest)) if rest != [whole] => rest,
-        _ => return unmap((start, len)),
+    let Some(Ok(rest)) = ours(|| maps::unmap(&whole).map(Ok)) else {
+        return unmap((start, len));
     };
     for part in rest {
         let start = start.with_addr(part.start);
@@ -303,11 +327,20 @@ fn try_transfer(
             Ok(moved)
         });
     }
+    let appends = writes && flags.contains(OFlags::APPEND);
+    let len: u64 = parts.iter().map(|part| part.iov_len as u64).sum();
+    let grows = |begin: u64| writes && begin.saturating_add(len) > file.len();
+    // As the system does it: one call at a time finds the position, or the end, and moves it.
+    let held = match place {
+        Some(place) if !appends && !grows(u64::try_from(place).ok()?) => None,
+        _ => Some(found.at_its_end()),
+    };
     let begin = match place {
-        _ if writes && flags.contains(OFlags::APPEND) => file.len(),
+        _ if appends => file.len(),
         Some(place) => u64::try_from(place).ok()?,
         None => position()?,
     };
+    let grows = grows(begin);
     let mut at = begin;
     let mut moved = Ok(());
     for part in parts.iter().filter(|part| part.iov_len > 0) {
@@ -318,14 +351,7 @@ fn try_transfer(
             // SAFETY: memory of the program's, for this call (invariant 1).
             let bytes =
                 unsafe { std::slice::from_raw_parts(part.iov_base.cast::<u8>(), part.iov_len) };
-            let end = at + bytes.len() as u64;
-            // The program may ask for the length of the file at once.
-            let longer = if end > file.len() {
-                file.set_len(end)
-            } else {
-                Ok(())
-            };
-            longer.and_then(|()| file.write_at(bytes, at))
+            file.write_at(bytes, at)
         } else {
             // SAFETY: the same.
             let bytes =
@@ -353,6 +379,11 @@ fn try_transfer(
     if place.is_none() {
         let _ = seek(fd, SeekFrom::Start(at));
     }
+    // The program may ask for the length of the file at once.
+    if grows && let Err(error) = found.settle() {
+        return Some(Err(errno(&error)));
+    }
+    drop(held);
     if writes
         && flags.intersects(OFlags::SYNC | OFlags::DSYNC)
         && let Err(error) = file.sync_range(begin, at - begin)
@@ -369,13 +400,22 @@ fn one(data: *const c_void, len: usize) -> [iovec; 1] {
     }]
 }
 
-fn many<'a>(parts: *const iovec, count: c_int) -> &'a [iovec] {
+/// As `transfer`, with as many parts as the program says.
+fn scatter(
+    fd: c_int,
+    (parts, count): (*const iovec, c_int),
+    place: Option<off_t>,
+    writes: bool,
+    pass_on: &dyn Fn() -> ssize_t,
+) -> ssize_t {
     match usize::try_from(count) {
-        // SAFETY: as many as the program says (invariant 1).
-        Ok(count @ 1..=1024) if !parts.is_null() => unsafe {
-            std::slice::from_raw_parts(parts, count)
-        },
-        _ => &[],
+        Ok(count @ 1..=1024) if !parts.is_null() => {
+            // SAFETY: as many as the program says (invariant 1).
+            let parts = unsafe { std::slice::from_raw_parts(parts, count) };
+            transfer(fd, parts, place, writes, pass_on)
+        }
+        // The system says that it is not possible.
+        _ => pass_on(),
     }
 }
 
@@ -388,15 +428,44 @@ fn sync_file(fd: c_int, pass_on: &dyn Fn() -> c_int) -> c_int {
     }
 }
 
-fn cut(fd: c_int, len: off_t, pass_on: &dyn Fn() -> c_int) -> c_int {
-    let done = ours(|| {
-        let found = maps::of(fd).filter(|found| found.is_writable())?;
-        let set = found.file().set_len(u64::try_from(len).ok()?);
-        Some(set.map_err(|error| errno(&error)))
-    });
-    match done {
+fn cut(fd: c_int, len: off_t) -> Done<()> {
+    let found = maps::of(fd).filter(|found| found.is_writable())?;
+    let len = u64::try_from(len).ok()?;
+    let _end = found.at_its_end();
+    Some(found.set_len(len).map_err(|error| errno(&error)))
+}
+
+/// Space for a part of a file of ours, which is as long as that part's end afterwards. The system
+/// reserves it, where it can; past the cache, nobody but the cache may make the file longer.
+fn allocate(fd: c_int, mode: c_int, offset: off_t, len: off_t, must: bool) -> Done<()> {
+    let found = maps::of(fd).filter(|found| found.is_writable())?;
+    let (from, len) = (u64::try_from(offset).ok()?, u64::try_from(len).ok()?);
+    let fd = borrow(fd);
+    if len == 0 || fcntl_getfl(fd).ok()? & OFlags::RWMODE == OFlags::RDONLY {
+        return None;
+    }
+    if mode != 0 {
+        say("fallocate with a mode is not possible with a file that is mapped by tidegate");
+        return Some(Err(libc::EOPNOTSUPP));
+    }
+    let end = from.saturating_add(len);
+    let _end = found.at_its_end();
+    match fs::fallocate(fd, FallocateFlags::KEEP_SIZE, from, len) {
+        Err(Errno::OPNOTSUPP) if !must => {}
+        Err(error) => return Some(Err(error.raw_os_error())),
+        Ok(()) => {}
+    }
+    if end <= found.file().len() {
+        return Some(Ok(()));
+    }
+    Some(found.set_len(end).map_err(|error| errno(&error)))
+}
+
+/// Its answer is the number of the error.
+fn reserve(fd: c_int, offset: off_t, len: off_t, pass_on: &dyn Fn() -> c_int) -> c_int {
+    match ours(|| allocate(fd, 0, offset, len, false)) {
         None => pass_on(),
-        Some(done) => told(done.map(|()| 0), -1),
+        Some(done) => done.err().unwrap_or(0),
     }
 }
 
@@ -426,8 +495,20 @@ replace! {
     }
     fn fsync(fd: c_int) -> c_int { |next| sync_file(fd, next) }
     fn fdatasync(fd: c_int) -> c_int { |next| sync_file(fd, next) }
-    fn ftruncate(fd: c_int, len: off_t) -> c_int { |next| cut(fd, len, next) }
-    fn ftruncate64(fd: c_int, len: off_t) -> c_int { |next| cut(fd, len, next) }
+    fn ftruncate(fd: c_int, len: off_t) -> c_int { |next| or_next(ours(|| cut(fd, len)), next) }
+    fn ftruncate64(fd: c_int, len: off_t) -> c_int { |next| or_next(ours(|| cut(fd, len)), next) }
+    fn fallocate(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
+        |next| or_next(ours(|| allocate(fd, mode, offset, len, true)), next)
+    }
+    fn fallocate64(fd: c_int, mode: c_int, offset: off_t, len: off_t) -> c_int {
+        |next| or_next(ours(|| allocate(fd, mode, offset, len, true)), next)
+    }
+    fn posix_fallocate(fd: c_int, offset: off_t, len: off_t) -> c_int {
+        |next| reserve(fd, offset, len, next)
+    }
+    fn posix_fallocate64(fd: c_int, offset: off_t, len: off_t) -> c_int {
+        |next| reserve(fd, offset, len, next)
+    }
     fn read(fd: c_int, data: *mut c_void, len: usize) -> ssize_t {
         |next| transfer(fd, &one(data, len), None, false, next)
     }
@@ -447,13 +528,13 @@ replace! {
         |next| if len > room { next() } else { transfer(fd, &one(data, len), Some(offset), false, next) }
     }
     fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        |next| transfer(fd, many(parts, count), None, false, next)
+        |next| scatter(fd, (parts, count), None, false, next)
     }
     fn preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        |next| transfer(fd, many(parts, count), Some(offset), false, next)
+        |next| scatter(fd, (parts, count), Some(offset), false, next)
     }
     fn preadv64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        |next| transfer(fd, many(parts, count), Some(offset), false, next)
+        |next| scatter(fd, (parts, count), Some(offset), false, next)
     }
     fn write(fd: c_int, data: *const c_void, len: usize) -> ssize_t {
         |next| transfer(fd, &one(data, len), None, true, next)
@@ -465,13 +546,13 @@ replace! {
         |next| transfer(fd, &one(data, len), Some(offset), true, next)
     }
     fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        |next| transfer(fd, many(parts, count), None, true, next)
+        |next| scatter(fd, (parts, count), None, true, next)
     }
     fn pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        |next| transfer(fd, many(parts, count), Some(offset), true, next)
+        |next| scatter(fd, (parts, count), Some(offset), true, next)
     }
     fn pwritev64(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        |next| transfer(fd, many(parts, count), Some(offset), true, next)
+        |next| scatter(fd, (parts, count), Some(offset), true, next)
     }
 }
 
@@ -493,7 +574,7 @@ fn watch_forks() {
 }
 
 extern "C" fn before_fork() {
-    let forking = ours(|| Some(Ok(maps::before_fork()))).and_then(Result::ok);
+    let forking = ours(|| maps::before_fork().map(Ok)).and_then(Result::ok);
     // SAFETY: this thread holds the locks that are in it, so no other is here.
     unsafe { *HELD.0.get() = forking }
 }

@@ -18,7 +18,7 @@
 //!   2. A map that cannot be ours is the kernel's, unless `TIDEGATE_STRICT` is set; the reason is
 //!      said once.
 //!   3. Memory of a map is never touched here, and no lock is held while the cache is waited for
-//!      but the one that maps and unmaps (`maps::CHANGES`).
+//!      but the one that maps and unmaps (`maps::CHANGES`), and a file's for its end and positions.
 //!   4. A child of a fork has the kernel's maps at the same addresses, and nothing of ours.
 //!
 //! `unsafe` stands in `calls` and `system` only.

@@ -1,8 +1,8 @@
 //! The files that are mapped, and the parts of their maps that the program has.
 //!
 //! Concurrency: `CHANGES` is held while a file becomes ours or ends being it, which takes I/O;
-//! `FILES` for moments, and by nobody who waits. A call on a file holds the file (`Arc`): one that
-//! is under way when the last map ends finishes first.
+//! `FILES` for moments, and by nobody who waits or allocates. A call on a file holds the file
+//! (`Arc`): one that is under way when the last map ends finishes first.
 
 use std::fs::File as Opened;
 use std::ops::Range;
@@ -49,6 +49,8 @@ pub(crate) struct Ours {
     parts: Mutex<Vec<Range<usize>>>,
     /// Something of the kernel's was put into its memory, which therefore stays.
     is_covered: AtomicBool,
+    /// Held while a call makes it longer or shorter, or uses the position of a descriptor.
+    end: Mutex<()>,
     /// Of our own, whatever the program closes.
     kept: Opened,
     map: Option<Map>,
@@ -82,6 +84,15 @@ impl Ours {
         self.start..self.start + self.map().len().next_multiple_of(PAGE)
     }
 
+    /// Bytes of the file: others may have made one longer that is mapped for loads.
+    fn len(&self) -> u64 {
+        let len = self.file().len();
+        if self.writable {
+            return len;
+        }
+        self.kept.metadata().map_or(len, |data| data.len().max(len))
+    }
+
     /// The part of the map that addresses are.
     fn part(&self, bytes: &Range<usize>) -> Range<u64> {
         let len = self.map().len();
@@ -99,6 +110,24 @@ impl Ours {
 
     pub(crate) fn populate(&self, bytes: &Range<usize>) -> Result<(), Error> {
         self.map().populate(self.part(bytes))
+    }
+
+    /// For a call that makes the file longer or shorter: no other one does meanwhile.
+    pub(crate) fn at_its_end(&self) -> MutexGuard<'_, ()> {
+        lock(&self.end)
+    }
+
+    /// Sets the length, also as the system has it. `at_its_end` is held.
+    pub(crate) fn set_len(&self, len: u64) -> Result<(), Error> {
+        self.file().set_len(len)?;
+        self.settle()
+    }
+
+    /// The system has the length that the cache has, for `fstat` and whoever seeks the end: a sync
+    /// of the last page settles it.
+    pub(crate) fn settle(&self) -> Result<(), Error> {
+        self.file()
+            .sync_range(self.file().len().saturating_sub(1), 1)
     }
 
     /// Pages of the file were changed past the cache: they are read anew. Of a file that is mapped
@@ -232,12 +261,12 @@ pub(crate) fn map(asked: &Asked) -> Answer {
         Ok(address) => Answer::At(address),
         // Nothing to say more than once.
         Err(_) if matches!(*changes, Changes::Refused) => refusal(),
-        Err(why) if mapped.is_some() && asked.stores => {
+        Err(why) if mapped.is_some_and(|ours| ours.writable || asked.stores) => {
             say(&format!(
-                "{}: {why}; the second map is refused",
+                "{}: {why}; a second map of the file is refused",
                 name.display()
             ));
-            Answer::Refused(libc::ENODEV)
+            Answer::Refused(libc::ENOTSUP)
         }
         Err(why) => {
             say(&format!(
@@ -247,6 +276,28 @@ pub(crate) fn map(asked: &Asked) -> Answer {
             refusal()
         }
     }
+}
+
+/// Before a map of the kernel's: the file, if it is ours, has what was stored up to then. Only a
+/// private map of it may be the kernel's, which never sees what is stored later; or one for loads
+/// of a file that is ours for loads.
+pub(crate) fn beside(fd: RawFd, is_shared: bool, stores: bool) -> Result<(), i32> {
+    let Some(ours) = of(fd) else { return Ok(()) };
+    let name = ours.name.display();
+    if is_shared && (ours.writable || stores) {
+        say(&format!(
+            "{name}: it is mapped by tidegate already; a shared map that cannot be (longer than the \
+             file was then, executable, at a fixed address) is refused"
+        ));
+        return Err(libc::ENOTSUP);
+    }
+    if !ours.writable {
+        return Ok(());
+    }
+    ours.file().sync().map_err(|error| {
+        say(&format!("{name}: not synced before a private map: {error}"));
+        errno(&error)
+    })
 }
 
 /// The kernel's map instead, unless nothing but ours will do.
@@ -312,7 +363,7 @@ fn open(
     let kept = kept.map_err(|error| error.to_string())?;
     let data = kept.metadata().map_err(|error| error.to_string())?;
     let key = (data.dev(), data.ino());
-    if is_shared_by_the_kernel(key) {
+    if is_shared_by_the_kernel(key.1) {
         return Err("a small part of it is mapped already, by the kernel".into());
     }
     let options = OpenOptions::new().read_only(!for_writing);
@@ -333,27 +384,32 @@ fn open(
         writable: for_writing,
         parts: Mutex::default(),
         is_covered: AtomicBool::new(false),
+        end: Mutex::default(),
         kept,
         map: Some(map),
         file: Some(file),
     });
+    // `CHANGES` is held: there are as many until then. Nothing is allocated under the lock.
+    let count = FILES.read().unwrap_or_else(PoisonError::into_inner).len();
+    let mut more = Vec::with_capacity(count + 1);
     let mut files = FILES.write().unwrap_or_else(PoisonError::into_inner);
-    files.push(Arc::clone(&ours));
-    note(&files);
+    more.append(&mut files);
+    more.push(Arc::clone(&ours));
+    note(&more);
+    std::mem::swap(&mut *files, &mut more);
+    drop(files);
     Ok(ours)
 }
 
-/// True if the process has a shared map of the file.
-fn is_shared_by_the_kernel((device, number): (u64, u64)) -> bool {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    let device = format!("{major:02x}:{minor:02x}");
+/// True if the process may have a shared map of the file: of a file with its number, for btrfs
+/// shows one device to stat(2), another there.
+fn is_shared_by_the_kernel(number: u64) -> bool {
+    let number = number.to_string();
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     maps.lines().any(|line| {
         let mut words = line.split_whitespace();
-        let (access, of) = (words.nth(1), words.nth(1));
-        access.is_some_and(|access| access.ends_with('s'))
-            && of == Some(&device)
-            && words.next() == Some(&number.to_string())
+        let (access, of) = (words.nth(1), words.nth(2));
+        access.is_some_and(|access| access.ends_with('s')) && of == Some(&number)
     })
 }
 
@@ -398,49 +454,55 @@ fn unmap_if_unused(ours: Arc<Ours>) {
     drop(ours);
 }
 
-/// Ends the program's maps in `bytes`; answers what of it is none of ours.
-pub(crate) fn unmap(bytes: &Range<usize>) -> Vec<Range<usize>> {
-    let mut rest = vec![bytes.clone()];
+/// The first file of ours whose memory meets these addresses. Nothing is allocated while `FILES` is
+/// held: an allocator calls `munmap` and `madvise`, which ask here.
+fn first_in(bytes: &Range<usize>) -> Option<Arc<Ours>> {
     if BITS.load(Ordering::Acquire) == 0 {
-        return rest;
+        return None;
     }
-    let met: Vec<Arc<Ours>> = {
-        let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
-        let meets = |file: &&Arc<Ours>| {
-            let span = file.span();
-            span.start < bytes.end && bytes.start < span.end
-        };
-        files.iter().filter(meets).cloned().collect()
+    let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
+    let meets = |file: &&Arc<Ours>| {
+        let span = file.span();
+        span.start < bytes.end && bytes.start < span.end
     };
-    if met.is_empty() {
-        return rest;
-    }
+    let met = files.iter().filter(meets);
+    met.min_by_key(|file| file.start).cloned()
+}
+
+/// Each file of ours whose memory meets these addresses.
+fn all_in(bytes: &Range<usize>) -> impl Iterator<Item = Arc<Ours>> {
+    let mut rest = bytes.clone();
+    std::iter::from_fn(move || {
+        let found = first_in(&rest)?;
+        rest.start = found.span().end;
+        Some(found)
+    })
+}
+
+/// Ends the program's maps in `bytes`; answers what of it is none of ours, or nothing if all of it
+/// is not.
+pub(crate) fn unmap(bytes: &Range<usize>) -> Option<Vec<Range<usize>>> {
+    first_in(bytes)?;
+    let mut rest = vec![bytes.clone()];
     let _changes = lock(&CHANGES);
-    for ours in met {
+    for ours in all_in(bytes) {
         let span = ours.span();
         take(&mut rest, &span);
         let cut = bytes.start.max(span.start)..bytes.end.min(span.end);
         take(&mut lock(&ours.parts), &cut);
         unmap_if_unused(ours);
     }
-    rest
+    Some(rest)
 }
 
 /// Something of the kernel's is put there.
 pub(crate) fn cover(bytes: &Range<usize>) {
-    if BITS.load(Ordering::Acquire) == 0 {
-        return;
-    }
-    let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
-    for file in files.iter() {
-        let span = file.span();
-        if span.start < bytes.end && bytes.start < span.end {
-            file.is_covered.store(true, Ordering::Relaxed);
-            let name = file.name.display();
-            say(&format!(
-                "{name}: the program maps something else over its map, whose memory stays until it ends"
-            ));
-        }
+    for file in all_in(bytes) {
+        file.is_covered.store(true, Ordering::Relaxed);
+        let name = file.name.display();
+        say(&format!(
+            "{name}: the program maps something else over its map, whose memory stays until it ends"
+        ));
     }
 }
 
@@ -461,6 +523,17 @@ pub(crate) fn resize(
         return Ok(old.start);
     }
     let name = ours.name.clone();
+    let offset = (old.start - ours.start) as u64;
+    // All that can be known before the old map ends: what comes after may not fail.
+    let is_strict = std::env::var_os("TIDEGATE_STRICT").is_some();
+    let there = ours.len().next_multiple_of(PAGE as u64);
+    if is_strict && offset + len as u64 > there {
+        say(&format!(
+            "{}: the map would be longer than the file (mremap); it stays as it is",
+            name.display()
+        ));
+        return Err(libc::EPERM);
+    }
     let is_only = *lock(&ours.parts) == [old.clone()];
     if !may_move || !is_only {
         say(&format!(
@@ -473,7 +546,7 @@ pub(crate) fn resize(
         .kept
         .try_clone()
         .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
-    let (writable, offset) = (ours.writable, (old.start - ours.start) as u64);
+    let writable = ours.writable;
     drop(ours);
     unmap(old);
     let asked = Asked {
@@ -485,21 +558,22 @@ pub(crate) fn resize(
     };
     match map(&asked) {
         Answer::At(address) => Ok(address),
-        Answer::Refused(errno) => Err(errno),
-        Answer::Kernel => system::map_by_the_kernel(kept.as_fd(), 0, len, writable, offset),
+        // The old map is gone: the kernel's is better than none.
+        Answer::Refused(_) | Answer::Kernel => {
+            if is_strict {
+                let name = name.display();
+                say(&format!(
+                    "{name}: the map that grew is the kernel's (mremap)"
+                ));
+            }
+            system::map_by_the_kernel(kept.as_fd(), 0, len, writable, offset)
+        }
     }
 }
 
 /// Makes everything that was stored durable.
 pub(crate) fn sync_all() {
-    if BITS.load(Ordering::Acquire) == 0 {
-        return;
-    }
-    let files: Vec<Arc<Ours>> = {
-        let files = FILES.read().unwrap_or_else(PoisonError::into_inner);
-        files.clone()
-    };
-    for file in files {
+    for file in all_in(&(0..usize::MAX)) {
         if let Err(error) = file.file().sync() {
             let name = file.name.display();
             say(&format!(
@@ -515,17 +589,21 @@ pub(crate) struct Forking(
     RwLockWriteGuard<'static, Vec<Arc<Ours>>>,
 );
 
-/// Before a fork: what was stored is in the file, for the child to find.
-pub(crate) fn before_fork() -> Forking {
+/// Before a fork: what was stored is in the file, for the child to find. A child itself has nothing
+/// of ours, and its locks stay as the fork left them.
+pub(crate) fn before_fork() -> Option<Forking> {
+    if INERT.load(Ordering::Relaxed) {
+        return None;
+    }
     sync_all();
     let changes = lock(&CHANGES);
-    let files = FILES.write().unwrap_or_else(PoisonError::into_inner);
-    if files.iter().any(|file| file.writable) {
+    if all_in(&(0..usize::MAX)).any(|file| file.writable) {
         say(
             "a child of a fork has the kernel's maps: what it stores, its parent may not see, and the reverse",
         );
     }
-    Forking(changes, files)
+    let files = FILES.write().unwrap_or_else(PoisonError::into_inner);
+    Some(Forking(changes, files))
 }
 
 /// In the child of a fork: the kernel's maps at the same places.

@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -143,6 +144,12 @@ static void grows(void)
 	at = mremap(at, LEN, LEN / 2, 0);
 	assert(at != MAP_FAILED && at[PAGE] == of(1));
 	assert(ftruncate(fd, 2 * LEN) == 0);
+	if (ours) {
+		/* A map that cannot be: the old one stays. */
+		setenv("TIDEGATE_STRICT", "1", 1);
+		assert(mremap(at, LEN / 2, 3 * (size_t)LEN, MREMAP_MAYMOVE) == MAP_FAILED && is_ours(at) && at[PAGE] == of(1));
+		unsetenv("TIDEGATE_STRICT");
+	}
 	at = mremap(at, LEN / 2, 2 * LEN, MREMAP_MAYMOVE);
 	assert(at != MAP_FAILED && is_ours(at) == ours && at[PAGE] == of(1) && at[LEN] == 0);
 	for (size_t page = LEN / PAGE; page < 2 * LEN / PAGE; page++)
@@ -150,6 +157,110 @@ static void grows(void)
 	assert(munmap(at, 2 * LEN) == 0);
 	close(fd);
 	file_is(0, 2 * LEN / PAGE);
+}
+
+static off_t length(int fd)
+{
+	struct stat is;
+	assert(fstat(fd, &is) == 0 && lseek(fd, 0, SEEK_END) == is.st_size);
+	return is.st_size;
+}
+
+enum { WRITERS = 4, LINES = 100, LINE = 100 };
+
+static void *append(void *which)
+{
+	char line[LINE];
+	int fd = open(path, O_WRONLY | O_APPEND);
+	memset(line, *(char *)which, LINE);
+	for (int n = 0; n < LINES; n++)
+		assert(write(fd, line, LINE) == LINE);
+	close(fd);
+	return NULL;
+}
+
+/* Each in a place of its own, beyond the end, the last ones first. */
+static void *extend(void *which)
+{
+	int fd = open(path, O_WRONLY);
+	off_t first = LEN + (*(char *)which - 'a') * LINE;
+	for (int n = 0; n < LINES; n++)
+		assert(pwrite(fd, which, 1, first + (off_t)n * WRITERS * LINE) == 1);
+	close(fd);
+	return NULL;
+}
+
+static void by_threads(void *(*work)(void *))
+{
+	pthread_t threads[WRITERS];
+	for (int n = 0; n < WRITERS; n++)
+		assert(pthread_create(&threads[n], NULL, work, "abcd" + n) == 0);
+	for (int n = 0; n < WRITERS; n++)
+		pthread_join(threads[n], NULL);
+}
+
+/* Calls that make the file longer: nothing is overwritten or cut off, and the system knows the length at once. */
+static void extends(void)
+{
+	char line[LINE];
+	int fd = make(), counts[WRITERS] = { 0 };
+	unsigned char *at = map(fd, LEN, PROT_READ | PROT_WRITE, 0);
+	at[0] = 1;
+	by_threads(append);
+	assert(length(fd) == LEN + WRITERS * LINES * LINE);
+	for (int n = 0; n < WRITERS * LINES; n++) {
+		assert(pread(fd, line, LINE, LEN + (off_t)n * LINE) == LINE);
+		assert(memcmp(line, line + 1, LINE - 1) == 0);
+		counts[line[0] - 'a']++;
+	}
+	for (int n = 0; n < WRITERS; n++)
+		assert(counts[n] == LINES);
+	assert(ftruncate(fd, LEN) == 0 && length(fd) == LEN);
+	by_threads(extend);
+	assert(length(fd) == LEN + (WRITERS * LINES - 1) * LINE + 1);
+	for (int n = 0; n < WRITERS * LINES; n++)
+		assert(pread(fd, line, 1, LEN + (off_t)n * LINE) == 1 && line[0] == 'a' + n % WRITERS);
+
+	assert(ftruncate(fd, LEN + 5) == 0 && length(fd) == LEN + 5);
+	assert(posix_fallocate(fd, LEN, 1000) == 0 && length(fd) == LEN + 1000);
+	assert(fallocate(fd, 0, LEN, 2000) == 0 && length(fd) == LEN + 2000);
+	if (ours)
+		assert(fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, PAGE) == -1 && errno == EOPNOTSUPP);
+	at[PAGE] = of(1);
+	assert(msync(at, LEN, MS_SYNC) == 0 && munmap(at, LEN) == 0 && length(fd) == LEN + 2000);
+	close(fd);
+	file_is(1, 2);
+}
+
+/* Further maps of a mapped file, that cannot be the library's: what was stored is there, or they are refused. */
+static void seconds(void)
+{
+	int fd = make();
+	unsigned char *at = map(fd, LEN, PROT_READ | PROT_WRITE, 0);
+	at[5 * PAGE] = 9;
+	assert(ftruncate(fd, 2 * LEN) == 0 && pwrite(fd, "end", 3, 2 * LEN - 3) == 3);
+	unsigned char *private = mmap(NULL, 2 * LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	assert(private != MAP_FAILED && private[5 * PAGE] == 9 && memcmp(private + 2 * LEN - 3, "end", 3) == 0);
+	munmap(private, 2 * LEN);
+	unsigned char *longer = mmap(NULL, 2 * LEN, PROT_READ, MAP_SHARED, fd, 0);
+	if (ours)
+		assert(longer == MAP_FAILED && errno == ENOTSUP);
+	else
+		munmap(longer, 2 * LEN);
+	assert(at[5 * PAGE] == 9 && munmap(at, LEN) == 0);
+	close(fd);
+}
+
+/* What the system says is not possible. */
+static void refusals(void)
+{
+	struct iovec parts[1025] = { 0 };
+	int fd = make();
+	unsigned char *at = map(fd, LEN, PROT_READ | PROT_WRITE, 0);
+	assert(readv(fd, parts, 1025) == -1 && errno == EINVAL && readv(fd, parts, 0) == 0);
+	assert(mmap(NULL, LEN / 2, PROT_READ, MAP_SHARED, fd, 5) == MAP_FAILED && errno == EINVAL);
+	assert(munmap(at, LEN) == 0);
+	close(fd);
 }
 
 /* A descriptor for loads, beside another that writes past the map. */
@@ -176,6 +287,13 @@ static void forks(void)
 		for (size_t page = 0; page < LEN / PAGE; page++)
 			if (at[page * PAGE] != of(page))
 				_exit(1);
+		/* A child of its own. */
+		alarm(20);
+		pid_t second = fork();
+		if (second == 0)
+			_exit(at[PAGE] != of(1));
+		if (waitpid(second, &status, 0) != second || status != 0)
+			_exit(1);
 		exit(is_ours(at));
 	}
 	assert(waitpid(child, &status, 0) == child && status == 0);
@@ -243,6 +361,9 @@ int main(int argc, char **argv)
 	stores();
 	grows();
 	loads();
+	extends();
+	seconds();
+	refusals();
 	others();
 	forks();
 	return unlink(path) != 0;
