@@ -255,7 +255,7 @@ class Cache(_Single):
         ------
         BufferError
             A ``memoryview`` or an array over a map is still there: it would be no memory any more.
-            Nothing was closed.
+            The cache and its files stay open, and so does that map.
         OSError
             Data that could not be made durable. The cache is ended all the same.
         KeyboardInterrupt

@@ -355,8 +355,9 @@ fn settle_length(
     // A truncation under way may have dropped what this sync was to write: until the device's
     // object is cut, an older version stands there.
     let is_settled = || mapping.has_grown_from(size) && !mapping.is_shut();
-    let until = mapping.device_len();
     if is_settled() {
+        // Not before: the write that settles the length is under way, maybe.
+        let until = mapping.device_len();
         wait_for_length(task, cache, mapping, size, until)?;
         if is_settled() {
             return Ok(());

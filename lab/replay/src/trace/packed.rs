@@ -1,9 +1,11 @@
 //! Packed files, known by their first bytes.
 
 use std::io::{self, BufRead as _, BufReader, Read};
+use std::num::NonZeroUsize;
 
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use xz4rust::{XzDecoder, XzReader};
 
 use super::{HEAD, TraceError};
 
@@ -70,8 +72,8 @@ const ALL: [Packed; 7] = [
     },
 ];
 
-/// Most bytes of a window of zstd, as its own program takes without a word (`--long=27`).
-const WINDOW_MOST: u64 = 1 << 27;
+/// Most bytes of a window, of zstd and of xz: as zstd takes without a word (`--long=27`).
+const WINDOW_MOST: usize = 1 << 27;
 /// Bytes of the longest magic.
 pub(super) const MAGIC_MOST: usize = 6;
 
@@ -95,7 +97,13 @@ impl Packed {
     ) -> Result<Box<dyn Read>, TraceError> {
         Ok(match self.how {
             How::Gzip => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
-            How::Xz => Box::new(xz4rust::XzReader::new(bytes)),
+            How::Xz => {
+                let decoder = XzDecoder::in_heap_with_alloc_dict_size(0, WINDOW_MOST);
+                let size = NonZeroUsize::new(HEAD).expect("it is not zero");
+                Box::new(XzReader::new_with_buffer_size_and_decoder(
+                    bytes, size, decoder,
+                ))
+            }
             How::Zstd => Box::new(Zstd::new(bytes)),
             How::By(command) => {
                 return Err(TraceError::Packed {
@@ -118,7 +126,7 @@ struct Zstd<R> {
 impl<R: Read> Zstd<R> {
     fn new(bytes: R) -> Self {
         let mut decoder = FrameDecoder::new();
-        decoder.set_max_window_size(WINDOW_MOST);
+        decoder.set_max_window_size(WINDOW_MOST as u64);
         Self {
             bytes: BufReader::with_capacity(HEAD, bytes),
             decoder,
