@@ -112,8 +112,8 @@ pub enum Error {
     },
     /// A call that takes whole pages was asked for a part of one.
     #[error(
-        "bytes {offset} to {end} are not whole pages: touch and discard take ranges that begin and end at a multiple \
-         of {PAGE_SIZE} bytes, or end where the region ends"
+        "bytes {offset} to {end} are not whole pages: a range to map, touch or discard begins and ends at a multiple \
+         of {PAGE_SIZE} bytes, or ends where the file or region ends; an empty one is not mapped"
     )]
     PartOfPage {
         /// The beginning of the range.

@@ -162,11 +162,16 @@ impl<'a> Call<'a> {
 
     /// The same for bytes whose log must be durable up to `lsn` before they are written.
     pub(crate) fn logged(mut self, lsn: u64) -> Result<Self, Error> {
-        if lsn == 0 || self.mapping.ahead().is_none() {
+        let logs = u64::from(self.mapping.ahead().is_some());
+        let (what, value, most) = match logs {
+            0 => ("logs that the file follows (`File::follow`)", logs, 1),
+            _ => ("the number of a logged write", lsn, u64::MAX),
+        };
+        if value == 0 {
             return Err(Error::BadOption {
-                what: "the number of a logged write to a file that follows no log, or none,",
-                value: lsn,
-                allowed: (1, u64::MAX),
+                what,
+                value,
+                allowed: (1, most),
             });
         }
         self.lsn = lsn;
