@@ -11,6 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
+use std::time::Duration;
 
 use rustix::fs::{OFlags, fcntl_getfl, fstat};
 use tidegate::{Advice, Cache, Error, File, Map, MapOptions, OpenOptions};
@@ -21,6 +22,8 @@ use crate::system;
 /// Maps below this are the kernel's.
 pub(crate) const LEAST: usize = 16 << 20;
 const PAGE: usize = tidegate::PAGE_SIZE;
+/// Times that pages which are in use are tried to be dropped, a millisecond apart.
+const TRIES: u32 = 1000;
 
 /// Held while a file becomes ours or ends being it.
 static CHANGES: Mutex<Changes> = Mutex::new(Changes::New);
@@ -131,13 +134,41 @@ impl Ours {
     }
 
     /// Pages of the file were changed past the cache: they are read anew. Of a file that is mapped
-    /// for loads, where none is dirty.
+    /// for loads, where none is dirty; one that is in use just then stays, and is tried again.
     pub(crate) fn forget(&self, offset: u64, len: u64) {
         let page = PAGE as u64;
         let whole = self.map().len() as u64;
-        let end = (offset + len).next_multiple_of(page).min(whole);
+        let end = offset.saturating_add(len).min(whole);
         let from = (offset / page * page).min(end);
-        let _ = self.map().advise(Advice::DontNeed, from..end);
+        for _ in 0..TRIES {
+            let last = end.next_multiple_of(page).min(whole);
+            let _ = self.map().advise(Advice::DontNeed, from..last);
+            if self.is_as_the_system_has_it(from..end) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        say(&format!(
+            "{}: its map, which is for loads, may not show what was written to it by a call",
+            self.name.display()
+        ));
+    }
+
+    fn is_as_the_system_has_it(&self, bytes: Range<u64>) -> bool {
+        let (mut cached, mut there) = (vec![0; 16 * PAGE], vec![0; 16 * PAGE]);
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let left = usize::try_from(bytes.end - at).unwrap_or(usize::MAX);
+            let len = left.min(cached.len());
+            // Not `read_at` of the standard library: that call is replaced here.
+            let had = rustix::io::pread(&self.kept, &mut there[..len], at);
+            let Ok(had @ 1..) = had else { return false };
+            match self.file().read_at(&mut cached[..had], at) {
+                Ok(count) if count == had && cached[..had] == there[..had] => at += had as u64,
+                _ => return false,
+            }
+        }
+        true
     }
 }
 

@@ -263,6 +263,20 @@ static void refusals(void)
 	close(fd);
 }
 
+static volatile int reading;
+
+static void *use(void *pages)
+{
+	char to[PAGE];
+	int fd = open(path, O_RDONLY);
+	for (int n = 0; reading; n++) {
+		memcpy(to, (char *)pages + n % 4 * PAGE, PAGE);
+		assert(pread(fd, to, PAGE, (64 + n % 4) * PAGE) == PAGE);
+	}
+	close(fd);
+	return NULL;
+}
+
 /* A descriptor for loads, beside another that writes past the map. */
 static void loads(void)
 {
@@ -270,6 +284,20 @@ static void loads(void)
 	unsigned char *at = map(fd, LEN, PROT_READ, 0);
 	assert(at[3 * PAGE] == of(3));
 	assert(pwrite(writer, "new", 3, 3 * PAGE) == 3 && memcmp(at + 3 * PAGE, "new", 3) == 0);
+	/* Also into pages that others are reading. */
+	pthread_t users[2];
+	reading = 1;
+	for (int n = 0; n < 2; n++)
+		assert(pthread_create(&users[n], NULL, use, at + 64 * PAGE) == 0);
+	for (int n = 0; n < 200; n++) {
+		char word[4 * PAGE];
+		memset(word, n, sizeof word);
+		assert(pwrite(writer, word, sizeof word, 64 * PAGE) == sizeof word);
+		assert(memcmp(at + 64 * PAGE, word, sizeof word) == 0);
+	}
+	reading = 0;
+	for (int n = 0; n < 2; n++)
+		pthread_join(users[n], NULL);
 	assert(mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
 	assert(munmap(at, LEN) == 0);
 	close(fd);
