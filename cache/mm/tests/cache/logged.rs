@@ -276,7 +276,7 @@ fn a_log_that_ends_is_an_error_and_nothing_waits_for_it() {
         let mut writer = cache.writer();
         let early = file.write_logged(task, &mut writer, Bytes::ZERO, &page_of(1), 1);
         assert!(
-            matches!(early, Err((_, Error::BadOption { value: 1, .. }))),
+            matches!(early, Err((_, Error::BadOption { value: 0, .. }))),
             "{early:?}"
         );
         file.follow(task, &log.ahead).unwrap();

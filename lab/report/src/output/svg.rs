@@ -13,7 +13,7 @@ pub(super) const PALETTE: [&str; 7] = [
 
 /// Colours too dark, or too light, where the reader wants dark pages, and those in their place.
 /// The other colours of the plots are seen on both.
-const DARK: [(&str, &str); 15] = [
+const DARK: [(&str, &str); 16] = [
     ("#ffffff", DARK_BACK),
     ("#222", "#e6e9ec"),
     ("#444", "#98a4af"),
@@ -25,6 +25,7 @@ const DARK: [(&str, &str); 15] = [
     ("#b2182b", "#e0565f"),
     ("#253494", "#7b8ce0"),
     ("#00441b", "#41ab5d"),
+    ("#01665e", "#35978f"),
     // Free memory, and causes without a colour of their own.
     ("#eeeeee", "#323b44"),
     ("#d9d9d9", "#596470"),
