@@ -110,6 +110,16 @@ impl Drop for Led<'_> {
         // The task that leads the next one first: the device has nothing to do.
         of(*number + 1).wake_one(Signal::SyncEnded);
         of(*number).wake_all(Signal::SyncEnded);
+        // Meanwhile a later one may have ended, and its wake a task of this one, which stood before
+        // those of the same queue.
+        let context = Interrupt::new();
+        let state = rounds.state.lock(&context);
+        let next = state.begun + 1;
+        let is_left = next > *number + 1 && !state.is_running && state.tasks > 0;
+        drop(state);
+        if is_left {
+            of(next).wake_all(Signal::SyncEnded);
+        }
     }
 }
 
