@@ -139,6 +139,41 @@ fn commits_of_many_threads_are_each_on_the_disk() {
     }
 }
 
+/// Nobody waits for a round of syncs that nobody carries out: the last of many committers end, too,
+/// when no other comes after them.
+#[test]
+fn the_last_of_many_committers_end() {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    const THREADS: u8 = 16;
+
+    let dir = Dir::new("committers");
+    let cache = Cache::builder().memory(16 << 20).build().unwrap();
+    let log = cache
+        .open(dir.0.join("log"), OpenOptions::new().create(true))
+        .unwrap();
+    let log = Arc::new(log);
+    log.write_at(&[0; 512 * THREADS as usize], 0).unwrap();
+    for burst in 0..300 {
+        let (ended, ends) = mpsc::channel();
+        for own in 0..THREADS {
+            let (log, ended) = (Arc::clone(&log), ended.clone());
+            std::thread::spawn(move || {
+                for _ in 0..10 {
+                    log.write_at(&[own; 512], u64::from(own) * 512).unwrap();
+                    log.sync_range(u64::from(own) * 512, 512).unwrap();
+                }
+                ended.send(()).unwrap();
+            });
+        }
+        for left in (1..=THREADS).rev() {
+            let end = ends.recv_timeout(Duration::from_secs(60));
+            end.unwrap_or_else(|_| panic!("burst {burst}: {left} committers stand still"));
+        }
+    }
+}
+
 #[test]
 fn threads_share_a_file_and_small_odd_writes_meet_in_pages() {
     let dir = Dir::new("threads");
