@@ -209,7 +209,7 @@ enum {                          /* of tg_map_new */
  * not synced when the process ends is lost. An access that cannot be answered (the device fails or is full, the file was
  * cut) ends in SIGBUS. A child of a fork does not have the memory. Pages of a file that is mapped are not pinned (TG_BUSY). */
 int tg_map_new(tg_file file, uint64_t offset, uint64_t len, uint32_t flags, tg_map *map);
-/* The memory is no more; what was stored is part of the file. The file may be closed before. */
+/* The memory is no more; its stores are part of the file. The file may be closed before. */
 int tg_map_free(tg_map map);
 /* The first byte, or null. Whatever is loaded and stored, the cache's limit holds. */
 void *tg_map_data(tg_map map);

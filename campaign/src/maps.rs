@@ -1,6 +1,6 @@
 //! Maps of files: loads and stores of tasks, and the answers to their faults.
 //!
-//! The lab's view is the page table of the program; what stands behind it is `mm`'s, as live. A
+//! The lab's view is the page table of the program; all behind it is `mm`'s, as live. A
 //! fault is answered as `tidegate::Map` does it: at once if that needs no wait, else by a task that
 //! waits. An access that meets no fault is one step of the lab, as it is one of a CPU.
 

@@ -202,7 +202,7 @@ pub(crate) fn finish_here(arena: &Arena, ledger: &Ledger, mut job: Job, stopping
     let result = if stopping {
         Err(IoError::Cancelled)
     } else {
-        // Most are of one page; what needs more takes several calls.
+        // Most are of one page; a longer request takes several calls.
         execute(arena, &mut job, &mut [NO_MEMORY; 64])
     };
     ledger.finish(job, result);

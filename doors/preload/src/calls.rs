@@ -257,7 +257,7 @@ fn sync(bytes: &Range<usize>, flags: c_int) -> Done<()> {
     Some(found.sync(bytes).map_err(|error| errno(&error)))
 }
 
-/// Protection is not enforced: what is there stays readable, and storable where it was.
+/// Protection is not enforced: the map stays readable, and storable where it was.
 fn protect(bytes: &Range<usize>, access: c_int) -> Done<()> {
     let found = maps::at(bytes.start)?;
     if access & libc::PROT_EXEC != 0 || (access & libc::PROT_WRITE != 0 && !found.is_writable()) {
@@ -419,7 +419,7 @@ fn scatter(
     }
 }
 
-/// All of a file that a descriptor is of, on the device; what went past the cache, too.
+/// All of a file that a descriptor is of, on the device; writes past the cache, too.
 fn sync_file(fd: c_int, pass_on: &dyn Fn() -> c_int) -> c_int {
     let synced = ours(|| Some(maps::of(fd)?.file().sync().map_err(|error| errno(&error))));
     match synced {

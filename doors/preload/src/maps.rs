@@ -555,7 +555,7 @@ pub(crate) fn resize(
     }
     let name = ours.name.clone();
     let offset = (old.start - ours.start) as u64;
-    // All that can be known before the old map ends: what comes after may not fail.
+    // All that can be known before the old map ends: the steps after it may not fail.
     let is_strict = std::env::var_os("TIDEGATE_STRICT").is_some();
     let there = ours.len().next_multiple_of(PAGE as u64);
     if is_strict && offset + len as u64 > there {
@@ -620,7 +620,7 @@ pub(crate) struct Forking(
     RwLockWriteGuard<'static, Vec<Arc<Ours>>>,
 );
 
-/// Before a fork: what was stored is in the file, for the child to find. A child itself has nothing
+/// Before a fork: all stores go to the file, for the child to find. A child itself has nothing
 /// of ours, and its locks stay as the fork left them.
 pub(crate) fn before_fork() -> Option<Forking> {
     if INERT.load(Ordering::Relaxed) {

@@ -232,7 +232,7 @@ static void extends(void)
 	file_is(1, 2);
 }
 
-/* Further maps of a mapped file, that cannot be the library's: what was stored is there, or they are refused. */
+/* Further maps of a mapped file, that cannot be the library's: they have all stores, or are refused. */
 static void seconds(void)
 {
 	int fd = make();

@@ -1,4 +1,4 @@
-//! The Python package `tidegate_lab`: what is compiled of it. The other part is
+//! The Python package `tidegate_lab`: its compiled part. The other part is
 //! `python/lab/tidegate_lab`.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! The Python package `tidegate`: what is compiled of it. The other part is `python/tidegate`.
+//! The Python package `tidegate`: its compiled part. The other part is `python/tidegate`.
 //!
 //! ```text
 //!   cache, lent           -> tidegate               (files under one limit)

@@ -344,8 +344,8 @@ pub(crate) fn wait_frame(
 }
 
 /// Gives the device's object the file's true length, where writes of whole pages or a growth left
-/// it with another. One that the file has had since it was `size` is true enough: who has made it
-/// longer meanwhile has not asked for this sync.
+/// it with another. One that the file has had since it was `size` is true enough: this sync does
+/// not answer for a growth that came after it.
 fn settle_length(
     task: &mut Task<'_>,
     cache: &Arc<Cache>,

@@ -434,7 +434,7 @@ impl Mapping {
     /// is so long from then on. Answers how many bytes the write leaves out, so that the object
     /// ends where the file does, or as near to it as the device can.
     pub(crate) fn raise_device_len(&self, end: u64) -> Bytes {
-        // After its pages were taken: what stood in them then is in the size.
+        // After its pages were taken: the size covers all that stood in them then.
         let exact = self
             .size()
             .next_multiple_of(self.unit.load(Ordering::Relaxed));

@@ -94,7 +94,7 @@ impl PageMap {
         }
     }
 
-    /// A page is mapped beside one that is used; whether it will be used, nobody knows yet.
+    /// A page is mapped beside one that is used; nobody knows yet if it will be used.
     pub(crate) fn map_beside(&self, page: u32, access: Access) {
         let was_young = self.test_and_clear_young(page);
         self.map(page, access);

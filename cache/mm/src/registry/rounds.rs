@@ -15,7 +15,7 @@
 //!      covers what they wrote.
 //!   2. A round is led by one task, and one is carried out at a time.
 //!   3. A round that went well answers all its tasks. After one that failed each does its own
-//!      part: what failed may be another one's.
+//!      part: the failure may be another one's.
 
 use env::{Cause, Interrupt, Lock, LockClass, Signal, Task, WaitQueue};
 

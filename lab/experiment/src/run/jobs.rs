@@ -39,7 +39,7 @@ pub struct JobSpec {
     pub(crate) does: Does,
     /// Index of the device its files are on, if it has any.
     pub device: Option<usize>,
-    /// Index of its other device: what it copies from, or its log's.
+    /// Index of its other device: its source's, or its log's.
     pub from: Option<usize>,
     /// Time from the beginning to its start.
     pub start_after: Nanos,

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Traces of folders, by name: what is packed, or ends as a trace does. Without a folder, those
-/// that are stored here.
+/// Traces of folders, by name: files that are packed, or end as a trace does. Without a folder,
+/// those that are stored here.
 pub(crate) fn traces(mut folders: Vec<String>) -> Result<Vec<PathBuf>, String> {
     if folders.is_empty() {
         folders.push(concat!(env!("CARGO_MANIFEST_DIR"), "/traces").to_owned());

@@ -43,7 +43,7 @@ type Problem = Box<dyn Error + Send + Sync>;
 const BYTES: usize = 4096;
 const PAGE: u64 = BYTES as u64;
 const PAGES_A_MIB: u64 = 256;
-/// Of `beside`, in pages: what the reader of little reads, and behind it what the light storer has;
+/// Of `beside`, in pages: those of the reader of little, and behind them those of the light storer;
 /// the heavy one and the reader of all have the rest.
 const HOT: u64 = 8 * PAGES_A_MIB;
 const LIGHT: u64 = 16 * PAGES_A_MIB;
@@ -170,7 +170,7 @@ fn run(words: &[&str]) -> Result<(), Problem> {
         figures.insert("resident_mib".into(), json!(mib_of(resident)));
     }
     println!("{}", Value::Object(figures));
-    // Nobody wants the bytes: what is not on the device yet need not go there.
+    // Nobody wants the bytes: the dirty ones need not go to the device.
     match run.target {
         Target::Memory(memory) => drop(memory),
         Target::Calls(file) => file.discard()?,
