@@ -82,8 +82,10 @@ struct Length {
     known: u64,
     /// Bytes that are there at most, by our own requests.
     most: u64,
-    /// Writes on their way, and the end of the farthest of them.
+    /// Writes on their way.
     writing: u32,
+    /// The end of the farthest of them, and of those that have ended while a request was on its
+    /// way that sets the length: the system may have done them after it.
     farthest: u64,
     /// Requests on their way that set it, and how often one of them began or ended. A write that
     /// meets one does not say how long the file is: it may have ended before the file was cut.
@@ -91,6 +93,15 @@ struct Length {
     sets: u32,
     /// Number of times that it became shorter by that than was known.
     shorter: u32,
+}
+
+impl Length {
+    /// Nothing that changes it is on its way any more, maybe.
+    fn settle(&mut self) {
+        if self.writing == 0 && self.setting == 0 {
+            self.farthest = 0;
+        }
+    }
 }
 
 impl OpenFile {
@@ -279,12 +290,7 @@ impl Job {
         }
         length.most = length.most.max(end);
         if is_write && !self.is_writing {
-            let others = if length.writing > 0 {
-                length.farthest
-            } else {
-                0
-            };
-            length.farthest = others.max(end);
+            length.farthest = length.farthest.max(end);
             length.writing += 1;
             drop(length);
             self.is_writing = true;
@@ -427,14 +433,10 @@ impl Job {
         length.setting -= 1;
         if well && length.sets == self.had.sets {
             length.known = len.0;
-            let others = if length.writing > 0 {
-                length.farthest
-            } else {
-                0
-            };
-            length.most = len.0.max(others);
+            length.most = len.0.max(length.farthest);
         }
         length.sets += 1;
+        length.settle();
     }
 
     fn failure(&self, errno: i32) -> IoError {
@@ -450,16 +452,23 @@ impl Job {
         }
     }
 
-    /// Ends the request.
-    pub(crate) fn finish(self, context: &Interrupt, result: Result<(), IoError>) {
+    /// It changes the file's length no more; `well`: it has done what it was to do.
+    fn leave(&self, well: bool) {
         if let IoOp::SetLen { len } = self.request.op
             && self.file.fixed_size.is_none()
         {
-            self.length_was_set(len, result.is_ok());
+            self.length_was_set(len, well);
         }
         if self.is_writing {
-            self.file.length().writing -= 1;
+            let mut length = self.file.length();
+            length.writing -= 1;
+            length.settle();
         }
+    }
+
+    /// Ends the request.
+    pub(crate) fn finish(self, context: &Interrupt, result: Result<(), IoError>) {
+        self.leave(result.is_ok());
         // The file first: a task that hears of the end may want to delete it.
         drop(self.file);
         self.request.complete(context, result);
@@ -615,6 +624,49 @@ mod tests {
             Step::Done(Err(IoError::Lost)),
             "an end off a sector"
         );
+    }
+
+    /// The system may have done the write after the cut, whichever of them ended first here.
+    #[test]
+    fn a_write_that_ends_before_a_cut_does_may_have_made_the_file_longer() {
+        let arena = arena();
+        let null = File::open("/dev/null").unwrap();
+        let file = Arc::new(OpenFile::new(null, true, Bytes(8192)));
+        let begun = |op| {
+            let mut request = IoRequest::with_room(1);
+            request.op = op;
+            request.offset = Bytes(4 * 4096);
+            request.frames.push(FrameId(1));
+            let mut job = Job::new(request, Arc::clone(&file));
+            assert_eq!(job.early(), None);
+            job
+        };
+        let end = |job: Job| job.leave(true);
+        let write = || {
+            let mut write = begun(IoOp::Write);
+            let done = write.on_result(&arena, Ok(4096));
+            assert_eq!(done, Step::Done(Ok(())));
+            write
+        };
+        let cut = || begun(IoOp::SetLen { len: Bytes(4096) });
+        let most = || file.length().most;
+
+        let first = cut();
+        end(write());
+        end(first);
+        assert_eq!(most(), 5 * 4096);
+        let (other, last) = (write(), cut());
+        end(other);
+        end(last);
+        assert_eq!(most(), 5 * 4096);
+        end(cut());
+        assert_eq!(most(), 4096);
+        let (first, other) = (cut(), write());
+        end(first);
+        assert_eq!(most(), 5 * 4096);
+        end(other);
+        end(cut());
+        assert_eq!(most(), 4096);
     }
 
     /// Also where a later write has made it as long again.
