@@ -714,11 +714,7 @@ impl Content for Arena {
     }
 
     fn leave(&self, map: u32, pages: &[u32]) {
-        self.with_open(map, |view| {
-            for run in pages.chunk_by(|a, b| *b == *a + 1) {
-                view.forget(run[0]..run[run.len() - 1] + 1);
-            }
-        });
+        self.with_open(map, |view| view.forget(pages));
     }
 }
 

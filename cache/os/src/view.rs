@@ -33,6 +33,7 @@ use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, UserfaultfdFlags};
+use rustix::process::PidfdFlags;
 
 use crate::OsError;
 
@@ -146,6 +147,8 @@ pub struct View {
     pages: u32,
     memory: OwnedFd,
     faults: OwnedFd,
+    /// Its own; `None`: the system refuses it, and pages leave run by run.
+    process: Option<OwnedFd>,
     rights: Rights,
     alias: NonNull<u8>,
     view: NonNull<u8>,
@@ -237,6 +240,8 @@ impl View {
             }
         };
         let (faults, rights) = faults(allow_user_mode)?;
+        let own = rustix::process::getpid();
+        let process = rustix::process::pidfd_open(own, PidfdFlags::empty()).ok();
         let memory = rustix::fs::memfd_create("tidegate-map", MemfdFlags::CLOEXEC)
             .map_err(failed("memfd_create"))?;
         // One more: the bell.
@@ -263,6 +268,7 @@ impl View {
             pages,
             memory,
             faults,
+            process,
             rights,
             alias,
             view,
@@ -483,7 +489,7 @@ impl View {
     /// Accesses to the page end in SIGBUS, those that wait for it first.
     pub fn poison(&self, page: u32) {
         self.poisoned.fetch_add(1, Ordering::Relaxed);
-        self.forget(page..page + 1);
+        self.forget(&[page]);
         // A page that was protected leaves a mark of that behind, over which the system poisons
         // nothing (Linux 6.6, mm/userfaultfd.c, mfill_atomic_pte_poison()).
         self.set_protection(page..page + 1, false);
@@ -496,26 +502,56 @@ impl View {
         self.wake(page..page + 1);
     }
 
-    /// The view has the pages no more; they stay where they are.
-    pub(crate) fn forget(&self, pages: Range<u32>) {
-        let Part { start, len } = self.part(&pages);
-        if self.closed.load(Ordering::Acquire) {
-            return;
-        }
-        let bytes = |number| usize::try_from(number).expect("64 bits");
-        let at = bytes(start) - self.view.addr().get();
-        let (start, len) = (self.view.as_ptr().wrapping_add(at), bytes(len));
-        // SAFETY: pages of our own view of a memfd: their bytes stay in it, and the next access
-        // faults.
-        let _ = unsafe { rustix::mm::madvise(start.cast(), len, Advice::LinuxDontNeed) };
+    /// The view has the pages, in order, no more; they stay where they are.
+    pub(crate) fn forget(&self, pages: &[u32]) {
+        self.unmap(&runs(pages), &[self.view]);
     }
 
-    /// The pages are gone: from the memfd and from both of its mappings.
-    pub(crate) fn remove(&self, pages: Range<u32>) {
-        let Part { start, len } = self.part(&pages);
-        let offset = start - self.view.addr().get() as u64;
-        let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        while let Err(Errno::INTR) = rustix::fs::fallocate(&self.memory, how, offset, len) {}
+    /// The pages, in order, are gone: from the memfd and from both of its mappings.
+    pub(crate) fn remove(&self, pages: &[u32]) {
+        let runs = runs(pages);
+        // Else the calls below would stop the other CPUs once a run.
+        self.unmap(&runs, &[self.view, self.alias]);
+        for (offset, len) in runs {
+            let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let punch = || rustix::fs::fallocate(&self.memory, how, offset as u64, len as u64);
+            while let Err(Errno::INTR) = punch() {}
+        }
+    }
+
+    /// Takes pages out of mappings; the next access to one faults. In one call, so that the CPUs
+    /// that the process runs on are stopped once.
+    fn unmap(&self, runs: &[(usize, usize)], mappings: &[NonNull<u8>]) {
+        let is_mapped = |at: &&NonNull<u8>| **at != self.view || !self.is_closed();
+        let parts = mappings.iter().filter(is_mapped).flat_map(|start| {
+            runs.iter().map(|(offset, len)| libc::iovec {
+                iov_base: start.as_ptr().wrapping_add(*offset).cast(),
+                iov_len: *len,
+            })
+        });
+        let parts: Vec<_> = parts.collect();
+        for parts in parts.chunks(libc::UIO_MAXIOV as usize) {
+            let bytes: usize = parts.iter().map(|part| part.iov_len).sum();
+            // SAFETY: pages of our own mappings of a memfd: their bytes stay in it, and the next
+            // access faults. The view is mapped: `close` comes before or after this (`Arena`).
+            let done = unsafe {
+                libc::syscall(
+                    libc::SYS_process_madvise,
+                    self.process.as_ref().map_or(-1, |own| own.as_raw_fd()),
+                    parts.as_ptr(),
+                    parts.len(),
+                    libc::MADV_DONTNEED,
+                    0,
+                )
+            };
+            if usize::try_from(done) != Ok(bytes) {
+                // Linux before 6.13 takes no such advice.
+                for part in parts {
+                    // SAFETY: as above.
+                    unsafe { libc::madvise(part.iov_base, part.iov_len, libc::MADV_DONTNEED) };
+                }
+            }
+        }
     }
 
     /// Makes the pages of the memfd, and answers where the cache finds the first.
@@ -577,6 +613,13 @@ impl Drop for View {
         // SAFETY: our own mapping, whole; no frame is at home there any more.
         let _ = unsafe { rustix::mm::munmap(self.alias.as_ptr().cast(), len) };
     }
+}
+
+/// Pages, in order, as runs of neighbours: the offset and the length of each in bytes.
+fn runs(pages: &[u32]) -> Vec<(usize, usize)> {
+    let runs = pages.chunk_by(|a, b| *b == *a + 1);
+    runs.map(|run| (View::bytes(run[0]), run.len() * FRAME))
+        .collect()
 }
 
 /// Copies bytes that others may change meanwhile, by words where they are aligned.
@@ -641,7 +684,7 @@ mod tests {
             assert_eq!(signal, Some(libc::SIGSEGV), "page {page}: status {status}");
         }
         assert_eq!(load(0), 7);
-        view.remove(0..1);
+        view.remove(&[0]);
         assert_eq!(view.resident(), 0);
     }
 }

@@ -21,8 +21,10 @@ use super::{ABSENT, Arena, FRAME, Lent, OWN};
 use crate::OsError;
 use crate::view::{View, copy_shared};
 
-/// Frames that are taken out of maps at a time.
-const AT_ONCE: usize = 64;
+/// Frames are settled in an open view only.
+fn forget_closed(views: &mut Vec<Lent>) {
+    views.retain(|lent| !lent.view.is_closed() || lent.frames.load(Ordering::Acquire) > 0);
+}
 
 impl Arena {
     /// Files can be mapped from now on: its chunks consist of small pages, which come and go one by
@@ -68,8 +70,11 @@ impl Arena {
 
     /// The program is done with a view. Its memory goes with the last frame that is at home there.
     pub fn close_view(&self, view: &View) {
-        view.close();
-        self.forget_closed();
+        self.change_views(|views| {
+            // Nobody takes pages out of it meanwhile: its addresses may be another mapping's next.
+            view.close();
+            forget_closed(views);
+        });
     }
 
     /// Bytes of all maps that the system holds in memory.
@@ -87,10 +92,8 @@ impl Arena {
         self.views.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn forget_closed(&self) {
-        let mut views = self.views.write().unwrap_or_else(PoisonError::into_inner);
-        // Frames are settled in an open view only.
-        views.retain(|lent| !lent.view.is_closed() || lent.frames.load(Ordering::Acquire) > 0);
+    fn change_views(&self, change: impl FnOnce(&mut Vec<Lent>)) {
+        change(&mut self.views.write().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Calls on the program's view of an open map.
@@ -191,7 +194,7 @@ impl Arena {
         let end = first + u32::try_from(frames.len()).expect("a batch of frames");
         if fresh {
             lent.view.populate(first..end).map_err(|errno| {
-                lent.view.remove(first..end);
+                lent.view.remove(&(first..end).collect::<Vec<_>>());
                 failed(errno)
             })?;
         }
@@ -217,7 +220,7 @@ impl Arena {
             let old = views.iter().filter(|_| before > ABSENT);
             let mut old = old.filter_map(|lent| Some((lent, lent.view.page_at(before)?)));
             if let Some((lent, page)) = old.next() {
-                lent.view.remove(page..page + 1);
+                lent.view.remove(&[page]);
                 lent.frames.fetch_sub(1, Ordering::AcqRel);
             }
         }
@@ -225,43 +228,26 @@ impl Arena {
     }
 
     pub(super) fn vacate_all(&self, frames: &[FrameId]) {
-        for frames in frames.chunks(AT_ONCE) {
-            let mut places = [0; AT_ONCE];
-            let mut count = 0;
-            for frame in frames {
-                let place = self.homes[frame.0 as usize].load(Ordering::Acquire);
-                if place > ABSENT {
-                    places[count] = place;
-                    count += 1;
-                }
-            }
-            if count == 0 {
+        let home = |frame: &FrameId| &self.homes[frame.0 as usize];
+        let mut is_empty = false;
+        for lent in self.views().iter() {
+            let at = |frame| lent.view.page_at(home(frame).load(Ordering::Acquire));
+            let mut pages: Vec<u32> = frames.iter().filter_map(at).collect();
+            if pages.is_empty() {
                 continue;
             }
-            let places = &mut places[..count];
-            places.sort_unstable();
-            let mut is_empty = false;
-            {
-                let views = self.views();
-                for run in places.chunk_by(|a, b| *b == *a + FRAME) {
-                    let lies = |lent: &&Lent| lent.view.page_at(run[0]).is_some();
-                    let lent = views.iter().find(lies).expect("it has frames");
-                    let first = lent.view.page_at(run[0]).expect("just looked at");
-                    let pages = u32::try_from(run.len()).expect("few");
-                    lent.view.remove(first..first + pages);
-                    let before = lent.frames.fetch_sub(run.len(), Ordering::AcqRel);
-                    is_empty |= before == run.len() && lent.view.is_closed();
-                }
+            pages.sort_unstable();
+            lent.view.remove(&pages);
+            let before = lent.frames.fetch_sub(pages.len(), Ordering::AcqRel);
+            is_empty |= before == pages.len() && lent.view.is_closed();
+        }
+        for home in frames.iter().map(home) {
+            if home.load(Ordering::Relaxed) > ABSENT {
+                home.store(ABSENT, Ordering::Release);
             }
-            for frame in frames {
-                let home = &self.homes[frame.0 as usize];
-                if home.load(Ordering::Relaxed) > ABSENT {
-                    home.store(ABSENT, Ordering::Release);
-                }
-            }
-            if is_empty {
-                self.forget_closed();
-            }
+        }
+        if is_empty {
+            self.change_views(forget_closed);
         }
     }
 
