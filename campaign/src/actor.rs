@@ -218,6 +218,13 @@ impl Actor {
                     actor.use_map(task, slot, &file, number, page..page + pages, stores)
                 })
             }
+            Op::LetGo { page, pages, .. } => {
+                let (page, pages) = within(page, pages, slot.pages_max);
+                if let Some(mapped) = slot.map() {
+                    mapped.let_go(task, &file, page..page + pages);
+                }
+                Ok(())
+            }
             Op::Unmap { .. } => {
                 slot.unmap();
                 Ok(())

@@ -124,7 +124,8 @@ fn map_files(rng: &mut Rng, task: &mut TaskPlan, files: &[FilePlan]) {
         next = page + pages;
         let op = match rng.below(20) {
             0 => Op::Unmap { file },
-            1..=9 => Op::Load { file, page, pages },
+            1 => Op::LetGo { file, page, pages },
+            2..=9 => Op::Load { file, page, pages },
             _ => Op::Store { file, page, pages },
         };
         task.ops.insert(rng.index(task.ops.len() + 1), op);

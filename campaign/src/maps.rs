@@ -4,6 +4,7 @@
 //! fault is answered as `tidegate::Map` does it: at once if that needs no wait, else by a task that
 //! waits. An access that meets no fault is one step of the lab, as it is one of a CPU.
 
+use core::ops::Range;
 use std::sync::Arc;
 
 use env::Task;
@@ -69,6 +70,16 @@ impl Mapped {
         let View { stamps, number } = &self.view;
         let store = || stamps.store_through(*number, page, data).then_some(());
         self.access(task, cache, by, (page, Access::Store), store)
+    }
+
+    /// Pages are not needed: those that are clean leave the memory.
+    pub(crate) fn let_go(&self, task: &mut Task<'_>, file: &File, pages: Range<u64>) {
+        let [offset, len] =
+            [pages.start, pages.end - pages.start].map(|count| Pages(count).bytes());
+        self.map.let_go(task, (offset, len));
+        for page in pages {
+            file.drop_clean(task, page);
+        }
     }
 
     fn access<T>(

@@ -13,6 +13,7 @@
 //! | `close F` | closes the file, when nobody is inside, and opens it again |
 //! | `load F P+N` | loads N pages of file F from page P through its map, which it gets if it has none, and has the checker judge them |
 //! | `store F P+N` | stores to them |
+//! | `let-go F P+N` | says of N pages of the map from page P on that they are not needed: the clean ones are dropped |
 //! | `unmap F` | ends the map |
 //! | `hold F P+N for K` | pins N pages from page P while it takes the next K steps; in one piece, if P is a multiple of four |
 //! | `trim` | gives free memory back |
@@ -76,6 +77,8 @@ pub enum Op {
     Load { file: usize, page: u64, pages: u64 },
     /// `store F P+N`
     Store { file: usize, page: u64, pages: u64 },
+    /// `let-go F P+N`
+    LetGo { file: usize, page: u64, pages: u64 },
     /// `unmap F`
     Unmap { file: usize },
     /// `touch R P+N`
@@ -123,6 +126,7 @@ impl Op {
             Self::Hold { .. } => "hold",
             Self::Load { .. } => "load",
             Self::Store { .. } => "store",
+            Self::LetGo { .. } => "let-go",
             Self::Unmap { .. } => "unmap",
             Self::Touch { .. } => "touch",
             Self::Put { .. } => "put",
@@ -154,6 +158,7 @@ impl Op {
             // A cut that was owed.
             Self::Sync { .. } | Self::SyncRange { .. } | Self::SyncAll => 1,
             Self::Close { .. }
+            | Self::LetGo { .. }
             | Self::Unmap { .. }
             | Self::Discard { .. }
             | Self::Renew { .. }
@@ -184,6 +189,7 @@ impl Op {
             | Self::Close { file }
             | Self::Load { file, .. }
             | Self::Store { file, .. }
+            | Self::LetGo { file, .. }
             | Self::Unmap { file }
             | Self::Hold { file, .. } => Some(file),
             Self::Touch { .. }
@@ -232,6 +238,7 @@ impl Op {
             | Self::Punch { page, pages, .. }
             | Self::Load { page, pages, .. }
             | Self::Store { page, pages, .. }
+            | Self::LetGo { page, pages, .. }
             | Self::Touch { page, pages, .. }
             | Self::Discard { page, pages, .. } => vec![pages, page],
             Self::Leave {
@@ -270,7 +277,8 @@ impl fmt::Display for Op {
             } => write!(f, " {region} {page}+{pages}"),
             Self::Punch { file, page, pages }
             | Self::Load { file, page, pages }
-            | Self::Store { file, page, pages } => write!(f, " {file} {page}+{pages}"),
+            | Self::Store { file, page, pages }
+            | Self::LetGo { file, page, pages } => write!(f, " {file} {page}+{pages}"),
             Self::Leave {
                 file,
                 page,
@@ -366,13 +374,14 @@ impl FromStr for Op {
                     }
                 })
             }
-            [word @ ("punch" | "load" | "store"), file, part] => {
+            [word @ ("punch" | "load" | "store" | "let-go"), file, part] => {
                 let shape = format!("{word} FILE PAGE+PAGES");
                 let (page, pages) = range(part, &shape)?;
                 let file = place(file, &shape)?;
                 Ok(match word {
                     "punch" => Self::Punch { file, page, pages },
                     "load" => Self::Load { file, page, pages },
+                    "let-go" => Self::LetGo { file, page, pages },
                     _ => Self::Store { file, page, pages },
                 })
             }
@@ -429,7 +438,7 @@ impl FromStr for Op {
             ["trim"] => Ok(Self::Trim),
             _ => Err(format!(
                 "`{text}` is no step; steps are write, read, truncate, cut, grow, punch, leave, sync, \
-                 sync-range, sync-all, close, hold, load, store, unmap, touch, put, get, discard, renew, limit, trim, think, with their numbers"
+                 sync-range, sync-all, close, hold, load, store, let-go, unmap, touch, put, get, discard, renew, limit, trim, think, with their numbers"
             )),
         }
     }
@@ -456,6 +465,7 @@ mod tests {
             "hold 0 3+2 for 5",
             "load 0 3+40",
             "store 1 0+1",
+            "let-go 1 3+4",
             "unmap 2",
             "touch 0 0+700",
             "put 1 12+8",

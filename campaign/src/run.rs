@@ -303,7 +303,7 @@ fn look(task: &Task<'_>, plan: &Plan, world: &World, limit: Pages, frames: Pages
     );
     let (viewed, mapped) = (world.stamps.viewed(), vmstat.get(mm::Item::NrMapped));
     judge!(
-        viewed.max(mapped) <= frames.0,
+        viewed <= mapped && mapped <= frames.0,
         "memory",
         "programs may use {viewed} pages, {mapped} are mapped, of {frames:?}"
     );

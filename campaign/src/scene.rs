@@ -384,6 +384,11 @@ impl Slot {
         Ok(mapped)
     }
 
+    /// Its map, if it has one.
+    pub(crate) fn map(&self) -> Option<Arc<Mapped>> {
+        self.map_cell().clone()
+    }
+
     pub(crate) fn unmap(&self) {
         let mapped = self.map_cell().take();
         drop(mapped);

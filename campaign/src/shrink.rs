@@ -168,8 +168,8 @@ fn no_extras(plan: &Plan) -> Vec<Plan> {
         with(plan, |plan| plan.crash_at_us = None),
         with(plan, |plan| plan.refused.clear()),
         with(plan, |plan| {
-            let is_of_map =
-                |op: &Op| matches!(op, Op::Load { .. } | Op::Store { .. } | Op::Unmap { .. });
+            let of_map = ["load", "store", "let-go", "unmap"];
+            let is_of_map = |op: &Op| of_map.contains(&op.name());
             let lists = plan.tasks.iter_mut().map(|task| &mut task.ops);
             lists.for_each(|ops| ops.retain(|op| !is_of_map(op)));
         }),

@@ -73,10 +73,12 @@ impl Maps {
     }
 }
 
-/// Takes an isolated page that stays out of its page table. False: it is in none.
+/// Takes an isolated page that stays out of its page table. False: it is in none, or in that of a
+/// program, which would have to be told: there it goes with its frame.
 pub(super) fn unmap(task: &Task<'_>, cache: &Cache, page: Page) -> bool {
     let Owner { file, index: at } = cache.pages.table.owner(page.frame);
-    let Some(mapping) = cache.mapping(task, file) else {
+    let mapping = cache.mapping(task, file);
+    let Some(mapping) = mapping.filter(|mapping| !mapping.is_live()) else {
         return false;
     };
     let mut token = mapping.token.lock(task);

@@ -34,7 +34,7 @@ pub use live::Stream;
 use std::sync::Arc;
 
 use env::{Context, Interrupt, Task};
-use frames::Slot;
+use frames::{Flags, Slot};
 use policy::units::{Bytes, PAGE_SHIFT, Pages};
 
 use crate::cache::Cache;
@@ -185,9 +185,21 @@ impl FileMap {
         let end = (offset.0 + len.0) >> PAGE_SHIFT;
         let first = u32::try_from(offset.0.div_ceil(1 << PAGE_SHIFT)).unwrap_or(u32::MAX);
         let mut next = self.map.next_mapped(first);
+        let (cache, mapping) = (&self.cache, &self.mapping);
         while let Some(page) = next.filter(|page| u64::from(*page) < end) {
-            self.unmap(context, page);
             next = self.map.next_mapped(page + 1);
+            let Slot::Frame(frame) = mapping.lookup(context, &cache.pages.pool, page) else {
+                continue;
+            };
+            // So that no fault allows its use meanwhile; one that is in use stays.
+            let Ok(busy) = cache.pages.table.try_busy(frame, mapping.owner(page)) else {
+                continue;
+            };
+            self.unmap(context, page);
+            if let Some(live) = self.map.live() {
+                cache.content().leave(live, &[page]);
+            }
+            cache.release(busy, Flags::NONE, Flags::NONE);
         }
     }
 
