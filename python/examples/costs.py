@@ -9,6 +9,7 @@ Figures are the best of several rounds, which other programs have disturbed leas
 
 import argparse
 import concurrent.futures
+import functools
 import mmap
 import multiprocessing
 import os
@@ -93,9 +94,10 @@ def sweep(cells):
     many = [[cell] for cell in tidegate_lab._sweep.cells_of(CELL, {}, ["tidegate"], range(cells))]
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(2, mp_context=context) as pool:
-        list(pool.map(tidegate_lab._sweep.run_cells, many[:4]))  # both have the package now
+        work = functools.partial(tidegate_lab._sweep.timed, tidegate_lab._sweep.run_cells)
+        list(pool.map(work, many[:4]))  # both have the package now
         began = time.perf_counter()
-        lengths = [seconds for _, seconds in pool.map(tidegate_lab._sweep.run_cells, many)]
+        lengths = [seconds for _, seconds in pool.map(work, many)]
         alone = time.perf_counter() - began
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     with tempfile.TemporaryDirectory() as out, distributed.LocalCluster(**options) as cluster:

@@ -538,6 +538,66 @@ def test_waits_have_their_cause(tmp_path):
             assert table.loc["read", "waits"] == 8 and seconds * 124 <= table.loc["read", "max_ms"] <= elapsed * 1000
 
 
+def test_a_slow_call_is_told_with_its_waits(tmp_path, monkeypatch):
+    told, unraised = [], []
+    monkeypatch.setattr(sys, "unraisablehook", unraised.append)
+
+    def tell(call):
+        told.append(call)
+        if call.call == "sync":
+            raise RuntimeError("of the function")
+
+    with tidegate.Cache("16MiB", layers="slow:latency=20ms", readahead=0, on_slow=(0.01, tell)) as cache:
+        with cache.open(tmp_path / "slow", "w+") as file:
+            file.write(bytes(2 * PAGE))
+            file.sync()
+            file.advise("dont-need")
+            for read in (lambda: file.pread(1, 0), lambda: file.pin(1).close()):
+                thread = threading.Thread(target=read)
+                thread.start()
+                thread.join()
+    assert [call.call for call in told][:3] == ["sync", "read", "pin"]
+    assert [str(one.exc_value) for one in unraised][0] == "of the function"
+    read = told[1]
+    assert (read.path, read.offset, read.n) == (str(tmp_path / "slow"), 0, 1)
+    assert read.waits[0][:2] == ("read", 1) and read.took_s >= 0.01
+    assert abs(sum(wait[2] for wait in read.waits) + read.own_s - read.took_s) < 1e-6
+    assert str(read).startswith(f"read of 1 bytes at 0 of {tmp_path / 'slow'} took ")
+    for wrong in ((-1, print), (float("nan"), print)):
+        with pytest.raises(ValueError, match="on_slow"):
+            tidegate.Cache("16MiB", on_slow=wrong)
+
+
+@pytest.mark.parametrize("on_main", [True, False])
+def test_a_writer_is_paced_for_itself(tmp_path, on_main):
+    """One client writes far more than the disk takes; another, through the same thread, a page now and then."""
+    with tidegate.Cache("16MiB", layers="slow:rate=16MB", dirty_limit="1MiB") as cache:
+        heavy, light = cache.writer(), cache.writer()
+        light_s = []
+
+        def serve():
+            for round_ in range(24):
+                file.pwrite(bytes(256 << 10), round_ << 18, heavy)
+                began = time.monotonic()
+                file.pwrite(b"light", 100 << 20, writer=light)
+                light_s.append(time.monotonic() - began)
+
+        with cache.open(tmp_path / "clients", "w+") as file:
+            if on_main:
+                serve()
+            else:
+                thread = threading.Thread(target=serve)
+                thread.start()
+                thread.join()
+            paused = {name: waits.get("dirty pause", (0, 0))[1] for name, waits in
+                      (("heavy", heavy.waits()), ("light", light.waits()), ("file", file.stats().waits))}
+            assert paused["heavy"] > 0.1 > paused["light"] and paused["file"] >= paused["heavy"], paused
+            assert sorted(light_s)[len(light_s) // 2] < 0.01, light_s
+            assert file.pread(5, 100 << 20) == b"light"
+        with pytest.raises(TypeError):
+            file.pwrite(b"x", 0, cache)
+
+
 def test_the_laboratory_is_named_where_it_is_missing():
     program = """
     import sys

@@ -8,23 +8,25 @@ published kernel experiments on reclaim and writeback, re-run in virtual time.
 The laboratory: ``experiments``, ``policies``, ``metrics``, ``kinds``, ``devices`` say what there is;
 ``Scenario`` and ``run`` are for experiments; ``sweep`` and ``campaign`` for thousands of them;
 ``reproduce`` is for all published claims, ``compare`` for recordings of real kernels and what a change
-would do, ``replay`` for traces of accesses.
+would do, ``replay`` and ``replay_sweep`` for traces of accesses.
 """
 
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from ._cache import Cache, CacheStats, File, FileStats, Wait
-from ._core import Map, Pin, Region, version
+from ._cache import Cache, CacheStats, File, FileStats, SlowCall, Wait
+from ._core import Map, Pin, Region, Writer, version
 
 __version__ = version()
 
-__all__ = ["Cache", "CacheStats", "File", "FileStats", "Map", "Pin", "Region", "Wait", "memmap", "version"]
+__all__ = [
+    "Cache", "CacheStats", "File", "FileStats", "Map", "Pin", "Region", "SlowCall", "Wait", "Writer", "memmap", "version"
+]
 
 #: The names of the laboratory, for those who look for them here.
 _LAB = frozenset(
     """Board Campaign Comparison Error Interrupted Run RunError Scenario ScenarioError Sweep Table UsageError campaign
-    compare devices experiments kinds metrics policies replay reproduce run sweep""".split()
+    compare devices experiments kinds metrics policies replay replay_sweep reproduce run sweep""".split()
 )
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from . import _core
-from ._core import Map, Pin, Region
+from ._core import Map, Pin, Region, Writer
 
 if TYPE_CHECKING:
     from _typeshed import StrOrBytesPath
@@ -94,6 +94,25 @@ class FileStats:
     waits: Mapping[str, tuple[int, float]]
 
 
+@dataclass(frozen=True)
+class SlowCall:
+    """A call that took long. ``str`` of it is a line."""
+
+    #: ``write``, ``read``, ``sync`` ...; its file; its range, of no bytes where it is all of the file.
+    call: str
+    path: str
+    offset: int
+    n: int
+    took_s: float
+    #: In their order: the cause, how many one after the other, seconds; and the time that was no wait.
+    waits: list[tuple[str, int, float]]
+    own_s: float
+    words: str
+
+    def __str__(self) -> str:
+        return self.words
+
+
 class _Single:
     """One of its kind: a copy that ends would end the original."""
 
@@ -124,6 +143,10 @@ class Cache(_Single):
         Files can be mapped (``File.map``). The memory then consists of pages of 4 KiB.
     layers : str, optional
         A bad disk for tests: ``"slow:rate=16MB,latency=2ms+faulty:eio_writes=0.01"``.
+    on_slow : (seconds, function), optional
+        Each call on a file that takes so long or longer is told to the function, as a ``SlowCall``:
+        after it, on the thread that did it, which is another one for calls of the main thread.
+        ``on_slow=(0.02, print)``. What the function raises goes to ``sys.unraisablehook``.
 
     Raises
     ------
@@ -161,9 +184,14 @@ class Cache(_Single):
         page_rule: str | None = None,
         maps: bool = False,
         layers: str | None = None,
+        on_slow: tuple[float, Callable[[SlowCall], object]] | None = None,
     ) -> None:
+        told = None
+        if on_slow is not None:
+            least, tell = on_slow
+            told = least, lambda *fields: tell(SlowCall(*fields))
         self._core = _core.Cache(
-            memory, dirty_limit, background_limit, swap_file, readahead, page_rule, layers, maps
+            memory, dirty_limit, background_limit, swap_file, readahead, page_rule, layers, maps, told
         )
         self._closed = False
         self._pid = os.getpid()
@@ -225,6 +253,11 @@ class Cache(_Single):
         """Make a region of ``size`` bytes of anonymous memory, larger than the limit if need be: it
         takes memory as it is written, and spills to the swap file when memory is short."""
         return self._core.spill(size)
+
+    def writer(self) -> Writer:
+        """Make a writer of its own, for a client of the program: ``file.pwrite(data, offset, writer)``
+        is paced for what that client wrote, and no other is. Without, a thread is a writer."""
+        return self._core.writer()
 
     def sync(self) -> None:
         """Make all that was written durable, in all files."""
@@ -291,7 +324,12 @@ class Cache(_Single):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except BufferError as kept:
+            if error is None:
+                raise
+            error.add_note(f"{self!r} stays open: {kept}")
 
     def __del__(self) -> None:
         if not self._closed and self._pid == os.getpid():
@@ -334,9 +372,10 @@ class File(_Single, io.RawIOBase):
         """Fill ``buffer`` from ``offset``; answers how many bytes there were."""
         return self._file.preadinto(buffer, offset)
 
-    def pwrite(self, data: Buffer, offset: int, /) -> int:
-        """Write all of ``data`` at ``offset``: into memory, paced while the device is behind."""
-        return self._file.pwrite(data, offset)
+    def pwrite(self, data: Buffer, offset: int, /, writer: Writer | None = None) -> int:
+        """Write all of ``data`` at ``offset``: into memory, paced while the device is behind, as this
+        thread or as ``writer`` (``Cache.writer``)."""
+        return self._file.pwrite(data, offset, writer)
 
     def pin(self, page: int, /) -> Pin:
         """Pin a page (4 KiB each, from 0): a read-only buffer without a copy. Pages that are pinned in

@@ -67,6 +67,8 @@ class memmap(np.ndarray[Any, Any]):
     memory : int, str or Cache, optional
         The limit of a cache of its own; or the cache (with ``maps=True``) to share. If not given, a
         cache of 256 MiB that all such arrays of the process share.
+    user_mode : bool
+        As of ``File.map``: take less than full rights, where the process has no more.
 
     Raises
     ------
@@ -95,6 +97,7 @@ class memmap(np.ndarray[Any, Any]):
         order: Any = "C",
         *,
         memory: int | str | Cache | None = None,
+        user_mode: bool = False,
     ) -> memmap:
         if mode not in MODES:
             why = "; private copies have no limit: copy what you change" if mode in ("c", "copyonwrite") else ""
@@ -141,7 +144,7 @@ class memmap(np.ndarray[Any, Any]):
         start = offset - offset % PAGE
         if start == end:
             start -= PAGE
-        made = owner.file._file.map(start, end - start, mode != "r", False, owner)
+        made = owner.file._file.map(start, end - start, mode != "r", user_mode, owner)
         cache._maps.add(made)
         self = super().__new__(subtype, shape, dtype, memoryview(made), offset - start, order=order)
         self._mmap, self.filename, self.offset, self.mode = made, name, offset, mode

@@ -224,27 +224,49 @@ impl File {
     /// # Errors
     /// As `write_at`.
     pub fn try_write_at(&self, data: &[u8], offset: u64) -> Result<Progress, Error> {
-        const MOST: usize = 256 << 10;
         with_own(&self.cache.inner.mm, |writer| {
-            let mut task = self.enter_to_change()?;
-            if self.cache.inner.mm.pace(&mut task, writer)?.is_some() {
-                return Ok(Progress {
-                    bytes: 0,
-                    would_block: true,
-                });
-            }
-            let mut data = &data[..data.len().min(MOST)];
-            let copy;
-            if self.cache.inner.views.have(data) {
-                copy = data.to_vec();
-                data = &copy;
-            }
-            let written = task
-                .nonblocking(|task| self.inner.write_unpaced(task, writer, Bytes(offset), data));
-            Ok(written
-                .map_err(|error| self.failed(error, Bytes::ZERO))?
-                .into())
+            self.try_write_as(writer, data, offset)
         })
+    }
+
+    /// The same on behalf of `writer`.
+    ///
+    /// # Errors
+    /// As `write_at`.
+    pub fn try_write_at_with(
+        &self,
+        writer: &mut Writer,
+        data: &[u8],
+        offset: u64,
+    ) -> Result<Progress, Error> {
+        self.try_write_as(writer.of(&self.cache.inner.mm), data, offset)
+    }
+
+    fn try_write_as(
+        &self,
+        writer: &mut mm::Writer,
+        data: &[u8],
+        offset: u64,
+    ) -> Result<Progress, Error> {
+        const MOST: usize = 256 << 10;
+        let mut task = self.enter_to_change()?;
+        if self.cache.inner.mm.pace(&mut task, writer)?.is_some() {
+            return Ok(Progress {
+                bytes: 0,
+                would_block: true,
+            });
+        }
+        let mut data = &data[..data.len().min(MOST)];
+        let copy;
+        if self.cache.inner.views.have(data) {
+            copy = data.to_vec();
+            data = &copy;
+        }
+        let written =
+            task.nonblocking(|task| self.inner.write_unpaced(task, writer, Bytes(offset), data));
+        Ok(written
+            .map_err(|error| self.failed(error, Bytes::ZERO))?
+            .into())
     }
 
     /// Writes all of `data` at `offset` on behalf of `writer`.

@@ -3,12 +3,13 @@
 //! Calls give the interpreter's lock away while they work: a read may wait for the device, a write
 //! may be paced.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
-use tidegate::{Advice, MapOptions, OpenOptions, RuleMaker, rule};
+use tidegate::{Advice, CallWait, Error, MapOptions, OpenOptions, RuleMaker, SlowCall, rule};
 
 use crate::bytes::Borrowed;
 use crate::errors;
@@ -59,27 +60,58 @@ fn read(
     }
 }
 
+/// The writer that a write is of, where it is not the thread's own.
+type By = Option<Arc<Mutex<tidegate::Writer>>>;
+
+fn write_at(file: &tidegate::File, by: &By, data: &[u8], offset: u64) -> Result<usize, Error> {
+    match by {
+        None => file.write_at(data, offset),
+        Some(by) => {
+            let mut by = by.lock().unwrap_or_else(PoisonError::into_inner);
+            file.write_at_with(&mut by, data, offset)
+        }
+    }
+}
+
+/// Writes what needs no wait: how many bytes, and true if the next one needs one.
+fn try_write_at(
+    file: &tidegate::File,
+    by: &By,
+    data: &[u8],
+    offset: u64,
+) -> Result<(usize, bool), Error> {
+    let written = match by.as_ref().map(|by| by.try_lock()) {
+        None => file.try_write_at(data, offset)?,
+        Some(Ok(mut by)) => file.try_write_at_with(&mut by, data, offset)?,
+        // Another thread writes by it.
+        Some(Err(_)) => return Ok((0, true)),
+    };
+    Ok((written.bytes, written.would_block))
+}
+
 /// Writes all of `data` at `offset`: by this thread while nothing waits, the rest heard.
 fn write(
     py: Python<'_>,
     file: &Arc<tidegate::File>,
     data: Borrowed,
     offset: u64,
+    by: By,
 ) -> PyResult<usize> {
     let len = data.as_slice().len();
     if !hears(py) {
         let data = data.as_slice();
         return py
-            .detach(|| file.write_at(data, offset))
+            .detach(|| write_at(file, &by, data, offset))
             .map_err(errors::cache);
     }
     let mut at = 0;
     loop {
         let (rest, from) = (&data.as_slice()[at..], offset.saturating_add(at as u64));
-        let written = py.detach(|| file.try_write_at(rest, from));
-        let written = written.map_err(|error| errors::cache(error.after(at as u64)))?;
-        at += written.bytes;
-        if written.would_block {
+        let written = py.detach(|| try_write_at(file, &by, rest, from));
+        let (bytes, would_block) =
+            written.map_err(|error| errors::cache(error.after(at as u64)))?;
+        at += bytes;
+        if would_block {
             break;
         }
         if at == len {
@@ -92,8 +124,7 @@ fn write(
         while at < len && !stop.is_raised() {
             let piece = &data.as_slice()[at..len.min(at + PIECE)];
             let from = offset.saturating_add(at as u64);
-            own.write_at(piece, from)
-                .map_err(|error| error.after(at as u64))?;
+            write_at(&own, &by, piece, from).map_err(|error| error.after(at as u64))?;
             at += piece.len();
         }
         Ok(at)
@@ -106,7 +137,7 @@ fn write(
 fn in_pieces(
     py: Python<'_>,
     (offset, len): (u64, usize),
-    mut call: impl FnMut(std::ops::Range<usize>, u64) -> Result<(), tidegate::Error> + Send,
+    mut call: impl FnMut(std::ops::Range<usize>, u64) -> Result<(), Error> + Send,
 ) -> PyResult<()> {
     let mut at = 0;
     loop {
@@ -146,6 +177,7 @@ impl Cache {
         page_rule: Option<&str>,
         layers: Option<&str>,
         maps: bool,
+        on_slow: Option<(f64, Py<PyAny>)>,
     ) -> PyResult<Self> {
         let mut builder = tidegate::Cache::builder().memory(memory.0).maps(maps);
         if let Some(limit) = dirty_limit {
@@ -170,6 +202,11 @@ impl Cache {
         }
         if let Some(layers) = layers {
             builder = builder.layers(layers).map_err(errors::cache)?;
+        }
+        if let Some((least, tell)) = on_slow {
+            let least = Duration::try_from_secs_f64(least)
+                .map_err(|error| PyValueError::new_err(format!("on_slow: {least}: {error}")))?;
+            builder = builder.on_slow(least, move |call| tell_of(&tell, call));
         }
         let built = answer(py, move || builder.build())?;
         let inner = Own::new(Arc::new(built));
@@ -206,6 +243,13 @@ impl Cache {
         let region = answer(py, move || cache.spill(bytes.0))?;
         Ok(Region {
             inner: Own::new(region),
+        })
+    }
+
+    fn writer(&self) -> PyResult<Writer> {
+        let writer = self.inner.get()?.writer();
+        Ok(Writer {
+            inner: Own::new(Arc::new(Mutex::new(writer))),
         })
     }
 
@@ -285,7 +329,7 @@ impl Cache {
 
 /// The fields of `tidegate.Wait`.
 fn as_dict<'py>(py: Python<'py>, wait: &tidegate::Wait) -> PyResult<Bound<'py, PyDict>> {
-    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
     let dict = PyDict::new(py);
     dict.set_item("cause", wait.cause)?;
     dict.set_item("waits", wait.count)?;
@@ -295,6 +339,60 @@ fn as_dict<'py>(py: Python<'py>, wait: &tidegate::Wait) -> PyResult<Bound<'py, P
     dict.set_item("p99_ms", ms(wait.quantile(990)))?;
     dict.set_item("max_ms", ms(wait.max))?;
     Ok(dict)
+}
+
+/// Number and seconds of waits, by their cause.
+fn by_cause<'py>(py: Python<'py>, waits: &[CallWait]) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    for wait in waits {
+        dict.set_item(wait.cause, (wait.count, wait.total.as_secs_f64()))?;
+    }
+    Ok(dict)
+}
+
+/// Calls `tell` with the fields of a `tidegate.SlowCall`, in their order. Its exception is for
+/// `sys.unraisablehook`; an interpreter that ends hears of no call.
+fn tell_of(tell: &Py<PyAny>, call: &SlowCall<'_>) {
+    let _ = Python::try_attach(|py| {
+        let waits = call.waits.iter();
+        let waits: Vec<_> = waits
+            .map(|wait| (wait.cause, wait.count, wait.total.as_secs_f64()))
+            .collect();
+        let fields = (
+            call.call,
+            call.path.as_os_str(),
+            call.offset,
+            call.len,
+            call.took.as_secs_f64(),
+            waits,
+            call.own.as_secs_f64(),
+            call.to_string(),
+        );
+        if let Err(error) = tell.call1(py, fields) {
+            error.write_unraisable(py, Some(tell.bind(py)));
+        }
+    });
+}
+
+/// A client of the program that is paced by itself, whichever threads write for it: one after the
+/// other. Made by ``Cache.writer``, for ``File.pwrite``.
+#[pyclass(frozen, module = "tidegate")]
+pub(crate) struct Writer {
+    inner: Own<Arc<Mutex<tidegate::Writer>>>,
+}
+
+#[pymethods]
+impl Writer {
+    /// The waits of its writes so far: number and seconds, by cause.
+    fn waits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let writer = self.inner.get()?;
+        // A thread that writes by it may be paused.
+        let waits = py.detach(|| {
+            let writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.waits()
+        });
+        by_cause(py, &waits.by_cause)
+    }
 }
 
 /// An open file, as `tidegate.File` uses it.
@@ -368,16 +466,19 @@ impl File {
         read(py, &file, buffer.as_mut_slice(), offset)
     }
 
-    /// Writes all of `data` at `offset`: into memory, and paced while the device is behind.
-    #[pyo3(signature = (data, offset, /))]
+    /// Writes all of `data` at `offset`: into memory, and paced while the device is behind, as this
+    /// thread or as `writer`.
+    #[pyo3(signature = (data, offset, /, writer = None))]
     fn pwrite(
         &self,
         py: Python<'_>,
         data: &Bound<'_, PyAny>,
         #[pyo3(from_py_with = number)] offset: u64,
+        writer: Option<&Bound<'_, Writer>>,
     ) -> PyResult<usize> {
-        let file = self.file()?;
-        write(py, &file, Borrowed::of(data, false)?, offset)
+        let (file, data) = (self.file()?, Borrowed::of(data, false)?);
+        let by = writer.map(|writer| writer.get().inner.get().cloned());
+        write(py, &file, data, offset, by.transpose()?)
     }
 
     /// Pins a page (4 KiB each, from 0) for reading without a copy.
@@ -482,11 +583,7 @@ impl File {
         dict.set_item("writeback", stats.writeback)?;
         dict.set_item("hits_total", stats.hits_total)?;
         dict.set_item("misses_total", stats.misses_total)?;
-        let waits = PyDict::new(py);
-        for wait in file.waits().by_cause {
-            waits.set_item(wait.cause, (wait.count, wait.total.as_secs_f64()))?;
-        }
-        dict.set_item("waits", waits)?;
+        dict.set_item("waits", by_cause(py, &file.waits().by_cause)?)?;
         Ok(dict)
     }
 

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyDict, PyTuple};
 use tidegate::{File, OwnedPin, Rights};
 
 use crate::heard::answer;
@@ -97,6 +97,19 @@ impl<T> Lent<T> {
     }
 }
 
+/// The end of a `with` block: an error of the program comes out of it, and has as a note which
+/// buffers are still out.
+fn leave(closed: PyResult<()>, block: &Bound<'_, PyTuple>) -> PyResult<()> {
+    let error = block.get_item(1).ok().filter(|error| !error.is_none());
+    match (closed, error) {
+        (Err(kept), Some(error)) if kept.is_instance_of::<PyBufferError>(block.py()) => {
+            let words = kept.value(block.py()).str()?;
+            error.call_method1("add_note", (words,)).map(drop)
+        }
+        (closed, _) => closed,
+    }
+}
+
 /// Pages of a cached file as they were when they were pinned: a read-only buffer of them in one
 /// piece, or of what there is of the last one, without a copy.
 ///
@@ -149,9 +162,9 @@ impl Pin {
         slf
     }
 
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, _error: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.close()
+    #[pyo3(signature = (*block))]
+    fn __exit__(&self, block: &Bound<'_, PyTuple>) -> PyResult<()> {
+        leave(self.close(), block)
     }
 
     fn __repr__(&self) -> PyResult<String> {
@@ -332,9 +345,9 @@ impl Map {
         slf
     }
 
-    #[pyo3(signature = (*_error))]
-    fn __exit__(&self, py: Python<'_>, _error: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.close(py)
+    #[pyo3(signature = (*block))]
+    fn __exit__(&self, py: Python<'_>, block: &Bound<'_, PyTuple>) -> PyResult<()> {
+        leave(self.close(py), block)
     }
 
     fn __repr__(&self) -> PyResult<String> {

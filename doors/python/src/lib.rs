@@ -28,7 +28,7 @@ fn version() -> &'static str {
 #[pymodule(name = "_core")]
 mod module {
     #[pymodule_export]
-    use super::cache::{Cache, File, Region};
+    use super::cache::{Cache, File, Region, Writer};
     #[pymodule_export]
     use super::lent::{Map, Pin};
     #[pymodule_export]

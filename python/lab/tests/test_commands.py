@@ -117,6 +117,32 @@ def test_replay_runs_the_cache_itself(trace):
     assert table["pages"] == [256] and 0 < table["hit_ratio"][0] < 1
 
 
+@pytest.fixture(scope="module")
+def client():
+    distributed = pytest.importorskip("distributed")
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as made:
+        yield made
+
+
+@pytest.mark.parametrize("by_dask", [False, True])
+def test_a_sweep_of_replays_is_each_replay(trace, tmp_path, by_dask, request):
+    other = tmp_path / "other.txt"
+    other.write_text(trace.read_text()[:10_000].rsplit("\n", 1)[0])
+    asked = {"rules": ["lru", "tidegate"], "pages": ["10%", 99], "memory": "1MiB"}
+    client = request.getfixturevalue("client") if by_dask else None
+    made = tidegate.replay_sweep([trace, other, tmp_path / "none"], **asked, client=client, progress=False)
+    for path in (trace, other):
+        ours = made[(made.trace == str(path)) & made.error.isna()]
+        theirs = tidegate.replay(path, **asked).to_pandas()
+        ours, theirs = (table.sort_values(["rule", "pages"]).reset_index(drop=True) for table in (ours, theirs))
+        assert len(ours) == 4 and ours[theirs.columns].astype(theirs.dtypes).equals(theirs)
+    none = str(tmp_path / "none")
+    failed = made[made.error.notna()].groupby("trace").error.unique()
+    assert len(failed[none]) == 1 and none in failed[none][0] and "needs at least" in failed[str(trace)][0]
+    assert list(made.trace.unique()) == [str(trace), str(other), none]
+
+
 @pytest.mark.parametrize(
     ("call", "named"),
     [

@@ -10,7 +10,7 @@ from ._commands import Board, Comparison, compare, replay, reproduce
 from ._errors import Error, Interrupted, RunError, ScenarioError, UsageError
 from ._lab import Run, Scenario, Table, devices, experiments, kinds, metrics, policies
 from ._run import run
-from ._sweep import Campaign, Sweep, campaign, sweep
+from ._sweep import Campaign, Sweep, campaign, replay_sweep, sweep
 
 __all__ = [
     "Board",
@@ -33,6 +33,7 @@ __all__ = [
     "metrics",
     "policies",
     "replay",
+    "replay_sweep",
     "reproduce",
     "run",
     "sweep",

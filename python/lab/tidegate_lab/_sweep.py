@@ -15,14 +15,18 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from . import _lab
+from ._commands import _list
 from ._lab import Scenario
 from ._errors import Error, UsageError
 from ._run import scenario_of
 
 if TYPE_CHECKING:
+    import pandas
     import pyarrow
 
 #: A batch takes at least so long, once it is known how long a cell takes, in seconds.
@@ -68,12 +72,8 @@ def cells_of(
             yield Cell(key, set_.toml, scenario.origin, policy, seed, tuple(settings.items()))
 
 
-def run_cells(cells: Sequence[Cell]) -> tuple[list[dict[str, Any]], float]:
-    """Run a batch, one cell after the other; answers its rows and the seconds it took.
-
-    A cell that fails is a row with its error.
-    """
-    began = time.perf_counter()
+def run_cells(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Run a batch, one cell after the other; answers its rows. A cell that fails is a row with its error."""
     rows: list[dict[str, Any]] = []
     for cell in cells:
         about = {"key": cell.key, "policy": cell.policy, "seed": cell.seed}
@@ -91,7 +91,7 @@ def run_cells(cells: Sequence[Cell]) -> tuple[list[dict[str, Any]], float]:
             row = about | {"case": table["case"][at], "error": None}
             row["trace_hash"] = table["trace_hash"][at]
             rows.append(row | {name: table[name][at] for name in metrics})
-    return rows, time.perf_counter() - began
+    return rows
 
 
 #: Columns of ``Run.rows`` that a sweep has otherwise, or that differ from machine to machine.
@@ -248,9 +248,9 @@ class Sweep:
 class _Local:
     """This machine's cores: a thread each, as runs leave the interpreter's lock alone."""
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="tidegate")
+    def __init__(self, workers: int | None) -> None:
+        self.workers = workers or len(os.sched_getaffinity(0))
+        self._pool = ThreadPoolExecutor(self.workers, thread_name_prefix="tidegate")
 
     def submit(self, work: Callable[..., Any], batch: Sequence[Any]) -> Future[Any]:
         return self._pool.submit(work, batch)
@@ -309,31 +309,42 @@ def _problem(future: Any) -> BaseException:
     return RuntimeError(f"the batch is {future.status}")
 
 
+def timed(work: Callable[[list[Any]], Any], batch: list[Any]) -> tuple[Any, float]:
+    """The answer of a batch, and the seconds that it took."""
+    began = time.perf_counter()
+    return work(batch), time.perf_counter() - began
+
+
 def _drive(
-    engine: _Local | _Dask,
-    work: Callable[..., Any],
+    work: Callable[[list[Any]], Any],
     items: list[Any],
     took: Callable[[list[Any], Any], None],
-    lost: Callable[[list[Any], BaseException], None],
-    stop: threading.Event,
+    lost: Callable[[Any, str], None],
+    *,
+    client: Any,
+    workers: int | None,
+    bar: Any,
+    stop: threading.Event | None = None,
 ) -> None:
     """Send items in batches of at least a second until all are done. A batch that is lost with its
     worker is sent again, one item at a time, so that the item that kills workers is found."""
     waiting: list[tuple[Any, int]] = [(item, 0) for item in reversed(items)]
     under_way: dict[Any, list[tuple[Any, int]]] = {}
     mean_s: float | None = None
+    stop = stop or threading.Event()
+    engine = _Local(workers) if client is None else _Dask(client)
     try:
         while under_way or (waiting and not stop.is_set()):
-            workers = engine.workers
-            while waiting and not stop.is_set() and len(under_way) < AHEAD * workers:
-                seconds = max(BATCH_S, FED_S * workers)
+            cores = engine.workers
+            while waiting and not stop.is_set() and len(under_way) < AHEAD * cores:
+                seconds = max(BATCH_S, FED_S * cores)
                 size = 1 if mean_s is None else max(1, round(seconds / max(mean_s, 1e-6)))
                 # The last ones are shared among all.
-                size = min(size, BATCH_MOST, max(1, len(waiting) // workers))
+                size = min(size, BATCH_MOST, max(1, len(waiting) // cores))
                 if waiting[-1][1] > 0:
                     size = 1
                 batch = [waiting.pop() for _ in range(min(size, len(waiting)))]
-                under_way[engine.submit(work, [item for item, _ in batch])] = batch
+                under_way[engine.submit(partial(timed, work), [item for item, _ in batch])] = batch
             for future, answer in engine.ended(under_way):
                 batch = under_way.pop(future)
                 if isinstance(answer, BaseException):
@@ -341,23 +352,27 @@ def _drive(
                         if tries + 1 < TRIES_MOST:
                             waiting.append((item, tries + 1))
                         else:
-                            lost([item], answer)
+                            lost(item, f"its worker died {TRIES_MOST} times: {answer!r}")
+                            bar.update(1)
                     continue
                 each = answer[1] / len(batch)
                 mean_s = each if mean_s is None else 0.7 * mean_s + 0.3 * each
                 took([item for item, _ in batch], answer[0])
+                bar.update(len(batch))
     finally:
         engine.close()
+        bar.close()
 
 
-def _bar(total: int, wanted: bool) -> Any:
-    if not wanted:
-        return None
-    try:
-        from tqdm.auto import tqdm
-    except ImportError:
-        return None
-    return tqdm(total=total, unit="cell", desc="sweep")
+def _bar(total: int, wanted: bool, what: str) -> Any:
+    if wanted:
+        try:
+            from tqdm.auto import tqdm
+
+            return tqdm(total=total, unit="cell", desc=what)
+        except ImportError:
+            pass
+    return SimpleNamespace(update=lambda count: None, close=lambda: None)
 
 
 def sweep(
@@ -425,45 +440,92 @@ def sweep(
     there = store.keys()
     missing = [cell for cell in cells if cell.key not in there]
     made = Sweep(cells, store)
-    bar = _bar(len(cells), progress)
-    if bar is not None:
-        bar.update(len(cells) - len(missing))
+    bar = _bar(len(cells), progress, "sweep")
+    bar.update(len(cells) - len(missing))
 
     def took(batch: list[Cell], rows: list[dict[str, Any]]) -> None:
         store.write(rows)
         made.ran += len(batch)
         made.failed += len({row["key"] for row in rows if row["error"] is not None})
-        if bar is not None:
-            bar.update(len(batch))
 
-    def lost(batch: list[Cell], error: BaseException) -> None:
-        words = f"its worker died {TRIES_MOST} times: {error!r}"
-        took(batch, [
-            {"key": cell.key, "case": "", "policy": cell.policy, "seed": cell.seed, "error": words}
-            | {name: _plain(value) for name, value in cell.settings}
-            for cell in batch
-        ])
+    def lost(cell: Cell, why: str) -> None:
+        row = {"key": cell.key, "case": "", "policy": cell.policy, "seed": cell.seed, "error": why}
+        took([cell], [row | {name: _plain(value) for name, value in cell.settings}])
 
     def go() -> None:
         try:
-            if missing:
-                cores = workers or len(os.sched_getaffinity(0))
-                engine = _Local(min(cores, len(missing))) if client is None else _Dask(client)
-                _drive(engine, run_cells, missing, took, lost, made._stop)
+            _drive(run_cells, missing, took, lost, client=client, workers=workers, bar=bar, stop=made._stop)
         except BaseException as error:
             made.problem = error
-        finally:
-            if bar is not None:
-                bar.close()
 
     made._thread = threading.Thread(target=go, name="tidegate sweep", daemon=True)
     made._thread.start()
     return made.wait() if wait else made
 
 
-def _run_seeds(seeds: Sequence[int]) -> tuple[list[tuple[int, str, str | None, str | None]], float]:
-    began = time.perf_counter()
-    return _lab.campaign_seeds(list(seeds)), time.perf_counter() - began
+def _replay_cells(cells: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """As ``run_cells``: a trace, a rule, sizes as of ``replay`` each, and the rest of its arguments."""
+    rows: list[dict[str, Any]] = []
+    for at, trace, rule, pages, memory, readahead, format in cells:
+        about = {"at": at, "trace": trace, "rule": rule}
+        try:
+            table = _lab.replay_traces([trace], [rule], pages, memory, readahead, format).to_dict()
+        except Error as error:
+            rows.append(about | {"error": str(error)})
+            continue
+        names = [name for name in table if name not in about]
+        of_each = zip(*(table[name] for name in names), strict=True)
+        rows += [about | {"error": None} | dict(zip(names, values, strict=True)) for values in of_each]
+    return rows
+
+
+def replay_sweep(
+    traces: str | os.PathLike[str] | Iterable[str | os.PathLike[str]],
+    rules: Iterable[str] | str = ("lru", "tidegate", "belady"),
+    pages: Iterable[int | str] | int | str | None = None,
+    memory: Iterable[str] | str | None = None,
+    *,
+    readahead: bool = False,
+    format: str | None = None,
+    client: Any = None,
+    workers: int | None = None,
+    progress: bool = True,
+) -> pandas.DataFrame:
+    """Replay traces as ``replay`` does: each trace, rule and size by itself, by Dask where its workers
+    have the traces under the same paths.
+
+    Parameters
+    ----------
+    traces, rules, pages, memory, readahead, format
+        As for ``replay``.
+    client, workers, progress
+        As for ``sweep``.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows of ``replay``, by trace, rule and size, and ``error``: a trace, rule or size that
+        could not be replayed has a row that says why.
+    """
+    import pandas
+
+    sizes: list[tuple[list[str], list[str]]] = [([size], []) for size in _list(pages)]
+    sizes += [([], [size]) for size in _list(memory)]
+    names = itertools.product(_list(traces), _list(rules), sizes or [([], [])])
+    cells = [
+        (at, trace, rule, *size, readahead, format) for at, (trace, rule, size) in enumerate(names)
+    ]
+    rows: list[dict[str, Any]] = []
+    _drive(
+        _replay_cells,
+        cells,
+        lambda _, more: rows.extend(more),
+        lambda cell, why: rows.append({"at": cell[0], "trace": cell[1], "rule": cell[2], "error": why}),
+        client=client,
+        workers=workers,
+        bar=_bar(len(cells), progress, "replay"),
+    )
+    return pandas.DataFrame(sorted(rows, key=lambda row: row["at"])).drop(columns="at", errors="ignore")
 
 
 @dataclass(frozen=True)
@@ -507,9 +569,8 @@ def campaign(
     seeds = list(seeds)
     hashes: dict[int, str] = {}
     failed: dict[int, tuple[str, str]] = {}
-    bar = _bar(len(seeds), progress)
 
-    def took(batch: list[int], answers: list[tuple[int, str, str | None, str | None]]) -> None:
+    def took(_: list[int], answers: list[tuple[int, str, str | None, str | None]]) -> None:
         for seed, hash_, why, plan in answers:
             if why is None:
                 hashes[seed] = hash_
@@ -519,18 +580,10 @@ def campaign(
             with open(path, "w", encoding="utf-8") as file:
                 file.write(plan or "")
             failed[seed] = (why, path)
-        if bar is not None:
-            bar.update(len(batch))
 
-    def lost(batch: list[int], error: BaseException) -> None:
-        failed.update({seed: (f"its worker died {TRIES_MOST} times: {error!r}", "") for seed in batch})
+    def lost(seed: int, why: str) -> None:
+        failed[seed] = (why, "")
 
-    cores = workers or len(os.sched_getaffinity(0))
-    engine = _Local(cores) if client is None else _Dask(client)
-    stop = threading.Event()
-    try:
-        _drive(engine, _run_seeds, seeds, took, lost, stop)
-    finally:
-        if bar is not None:
-            bar.close()
+    bar = _bar(len(seeds), progress, "campaign")
+    _drive(_lab.campaign_seeds, seeds, took, lost, client=client, workers=workers, bar=bar)
     return Campaign(hashes, failed)
