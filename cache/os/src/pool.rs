@@ -9,7 +9,7 @@
 use core::ops::Range;
 use core::time::Duration;
 use std::fs::File;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use env::{IoError, IoOp};
@@ -20,11 +20,13 @@ use crate::OsError;
 use crate::arena::Arena;
 use crate::engine::{Engine, Ledger};
 use crate::error::errno_of;
-use crate::queue::ClassQueue;
+use crate::queue::{ClassQueue, is_read};
 use crate::spawn::{STACK, start_thread};
 use crate::sys::{self, IoVec, NO_MEMORY};
 use crate::transfer::{Job, MAX_VECTORS, OpenFile, Step};
 
+/// One of this many threads is for reads: a device that is slow to write may be quick to read.
+const OF_READS: usize = 4;
 /// Bytes of zeroes written at once where a hole cannot be punched.
 const ZEROES: usize = 64 << 10;
 
@@ -47,21 +49,17 @@ struct Shared {
     ledger: Ledger,
 }
 
-#[derive(Default)]
 struct State {
     queue: ClassQueue,
+    /// Threads that may take what is no read, beside those that have some.
+    for_others: usize,
     stopping: bool,
 }
 
 impl Pool {
     /// Starts `workers` threads.
     pub(crate) fn start(arena: &Arc<Arena>, name: &str, workers: usize) -> Result<Self, OsError> {
-        let shared = Arc::new(Shared {
-            arena: Arc::clone(arena),
-            state: Mutex::new(State::default()),
-            arrived: Condvar::new(),
-            ledger: Ledger::default(),
-        });
+        let shared = Arc::new(Shared::new(arena, workers));
         let pool = Self {
             shared,
             threads: Mutex::new(Vec::with_capacity(workers)),
@@ -94,11 +92,7 @@ impl Pool {
 impl Engine for Pool {
     fn submit(&self, job: Job) {
         self.shared.ledger.began();
-        let mut state = self
-            .shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.lock();
         if state.stopping {
             drop(state);
             self.shared.ledger.finish(job, Err(IoError::Cancelled));
@@ -112,7 +106,7 @@ impl Engine for Pool {
     fn run_here(&self, job: Job) {
         let shared = &self.shared;
         shared.ledger.began();
-        let state = shared.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = shared.lock();
         let stopping = state.stopping;
         // Or the workers would wait for it.
         drop(state);
@@ -124,16 +118,12 @@ impl Engine for Pool {
     }
 
     fn stop(&self, bound: Duration) {
-        let mut state = self
-            .shared
-            .state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.shared.lock();
         state.stopping = true;
         let mut waiting = core::mem::take(&mut state.queue);
         drop(state);
         self.shared.arrived.notify_all();
-        while let Some(job) = waiting.pop() {
+        while let Some(job) = waiting.pop(false) {
             self.shared.ledger.finish(job, Err(IoError::Cancelled));
         }
         let threads =
@@ -158,18 +148,42 @@ impl Drop for Pool {
 }
 
 impl Shared {
+    fn new(arena: &Arc<Arena>, workers: usize) -> Self {
+        Self {
+            arena: Arc::clone(arena),
+            state: Mutex::new(State {
+                queue: ClassQueue::default(),
+                for_others: (workers - workers / OF_READS).max(1),
+                stopping: false,
+            }),
+            arrived: Condvar::new(),
+            ledger: Ledger::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn serve(&self) {
         let mut vectors = vec![NO_MEMORY; MAX_VECTORS];
         while let Some(mut job) = self.next() {
+            let class = job.request.class;
             let result = execute(&self.arena, &mut job, &mut vectors);
             self.ledger.finish(job, result);
+            if !is_read(class) {
+                self.lock().for_others += 1;
+                self.arrived.notify_one();
+            }
         }
     }
 
     fn next(&self) -> Option<Job> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.lock();
         loop {
-            if let Some(job) = state.queue.pop() {
+            let reads_only = state.for_others == 0;
+            if let Some(job) = state.queue.pop(reads_only) {
+                state.for_others -= usize::from(!is_read(job.request.class));
                 return Some(job);
             }
             if state.stopping {
@@ -303,7 +317,33 @@ fn zero(file: &File, range: Range<u64>) -> Result<(), i32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use env::{IoClass, IoRequest};
     use std::io::Write as _;
+
+    #[test]
+    fn a_thread_is_left_for_reads() {
+        let arena = Arc::new(Arena::reserve(64, 16).unwrap());
+        let zero = File::open("/dev/zero").unwrap();
+        let zero = Arc::new(OpenFile::new(zero, false, Bytes::ZERO));
+        let shared = Shared::new(&arena, 4);
+        let push = |class| {
+            let mut request = IoRequest::with_room(1);
+            request.class = class;
+            shared
+                .lock()
+                .queue
+                .push(class, Job::new(request, Arc::clone(&zero)));
+        };
+        let next = || shared.next().map(|job| job.request.class);
+        for class in [IoClass::Writeback, IoClass::Sync].repeat(2) {
+            push(class);
+        }
+        for class in [IoClass::Sync, IoClass::Sync, IoClass::Writeback] {
+            assert_eq!(next(), Some(class));
+        }
+        push(IoClass::ReadAhead);
+        assert_eq!(next(), Some(IoClass::ReadAhead));
+    }
 
     #[test]
     fn zeroes_are_written_inside_the_file_only() {

@@ -2,7 +2,8 @@
 //!
 //! One first-in first-out list per `IoClass`. The next request is the oldest of the first class
 //! that has one, except that after `PASSED_OVER_MAX` requests have been served past a waiting
-//! class, the last such class gets one turn.
+//! class, the last such class gets one turn. The last places of an engine are for reads: a device
+//! that is slow to write may be quick to read.
 //!
 //! Storage for `ROOM` requests per class is taken when the queue is made; the write-back path
 //! allocates nothing below that.
@@ -19,6 +20,19 @@ const ROOM: usize = 1024;
 const PASSED_OVER_MAX: u32 = 16;
 /// Number of classes.
 const CLASSES: usize = 4;
+
+/// The classes, each at its place.
+const ALL: [IoClass; CLASSES] = [
+    IoClass::Read,
+    IoClass::Sync,
+    IoClass::ReadAhead,
+    IoClass::Writeback,
+];
+
+/// True for a class of requests that bring bytes, and change nothing.
+pub(crate) fn is_read(class: IoClass) -> bool {
+    matches!(class, IoClass::Read | IoClass::ReadAhead)
+}
 
 /// The queue in front of an engine.
 #[derive(Debug)]
@@ -46,10 +60,13 @@ impl<T> ClassQueue<T> {
         self.len += 1;
     }
 
-    /// Takes the next one.
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        let first = self.classes.iter().position(|class| !class.is_empty())?;
-        let last = self.classes.iter().rposition(|class| !class.is_empty())?;
+    /// Takes the next one, or the next read.
+    pub(crate) fn pop(&mut self, reads_only: bool) -> Option<T> {
+        let may = |class: &usize| !reads_only || is_read(ALL[*class]);
+        let mut waiting =
+            (0..CLASSES).filter(|class| !self.classes[*class].is_empty() && may(class));
+        let first = waiting.next()?;
+        let last = waiting.next_back().unwrap_or(first);
         let turn = if first == last {
             self.passed_over = 0;
             first
@@ -83,9 +100,26 @@ mod tests {
         queue.push(IoClass::Read, 30);
         queue.push(IoClass::ReadAhead, 40);
         queue.push(IoClass::Read, 31);
-        let order: Vec<_> = core::iter::from_fn(|| queue.pop()).collect();
+        let order: Vec<_> = core::iter::from_fn(|| queue.pop(false)).collect();
         assert_eq!(order, [30, 31, 20, 40, 10]);
         assert_eq!(queue.len, 0);
+    }
+
+    #[test]
+    fn the_last_places_are_for_reads() {
+        let mut queue = ClassQueue::default();
+        for class in [
+            IoClass::Writeback,
+            IoClass::ReadAhead,
+            IoClass::Sync,
+            IoClass::Read,
+        ] {
+            queue.push(class, class);
+        }
+        let reads: Vec<_> = core::iter::from_fn(|| queue.pop(true)).collect();
+        assert_eq!(reads, [IoClass::Read, IoClass::ReadAhead]);
+        assert_eq!(queue.pop(false), Some(IoClass::Sync));
+        assert_eq!(queue.pop(false), Some(IoClass::Writeback));
     }
 
     #[test]
@@ -95,7 +129,7 @@ mod tests {
         for read in 0..100 {
             queue.push(IoClass::Read, read);
         }
-        let order: Vec<_> = core::iter::from_fn(|| queue.pop()).collect();
+        let order: Vec<_> = core::iter::from_fn(|| queue.pop(false)).collect();
         let place = order.iter().position(|&job| job == u32::MAX).unwrap();
         assert_eq!(place, PASSED_OVER_MAX as usize);
     }

@@ -5,7 +5,7 @@
 //! that has not started.
 //!
 //! ```text
-//!   submit() --> mailbox (ClassQueue) --> slots (64) --> SQEs --> kernel
+//!   submit() --> mailbox (ClassQueue) --> slots (80) --> SQEs --> kernel
 //!                   |  eventfd, only if the owner sleeps            |
 //!   io_done  <------+------------- owner thread <----- CQEs --------+
 //! ```
@@ -61,14 +61,16 @@ use crate::arena::{Arena, Chunk, ChunkWatcher};
 use crate::engine::{Engine, Ledger, Registration};
 use crate::error::errno_of;
 use crate::pool::{Pool, finish_here};
-use crate::queue::ClassQueue;
+use crate::queue::{ClassQueue, is_read};
 use crate::spawn::{STACK, start_thread};
 use crate::sys::{IoVec, NO_MEMORY};
 use crate::transfer::{Job, MAX_VECTORS, Step};
 
 /// Requests in the kernel at once. Enough for any disk; more would only take the choice of order
 /// out of our hands.
-const DEPTH: usize = 64;
+const DEPTH: usize = 80;
+/// Of these, those that reads alone may take.
+const FOR_READS: usize = 16;
 /// Room in the submission ring: every slot, the poll of the eventfd, and a cancel.
 const ENTRIES: u32 = 128;
 const _: () = assert!(DEPTH + 2 <= ENTRIES as usize);
@@ -119,8 +121,8 @@ struct Mailbox {
     releases_done: u64,
     /// The owner waits in the kernel, or is about to.
     sleeping: bool,
-    /// It does so without room for another job.
-    slots_full: bool,
+    /// Slots that were free when it looked last.
+    free: usize,
     stop_at: Option<Instant>,
     closed: bool,
 }
@@ -282,9 +284,14 @@ impl Engine for Ring {
             self.shared.ledger.finish(job, Err(IoError::Cancelled));
             return;
         }
+        let for_others = if is_read(job.request.class) {
+            0
+        } else {
+            FOR_READS
+        };
         mailbox.jobs.push(job.request.class, job);
         // Without a free slot only a completion helps, and that wakes the owner by itself.
-        if mailbox.slots_full {
+        if mailbox.free <= for_others {
             return;
         }
         self.shared.unlock_and_wake(mailbox);
@@ -337,7 +344,7 @@ impl Mailbox {
             releases_asked: 0,
             releases_done: 0,
             sleeping: false,
-            slots_full: false,
+            free: DEPTH,
             stop_at: None,
             closed: false,
         }
@@ -457,7 +464,7 @@ impl Drop for Closing {
         let mut left = mem::take(&mut mailbox.jobs);
         drop(mailbox);
         self.0.released.notify_all();
-        while let Some(job) = left.pop() {
+        while let Some(job) = left.pop(false) {
             self.0.ledger.finish(job, Err(IoError::Cancelled));
         }
     }
@@ -544,15 +551,16 @@ impl Owner {
         let mut mailbox = self.shared.lock();
         mem::swap(&mut mailbox.controls, &mut self.controls);
         self.stop_at = mailbox.stop_at;
-        while self.incoming.len() < self.free.len() {
-            match mailbox.jobs.pop() {
+        let free = |incoming: &Vec<Job>| self.free.len() - incoming.len();
+        while free(&self.incoming) > 0 {
+            match mailbox.jobs.pop(free(&self.incoming) <= FOR_READS) {
                 Some(job) => self.incoming.push(job),
                 None => break,
             }
         }
         let idle = self.incoming.is_empty() && self.controls.is_empty();
         mailbox.sleeping = idle;
-        mailbox.slots_full = self.incoming.len() == self.free.len();
+        mailbox.free = free(&self.incoming);
         idle
     }
 
@@ -785,7 +793,7 @@ impl Owner {
         if idle {
             let mut mailbox = self.shared.lock();
             mailbox.sleeping = false;
-            mailbox.slots_full = false;
+            mailbox.free = DEPTH;
         }
     }
 
@@ -848,7 +856,7 @@ impl Owner {
     /// While stopping: false when the owner may leave.
     fn go_on_stopping(&mut self) -> bool {
         let mut left = mem::take(&mut self.shared.lock().jobs);
-        while let Some(job) = left.pop() {
+        while let Some(job) = left.pop(false) {
             self.shared.ledger.finish(job, Err(IoError::Cancelled));
         }
         if self.free.len() == DEPTH {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::transfer::OpenFile;
-use env::{Interrupt, IoDone, IoRequest};
+use env::{Interrupt, IoClass, IoDone, IoRequest};
 use frames::{Content, FrameId};
 use policy::units::Bytes;
 use std::os::fd::FromRawFd;
@@ -22,9 +22,17 @@ fn arena() -> Arc<Arena> {
     arena
 }
 
+type Told = mpsc::Receiver<Result<(), IoError>>;
+
 /// A read that does not end: an empty pipe. The writing end is answered too.
-fn endless(arena: &Arc<Arena>) -> (Ring, mpsc::Receiver<Result<(), IoError>>, OwnedFd) {
+fn endless(arena: &Arc<Arena>) -> (Ring, Told, OwnedFd) {
     let ring = Ring::start(arena, true, &Arc::default()).unwrap();
+    let (told, writing) = endless_of(&ring, 1, IoClass::Read);
+    (ring, told, writing)
+}
+
+/// `count` of them, of a class.
+fn endless_of(ring: &Ring, count: usize, class: IoClass) -> (Told, OwnedFd) {
     let mut ends = [0; 2];
     // SAFETY: a valid place for two descriptors, which are then ours.
     let (reading, writing) = unsafe {
@@ -34,13 +42,16 @@ fn endless(arena: &Arc<Arena>) -> (Ring, mpsc::Receiver<Result<(), IoError>>, Ow
             OwnedFd::from_raw_fd(ends[1]),
         )
     };
-    let file = OpenFile::new(reading, false, Bytes::ZERO);
+    let file = Arc::new(OpenFile::new(reading, false, Bytes::ZERO));
     let (tell, told) = mpsc::channel();
-    let mut request = IoRequest::with_room(1);
-    request.frames.push(FrameId(3));
-    request.on_done(Arc::new(Answers(tell)));
-    ring.submit(Job::new(request, Arc::new(file)));
-    (ring, told, writing)
+    for _ in 0..count {
+        let mut request = IoRequest::with_room(1);
+        request.class = class;
+        request.frames.push(FrameId(3));
+        request.on_done(Arc::new(Answers(tell.clone())));
+        ring.submit(Job::new(request, Arc::clone(&file)));
+    }
+    (told, writing)
 }
 
 #[test]
@@ -62,6 +73,32 @@ fn all_is_in_the_kernel(ring: &Ring) {
     while !ring.shared.lock().sleeping {
         assert!(Instant::now() < patience, "the owner never came to rest");
         std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_read_passes_writes_that_do_not_end() {
+    let arena = arena();
+    let ring = Ring::start(&arena, true, &Arc::default()).unwrap();
+    let stuck = 2 * DEPTH;
+    let (ended, writing) = endless_of(&ring, stuck, IoClass::Writeback);
+    all_is_in_the_kernel(&ring);
+    for class in [IoClass::Read, IoClass::ReadAhead] {
+        let zero = std::fs::File::open("/dev/zero").unwrap();
+        let (tell, told) = mpsc::channel();
+        let mut request = IoRequest::with_room(1);
+        request.class = class;
+        request.frames.push(FrameId(1));
+        request.on_done(Arc::new(Answers(tell)));
+        ring.submit(Job::new(
+            request,
+            Arc::new(OpenFile::new(zero, false, Bytes::ZERO)),
+        ));
+        assert_eq!(told.recv_timeout(LONG), Ok(Ok(())), "{class:?}");
+    }
+    for _ in 0..stuck {
+        rustix::io::write(&writing, &[7; 4096]).unwrap();
+        assert_eq!(ended.recv_timeout(LONG), Ok(Ok(())));
     }
 }
 
