@@ -17,7 +17,6 @@ mod part;
 mod programs;
 mod python;
 mod server;
-mod sources;
 mod suites;
 mod test;
 mod tidy;
@@ -26,7 +25,7 @@ mod trial;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use xtask::{Arguments, Result, csv, steps, workspace};
+use xtask::{Arguments, Result, at, csv, steps, workspace};
 
 const USAGE: &str = "\
 The developers' toolbox of Tidegate.
@@ -40,7 +39,6 @@ usage: cargo xtask COMMAND
   test PROGRAM [FILTER]            one test program: test mm cache writeback; test --help
   check                            the quick part of it: format, lints, tidy
   tidy                             what a machine can judge of docs/work/style.md: dependencies, unsafe, links, citations
-  tidy --floors [--tree DIR]       modules that import each other in circles, and imports that go upwards
   lab [NAME]...                    runs each experiment and compares its trace hashes with experiments/hashes.txt
   lab --twice [NAME]... [--scale S]
                                    the same, each experiment in two processes
@@ -60,7 +58,6 @@ usage: cargo xtask COMMAND
                                    folder of `tidegate reproduce`, or a value of docs/figures.toml measured on this commit
   bench rules [--live] [FOLDER]... every trace in the folders under every page rule; ours against the best
   bench sample [FOLDER]...         every trace in the folders whole and by samples of its pages: how far off, how far said
-  sources                          kernel functions cited in the code, and the tests that name them
 ";
 
 fn main() -> ExitCode {
@@ -69,7 +66,7 @@ fn main() -> ExitCode {
     let result = match arguments.next_word().as_deref() {
         Some("test") => test::test(arguments),
         Some("check") => test::check(arguments),
-        Some("tidy") => tidy::command(arguments),
+        Some("tidy") => arguments.finish().and_then(|()| tidy::run()),
         Some("lab") => lab::run(arguments),
         Some("ahead") => ahead::run(arguments),
         Some("bands") => test::bands_hold(arguments),
@@ -77,7 +74,6 @@ fn main() -> ExitCode {
         Some("dist") => dist::command(arguments),
         Some("campaign") => campaign::run(arguments),
         Some("mutants") => mutants::run(arguments),
-        Some("sources") => arguments.finish().and_then(|()| sources::run()),
         Some("pages") => pages(arguments),
         Some("bench") => bench(arguments),
         Some(moved @ ("guest" | "numa" | "picture")) => Err(format!(

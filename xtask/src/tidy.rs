@@ -35,10 +35,8 @@ mod links;
 mod threads;
 mod units;
 
-use std::path::Path;
-
-use crate::workspace::{Source, Workspace, root, sources, sources_of};
-use crate::{Arguments, Result, instruments, python};
+use crate::workspace::{Source, Workspace, sources};
+use crate::{Result, instruments, python};
 
 /// The findings.
 #[derive(Debug, Default)]
@@ -57,24 +55,6 @@ impl Findings {
     fn advice(&mut self, place: &str, what: impl AsRef<str>) {
         self.advice.push(format!("{place}: {}", what.as_ref()));
     }
-}
-
-/// Runs the checks, or prints the floors of each crate.
-pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
-    let mut floors = false;
-    let mut tree = root();
-    while let Some(word) = arguments.next_word() {
-        match word.as_str() {
-            "--floors" => floors = true,
-            "--tree" if floors => tree = Path::new(&arguments.value_of("--tree")?).to_owned(),
-            _ => return Err(format!("tidy: unexpected '{word}'")),
-        }
-    }
-    if !floors {
-        return run();
-    }
-    floors::print(&sources_of(&tree, &["rs"])?);
-    Ok(())
 }
 
 /// Checks the tree and prints what was found.
