@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::server::Server;
 use crate::steps::{self, End};
 use crate::workspace::{ALL_FEATURES, BUILD_MAX, Workspace, cargo, root};
-use crate::{Arguments, Result};
+use crate::{Arguments, Result, at};
 
 /// Of this workspace: all crates have one.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -51,7 +51,7 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
             _ => return Err(format!("c: unexpected '{word}'")),
         }
     }
-    let out = std::path::absolute(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let out = std::path::absolute(&out).map_err(at(&out))?;
     let layout = Layout {
         out: &out,
         libdir: "lib",
@@ -130,8 +130,7 @@ pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<()> {
     for name in [SONAME, "libtidegate.so"] {
         let place = lib.join(name);
         let _ = fs::remove_file(&place);
-        std::os::unix::fs::symlink(&whole, &place)
-            .map_err(|error| format!("{}: {error}", place.display()))?;
+        std::os::unix::fs::symlink(&whole, &place).map_err(at(&place))?;
     }
     let prefix = layout
         .prefix
@@ -144,21 +143,19 @@ pub(crate) fn lay_out(layout: &Layout<'_>) -> Result<()> {
 }
 
 pub(crate) fn make(folder: &Path) -> Result<()> {
-    fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
+    fs::create_dir_all(folder).map_err(at(folder))
 }
 
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<()> {
-    fs::copy(from, to)
-        .map(drop)
-        .map_err(|error| format!("{}: {error}", from.display()))
+    fs::copy(from, to).map(drop).map_err(at(from))
 }
 
 pub(crate) fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
+    fs::read_to_string(path).map_err(at(path))
 }
 
 pub(crate) fn write(path: &Path, text: &str) -> Result<()> {
-    fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+    fs::write(path, text).map_err(at(path))
 }
 
 /// The step: builds the library, its examples in C and C++, and the nbdkit plugin; runs them.

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::Result;
+use crate::{Result, at};
 
 /// A table with named columns.
 pub struct Table {
@@ -18,8 +18,7 @@ impl Table {
     /// # Errors
     /// It cannot be read, or is no table.
     pub fn read(path: &Path) -> Result<Self> {
-        let text =
-            fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = fs::read_to_string(path).map_err(at(path))?;
         Self::parse(path, &text)
     }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 use crate::c::{self, Layout, VERSION, copy, make, read, write};
 use crate::steps::{self, End};
 use crate::workspace::{ALL_FEATURES, BUILD_MAX, Workspace, cargo, root};
-use crate::{Arguments, Result, python, trial};
+use crate::{Arguments, Result, at, python, trial};
 
 const RUN_MAX: Duration = Duration::from_secs(5 * 60);
 const MUSL: &str = "x86_64-unknown-linux-musl";
@@ -66,7 +66,7 @@ pub(crate) fn command(mut arguments: Arguments) -> Result<()> {
             _ => return Err(format!("dist: unexpected '{word}'")),
         }
     }
-    let out = std::path::absolute(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let out = std::path::absolute(&out).map_err(at(&out))?;
     let has_files = fs::read_dir(&out).is_ok_and(|mut entries| entries.next().is_some());
     if has_files && out != usual && !out.join("SHA256SUMS").exists() {
         return Err(format!(
@@ -332,11 +332,10 @@ fn deb(name: &str, version: &str, tree: &Path, packed: Packed, out: &Path) -> Re
 fn permissions(folder: &Path) -> Result<()> {
     let set = |path: &Path, mode: u32| {
         let permissions = fs::Permissions::from_mode(mode);
-        fs::set_permissions(path, permissions)
-            .map_err(|error| format!("{}: {error}", path.display()))
+        fs::set_permissions(path, permissions).map_err(at(path))
     };
     set(folder, 0o755)?;
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let entries = fs::read_dir(folder).map_err(at(folder))?;
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path
             .file_name()
@@ -359,7 +358,7 @@ fn permissions(folder: &Path) -> Result<()> {
 }
 
 fn artifacts(out: &Path) -> Result<Vec<PathBuf>> {
-    let entries = fs::read_dir(out).map_err(|error| format!("{}: {error}", out.display()))?;
+    let entries = fs::read_dir(out).map_err(at(out))?;
     let mut files: Vec<PathBuf> = entries
         .flatten()
         .map(|entry| entry.path())
@@ -387,8 +386,7 @@ fn compare(out: &Path, again: &Path) -> Result<()> {
     let mut differ = Vec::new();
     for file in artifacts(again)? {
         let name = file.file_name().unwrap_or_default();
-        let bytes =
-            |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+        let bytes = |path: &Path| fs::read(path).map_err(at(path));
         if bytes(&file)? != bytes(&out.join(name))? {
             differ.push(name.to_string_lossy().into_owned());
         }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::Result;
 use crate::workspace::{Workspace, root};
+use crate::{Result, at};
 
 /// The folder of the results of `reproduce`.
 pub(crate) fn of_reproduce(workspace: &Workspace) -> PathBuf {
@@ -75,7 +75,7 @@ impl Bands {
 /// Names of the experiments: those of the files in `experiments/`.
 pub(crate) fn names() -> Result<Vec<String>> {
     let folder = root().join("experiments");
-    let entries = std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let entries = std::fs::read_dir(&folder).map_err(at(&folder))?;
     let stem = |path: &Path| Some(path.file_stem()?.to_str()?.to_owned());
     let mut names: Vec<String> = entries
         .flatten()

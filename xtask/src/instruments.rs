@@ -9,9 +9,9 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process::Command;
 
-use crate::Result;
 use crate::steps::{self, End, SKIPPED};
 use crate::workspace::{BUILD_MAX, Workspace, cargo, root, sources};
+use crate::{Result, at};
 
 /// Where it is, from the root.
 pub(crate) const MANIFEST: &str = "instruments/Cargo.toml";
@@ -46,7 +46,7 @@ fn try_judge() -> Result<End> {
         Some(0) => {
             fs::create_dir_all(&folder)
                 .and_then(|()| fs::write(&stamp, now))
-                .map_err(|error| format!("{}: {error}", stamp.display()))?;
+                .map_err(at(&stamp))?;
             Ok(End::Passed)
         }
         Some(code) if code == i32::from(SKIPPED) => {

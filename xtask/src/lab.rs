@@ -20,7 +20,7 @@ use std::time::Duration;
 use crate::csv::{self, Table};
 use crate::experiments;
 use crate::workspace::{Workspace, build_program, root};
-use crate::{Arguments, Result, steps};
+use crate::{Arguments, Result, at, steps};
 
 /// Longest time for one experiment.
 const RUN_MAX: Duration = Duration::from_secs(10 * 60);
@@ -340,7 +340,7 @@ pub(crate) fn run_once(
     limit: Duration,
 ) -> Result<()> {
     if out.exists() {
-        fs::remove_dir_all(out).map_err(|error| format!("{}: {error}", out.display()))?;
+        fs::remove_dir_all(out).map_err(at(out))?;
     }
     let mut command = Command::new(program);
     command

@@ -6,8 +6,15 @@ pub mod csv;
 pub mod steps;
 pub mod workspace;
 
+use std::path::Path;
+
 /// A result, or the error in words for the person who ran the command.
 pub type Result<T> = std::result::Result<T, String>;
+
+/// The text of an error at a file.
+pub fn at<E: std::fmt::Display>(path: &Path) -> impl FnOnce(E) -> String {
+    move |error| format!("{}: {error}", path.display())
+}
 
 /// The words of a command line, taken one by one.
 pub struct Arguments {

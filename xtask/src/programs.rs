@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::Result;
 use crate::steps::{self, Job, POLL, seconds};
 use crate::workspace::{Workspace, cargo};
+use crate::{Result, at};
 
 /// Longest time for a program; the slowest takes a tenth of it on two cores that nobody else uses.
 const PROGRAM_MAX: Duration = Duration::from_secs(12 * 60);
@@ -74,7 +74,7 @@ pub(crate) fn build(arguments: &[&str], limit: Duration) -> Result<Vec<Program>>
     command.args(["--no-run", "--message-format=json-render-diagnostics"]);
     command.stdout(create(&messages)?);
     steps::run(&mut command, limit)?;
-    let text = fs::read_to_string(&messages).map_err(|e| format!("{}: {e}", messages.display()))?;
+    let text = fs::read_to_string(&messages).map_err(at(&messages))?;
     let mut programs = Vec::new();
     for line in text.lines().filter(|line| line.starts_with('{')) {
         let message = serde_json::from_str(line).map_err(|error| format!("cargo test: {error}"))?;
@@ -224,9 +224,7 @@ impl Running {
         let file = create(&printed)?;
         let both = file.try_clone();
         let mut command = program.command();
-        command
-            .stdout(file)
-            .stderr(both.map_err(|error| format!("{}: {error}", printed.display()))?);
+        command.stdout(file).stderr(both.map_err(at(&printed))?);
         for (name, key, value) in asked.environment {
             if *name == program.name {
                 command.env(key, value);

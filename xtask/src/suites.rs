@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Result;
 use crate::c::{make, read, write};
 use crate::steps::{self, End, seconds};
 use crate::workspace::{BUILD_MAX, Workspace, root};
+use crate::{Result, at};
 
 const CASES: &str = include_str!("../suites/cases.txt");
 /// Longest time for a case; on two cores that nobody else uses the longest takes a tenth.
@@ -181,7 +181,7 @@ impl Bench {
             let place = bin.join(name);
             let _ = fs::remove_file(&place);
             std::os::unix::fs::symlink(root().join("xtask/suites/stand-in"), &place)
-                .map_err(|error| format!("{}: {error}", place.display()))?;
+                .map_err(at(&place))?;
         }
         let program = program.to_owned();
         Ok(Self {

@@ -16,7 +16,7 @@ use crate::part::{self, Part};
 use crate::programs::{self, Asked, Program};
 use crate::steps::{self, End, Steps};
 use crate::workspace::{ALL_FEATURES, BUILD_MAX, TESTS, Workspace, build_program, cargo, root};
-use crate::{Arguments, Result, c, campaign, dist, instruments, lab, python, suites, tidy};
+use crate::{Arguments, Result, at, c, campaign, dist, instruments, lab, python, suites, tidy};
 
 /// Longest time for a step that only runs.
 const RUN_MAX: Duration = Duration::from_secs(10 * 60);
@@ -482,7 +482,7 @@ fn reproduce() -> Result<()> {
     // Results that an earlier program left would be taken for this one's where it is the same; here
     // it is to be run.
     if out.exists() {
-        std::fs::remove_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
+        std::fs::remove_dir_all(&out).map_err(at(&out))?;
     }
     let mut command = Command::new(&program);
     command

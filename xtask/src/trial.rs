@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::Result;
 use crate::c::{copy, make, read};
 use crate::server::Server;
 use crate::steps;
+use crate::{Result, at};
 
 const RUN_MAX: Duration = Duration::from_secs(2 * 60);
 /// Bytes that are written to the volume.
@@ -170,7 +170,7 @@ fn same(root: &Root, data: &[u8]) -> Result<()> {
     );
     root.run("sh", &["-c", &words])?;
     let back = root.path.join("tmp/back");
-    let found = fs::read(&back).map_err(|error| format!("{}: {error}", back.display()))?;
+    let found = fs::read(&back).map_err(at(&back))?;
     if found == data {
         return Ok(());
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// A crate of the workspace.
 pub struct Crate {
@@ -312,21 +312,13 @@ impl Source {
 /// # Errors
 /// A folder or a file cannot be read.
 pub fn sources(extensions: &[&str]) -> Result<Vec<Source>> {
-    sources_of(&root(), extensions)
-}
-
-/// The same of another working tree.
-///
-/// # Errors
-/// A folder or a file cannot be read.
-pub fn sources_of(root: &Path, extensions: &[&str]) -> Result<Vec<Source>> {
+    let root = root();
     let mut paths = Vec::new();
-    walk(root, extensions, &mut paths)?;
+    walk(&root, extensions, &mut paths)?;
     paths.sort();
     let read = |path: PathBuf| {
-        let text =
-            fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let path = path.strip_prefix(root).expect("the walk began there");
+        let text = fs::read_to_string(&path).map_err(at(&path))?;
+        let path = path.strip_prefix(&root).expect("the walk began there");
         Ok(Source {
             path: path.to_string_lossy().replace('\\', "/"),
             text,
@@ -336,7 +328,7 @@ pub fn sources_of(root: &Path, extensions: &[&str]) -> Result<Vec<Source>> {
 }
 
 fn walk(folder: &Path, extensions: &[&str], paths: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let entries = fs::read_dir(folder).map_err(at(folder))?;
     for path in entries.flatten().map(|entry| entry.path()) {
         let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
         if path.is_dir() {

@@ -37,7 +37,7 @@ use self::fio::median;
 use crate::csv::{self, Table};
 use crate::steps::{self, End, Steps};
 use crate::workspace::{BUILD_MAX, Workspace, build_program, cargo, root};
-use crate::{Arguments, Result};
+use crate::{Arguments, Result, at};
 
 /// Pairs of the comparison with fio.
 const PAIRS: usize = 5;
@@ -286,7 +286,7 @@ fn slow(folder: &Path) -> Result<()> {
     let out = workspace.target.join("xtask/slow");
     let _ = std::fs::remove_dir_all(&out);
     let files = folder.join(format!("tidegate-slow-{}", std::process::id()));
-    std::fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
+    std::fs::create_dir_all(&files).map_err(at(&files))?;
     let result = SLOW.iter().try_for_each(|(name, _)| {
         slow_run(
             &workspace.program(),

@@ -37,7 +37,7 @@ use record::{Recording, Stream};
 
 use crate::steps::{self, End};
 use crate::workspace::{Workspace, cargo, root};
-use crate::{Arguments, Result};
+use crate::{Arguments, Result, at};
 
 /// Longest time for one guest, by the clock on the wall: ten times what the longest takes on an
 /// idle machine.
@@ -347,7 +347,7 @@ impl Workshop {
     fn open(base: &Path, package: Option<&str>, limit: Duration) -> Result<Self> {
         kernel::provide()?;
         let cache = base.join("kernels");
-        fs::create_dir_all(&cache).map_err(|error| format!("{}: {error}", cache.display()))?;
+        fs::create_dir_all(&cache).map_err(at(&cache))?;
         let kernel = Kernel::fetch(&cache, package)?;
         let built = build(base, &["tidegate-guest"])?;
         let programs = Programs {
@@ -356,7 +356,7 @@ impl Workshop {
             load: built.join("guest-load"),
         };
         let folder = base.join(format!("run-{}", std::process::id()));
-        fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        fs::create_dir_all(&folder).map_err(at(&folder))?;
         let stopped = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stopped);
         ctrlc::set_handler(move || seen.store(true, Ordering::Relaxed))

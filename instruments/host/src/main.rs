@@ -12,7 +12,7 @@ mod picture;
 use std::process::ExitCode;
 
 use steps::End;
-use xtask::{Arguments, Result, csv, steps, workspace};
+use xtask::{Arguments, Result, at, csv, steps, workspace};
 
 const USAGE: &str = "\
 The instruments of Tidegate's authors.

@@ -6,7 +6,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::workspace::{Workspace, build_program, root};
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// A plot of an experiment, and where it is shown.
 struct Picture {
@@ -65,7 +65,7 @@ pub(crate) fn run() -> Result<()> {
             .current_dir(root());
         steps::run(&mut command, RUN_MAX)?;
         let (from, to) = (out.join(picture.drawn), root().join(picture.shown));
-        fs::copy(&from, &to).map_err(|error| format!("{}: {error}", from.display()))?;
+        fs::copy(&from, &to).map_err(at(&from))?;
         println!("drawn: {}", picture.shown);
     }
     Ok(())

@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::undo::{Deed, Undo};
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// Size of a device: sparse memory.
 const SIZE: &str = "4G";
@@ -81,7 +81,7 @@ impl Disk {
         let (fuse, mount) = (folder.join("fuse"), folder.join("ext4"));
         for path in [&folder, &fuse, &mount] {
             undo.note(Deed::MadeFolder(path.clone()))?;
-            fs::create_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            fs::create_dir(path).map_err(at(path))?;
         }
         undo.note(Deed::MadeFile(socket.clone()))?;
         undo.note(Deed::MadeFile(rate.clone()))?;
@@ -156,7 +156,7 @@ impl Disk {
         let fresh = self.rate.with_extension("new");
         fs::write(&fresh, bits.to_string())
             .and_then(|()| fs::rename(&fresh, &self.rate))
-            .map_err(|error| format!("{}: {error}", self.rate.display()))
+            .map_err(at(&self.rate))
     }
 
     /// Gives the device a strict limit of its own: `percent` per cent of the dirty limit.
@@ -180,7 +180,7 @@ pub(crate) fn set_dirty_limits(undo: &Undo, dirty: u64, background: u64) -> Resu
         let read = |unit: &str| {
             let file = file(unit);
             let text = fs::read_to_string(&file);
-            let text = text.map_err(|error| format!("{}: {error}", file.display()))?;
+            let text = text.map_err(at(&file))?;
             Ok::<_, String>(text.trim().to_owned())
         };
         // Of bytes and ratio one is zero: the one written last counts, and a zero cannot be
@@ -192,8 +192,7 @@ pub(crate) fn set_dirty_limits(undo: &Undo, dirty: u64, background: u64) -> Resu
             Deed::Wrote(file("bytes"), old_bytes)
         })?;
         let file = file("bytes");
-        fs::write(&file, bytes.to_string())
-            .map_err(|error| format!("{}: {error}", file.display()))?;
+        fs::write(&file, bytes.to_string()).map_err(at(&file))?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// Bytes of a file.
 const SIZE: u64 = 2 << 30;
@@ -61,7 +61,7 @@ struct Pass {
 pub(crate) fn compare(folder: &Path, pairs: usize) -> Result<()> {
     let seqio = super::worker("seqio")?;
     let folder = folder.join(format!("tidegate-bench-{}", std::process::id()));
-    fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    fs::create_dir_all(&folder).map_err(at(&folder))?;
     let result = [Way::Write, Way::Read, Way::Show]
         .into_iter()
         .try_for_each(|way| compare_way(&seqio, &folder, way, pairs));
@@ -131,7 +131,7 @@ fn compare_way(seqio: &Path, folder: &Path, way: Way, pairs: usize) -> Result<()
 fn fresh(folder: &Path, way: Way) -> Result<PathBuf> {
     let path = folder.join(way.of_fio());
     if way == Way::Write && path.exists() {
-        fs::remove_file(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::remove_file(&path).map_err(at(&path))?;
     }
     Ok(path)
 }

@@ -28,7 +28,7 @@ use super::undo::{Deed, Undo};
 use super::{circumstances, worker};
 use crate::steps;
 use crate::workspace::Workspace;
-use crate::{Arguments, Result};
+use crate::{Arguments, Result, at};
 
 /// Rounds of all ways by turns, whose medians are shown.
 const ROUNDS: usize = 5;
@@ -228,7 +228,7 @@ impl<'a> Bench<'a> {
             undo.note(Deed::MadeFile(file.clone()))?;
         }
         let remove = Remove(file.clone());
-        fill(&file, scale.mib << 20).map_err(|error| format!("{}: {error}", file.display()))?;
+        fill(&file, scale.mib << 20).map_err(at(&file))?;
         let mut bench = Self {
             undo,
             worker,
@@ -351,9 +351,7 @@ impl<'a> Bench<'a> {
             }
             _ => None,
         };
-        let mut child = command
-            .spawn()
-            .map_err(|error| format!("{}: {error}", self.worker.display()))?;
+        let mut child = command.spawn().map_err(at(&self.worker))?;
         let mut line = String::new();
         let output = child.stdout.take().map(BufReader::new);
         if let Some(mut output) = output {
@@ -404,7 +402,7 @@ struct Throttle {
 
 impl Throttle {
     fn set(&self, value: &str) -> Result<()> {
-        fs::write(&self.file, value).map_err(|error| format!("{}: {error}", self.file.display()))
+        fs::write(&self.file, value).map_err(at(&self.file))
     }
 }
 
@@ -428,11 +426,10 @@ impl Groups {
         };
         let group = Path::new(root).join(format!("tidegate-maps-{}", std::process::id()));
         undo.note(Deed::MadeFolder(group.clone()))?;
-        fs::create_dir(&group).map_err(|error| format!("{}: {error}", group.display()))?;
+        fs::create_dir(&group).map_err(at(&group))?;
         if let Some(limit) = limit {
             let file = group.join(file);
-            fs::write(&file, limit.to_string())
-                .map_err(|error| format!("{}: {error}", file.display()))?;
+            fs::write(&file, limit.to_string()).map_err(at(&file))?;
         }
         Ok(group)
     }

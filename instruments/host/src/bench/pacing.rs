@@ -25,7 +25,7 @@ use super::undo::Undo;
 use super::watch::Watch;
 use crate::steps::End;
 use crate::workspace::{Workspace, build_program};
-use crate::{Arguments, Result};
+use crate::{Arguments, Result, at};
 
 /// Seconds of a run.
 const SECONDS: u64 = 24;
@@ -327,8 +327,7 @@ fn measure(options: &Options, files: &Path) -> Result<Vec<String>> {
     let out = options.out.clone();
     let out = out.unwrap_or_else(|| workspace.target.join("xtask/pacing"));
     for folder in [&out, files] {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        std::fs::create_dir_all(folder).map_err(at(folder))?;
     }
     let writers = super::worker("writers")?;
     let program = build_program()?;
@@ -376,7 +375,7 @@ fn measure(options: &Options, files: &Path) -> Result<Vec<String>> {
     println!("\n{text}");
     for (name, text) in [("pacing.md", &text), ("pacing.csv", &table.csv())] {
         let path = out.join(name);
-        std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+        std::fs::write(&path, text).map_err(at(&path))?;
     }
     println!("in {}", out.display());
     Ok(failed)

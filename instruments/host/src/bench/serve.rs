@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::steps::{self, End, Steps};
 use crate::workspace::{BUILD_MAX, Workspace, cargo};
-use crate::{Arguments, Result};
+use crate::{Arguments, Result, at};
 
 /// Longest time for one of the tests at its full size, its build included.
 const TEST_MAX: Duration = Duration::from_secs(20 * 60);
@@ -89,7 +89,7 @@ pub(super) fn run(mut arguments: Arguments) -> Result<()> {
     let workspace = Workspace::load()?;
     let folder: PathBuf = folder.unwrap_or_else(|| workspace.target.clone());
     let folder = folder.join(format!("tidegate-serve-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    std::fs::create_dir_all(&folder).map_err(at(&folder))?;
     let programs = match &options.programs {
         Some(programs) => programs.clone(),
         None => build(&workspace, &folder)?,
@@ -112,8 +112,7 @@ fn build(workspace: &Workspace, folder: &Path) -> Result<PathBuf> {
     let programs = folder.join("programs");
     std::fs::create_dir_all(&programs).map_err(|error| error.to_string())?;
     for (built, name) in [(workspace.program(), "tidegate"), (load, "load")] {
-        std::fs::copy(&built, programs.join(name))
-            .map_err(|error| format!("{}: {error}", built.display()))?;
+        std::fs::copy(&built, programs.join(name)).map_err(at(&built))?;
     }
     Ok(programs)
 }

@@ -26,7 +26,7 @@ use super::undo::Undo;
 use crate::csv::{self, Table};
 use crate::steps::End;
 use crate::workspace::{Workspace, build_program, root};
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// Worker counts of the table; p0's first and third.
 const WORKERS: [u32; 2] = [4, 12];
@@ -100,7 +100,7 @@ pub(crate) fn run(folder: &Path) -> End {
 
 fn compare(folder: &Path) -> Result<Option<String>> {
     build_program()?;
-    std::fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    std::fs::create_dir_all(folder).map_err(at(folder))?;
     let missing = kernel::missing();
     if let Some(missing) = &missing {
         println!("SKIPPED: column kernel: {missing}");
@@ -151,7 +151,7 @@ fn ours(folder: &Path) -> Result<Vec<Measured>> {
     let out = workspace.target.join("xtask/stutterp");
     let _ = std::fs::remove_dir_all(&out);
     let files = folder.join("ours");
-    std::fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
+    std::fs::create_dir_all(&files).map_err(at(&files))?;
     let mut command = Command::new(workspace.program());
     command
         .args([

@@ -22,7 +22,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::Result;
+use crate::{Result, at};
 
 /// Where lock and journal are; its owner is root, as is the user that can do these deeds.
 const LOCK: &str = "/run/tidegate-bench.lock";
@@ -316,7 +316,7 @@ impl Undo {
         let fresh = self.journal.with_extension("new");
         fs::write(&fresh, lines)
             .and_then(|()| fs::rename(&fresh, &self.journal))
-            .map_err(|error| format!("{}: {error}", self.journal.display()))
+            .map_err(at(&self.journal))
     }
 
     /// Writes a value to a file of the kernel, which gets its own back.

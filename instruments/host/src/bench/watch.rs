@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::undo::{Deed, Undo};
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// Time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -50,7 +50,7 @@ impl Watch {
         let (debug, tracing) = (folder.join("debug"), folder.join("tracing"));
         for path in [&folder, &debug, &tracing] {
             undo.note(Deed::MadeFolder(path.clone()))?;
-            fs::create_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            fs::create_dir(path).map_err(at(path))?;
         }
         for (kind, place) in [("debugfs", &debug), ("tracefs", &tracing)] {
             undo.note(Deed::Mounted(place.clone()))?;
@@ -60,7 +60,7 @@ impl Watch {
         }
         let trace = tracing.join("instances/tidegate-bench");
         undo.note(Deed::MadeFolder(trace.clone()))?;
-        fs::create_dir(&trace).map_err(|error| format!("{}: {error}", trace.display()))?;
+        fs::create_dir(&trace).map_err(at(&trace))?;
         write(&trace.join("buffer_size_kb"), TRACE_KB)?;
         write(&trace.join(EVENT), "1")?;
         Ok(Self { debug, trace })
@@ -103,7 +103,7 @@ impl Watch {
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {
-    fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()))
+    fs::write(file, text).map_err(at(file))
 }
 
 /// `BdiWriteback:   123 kB`, in bytes.

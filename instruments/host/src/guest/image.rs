@@ -18,7 +18,7 @@ use std::process::Command;
 
 use super::kernel::Kernel;
 use super::scenarios::{Fs, Scenario, Writer};
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// Largest request of the devices, in sectors of 512 bytes.
 pub(super) const MAX_SECTORS: u32 = 128;
@@ -107,7 +107,7 @@ pub(super) fn drivers(
 }
 
 pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
+    fs::read(path).map_err(at(path))
 }
 
 /// `mke2fs` and its libraries, by their paths.

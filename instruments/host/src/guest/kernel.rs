@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// Packages that only name the newest kernel of a line, best first: what 6.12 is called beside
 /// Debian 12's own 6.1, and what each release calls its own.
@@ -57,8 +57,7 @@ impl Kernel {
             .find_map(|name| name.strip_prefix("vmlinuz-").map(str::to_owned))
             .ok_or_else(|| format!("{}: no kernel in it; remove {0}", boot.display()))?;
         let config = boot.join(format!("config-{version}"));
-        let text = fs::read_to_string(&config)
-            .map_err(|error| format!("{}: {error}", config.display()))?;
+        let text = fs::read_to_string(&config).map_err(at(&config))?;
         let hz = text
             .lines()
             .find_map(|line| line.strip_prefix("CONFIG_HZ="))
@@ -83,8 +82,7 @@ impl Kernel {
         let modules = self.folder.join("lib/modules").join(&self.version);
         let file = modules.join("kernel").join(path);
         if file.exists() {
-            let content =
-                fs::read(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+            let content = fs::read(&file).map_err(at(&file))?;
             return Ok(Some(content));
         }
         let packed = file.with_extension("ko.xz");
@@ -100,8 +98,7 @@ impl Kernel {
             return Ok(Some(output.stdout));
         }
         let list = modules.join("modules.builtin");
-        let builtin =
-            fs::read_to_string(&list).map_err(|error| format!("{}: {error}", list.display()))?;
+        let builtin = fs::read_to_string(&list).map_err(at(&list))?;
         if builtin.lines().any(|line| line == format!("kernel/{path}")) {
             Ok(None)
         } else {
@@ -133,7 +130,7 @@ pub(super) fn busybox(cache: &Path) -> Result<PathBuf> {
 }
 
 fn entries(folder: &Path) -> Result<Vec<String>> {
-    let entries = fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let entries = fs::read_dir(folder).map_err(at(folder))?;
     let mut names: Vec<String> = entries
         .flatten()
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
@@ -189,7 +186,7 @@ fn named_in(text: &str) -> Option<&str> {
 fn unpack(cache: &Path, package: &str, folder: &Path) -> Result<()> {
     let download = cache.join("download");
     let _ = fs::remove_dir_all(&download);
-    fs::create_dir_all(&download).map_err(|error| format!("{}: {error}", download.display()))?;
+    fs::create_dir_all(&download).map_err(at(&download))?;
     let mut apt = Command::new("apt-get");
     apt.args(["download", "-q", package]).current_dir(&download);
     steps::output(&mut apt)?;
@@ -202,8 +199,8 @@ fn unpack(cache: &Path, package: &str, folder: &Path) -> Result<()> {
     let mut dpkg = Command::new("dpkg-deb");
     dpkg.arg("-x").arg(download.join(file)).arg(&unpacked);
     steps::output(&mut dpkg)?;
-    fs::rename(&unpacked, folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    fs::remove_dir_all(&download).map_err(|error| format!("{}: {error}", download.display()))
+    fs::rename(&unpacked, folder).map_err(at(folder))?;
+    fs::remove_dir_all(&download).map_err(at(&download))
 }
 
 /// The packages whose programs are not there.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::Guest;
 use super::kernel::Kernel;
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// Interval at which the machine is looked at.
 const POLL: Duration = Duration::from_millis(200);
@@ -44,7 +44,7 @@ impl Machine<'_> {
     /// QEMU does not start, the guest hangs or fails, or somebody stopped it.
     pub(super) fn run(&self, initrd: &[u8]) -> Result<Vec<u8>> {
         let image = self.folder.join("initrd");
-        fs::write(&image, initrd).map_err(|error| format!("{}: {error}", image.display()))?;
+        fs::write(&image, initrd).map_err(at(&image))?;
         let memory = self.guest.memory();
         memory.judge()?;
         let mut command = self.command(&image, &memory)?;
@@ -65,7 +65,7 @@ impl Machine<'_> {
             return Err(self.failed("the guest did not get to its end"));
         }
         let out = self.folder.join("out");
-        fs::read(&out).map_err(|error| format!("{}: {error}", out.display()))
+        fs::read(&out).map_err(at(&out))
     }
 
     fn command(&self, image: &Path, memory: &Memory) -> Result<Command> {

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::image::Archive;
 use super::kernel::{self, Kernel};
-use crate::Result;
 use crate::steps;
 use crate::workspace::Workspace;
+use crate::{Result, at};
 
 /// Longest time, by the clock on the wall: without hardware help it is some 40 s.
 const LIMIT: Duration = Duration::from_secs(600);
@@ -45,12 +45,10 @@ pub(crate) fn run() -> Result<()> {
     let base = Workspace::load()?.target.join("guest");
     kernel::provide()?;
     let cache = base.join("kernels");
-    let made = |folder: &Path| {
-        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))
-    };
+    let made = |folder: &Path| fs::create_dir_all(folder).map_err(at(folder));
     made(&cache)?;
     let kernel = Kernel::fetch(&cache, None)?;
-    let read = |path: &Path| fs::read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let read = |path: &Path| fs::read(path).map_err(at(path));
     let mut archive = Archive::default();
     archive.file("bin/busybox", 0o755, &read(&kernel::busybox(&cache)?)?);
     archive.file("bin/nodes", 0o755, &read(&build(&base)?)?);
@@ -80,7 +78,7 @@ fn build(base: &Path) -> Result<std::path::PathBuf> {
 /// The console of the guest.
 fn boot(kernel: &Kernel, folder: &Path, initrd: &[u8]) -> Result<String> {
     let image = folder.join("initrd");
-    fs::write(&image, initrd).map_err(|error| format!("{}: {error}", image.display()))?;
+    fs::write(&image, initrd).map_err(at(&image))?;
     let console = folder.join("console");
     // Were we killed, nobody would end QEMU: the kernel does.
     let mut command = Command::new("setpriv");

@@ -25,7 +25,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use super::scenarios::{Fs, Scenario};
-use crate::Result;
+use crate::{Result, at};
 
 /// Tables longer than this are packed.
 const PLAIN_MAX: usize = 64 * 1024;
@@ -221,13 +221,13 @@ impl Recording {
     }
 
     fn write(&self, folder: &Path) -> Result<()> {
-        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        fs::create_dir_all(folder).map_err(at(folder))?;
         for (name, text) in &self.files {
             let path = folder.join(name);
             if name.ends_with(".csv") && text.len() > PLAIN_MAX {
                 pack(text, &path.with_extension("csv.gz"))?;
             } else {
-                fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+                fs::write(&path, text).map_err(at(&path))?;
             }
         }
         Ok(())

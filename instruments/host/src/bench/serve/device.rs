@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::bench::undo::{Deed, Process, Undo};
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// Size of the device: 512 MiB of the heavy writer, 8 of the light one, and some.
 const SIZE: &str = "600M";
@@ -45,7 +45,7 @@ impl Device {
         let (socket, fuse) = (folder.join("socket"), folder.join("fuse"));
         for path in [&folder, &fuse] {
             undo.note(Deed::MadeFolder(path.clone()))?;
-            fs::create_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+            fs::create_dir(path).map_err(at(path))?;
         }
         undo.note(Deed::MadeFile(socket.clone()))?;
         let mut nbdkit = Command::new("nbdkit");

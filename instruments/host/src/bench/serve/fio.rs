@@ -11,9 +11,9 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::server::Server;
-use crate::Result;
 use crate::bench::fio::median;
 use crate::steps::{self, End};
+use crate::{Result, at};
 
 /// Size of the volume.
 const SIZE_MIB: u64 = 256;
@@ -88,7 +88,7 @@ fn pair_of_servers(
 fn both(program: &Path, folder: &Path, in_memory: bool) -> Result<(Server, Server)> {
     let file = folder.join("volume");
     let made = std::fs::File::create(&file).and_then(|made| made.set_len(SIZE_MIB << 20));
-    made.map_err(|error| format!("{}: {error}", file.display()))?;
+    made.map_err(at(&file))?;
     let volume = if in_memory {
         format!("disk=mem:,size={SIZE_MIB}MiB")
     } else {

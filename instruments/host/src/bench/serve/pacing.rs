@@ -31,10 +31,10 @@ use super::Options;
 use super::bars::judge;
 use super::device::Device;
 use super::server::Server;
-use crate::Result;
 use crate::bench::chain;
 use crate::bench::undo::Undo;
 use crate::steps::{self, End};
+use crate::{Result, at};
 
 /// The dirty limit of every column.
 const DIRTY: u64 = 64 << 20;
@@ -258,7 +258,7 @@ impl Bench<'_> {
     fn file(&self, name: &str) -> Result<String> {
         let path = self.folder.join(name);
         let made = std::fs::File::create(&path).and_then(|made| made.set_len(600 << 20));
-        made.map_err(|error| format!("{}: {error}", path.display()))?;
+        made.map_err(at(&path))?;
         Ok(path.display().to_string())
     }
 

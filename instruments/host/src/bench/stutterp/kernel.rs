@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::{Measured, Shape};
 use crate::bench::chain::is_root;
 use crate::bench::undo::{Deed, Process, Undo};
-use crate::{Result, steps};
+use crate::{Result, at, steps};
 
 /// The folder in which cgroups of version 1 keep memory.
 const GROUPS: &str = "/sys/fs/cgroup/memory";
@@ -47,11 +47,10 @@ pub(super) fn run(undo: &Undo, shape: &Shape, folder: &Path) -> Result<Measured>
     let account = Path::new(CPUACCT).join(&name);
     for path in [&group, &account] {
         undo.note(Deed::MadeFolder(path.clone()))?;
-        fs::create_dir(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        fs::create_dir(path).map_err(at(path))?;
     }
     let limit = group.join("memory.limit_in_bytes");
-    fs::write(&limit, shape.memory.to_string())
-        .map_err(|error| format!("{}: {error}", limit.display()))?;
+    fs::write(&limit, shape.memory.to_string()).map_err(at(&limit))?;
     for (ratio, bytes, percent) in LIMITS {
         let vm = |name: &str| Path::new("/proc/sys/vm").join(name);
         // Of a ratio and its bytes one is in force and the other is zero, which cannot be written
@@ -67,7 +66,7 @@ pub(super) fn run(undo: &Undo, shape: &Shape, folder: &Path) -> Result<Measured>
     }
     swap_on(undo, &folder.join("swap"), shape.memory)?;
     let files = folder.join("kernel");
-    fs::create_dir_all(&files).map_err(|error| format!("{}: {error}", files.display()))?;
+    fs::create_dir_all(&files).map_err(at(&files))?;
     let measured = workers(undo, shape, &files, &group, &account);
     let _ = fs::remove_dir_all(&files);
     measured

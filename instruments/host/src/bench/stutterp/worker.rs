@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use memmap2::{Advice, MmapMut, MmapOptions};
 
-use crate::{Arguments, Result};
+use crate::{Arguments, Result, at};
 
 /// One write of a writer.
 const BLOCK: usize = 1 << 20;
@@ -47,8 +47,7 @@ pub(crate) fn run(mut arguments: Arguments) -> Result<()> {
 
 fn join(group: &Path) -> Result<()> {
     let procs = group.join("cgroup.procs");
-    std::fs::write(&procs, std::process::id().to_string())
-        .map_err(|error| format!("{}: {error}", procs.display()))
+    std::fs::write(&procs, std::process::id().to_string()).map_err(at(&procs))
 }
 
 /// Random writes of a block into files, for as long as it may.
