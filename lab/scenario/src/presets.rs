@@ -142,158 +142,33 @@ const fn preset(name: &'static str, about: &'static str, laws: Laws) -> Preset {
 }
 
 /// All presets, in the order of history.
+#[rustfmt::skip]
 pub const PRESETS: [Preset; 23] = [
-    preset(
-        "linux-2.6.36",
-        "a throttled writer writes pages back itself, then naps",
-        LINUX_2_6_36,
-    ),
-    preset(
-        "linux-3.0-off",
-        "writers write back themselves; lists by zone; a full node's tasks go to the next node",
-        Laws {
-            place: history::place::LINUX_3_0_OFF,
-            ..LINUX_3_0
-        },
-    ),
-    preset(
-        "linux-3.0",
-        "the same, and a task reclaims in its own full node first (zone_reclaim): paper p2 before",
-        LINUX_3_0,
-    ),
-    preset(
-        "linux-3.0+zlcfirst",
-        "with paper p2's first patch: not where that failed within the last second",
-        Laws {
-            place: history::place::LINUX_3_0_FIRST,
-            ..LINUX_3_0
-        },
-    ),
-    preset(
-        "linux-3.0+zlc",
-        "with both patches of paper p2: forgotten as soon as direct reclaim has freed pages",
-        Laws {
-            place: history::place::LINUX_3_0_BOTH,
-            ..LINUX_3_0
-        },
-    ),
-    preset(
-        "linux-3.1",
-        "every reclaimer writes the dirty pages it meets, and waits for them where it wants a huge page: before paper p4",
-        LINUX_3_1,
-    ),
-    preset(
-        "linux-3.2-rc5",
-        "writers get rates; dirty pages come round again in reclaim, and are written where a huge page is wanted: paper p4 before",
-        LINUX_3_2,
-    ),
+    preset("linux-2.6.36", "a throttled writer writes pages back itself, then naps", LINUX_2_6_36),
+    preset("linux-3.0-off", "writers write back themselves; lists by zone; a full node's tasks go to the next node", Laws { place: history::place::LINUX_3_0_OFF, ..LINUX_3_0 }),
+    preset("linux-3.0", "the same, and a task reclaims in its own full node first (zone_reclaim): paper p2 before", LINUX_3_0),
+    preset("linux-3.0+zlcfirst", "with paper p2's first patch: not where that failed within the last second", Laws { place: history::place::LINUX_3_0_FIRST, ..LINUX_3_0 }),
+    preset("linux-3.0+zlc", "with both patches of paper p2: forgotten as soon as direct reclaim has freed pages", Laws { place: history::place::LINUX_3_0_BOTH, ..LINUX_3_0 }),
+    preset("linux-3.1", "every reclaimer writes the dirty pages it meets, and waits for them where it wants a huge page: before paper p4", LINUX_3_1),
+    preset("linux-3.2-rc5", "writers get rates; dirty pages come round again in reclaim, and are written where a huge page is wanted: paper p4 before", LINUX_3_2),
     // 3.2-rc5 with Andrea Arcangeli's patches instead of the paper's.
-    preset(
-        "linux-3.2-rc5+aa",
-        "with Andrea Arcangeli's eight patches: more huge pages, and longer waits for them",
-        Laws {
-            compaction: Compaction::ANDREA,
-            ..LINUX_3_2
-        },
-    ),
-    preset(
-        "p1",
-        "paper p1: writers only sleep; soft region with a fixed 100 MiB/s",
-        LINUX_2_6_36.writers(history::dirty::SOFT_REGION),
-    ),
-    preset(
-        "p1-measured",
-        "paper p1 with the device's measured bandwidth",
-        LINUX_2_6_36
-            .writers(history::dirty::SOFT_REGION_MEASURED)
-            .at_hz(1000),
-    ),
-    preset(
-        "linux-4.20",
-        "before paper p3's time: mixed pageblocks have no consequence",
-        Laws {
-            inodes: InodeRule::LINUX_4_20,
-            slabs: SLABS_4_20,
-            ..LINUX_5_0
-        },
-    ),
-    preset(
-        "linux-5.0",
-        "mixed pageblocks raise the marks; boosted reclaim takes pages of files and no objects: paper p3 before",
-        LINUX_5_0,
-    ),
-    preset(
-        "linux-5.0+p3",
-        "5.0 with paper p3's patch: boosted reclaim asks caches of objects, too",
-        Laws {
-            slabs: SlabLaw {
-                boost: history::boost::LINUX_5_0_P3,
-                ..SLABS_5_0
-            },
-            ..LINUX_5_0
-        },
-    ),
-    preset(
-        "linux-5.3",
-        "the same as it was merged",
-        Laws {
-            slabs: SlabLaw {
-                fallback: history::fallback::LINUX_5_3,
-                boost: history::boost::LINUX_5_3,
-                ..SLABS_5_0
-            },
-            ..LINUX_5_0
-        },
-    ),
-    preset(
-        "linux-5.15",
-        "rate-based, as 6.12; reclaim waits for congestion that no device reports (congestion_wait)",
-        LINUX_5_15,
-    ),
-    preset(
-        "linux-5.15+patch1",
-        "5.15 with p0's own diff alone: reclaim waits for writeback, 100 ms at most",
-        LINUX_5_15.reclaims(history::reclaim::LINUX_5_15_PATCH1),
-    ),
-    preset(
-        "linux-5.16-rc1",
-        "paper p0's series: reclaim waits by reason: writeback 100 ms, isolated 20 ms, no progress 500 ms",
-        LINUX_5_15.reclaims(history::reclaim::LINUX_5_16_RC1),
-    ),
-    preset(
-        "linux-6.12",
-        "rate-based: each writer gets a rate that a control loop adjusts",
-        LINUX_6_12,
-    ),
-    preset(
-        "linux-6.12-mode1",
-        "6.12 with node_reclaim_mode = 1: a task reclaims in its own full node first",
-        Laws {
-            place: history::place::LINUX_6_12_RECLAIM,
-            ..LINUX_6_12
-        },
-    ),
-    preset(
-        "linux-6.12-mglru",
-        "6.12 with the multi-generational LRU (lru_gen/enabled at 1: no walks over page tables)",
-        LINUX_6_12.reclaims(history::reclaim::LINUX_6_12_MGLRU),
-    ),
-    preset(
-        "linux-6.12-mglru-walks",
-        "the same with lru_gen/enabled at y: page tables are walked for pages that were used",
-        LINUX_6_12.reclaims(history::reclaim::LINUX_6_12_MGLRU_WALKS),
-    ),
-    preset(
-        "tidegate",
-        "Tidegate's own: a writer owes time at its fair rate; writeback in flight bounded by time",
-        Laws::TIDEGATE,
-    ),
+    preset("linux-3.2-rc5+aa", "with Andrea Arcangeli's eight patches: more huge pages, and longer waits for them", Laws { compaction: Compaction::ANDREA, ..LINUX_3_2 }),
+    preset("p1", "paper p1: writers only sleep; soft region with a fixed 100 MiB/s", LINUX_2_6_36.writers(history::dirty::SOFT_REGION)),
+    preset("p1-measured", "paper p1 with the device's measured bandwidth", LINUX_2_6_36.writers(history::dirty::SOFT_REGION_MEASURED).at_hz(1000)),
+    preset("linux-4.20", "before paper p3's time: mixed pageblocks have no consequence", Laws { inodes: InodeRule::LINUX_4_20, slabs: SLABS_4_20, ..LINUX_5_0 }),
+    preset("linux-5.0", "mixed pageblocks raise the marks; boosted reclaim takes pages of files and no objects: paper p3 before", LINUX_5_0),
+    preset("linux-5.0+p3", "5.0 with paper p3's patch: boosted reclaim asks caches of objects, too", Laws { slabs: SlabLaw { boost: history::boost::LINUX_5_0_P3, ..SLABS_5_0 }, ..LINUX_5_0 }),
+    preset("linux-5.3", "the same as it was merged", Laws { slabs: SlabLaw { fallback: history::fallback::LINUX_5_3, boost: history::boost::LINUX_5_3, ..SLABS_5_0 }, ..LINUX_5_0 }),
+    preset("linux-5.15", "rate-based, as 6.12; reclaim waits for congestion that no device reports (congestion_wait)", LINUX_5_15),
+    preset("linux-5.15+patch1", "5.15 with p0's own diff alone: reclaim waits for writeback, 100 ms at most", LINUX_5_15.reclaims(history::reclaim::LINUX_5_15_PATCH1)),
+    preset("linux-5.16-rc1", "paper p0's series: reclaim waits by reason: writeback 100 ms, isolated 20 ms, no progress 500 ms", LINUX_5_15.reclaims(history::reclaim::LINUX_5_16_RC1)),
+    preset("linux-6.12", "rate-based: each writer gets a rate that a control loop adjusts", LINUX_6_12),
+    preset("linux-6.12-mode1", "6.12 with node_reclaim_mode = 1: a task reclaims in its own full node first", Laws { place: history::place::LINUX_6_12_RECLAIM, ..LINUX_6_12 }),
+    preset("linux-6.12-mglru", "6.12 with the multi-generational LRU (lru_gen/enabled at 1: no walks over page tables)", LINUX_6_12.reclaims(history::reclaim::LINUX_6_12_MGLRU)),
+    preset("linux-6.12-mglru-walks", "the same with lru_gen/enabled at y: page tables are walked for pages that were used", LINUX_6_12.reclaims(history::reclaim::LINUX_6_12_MGLRU_WALKS)),
+    preset("tidegate", "Tidegate's own: a writer owes time at its fair rate; writeback in flight bounded by time", Laws::TIDEGATE),
     // The part of its huge pages that is owed to writers with little dirty is seen without that.
-    preset(
-        "tidegate-170s",
-        "a control: Tidegate's reclaim and huge pages, and writers that may dirty as much as Linux's",
-        Laws::TIDEGATE.writers(history::dirty::RATE_BASED),
-    ),
+    preset("tidegate-170s", "a control: Tidegate's reclaim and huge pages, and writers that may dirty as much as Linux's", Laws::TIDEGATE.writers(history::dirty::RATE_BASED)),
 ];
 
 /// Behind this, patches of paper p4 are named (`history::compact::Patches::by_name`).

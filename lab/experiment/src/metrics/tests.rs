@@ -175,7 +175,7 @@ fn scenarios_know_all_metrics() {
     let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
     assert_eq!(
         names,
-        scenario::METRICS,
+        *scenario::METRICS,
         "lab/scenario/src/document/metrics.rs"
     );
 }
