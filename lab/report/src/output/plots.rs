@@ -10,8 +10,9 @@ mod small;
 #[cfg(test)]
 pub(super) use reclaim::colours;
 
-use super::svg::{Figure, Key, Mark, PALETTE, Panel, Scales, column_colours};
+use super::svg::{Figure, Key, Mark, PALETTE, Panel, column_colours};
 use experiment::outcome::{Job, Level, Outcome};
+use experiment::stats::count;
 
 const MIB_PER_PAGE: f64 = 4096.0 / 1_048_576.0;
 /// Writers whose rates are drawn one by one.
@@ -55,37 +56,24 @@ pub(super) fn figures(outcomes: &[Outcome], published: Published<'_>) -> Vec<(St
     }
     let mut figures = Vec::new();
     for case in cases {
-        let first = outcomes
-            .iter()
-            .filter(|outcome| outcome.case == case)
-            .map(|o| o.replica)
-            .min();
-        let runs: Vec<&Outcome> = outcomes
-            .iter()
-            .filter(|outcome| outcome.case == case && Some(outcome.replica) == first)
-            .collect();
-        if runs
-            .iter()
-            .any(|run| run.pauses.iter().any(|pause| pause.slept_ms > 0.0))
-        {
-            figures.push((format!("pauses-{case}"), pauses(case, &runs)));
-            figures.push((format!("pause-lengths-{case}"), lengths(case, &runs)));
+        let of_case = outcomes.iter().filter(|outcome| outcome.case == case);
+        let first = of_case.clone().map(|run| run.replica).min();
+        let runs: Vec<&Outcome> = of_case.filter(|run| Some(run.replica) == first).collect();
+        let any = |has: fn(&Outcome) -> bool| runs.iter().any(|run| has(run));
+        let mut add = |name: &str, figure| figures.push((format!("{name}-{case}"), figure));
+        if any(|run| run.pauses.iter().any(|pause| pause.slept_ms > 0.0)) {
+            add("pauses", pauses(case, &runs));
+            add("pause-lengths", lengths(case, &runs));
         }
-        figures.push((format!("levels-{case}"), levels(case, &runs)));
-        if runs
-            .iter()
-            .any(|run| run.pauses.iter().any(|pause| pause.dirty_ratelimit > 0.0))
-        {
-            figures.push((format!("ratelimit-{case}"), ratelimits(case, &runs)));
+        add("levels", levels(case, &runs));
+        if any(|run| run.pauses.iter().any(|pause| pause.dirty_ratelimit > 0.0)) {
+            add("ratelimit", ratelimits(case, &runs));
         }
         if writers(&runs).len() > 1 {
-            figures.push((format!("rates-{case}"), rates(case, &runs)));
+            add("rates", rates(case, &runs));
         }
-        if runs
-            .iter()
-            .any(|run| run.levels.iter().any(|level| level.resident > 0.0))
-        {
-            figures.push((format!("memory-{case}"), memory(case, &runs)));
+        if any(|run| run.levels.iter().any(|level| level.resident > 0.0)) {
+            add("memory", memory(case, &runs));
         }
         reclaim::add(case, &runs, &mut figures);
         small::add(case, &runs, &mut figures);
@@ -110,47 +98,79 @@ fn unit(runs: &[&Outcome], whole: &'static str, shrunk: &'static str) -> &'stati
     if is_whole { whole } else { shrunk }
 }
 
-fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
+/// (x, y)
+type Points = Vec<(f64, f64)>;
+
+/// A colour, and its line in the legend.
+type Ink = (&'static str, Key);
+
+fn line(points: Points, (colour, key): Ink) -> Mark {
+    let dashed = key == Key::Dashed;
+    Mark::Line {
+        points,
+        colour,
+        dashed,
+    }
+}
+
+/// The marks of each run over time: one panel a column.
+fn over_time(
+    runs: &[&Outcome],
+    (title, y_label): (String, &'static str),
+    legend: &[(&str, Ink)],
+    marks: impl Fn(&Outcome) -> Vec<Mark>,
+) -> Figure {
+    let key = |(name, (colour, key)): &(&str, Ink)| ((*name).to_owned(), *colour, *key);
     let panel = |run: &&Outcome| {
-        let mut zero = Vec::new();
-        let mut slept = Vec::new();
-        for pause in &run.pauses {
-            let list = if pause.slept_ms > 0.0 {
-                &mut slept
-            } else {
-                &mut zero
-            };
-            list.push((pause.at_s, pause.slept_ms));
-        }
-        let marks = vec![
-            Mark::Dots {
-                points: zero,
-                colour: PALETTE[1],
-            },
-            Mark::Dots {
-                points: slept,
-                colour: PALETTE[0],
-            },
-        ];
-        Panel {
-            title: run.policy.clone(),
-            marks,
-        }
+        let (title, marks) = (run.policy.clone(), marks(run));
+        Panel { title, marks }
     };
     Figure {
-        title: format!("{case}: pauses of writers in balance_dirty_pages"),
+        title,
         x_label: TIME.into(),
-        y_label: "pause (ms)",
-        legend: vec![
-            ("slept".into(), PALETTE[0], Key::Dot),
-            ("zero in the trace".into(), PALETTE[1], Key::Dot),
-        ],
+        y_label,
+        legend: legend.iter().map(key).collect(),
         panels: runs.iter().map(panel).collect(),
-        scales: Scales {
-            log_y: is_wide(runs),
-            ..Scales::default()
-        },
+        ..Figure::default()
     }
+}
+
+/// A line a column, all in one panel.
+fn over_length(
+    runs: &[&Outcome],
+    title: String,
+    [x_label, y_label, panel]: [&'static str; 3],
+    points: impl Fn(&Outcome) -> Points,
+) -> Figure {
+    let inks = || runs.iter().zip(column_colours());
+    let title_of = |(run, (colour, key)): (&&Outcome, Ink)| (run.policy.clone(), colour, key);
+    let marks = inks().map(|(run, ink)| line(points(run), ink)).collect();
+    Figure {
+        title,
+        x_label: x_label.into(),
+        y_label,
+        legend: inks().map(title_of).collect(),
+        panels: vec![Panel {
+            title: panel.into(),
+            marks,
+        }],
+        ..Figure::default()
+    }
+}
+
+fn pauses(case: &str, runs: &[&Outcome]) -> Figure {
+    let title = format!("{case}: pauses of writers in balance_dirty_pages");
+    let (slept, zero) = ((PALETTE[0], Key::Dot), (PALETTE[1], Key::Dot));
+    let legend = [("slept", slept), ("zero in the trace", zero)];
+    let mut figure = over_time(runs, (title, "pause (ms)"), &legend, |run| {
+        let points = run.pauses.iter().map(|pause| (pause.at_s, pause.slept_ms));
+        let (slept, zero): (Points, Points) = points.partition(|(_, slept)| *slept > 0.0);
+        [(zero, PALETTE[1]), (slept, PALETTE[0])]
+            .map(|(points, colour)| Mark::Dots { points, colour })
+            .into()
+    });
+    figure.scales.log_y = is_wide(runs);
+    figure
 }
 
 /// Longest pause / shortest, from which on lengths are drawn by orders of magnitude.
@@ -169,135 +189,92 @@ fn is_wide(runs: &[&Outcome]) -> bool {
 
 /// Which part of the pauses is no longer than so much: one line a column.
 fn lengths(case: &str, runs: &[&Outcome]) -> Figure {
-    let line = |(run, (colour, key)): (&&Outcome, (&'static str, Key))| {
+    let title = format!("{case}: lengths of pauses");
+    let labels = [
+        "pause (ms)",
+        "part of the pauses",
+        "pauses longer than zero",
+    ];
+    let mut figure = over_length(runs, title, labels, |run| {
         let slept = run.pauses.iter().map(|pause| pause.slept_ms);
         let mut lengths: Vec<f64> = slept.filter(|slept| *slept > 0.0).collect();
         lengths.sort_by(f64::total_cmp);
         let mut points = vec![(0.0, 0.0)];
-        let (mut passed, mut below) = (0.0, 0.0);
-        let total = lengths.len();
+        let mut below = 0.0;
         for (index, length) in lengths.iter().enumerate() {
-            passed += 1.0;
             if lengths.get(index + 1) != Some(length) {
                 points.push((*length, below));
-                below = share(passed, total);
+                below = count(index + 1) / count(lengths.len());
                 points.push((*length, below));
             }
         }
-        Mark::Line {
-            points,
-            colour,
-            dashed: key == Key::Dashed,
-        }
-    };
-    let marks = runs.iter().zip(column_colours()).map(line).collect();
-    Figure {
-        title: format!("{case}: lengths of pauses"),
-        x_label: "pause (ms)".into(),
-        y_label: "part of the pauses",
-        legend: runs
-            .iter()
-            .zip(column_colours())
-            .map(|(run, (colour, key))| (run.policy.clone(), colour, key))
-            .collect(),
-        panels: vec![Panel {
-            title: "pauses longer than zero".into(),
-            marks,
-        }],
-        scales: Scales {
-            log_x: is_wide(runs),
-            ..Scales::default()
-        },
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a count of pauses")]
-fn share(passed: f64, total: usize) -> f64 {
-    passed / total as f64
+        points
+    });
+    figure.scales.log_x = is_wide(runs);
+    figure
 }
 
 /// The base rate of a device's writers as its pauses print it. At a run's beginning it is far from
 /// what it comes to: what is above three times its median is drawn there.
 fn ratelimits(case: &str, runs: &[&Outcome]) -> Figure {
-    let rates = |run: &Outcome| {
+    let rates = |run: &Outcome| -> Points {
         let known = run
             .pauses
             .iter()
             .filter(|pause| pause.dirty_ratelimit > 0.0);
         let points = known.map(|pause| (pause.at_s, pause.dirty_ratelimit * MIB_PER_PAGE));
-        points.collect::<Vec<_>>()
+        points.collect()
     };
-    let mut all: Vec<f64> = runs
-        .iter()
-        .flat_map(|run| rates(run))
-        .map(|(_, rate)| rate)
-        .collect();
+    let all = runs.iter().flat_map(|run| rates(run));
+    let mut all: Vec<f64> = all.map(|(_, rate)| rate).collect();
     all.sort_by(f64::total_cmp);
-    let cut = all
-        .get(all.len() / 2)
-        .map_or(f64::MAX, |median| median * 3.0);
-    let panel = |run: &&Outcome| {
+    let median = all.get(all.len() / 2);
+    let cut = median.map_or(f64::MAX, |median| median * 3.0);
+    let title =
+        format!("{case}: base rate of the law (dirty_ratelimit; higher values cut at {cut:.0})");
+    let ink = (PALETTE[0], Key::Solid);
+    let legend = [("dirty_ratelimit, one writer's", ink)];
+    let y_label = unit(runs, "MiB/s", "MiB/s (scaled)");
+    over_time(runs, (title, y_label), &legend, |run| {
         let points = rates(run).into_iter().map(|(at, rate)| (at, rate.min(cut)));
-        Panel {
-            title: run.policy.clone(),
-            marks: vec![Mark::Line {
-                points: points.collect(),
-                colour: PALETTE[0],
-                dashed: false,
-            }],
-        }
-    };
-    Figure {
-        title: format!(
-            "{case}: base rate of the law (dirty_ratelimit; higher values cut at {cut:.0})"
-        ),
-        x_label: TIME.into(),
-        y_label: unit(runs, "MiB/s", "MiB/s (scaled)"),
-        legend: vec![(
-            "dirty_ratelimit, one writer's".into(),
-            PALETTE[0],
-            Key::Solid,
-        )],
-        panels: runs.iter().map(panel).collect(),
-        ..Figure::default()
-    }
+        vec![line(points.collect(), ink)]
+    })
+}
+
+/// A line over time of each of some values of the levels.
+type Value<'a> = (&'a str, Ink, fn(&Outcome, &Level) -> f64);
+
+fn of_levels(runs: &[&Outcome], labels: (String, &'static str), values: &[Value<'_>]) -> Figure {
+    let legend: Vec<(&str, Ink)> = values.iter().map(|(name, ink, _)| (*name, *ink)).collect();
+    over_time(runs, labels, &legend, |run| {
+        let points = |of: fn(&Outcome, &Level) -> f64| {
+            let levels = run.levels.iter();
+            levels.map(|level| (level.at_s, of(run, level))).collect()
+        };
+        let values = values.iter();
+        values.map(|(_, ink, of)| line(points(*of), *ink)).collect()
+    })
 }
 
 fn levels(case: &str, runs: &[&Outcome]) -> Figure {
-    let panel = |run: &&Outcome| {
-        let line = |of: fn(&Level) -> f64, colour, dashed| Mark::Line {
-            points: run
-                .levels
-                .iter()
-                .map(|l| (l.at_s, of(l) * MIB_PER_PAGE))
-                .collect(),
-            colour,
-            dashed,
-        };
-        let marks = vec![
-            line(|level| level.limit, PALETTE[1], true),
-            line(|level| level.background, PALETTE[4], true),
-            line(|level| level.dirty + level.writeback, PALETTE[0], false),
-            line(|level| level.writeback, PALETTE[2], false),
-        ];
-        Panel {
-            title: run.policy.clone(),
-            marks,
-        }
-    };
-    Figure {
-        title: format!("{case}: dirty pages and their limits"),
-        x_label: TIME.into(),
-        y_label: unit(runs, "MiB", "MiB (scaled)"),
-        legend: vec![
-            ("dirty limit".into(), PALETTE[1], Key::Dashed),
-            ("background limit".into(), PALETTE[4], Key::Dashed),
-            ("dirty + writeback".into(), PALETTE[0], Key::Solid),
-            ("writeback".into(), PALETTE[2], Key::Solid),
-        ],
-        panels: runs.iter().map(panel).collect(),
-        ..Figure::default()
-    }
+    let title = format!("{case}: dirty pages and their limits");
+    let labels = (title, unit(runs, "MiB", "MiB (scaled)"));
+    let (dashed, solid) = (Key::Dashed, Key::Solid);
+    let values: [Value<'_>; 4] = [
+        ("dirty limit", (PALETTE[1], dashed), |_, level| {
+            level.limit * MIB_PER_PAGE
+        }),
+        ("background limit", (PALETTE[4], dashed), |_, level| {
+            level.background * MIB_PER_PAGE
+        }),
+        ("dirty + writeback", (PALETTE[0], solid), |_, level| {
+            (level.dirty + level.writeback) * MIB_PER_PAGE
+        }),
+        ("writeback", (PALETTE[2], solid), |_, level| {
+            level.writeback * MIB_PER_PAGE
+        }),
+    ];
+    of_levels(runs, labels, &values)
 }
 
 /// The places of the jobs that wrote to files under any column: a hog has none, and a reader only
@@ -318,93 +295,40 @@ fn rates(case: &str, runs: &[&Outcome]) -> Figure {
         String::new()
     };
     writers.truncate(WRITERS_MOST);
-    let names: Vec<String> = runs
-        .first()
-        .map(|run| {
-            let writers = writers.iter().map(|at| run.jobs[*at].name.clone());
-            writers.collect()
-        })
-        .unwrap_or_default();
-    let panel = |run: &&Outcome| {
-        let marks = writers
-            .iter()
-            .filter_map(|at| run.jobs.get(*at))
-            .zip(PALETTE)
-            .map(|(job, colour)| Mark::Line {
-                points: (1_u32..)
-                    .zip(&job.per_second)
-                    .map(|(second, bytes)| (f64::from(second), bytes / 1e6 / run.scale))
-                    .collect(),
-                colour,
-                dashed: false,
-            })
-            .collect();
-        Panel {
-            title: run.policy.clone(),
-            marks,
-        }
-    };
-    Figure {
-        title: format!("{case}: what each writer writes into the cache{part}"),
-        x_label: TIME.into(),
-        y_label: unit(runs, "MB/s", "MB/s at full scale"),
-        legend: names
-            .into_iter()
-            .zip(PALETTE)
-            .map(|(n, colour)| (n, colour, Key::Solid))
-            .collect(),
-        panels: runs.iter().map(panel).collect(),
-        ..Figure::default()
-    }
+    let inks = || PALETTE.map(|colour| (colour, Key::Solid)).into_iter();
+    let first = runs.first().map_or(&[][..], |run| &run.jobs);
+    let names = writers.iter().map(|at| &*first[*at].name);
+    let legend: Vec<(&str, Ink)> = names.zip(inks()).collect();
+    let title = format!("{case}: what each writer writes into the cache{part}");
+    let y_label = unit(runs, "MB/s", "MB/s at full scale");
+    over_time(runs, (title, y_label), &legend, |run| {
+        let jobs = writers.iter().filter_map(|at| run.jobs.get(*at));
+        let rate = |(second, bytes): (u32, &f64)| (f64::from(second), bytes / 1e6 / run.scale);
+        let points = |job: &Job| (1_u32..).zip(&job.per_second).map(rate).collect();
+        jobs.zip(inks())
+            .map(|(job, ink)| line(points(job), ink))
+            .collect()
+    })
 }
 
 fn memory(case: &str, runs: &[&Outcome]) -> Figure {
-    let panel = |run: &&Outcome| {
-        let mib = |value: f64| value / 1_048_576.0;
-        let flat = |value: f64| {
-            run.levels
-                .iter()
-                .map(|level| (level.at_s, mib(value)))
-                .collect()
-        };
-        let marks = vec![
-            Mark::Line {
-                points: flat(run.memory_limit * 1.05),
-                colour: PALETTE[4],
-                dashed: true,
-            },
-            Mark::Line {
-                points: flat(run.memory_limit),
-                colour: PALETTE[1],
-                dashed: true,
-            },
-            Mark::Line {
-                points: run
-                    .levels
-                    .iter()
-                    .map(|l| (l.at_s, mib(l.resident)))
-                    .collect(),
-                colour: PALETTE[0],
-                dashed: false,
-            },
-        ];
-        Panel {
-            title: run.policy.clone(),
-            marks,
-        }
-    };
-    Figure {
-        title: format!("{case}: resident memory of the process"),
-        x_label: TIME.into(),
-        y_label: "MiB",
-        legend: vec![
-            ("limit".into(), PALETTE[1], Key::Dashed),
-            ("limit + 5 %".into(), PALETTE[4], Key::Dashed),
-            ("resident (pinned included)".into(), PALETTE[0], Key::Solid),
-        ],
-        panels: runs.iter().map(panel).collect(),
-        ..Figure::default()
-    }
+    const MIB: f64 = 1_048_576.0;
+    let labels = (format!("{case}: resident memory of the process"), "MiB");
+    let (dashed, solid) = (Key::Dashed, Key::Solid);
+    let values: [Value<'_>; 3] = [
+        ("limit", (PALETTE[1], dashed), |run, _| {
+            run.memory_limit / MIB
+        }),
+        ("limit + 5 %", (PALETTE[4], dashed), |run, _| {
+            run.memory_limit * 1.05 / MIB
+        }),
+        (
+            "resident (pinned included)",
+            (PALETTE[0], solid),
+            |_, level| level.resident / MIB,
+        ),
+    ];
+    of_levels(runs, labels, &values)
 }
 
 #[cfg(test)]

@@ -311,36 +311,27 @@ impl Builder<'_> {
         })
     }
 
-    fn slice(&mut self, kind: u64, task: u32, slice: Slice) {
-        let track = uuid(kind, u64::from(task));
-        self.slices.entry(track).or_default().push(slice);
-    }
-
-    fn plain(&mut self, kind: u64, task: u32, begin: u64, end: u64, name: &str) {
+    /// A slice of a task's track of a kind; one of no length is drawn as an instant.
+    fn slice(
+        &mut self,
+        (kind, task): (u64, u32),
+        [begin, end]: [u64; 2],
+        name: &str,
+        args: &[(&'static str, Value)],
+    ) {
         let name = self.names.event(name);
-        let args = Vec::new();
+        let args = args
+            .iter()
+            .map(|(arg, value)| (self.names.arg(arg), value.clone()));
+        let args = args.collect();
         let slice = Slice {
             begin,
             end,
             name,
             args,
         };
-        self.slice(kind, task, slice);
-    }
-
-    fn instant(&mut self, kind: u64, task: u32, at: u64, name: &str, args: Vec<Arg>) {
-        let name = self.names.event(name);
-        // A slice of no length is drawn as an instant.
-        self.slice(
-            kind,
-            task,
-            Slice {
-                begin: at,
-                end: at,
-                name,
-                args,
-            },
-        );
+        let track = uuid(kind, u64::from(task));
+        self.slices.entry(track).or_default().push(slice);
     }
 
     fn task(&mut self, at: u64, task: u32, what: What) {
@@ -353,18 +344,8 @@ impl Builder<'_> {
             }
             What::Waited(cause, waited, wakeup) => {
                 let begin = at.saturating_sub(waited.0);
-                let name = self.names.event(&format!("{cause:?}"));
-                let args = vec![(self.names.arg("ended by"), Value::Text(wakeup.by()))];
-                self.slice(
-                    THREAD,
-                    task,
-                    Slice {
-                        begin,
-                        end: at,
-                        name,
-                        args,
-                    },
-                );
+                let args = [("ended by", Value::Text(wakeup.by()))];
+                self.slice((THREAD, task), [begin, at], &format!("{cause:?}"), &args);
                 let doing = self.doing(task);
                 (doing.since, doing.asleep) = (at, None);
             }
@@ -386,37 +367,32 @@ impl Builder<'_> {
                 scanned,
                 freed,
             } => {
-                let args = vec![
-                    (self.names.arg("pages scanned"), Value::Number(scanned.0)),
-                    (self.names.arg("pages freed"), Value::Number(freed.0)),
+                let args = [
+                    ("pages scanned", Value::Number(scanned.0)),
+                    ("pages freed", Value::Number(freed.0)),
                 ];
                 let name = if background { "pass" } else { "direct reclaim" };
-                let name = self.names.event(name);
                 let doing = self.doing(task);
                 let begin = if background {
                     core::mem::replace(&mut doing.pass, at)
                 } else {
                     doing.reclaims.take().unwrap_or(at)
                 };
-                self.slice(
-                    RECLAIM,
-                    task,
-                    Slice {
-                        begin,
-                        end: at,
-                        name,
-                        args,
-                    },
-                );
+                self.slice((RECLAIM, task), [begin, at], name, &args);
             }
             What::Background(true) => {
                 let doing = self.doing(task);
                 (doing.reclaims, doing.pass) = (Some(at), at);
             }
             What::Background(false) => self.balanced(at, task),
-            What::Faulted(took) => self.took(FAULTS, task, at, took, "major fault", None),
+            What::Faulted(took) => {
+                let span = [at.saturating_sub(took.0), at];
+                self.slice((FAULTS, task), span, "major fault", &[]);
+            }
             What::Sampled(pages, took) => {
-                self.took(PASSES, task, at, took, "pass of the job", Some(pages.0));
+                let span = [at.saturating_sub(took.0), at];
+                let args = [("pages", Value::Number(pages.0))];
+                self.slice((PASSES, task), span, "pass of the job", &args);
             }
             What::Ended => {
                 self.ran(at, task);
@@ -431,7 +407,7 @@ impl Builder<'_> {
         let doing = self.doing(task);
         let (begin, runs) = (doing.since, doing.asleep.is_none() && !doing.ended);
         if runs && begin < at {
-            self.plain(THREAD, task, begin, at, "runs");
+            self.slice((THREAD, task), [begin, at], "runs", &[]);
         }
     }
 
@@ -445,9 +421,9 @@ impl Builder<'_> {
         (timeout, delayed): (Nanos, Nanos),
         slept: bool,
     ) {
-        let mut args = vec![
-            (self.names.arg("timeout ms"), Value::Real(millis(timeout))),
-            (self.names.arg("delayed ms"), Value::Real(millis(delayed))),
+        let args = [
+            ("timeout ms", Value::Real(millis(timeout))),
+            ("delayed ms", Value::Real(millis(delayed))),
         ];
         let name = self.names.event(reason);
         let runs = self.names.events.get("runs").copied();
@@ -457,31 +433,17 @@ impl Builder<'_> {
         match wait.filter(|wait| slept && Some(wait.name) != runs) {
             Some(wait) => {
                 wait.name = name;
-                wait.args.append(&mut args);
+                let args = args.map(|(arg, value)| (self.names.arg(arg), value));
+                wait.args.extend(args);
             }
-            None => self.instant(RECLAIM, task, at, reason, args),
+            None => self.slice((RECLAIM, task), [at, at], reason, &args),
         }
     }
 
     fn balanced(&mut self, at: u64, task: u32) {
         if let Some(begin) = self.doing(task).reclaims.take() {
-            self.plain(RECLAIM, task, begin, at, "balancing");
+            self.slice((RECLAIM, task), [begin, at], "balancing", &[]);
         }
-    }
-
-    fn took(&mut self, kind: u64, task: u32, at: u64, took: Nanos, name: &str, pages: Option<u64>) {
-        let name = self.names.event(name);
-        let pages = pages.map(|pages| (self.names.arg("pages"), Value::Number(pages)));
-        self.slice(
-            kind,
-            task,
-            Slice {
-                begin: at.saturating_sub(took.0),
-                end: at,
-                name,
-                args: pages.into_iter().collect(),
-            },
-        );
     }
 
     /// Open slices end with the timeline.
@@ -493,18 +455,8 @@ impl Builder<'_> {
             let doing = self.doing(task);
             let (since, asleep) = (doing.since, doing.asleep.filter(|_| !doing.ended));
             if let Some(cause) = asleep {
-                let name = self.names.event(&format!("{cause:?}"));
-                let args = vec![(self.names.arg("ended by"), Value::Text("the trace's end"))];
-                self.slice(
-                    THREAD,
-                    task,
-                    Slice {
-                        begin: since,
-                        end,
-                        name,
-                        args,
-                    },
-                );
+                let args = [("ended by", Value::Text("the trace's end"))];
+                self.slice((THREAD, task), [since, end], &format!("{cause:?}"), &args);
             }
             self.balanced(end, task);
         }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use env::Cause;
 use policy::reclaim::Reason;
 
-use super::{MIB_PER_PAGE, TIME, unit};
-use crate::output::svg::{Figure, Key, Mark, PALETTE, Panel, Scales, column_colours};
+use super::{Ink, MIB_PER_PAGE, Points, line, over_length, over_time, unit};
+use crate::output::svg::{Figure, Key, Mark, PALETTE, Panel, Scales};
 use experiment::outcome::{Outcome, ThrottleCount};
 use experiment::stats::{count, whole};
 
@@ -21,9 +21,6 @@ const COLOURS: [&str; 12] = [
     "#7a5195", "#999999", "#4d4d4d", "#000000",
 ];
 const FREE: &str = "#eeeeee";
-
-/// (time, value)
-type Points = Vec<(f64, f64)>;
 
 /// Adds what a row's runs have to show.
 pub(super) fn add(case: &str, runs: &[&Outcome], figures: &mut Vec<(String, Figure)>) {
@@ -52,43 +49,30 @@ fn composition(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         "slabs, unreclaimable",
         "free",
     ];
-    let colours: Vec<&str> = COLOURS[..PARTS.len() - 1]
-        .iter()
-        .copied()
-        .chain([FREE])
-        .collect();
-    let panel = |run: &&Outcome| {
-        let layers = parts_of_memory(run)?;
+    let colours = COLOURS[..PARTS.len() - 1].iter().copied();
+    let colours: Vec<&str> = colours.chain([FREE]).collect();
+    let runs = runs.iter().copied();
+    let runs: Vec<&Outcome> = runs.filter(|run| parts_of_memory(run).is_some()).collect();
+    let has_slabs = runs.iter().any(|run| slabs_of(run).is_some());
+    let limit = ("#000000", Key::Dashed);
+    let parts = PARTS.iter().zip(&colours);
+    let parts = parts.filter(|(part, _)| has_slabs || !part.starts_with("slabs"));
+    let legend = parts.map(|(part, colour)| (*part, (*colour, Key::Box)));
+    let legend: Vec<(&str, Ink)> = legend.chain([("memory limit", limit)]).collect();
+    let labels = (
+        format!("{case}: what memory holds"),
+        unit(&runs, "MiB", "MiB (scaled)"),
+    );
+    let marks = |run: &Outcome| {
+        let layers = parts_of_memory(run).unwrap_or_default();
         let mut marks = stack(&layers, &colours);
         if let Some((begin, end)) = layers[0].first().zip(layers[0].last()) {
-            let limit = run.memory_limit / 1_048_576.0;
-            marks.push(Mark::Line {
-                points: vec![(begin.0, limit), (end.0, limit)],
-                colour: "#000000",
-                dashed: true,
-            });
+            let most = run.memory_limit / 1_048_576.0;
+            marks.push(line(vec![(begin.0, most), (end.0, most)], limit));
         }
-        Some(Panel {
-            title: run.policy.clone(),
-            marks,
-        })
+        marks
     };
-    let panels: Vec<Panel> = runs.iter().filter_map(panel).collect();
-    let has_slabs = runs.iter().any(|run| slabs_of(run).is_some());
-    let legend = PARTS.iter().zip(&colours);
-    let mut legend: Vec<_> = legend
-        .filter(|(part, _)| has_slabs || !part.starts_with("slabs"))
-        .map(|(part, colour)| ((*part).to_owned(), *colour, Key::Box))
-        .collect();
-    legend.push(("memory limit".into(), "#000000", Key::Dashed));
-    (!panels.is_empty()).then(|| Figure {
-        title: format!("{case}: what memory holds"),
-        x_label: TIME.into(),
-        y_label: unit(runs, "MiB", "MiB (scaled)"),
-        legend,
-        panels,
-        ..Figure::default()
-    })
+    (!runs.is_empty()).then(|| over_time(&runs, labels, &legend, marks))
 }
 
 /// The parts in MiB over time, in the order of `composition`'s legend. Dirty pages and those under
@@ -214,7 +198,7 @@ fn asleep(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     }
     causes.sort_by_key(|cause| (place(cause), *cause));
     let colours: Vec<&'static str> = causes.iter().map(|cause| colour_of(cause)).collect();
-    let panel = |run: &&Outcome| {
+    let marks = |run: &Outcome| {
         let slots = &run.slots;
         let length = slots.asleep.iter().map(|(_, means)| means.len()).max();
         let length = length.unwrap_or(0);
@@ -222,31 +206,20 @@ fn asleep(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         let layer = |cause: &&str| {
             let own = slots.asleep.iter().find(|(other, _)| other == cause);
             let means = own.map_or(&[][..], |(_, means)| means);
-            (0..length)
-                .step_by(every)
-                .map(|slot| {
-                    let part = &means[slot.min(means.len())..(slot + every).min(means.len())];
-                    let time = slots.slot_s * (count(slot) + count(every) / 2.0);
-                    (time, part.iter().sum::<f64>() / count(part.len().max(1)))
-                })
-                .collect::<Vec<_>>()
+            let point = |slot: usize| {
+                let part = &means[slot.min(means.len())..(slot + every).min(means.len())];
+                let time = slots.slot_s * (count(slot) + count(every) / 2.0);
+                (time, part.iter().sum::<f64>() / count(part.len().max(1)))
+            };
+            (0..length).step_by(every).map(point).collect()
         };
-        let layers: Vec<_> = causes.iter().map(layer).collect();
-        Panel {
-            title: run.policy.clone(),
-            marks: stack(&layers, &colours),
-        }
+        let layers: Vec<Points> = causes.iter().map(layer).collect();
+        stack(&layers, &colours)
     };
-    let legend = causes.iter().zip(&colours);
-    let legend = legend.map(|(cause, colour)| ((*cause).to_owned(), *colour, Key::Box));
-    (!causes.is_empty()).then(|| Figure {
-        title: format!("{case}: tasks asleep, by cause (idle and thinking ones apart)"),
-        x_label: TIME.into(),
-        y_label: "tasks",
-        legend: legend.collect(),
-        panels: runs.iter().map(panel).collect(),
-        ..Figure::default()
-    })
+    let keys = colours.iter().map(|colour| (*colour, Key::Box));
+    let legend: Vec<(&str, Ink)> = causes.iter().copied().zip(keys).collect();
+    let title = format!("{case}: tasks asleep, by cause (idle and thinking ones apart)");
+    (!causes.is_empty()).then(|| over_time(runs, (title, "tasks"), &legend, marks))
 }
 
 /// Pages looked at a second by callers and in the background, and pages freed.
@@ -259,48 +232,40 @@ fn scans(case: &str, runs: &[&Outcome]) -> Option<Figure> {
     if !runs.iter().any(scanned) {
         return None;
     }
-    let panel = |run: &&Outcome| {
+    let ink = |at: usize, key| (PALETTE[at], key);
+    let inks = [
+        ink(0, Key::Solid),
+        ink(1, Key::Solid),
+        ink(5, Key::Dashed),
+        ink(4, Key::Dashed),
+    ];
+    let names = [
+        "scanned, direct",
+        "scanned, background (kswapd)",
+        "freed, direct",
+        "freed, background (kswapd)",
+    ];
+    let legend: Vec<(&str, Ink)> = names.into_iter().zip(inks).collect();
+    let y_label = unit(runs, "pages/s (none: 1)", "pages/s at full scale (none: 1)");
+    let title = format!("{case}: pages scanned and freed by reclaim");
+    let mut figure = over_time(runs, (title, y_label), &legend, |run| {
         let slots = &run.slots;
-        let line = |rates: &[f64], colour, dashed| Mark::Line {
-            points: rates
-                .iter()
-                .enumerate()
-                .map(|(slot, rate)| (slots.slot_s * (count(slot) + 0.5), rate / run.scale))
-                .map(|(at, rate)| (at, if rate > 0.0 { rate } else { 1.0 }))
-                .collect(),
-            colour,
-            dashed,
+        let lined = |rates: &[f64], ink| {
+            let point = |(slot, rate): (usize, &f64)| {
+                let rate = if *rate > 0.0 { rate / run.scale } else { 1.0 };
+                (slots.slot_s * (count(slot) + 0.5), rate)
+            };
+            line(rates.iter().enumerate().map(point).collect(), ink)
         };
-        Panel {
-            title: run.policy.clone(),
-            marks: vec![
-                line(&slots.freed_direct, PALETTE[5], true),
-                line(&slots.freed_background, PALETTE[4], true),
-                line(&slots.scanned_direct, PALETTE[0], false),
-                line(&slots.scanned_background, PALETTE[1], false),
-            ],
-        }
-    };
-    Some(Figure {
-        title: format!("{case}: pages scanned and freed by reclaim"),
-        x_label: TIME.into(),
-        y_label: unit(runs, "pages/s (none: 1)", "pages/s at full scale (none: 1)"),
-        legend: vec![
-            ("scanned, direct".into(), PALETTE[0], Key::Solid),
-            (
-                "scanned, background (kswapd)".into(),
-                PALETTE[1],
-                Key::Solid,
-            ),
-            ("freed, direct".into(), PALETTE[5], Key::Dashed),
-            ("freed, background (kswapd)".into(), PALETTE[4], Key::Dashed),
-        ],
-        panels: runs.iter().map(panel).collect(),
-        scales: Scales {
-            log_y: true,
-            ..Scales::default()
-        },
-    })
+        vec![
+            lined(&slots.freed_direct, inks[2]),
+            lined(&slots.freed_background, inks[3]),
+            lined(&slots.scanned_direct, inks[0]),
+            lined(&slots.scanned_background, inks[1]),
+        ]
+    });
+    figure.scales.log_y = true;
+    Some(figure)
 }
 
 /// Throttlings by task and reason: one histogram each.
@@ -382,12 +347,22 @@ fn throttle_cdf(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         let at = known.iter().position(|other| other == group);
         COLOURS[at.unwrap_or(0) % COLOURS.len()]
     };
-    let panel = |run: &&Outcome| {
-        let line = |(group, kinds): (Group, Vec<&ThrottleCount>)| {
-            let mut kinds: Vec<(f64, f64)> = kinds
+    let ink = |group: &Group| {
+        let key = if group.0 { Key::Dashed } else { Key::Solid };
+        (colour(group), key)
+    };
+    let runs = runs.iter().copied();
+    let runs: Vec<&Outcome> = runs.filter(|run| !run.throttles.is_empty()).collect();
+    let names: Vec<String> = known.iter().copied().map(group_name).collect();
+    let names = names.iter().map(String::as_str);
+    let legend: Vec<(&str, Ink)> = names.zip(known.iter().map(ink)).collect();
+    let title = format!("{case}: delays of throttling, cumulative");
+    let marks = |run: &Outcome| {
+        let lined = |(group, kinds): (Group, Vec<&ThrottleCount>)| {
+            let kinds = kinds
                 .iter()
-                .map(|kind| (kind.delayed_ms, whole(kind.count)))
-                .collect();
+                .map(|kind| (kind.delayed_ms, whole(kind.count)));
+            let mut kinds: Points = kinds.collect();
             kinds.sort_by(|left, right| left.0.total_cmp(&right.0));
             let total: f64 = kinds.iter().map(|(_, n)| n).sum();
             let (mut points, mut below) = (vec![(0.0, 0.0)], 0.0);
@@ -396,33 +371,14 @@ fn throttle_cdf(case: &str, runs: &[&Outcome]) -> Option<Figure> {
                 below += n;
                 points.push((delay, below / total));
             }
-            Mark::Line {
-                points,
-                colour: colour(&group),
-                dashed: group.0,
-            }
+            line(points, ink(&group))
         };
-        Panel {
-            title: run.policy.clone(),
-            marks: groups(run).into_iter().map(line).collect(),
-        }
+        groups(run).into_iter().map(lined).collect()
     };
-    let runs: Vec<&Outcome> = runs
-        .iter()
-        .copied()
-        .filter(|run| !run.throttles.is_empty())
-        .collect();
-    let key = |group: &Group| {
-        let key = if group.0 { Key::Dashed } else { Key::Solid };
-        (group_name(*group), colour(group), key)
-    };
-    (!runs.is_empty()).then(|| Figure {
-        title: format!("{case}: delays of throttling, cumulative"),
-        x_label: "delay (ms)".into(),
-        y_label: "part of the throttlings",
-        legend: known.iter().map(key).collect(),
-        panels: runs.iter().map(panel).collect(),
-        ..Figure::default()
+    (!runs.is_empty()).then(|| {
+        let figure = over_time(&runs, (title, "part of the throttlings"), &legend, marks);
+        let x_label = "delay (ms)".into();
+        Figure { x_label, ..figure }
     })
 }
 
@@ -437,38 +393,24 @@ fn latency(case: &str, runs: &[&Outcome]) -> Option<Figure> {
         samples.sort_by(f64::total_cmp);
         samples
     };
-    let line = |(run, (colour, key)): (&&Outcome, (&'static str, Key))| {
-        let samples = samples(run);
-        let total = samples.len();
-        let left = samples.into_iter().enumerate();
-        Mark::Line {
-            points: left
-                .map(|(at, ms)| (ms, count(total - at) / count(total)))
-                .collect(),
-            colour,
-            dashed: key == Key::Dashed,
-        }
-    };
     if !runs.iter().any(|run| samples(run).len() > 1) {
         return None;
     }
-    let legend = runs.iter().zip(column_colours());
-    let legend = legend.map(|(run, (colour, key))| (run.policy.clone(), colour, key));
-    Some(Figure {
-        title: format!("{case}: samples of latency that last at least so long"),
-        x_label: "latency (ms)".into(),
-        y_label: "part of the samples",
-        legend: legend.collect(),
-        panels: vec![Panel {
-            title: "of all measuring jobs".into(),
-            marks: runs.iter().zip(column_colours()).map(line).collect(),
-        }],
-        scales: Scales {
-            log_x: true,
-            log_y: true,
-            ..Scales::default()
-        },
-    })
+    let title = format!("{case}: samples of latency that last at least so long");
+    let labels = [
+        "latency (ms)",
+        "part of the samples",
+        "of all measuring jobs",
+    ];
+    let mut figure = over_length(runs, title, labels, |run| {
+        let samples = samples(run);
+        let total = samples.len();
+        let left = samples.into_iter().enumerate();
+        left.map(|(at, ms)| (ms, count(total - at) / count(total)))
+            .collect()
+    });
+    (figure.scales.log_x, figure.scales.log_y) = (true, true);
+    Some(figure)
 }
 
 #[expect(

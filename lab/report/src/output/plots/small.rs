@@ -3,155 +3,84 @@
 //!
 //! Source: experiments D3, numbers 8, 10 and 12.
 
-use super::{MIB_PER_PAGE, TIME};
-use crate::output::svg::{Figure, Key, Mark, PALETTE, Panel, Scales};
+use super::{Ink, MIB_PER_PAGE, Points, line, over_time};
+use crate::output::svg::{Figure, Key, PALETTE};
 use experiment::metrics::small;
 use experiment::outcome::Outcome;
 
-type Points = Vec<(f64, f64)>;
-
 /// Adds what a row's runs have to show, if they make small files.
 pub(super) fn add(case: &str, runs: &[&Outcome], figures: &mut Vec<(String, Figure)>) {
-    if !runs
-        .iter()
-        .any(|run| run.jobs.iter().any(|job| job.makes_small))
-    {
+    let makes_small = |run: &&Outcome| run.jobs.iter().any(|job| job.makes_small);
+    if !runs.iter().any(makes_small) {
         return;
     }
-    let runs: Vec<&Outcome> = runs.to_vec();
-    let mut add = |name: &str, figure| figures.push((format!("{name}-{case}"), figure));
-    let files = one(&runs, files);
+    let mut add = |name: &str, title: &str, y_label, legend: &[&str], points: Lines<'_>| {
+        let inks = PALETTE.map(|colour| (colour, Key::Solid));
+        let legend: Vec<(&str, Ink)> = legend.iter().copied().zip(inks).collect();
+        let title = format!("{case}: {title}");
+        let mut figure = over_time(runs, (title, y_label), &legend, |run| {
+            let lines = points(run).into_iter().zip(inks);
+            lines.map(|(points, ink)| line(points, ink)).collect()
+        });
+        match name {
+            "files" => figure.x_label = "million files".into(),
+            "device-writes" => figure.scales.log_y = true,
+            _ => {}
+        }
+        figures.push((format!("{name}-{case}"), figure));
+    };
     add(
         "files",
-        figure(
-            case,
-            "files made a second, by their count",
-            "million files",
-            "files/s",
-            ("", ""),
-            files,
-        ),
+        "files made a second, by their count",
+        "files/s",
+        &[],
+        &|run| vec![files(run)],
     );
-    let share = two(
-        &runs,
-        slab_share,
-        |run| per_second(run, "slabs_scanned"),
-        1e-6,
+    let legend = ["slabs / both", "objects scanned, millions a second"];
+    let (title, y_label) = (
+        "slabs / (slabs + lists of file pages)",
+        "part; millions a second",
     );
+    add("slab-share", title, y_label, &legend, &|run| {
+        let scanned = per_second(run, "slabs_scanned").into_iter();
+        let scanned = scanned.map(|(at, value)| (at, value * 1e-6)).collect();
+        vec![slab_share(run).unwrap_or_default(), scanned]
+    });
+    let legend = ["writes a second", "mean write (KiB)"];
+    let y_label = "writes/s at full scale; KiB";
     add(
-        "slab-share",
-        figure(
-            case,
-            "slabs / (slabs + lists of file pages)",
-            TIME,
-            "part; millions a second",
-            ("slabs / both", "objects scanned, millions a second"),
-            share,
-        ),
-    );
-    let device = two(
-        &runs,
-        |run| Some(writes(run)?.0),
-        |run| Some(writes(run)?.1),
-        1.0,
-    );
-    let mut device = figure(
-        case,
+        "device-writes",
         "writes of the device",
-        TIME,
-        "writes/s at full scale; KiB",
-        ("writes a second", "mean write (KiB)"),
-        device,
+        y_label,
+        &legend,
+        &|run| {
+            let (rates, sizes) = writes(run).unwrap_or_default();
+            vec![rates, sizes]
+        },
     );
-    device.scales = Scales {
-        log_y: true,
-        ..Scales::default()
-    };
-    add("device-writes", device);
-    let boost = |run: &Outcome| {
-        let boost = run.vmstat.of("nr_watermark_boost")?;
-        let mib = |(at, pages): (f64, f64)| (at, pages * MIB_PER_PAGE / run.scale);
-        Some(boost.into_iter().map(mib).collect())
-    };
-    let boosts = two(&runs, boost, |run| per_second(run, "extfrag_events"), 1.0);
+    let legend = ["boost of all zones (MiB)", "events a second"];
+    let title = "boosts, and events of external fragmentation";
     add(
         "boost",
-        figure(
-            case,
-            "boosts, and events of external fragmentation",
-            TIME,
-            "MiB; events/s at full scale",
-            ("boost of all zones (MiB)", "events a second"),
-            boosts,
-        ),
+        title,
+        "MiB; events/s at full scale",
+        &legend,
+        &|run| {
+            let boost = run.vmstat.of("nr_watermark_boost").unwrap_or_default();
+            let mib = |(at, pages): (f64, f64)| (at, pages * MIB_PER_PAGE / run.scale);
+            let boost = boost.into_iter().map(mib).collect();
+            vec![boost, per_second(run, "extfrag_events")]
+        },
     );
 }
 
-fn figure(
-    case: &str,
-    title: &str,
-    x_label: &'static str,
-    y_label: &'static str,
-    (first, second): (&str, &str),
-    panels: Vec<Panel>,
-) -> Figure {
-    let legend = [(first, PALETTE[0]), (second, PALETTE[1])];
-    let legend = legend.into_iter().filter(|(name, _)| !name.is_empty());
-    Figure {
-        title: format!("{case}: {title}"),
-        x_label: x_label.into(),
-        y_label,
-        legend: legend
-            .map(|(name, colour)| (name.to_owned(), colour, Key::Solid))
-            .collect(),
-        panels,
-        ..Figure::default()
-    }
-}
-
-fn line(points: Points, colour: &'static str) -> Mark {
-    Mark::Line {
-        points,
-        colour,
-        dashed: false,
-    }
-}
-
-fn one(runs: &[&Outcome], of: impl Fn(&Outcome) -> Points) -> Vec<Panel> {
-    let panel = |run: &&Outcome| Panel {
-        title: run.policy.clone(),
-        marks: vec![line(of(run), PALETTE[0])],
-    };
-    runs.iter().map(panel).collect()
-}
-
-/// Two lines a column, the second times `factor`.
-fn two(
-    runs: &[&Outcome],
-    first: impl Fn(&Outcome) -> Option<Points>,
-    second: impl Fn(&Outcome) -> Option<Points>,
-    factor: f64,
-) -> Vec<Panel> {
-    let panel = |run: &&Outcome| {
-        let own = first(run).unwrap_or_default();
-        let other = second(run).unwrap_or_default().into_iter();
-        let other = other.map(|(at, value)| (at, value * factor)).collect();
-        Panel {
-            title: run.policy.clone(),
-            marks: vec![line(own, PALETTE[0]), line(other, PALETTE[1])],
-        }
-    };
-    runs.iter().map(panel).collect()
-}
+/// The lines of a panel.
+type Lines<'a> = &'a dyn Fn(&Outcome) -> Vec<Points>;
 
 /// (millions of files made, files a second)
 fn files(run: &Outcome) -> Points {
-    let each = run
-        .jobs
-        .iter()
-        .map(|job| job.files_a_round)
-        .fold(0.0, f64::max)
-        / run.scale;
+    let each = run.jobs.iter().map(|job| job.files_a_round);
+    let each = each.fold(0.0, f64::max) / run.scale;
     let mut made = 0.0;
     let rounds = small::rounds(run).into_iter();
     let point = |(_, rate)| {
@@ -174,24 +103,22 @@ fn writes(run: &Outcome) -> Option<(Points, Points)> {
         let writes = pair[1].writes - pair[0].writes;
         if time > 0.0 && writes > 0.0 {
             rates.push((pair[1].at_s, writes / time / run.scale));
-            sizes.push((
-                pair[1].at_s,
-                (pair[1].written - pair[0].written) / writes / 1024.0,
-            ));
+            let written = pair[1].written - pair[0].written;
+            sizes.push((pair[1].at_s, written / writes / 1024.0));
         }
     }
     Some((rates, sizes))
 }
 
 /// The growth of a counter a second, at full size.
-fn per_second(run: &Outcome, name: &str) -> Option<Points> {
-    let series = run.vmstat.of(name)?;
+fn per_second(run: &Outcome, name: &str) -> Points {
+    let series = run.vmstat.of(name).unwrap_or_default();
     let steps = series.windows(2).filter(|pair| pair[1].0 > pair[0].0);
     let rate = |pair: &[(f64, f64)]| {
         let (time, grown) = (pair[1].0 - pair[0].0, pair[1].1 - pair[0].1);
         (pair[1].0, grown / time / run.scale)
     };
-    Some(steps.map(rate).collect())
+    steps.map(rate).collect()
 }
 
 #[cfg(test)]
@@ -237,7 +164,7 @@ mod tests {
         assert_eq!(files(&run), [(0.1, 100_000.0), (0.2, 50_000.0)]);
         let (rates, sizes) = writes(&run).unwrap();
         assert_eq!((rates, sizes), (vec![(2.0, 10.0)], vec![(2.0, 2.0)]));
-        assert_eq!(per_second(&run, "extfrag_events"), Some(vec![(2.0, 6.0)]));
+        assert_eq!(per_second(&run, "extfrag_events"), [(2.0, 6.0)]);
     }
 
     #[test]
