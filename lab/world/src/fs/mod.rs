@@ -13,6 +13,7 @@ use policy::place::mobility::Migrates;
 use policy::units::Pages;
 
 use crate::cost::CostTable;
+use crate::model::params::Unit;
 
 pub mod costs;
 pub mod journal;
@@ -55,7 +56,7 @@ impl Model {
     /// If `shrink` is zero.
     #[must_use]
     pub fn layout(&self, span: Pages, shrink: u64) -> Layout {
-        Layout::new(&self.layout.scaled(shrink), span)
+        Layout::new(&self.layout.scaled_by(Unit::scaled, shrink), span)
     }
 
     /// True if there is none: everything on the device is one file to the flusher.
@@ -70,7 +71,7 @@ impl Model {
     /// If `shrink` is zero.
     #[must_use]
     pub fn layout_under(&self, log: ObjectId, span: Pages, shrink: u64) -> Layout {
-        let mut params = self.layout.scaled(shrink);
+        let mut params = self.layout.scaled_by(Unit::scaled, shrink);
         params.commit_us = 0;
         let mut layout = Layout::new(&params, span);
         layout.place_log(log);

@@ -43,7 +43,7 @@ mod turns;
 mod usb;
 
 pub use engine::{NoRate, Simulated, Stall, StallKind, Stats};
-pub use params::{Field, ParamError};
+pub use params::{Field, ParamError, Unit};
 
 /// A model in the list.
 #[derive(Clone, Copy, Debug)]
@@ -63,58 +63,27 @@ impl Entry {
     }
 }
 
+const fn entry(name: &'static str, make: fn() -> Params, summary: &'static str) -> Entry {
+    Entry {
+        name,
+        summary,
+        make,
+    }
+}
+
 /// All models.
+#[rustfmt::skip]
 pub const MODELS: [Entry; 10] = [
-    Entry {
-        name: "null",
-        summary: "completes after a fixed time, at once by default",
-        make: || Params::Null(params::Null::DEFAULT),
-    },
-    Entry {
-        name: "sata2010",
-        summary: "7200 rpm SATA disk of 2010: seek, rotation, transfer, a write buffer",
-        make: || Params::Sata2010(params::Sata2010::DEFAULT),
-    },
-    Entry {
-        name: "usb_stick",
-        summary: "USB 2.0 stick of 2011: erase units, a few open at once",
-        make: || Params::UsbStick(params::UsbStick::DEFAULT),
-    },
-    Entry {
-        name: "ssd",
-        summary: "NVMe SSD of 2016: depth, IOPS, fast and slow cells, garbage collection",
-        make: || Params::Ssd(params::Ssd::DEFAULT),
-    },
-    Entry {
-        name: "p0_ssd",
-        summary: "p0's disk as a SATA SSD: 170 MB/s, nearly so at random; parameters of `ssd`",
-        make: || Params::Ssd(params::Ssd::P0),
-    },
-    Entry {
-        name: "p0_ssd_buffered",
-        summary: "the same with a write buffer, so that writes end in lumps; parameters of `ssd`",
-        make: || Params::Ssd(params::Ssd::P0_BUFFERED),
-    },
-    Entry {
-        name: "p0_disk",
-        summary: "p0's disk as one that seeks: 170 MB/s, 57 at random 1 MiB; parameters of `sata2010`",
-        make: || Params::Sata2010(params::Sata2010::P0),
-    },
-    Entry {
-        name: "nfs",
-        summary: "NFS server: WRITE round trips, unstable until COMMIT",
-        make: || Params::Nfs(params::Nfs::DEFAULT),
-    },
-    Entry {
-        name: "token_bucket",
-        summary: "a slow device of a given rate and latency",
-        make: || Params::TokenBucket(params::TokenBucket::DEFAULT),
-    },
-    Entry {
-        name: "null_blk",
-        summary: "Linux's null_blk with a bandwidth: whole requests out of a budget every 20 ms",
-        make: || Params::NullBlk(params::NullBlk::DEFAULT),
-    },
+    entry("null", || Params::Null(params::Null::DEFAULT), "completes after a fixed time, at once by default"),
+    entry("sata2010", || Params::Sata2010(params::Sata2010::DEFAULT), "7200 rpm SATA disk of 2010: seek, rotation, transfer, a write buffer"),
+    entry("usb_stick", || Params::UsbStick(params::UsbStick::DEFAULT), "USB 2.0 stick of 2011: erase units, a few open at once"),
+    entry("ssd", || Params::Ssd(params::Ssd::DEFAULT), "NVMe SSD of 2016: depth, IOPS, fast and slow cells, garbage collection"),
+    entry("p0_ssd", || Params::Ssd(params::Ssd::P0), "p0's disk as a SATA SSD: 170 MB/s, nearly so at random; parameters of `ssd`"),
+    entry("p0_ssd_buffered", || Params::Ssd(params::Ssd::P0_BUFFERED), "the same with a write buffer, so that writes end in lumps; parameters of `ssd`"),
+    entry("p0_disk", || Params::Sata2010(params::Sata2010::P0), "p0's disk as one that seeks: 170 MB/s, 57 at random 1 MiB; parameters of `sata2010`"),
+    entry("nfs", || Params::Nfs(params::Nfs::DEFAULT), "NFS server: WRITE round trips, unstable until COMMIT"),
+    entry("token_bucket", || Params::TokenBucket(params::TokenBucket::DEFAULT), "a slow device of a given rate and latency"),
+    entry("null_blk", || Params::NullBlk(params::NullBlk::DEFAULT), "Linux's null_blk with a bandwidth: whole requests out of a budget every 20 ms"),
 ];
 
 /// There is no such model.
@@ -164,6 +133,20 @@ pub enum Params {
     NullBlk(params::NullBlk),
 }
 
+macro_rules! same {
+    ($params:expr, $inner:ident => $answer:expr) => {
+        match $params {
+            Params::Null($inner) => Params::Null($answer),
+            Params::Sata2010($inner) => Params::Sata2010($answer),
+            Params::UsbStick($inner) => Params::UsbStick($answer),
+            Params::Ssd($inner) => Params::Ssd($answer),
+            Params::Nfs($inner) => Params::Nfs($answer),
+            Params::TokenBucket($inner) => Params::TokenBucket($answer),
+            Params::NullBlk($inner) => Params::NullBlk($answer),
+        }
+    };
+}
+
 macro_rules! each {
     ($params:expr, $inner:ident => $answer:expr) => {
         match $params {
@@ -179,20 +162,6 @@ macro_rules! each {
 }
 
 impl Params {
-    /// Name of the model.
-    #[must_use]
-    pub fn model(&self) -> &'static str {
-        match self {
-            Self::Null(_) => "null",
-            Self::Sata2010(_) => "sata2010",
-            Self::UsbStick(_) => "usb_stick",
-            Self::Ssd(_) => "ssd",
-            Self::Nfs(_) => "nfs",
-            Self::TokenBucket(_) => "token_bucket",
-            Self::NullBlk(_) => "null_blk",
-        }
-    }
-
     /// Sets a parameter by name.
     ///
     /// # Errors
@@ -212,15 +181,7 @@ impl Params {
     /// Descriptions of the parameters.
     #[must_use]
     pub fn fields(&self) -> &'static [Field] {
-        match self {
-            Self::Null(_) => params::Null::FIELDS,
-            Self::Sata2010(_) => params::Sata2010::FIELDS,
-            Self::UsbStick(_) => params::UsbStick::FIELDS,
-            Self::Ssd(_) => params::Ssd::FIELDS,
-            Self::Nfs(_) => params::Nfs::FIELDS,
-            Self::TokenBucket(_) => params::TokenBucket::FIELDS,
-            Self::NullBlk(_) => params::NullBlk::FIELDS,
-        }
+        each!(self, inner => inner.fields())
     }
 
     /// Values in the order of `fields`.
@@ -235,15 +196,7 @@ impl Params {
     /// If `shrink` is zero.
     #[must_use]
     pub fn scaled(&self, shrink: u64) -> Self {
-        match self {
-            Self::Null(inner) => Self::Null(inner.scaled(shrink)),
-            Self::Sata2010(inner) => Self::Sata2010(inner.scaled(shrink)),
-            Self::UsbStick(inner) => Self::UsbStick(inner.scaled(shrink)),
-            Self::Ssd(inner) => Self::Ssd(inner.scaled(shrink)),
-            Self::Nfs(inner) => Self::Nfs(inner.scaled(shrink)),
-            Self::TokenBucket(inner) => Self::TokenBucket(inner.scaled(shrink)),
-            Self::NullBlk(inner) => Self::NullBlk(inner.scaled(shrink)),
-        }
+        same!(self, inner => inner.scaled_by(Unit::scaled, shrink))
     }
 
     /// The same on a machine smaller by `shrink` whose requests shrink with it (`params`, third
@@ -253,15 +206,7 @@ impl Params {
     /// If `shrink` is zero.
     #[must_use]
     pub fn scaled_with_requests(&self, shrink: u64) -> Self {
-        match self {
-            Self::Null(inner) => Self::Null(inner.scaled_with_requests(shrink)),
-            Self::Sata2010(inner) => Self::Sata2010(inner.scaled_with_requests(shrink)),
-            Self::UsbStick(inner) => Self::UsbStick(inner.scaled_with_requests(shrink)),
-            Self::Ssd(inner) => Self::Ssd(inner.scaled_with_requests(shrink)),
-            Self::Nfs(inner) => Self::Nfs(inner.scaled_with_requests(shrink)),
-            Self::TokenBucket(inner) => Self::TokenBucket(inner.scaled_with_requests(shrink)),
-            Self::NullBlk(inner) => Self::NullBlk(inner.scaled_with_requests(shrink)),
-        }
+        same!(self, inner => inner.scaled_by(Unit::scaled_with_requests, shrink))
     }
 
     /// The same on a machine smaller by `shrink` whose requests keep their size (`params`, second
@@ -271,15 +216,7 @@ impl Params {
     /// If `shrink` is zero.
     #[must_use]
     pub fn scaled_whole(&self, shrink: u64) -> Self {
-        match self {
-            Self::Null(inner) => Self::Null(inner.scaled_whole(shrink)),
-            Self::Sata2010(inner) => Self::Sata2010(inner.scaled_whole(shrink)),
-            Self::UsbStick(inner) => Self::UsbStick(inner.scaled_whole(shrink)),
-            Self::Ssd(inner) => Self::Ssd(inner.scaled_whole(shrink)),
-            Self::Nfs(inner) => Self::Nfs(inner.scaled_whole(shrink)),
-            Self::TokenBucket(inner) => Self::TokenBucket(inner.scaled_whole(shrink)),
-            Self::NullBlk(inner) => Self::NullBlk(inner.scaled_whole(shrink)),
-        }
+        same!(self, inner => inner.scaled_by(Unit::scaled_whole, shrink))
     }
 
     /// The volatile cache that media under this device should have.

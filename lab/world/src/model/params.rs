@@ -255,40 +255,24 @@ macro_rules! parameters {
                 Ok(())
             }
 
-            /// The same on a machine smaller by `shrink` (experiments A6).
+            /// The same on a machine smaller by `shrink`, each value as a way of its unit has it.
             ///
             /// # Panics
             /// If `shrink` is zero.
             #[must_use]
-            pub fn scaled(&self, shrink: u64) -> Self {
+            pub fn scaled_by(
+                &self,
+                way: fn($crate::model::params::Unit, u64, u64) -> u64,
+                shrink: u64,
+            ) -> Self {
                 assert!(shrink > 0, "a machine shrunk to nothing");
-                Self { $($field: $crate::model::params::Unit::$unit.scaled(self.$field, shrink),)* }
+                Self { $($field: way($crate::model::params::Unit::$unit, self.$field, shrink),)* }
             }
 
-            /// The same on a machine smaller by `shrink` whose requests shrink with it, down to a
-            /// page.
-            ///
-            /// # Panics
-            /// If `shrink` is zero.
+            /// Descriptions of the parameters.
             #[must_use]
-            pub fn scaled_with_requests(&self, shrink: u64) -> Self {
-                assert!(shrink > 0, "a machine shrunk to nothing");
-                Self {
-                    $($field: $crate::model::params::Unit::$unit
-                        .scaled_with_requests(self.$field, shrink),)*
-                }
-            }
-
-            /// The same on a machine smaller by `shrink` whose requests keep their size.
-            ///
-            /// # Panics
-            /// If `shrink` is zero.
-            #[must_use]
-            pub fn scaled_whole(&self, shrink: u64) -> Self {
-                assert!(shrink > 0, "a machine shrunk to nothing");
-                Self {
-                    $($field: $crate::model::params::Unit::$unit.scaled_whole(self.$field, shrink),)*
-                }
+            pub fn fields(&self) -> &'static [$crate::model::params::Field] {
+                Self::FIELDS
             }
         }
     };
@@ -606,7 +590,7 @@ mod tests {
 
     #[test]
     fn scaling_shrinks_rates_and_volumes_and_keeps_times() {
-        let disk = Sata2010::DEFAULT.scaled(8);
+        let disk = Sata2010::DEFAULT.scaled_by(Unit::scaled, 8);
         assert_eq!(disk.media_bytes_per_sec, 61_200_000 / 8);
         assert_eq!(disk.seek_average_us, 8_200);
         assert_eq!(
@@ -614,14 +598,24 @@ mod tests {
             128 << 10,
             "512 KiB / 8 is below the floor"
         );
-        assert_eq!(Sata2010::DEFAULT.scaled(2).request_max_bytes, 256 << 10);
         assert_eq!(
-            UsbStick::DEFAULT.scaled(8).request_max_bytes,
+            Sata2010::DEFAULT
+                .scaled_by(Unit::scaled, 2)
+                .request_max_bytes,
+            256 << 10
+        );
+        assert_eq!(
+            UsbStick::DEFAULT
+                .scaled_by(Unit::scaled, 8)
+                .request_max_bytes,
             120 << 10,
             "never raised"
         );
-        assert_eq!(Ssd::DEFAULT.scaled(4).gc_per_tib, 440);
-        assert_eq!(Sata2010::DEFAULT.scaled(1), Sata2010::DEFAULT);
+        assert_eq!(Ssd::DEFAULT.scaled_by(Unit::scaled, 4).gc_per_tib, 440);
+        assert_eq!(
+            Sata2010::DEFAULT.scaled_by(Unit::scaled, 1),
+            Sata2010::DEFAULT
+        );
     }
 
     #[test]
@@ -634,7 +628,7 @@ mod tests {
         };
         for request in [4 << 10, 32 << 10, 1 << 20] {
             let full = random(&Sata2010::P0, request, 1);
-            let small = random(&Sata2010::P0.scaled_whole(32), request, 32);
+            let small = random(&Sata2010::P0.scaled_by(Unit::scaled_whole, 32), request, 32);
             assert!(
                 full.abs_diff(small) * 100 <= full,
                 "{request} B: {full} {small}"
@@ -645,10 +639,10 @@ mod tests {
             (55_000_000..59_000_000).contains(&mib),
             "{mib}: E has 57 MB/s"
         );
-        let ssd = Ssd::P0.scaled_whole(32);
+        let ssd = Ssd::P0.scaled_by(Unit::scaled_whole, 32);
         assert_eq!((ssd.read_us, ssd.iops_max), (3_200, 2_500));
         assert_eq!(ssd.request_max_bytes, Ssd::P0.request_max_bytes);
         assert_eq!((ssd.gc_min_us, ssd.gc_per_tib), (100_000, 32 * 110));
-        assert_eq!(Ssd::P0.scaled_whole(1), Ssd::P0);
+        assert_eq!(Ssd::P0.scaled_by(Unit::scaled_whole, 1), Ssd::P0);
     }
 }
