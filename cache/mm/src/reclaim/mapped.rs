@@ -13,18 +13,30 @@ use crate::lists::isolate::{CLUSTER_FRAMES, Page};
 use crate::registry::mapping::Mapping;
 use crate::registry::page_map::PageMap;
 
+/// One of this many pages of a turn is taken although a program used it, if that is all that spoke
+/// for it.
+///
+/// A page of a live map that was used leaves the program's page table, which stops the other CPUs.
+/// When memory is full for the first time, every page was used, and a trim that spared them all
+/// would take all of them out before it frees the first, with everybody waiting for it.
+const TAKEN: usize = 4;
+
 /// Looks files up and remembers the last one: neighbours on a list are mostly of one file.
 pub(super) struct Maps {
     last: Option<(Arc<Mapping>, Arc<PageMap>)>,
     /// Pages of its live map that were used: the next use is to be seen again.
     used: Vec<u32>,
+    /// Pages of live maps that may still stay for one use.
+    spared: usize,
 }
 
 impl Maps {
-    pub(super) fn new() -> Self {
+    /// For a turn of `pages` pages.
+    pub(super) fn new(pages: usize) -> Self {
         Self {
             last: None,
             used: Vec::new(),
+            spared: (pages - pages / TAKEN).max(1),
         }
     }
 
@@ -57,6 +69,19 @@ impl Maps {
             self.used.push(owner.index);
         }
         was_used
+    }
+
+    /// True if the page just found used stays for it. False: enough did.
+    pub(super) fn spares(&mut self) -> bool {
+        let is_live = matches!(&self.last, Some((_, map)) if map.live().is_some());
+        let spares = !is_live || self.spared > 0;
+        if !spares {
+            // It leaves with its frame.
+            self.used.pop();
+        } else if is_live {
+            self.spared -= 1;
+        }
+        spares
     }
 
     /// The pages of a live map that were found used leave the program's page table, and nothing

@@ -20,6 +20,8 @@ use crate::testing::Null;
 use crate::{DeviceOptions, Item, Options};
 
 const FRAMES: u32 = 2048;
+/// Of the program that has a live map.
+const VIEW: u32 = 0;
 
 /// A cache over a device that is done with everything at once, and a file of `pages` pages of which
 /// nothing is there.
@@ -32,6 +34,7 @@ fn with_file<T: Send + 'static>(
         ..LabOptions::default()
     });
     let id = lab.add_device(Arc::new(Null));
+    assert_eq!(lab.stamps().open_view(), VIEW);
     let env = Arc::clone(lab.env());
     lab.run(move |task| {
         let cache = Cache::new(env, Options::new(FRAMES, 2)).unwrap();
@@ -73,6 +76,27 @@ fn a_page_that_was_used_gets_a_second_chance_and_is_unmapped_before_it_is_freed(
         assert_eq!(count(Item::NrMapped), 64);
         drop(map);
         assert_eq!(count(Item::NrMapped), 0);
+    });
+}
+
+/// To take a page out of a program's page table stops CPUs, and is no use where it was used once as
+/// all others were.
+#[test]
+fn a_turn_on_a_live_map_takes_some_of_the_pages_that_were_used_once() {
+    with_file(1024, |task, cache, file| {
+        let map = file.map_live(task, Pages(1024), VIEW).unwrap();
+        let (mut writer, mut stream) = (cache.writer(), Stream::default());
+        for page in 0..1024 {
+            let by = (&mut writer, &mut stream);
+            map.fault(task, by, page, Access::Load).unwrap();
+        }
+        let freed = reclaim(task, cache);
+        assert!(freed >= Pages(32), "{freed:?}");
+        let scanned = cache.vmstat().get(Item::PgscanDirect);
+        assert!(scanned <= 5 * freed.0, "{scanned} pages for {freed:?}");
+        // Those that were spared are to be used again.
+        let young = (0..1024).filter(|page| map.map.test_and_clear_young(*page));
+        assert_eq!(young.count() as u64, 1024 - scanned);
     });
 }
 
