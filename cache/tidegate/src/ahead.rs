@@ -87,8 +87,8 @@ impl WriteAhead {
         Pages(self.0.held()).bytes().0
     }
 
-    /// The log has failed, or is given up: calls that wait for it, now and later, end with
-    /// [`CacheError::LogEnded`](crate::CacheError::LogEnded). Pages that wait are never written:
+    /// The log has failed, or is given up: calls that wait for it, now and later, and writes that
+    /// would have to, end with [`CacheError::LogEnded`](crate::CacheError::LogEnded). Pages that wait are never written:
     /// [`File::discard`](crate::File::discard) lets them go.
     pub fn end(&self) {
         self.0.end();

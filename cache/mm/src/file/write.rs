@@ -187,7 +187,7 @@ impl<'a> Call<'a> {
             let domain = self.cache.writeback.domain.lock(task);
             domain.limits(dirtyable)
         };
-        log.wait_for_room(task, limits.background.0.max(1))
+        log.wait_for_room(task, self.lsn, limits.background.0.max(1))
     }
 
     /// Takes `data` in: all of it, or as much as can be without a wait where the task may not

@@ -17,7 +17,7 @@
 //!   2. Held pages of a log stay below the background threshold of the cache they are in: a writer
 //!      that would make more waits for the log (`Cause::LogDurable`). So all other dirty pages
 //!      always have room, those of the log itself among them.
-//!   3. Nobody waits for a log that has ended: that is an error.
+//!   3. Nobody waits for a log that has ended, or writes what would have to: that is an error.
 //!   4. A page that a sync waits for takes no later LSN meanwhile: the sync ends, hot or not.
 //!
 //! Concurrency: `Held` under its lock, a leaf, below a file's index lock where pages are judged.
@@ -218,8 +218,18 @@ impl WriteAhead {
         held.by_lsn.last().map_or(0, |(lsn, _)| *lsn)
     }
 
-    /// Waits until fewer than `most` pages are held.
-    pub(crate) fn wait_for_room(&self, task: &mut Task<'_>, most: u64) -> Result<(), Error> {
+    /// Waits until fewer than `most` pages are held, for a write with `lsn`.
+    pub(crate) fn wait_for_room(
+        &self,
+        task: &mut Task<'_>,
+        lsn: u64,
+        most: u64,
+    ) -> Result<(), Error> {
+        let (ended, durable) = (self.ended.load(Ordering::Acquire), self.durable_lsn());
+        if ended && durable < lsn {
+            // Its pages could never be written.
+            return Err(Error::LogEnded { lsn, durable });
+        }
         while self.held() >= most {
             // Others that were let in before may have held more since: those have to be asked for.
             let newest = self.newest(task);

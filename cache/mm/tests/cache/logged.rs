@@ -298,6 +298,11 @@ fn a_log_that_ends_is_an_error_and_nothing_waits_for_it() {
             durable: 10,
         });
         assert_eq!(sync.join(task).unwrap(), ended);
+        let late = file.write_logged(task, &mut writer, Bytes::ZERO, &page_of(12), 12);
+        let (lsn, durable) = (12, 10);
+        assert_eq!(late, Err((Bytes::ZERO, Error::LogEnded { lsn, durable })));
+        put(task, cache, file, 0, durable);
+        assert_eq!(log.ahead.held(), 1, "the log has what page 0 needs");
         assert_eq!(file.sync(task), ended);
         assert_eq!(file.close(task), ended);
         // A page that is gone waits for nothing.
