@@ -21,6 +21,7 @@
 mod event;
 mod io;
 mod lock;
+mod rounds;
 mod signal;
 mod sync;
 mod task;
@@ -32,6 +33,7 @@ pub use io::{
     Device, DeviceId, DeviceInfo, Host, IoClass, IoDone, IoError, IoOp, IoRequest, ObjectId,
 };
 pub use lock::{Context, Interrupt, Lock, LockClass, LockGuard};
+pub use rounds::Rounds;
 pub use signal::Signal;
 pub use task::{Client, JoinHandle, Task, spawn};
 pub use wait::WaitQueue;

@@ -21,9 +21,9 @@
 
 use core::cell::Cell;
 use core::ops::{Deref, DerefMut};
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::PoisonError;
 
-use frames::sync::Mutex;
+use crate::sync::{Mutex, MutexGuard};
 
 /// Place of a lock in the documented order: a lock may be taken only while none of the same or a
 /// later class is held. (Busy bits are not locks; their place is between `Registry` and
@@ -106,7 +106,7 @@ pub struct LockGuard<'a, T> {
 
 impl<T> Lock<T> {
     /// A lock of the given class.
-    pub const fn new(class: LockClass, data: T) -> Self {
+    pub fn new(class: LockClass, data: T) -> Self {
         Self {
             class,
             inner: Mutex::new(data),

@@ -1,4 +1,4 @@
-//! Where the wait queue's atomics and mutex come from: `frames::sync`, or loom (`--cfg loom`).
+//! Where the atomics and mutexes of wait queues and locks come from: `frames::sync`, or loom (`--cfg loom`).
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{

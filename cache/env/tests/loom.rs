@@ -1,5 +1,5 @@
-//! No wake-up is lost, and no dirty page escapes the law: `Task::wait_while`, `WaitQueue` and
-//! `policy::dirty::Untold` under every interleaving that loom finds.
+//! No wake-up is lost, and no dirty page escapes the law: `Task::wait_while`, `WaitQueue`, `Rounds`
+//! and `policy::dirty::Untold` under every interleaving that loom finds.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p tidegate-env --test loom --release`.
 //!
@@ -16,11 +16,11 @@
 use std::task::{Wake, Waker};
 
 use env::{
-    Body, Cause, Env, Event, IoRequest, Local, NoThread, Signal, Task, TaskId, Unparked, WaitQueue,
-    Wakeup, Work,
+    Body, Cause, Env, Event, IoRequest, Local, NoThread, Rounds, Signal, Task, TaskId, Unparked,
+    WaitQueue, Wakeup, Work,
 };
 use frames::Content;
-use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use loom::sync::{Condvar, Mutex};
 use policy::dirty::{
     Counts, DeviceIndex, DeviceTunables, Dirtyable, Domain, InitialBandwidth, Law, Teller,
@@ -360,4 +360,42 @@ fn what_is_dirtied_beside_a_look_is_seen_by_it_or_told_after_it() {
         let all_seen = world.unseen_left();
         assert!(left <= all_seen, "{left} pages for {all_seen}");
     });
+}
+
+/// Tasks that come while the first round is carried out, the second, and so on.
+const COME: [usize; 3] = [2, 1, 1];
+
+#[derive(Default)]
+struct Syncs {
+    rounds: Rounds<usize, Vec<usize>>,
+    is_running: AtomicBool,
+    begun: AtomicUsize,
+}
+
+/// Syncs what this task wants, and has others come meanwhile.
+fn sync(syncs: &loom::sync::Arc<Syncs>, own: usize) {
+    let carry_out = |_: &mut Task<'_>, wants| {
+        let others = syncs.is_running.swap(true, Ordering::Relaxed);
+        assert!(!others, "one at a time");
+        let nth = syncs.begun.fetch_add(1, Ordering::Relaxed);
+        for other in 1..=COME.get(nth).copied().unwrap_or(0) {
+            let syncs = loom::sync::Arc::clone(syncs);
+            loom::thread::spawn(move || sync(&syncs, 10 * (nth + 1) + other));
+        }
+        loom::thread::yield_now();
+        syncs.is_running.store(false, Ordering::Relaxed);
+        wants
+    };
+    let mut task = task(&LoomEnv);
+    let synced = syncs.rounds.join(&mut task, &[own], carry_out, |_| true);
+    assert!(synced.expect("nobody cancels it").contains(&own));
+}
+
+/// While the end of a round wakes its tasks one by one, the next round ends, and a task of the one
+/// after that waits.
+#[test]
+fn each_task_of_each_round_ends() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(|| sync(&loom::sync::Arc::default(), 0));
 }

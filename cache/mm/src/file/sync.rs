@@ -29,7 +29,7 @@ use crate::registry::REQUEST_PAGES;
 use crate::registry::device::DeviceState;
 use crate::registry::gate::ShutGate;
 use crate::registry::mapping::Mapping;
-use crate::registry::rounds::{Part, SeenErrors, Synced};
+use crate::registry::rounds::{Part, SeenErrors, Synced, merge};
 use crate::writeback::flush::{Selection, sync_wait, write_pages};
 use crate::{Error, writeback::io};
 
@@ -74,12 +74,16 @@ pub(crate) fn sync_parts(
     if is_whole {
         note_sync(task, cache, &mapping.device, get(&mapping.dirty));
     }
-    let carry_out = |task: &mut Task<'_>, parts: &[Part]| carry_out(task, cache, mapping, parts);
-    if is_short(mapping, parts) {
-        mapping.rounds(is_whole).join(task, parts, carry_out)
-    } else {
-        carry_out(task, parts)
+    if !is_short(mapping, parts) {
+        return carry_out(task, cache, mapping, parts);
     }
+    let together = |task: &mut Task<'_>, mut parts| {
+        merge(&mut parts);
+        carry_out(task, cache, mapping, &parts)
+    };
+    let rounds = mapping.rounds(is_whole);
+    let joined = rounds.join(task, parts, together, Synced::is_done);
+    joined.unwrap_or_else(Synced::ended)
 }
 
 /// True if others may wait for it: it writes at most what a request has. The writer of a log must
