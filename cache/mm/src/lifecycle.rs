@@ -377,7 +377,8 @@ impl Cache {
         crate::file::sync::sync_all(task, self)
     }
 
-    /// Takes no more writes, syncs, stops the flushers and the reclaimer.
+    /// Takes no more writes, makes those taken durable, stops the flushers and the reclaimer. Files
+    /// that were not changed since they were opened are not flushed (`File::close`).
     ///
     /// # Errors
     /// As `sync`; the tasks are stopped all the same.
@@ -405,6 +406,7 @@ impl Cache {
         let files: Vec<_> = self.registry.files.lock(task).iter().cloned().collect();
         for mapping in files {
             drop(mapping.shut_at_the_end(task)?);
+            mapping.owe_no_more_than_changes();
         }
         Ok(())
     }

@@ -88,8 +88,8 @@ impl WriteAhead {
     }
 
     /// The log has failed, or is given up: calls that wait for it, now and later, and writes that
-    /// would have to, end with [`CacheError::LogEnded`](crate::CacheError::LogEnded). Pages that wait are never written:
-    /// [`File::discard`](crate::File::discard) lets them go.
+    /// would have to, end with [`CacheError::LogEnded`](crate::CacheError::LogEnded). Pages that
+    /// wait are never written: [`File::discard`](crate::File::discard) lets them go.
     pub fn end(&self) {
         self.0.end();
     }

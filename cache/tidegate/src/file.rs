@@ -642,7 +642,9 @@ impl File {
         }
     }
 
-    /// Syncs the file and, with its last handle, takes it out of the cache.
+    /// Makes what was written durable and, with its last handle, takes the file out of the cache. A
+    /// file that had content when it was opened, and that nothing has changed since, is not
+    /// flushed: what another program wrote to it is made durable by `sync`.
     ///
     /// # Errors
     /// As `sync`. The error holds the file: it is still open and has lost nothing.

@@ -538,14 +538,19 @@ impl File {
         result
     }
 
-    /// Syncs, takes the file's pages out of the cache and gives its place back. Other handles of
-    /// the same file must not be used any more; their operations under way are synced too.
+    /// Makes what was written durable, takes the file's pages out of the cache and gives its place
+    /// back. A file that had content when it was opened, and that nothing has changed since, is not
+    /// flushed. Other handles of the same file must not be used any more; their operations under
+    /// way are synced too.
     ///
     /// # Errors
     /// As `sync`; the file then stays open with everything it holds.
     pub fn close(&self, task: &mut Task<'_>) -> Result<(), Error> {
         let mapping = &self.mapping;
-        self.sync(task)?;
+        mapping.owe_no_more_than_changes();
+        // It stays open, and the next sync is one of all that stands in it.
+        let synced = self.sync(task);
+        synced.inspect_err(|_| mapping.note_completed())?;
         let mut file = mapping.shut_at_the_end(task)?;
         if !sync::is_durable(task, &self.cache, &file) {
             // Writers inside the gate were promised their write. No more are admitted, or a writer

@@ -71,6 +71,7 @@ pub(crate) fn allocate(
     len: Bytes,
 ) -> Result<(), Error> {
     let allocated = ask_space(task, mapping, 0, len.0);
+    mapping.note_completed();
     if let Err(IoError::NoSpace | IoError::OverQuota) = allocated {
         // File systems keep what they took before they were full. To lengthen the object gives
         // nothing back, to set the same length again does.

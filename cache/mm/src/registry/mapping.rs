@@ -35,6 +35,9 @@ use crate::registry::rounds::Rounds;
 /// The length of the device's object has to be set before it is known again.
 const LEN_UNKNOWN: u64 = u64::MAX;
 
+/// The number, among what a flush covers, of the content that a file had when it was opened.
+const OPENED: u64 = 1;
+
 /// A file in the cache.
 pub struct Mapping {
     /// Its number.
@@ -89,8 +92,9 @@ pub struct Mapping {
     /// Bumped by every failed write; compared by holders without the lock.
     error_seq: AtomicU64,
     /// Writes and changes of length that the device has completed, and how many of them the last
-    /// good flush covers. The content that was there when the file was opened counts as one: the
-    /// program that wrote it may have ended without a flush.
+    /// good flush covers. The content that was there when the file was opened counts as one
+    /// (`OPENED`): the program that wrote it may have ended without a flush. So does the making of
+    /// an empty file, which may be this open's.
     completed: AtomicU64,
     flushed: AtomicU64,
     /// A truncation is under way, or could not do all of it: that comes before the file grows
@@ -162,7 +166,7 @@ impl Mapping {
                 },
             ),
             error_seq: AtomicU64::new(0),
-            completed: AtomicU64::new(1),
+            completed: AtomicU64::new(OPENED + u64::from(len.is_zero())),
             flushed: AtomicU64::new(0),
             cut_owed: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -286,6 +290,11 @@ impl Mapping {
     /// A flush that was to cover `completed` went well.
     pub(crate) fn note_flushed(&self, completed: u64) {
         self.flushed.fetch_max(completed, Ordering::AcqRel);
+    }
+
+    /// The file's end is no sync of what others wrote to it before it was opened.
+    pub(crate) fn owe_no_more_than_changes(&self) {
+        self.note_flushed(OPENED);
     }
 
     pub(crate) fn owner(&self, index: u32) -> Owner {

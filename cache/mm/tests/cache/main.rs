@@ -6,6 +6,7 @@ mod attack_reclaim;
 mod common;
 mod contract;
 mod devices;
+mod ending;
 mod faults;
 mod fragments;
 mod generations;
