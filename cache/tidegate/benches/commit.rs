@@ -3,7 +3,10 @@
 //! (`pwrite`, `fdatasync`), medians of five turns.
 //!
 //! A log *grows* by each commit, or was written before and is written *again* from its start, as
-//! engines use theirs. `cargo bench -p tidegate --bench commit [-- --dir DIR] [grow|again]...`
+//! engines use theirs. *Beyond*: random pages of a file of eight times Tidegate's memory are
+//! written over, and synced once at the end, which is in the rate; for the kernel to have as
+//! little, run it in a memory group. `cargo bench -p tidegate --bench commit [-- --dir DIR]
+//! [grow|again|beyond]...`
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -17,25 +20,38 @@ const TURNS: usize = 5;
 const TURN: Duration = Duration::from_millis(300);
 const RECORD: usize = 512;
 /// Bytes of a log that is written again.
-const LOG: usize = 1 << 20;
+const LOG: u64 = 1 << 20;
+/// Memory of Tidegate.
+const MEMORY: u64 = 256 << 20;
+/// Of `beyond`: its file, the memory, the pages written in a turn.
+const FILE: u64 = 512 << 20;
+const LITTLE: u64 = FILE / 8;
+const PAGES: u64 = 32 << 10;
+const PAGE: usize = 4096;
 
 /// A log of either side.
 trait Log: Send + Sync {
-    fn commit(&self, record: &[u8], at: u64);
+    fn write(&self, record: &[u8], at: u64);
+    fn sync(&self, at: u64, len: u64);
 }
 
 impl Log for std::fs::File {
-    fn commit(&self, record: &[u8], at: u64) {
+    fn write(&self, record: &[u8], at: u64) {
         self.write_all_at(record, at).expect("a good disk");
+    }
+
+    fn sync(&self, _: u64, _: u64) {
         self.sync_data().expect("a good disk");
     }
 }
 
 impl Log for tidegate::File {
-    fn commit(&self, record: &[u8], at: u64) {
+    fn write(&self, record: &[u8], at: u64) {
         self.write_at(record, at).expect("a good disk");
-        self.sync_range(at, record.len() as u64)
-            .expect("a good disk");
+    }
+
+    fn sync(&self, at: u64, len: u64) {
+        self.sync_range(at, len).expect("a good disk");
     }
 }
 
@@ -62,8 +78,9 @@ fn main() {
         "| log | threads | files | kernel: /s | p50, us | p99, us | Tidegate: /s | p50, us | p99, us | rate / kernel's |"
     );
     println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+    let wanted = |shape: &str| shapes.is_empty() || shapes.iter().any(|wanted| wanted == shape);
     for shape in ["again", "grow"] {
-        if !shapes.is_empty() && !shapes.iter().any(|wanted| wanted == shape) {
+        if !wanted(shape) {
             continue;
         }
         for threads in [1, 4, 16, 64] {
@@ -72,21 +89,33 @@ fn main() {
             } else {
                 vec![1, threads]
             } {
-                row(&dir, shape, threads, files);
+                let len = if shape == "grow" { 0 } else { LOG };
+                let turn = |logs: &[_]| turn(threads, len, logs);
+                row(&dir, (shape, threads, files), (MEMORY, len), turn);
             }
         }
+    }
+    for threads in [1, 4].into_iter().filter(|_| wanted("beyond")) {
+        let turn = |logs: &[Arc<dyn Log>]| turn_beyond(threads, &*logs[0]);
+        row(&dir, ("beyond", threads, 1), (LITTLE, FILE), turn);
     }
     std::fs::remove_dir_all(&dir).expect("our own directory");
 }
 
-fn row(dir: &Path, shape: &str, threads: usize, files: usize) {
-    let grows = shape == "grow";
+type Logs = Vec<Arc<dyn Log>>;
+
+fn row(
+    dir: &Path,
+    (shape, threads, files): (&str, usize, usize),
+    (memory, len): (u64, u64),
+    turn: impl Fn(&[Arc<dyn Log>]) -> Took,
+) {
     let (mut kernel, mut ours) = (Vec::new(), Vec::new());
     for _ in 0..TURNS {
-        kernel.push(turn(threads, grows, &kernels(dir, files, grows)));
-        let cache = Cache::builder().memory(256 << 20).build().expect("256 MiB");
-        let logs = tidegates(&cache, dir, files, grows);
-        ours.push(turn(threads, grows, &logs));
+        kernel.push(turn(&kernels(dir, files, len)));
+        let cache = Cache::builder().memory(memory).build().expect("memory");
+        let logs = tidegates(&cache, dir, files, len);
+        ours.push(turn(&logs));
         drop(logs);
         cache.close().expect("a good disk");
     }
@@ -104,59 +133,70 @@ fn row(dir: &Path, shape: &str, threads: usize, files: usize) {
     );
 }
 
-fn kernels(dir: &Path, files: usize, grows: bool) -> Vec<Arc<dyn Log>> {
+fn kernels(dir: &Path, files: usize, len: u64) -> Logs {
     let open = |number| {
         let path = dir.join(format!("kernel-{number}"));
         let mut options = std::fs::File::options();
         let file = options.create(true).truncate(true).write(true).open(path);
-        let file = file.expect("a fresh file");
-        if !grows {
-            file.write_all_at(&vec![0; LOG], 0).expect("a good disk");
-        }
-        file.sync_all().expect("a good disk");
-        Arc::new(file) as Arc<dyn Log>
+        filled(file.expect("a fresh file"), len)
     };
     (0..files).map(open).collect()
 }
 
-fn tidegates(cache: &Cache, dir: &Path, files: usize, grows: bool) -> Vec<Arc<dyn Log>> {
+fn tidegates(cache: &Cache, dir: &Path, files: usize, len: u64) -> Logs {
     let open = |number| {
         let path = dir.join(format!("tidegate-{number}"));
         let options = OpenOptions::new().create(true).truncate(true);
-        let file = cache.open(path, options).expect("a fresh file");
-        if !grows {
-            file.write_at(&vec![0; LOG], 0).expect("a good disk");
-        }
-        file.sync().expect("a good disk");
-        Arc::new(file) as Arc<dyn Log>
+        filled(cache.open(path, options).expect("a fresh file"), len)
     };
     (0..files).map(open).collect()
 }
 
-/// Has `threads` commit for as long as a turn.
-fn turn(threads: usize, grows: bool, logs: &[Arc<dyn Log>]) -> Took {
-    let ends: Vec<_> = logs.iter().map(|_| AtomicU64::new(0)).collect();
+/// With `len` bytes written, and synced.
+fn filled(log: impl Log + 'static, len: u64) -> Arc<dyn Log> {
+    const PART: usize = 1 << 20;
+    for at in (0..len).step_by(PART) {
+        log.write(&[0; PART], at);
+    }
+    log.sync(0, len);
+    Arc::new(log)
+}
+
+/// Has `threads` write over random pages, and one sync of them all.
+fn turn_beyond(threads: usize, file: &dyn Log) -> Took {
     let began = Instant::now();
-    let committer = |number: usize| {
-        let (log, end) = (&logs[number % logs.len()], &ends[number % logs.len()]);
+    let writer = |number: usize| {
+        let mut random = 0x9E37_79B9_7F4A_7C15_u64 ^ number as u64;
         let mut times = Vec::new();
-        while began.elapsed() < TURN {
-            let at = end.fetch_add(RECORD as u64, Ordering::Relaxed);
-            let at = if grows { at } else { at % LOG as u64 };
-            let commit = Instant::now();
-            log.commit(&[1; RECORD], at);
-            times.push(commit.elapsed());
+        for _ in 0..PAGES / threads as u64 {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let at = random % (FILE / PAGE as u64) * PAGE as u64;
+            let write = Instant::now();
+            file.write(&[1; PAGE], at);
+            times.push(write.elapsed());
         }
         times
     };
-    let mut times: Vec<_> = std::thread::scope(|scope| {
-        let spawn = |number| scope.spawn(move || committer(number));
+    let times = in_threads(threads, writer);
+    file.sync(0, FILE);
+    took(times, began)
+}
+
+/// The times that threads took for what each did.
+fn in_threads(threads: usize, each: impl Fn(usize) -> Vec<Duration> + Sync) -> Vec<Duration> {
+    let each = &each;
+    std::thread::scope(|scope| {
+        let spawn = |number| scope.spawn(move || each(number));
         let all: Vec<_> = (0..threads).map(spawn).collect();
-        let joined = all
-            .into_iter()
-            .flat_map(|thread| thread.join().expect("no panic"));
+        let joined = all.into_iter();
+        let joined = joined.flat_map(|thread| thread.join().expect("no panic"));
         joined.collect()
-    });
+    })
+}
+
+fn took(mut times: Vec<Duration>, began: Instant) -> Took {
     let rate = times.len() as f64 / began.elapsed().as_secs_f64();
     times.sort_unstable();
     Took {
@@ -164,6 +204,27 @@ fn turn(threads: usize, grows: bool, logs: &[Arc<dyn Log>]) -> Took {
         p50: times[times.len() / 2],
         p99: times[times.len() * 99 / 100],
     }
+}
+
+/// Has `threads` commit for as long as a turn.
+fn turn(threads: usize, len: u64, logs: &[Arc<dyn Log>]) -> Took {
+    let ends: Vec<_> = logs.iter().map(|_| AtomicU64::new(0)).collect();
+    let began = Instant::now();
+    let committer = |number: usize| {
+        let (log, end) = (&logs[number % logs.len()], &ends[number % logs.len()]);
+        let mut times = Vec::new();
+        while began.elapsed() < TURN {
+            let at = end.fetch_add(RECORD as u64, Ordering::Relaxed);
+            // One that is empty grows.
+            let at = if len == 0 { at } else { at % len };
+            let commit = Instant::now();
+            log.write(&[1; RECORD], at);
+            log.sync(at, RECORD as u64);
+            times.push(commit.elapsed());
+        }
+        times
+    };
+    took(in_threads(threads, committer), began)
 }
 
 fn median(mut turns: Vec<Took>) -> Took {
